@@ -1,0 +1,28 @@
+export { ConflictError, FencedError, RetryAfterError, TerminalError } from './errors.ts'
+export {
+  apiVersionOf,
+  controllerOf,
+  type KubeObject,
+  type ObjectMeta,
+  type OwnerReference,
+  type ResourceRef,
+  resourceName,
+} from './objects.ts'
+export {
+  type Backoff,
+  type OwnedResource,
+  RECONCILERS,
+  type ReconcilerSpec,
+  reconcilerSpec,
+  reconcilerStatus,
+} from './reconciler.ts'
+export {
+  type ConditionUpdate,
+  type EventReport,
+  type Invoke,
+  kindName,
+  type Outcome,
+  type RunContext,
+  type RunInput,
+  type RunLog,
+} from './run.ts'

@@ -1,0 +1,76 @@
+import { z } from 'zod'
+
+/** API of the Reconciler resource (cluster-scoped). */
+export const RECONCILERS = { group: 'fairlead.dev', version: 'v1alpha1', resource: 'reconcilers' } as const
+
+const name = z.string().min(1).max(253)
+
+const resourceRef = {
+  group: z.string().max(253).describe('API group; empty for the core group.'),
+  version: z.string().min(1).max(63),
+  resource: z.string().min(1).max(253).describe('Plural name as in API paths, e.g. pods.'),
+  kind: z.string().min(1).max(63),
+}
+
+const owned = z.object({
+  ...resourceRef,
+  strategy: z
+    .enum(['Apply', 'CreateOnly'])
+    .default('Apply')
+    .describe('Apply: kept as declared. CreateOnly: created if absent, never changed (kinds that are immutable).'),
+})
+
+export const reconcilerSpec = z.object({
+  for: z
+    .object({
+      ...resourceRef,
+      selector: z.string().max(1000).optional().describe('Label selector; only objects that match are reconciled.'),
+      namespaces: z.array(name).max(1000).optional().describe('Only these namespaces; left out: all.'),
+    })
+    .describe('The primary resource: one key per object.'),
+  owns: z.array(owned).max(64).default([]).describe('Changes of these map to their controller owner.'),
+  related: z
+    .array(z.object({ ...resourceRef, selector: z.string().max(1000).optional() }))
+    .max(64)
+    .default([])
+    .describe('Read, and mapped back, without owning.'),
+  invoke: z
+    .object({
+      http: z
+        .object({ url: z.string().min(1).max(2000) })
+        .optional()
+        .describe('POST to this address, e.g. a Knative Service.'),
+      pull: z.object({}).optional().describe('A dispatcher that has the function built in runs it.'),
+    })
+    .describe('How the function is called: exactly one of http and pull.'),
+  concurrency: z.int32().min(1).max(10000).default(256).describe('Keys held at once per dispatcher process.'),
+  timeoutSeconds: z.int32().min(1).max(3600).default(60),
+  backoff: z
+    .object({
+      initialSeconds: z.number().min(0.05).max(3600).default(0.25),
+      maxSeconds: z.number().min(0.05).max(86400).default(1000),
+      jitter: z.number().min(0).max(1).default(0.1),
+    })
+    .prefault({}),
+})
+
+/** What bridge and dispatcher know of a function. */
+export type ReconcilerSpec = z.output<typeof reconcilerSpec>
+export type OwnedResource = ReconcilerSpec['owns'][number]
+export type Backoff = ReconcilerSpec['backoff']
+
+export const reconcilerStatus = z.object({
+  observedGeneration: z.int().optional(),
+  conditions: z
+    .array(
+      z.object({
+        type: z.string(),
+        status: z.enum(['True', 'False', 'Unknown']),
+        reason: z.string(),
+        message: z.string().optional(),
+        lastTransitionTime: z.iso.datetime({ offset: true }),
+        observedGeneration: z.int().optional(),
+      }),
+    )
+    .optional(),
+})

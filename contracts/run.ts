@@ -1,0 +1,72 @@
+import type { KubeObject } from './objects.ts'
+
+/**
+ * What a function is given: plain data, complete (a run can be recorded and replayed from it), no live handles.
+ * `owned` and `related` are keyed by kindName(), e.g. `Pod.v1` or `Deployment.v1.apps`.
+ */
+export interface RunInput {
+  /** null when the object is gone. */
+  object: KubeObject | null
+  owned: Record<string, KubeObject[]>
+  related: Record<string, KubeObject[]>
+  /** Failed runs of this key since the last success. */
+  attempt: number
+  /** RFC 3339, UTC. */
+  now: string
+  /** The object is being deleted and carries the reconciler's finalizer. */
+  finalizing: boolean
+}
+
+/** What should be so. Everything left out stays as it is. */
+export interface Outcome {
+  /** The complete set of owned objects of the declared kinds; what is owned and not in it is deleted. */
+  apply?: KubeObject[]
+  /** The complete status but for `conditions` and `observedGeneration`, which the dispatcher keeps. */
+  status?: Record<string, unknown>
+  /** Set by type; types not named stay as they are. */
+  conditions?: ConditionUpdate[]
+  events?: EventReport[]
+  /** Run again after so many seconds; with requeueAt, the earlier counts. */
+  requeueAfterSeconds?: number
+  /** RFC 3339. */
+  requeueAt?: string
+}
+
+/** The author's half of a metav1.Condition; the dispatcher adds lastTransitionTime and observedGeneration. */
+export interface ConditionUpdate {
+  type: string
+  status: 'True' | 'False' | 'Unknown'
+  /** CamelCase, one word. */
+  reason: string
+  message?: string
+}
+
+export interface EventReport {
+  type: 'Normal' | 'Warning'
+  /** CamelCase, one word. */
+  reason: string
+  message: string
+}
+
+export interface RunContext {
+  /** Aborted at the time-out of the run, when its lease is lost, or at shutdown. */
+  signal: AbortSignal
+  log: RunLog
+}
+
+/** The part of a pino logger that a function uses: object first, constant message. */
+export interface RunLog {
+  debug(fields: object, message: string): void
+  info(fields: object, message: string): void
+  warn(fields: object, message: string): void
+  error(fields: object, message: string): void
+}
+
+/** The seam for every kind of function: a call in this process, HTTP, another language. */
+export type Invoke = (input: RunInput, context: RunContext) => Promise<Outcome>
+
+/** `Pod.v1`, `Deployment.v1.apps`: the key of `owned` and `related`. */
+export function kindName(kind: string, apiVersion: string): string {
+  const [group, version] = apiVersion.includes('/') ? (apiVersion.split('/') as [string, string]) : ['', apiVersion]
+  return [kind, version, group].filter((part) => part !== '').join('.')
+}
