@@ -1,0 +1,130 @@
+import { type JetStreamManager, jetstreamManager } from '@nats-io/jetstream'
+import type { Msg, NatsConnection } from 'nats'
+import { ERR, JetStreamError } from './errors.ts'
+import { type Headers, statusOf } from './headers.ts'
+import { fromDirect, fromLeader, type StoredMessage } from './messages.ts'
+import { RequestMux } from './mux.ts'
+
+export interface PublishAck {
+  sequence: number
+  /** The Nats-Msg-Id was seen before: nothing was stored. */
+  duplicate: boolean
+}
+
+export interface BatchLast {
+  messages: StoredMessage[]
+  /** The stream's last sequence that this answer covers; undefined when nothing matched. */
+  upToSequence: number | undefined
+}
+
+interface ApiAnswer {
+  error?: { code: number; err_code?: number; description?: string }
+}
+
+/** JetStream with one cheap request path for what happens once per run; administration goes through `admin`. */
+export class JetStream {
+  readonly nc: NatsConnection
+  readonly admin: JetStreamManager
+  readonly #mux: RequestMux
+  readonly #timeoutMs: number
+
+  private constructor(nc: NatsConnection, admin: JetStreamManager, timeoutMs: number) {
+    this.nc = nc
+    this.admin = admin
+    this.#timeoutMs = timeoutMs
+    this.#mux = new RequestMux(nc)
+    void this.#abandonOnDisconnect()
+  }
+
+  static async over(nc: NatsConnection, timeoutMs: number): Promise<JetStream> {
+    return new JetStream(nc, await jetstreamManager(nc, { checkAPI: false, timeout: timeoutMs * 5 }), timeoutMs)
+  }
+
+  /** Stores a message. JetStreamError: refused, nothing stored. UnknownOutcomeError: perhaps stored. */
+  async publish(subject: string, payload: Uint8Array | string, headers: Headers): Promise<PublishAck> {
+    const answer = await this.#request<{ seq: number; duplicate?: boolean }>(subject, payload, headers)
+    return { sequence: answer.seq, duplicate: answer.duplicate === true }
+  }
+
+  /** Confirms a delivery; resolves when the server has applied it. */
+  async acknowledge(reply: string): Promise<void> {
+    await this.#mux.request(reply, '+ACK', undefined, this.#timeoutMs)
+  }
+
+  /** The last message of a subject (wildcards allowed), read through the stream's leader: never stale. */
+  lastOf(stream: string, subject: string): Promise<StoredMessage | undefined> {
+    return this.#read(stream, { last_by_subj: subject })
+  }
+
+  /** The message with this sequence, read through the stream's leader. */
+  bySequence(stream: string, sequence: number): Promise<StoredMessage | undefined> {
+    return this.#read(stream, { seq: sequence })
+  }
+
+  /**
+   * The last message of each subject that matches, in one request to any replica: on more than one replica the answer
+   * may be older than what was just stored (compare upToSequence).
+   */
+  async batchLast(stream: string, subjects: string[]): Promise<BatchLast> {
+    const isLast = (message: Msg) => statusOf(message) !== 0
+    const subject = `$JS.API.DIRECT.GET.${stream}`
+    const answers = await this.#mux.requestMany(
+      subject,
+      JSON.stringify({ multi_last: subjects }),
+      isLast,
+      this.#timeoutMs,
+    )
+    const marker = answers.pop()
+    const status = marker?.headers?.code ?? 0
+    if (status === 404) return { messages: [], upToSequence: undefined }
+    if (status !== 204) throw new JetStreamError(`batch read of ${stream}: ${marker?.headers?.description}`, status, 0)
+    return { messages: answers.map(fromDirect), upToSequence: Number(marker?.headers?.get('Nats-UpTo-Sequence')) }
+  }
+
+  /** Server's clock minus ours, in milliseconds; half a round trip is the error. */
+  async clockOffset(stream: string): Promise<number> {
+    const sent = Date.now()
+    const { ts } = await this.#request<{ ts: string }>(`$JS.API.STREAM.INFO.${stream}`, '', undefined)
+    return Date.parse(ts) - (sent + Date.now()) / 2
+  }
+
+  /** Everything sent so far has reached the server. */
+  flush(): Promise<void> {
+    return this.nc.flush()
+  }
+
+  async close(): Promise<void> {
+    await this.nc.close()
+    this.#mux.abandon('the connection was closed')
+  }
+
+  async #read(stream: string, query: object): Promise<StoredMessage | undefined> {
+    try {
+      const subject = `$JS.API.STREAM.MSG.GET.${stream}`
+      return fromLeader(
+        (await this.#request<{ message: Parameters<typeof fromLeader>[0] }>(subject, JSON.stringify(query), undefined))
+          .message,
+      )
+    } catch (error) {
+      if (error instanceof JetStreamError && error.errCode === ERR.noMessageFound) return undefined
+      throw error
+    }
+  }
+
+  async #request<T>(subject: string, payload: Uint8Array | string, headers: Headers | undefined): Promise<T> {
+    const message = await this.#mux.request(subject, payload, headers, this.#timeoutMs)
+    if (statusOf(message) === 503)
+      throw new JetStreamError(`nobody answers on ${subject}: no such stream, or it has no leader`, 503, 0)
+    const answer = JSON.parse(message.string()) as T & ApiAnswer
+    if (answer.error) {
+      const { code, err_code: errCode = 0, description = 'refused' } = answer.error
+      throw new JetStreamError(`${subject}: ${description}`, code, errCode)
+    }
+    return answer
+  }
+
+  async #abandonOnDisconnect(): Promise<void> {
+    for await (const status of this.nc.status())
+      if (status.type === 'disconnect') this.#mux.abandon('the connection to NATS dropped')
+  }
+}

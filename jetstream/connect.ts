@@ -1,0 +1,44 @@
+import { type ConnectionOptions, connect } from 'nats'
+import { JetStream } from './client.ts'
+
+export interface ConnectOptions {
+  /** `nats://host:port` or a comma-separated list; a user and password, or a token, may stand before the `@`. */
+  servers: string
+  /** Shown by the server in its connection list. */
+  name: string
+  /** How long one request waits before its outcome counts as unknown. */
+  timeoutMs?: number
+  /** Credentials file, TLS and the like, as the NATS client takes them. */
+  options?: Omit<ConnectionOptions, 'servers' | 'name'>
+}
+
+/** NATS cannot be reached, or refuses this user. */
+export class NatsUnreachableError extends Error {
+  override readonly name = 'NatsUnreachableError'
+}
+
+/** Connects once (fails if nobody answers now) and from then on reconnects for ever. */
+export async function connectJetStream({
+  servers,
+  name,
+  timeoutMs = 2000,
+  options,
+}: ConnectOptions): Promise<JetStream> {
+  const nc = await connect({
+    name,
+    servers: servers.split(',').map((server) => server.trim()),
+    maxReconnectAttempts: -1,
+    reconnectTimeWait: 100,
+    reconnectJitter: 100,
+    pingInterval: 5000,
+    maxPingOut: 2,
+    timeout: 3000,
+    noAsyncTraces: true,
+    ...options,
+  }).catch((cause: Error) => {
+    throw new NatsUnreachableError(`cannot connect to NATS at ${withoutSecrets(servers)}: ${cause.message}`, { cause })
+  })
+  return JetStream.over(nc, timeoutMs)
+}
+
+const withoutSecrets = (servers: string): string => servers.replaceAll(/\/\/[^@/,]*@/g, '//…@')

@@ -1,0 +1,8 @@
+export { type BatchLast, JetStream, type PublishAck } from './client.ts'
+export { type ConnectOptions, connectJetStream, NatsUnreachableError } from './connect.ts'
+export { DeclarationMismatchError, declareConsumer, declareStream } from './declare.ts'
+export { ConnectionClosedError, ERR, isWrongSequence, JetStreamError, UnknownOutcomeError } from './errors.ts'
+export { follow } from './follow.ts'
+export type { Headers } from './headers.ts'
+export type { Delivery, StoredMessage } from './messages.ts'
+export { Puller, type PullOptions } from './pull.ts'

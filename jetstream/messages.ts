@@ -1,0 +1,76 @@
+import type { Msg } from 'nats'
+import { plainHeaders } from './headers.ts'
+
+/** A message as a stream holds it. */
+export interface StoredMessage {
+  subject: string
+  sequence: number
+  headers: Record<string, string>
+  data: Uint8Array
+}
+
+/** A message as a consumer delivered it. */
+export interface Delivery extends StoredMessage {
+  /** 1 for the first delivery. */
+  deliveryCount: number
+  /** Messages of the consumer's filter behind this one, as the server counted when it delivered. */
+  pending: number
+  /** performance.now() at arrival. */
+  arrivedAt: number
+  /** Fire and forget. */
+  ack(): void
+  /** Resolves when the server has confirmed; may fail as unknown, and repeating is harmless. */
+  ackConfirmed(): Promise<void>
+  /** Give it back now, or after a while. */
+  nak(delayMs?: number): void
+}
+
+/** The answer of a leader read, STREAM.MSG.GET. */
+interface StoredMessageJson {
+  subject: string
+  seq: number
+  hdrs?: string
+  data?: string
+}
+
+export function fromLeader(message: StoredMessageJson): StoredMessage {
+  return {
+    subject: message.subject,
+    sequence: message.seq,
+    headers: message.hdrs === undefined ? {} : parseHeaders(Buffer.from(message.hdrs, 'base64').toString()),
+    data: Buffer.from(message.data ?? '', 'base64'),
+  }
+}
+
+export function fromDirect(message: Msg): StoredMessage {
+  const headers = plainHeaders(message.headers)
+  return {
+    subject: headers['Nats-Subject'] ?? '',
+    sequence: Number(headers['Nats-Sequence']),
+    headers,
+    data: message.data,
+  }
+}
+
+/**
+ * `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>`, or with domain and account
+ * hash before the stream and a token behind (ADR-15).
+ */
+export function ackMetadata(reply: string): { deliveryCount: number; sequence: number; pending: number } {
+  const tokens = reply.split('.')
+  const first = tokens.length > 9 ? 6 : 4
+  return {
+    deliveryCount: Number(tokens[first]),
+    sequence: Number(tokens[first + 1]),
+    pending: Number(tokens[first + 4]),
+  }
+}
+
+function parseHeaders(text: string): Record<string, string> {
+  const headers: Record<string, string> = {}
+  for (const line of text.split('\r\n').slice(1)) {
+    const colon = line.indexOf(':')
+    if (colon > 0) headers[line.slice(0, colon)] ??= line.slice(colon + 1).trim()
+  }
+  return headers
+}
