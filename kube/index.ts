@@ -1,0 +1,41 @@
+export { createKubeClient } from './client.ts'
+export {
+  ApiAnswerError,
+  ApiConnectionError,
+  ApiError,
+  ClusterAccessError,
+  isAlreadyExists,
+  isConflict,
+  isExpired,
+  isForbidden,
+  isInvalid,
+  isNotFound,
+  isRetriable,
+  isUnauthorized,
+} from './errors.ts'
+export { loadInCluster } from './in-cluster.ts'
+export { kubeConfigPaths, loadKubeConfig } from './kubeconfig.ts'
+export { resourcePath } from './paths.ts'
+export type {
+  ApplyOptions,
+  Bookmark,
+  ClusterAccess,
+  DeleteOptions,
+  GetOptions,
+  KubeClient,
+  KubeClientOptions,
+  KubeRequest,
+  ListOptions,
+  ListPage,
+  PatchType,
+  Query,
+  RequestOptions,
+  RequestReport,
+  Status,
+  StatusDetails,
+  TokenSource,
+  WatchEvent,
+  WatchOptions,
+  WriteOptions,
+} from './types.ts'
+export { endsInitialEvents } from './watch.ts'

@@ -1,0 +1,27 @@
+import { apiVersionOf, type ResourceRef } from '#contracts'
+
+/**
+ * The true path of a resource type, an object or its subresource. Left-out namespace: cluster scope, or a namespaced
+ * type across all namespaces.
+ */
+export function resourcePath(ref: ResourceRef, namespace?: string, name?: string, subresource?: string): string {
+  if (subresource !== undefined && name === undefined) {
+    throw new Error(`the path of ${ref.resource}/${subresource} needs the name of an object`)
+  }
+  return [
+    ref.group === '' ? '/api' : '/apis',
+    apiVersionOf(ref),
+    ...(namespace === undefined ? [] : ['namespaces', segment('namespace', namespace)]),
+    segment('resource', ref.resource),
+    ...(name === undefined ? [] : [segment('name', name)]),
+    ...(subresource === undefined ? [] : [subresource.split('/').map(encodeURIComponent).join('/')]),
+  ].join('/')
+}
+
+/** An empty segment would name the collection instead: a delete of one object would become a delete of all. */
+function segment(what: string, value: string): string {
+  if (value === '' || value === '.' || value === '..' || value.includes('/')) {
+    throw new Error(`${JSON.stringify(value)} cannot be the ${what} in an API path`)
+  }
+  return encodeURIComponent(value)
+}
