@@ -1,0 +1,78 @@
+import type { Command } from 'commander'
+
+export const shells = ['bash', 'zsh', 'fish'] as const
+export type Shell = (typeof shells)[number]
+
+interface Word {
+  /** The command path in front, e.g. `queue`; empty at the top. */
+  path: string
+  word: string
+  description: string
+}
+
+/** Every command and long option, by the command path that it may follow. */
+export function completionWords(program: Command): Word[] {
+  const walk = (command: Command, path: string): Word[] => [
+    ...command.options.flatMap((option) =>
+      option.long === undefined || option.long === null ? [] : [{ path, word: option.long, description: option.description }],
+    ),
+    ...command.commands.flatMap((child) => [
+      { path, word: child.name(), description: child.description() },
+      ...walk(child, `${path} ${child.name()}`.trim()),
+    ]),
+  ]
+  return walk(program, '')
+}
+
+const byPath = (words: Word[]): Map<string, Word[]> => Map.groupBy(words, ({ path }) => path)
+const quote = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`
+
+const scripts: Record<Shell, (words: Word[]) => string> = {
+  bash: (words) => {
+    const cases = [...byPath(words)].map(([path, list]) => `    ${quote(path)}) words=${quote(list.map(({ word }) => word).join(' '))} ;;`)
+    return `_fairlead() {
+  local path= word words=
+  for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+    case "$word" in -*) ;; *) path="\${path:+$path }$word" ;; esac
+  done
+  case "$path" in
+${cases.join('\n')}
+  esac
+  mapfile -t COMPREPLY < <(compgen -W "$words" -- "\${COMP_WORDS[COMP_CWORD]}")
+}
+complete -F _fairlead fairlead
+`
+  },
+  zsh: (words) => {
+    const cases = [...byPath(words)].map(([path, list]) => {
+      const described = list.map(({ word, description }) => quote(`${word.replaceAll(':', '\\:')}:${description}`)).join(' ')
+      return `    ${quote(path)}) entries=(${described}) ;;`
+    })
+    return `#compdef fairlead
+_fairlead() {
+  local -a entries
+  local path_words="\${(j: :)\${(@)words[2,CURRENT-1]:#-*}}"
+  case "$path_words" in
+${cases.join('\n')}
+  esac
+  _describe fairlead entries
+}
+compdef _fairlead fairlead
+`
+  },
+  fish: (words) => {
+    const line = ({ path, word, description }: Word) => {
+      const here = `__fairlead_path ${quote(path)}`
+      const what = word.startsWith('--') ? `-l ${word.slice(2)}` : `-a ${word}`
+      return `complete -c fairlead -f -n ${quote(here)} ${what} -d ${quote(description)}`
+    }
+    return `function __fairlead_path
+  set -l given (string match -v -- '-*' (commandline -opc)[2..-1])
+  test "$given" = "$argv[1]"
+end
+${words.map(line).join('\n')}
+`
+  },
+}
+
+export const completionScript = (program: Command, shell: Shell): string => scripts[shell](completionWords(program))

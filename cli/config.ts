@@ -1,0 +1,50 @@
+import { z } from 'zod'
+import { UsageError } from './exit.ts'
+
+const name = (what: string) => z.string().regex(/^[A-Za-z0-9-]{1,32}$/, `${what}: 1 to 32 letters, digits or hyphens`)
+
+const environment = z.object({
+  KUBECONFIG: z.string().min(1).optional(),
+  NATS_URL: z
+    .string()
+    .regex(/^((nats|tls|ws|wss):\/\/)?[^\s,]+(,[^\s,]+)*$/, 'nats://host:port, or several with commas between')
+    .default('nats://127.0.0.1:4222'),
+  NATS_CREDS: z.string().min(1).optional(),
+  NATS_CA: z.string().min(1).optional(),
+  FAIRLEAD_PREFIX: name('a prefix').optional(),
+  FAIRLEAD_CLUSTER: z.string().min(1).max(253).optional(),
+  FAIRLEAD_REPLICAS: z
+    .enum(['1', '3'], '1 or 3')
+    .default('1')
+    .transform((text) => (text === '3' ? 3 : 1)),
+  FAIRLEAD_LEASE_SECONDS: z.coerce.number().min(2).max(300).default(10),
+  LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent'], 'one of trace, debug, info, warn, error, silent').default('info'),
+  LOG_FORMAT: z.enum(['json', 'text'], 'json or text').optional(),
+})
+
+/** Command-line options that stand in for a variable of the environment. */
+export interface CommonOptions {
+  kubeconfig?: string
+  context?: string
+  nats?: string
+  prefix?: string
+}
+
+export type Config = Readonly<z.output<typeof environment> & { context: string | undefined }>
+
+/** The environment, read once. A wrong value fails here, with the variable's name and the value. */
+export function readConfig(env: NodeJS.ProcessEnv, options: CommonOptions = {}): Config {
+  const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ''))
+  const parsed = environment.safeParse({
+    ...given,
+    ...(options.kubeconfig !== undefined && { KUBECONFIG: options.kubeconfig }),
+    ...(options.nats !== undefined && { NATS_URL: options.nats }),
+    ...(options.prefix !== undefined && { FAIRLEAD_PREFIX: options.prefix }),
+  })
+  if (parsed.success) return Object.freeze({ ...parsed.data, context: options.context })
+  const wrong = parsed.error.issues.map((issue) => {
+    const variable = String(issue.path[0])
+    return `${variable} is ${JSON.stringify(given[variable] ?? options)}, which is not valid: ${issue.message}`
+  })
+  throw new UsageError(wrong.join('; '))
+}

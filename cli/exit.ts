@@ -1,0 +1,36 @@
+/** Exit codes, also in `fairlead --help` and docs/cli.md. */
+export const EXIT = {
+  ok: 0,
+  failed: 1,
+  usage: 2,
+  kubernetes: 3,
+  nats: 4,
+  interrupted: 130,
+} as const
+
+/** Wrong arguments or configuration: the message names the value and the way to mend it. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError'
+}
+
+const codeByName: Record<string, number> = {
+  UsageError: EXIT.usage,
+  ClusterAccessError: EXIT.usage,
+  DeclarationMismatchError: EXIT.usage,
+  ApiError: EXIT.kubernetes,
+  ApiConnectionError: EXIT.kubernetes,
+  ApiAnswerError: EXIT.kubernetes,
+  NatsUnreachableError: EXIT.nats,
+  JetStreamError: EXIT.nats,
+  UnknownOutcomeError: EXIT.nats,
+}
+
+export const exitCodeOf = (error: unknown): number =>
+  (error instanceof Error ? codeByName[error.name] : undefined) ?? EXIT.failed
+
+/** One line for people; the stack only with FAIRLEAD_DEBUG. */
+export function describe(error: unknown, debug: boolean): string {
+  if (!(error instanceof Error)) return `fairlead: ${String(error)}`
+  if (debug) return `fairlead: ${error.stack ?? error.message}${error.cause === undefined ? '' : `\ncaused by ${describe(error.cause, true)}`}`
+  return `fairlead: ${error.message}`
+}
