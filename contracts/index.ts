@@ -14,7 +14,6 @@ export {
   RECONCILERS,
   type ReconcilerSpec,
   reconcilerSpec,
-  reconcilerStatus,
 } from './reconciler.ts'
 export {
   type ConditionUpdate,
@@ -26,3 +25,4 @@ export {
   type RunInput,
   type RunLog,
 } from './run.ts'
+export { type KeptStatus, keptStatus } from './status.ts'

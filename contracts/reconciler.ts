@@ -12,6 +12,8 @@ const resourceRef = {
   kind: z.string().min(1).max(63),
 }
 
+const exactlyOneInvoke = 'give exactly one of http and pull'
+
 const owned = z.object({
   ...resourceRef,
   strategy: z
@@ -42,7 +44,11 @@ export const reconcilerSpec = z.object({
         .describe('POST to this address, e.g. a Knative Service.'),
       pull: z.object({}).optional().describe('A dispatcher that has the function built in runs it.'),
     })
-    .describe('How the function is called: exactly one of http and pull.'),
+    .refine(({ http, pull }) => (http === undefined) !== (pull === undefined), exactlyOneInvoke)
+    .meta({
+      description: 'How the function is called: exactly one of http and pull.',
+      'x-kubernetes-validations': [{ rule: 'has(self.http) != has(self.pull)', message: exactlyOneInvoke }],
+    }),
   concurrency: z.int32().min(1).max(10000).default(256).describe('Keys held at once per dispatcher process.'),
   timeoutSeconds: z.int32().min(1).max(3600).default(60),
   backoff: z
@@ -58,19 +64,3 @@ export const reconcilerSpec = z.object({
 export type ReconcilerSpec = z.output<typeof reconcilerSpec>
 export type OwnedResource = ReconcilerSpec['owns'][number]
 export type Backoff = ReconcilerSpec['backoff']
-
-export const reconcilerStatus = z.object({
-  observedGeneration: z.int().optional(),
-  conditions: z
-    .array(
-      z.object({
-        type: z.string(),
-        status: z.enum(['True', 'False', 'Unknown']),
-        reason: z.string(),
-        message: z.string().optional(),
-        lastTransitionTime: z.iso.datetime({ offset: true }),
-        observedGeneration: z.int().optional(),
-      }),
-    )
-    .optional(),
-})
