@@ -24,7 +24,9 @@ const doors = [
   'bridge',
   'dispatch',
   'sdk',
+  'functions',
   'functions/*',
+  'crds',
   'local',
   'cli',
 ]

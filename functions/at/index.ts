@@ -1,0 +1,2 @@
+export { at } from './at.ts'
+export { At } from './resource.ts'

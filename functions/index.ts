@@ -1,0 +1,5 @@
+import { at } from '#functions/at'
+import type { Reconciler } from '#sdk'
+
+/** The functions that every dispatcher has in its process. */
+export const builtins: readonly Reconciler[] = [at]

@@ -1,0 +1,116 @@
+import type { z } from 'zod'
+import { keptStatus } from '#contracts'
+import { type StructuralSchema, toStructural } from './structural.ts'
+
+export interface ResourceOptions<Spec extends z.ZodObject, Status extends z.ZodObject> {
+  group: string
+  version: string
+  kind: string
+  /** Lower case, as in API paths. */
+  plural: string
+  scope?: 'Namespaced' | 'Cluster'
+  shortNames?: string[]
+  categories?: string[]
+  spec: Spec
+  /** Without `conditions` and `observedGeneration`: every resource has them. */
+  status: Status
+  /** What `kubectl get` shows between NAME and AGE. */
+  columns?: Column[]
+}
+
+export interface Column {
+  name: string
+  /** A JSON path of kubectl, e.g. `.spec.schedule`. */
+  path: string
+  type?: 'string' | 'integer' | 'number' | 'boolean' | 'date'
+  description?: string
+  /** Above 0: shown only with `-o wide`. */
+  priority?: number
+}
+
+/** apiextensions.k8s.io/v1. A type, not an interface, so that it is a KubeObject too. */
+export type CustomResourceDefinition = {
+  apiVersion: 'apiextensions.k8s.io/v1'
+  kind: 'CustomResourceDefinition'
+  metadata: { name: string }
+  spec: {
+    group: string
+    names: {
+      kind: string
+      listKind: string
+      plural: string
+      singular: string
+      shortNames?: string[]
+      categories?: string[]
+    }
+    scope: 'Namespaced' | 'Cluster'
+    versions: CrdVersion[]
+  }
+}
+
+interface CrdVersion {
+  name: string
+  served: boolean
+  storage: boolean
+  subresources: { status: Record<string, never> }
+  additionalPrinterColumns: PrinterColumn[]
+  schema: { openAPIV3Schema: StructuralSchema }
+}
+
+type PrinterColumn = Omit<Column, 'path'> & { type: string; jsonPath: string }
+
+export function crdOf(options: ResourceOptions<z.ZodObject, z.ZodObject>): CustomResourceDefinition {
+  const { group, version, kind, plural, scope = 'Namespaced', shortNames, categories, columns = [] } = options
+  return {
+    apiVersion: 'apiextensions.k8s.io/v1',
+    kind: 'CustomResourceDefinition',
+    metadata: { name: `${plural}.${group}` },
+    spec: {
+      group,
+      names: {
+        kind,
+        listKind: `${kind}List`,
+        plural,
+        singular: kind.toLowerCase(),
+        ...(shortNames && { shortNames }),
+        ...(categories && { categories }),
+      },
+      scope,
+      versions: [
+        {
+          name: version,
+          served: true,
+          storage: true,
+          subresources: { status: {} },
+          additionalPrinterColumns: [...columns.map(printerColumn), AGE],
+          schema: { openAPIV3Schema: objectSchema(options) },
+        },
+      ],
+    },
+  }
+}
+
+const AGE: PrinterColumn = { name: 'Age', type: 'date', jsonPath: '.metadata.creationTimestamp' }
+
+const printerColumn = ({ path, type = 'string', ...column }: Column): PrinterColumn => ({
+  ...column,
+  type,
+  jsonPath: path,
+})
+
+function objectSchema({ spec, status }: Pick<ResourceOptions<z.ZodObject, z.ZodObject>, 'spec' | 'status'>) {
+  const specSchema = toStructural(spec, 'spec')
+  return {
+    type: 'object',
+    ...(specSchema.required && { required: ['spec'] }),
+    properties: { spec: specSchema, status: statusSchema(status) },
+  }
+}
+
+/** Nothing in a status is required: conditions may be written before the function has written its first status. */
+function statusSchema(status: z.ZodObject): StructuralSchema {
+  const own = toStructural(status, 'status')
+  const kept = toStructural(keptStatus, 'status')
+  delete own.required
+  return { ...own, properties: { ...own.properties, ...kept.properties } }
+}

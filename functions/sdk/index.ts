@@ -1,0 +1,34 @@
+export {
+  type ConditionUpdate,
+  ConflictError,
+  type EventReport,
+  type Invoke,
+  type KubeObject,
+  type ObjectMeta,
+  RetryAfterError,
+  type RunLog,
+  TerminalError,
+} from '#contracts'
+export type { Column, CustomResourceDefinition, ResourceOptions } from './crd.ts'
+export { toInvoke } from './invoke.ts'
+export {
+  ConfigMap,
+  CronJob,
+  Deployment,
+  Ingress,
+  Job,
+  type Kind,
+  kind,
+  type ObservedBy,
+  PersistentVolumeClaim,
+  type PlainKind,
+  Pod,
+  Secret,
+  Service,
+  ServiceAccount,
+  StatefulSet,
+} from './kinds.ts'
+export { manifest, type ReconcilerManifest } from './manifest.ts'
+export type { ReconcileOutcome } from './outcome.ts'
+export { type Reconciler, type ReconcilerOptions, type RelatedKind, type Run, reconciler } from './reconciler.ts'
+export { type Parsed, type Resource, resource } from './resource.ts'

@@ -1,0 +1,56 @@
+import { controllerOf, type Invoke, type KubeObject, type RunContext, type RunInput, TerminalError } from '#contracts'
+import { inputKey, type Kind, type ObservedBy } from './kinds.ts'
+import { outcomeReader } from './outcome.ts'
+import type { Reconciler, RelatedKind, Run } from './reconciler.ts'
+import type { Resource } from './resource.ts'
+
+/**
+ * The function behind the seam for every kind of function: plain data in, plain data out, both checked.
+ * An object that is gone or being deleted is not reconciled: what it owns goes by garbage collection.
+ */
+export function toInvoke(reconciler: Reconciler): Invoke {
+  const readOutcome = outcomeReader(reconciler.name, reconciler.for.outcomeStatus)
+  return async (input, context) => {
+    if (input.object === null || input.object.metadata.deletionTimestamp !== undefined) return {}
+    const returned = await reconciler.reconcile(openRun(reconciler, input.object, input, context))
+    return readOutcome(returned ?? {})
+  }
+}
+
+function openRun(
+  reconciler: Reconciler,
+  object: KubeObject,
+  { owned, related, now, attempt }: RunInput,
+  { log, signal }: RunContext,
+): Run<Resource, Kind<unknown>, RelatedKind> {
+  return {
+    object: reconciler.for.parse(object),
+    owned: (kind) => {
+      const mine = observed(reconciler, 'owns', kind, owned).filter((child) => isControlledBy(child, object))
+      return mine.map((child) => kind.parse(child)) as ObservedBy<typeof kind>[]
+    },
+    related: (kind) =>
+      observed(reconciler, 'related', kind, related).map((other) => kind.parse(other)) as ObservedBy<typeof kind>[],
+    now: new Date(now),
+    attempt,
+    log,
+    signal,
+  }
+}
+
+function observed(
+  reconciler: Reconciler,
+  list: 'owns' | 'related',
+  kind: Kind<unknown>,
+  objects: RunInput['owned'],
+): KubeObject[] {
+  const key = inputKey(kind)
+  if (!reconciler[list].some((declared) => inputKey(declared) === key))
+    throw new TerminalError(`reconciler ${reconciler.name} asks for ${key}: add it to its "${list}"`, {
+      reason: 'UndeclaredKind',
+    })
+  return objects[key] ?? []
+}
+
+const isControlledBy = (child: KubeObject, owner: KubeObject): boolean =>
+  controllerOf(child)?.uid === owner.metadata.uid && owner.metadata.uid !== undefined

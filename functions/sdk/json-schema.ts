@@ -1,0 +1,38 @@
+/** Keywords that mean the same in both. */
+export const COPIED = [
+  'description',
+  'title',
+  'type',
+  'format',
+  'nullable',
+  'default',
+  'enum',
+  'pattern',
+  'minLength',
+  'maxLength',
+  'minimum',
+  'exclusiveMinimum',
+  'maximum',
+  'exclusiveMaximum',
+  'multipleOf',
+  'minItems',
+  'maxItems',
+  'required',
+]
+
+/** As zod makes it for OpenAPI 3.0, plus whatever .meta() adds. */
+export interface JsonSchema {
+  type?: string
+  format?: string
+  enum?: unknown[]
+  pattern?: string
+  minimum?: number
+  maximum?: number
+  properties?: Record<string, JsonSchema>
+  additionalProperties?: JsonSchema | false
+  items?: JsonSchema
+  allOf?: JsonSchema[]
+  anyOf?: JsonSchema[]
+  oneOf?: JsonSchema[]
+  [keyword: string]: unknown
+}

@@ -1,0 +1,35 @@
+import { apiVersionOf, RECONCILERS, type ReconcilerSpec, reconcilerSpec } from '#contracts'
+import type { Kind } from './kinds.ts'
+import type { Reconciler } from './reconciler.ts'
+
+/** The Reconciler resource of a function. A type, not an interface, so that it is a KubeObject too. */
+export type ReconcilerManifest = {
+  apiVersion: string
+  kind: 'Reconciler'
+  metadata: { name: string }
+  spec: ReconcilerSpec
+}
+
+/** What to apply so that bridge and dispatcher serve this function; by default a dispatcher runs it in its process. */
+export function manifest(
+  reconciler: Reconciler,
+  { invoke = { pull: {} } }: { invoke?: ReconcilerSpec['invoke'] } = {},
+): ReconcilerManifest {
+  const { name, selector, namespaces, owns, related, concurrency, timeoutSeconds, backoff } = reconciler
+  return {
+    apiVersion: apiVersionOf(RECONCILERS),
+    kind: 'Reconciler',
+    metadata: { name },
+    spec: reconcilerSpec.parse({
+      for: { ...resourceOf(reconciler.for), selector, namespaces },
+      owns: owns.map((kind) => ({ ...resourceOf(kind), strategy: kind.strategy })),
+      related: related.map((kind) => ({ ...resourceOf(kind), selector: kind.selector })),
+      invoke,
+      concurrency,
+      timeoutSeconds,
+      backoff,
+    }),
+  }
+}
+
+const resourceOf = ({ group, version, resource, kind }: Kind<unknown>) => ({ group, version, resource, kind })

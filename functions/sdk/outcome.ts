@@ -1,0 +1,77 @@
+import { z } from 'zod'
+import { type ConditionUpdate, type EventReport, type KubeObject, type Outcome, TerminalError } from '#contracts'
+import { explain } from './explain.ts'
+import { plain } from './plain.ts'
+
+/** What should be so. Everything left out stays as it is; `requeueAfter` and `requeueAt` ask for another run. */
+export interface ReconcileOutcome<Status = unknown> {
+  /** The complete set of owned objects of the declared kinds; what is owned and not in it is deleted. */
+  apply?: readonly KubeObject[] | undefined
+  /** The complete status, but for `conditions` and `observedGeneration`. */
+  status?: Status | undefined
+  /** Set by type; types not named stay as they are. */
+  conditions?: readonly ConditionUpdate[] | undefined
+  events?: readonly EventReport[] | undefined
+  /** In seconds; with requeueAt, the earlier counts. */
+  requeueAfter?: number | undefined
+  requeueAt?: Date | undefined
+}
+
+/** As metav1.Condition has it: the API server refuses others. */
+const reason = z
+  .string()
+  .max(1024)
+  .regex(/^[A-Za-z](?:[A-Za-z0-9_,:]*[A-Za-z0-9_])?$/, 'expected one CamelCase word')
+
+const applied = z.looseObject({
+  apiVersion: z.string().min(1),
+  kind: z.string().min(1),
+  metadata: z.looseObject({ name: z.string().min(1) }),
+})
+
+const outcomeOf = (status: z.ZodType) =>
+  z.strictObject({
+    apply: z.array(applied).optional(),
+    status: status.optional(),
+    conditions: z
+      .array(
+        z.strictObject({
+          type: z.string().min(1).max(316),
+          status: z.enum(['True', 'False', 'Unknown']),
+          reason,
+          message: z.string().max(32768).optional(),
+        }),
+      )
+      .optional(),
+    events: z.array(z.strictObject({ type: z.enum(['Normal', 'Warning']), reason, message: z.string() })).optional(),
+    requeueAfter: z.number().min(0).optional(),
+    requeueAt: z.date().optional(),
+  })
+
+/** Makes the plain outcome of what a function returned. Its schema is built once, here, not at each run. */
+export function outcomeReader(reconciler: string, status: z.ZodType): (returned: unknown) => Outcome {
+  const schema = outcomeOf(status)
+  return (returned) => {
+    const { success, error } = schema.safeParse(returned)
+    if (!success) throw invalidOutcome(reconciler, explain(error, returned), error)
+    return toPlainOutcome(reconciler, returned as ReconcileOutcome)
+  }
+}
+
+function toPlainOutcome(reconciler: string, returned: ReconcileOutcome): Outcome {
+  const { apply, status, conditions, events, requeueAfter, requeueAt } = returned
+  try {
+    return plain(
+      { apply, status, conditions, events, requeueAfterSeconds: requeueAfter, requeueAt },
+      'outcome',
+    ) as Outcome
+  } catch (cause) {
+    throw invalidOutcome(reconciler, (cause as Error).message, cause)
+  }
+}
+
+const invalidOutcome = (reconciler: string, what: string, cause: unknown): TerminalError =>
+  new TerminalError(`reconciler ${reconciler} returned an invalid outcome: ${what}`, {
+    reason: 'InvalidOutcome',
+    cause,
+  })

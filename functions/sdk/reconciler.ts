@@ -1,0 +1,75 @@
+import type { z } from 'zod'
+import type { Backoff, RunLog } from '#contracts'
+import type { Kind, ObservedBy } from './kinds.ts'
+import type { ReconcileOutcome } from './outcome.ts'
+import type { Resource } from './resource.ts'
+
+/** What one run knows. It is all a function may decide on: same run, same outcome. */
+export interface Run<For, Owns, Related> {
+  object: ObservedBy<For>
+  /** The objects of a declared kind whose controller is this very object, not an earlier one of the same name. */
+  owned: <K extends Owns>(kind: K) => ObservedBy<K>[]
+  related: <K extends Related>(kind: K) => ObservedBy<K>[]
+  now: Date
+  /** Failed runs of this object since the last success. */
+  attempt: number
+  log: RunLog
+  /** Aborted at the time-out of the run, when another run has taken over, or at shutdown. */
+  signal: AbortSignal
+}
+
+/** A kind that is read without being owned, all of it or what a label selector matches. */
+export type RelatedKind = Kind<unknown> & { readonly selector?: string }
+
+export interface ReconcilerOptions<
+  Spec extends z.ZodObject,
+  Status extends z.ZodObject,
+  Owns extends Kind<unknown>,
+  Related extends RelatedKind,
+> {
+  /** A DNS label; the name of the Reconciler resource. */
+  name: string
+  for: Resource<Spec, Status>
+  /** Label selector; only objects that match are reconciled. */
+  selector?: string
+  /** Only these namespaces; left out: all. */
+  namespaces?: string[]
+  owns?: readonly Owns[]
+  related?: readonly Related[]
+  reconcile(
+    run: Run<Resource<Spec, Status>, Owns, Related>,
+  ): Returned<z.input<Status>> | Promise<Returned<z.input<Status>>>
+  /** Keys held at once per dispatcher process. */
+  concurrency?: number
+  timeoutSeconds?: number
+  backoff?: Partial<Backoff>
+}
+
+/** Nothing returned: all is as it should be. */
+// oxlint-disable-next-line typescript/no-invalid-void-type
+type Returned<Status> = ReconcileOutcome<Status> | undefined | void
+
+/** A function with all that bridge and dispatcher must know of it. */
+export interface Reconciler {
+  readonly name: string
+  readonly for: Resource
+  readonly selector?: string
+  readonly namespaces?: string[]
+  readonly owns: readonly Kind<unknown>[]
+  readonly related: readonly RelatedKind[]
+  reconcile(run: Run<Resource, Kind<unknown>, RelatedKind>): unknown
+  readonly concurrency?: number
+  readonly timeoutSeconds?: number
+  readonly backoff?: Partial<Backoff>
+}
+
+export function reconciler<
+  Spec extends z.ZodObject,
+  Status extends z.ZodObject,
+  Owns extends Kind<unknown> = never,
+  Related extends RelatedKind = never,
+>(options: ReconcilerOptions<Spec, Status, Owns, Related>): Reconciler {
+  if (!/^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/.test(options.name))
+    throw new Error(`reconciler name "${options.name}" is no DNS label: use a-z, 0-9 and -, 63 characters at most`)
+  return Object.freeze({ owns: [], related: [], ...options })
+}

@@ -1,0 +1,55 @@
+import type { z } from 'zod'
+import { COPIED, type JsonSchema } from './json-schema.ts'
+
+/** Every way a schema is refused ends here, so that each names the path, what is wrong, and the way out. */
+export function refuse(path: string, what: string, instead: string): never {
+  throw new Error(`${path} ${what}, which a CustomResourceDefinition cannot say: ${instead}`)
+}
+
+const KNOWN = new Set([...COPIED, 'properties', 'additionalProperties', 'items', 'allOf', 'anyOf', 'oneOf'])
+/** Notes for readers that JSONSchemaProps has no field for. They are left out. */
+const NOTES = new Set(['readOnly', 'examples', 'deprecated', 'contentEncoding', 'definitions'])
+
+export function refuseKeywords(json: JsonSchema, path: string): void {
+  if ('$ref' in json) refuse(path, 'is recursive or has an id', 'write the shape out, without .meta({ id })')
+  if ('not' in json || json.enum?.includes(null) === true)
+    refuse(path, 'accepts nothing, or null alone', 'leave the field out')
+  const unknown = Object.keys(json).find(
+    (key) => !KNOWN.has(key) && !NOTES.has(key) && !key.startsWith('x-kubernetes-'),
+  )
+  if (unknown !== undefined) refuse(path, `has the keyword "${unknown}"`, 'remove it from .meta()')
+}
+
+/** The API server compiles patterns with RE2. */
+export function refusePattern(pattern: string | undefined, path: string): void {
+  if (pattern === undefined) return
+  const withoutEscapedBackslashes = pattern.replaceAll('\\\\', '')
+  if (/\(\?(?:[=!]|<[=!])/.test(withoutEscapedBackslashes))
+    refuse(path, `looks around in its pattern /${pattern}/`, 'split it into several patterns')
+  if (/\\(?:[1-9]|k<|u)/.test(withoutEscapedBackslashes))
+    refuse(path, `refers back or escapes \\u in its pattern /${pattern}/`, 'write it out')
+}
+
+/** What JSON Schema would drop in silence: a CRD made from it would let through what the function then rejects. */
+export function refuseLossOf(schema: z.core.$ZodTypes, json: JsonSchema, path: string): void {
+  const { def } = schema._zod
+  if (def.type === 'tuple') refuse(path, 'is a tuple', 'use an array, or an object with named fields')
+  if (def.type === 'record') refuseKeys(def.keyType, path)
+  if (def.type === 'string') refuseFlags(def.checks ?? [], path)
+  if (Object.keys(json).length === 0 && def.type !== 'any' && def.type !== 'unknown')
+    refuse(path, `is a ${def.type}, without a form in JSON`, 'use a string or a number')
+}
+
+function refuseKeys(keys: z.core.$ZodType, path: string): void {
+  const { type, checks = [] } = keys._zod.def
+  if (type !== 'string' || checks.length > 0 || 'format' in keys._zod.def)
+    refuse(path, 'limits the keys of a record', 'use z.string() for the keys and a CEL rule')
+}
+
+function refuseFlags(checks: readonly z.core.$ZodCheck[], path: string): void {
+  for (const { _zod } of checks) {
+    const { pattern } = _zod.def as { pattern?: RegExp }
+    if (pattern !== undefined && /[imsy]/.test(pattern.flags))
+      refuse(path, `has flags on its pattern ${String(pattern)}`, 'write the pattern so that it needs none')
+  }
+}

@@ -1,0 +1,62 @@
+import { z } from 'zod'
+import { apiVersionOf, type KeptStatus, type KubeObject, keptStatus, type ObjectMeta, TerminalError } from '#contracts'
+import { type CustomResourceDefinition, crdOf, type ResourceOptions } from './crd.ts'
+import { explain } from './explain.ts'
+import type { Kind } from './kinds.ts'
+
+/** An object that its schema has admitted. Nothing in the status is certain: at first nobody has written it. */
+export type Parsed<Spec extends z.ZodObject, Status extends z.ZodObject> = {
+  apiVersion: string
+  kind: string
+  metadata: ObjectMeta
+  spec: z.output<Spec>
+  status: Partial<z.output<Status>> & KeptStatus
+}
+
+export interface Resource<Spec extends z.ZodObject = z.ZodObject, Status extends z.ZodObject = z.ZodObject>
+  extends Kind<Parsed<Spec, Status>> {
+  /** What a function may return as status: every required field, no unknown one. */
+  readonly outcomeStatus: Status
+  /** An object of this kind, to be applied. */
+  of(body: { metadata: ObjectMeta; spec: z.input<Spec> }): KubeObject
+  /** Throws, with the path, for what a CustomResourceDefinition cannot say. */
+  crd(): CustomResourceDefinition
+}
+
+/** A custom resource: its TypeScript types, its CustomResourceDefinition and its checks on reading, from one schema. */
+export function resource<Spec extends z.ZodObject, Status extends z.ZodObject>(
+  options: ResourceOptions<Spec, Status>,
+): Resource<Spec, Status> {
+  const { group, version, kind, plural, spec, status } = options
+  refuseKeptFields(kind, status)
+  const schema = z.looseObject({ spec, status: observedStatus(status) })
+  return Object.freeze({
+    group,
+    version,
+    resource: plural,
+    kind,
+    strategy: 'Apply' as const,
+    outcomeStatus: status.def.catchall === undefined ? (status.strict() as unknown as Status) : status,
+    parse: (object: KubeObject) => parse(schema, object) as Parsed<Spec, Status>,
+    of: (body: object) => ({ apiVersion: apiVersionOf(options), kind, ...body }) as KubeObject,
+    crd: () => crdOf(options),
+  })
+}
+
+function parse(schema: z.ZodType, object: KubeObject): unknown {
+  const complete = { ...object, spec: object.spec ?? {}, status: object.status ?? {} }
+  const { success, data, error } = schema.safeParse(complete)
+  if (!success) throw new TerminalError(explain(error, complete), { reason: 'InvalidObject', cause: error })
+  return data
+}
+
+/** Optional as in the CRD, and with what is kept for every resource. */
+function observedStatus(status: z.ZodObject): z.ZodObject {
+  const own = Object.entries(status.shape).map(([name, field]) => [name, z.optional(field)] as const)
+  return z.looseObject({ ...Object.fromEntries(own), ...keptStatus.shape })
+}
+
+function refuseKeptFields(kind: string, status: z.ZodObject): void {
+  const kept = Object.keys(keptStatus.shape).find((name) => name in status.shape)
+  if (kept !== undefined) throw new Error(`${kind}: status.${kept} is kept by the platform: leave it out of the schema`)
+}

@@ -1,0 +1,128 @@
+import { z } from 'zod'
+import { COPIED, type JsonSchema } from './json-schema.ts'
+import { refuse, refuseKeywords, refuseLossOf, refusePattern } from './refusals.ts'
+
+/** The part of JSONSchemaProps (apiextensions.k8s.io/v1) that a structural schema may use. */
+export interface StructuralSchema {
+  type?: string
+  required?: string[]
+  properties?: Record<string, StructuralSchema>
+  additionalProperties?: StructuralSchema
+  items?: StructuralSchema
+  [keyword: string]: unknown
+}
+
+const PRESERVE = 'x-kubernetes-preserve-unknown-fields'
+const INT_OR_STRING = 'x-kubernetes-int-or-string'
+
+/**
+ * The structural schema of what may be written (so a field with a default is optional). Throws, with the path, for
+ * what a CustomResourceDefinition cannot say. Checks in code (`refine`) are no part of it: they are made on reading.
+ */
+export function toStructural(schema: z.ZodType, path: string): StructuralSchema {
+  const json = z.toJSONSchema(schema, {
+    target: 'openapi-3.0',
+    io: 'input',
+    reused: 'inline',
+    cycles: 'ref',
+    unrepresentable: 'any',
+    override: ({ zodSchema, jsonSchema, path: at }) =>
+      refuseLossOf(zodSchema, jsonSchema as JsonSchema, path + authorsPath(at)),
+  })
+  return structural(json as JsonSchema, path)
+}
+
+function structural(raw: JsonSchema, path: string): StructuralSchema {
+  refuseKeywords(raw, path)
+  const json = withFormat(raw)
+  refusePattern(json.pattern, path)
+  const extensions = Object.keys(json).filter((keyword) => keyword.startsWith('x-kubernetes-'))
+  const own = pick(json, [...COPIED, ...extensions])
+  return typed({ ...own, ...alternatives(json, path), ...fields(json, path), ...elements(json, path) }, path)
+}
+
+function typed(schema: StructuralSchema, path: string): StructuralSchema {
+  if (schema.type === undefined && schema[PRESERVE] !== true && schema[INT_OR_STRING] !== true)
+    refuse(path, 'has no single type', `give it one, or .meta({ '${PRESERVE}': true })`)
+  return schema
+}
+
+function alternatives({ anyOf, oneOf, allOf }: JsonSchema, path: string): StructuralSchema {
+  if (allOf !== undefined) return { allOf: allOf.map((part) => patternOnly(part, path)) }
+  if (isIntOrString(anyOf)) return { [INT_OR_STRING]: true }
+  if (anyOf !== undefined || oneOf !== undefined)
+    refuse(path, 'is a union', 'make its members optional fields, with a CEL rule for which may be set')
+  return {}
+}
+
+/** Several patterns of one string come as `allOf`, in which a structural schema may not repeat the type. */
+function patternOnly({ type, pattern }: JsonSchema, path: string): StructuralSchema {
+  if (type !== 'string' || pattern === undefined) refuse(path, 'is an intersection', 'merge it into one object')
+  refusePattern(pattern, path)
+  return { pattern }
+}
+
+function fields({ properties, additionalProperties: others }: JsonSchema, path: string): StructuralSchema {
+  const named = Object.entries(properties ?? {})
+  const own =
+    properties === undefined
+      ? {}
+      : { properties: Object.fromEntries(named.map(([name, field]) => [name, structural(field, `${path}.${name}`)])) }
+  if (others === undefined || others === false) return own
+  if (isEmpty(others)) return { ...own, [PRESERVE]: true }
+  if (named.length > 0) refuse(path, 'types its unnamed fields', 'move them into a record of their own')
+  return { additionalProperties: structural(others, `${path}.*`) }
+}
+
+const elements = ({ items }: JsonSchema, path: string): StructuralSchema =>
+  items === undefined ? {} : { items: structural(items, `${path}[]`) }
+
+/** Formats that zod and the API server both know, with the same meaning; of others the pattern remains. */
+const SHARED_FORMATS = ['email', 'uri', 'uuid', 'ipv4', 'ipv6']
+
+function withFormat(json: JsonSchema): JsonSchema {
+  if (json.type === 'integer') return integer(json)
+  if (json.type === 'number') return withoutBounds(json, -Number.MAX_VALUE, Number.MAX_VALUE)
+  if (json.format === 'date-time' || json.format === 'date') return without(json, 'pattern')
+  return SHARED_FORMATS.includes(json.format ?? '') ? json : without(json, 'format')
+}
+
+const INT32 = { min: -(2 ** 31), max: 2 ** 31 - 1 }
+
+function integer(json: JsonSchema): JsonSchema {
+  const { minimum = -Infinity, maximum = Infinity } = json
+  return minimum >= INT32.min && maximum <= INT32.max
+    ? { ...withoutBounds(json, INT32.min, INT32.max), format: 'int32' }
+    : { ...withoutBounds(json, Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER), format: 'int64' }
+}
+
+/** Bounds that say no more than the type does. */
+function withoutBounds(json: JsonSchema, min: number, max: number): JsonSchema {
+  const bounded = json.minimum === min ? without(json, 'minimum') : json
+  return json.maximum === max ? without(bounded, 'maximum') : bounded
+}
+
+function isIntOrString(anyOf: JsonSchema[] = []): boolean {
+  const options = anyOf.map(withFormat)
+  const isBare = options.every((option) => Object.keys(option).every((key) => key === 'type' || key === 'format'))
+  const types = options.map(({ type }) => type)
+  return isBare && types.length === 2 && types.includes('integer') && types.includes('string')
+}
+
+/** `/properties/spec/items` of a JSON schema as the author knows it: `.spec[]`. */
+function authorsPath(at: readonly (string | number)[]): string {
+  const [keyword, name, ...rest] = at
+  if (keyword === undefined) return ''
+  if (keyword === 'properties') return `.${name}${authorsPath(rest)}`
+  if (keyword === 'items') return `[]${authorsPath(at.slice(1))}`
+  if (keyword === 'additionalProperties') return `.*${authorsPath(at.slice(1))}`
+  return authorsPath(at.slice(1))
+}
+
+const isEmpty = (schema: JsonSchema): boolean => Object.keys(schema).length === 0
+
+const pick = (from: JsonSchema, keys: readonly string[]): Record<string, unknown> =>
+  Object.fromEntries(keys.filter((key) => from[key] !== undefined).map((key) => [key, from[key]]))
+
+const without = (from: JsonSchema, keyword: string): JsonSchema =>
+  Object.fromEntries(Object.entries(from).filter(([key]) => key !== keyword))
