@@ -1,0 +1,143 @@
+import type { ResourceRef } from '#contracts'
+
+/** A string that Kubernetes would never accept as a name, or a subject that no object has. */
+export class SubjectError extends TypeError {
+  override readonly name = 'SubjectError'
+}
+
+/** Which object: unique within a cluster. `namespace` is undefined for cluster-scoped objects. */
+export interface ObjectKey {
+  ref: ResourceRef
+  namespace: string | undefined
+  name: string
+}
+
+/** The controller owner of an object, where its kind is the `for` of some Reconciler. */
+export interface OwnerKey {
+  /** Plural, lower-case. */
+  resource: string
+  name: string
+}
+
+/** Objects by what is given; everything left out matches all. */
+export interface ObjectFilter {
+  ref?: ResourceRef
+  namespace?: string
+  name?: string
+}
+
+export interface SubjectParts extends ObjectKey {
+  owner: OwnerKey | undefined
+}
+
+/** The token that means "none": no namespace, no owner, the core group. */
+const NONE = '_'
+const PLAIN = /^[A-Za-z0-9_-]+$/
+
+/**
+ * One NATS token for any non-empty string: every UTF-8 byte outside `A-Za-z0-9_-` becomes `%XX`, and the string `_`
+ * becomes `%5F`. Injective, and decodeToken reverses it.
+ */
+export function encodeToken(text: string): string {
+  if (PLAIN.test(text)) return text === NONE ? '%5F' : text
+  if (text === '') throw new SubjectError('an empty name cannot be part of a subject')
+  if (!text.isWellFormed()) throw new SubjectError(`${JSON.stringify(text)} is not valid Unicode`)
+  return encodeURIComponent(text).replaceAll(
+    /[.!~*'()]/g,
+    (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`,
+  )
+}
+
+/** Accepts exactly what encodeToken produces. */
+export function decodeToken(token: string): string {
+  if (PLAIN.test(token) && token !== NONE) return token
+  const text = unescaped(token)
+  if (text === undefined || encodeToken(text) !== token) throw new SubjectError(`${token} is no escaped name`)
+  return text
+}
+
+/** The queue key of an object, two tokens: `<namespace|_>.<name>`. */
+export const keyOf = (namespace: string | undefined, name: string): string =>
+  `${optional(namespace)}.${encodeToken(name)}`
+
+export function parseKey(key: string): { namespace: string | undefined; name: string } {
+  const [namespace, name, ...rest] = key.split('.')
+  if (namespace === undefined || name === undefined || rest.length > 0) throw new SubjectError(`${key} is no queue key`)
+  return { namespace: decodeOptional(namespace), name: decodeToken(name) }
+}
+
+/** `k8s.<group>.<version>.<resource>.<namespace>.<owner>.<name>`: where the last event of an object is kept. */
+export const objectSubject = ({ ref, namespace, name, owner }: SubjectParts): string =>
+  `${resourcePrefix(ref)}.${optional(namespace)}.${ownerToken(owner)}.${encodeToken(name)}`
+
+/** The object whatever its owner: at most a few subjects, of which the newest version counts. */
+export const identityFilter = ({ ref, namespace, name }: ObjectKey): string =>
+  `${resourcePrefix(ref)}.${optional(namespace)}.*.${encodeToken(name)}`
+
+/** What this owner controls of one resource. A cluster-scoped owner has children in any namespace. */
+export const childrenFilter = (ref: ResourceRef, namespace: string | undefined, owner: OwnerKey): string =>
+  `${resourcePrefix(ref)}.${namespace === undefined ? '*' : encodeToken(namespace)}.${ownerToken(owner)}.*`
+
+export const objectFilter = ({ ref, namespace, name }: ObjectFilter = {}): string =>
+  [
+    ref ? resourcePrefix(ref) : 'k8s.*.*.*',
+    namespace === undefined ? '*' : encodeToken(namespace),
+    '*',
+    name === undefined ? '*' : encodeToken(name),
+  ].join('.')
+
+/** Where the watch cursor of a resource is kept; `scope` is a namespace, undefined for all of them. */
+export const cursorSubject = (ref: ResourceRef, scope?: string): string => `cursor.${refTokens(ref)}.${optional(scope)}`
+
+export function parseObjectSubject(subject: string): SubjectParts {
+  const tokens = subject.split('.')
+  if (tokens.length !== 7 || tokens[0] !== 'k8s') throw new SubjectError(`${subject} is not the subject of an object`)
+  const [, group, version, resource, namespace, owner, name] = tokens as [string, ...string[]] & { length: 7 }
+  return {
+    ref: parseRef(group, version, resource),
+    namespace: decodeOptional(namespace ?? ''),
+    owner: parseOwner(owner ?? ''),
+    name: decodeToken(name ?? ''),
+  }
+}
+
+export function parseCursorSubject(subject: string): { ref: ResourceRef; scope: string | undefined } {
+  const [head, group, version, resource, scope, ...rest] = subject.split('.')
+  if (head !== 'cursor' || scope === undefined || rest.length > 0)
+    throw new SubjectError(`${subject} is not the subject of a watch cursor`)
+  return { ref: parseRef(group, version, resource), scope: decodeOptional(scope) }
+}
+
+/** `<resource>~<name>`, or `_`: encodeToken never leaves a `~`, so the two parts cannot run together. */
+export const ownerToken = (owner: OwnerKey | undefined): string =>
+  owner === undefined ? NONE : `${encodeToken(owner.resource)}~${encodeToken(owner.name)}`
+
+function parseOwner(token: string): OwnerKey | undefined {
+  if (token === NONE) return undefined
+  const [resource, name, ...rest] = token.split('~')
+  if (resource === undefined || name === undefined || rest.length > 0) throw new SubjectError(`${token} is no owner`)
+  return { resource: decodeToken(resource), name: decodeToken(name) }
+}
+
+const refTokens = ({ group, version, resource }: ResourceRef): string =>
+  `${group === '' ? NONE : encodeToken(group)}.${encodeToken(version)}.${encodeToken(resource)}`
+
+const resourcePrefix = (ref: ResourceRef): string => `k8s.${refTokens(ref)}`
+
+const parseRef = (group = '', version = '', resource = ''): ResourceRef => ({
+  group: decodeOptional(group) ?? '',
+  version: decodeToken(version),
+  resource: decodeToken(resource),
+})
+
+const optional = (text: string | undefined): string => (text === undefined ? NONE : encodeToken(text))
+
+const decodeOptional = (token: string): string | undefined => (token === NONE ? undefined : decodeToken(token))
+
+function unescaped(token: string): string | undefined {
+  try {
+    return decodeURIComponent(token)
+  } catch {
+    return undefined
+  }
+}

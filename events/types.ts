@@ -1,0 +1,162 @@
+import type { CloudEventV1 } from 'cloudevents'
+import type { KubeObject, ResourceRef, RunLog } from '#contracts'
+import type { ObjectFilter, ObjectKey, OwnerKey } from './subjects.ts'
+
+/** A CloudEvent 1.0 as plain data; bytes that are neither JSON nor text are a Uint8Array in `data`. */
+export type CloudEvent<T = unknown> = CloudEventV1<T>
+
+/** What happened to an object, as the API server's watch says it. */
+export type Verb = 'added' | 'modified' | 'deleted'
+
+/** The CloudEvent of a Kubernetes object: attributes with a fixed meaning. */
+export interface ObjectEvent extends CloudEvent<KubeObject> {
+  subject: string
+  time: string
+  datacontenttype: 'application/json'
+  apiversion: string
+  kind: string
+  /** The object's name. */
+  name: string
+  /** Absent for cluster-scoped objects. */
+  namespace?: string
+  objectuid: string
+  resourceversion: string
+  generation?: string
+  partitionkey: string
+  /** resourceVersion left-padded to 20 digits; absent where resourceVersions are not numbers. */
+  sequence?: string
+  traceparent?: string
+  tracestate?: string
+  /** API path of the whole object; `data` is then only apiVersion, kind and metadata. */
+  dataref?: string
+  data: KubeObject
+}
+
+export interface EventStoreOptions {
+  /** Of stream and subjects: one installation per cluster may share a NATS account with others. Letters, digits, `-`. */
+  prefix?: string
+  /** Left out: 1 when the stream has to be created, else as it is. */
+  replicas?: 1 | 3
+  /** Names the cluster in `source`; the UID of namespace kube-system unless configured. */
+  cluster: string
+  /** Larger objects travel as a reference; also bounded by the server's max_payload. Default 512 KiB. */
+  maxObjectBytes?: number
+  /** Resources of which only references are published, besides Secrets. */
+  referenceOnly?: readonly Pick<ResourceRef, 'group' | 'resource'>[]
+  /** How long a deletion can still be read. Default one hour. */
+  tombstoneSeconds?: number
+  /** Objects whose last sequence is remembered; one more costs a read per write. Default 32,768. */
+  remember?: number
+  log: RunLog
+  now?: () => Date
+}
+
+export interface PutOptions {
+  /** The controller owner, where its kind is the `for` of a Reconciler that owns this resource. */
+  owner?: OwnerKey | undefined
+  /** Who writes this through, e.g. `at/default.x/<nonce>`; kept with the event. The bridge leaves it out. */
+  origin?: string | undefined
+  traceparent?: string | undefined
+  /** Give up; the outcome is then unknown. Without it, put() goes on until NATS has answered. */
+  signal?: AbortSignal | undefined
+}
+
+/** From now on every fresh reader sees this version or a newer one, whatever the fields say. */
+export interface PutResult {
+  /** `stored`: by this call. `present`: this very version was there. `newer`: a later version was there and stays. */
+  outcome: 'stored' | 'present' | 'newer'
+  /** Sequence, in EVENTS, of the message that counts now. */
+  sequence: number
+  /** Who wrote that message through; undefined when a bridge did. */
+  origin: string | undefined
+}
+
+/** What of an object's event stays in sight of a reader. */
+export interface StoredObject {
+  key: ObjectKey
+  owner: OwnerKey | undefined
+  /** In EVENTS. */
+  sequence: number
+  resourceVersion: string
+  uid: string
+  origin: string | undefined
+  traceparent: string | undefined
+  /** The data is apiVersion, kind and metadata only: a Secret, or too large. Get it from the API server. */
+  referenceOnly: boolean
+  object: KubeObject
+}
+
+/** Known from headers alone: `object` has apiVersion, kind, name, namespace, uid and resourceVersion. */
+export interface Identity extends StoredObject {
+  deleted: boolean
+}
+
+/** One change, as followers get it. */
+export interface StoredEvent extends StoredObject {
+  /** `moved`: the object lives on under another owner; only the subject is out of use. */
+  verb: Verb | 'moved'
+  event: ObjectEvent
+}
+
+export interface ObserveQuery {
+  primary: ObjectKey
+  /** Resources of which the primary's children are wanted. */
+  owned?: readonly ResourceRef[]
+  related?: readonly ObjectFilter[]
+}
+
+/** Deleted objects are left out. */
+export interface Observed {
+  primary: StoredObject | undefined
+  /**
+   * One list per resource asked for, by the owner's resource and name: an older incarnation of the owner, or one of
+   * another API group, may have left something here. Compare the uid of the owner reference.
+   */
+  owned: StoredObject[][]
+  /** One list per filter asked for. */
+  related: StoredObject[][]
+}
+
+/** How far the watch of a resource has been stored. Its presence means: listed completely at least once. */
+export interface Cursor {
+  resourceVersion: string
+  /** RFC 3339, UTC. */
+  at: string
+}
+
+export interface StoredCursor extends Cursor {
+  ref: ResourceRef
+  scope: string | undefined
+}
+
+/**
+ * The last event of every object, in one JetStream stream: what the bridge has seen and what the dispatchers have
+ * written through. Any number of processes may write; an older version never replaces a newer one.
+ */
+export interface EventStore {
+  readonly cluster: string
+  /** Name of the stream. */
+  readonly stream: string
+
+  /**
+   * Stores an object's event unless the same or a newer version is there. Resolves when the server has confirmed.
+   * For a deletion that was found by comparing lists, pass the last known object. `outcome` is never a reason not to
+   * enqueue: whoever stored the version may have died before it enqueued; only `origin` can tell an echo.
+   */
+  put(ref: ResourceRef, verb: Verb, object: KubeObject, options?: PutOptions): Promise<PutResult>
+
+  /** One request; sees everything that a put() anywhere had confirmed before the call. */
+  observe(query: ObserveQuery): Promise<Observed>
+
+  cursor(ref: ResourceRef, scope?: string): Promise<Cursor | undefined>
+  /** Call it when every put() up to there has resolved. */
+  setCursor(ref: ResourceRef, scope: string | undefined, cursor: Cursor): Promise<void>
+  /** What is there first, then every change. */
+  followCursors(signal: AbortSignal): AsyncIterable<StoredCursor>
+
+  /** Everything stored of a resource, deletions of the last hour included: for the comparison with a list. */
+  identities(ref: ResourceRef, scope?: string): AsyncIterable<Identity>
+
+  /** The last event of each object that matches, then every later one; `caughtUp` is called once in between. */
+  follow(filter: ObjectFilter, signal: AbortSignal, caughtUp?: () => void): AsyncIterable<StoredEvent>
+}
