@@ -69,6 +69,11 @@ export interface PutResult {
   sequence: number
   /** Who wrote that message through; undefined when a bridge did. */
   origin: string | undefined
+  /**
+   * Other owners whose subject of this object has just been given up, or still shows (for the life of a tombstone)
+   * that it was; told again to whoever repeats the call, so that a crash in between loses no notice to them.
+   */
+  formerOwners: OwnerKey[]
 }
 
 /** What of an object's event stays in sight of a reader. */
@@ -122,11 +127,17 @@ export interface Cursor {
   resourceVersion: string
   /** RFC 3339, UTC. */
   at: string
+  /** For whom: the Reconcilers (name and a digest of what they ask for) whose keys were enqueued up to here. */
+  covers?: string[]
+  /** Which life of the server that keeps the streams: another one may have lost a tail of them. */
+  incarnation?: string
 }
 
 export interface StoredCursor extends Cursor {
   ref: ResourceRef
   scope: string | undefined
+  /** In EVENTS: what the cursor covers was stored before. */
+  sequence: number
 }
 
 /**
@@ -148,9 +159,9 @@ export interface EventStore {
   /** One request; sees everything that a put() anywhere had confirmed before the call. */
   observe(query: ObserveQuery): Promise<Observed>
 
-  cursor(ref: ResourceRef, scope?: string): Promise<Cursor | undefined>
-  /** Call it when every put() up to there has resolved. */
-  setCursor(ref: ResourceRef, scope: string | undefined, cursor: Cursor): Promise<void>
+  cursor(ref: ResourceRef, scope?: string): Promise<StoredCursor | undefined>
+  /** Call it when every put() up to there has resolved. Resolves with its sequence in EVENTS. */
+  setCursor(ref: ResourceRef, scope: string | undefined, cursor: Cursor): Promise<number>
   /** What is there first, then every change. */
   followCursors(signal: AbortSignal): AsyncIterable<StoredCursor>
 
