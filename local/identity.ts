@@ -1,0 +1,57 @@
+import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+
+/** A process as this machine knows it: a pid alone may be given to another process later, with its start time it is unique. */
+export interface Identity {
+  pid: number
+  /** Field 22 of /proc/PID/stat on Linux, `ps -o lstart` elsewhere; compared, never interpreted. */
+  startTime: string
+}
+
+const onLinux = process.platform === 'linux'
+
+/** A shell command that prints the start time of process `$$`, in the form of {@link Identity.startTime}. */
+export const startTimeCommand = onLinux ? `cut -d' ' -f22 /proc/$$/stat` : 'ps -o lstart= -p $$'
+
+/** The identity of a living process; undefined when there is none, or only a zombie that nobody reaped. */
+export function identify(pid: number): Identity | undefined {
+  const startTime = onLinux ? startTimeFromProc(pid) : startTimeFromPs(pid)
+  return startTime === undefined ? undefined : { pid, startTime }
+}
+
+export function isAlive(identity: Identity): boolean {
+  return identify(identity.pid)?.startTime === identity.startTime
+}
+
+/** `PID START` as written by {@link formatIdentity} and by the shell that starts a process. */
+export function parseIdentity(text: string): Identity | undefined {
+  const [, pid, startTime] = /^(\d+) (.+)$/.exec(text.trim()) ?? []
+  return pid && startTime ? { pid: Number(pid), startTime: startTime.trim() } : undefined
+}
+
+export function formatIdentity(identity: Identity): string {
+  return `${identity.pid} ${identity.startTime}`
+}
+
+function startTimeFromProc(pid: number): string | undefined {
+  let stat: string
+  try {
+    stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
+  } catch {
+    return undefined
+  }
+  // The command, field 2, may hold spaces and brackets: count from its last bracket on. Field 3 is the state.
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+  return fields[0] === 'Z' ? undefined : fields[19]
+}
+
+function startTimeFromPs(pid: number): string | undefined {
+  try {
+    const [state, ...start] = execFileSync('ps', ['-o', 'state=,lstart=', '-p', String(pid)], { encoding: 'utf8' })
+      .trim()
+      .split(/\s+/)
+    return state?.startsWith('Z') ? undefined : start.join(' ')
+  } catch {
+    return undefined
+  }
+}

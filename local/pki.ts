@@ -1,0 +1,104 @@
+import { generateKeyPairSync, type KeyObject } from 'node:crypto'
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { type Subject, signCertificate } from './pki/certificate.ts'
+
+/** A certificate authority of one cluster, in a folder of its own: NAME.crt and NAME.key beside ca.crt. */
+export interface Pki {
+  dir: string
+  caFile: string
+  caKeyFile: string
+  caPem: string
+  /** Good for clients and servers alike; `sans` are the addresses and names a server answers to. */
+  issue(name: string, subject: Subject, sans?: readonly string[]): Promise<CertificateFiles>
+  /** Writes a kubeconfig that carries the certificate issued under that name. */
+  kubeconfig(name: string, server: string, file: string): Promise<void>
+  serviceAccountKey: { keyFile: string; pubFile: string }
+}
+
+export interface CertificateFiles {
+  certFile: string
+  keyFile: string
+}
+
+const DAYS_VALID = 365
+const DAY_MS = 86_400_000
+const CA: Subject = { cn: 'fairlead-local-ca' }
+
+export async function createPki(dir: string, now = new Date()): Promise<Pki> {
+  await mkdir(dir, { recursive: true, mode: 0o700 })
+  // An hour back: a clock that was just corrected must not make the certificates invalid.
+  const validity = {
+    notBefore: new Date(now.getTime() - 3_600_000),
+    notAfter: new Date(now.getTime() + DAYS_VALID * DAY_MS),
+  }
+  const ca = newKey()
+  const issuer = { subject: CA, ...ca }
+  const caPem = signCertificate({ subject: CA, publicKey: ca.publicKey, issuer, isCa: true, ...validity })
+  const caFile = join(dir, 'ca.crt')
+  const caKeyFile = join(dir, 'ca.key')
+  const serviceAccountKey = { keyFile: join(dir, 'service-accounts.key'), pubFile: join(dir, 'service-accounts.pub') }
+  const signer = newKey()
+  await Promise.all([
+    writeFile(caFile, caPem),
+    writeFile(caKeyFile, privatePem(ca.privateKey), { mode: 0o600 }),
+    writeFile(serviceAccountKey.keyFile, privatePem(signer.privateKey), { mode: 0o600 }),
+    writeFile(serviceAccountKey.pubFile, signer.publicKey.export({ type: 'spki', format: 'pem' })),
+  ])
+
+  return {
+    dir,
+    caFile,
+    caKeyFile,
+    caPem,
+    serviceAccountKey,
+    async issue(name, subject, sans = []) {
+      const { certFile, keyFile } = certificateFiles(dir, name)
+      const key = newKey()
+      const pem = signCertificate({ subject, publicKey: key.publicKey, sans, issuer, ...validity })
+      await Promise.all([writeFile(certFile, pem), writeFile(keyFile, privatePem(key.privateKey), { mode: 0o600 })])
+      return { certFile, keyFile }
+    },
+    async kubeconfig(name, server, file) {
+      const { certFile, keyFile } = certificateFiles(dir, name)
+      const [cert, key] = await Promise.all([readFile(certFile), readFile(keyFile)])
+      await writeFile(file, kubeconfigOf({ name, server, ca: caPem, cert, key }), { mode: 0o600 })
+    },
+  }
+}
+
+function certificateFiles(dir: string, name: string): CertificateFiles {
+  return { certFile: join(dir, `${name}.crt`), keyFile: join(dir, `${name}.key`) }
+}
+
+function newKey(): { publicKey: KeyObject; privateKey: KeyObject } {
+  return generateKeyPairSync('ec', { namedCurve: 'P-256' })
+}
+
+/** SEC 1, the form of EC keys that every Kubernetes server reads. */
+function privatePem(key: KeyObject): string | Buffer {
+  return key.export({ type: 'sec1', format: 'pem' })
+}
+
+interface Login {
+  name: string
+  server: string
+  ca: string
+  cert: Buffer
+  key: Buffer
+}
+
+/** JSON, which every reader of kubeconfig files takes: it reads YAML. */
+function kubeconfigOf({ name, server, ca, cert, key }: Login): string {
+  const user = { 'client-certificate-data': cert.toString('base64'), 'client-key-data': key.toString('base64') }
+  const cluster = { server, 'certificate-authority-data': Buffer.from(ca).toString('base64') }
+  const config = {
+    apiVersion: 'v1',
+    kind: 'Config',
+    clusters: [{ name: 'fairlead-local', cluster }],
+    users: [{ name, user }],
+    contexts: [{ name: 'fairlead-local', context: { cluster: 'fairlead-local', user: name } }],
+    'current-context': 'fairlead-local',
+  }
+  return `${JSON.stringify(config, null, 2)}\n`
+}

@@ -1,0 +1,229 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import {
+  accessSync,
+  closeSync,
+  constants,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Identity, isAlive, parseIdentity, startTimeCommand } from './identity.ts'
+import { tailOf } from './tail.ts'
+
+export interface ProcessSpec {
+  name: string
+  /** An absolute path. */
+  command: string
+  args: string[]
+  /** Added to the environment of the starting process. */
+  env?: Record<string, string>
+  cwd?: string
+  /** What ends it without harm; SIGKILL where nothing is gained by waiting. Default SIGTERM. */
+  stopSignal?: 'SIGTERM' | 'SIGKILL'
+}
+
+export interface ManagedProcess {
+  readonly name: string
+  readonly pid: number
+  alive(): boolean
+  readonly exited: Promise<void>
+}
+
+/**
+ * The shell writes its own pid and start time before it becomes the server: at no moment does a server run that the
+ * folder does not know, even if whoever started it is killed in between.
+ */
+const REGISTER_AND_EXEC = `echo "$$ $(${startTimeCommand})" >"$0" && exec "$@"`
+
+/**
+ * The processes of one folder: DIR/pid/NAME (pid and start time), DIR/pid/NAME.json (how to start it again),
+ * DIR/log/NAME.log. They run in sessions of their own and outlive the process that started them; any process can find
+ * and stop them through the folder.
+ */
+export class ProcessGroup {
+  readonly dir: string
+  readonly #children = new Map<number, Promise<void>>()
+
+  constructor(dir: string) {
+    this.dir = dir
+    mkdirSync(join(dir, 'pid'), { recursive: true })
+    mkdirSync(join(dir, 'log'), { recursive: true })
+  }
+
+  logFile(name: string): string {
+    return join(this.dir, 'log', `${name}.log`)
+  }
+
+  async start(spec: ProcessSpec): Promise<ManagedProcess> {
+    if (this.get(spec.name)?.alive()) throw new Error(`${spec.name} already runs in ${this.dir}: stop it first`)
+    requireExecutable(spec)
+    rmSync(this.#pidFile(spec.name), { force: true })
+    writeFileSync(this.#specFile(spec.name), JSON.stringify(spec), { mode: 0o600 })
+    const child = this.#spawn(spec)
+    const exited = exitOf(child)
+    const pid = await pidOf(child, spec)
+    this.#children.set(pid, exited)
+    await this.#registered(spec.name, exited)
+    return this.get(spec.name) ?? { name: spec.name, pid, alive: () => false, exited }
+  }
+
+  /** The process of that name as last started by anybody, dead or alive. */
+  get(name: string): ManagedProcess | undefined {
+    const identity = this.#identityOf(name)
+    if (!identity) return undefined
+    const child = this.#children.get(identity.pid)
+    return {
+      name,
+      pid: identity.pid,
+      alive: () => isAlive(identity),
+      get exited() {
+        return child ?? untilGone(identity)
+      },
+    }
+  }
+
+  /** Names of all that was started here and not stopped. */
+  names(): string[] {
+    return readdirSync(join(this.dir, 'pid'))
+      .filter((file) => file.endsWith('.json'))
+      .map((file) => file.slice(0, -'.json'.length))
+  }
+
+  /** Sends a signal and returns at once: for tests that crash or freeze a server. */
+  signal(name: string, signal: NodeJS.Signals): void {
+    const found = this.get(name)
+    if (!found?.alive()) throw new Error(`${name} does not run in ${this.dir}`)
+    send(found.pid, signal)
+  }
+
+  /** SIGTERM by default, SIGKILL after the grace time; returns when the process is gone. Nothing to stop is no error. */
+  async stop(name: string, signal?: 'SIGTERM' | 'SIGKILL', graceMs = 10_000): Promise<void> {
+    await this.#end(name, signal, graceMs)
+    rmSync(this.#pidFile(name), { force: true })
+    rmSync(this.#specFile(name), { force: true })
+  }
+
+  async stopAll(): Promise<void> {
+    await Promise.all(this.names().map((name) => this.stop(name)))
+  }
+
+  /** Starts it again as it was started first: same port, same data. A living one is killed without warning. */
+  async restart(name: string): Promise<ManagedProcess> {
+    const spec = this.#specOf(name)
+    if (!spec) throw new Error(`${name} was never started in ${this.dir}, so it cannot be started again`)
+    await this.#end(name, 'SIGKILL', 0)
+    return this.start(spec)
+  }
+
+  /** Returns when `ready` does; fails at once, with the end of the log, when a process of the group is dead. */
+  async waitFor(what: string, ready: () => Promise<boolean>, timeoutMs: number): Promise<void> {
+    const deadline = Date.now() + timeoutMs
+    while (!(await ready())) {
+      const dead = this.names().find((name) => !this.get(name)?.alive())
+      if (dead)
+        throw new Error(`${dead} died while waiting for ${what}. The end of its log:\n${tailOf(this.logFile(dead))}`)
+      if (Date.now() > deadline)
+        throw new Error(`${what}: not there after ${timeoutMs / 1000} s (logs in ${join(this.dir, 'log')})`)
+      await sleep(50)
+    }
+  }
+
+  #spawn(spec: ProcessSpec): ChildProcess {
+    const log = openSync(this.logFile(spec.name), 'a')
+    try {
+      const child = spawn('/bin/sh', ['-c', REGISTER_AND_EXEC, this.#pidFile(spec.name), spec.command, ...spec.args], {
+        detached: true,
+        stdio: ['ignore', log, log],
+        env: { ...process.env, ...spec.env },
+        cwd: spec.cwd ?? this.dir,
+      })
+      child.unref()
+      return child
+    } finally {
+      closeSync(log)
+    }
+  }
+
+  async #registered(name: string, exited: Promise<void>): Promise<void> {
+    const gone = exited.then(() => 'gone')
+    while (!this.#identityOf(name) && (await Promise.race([gone, sleep(2)])) !== 'gone') continue
+  }
+
+  async #end(name: string, signal: 'SIGTERM' | 'SIGKILL' | undefined, graceMs: number): Promise<void> {
+    const found = this.get(name)
+    if (!found?.alive()) return
+    const chosen = signal ?? this.#specOf(name)?.stopSignal ?? 'SIGTERM'
+    send(found.pid, chosen)
+    // A stopped process sees no SIGTERM before it continues.
+    if (chosen === 'SIGTERM') send(found.pid, 'SIGCONT')
+    const inTime = chosen === 'SIGKILL' ? undefined : sleep(graceMs, 'late', { ref: false })
+    if (inTime && (await Promise.race([found.exited, inTime])) === 'late') send(found.pid, 'SIGKILL')
+    await found.exited
+  }
+
+  #pidFile(name: string): string {
+    return join(this.dir, 'pid', name)
+  }
+
+  #specFile(name: string): string {
+    return join(this.dir, 'pid', `${name}.json`)
+  }
+
+  #identityOf(name: string): Identity | undefined {
+    const text = readIfThere(this.#pidFile(name))
+    return text === undefined ? undefined : parseIdentity(text)
+  }
+
+  #specOf(name: string): ProcessSpec | undefined {
+    const text = readIfThere(this.#specFile(name))
+    return text === undefined ? undefined : (JSON.parse(text) as ProcessSpec)
+  }
+}
+
+function requireExecutable(spec: ProcessSpec): void {
+  try {
+    accessSync(spec.command, constants.X_OK)
+  } catch (cause) {
+    throw new Error(`${spec.name} cannot be started: ${spec.command} is not an executable file`, { cause })
+  }
+}
+
+function pidOf(child: ChildProcess, spec: ProcessSpec): Promise<number> {
+  return new Promise((resolve, reject) => {
+    child.once('spawn', () => resolve(child.pid ?? 0))
+    child.once('error', (cause) => reject(new Error(`${spec.name} cannot be started: ${cause.message}`, { cause })))
+  })
+}
+
+function exitOf(child: ChildProcess): Promise<void> {
+  return new Promise((resolve) => {
+    child.once('exit', () => resolve())
+  })
+}
+
+/** For a process that is not our child, nobody tells us: look. */
+async function untilGone(identity: Identity): Promise<void> {
+  while (isAlive(identity)) await sleep(20)
+}
+
+function send(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+  }
+}
+
+function readIfThere(file: string): string | undefined {
+  try {
+    return readFileSync(file, 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw error
+  }
+}

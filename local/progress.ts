@@ -1,0 +1,101 @@
+/** Where long work says what it is doing. A command chooses the form: live lines on a terminal, plain ones in a pipe. */
+export interface Progress {
+  line(text: string): void
+  /** A piece of work with a beginning and an end; `expectedSeconds` is printed beside the time it took so far. */
+  task(label: string, expectedSeconds?: number): Task
+}
+
+export interface Task {
+  done(note?: string): void
+  failed(note?: string): void
+}
+
+interface Output {
+  write(text: string): unknown
+  isTTY?: boolean
+  columns?: number
+}
+
+export const silentProgress: Progress = { line() {}, task: () => ({ done() {}, failed() {} }) }
+
+export function progressOn(output: Output): Progress {
+  return output.isTTY ? liveProgress(output) : plainProgress(output)
+}
+
+/** Plain lines; a task that lasts says so again after each `everySeconds`. */
+export function plainProgress(output: Output, everySeconds = 15): Progress {
+  const line = (text: string): void => void output.write(`${text}\n`)
+  return {
+    line,
+    task(label, expectedSeconds) {
+      const started = Date.now()
+      line(`${label} …${expectedSeconds ? ` (about ${expectedSeconds} s)` : ''}`)
+      const timer = setInterval(() => line(describe(label, started, expectedSeconds)), everySeconds * 1000)
+      timer.unref()
+      const end = (mark: string, note?: string): void => {
+        clearInterval(timer)
+        line(`${mark} ${label}, ${seconds(started)} s${note ? `: ${note}` : ''}`)
+      }
+      return { done: (note) => end('✓', note), failed: (note) => end('✗', note) }
+    },
+  }
+}
+
+/** Running tasks as a block at the bottom that is redrawn twice a second; finished ones scroll away above it. */
+export function liveProgress(output: Output): Progress {
+  const running = new Map<symbol, () => string>()
+  let drawn = 0
+  let timer: NodeJS.Timeout | undefined
+
+  const redraw = (above = ''): void => {
+    const clear = drawn > 0 ? `\x1b[${drawn}A\x1b[J` : ''
+    const width = (output.columns ?? 80) - 1
+    const block = [...running.values()].map((text) => `${text().slice(0, width)}\n`).join('')
+    drawn = running.size
+    output.write(clear + above + block)
+  }
+  const line = (text: string): void => redraw(`${text}\n`)
+
+  return {
+    line,
+    task(label, expectedSeconds) {
+      const id = Symbol(label)
+      const started = Date.now()
+      running.set(id, () => `  ${describe(label, started, expectedSeconds)}`)
+      timer ??= setInterval(redraw, 500)
+      timer.unref()
+      redraw()
+      const end = (mark: string, note?: string): void => {
+        running.delete(id)
+        if (running.size === 0) {
+          clearInterval(timer)
+          timer = undefined
+        }
+        line(`${mark} ${label}, ${seconds(started)} s${note ? `: ${note}` : ''}`)
+      }
+      return { done: (note) => end('\x1b[32m✓\x1b[0m', note), failed: (note) => end('\x1b[31m✗\x1b[0m', note) }
+    },
+  }
+}
+
+/** Runs work as a task of its own. */
+export async function withTask<T>(progress: Progress, label: string, work: () => Promise<T>): Promise<T> {
+  const task = progress.task(label)
+  try {
+    const result = await work()
+    task.done()
+    return result
+  } catch (error) {
+    task.failed()
+    throw error
+  }
+}
+
+function describe(label: string, started: number, expectedSeconds?: number): string {
+  return `${label}: ${seconds(started)}${expectedSeconds ? ` of about ${expectedSeconds}` : ''} s`
+}
+
+function seconds(since: number): string {
+  const elapsed = (Date.now() - since) / 1000
+  return elapsed < 10 ? elapsed.toFixed(1) : elapsed.toFixed(0)
+}
