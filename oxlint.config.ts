@@ -11,6 +11,7 @@ const rooms: Record<string, string[]> = {
   dispatch: ['contracts', 'kube', 'events', 'queue'],
   'functions/sdk': ['contracts', 'events'],
   'functions/at': ['sdk'],
+  crds: ['contracts', 'sdk', 'functions'],
   local: ['kube', 'contracts'],
 }
 

@@ -1,4 +1,4 @@
-import { type ObservedBy, Pod, type ReconcileOutcome, reconciler } from '#sdk'
+import { type ObservedBy, Pod, reconciler } from '#sdk'
 import { podFor } from './pod.ts'
 import { At } from './resource.ts'
 import { dueTime } from './schedule.ts'
@@ -8,28 +8,22 @@ export const at = reconciler({
   name: 'at',
   for: At,
   owns: [Pod],
-  reconcile({ object, owned, now }) {
-    return decide(object, owned(Pod), now)
+  reconcile({ object: { metadata, spec, status }, owned, now }) {
+    const pods = owned(Pod)
+    if (status.phase === 'DONE' || pods.some(hasEnded)) return { status: { phase: 'DONE' } }
+    if (pods.length > 0) return { status: { phase: 'RUNNING' } }
+
+    const pod = podFor(metadata.name, spec.command)
+    if (status.phase === 'RUNNING') return { apply: [pod], status: { phase: 'RUNNING' } }
+
+    const due = dueTime(spec.schedule)
+    if (now < due) return { status: { phase: 'PENDING' }, requeueAt: due }
+    return { apply: [pod], status: { phase: 'RUNNING' } }
   },
 })
 
-type PodObject = ObservedBy<typeof Pod>
-type AtOutcome = ReconcileOutcome<{ phase: 'PENDING' | 'RUNNING' | 'DONE' }>
-
-function decide({ metadata, spec, status }: ObservedBy<typeof At>, pods: PodObject[], now: Date): AtOutcome {
-  if (status.phase === 'DONE' || pods.some(hasEnded)) return { status: { phase: 'DONE' } }
-  if (pods.length > 0) return { status: { phase: 'RUNNING' } }
-
-  const pod = podFor(metadata.name, spec.command)
-  if (status.phase === 'RUNNING') return { apply: [pod], status: { phase: 'RUNNING' } }
-
-  const due = dueTime(spec.schedule)
-  if (now < due) return { status: { phase: 'PENDING' }, requeueAt: due }
-  return { apply: [pod], status: { phase: 'RUNNING' } }
-}
-
 /** A pod that fails while it is being deleted was stopped from outside: its command is still to be run. */
-function hasEnded({ metadata, status }: PodObject): boolean {
-  const isStopped = status?.phase === 'Failed' && metadata.deletionTimestamp !== undefined
-  return status?.phase === 'Succeeded' || (status?.phase === 'Failed' && !isStopped)
+function hasEnded({ metadata, status }: ObservedBy<typeof Pod>): boolean {
+  if (status?.phase === 'Failed') return metadata.deletionTimestamp === undefined
+  return status?.phase === 'Succeeded'
 }

@@ -1,8 +1,6 @@
 import { z } from 'zod'
 import { resource } from '#sdk'
 
-export const PHASES = ['PENDING', 'RUNNING', 'DONE'] as const
-
 /** The At of cnat. Like the original, its schema admits any text: what is wrong with it is reported on the object. */
 export const At = resource({
   group: 'cnat.programming-kubernetes.info',
@@ -20,7 +18,9 @@ export const At = resource({
       .describe('What to run in a busybox container, split at single spaces: no shell, no quoting.'),
   }),
   status: z.object({
-    phase: z.enum(PHASES).describe('PENDING until the time has come, RUNNING until the pod has ended, then DONE.'),
+    phase: z
+      .enum(['PENDING', 'RUNNING', 'DONE'])
+      .describe('PENDING until the time has come, RUNNING until the pod has ended, then DONE.'),
   }),
   columns: [
     { name: 'Schedule', path: '.spec.schedule' },

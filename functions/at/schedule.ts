@@ -3,8 +3,8 @@ import { TerminalError } from '#sdk'
 const RFC3339 = /^(\d{4}-\d{2}-\d{2})T(\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?(Z|[+-]\d{2}:\d{2})$/
 
 /**
- * The instant of an RFC 3339 time: what the original accepted (`2006-01-02T15:04:05Z`, fractions too), and offsets.
- * Fractions of a millisecond round up, so that nothing is early.
+ * The instant of an RFC 3339 time in capitals, with an offset or Z. Fractions of a millisecond round up: never early.
+ * Throws a TerminalError for everything else, days and hours that do not exist included.
  */
 export function dueTime(schedule: string | undefined): Date {
   const instant = parseInstant(schedule ?? '')

@@ -21,33 +21,33 @@ export interface Run<For, Owns, Related> {
 /** A kind that is read without being owned, all of it or what a label selector matches. */
 export type RelatedKind = Kind<unknown> & { readonly selector?: string }
 
-export interface ReconcilerOptions<
-  Spec extends z.ZodObject,
-  Status extends z.ZodObject,
-  Owns extends Kind<unknown>,
-  Related extends RelatedKind,
-> {
+/**
+ * Returns what should be so; nothing: all is as it should be. Conditional, so that the compiler knows the status of
+ * `For` when it reads the function, and `phase: 'DONE'` stays that literal.
+ */
+type Reconcile<For, Owns, Related> =
+  For extends Resource<infer _Spec, infer Status>
+    ? (
+        run: Run<For, Owns, Related>,
+      ) => ReconcileOutcome<z.input<Status>> | undefined | Promise<ReconcileOutcome<z.input<Status>> | undefined>
+    : never
+
+export interface ReconcilerOptions<For, Owns extends Kind<unknown>, Related extends RelatedKind> {
   /** A DNS label; the name of the Reconciler resource. */
   name: string
-  for: Resource<Spec, Status>
+  for: For
   /** Label selector; only objects that match are reconciled. */
   selector?: string
   /** Only these namespaces; left out: all. */
   namespaces?: string[]
   owns?: readonly Owns[]
   related?: readonly Related[]
-  reconcile(
-    run: Run<Resource<Spec, Status>, Owns, Related>,
-  ): Returned<z.input<Status>> | Promise<Returned<z.input<Status>>>
+  reconcile: Reconcile<For, Owns, Related>
   /** Keys held at once per dispatcher process. */
   concurrency?: number
   timeoutSeconds?: number
   backoff?: Partial<Backoff>
 }
-
-/** Nothing returned: all is as it should be. */
-// oxlint-disable-next-line typescript/no-invalid-void-type
-type Returned<Status> = ReconcileOutcome<Status> | undefined | void
 
 /** A function with all that bridge and dispatcher must know of it. */
 export interface Reconciler {
@@ -64,11 +64,10 @@ export interface Reconciler {
 }
 
 export function reconciler<
-  Spec extends z.ZodObject,
-  Status extends z.ZodObject,
+  For extends Resource,
   Owns extends Kind<unknown> = never,
   Related extends RelatedKind = never,
->(options: ReconcilerOptions<Spec, Status, Owns, Related>): Reconciler {
+>(options: ReconcilerOptions<For, Owns, Related>): Reconciler {
   if (!/^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/.test(options.name))
     throw new Error(`reconciler name "${options.name}" is no DNS label: use a-z, 0-9 and -, 63 characters at most`)
   return Object.freeze({ owns: [], related: [], ...options })
