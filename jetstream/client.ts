@@ -63,7 +63,8 @@ export class JetStream {
 
   /**
    * The last message of each subject that matches, in one request to any replica: on more than one replica the answer
-   * may be older than what was just stored (compare upToSequence).
+   * may be older than what was just stored (compare upToSequence). More than the server gives in one answer (1,024
+   * messages, or its max_pending bytes) is a JetStreamError with code 413.
    */
   async batchLast(stream: string, subjects: string[]): Promise<BatchLast> {
     const isLast = (message: Msg) => statusOf(message) !== 0
@@ -78,7 +79,15 @@ export class JetStream {
     const status = marker?.headers?.code ?? 0
     if (status === 404) return { messages: [], upToSequence: undefined }
     if (status !== 204) throw new JetStreamError(`batch read of ${stream}: ${marker?.headers?.description}`, status, 0)
+    if (marker?.headers?.get('Nats-Num-Pending') !== '0')
+      throw new JetStreamError(`batch read of ${stream}: more than one answer holds`, 413, 0)
     return { messages: answers.map(fromDirect), upToSequence: Number(marker?.headers?.get('Nats-UpTo-Sequence')) }
+  }
+
+  /** The stream's last sequence as its leader knows it: what was confirmed before this call is at or below it. */
+  async lastSequence(stream: string): Promise<number> {
+    const subject = `$JS.API.STREAM.INFO.${stream}`
+    return (await this.#request<{ state: { last_seq: number } }>(subject, '', undefined)).state.last_seq
   }
 
   /** Server's clock minus ours, in milliseconds; half a round trip is the error. */

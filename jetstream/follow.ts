@@ -5,20 +5,20 @@ import type { StoredMessage } from './messages.ts'
 
 /**
  * The last message of each subject that matches, then every later one, in stream order, for ever; ends with the
- * signal. `caughtUp` is called once, when what was stored at the start has been given.
+ * signal. On more than one replica the start may be older than what was just stored; what is missing follows.
  */
 export async function* follow(
   js: JetStream,
   stream: string,
-  subject: string,
+  subjects: string[],
   signal: AbortSignal,
-  caughtUp?: () => void,
+  { headersOnly = false }: { headersOnly?: boolean } = {},
 ): AsyncGenerator<StoredMessage> {
   const consumer = await jetstream(js.nc).consumers.get(stream, {
-    filter_subjects: [subject],
+    filter_subjects: subjects,
     deliver_policy: DeliverPolicy.LastPerSubject,
+    headers_only: headersOnly,
   })
-  if ((await consumer.info()).num_pending === 0) caughtUp?.()
   const messages = await consumer.consume()
   const stop = () => messages.stop()
   signal.addEventListener('abort', stop, { once: true })
@@ -31,10 +31,11 @@ export async function* follow(
         headers: plainHeaders(message.headers),
         data: message.data,
       }
-      if (message.info.pending === 0) caughtUp?.()
     }
   } finally {
     signal.removeEventListener('abort', stop)
     await messages.close()
+    // Without an answer the server drops it by itself after a while.
+    await consumer.delete().catch(() => false)
   }
 }
