@@ -1,0 +1,131 @@
+import { mkdir, readdir, readFile, rmdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { killNow } from './proc.ts'
+
+/** How this machine groups processes: version 1 has a tree for each controller, version 2 one for all. */
+export interface CgroupLayout {
+  version: 1 | 2
+  /** Mount points of the trees, those without controllers (systemd's, the unified one of a hybrid) too. */
+  trees: string[]
+  /** Why a kubelet cannot use it, in words that end a sentence. */
+  problem?: string
+}
+
+const NEEDED_V1 = ['cpu', 'cpuacct', 'cpuset', 'memory', 'devices', 'freezer', 'pids']
+const NEEDED_V2 = ['cpu', 'cpuset', 'memory', 'pids']
+
+export async function readCgroupLayout(): Promise<CgroupLayout> {
+  const mounts = await readFile('/proc/mounts', 'utf8').catch(() => '')
+  const layout = cgroupLayout(mounts)
+  if (layout.version === 1 || layout.problem !== undefined) return layout
+  const root = layout.trees[0] as string
+  const problem = unifiedProblem(await readUnified(root))
+  return problem === undefined ? layout : { ...layout, problem }
+}
+
+/** What /proc/mounts says. */
+export function cgroupLayout(procMounts: string): CgroupLayout {
+  const mounts = procMounts.split('\n').map((line) => line.split(' '))
+  const ofType = (type: string) => mounts.filter((fields) => fields[2] === type)
+  const v1 = ofType('cgroup')
+  const all = [...v1, ...ofType('cgroup2')]
+  const trees = [...new Set(all.map((fields) => fields[1] ?? ''))]
+  if (all.length === 0) return { version: 2, trees, problem: 'a mounted cgroup file system' }
+  if (all.some((fields) => fields[3]?.split(',').includes('ro'))) {
+    return { version: v1.length > 0 ? 1 : 2, trees, problem: 'a writable cgroup file system' }
+  }
+  if (v1.length === 0) return { version: 2, trees }
+  const controllers = v1.flatMap((fields) => fields[3]?.split(',') ?? [])
+  const missing = NEEDED_V1.filter((name) => !controllers.includes(name))
+  const problem = missing.length === 0 ? {} : { problem: `the cgroup controllers ${missing.join(', ')}` }
+  return { version: 1, trees, ...problem }
+}
+
+/** The top cgroup of a version 2 tree, as seen from here. */
+export interface UnifiedTop {
+  controllers: string[]
+  /** Controllers that its children have already. */
+  enabled: string[]
+  /** The machine's own top, not that of a container: it may have processes and children with controllers at once. */
+  isMachineRoot: boolean
+  hasProcesses: boolean
+}
+
+export function unifiedProblem(top: UnifiedTop): string | undefined {
+  const missing = NEEDED_V2.filter((name) => !top.controllers.includes(name))
+  if (missing.length > 0) return `the cgroup controllers ${missing.join(', ')}`
+  const canEnable = top.isMachineRoot || !top.hasProcesses
+  if (canEnable || NEEDED_V2.every((name) => top.enabled.includes(name))) return undefined
+  return 'a cgroup tree whose controllers may be handed on (this container has processes at its top)'
+}
+
+async function readUnified(root: string): Promise<UnifiedTop> {
+  const words = async (file: string) => (await readFile(join(root, file), 'utf8').catch(() => '')).split(/\s+/)
+  const entries = await readdir(root).catch((): string[] => [])
+  return {
+    controllers: await words('cgroup.controllers'),
+    enabled: await words('cgroup.subtree_control'),
+    isMachineRoot: !entries.includes('cgroup.type'),
+    hasProcesses: (await words('cgroup.procs')).some((pid) => pid !== ''),
+  }
+}
+
+/** A cgroup of this name in each tree, with every controller that the kubelet will look for. */
+export async function createCgroup(name: string): Promise<void> {
+  const { version, trees } = await readCgroupLayout()
+  if (version === 2) await handOnControllers(trees[0] as string)
+  for (const tree of trees) await mkdir(join(tree, name), { recursive: true })
+  if (version === 1) await copyCpuset(trees, name)
+}
+
+async function handOnControllers(root: string): Promise<void> {
+  const available = (await readFile(join(root, 'cgroup.controllers'), 'utf8')).trim().split(' ')
+  const wanted = available.filter((name) => [...NEEDED_V2, 'hugetlb', 'io'].includes(name))
+  await writeFile(join(root, 'cgroup.subtree_control'), wanted.map((controller) => `+${controller}`).join(' '))
+}
+
+/** In version 1 a new cpuset has no CPU at all: nothing could run in it. */
+async function copyCpuset(trees: string[], name: string): Promise<void> {
+  for (const tree of trees) {
+    for (const file of ['cpuset.cpus', 'cpuset.mems']) {
+      const value = await readFile(join(tree, file), 'utf8').catch(() => undefined)
+      if (value !== undefined) await writeFile(join(tree, name, file), value)
+    }
+  }
+}
+
+/** Ends every process in the cgroup, and removes it with all that lies below it. */
+export async function removeCgroup(name: string): Promise<void> {
+  const { trees } = await readCgroupLayout()
+  const deadline = Date.now() + 10_000
+  while (!(await emptied(trees.map((tree) => join(tree, name))))) {
+    if (Date.now() > deadline)
+      throw new Error(`processes in the cgroup ${name} cannot be killed; see ps -o pid,stat,cgroup`)
+    await sleep(20)
+  }
+}
+
+async function emptied(groups: string[]): Promise<boolean> {
+  const removed = await Promise.all(groups.map(removeTree))
+  return removed.every(Boolean)
+}
+
+/** True when the cgroup is gone. A cgroup goes only when it is empty, so each call kills what it finds. */
+async function removeTree(group: string): Promise<boolean> {
+  const entries = await readdir(group, { withFileTypes: true }).catch(() => undefined)
+  if (entries === undefined) return true
+  const children = entries.filter((entry) => entry.isDirectory()).map((entry) => join(group, entry.name))
+  await Promise.all(children.map(removeTree))
+  await killAll(group)
+  return rmdir(group).then(
+    () => true,
+    () => false,
+  )
+}
+
+async function killAll(group: string): Promise<void> {
+  const pids = (await readFile(join(group, 'cgroup.procs'), 'utf8').catch(() => '')).split('\n').map(Number)
+  // 0 stands for a process of another pid namespace; to kill() it would mean this very process group.
+  for (const pid of pids.filter((pid) => pid > 0)) killNow(pid)
+}

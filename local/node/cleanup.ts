@@ -1,0 +1,87 @@
+import { readFile, rm } from 'node:fs/promises'
+import { resolve } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { ProcessGroup } from '../processes.ts'
+import { removeCgroup } from './cgroups.ts'
+import { dropClaim, readClaim } from './claim.ts'
+import { run } from './command.ts'
+import { removeNetwork, restoreKernelSettings } from './network.ts'
+import { type NodePaths, nodePaths } from './paths.ts'
+import { killNow, type RunningProgram, runningPrograms } from './proc.ts'
+import { removeTraces } from './traces.ts'
+
+const SHIM = 'containerd-shim-runc-v2'
+const NODE_PROCESSES = ['kubelet', 'kube-proxy', 'coredns', 'containerd', 'registry', 'kwok']
+
+/**
+ * Ends every process of the node of `dir`, pods too, and removes what it made on the machine. Needs nothing but the
+ * folder: not the process that started the node, and not a kubelet or containerd that still works. Without a node it
+ * does nothing.
+ */
+export async function stopNode(dir: string, processes: ProcessGroup): Promise<void> {
+  await Promise.all(NODE_PROCESSES.map((name) => processes.stop(name)))
+  await removeNode(dir)
+}
+
+/** The same where nobody else uses the folder, or it is gone: its name is enough. */
+export async function removeNode(dir: string): Promise<void> {
+  const paths = nodePaths(dir)
+  await endPrograms(paths)
+  await removeCgroup(paths.id)
+  await unmountAll(paths)
+  await removeTraces(paths)
+  await Promise.all([paths.run, paths.state].map((folder) => rm(folder, { recursive: true, force: true })))
+  await giveMachineBack(dir)
+}
+
+/** True while both programs without which no pod runs are there. */
+export async function nodeWorks(dir: string): Promise<boolean> {
+  const names = (await programsOf(nodePaths(dir))).map(({ program }) => program)
+  return names.includes('kubelet') && names.includes('containerd')
+}
+
+/**
+ * Shims are nobody's children, and pid files may be gone with the folder: what is known for certain is that a program
+ * of ours was started with a path of ours.
+ */
+async function programsOf(paths: NodePaths): Promise<RunningProgram[]> {
+  const ours = [SHIM, ...NODE_PROCESSES]
+  const named = (arg: string) => arg.includes(`${paths.run}/`) || arg.includes(`${paths.state}/`)
+  return (await runningPrograms()).filter(({ program, args }) => ours.includes(program) && args.some(named))
+}
+
+async function endPrograms(paths: NodePaths): Promise<void> {
+  for (let left = await programsOf(paths); left.length > 0; left = await programsOf(paths)) {
+    for (const { pid } of left) killNow(pid)
+    await sleep(10)
+  }
+}
+
+/** Mounts can lie in mounts, and on top of each other: the last one goes first, until none is left. */
+async function unmountAll(paths: NodePaths): Promise<void> {
+  for (let mounts = await mountsOf(paths); mounts.length > 0; mounts = await mountsOf(paths)) {
+    await run('umount', ['--lazy', ...mounts.reverse()])
+  }
+}
+
+async function mountsOf(paths: NodePaths): Promise<string[]> {
+  const table = await readFile('/proc/self/mountinfo', 'utf8').catch(() => '')
+  return mountPoints(table).filter((path) => path.startsWith(`${paths.run}/`) || path.startsWith(`${paths.state}/`))
+}
+
+/** Of /proc/self/mountinfo, in the order of mounting. Spaces and the like are written as octal numbers there. */
+export function mountPoints(mountinfo: string): string[] {
+  const paths = mountinfo.split('\n').map((line) => line.split(' ')[4] ?? '')
+  return paths.map((path) =>
+    path.replace(/\\([0-7]{3})/g, (_, octal) => String.fromCharCode(Number.parseInt(octal, 8))),
+  )
+}
+
+/** Link, packet rules and kernel settings, where they are this cluster's. */
+async function giveMachineBack(dir: string): Promise<void> {
+  const claim = await readClaim()
+  if (claim?.dir !== resolve(dir)) return
+  await removeNetwork()
+  await restoreKernelSettings(claim.settings)
+  await dropClaim()
+}

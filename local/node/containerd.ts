@@ -1,0 +1,121 @@
+import { mkdir, statfs, writeFile } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { POD_CIDR } from './addresses.ts'
+import type { NodeOptions } from './options.ts'
+import type { NodePaths } from './paths.ts'
+
+export const PAUSE_IMAGE = 'registry.k8s.io/pause:3.10'
+
+/** File system type of an overlay mount, which cannot carry another one. */
+const OVERLAYFS_MAGIC = 0x794c7630
+
+/** containerd, which asks the registry at `mirror` for the images of all registries. */
+export async function startContainerd(options: NodeOptions, paths: NodePaths, mirror: string): Promise<void> {
+  const folders = { cni: `${paths.run}/cni`, certs: `${paths.run}/certs.d` }
+  await mkdir(folders.cni, { recursive: true })
+  await mkdir(`${folders.certs}/_default`, { recursive: true })
+  await writeFile(`${folders.certs}/_default/hosts.toml`, mirrorConfig(mirror))
+  await writeFile(`${folders.cni}/10-fairlead.conflist`, JSON.stringify(networkConfig(paths)))
+  await writeFile(runcScript(paths), withoutSeccomp(options.binaries('runc')), { mode: 0o755 })
+  const overlay = (await statfs(paths.state)).type === OVERLAYFS_MAGIC
+  const config = containerdConfig({
+    paths,
+    folders,
+    snapshotter: overlay ? 'native' : 'overlayfs',
+    binaries: options.binaries,
+  })
+  await writeFile(`${paths.run}/containerd.toml`, config)
+  await options.processes.start({
+    name: 'containerd',
+    command: options.binaries('containerd'),
+    args: ['--config', `${paths.run}/containerd.toml`],
+    stopSignal: 'SIGKILL',
+  })
+}
+
+/** Not on /run, where many systems let no program start. */
+function runcScript(paths: NodePaths): string {
+  return `${paths.state}/runc`
+}
+
+/**
+ * The kubelet wants a seccomp filter for every pod, and runc has them only with a C library that few machines have the
+ * headers of. So the filter is taken out of the container's configuration: its key becomes one that runc ignores.
+ * (Inside of a JSON string the quotes would be escaped, so nothing else matches.)
+ */
+function withoutSeccomp(runc: string): string {
+  return `#!/bin/sh
+for arg; do
+  [ "$before" != --bundle ] || sed -i 's/"seccomp":{/"unsupported-seccomp":{/' "$arg/config.json"
+  before=$arg
+done
+exec '${runc}' "$@"
+`
+}
+
+/** With the mirror as `server` too, an image that it lacks fails at once instead of being looked for in the world. */
+function mirrorConfig(mirror: string): string {
+  return `server = "${mirror}"\n[host."${mirror}"]\n  capabilities = ["pull", "resolve"]\n`
+}
+
+/** Each pod has a link of its own to the machine (ptp): no bridge, so services work without br_netfilter. */
+function networkConfig(paths: NodePaths): object {
+  const ipam = {
+    type: 'host-local',
+    dataDir: `${paths.run}/ipam`,
+    ranges: [[{ subnet: POD_CIDR }]],
+    routes: [{ dst: '0.0.0.0/0' }],
+  }
+  return {
+    cniVersion: '1.0.0',
+    name: 'fairlead',
+    plugins: [
+      { type: 'ptp', ipMasq: false, ipam },
+      { type: 'portmap', backend: 'nftables', capabilities: { portMappings: true } },
+    ],
+  }
+}
+
+interface ContainerdSettings {
+  paths: NodePaths
+  folders: { cni: string; certs: string }
+  snapshotter: 'overlayfs' | 'native'
+  binaries: (name: string) => string
+}
+
+/**
+ * restrict_oom_score_adj: without CAP_SYS_RESOURCE no pod could start. netns_mounts_under_state_dir: what is to be
+ * unmounted lies below our own folder.
+ */
+function containerdConfig({ paths, folders, snapshotter, binaries }: ContainerdSettings): string {
+  const plugins = ['ptp', 'host-local', 'portmap', 'loopback'].map((name) => dirname(binaries(name)))
+  return `
+version = 3
+root = "${paths.state}/containerd"
+state = "${paths.run}/containerd"
+disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.internal.v1.opt"]
+[grpc]
+  address = "${paths.containerdSocket}"
+[plugins."io.containerd.shim.v1.manager"]
+  socket_dir = "${paths.run}/s"
+[plugins."io.containerd.cri.v1.images"]
+  snapshotter = "${snapshotter}"
+  [plugins."io.containerd.cri.v1.images".pinned_images]
+    sandbox = "${PAUSE_IMAGE}"
+  [plugins."io.containerd.cri.v1.images".registry]
+    config_path = "${folders.certs}"
+[plugins."io.containerd.cri.v1.runtime"]
+  restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = ${JSON.stringify([...new Set(plugins)])}
+    conf_dir = "${folders.cni}"
+  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    runtime_path = "${binaries('containerd-shim-runc-v2')}"
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+      BinaryName = "${runcScript(paths)}"
+      Root = "${paths.run}/runc"
+      SystemdCgroup = false
+`
+}

@@ -1,0 +1,50 @@
+import { fileURLToPath } from 'node:url'
+import { KWOK_NODE_NAME } from './addresses.ts'
+import { applyObjects, nodeReady } from './objects.ts'
+import type { NodeOptions } from './options.ts'
+
+/** What becomes of nodes and pods, and when. */
+const STAGES = fileURLToPath(new URL('kwok-stages.yaml', import.meta.url))
+
+/**
+ * A node that only pretends: pods are scheduled to it and get phases, but nothing runs. It needs no root and nothing of
+ * the system; several clusters may have one. `missing` is why there is no real node.
+ */
+export async function startKwok(options: Omit<NodeOptions, 'ephemeral'>, missing: string[]): Promise<void> {
+  options.progress.line(kwokNotice(missing))
+  const { processes, binaries, kubeconfig } = options
+  await processes.start({
+    name: 'kwok',
+    command: binaries('kwok'),
+    args: [
+      `--config=${STAGES}`,
+      `--kubeconfig=${kubeconfig}`,
+      '--manage-nodes-with-label-selector=type=kwok',
+      '--node-lease-duration-seconds=40',
+    ],
+    stopSignal: 'SIGKILL',
+  })
+  await applyObjects(options, [KWOK_NODE])
+  await nodeReady(options, KWOK_NODE_NAME)
+}
+
+export function kwokNotice(missing: string[]): string {
+  return (
+    `No real node: this machine lacks ${missing.join(', ')}. KWOK pretends instead: ` +
+    'pods get phases (Running, then Succeeded unless they restart always) but run nothing, so there are no logs'
+  )
+}
+
+const KWOK_NODE = {
+  apiVersion: 'v1',
+  kind: 'Node',
+  metadata: {
+    name: KWOK_NODE_NAME,
+    labels: {
+      type: 'kwok',
+      'kubernetes.io/arch': 'amd64',
+      'kubernetes.io/hostname': KWOK_NODE_NAME,
+      'kubernetes.io/os': 'linux',
+    },
+  },
+}

@@ -1,0 +1,70 @@
+import { readFile, writeFile } from 'node:fs/promises'
+import { NETWORK_CIDR, NODE_IP, NODE_LINK, POD_CIDR, SERVICE_CIDR } from './addresses.ts'
+import { run, tryRun } from './command.ts'
+
+/**
+ * Tables of ours, of kube-proxy and of the portmap plugin. The last two have fixed names, which is one reason why a
+ * machine has only one node.
+ */
+const TABLES = ['ip fairlead', 'ip kube-proxy', 'ip6 kube-proxy', 'ip cni_hostport', 'ip6 cni_hostport']
+
+/**
+ * Pods reach the world under the machine's address. Nothing from outside of the machine reaches pods, services or the
+ * node's address, though the machine forwards packets now.
+ */
+const RULES = `
+table ip fairlead {
+  chain post {
+    type nat hook postrouting priority srcnat
+    ip saddr ${POD_CIDR} ip daddr != { ${NETWORK_CIDR}, ${SERVICE_CIDR} } masquerade
+  }
+  chain guard {
+    type filter hook prerouting priority raw
+    iifname != { "lo", "veth*" } ip daddr { ${NETWORK_CIDR}, ${SERVICE_CIDR} } drop
+  }
+}`
+
+/** The address is on a bridge without members: not every kernel has the `dummy` kind of link. */
+export async function createNetwork(): Promise<void> {
+  await run('ip', ['link', 'add', NODE_LINK, 'type', 'bridge'])
+  await run('ip', ['address', 'add', `${NODE_IP}/32`, 'dev', NODE_LINK])
+  await run('ip', ['link', 'set', NODE_LINK, 'up'])
+  await writeFile('/proc/sys/net/ipv4/ip_forward', '1')
+  await run('nft', ['-f', '-'], { input: RULES })
+}
+
+/** The pods' own links go with their network namespaces. */
+export async function removeNetwork(): Promise<void> {
+  await tryRun('ip', ['link', 'delete', NODE_LINK])
+  for (const table of TABLES) await tryRun('nft', ['delete', 'table', ...table.split(' ')])
+}
+
+/** True where a kube-proxy of somebody else keeps its rules. */
+export async function hasForeignKubeProxy(): Promise<boolean> {
+  return (await run('nft', ['list', 'tables'])).includes('table ip kube-proxy')
+}
+
+/** Kernel settings that the kubelet and the network plugins change for the whole machine. */
+const SETTINGS = [
+  'kernel/keys/root_maxbytes',
+  'kernel/keys/root_maxkeys',
+  'kernel/panic',
+  'kernel/panic_on_oops',
+  'net/ipv4/ip_forward',
+  'vm/overcommit_memory',
+  'vm/panic_on_oom',
+]
+
+/** Setting (a path below /proc/sys) → value. */
+export type KernelSettings = Record<string, string>
+
+export async function readKernelSettings(): Promise<KernelSettings> {
+  const read = async (name: string) => [name, (await readFile(`/proc/sys/${name}`, 'utf8').catch(() => '')).trim()]
+  return Object.fromEntries(await Promise.all(SETTINGS.map(read)))
+}
+
+export async function restoreKernelSettings(before: KernelSettings): Promise<void> {
+  const now = await readKernelSettings()
+  const changed = Object.entries(before).filter(([name, value]) => value !== '' && now[name] !== value)
+  for (const [name, value] of changed) await writeFile(`/proc/sys/${name}`, value).catch(() => {})
+}

@@ -1,0 +1,111 @@
+import { existsSync } from 'node:fs'
+import { mkdir } from 'node:fs/promises'
+import { resolve } from 'node:path'
+import { identify, isAlive } from '../identity.ts'
+import { freePorts } from '../ports.ts'
+import { ProcessGroup } from '../processes.ts'
+import { NODE_IP, NODE_NAME } from './addresses.ts'
+import { isInUse, NodeTakenError, readClaim, writeClaim } from './claim.ts'
+import { nodeWorks, removeNode, stopNode } from './cleanup.ts'
+import { startContainerd } from './containerd.ts'
+import { dnsObjects, startDns } from './dns.ts'
+import { startKubelet } from './kubelet.ts'
+import { createNetwork, readKernelSettings } from './network.ts'
+import { applyObjects, nodeReady } from './objects.ts'
+import type { NodeOptions } from './options.ts'
+import { type NodePaths, nodePaths } from './paths.ts'
+import { PROXY_OBJECTS, startProxy } from './proxy.ts'
+import { addBaseImages, startRegistry } from './registry.ts'
+import { writeResolvConf } from './resolv-conf.ts'
+
+/** A node whose address exists and whose containerd starts; pods come with startNode(). */
+export interface PreparedNode {
+  paths: NodePaths
+  ports: Record<(typeof PORTS)[number], number>
+  registryUrl: string
+}
+
+export interface Node {
+  name: string
+  /** Of the registry that containerd asks for every image: addImage() puts more into it. */
+  registryUrl: string
+}
+
+const PORTS = ['registry', 'kubelet', 'proxyHealth', 'proxyMetrics', 'dns'] as const
+
+/**
+ * Makes the machine's node belong to `options.dir`, and does what needs no API server: address, packet rules, registry,
+ * containerd. What a crash left behind, here or of another cluster, is cleared away first. Throws NodeTakenError while
+ * another cluster has the node.
+ */
+export async function prepareNode(options: NodeOptions): Promise<PreparedNode> {
+  await takeMachine(options)
+  await createNetwork()
+  const paths = nodePaths(options.dir)
+  await mkdir(paths.run, { recursive: true })
+  await mkdir(paths.state, { recursive: true })
+  await writeResolvConf(paths)
+  const ports = await nodePorts()
+  const registryUrl = `http://${NODE_IP}:${ports.registry}`
+  await startRegistry(options, paths, ports.registry)
+  await startContainerd(options, paths, registryUrl)
+  return { paths, ports, registryUrl }
+}
+
+async function takeMachine(options: NodeOptions): Promise<void> {
+  const startedBy = identify(process.pid)
+  if (startedBy === undefined) throw new Error('/proc does not show this very process: a node needs a mounted /proc')
+  await clearLeftBehind(resolve(options.dir))
+  await stopNode(options.dir, options.processes)
+  const claim = {
+    dir: options.dir,
+    startedBy,
+    ephemeral: options.ephemeral ?? false,
+    settings: await readKernelSettings(),
+  }
+  if (!(await writeClaim(claim))) throw new NodeTakenError((await readClaim())?.dir ?? 'another folder')
+}
+
+/** The node of another folder, where nobody needs it any more, goes with the whole of its cluster. */
+async function clearLeftBehind(own: string): Promise<void> {
+  const claim = await readClaim()
+  if (claim === undefined || claim.dir === own) return
+  const seen = { starterRuns: isAlive(claim.startedBy), nodeWorks: await nodeWorks(claim.dir) }
+  if (isInUse(claim, seen)) throw new NodeTakenError(claim.dir)
+  await removeNode(claim.dir)
+  if (existsSync(claim.dir)) await new ProcessGroup(claim.dir).stopAll()
+}
+
+/** Kubelet, kube-proxy and DNS. Resolves when the node is Ready, services work and `image: busybox` can be pulled. */
+export async function startNode(options: NodeOptions, prepared: PreparedNode): Promise<Node> {
+  const { paths, ports, registryUrl } = prepared
+  const { processes } = options
+  await Promise.all([
+    startKubelet(options, paths, ports.kubelet),
+    startProxy(options, paths, { health: ports.proxyHealth, metrics: ports.proxyMetrics }),
+    startDns(options, paths, ports.dns),
+    applyObjects(options, [...PROXY_OBJECTS, ...dnsObjects(ports.dns)]),
+    fillRegistry(options, registryUrl),
+  ])
+  await nodeReady(options, NODE_NAME)
+  await processes.waitFor('kube-proxy', () => answers(`http://${NODE_IP}:${ports.proxyHealth}/healthz`), 30_000)
+  return { name: NODE_NAME, registryUrl }
+}
+
+async function fillRegistry({ processes }: NodeOptions, registryUrl: string): Promise<void> {
+  await processes.waitFor('the image registry', () => answers(`${registryUrl}/v2/`), 20_000)
+  await addBaseImages(registryUrl)
+}
+
+async function answers(url: string): Promise<boolean> {
+  return fetch(url, { signal: AbortSignal.timeout(1000) }).then(
+    (response) => response.ok,
+    () => false,
+  )
+}
+
+/** The address is the node's alone; a program that listens at all addresses may still hold a port of it. */
+async function nodePorts(): Promise<PreparedNode['ports']> {
+  const ports = await freePorts(PORTS.length, [NODE_IP])
+  return Object.fromEntries(PORTS.map((name, index) => [name, ports[index]])) as PreparedNode['ports']
+}

@@ -1,0 +1,19 @@
+import type { Pki } from '../pki.ts'
+import type { ProcessGroup } from '../processes.ts'
+import type { Progress } from '../progress.ts'
+
+export interface NodeOptions {
+  /** The cluster's folder. */
+  dir: string
+  processes: ProcessGroup
+  pki: Pki
+  /** As pods and the node's programs reach it. */
+  apiServer: { host: string; port: number }
+  /** Of a cluster administrator. */
+  kubeconfig: string
+  /** Name → path of a built program. */
+  binaries: (name: string) => string
+  progress: Progress
+  /** The node is of no use when this process has ended, however it ended: the next one to start a node clears it away. */
+  ephemeral?: boolean
+}

@@ -1,0 +1,34 @@
+import { readdir, readFile, readlink } from 'node:fs/promises'
+import { basename } from 'node:path'
+
+export interface RunningProgram {
+  pid: number
+  /** File name of the program, as it was when it started. */
+  program: string
+  args: string[]
+}
+
+/** What runs on this machine and may be looked at. */
+export async function runningPrograms(): Promise<RunningProgram[]> {
+  const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name))
+  const programs = await Promise.all(pids.map(programOf))
+  return programs.filter((program) => program !== undefined)
+}
+
+async function programOf(pid: string): Promise<RunningProgram | undefined> {
+  try {
+    const file = await readlink(`/proc/${pid}/exe`)
+    const args = (await readFile(`/proc/${pid}/cmdline`, 'utf8')).split('\0')
+    return { pid: Number(pid), program: basename(file.replace(/ \(deleted\)$/, '')), args }
+  } catch {
+    return undefined // ended meanwhile, or a kernel thread
+  }
+}
+
+export function killNow(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+  }
+}

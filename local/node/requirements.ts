@@ -1,0 +1,68 @@
+import type { Progress } from '../progress.ts'
+import { run } from './command.ts'
+import { type NodeCommand, type NodeFacts, readNodeFacts } from './facts.ts'
+
+/** Whether this machine can run a real node; if not, what is missing, in words that end a sentence. */
+export type NodeRequirements = { ok: true } | { ok: false; missing: string[]; installable: boolean }
+
+/** Debian's and Ubuntu's package for what is missing, by the words for it. */
+const PACKAGES: Record<string, string[]> = {
+  'a C compiler (cc)': ['gcc', 'libc6-dev'],
+  'nft (nftables)': ['nftables'],
+  'ip (iproute2)': ['iproute2'],
+  'mount and umount': ['mount'],
+  'a static busybox': ['busybox-static'],
+}
+
+const COMMAND_WORDS: Record<Exclude<NodeCommand, 'busybox'>, keyof typeof PACKAGES> = {
+  cc: 'a C compiler (cc)',
+  nft: 'nft (nftables)',
+  ip: 'ip (iproute2)',
+  mount: 'mount and umount',
+  umount: 'mount and umount',
+}
+
+export async function nodeRequirements(): Promise<NodeRequirements> {
+  return judge(await readNodeFacts())
+}
+
+export function judge(facts: NodeFacts): NodeRequirements {
+  if (facts.platform !== 'linux') return { ok: false, missing: ['Linux'], installable: false }
+  const rights = missingRights(facts)
+  const programs = missingPrograms(facts)
+  if (rights.length + programs.length === 0) return { ok: true }
+  const hasApt = facts.distributions.some((id) => id === 'debian' || id === 'ubuntu')
+  return { ok: false, missing: [...rights, ...programs], installable: rights.length === 0 && hasApt }
+}
+
+/** What no package gives: the user, the kernel or the container has to. */
+function missingRights({ root, missingCapabilities, cgroups }: NodeFacts): string[] {
+  if (!root) return ['root']
+  return [
+    ...(missingCapabilities.length > 0 ? [`the rights of a real root (${missingCapabilities.join(', ')})`] : []),
+    ...(cgroups.problem === undefined ? [] : [cgroups.problem]),
+  ]
+}
+
+function missingPrograms({ commands, staticBusybox }: NodeFacts): string[] {
+  const words = Object.entries(COMMAND_WORDS).flatMap(([name, word]) => (name in commands ? [] : [word]))
+  return [...new Set([...words, ...(staticBusybox ? [] : ['a static busybox'])])]
+}
+
+/** Installs what nodeRequirements() found missing and installable, with the system's own package manager. */
+export async function installRequirements(missing: string[], progress: Progress): Promise<void> {
+  const packages = missing.flatMap((what) => PACKAGES[what] ?? [])
+  progress.line(`The node needs ${missing.join(', ')}: installing ${packages.join(' ')} with apt-get`)
+  await install(packages).catch(async () => {
+    await aptGet(['update'])
+    await install(packages)
+  })
+}
+
+async function install(packages: string[]): Promise<void> {
+  await aptGet(['install', '--yes', '--no-install-recommends', ...packages])
+}
+
+async function aptGet(args: string[]): Promise<void> {
+  await run('apt-get', ['--quiet', ...args], { env: { DEBIAN_FRONTEND: 'noninteractive' } })
+}
