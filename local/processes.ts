@@ -82,7 +82,8 @@ export class ProcessGroup {
       pid: identity.pid,
       alive: () => isAlive(identity),
       get exited() {
-        return child ?? untilGone(identity)
+        // Looking keeps the event loop alive, which the unreferenced child does not.
+        return child ? Promise.race([child, untilGone(identity)]) : untilGone(identity)
       },
     }
   }
@@ -206,7 +207,6 @@ function exitOf(child: ChildProcess): Promise<void> {
   })
 }
 
-/** For a process that is not our child, nobody tells us: look. */
 async function untilGone(identity: Identity): Promise<void> {
   while (isAlive(identity)) await sleep(20)
 }

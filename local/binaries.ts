@@ -1,0 +1,81 @@
+/**
+ * The servers, each a package of a Go module whose exact version go.mod and go.sum under go/MODULE pin. Seconds are
+ * those of a first build on two cores, in the order in which they are built: the first of a module pays for what it
+ * shares with the others.
+ */
+export interface Binary {
+  module: 'k8s' | 'misc' | 'containerd' | 'cni' | 'registry' | 'coredns' | 'runc' | 'kwok'
+  package: string
+  seconds: number
+}
+
+const KUBERNETES = 'k8s.io/kubernetes/cmd'
+const CNI = 'github.com/containernetworking/plugins/plugins'
+const CONTAINERD = 'github.com/containerd/containerd/v2/cmd'
+
+const table = {
+  'nats-server': { module: 'misc', package: 'github.com/nats-io/nats-server/v2', seconds: 15 },
+  etcd: { module: 'misc', package: 'go.etcd.io/etcd/server/v3', seconds: 20 },
+  'kube-apiserver': { module: 'k8s', package: `${KUBERNETES}/kube-apiserver`, seconds: 190 },
+  'kube-controller-manager': { module: 'k8s', package: `${KUBERNETES}/kube-controller-manager`, seconds: 35 },
+  'kube-scheduler': { module: 'k8s', package: `${KUBERNETES}/kube-scheduler`, seconds: 10 },
+  kubectl: { module: 'k8s', package: `${KUBERNETES}/kubectl`, seconds: 15 },
+  kubelet: { module: 'k8s', package: `${KUBERNETES}/kubelet`, seconds: 35 },
+  'kube-proxy': { module: 'k8s', package: `${KUBERNETES}/kube-proxy`, seconds: 10 },
+  containerd: { module: 'containerd', package: `${CONTAINERD}/containerd`, seconds: 45 },
+  'containerd-shim-runc-v2': { module: 'containerd', package: `${CONTAINERD}/containerd-shim-runc-v2`, seconds: 10 },
+  ptp: { module: 'cni', package: `${CNI}/main/ptp`, seconds: 10 },
+  loopback: { module: 'cni', package: `${CNI}/main/loopback`, seconds: 2 },
+  'host-local': { module: 'cni', package: `${CNI}/ipam/host-local`, seconds: 2 },
+  portmap: { module: 'cni', package: `${CNI}/meta/portmap`, seconds: 2 },
+  registry: { module: 'registry', package: 'github.com/distribution/distribution/v3/cmd/registry', seconds: 60 },
+  coredns: { module: 'coredns', package: '.', seconds: 60 },
+  runc: { module: 'runc', package: 'github.com/opencontainers/runc', seconds: 15 },
+  kwok: { module: 'kwok', package: 'sigs.k8s.io/kwok/cmd/kwok', seconds: 90 },
+} satisfies Record<string, Binary>
+
+export type BinaryName = keyof typeof table
+
+export const binaries: Record<BinaryName, Binary> = table
+
+export const natsBinaries: BinaryName[] = ['nats-server']
+export const apiServerBinaries: BinaryName[] = ['etcd', 'kube-apiserver']
+export const controlPlaneBinaries: BinaryName[] = [
+  ...apiServerBinaries,
+  'kube-controller-manager',
+  'kube-scheduler',
+  'kubectl',
+]
+export const nodeBinaries: BinaryName[] = [
+  'kubelet',
+  'kube-proxy',
+  'containerd',
+  'containerd-shim-runc-v2',
+  'runc',
+  'ptp',
+  'loopback',
+  'host-local',
+  'portmap',
+  'registry',
+  'coredns',
+]
+export const kwokBinaries: BinaryName[] = ['kwok']
+
+const KUBERNETES_VERSION = 'v1.36.3'
+
+/** Without these, Kubernetes calls itself v0.0.0-master and clients refuse it. */
+const kubernetesVersionFlags = ['k8s.io/component-base/version', 'k8s.io/client-go/pkg/version'].flatMap((into) => [
+  `-X ${into}.gitVersion=${KUBERNETES_VERSION}`,
+  `-X ${into}.gitMajor=1`,
+  `-X ${into}.gitMinor=36`,
+  `-X ${into}.gitTreeState=clean`,
+])
+
+export function linkerFlags(module: Binary['module']): string {
+  return ['-s', '-w', ...(module === 'k8s' ? kubernetesVersionFlags : [])].join(' ')
+}
+
+/** runc enters the container's namespaces in C. */
+export function needsC(module: Binary['module']): boolean {
+  return module === 'runc'
+}

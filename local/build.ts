@@ -1,0 +1,169 @@
+import { createHash } from 'node:crypto'
+import { accessSync, constants, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
+import { availableParallelism, homedir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { type Binary, type BinaryName, binaries, linkerFlags, needsC } from './binaries.ts'
+import {
+  type Environment,
+  goEnvironment,
+  goVersionOf,
+  isNetworkFailure,
+  newest,
+  requireGo,
+  runGo,
+} from './go-toolchain.ts'
+import { withLock } from './lock.ts'
+import type { Progress } from './progress.ts'
+
+const modulesDir = fileURLToPath(new URL('./go/', import.meta.url))
+
+/** Modules that are built at the same time: while one links, which uses one core, the other compiles. */
+const LANES = 2
+
+export interface BuildOptions {
+  /** Default: that of this process. PATH has `go`; FAIRLEAD_CACHE, XDG_CACHE_HOME and KUBEBUILDER_ASSETS are honoured. */
+  env?: Environment
+  signal?: AbortSignal
+}
+
+export type BinaryPaths = (name: BinaryName) => string
+
+/**
+ * Where the named servers are, after building those that are not in the user's cache yet. Several processes may ask at
+ * once; one that is killed leaves nothing half-built. Needs Go, and the network for what Go has not fetched before, only
+ * when something is missing.
+ */
+export async function ensureBinaries(
+  names: readonly BinaryName[],
+  progress: Progress,
+  { env = process.env, signal }: BuildOptions = {},
+): Promise<BinaryPaths> {
+  const wanted = [...new Set(names)]
+  const missing = wanted.filter((name) => !isExecutable(pathOf(name, env)))
+  if (missing.length > 0) await build(missing, { env, progress, signal })
+  return (name) => {
+    if (!wanted.includes(name))
+      throw new Error(`${name} is used but was not asked for: add it to the list of what to build`)
+    return pathOf(name, env)
+  }
+}
+
+interface Build {
+  env: Environment
+  progress: Progress
+  signal: AbortSignal | undefined
+}
+
+async function build(names: BinaryName[], how: Build): Promise<void> {
+  const modules = [...new Set(names.map((name) => binaries[name].module))]
+  const needed = newest(modules.map((module) => goVersionOf(join(modulesDir, module, 'go.mod'))))
+  await requireGo(needed, names.join(', '), how.env)
+  how.progress.line(`building ${names.join(', ')} from source, once (about ${expectedMinutes(names)} min)`)
+  await inLanes(LANES, modules, (module) =>
+    buildModule(
+      module,
+      names.filter((name) => binaries[name].module === module),
+      how,
+    ),
+  )
+}
+
+async function buildModule(module: Binary['module'], names: BinaryName[], how: Build): Promise<void> {
+  const dir = moduleCacheDir(module, how.env)
+  mkdirSync(dir, { recursive: true })
+  const onWait = ({ pid }: { pid: number }): void =>
+    how.progress.line(`process ${pid} is building ${names.join(', ')}: waiting for it`)
+  await withLock(join(dir, '.lock'), onWait, async () => {
+    removeLeftovers(dir)
+    for (const name of names) {
+      if (!isExecutable(join(dir, name))) await buildOne(name, dir, how)
+    }
+  })
+}
+
+async function buildOne(name: BinaryName, dir: string, { env, progress, signal }: Build): Promise<void> {
+  const { module, package: pkg, seconds } = binaries[name]
+  const temporary = join(dir, `${LEFTOVER}${process.pid}`)
+  mkdirSync(temporary, { recursive: true })
+  const task = progress.task(name, seconds)
+  try {
+    const args = ['build', '-trimpath', '-p', String(availableParallelism()), '-ldflags', linkerFlags(module)]
+    await runGo([...args, '-o', join(temporary, name), pkg], {
+      cwd: join(modulesDir, module),
+      env: goEnvironment(env, { CGO_ENABLED: needsC(module) ? '1' : '0', GOTMPDIR: temporary }),
+      ...(signal ? { signal } : {}),
+    })
+    renameSync(join(temporary, name), join(dir, name))
+    task.done()
+  } catch (cause) {
+    task.failed()
+    throw explained(name, cause)
+  } finally {
+    rmSync(temporary, { recursive: true, force: true })
+  }
+}
+
+function explained(name: BinaryName, cause: unknown): Error {
+  if (isNetworkFailure(cause)) {
+    const again = 'What was fetched and compiled so far is kept: run the same command again with network access'
+    return new Error(`${name} could not be built, because its Go modules could not be fetched. ${again}.`, { cause })
+  }
+  return new Error(`${name} could not be built: ${cause instanceof Error ? cause.message : String(cause)}`, { cause })
+}
+
+const LEFTOVER = '.build-'
+
+/** Of builds that were killed: only the holder of the lock builds, so none of them is in use. */
+function removeLeftovers(dir: string): void {
+  for (const entry of readdirSync(dir)) {
+    if (entry.startsWith(LEFTOVER)) rmSync(join(dir, entry), { recursive: true, force: true })
+  }
+}
+
+/** KUBEBUILDER_ASSETS, the folder of envtest, has etcd, kube-apiserver and kubectl. */
+function pathOf(name: BinaryName, env: Environment): string {
+  const given = env['KUBEBUILDER_ASSETS'] && join(env['KUBEBUILDER_ASSETS'], name)
+  if (given && isExecutable(given)) return given
+  return join(moduleCacheDir(binaries[name].module, env), name)
+}
+
+function moduleCacheDir(module: Binary['module'], env: Environment): string {
+  return join(cacheDir(env), 'bin', `${module}-${fingerprint(module)}`)
+}
+
+/** FAIRLEAD_CACHE, or `fairlead` in the user's cache folder. */
+export function cacheDir(env: Environment = process.env): string {
+  return env['FAIRLEAD_CACHE'] || join(env['XDG_CACHE_HOME'] || join(env['HOME'] || homedir(), '.cache'), 'fairlead')
+}
+
+/** Of all that decides what comes out of a build: versions, our own Go source, flags, platform. */
+function fingerprint(module: Binary['module']): string {
+  const dir = join(modulesDir, module)
+  const hash = createHash('sha256').update(
+    `${process.platform} ${process.arch} ${linkerFlags(module)} ${needsC(module)}`,
+  )
+  for (const file of readdirSync(dir).sort()) hash.update(`\0${file}\0`).update(readFileSync(join(dir, file)))
+  return hash.digest('hex').slice(0, 12)
+}
+
+function isExecutable(file: string): boolean {
+  try {
+    accessSync(file, constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
+}
+
+function expectedMinutes(names: BinaryName[]): string {
+  return (names.reduce((sum, name) => sum + binaries[name].seconds, 0) / 60).toFixed(1)
+}
+
+async function inLanes<T>(lanes: number, items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
+  const rest = [...items]
+  const lane = async (): Promise<void> => {
+    for (let item = rest.shift(); item !== undefined; item = rest.shift()) await work(item)
+  }
+  await Promise.all(Array.from({ length: lanes }, lane))
+}

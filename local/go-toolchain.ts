@@ -1,0 +1,89 @@
+import { spawn } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+
+export type Environment = Record<string, string | undefined>
+
+/** The environment of a build: what the user set for builds of his own must not change ours. */
+export function goEnvironment(env: Environment, extra: Record<string, string>): Environment {
+  const { GOOS: _os, GOARCH: _arch, GOEXPERIMENT: _experiment, ...rest } = env
+  // Not left empty: then the flags of `go env -w` would apply.
+  return { ...rest, GOFLAGS: '-buildvcs=false', GOWORK: 'off', GO111MODULE: 'on', ...extra }
+}
+
+/** An error that says what to install, unless there is a Go that can build a module whose go.mod says `go <needed>`. */
+export async function requireGo(needed: string, forWhat: string, env: Environment): Promise<void> {
+  const why = `Go ${needed} or newer is needed to build ${forWhat} once`
+  const cure =
+    'Install it from https://go.dev/dl/ (or: brew install go), see that `go version` works in this shell, and try again'
+  const answer = await runGo(['env', 'GOVERSION', 'GOTOOLCHAIN'], { cwd: tmpdir(), env: goEnvironment(env, {}) }).catch(
+    (cause: unknown) => {
+      throw new Error(`${why}, and there is no working \`go\` in PATH. ${cure}.`, { cause })
+    },
+  )
+  const [version = '', toolchain = ''] = answer.trim().split('\n')
+  if (isAtLeast(version, needed) || (isAtLeast(version, '1.21') && !toolchain.startsWith('local'))) return
+  throw new Error(`${why}, and the \`go\` in PATH is ${version.replace('go', '')}. ${cure}.`)
+}
+
+/** The `go` line of a go.mod. */
+export function goVersionOf(goMod: string): string {
+  const [, version] = /^go (\S+)$/m.exec(readFileSync(goMod, 'utf8')) ?? []
+  if (!version) throw new Error(`${goMod} has no go line`)
+  return version
+}
+
+export function newest(versions: readonly string[]): string {
+  return versions.reduce((a, b) => (isAtLeast(a, b) ? a : b))
+}
+
+export interface GoRun {
+  cwd: string
+  env: Environment
+  signal?: AbortSignal
+}
+
+/** Standard output of `go`; its error output is the error. */
+export function runGo(args: string[], { cwd, env, signal }: GoRun): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const child = spawn('go', args, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'], ...(signal ? { signal } : {}) })
+    const out: Buffer[] = []
+    let err = ''
+    child.stdout.on('data', (chunk: Buffer) => out.push(chunk))
+    child.stderr.on('data', (chunk: Buffer) => {
+      err = (err + chunk.toString('utf8')).slice(-16_384)
+    })
+    child.once('error', reject)
+    child.once('close', (code) => {
+      if (code === 0) resolve(Buffer.concat(out).toString('utf8'))
+      else reject(new Error(`go ${args[0]} failed in ${cwd}:\n${withoutNoise(err)}`))
+    })
+  })
+}
+
+const NO_NETWORK =
+  /dial tcp|no such host|connection refused|i\/o timeout|network is unreachable|proxyconnect|TLS handshake|GOPROXY=off|temporary failure in name resolution/i
+
+/** True when modules could not be fetched, rather than not compiled. */
+export function isNetworkFailure(error: unknown): boolean {
+  return error instanceof Error && NO_NETWORK.test(error.message)
+}
+
+function withoutNoise(stderr: string): string {
+  const lines = stderr.trim().split('\n')
+  return lines
+    .filter((line) => !line.startsWith('go: downloading '))
+    .slice(-20)
+    .join('\n')
+}
+
+function isAtLeast(version: string, needed: string): boolean {
+  const [major = 0, minor = 0, patch = 0] = numbers(version)
+  const [needMajor = 0, needMinor = 0, needPatch = 0] = numbers(needed)
+  if (major !== needMajor) return major > needMajor
+  return minor === needMinor ? patch >= needPatch : minor > needMinor
+}
+
+function numbers(version: string): number[] {
+  return (version.match(/\d+/g) ?? []).map(Number)
+}
