@@ -6,6 +6,7 @@ export default defineConfig({
     exclude: ['test/bench/**', 'test/soak/**'],
     // Real servers on two cores: files side by side only as far as they do not starve each other.
     maxWorkers: 2,
+    globalSetup: ['./test/support/setup.ts'],
     reporters: ['default', './test/support/reporter.ts'],
     testTimeout: 60_000,
     hookTimeout: 120_000,

@@ -121,11 +121,16 @@ export class ProcessGroup {
     return this.start(spec)
   }
 
-  /** Returns when `ready` does; fails at once, with the end of the log, when a process of the group is dead. */
-  async waitFor(what: string, ready: () => Promise<boolean>, timeoutMs: number): Promise<void> {
+  /** Returns when `ready` does; fails at once, with the end of the log, when one of the processes (default all) is dead. */
+  async waitFor(
+    what: string,
+    ready: () => Promise<boolean>,
+    timeoutMs: number,
+    of: () => readonly string[] = () => this.names(),
+  ): Promise<void> {
     const deadline = Date.now() + timeoutMs
     while (!(await ready())) {
-      const dead = this.names().find((name) => !this.get(name)?.alive())
+      const dead = of().find((name) => !this.get(name)?.alive())
       if (dead)
         throw new Error(`${dead} died while waiting for ${what}. The end of its log:\n${tailOf(this.logFile(dead))}`)
       if (Date.now() > deadline)

@@ -1,0 +1,8 @@
+export type { BinaryName } from './binaries.ts'
+export { apiServerBinaries, controlPlaneBinaries, kwokBinaries, natsBinaries, nodeBinaries } from './binaries.ts'
+export { type BinaryPaths, type BuildOptions, cacheDir, ensureBinaries } from './build.ts'
+export { type Nats, type NatsOptions, startNats } from './nats.ts'
+export { type ManagedProcess, ProcessGroup, type ProcessSpec } from './processes.ts'
+export { type Progress, plainProgress, progressOn, silentProgress, type Task, withTask } from './progress.ts'
+export { type ClusterState, type ClusterStatus, clusterStatus, type NodeKind } from './state.ts'
+export { stopCluster } from './stop.ts'

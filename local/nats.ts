@@ -1,0 +1,156 @@
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { ensureBinaries } from './build.ts'
+import { freePorts, requirePort } from './ports.ts'
+import { type ManagedProcess, ProcessGroup } from './processes.ts'
+import { type Progress, silentProgress } from './progress.ts'
+import { stopWithThisProcess } from './reaper.ts'
+import { stopCluster } from './stop.ts'
+
+export interface NatsOptions {
+  /** Holds the stores, logs and process ids. */
+  dir: string
+  /** Servers: one, or a cluster whose streams can have as many replicas. Default 1. */
+  replicas?: 1 | 3
+  /** Of the (first) server. Default a free one. */
+  port?: number
+  progress?: Progress
+  /** Stop when this process ends, even by kill -9. */
+  dieWithParent?: boolean
+}
+
+/** nats-server with JetStream on loopback, without authentication. */
+export interface Nats {
+  /** Of all servers, separated by commas, as NATS_URL takes them. */
+  url: string
+  urls: string[]
+  /** Monitoring over HTTP: `/varz`, `/jsz`, `/healthz` … of each server. */
+  monitoringUrls: string[]
+  /** Names of the servers in `processes`. */
+  names: string[]
+  processes: ProcessGroup
+  /** For tests that crash (SIGKILL) or freeze (SIGSTOP, SIGCONT) a server. */
+  signal(signal: NodeJS.Signals, index?: number): void
+  /** Kills the server if it lives, starts it with the same port and store, and returns when it serves again. */
+  restart(index?: number): Promise<void>
+  /** Returns when every server has JetStream up and, in a cluster, knows the leader. */
+  ready(): Promise<void>
+  /** Data stay. */
+  stop(): Promise<void>
+}
+
+/** Servers of their own in a folder of their own; a cluster starts its NATS with {@link startNatsServers} instead. */
+export async function startNats(options: NatsOptions): Promise<Nats> {
+  const dir = resolve(options.dir)
+  const paths = await ensureBinaries(['nats-server'], options.progress ?? silentProgress)
+  await stopCluster(dir)
+  const reaper = options.dieWithParent ? stopWithThisProcess(dir) : undefined
+  const nats = await startNatsServers(new ProcessGroup(dir), paths('nats-server'), options)
+  return {
+    ...nats,
+    async stop() {
+      await stopCluster(dir)
+      reaper?.release()
+    },
+  }
+}
+
+export async function startNatsServers(
+  processes: ProcessGroup,
+  command: string,
+  { replicas = 1, port }: Pick<NatsOptions, 'replicas' | 'port'>,
+): Promise<Nats> {
+  const servers = await plan(replicas, port)
+  await Promise.all(servers.map((server) => startServer(processes, command, server, servers)))
+  const nats = natsOf(processes, servers)
+  await nats.ready()
+  return nats
+}
+
+interface Server {
+  name: string
+  port: number
+  monitoringPort: number
+  clusterPort: number
+}
+
+async function plan(replicas: number, wantedPort: number | undefined): Promise<Server[]> {
+  const ports = await freePorts(replicas * 3)
+  if (wantedPort !== undefined) ports[0] = await requirePort(wantedPort, 'nats-server')
+  return Array.from({ length: replicas }, (_, index) => {
+    const [port = 0, monitoringPort = 0, clusterPort = 0] = ports.slice(index * 3, index * 3 + 3)
+    return { name: replicas === 1 ? 'nats' : `nats-${index + 1}`, port, monitoringPort, clusterPort }
+  })
+}
+
+async function startServer(
+  processes: ProcessGroup,
+  command: string,
+  server: Server,
+  all: readonly Server[],
+): Promise<ManagedProcess> {
+  const dir = join(processes.dir, 'nats', server.name)
+  mkdirSync(dir, { recursive: true })
+  const configFile = join(dir, 'server.conf')
+  writeFileSync(configFile, configOf(server, all, join(dir, 'store')))
+  return processes.start({ name: server.name, command, args: ['-c', configFile] })
+}
+
+/** JSON is a form that nats-server's configuration takes. */
+function configOf(server: Server, all: readonly Server[], storeDir: string): string {
+  const cluster = {
+    name: 'fairlead-local',
+    listen: `127.0.0.1:${server.clusterPort}`,
+    routes: all.map(({ clusterPort }) => `nats://127.0.0.1:${clusterPort}`),
+  }
+  const config = {
+    server_name: server.name,
+    listen: `127.0.0.1:${server.port}`,
+    http: `127.0.0.1:${server.monitoringPort}`,
+    jetstream: { store_dir: storeDir },
+    ...(all.length > 1 ? { cluster } : {}),
+  }
+  return `${JSON.stringify(config, null, 2)}\n`
+}
+
+function natsOf(processes: ProcessGroup, servers: readonly Server[]): Nats {
+  const at = (index: number): Server => {
+    const server = servers[index]
+    if (!server) throw new Error(`there is no NATS server ${index}: ${servers.length} run`)
+    return server
+  }
+  const urls = servers.map(({ port }) => `nats://127.0.0.1:${port}`)
+  const waitUntilHealthy = async (some: readonly Server[]): Promise<void> => {
+    await processes.waitFor(
+      'nats-server',
+      async () => (await Promise.all(some.map(({ monitoringPort }) => isHealthy(monitoringPort)))).every(Boolean),
+      30_000,
+      () => some.map(({ name }) => name),
+    )
+  }
+  return {
+    url: urls.join(','),
+    urls,
+    monitoringUrls: servers.map(({ monitoringPort }) => `http://127.0.0.1:${monitoringPort}`),
+    names: servers.map(({ name }) => name),
+    processes,
+    signal: (signal, index = 0) => processes.signal(at(index).name, signal),
+    async restart(index = 0) {
+      await processes.restart(at(index).name)
+      await waitUntilHealthy([at(index)])
+    },
+    ready: () => waitUntilHealthy(servers),
+    async stop() {
+      await Promise.all(servers.map(({ name }) => processes.stop(name)))
+    },
+  }
+}
+
+async function isHealthy(monitoringPort: number): Promise<boolean> {
+  try {
+    const answer = await fetch(`http://127.0.0.1:${monitoringPort}/healthz`, { signal: AbortSignal.timeout(1000) })
+    return answer.ok
+  } catch {
+    return false
+  }
+}

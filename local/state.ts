@@ -1,0 +1,45 @@
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { ProcessGroup } from './processes.ts'
+
+export type NodeKind = 'none' | 'real' | 'kwok'
+
+/** What another process needs to use a cluster; in DIR/cluster.json from the moment all of it is ready. */
+export interface ClusterState {
+  kubeconfig?: string
+  apiServer?: string
+  node: NodeKind
+  natsUrl?: string
+  startedAt: string
+}
+
+export interface ClusterStatus {
+  dir: string
+  /** All servers live, and the start came to its end. */
+  running: boolean
+  state?: ClusterState
+  processes: { name: string; pid: number; alive: boolean; log: string }[]
+}
+
+export function stateFile(dir: string): string {
+  return join(dir, 'cluster.json')
+}
+
+export function writeState(dir: string, state: ClusterState): void {
+  writeFileSync(stateFile(dir), `${JSON.stringify(state, null, 2)}\n`)
+}
+
+export function clusterStatus(dir: string): ClusterStatus {
+  const folder = resolve(dir)
+  if (!existsSync(join(folder, 'pid'))) return { dir: folder, running: false, processes: [] }
+  const group = new ProcessGroup(folder)
+  const processes = group.names().map((name) => {
+    const found = group.get(name)
+    return { name, pid: found?.pid ?? 0, alive: found?.alive() ?? false, log: group.logFile(name) }
+  })
+  const state = existsSync(stateFile(folder))
+    ? (JSON.parse(readFileSync(stateFile(folder), 'utf8')) as ClusterState)
+    : undefined
+  const running = state !== undefined && processes.length > 0 && processes.every((found) => found.alive)
+  return { dir: folder, running, ...(state ? { state } : {}), processes }
+}

@@ -1,0 +1,24 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type Nats, startNats } from '#local'
+
+/**
+ * `await using nats = await startTestNats()`: nats-server with JetStream, on ports and in a folder of its own. Gone with
+ * its data at the end of the block, and within a second if the test process is killed.
+ */
+export async function startTestNats(options: { replicas?: 1 | 3 } = {}): Promise<Nats & AsyncDisposable> {
+  const dir = await shortTempDir()
+  const nats = await startNats({ ...options, dir, dieWithParent: true })
+  return Object.assign(nats, { [Symbol.asyncDispose]: () => stopAndRemove(nats, dir) })
+}
+
+/** Short: unix sockets lie in it, whose paths have 107 bytes at most. */
+export function shortTempDir(): Promise<string> {
+  return mkdtemp(join(tmpdir(), 'fl-'))
+}
+
+async function stopAndRemove(servers: { stop(): Promise<void> }, dir: string): Promise<void> {
+  await servers.stop()
+  await rm(dir, { recursive: true, force: true })
+}
