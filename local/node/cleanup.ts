@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { ProcessGroup } from '../processes.ts'
 import { removeCgroup } from './cgroups.ts'
 import { dropClaim, readClaim } from './claim.ts'
-import { run } from './command.ts'
+import { tryRun } from './command.ts'
 import { removeNetwork, restoreKernelSettings } from './network.ts'
 import { type NodePaths, nodePaths } from './paths.ts'
 import { killNow, type RunningProgram, runningPrograms } from './proc.ts'
@@ -12,6 +12,9 @@ import { removeTraces } from './traces.ts'
 
 const SHIM = 'containerd-shim-runc-v2'
 const NODE_PROCESSES = ['kubelet', 'kube-proxy', 'coredns', 'containerd', 'registry', 'kwok']
+
+/** Retries for the case that another process removes the same. */
+const REMOVE = { recursive: true, force: true, maxRetries: 5 }
 
 /**
  * Ends every process of the node of `dir`, pods too, and removes what it made on the machine. Needs nothing but the
@@ -30,7 +33,7 @@ export async function removeNode(dir: string): Promise<void> {
   await removeCgroup(paths.id)
   await unmountAll(paths)
   await removeTraces(paths)
-  await Promise.all([paths.run, paths.state].map((folder) => rm(folder, { recursive: true, force: true })))
+  await Promise.all([paths.run, paths.state].map((folder) => rm(folder, REMOVE)))
   await giveMachineBack(dir)
 }
 
@@ -57,10 +60,15 @@ async function endPrograms(paths: NodePaths): Promise<void> {
   }
 }
 
-/** Mounts can lie in mounts, and on top of each other: the last one goes first, until none is left. */
+/**
+ * Mounts can lie in mounts, and on top of each other: the last one goes first, until none is left. Another process may
+ * be doing the same.
+ */
 async function unmountAll(paths: NodePaths): Promise<void> {
+  const deadline = Date.now() + 10_000
   for (let mounts = await mountsOf(paths); mounts.length > 0; mounts = await mountsOf(paths)) {
-    await run('umount', ['--lazy', ...mounts.reverse()])
+    if (Date.now() > deadline) throw new Error(`cannot be unmounted: ${mounts.join(', ')}`)
+    await tryRun('umount', ['--lazy', ...mounts.reverse()])
   }
 }
 

@@ -1,7 +1,9 @@
 import { access, constants, readFile } from 'node:fs/promises'
 import { delimiter, join } from 'node:path'
 import { type CgroupLayout, readCgroupLayout } from './cgroups.ts'
+import { readClaim } from './claim.ts'
 import { isStaticProgram } from './elf.ts'
+import { hasProxyRules } from './network.ts'
 
 /** The programs of the system that a node needs; everything else is built. */
 export const NODE_COMMANDS = ['cc', 'nft', 'ip', 'mount', 'umount', 'busybox'] as const
@@ -20,20 +22,24 @@ export interface NodeFacts {
   /** busybox needs no shared library, so it runs in an image that holds nothing else. */
   staticBusybox: boolean
   cgroups: CgroupLayout
+  /** A Kubernetes node that is not ours keeps its packet rules where ours would be. */
+  foreignNode: boolean
 }
 
 const NEEDED_CAPABILITIES = { CAP_NET_ADMIN: 12, CAP_SYS_CHROOT: 18, CAP_SYS_PTRACE: 19, CAP_SYS_ADMIN: 21 }
 
 export async function readNodeFacts(): Promise<NodeFacts> {
   const commands = await findCommands()
+  const root = process.getuid?.() === 0
   return {
     platform: process.platform,
-    root: process.getuid?.() === 0,
+    root,
     missingCapabilities: missingCapabilities(await read('/proc/self/status')),
     distributions: distributions(await read('/etc/os-release')),
     commands,
     staticBusybox: commands.busybox !== undefined && isStaticProgram(await readFile(commands.busybox)),
     cgroups: await readCgroupLayout(),
+    foreignNode: root && commands.nft !== undefined && (await readClaim()) === undefined && (await hasProxyRules()),
   }
 }
 

@@ -39,9 +39,10 @@ export async function removeNetwork(): Promise<void> {
   for (const table of TABLES) await tryRun('nft', ['delete', 'table', ...table.split(' ')])
 }
 
-/** True where a kube-proxy of somebody else keeps its rules. */
-export async function hasForeignKubeProxy(): Promise<boolean> {
-  return (await run('nft', ['list', 'tables'])).includes('table ip kube-proxy')
+/** True where some kube-proxy, ours or another, has made its rules. */
+export async function hasProxyRules(): Promise<boolean> {
+  const tables = await run('nft', ['list', 'tables']).catch(() => '')
+  return /^table ip kube-proxy$/m.test(tables)
 }
 
 /** Kernel settings that the kubelet and the network plugins change for the whole machine. */

@@ -36,11 +36,12 @@ export function judge(facts: NodeFacts): NodeRequirements {
 }
 
 /** What no package gives: the user, the kernel or the container has to. */
-function missingRights({ root, missingCapabilities, cgroups }: NodeFacts): string[] {
-  if (!root) return ['root']
+function missingRights({ root, missingCapabilities, cgroups, foreignNode }: NodeFacts): string[] {
+  if (!root) return ['root rights']
   return [
     ...(missingCapabilities.length > 0 ? [`the rights of a real root (${missingCapabilities.join(', ')})`] : []),
     ...(cgroups.problem === undefined ? [] : [cgroups.problem]),
+    ...(foreignNode ? ['room for a second Kubernetes node (another kube-proxy has its rules here)'] : []),
   ]
 }
 
