@@ -1,0 +1,45 @@
+import { hash } from 'node:crypto'
+
+/**
+ * Every desired field has its value in the observed object. Strict where the server may normalise (quantities, empty
+ * maps, lists that others add to): what it then takes for a difference costs one apply without effect, and
+ * `SettledWrites` remembers that.
+ */
+export function covers(desired: unknown, observed: unknown): boolean {
+  if (Array.isArray(desired)) {
+    return (
+      Array.isArray(observed) &&
+      observed.length === desired.length &&
+      desired.every((item, index) => covers(item, observed[index]))
+    )
+  }
+  if (isRecord(desired)) {
+    return isRecord(observed) && Object.keys(desired).every((field) => covers(desired[field], observed[field]))
+  }
+  return desired === observed || (desired === null && observed === undefined)
+}
+
+/** The same JSON value, whatever the order of fields. */
+export function sameJson(one: unknown, other: unknown): boolean {
+  if (Array.isArray(one) || Array.isArray(other)) {
+    return (
+      Array.isArray(one) &&
+      Array.isArray(other) &&
+      one.length === other.length &&
+      one.every((item, index) => sameJson(item, other[index]))
+    )
+  }
+  if (!isRecord(one) || !isRecord(other)) return one === other
+  const fields = Object.keys(one)
+  return (
+    fields.length === Object.keys(other).length &&
+    fields.every((field) => field in other && sameJson(one[field], other[field]))
+  )
+}
+
+export const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** Sixteen characters that differ when the desired state differs. */
+export const fingerprint = (desired: unknown): string =>
+  hash('sha256', JSON.stringify(desired), 'base64url').slice(0, 16)

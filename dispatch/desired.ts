@@ -1,0 +1,78 @@
+import { apiVersionOf, type KubeObject, type OwnedResource, type OwnerReference } from '#contracts'
+import type { DesiredInput } from './outcome.ts'
+import { called, type OwnedObject } from './world.ts'
+
+/** The server's own: an author who changes an observed object and returns it must not send these back. */
+const SERVER_FIELDS = [
+  'uid',
+  'resourceVersion',
+  'generation',
+  'creationTimestamp',
+  'deletionTimestamp',
+  'deletionGracePeriodSeconds',
+  'managedFields',
+  'selfLink',
+]
+
+export interface Desired {
+  objects: OwnedObject[]
+  /** Why the set must not be applied, in the author's words: kind, namespace and name of what is wrong. */
+  findings: string[]
+}
+
+/**
+ * The desired set with names, namespaces and controller owner references filled in. An object without a name gets its
+ * owner's. Below a namespaced owner everything is in its namespace (owner references do not cross namespaces).
+ */
+export function completeDesired(owner: KubeObject, owns: readonly OwnedResource[], apply: DesiredInput[]): Desired {
+  const objects: OwnedObject[] = []
+  const findings: string[] = []
+  const names = new Set<string>()
+  for (const input of apply) {
+    const object = complete(owner, input)
+    const resource = owns.find((owned) => owned.kind === object.kind && apiVersionOf(owned) === object.apiVersion)
+    const identity = `${object.apiVersion} ${called(object)}`
+    const fault =
+      faultOf(owner, input, object) ?? (names.has(identity) ? `${called(object)} is there twice` : undefined)
+    names.add(identity)
+    if (resource === undefined) findings.push(undeclared(object, owns))
+    else if (fault !== undefined) findings.push(fault)
+    else objects.push({ resource, object })
+  }
+  return { objects, findings }
+}
+
+function complete(owner: KubeObject, { metadata, status: _, ...rest }: DesiredInput): KubeObject {
+  const ours = Object.fromEntries(Object.entries(metadata).filter(([field]) => !SERVER_FIELDS.includes(field)))
+  const namespace = owner.metadata.namespace ?? metadata.namespace
+  const references = (metadata.ownerReferences ?? []) as unknown as OwnerReference[]
+  return {
+    ...rest,
+    metadata: {
+      ...ours,
+      name: metadata.name ?? owner.metadata.name,
+      ...(namespace === undefined ? {} : { namespace }),
+      ownerReferences: [...references.filter(({ uid }) => uid !== owner.metadata.uid), referenceTo(owner)],
+    },
+  }
+}
+
+function referenceTo({ apiVersion, kind, metadata }: KubeObject): OwnerReference {
+  const { name, uid = '' } = metadata
+  return { apiVersion, kind, name, uid, controller: true, blockOwnerDeletion: true }
+}
+
+function undeclared(object: KubeObject, owns: readonly OwnedResource[]): string {
+  const declared = owns.map((owned) => `${owned.kind} (${apiVersionOf(owned)})`).join(', ') || 'nothing'
+  return `${called(object)} is a ${object.apiVersion} ${object.kind}, but the reconciler owns ${declared}: declare it in "owns"`
+}
+
+function faultOf(owner: KubeObject, input: DesiredInput, object: KubeObject): string | undefined {
+  const { namespace } = input.metadata
+  const { name, ownerReferences } = object.metadata
+  if (owner.metadata.namespace !== undefined && namespace !== undefined && namespace !== owner.metadata.namespace)
+    return `${input.kind} ${namespace}/${name} is outside of its owner's namespace ${owner.metadata.namespace}`
+  if (ownerReferences?.some(({ controller, uid }) => controller && uid !== owner.metadata.uid))
+    return `${called(object)} names another controller in its ownerReferences`
+  return undefined
+}

@@ -1,0 +1,51 @@
+import { ApiError, isConflict, isForbidden, isInvalid, isNotFound } from '#kube'
+import type { Failure } from './status.ts'
+
+/** An owned object cannot be written as things are. Shown on the primary object, and tried again later. */
+export class RefusedError extends Error implements Failure {
+  override readonly name = 'RefusedError'
+  readonly reason: string
+  constructor(message: string, options: ErrorOptions & { reason: string }) {
+    super(message, options)
+    this.reason = options.reason
+  }
+}
+
+/** Nothing can be created any more where the object lives: it is about to go itself. */
+export class NamespaceTerminatingError extends Error {
+  override readonly name = 'NamespaceTerminatingError'
+}
+
+/** The primary object does not exist any more. */
+export class GoneError extends Error {
+  override readonly name = 'GoneError'
+}
+
+/** The function did not come back in time. */
+export class RunTimeoutError extends Error {
+  override readonly name = 'RunTimeoutError'
+}
+
+/** What the API server's refusal of an owned object means; anything that may pass by itself is returned as it is. */
+export function refusalOf(error: unknown, what: string): unknown {
+  if (!(error instanceof ApiError)) return error
+  const { reason, message } = error
+  if (error.details.causes?.some((cause) => cause.reason === 'NamespaceTerminating'))
+    return new NamespaceTerminatingError(message, { cause: error })
+  if (isForbidden(error) || isInvalid(error) || isNotFound(error) || isUntyped(error))
+    return new RefusedError(`${what}: ${message}`, { reason: reason === '' ? 'Invalid' : reason, cause: error })
+  return error
+}
+
+/** The object that was observed is not there any more, or is another one by now, or has changed. */
+export const isStale = (error: unknown): boolean => isConflict(error) || isOtherUid(error)
+
+/** Server-side apply with the uid of an object that was deleted and created again (Kubernetes 1.36). */
+const isOtherUid = (error: unknown): boolean =>
+  error instanceof ApiError &&
+  error.code === 422 &&
+  error.details.causes?.some(({ field }) => field === 'metadata.uid') === true
+
+/** Server-side apply of a field that the schema does not have is answered with a bare 500 (Kubernetes 1.36). */
+const isUntyped = (error: ApiError): boolean =>
+  error.code === 500 && error.message.includes('failed to create typed patch object')

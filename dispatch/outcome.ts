@@ -1,0 +1,73 @@
+import { z } from 'zod'
+import { type Outcome, TerminalError } from '#contracts'
+
+const HUNDRED_YEARS_S = 100 * 365.25 * 86_400
+
+/** metav1.Condition's own pattern (apimachinery pkg/apis/meta/v1/types.go). */
+const reason = z
+  .string()
+  .max(1024)
+  .regex(/^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$/, 'must be one CamelCase word')
+
+const outcomeSchema = z.strictObject({
+  apply: z
+    .array(
+      z.looseObject({
+        apiVersion: z.string().min(1),
+        kind: z.string().min(1),
+        metadata: z
+          .looseObject({
+            name: z.string().min(1).optional(),
+            namespace: z.string().min(1).optional(),
+            labels: z.record(z.string(), z.string()).optional(),
+            annotations: z.record(z.string(), z.string()).optional(),
+            ownerReferences: z.array(z.looseObject({ uid: z.string().min(1) })).optional(),
+          })
+          .default({}),
+      }),
+    )
+    .optional(),
+  status: z.record(z.string(), z.unknown()).optional(),
+  conditions: z
+    .array(
+      z.object({
+        type: z.string().min(1).max(316),
+        status: z.enum(['True', 'False', 'Unknown']),
+        reason,
+        message: z.string().max(32_768).optional(),
+      }),
+    )
+    .optional(),
+  events: z
+    .array(z.object({ type: z.enum(['Normal', 'Warning']), reason, message: z.string() }))
+    .max(20)
+    .optional(),
+  requeueAfterSeconds: z.number().min(0).max(HUNDRED_YEARS_S).optional(),
+  requeueAt: z.iso.datetime({ offset: true }).optional(),
+})
+
+/** An outcome in which objects may still lack what the dispatcher fills in: name, namespace, owner reference. */
+export type PlainOutcome = z.output<typeof outcomeSchema>
+export type DesiredInput = NonNullable<PlainOutcome['apply']>[number]
+
+/**
+ * What a function returned, as plain JSON: exactly what an answer over HTTP would be, sharing nothing with the
+ * function's own values. Nothing returned is the empty outcome. Throws TerminalError with the path that is wrong.
+ */
+export function parseOutcome(returned: Outcome | undefined | null): PlainOutcome {
+  const result = outcomeSchema.safeParse(asJson(returned ?? {}))
+  if (result.success) return result.data
+  const issues = result.error.issues.map(({ path, message }) => `${path.join('.') || 'outcome'}: ${message}`)
+  throw new TerminalError(`the function returned no valid outcome: ${issues.join('; ')}`, { reason: 'InvalidOutcome' })
+}
+
+function asJson(value: unknown): unknown {
+  try {
+    return JSON.parse(JSON.stringify(value) ?? 'null')
+  } catch (cause) {
+    throw new TerminalError(`the function returned an outcome that is no plain JSON: ${(cause as Error).message}`, {
+      reason: 'InvalidOutcome',
+      cause,
+    })
+  }
+}

@@ -1,0 +1,126 @@
+import type { EventReport, KubeObject, OwnedResource, ReconcilerSpec } from '#contracts'
+import { covers, fingerprint } from './covers.ts'
+import { completeDesired } from './desired.ts'
+import type { PlainOutcome } from './outcome.ts'
+import type { SettledWrites } from './settled-writes.ts'
+import { type StatusPatch, statusPatch } from './status.ts'
+import { findOwned, type OwnedObject, type World } from './world.ts'
+
+/** Holds the fingerprint of what was applied: a field that is no longer desired shows as a difference. */
+export const DESIRED_ANNOTATION = 'fairlead.dev/desired'
+
+/**
+ * With this resourceVersion server-side apply creates an object and never touches one that exists (Conflict): etcd's
+ * revision 1 is no object's (measured on Kubernetes 1.36).
+ */
+export const ONLY_IF_ABSENT = '1'
+
+/** One request for an owned object. */
+export type Write =
+  /** POST: fails if the name is taken. */
+  | { verb: 'create'; resource: OwnedResource; object: KubeObject }
+  /** Server-side apply, bound to the uid that was observed, or to there being none. */
+  | { verb: 'apply'; resource: OwnedResource; object: KubeObject; fingerprint: string }
+  /** Bound to the uid and resourceVersion that were observed. */
+  | { verb: 'delete'; resource: OwnedResource; object: KubeObject }
+
+export interface Plan {
+  /** Stages in order; the writes of one stage do not depend on each other. */
+  stages: Write[][]
+  status: StatusPatch | undefined
+  events: EventReport[]
+  requeueAt: Date | undefined
+  /** Faults of the outcome itself: with any, nothing of it is written. */
+  findings: string[]
+}
+
+/** What has to be written so that the world is as the outcome says. */
+export function plan(
+  { owns }: Pick<ReconcilerSpec, 'owns'>,
+  world: World,
+  outcome: PlainOutcome,
+  { now, settled }: { now: Date; settled: Pick<SettledWrites, 'has'> },
+): Plan {
+  const desired = completeDesired(world.object, owns, outcome.apply ?? [])
+  const applies = desired.objects.flatMap((wanted) => writeFor(world, wanted, settled) ?? [])
+  const deletes = outcome.apply === undefined ? [] : prune(world, desired.objects)
+  const status = statusPatch(world.object, outcome, now)
+  return {
+    stages: [...inStages(applies), deletes].filter((stage) => stage.length > 0),
+    status:
+      status && settled.has(statusTarget(world.object), ...settledArgs(world.object, status)) ? undefined : status,
+    events: outcome.events ?? [],
+    requeueAt: requeueTime(outcome, now),
+    findings: desired.findings,
+  }
+}
+
+export const statusTarget = ({ metadata }: KubeObject): string => `${metadata.uid}/status`
+
+const settledArgs = ({ metadata }: KubeObject, { status }: StatusPatch): [string | undefined, string] => [
+  metadata.resourceVersion,
+  fingerprint(status),
+]
+
+function writeFor(
+  world: World,
+  { resource, object }: OwnedObject,
+  settled: Pick<SettledWrites, 'has'>,
+): Write | undefined {
+  const observed = findOwned(world, resource, object)
+  if (resource.strategy === 'CreateOnly')
+    return observed === undefined ? { verb: 'create', resource, object } : undefined
+  if (observed?.metadata.deletionTimestamp !== undefined) return undefined
+  const mark = fingerprint(object)
+  const marked = isSecret(object) ? object : withMark(object, mark)
+  if (observed === undefined)
+    return { verb: 'apply', resource, object: bound(marked, { resourceVersion: ONLY_IF_ABSENT }), fingerprint: mark }
+  const { uid, resourceVersion } = observed.metadata
+  if (uid === undefined || settled.has(uid, resourceVersion, mark)) return undefined
+  if (!isSecret(object) && covers(marked, observed)) return undefined
+  return { verb: 'apply', resource, object: bound(marked, { uid }), fingerprint: mark }
+}
+
+const bound = (object: KubeObject, to: { uid: string } | { resourceVersion: string }): KubeObject => ({
+  ...object,
+  metadata: { ...object.metadata, ...to },
+})
+
+const withMark = (object: KubeObject, mark: string): KubeObject => ({
+  ...object,
+  metadata: { ...object.metadata, annotations: { ...object.metadata.annotations, [DESIRED_ANNOTATION]: mark } },
+})
+
+/** What is observed of a Secret is a reference without its values, and a fingerprint of them must not be shown. */
+const isSecret = ({ apiVersion, kind }: KubeObject): boolean => kind === 'Secret' && apiVersion === 'v1'
+
+function prune(world: World, wanted: readonly OwnedObject[]): Write[] {
+  const kept = { object: world.object, owned: wanted }
+  return world.owned
+    .filter(({ resource, object }) => findOwned(kept, resource, object) === undefined)
+    .filter(({ object }) => object.metadata.deletionTimestamp === undefined)
+    .map(({ resource, object }) => ({ verb: 'delete', resource, object }))
+}
+
+/** What others need in order to start, first. */
+const STAGES = [
+  ['Namespace', 'ServiceAccount'],
+  ['Secret', 'ConfigMap', 'PersistentVolumeClaim', 'Role', 'RoleBinding'],
+]
+
+function inStages(writes: Write[]): Write[][] {
+  const stages: Write[][] = [...STAGES.map((): Write[] => []), []]
+  for (const write of writes) {
+    const stage = STAGES.findIndex((kinds) => kinds.includes(write.object.kind))
+    stages.at(stage)?.push(write)
+  }
+  return stages
+}
+
+function requeueTime({ requeueAfterSeconds, requeueAt }: PlainOutcome, now: Date): Date | undefined {
+  const times = [
+    ...(requeueAfterSeconds === undefined ? [] : [now.getTime() + requeueAfterSeconds * 1000]),
+    ...(requeueAt === undefined ? [] : [Date.parse(requeueAt)]),
+  ]
+  return times.length === 0 ? undefined : new Date(Math.min(...times))
+}

@@ -1,0 +1,32 @@
+import { type KubeObject, type ReconcilerSpec, type ResourceRef, reconcilerSpec } from '#contracts'
+
+/** A Reconciler that cannot be served as it is, for its condition. */
+export interface Refused {
+  reason: 'InvalidSpec' | 'NotSupported'
+  message: string
+}
+
+/** What a Reconciler object asks of a dispatcher: the specification, or why it cannot be served. */
+export function readReconciler(object: KubeObject): ReconcilerSpec | Refused {
+  const parsed = reconcilerSpec.safeParse(object.spec)
+  if (!parsed.success) {
+    const issues = parsed.error.issues.map(({ path, message }) => `${['spec', ...path].join('.')}: ${message}`)
+    return { reason: 'InvalidSpec', message: issues.join('; ') }
+  }
+  const missing = notSupported(parsed.data, object.spec)
+  return missing === undefined ? parsed.data : { reason: 'NotSupported', message: missing }
+}
+
+export const isRefused = (read: ReconcilerSpec | Refused): read is Refused => 'reason' in read
+
+function notSupported({ invoke, related }: ReconcilerSpec, raw: unknown): string | undefined {
+  if (invoke.http !== undefined) return 'spec.invoke.http: functions are not called over HTTP yet; use spec.invoke.pull'
+  if (invoke.pull === undefined) return 'spec.invoke: names no way to call the function; use spec.invoke.pull'
+  if (related.length > 0) return 'spec.related: related resources are not read yet'
+  if ((raw as { serviceAccount?: unknown }).serviceAccount !== undefined)
+    return 'spec.serviceAccount: writes are not made as another account yet'
+  return undefined
+}
+
+/** The resources of which everything has to be known before the first run. */
+export const resourcesOf = ({ for: primary, owns }: ReconcilerSpec): ResourceRef[] => [primary, ...owns]

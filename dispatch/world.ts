@@ -1,0 +1,60 @@
+import { controllerOf, type KubeObject, kindName, type OwnedResource } from '#contracts'
+
+/** An object and the resource type under which it is reached. */
+export interface OwnedObject {
+  resource: OwnedResource
+  object: KubeObject
+}
+
+/** What a run knows: the object it is for, and what that object controls of the declared kinds. */
+export interface World {
+  object: KubeObject
+  owned: readonly OwnedObject[]
+}
+
+/** Controlled by this very object, not by another one of its name before or after it. */
+export const isControlledBy = (child: KubeObject, owner: KubeObject): boolean =>
+  owner.metadata.uid !== undefined && controllerOf(child)?.uid === owner.metadata.uid
+
+export const withObject = (world: World, object: KubeObject): World => ({ ...world, object })
+
+/** The world after one owned object was written; undefined: it is gone. */
+export function withOwned(world: World, resource: OwnedResource, before: KubeObject, after?: KubeObject): World {
+  const others = world.owned.filter((other) => !isSame(other, resource, before))
+  return { ...world, owned: after === undefined ? others : [...others, { resource, object: after }] }
+}
+
+export const findOwned = (world: World, resource: OwnedResource, object: KubeObject): KubeObject | undefined =>
+  world.owned.find((other) => isSame(other, resource, object))?.object
+
+/** Keyed as a function sees them; a declared kind without objects is an empty list. */
+export function byKind(world: World, owns: readonly OwnedResource[]): Record<string, KubeObject[]> {
+  const kinds: Record<string, KubeObject[]> = {}
+  for (const { kind, group, version } of owns)
+    kinds[kindName(kind, group === '' ? version : `${group}/${version}`)] = []
+  for (const { object } of world.owned) (kinds[kindName(object.kind, object.apiVersion)] ??= []).push(object)
+  return kinds
+}
+
+const isSame = (owned: OwnedObject, resource: OwnedResource, { metadata }: KubeObject): boolean =>
+  owned.resource.group === resource.group &&
+  owned.resource.resource === resource.resource &&
+  owned.object.metadata.name === metadata.name &&
+  owned.object.metadata.namespace === metadata.namespace
+
+/** `Pod default/web-0`, for messages. */
+export const called = ({ kind, metadata }: Pick<KubeObject, 'kind' | 'metadata'>): string =>
+  `${kind} ${metadata.namespace === undefined ? '' : `${metadata.namespace}/`}${metadata.name}`
+
+/** Why an object of that name cannot be counted as the owner's. */
+export function nameTaken(found: KubeObject, owner: KubeObject): string {
+  const controller = controllerOf(found)
+  const whose =
+    controller === undefined
+      ? 'has no controller'
+      : controller.kind === owner.kind && controller.name === owner.metadata.name
+        ? `belongs to an earlier ${owner.kind} of this name`
+        : `is controlled by ${controller.kind} ${controller.name}`
+  const going = found.metadata.deletionTimestamp === undefined ? '' : ', and is being deleted'
+  return `${called(found)} exists, but ${whose}${going}`
+}

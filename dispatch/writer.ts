@@ -1,0 +1,225 @@
+import { ConflictError, type KubeObject, type ResourceRef, resourceName } from '#contracts'
+import type { EventStore, OwnerKey } from '#events'
+import { ApiError, isAlreadyExists, isNotFound, type KubeClient, resourcePath, type Status } from '#kube'
+import { fingerprint } from './covers.ts'
+import { GoneError, isStale, RefusedError, refusalOf } from './errors.ts'
+import { DROPPED, type Gate, PRIORITY, type Priority } from './gate.ts'
+import { ONLY_IF_ABSENT, statusTarget, type Write } from './plan.ts'
+import type { SettledWrites } from './settled-writes.ts'
+import type { StatusPatch } from './status.ts'
+import type { RunObserver } from './steps.ts'
+import { called, isControlledBy, nameTaken } from './world.ts'
+import { WriteThrough, type Written } from './write-through.ts'
+
+export interface WriterDependencies {
+  kube: KubeClient
+  events: EventStore
+  gate: Gate
+  settled: SettledWrites
+}
+
+/** The run on whose behalf something is written. */
+export interface Writing {
+  reconciler: string
+  key: string
+  origin: string
+  fieldManager: string
+  /** The primary, and where it is kept: its own controller may be the primary of some other Reconciler. */
+  primary: { ref: ResourceRef; object: KubeObject; owner: OwnerKey | undefined }
+  /** Throws when the lease is over. Called right before every write. */
+  hold: () => void
+  signal: AbortSignal
+  observe: RunObserver
+}
+
+interface Target {
+  verb: Write['verb'] | 'status'
+  ref: ResourceRef
+  object: KubeObject
+}
+
+/**
+ * Sends the writes of one run and puts their results into EVENTS. Rejects with ConflictError when the state that was
+ * decided on has moved: EVENTS has then been brought up to date as far as the API server told.
+ */
+export class Writer {
+  readonly #deps: WriterDependencies
+  readonly #run: Writing
+  readonly #through: WriteThrough
+  readonly #childrenOf: OwnerKey
+
+  constructor(deps: WriterDependencies, run: Writing) {
+    const { ref, object } = run.primary
+    this.#deps = deps
+    this.#run = run
+    this.#through = new WriteThrough(deps.events, run)
+    this.#childrenOf = { resource: ref.resource, name: object.metadata.name }
+  }
+
+  async owned(write: Write): Promise<Written> {
+    try {
+      return await this.#send(write)
+    } catch (error) {
+      if (isNameTaken(write, error)) return this.#findWhoHas(write)
+      if (isStale(error)) {
+        await this.#refreshOwned(write)
+        throw moved(write.object, error)
+      }
+      throw refusalOf(error, `cannot ${write.verb} ${called(write.object)}`)
+    }
+  }
+
+  /** `object` is the primary as observed; `wanted` is asked when the request reaches the head of the line. */
+  async status(object: KubeObject, patch: StatusPatch, wanted: () => boolean): Promise<Written | typeof DROPPED> {
+    const { ref, owner } = this.#run.primary
+    try {
+      const after = await this.#sendStatus(object, patch, wanted)
+      if (after === DROPPED) return DROPPED
+      if (after.metadata.resourceVersion === object.metadata.resourceVersion)
+        this.#remember(statusTarget(object), after, fingerprint(patch.status))
+      return await this.#through.present(ref, owner, after)
+    } catch (error) {
+      if (isObjectGone(error, object)) {
+        await this.#through.gone(ref, owner, object)
+        throw new GoneError(`${called(object)} is gone`, { cause: error })
+      }
+      if (!isStale(error)) throw error
+      await this.#refreshPrimary(object)
+      throw moved(object, error)
+    }
+  }
+
+  #sendStatus(object: KubeObject, patch: StatusPatch, wanted: () => boolean): Promise<KubeObject | typeof DROPPED> {
+    const { ref } = this.#run.primary
+    const path = resourcePath(ref, object.metadata.namespace, object.metadata.name, 'status')
+    const { signal, fieldManager } = this.#run
+    return this.#request({ verb: 'status', ref, object }, PRIORITY.status, wanted, () =>
+      this.#deps.kube.patch(path, patch, 'merge', { signal, fieldManager }),
+    )
+  }
+
+  async #send(write: Write): Promise<Written> {
+    if (write.verb === 'delete') return this.#delete(write)
+    const { resource, object } = write
+    const after = await this.#now({ ref: resource, ...write }, PRIORITY.create, () => this.#sendDesired(write))
+    if (write.verb === 'apply') this.#remember(after.metadata.uid, after, write.fingerprint)
+    const verb = object.metadata.uid === undefined ? 'added' : 'modified'
+    return this.#through.present(resource, this.#childrenOf, after, verb)
+  }
+
+  #sendDesired({ verb, resource, object }: Exclude<Write, { verb: 'delete' }>): Promise<KubeObject> {
+    const { signal, fieldManager } = this.#run
+    return verb === 'create'
+      ? this.#deps.kube.create(resourcePath(resource, object.metadata.namespace), object, { signal, fieldManager })
+      : this.#deps.kube.apply(pathOf(resource, object), object, { signal, fieldManager, force: true })
+  }
+
+  async #delete({ verb, resource: ref, object }: Write & { verb: 'delete' }): Promise<Written> {
+    const { uid, resourceVersion } = object.metadata
+    const options = { uid, resourceVersion, propagationPolicy: 'Background', signal: this.#run.signal } as const
+    const answer = await this.#now({ verb, ref, object }, PRIORITY.delete, () =>
+      this.#deps.kube.delete(pathOf(ref, object), options).catch(undefinedIfGone),
+    )
+    return isStillThere(answer)
+      ? this.#through.present(ref, this.#childrenOf, answer)
+      : this.#through.gone(ref, this.#childrenOf, object)
+  }
+
+  /** The name exists although EVENTS did not show it as ours: the API server knows whose it is. */
+  async #findWhoHas({ resource, object }: Write): Promise<Written> {
+    const found = await this.#get(resource, object)
+    if (found === undefined) throw new ConflictError(`${called(object)} was deleted just now`)
+    if (isControlledBy(found, this.#run.primary.object)) return this.#through.present(resource, this.#childrenOf, found)
+    throw new RefusedError(nameTaken(found, this.#run.primary.object), { reason: 'NameTaken' })
+  }
+
+  async #refreshOwned({ resource, object }: Write): Promise<void> {
+    const found = await this.#get(resource, object)
+    if (found !== undefined && isControlledBy(found, this.#run.primary.object))
+      await this.#through.present(resource, this.#childrenOf, found)
+    else if (object.metadata.uid !== undefined && found?.metadata.uid !== object.metadata.uid)
+      await this.#through.gone(resource, this.#childrenOf, object)
+  }
+
+  async #refreshPrimary(object: KubeObject): Promise<void> {
+    const { ref, owner } = this.#run.primary
+    const found = await this.#get(ref, object)
+    await (found === undefined ? this.#through.gone(ref, owner, object) : this.#through.present(ref, owner, found))
+  }
+
+  async #get(ref: ResourceRef, object: KubeObject): Promise<KubeObject | undefined> {
+    const { kube, gate } = this.#deps
+    const { signal } = this.#run
+    const read = () => kube.get(pathOf(ref, object), { signal }).catch(undefinedIfGone)
+    const found = await gate.run(PRIORITY.create, read, { signal })
+    return found === DROPPED ? undefined : found
+  }
+
+  async #now<T extends KubeObject | Status | undefined>(
+    target: Target,
+    priority: Priority,
+    send: () => Promise<T>,
+  ): Promise<T> {
+    return (await this.#request(target, priority, () => true, send)) as T
+  }
+
+  #request<T extends KubeObject | Status | undefined>(
+    { verb, ref, object }: Target,
+    priority: Priority,
+    wanted: () => boolean,
+    send: () => Promise<T>,
+  ): Promise<T | typeof DROPPED> {
+    const { reconciler, key, hold, signal, observe } = this.#run
+    const { kind, metadata } = object
+    const timed = async () => {
+      hold()
+      const began = performance.now()
+      const answer = await send()
+      observe({
+        step: 'written',
+        reconciler,
+        key,
+        verb,
+        resource: resourceName(ref),
+        kind,
+        namespace: metadata.namespace,
+        name: metadata.name,
+        resourceVersion: isObject(answer) ? answer.metadata.resourceVersion : undefined,
+        ms: performance.now() - began,
+      })
+      return answer
+    }
+    return this.#deps.gate.run(priority, timed, { signal, wanted })
+  }
+
+  #remember(target: string | undefined, { metadata }: KubeObject, mark: string): void {
+    if (target !== undefined && metadata.resourceVersion !== undefined)
+      this.#deps.settled.remember(target, metadata.resourceVersion, mark)
+  }
+}
+
+const pathOf = (ref: ResourceRef, { metadata }: KubeObject): string =>
+  resourcePath(ref, metadata.namespace, metadata.name)
+
+const moved = (object: KubeObject, cause: unknown): ConflictError =>
+  new ConflictError(`${called(object)} is not what was observed any more`, { cause })
+
+const isNameTaken = ({ verb, object }: Write, error: unknown): boolean =>
+  isAlreadyExists(error) || (verb === 'apply' && object.metadata.resourceVersion === ONLY_IF_ABSENT && isStale(error))
+
+/** A missing status subresource is NotFound too, but without the object's name. */
+const isObjectGone = (error: unknown, { metadata }: KubeObject): boolean =>
+  isNotFound(error) && error instanceof ApiError && error.details.name === metadata.name
+
+const isObject = (answer: KubeObject | Status | undefined): answer is KubeObject =>
+  answer !== undefined && answer.kind !== 'Status'
+
+/** The answer to a delete may be the object as it was last: without grace period and finalizers it is gone. */
+const isStillThere = (answer: KubeObject | Status | undefined): answer is KubeObject =>
+  isObject(answer) &&
+  answer.metadata.deletionTimestamp !== undefined &&
+  (answer.metadata['deletionGracePeriodSeconds'] !== 0 || (answer.metadata.finalizers ?? []).length > 0)
+
+function undefinedIfGone(error: unknown): undefined {
+  if (!isNotFound(error)) throw error
+}

@@ -1,0 +1,59 @@
+import type { KubeObject, OwnedResource } from '#contracts'
+import type { World } from '../../dispatch/world.ts'
+
+export const PODS: OwnedResource = { group: '', version: 'v1', resource: 'pods', kind: 'Pod', strategy: 'CreateOnly' }
+export const CONFIG_MAPS: OwnedResource = {
+  group: '',
+  version: 'v1',
+  resource: 'configmaps',
+  kind: 'ConfigMap',
+  strategy: 'Apply',
+}
+export const SECRETS: OwnedResource = { ...CONFIG_MAPS, resource: 'secrets', kind: 'Secret' }
+
+export const widget = (more: Partial<KubeObject> & { metadata?: object } = {}): KubeObject => ({
+  apiVersion: 'test.fairlead.dev/v1',
+  kind: 'Widget',
+  ...more,
+  metadata: {
+    name: 'w',
+    namespace: 'default',
+    uid: 'uid-w',
+    resourceVersion: '100',
+    generation: 1,
+    ...more.metadata,
+  } as KubeObject['metadata'],
+})
+
+export const ownedByWidget = (uid = 'uid-w') => ({
+  apiVersion: 'test.fairlead.dev/v1',
+  kind: 'Widget',
+  name: 'w',
+  uid,
+  controller: true,
+  blockOwnerDeletion: true,
+})
+
+/** A child as the API server would have it. */
+export const child = (kind: string, name: string, more: { metadata?: object; [field: string]: unknown } = {}) =>
+  ({
+    apiVersion: 'v1',
+    kind,
+    ...more,
+    metadata: {
+      name,
+      namespace: 'default',
+      uid: `uid-${name}`,
+      resourceVersion: '200',
+      ownerReferences: [ownedByWidget()],
+      ...more.metadata,
+    },
+  }) as KubeObject
+
+export const world = (object: KubeObject, ...owned: KubeObject[]): World => ({
+  object,
+  owned: owned.map((child) => ({
+    resource: [PODS, CONFIG_MAPS, SECRETS].find(({ kind }) => kind === child.kind)!,
+    object: child,
+  })),
+})

@@ -1,0 +1,171 @@
+import { describe, expect, it } from 'vitest'
+import { parseOutcome } from '../../dispatch/outcome.ts'
+import { DESIRED_ANNOTATION, ONLY_IF_ABSENT, type Plan, plan, type Write } from '../../dispatch/plan.ts'
+import { SettledWrites } from '../../dispatch/settled-writes.ts'
+import type { World } from '../../dispatch/world.ts'
+import { CONFIG_MAPS, child, ownedByWidget, PODS, SECRETS, widget, world } from './objects.ts'
+
+const now = new Date('2030-01-01T00:00:00.000Z')
+const owns = [PODS, CONFIG_MAPS, SECRETS]
+
+const planned = (observed: World, outcome: unknown, settled = new SettledWrites()): Plan =>
+  plan({ owns }, observed, parseOutcome(outcome as never), { now, settled })
+
+const pod = (name?: string) => ({ apiVersion: 'v1', kind: 'Pod', metadata: name === undefined ? {} : { name } })
+const configMap = (name: string, data: object = { k: 'v' }, metadata: object = {}) => ({
+  apiVersion: 'v1',
+  kind: 'ConfigMap',
+  metadata: { name, ...metadata },
+  data,
+})
+const inShort = ({ stages }: Plan): string[][] =>
+  stages.map((stage) => stage.map(({ verb, object }) => `${verb} ${object.kind} ${object.metadata.name}`))
+
+/** What the server has after an apply was taken. */
+function taken(write: Write | undefined, more: object = {}) {
+  const { metadata, ...rest } = write!.object
+  return child(write!.object.kind, metadata.name, {
+    ...rest,
+    metadata: { ...metadata, uid: 'uid-taken', resourceVersion: '201' },
+    ...more,
+  })
+}
+
+describe('planning the writes of an outcome', () => {
+  it.each([
+    ['nothing returned changes nothing', world(widget(), child('Pod', 'a')), undefined, []],
+    ['apply left out changes nothing', world(widget(), child('Pod', 'a')), { requeueAfterSeconds: 1 }, []],
+    ['an empty set deletes what is owned', world(widget(), child('Pod', 'a')), { apply: [] }, [['delete Pod a']]],
+    ['what is absent is created', world(widget()), { apply: [pod('a')] }, [['create Pod a']]],
+    ['CreateOnly: what is there stays as it is', world(widget(), child('Pod', 'a')), { apply: [pod('a')] }, []],
+    ['an object without a name gets its owner’s', world(widget()), { apply: [pod()] }, [['create Pod w']]],
+    [
+      'what others need comes first, deletions last',
+      world(widget(), child('Pod', 'old')),
+      { apply: [pod('a'), configMap('c'), pod('b')] },
+      [['apply ConfigMap c'], ['create Pod a', 'create Pod b'], ['delete Pod old']],
+    ],
+    [
+      'what is being deleted is not deleted again',
+      world(widget(), child('Pod', 'a', { metadata: { deletionTimestamp: 'now' } })),
+      { apply: [] },
+      [],
+    ],
+    [
+      'what is being deleted is not applied any more',
+      world(widget(), child('ConfigMap', 'c', { metadata: { deletionTimestamp: 'now' } })),
+      { apply: [configMap('c')] },
+      [],
+    ],
+    [
+      'drift is repaired',
+      world(widget(), child('ConfigMap', 'c', { data: { k: 'other' } })),
+      { apply: [configMap('c')] },
+      [['apply ConfigMap c']],
+    ],
+  ])('%s', (_, observed, outcome, expected) => {
+    const result = planned(observed, outcome)
+    expect(result.findings).toEqual([])
+    expect(inShort(result)).toEqual(expected)
+  })
+
+  it('fills in namespace and controller reference, and drops what is the server’s own', () => {
+    const returned = {
+      ...pod('a'),
+      metadata: { name: 'a', uid: 'x', resourceVersion: '7', managedFields: [] },
+      status: { phase: 'Running' },
+    }
+    const [[write]] = planned(world(widget()), { apply: [returned] }).stages as [[Write]]
+    expect(write.object).toEqual({
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: { name: 'a', namespace: 'default', ownerReferences: [ownedByWidget()] },
+    })
+  })
+
+  it('binds an apply to the uid that was observed, or to there being none', () => {
+    const [[absent]] = planned(world(widget()), { apply: [configMap('c')] }).stages as [[Write]]
+    expect(absent.object.metadata).toMatchObject({ resourceVersion: ONLY_IF_ABSENT })
+    const [[there]] = planned(world(widget(), child('ConfigMap', 'c')), { apply: [configMap('c')] }).stages as [[Write]]
+    expect(there.object.metadata).toMatchObject({ uid: 'uid-c' })
+    expect(there.object.metadata.resourceVersion).toBeUndefined()
+  })
+
+  it('sends nothing when every desired field has its value and the desired state is the same', () => {
+    const outcome = { apply: [configMap('c', { k: 'v' }, { labels: { a: 'b' } })] }
+    const [[write]] = planned(world(widget()), outcome).stages as [[Write]]
+    const server = taken(write, { data: { k: 'v', byOthers: 'x' } })
+    expect(planned(world(widget(), server), outcome).stages).toEqual([])
+  })
+
+  it('sees that a field is no longer desired', () => {
+    const [[write]] = planned(world(widget()), { apply: [configMap('c', { k: 'v', gone: 'x' })] }).stages as [[Write]]
+    expect(inShort(planned(world(widget(), taken(write)), { apply: [configMap('c')] }))).toEqual([
+      ['apply ConfigMap c'],
+    ])
+  })
+
+  it('does not repeat what the server normalises, until the object moves', () => {
+    const outcome = { apply: [configMap('c', { k: null })] }
+    const [[write]] = planned(world(widget()), outcome).stages as [[Write & { verb: 'apply' }]]
+    const normalised = taken(write, { data: { k: '' } })
+    const settled = new SettledWrites()
+    expect(inShort(planned(world(widget(), normalised), outcome, settled))).toEqual([['apply ConfigMap c']])
+    settled.remember('uid-taken', '201', write.fingerprint)
+    expect(planned(world(widget(), normalised), outcome, settled).stages).toEqual([])
+    const changed = taken(write, { data: { k: 'x' }, metadata: { ...normalised.metadata, resourceVersion: '202' } })
+    expect(inShort(planned(world(widget(), changed), outcome, settled))).toEqual([['apply ConfigMap c']])
+  })
+
+  it('never shows a fingerprint of a Secret', () => {
+    const secret = { apiVersion: 'v1', kind: 'Secret', metadata: { name: 's' }, stringData: { password: 'x' } }
+    const [[write]] = planned(world(widget()), { apply: [secret] }).stages as [[Write]]
+    expect(write.object.metadata.annotations?.[DESIRED_ANNOTATION]).toBeUndefined()
+  })
+
+  it.each([
+    [
+      'a kind that is not declared',
+      { apiVersion: 'v1', kind: 'Service', metadata: { name: 's' } },
+      'Service default/s',
+    ],
+    ['a version that is not declared', { apiVersion: 'v2', kind: 'Pod', metadata: { name: 'p' } }, 'v2 Pod'],
+    ['another namespace', { ...pod(), metadata: { name: 'a', namespace: 'kube-system' } }, 'Pod kube-system/a'],
+    [
+      'another controller',
+      { ...pod(), metadata: { name: 'a', ownerReferences: [ownedByWidget('other')] } },
+      'Pod default/a',
+    ],
+  ])('refuses %s, by name', (_, object, named) => {
+    expect(planned(world(widget()), { apply: [object] }).findings).toEqual([expect.stringContaining(named)])
+  })
+
+  it('refuses one name twice', () => {
+    expect(planned(world(widget()), { apply: [pod('a'), pod('a')] }).findings).toEqual(['Pod default/a is there twice'])
+  })
+
+  it('runs again at the earlier of two times', () => {
+    const at = '2030-01-01T00:00:10Z'
+    expect(planned(world(widget()), {}).requeueAt).toBeUndefined()
+    expect(planned(world(widget()), { requeueAfterSeconds: 5 }).requeueAt).toEqual(new Date(now.getTime() + 5000))
+    expect(planned(world(widget()), { requeueAfterSeconds: 50, requeueAt: at }).requeueAt).toEqual(new Date(at))
+  })
+})
+
+describe('what a function returns', () => {
+  it.each([
+    ['a string', 'done', /outcome/],
+    ['an unknown field', { applly: [] }, /applly/],
+    ['an object without a kind', { apply: [{ apiVersion: 'v1' }] }, /apply\.0\.kind/],
+    [
+      'a reason that is a sentence',
+      { conditions: [{ type: 'Ready', status: 'True', reason: 'all is well' }] },
+      /conditions\.0\.reason/,
+    ],
+    ['a time that is none', { requeueAt: 'tomorrow' }, /requeueAt/],
+    ['a negative delay', { requeueAfterSeconds: -1 }, /requeueAfterSeconds/],
+    ['a big integer', { status: { n: 1n } }, /no plain JSON/],
+  ])('is refused with the path: %s', (_, returned, message) => {
+    expect(() => parseOutcome(returned as never)).toThrow(message)
+  })
+})

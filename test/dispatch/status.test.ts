@@ -1,0 +1,111 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { failurePatch, mergeConditions, RECONCILED, statusPatch } from '../../dispatch/status.ts'
+import { widget } from './objects.ts'
+
+const now = new Date('2030-01-01T00:00:00.500Z')
+const before = '2020-01-01T00:00:00Z'
+const ready = { type: 'Ready', status: 'True', reason: 'Ready', message: '', lastTransitionTime: before } as const
+
+describe('conditions', () => {
+  it('move their time only with their status', () => {
+    const update = { type: 'Ready', status: 'True', reason: 'Better', message: 'even more' } as const
+    expect(mergeConditions([ready], [update], 2, now)).toEqual([
+      { ...update, lastTransitionTime: before, observedGeneration: 2 },
+    ])
+    expect(mergeConditions([ready], [{ ...update, status: 'False' }], 2, now)).toEqual([
+      { ...update, status: 'False', lastTransitionTime: '2030-01-01T00:00:00Z', observedGeneration: 2 },
+    ])
+  })
+
+  it('that are not named stay as they are, in their place', () => {
+    const other = { type: 'Other', status: 'Unknown', reason: 'Never' } as const
+    const merged = mergeConditions([ready, { kept: 'as is' }], [other], undefined, now)
+    expect(merged.slice(0, 2)).toEqual([ready, { kept: 'as is' }])
+    expect(merged[2]).toMatchObject({ type: 'Other', message: '' })
+  })
+})
+
+describe('the status write', () => {
+  it('is left out when the outcome says nothing of the status', () => {
+    expect(statusPatch(widget({ status: { phase: 'DONE' } }), {}, now)).toBeUndefined()
+  })
+
+  it('is left out when the status is so already', () => {
+    const object = widget({ status: { phase: 'DONE', observedGeneration: 1 } })
+    expect(statusPatch(object, { status: { phase: 'DONE' } }, now)).toBeUndefined()
+  })
+
+  it('holds for the observed version only, and says which generation it is about', () => {
+    expect(statusPatch(widget({ metadata: { generation: 7 } }), { status: { phase: 'PENDING' } }, now)).toEqual({
+      metadata: { resourceVersion: '100' },
+      status: { phase: 'PENDING', observedGeneration: 7 },
+    })
+  })
+
+  it('follows a new generation even if nothing else changes', () => {
+    const object = widget({ metadata: { generation: 2 }, status: { phase: 'DONE', observedGeneration: 1 } })
+    expect(statusPatch(object, { status: { phase: 'DONE' } }, now)?.status).toEqual({ observedGeneration: 2 })
+  })
+
+  it('removes what the complete status does not have, but never conditions', () => {
+    const object = widget({ status: { phase: 'RUNNING', pod: 'a', conditions: [ready], observedGeneration: 1 } })
+    expect(statusPatch(object, { status: { phase: 'DONE' } }, now)?.status).toEqual({ phase: 'DONE', pod: null })
+  })
+
+  it('shows a failure without touching anything else, once', () => {
+    const object = widget({ metadata: { generation: 2 }, status: { phase: 'RUNNING', observedGeneration: 1 } })
+    const patch = failurePatch(object, { reason: 'NameTaken', message: 'Pod default/a exists' }, now)!
+    const conditions = [
+      {
+        type: RECONCILED,
+        status: 'False',
+        reason: 'NameTaken',
+        message: 'Pod default/a exists',
+        lastTransitionTime: '2030-01-01T00:00:00Z',
+        observedGeneration: 2,
+      },
+    ]
+    expect(patch.status).toEqual({ conditions })
+    const shown = widget({ ...object, status: { phase: 'RUNNING', observedGeneration: 1, conditions } })
+    expect(failurePatch(shown, { reason: 'NameTaken', message: 'Pod default/a exists' }, now)).toBeUndefined()
+  })
+
+  it('takes the failure back when a run goes through', () => {
+    const failed = { type: RECONCILED, status: 'False', reason: 'NameTaken', message: 'x', lastTransitionTime: before }
+    const object = widget({ status: { observedGeneration: 1, conditions: [failed] } })
+    expect(statusPatch(object, {}, now)?.status).toEqual({
+      conditions: [expect.objectContaining({ type: RECONCILED, status: 'True', reason: RECONCILED })],
+    })
+  })
+
+  it('merged into what was observed gives exactly what is wanted', () => {
+    const json = fc.dictionary(
+      fc.constantFrom('a', 'b', 'c', 'd'),
+      fc.oneof(
+        fc.integer(),
+        fc.string(),
+        fc.array(fc.integer(), { maxLength: 2 }),
+        fc.dictionary(fc.constantFrom('x', 'y'), fc.oneof(fc.boolean(), fc.dictionary(fc.constant('z'), fc.integer()))),
+      ),
+    )
+    fc.assert(
+      fc.property(json, json, (current, wanted) => {
+        const patch = statusPatch(widget({ status: current }), { status: wanted }, now)
+        const merged = patch === undefined ? current : merge(current, patch.status)
+        expect(merged).toEqual({ ...wanted, observedGeneration: 1 })
+      }),
+    )
+  })
+})
+
+/** RFC 7386, as its pseudocode has it. */
+function merge(target: unknown, patch: unknown): unknown {
+  if (typeof patch !== 'object' || patch === null || Array.isArray(patch)) return patch
+  const merged: Record<string, unknown> = typeof target === 'object' && !Array.isArray(target) ? { ...target } : {}
+  for (const [field, value] of Object.entries(patch)) {
+    if (value === null) delete merged[field]
+    else merged[field] = merge(merged[field], value)
+  }
+  return merged
+}
