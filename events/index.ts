@@ -1,4 +1,11 @@
+export { asReference, IncompleteObjectError, type ObjectEventInput, objectEvent } from './event.ts'
+export { compareVersions } from './guard.ts'
+export { fromHttp, type HttpLimits, type HttpMessage, type ReceivedHttp, toHttp } from './http-codec.ts'
+export type { ContentMode } from './modes.ts'
+export { fromNats, type NatsMessage, toNats } from './nats-codec.ts'
+export { PoisonEventError, type PoisonReason } from './poison.ts'
 export { openEventStore } from './store.ts'
+export { WrongClusterError } from './stream.ts'
 export {
   childrenFilter,
   cursorSubject,

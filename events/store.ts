@@ -1,5 +1,63 @@
+import type { ResourceRef } from '#contracts'
 import type { JetStream } from '#jetstream'
+import { Cursors } from './cursors.ts'
+import { Memory } from './memory.ts'
+import { Reader } from './reader.ts'
+import { bindToCluster, declareEvents, streamNames } from './stream.ts'
 import type { EventStore, EventStoreOptions } from './types.ts'
+import { Writer } from './writer.ts'
 
-/** Declares the stream and binds it to this cluster. */
-export declare function openEventStore(js: JetStream, options: EventStoreOptions): Promise<EventStore>
+const MAX_OBJECT_BYTES = 512 * 1024
+/** What a message needs beside the object, at most. */
+const HEADER_BYTES = 32 * 1024
+const TOMBSTONE_SECONDS = 3600
+const REMEMBERED_OBJECTS = 32_768
+
+/** Declares the stream and binds it to this cluster: WrongClusterError if it has the objects of another one. */
+export async function openEventStore(js: JetStream, options: EventStoreOptions): Promise<EventStore> {
+  const { cluster, log, now = () => new Date() } = options
+  if (!/^[A-Za-z0-9.-]+$/.test(cluster))
+    throw new TypeError(`cluster ${JSON.stringify(cluster)} cannot name a cluster: letters, digits, . and - only`)
+  const names = streamNames(options.prefix)
+  const replicas = await declareEvents(js, names, options.replicas)
+  await bindToCluster(js, names, cluster, { log })
+
+  const memory = new Memory(options.remember ?? REMEMBERED_OBJECTS)
+  void forgetOnReconnect(js, memory)
+  const context = { js, names, memory, cluster, log }
+  const writer = new Writer({
+    ...context,
+    now,
+    maxObjectBytes: maxObjectBytes(js, options),
+    tombstoneSeconds: options.tombstoneSeconds ?? TOMBSTONE_SECONDS,
+    isReferenceOnly: referenceOnly(options),
+  })
+  const reader = new Reader({ ...context, replicas })
+  const cursors = new Cursors(context)
+  return {
+    cluster,
+    stream: names.stream,
+    put: (ref, verb, object, putOptions = {}) => writer.put(ref, verb, object, putOptions),
+    observe: (query) => reader.observe(query),
+    cursor: (ref, scope) => cursors.get(ref, scope),
+    setCursor: (ref, scope, cursor) => cursors.set(ref, scope, cursor),
+    followCursors: (signal) => cursors.follow(signal),
+    identities: (ref, scope) => reader.identities(ref, scope),
+    follow: (filter, signal, caughtUp) => reader.follow(filter, signal, caughtUp),
+  }
+}
+
+/** A server that came back may have lost the end of the stream: what is remembered of it must not hide that. */
+async function forgetOnReconnect(js: JetStream, memory: Memory): Promise<void> {
+  for await (const status of js.nc.status()) if (status.type === 'reconnect') memory.clear()
+}
+
+function maxObjectBytes(js: JetStream, options: EventStoreOptions): number {
+  const possible = (js.nc.info?.max_payload ?? Number.MAX_SAFE_INTEGER) - HEADER_BYTES
+  return Math.min(options.maxObjectBytes ?? MAX_OBJECT_BYTES, possible)
+}
+
+function referenceOnly({ referenceOnly: configured = [] }: EventStoreOptions): (ref: ResourceRef) => boolean {
+  const names = new Set(['/secrets', ...configured.map(({ group, resource }) => `${group}/${resource}`)])
+  return ({ group, resource }) => names.has(`${group}/${resource}`)
+}

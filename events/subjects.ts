@@ -32,6 +32,8 @@ export interface SubjectParts extends ObjectKey {
 
 /** The token that means "none": no namespace, no owner, the core group. */
 const NONE = '_'
+/** Owner token of what nobody controls. */
+export const NO_OWNER = NONE
 const PLAIN = /^[A-Za-z0-9_-]+$/
 
 /**
@@ -78,6 +80,23 @@ export const identityFilter = ({ ref, namespace, name }: ObjectKey): string =>
 export const childrenFilter = (ref: ResourceRef, namespace: string | undefined, owner: OwnerKey): string =>
   `${resourcePrefix(ref)}.${namespace === undefined ? '*' : encodeToken(namespace)}.${ownerToken(owner)}.*`
 
+/** identityFilter of the object whose subject this is. */
+export const identityOf = (subject: string): string => withOwnerToken(subject, '*')
+
+/** The subject of the same object under another owner. */
+export function withOwnerToken(subject: string, owner: string): string {
+  const tokens = subject.split('.')
+  tokens[5] = owner
+  return tokens.join('.')
+}
+
+/** Whether a filter of the kinds above, `*` its only wildcard, covers a subject. */
+export function matchesFilter(filter: string, subject: string): boolean {
+  const tokens = subject.split('.')
+  const wanted = filter.split('.')
+  return wanted.length === tokens.length && wanted.every((token, at) => token === '*' || token === tokens[at])
+}
+
 export const objectFilter = ({ ref, namespace, name }: ObjectFilter = {}): string =>
   [
     ref ? resourcePrefix(ref) : 'k8s.*.*.*',
@@ -110,10 +129,10 @@ export function parseCursorSubject(subject: string): { ref: ResourceRef; scope: 
 
 /** `<resource>~<name>`, or `_`: encodeToken never leaves a `~`, so the two parts cannot run together. */
 export const ownerToken = (owner: OwnerKey | undefined): string =>
-  owner === undefined ? NONE : `${encodeToken(owner.resource)}~${encodeToken(owner.name)}`
+  owner === undefined ? NO_OWNER : `${encodeToken(owner.resource)}~${encodeToken(owner.name)}`
 
-function parseOwner(token: string): OwnerKey | undefined {
-  if (token === NONE) return undefined
+export function parseOwner(token: string): OwnerKey | undefined {
+  if (token === NO_OWNER) return undefined
   const [resource, name, ...rest] = token.split('~')
   if (resource === undefined || name === undefined || rest.length > 0) throw new SubjectError(`${token} is no owner`)
   return { resource: decodeToken(resource), name: decodeToken(name) }

@@ -1,0 +1,49 @@
+import type { ResourceRef, RunLog } from '#contracts'
+import { follow, type JetStream, type StoredMessage } from '#jetstream'
+import { parseJson } from './data.ts'
+import { persist } from './persist.ts'
+import type { StreamNames } from './stream.ts'
+import { cursorSubject, parseCursorSubject } from './subjects.ts'
+import type { Cursor, StoredCursor } from './types.ts'
+
+export interface CursorContext {
+  js: JetStream
+  names: StreamNames
+  log: RunLog
+}
+
+/**
+ * How far each watch has been stored, kept behind the events that it covers in the same stream: whoever loses the tail
+ * of the stream loses the cursor with it. Two bridges overwrite each other's; an earlier one only repeats work.
+ */
+export class Cursors {
+  readonly #context: CursorContext
+
+  constructor(context: CursorContext) {
+    this.#context = context
+  }
+
+  async get(ref: ResourceRef, scope: string | undefined): Promise<StoredCursor | undefined> {
+    const { js, names, log } = this.#context
+    const message = await persist(() => js.lastOf(names.stream, names.root + cursorSubject(ref, scope)), { log })
+    return message && this.#read(message)
+  }
+
+  async set(ref: ResourceRef, scope: string | undefined, cursor: Cursor): Promise<number> {
+    const { js, names, log } = this.#context
+    const subject = names.root + cursorSubject(ref, scope)
+    const ack = await persist(() => js.publish(subject, JSON.stringify(cursor), {}), { log })
+    return ack.sequence
+  }
+
+  async *follow(signal: AbortSignal): AsyncGenerator<StoredCursor> {
+    const { js, names } = this.#context
+    for await (const message of follow(js, names.stream, [`${names.root}cursor.*.*.*.*`], signal))
+      yield this.#read(message)
+  }
+
+  #read({ subject, sequence, data }: StoredMessage): StoredCursor {
+    const cursor = parseJson(Buffer.from(data).toString()) as Cursor
+    return { ...cursor, ...parseCursorSubject(subject.slice(this.#context.names.root.length)), sequence }
+  }
+}

@@ -1,0 +1,90 @@
+import { apiVersionOf, type KubeObject, type ResourceRef } from '#contracts'
+import type { ObjectEvent, StoredEvent } from './types.ts'
+
+/** The object lacks what the API server always gives: it did not come from there. */
+export class IncompleteObjectError extends TypeError {
+  override readonly name = 'IncompleteObjectError'
+}
+
+export interface ObjectEventInput {
+  /** Host part of `source`. */
+  cluster: string
+  ref: ResourceRef
+  verb: StoredEvent['verb']
+  object: KubeObject
+  now: Date
+  traceparent?: string | undefined
+}
+
+const TYPE = 'dev.fairlead.resource.'
+const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration'
+
+/** The CloudEvent of an object, whole but for `metadata.managedFields`. */
+export function objectEvent({ cluster, ref, verb, object, now, traceparent }: ObjectEventInput): ObjectEvent {
+  const { name, namespace, generation } = object.metadata
+  const uid = demanded(object, 'uid')
+  const resourceVersion = demanded(object, 'resourceVersion')
+  return {
+    specversion: '1.0',
+    id: `${uid}:${resourceVersion}:${verb}`,
+    source: `https://${cluster}${apiRoot(ref)}/${ref.resource}`,
+    type: TYPE + verb,
+    subject: objectPath(ref, namespace, name),
+    time: now.toISOString(),
+    datacontenttype: 'application/json',
+    apiversion: apiVersionOf(ref),
+    kind: object.kind,
+    name,
+    ...(namespace === undefined ? undefined : { namespace }),
+    objectuid: uid,
+    resourceversion: resourceVersion,
+    ...(generation === undefined ? undefined : { generation: String(generation) }),
+    partitionkey: `${ref.group}/${ref.resource}/${namespace ?? ''}/${name}`,
+    ...(/^\d{1,20}$/.test(resourceVersion) ? { sequence: resourceVersion.padStart(20, '0') } : undefined),
+    ...(traceparent === undefined ? undefined : { traceparent }),
+    data: withoutManagedFields(object),
+  }
+}
+
+/**
+ * The same event with apiVersion, kind and metadata only. kubectl's annotation with the last applied object goes too:
+ * it repeats a Secret's values and half the size of a large object.
+ */
+export function asReference(event: ObjectEvent): ObjectEvent {
+  const { apiVersion, kind, metadata } = event.data
+  const { annotations, ...rest } = metadata
+  const { [LAST_APPLIED]: _, ...kept } = annotations ?? {}
+  const slim = Object.keys(kept).length === 0 ? rest : { ...rest, annotations: kept }
+  return { ...event, dataref: event.subject, data: { apiVersion, kind, metadata: slim } }
+}
+
+/** What a type attribute says happened; undefined for other events than those of an object. */
+export function verbOf(type: string | undefined): StoredEvent['verb'] | undefined {
+  const verb = type?.startsWith(TYPE) ? type.slice(TYPE.length) : undefined
+  return verb === 'added' || verb === 'modified' || verb === 'deleted' || verb === 'moved' ? verb : undefined
+}
+
+/** The path of an object in the API, segments escaped as in a URL. */
+function objectPath(ref: ResourceRef, namespace: string | undefined, name: string): string {
+  const scope = namespace === undefined ? '' : `/namespaces/${segment(namespace)}`
+  return `${apiRoot(ref)}${scope}/${ref.resource}/${segment(name)}`
+}
+
+const apiRoot = ({ group, version }: ResourceRef): string =>
+  group === '' ? `/api/${version}` : `/apis/${group}/${version}`
+
+/** A colon is common in RBAC names and needs no escape in a path. */
+const segment = (text: string): string => encodeURIComponent(text).replaceAll('%3A', ':')
+
+function withoutManagedFields(object: KubeObject): KubeObject {
+  if (object.metadata['managedFields'] === undefined) return object
+  const { managedFields: _, ...metadata } = object.metadata
+  return { ...object, metadata }
+}
+
+function demanded(object: KubeObject, field: 'uid' | 'resourceVersion'): string {
+  const value = object.metadata[field]
+  if (value === undefined || value === '')
+    throw new IncompleteObjectError(`${object.kind} ${object.metadata.name} has no metadata.${field}`)
+  return value
+}

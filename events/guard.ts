@@ -1,0 +1,105 @@
+import { NO_OWNER } from './subjects.ts'
+import type { StoredEvent } from './types.ts'
+
+/** What EVENTS holds of one object on one subject, as far as a writer has to know. */
+export interface Held {
+  /** Token of the subject. */
+  owner: string
+  sequence: number
+  resourceVersion: string
+  verb: StoredEvent['verb']
+  origin: string | undefined
+}
+
+/** Everything held of one object, and the other owners' tokens that it is known to have left. */
+export interface View {
+  held: readonly Held[]
+  formerOwners: readonly string[]
+}
+
+/** What a writer has seen. */
+export interface Wanted {
+  owner: string
+  resourceVersion: string
+  verb: 'added' | 'modified' | 'deleted'
+}
+
+export type Decision = {
+  /** Copies under other owners that this version puts out of use. */
+  retire: Held[]
+} & (
+  | { act: 'store' /** Last sequence of the wanted owner's subject. */; expected: number }
+  | { act: 'keep'; outcome: 'present' | 'newer'; holder: Held }
+)
+
+/**
+ * Whether a version may be stored, given everything held of that object. An older version never replaces a newer one;
+ * a deletion replaces the version that it was last seen with; a version moves to an owner, never back to none.
+ */
+export function decide(held: readonly Held[], wanted: Wanted): Decision {
+  const holder = holderOf(held)
+  const keep = holder && reasonToKeep(holder, wanted)
+  if (holder && keep)
+    return { act: 'keep', outcome: keep, holder, retire: liveElsewhere(held, holder.owner, holder.resourceVersion) }
+  return {
+    act: 'store',
+    expected: held.find(({ owner }) => owner === wanted.owner)?.sequence ?? 0,
+    retire: liveElsewhere(held, wanted.owner, wanted.resourceVersion),
+  }
+}
+
+/** The copy that counts. */
+export const holderOf = <Copy extends Held>(held: readonly Copy[]): Copy | undefined =>
+  held.reduce<Copy | undefined>((best, next) => (best && !outranks(next, best) ? best : next), undefined)
+
+export const viewOf = (held: readonly Held[]): View => ({
+  held,
+  formerOwners: held.filter(({ verb }) => verb === 'moved').map(({ owner }) => owner),
+})
+
+/** Owners that the object has left, or leaves now: they have to look at what they own again. */
+export const leftOwners = (view: View, retired: readonly Held[], owner: string): string[] =>
+  [...new Set([...view.formerOwners, ...retired.map((copy) => copy.owner)])].filter(
+    (token) => token !== owner && token !== NO_OWNER,
+  )
+
+/**
+ * Kubernetes documents since 1.35 that the resourceVersions of one resource compare as integers. Those of an API
+ * server that does otherwise do not compare: undefined unless they are equal.
+ */
+export function compareVersions(a: string, b: string): number | undefined {
+  if (a === b) return 0
+  if (!VERSION.test(a) || !VERSION.test(b)) return undefined
+  if (a.length !== b.length) return a.length - b.length
+  return a < b ? -1 : 1
+}
+
+const VERSION = /^[1-9]\d*$/
+
+function reasonToKeep(holder: Held, wanted: Wanted): 'present' | 'newer' | undefined {
+  const order = compareVersions(wanted.resourceVersion, holder.resourceVersion)
+  // What does not compare is stored: a watch delivers in order, so the last one written is the latest in the end.
+  if (order === undefined || order > 0) return undefined
+  if (order < 0) return 'newer'
+  const deletion = wanted.verb === 'deleted'
+  if (holder.verb === 'deleted') return deletion ? 'present' : 'newer'
+  if (holder.verb === 'moved' || deletion) return undefined
+  return wanted.owner === holder.owner || wanted.owner === NO_OWNER ? 'present' : undefined
+}
+
+/** The later version counts; of one version the deletion before the object, and both before the note that it moved. */
+function outranks(next: Held, best: Held): boolean {
+  const order = compareVersions(next.resourceVersion, best.resourceVersion)
+  if (order === undefined) return next.sequence > best.sequence
+  return order === 0 ? rank(next) > rank(best) : order > 0
+}
+
+const rank = ({ verb }: Held): number => (verb === 'deleted' ? 2 : verb === 'moved' ? 0 : 1)
+
+const liveElsewhere = (held: readonly Held[], owner: string, version: string): Held[] =>
+  held.filter(
+    (copy) =>
+      copy.owner !== owner &&
+      (copy.verb === 'added' || copy.verb === 'modified') &&
+      (compareVersions(copy.resourceVersion, version) ?? 1) <= 0,
+  )

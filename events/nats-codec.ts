@@ -1,0 +1,71 @@
+import { decodeText, encodeData, parseJson } from './data.ts'
+import { decodeHeaderValue } from './header-value.ts'
+import {
+  attributeHeaders,
+  type ContentMode,
+  isStructured,
+  type Received,
+  readBinary,
+  readStructured,
+  STRUCTURED_TYPE,
+  structuredEvent,
+  writeStructured,
+} from './modes.ts'
+import { PoisonEventError } from './poison.ts'
+import type { CloudEvent } from './types.ts'
+
+export interface NatsMessage {
+  headers: Record<string, string>
+  data: Uint8Array
+}
+
+/**
+ * NATS protocol binding 1.0.3-wip; its binary mode is not in the released 1.0.2. Header names are exactly lower-case,
+ * because other readers (the Go SDK) compare them so; for them too the content type stands there twice.
+ */
+export function toNats(event: CloudEvent, mode: ContentMode = 'binary'): NatsMessage {
+  if (mode === 'structured') return { headers: { 'content-type': STRUCTURED_TYPE }, data: writeStructured(event) }
+  const headers = attributeHeaders(event)
+  const { bytes, contentType } = encodeData(event)
+  if (contentType !== undefined) {
+    headers['ce-datacontenttype'] = contentType
+    headers['content-type'] = contentType
+  }
+  return { headers, data: bytes }
+}
+
+/** Reads both modes, whoever wrote them, with header names in any case. */
+export function fromNats({ headers, data }: NatsMessage): CloudEvent {
+  const received: Received = { headers: lowerCased(headers), body: data }
+  const contentType = received.headers.get('content-type')
+  if (isStructured(contentType)) return readStructured(data, contentType)
+  if (received.headers.has('ce-specversion')) return readBinary(received, declaredType(received))
+  return structuredEvent(bareJson(data))
+}
+
+function declaredType({ headers }: Received): string | undefined {
+  const attribute = headers.get('ce-datacontenttype')
+  return attribute === undefined ? headers.get('content-type') : decodeHeaderValue(attribute)
+}
+
+/** Servers before 2.2 had no headers: a structured event may come without any. */
+function bareJson(data: Uint8Array): unknown {
+  try {
+    const json = parseJson(decodeText(data, ''))
+    if (typeof json === 'object' && json !== null && 'specversion' in json) return json
+  } catch (cause) {
+    throw new PoisonEventError('no-cloudevent', 'neither ce-specversion nor a JSON event in the body', { cause })
+  }
+  throw new PoisonEventError('no-cloudevent', 'neither ce-specversion nor a JSON event in the body')
+}
+
+/** Of names that differ in case only, the first counts. */
+function lowerCased(headers: Record<string, string>): Map<string, string> {
+  const lower = new Map<string, string>()
+  for (const name in headers) {
+    const key = name.toLowerCase()
+    const value = headers[name]
+    if (value !== undefined && !lower.has(key)) lower.set(key, value)
+  }
+  return lower
+}

@@ -1,0 +1,177 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { ResourceRef, RunLog } from '#contracts'
+import { type BatchLast, follow, type JetStream, JetStreamError, type StoredMessage } from '#jetstream'
+import { type Held, holderOf } from './guard.ts'
+import type { Memory } from './memory.ts'
+import { persist } from './persist.ts'
+import { PoisonEventError } from './poison.ts'
+import { heldFrom, identityFrom, storedEventFrom } from './stored.ts'
+import { ANCHOR, markPlace, type StreamNames } from './stream.ts'
+import {
+  childrenFilter,
+  identityFilter,
+  identityOf,
+  matchesFilter,
+  type ObjectFilter,
+  objectFilter,
+} from './subjects.ts'
+import type { Identity, Observed, ObserveQuery, StoredEvent, StoredObject } from './types.ts'
+
+export interface ReaderContext {
+  js: JetStream
+  names: StreamNames
+  memory: Memory
+  cluster: string
+  replicas: number
+  log: RunLog
+}
+
+interface Copy extends Held {
+  /** Without the installation's prefix. */
+  subject: string
+  message: StoredMessage
+}
+
+const TOO_MANY = 413
+const STALE_READ_PAUSE_MS = 1
+
+/** Reads of EVENTS that see everything confirmed before they began. */
+export class Reader {
+  readonly #context: ReaderContext
+
+  constructor(context: ReaderContext) {
+    this.#context = context
+  }
+
+  async observe({ primary, owned = [], related = [] }: ObserveQuery): Promise<Observed> {
+    const owner = { resource: primary.ref.resource, name: primary.name }
+    const primaryFilter = identityFilter(primary)
+    const ownedFilters = owned.map((ref) => childrenFilter(ref, primary.namespace, owner))
+    const relatedFilters = related.map(objectFilter)
+    const present = this.#present(await this.#last([primaryFilter, ...ownedFilters, ...relatedFilters]))
+    const matching = (filter: string): StoredObject[] =>
+      present.filter(({ subject }) => matchesFilter(filter, subject)).map(({ event }) => event)
+    return {
+      primary: matching(primaryFilter)[0],
+      owned: ownedFilters.map(matching),
+      related: relatedFilters.map(matching),
+    }
+  }
+
+  async *identities(ref: ResourceRef, scope: string | undefined): AsyncGenerator<Identity> {
+    const filter = objectFilter(scope === undefined ? { ref } : { ref, namespace: scope })
+    for (const { subject, message } of holders(await this.#snapshot([filter], true))) {
+      const identity = this.#unlessPoison(message, () => identityFrom(subject, message))
+      if (identity) yield identity
+    }
+  }
+
+  async *follow(filter: ObjectFilter, signal: AbortSignal, caughtUp?: () => void): AsyncGenerator<StoredEvent> {
+    for await (const message of this.#follow([objectFilter(filter)], signal, caughtUp)) {
+      const event = this.#unlessPoison(message, () => storedEventFrom(this.#bare(message), message))
+      if (event) yield event
+    }
+  }
+
+  /** Deleted objects are left out; so is what only says that the object moved to another owner. */
+  #present(copies: Copy[]): { subject: string; event: StoredObject }[] {
+    const present: { subject: string; event: StoredObject }[] = []
+    for (const { message, subject, ...held } of holders(copies)) {
+      if (held.verb === 'moved') continue
+      this.#context.memory.learn(identityOf(subject), held)
+      if (held.verb !== 'deleted') present.push({ subject, event: storedEventFrom(subject, message) })
+    }
+    return present
+  }
+
+  /** The last message of each subject that matches; one request, or two side by side where replicas may lag. */
+  async #last(filters: string[]): Promise<Copy[]> {
+    const { names, replicas } = this.#context
+    const subjects = filters.map((filter) => names.root + filter)
+    try {
+      const { messages } = replicas === 1 ? await this.#batch(subjects) : await this.#freshBatch(subjects)
+      return messages.filter(({ subject }) => subject !== names.root + ANCHOR).map((message) => this.#copy(message))
+    } catch (error) {
+      if (error instanceof JetStreamError && error.code === TOO_MANY) return this.#snapshot(filters, false)
+      throw error
+    }
+  }
+
+  #batch(subjects: string[]): Promise<BatchLast> {
+    const { js, names, log } = this.#context
+    return persist(() => js.batchLast(names.stream, subjects), { log })
+  }
+
+  /** Any replica may answer a batch read: repeated until it covers what the leader had confirmed at the start. */
+  async #freshBatch(subjects: string[]): Promise<BatchLast> {
+    const { js, names, log } = this.#context
+    const anchored = [...subjects, names.root + ANCHOR]
+    const confirmed = persist(() => js.lastSequence(names.stream), { log })
+    let [batch, last] = await Promise.all([this.#batch(anchored), confirmed])
+    while ((batch.upToSequence ?? 0) < last) {
+      await sleep(STALE_READ_PAUSE_MS)
+      batch = await this.#batch(anchored)
+    }
+    return batch
+  }
+
+  /** As #last, of any number of messages. */
+  async #snapshot(filters: string[], headersOnly: boolean): Promise<Copy[]> {
+    const done = new AbortController()
+    const last = new Map<string, Copy>()
+    const messages = this.#follow(filters, done.signal, () => done.abort(), headersOnly)
+    for await (const message of messages) last.set(message.subject, this.#copy(message))
+    return [...last.values()]
+  }
+
+  /** A place is marked in the stream before it begins, and `caughtUp` called when that place is reached. */
+  async *#follow(
+    filters: string[],
+    signal: AbortSignal,
+    caughtUp: (() => void) | undefined,
+    headersOnly = false,
+  ): AsyncGenerator<StoredMessage> {
+    const { js, names, cluster, log } = this.#context
+    const anchor = names.root + ANCHOR
+    const subjects = filters.map((filter) => names.root + filter)
+    let place = caughtUp && (await markPlace(js, names, cluster, { signal, log }))
+    for await (const message of follow(js, names.stream, place ? [...subjects, anchor] : subjects, signal, {
+      headersOnly,
+    })) {
+      if (message.subject !== anchor) yield message
+      if (place === undefined || message.sequence < place) continue
+      place = undefined
+      caughtUp?.()
+    }
+  }
+
+  #copy(message: StoredMessage): Copy {
+    return { ...heldFrom(message), subject: this.#bare(message), message }
+  }
+
+  #bare({ subject }: StoredMessage): string {
+    return subject.slice(this.#context.names.root.length)
+  }
+
+  #unlessPoison<T>({ subject, sequence }: StoredMessage, read: () => T): T | undefined {
+    try {
+      return read()
+    } catch (error) {
+      if (!(error instanceof PoisonEventError)) throw error
+      this.#context.log.warn({ err: error, subject, sequence }, 'a message in EVENTS is not the event of an object')
+      return undefined
+    }
+  }
+}
+
+/** Of each object the copy that counts, in the order of the stream. */
+function holders(copies: Copy[]): Copy[] {
+  const byIdentity = new Map<string, Copy[]>()
+  for (const copy of copies) {
+    const identity = identityOf(copy.subject)
+    const known = byIdentity.get(identity)
+    if (known) known.push(copy)
+    else byIdentity.set(identity, [copy])
+  }
+  return [...byIdentity.values()].map(holderOf).filter((copy) => copy !== undefined)
+}

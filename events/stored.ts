@@ -1,0 +1,81 @@
+import type { KubeObject } from '#contracts'
+import type { StoredMessage } from '#jetstream'
+import { verbOf } from './event.ts'
+import type { Held } from './guard.ts'
+import { decodeHeaderValue, encodeHeaderValue } from './header-value.ts'
+import { fromNats } from './nats-codec.ts'
+import { PoisonEventError } from './poison.ts'
+import { parseObjectSubject } from './subjects.ts'
+import type { Identity, ObjectEvent, StoredEvent, StoredObject } from './types.ts'
+
+const ORIGIN = 'fairlead-origin'
+const TTL = 'Nats-TTL'
+
+/** Headers beside those of the event itself. */
+export const storeHeaders = (origin: string | undefined, ttlSeconds: number | undefined) => ({
+  [ORIGIN]: origin === undefined ? undefined : encodeHeaderValue(origin),
+  [TTL]: ttlSeconds === undefined ? undefined : `${ttlSeconds}s`,
+})
+
+/** From the headers alone, and from any message: what is no event of ours has a version that compares with none. */
+export function heldFrom({ subject, sequence, headers }: StoredMessage): Held {
+  return {
+    owner: subject.split('.').at(-2) ?? '',
+    sequence,
+    resourceVersion: headers['ce-resourceversion'] ?? '',
+    verb: verbOf(headers['ce-type']) ?? 'modified',
+    origin: originOf(headers),
+  }
+}
+
+/** `subject` without the installation's prefix. */
+export function storedEventFrom(subject: string, message: StoredMessage): StoredEvent {
+  const event = fromNats(message) as ObjectEvent
+  const verb = verbOf(event.type)
+  if (verb === undefined || !isObject(event.data) || typeof event.resourceversion !== 'string')
+    throw new PoisonEventError(
+      'no-cloudevent',
+      `the message on ${subject} is ${event.type}, not the event of an object`,
+    )
+  return { ...storedObject(subject, message, event, event.data), verb, event }
+}
+
+/** From the headers alone. */
+export function identityFrom(subject: string, message: StoredMessage): Identity {
+  const event = fromNats({ ...message, data: new Uint8Array() }) as ObjectEvent
+  const { namespace, name } = parseObjectSubject(subject)
+  const object: KubeObject = {
+    apiVersion: event.apiversion,
+    kind: event.kind,
+    metadata: {
+      name,
+      ...(namespace === undefined ? undefined : { namespace }),
+      uid: event.objectuid,
+      resourceVersion: event.resourceversion,
+    },
+  }
+  return { ...storedObject(subject, message, event, object), deleted: verbOf(event.type) === 'deleted' }
+}
+
+function storedObject(subject: string, message: StoredMessage, event: ObjectEvent, object: KubeObject): StoredObject {
+  const { owner, ...key } = parseObjectSubject(subject)
+  return {
+    key,
+    owner,
+    sequence: message.sequence,
+    resourceVersion: event.resourceversion,
+    uid: event.objectuid,
+    origin: originOf(message.headers),
+    traceparent: event.traceparent,
+    referenceOnly: event.dataref !== undefined,
+    object,
+  }
+}
+
+function originOf(headers: StoredMessage['headers']): string | undefined {
+  const origin = headers[ORIGIN]
+  return origin === undefined ? undefined : decodeHeaderValue(origin)
+}
+
+const isObject = (data: unknown): data is KubeObject =>
+  typeof data === 'object' && data !== null && 'metadata' in data && typeof data.metadata === 'object'

@@ -1,0 +1,176 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { KubeObject, ResourceRef, RunLog } from '#contracts'
+import { isWrongSequence, type JetStream } from '#jetstream'
+import { asReference, objectEvent } from './event.ts'
+import { type Decision, decide, type Held, leftOwners, type View, viewOf, type Wanted } from './guard.ts'
+import type { Memory } from './memory.ts'
+import { type NatsMessage, toNats } from './nats-codec.ts'
+import { persist } from './persist.ts'
+import { heldFrom, storeHeaders } from './stored.ts'
+import { EXPECTED, type StreamNames } from './stream.ts'
+import { identityFilter, objectSubject, ownerToken, parseOwner, withOwnerToken } from './subjects.ts'
+import type { ObjectEvent, PutOptions, PutResult, Verb } from './types.ts'
+
+export interface WriterContext {
+  js: JetStream
+  names: StreamNames
+  memory: Memory
+  cluster: string
+  maxObjectBytes: number
+  tombstoneSeconds: number
+  isReferenceOnly: (ref: ResourceRef) => boolean
+  log: RunLog
+  now: () => Date
+}
+
+interface Write {
+  ref: ResourceRef
+  object: KubeObject
+  options: PutOptions
+  wanted: Wanted
+  /** identityFilter of the object. */
+  identity: string
+  subject: string
+}
+
+const STALE_READ_PAUSE_MS = 2
+
+/** The only way into EVENTS: each publish states the last sequence of its subject that the decision was made on. */
+export class Writer {
+  readonly #context: WriterContext
+  /** Per identity, the write under way; never rejects. */
+  readonly #underWay = new Map<string, Promise<unknown>>()
+
+  constructor(context: WriterContext) {
+    this.#context = context
+  }
+
+  /** Writes of one object in this process wait for each other, so that one version is published once. */
+  async put(ref: ResourceRef, verb: Verb, object: KubeObject, options: PutOptions): Promise<PutResult> {
+    const { name, namespace } = object.metadata
+    const { owner } = options
+    const resourceVersion = object.metadata.resourceVersion ?? ''
+    const write: Write = {
+      ref,
+      object,
+      options,
+      wanted: { owner: ownerToken(owner), resourceVersion, verb },
+      identity: identityFilter({ ref, namespace, name }),
+      subject: objectSubject({ ref, namespace, name, owner }),
+    }
+    for (let other = this.#underWay.get(write.identity); other; other = this.#underWay.get(write.identity)) await other
+    const done = this.#write(write)
+    this.#underWay.set(
+      write.identity,
+      done.catch(() => undefined),
+    )
+    try {
+      return await done
+    } finally {
+      this.#underWay.delete(write.identity)
+    }
+  }
+
+  async #write(write: Write): Promise<PutResult> {
+    const { wanted } = write
+    let view = this.#context.memory.get(write.identity) ?? (await this.#firstView(write))
+    let message: NatsMessage | undefined
+    for (;;) {
+      const decision = decide(view.held, wanted)
+      if (decision.act === 'keep') return this.#settle(write, view, decision, decision.holder, decision.outcome)
+      message ??= this.#message(write)
+      const sequence = await this.#publish(write, write.subject, message, decision.expected)
+      if (sequence !== undefined) {
+        const holder = { ...wanted, sequence, origin: write.options.origin }
+        return this.#settle(write, view, decision, holder, 'stored')
+      }
+      view = await this.#viewAfterConflict(write, decision.expected)
+    }
+  }
+
+  /** A watch says "added" of what was not there before: nothing to read. */
+  async #firstView(write: Write): Promise<View> {
+    return viewOf(write.wanted.verb === 'added' ? [] : await this.#read(write))
+  }
+
+  /** What counts is confirmed: puts copies under other owners out of use. */
+  async #settle(
+    write: Write,
+    view: View,
+    { retire }: Decision,
+    holder: Held,
+    outcome: PutResult['outcome'],
+  ): Promise<PutResult> {
+    for (const copy of retire) await this.#retire(write, copy)
+    const left = leftOwners(view, retire, holder.owner)
+    this.#context.memory.set(write.identity, holder, left)
+    const formerOwners = left.map(parseOwner).filter((owner) => owner !== undefined)
+    return { outcome, sequence: holder.sequence, origin: holder.origin, formerOwners }
+  }
+
+  async #retire(write: Write, copy: Held): Promise<void> {
+    const subject = withOwnerToken(write.subject, copy.owner)
+    const message = this.#encoded(asReference(this.#event(write, 'moved')), undefined, true)
+    let current: Held | undefined = copy
+    while (current && (await this.#publish(write, subject, message, current.sequence)) === undefined) {
+      const { retire } = decide(await this.#read(write), write.wanted)
+      current = retire.find(({ owner }) => owner === copy.owner)
+    }
+  }
+
+  #message(write: Write): NatsMessage {
+    const { isReferenceOnly, maxObjectBytes } = this.#context
+    const { verb } = write.wanted
+    const event = this.#event(write, verb)
+    const { origin } = write.options
+    const isDeletion = verb === 'deleted'
+    if (isReferenceOnly(write.ref)) return this.#encoded(asReference(event), origin, isDeletion)
+    const message = this.#encoded(event, origin, isDeletion)
+    return message.data.length <= maxObjectBytes ? message : this.#encoded(asReference(event), origin, isDeletion)
+  }
+
+  #event({ ref, object, options }: Write, verb: Verb | 'moved'): ObjectEvent {
+    const { cluster, now } = this.#context
+    return objectEvent({ cluster, ref, verb, object, now: now(), traceparent: options.traceparent })
+  }
+
+  #encoded(event: ObjectEvent, origin: string | undefined, expires: boolean): NatsMessage {
+    const { headers, data } = toNats(event)
+    return {
+      headers: Object.assign(headers, storeHeaders(origin, expires ? this.#context.tombstoneSeconds : undefined)),
+      data,
+    }
+  }
+
+  /** Its sequence, or undefined when the subject's last sequence is another one. */
+  async #publish(
+    { options }: Write,
+    subject: string,
+    { headers, data }: NatsMessage,
+    expected: number,
+  ): Promise<number | undefined> {
+    const { js, names, log } = this.#context
+    const guarded = { ...headers, [EXPECTED]: expected }
+    try {
+      const ack = await persist(() => js.publish(names.root + subject, data, guarded), { signal: options.signal, log })
+      return ack.sequence
+    } catch (error) {
+      if (isWrongSequence(error)) return undefined
+      throw error
+    }
+  }
+
+  async #read({ identity, options }: Write): Promise<Held[]> {
+    const { js, names, log } = this.#context
+    const read = () => js.batchLast(names.stream, [names.root + identity])
+    return (await persist(read, { signal: options.signal, log })).messages.map(heldFrom)
+  }
+
+  /** On more than one replica the answer may be older than the conflict: the next compare-and-set finds that out. */
+  async #viewAfterConflict(write: Write, refused: number): Promise<View> {
+    const held = await this.#read(write)
+    const seen = held.find(({ owner }) => owner === write.wanted.owner)?.sequence ?? 0
+    if (seen === refused) await sleep(STALE_READ_PAUSE_MS)
+    return viewOf(held)
+  }
+}
