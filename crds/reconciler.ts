@@ -1,9 +1,9 @@
 import { z } from 'zod'
 import { RECONCILERS, reconcilerSpec } from '#contracts'
-import { resource } from '#sdk'
+import { type CustomResourceDefinition, resource } from '#sdk'
 
-/** What bridge and dispatcher know of a function. Its status is what is kept for every resource. */
-export const Reconciler = resource({
+/** Its status is what is kept for every resource: the conditions Ready and Synced. */
+const Reconciler = resource({
   group: RECONCILERS.group,
   version: RECONCILERS.version,
   kind: 'Reconciler',
@@ -19,3 +19,6 @@ export const Reconciler = resource({
     { name: 'Synced', path: '.status.conditions[?(@.type=="Synced")].status' },
   ],
 })
+
+/** The resource type that tells bridge and dispatcher about functions. */
+export const reconcilerCrd = (): CustomResourceDefinition => Reconciler.crd()

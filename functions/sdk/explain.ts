@@ -30,6 +30,7 @@ export function pathText(path: Path): string {
 }
 
 function show(value: unknown): string {
-  const text = typeof value === 'bigint' ? `${value}` : (JSON.stringify(value) ?? `a ${typeof value}`)
+  const isAsItReads = typeof value === 'number' || typeof value === 'bigint' || value instanceof Date
+  const text = isAsItReads ? `${value}` : (JSON.stringify(value) ?? `a ${typeof value}`)
   return text.length > LONGEST_VALUE ? `${text.slice(0, LONGEST_VALUE)}…` : text
 }

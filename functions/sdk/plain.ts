@@ -5,7 +5,9 @@
 export function plain(value: unknown, path: string): unknown {
   if (value === null || typeof value === 'string' || typeof value === 'boolean') return value
   if (typeof value === 'number') return Number.isFinite(value) ? value : refuse(path, `is ${value}`)
-  return typeof value === 'object' ? plainObject(value, path) : refuse(path, `is a ${typeof value}`)
+  return typeof value === 'object'
+    ? plainObject(value, path)
+    : refuse(path, value === undefined ? 'is undefined' : `is a ${typeof value}`)
 }
 
 function plainObject(value: object, path: string): unknown {

@@ -1,0 +1,110 @@
+import { describe, expect, it } from 'vitest'
+import type { Outcome, TerminalError } from '#contracts'
+import { DUE, decide, type GivenAt, type GivenPod, THE_POD } from './given.ts'
+
+const EARLY = '2019-04-12T10:11:59.999Z'
+const LATE = '2026-01-01T00:00:00Z'
+
+const WAIT: Outcome = { status: { phase: 'PENDING' }, requeueAt: DUE }
+const START: Outcome = { apply: [THE_POD] as never, status: { phase: 'RUNNING' } }
+const RUNNING: Outcome = { status: { phase: 'RUNNING' } }
+const DONE: Outcome = { status: { phase: 'DONE' } }
+
+describe('At decides', () => {
+  const rows: [string, GivenAt, GivenPod[], string, Outcome][] = [
+    ['a new At before its time: PENDING at once, and a timer', {}, [], EARLY, WAIT],
+    ['a pending At before its time: waits on', { phase: 'PENDING' }, [], EARLY, WAIT],
+    ['a new At at its time: starts, without a detour', {}, [], DUE, START],
+    ['a pending At at its time: starts', { phase: 'PENDING' }, [], DUE, START],
+    ['however late: starts', { phase: 'PENDING' }, [], LATE, START],
+    ['its pod is there, though its status was not written: RUNNING', { phase: 'PENDING' }, [{}], DUE, RUNNING],
+    ['its pod has even ended before: DONE', {}, [{ phase: 'Succeeded' }], DUE, DONE],
+    ['its pod is there, and the time was then moved: RUNNING', { phase: 'PENDING' }, [{}], EARLY, RUNNING],
+    ['RUNNING with its pod: waits for it', { phase: 'RUNNING' }, [{ phase: 'Running' }], LATE, RUNNING],
+    ['RUNNING, the pod succeeded: DONE', { phase: 'RUNNING' }, [{ phase: 'Succeeded' }], LATE, DONE],
+    ['RUNNING, the pod failed: DONE', { phase: 'RUNNING' }, [{ phase: 'Failed' }], LATE, DONE],
+    ['RUNNING, the pod was deleted: runs again', { phase: 'RUNNING' }, [], LATE, START],
+    ['RUNNING, the pod is going: waits until it is gone', { phase: 'RUNNING' }, [{ deleted: true }], LATE, RUNNING],
+    [
+      'RUNNING, the pod was stopped by its deletion: will run again',
+      { phase: 'RUNNING' },
+      [{ phase: 'Failed', deleted: true }],
+      LATE,
+      RUNNING,
+    ],
+    [
+      'RUNNING, the pod succeeded while it was being deleted: DONE',
+      { phase: 'RUNNING' },
+      [{ phase: 'Succeeded', deleted: true }],
+      LATE,
+      DONE,
+    ],
+    ['RUNNING, whatever the schedule is edited to', { phase: 'RUNNING', spec: {} }, [{}], LATE, RUNNING],
+    ['DONE stays DONE', { phase: 'DONE' }, [], LATE, DONE],
+    ['DONE stays DONE after an edit', { phase: 'DONE', spec: { schedule: 'never' } }, [{}], EARLY, DONE],
+    ['a pod of an earlier At of this name is not ours', {}, [{ phase: 'Succeeded', ownerUid: 'old' }], DUE, START],
+    [
+      'nor when RUNNING: the new pod is asked for until its name is free',
+      { phase: 'RUNNING' },
+      [{ phase: 'Succeeded', ownerUid: 'old' }],
+      DUE,
+      START,
+    ],
+  ]
+  it.each(rows)('%s', async (_, given, pods, now, expected) => {
+    expect(await decide(given, pods, now)).toEqual(expected)
+  })
+})
+
+describe('At, over every combination of phase, pods, time and spec', () => {
+  const podPhases = ['Pending', 'Running', 'Succeeded', 'Failed', 'Unknown']
+  const strangers: GivenPod[] = podPhases.map((phase) => ({ phase, ownerUid: 'old' }))
+  const podSets: GivenPod[][] = [
+    [],
+    ...podPhases.flatMap((phase) => [[{ phase }], [{ phase, deleted: true }], [{ phase }, { phase: 'Pending' }]]),
+  ]
+  const schedule = '2019-04-12T10:12:00Z'
+  const command = 'echo YAY'
+  const specs = [
+    { schedule, command },
+    { schedule: 'tomorrow', command },
+    { command },
+    { schedule, command: '' },
+    { schedule },
+    {},
+  ]
+  const hasEnded = ({ phase, deleted = false }: GivenPod) => phase === 'Succeeded' || (phase === 'Failed' && !deleted)
+
+  function expected({ phase, spec = {} }: GivenAt, pods: GivenPod[], now: string): Outcome | string {
+    const read = spec as { schedule?: string; command?: string }
+    if (phase === 'DONE' || pods.some(hasEnded)) return DONE
+    if (pods.length > 0) return RUNNING
+    if (read.command !== command) return 'InvalidCommand'
+    if (phase === 'RUNNING') return START
+    if (read.schedule !== schedule) return 'InvalidSchedule'
+    return now === EARLY ? WAIT : START
+  }
+
+  it.each([undefined, 'PENDING', 'RUNNING', 'DONE'])(
+    'from phase %s: does as the model, twice the same, whatever pods of others are there',
+    async (phase) => {
+      for (const pods of podSets)
+        for (const now of [EARLY, DUE, LATE])
+          for (const spec of specs) {
+            const given = { phase, spec }
+            const alone = await outcomeOrReason(given, pods, now)
+            const inCompany = await outcomeOrReason(given, [...strangers, ...pods], now)
+            expect({ given, pods, now, alone, inCompany }).toEqual({
+              given,
+              pods,
+              now,
+              alone: expected(given, pods, now),
+              inCompany: alone,
+            })
+          }
+    },
+  )
+
+  const outcomeOrReason = (given: GivenAt, pods: GivenPod[], now: string): Promise<Outcome | string> =>
+    decide(given, pods, now).catch((error: TerminalError) => error.reason)
+})
