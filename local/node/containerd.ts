@@ -1,5 +1,6 @@
 import { mkdir, statfs, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
+import type { BinaryPaths } from '../build.ts'
 import { POD_CIDR } from './addresses.ts'
 import type { NodeOptions } from './options.ts'
 import type { NodePaths } from './paths.ts'
@@ -80,7 +81,7 @@ interface ContainerdSettings {
   paths: NodePaths
   folders: { cni: string; certs: string }
   snapshotter: 'overlayfs' | 'native'
-  binaries: (name: string) => string
+  binaries: BinaryPaths
 }
 
 /**

@@ -1,3 +1,4 @@
+import type { BinaryPaths } from '../build.ts'
 import type { Pki } from '../pki.ts'
 import type { ProcessGroup } from '../processes.ts'
 import type { Progress } from '../progress.ts'
@@ -11,8 +12,7 @@ export interface NodeOptions {
   apiServer: { host: string; port: number }
   /** Of a cluster administrator. */
   kubeconfig: string
-  /** Name → path of a built program. */
-  binaries: (name: string) => string
+  binaries: BinaryPaths
   progress: Progress
   /** The node is of no use when this process has ended, however it ended: the next one to start a node clears it away. */
   ephemeral?: boolean

@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type Nats, startNats } from '#local'
+import { type Cluster, type ClusterOptions, type Nats, startCluster, startNats } from '#local'
 
 /**
  * `await using nats = await startTestNats()`: nats-server with JetStream, on ports and in a folder of its own. Gone with
@@ -11,6 +11,18 @@ export async function startTestNats(options: { replicas?: 1 | 3 } = {}): Promise
   const dir = await shortTempDir()
   const nats = await startNats({ ...options, dir, dieWithParent: true })
   return Object.assign(nats, { [Symbol.asyncDispose]: () => stopAndRemove(nats, dir) })
+}
+
+/**
+ * `await using cluster = await startTestCluster()`: a real API server (3 to 6 s), gone at the end of the block as the
+ * servers of startTestNats() are. Without options it only stores objects: no NATS, no controllers, no node.
+ */
+export async function startTestCluster(
+  options: Omit<ClusterOptions, 'dir' | 'dieWithParent'> = {},
+): Promise<Cluster & AsyncDisposable> {
+  const dir = await shortTempDir()
+  const cluster = await startCluster({ nats: false, controllers: false, ...options, dir, dieWithParent: true })
+  return Object.assign(cluster, { [Symbol.asyncDispose]: () => stopAndRemove(cluster, dir) })
 }
 
 /** Short: unix sockets lie in it, whose paths have 107 bytes at most. */

@@ -1,0 +1,39 @@
+import { readFileSync } from 'node:fs'
+import { request } from 'node:https'
+import type { CertificateFiles } from './pki.ts'
+
+/** Just enough to see an API server come up; everything else that talks to one has a real client. */
+export interface ApiProbe {
+  /** The HTTP status of the answer; 0 where there was none. */
+  status(path: string): Promise<number>
+  /** The same of a POST; 409 counts as done already. */
+  create(path: string, object: object): Promise<void>
+}
+
+const TIMEOUT_MS = 5000
+
+export function apiProbe(server: string, caPem: string, { certFile, keyFile }: CertificateFiles): ApiProbe {
+  const login = { ca: caPem, cert: readFileSync(certFile), key: readFileSync(keyFile), timeout: TIMEOUT_MS }
+
+  const send = (method: string, path: string, body?: object): Promise<number> =>
+    new Promise((resolve) => {
+      const headers = { 'content-type': 'application/json', connection: 'close' }
+      const sent = request(`${server}${path}`, { ...login, method, headers, agent: false }, (answer) => {
+        answer.resume()
+        answer.once('close', () => resolve(answer.statusCode ?? 0))
+      })
+      sent.once('timeout', () => sent.destroy())
+      sent.once('close', () => resolve(0))
+      sent.once('error', () => resolve(0))
+      sent.end(body && JSON.stringify(body))
+    })
+
+  return {
+    status: (path) => send('GET', path),
+    async create(path, object) {
+      const status = await send('POST', path, object)
+      if (status !== 201 && status !== 409)
+        throw new Error(`POST ${path}: the API server answered ${status || 'nothing'}`)
+    },
+  }
+}

@@ -1,0 +1,254 @@
+import { mkdirSync, rmSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { type AuditedRequest, readAudit } from './audit.ts'
+import {
+  apiServerBinaries,
+  type BinaryName,
+  controlPlaneBinaries,
+  kwokBinaries,
+  natsBinaries,
+  nodeBinaries,
+} from './binaries.ts'
+import { type BinaryPaths, ensureBinaries } from './build.ts'
+import {
+  CONTROL_PLANE_PORTS,
+  type ControlPlane,
+  type ControlPlaneOptions,
+  startApiServer,
+  startControllers,
+  startEtcd,
+} from './control-plane.ts'
+import { type Nats, startNatsServers } from './nats.ts'
+import {
+  NODE_IP,
+  type Node,
+  type NodeOptions,
+  type PreparedNode,
+  prepareNode,
+  startKwok,
+  startNode,
+} from './node/index.ts'
+import { choiceAfter, chooseNode, type NodeChoice, type WantedNode } from './node-choice.ts'
+import { createPki } from './pki.ts'
+import { freePorts, requirePort } from './ports.ts'
+import { ProcessGroup } from './processes.ts'
+import { type Progress, silentProgress, withTask } from './progress.ts'
+import { stopWithThisProcess } from './reaper.ts'
+import { type NodeKind, writeState } from './state.ts'
+import { stopCluster } from './stop.ts'
+
+export interface ClusterOptions {
+  /** Holds data, logs, certificates and process ids. What ran there before is stopped and its data are removed. */
+  dir: string
+  /** Default `none`: pods stay Pending. */
+  node?: WantedNode
+  /** Default true. */
+  nats?: boolean
+  /** Wanted ports; default free ones. */
+  ports?: { nats?: number; apiServer?: number }
+  /** Controller manager and scheduler. Default true; without them nothing is garbage collected or scheduled. */
+  controllers?: boolean
+  /** Record every write, see {@link Cluster.audit}. */
+  audit?: boolean
+  /** Stop when this process ends, even by kill -9. Otherwise the servers stay until stopCluster(dir). */
+  dieWithParent?: boolean
+  progress?: Progress
+  /** Ends a start that is under way, and stops what it has started. */
+  signal?: AbortSignal
+}
+
+export interface Cluster {
+  dir: string
+  /** File of an administrator. */
+  kubeconfig: string
+  /** URL. */
+  apiServer: string
+  nats: Nats | undefined
+  node: NodeKind
+  /** Of a real node: addImage() puts images into it. */
+  registryUrl: string | undefined
+  processes: ProcessGroup
+  /** Kills one server if it lives, starts it on the same port and data, and returns when it serves again. */
+  restart(name: string): Promise<void>
+  /** Returns when kube-apiserver takes requests. */
+  ready(): Promise<void>
+  /** All writes so far, as the API server logged them. */
+  audit(): Promise<AuditedRequest[]>
+  stop(): Promise<void>
+}
+
+/** Real servers on this machine, all on loopback, or on the node's own address where there is one. */
+export async function startCluster(options: ClusterOptions): Promise<Cluster> {
+  const dir = resolve(options.dir)
+  await stopCluster(dir)
+  clear(dir)
+  const reaper = options.dieWithParent ? stopWithThisProcess(dir) : undefined
+  const starting = compose(dir, options)
+  try {
+    const cluster = await unlessAborted(starting, options.signal)
+    return { ...cluster, stop: () => stopCluster(dir).then(() => reaper?.release()) }
+  } catch (error) {
+    await stopCluster(dir)
+    // One that was given up may have been about to start one more server.
+    await starting.then(undefined, () => {})
+    await stopCluster(dir)
+    reaper?.release()
+    throw error
+  }
+}
+
+async function compose(dir: string, options: ClusterOptions): Promise<Omit<Cluster, 'stop'>> {
+  const { progress = silentProgress } = options
+  const build: Build = (choice) => ensureBinaries(binariesFor(choice, options), progress, signalOf(options))
+  const choice = await chooseNode(options.node ?? 'none', progress)
+  const binaries = await build(choice)
+  const processes = new ProcessGroup(dir)
+  const [kubernetes, nats] = await Promise.all([
+    startKubernetes({ dir, options, progress, processes, binaries, build }, choice),
+    options.nats === false ? undefined : startNatsOf(processes, binaries, options, progress),
+  ])
+  const { controlPlane, node, registryUrl } = kubernetes
+  const { kubeconfig, server: apiServer } = controlPlane
+  const natsUrl = nats ? { natsUrl: nats.url } : {}
+  writeState(dir, { kubeconfig, apiServer, node, ...natsUrl, startedAt: new Date().toISOString() })
+  return {
+    dir,
+    kubeconfig,
+    apiServer,
+    nats,
+    node,
+    registryUrl,
+    processes,
+    ready: () => controlPlane.ready(),
+    audit: () => readAudit(dir),
+    async restart(name) {
+      await processes.restart(name)
+      await (nats?.names.includes(name) ? nats.ready() : controlPlane.ready())
+    },
+  }
+}
+
+type Build = (choice: NodeChoice) => Promise<BinaryPaths>
+
+interface Scene {
+  dir: string
+  options: ClusterOptions
+  progress: Progress
+  processes: ProcessGroup
+  binaries: BinaryPaths
+  build: Build
+}
+
+interface Kubernetes {
+  controlPlane: ControlPlane
+  node: NodeKind
+  registryUrl: string | undefined
+}
+
+async function startKubernetes(scene: Scene, wanted: NodeChoice): Promise<Kubernetes> {
+  const { dir, options, progress, processes } = scene
+  const pki = await createPki(join(dir, 'pki'))
+  const ports = await controlPlanePorts(options.ports?.apiServer)
+  const nodeOptions: NodeOptions = {
+    ...scene,
+    pki,
+    apiServer: { host: NODE_IP, port: ports.apiServer },
+    kubeconfig: join(dir, 'kubeconfig'),
+    ephemeral: options.dieWithParent ?? false,
+  }
+  const taken = await takeNode(scene, nodeOptions, wanted)
+  const controlPlaneOptions: ControlPlaneOptions = {
+    dir,
+    processes,
+    pki,
+    binaries: taken.binaries,
+    host: taken.prepared ? NODE_IP : '127.0.0.1',
+    ports,
+    controllers: options.controllers ?? true,
+    audit: options.audit ?? false,
+  }
+  const controlPlane = await withTask(progress, 'kube-apiserver', async () => {
+    await startEtcd(controlPlaneOptions)
+    const started = await startApiServer(controlPlaneOptions)
+    await started.ready()
+    return started
+  })
+  const [, node] = await Promise.all([
+    withTask(progress, 'controllers', async () => {
+      if (controlPlaneOptions.controllers) await startControllers(controlPlaneOptions, controlPlane.server)
+      await controlPlane.complete()
+    }),
+    startNodeOf({ ...nodeOptions, binaries: taken.binaries }, taken),
+  ])
+  return { controlPlane, node: taken.choice.kind, registryUrl: node?.registryUrl }
+}
+
+interface TakenNode {
+  choice: NodeChoice
+  prepared?: PreparedNode
+  binaries: BinaryPaths
+}
+
+async function takeNode(
+  { options, build, binaries }: Scene,
+  nodeOptions: NodeOptions,
+  choice: NodeChoice,
+): Promise<TakenNode> {
+  if (choice.kind !== 'real') return { choice, binaries }
+  try {
+    return { choice, prepared: await prepareNode(nodeOptions), binaries }
+  } catch (error) {
+    const instead = choiceAfter(error, options.node ?? 'none')
+    return { choice: instead, binaries: await build(instead) }
+  }
+}
+
+async function startNodeOf(options: NodeOptions, { choice, prepared }: TakenNode): Promise<Node | undefined> {
+  if (choice.kind === 'kwok') await withTask(options.progress, 'KWOK', () => startKwok(options, choice.missing))
+  return prepared && withTask(options.progress, 'node', () => startNode(options, prepared))
+}
+
+function startNatsOf(
+  processes: ProcessGroup,
+  binaries: BinaryPaths,
+  { ports }: ClusterOptions,
+  progress: Progress,
+): Promise<Nats> {
+  const port = ports?.nats === undefined ? {} : { port: ports.nats }
+  return withTask(progress, 'nats-server', () => startNatsServers(processes, binaries('nats-server'), port))
+}
+
+function binariesFor(choice: NodeChoice, { nats = true, controllers = true }: ClusterOptions): BinaryName[] {
+  const ofNode = { none: [], real: nodeBinaries, kwok: kwokBinaries }[choice.kind]
+  return [...(nats ? natsBinaries : []), ...(controllers ? controlPlaneBinaries : apiServerBinaries), ...ofNode]
+}
+
+async function controlPlanePorts(apiServer: number | undefined): Promise<ControlPlaneOptions['ports']> {
+  const ports = await freePorts(CONTROL_PLANE_PORTS.length)
+  const found = Object.fromEntries(CONTROL_PLANE_PORTS.map((name, index) => [name, ports[index]]))
+  if (apiServer !== undefined) found['apiServer'] = await requirePort(apiServer, 'kube-apiserver')
+  return found as ControlPlaneOptions['ports']
+}
+
+/** What an earlier cluster left in the folder; nothing that somebody else may have put there. */
+function clear(dir: string): void {
+  for (const name of ['etcd', 'nats', 'pki', 'pid', 'log', 'kubeconfig', 'kubectl-cache']) {
+    rmSync(join(dir, name), { recursive: true, force: true })
+  }
+  mkdirSync(dir, { recursive: true, mode: 0o700 })
+}
+
+function signalOf({ signal }: ClusterOptions): { signal?: AbortSignal } {
+  return signal ? { signal } : {}
+}
+
+async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (!signal) return work
+  signal.throwIfAborted()
+  let abort = (): void => {}
+  const aborted = new Promise<never>((_, reject) => {
+    abort = () => reject(signal.reason as Error)
+    signal.addEventListener('abort', abort, { once: true })
+  })
+  return Promise.race([work, aborted]).finally(() => signal.removeEventListener('abort', abort))
+}
