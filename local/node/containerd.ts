@@ -89,7 +89,7 @@ interface ContainerdSettings {
  * unmounted lies below our own folder.
  */
 function containerdConfig({ paths, folders, snapshotter, binaries }: ContainerdSettings): string {
-  const plugins = ['ptp', 'host-local', 'portmap', 'loopback'].map((name) => dirname(binaries(name)))
+  const plugins = (['ptp', 'host-local', 'portmap', 'loopback'] as const).map((name) => dirname(binaries(name)))
   return `
 version = 3
 root = "${paths.state}/containerd"
