@@ -1,0 +1,115 @@
+import { generationOf, type Held, isRunOf } from './lease.ts'
+import { end, type Machine, UnexpectedAnswerError } from './machine.ts'
+import { type Io, type KeyRecord, type NewRecord, otherLane, type Publish } from './record.ts'
+
+/** How a run ended. Times are the server's. */
+export type Ending =
+  | { kind: 'done' }
+  | { kind: 'requeue'; at: number }
+  | { kind: 'error'; at: number; message: string }
+  /** Will not be run again until somebody enqueues the key. */
+  | { kind: 'terminal'; message: string }
+  /** Not finished: somebody else shall run it, at once. */
+  | { kind: 'handback' }
+
+export interface FinishInput {
+  held: Held
+  ending: Ending
+}
+
+/**
+ * fenced: the lease was lost, nothing was written. unclear: the answer got lost and the record is not ours any more, so
+ * it was either finished or fenced.
+ */
+export type FinishResult = 'idle' | 'queued' | 'waiting' | 'parked' | 'fenced' | 'unclear'
+
+export interface FinishStep extends FinishInput {
+  name: 'finish' | 'look'
+  message: Publish
+  ambiguous: boolean
+  io: Io
+}
+
+const CENTURY_MS = 100 * 365.25 * 24 * 3600 * 1000
+
+/** Ends a run in one write, which takes the record away and leaves what shall follow. */
+export const finish: Machine<FinishInput, FinishStep, FinishResult> = {
+  start: release,
+
+  next(step, answer, now) {
+    if (answer.kind === 'busy') return step
+    if (answer.kind === 'unknown') return step.name === 'finish' ? { ...step, ambiguous: true } : step
+    if (step.name === 'finish') {
+      if (answer.kind === 'stored') return end(resultOf(step.message))
+      return { ...step, name: 'look', io: { do: 'readRecord' } }
+    }
+    if (answer.kind !== 'record') throw new UnexpectedAnswerError(step, answer)
+    const { record } = answer
+    if (record && isRunOf(record, step.held.record.owner))
+      return release({ ...step, held: { ...step.held, record } }, now)
+    if (record && isWhatWasSent(record, step.message)) return end(resultOf(step.message))
+    return end(step.ambiguous ? 'unclear' : 'fenced')
+  },
+}
+
+function release({ held, ending }: FinishInput, now: number): FinishStep {
+  const message = releaseMessage(held, ending, now)
+  const next = { held: { ...held, writes: held.writes + 1 }, ending }
+  return { name: 'finish', message, ambiguous: false, ...next, io: { do: 'publish', message } }
+}
+
+function releaseMessage(held: Held, ending: Ending, now: number): Publish {
+  const { record } = held
+  const guards = { expected: { of: 'record' as const, sequence: record.sequence }, cancels: record.generation }
+  const attempt = attemptAfter(record, ending)
+  const error = 'message' in ending ? { error: ending.message } : {}
+  if (record.dirty || record.otherLaneWaits || ending.kind === 'handback')
+    return { role: 'token', lane: rerunLane(record), attempt, ...error, ...guards }
+  if (ending.kind === 'done') return { role: 'done', ...guards }
+  return { role: 'record', record: waitingRecord(held, ending, attempt, now), ...guards }
+}
+
+/**
+ * Tokens of the record's own lane that were dropped for it may not be acknowledged yet, so the rerun must replace them.
+ * If there are none, the token that waits in the other lane is replaced, which delivers it at once.
+ */
+const rerunLane = ({ lane, dirty, otherLaneWaits }: KeyRecord) => (otherLaneWaits && !dirty ? otherLane(lane) : lane)
+
+function attemptAfter({ attempt }: KeyRecord, { kind }: Ending): number {
+  if (kind === 'error') return attempt + 1
+  return kind === 'handback' ? attempt : 0
+}
+
+function waitingRecord(
+  { record, writes }: Held,
+  ending: Exclude<Ending, { kind: 'done' | 'handback' }>,
+  attempt: number,
+  now: number,
+): NewRecord {
+  const state = ending.kind === 'terminal' ? 'parked' : 'waiting'
+  return {
+    state,
+    generation: generationOf(state, record.owner, writes),
+    owner: record.owner,
+    // A timer that somebody asked for is as urgent as a change; a failed run keeps its place in the order.
+    lane: ending.kind === 'requeue' ? 'high' : record.lane,
+    attempt,
+    at: ending.kind === 'terminal' ? now + CENTURY_MS : ending.at,
+    since: now,
+    dirty: false,
+    otherLaneWaits: false,
+    reason: REASONS[ending.kind],
+    ...('message' in ending && { error: ending.message }),
+  }
+}
+
+const REASONS = { requeue: 'Requeue', error: 'Error', terminal: 'Terminal' } as const
+
+const isWhatWasSent = (record: KeyRecord, sent: Publish): boolean =>
+  sent.role === 'record' && sent.record.generation === record.generation
+
+function resultOf(message: Publish): FinishResult {
+  if (message.role === 'token') return 'queued'
+  if (message.role === 'done') return 'idle'
+  return message.record.state === 'parked' ? 'parked' : 'waiting'
+}

@@ -1,0 +1,36 @@
+import type { KeyRecord, NewRecord } from './record.ts'
+
+/** What all transitions of one queue share. */
+export interface Terms {
+  leaseMs: number
+  /** Replicas of the stream: above one, a confirmed acknowledgement does not yet mean that the token is gone. */
+  replicas: 1 | 3
+}
+
+/** A key in the hands of this process, as its record was last known. */
+export interface Held {
+  record: KeyRecord
+  /** Generations that this owner has written or tried to write. */
+  writes: number
+}
+
+/** From here on the holder writes nothing more. Earlier than the server's watchdog by the error of the clocks. */
+export const leaseEnd = (record: Pick<KeyRecord, 'at'>, { leaseMs }: Terms): number => record.at - leaseMs / 20
+
+/** Too little is left to begin a run. */
+export const nearlyOver = (record: Pick<KeyRecord, 'at'>, { leaseMs }: Terms, now: number): boolean =>
+  now > record.at - leaseMs / 5
+
+/** A fresh name for each write of an owner: what fires or is cancelled is exactly one write. The letter tells the state. */
+export const generationOf = (state: KeyRecord['state'], writer: string, write: number): string =>
+  `${state.charAt(0)}-${writer}-${write}`
+
+export const isRunOf = (record: KeyRecord, owner: string): boolean =>
+  record.state === 'running' && record.owner === owner
+
+/** The record without what the next write replaces. */
+export function withoutSequence(record: KeyRecord): NewRecord {
+  const copy: NewRecord & { sequence?: number } = { ...record }
+  delete copy.sequence
+  return copy
+}

@@ -1,0 +1,36 @@
+import type { Answer, Io } from './record.ts'
+
+/**
+ * A transition of the protocol as a value. Between two answers the whole state is in the step: to crash is to drop
+ * it. `now` is the server's time; identities come in with the input; nothing here does IO.
+ */
+export interface Machine<Input, State extends { io: Io }, Result> {
+  start(input: Input, now: number): State | Ended<Result>
+  next(step: State, answer: Answer, now: number): State | Ended<Result>
+}
+
+export interface Ended<Result> {
+  result: Result
+}
+
+export const end = <Result>(result: Result): Ended<Result> => ({ result })
+
+/** Performs what the machine asks for until it has a result. */
+export async function drive<Input, State extends { io: Io }, Result>(
+  machine: Machine<Input, State, Result>,
+  input: Input,
+  perform: (io: Io) => Promise<Answer>,
+  now: () => number,
+): Promise<Result> {
+  let step = machine.start(input, now())
+  while ('io' in step) step = machine.next(step, await perform(step.io), now())
+  return step.result
+}
+
+/** The shell gave an answer that does not belong to what it was asked. */
+export class UnexpectedAnswerError extends Error {
+  override readonly name = 'UnexpectedAnswerError'
+  constructor(step: { name: string; io: Io }, answer: Answer) {
+    super(`step ${step.name} asked to ${step.io.do} and cannot go on from the answer ${answer.kind}`)
+  }
+}

@@ -1,0 +1,50 @@
+import { generationOf, type Held, isRunOf, leaseEnd, type Terms, withoutSequence } from './lease.ts'
+import { end, type Machine, UnexpectedAnswerError } from './machine.ts'
+import type { Io, KeyRecord, NewRecord } from './record.ts'
+
+export interface RenewInput {
+  held: Held
+  terms: Terms
+}
+
+/** lost: another may own the key by now. Write nothing more. */
+export type RenewResult = { kind: 'held'; held: Held } | { kind: 'lost' }
+
+export interface RenewStep extends RenewInput {
+  name: 'renew' | 'look'
+  sent: NewRecord
+  io: Io
+}
+
+/** Pushes the end of the lease on, keeping what others have noted in the record. */
+export const renew: Machine<RenewInput, RenewStep, RenewResult> = {
+  start: writeLater,
+
+  next(step, answer, now) {
+    if (answer.kind === 'busy' || answer.kind === 'unknown')
+      return now > leaseEnd(step.held.record, step.terms) ? end({ kind: 'lost' }) : step
+    if (step.name === 'renew') {
+      if (answer.kind === 'stored') return renewed(step, { ...step.sent, sequence: answer.sequence })
+      return { ...step, name: 'look', io: { do: 'readRecord' } }
+    }
+    if (answer.kind !== 'record') throw new UnexpectedAnswerError(step, answer)
+    const { record } = answer
+    if (!record || !isRunOf(record, step.held.record.owner)) return end({ kind: 'lost' })
+    if (record.generation === step.sent.generation) return renewed(step, record)
+    return writeLater({ ...step, held: { ...step.held, record } }, now)
+  },
+}
+
+function writeLater({ held, terms }: RenewInput, now: number): RenewStep {
+  const sent: NewRecord = {
+    ...withoutSequence(held.record),
+    generation: generationOf('running', held.record.owner, held.writes),
+    at: now + terms.leaseMs,
+  }
+  const expected = { of: 'record' as const, sequence: held.record.sequence }
+  const message = { role: 'record' as const, record: sent, expected, cancels: held.record.generation }
+  return { name: 'renew', sent, terms, held: { ...held, writes: held.writes + 1 }, io: { do: 'publish', message } }
+}
+
+const renewed = (step: RenewStep, record: KeyRecord) =>
+  end<RenewResult>({ kind: 'held', held: { ...step.held, record } })

@@ -1,0 +1,153 @@
+import { generationOf, type Held, isRunOf, nearlyOver, type Terms, withoutSequence } from './lease.ts'
+import { type Ended, end, type Machine, UnexpectedAnswerError } from './machine.ts'
+import type { Answer, Io, KeyRecord, NewRecord, Token } from './record.ts'
+
+export interface TakeInput {
+  token: Token
+  /** Unique to this delivery: it becomes the owner, and names the generations that are written for it. */
+  nonce: string
+  /** Not taken after this moment: the server is about to deliver it to somebody else. */
+  freshUntil: number
+  terms: Terms
+}
+
+export type TakeResult =
+  | { kind: 'leased'; held: Held }
+  /** The key is running: its owner will run it once more. */
+  | { kind: 'marked' }
+  /** Nothing was acknowledged: the server delivers the token again, or the watchdog queues the key. */
+  | { kind: 'dropped'; because: 'delivery too old' | 'lease nearly over' }
+
+/** A delivery on its way to a lease. */
+interface Claim extends TakeInput {
+  writes: number
+  attempt: number
+}
+
+export type TakeStep = { claim: Claim; io: Io } & (
+  | { name: 'take' | 'steal'; record: NewRecord }
+  | { name: 'look' | 'dismiss' }
+  | { name: 'mark'; sameLane: boolean }
+  | { name: 'acknowledge' | 'barrier'; held: Held }
+)
+
+type Next = TakeStep | Ended<TakeResult>
+
+/**
+ * From a delivered token to a lease. The record is stored before the token is acknowledged, and the lease is given
+ * out only after the token is known to be gone: an ENQUEUE from then on makes a new token, an earlier one is covered by
+ * the run that starts now.
+ */
+export const take: Machine<TakeInput, TakeStep, TakeResult> = {
+  start: (input, now) => takeFresh({ ...input, writes: 0, attempt: input.token.attempt }, now),
+
+  next(step, answer, now) {
+    if (answer.kind === 'busy' || answer.kind === 'unknown') return isTooLate(step, now) ? tooLate(step) : step
+    switch (step.name) {
+      case 'take':
+        if (answer.kind === 'conflict') return { name: 'look', claim: step.claim, io: { do: 'readRecord' } }
+        return afterStored(step, answer)
+      case 'steal':
+        return answer.kind === 'conflict' ? takeFresh(step.claim, now) : afterStored(step, answer)
+      case 'look':
+        if (answer.kind !== 'record') throw new UnexpectedAnswerError(step, answer)
+        return onRecord(step.claim, answer.record, now)
+      case 'mark':
+        if (answer.kind === 'conflict') return takeFresh(step.claim, now)
+        return step.sameLane ? dismiss(step.claim) : end({ kind: 'marked' })
+      case 'dismiss':
+        return end({ kind: 'marked' })
+      case 'acknowledge':
+        if (isTooLate(step, now)) return tooLate(step)
+        return step.claim.terms.replicas > 1 ? barrier(step.claim, step.held) : end({ kind: 'leased', held: step.held })
+      case 'barrier':
+        if (answer.kind !== 'token') throw new UnexpectedAnswerError(step, answer)
+        if (isTooLate(step, now)) return tooLate(step)
+        return answer.present ? acknowledge(step.claim, step.held) : end({ kind: 'leased', held: step.held })
+    }
+  },
+}
+
+function takeFresh(claim: Claim, now: number): Next {
+  if (now > claim.freshUntil) return end({ kind: 'dropped', because: 'delivery too old' })
+  return writeRunning('take', claim, undefined, now)
+}
+
+function onRecord(claim: Claim, record: KeyRecord | undefined, now: number): Next {
+  if (record === undefined) return takeFresh(claim, now)
+  if (isRunOf(record, claim.nonce)) return acknowledge(claim, { record, writes: claim.writes })
+  if (record.state === 'running') return mark(claim, record)
+  return writeRunning('steal', { ...claim, attempt: Math.max(claim.attempt, record.attempt) }, record, now)
+}
+
+/** TAKE of an idle key, or STEAL: the waiting record goes with the same write. */
+function writeRunning(name: 'take' | 'steal', claim: Claim, waiting: KeyRecord | undefined, now: number): TakeStep {
+  const record: NewRecord = {
+    state: 'running',
+    generation: generationOf('running', claim.nonce, claim.writes),
+    owner: claim.nonce,
+    lane: claim.token.lane,
+    attempt: claim.attempt,
+    at: now + claim.terms.leaseMs,
+    since: now,
+    dirty: false,
+    otherLaneWaits: false,
+  }
+  const message = {
+    role: 'record' as const,
+    record,
+    expected: { of: 'record' as const, sequence: waiting?.sequence ?? 0 },
+    ...(waiting && { cancels: waiting.generation }),
+  }
+  return { name, record, claim: { ...claim, writes: claim.writes + 1 }, io: { do: 'publish', message } }
+}
+
+/**
+ * Leaves a note for the owner. A token of the record's own lane is then acknowledged, because whatever ends the record
+ * replaces it. A token of the other lane is not: it stays until the owner's release puts a fresh one in its place, or
+ * until it is delivered again.
+ */
+function mark(claim: Claim, running: KeyRecord): Next {
+  const sameLane = running.lane === claim.token.lane
+  if (!sameLane && running.otherLaneWaits) return end({ kind: 'marked' })
+  const record: NewRecord = {
+    ...withoutSequence(running),
+    generation: generationOf('running', claim.nonce, claim.writes),
+    attempt: Math.max(running.attempt, claim.attempt),
+    ...(sameLane ? { dirty: true } : { otherLaneWaits: true }),
+  }
+  const expected = { of: 'record' as const, sequence: running.sequence }
+  const message = { role: 'record' as const, record, expected, cancels: running.generation }
+  return { name: 'mark', sameLane, claim: { ...claim, writes: claim.writes + 1 }, io: { do: 'publish', message } }
+}
+
+const dismiss = (claim: Claim): TakeStep => ({
+  name: 'dismiss',
+  claim,
+  io: { do: 'acknowledge', confirmed: false },
+})
+
+function afterStored(step: TakeStep & { name: 'take' | 'steal' }, answer: Answer): TakeStep {
+  if (answer.kind !== 'stored') throw new UnexpectedAnswerError(step, answer)
+  const record = { ...step.record, sequence: answer.sequence }
+  return acknowledge(step.claim, { record, writes: step.claim.writes })
+}
+
+const acknowledge = (claim: Claim, held: Held): TakeStep => ({
+  name: 'acknowledge',
+  claim,
+  held,
+  io: { do: 'acknowledge', confirmed: true },
+})
+
+const barrier = (claim: Claim, held: Held): TakeStep => ({ name: 'barrier', claim, held, io: { do: 'readToken' } })
+
+/** Without a record the age of the delivery counts, with one its lease. */
+function isTooLate(step: TakeStep, now: number): boolean {
+  if ('held' in step) return nearlyOver(step.held.record, step.claim.terms, now)
+  if ('record' in step) return nearlyOver(step.record, step.claim.terms, now)
+  return now > step.claim.freshUntil
+}
+
+const tooLate = (step: TakeStep): Ended<TakeResult> =>
+  end({ kind: 'dropped', because: 'held' in step || 'record' in step ? 'lease nearly over' : 'delivery too old' })

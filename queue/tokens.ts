@@ -1,0 +1,46 @@
+import { end, type Machine } from './machine.ts'
+import type { Io, Lane, Token } from './record.ts'
+
+export interface EnqueueInput {
+  lane: Lane
+  attempt: number
+}
+
+/** coalesced: a token waits already and keeps its place. Either way a run that starts after this moment is certain. */
+export type EnqueueResult = 'queued' | 'coalesced'
+
+export const enqueue: Machine<EnqueueInput, { io: Io }, EnqueueResult> = {
+  start({ lane, attempt }) {
+    const expected = { of: 'token' as const, sequence: 0 }
+    return { io: { do: 'publish', message: { role: 'token', lane, attempt, expected } } }
+  },
+  next(step, answer) {
+    if (answer.kind === 'stored') return end('queued')
+    return answer.kind === 'conflict' ? end('coalesced') : step
+  },
+}
+
+/** moved: it was delivered or replaced meanwhile, so it was alive. */
+export type ReviveResult = 'revived' | 'moved'
+
+/** Puts a fresh token in the place of one that no consumer will ever deliver. At worst one run too many. */
+export const revive: Machine<Token, { io: Io }, ReviveResult> = {
+  start({ lane, attempt, sequence }) {
+    const expected = { of: 'token' as const, sequence }
+    return { io: { do: 'publish', message: { role: 'token', lane, attempt, expected } } }
+  },
+  next(step, answer) {
+    if (answer.kind === 'stored') return end('revived')
+    return answer.kind === 'conflict' ? end('moved') : step
+  },
+}
+
+/** Sequence of each suspicious token by its subject. */
+export type Suspects = ReadonlyMap<string, number>
+
+/**
+ * Tokens at or below their consumer's acknowledgement floor, in two passes in a row: acknowledged once, brought back
+ * by a server that was killed before it wrote the removal down.
+ */
+export const deadTokens = <T extends { subject: string; sequence: number }>(before: Suspects, now: readonly T[]): T[] =>
+  now.filter(({ subject, sequence }) => before.get(subject) === sequence)
