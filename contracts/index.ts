@@ -25,4 +25,5 @@ export {
   type RunInput,
   type RunLog,
 } from './run.ts'
+export { type LabelSelector, type Labels, parseSelector, SelectorError } from './selector.ts'
 export { type KeptStatus, keptStatus } from './status.ts'
