@@ -42,12 +42,12 @@ export function completeDesired(owner: KubeObject, owns: readonly OwnedResource[
   return { objects, findings }
 }
 
-function complete(owner: KubeObject, { metadata, status: _, ...rest }: DesiredInput): KubeObject {
+function complete(owner: KubeObject, { metadata, ...content }: DesiredInput): KubeObject {
   const ours = Object.fromEntries(Object.entries(metadata).filter(([field]) => !SERVER_FIELDS.includes(field)))
   const namespace = owner.metadata.namespace ?? metadata.namespace
   const references = (metadata.ownerReferences ?? []) as unknown as OwnerReference[]
   return {
-    ...rest,
+    ...withoutStatus(content),
     metadata: {
       ...ours,
       name: metadata.name ?? owner.metadata.name,
@@ -55,6 +55,12 @@ function complete(owner: KubeObject, { metadata, status: _, ...rest }: DesiredIn
       ownerReferences: [...references.filter(({ uid }) => uid !== owner.metadata.uid), referenceTo(owner)],
     },
   }
+}
+
+/** The status of an owned object is its own controller's. */
+function withoutStatus<T extends Record<string, unknown>>(content: T): T {
+  const { status: _, ...rest } = content
+  return rest as T
 }
 
 function referenceTo({ apiVersion, kind, metadata }: KubeObject): OwnerReference {

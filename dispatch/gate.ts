@@ -68,7 +68,7 @@ export class Gate {
         wanted,
         start: () => (done(), resolve()),
         drop: () => (done(), resolve(DROPPED)),
-        refuse: (reason) => (done(), reject(reason as Error)),
+        refuse: (reason) => (done(), reject(reason)),
       }
       line.push(waiting)
       signal?.addEventListener('abort', leave, { once: true })

@@ -1,4 +1,4 @@
-import { type KubeObject, type ReconcilerSpec, type ResourceRef, reconcilerSpec } from '#contracts'
+import { type KubeObject, parseSelector, type ReconcilerSpec, type ResourceRef, reconcilerSpec } from '#contracts'
 
 /** A Reconciler that cannot be served as it is, for its condition. */
 export interface Refused {
@@ -12,6 +12,11 @@ export function readReconciler(object: KubeObject): ReconcilerSpec | Refused {
   if (!parsed.success) {
     const issues = parsed.error.issues.map(({ path, message }) => `${['spec', ...path].join('.')}: ${message}`)
     return { reason: 'InvalidSpec', message: issues.join('; ') }
+  }
+  try {
+    selectorOf(parsed.data)
+  } catch (error) {
+    return { reason: 'InvalidSpec', message: `spec.for.selector: ${(error as Error).message}` }
   }
   const missing = notSupported(parsed.data, object.spec)
   return missing === undefined ? parsed.data : { reason: 'NotSupported', message: missing }
@@ -30,3 +35,11 @@ function notSupported({ invoke, related }: ReconcilerSpec, raw: unknown): string
 
 /** The resources of which everything has to be known before the first run. */
 export const resourcesOf = ({ for: primary, owns }: ReconcilerSpec): ResourceRef[] => [primary, ...owns]
+
+/** Whether a reconciler is for an object at all: its namespaces and selector. */
+export function selectorOf({ for: primary }: ReconcilerSpec): (object: KubeObject) => boolean {
+  const matches = parseSelector(primary.selector ?? '')
+  const { namespaces } = primary
+  return ({ metadata: { namespace, labels = {} } }) =>
+    matches(labels) && (namespaces === undefined || namespace === undefined || namespaces.includes(namespace))
+}

@@ -1,4 +1,4 @@
-import type { KubeObject, OwnedResource } from '#contracts'
+import type { KubeObject, ObjectMeta, OwnedResource } from '#contracts'
 import type { World } from '../../dispatch/world.ts'
 
 export const PODS: OwnedResource = { group: '', version: 'v1', resource: 'pods', kind: 'Pod', strategy: 'CreateOnly' }
@@ -11,7 +11,7 @@ export const CONFIG_MAPS: OwnedResource = {
 }
 export const SECRETS: OwnedResource = { ...CONFIG_MAPS, resource: 'secrets', kind: 'Secret' }
 
-export const widget = (more: Partial<KubeObject> & { metadata?: object } = {}): KubeObject => ({
+export const widget = (more: { metadata?: Partial<ObjectMeta>; status?: unknown } = {}): KubeObject => ({
   apiVersion: 'test.fairlead.dev/v1',
   kind: 'Widget',
   ...more,
@@ -22,7 +22,7 @@ export const widget = (more: Partial<KubeObject> & { metadata?: object } = {}): 
     resourceVersion: '100',
     generation: 1,
     ...more.metadata,
-  } as KubeObject['metadata'],
+  },
 })
 
 export const ownedByWidget = (uid = 'uid-w') => ({

@@ -1,4 +1,4 @@
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { failurePatch, mergeConditions, RECONCILED, statusPatch } from '../../dispatch/status.ts'
 import { widget } from './objects.ts'

@@ -1,0 +1,53 @@
+import { type Backoff, ConflictError, RetryAfterError, TerminalError } from '#contracts'
+import { ApiError } from '#kube'
+import { backoffMs, type Finish } from '#queue'
+import { NamespaceTerminatingError, RefusedError } from './errors.ts'
+import type { Failure } from './status.ts'
+
+/** A namespace takes seconds to go, or hangs for days: nothing is gained by asking often. */
+const TERMINATING_RETRY_MS = 60_000
+
+export interface Circumstances {
+  attempt: number
+  backoff: Backoff
+  now: Date
+  random: () => number
+}
+
+/** What a failed run leads to: when the key runs again, and what its object shows meanwhile. */
+export interface Consequence {
+  finish: Finish
+  report: Failure | undefined
+}
+
+export function consequenceOf(error: unknown, { attempt, backoff, now, random }: Circumstances): Consequence {
+  const message = messageOf(error)
+  const after = (ms: number): Finish => ({ kind: 'error', message, retryAt: new Date(now.getTime() + ms) })
+  const backedOff = () => after(backoffMs(attempt, backoff, random))
+
+  if (error instanceof TerminalError) return { finish: { kind: 'terminal', message }, report: failure(error) }
+  if (error instanceof RetryAfterError) return { finish: after(error.afterSeconds * 1000), report: failure(error) }
+  if (error instanceof RefusedError) return { finish: backedOff(), report: failure(error) }
+  if (error instanceof NamespaceTerminatingError) return { finish: after(TERMINATING_RETRY_MS), report: undefined }
+  if (error instanceof ApiError && error.retryAfterSeconds !== undefined)
+    return { finish: after(error.retryAfterSeconds * 1000), report: undefined }
+  return { finish: backedOff(), report: undefined }
+}
+
+/** Of several failures of one run, the one that decides how it goes on: moved state first, then what is to be shown. */
+export function gravest(errors: readonly unknown[]): unknown {
+  const refused = errors.filter((error) => error instanceof RefusedError)
+  const transient = errors.find((error) => !(error instanceof RefusedError))
+  if (transient !== undefined) return errors.find((error) => error instanceof ConflictError) ?? transient
+  const [first] = refused
+  if (first === undefined || refused.length === 1) return first
+  return new RefusedError(refused.map(({ message }) => message).join('; '), { reason: first.reason, cause: first })
+}
+
+export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
+
+/** A reason or message that metav1.Condition would refuse must not keep the failure from being shown. */
+const failure = (error: Error & Failure): Failure => ({
+  reason: /^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$/.test(error.reason) ? error.reason.slice(0, 1024) : error.name,
+  message: error.message.slice(0, 32_768),
+})

@@ -1,0 +1,128 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Invoke, RECONCILERS, type RunLog, resourceName } from '#contracts'
+import type { EventStore } from '#events'
+import type { KubeClient } from '#kube'
+import type { WorkQueue } from '#queue'
+import { Followed } from './followed.ts'
+import { Gate } from './gate.ts'
+import { EventRecorder } from './recorder.ts'
+import type { RunDependencies } from './run.ts'
+import { SettledWrites } from './settled-writes.ts'
+import type { RunObserver } from './steps.ts'
+
+const RETRY_MS = 1000
+
+export interface DispatcherOptions {
+  kube: KubeClient
+  events: EventStore
+  queue: WorkQueue
+  /** By the name of their Reconciler. */
+  functions: ReadonlyMap<string, Invoke>
+  /** Names this process in Events, at most 128 characters. */
+  instance: string
+  /** API requests in flight, of all reconcilers together. Default 10. */
+  apiConcurrency?: number
+  observer?: RunObserver
+  log: RunLog
+  now?: () => Date
+  random?: () => number
+}
+
+export interface Dispatcher {
+  /** Serves what Reconciler objects ask for until the signal or drain(). Runs go on until drain(). */
+  run(signal: AbortSignal): Promise<void>
+  /** Takes no more keys, lets runs end within the grace, and hands the rest back to the queue. */
+  drain(graceMs: number): Promise<void>
+  /**
+   * Something of this key was stored just now: a status that waits for its turn is decided again instead of being
+   * written. Only a hint, for who happens to run in the same process as the watch.
+   */
+  noteChange(reconciler: string, key: string): void
+  /** Reconcilers that are served now. */
+  serving(): string[]
+}
+
+export function createDispatcher(options: DispatcherOptions): Dispatcher {
+  return new LiveDispatcher(options)
+}
+
+class LiveDispatcher implements Dispatcher {
+  readonly #options: DispatcherOptions
+  readonly #deps: RunDependencies
+  readonly #stopping = new AbortController()
+  readonly #followed = new Map<string, Followed>()
+  readonly #synced = new Set<string>()
+
+  constructor(options: DispatcherOptions) {
+    const { kube, events, instance, log, now = () => new Date(), random = Math.random } = options
+    const gate = new Gate(options.apiConcurrency ?? 10)
+    this.#options = options
+    this.#deps = {
+      kube,
+      events,
+      gate,
+      settled: new SettledWrites(),
+      recorder: new EventRecorder({ kube, gate, instance, now, log }),
+      now,
+      random,
+      observe: options.observer ?? (() => undefined),
+    }
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const either = AbortSignal.any([signal, this.#stopping.signal])
+    await Promise.all([
+      this.#untilAborted(either, () => this.#followReconcilers(either)),
+      this.#untilAborted(either, () => this.#followCursors(either)),
+    ])
+  }
+
+  async drain(graceMs: number): Promise<void> {
+    this.#stopping.abort()
+    await Promise.all([...this.#followed.values()].map((followed) => followed.stop(graceMs)))
+    await this.#deps.recorder.flush()
+  }
+
+  noteChange(reconciler: string, key: string): void {
+    this.#followed.get(reconciler)?.serving?.noteChange(key)
+  }
+
+  serving(): string[] {
+    return [...this.#followed].filter(([, { serving }]) => serving !== undefined).map(([name]) => name)
+  }
+
+  #followedAs(name: string): Followed {
+    const { queue, log, functions } = this.#options
+    const isSynced = (resource: string) => this.#synced.has(resource)
+    const followed =
+      this.#followed.get(name) ??
+      new Followed(name, { ...this.#deps, queue, invoke: functions.get(name), log, isSynced })
+    this.#followed.set(name, followed)
+    return followed
+  }
+
+  async #followReconcilers(signal: AbortSignal): Promise<void> {
+    for await (const { verb, object } of this.#options.events.follow({ ref: RECONCILERS }, signal))
+      if (verb !== 'moved') this.#followedAs(object.metadata.name).want(verb === 'deleted' ? undefined : object)
+  }
+
+  async #followCursors(signal: AbortSignal): Promise<void> {
+    for await (const { ref, scope } of this.#options.events.followCursors(signal)) {
+      const resource = resourceName(ref)
+      if (scope !== undefined || this.#synced.has(resource)) continue
+      this.#synced.add(resource)
+      for (const followed of this.#followed.values()) followed.reconsider()
+    }
+  }
+
+  async #untilAborted(signal: AbortSignal, follow: () => Promise<void>): Promise<void> {
+    while (!signal.aborted) {
+      try {
+        await follow()
+      } catch (error) {
+        if (!signal.aborted) this.#options.log.warn({ err: error }, 'following EVENTS failed, trying again')
+      }
+      await sleep(RETRY_MS, undefined, { signal }).catch(() => undefined)
+    }
+  }
+}

@@ -1,0 +1,123 @@
+import { type Invoke, type KubeObject, RECONCILERS, type ReconcilerSpec, type RunLog, resourceName } from '#contracts'
+import { isConflict, isNotFound, resourcePath } from '#kube'
+import type { WorkQueue } from '#queue'
+import { sameJson } from './covers.ts'
+import { PRIORITY } from './gate.ts'
+import { isRefused, readReconciler, resourcesOf, selectorOf } from './reconcilers.ts'
+import type { RunDependencies } from './run.ts'
+import { Serving } from './serving.ts'
+import { conditionPatch } from './status.ts'
+
+/** How long runs may take to end when their reconciler is changed or removed. */
+const CHANGE_GRACE_MS = 10_000
+const RETRY_MS = 1000
+
+export interface FollowedDependencies extends RunDependencies {
+  queue: WorkQueue
+  /** Undefined: not built in here; another dispatcher may have it. */
+  invoke: Invoke | undefined
+  /** The resource has been listed completely and stored. */
+  isSynced: (resource: string) => boolean
+  log: RunLog
+}
+
+/** One Reconciler object over time: served while it can be. */
+export class Followed {
+  readonly #name: string
+  readonly #deps: FollowedDependencies
+  #object: KubeObject | undefined
+  #current: { spec: ReconcilerSpec; serving: Serving } | undefined
+  #work: Promise<void> = Promise.resolve()
+  #retry: NodeJS.Timeout | undefined
+  #stopped = false
+
+  constructor(name: string, deps: FollowedDependencies) {
+    this.#name = name
+    this.#deps = deps
+  }
+
+  get serving(): Serving | undefined {
+    return this.#current?.serving
+  }
+
+  /** Undefined: the Reconciler is gone. */
+  want(object: KubeObject | undefined): void {
+    this.#object = object
+    this.reconsider()
+  }
+
+  /** What it waits for may have come. */
+  reconsider(): void {
+    clearTimeout(this.#retry)
+    this.#work = this.#work.then(() => this.#bringAbout()).catch((error: unknown) => this.#tryLater(error))
+  }
+
+  async stop(graceMs: number): Promise<void> {
+    this.#stopped = true
+    clearTimeout(this.#retry)
+    this.#work = this.#work.then(() => this.#endServing(graceMs))
+    await this.#work
+  }
+
+  async #bringAbout(): Promise<void> {
+    if (this.#stopped) return
+    const object = this.#object
+    if (object === undefined) return this.#endServing(CHANGE_GRACE_MS)
+    const read = readReconciler(object)
+    if (isRefused(read)) {
+      await this.#endServing(CHANGE_GRACE_MS)
+      this.#deps.log.error({ reconciler: this.#name, ...read }, 'reconciler refused')
+      return this.#announce(object, { status: 'False', ...read })
+    }
+    const { invoke, log } = this.#deps
+    if (invoke === undefined) return log.info({ reconciler: this.#name }, 'reconciler has no function here')
+    if (!sameJson(read, this.#current?.spec)) await this.#serve(read, invoke)
+    if (this.#current !== undefined) await this.#announce(object, { status: 'True', reason: 'Serving' })
+  }
+
+  async #serve(spec: ReconcilerSpec, invoke: Invoke): Promise<void> {
+    await this.#endServing(CHANGE_GRACE_MS)
+    const waitingFor = resourcesOf(spec)
+      .map(resourceName)
+      .filter((resource) => !this.#deps.isSynced(resource))
+    if (waitingFor.length > 0) {
+      this.#deps.log.info({ reconciler: this.#name, waitingFor }, 'reconciler waits for its resources')
+      return
+    }
+    const { queue, log } = this.#deps
+    await queue.declare(this.#name)
+    const served = { name: this.#name, spec, invoke, selects: selectorOf(spec) }
+    this.#current = { spec, serving: new Serving(this.#deps, queue, served, log) }
+    log.info({ reconciler: this.#name, slots: spec.concurrency }, 'reconciler served')
+  }
+
+  async #endServing(graceMs: number): Promise<void> {
+    const ending = this.#current?.serving
+    this.#current = undefined
+    if (ending === undefined) return
+    await ending.drain(graceMs)
+    this.#deps.log.info({ reconciler: this.#name }, 'reconciler not served any more')
+  }
+
+  /** A conflict means that a newer version of the Reconciler is on its way here, and with it another try. */
+  async #announce(
+    object: KubeObject,
+    ready: { status: 'True' | 'False'; reason: string; message?: string },
+  ): Promise<void> {
+    const { kube, gate, now } = this.#deps
+    const patch = conditionPatch(object, { type: 'Ready', ...ready }, now())
+    if (patch === undefined) return
+    const path = resourcePath(RECONCILERS, undefined, object.metadata.name, 'status')
+    try {
+      await gate.run(PRIORITY.status, () => kube.patch(path, patch, 'merge', { fieldManager: 'fairlead' }))
+    } catch (error) {
+      if (!isConflict(error) && !isNotFound(error))
+        this.#deps.log.warn({ err: error, reconciler: this.#name }, 'condition of the reconciler not written')
+    }
+  }
+
+  #tryLater(error: unknown): void {
+    this.#deps.log.warn({ err: error, reconciler: this.#name }, 'reconciler cannot be served yet')
+    if (!this.#stopped) this.#retry = setTimeout(() => this.reconsider(), RETRY_MS)
+  }
+}

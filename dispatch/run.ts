@@ -1,0 +1,208 @@
+import {
+  ConflictError,
+  type EventReport,
+  type Invoke,
+  type KubeObject,
+  type ReconcilerSpec,
+  type RunInput,
+  type RunLog,
+  TerminalError,
+} from '#contracts'
+import { parseKey } from '#events'
+import type { Finish, Lease } from '#queue'
+import { callWithin } from './call.ts'
+import { consequenceOf, gravest } from './consequence.ts'
+import { originOf } from './echo.ts'
+import { GoneError } from './errors.ts'
+import { deepFreeze } from './freeze.ts'
+import { DROPPED } from './gate.ts'
+import { observePrimary } from './observe.ts'
+import { parseOutcome } from './outcome.ts'
+import { type Plan, plan, type Write } from './plan.ts'
+import type { EventRecorder } from './recorder.ts'
+import { type Failure, failurePatch, type StatusPatch } from './status.ts'
+import type { RunObserver } from './steps.ts'
+import { byKind, type World, withObject, withOwned } from './world.ts'
+import { Writer, type WriterDependencies } from './writer.ts'
+
+/** Decisions on results in memory before the function counts as one that never settles. */
+const MAX_ROUNDS = 8
+/** Fresh observations after conflicts and overtaken writes, before the key waits for its backoff. */
+const MAX_LAPS = 5
+
+export interface RunDependencies extends WriterDependencies {
+  recorder: EventRecorder
+  now: () => Date
+  random: () => number
+  observe: RunObserver
+}
+
+/** A reconciler and the function that is called for it. */
+export interface Served {
+  name: string
+  spec: ReconcilerSpec
+  invoke: Invoke
+  /** Whether the reconciler is for this object: its namespaces and selector. */
+  selects: (object: KubeObject) => boolean
+}
+
+/** What one observation has come to so far. */
+interface Lap {
+  world: World
+  writer: Writer
+  now: Date
+  /** No other lap follows: what was overtaken is written all the same. */
+  isLast: boolean
+}
+
+/** One run of one key, from the first look to its end. */
+export class Run {
+  readonly #deps: RunDependencies
+  readonly #served: Served
+  readonly #lease: Lease
+  readonly #log: RunLog
+  #changed = false
+
+  constructor(deps: RunDependencies, served: Served, lease: Lease, log: RunLog) {
+    this.#deps = deps
+    this.#served = served
+    this.#lease = lease
+    this.#log = log
+  }
+
+  /** Something was stored that the observed state does not have yet. */
+  noteChange(): void {
+    this.#changed = true
+  }
+
+  /** Rejects only when the lease is lost or taken back: the run has then stopped and its end is not its own to say. */
+  async toEnd(): Promise<Finish> {
+    for (let number = 1; ; number++) {
+      const isLast = number === MAX_LAPS
+      let lap: Lap | undefined
+      try {
+        lap = await this.#begin(isLast)
+        return lap === undefined ? { kind: 'done' } : await this.#settle(lap)
+      } catch (error) {
+        if (this.#lease.signal.aborted) throw error
+        if (error instanceof GoneError) return { kind: 'done' }
+        if (error instanceof ConflictError && !isLast) continue
+        const finish = await this.#fail(lap, error)
+        if (finish !== undefined) return finish
+      }
+    }
+  }
+
+  /** Observes; undefined: there is nothing to reconcile. */
+  async #begin(isLast: boolean): Promise<Lap | undefined> {
+    this.#changed = false
+    const { name, spec } = this.#served
+    const { signal, key, owner } = this.#lease
+    const observed = await observePrimary(this.#deps, spec, parseKey(key), signal)
+    if (observed === undefined || !this.#served.selects(observed.object)) return undefined
+    if (observed.object.metadata.deletionTimestamp !== undefined) return undefined
+    const writer = new Writer(this.#deps, {
+      reconciler: name,
+      key,
+      origin: originOf(name, key, owner),
+      fieldManager: `fairlead-${name}`.slice(0, 128),
+      primary: { ref: spec.for, object: observed.object, owner: observed.owner },
+      hold: () => this.#lease.hold(),
+      signal,
+      observe: this.#deps.observe,
+    })
+    return { world: observed, writer, now: this.#deps.now(), isLast }
+  }
+
+  /** Decides and writes, and again on what that has made, until there is nothing left to write. */
+  async #settle(lap: Lap): Promise<Finish> {
+    for (let round = 0; round < MAX_ROUNDS; round++) {
+      const next = await this.#decide(lap)
+      const isStable = next.stages.length === 0 && next.status === undefined
+      if (next.stages.length > 0) for (const stage of next.stages) await this.#write(lap, stage)
+      else if (next.status !== undefined) await this.#writeStatus(lap, next.status)
+      this.#tell(lap.world.object, next.events)
+      if (isStable) return next.requeueAt === undefined ? { kind: 'done' } : { kind: 'requeue', at: next.requeueAt }
+    }
+    throw new Error(`the function asks for a change after each of its changes, ${MAX_ROUNDS} times in a row`)
+  }
+
+  async #decide({ world, now }: Lap): Promise<Plan> {
+    const { spec, invoke } = this.#served
+    const input: RunInput = {
+      object: world.object,
+      owned: byKind(world, spec.owns),
+      related: {},
+      attempt: this.#lease.attempt,
+      now: now.toISOString(),
+      finalizing: false,
+    }
+    const context = { signal: this.#lease.signal, log: this.#log }
+    const returned = await callWithin(spec.timeoutSeconds, invoke, deepFreeze(input), context)
+    const next = plan(spec, world, parseOutcome(returned), { now, settled: this.#deps.settled })
+    if (next.findings.length === 0) return next
+    throw new TerminalError(next.findings.join('; '), { reason: 'InvalidOutcome' })
+  }
+
+  async #write(lap: Lap, stage: Write[]): Promise<void> {
+    const results = await Promise.allSettled(stage.map((write) => lap.writer.owned(write)))
+    const errors: unknown[] = []
+    let overtaken = false
+    for (const [index, { resource, object }] of stage.entries()) {
+      const result = results[index]
+      if (result?.status === 'rejected') errors.push(result.reason)
+      if (result?.status !== 'fulfilled') continue
+      lap.world = withOwned(lap.world, resource, object, result.value.object)
+      overtaken ||= result.value.overtaken
+    }
+    if (errors.length > 0) throw gravest(errors)
+    if (overtaken) await this.#lookAgain(lap)
+  }
+
+  async #writeStatus(lap: Lap, patch: StatusPatch): Promise<void> {
+    const written = await lap.writer.status(lap.world.object, patch, () => lap.isLast || !this.#changed)
+    if (written === DROPPED) {
+      this.#deps.observe({ step: 'dropped', reconciler: this.#served.name, key: this.#lease.key })
+      throw new ConflictError('the status was overtaken by a change before it was written')
+    }
+    if (written.object !== undefined) lap.world = withObject(lap.world, written.object)
+    if (written.overtaken) await this.#lookAgain(lap)
+  }
+
+  async #lookAgain(lap: Lap): Promise<void> {
+    const { spec } = this.#served
+    const observed = await observePrimary(this.#deps, spec, parseKey(this.#lease.key), this.#lease.signal)
+    if (observed === undefined) throw new GoneError('the object was deleted during its run')
+    lap.world = observed
+  }
+
+  #tell(object: KubeObject, events: readonly EventReport[]): void {
+    for (const event of events) this.#deps.recorder.record(this.#served.name, object, event)
+  }
+
+  /** How the run ends after an error; undefined: not yet, the state has moved while it was reported. */
+  async #fail(lap: Lap | undefined, error: unknown): Promise<Finish | undefined> {
+    const { now, random } = this.#deps
+    const circumstances = { attempt: this.#lease.attempt, backoff: this.#served.spec.backoff, now: now(), random }
+    const { finish, report } = consequenceOf(error, circumstances)
+    this.#log.warn({ err: error, finish }, 'run failed')
+    if (lap === undefined || report === undefined) return finish
+    try {
+      await this.#report(lap, report)
+      return finish
+    } catch (failure) {
+      if (this.#lease.signal.aborted) throw failure
+      if (failure instanceof GoneError) return { kind: 'done' }
+      if (failure instanceof ConflictError && !lap.isLast) return undefined
+      this.#log.warn({ err: failure }, 'failure not shown on the object')
+      return consequenceOf(failure, circumstances).finish
+    }
+  }
+
+  async #report(lap: Lap, failure: Failure): Promise<void> {
+    const { object } = lap.world
+    this.#tell(object, [{ type: 'Warning', ...failure }])
+    const patch = failurePatch(object, failure, lap.now)
+    if (patch !== undefined) await lap.writer.status(object, patch, () => true)
+  }
+}
