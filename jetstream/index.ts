@@ -4,5 +4,6 @@ export { DeclarationMismatchError, declareConsumer, declareStream } from './decl
 export { ConnectionClosedError, ERR, isWrongSequence, JetStreamError, UnknownOutcomeError } from './errors.ts'
 export { follow } from './follow.ts'
 export type { Headers } from './headers.ts'
+export { incarnationOf } from './incarnation.ts'
 export type { Delivery, StoredMessage } from './messages.ts'
 export { Puller, type PullOptions } from './pull.ts'

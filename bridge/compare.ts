@@ -1,0 +1,41 @@
+import type { KubeObject } from '#contracts'
+import { compareVersions, type Identity, type OwnerKey } from '#events'
+
+/** What EVENTS has of one object, small enough to be kept for every object of a resource during a list. */
+export interface Known {
+  uid: string
+  resourceVersion: string
+  deleted: boolean
+  owner: OwnerKey | undefined
+  /** A cursor says that its keys were enqueued for this version. */
+  covered: boolean
+}
+
+/** What a listed object is, given what EVENTS has; `replaced`: another one of that name, whose end nobody has told. */
+export type Difference = 'added' | 'modified' | 'replaced' | 'same'
+
+/** A cursor, as a place in the API server's history and in EVENTS. */
+export interface CoveredUpTo {
+  resourceVersion: string
+  sequence: number
+}
+
+export function known(identity: Identity, coveredUpTo: CoveredUpTo | undefined): Known {
+  const { uid, resourceVersion, deleted, owner } = identity
+  return { uid, resourceVersion, deleted, owner, covered: isCovered(identity, coveredUpTo) }
+}
+
+export function difference(before: Known | undefined, object: KubeObject, owner: OwnerKey | undefined): Difference {
+  if (before === undefined || before.deleted) return 'added'
+  const { uid, resourceVersion } = object.metadata
+  if (before.uid !== uid) return 'replaced'
+  const sameOwner =
+    owner === undefined || (before.owner?.resource === owner.resource && before.owner.name === owner.name)
+  return before.resourceVersion === resourceVersion && sameOwner ? 'same' : 'modified'
+}
+
+/** Both places, since a deletion that a list has found carries a resourceVersion from long before. */
+const isCovered = ({ resourceVersion, sequence }: Identity, cursor: CoveredUpTo | undefined): boolean =>
+  cursor !== undefined &&
+  sequence < cursor.sequence &&
+  (compareVersions(resourceVersion, cursor.resourceVersion) ?? 1) <= 0

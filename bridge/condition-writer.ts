@@ -1,0 +1,72 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { apiVersionOf, type KubeObject, RECONCILERS, type RunLog } from '#contracts'
+import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
+import { isSame, type SyncedCondition, storedCondition, withTransition } from './conditions.ts'
+
+export interface ConditionWriterDeps {
+  kube: KubeClient
+  log: RunLog
+  now: () => Date
+  /** The Reconcilers as last seen, each with what should be said of it now. */
+  conditions: () => { object: KubeObject; condition: SyncedCondition }[]
+}
+
+const AT_MOST_EVERY_MS = 500
+const FIELD_MANAGER = 'fairlead-bridge'
+
+/**
+ * Keeps condition Synced of the Reconcilers. Each bridge says a thing once, when it becomes so, and not again when
+ * another one contradicts it: two that disagree do not write for ever.
+ */
+export class ConditionWriter {
+  readonly #deps: ConditionWriterDeps
+  readonly #said = new Map<string, SyncedCondition>()
+  #wake = () => {}
+  #isDirty = false
+
+  constructor(deps: ConditionWriterDeps) {
+    this.#deps = deps
+  }
+
+  /** Something that conditions depend on has changed. */
+  poke(): void {
+    this.#isDirty = true
+    this.#wake()
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    signal.addEventListener('abort', () => this.#wake(), { once: true })
+    while (!signal.aborted) {
+      if (!this.#isDirty) await new Promise<void>((resolve) => (this.#wake = resolve))
+      if (signal.aborted) return
+      this.#isDirty = false
+      for (const { object, condition } of this.#deps.conditions()) await this.#say(object, condition, signal)
+      await sleep(AT_MOST_EVERY_MS, undefined, { signal }).catch(() => undefined)
+    }
+  }
+
+  async #say(object: KubeObject, condition: SyncedCondition, signal: AbortSignal): Promise<void> {
+    const { name, uid = '' } = object.metadata
+    if (isSame(this.#said.get(uid), condition)) return
+    const before = storedCondition(object)
+    try {
+      if (!isSame(before, condition))
+        await this.#apply(object, withTransition(condition, before, this.#deps.now()), signal)
+      this.#said.set(uid, condition)
+    } catch (error) {
+      if (signal.aborted || isNotFound(error) || isConflict(error)) return
+      this.#deps.log.warn({ err: error, reconciler: name }, 'condition Synced could not be written')
+    }
+  }
+
+  async #apply({ kind, metadata: { name, uid } }: KubeObject, condition: object, signal: AbortSignal): Promise<void> {
+    const patch = {
+      apiVersion: apiVersionOf(RECONCILERS),
+      kind,
+      metadata: { name, ...(uid !== undefined && { uid }) },
+      status: { conditions: [condition] },
+    }
+    const path = resourcePath(RECONCILERS, undefined, name)
+    await this.#deps.kube.applyStatus(path, patch, { fieldManager: FIELD_MANAGER, force: true, signal })
+  }
+}

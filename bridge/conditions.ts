@@ -1,0 +1,69 @@
+import type { KubeObject, ResourceRef } from '#contracts'
+import { resourceName } from '#contracts'
+import type { Reconciler, Refused } from './reconcilers.ts'
+import type { ResourceStatus } from './types.ts'
+
+/** The bridge's condition of a Reconciler: does what it asks for reach EVENTS and its queue? */
+export interface SyncedCondition {
+  type: 'Synced'
+  status: 'True' | 'False'
+  reason: string
+  message: string
+  observedGeneration?: number
+}
+
+interface StoredCondition extends SyncedCondition {
+  lastTransitionTime: string
+}
+
+export function refusedCondition({ reason, message, object }: Refused): SyncedCondition {
+  return { type: 'Synced', status: 'False', reason, message, ...generationOf(object) }
+}
+
+/** Says what is missing, not what merely hiccups: a watch that is about to be resumed is no news. */
+export function servedCondition(
+  { spec, object }: Reconciler,
+  statusOf: (ref: ResourceRef) => ResourceStatus | undefined,
+): SyncedCondition {
+  const condition = (status: 'True' | 'False', reason: string, message: string): SyncedCondition => ({
+    type: 'Synced',
+    status,
+    reason,
+    message,
+    ...generationOf(object),
+  })
+  for (const ref of [spec.for, ...spec.owns]) {
+    const name = resourceName(ref)
+    const resource = statusOf(ref)
+    if (resource?.failure?.kind === 'absent')
+      return condition('False', 'ResourceNotFound', `${name} is not served by the API server: install its definition`)
+    if (resource?.failure?.kind === 'forbidden')
+      return condition('False', 'Forbidden', `list and watch of ${name} are not allowed: ${resource.failure.message}`)
+    if (resource?.synced !== true) return condition('False', 'Listing', `${name} is not listed completely yet`)
+  }
+  return condition('True', 'Watching', 'every resource is listed, and its changes arrive')
+}
+
+/** What the object says of it already. */
+export function storedCondition(object: KubeObject): StoredCondition | undefined {
+  const { conditions } = (object.status ?? {}) as { conditions?: StoredCondition[] }
+  return conditions?.find(({ type }) => type === 'Synced')
+}
+
+export const isSame = (a: SyncedCondition | undefined, b: SyncedCondition | undefined): boolean =>
+  a?.status === b?.status &&
+  a?.reason === b?.reason &&
+  a?.message === b?.message &&
+  a?.observedGeneration === b?.observedGeneration
+
+export function withTransition(
+  condition: SyncedCondition,
+  before: StoredCondition | undefined,
+  now: Date,
+): StoredCondition {
+  const isKept = before?.status === condition.status
+  return { ...condition, lastTransitionTime: isKept ? before.lastTransitionTime : now.toISOString() }
+}
+
+const generationOf = ({ metadata }: KubeObject): { observedGeneration?: number } =>
+  metadata.generation === undefined ? {} : { observedGeneration: metadata.generation }

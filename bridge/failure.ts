@@ -1,0 +1,47 @@
+import { ApiConnectionError, ApiError, isExpired, isForbidden, isInvalid, isNotFound, isUnauthorized } from '#kube'
+
+/** Why a list or watch stopped, by what it takes to go on. */
+export type FailureKind =
+  /** The history that was asked for is gone, or not there yet: list again. */
+  | 'expired'
+  /** The server asks for patience: the same watch again, later. */
+  | 'busy'
+  /** No (whole) answer from the server: the same watch again, later. */
+  | 'unreachable'
+  /** Not allowed: heals when somebody grants it. */
+  | 'forbidden'
+  /** No such resource: heals when somebody installs its definition. */
+  | 'absent'
+  /** The server refuses this very request, so repeating it is pointless: list again, later. */
+  | 'rejected'
+  | 'other'
+
+export interface Failure {
+  kind: FailureKind
+  message: string
+  /** At least so long before the next try, when the server said so. */
+  retryAfterMs?: number
+}
+
+export function classify(error: unknown): Failure {
+  const message = error instanceof Error ? error.message : String(error)
+  const retryAfterSeconds = error instanceof ApiError ? error.retryAfterSeconds : undefined
+  return {
+    kind: kindOf(error),
+    message,
+    ...(retryAfterSeconds === undefined ? {} : { retryAfterMs: retryAfterSeconds * 1000 }),
+  }
+}
+
+function kindOf(error: unknown): FailureKind {
+  if (isExpired(error) || isTooLarge(error)) return 'expired'
+  if (error instanceof ApiConnectionError) return 'unreachable'
+  if (isForbidden(error) || isUnauthorized(error)) return 'forbidden'
+  if (isNotFound(error)) return 'absent'
+  if (isInvalid(error)) return 'rejected'
+  return error instanceof ApiError && error.code === 429 ? 'busy' : 'other'
+}
+
+/** The server knows no such resourceVersion yet: it lags behind another one, or was restored from a backup. */
+const isTooLarge = (error: unknown): boolean =>
+  error instanceof ApiError && (error.details.causes ?? []).some(({ reason }) => reason === 'ResourceVersionTooLarge')

@@ -1,0 +1,13 @@
+export { createBridge } from './bridge.ts'
+export type { FailureKind } from './failure.ts'
+export type {
+  Bridge,
+  BridgeObserver,
+  BridgeOptions,
+  BridgeStatus,
+  Echo,
+  RelistReport,
+  ResourceStatus,
+  SeenChange,
+} from './types.ts'
+export type { Relist } from './watch-state.ts'

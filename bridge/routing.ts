@@ -1,0 +1,125 @@
+import { controllerOf, type KubeObject, type ResourceRef, resourceName } from '#contracts'
+import { keyOf, type OwnerKey } from '#events'
+import type { Reconciler } from './reconcilers.ts'
+import type { Labels } from './selector.ts'
+
+/** What one watched resource is for. */
+interface ResourceRoutes {
+  ref: ResourceRef
+  /** Reconcilers that reconcile these objects. */
+  primaryOf: Reconciler[]
+  /** Reconcilers that want to hear of those which their objects control. */
+  ownedBy: Reconciler[]
+}
+
+/** The controller owner of an object, where its kind is the `for` of a Reconciler. */
+export interface Owner extends OwnerKey {
+  /** Left out: not known, any will do. */
+  group?: string
+}
+
+/** What routing has to know of a changed object. */
+export interface Change {
+  namespace: string | undefined
+  name: string
+  /** Left out: not known, so every selector is taken to match. */
+  labels: Labels | undefined
+  /** Its owner, and those that it has left. */
+  owners: readonly Owner[]
+}
+
+/** A key of a work queue. */
+export interface Target {
+  fn: string
+  key: string
+  /** Of the Reconciler. */
+  token: string
+}
+
+/** Cluster-scoped objects may own namespaced ones: their keys have no namespace. */
+export type IsClusterScoped = (ref: ResourceRef) => boolean
+
+/** What the Reconcilers, taken together, make of each resource. */
+export class Routes {
+  readonly #resources = new Map<string, ResourceRoutes>()
+  readonly #kinds = new Map<string, ResourceRef>()
+
+  constructor(reconcilers: readonly Reconciler[]) {
+    for (const reconciler of reconcilers) {
+      const { for: primary, owns } = reconciler.spec
+      this.#open(primary).primaryOf.push(reconciler)
+      for (const owned of owns) this.#open(owned).ownedBy.push(reconciler)
+      this.#kinds.set(groupKind(primary.group, primary.kind), primary)
+    }
+  }
+
+  /** The resources that somebody asks for. */
+  get refs(): ResourceRef[] {
+    return [...this.#resources.values()].map(({ ref }) => ref)
+  }
+
+  /** The Reconcilers that a change of this resource may concern. */
+  tokensOf(ref: ResourceRef): string[] {
+    const { primaryOf, ownedBy } = this.#of(ref)
+    return [...new Set([...primaryOf, ...ownedBy].map(({ token }) => token))].sort()
+  }
+
+  /** The primary resources that these owners of an object may be of. */
+  ownerRefs(ref: ResourceRef, owners: readonly Owner[]): ResourceRef[] {
+    const primaries = this.#of(ref).ownedBy.map(({ spec }) => spec.for)
+    return primaries.filter((primary) => owners.some((owner) => isOf(owner, primary)))
+  }
+
+  ownerOf(object: KubeObject): Owner | undefined {
+    const controller = controllerOf(object)
+    const ref = controller && this.#kinds.get(groupKind(groupOf(controller.apiVersion), controller.kind))
+    return ref && { group: ref.group, resource: ref.resource, name: controller.name }
+  }
+
+  /** The keys that need a run because of this change. */
+  targetsOf(ref: ResourceRef, change: Change, isClusterScoped: IsClusterScoped): Target[] {
+    const { primaryOf, ownedBy } = this.#of(ref)
+    return unique([
+      ...primaryOf.flatMap((reconciler) => primaryTargets(reconciler, change)),
+      ...ownedBy.flatMap((reconciler) => ownerTargets(reconciler, change, isClusterScoped)),
+    ])
+  }
+
+  #of(ref: ResourceRef): ResourceRoutes {
+    return this.#resources.get(resourceName(ref)) ?? { ref, primaryOf: [], ownedBy: [] }
+  }
+
+  #open({ group, version, resource }: ResourceRef): ResourceRoutes {
+    const routes = this.#of({ group, version, resource })
+    this.#resources.set(resourceName(routes.ref), routes)
+    return routes
+  }
+}
+
+function primaryTargets({ name: fn, token, spec, selects }: Reconciler, { namespace, name, labels }: Change): Target[] {
+  const wanted = inNamespaces(spec.for.namespaces, namespace) && (labels === undefined || selects(labels))
+  return wanted ? [{ fn, token, key: keyOf(namespace, name) }] : []
+}
+
+function ownerTargets(reconciler: Reconciler, change: Change, isClusterScoped: IsClusterScoped): Target[] {
+  const { name: fn, token, spec } = reconciler
+  const namespace = isClusterScoped(spec.for) ? undefined : change.namespace
+  if (!inNamespaces(spec.for.namespaces, namespace)) return []
+  return change.owners
+    .filter((owner) => isOf(owner, spec.for))
+    .map(({ name }) => ({ fn, token, key: keyOf(namespace, name) }))
+}
+
+const isOf = (owner: Owner, ref: ResourceRef): boolean =>
+  owner.resource === ref.resource && (owner.group === undefined || owner.group === ref.group)
+
+const inNamespaces = (namespaces: readonly string[] | undefined, namespace: string | undefined): boolean =>
+  namespaces === undefined || namespace === undefined || namespaces.includes(namespace)
+
+const unique = (targets: Target[]): Target[] => [
+  ...new Map(targets.map((target) => [`${target.fn} ${target.key}`, target])).values(),
+]
+
+const groupOf = (apiVersion: string): string => (apiVersion.includes('/') ? (apiVersion.split('/')[0] ?? '') : '')
+
+const groupKind = (group: string, kind: string): string => `${group}/${kind}`

@@ -1,0 +1,90 @@
+import type { KubeObject, ResourceRef, RunLog } from '#contracts'
+import type { EventStore, PutResult, Verb } from '#events'
+import type { KubeClient } from '#kube'
+import type { WorkQueue } from '#queue'
+import type { FailureKind } from './failure.ts'
+import type { Relist, State } from './watch-state.ts'
+
+export interface BridgeOptions {
+  kube: KubeClient
+  events: EventStore
+  queue: Pick<WorkQueue, 'enqueue'>
+  log: RunLog
+  /**
+   * Which life of the server that keeps the streams this is. After another answer than before, everything is listed
+   * and enqueued again: a server without replicas may have lost what it had confirmed last. Left out: never.
+   */
+  incarnation?: (() => Promise<string>) | undefined
+  /**
+   * True: this version was written through by a run of this very key, which has decided again on it already, so that
+   * no other run is due for it. Left out: every change makes a run.
+   */
+  settled?: ((echo: Echo) => boolean) | undefined
+  observer?: BridgeObserver | undefined
+  now?: (() => Date) | undefined
+  random?: (() => number) | undefined
+}
+
+export interface Echo {
+  fn: string
+  key: string
+  /** What EventStore.put() was given by the writer. */
+  origin: string
+}
+
+/** For metrics and timelines. A resource is named as resourceName() does. */
+export interface BridgeObserver {
+  /** The watch gave a change. */
+  seen?: ((change: SeenChange) => void) | undefined
+  /** It is stored, and its keys are enqueued; `ms` since it was seen. */
+  published?: ((change: SeenChange & { outcome: PutResult['outcome']; ms: number }) => void) | undefined
+  enqueued?: ((key: { fn: string; key: string; lane: 'high' | 'low' }) => void) | undefined
+  /** A watch or list ended otherwise than agreed. */
+  interrupted?: ((event: { resource: string; failure: FailureKind }) => void) | undefined
+  relisted?: ((event: RelistReport & { resource: string; because: Relist }) => void) | undefined
+}
+
+export interface SeenChange {
+  ref: ResourceRef
+  verb: Verb
+  object: KubeObject
+}
+
+export interface RelistReport {
+  /** Objects in the list. */
+  objects: number
+  /** Of these, how many EVENTS did not have in this version. */
+  changed: number
+  /** Objects that EVENTS had and the list has not. */
+  deleted: number
+}
+
+/** One watched resource, as health checks and conditions want it. */
+export interface ResourceStatus {
+  /** As resourceName() names it. */
+  resource: string
+  phase: State['phase']
+  /** When it entered this phase. */
+  since: Date
+  /** Listed completely, stored and enqueued at least once, for every Reconciler that asks for it now. */
+  synced: boolean
+  /** Everything up to here is stored and enqueued. */
+  resourceVersion: string | undefined
+  lastEventAt: Date | undefined
+  /** Changes read and not confirmed yet: grows to a bound while NATS does not answer. */
+  unconfirmed: number
+  /** Why it waits. */
+  failure: { kind: FailureKind; message: string } | undefined
+}
+
+export interface BridgeStatus {
+  resources: ResourceStatus[]
+  /** Reconcilers that are not served, and why. */
+  refused: { name: string; reason: string; message: string }[]
+}
+
+export interface Bridge {
+  /** Works until the signal; then what was read is confirmed, within a second or two, and the cursors are written. */
+  run(signal: AbortSignal): Promise<void>
+  status(): BridgeStatus
+}

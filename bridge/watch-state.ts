@@ -1,0 +1,111 @@
+import type { Failure } from './failure.ts'
+
+/** Why everything is listed: nothing is known, the history is gone, NATS may have lost a tail, other keys are asked for. */
+export type Relist = 'initial' | 'expired' | 'store-restarted' | 'routes'
+
+export type Starting = { phase: 'starting'; attempt: number }
+export type Listing = { phase: 'listing'; because: Relist; attempt: number }
+export type Watching = { phase: 'watching'; resourceVersion: string; attempt: number }
+export type Waiting = { phase: 'waiting'; ms: number; failure: Failure; next: Starting | Listing | Watching }
+
+/** `attempt` counts failures since the last healthy period. */
+export type State = Starting | Listing | Watching | Waiting
+
+export type Input =
+  /** The cursor was read; without one, or with keys that it does not cover, a list comes first. */
+  | { type: 'resumed'; resourceVersion: string | undefined; relist: Relist | undefined }
+  | { type: 'listed'; resourceVersion: string }
+  /** The server ended the watch as agreed; resourceVersion is the newest that it gave. */
+  | { type: 'ended'; resourceVersion: string; events: number; openMs: number }
+  | { type: 'failed'; failure: Failure; resourceVersion?: string; openMs: number }
+  | { type: 'waited' }
+  | { type: 'demanded'; because: Relist }
+
+const HEALTHY_MS = 10_000
+const VERY_SHORT_MS = 1000
+const FIRST_DELAY_MS = 800
+const LAST_DELAY_MS = 30_000
+/** Somebody may be about to install or grant what is missing: look again rather soon. */
+const LAST_DELAY_OF_THE_MISSING_MS = 5000
+
+/** What comes after `input`; `random` is a number in [0, 1). */
+export function step(state: State, input: Input, random: number): State {
+  switch (input.type) {
+    case 'resumed':
+      if (input.resourceVersion === undefined) return listing('initial')
+      return input.relist === undefined ? watching(input.resourceVersion) : listing(input.relist)
+    case 'listed':
+      return watching(input.resourceVersion, state.phase === 'listing' ? state.attempt : 0)
+    case 'demanded':
+      return listing(input.because)
+    case 'waited':
+      return state.phase === 'waiting' ? state.next : state
+    case 'ended':
+      return afterEnd(input, attemptOf(state), random)
+    case 'failed':
+      return afterFailure(state, input, random)
+  }
+}
+
+/** A watch that ends at once without having said anything would be asked for again in a hot loop. */
+function afterEnd(end: Input & { type: 'ended' }, attempt: number, random: number): State {
+  if (end.events > 0 || end.openMs >= VERY_SHORT_MS) {
+    return watching(end.resourceVersion, end.openMs >= HEALTHY_MS ? 0 : attempt)
+  }
+  const failure: Failure = { kind: 'other', message: 'the watch ended within a second, without an event' }
+  return waiting(failure, watching(end.resourceVersion, attempt + 1), attempt, random)
+}
+
+function afterFailure(state: State, input: Input & { type: 'failed' }, random: number): State {
+  const { failure, openMs, resourceVersion } = input
+  const attempt = openMs >= HEALTHY_MS ? 0 : attemptOf(state)
+  const again = retried(state, attempt + 1, resourceVersion)
+  switch (failure.kind) {
+    case 'expired': {
+      const relist: Listing = again.phase === 'listing' ? again : listing('expired', attempt + 1)
+      return attempt === 0 ? relist : waiting(failure, relist, attempt, random)
+    }
+    case 'rejected':
+      return waiting(failure, again.phase === 'listing' ? again : listing('expired', attempt + 1), attempt, random)
+    case 'busy':
+    case 'unreachable':
+    case 'forbidden':
+    case 'absent':
+    case 'other':
+      return waiting(failure, again, attempt, random)
+  }
+}
+
+/** The same as before, once more; a watch goes on after what it gave already. */
+function retried(state: State, attempt: number, resourceVersion: string | undefined): Waiting['next'] {
+  switch (state.phase) {
+    case 'starting':
+    case 'listing':
+      return { ...state, attempt }
+    case 'watching':
+      return watching(resourceVersion ?? state.resourceVersion, attempt)
+    case 'waiting':
+      return { ...state.next, attempt }
+  }
+}
+
+const attemptOf = (state: State): number => (state.phase === 'waiting' ? state.next.attempt : state.attempt)
+
+const listing = (because: Relist, attempt = 0): Listing => ({ phase: 'listing', because, attempt })
+
+const watching = (resourceVersion: string, attempt = 0): Watching => ({ phase: 'watching', resourceVersion, attempt })
+
+const waiting = (failure: Failure, next: Waiting['next'], attempt: number, random: number): Waiting => ({
+  phase: 'waiting',
+  ms: delayMs(failure, attempt, random),
+  failure,
+  next,
+})
+
+/** 800 ms doubling to 30 s, each between once and twice that, and never less than the server asked for. */
+function delayMs(failure: Failure, attempt: number, random: number): number {
+  const missing = failure.kind === 'absent' || failure.kind === 'forbidden'
+  const last = missing ? LAST_DELAY_OF_THE_MISSING_MS : LAST_DELAY_MS
+  const backoff = Math.min(FIRST_DELAY_MS * 2 ** attempt, last) * (1 + random)
+  return Math.round(Math.max(backoff, failure.retryAfterMs ?? 0))
+}

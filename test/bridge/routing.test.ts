@@ -1,0 +1,128 @@
+import { describe, expect, it } from 'vitest'
+import type { KubeObject, ResourceRef } from '#contracts'
+import { isRefused, parseReconciler } from '../../bridge/reconcilers.ts'
+import { type Owner, Routes } from '../../bridge/routing.ts'
+import { configMaps, controlledBy, object, pods, reconciler, reconcilerObject, widgets } from './objects.ts'
+
+function keys(
+  routes: Routes,
+  ref: ResourceRef,
+  changed: KubeObject,
+  left: Owner[] = [],
+  clusterScoped = false,
+): string[] {
+  const owner = routes.ownerOf(changed)
+  const { namespace, name, labels = {} } = changed.metadata
+  const owners = [...(owner ? [owner] : []), ...left]
+  return routes
+    .targetsOf(ref, { namespace, name, labels, owners }, () => clusterScoped)
+    .map(({ fn, key }) => `${fn} ${key}`)
+}
+
+describe('a change is mapped', () => {
+  const routes = new Routes([reconciler('widget', { for: widgets, owns: [pods] })])
+
+  it.each<[string, ResourceRef, KubeObject, string[]]>([
+    ['to the object itself', widgets, object('Widget', 'a.b'), ['widget default.a%2Eb']],
+    ['to its controller owner', pods, object('Pod', 'p', controlledBy('Widget', 'a')), ['widget default.a']],
+    [
+      'to the owner whatever version names it',
+      pods,
+      object('Pod', 'p', controlledBy('Widget', 'a', 'example.com/v9')),
+      ['widget default.a'],
+    ],
+    ['to nobody without a controller', pods, object('Pod', 'p'), []],
+    ['to nobody when another kind controls it', pods, object('Pod', 'p', controlledBy('Gadget', 'a')), []],
+    [
+      'to nobody when another group controls it',
+      pods,
+      object('Pod', 'p', controlledBy('Widget', 'a', 'other.io/v1')),
+      [],
+    ],
+    [
+      'to nobody when its owner does not own that resource',
+      configMaps,
+      object('ConfigMap', 'c', controlledBy('Widget', 'a')),
+      [],
+    ],
+  ])('%s', (_name, ref, changed, expected) => {
+    expect(keys(routes, ref, changed)).toEqual(expected)
+  })
+
+  it('to the owner that the object has left, too', () => {
+    const changed = object('Pod', 'p', controlledBy('Widget', 'new'))
+    expect(keys(routes, pods, changed, [{ resource: 'widgets', name: 'old' }])).toEqual([
+      'widget default.new',
+      'widget default.old',
+    ])
+  })
+
+  it('to the key of a cluster-scoped owner, which has no namespace', () => {
+    expect(keys(routes, pods, object('Pod', 'p', controlledBy('Widget', 'a')), [], true)).toEqual(['widget _.a'])
+  })
+
+  it('to every Reconciler that asks, each once', () => {
+    const two = new Routes([
+      reconciler('widget', { for: widgets, owns: [pods, pods] }),
+      reconciler('pod', { for: pods }),
+      reconciler('other', { for: widgets, owns: [pods] }),
+    ])
+    const changed = object('Pod', 'p', controlledBy('Widget', 'a'))
+    expect(keys(two, pods, changed)).toEqual(['pod default.p', 'widget default.a', 'other default.a'])
+    expect(two.refs).toHaveLength(2)
+  })
+})
+
+describe('a Reconciler hears only of', () => {
+  it('what its selector matches', () => {
+    const routes = new Routes([reconciler('widget', { for: { ...widgets, selector: 'tier=gold' } })])
+    expect(keys(routes, widgets, object('Widget', 'a', { labels: { tier: 'gold' } }))).toHaveLength(1)
+    expect(keys(routes, widgets, object('Widget', 'a'))).toHaveLength(0)
+  })
+
+  it('its namespaces, for owned objects as well', () => {
+    const routes = new Routes([reconciler('widget', { for: { ...widgets, namespaces: ['one'] }, owns: [pods] })])
+    const owned = controlledBy('Widget', 'a')
+    expect(keys(routes, widgets, object('Widget', 'a', { namespace: 'one' }))).toEqual(['widget one.a'])
+    expect(keys(routes, widgets, object('Widget', 'a'))).toEqual([])
+    expect(keys(routes, pods, object('Pod', 'p', { namespace: 'one', ...owned }))).toEqual(['widget one.a'])
+    expect(keys(routes, pods, object('Pod', 'p', owned))).toEqual([])
+  })
+})
+
+describe('a Reconciler object', () => {
+  it('that is no valid one is refused with the path that is wrong', () => {
+    const entry = parseReconciler(reconcilerObject('x', { for: { ...widgets, resource: '' } }))
+    expect(entry).toMatchObject({
+      reason: 'InvalidSpec',
+      message: expect.stringContaining('spec.for.resource') as string,
+    })
+  })
+
+  it('with a selector that is none is refused', () => {
+    const entry = parseReconciler(reconcilerObject('x', { for: { ...widgets, selector: 'a>1' } }))
+    expect(entry).toMatchObject({
+      reason: 'InvalidSpec',
+      message: expect.stringContaining('spec.for.selector') as string,
+    })
+  })
+
+  it('with related resources is refused, not served by half', () => {
+    expect(parseReconciler(reconcilerObject('x', { for: widgets, related: [pods] }))).toMatchObject({
+      reason: 'RelatedNotSupported',
+    })
+  })
+
+  it('asks anew for every key when it is another one, or asks for other objects, and only then', () => {
+    const token = (uid: string, spec: Parameters<typeof reconcilerObject>[1]) => {
+      const made = reconcilerObject('x', spec)
+      const entry = parseReconciler({ ...made, metadata: { ...made.metadata, uid } })
+      return isRefused(entry) ? entry.message : entry.token
+    }
+    const before = token('1', { for: widgets })
+    expect(token('1', { for: widgets, concurrency: 3 })).toBe(before)
+    expect(token('2', { for: widgets })).not.toBe(before)
+    expect(token('1', { for: widgets, owns: [pods] })).not.toBe(before)
+    expect(token('1', { for: { ...widgets, selector: 'a=b' } })).not.toBe(before)
+  })
+})

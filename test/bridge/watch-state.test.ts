@@ -1,0 +1,148 @@
+import { describe, expect, it } from 'vitest'
+import type { Failure, FailureKind } from '../../bridge/failure.ts'
+import { type Input, type State, step } from '../../bridge/watch-state.ts'
+
+const listing = (because: 'initial' | 'expired' = 'initial', attempt = 0): State => ({
+  phase: 'listing',
+  because,
+  attempt,
+})
+const watching = (resourceVersion = '100', attempt = 0): State => ({ phase: 'watching', resourceVersion, attempt })
+const failed = (kind: FailureKind, more: Partial<Input & { type: 'failed' }> & Partial<Failure> = {}): Input => ({
+  type: 'failed',
+  failure: { kind, message: kind, ...(more.retryAfterMs !== undefined && { retryAfterMs: more.retryAfterMs }) },
+  openMs: more.openMs ?? 0,
+  ...(more.resourceVersion !== undefined && { resourceVersion: more.resourceVersion }),
+})
+const after = (state: State, input: Input, random = 0) => step(state, input, random)
+
+describe('a watch begins', () => {
+  it.each<[string, Input, State]>([
+    ['at once from its cursor', { type: 'resumed', resourceVersion: '7', relist: undefined }, watching('7')],
+    ['with a list without one', { type: 'resumed', resourceVersion: undefined, relist: undefined }, listing()],
+    [
+      'with a list where the cursor does not cover a Reconciler',
+      { type: 'resumed', resourceVersion: '7', relist: 'routes' },
+      { phase: 'listing', because: 'routes', attempt: 0 },
+    ],
+  ])('%s', (_name, input, next) => {
+    expect(after({ phase: 'starting', attempt: 0 }, input)).toEqual(next)
+  })
+
+  it('where its list ended', () => {
+    expect(after(listing(), { type: 'listed', resourceVersion: '42' })).toEqual(watching('42'))
+  })
+
+  it('later, when the cursor could not be read: never as if there were none', () => {
+    const next = after({ phase: 'starting', attempt: 0 }, failed('other'))
+    expect(next).toMatchObject({ phase: 'waiting', next: { phase: 'starting' } })
+  })
+})
+
+describe('a watch that ends as agreed', () => {
+  it('goes on at once after the newest version it gave', () => {
+    expect(after(watching('100'), { type: 'ended', resourceVersion: '180', events: 3, openMs: 290_000 })).toEqual(
+      watching('180'),
+    )
+  })
+
+  it('is no hot loop when it ends within a second, without an event', () => {
+    const next = after(watching('100'), { type: 'ended', resourceVersion: '100', events: 0, openMs: 20 })
+    expect(next).toMatchObject({ phase: 'waiting', ms: 800, next: { phase: 'watching', resourceVersion: '100' } })
+  })
+
+  it('waits longer each time it ends so', () => {
+    let state = watching()
+    const waits: number[] = []
+    for (let i = 0; i < 7; i++) {
+      state = after(state, { type: 'ended', resourceVersion: '100', events: 0, openMs: 20 })
+      if (state.phase === 'waiting') waits.push(state.ms)
+      state = after(state, { type: 'waited' })
+    }
+    expect(waits).toEqual([800, 1600, 3200, 6400, 12_800, 25_600, 30_000])
+  })
+})
+
+describe('a watch that fails', () => {
+  it.each<[string, FailureKind, State['phase'], string]>([
+    ['asks for patience: the same watch, later', 'busy', 'watching', '130'],
+    ['cannot be reached: the same watch, later', 'unreachable', 'watching', '130'],
+    ['has an inner error: the same watch, later', 'other', 'watching', '130'],
+    ['is not allowed: the same watch, later', 'forbidden', 'watching', '130'],
+    ['has no such resource: the same watch, later', 'absent', 'watching', '130'],
+  ])('because the server %s, without a list', (_name, kind, phase, resourceVersion) => {
+    const next = after(watching('100'), failed(kind, { resourceVersion: '130' }))
+    expect(next).toMatchObject({ phase: 'waiting', failure: { kind }, next: { phase, resourceVersion, attempt: 1 } })
+  })
+
+  it('because the history is gone lists at once', () => {
+    expect(after(watching('100'), failed('expired'))).toEqual(listing('expired', 1))
+  })
+
+  it('because the history is gone, again and again, does not list in a hot loop', () => {
+    const next = after(after(listing('expired', 1), { type: 'listed', resourceVersion: '5' }), failed('expired'))
+    expect(next).toMatchObject({ phase: 'waiting', next: { phase: 'listing', attempt: 2 } })
+  })
+
+  it('because the request is refused lists, later', () => {
+    expect(after(watching('100'), failed('rejected'))).toMatchObject({ phase: 'waiting', next: { phase: 'listing' } })
+  })
+
+  it('waits at least as long as the server asks', () => {
+    expect(after(watching(), failed('busy', { retryAfterMs: 5000 }), 0.99)).toMatchObject({
+      phase: 'waiting',
+      ms: 5000,
+    })
+  })
+
+  it('counts anew after a healthy period', () => {
+    expect(after(watching('100', 9), failed('unreachable', { openMs: 60_000 }))).toMatchObject({ ms: 800 })
+    expect(after(watching('100', 9), { type: 'ended', resourceVersion: '1', events: 0, openMs: 60_000 })).toEqual(
+      watching('1'),
+    )
+  })
+
+  it('spreads the waits of many watches', () => {
+    expect(after(watching(), failed('unreachable'), 0.5)).toMatchObject({ ms: 1200 })
+  })
+
+  it('looks more often for what somebody may be about to install', () => {
+    expect(after(watching('100', 9), failed('absent'))).toMatchObject({ ms: 5000 })
+  })
+})
+
+describe('a list', () => {
+  it.each<FailureKind>(['busy', 'unreachable', 'other', 'forbidden', 'absent', 'rejected'])(
+    'that is %s is repeated later, for the same reason',
+    (kind) => {
+      expect(after(listing('expired'), failed(kind))).toMatchObject({
+        phase: 'waiting',
+        next: { phase: 'listing', because: 'expired', attempt: 1 },
+      })
+    },
+  )
+
+  it('whose pages expired is begun again at once, the first time', () => {
+    expect(after(listing('initial'), failed('expired'))).toEqual(listing('initial', 1))
+    expect(after(listing('initial', 1), failed('expired'))).toMatchObject({ phase: 'waiting' })
+  })
+
+  it.each<[string, State]>([
+    ['a watch', watching()],
+    [
+      'a wait',
+      {
+        phase: 'waiting',
+        ms: 5,
+        failure: { kind: 'other', message: '' },
+        next: { phase: 'watching', resourceVersion: '1', attempt: 3 },
+      },
+    ],
+  ])('can be demanded during %s', (_name, state) => {
+    expect(after(state, { type: 'demanded', because: 'store-restarted' })).toEqual({
+      phase: 'listing',
+      because: 'store-restarted',
+      attempt: 0,
+    })
+  })
+})
