@@ -1,0 +1,181 @@
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import {
+  childrenFilter,
+  cursorSubject,
+  decodeToken,
+  encodeToken,
+  identityFilter,
+  keyOf,
+  objectFilter,
+  objectSubject,
+  parseCursorSubject,
+  parseKey,
+  parseObjectSubject,
+  SubjectError,
+} from '#events'
+
+const anyName = fc.oneof(
+  fc.string({ unit: 'grapheme', minLength: 1 }),
+  fc.constantFrom(
+    '_',
+    '__',
+    '%5F',
+    'a.b',
+    'system:node',
+    '*',
+    '>',
+    'a b',
+    '~',
+    'ats~x',
+    'kube-root-ca.crt',
+    'é',
+    '😀',
+    '.',
+  ),
+)
+const maybe = fc.option(anyName, { nil: undefined })
+const anyRef = fc.record({ group: fc.oneof(fc.constant(''), anyName), version: anyName, resource: anyName })
+const anyOwner = fc.option(fc.record({ resource: anyName, name: anyName }), { nil: undefined })
+const anyParts = fc.record({ ref: anyRef, namespace: maybe, owner: anyOwner, name: anyName })
+
+describe('a Kubernetes name as a NATS token', () => {
+  it('comes back as it was', () => {
+    fc.assert(
+      fc.property(anyName, (name) => {
+        expect(decodeToken(encodeToken(name))).toBe(name)
+      }),
+    )
+  })
+
+  it('is one token that NATS takes literally', () => {
+    fc.assert(
+      fc.property(anyName, (name) => {
+        expect(encodeToken(name)).toMatch(/^(?!_$)[A-Za-z0-9_%-]+$/)
+      }),
+    )
+  })
+
+  it('is the only token that decodes to that name', () => {
+    const token = fc.stringMatching(/^[A-Za-z0-9_.~%-]{1,12}$/)
+    fc.assert(
+      fc.property(fc.oneof(token, anyName), (text) => {
+        const name = nameIn(text)
+        fc.pre(name !== undefined)
+        expect(encodeToken(name)).toBe(text)
+      }),
+    )
+  })
+
+  it('never equals the token of another name', () => {
+    fc.assert(
+      fc.property(anyName, anyName, (a, b) => {
+        expect(encodeToken(a) === encodeToken(b)).toBe(a === b)
+      }),
+    )
+  })
+
+  it.each([
+    ['default', 'default'],
+    ['kube-root-ca.crt', 'kube-root-ca%2Ecrt'],
+    ['system:controller:x', 'system%3Acontroller%3Ax'],
+    ['_', '%5F'],
+    ['a b*>', 'a%20b%2A%3E'],
+    ['日', '%E6%97%A5'],
+  ])('writes %j as %j', (name, token) => expect(encodeToken(name)).toBe(token))
+
+  it.each(['', '\ud800'])('refuses %j, which no object is called', (name) => {
+    expect(() => encodeToken(name)).toThrow(SubjectError)
+  })
+})
+
+describe('the subject of an object', () => {
+  it('says everything that it was made of', () => {
+    fc.assert(
+      fc.property(anyParts, (parts) => {
+        expect(parseObjectSubject(objectSubject(parts))).toEqual(parts)
+      }),
+    )
+  })
+
+  it('is covered by the filters of its identity, its owner and its resource', () => {
+    fc.assert(
+      fc.property(anyParts, (parts) => {
+        const subject = objectSubject(parts)
+        const { ref, namespace, owner, name } = parts
+        const filters = [
+          identityFilter(parts),
+          objectFilter({}),
+          objectFilter({ ref }),
+          objectFilter({ name, ...(namespace === undefined ? {} : { namespace }) }),
+          ...(owner ? [childrenFilter(ref, namespace, owner)] : []),
+        ]
+        for (const filter of filters) expect(covers(filter, subject), `${filter} ${subject}`).toBe(true)
+      }),
+    )
+  })
+
+  it('has the core group, no namespace and no owner as _', () => {
+    const subject = objectSubject({
+      ref: { group: '', version: 'v1', resource: 'nodes' },
+      namespace: undefined,
+      owner: undefined,
+      name: 'a.b',
+    })
+    expect(subject).toBe('k8s._.v1.nodes._._.a%2Eb')
+  })
+
+  it('finds the children of a cluster-scoped owner in every namespace', () => {
+    const pods = { group: '', version: 'v1', resource: 'pods' }
+    expect(childrenFilter(pods, undefined, { resource: 'fleets', name: 'x' })).toBe('k8s._.v1.pods.*.fleets~x.*')
+    expect(childrenFilter(pods, 'ns', { resource: 'fleets', name: 'x' })).toBe('k8s._.v1.pods.ns.fleets~x.*')
+  })
+
+  it.each([
+    'k8s._.v1.pods.ns._',
+    'k8s._.v1.pods.ns._.a.b',
+    'other._.v1.pods.ns._.a',
+    'k8s._.v1.pods.ns.x.a',
+    'k8s._._.pods.ns._.a',
+  ])('is not %j', (subject) => expect(() => parseObjectSubject(subject)).toThrow(SubjectError))
+})
+
+describe('a queue key', () => {
+  it('says namespace and name', () => {
+    fc.assert(
+      fc.property(maybe, anyName, (namespace, name) => {
+        expect(parseKey(keyOf(namespace, name))).toEqual({ namespace, name })
+      }),
+    )
+  })
+
+  it.each(['a', 'a.b.c', '.b', 'a.', '_._'])('is not %j', (key) => expect(() => parseKey(key)).toThrow(SubjectError))
+})
+
+describe('the subject of a cursor', () => {
+  it('says resource and scope', () => {
+    fc.assert(
+      fc.property(anyRef, maybe, (ref, scope) => {
+        expect(parseCursorSubject(cursorSubject(ref, scope))).toEqual({ ref, scope })
+      }),
+    )
+  })
+})
+
+function nameIn(text: string): string | undefined {
+  try {
+    return decodeToken(text)
+  } catch (error) {
+    if (error instanceof SubjectError) return undefined
+    throw error
+  }
+}
+
+/** As nats-server matches, for filters whose only wildcard is `*`. */
+const covers = (filter: string, subject: string): boolean =>
+  new RegExp(
+    `^${filter
+      .split('.')
+      .map((token) => (token === '*' ? '[^.]+' : token.replaceAll(/[^\w]/g, '\\$&')))
+      .join('\\.')}$`,
+  ).test(subject)
