@@ -1,6 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { NETWORK_CIDR, NODE_IP, NODE_LINK, POD_CIDR, SERVICE_CIDR } from './addresses.ts'
 import { run, tryRun } from './command.ts'
+import { closeFirewalls, openFirewalls } from './firewall.ts'
 
 /**
  * Tables of ours, of kube-proxy and of the portmap plugin. The last two have fixed names, which is one reason why a
@@ -30,12 +31,14 @@ export async function createNetwork(): Promise<void> {
   await run('ip', ['address', 'add', `${NODE_IP}/32`, 'dev', NODE_LINK])
   await run('ip', ['link', 'set', NODE_LINK, 'up'])
   await writeFile('/proc/sys/net/ipv4/ip_forward', '1')
+  await openFirewalls()
   await run('nft', ['-f', '-'], { input: RULES })
 }
 
 /** The pods' own links go with their network namespaces. */
 export async function removeNetwork(): Promise<void> {
   await tryRun('ip', ['link', 'delete', NODE_LINK])
+  await closeFirewalls()
   for (const table of TABLES) await tryRun('nft', ['delete', 'table', ...table.split(' ')])
 }
 

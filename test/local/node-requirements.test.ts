@@ -4,6 +4,7 @@ import { isInUse } from '../../local/node/claim.ts'
 import { mountPoints } from '../../local/node/cleanup.ts'
 import { isStaticProgram } from '../../local/node/elf.ts'
 import { distributions, missingCapabilities, type NodeFacts } from '../../local/node/facts.ts'
+import { filterChains, ourRules } from '../../local/node/firewall.ts'
 import { kwokNotice } from '../../local/node/kwok.ts'
 import { judge } from '../../local/node/requirements.ts'
 import { nameServers } from '../../local/node/resolv-conf.ts'
@@ -160,6 +161,30 @@ describe("a machine's one node", () => {
     { ephemeral: true, starterRuns: false, nodeWorks: true, inUse: false },
   ])('$ephemeral, its starter runs: $starterRuns, it works: $nodeWorks → in use: $inUse', ({ inUse, ...row }) => {
     expect(isInUse({ ...claim, ephemeral: row.ephemeral }, row)).toBe(inUse)
+  })
+})
+
+describe("a machine's firewalls", () => {
+  const chain = { family: 'ip', table: 'filter', name: 'FORWARD', type: 'filter', hook: 'forward' }
+  const rule = { family: 'ip', table: 'filter', chain: 'FORWARD', handle: 7 }
+  const listing = (...nftables: object[]) => JSON.stringify({ nftables: [{ metainfo: {} }, ...nftables] })
+
+  it('are the filter chains that see forwarded or incoming packets of IPv4', () => {
+    const inet = { ...chain, family: 'inet', name: 'filter_INPUT', hook: 'input' }
+    const others = [
+      { ...chain, family: 'ip6' },
+      { ...chain, type: 'nat' },
+      { ...chain, hook: 'output' },
+      { family: 'ip', table: 'filter', name: 'DOCKER' },
+    ]
+    const found = filterChains(listing(...[chain, inet, ...others].map((each) => ({ chain: each }))))
+    expect(found.map(({ name }) => name)).toEqual(['FORWARD', 'filter_INPUT'])
+  })
+
+  it('get back the rules that they had', () => {
+    const ours = { ...rule, handle: 8, comment: 'fairlead-node' }
+    const all = [{ chain }, { rule }, { rule: { ...rule, comment: 'mine' } }, { rule: ours }]
+    expect(ourRules(listing(...all))).toEqual([ours])
   })
 })
 

@@ -1,0 +1,172 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import {
+  addImage,
+  type BinaryPaths,
+  type Cluster,
+  ensureBinaries,
+  kwokBinaries,
+  nodeBinaries,
+  ProcessGroup,
+  silentProgress,
+  startCluster,
+  stopCluster,
+} from '#local'
+import { run } from '../../local/node/command.ts'
+import { nodeRequirements } from '../../local/node/requirements.ts'
+import { shortTempDir, startTestCluster } from '../support/servers.ts'
+import { tracesOfNodes } from './node-traces.ts'
+
+const REPOSITORY = join(import.meta.dirname, '../..')
+
+const requirements = await nodeRequirements()
+if (!requirements.ok) console.log(`skipped: a real node, for this machine lacks ${requirements.missing.join(', ')}`)
+
+let binaries: BinaryPaths
+beforeAll(async () => {
+  binaries = await ensureBinaries(
+    ['kubectl', ...kwokBinaries, ...(requirements.ok ? nodeBinaries : [])],
+    silentProgress,
+  )
+})
+
+function clientOf(dir: string): (args: string[], input?: object) => Promise<string> {
+  return async (args, input) => {
+    const all = [`--kubeconfig=${join(dir, 'kubeconfig')}`, `--cache-dir=${join(dir, 'kubectl-cache')}`, ...args]
+    return (await run(binaries('kubectl'), all, { input: input ? JSON.stringify(input) : '' })).trim()
+  }
+}
+
+function pod(name: string, container: object, spec: object = {}): object {
+  const containers = [{ name: 'main', image: 'busybox', imagePullPolicy: 'Always', ...container }]
+  return { apiVersion: 'v1', kind: 'Pod', metadata: { name, labels: { app: name } }, spec: { ...spec, containers } }
+}
+
+const sh = (command: string): object => ({ command: ['sh', '-c', command] })
+const ONCE = { restartPolicy: 'Never' }
+
+describe.skipIf(!requirements.ok)('a real node', () => {
+  let before: Awaited<ReturnType<typeof tracesOfNodes>>
+  let cluster: Cluster
+  let kubectl: ReturnType<typeof clientOf>
+
+  beforeAll(async () => {
+    before = await tracesOfNodes()
+    cluster = await startCluster({
+      dir: await shortTempDir(),
+      node: 'real',
+      nats: false,
+      dieWithParent: true,
+    })
+    kubectl = clientOf(cluster.dir)
+  })
+  afterAll(async () => {
+    await stopCluster(cluster.dir)
+    await rm(cluster.dir, { recursive: true, force: true })
+  })
+
+  const apply = (...items: object[]) => kubectl(['create', '-f', '-'], { apiVersion: 'v1', kind: 'List', items })
+  const phase = (name: string, wanted: string) =>
+    kubectl(['wait', `--for=jsonpath={.status.phase}=${wanted}`, `pod/${name}`, '--timeout=30s'])
+
+  it('runs `image: busybox` with pull policy Always, and its output can be read', async () => {
+    await apply(pod('hello', sh('echo YAY'), { restartPolicy: 'OnFailure' }))
+    await phase('hello', 'Succeeded')
+    expect(await kubectl(['logs', 'hello'])).toBe('YAY')
+  })
+
+  it('shows the exit code of a program that fails, and an image that does not exist', async () => {
+    await apply(pod('three', sh('exit 3'), ONCE), pod('nowhere', { image: 'registry.example/no/such:v1' }))
+    await phase('three', 'Failed')
+    const code = 'jsonpath={.status.containerStatuses[0].state.terminated.exitCode}'
+    expect(await kubectl(['get', 'pod', 'three', '-o', code])).toBe('3')
+    const reason = 'jsonpath={.status.containerStatuses[0].state.waiting.reason}'
+    const waiting = () => kubectl(['get', 'pod', 'nowhere', '-o', reason])
+    await expect.poll(waiting, { timeout: 20_000, interval: 300 }).toMatch(/^(ErrImagePull|ImagePullBackOff)$/)
+  })
+
+  it('lets pods find services by name, those of the API server too', async () => {
+    const port = { name: 'http', port: 80, targetPort: 8080 }
+    const metadata = { name: 'web' }
+    await apply(
+      pod('web', {
+        ...sh('echo hi > index.html; exec httpd -f -p 8080'),
+        readinessProbe: { tcpSocket: { port: 8080 } },
+      }),
+      { apiVersion: 'v1', kind: 'Service', metadata, spec: { selector: { app: 'web' }, ports: [port] } },
+    )
+    await kubectl(['wait', '--for=condition=Ready', 'pod/web', '--timeout=30s'])
+    const ask = 'until wget -qO- http://web.default.svc.cluster.local; do sleep 0.1; done; nc kubernetes 443 </dev/null'
+    await apply(pod('asks', sh(ask), ONCE))
+    await phase('asks', 'Succeeded')
+    expect(await kubectl(['logs', 'asks'])).toBe('hi')
+  })
+
+  it('runs images that were made from files, as the user they name', async () => {
+    await addImage(cluster.registryUrl ?? '', 'registry.example/team/app:v1', {
+      files: {
+        'bin/busybox': { from: '/bin/busybox' },
+        'app/run': { content: '#!/bin/busybox sh\necho "$GREETING from $(/bin/busybox id -u)"\n', mode: 0o755 },
+      },
+      config: { Entrypoint: ['/app/run'], User: '65532', Env: ['GREETING=hello'] },
+    })
+    await apply(pod('app', { image: 'registry.example/team/app:v1' }, ONCE))
+    await phase('app', 'Succeeded')
+    expect(await kubectl(['logs', 'app'])).toBe('hello from 65532')
+  })
+
+  it('is the only one of a machine: the next is told whose it is', async () => {
+    const dir = await shortTempDir()
+    await expect(startCluster({ dir, node: 'real', nats: false })).rejects.toThrow(cluster.dir)
+    await rm(dir, { recursive: true })
+    expect(await kubectl(['get', 'nodes', '-o', 'name'])).toBe('node/fairlead-node')
+  })
+
+  it('leaves nothing behind when it is stopped', async () => {
+    await cluster.stop()
+    expect(await tracesOfNodes()).toEqual(before)
+  })
+
+  it('leaves nothing behind when its starter, kubelet and containerd were killed, and another process stops it', async () => {
+    const dir = await shortTempDir()
+    const script = `import { startCluster } from '#local'
+      await startCluster({ dir: ${JSON.stringify(dir)}, node: 'real', nats: false })
+      console.log('up')
+      setInterval(() => {}, 1000)`
+    const starter = spawn(process.execPath, ['--input-type=module', '-e', script], {
+      cwd: REPOSITORY,
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
+    const ended = once(starter, 'exit').then(() => Promise.reject(new Error('the starter ended before it was killed')))
+    await Promise.race([once(starter.stdout, 'data'), ended])
+    const there = clientOf(dir)
+    await there(['create', '-f', '-'], pod('lasting', sh('sleep 1000')))
+    await there(['wait', '--for=condition=Ready', 'pod/lasting', '--timeout=30s'])
+    ended.catch(() => {})
+    starter.kill('SIGKILL')
+    const processes = new ProcessGroup(dir)
+    processes.signal('kubelet', 'SIGKILL')
+    processes.signal('containerd', 'SIGKILL')
+
+    await stopCluster(dir)
+
+    expect(await tracesOfNodes()).toEqual(before)
+    await rm(dir, { recursive: true })
+  })
+})
+
+describe('a node that only pretends', () => {
+  it('takes a pod that ends to Succeeded, keeps one that lasts Running, and lets pods be deleted', async () => {
+    await using cluster = await startTestCluster({ node: 'kwok', controllers: true })
+    const kubectl = clientOf(cluster.dir)
+    const items = [pod('ends', sh('exit 3'), { restartPolicy: 'OnFailure' }), pod('lasts', {})]
+    await kubectl(['create', '-f', '-'], { apiVersion: 'v1', kind: 'List', items })
+    await kubectl(['wait', '--for=jsonpath={.status.phase}=Succeeded', 'pod/ends', '--timeout=30s'])
+    await kubectl(['wait', '--for=condition=Ready', 'pod/lasts', '--timeout=30s'])
+    await kubectl(['delete', 'pod', 'ends', 'lasts', '--timeout=30s'])
+    expect(await kubectl(['get', 'nodes', '-o', 'name'])).toBe('node/fairlead-kwok')
+  })
+})
