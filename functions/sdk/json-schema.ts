@@ -24,6 +24,7 @@ export const COPIED = [
 export interface JsonSchema {
   type?: string
   format?: string
+  nullable?: boolean
   enum?: unknown[]
   pattern?: string
   minimum?: number

@@ -14,6 +14,8 @@ export function refuseKeywords(json: JsonSchema, path: string): void {
   if ('$ref' in json) refuse(path, 'is recursive or has an id', 'write the shape out, without .meta({ id })')
   if ('not' in json || json.enum?.includes(null) === true)
     refuse(path, 'accepts nothing, or null alone', 'leave the field out')
+  // Kubernetes 1.36 refuses null wherever there is an enum, even one that lists it.
+  if (json.nullable === true && json.enum !== undefined) refuse(path, 'has null beside an enum', 'make it optional')
   const unknown = Object.keys(json).find(
     (key) => !KNOWN.has(key) && !NOTES.has(key) && !key.startsWith('x-kubernetes-'),
   )
@@ -30,13 +32,29 @@ export function refusePattern(pattern: string | undefined, path: string): void {
     refuse(path, `refers back or escapes \\u in its pattern /${pattern}/`, 'write it out')
 }
 
+/** Types of zod that JSON has no value for; JSON Schema makes them `anything`. */
+const FORMLESS = new Set([
+  'bigint',
+  'custom',
+  'date',
+  'file',
+  'function',
+  'map',
+  'nan',
+  'promise',
+  'set',
+  'symbol',
+  'undefined',
+  'void',
+])
+
 /** What JSON Schema would drop in silence: a CRD made from it would let through what the function then rejects. */
 export function refuseLossOf(schema: z.core.$ZodTypes, json: JsonSchema, path: string): void {
   const { def } = schema._zod
   if (def.type === 'tuple') refuse(path, 'is a tuple', 'use an array, or an object with named fields')
   if (def.type === 'record') refuseKeys(def.keyType, path)
   if (def.type === 'string') refuseFlags(def.checks ?? [], path)
-  if (Object.keys(json).length === 0 && def.type !== 'any' && def.type !== 'unknown')
+  if (Object.keys(json).length === 0 && FORMLESS.has(def.type))
     refuse(path, `is a ${def.type}, without a form in JSON`, 'use a string or a number')
 }
 

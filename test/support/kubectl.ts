@@ -1,0 +1,19 @@
+import { execFile } from 'node:child_process'
+import { ensureBinaries, silentProgress } from '#local'
+
+/** `await kubectl(['get', 'at'], manifest)`: what it prints; rejects with what it says on stderr. */
+export type Kubectl = (args: string[], input?: string | object) => Promise<string>
+
+/** The real kubectl, as whoever the kubeconfig names. Objects go in as JSON, for `-f -`. */
+export async function kubectlFor({ kubeconfig }: { kubeconfig: string }): Promise<Kubectl> {
+  const path = (await ensureBinaries(['kubectl'], silentProgress))('kubectl')
+  const env = { ...process.env, KUBECONFIG: kubeconfig }
+  return (args, input = '') =>
+    new Promise((resolve, reject) => {
+      const child = execFile(path, args, { env }, (error, stdout, stderr) => {
+        if (error) reject(new Error(stderr || error.message, { cause: error }))
+        else resolve(stdout)
+      })
+      child.stdin?.end(typeof input === 'string' ? input : JSON.stringify(input))
+    })
+}
