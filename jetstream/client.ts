@@ -56,6 +56,11 @@ export class JetStream {
     return this.#read(stream, { last_by_subj: subject })
   }
 
+  /** The first message of a subject (wildcards allowed) at or after a sequence, read through the stream's leader. */
+  firstFrom(stream: string, sequence: number, subject: string): Promise<StoredMessage | undefined> {
+    return this.#read(stream, { seq: sequence, next_by_subj: subject })
+  }
+
   /** The message with this sequence, read through the stream's leader. */
   bySequence(stream: string, sequence: number): Promise<StoredMessage | undefined> {
     return this.#read(stream, { seq: sequence })
@@ -84,17 +89,36 @@ export class JetStream {
     return { messages: answers.map(fromDirect), upToSequence: Number(marker?.headers?.get('Nats-UpTo-Sequence')) }
   }
 
+  /**
+   * All messages of a subject (wildcards allowed) in stream order, read in pages from any replica: neither one moment
+   * nor, on more than one replica, always the newest.
+   */
+  async *scan(stream: string, subject: string, pageSize = 500): AsyncGenerator<StoredMessage> {
+    for (let sequence = 1; ; ) {
+      const query = JSON.stringify({ batch: pageSize, seq: sequence, next_by_subj: subject })
+      const isLast = (message: Msg) => statusOf(message) !== 0
+      const answers = await this.#mux.requestMany(`$JS.API.DIRECT.GET.${stream}`, query, isLast, this.#timeoutMs)
+      const marker = answers.pop()
+      const status = marker?.headers?.code ?? 0
+      if (status === 404) return
+      if (status !== 204) throw new JetStreamError(`scan of ${stream}: ${marker?.headers?.description}`, status, 0)
+      const page = answers.map(fromDirect)
+      yield* page
+      if (marker?.headers?.get('Nats-Num-Pending') === '0') return
+      sequence = (page.at(-1)?.sequence ?? sequence) + 1
+    }
+  }
+
   /** The stream's last sequence as its leader knows it: what was confirmed before this call is at or below it. */
   async lastSequence(stream: string): Promise<number> {
     const subject = `$JS.API.STREAM.INFO.${stream}`
     return (await this.#request<{ state: { last_seq: number } }>(subject, '', undefined)).state.last_seq
   }
 
-  /** Server's clock minus ours, in milliseconds; half a round trip is the error. */
-  async clockOffset(stream: string): Promise<number> {
-    const sent = Date.now()
+  /** The server's clock, as it was at some moment of this call. */
+  async serverTime(stream: string): Promise<number> {
     const { ts } = await this.#request<{ ts: string }>(`$JS.API.STREAM.INFO.${stream}`, '', undefined)
-    return Date.parse(ts) - (sent + Date.now()) / 2
+    return Date.parse(ts)
   }
 
   /** Everything sent so far has reached the server. */

@@ -28,6 +28,7 @@ export async function* follow(
       yield {
         subject: message.subject,
         sequence: message.seq,
+        storedAt: message.info.timestampNanos / 1e6,
         headers: plainHeaders(message.headers),
         data: message.data,
       }

@@ -5,6 +5,8 @@ import { plainHeaders } from './headers.ts'
 export interface StoredMessage {
   subject: string
   sequence: number
+  /** By the server's clock, epoch milliseconds. */
+  storedAt: number
   headers: Record<string, string>
   data: Uint8Array
 }
@@ -29,6 +31,7 @@ export interface Delivery extends StoredMessage {
 interface StoredMessageJson {
   subject: string
   seq: number
+  time: string
   hdrs?: string
   data?: string
 }
@@ -37,6 +40,7 @@ export function fromLeader(message: StoredMessageJson): StoredMessage {
   return {
     subject: message.subject,
     sequence: message.seq,
+    storedAt: Date.parse(message.time),
     headers: message.hdrs === undefined ? {} : parseHeaders(Buffer.from(message.hdrs, 'base64').toString()),
     data: Buffer.from(message.data ?? '', 'base64'),
   }
@@ -47,6 +51,7 @@ export function fromDirect(message: Msg): StoredMessage {
   return {
     subject: headers['Nats-Subject'] ?? '',
     sequence: Number(headers['Nats-Sequence']),
+    storedAt: Date.parse(headers['Nats-Time-Stamp'] ?? ''),
     headers,
     data: message.data,
   }
@@ -56,12 +61,13 @@ export function fromDirect(message: Msg): StoredMessage {
  * `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>`, or with domain and account
  * hash before the stream and a token behind (ADR-15).
  */
-export function ackMetadata(reply: string): { deliveryCount: number; sequence: number; pending: number } {
+export function ackMetadata(reply: string): Pick<Delivery, 'deliveryCount' | 'sequence' | 'storedAt' | 'pending'> {
   const tokens = reply.split('.')
   const first = tokens.length > 9 ? 6 : 4
   return {
     deliveryCount: Number(tokens[first]),
     sequence: Number(tokens[first + 1]),
+    storedAt: Number(tokens[first + 3]) / 1e6,
     pending: Number(tokens[first + 4]),
   }
 }

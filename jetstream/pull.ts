@@ -9,14 +9,19 @@ export interface PullOptions {
   /** How many messages can be handled right now; asked again at each poke(). */
   free: () => number
   onMessage: (delivery: Delivery) => void
-  /** How long the server keeps one pull request. */
+  /** How long the server keeps one pull request; at least twice the heartbeat of 2 s. */
   expiresMs?: number
 }
 
 interface PullRequest {
   remaining: number
+  /** Silent until then, it is taken for dead: the server says something at least every HEARTBEAT_MS. */
   deadline: number
 }
+
+/** A leader that went away takes its pull requests along without a word; only the silence tells. */
+const HEARTBEAT_MS = 2000
+const SILENCE_MS = 5000
 
 /**
  * Pulls exactly as many messages as there are free slots: nothing is prefetched into a process that cannot start it.
@@ -53,15 +58,12 @@ export class Puller {
     })
   }
 
-  /** Stops asking. What the server has sent already still arrives until close(). */
-  stop(): void {
+  /** Stops asking. What the server has sent already still arrives, until this resolves. */
+  async drain(): Promise<void> {
     this.#stopped = true
     clearInterval(this.#check)
-  }
-
-  close(): void {
-    this.stop()
-    this.#subscription?.unsubscribe()
+    const { nc } = this.#js
+    if (!nc.isClosed()) await this.#subscription?.drain()
   }
 
   #pull(): void {
@@ -72,8 +74,8 @@ export class Puller {
     if (batch <= 0) return
     const { stream, consumer, expiresMs } = this.#options
     const id = (this.#next++).toString(36)
-    this.#requests.set(id, { remaining: batch, deadline: performance.now() + expiresMs + 2000 })
-    const body = JSON.stringify({ batch, expires: expiresMs * 1e6 })
+    this.#requests.set(id, { remaining: batch, deadline: performance.now() + SILENCE_MS })
+    const body = JSON.stringify({ batch, expires: expiresMs * 1e6, idle_heartbeat: HEARTBEAT_MS * 1e6 })
     this.#js.nc.publish(`$JS.API.CONSUMER.MSG.NEXT.${stream}.${consumer}`, body, { reply: this.#inbox + id })
   }
 
@@ -81,12 +83,13 @@ export class Puller {
     const id = message.subject.slice(this.#inbox.length)
     const request = this.#requests.get(id)
     const status = statusOf(message)
-    if (status >= 400 && status !== 0) {
+    if (status >= 400) {
       // 408 expired, 409 consumer deleted or limits reached, 503 no leader: the request is over.
       this.#requests.delete(id)
       if (status === 408) this.poke()
       return
     }
+    if (request) request.deadline = performance.now() + SILENCE_MS
     if (status !== 0) return
     if (request && --request.remaining === 0) this.#requests.delete(id)
     this.#options.onMessage(this.#delivery(message))
