@@ -1,6 +1,11 @@
-import { createHash } from 'node:crypto'
-import { type KubeObject, type ReconcilerSpec, reconcilerSpec } from '#contracts'
-import { type LabelSelector, parseSelector } from './selector.ts'
+import {
+  coverageToken,
+  type KubeObject,
+  type LabelSelector,
+  parseSelector,
+  type ReconcilerSpec,
+  reconcilerSpec,
+} from '#contracts'
 
 /** A Reconciler that the bridge works for. */
 export interface Reconciler {
@@ -33,7 +38,7 @@ export function parseReconciler(object: KubeObject): Reconciler | Refused {
   }
   try {
     const selects = parseSelector(spec.for.selector ?? '')
-    return { name, spec, selects, token: tokenOf(object, spec), object }
+    return { name, spec, selects, token: coverageToken(object, spec), object }
   } catch (error) {
     return refused('InvalidSpec', `spec.for.selector: ${(error as Error).message}`)
   }
@@ -42,8 +47,3 @@ export function parseReconciler(object: KubeObject): Reconciler | Refused {
 export const isRefused = (entry: Reconciler | Refused): entry is Refused => 'reason' in entry
 
 const pathOf = ({ path }: { path: PropertyKey[] }): string => ['spec', ...path.map(String)].join('.')
-
-function tokenOf({ metadata }: KubeObject, spec: ReconcilerSpec): string {
-  const asked = JSON.stringify([metadata.uid, spec.for, spec.owns])
-  return `${metadata.name}@${createHash('sha256').update(asked).digest('base64url').slice(0, 16)}`
-}

@@ -1,7 +1,6 @@
-import { controllerOf, type KubeObject, type ResourceRef, resourceName } from '#contracts'
+import { controllerOf, type KubeObject, type Labels, type ResourceRef, resourceName } from '#contracts'
 import { keyOf, type OwnerKey } from '#events'
 import type { Reconciler } from './reconcilers.ts'
-import type { Labels } from './selector.ts'
 
 /** What one watched resource is for. */
 interface ResourceRoutes {

@@ -1,3 +1,4 @@
+export { coverageToken } from './coverage.ts'
 export { ConflictError, FencedError, RetryAfterError, TerminalError } from './errors.ts'
 export {
   apiVersionOf,

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { parseSelector } from '../../bridge/selector.ts'
+import { parseSelector } from '#contracts'
 
 it.each<[selector: string, labels: Record<string, string>, matches: boolean]>([
   ['', {}, true],
