@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Invoke, RECONCILERS, type RunLog, resourceName } from '#contracts'
-import type { EventStore } from '#events'
+import { type Invoke, RECONCILERS, type ResourceRef, type RunLog, resourceName } from '#contracts'
+import type { EventStore, StoredCursor } from '#events'
 import type { KubeClient } from '#kube'
 import type { WorkQueue } from '#queue'
+import { sameJson } from './covers.ts'
 import { Followed } from './followed.ts'
 import { Gate } from './gate.ts'
 import { EventRecorder } from './recorder.ts'
@@ -51,7 +52,7 @@ class LiveDispatcher implements Dispatcher {
   readonly #deps: RunDependencies
   readonly #stopping = new AbortController()
   readonly #followed = new Map<string, Followed>()
-  readonly #synced = new Set<string>()
+  readonly #cursors = new Map<string, StoredCursor>()
 
   constructor(options: DispatcherOptions) {
     const { kube, events, instance, log, now = () => new Date(), random = Math.random } = options
@@ -93,7 +94,7 @@ class LiveDispatcher implements Dispatcher {
 
   #followedAs(name: string): Followed {
     const { queue, log, functions } = this.#options
-    const isSynced = (resource: string) => this.#synced.has(resource)
+    const isSynced = (ref: ResourceRef, token: string) => isCovered(this.#cursors.get(resourceName(ref)), token)
     const followed =
       this.#followed.get(name) ??
       new Followed(name, { ...this.#deps, queue, invoke: functions.get(name), log, isSynced })
@@ -107,11 +108,13 @@ class LiveDispatcher implements Dispatcher {
   }
 
   async #followCursors(signal: AbortSignal): Promise<void> {
-    for await (const { ref, scope } of this.#options.events.followCursors(signal)) {
-      const resource = resourceName(ref)
-      if (scope !== undefined || this.#synced.has(resource)) continue
-      this.#synced.add(resource)
-      for (const followed of this.#followed.values()) followed.reconsider()
+    for await (const cursor of this.#options.events.followCursors(signal)) {
+      if (cursor.scope !== undefined) continue
+      const resource = resourceName(cursor.ref)
+      const before = this.#cursors.get(resource)
+      this.#cursors.set(resource, cursor)
+      if (!sameJson(cursor.covers, before?.covers) || before === undefined)
+        for (const followed of this.#followed.values()) followed.reconsider()
     }
   }
 
@@ -126,3 +129,7 @@ class LiveDispatcher implements Dispatcher {
     }
   }
 }
+
+/** A cursor that does not say for whom it holds, holds for everybody. */
+const isCovered = (cursor: StoredCursor | undefined, token: string): boolean =>
+  cursor !== undefined && (cursor.covers === undefined || cursor.covers.includes(token))

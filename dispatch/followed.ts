@@ -1,4 +1,13 @@
-import { type Invoke, type KubeObject, RECONCILERS, type ReconcilerSpec, type RunLog, resourceName } from '#contracts'
+import {
+  coverageToken,
+  type Invoke,
+  type KubeObject,
+  RECONCILERS,
+  type ReconcilerSpec,
+  type ResourceRef,
+  type RunLog,
+  resourceName,
+} from '#contracts'
 import { isConflict, isNotFound, resourcePath } from '#kube'
 import type { WorkQueue } from '#queue'
 import { sameJson } from './covers.ts'
@@ -16,8 +25,8 @@ export interface FollowedDependencies extends RunDependencies {
   queue: WorkQueue
   /** Undefined: not built in here; another dispatcher may have it. */
   invoke: Invoke | undefined
-  /** The resource has been listed completely and stored. */
-  isSynced: (resource: string) => boolean
+  /** Whether everything of the resource that concerns the Reconciler with this coverage token has been stored. */
+  isSynced: (ref: ResourceRef, token: string) => boolean
   log: RunLog
 }
 
@@ -71,16 +80,16 @@ export class Followed {
     }
     const { invoke, log } = this.#deps
     if (invoke === undefined) return log.info({ reconciler: this.#name }, 'reconciler has no function here')
-    if (!sameJson(read, this.#current?.spec)) await this.#serve(read, invoke)
+    if (!sameJson(read, this.#current?.spec)) await this.#serve(object, read, invoke)
     if (this.#current !== undefined) await this.#announce(object, { status: 'True', reason: 'Serving' })
   }
 
-  async #serve(spec: ReconcilerSpec, invoke: Invoke): Promise<void> {
+  async #serve(object: KubeObject, spec: ReconcilerSpec, invoke: Invoke): Promise<void> {
     await this.#endServing(CHANGE_GRACE_MS)
-    const waitingFor = resourcesOf(spec)
-      .map(resourceName)
-      .filter((resource) => !this.#deps.isSynced(resource))
-    if (waitingFor.length > 0) {
+    const token = coverageToken(object, spec)
+    const missing = resourcesOf(spec).filter((ref) => !this.#deps.isSynced(ref, token))
+    if (missing.length > 0) {
+      const waitingFor = missing.map(resourceName)
       this.#deps.log.info({ reconciler: this.#name, waitingFor }, 'reconciler waits for its resources')
       return
     }
