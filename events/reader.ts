@@ -48,7 +48,9 @@ export class Reader {
     const primaryFilter = identityFilter(primary)
     const ownedFilters = owned.map((ref) => childrenFilter(ref, primary.namespace, owner))
     const relatedFilters = related.map(objectFilter)
-    const present = this.#present(await this.#last([primaryFilter, ...ownedFilters, ...relatedFilters]))
+    const copies = await this.#last([primaryFilter, ...ownedFilters, ...relatedFilters])
+    this.#remember(copies, [primaryFilter, ...relatedFilters])
+    const present = objectsIn(copies)
     const matching = (filter: string): StoredObject[] =>
       present.filter(({ subject }) => matchesFilter(filter, subject)).map(({ event }) => event)
     return {
@@ -73,15 +75,18 @@ export class Reader {
     }
   }
 
-  /** Deleted objects are left out; so is what only says that the object moved to another owner. */
-  #present(copies: Copy[]): { subject: string; event: StoredObject }[] {
-    const present: { subject: string; event: StoredObject }[] = []
-    for (const { message, subject, ...held } of holders(copies)) {
-      if (held.verb === 'moved') continue
-      this.#context.memory.learn(identityOf(subject), held)
-      if (held.verb !== 'deleted') present.push({ subject, event: storedEventFrom(subject, message) })
+  /**
+   * `complete` filters show an object under each of its owners. Of what shows only those of one owner nothing is
+   * remembered: a writer that knows the object from there would not put other copies out of use.
+   */
+  #remember(copies: Copy[], complete: string[]): void {
+    for (const group of byIdentity(copies).values()) {
+      const [copy] = group
+      if (copy === undefined || group.length > 1 || copy.verb === 'moved') continue
+      const { subject, message: _, ...held } = copy
+      if (complete.some((filter) => matchesFilter(filter, subject)))
+        this.#context.memory.learn(identityOf(subject), held)
     }
-    return present
   }
 
   /** The last message of each subject that matches; one request, or two side by side where replicas may lag. */
@@ -164,14 +169,23 @@ export class Reader {
   }
 }
 
+/** Deleted objects are left out; so is what only says that the object moved to another owner. */
+const objectsIn = (copies: Copy[]): { subject: string; event: StoredObject }[] =>
+  holders(copies)
+    .filter(({ verb }) => verb === 'added' || verb === 'modified')
+    .map(({ subject, message }) => ({ subject, event: storedEventFrom(subject, message) }))
+
 /** Of each object the copy that counts, in the order of the stream. */
-function holders(copies: Copy[]): Copy[] {
-  const byIdentity = new Map<string, Copy[]>()
+const holders = (copies: Copy[]): Copy[] =>
+  [...byIdentity(copies).values()].map(holderOf).filter((copy) => copy !== undefined)
+
+function byIdentity(copies: Copy[]): Map<string, Copy[]> {
+  const groups = new Map<string, Copy[]>()
   for (const copy of copies) {
     const identity = identityOf(copy.subject)
-    const known = byIdentity.get(identity)
+    const known = groups.get(identity)
     if (known) known.push(copy)
-    else byIdentity.set(identity, [copy])
+    else groups.set(identity, [copy])
   }
-  return [...byIdentity.values()].map(holderOf).filter((copy) => copy !== undefined)
+  return groups
 }

@@ -63,9 +63,12 @@ export interface PutOptions {
 
 /** From now on every fresh reader sees this version or a newer one, whatever the fields say. */
 export interface PutResult {
-  /** `stored`: by this call. `present`: this very version was there. `newer`: a later version was there and stays. */
+  /**
+   * `stored`: by this call. `present`: this very version was there already, and may have been followed by others.
+   * `newer`: a later version was there and stays.
+   */
   outcome: 'stored' | 'present' | 'newer'
-  /** Sequence, in EVENTS, of the message that counts now. */
+  /** Sequence, in EVENTS, of the message that `outcome` speaks of. */
   sequence: number
   /** Who wrote that message through; undefined when a bridge did. */
   origin: string | undefined

@@ -1,0 +1,56 @@
+import type { KubeObject, ResourceRef } from '#contracts'
+import { type EventStore, type EventStoreOptions, openEventStore } from '#events'
+import { connectJetStream, type JetStream } from '#jetstream'
+
+export const PODS: ResourceRef = { group: '', version: 'v1', resource: 'pods' }
+export const ATS: ResourceRef = { group: 'cnat.example.com', version: 'v1alpha1', resource: 'ats' }
+export const SECRETS: ResourceRef = { group: '', version: 'v1', resource: 'secrets' }
+
+export const ownedBy = (name: string) => ({ owner: { resource: 'ats', name } })
+
+export interface Fields {
+  kind?: string
+  apiVersion?: string
+  namespace?: string | undefined
+  uid?: string
+  spec?: unknown
+}
+
+export function object(name: string, resourceVersion: number | string, fields: Fields = {}): KubeObject {
+  const namespace = 'namespace' in fields ? fields.namespace : 'ns'
+  const { kind = 'Pod', apiVersion = 'v1', uid = `uid-${name}`, spec = { version: resourceVersion } } = fields
+  return {
+    apiVersion,
+    kind,
+    metadata: {
+      name,
+      ...(namespace === undefined ? {} : { namespace }),
+      uid,
+      resourceVersion: String(resourceVersion),
+    },
+    spec,
+  }
+}
+
+export const silent = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} }
+
+/** A process of its own, as far as EVENTS can tell: own connection, own memory. */
+export async function openStore(
+  url: string,
+  options: Partial<EventStoreOptions> = {},
+): Promise<EventStore & AsyncDisposable & { js: JetStream }> {
+  const js = await connectJetStream({ servers: url, name: 'test', timeoutMs: 1000 })
+  const store = await openEventStore(js, { cluster: 'test', log: silent, ...options })
+  return Object.assign(store, { js, [Symbol.asyncDispose]: () => js.close() })
+}
+
+/** Resolves when the condition holds; what ends the wait otherwise is the test's own time limit. */
+export async function until(condition: () => Promise<boolean>): Promise<void> {
+  while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 20))
+}
+
+export async function collected<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = []
+  for await (const item of items) all.push(item)
+  return all
+}

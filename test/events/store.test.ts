@@ -1,0 +1,443 @@
+import * as fc from 'fast-check'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { Verb } from '#events'
+import { DeclarationMismatchError } from '#jetstream'
+import { startTestNats } from '../support/servers.ts'
+import { ATS, collected, object, openStore, ownedBy, PODS, SECRETS, until } from './objects.ts'
+
+let nats: Awaited<ReturnType<typeof startTestNats>>
+let next = 0
+/** Streams of their own for one test. */
+const fresh = () => ({ prefix: `t${next++}` })
+const open = (options: Parameters<typeof openStore>[1]) => openStore(nats.url, options)
+const podNamed = (name: string, namespace = 'ns') => ({ primary: { ref: PODS, namespace, name } })
+const podsOf = (name: string) => ({ primary: { ref: ATS, namespace: 'ns', name }, owned: [PODS] })
+
+beforeAll(async () => {
+  nats = await startTestNats()
+})
+afterAll(() => nats[Symbol.asyncDispose]())
+
+describe('storing versions', () => {
+  it('never lets an older version replace a newer one', async () => {
+    const options = fresh()
+    await using a = await open(options)
+    await using b = await open(options)
+    await a.put(PODS, 'added', object('p', 9))
+    const { sequence } = await b.put(PODS, 'modified', object('p', 10), { origin: 'at/ns.x/1' })
+    await using c = await open(options)
+    const newer = { outcome: 'newer', sequence, origin: 'at/ns.x/1', formerOwners: [] }
+    for (const store of [b, c]) expect(await store.put(PODS, 'modified', object('p', 9))).toEqual(newer)
+    expect(await a.put(PODS, 'modified', object('p', 8))).toMatchObject({ outcome: 'newer' })
+    expect((await a.observe(podNamed('p'))).primary?.resourceVersion).toBe('10')
+  })
+
+  it('stores a version once that two writers bring at once', async () => {
+    const options = fresh()
+    await using a = await open(options)
+    await using b = await open(options)
+    for (let version = 1; version <= 20; version++) {
+      const before = await a.js.lastSequence(a.stream)
+      const results = await Promise.all([a, b].map((store) => store.put(PODS, 'modified', object('p', version))))
+      expect(results.map(({ outcome }) => outcome).toSorted()).toEqual(['present', 'stored'])
+      expect(new Set(results.map(({ sequence }) => sequence))).toEqual(new Set([before + 1]))
+      expect(await a.js.lastSequence(a.stream)).toBe(before + 1)
+    }
+  })
+
+  it('publishes a version once that two parts of one process bring at once', async () => {
+    await using store = await open(fresh())
+    const before = await store.js.lastSequence(store.stream)
+    const put = (origin?: string) => store.put(PODS, 'modified', object('p', 5), { origin })
+    const results = await Promise.all([put('at/ns.x/1'), put(), put()])
+    expect(results.map(({ outcome }) => outcome)).toEqual(['stored', 'present', 'present'])
+    expect(results.map(({ origin }) => origin)).toEqual(['at/ns.x/1', 'at/ns.x/1', 'at/ns.x/1'])
+    expect(await store.js.lastSequence(store.stream)).toBe(before + 1)
+  })
+
+  it('says who wrote a version through, to writers, observers and followers', async () => {
+    const options = fresh()
+    await using a = await open(options)
+    await using b = await open(options)
+    await a.put(PODS, 'added', object('p', 5), { origin: 'at/ns.x y/é', traceparent: '00-a-b-01' })
+    expect(await b.put(PODS, 'added', object('p', 5))).toMatchObject({ outcome: 'present', origin: 'at/ns.x y/é' })
+    expect((await b.observe(podNamed('p'))).primary).toMatchObject({ origin: 'at/ns.x y/é', traceparent: '00-a-b-01' })
+    for await (const event of b.follow({ ref: PODS }, new AbortController().signal)) {
+      expect(event).toMatchObject({ origin: 'at/ns.x y/é', verb: 'added' })
+      break
+    }
+    expect(await a.put(PODS, 'modified', object('p', 6))).toMatchObject({ outcome: 'stored', origin: undefined })
+  })
+
+  it('ends with the latest version under its owner alone, however writers interleave', async () => {
+    const owners = ['_', 'a', 'b']
+    const step = fc.record({ owner: fc.constantFrom(...owners), ends: fc.boolean() })
+    const history = fc.array(step, { minLength: 1, maxLength: 6 })
+    const options = fresh()
+    await using a = await open(options)
+    await using b = await open(options)
+    await using forgetful = await open({ ...options, remember: 1 })
+    let run = 0
+    await fc.assert(
+      fc.asyncProperty(history, fc.infiniteStream(fc.nat({ max: 3 })), async (steps, delays) => {
+        const name = `p${run++}`
+        const replay = async (store: typeof a) => {
+          let born = false
+          for (const [at, { owner, ends }] of steps.entries()) {
+            const verb: Verb = ends ? 'deleted' : born ? 'modified' : 'added'
+            born = !ends
+            for (let turns = delays.next().value ?? 0; turns > 0; turns--) await store.js.flush()
+            await store.put(PODS, verb, object(name, at + 1), owner === '_' ? {} : ownedBy(owner))
+          }
+        }
+        await Promise.all([a, b, forgetful].map(replay))
+        const last = steps.at(-1)
+        const { primary } = await a.observe(podNamed(name))
+        const children = await Promise.all(owners.slice(1).map((owner) => a.observe(podsOf(owner))))
+        const holders = children.map(({ owned }) =>
+          owned[0]?.filter(({ key }) => key.name === name).map((o) => o.resourceVersion),
+        )
+        const version = String(steps.length)
+        expect(primary?.resourceVersion).toBe(last?.ends ? undefined : version)
+        expect(holders).toEqual(owners.slice(1).map((owner) => (!last?.ends && last?.owner === owner ? [version] : [])))
+      }),
+      { numRuns: 60 },
+    )
+  })
+
+  it('keeps every object apart, whatever it is called', async () => {
+    await using store = await open(fresh())
+    const names = ['a', 'a.b', 'a-b', 'system:node', 'A', '*', '>', '_', 'ünï', 'a b']
+    const scopes = ['ns', 'n.s', undefined]
+    const all = scopes.flatMap((namespace) => names.map((name) => ({ namespace, name })))
+    await Promise.all(
+      all.map(({ name, namespace }, at) => store.put(PODS, 'added', object(name, at + 1, { namespace }))),
+    )
+    for (const [at, { name, namespace }] of all.entries()) {
+      const { primary } = await store.observe({ primary: { ref: PODS, namespace, name } })
+      expect(primary).toMatchObject({ resourceVersion: String(at + 1), key: { namespace, name } })
+    }
+    expect(await collected(store.identities(PODS))).toHaveLength(all.length)
+    expect(await collected(store.identities(PODS, 'n.s'))).toHaveLength(names.length)
+  })
+})
+
+describe('deletions', () => {
+  it('are found until their time is over, and then gone', async () => {
+    await using store = await open({ ...fresh(), tombstoneSeconds: 1 })
+    await store.put(PODS, 'added', object('p', 5))
+    expect(await store.put(PODS, 'deleted', object('p', 6))).toMatchObject({ outcome: 'stored' })
+    expect((await store.observe(podNamed('p'))).primary).toBeUndefined()
+    expect(await collected(store.identities(PODS))).toMatchObject([{ deleted: true, resourceVersion: '6' }])
+    expect(await store.put(PODS, 'added', object('p', 5))).toMatchObject({ outcome: 'newer' })
+    await until(async () => (await collected(store.identities(PODS))).length === 0)
+    expect(await store.put(PODS, 'added', object('p', 7))).toMatchObject({ outcome: 'stored' })
+  })
+
+  it('that a list has found replace the version last seen, and no newer one', async () => {
+    const options = fresh()
+    await using a = await open(options)
+    await using b = await open(options)
+    await a.put(PODS, 'added', object('gone', 5), ownedBy('x'))
+    await a.put(PODS, 'added', object('back', 6))
+    const lastSeen = await collected(b.identities(PODS))
+    await a.put(PODS, 'modified', object('back', 7))
+    const outcomes = []
+    for (const { object: last, owner } of lastSeen)
+      outcomes.push((await b.put(PODS, 'deleted', last, { owner })).outcome)
+    expect(outcomes).toEqual(['stored', 'newer'])
+    expect((await a.observe(podsOf('x'))).owned).toEqual([[]])
+    expect((await a.observe(podNamed('back'))).primary?.resourceVersion).toBe('7')
+  })
+
+  it('that come late do not hide the next incarnation', async () => {
+    const options = fresh()
+    await using a = await open(options)
+    await using b = await open(options)
+    await a.put(PODS, 'added', object('p', 5, { uid: 'first' }))
+    await b.put(PODS, 'added', object('p', 9, { uid: 'second' }))
+    expect(await a.put(PODS, 'deleted', object('p', 8, { uid: 'first' }))).toMatchObject({ outcome: 'newer' })
+    expect((await a.observe(podNamed('p'))).primary?.uid).toBe('second')
+  })
+})
+
+describe('owners', () => {
+  it('do not hide an object from whoever reads it by its name', async () => {
+    await using store = await open(fresh())
+    await store.put(PODS, 'added', object('free', 1))
+    await store.put(PODS, 'added', object('held', 2), ownedBy('x'))
+    for (const name of ['free', 'held']) expect((await store.observe(podNamed(name))).primary?.key.name).toBe(name)
+    expect((await store.observe(podsOf('x'))).owned[0]?.map(({ key }) => key.name)).toEqual(['held'])
+  })
+
+  it('lose an object that another one got, and are named to whoever brings that version', async () => {
+    const options = fresh()
+    await using a = await open(options)
+    await using b = await open(options)
+    const formerOwners = [{ resource: 'ats', name: 'x' }]
+    await a.put(PODS, 'added', object('p', 1), ownedBy('x'))
+    expect(await a.put(PODS, 'modified', object('p', 2), ownedBy('y'))).toMatchObject({
+      outcome: 'stored',
+      formerOwners,
+    })
+    expect((await a.observe(podsOf('x'))).owned).toEqual([[]])
+    expect((await a.observe(podsOf('y'))).owned[0]).toHaveLength(1)
+    for (const store of [a, b])
+      expect(await store.put(PODS, 'modified', object('p', 2), ownedBy('y'))).toMatchObject({
+        outcome: 'present',
+        formerOwners,
+      })
+    expect(await collected(b.identities(PODS))).toMatchObject([{ owner: { name: 'y' }, deleted: false }])
+  })
+
+  it('get an object of the same version once a Reconciler asks for it, and keep it', async () => {
+    const options = fresh()
+    await using knows = await open(options)
+    await using doesNot = await open(options)
+    await doesNot.put(PODS, 'added', object('p', 1))
+    expect(await knows.put(PODS, 'modified', object('p', 1), ownedBy('x'))).toMatchObject({
+      outcome: 'stored',
+      formerOwners: [],
+    })
+    expect(await doesNot.put(PODS, 'modified', object('p', 1))).toMatchObject({ outcome: 'present' })
+    expect((await doesNot.observe(podsOf('x'))).owned[0]).toHaveLength(1)
+  })
+
+  it('give up what a crash left with them when its version is brought again', async () => {
+    const options = fresh()
+    await using a = await open(options)
+    await using b = await open(options)
+    await a.put(PODS, 'added', object('p', 2), ownedBy('y'))
+    // The state between the two publishes of a move.
+    const { headers, data } = await storedUnder(a, 'y', 'p')
+    const old = { ...headers, 'ce-resourceversion': '1' }
+    await a.js.publish(`${options.prefix}.k8s._.v1.pods.ns.ats~x.p`, data, old)
+    expect((await b.observe(podNamed('p'))).primary?.resourceVersion).toBe('2')
+    expect(await b.put(PODS, 'modified', object('p', 2), ownedBy('y'))).toMatchObject({ outcome: 'present' })
+    expect((await b.observe(podsOf('x'))).owned).toEqual([[]])
+  })
+
+  it('that are cluster-scoped have children in every namespace', async () => {
+    await using store = await open(fresh())
+    for (const namespace of ['n1', 'n2']) await store.put(PODS, 'added', object('p', 1, { namespace }), ownedBy('x'))
+    const { owned } = await store.observe({ primary: { ref: ATS, namespace: undefined, name: 'x' }, owned: [PODS] })
+    expect(owned[0]?.map(({ key }) => key.namespace)).toEqual(['n1', 'n2'])
+  })
+})
+
+describe('what is published', () => {
+  it('has no value of a Secret, wherever it may hide', async () => {
+    await using store = await open(fresh())
+    const secret = object('s', 1, { kind: 'Secret' })
+    const value = 'aHVudGVyMg=='
+    secret['data'] = { password: value }
+    secret['stringData'] = { password: value }
+    secret.metadata.annotations = { 'kubectl.kubernetes.io/last-applied-configuration': `{"data":"${value}"}` }
+    secret.metadata['managedFields'] = [{ fieldsV1: value }]
+    await store.put(SECRETS, 'added', secret)
+    await store.put(
+      SECRETS,
+      'modified',
+      { ...secret, metadata: { ...secret.metadata, resourceVersion: '2' } },
+      ownedBy('x'),
+    )
+    await store.put(SECRETS, 'deleted', { ...secret, metadata: { ...secret.metadata, resourceVersion: '3' } })
+    const { state } = await store.js.admin.streams.info(store.stream)
+    for (let sequence = state.first_seq; sequence <= state.last_seq; sequence++) {
+      const message = await store.js.bySequence(store.stream, sequence)
+      const everything = JSON.stringify(message?.headers) + Buffer.from(message?.data ?? '').toString()
+      expect(everything).not.toContain(value)
+    }
+  })
+
+  it('is a reference for a Secret, a kind configured so, and an object over the limit', async () => {
+    await using store = await open({ ...fresh(), maxObjectBytes: 2000, referenceOnly: [PODS] })
+    await store.put(ATS, 'added', object('small', 1, { spec: 'x'.repeat(1000) }))
+    await store.put(ATS, 'added', object('large', 2, { spec: 'é'.repeat(1000) }))
+    await store.put(PODS, 'added', object('pod', 3))
+    const read = async (ref: typeof ATS, name: string) =>
+      (await store.observe({ primary: { ref, namespace: 'ns', name } })).primary
+    expect(await read(ATS, 'small')).toMatchObject({ referenceOnly: false, object: { spec: 'x'.repeat(1000) } })
+    for (const [ref, name] of [
+      [ATS, 'large'],
+      [PODS, 'pod'],
+    ] as const) {
+      const stored = await read(ref, name)
+      expect(stored).toMatchObject({ referenceOnly: true, object: { metadata: { name } } })
+      expect(stored?.object).not.toHaveProperty('spec')
+    }
+  })
+
+  it('is a CloudEvent on k8s.> for whoever subscribes', async () => {
+    await using store = await open({ ...fresh() })
+    const prefix = store.stream.split('_')[0]
+    const subscription = store.js.nc.subscribe(`${prefix}.k8s.>`, { max: 1 })
+    await store.put(ATS, 'added', object('x', 1, { kind: 'At', apiVersion: 'cnat.example.com/v1alpha1' }))
+    for await (const message of subscription) {
+      expect(message.subject).toBe(`${prefix}.k8s.cnat%2Eexample%2Ecom.v1alpha1.ats.ns._.x`)
+      expect(message.headers?.get('ce-type')).toBe('dev.fairlead.resource.added')
+      expect(message.json()).toMatchObject({ kind: 'At' })
+    }
+  })
+})
+
+describe('observing', () => {
+  it('sees what put returned', async () => {
+    const options = fresh()
+    await using a = await open(options)
+    await using b = await open(options)
+    for (let version = 1; version <= 100; version++) {
+      await a.put(PODS, 'modified', object('p', version), ownedBy('x'))
+      const { owned } = await b.observe(podsOf('x'))
+      expect(owned[0]?.[0]?.object.spec).toEqual({ version })
+    }
+  })
+
+  it('gives the primary, its children by resource, and what is related, each once', async () => {
+    await using store = await open(fresh())
+    await store.put(ATS, 'added', object('x', 1))
+    await store.put(PODS, 'added', object('x-pod', 2), ownedBy('x'))
+    await store.put(PODS, 'added', object('y-pod', 3), ownedBy('y'))
+    await store.put(SECRETS, 'added', object('s', 4))
+    await store.put(SECRETS, 'added', object('s', 5, { namespace: 'other' }))
+    await store.put(PODS, 'added', object('gone', 6), ownedBy('x'))
+    await store.put(PODS, 'deleted', object('gone', 7), ownedBy('x'))
+    const observed = await store.observe({
+      ...podsOf('x'),
+      owned: [PODS, SECRETS],
+      related: [{ ref: SECRETS, namespace: 'ns' }, { ref: SECRETS }, { ref: PODS, name: 'x-pod' }],
+    })
+    const names = (list: { key: { name: string } }[]) => list.map(({ key }) => key.name)
+    expect(observed.primary?.key.name).toBe('x')
+    expect(observed.owned.map(names)).toEqual([['x-pod'], []])
+    expect(observed.related.map(names)).toEqual([['s'], ['s', 's'], ['x-pod']])
+  })
+
+  it('gives nothing where nothing is', async () => {
+    await using store = await open(fresh())
+    expect(await store.observe(podsOf('x'))).toEqual({ primary: undefined, owned: [[]], related: [] })
+  })
+
+  it('gives more objects than fit into one answer of the server', async () => {
+    await using store = await open(fresh())
+    await store.put(ATS, 'added', object('x', 1))
+    await Promise.all(
+      Array.from({ length: 1100 }, (_, at) => store.put(PODS, 'added', object(`p${at}`, at + 1), ownedBy('x'))),
+    )
+    const { primary, owned } = await store.observe(podsOf('x'))
+    expect(primary?.key.name).toBe('x')
+    expect(new Set(owned[0]?.map(({ key }) => key.name)).size).toBe(1100)
+  })
+})
+
+describe('the watch cursor', () => {
+  it('stands in the stream behind what it covers, and is read as it was written', async () => {
+    await using store = await open(fresh())
+    expect(await store.cursor(PODS)).toBeUndefined()
+    const { sequence } = await store.put(PODS, 'added', object('p', 5))
+    const cursor = { resourceVersion: '5', at: '2026-01-02T03:04:05Z', covers: ['at/1'], incarnation: 'i' }
+    const at = await store.setCursor(PODS, undefined, cursor)
+    expect(at).toBeGreaterThan(sequence)
+    expect(await store.cursor(PODS)).toEqual({ ...cursor, ref: PODS, scope: undefined, sequence: at })
+    expect(await store.cursor(PODS, 'ns')).toBeUndefined()
+  })
+
+  it('is followed: what is there, then every change', async () => {
+    await using store = await open(fresh())
+    await store.setCursor(PODS, undefined, { resourceVersion: '5', at: 'x' })
+    const seen: string[] = []
+    for await (const { ref, scope, resourceVersion } of store.followCursors(new AbortController().signal)) {
+      seen.push(`${ref.resource} ${scope} ${resourceVersion}`)
+      if (seen.length === 1) await store.setCursor(ATS, 'ns', { resourceVersion: '6', at: 'x' })
+      if (seen.length === 2) break
+    }
+    expect(seen).toEqual(['pods undefined 5', 'ats ns 6'])
+  })
+})
+
+describe('following', () => {
+  it('gives what is there, says so once, then gives every change until it is ended', async () => {
+    await using store = await open(fresh())
+    await store.put(PODS, 'added', object('a', 1))
+    await store.put(PODS, 'added', object('b', 2), ownedBy('x'))
+    await store.put(ATS, 'added', object('other', 3))
+    const seen: string[] = []
+    const end = new AbortController()
+    const caughtUp = () => void seen.push('caught up')
+    const changes = async () => {
+      for await (const { verb, key, event } of store.follow({ ref: PODS }, end.signal, caughtUp)) {
+        seen.push(`${verb} ${key.name} ${event.resourceversion}`)
+        if (verb === 'deleted') end.abort()
+      }
+    }
+    const done = changes()
+    await until(async () => seen.includes('caught up'))
+    await store.put(PODS, 'modified', object('b', 4), ownedBy('y'))
+    await store.put(PODS, 'deleted', object('a', 5))
+    await done
+    expect(seen).toEqual(['added a 1', 'added b 2', 'caught up', 'modified b 4', 'moved b 4', 'deleted a 5'])
+  })
+
+  it('is caught up at once where nothing is', async () => {
+    await using store = await open(fresh())
+    const end = new AbortController()
+    expect(await collected(store.follow({}, end.signal, () => end.abort()))).toEqual([])
+  })
+
+  it('passes over what is no event of an object', async () => {
+    await using store = await open(fresh())
+    const prefix = store.stream.split('_')[0]
+    await store.js.publish(`${prefix}.k8s._.v1.pods.ns._.poison`, 'x', {})
+    await store.put(PODS, 'added', object('p', 1))
+    const end = new AbortController()
+    const events = await collected(store.follow({}, end.signal, () => end.abort()))
+    expect(events.map(({ key }) => key.name)).toEqual(['p'])
+    expect((await collected(store.identities(PODS))).map(({ key }) => key.name)).toEqual(['p'])
+    expect(await store.put(PODS, 'modified', object('poison', 1))).toMatchObject({ outcome: 'stored' })
+  })
+})
+
+describe('the stream', () => {
+  it('belongs to one cluster', async () => {
+    const options = fresh()
+    await using _ = await open({ ...options, cluster: 'one' })
+    await using again = await open({ ...options, cluster: 'one' })
+    expect(again.cluster).toBe('one')
+    await expect(open({ ...options, cluster: 'two' })).rejects.toThrow(/objects of cluster "one", not of two/)
+  })
+
+  it('is refused when it exists with other settings, with the field named', async () => {
+    await using store = await open({})
+    await store.js.admin.streams.delete('EVENTS')
+    await store.js.admin.streams.add({
+      name: 'EVENTS',
+      subjects: ['k8s.>', 'cursor.>'],
+      storage: 'file',
+      retention: 'limits',
+      discard: 'old',
+      max_msgs_per_subject: 5,
+    })
+    const refused = open({})
+    await expect(refused).rejects.toThrow(DeclarationMismatchError)
+    await expect(refused).rejects.toThrow('max_msgs_per_subject')
+    await store.js.admin.streams.delete('EVENTS')
+  })
+
+  it.each([{ prefix: 'a.b' }, { prefix: 'a_b' }, { cluster: 'a/b' }, { cluster: '' }])(
+    'is not opened for %j',
+    async (odd) => {
+      await expect(open(odd)).rejects.toThrow(TypeError)
+    },
+  )
+})
+
+async function storedUnder(store: Awaited<ReturnType<typeof open>>, owner: string, name: string) {
+  const message = await store.js.lastOf(
+    store.stream,
+    `${store.stream.split('_')[0]}.k8s._.v1.pods.ns.ats~${owner}.${name}`,
+  )
+  return {
+    headers: Object.fromEntries(Object.entries(message!.headers).filter(([header]) => header.startsWith('ce-'))),
+    data: message!.data,
+  }
+}
