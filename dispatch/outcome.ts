@@ -1,7 +1,11 @@
 import { z } from 'zod'
 import { type Outcome, TerminalError } from '#contracts'
 
-const HUNDRED_YEARS_S = 100 * 365.25 * 86_400
+/**
+ * The longest wait. nats-server 2.15 counts in 64-bit nanoseconds: a timer after April 2262 overflows and fires at once,
+ * again and again.
+ */
+export const HUNDRED_YEARS_S = 100 * 365.25 * 86_400
 
 /** metav1.Condition's own pattern (apimachinery pkg/apis/meta/v1/types.go). */
 const reason = z

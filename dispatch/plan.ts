@@ -1,7 +1,7 @@
 import type { EventReport, KubeObject, OwnedResource, ReconcilerSpec } from '#contracts'
 import { covers, fingerprint } from './covers.ts'
 import { completeDesired } from './desired.ts'
-import type { PlainOutcome } from './outcome.ts'
+import { HUNDRED_YEARS_S, type PlainOutcome } from './outcome.ts'
 import type { SettledWrites } from './settled-writes.ts'
 import { type StatusPatch, statusPatch } from './status.ts'
 import { findOwned, type OwnedObject, type World } from './world.ts'
@@ -122,5 +122,5 @@ function requeueTime({ requeueAfterSeconds, requeueAt }: PlainOutcome, now: Date
     ...(requeueAfterSeconds === undefined ? [] : [now.getTime() + requeueAfterSeconds * 1000]),
     ...(requeueAt === undefined ? [] : [Date.parse(requeueAt)]),
   ]
-  return times.length === 0 ? undefined : new Date(Math.min(...times))
+  return times.length === 0 ? undefined : new Date(Math.min(...times, now.getTime() + HUNDRED_YEARS_S * 1000))
 }

@@ -150,6 +150,11 @@ describe('planning the writes of an outcome', () => {
     expect(planned(world(widget()), { requeueAfterSeconds: 5 }).requeueAt).toEqual(new Date(now.getTime() + 5000))
     expect(planned(world(widget()), { requeueAfterSeconds: 50, requeueAt: at }).requeueAt).toEqual(new Date(at))
   })
+
+  it('asks for no timer that overflows: after a hundred years it is decided again', () => {
+    const planYear = planned(world(widget()), { requeueAt: '9999-12-31T23:59:59Z' }).requeueAt?.getUTCFullYear()
+    expect(planYear).toBe(now.getUTCFullYear() + 100)
+  })
 })
 
 describe('what a function returns', () => {
