@@ -3,7 +3,7 @@ import { type ObservedBy, Pod, TerminalError } from '#sdk'
 
 type PodObject = ObservedBy<typeof Pod>
 
-export const podName = (at: string): string => `${shorten(at, LONGEST_NAME - '-pod'.length)}-pod`
+const podName = (at: string): string => `${shorten(at, LONGEST_NAME - '-pod'.length)}-pod`
 
 /** Throws a TerminalError for a command that no container could start. */
 export function podFor(at: string, command: string | undefined): PodObject {

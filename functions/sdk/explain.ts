@@ -21,7 +21,7 @@ const valueAt = (root: unknown, path: Path): unknown =>
   path.reduce<unknown>((value, key) => (value as Record<PropertyKey, unknown> | null | undefined)?.[key], root)
 
 /** `spec.items[0].name`; a name that is no plain word is quoted: `metadata.labels["a.b/c"]`. */
-export function pathText(path: Path): string {
+function pathText(path: Path): string {
   const steps = path.map((key) => {
     if (typeof key === 'number') return `[${key}]`
     return /^[\w-]+$/.test(String(key)) ? `.${String(key)}` : `[${JSON.stringify(String(key))}]`

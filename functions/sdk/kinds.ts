@@ -11,7 +11,14 @@ import type {
   V1ServiceAccount,
   V1StatefulSet,
 } from '@kubernetes/client-node'
-import { type KubeObject, kindName, type ObjectMeta, type OwnedResource, type ResourceRef } from '#contracts'
+import {
+  apiVersionOf,
+  type KubeObject,
+  kindName,
+  type ObjectMeta,
+  type OwnedResource,
+  type ResourceRef,
+} from '#contracts'
 
 /** A resource type as a function uses it: what to watch, how to write it, and the type of its objects. */
 export interface Kind<Observed = KubeObject> extends ResourceRef {
@@ -59,7 +66,7 @@ export interface KindOptions {
 /** A resource type that is not in the list below. `Model` is a type of @kubernetes/client-node, or any object type. */
 export function kind<Model = KubeObject>(options: KindOptions): PlainKind<TypedObject<Model>> {
   const { group, version, kind, plural, strategy = 'Apply' } = options
-  const apiVersion = group === '' ? version : `${group}/${version}`
+  const apiVersion = apiVersionOf(options)
   return Object.freeze({
     group,
     version,
@@ -72,8 +79,8 @@ export function kind<Model = KubeObject>(options: KindOptions): PlainKind<TypedO
 }
 
 /** `Pod.v1`, `Deployment.v1.apps`: where a run's input has the objects of this kind. */
-export const inputKey = ({ group, version, kind }: Pick<Kind, 'group' | 'version' | 'kind'>): string =>
-  kindName(kind, group === '' ? version : `${group}/${version}`)
+export const inputKey = (kind: Pick<Kind, 'group' | 'version' | 'kind'>): string =>
+  kindName(kind.kind, apiVersionOf(kind))
 
 // The API server refuses changes to the specs of these three.
 export const Pod = kind<V1Pod>({ group: '', version: 'v1', kind: 'Pod', plural: 'pods', strategy: 'CreateOnly' })
