@@ -10,7 +10,7 @@ export type NodeChoice = { kind: 'none' } | { kind: 'real' } | { kind: 'kwok'; m
 /** Installs what is missing where it can, so it may take a while and changes the machine, after saying so. */
 export async function chooseNode(wanted: WantedNode, progress: Progress): Promise<NodeChoice> {
   if (wanted === 'none') return { kind: 'none' }
-  if (wanted === 'kwok') return { kind: 'kwok', missing: ['the wish for one'] }
+  if (wanted === 'kwok') return { kind: 'kwok', missing: [] }
   const missing = await missingAfterInstalling(progress)
   if (missing.length === 0) return { kind: 'real' }
   if (wanted === 'auto') return { kind: 'kwok', missing }

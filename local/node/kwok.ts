@@ -8,7 +8,7 @@ const STAGES = fileURLToPath(new URL('kwok-stages.yaml', import.meta.url))
 
 /**
  * A node that only pretends: pods are scheduled to it and get phases, but nothing runs. It needs no root and nothing of
- * the system; several clusters may have one. `missing` is why there is no real node.
+ * the system; several clusters may have one. `missing` is why there is no real node: empty where none is wanted.
  */
 export async function startKwok(options: Omit<NodeOptions, 'ephemeral'>, missing: string[]): Promise<void> {
   options.progress.line(kwokNotice(missing))
@@ -29,8 +29,9 @@ export async function startKwok(options: Omit<NodeOptions, 'ephemeral'>, missing
 }
 
 export function kwokNotice(missing: string[]): string {
+  const why = missing.length === 0 ? 'as asked for' : `this machine lacks ${missing.join(', ')}`
   return (
-    `No real node: this machine lacks ${missing.join(', ')}. KWOK pretends instead: ` +
+    `No real node: ${why}. KWOK pretends instead: ` +
     'pods get phases (Running, then Succeeded unless they restart always) but run nothing, so there are no logs'
   )
 }

@@ -20,7 +20,7 @@ export async function tracesOfNodes(): Promise<Record<string, string[]>> {
 
 /** The servers of other tests on this machine are not a node's. */
 async function processes(): Promise<string[]> {
-  const names = /^(kubelet|kube-proxy|coredns|containerd|containerd-shim|registry|runc|kwok|pause|sleep 1000000000)/
+  const names = /^(kubelet|kube-proxy|coredns|containerd|containerd-shim|registry|runc|sleep 1000000000)/
   return lines(await run('ps', ['-eo', 'args', '--no-headers']), /./)
     .map((args) => args.replace(/^\S*\//, ''))
     .filter((args) => names.test(args))

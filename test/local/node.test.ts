@@ -3,20 +3,10 @@ import { once } from 'node:events'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import {
-  addImage,
-  type BinaryPaths,
-  type Cluster,
-  ensureBinaries,
-  kwokBinaries,
-  nodeBinaries,
-  ProcessGroup,
-  silentProgress,
-  startCluster,
-  stopCluster,
-} from '#local'
-import { run } from '../../local/node/command.ts'
+import { addImage, type Cluster, ProcessGroup, startCluster, stopCluster } from '#local'
 import { nodeRequirements } from '../../local/node/requirements.ts'
+import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
+import { takeTurnWithNode } from '../support/node.ts'
 import { shortTempDir, startTestCluster } from '../support/servers.ts'
 import { tracesOfNodes } from './node-traces.ts'
 
@@ -24,21 +14,6 @@ const REPOSITORY = join(import.meta.dirname, '../..')
 
 const requirements = await nodeRequirements()
 if (!requirements.ok) console.log(`skipped: a real node, for this machine lacks ${requirements.missing.join(', ')}`)
-
-let binaries: BinaryPaths
-beforeAll(async () => {
-  binaries = await ensureBinaries(
-    ['kubectl', ...kwokBinaries, ...(requirements.ok ? nodeBinaries : [])],
-    silentProgress,
-  )
-})
-
-function clientOf(dir: string): (args: string[], input?: object) => Promise<string> {
-  return async (args, input) => {
-    const all = [`--kubeconfig=${join(dir, 'kubeconfig')}`, `--cache-dir=${join(dir, 'kubectl-cache')}`, ...args]
-    return (await run(binaries('kubectl'), all, { input: input ? JSON.stringify(input) : '' })).trim()
-  }
-}
 
 function pod(name: string, container: object, spec: object = {}): object {
   const containers = [{ name: 'main', image: 'busybox', imagePullPolicy: 'Always', ...container }]
@@ -51,9 +26,11 @@ const ONCE = { restartPolicy: 'Never' }
 describe.skipIf(!requirements.ok)('a real node', () => {
   let before: Awaited<ReturnType<typeof tracesOfNodes>>
   let cluster: Cluster
-  let kubectl: ReturnType<typeof clientOf>
+  let kubectl: Kubectl
+  let endTurn: () => void
 
   beforeAll(async () => {
+    endTurn = await takeTurnWithNode()
     before = await tracesOfNodes()
     cluster = await startCluster({
       dir: await shortTempDir(),
@@ -61,11 +38,12 @@ describe.skipIf(!requirements.ok)('a real node', () => {
       nats: false,
       dieWithParent: true,
     })
-    kubectl = clientOf(cluster.dir)
+    kubectl = await kubectlFor(cluster)
   })
   afterAll(async () => {
     await stopCluster(cluster.dir)
     await rm(cluster.dir, { recursive: true, force: true })
+    endTurn()
   })
 
   const apply = (...items: object[]) => kubectl(['create', '-f', '-'], { apiVersion: 'v1', kind: 'List', items })
@@ -75,7 +53,7 @@ describe.skipIf(!requirements.ok)('a real node', () => {
   it('runs `image: busybox` with pull policy Always, and its output can be read', async () => {
     await apply(pod('hello', sh('echo YAY'), { restartPolicy: 'OnFailure' }))
     await phase('hello', 'Succeeded')
-    expect(await kubectl(['logs', 'hello'])).toBe('YAY')
+    expect(await kubectl(['logs', 'hello'])).toBe('YAY\n')
   })
 
   it('shows the exit code of a program that fails, and an image that does not exist', async () => {
@@ -102,7 +80,7 @@ describe.skipIf(!requirements.ok)('a real node', () => {
     const ask = 'until wget -qO- http://web.default.svc.cluster.local; do sleep 0.1; done; nc kubernetes 443 </dev/null'
     await apply(pod('asks', sh(ask), ONCE))
     await phase('asks', 'Succeeded')
-    expect(await kubectl(['logs', 'asks'])).toBe('hi')
+    expect(await kubectl(['logs', 'asks'])).toBe('hi\n')
   })
 
   it('runs images that were made from files, as the user they name', async () => {
@@ -115,14 +93,14 @@ describe.skipIf(!requirements.ok)('a real node', () => {
     })
     await apply(pod('app', { image: 'registry.example/team/app:v1' }, ONCE))
     await phase('app', 'Succeeded')
-    expect(await kubectl(['logs', 'app'])).toBe('hello from 65532')
+    expect(await kubectl(['logs', 'app'])).toBe('hello from 65532\n')
   })
 
   it('is the only one of a machine: the next is told whose it is', async () => {
     const dir = await shortTempDir()
     await expect(startCluster({ dir, node: 'real', nats: false })).rejects.toThrow(cluster.dir)
     await rm(dir, { recursive: true })
-    expect(await kubectl(['get', 'nodes', '-o', 'name'])).toBe('node/fairlead-node')
+    expect(await kubectl(['get', 'nodes', '-o', 'name'])).toBe('node/fairlead-node\n')
   })
 
   it('leaves nothing behind when it is stopped', async () => {
@@ -142,7 +120,7 @@ describe.skipIf(!requirements.ok)('a real node', () => {
     })
     const ended = once(starter, 'exit').then(() => Promise.reject(new Error('the starter ended before it was killed')))
     await Promise.race([once(starter.stdout, 'data'), ended])
-    const there = clientOf(dir)
+    const there = await kubectlFor({ kubeconfig: join(dir, 'kubeconfig') })
     await there(['create', '-f', '-'], pod('lasting', sh('sleep 1000')))
     await there(['wait', '--for=condition=Ready', 'pod/lasting', '--timeout=30s'])
     ended.catch(() => {})
@@ -161,12 +139,12 @@ describe.skipIf(!requirements.ok)('a real node', () => {
 describe('a node that only pretends', () => {
   it('takes a pod that ends to Succeeded, keeps one that lasts Running, and lets pods be deleted', async () => {
     await using cluster = await startTestCluster({ node: 'kwok', controllers: true })
-    const kubectl = clientOf(cluster.dir)
+    const kubectl = await kubectlFor(cluster)
     const items = [pod('ends', sh('exit 3'), { restartPolicy: 'OnFailure' }), pod('lasts', {})]
     await kubectl(['create', '-f', '-'], { apiVersion: 'v1', kind: 'List', items })
     await kubectl(['wait', '--for=jsonpath={.status.phase}=Succeeded', 'pod/ends', '--timeout=30s'])
     await kubectl(['wait', '--for=condition=Ready', 'pod/lasts', '--timeout=30s'])
     await kubectl(['delete', 'pod', 'ends', 'lasts', '--timeout=30s'])
-    expect(await kubectl(['get', 'nodes', '-o', 'name'])).toBe('node/fairlead-kwok')
+    expect(await kubectl(['get', 'nodes', '-o', 'name'])).toBe('node/fairlead-kwok\n')
   })
 })
