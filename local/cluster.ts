@@ -1,4 +1,4 @@
-import { mkdirSync, rmSync } from 'node:fs'
+import { mkdirSync, symlinkSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { type AuditedRequest, readAudit } from './audit.ts'
 import {
@@ -18,6 +18,7 @@ import {
   startControllers,
   startEtcd,
 } from './control-plane.ts'
+import { clearFolder, takeFolder } from './folder.ts'
 import { type Nats, startNatsServers } from './nats.ts'
 import {
   NODE_IP,
@@ -80,8 +81,9 @@ export interface Cluster {
 /** Real servers on this machine, all on loopback, or on the node's own address where there is one. */
 export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   const dir = resolve(options.dir)
+  takeFolder(dir)
   await stopCluster(dir)
-  clear(dir)
+  clearFolder(dir)
   const reaper = options.dieWithParent ? stopWithThisProcess(dir) : undefined
   const starting = compose(dir, options)
   try {
@@ -110,6 +112,7 @@ async function compose(dir: string, options: ClusterOptions): Promise<Omit<Clust
   const { controlPlane, node, registryUrl } = kubernetes
   const { kubeconfig, server: apiServer } = controlPlane
   const natsUrl = nats ? { natsUrl: nats.url } : {}
+  if (options.controllers ?? true) linkTools(dir, binaries)
   writeState(dir, { kubeconfig, apiServer, node, ...natsUrl, startedAt: new Date().toISOString() })
   return {
     dir,
@@ -230,12 +233,10 @@ async function controlPlanePorts(apiServer: number | undefined): Promise<Control
   return found as ControlPlaneOptions['ports']
 }
 
-/** What an earlier cluster left in the folder; nothing that somebody else may have put there. */
-function clear(dir: string): void {
-  for (const name of ['etcd', 'nats', 'pki', 'pid', 'log', 'kubeconfig', 'kubectl-cache']) {
-    rmSync(join(dir, name), { recursive: true, force: true })
-  }
-  mkdirSync(dir, { recursive: true, mode: 0o700 })
+/** For people: what to put into PATH. */
+function linkTools(dir: string, binaries: BinaryPaths): void {
+  mkdirSync(join(dir, 'bin'), { recursive: true })
+  symlinkSync(binaries('kubectl'), join(dir, 'bin', 'kubectl'))
 }
 
 function signalOf({ signal }: ClusterOptions): { signal?: AbortSignal } {

@@ -85,13 +85,8 @@ export async function startApiServer(options: ControlPlaneOptions): Promise<Cont
   })
 
   const probe = apiProbe(server, pki.caPem, admin)
-  const ready = (): Promise<void> =>
-    processes.waitFor(
-      'kube-apiserver',
-      async () => (await probe.status('/readyz')) === 200,
-      60_000,
-      () => processes.names().filter((name) => name === 'etcd' || name === 'kube-apiserver'),
-    )
+  const isReady = async (): Promise<boolean> => (await probe.status('/readyz')) === 200
+  const ready = (): Promise<void> => processes.waitFor('kube-apiserver', isReady, 60_000, ['etcd', 'kube-apiserver'])
   const defaultAccount = '/api/v1/namespaces/default/serviceaccounts'
   return {
     server,

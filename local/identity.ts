@@ -42,7 +42,9 @@ function startTimeFromProc(pid: number): string | undefined {
   }
   // The command, field 2, may hold spaces and brackets: count from its last bracket on. Field 3 is the state.
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-  return fields[0] === 'Z' ? undefined : fields[19]
+  const [state, threads, startTime] = [fields[0], Number(fields[17]), fields[19]]
+  // The first thread may be a zombie while others still hold ports and files.
+  return state === 'Z' && threads <= 1 ? undefined : startTime
 }
 
 function startTimeFromPs(pid: number): string | undefined {

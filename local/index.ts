@@ -3,6 +3,14 @@ export type { BinaryName } from './binaries.ts'
 export { apiServerBinaries, controlPlaneBinaries, kwokBinaries, natsBinaries, nodeBinaries } from './binaries.ts'
 export { type BinaryPaths, type BuildOptions, cacheDir, ensureBinaries } from './build.ts'
 export { type Cluster, type ClusterOptions, startCluster } from './cluster.ts'
+export {
+  asShellExports,
+  type DevelopmentOptions,
+  defaultClusterDir,
+  developmentEnvironment,
+  ensureDevelopmentCluster,
+} from './development.ts'
+export { type ExistingServers, existingServers } from './existing.ts'
 export { type Nats, type NatsOptions, startNats } from './nats.ts'
 export { addImage, type ImageConfig, type ImageFiles, type ImageSource } from './node/index.ts'
 export type { WantedNode } from './node-choice.ts'

@@ -125,7 +125,7 @@ function natsOf(processes: ProcessGroup, servers: readonly Server[]): Nats {
       'nats-server',
       async () => (await Promise.all(some.map(({ monitoringPort }) => isHealthy(monitoringPort)))).every(Boolean),
       30_000,
-      () => some.map(({ name }) => name),
+      some.map(({ name }) => name),
     )
   }
   return {

@@ -69,7 +69,10 @@ export class ProcessGroup {
     const pid = await pidOf(child, spec)
     this.#children.set(pid, exited)
     await this.#registered(spec.name, exited)
-    return this.get(spec.name) ?? { name: spec.name, pid, alive: () => false, exited }
+    const started = this.get(spec.name)
+    if (started) return started
+    rmSync(this.#specFile(spec.name), { force: true })
+    throw new Error(`${spec.name} cannot be started:\n${tailOf(this.logFile(spec.name))}`)
   }
 
   /** The process of that name as last started by anybody, dead or alive. */
@@ -90,9 +93,7 @@ export class ProcessGroup {
 
   /** Names of all that was started here and not stopped. */
   names(): string[] {
-    return readdirSync(join(this.dir, 'pid'))
-      .filter((file) => file.endsWith('.json'))
-      .map((file) => file.slice(0, -'.json'.length))
+    return [...new Set(readdirSync(join(this.dir, 'pid')).map((file) => file.replace(/\.json$/, '')))]
   }
 
   /** Sends a signal and returns at once: for tests that crash or freeze a server. */
@@ -121,22 +122,35 @@ export class ProcessGroup {
     return this.start(spec)
   }
 
-  /** Returns when `ready` does; fails at once, with the end of the log, when one of the processes (default all) is dead. */
+  /**
+   * Returns when `ready` does. Fails at once, with the end of the log, when a process is dead or was stopped: one of those
+   * named, or else any of the group.
+   */
   async waitFor(
     what: string,
     ready: () => Promise<boolean>,
     timeoutMs: number,
-    of: () => readonly string[] = () => this.names(),
+    names?: readonly string[],
   ): Promise<void> {
     const deadline = Date.now() + timeoutMs
+    const watched = new Set(names)
     while (!(await ready())) {
-      const dead = of().find((name) => !this.get(name)?.alive())
-      if (dead)
-        throw new Error(`${dead} died while waiting for ${what}. The end of its log:\n${tailOf(this.logFile(dead))}`)
-      if (Date.now() > deadline)
+      if (!names) for (const name of this.names()) watched.add(name)
+      for (const name of watched) this.#throwIfLost(name, what)
+      if (Date.now() > deadline) {
         throw new Error(`${what}: not there after ${timeoutMs / 1000} s (logs in ${join(this.dir, 'log')})`)
+      }
       await sleep(50)
     }
+  }
+
+  #throwIfLost(name: string, what: string): void {
+    const found = this.get(name)
+    if (found?.alive()) return
+    if (!this.#specOf(name)) throw new Error(`${name} was stopped while waiting for ${what}`)
+    // Without a pid it is just being started.
+    if (found)
+      throw new Error(`${name} died while waiting for ${what}. The end of its log:\n${tailOf(this.logFile(name))}`)
   }
 
   #spawn(spec: ProcessSpec): ChildProcess {
@@ -160,7 +174,13 @@ export class ProcessGroup {
     while (!this.#identityOf(name) && (await Promise.race([gone, sleep(2)])) !== 'gone') continue
   }
 
+  /** Of one whose starter was killed just now, the shell is about to register. */
+  async #registeredIfStarting(name: string): Promise<void> {
+    for (let waited = 0; waited < 500 && this.#specOf(name) && !this.#identityOf(name); waited += 5) await sleep(5)
+  }
+
   async #end(name: string, signal: 'SIGTERM' | 'SIGKILL' | undefined, graceMs: number): Promise<void> {
+    await this.#registeredIfStarting(name)
     const found = this.get(name)
     if (!found?.alive()) return
     const chosen = signal ?? this.#specOf(name)?.stopSignal ?? 'SIGTERM'

@@ -1,0 +1,58 @@
+import { mkdirSync } from 'node:fs'
+import { delimiter, join, resolve } from 'node:path'
+import { cacheDir } from './build.ts'
+import { type ClusterOptions, startCluster } from './cluster.ts'
+import type { Environment } from './go-toolchain.ts'
+import { withLock } from './lock.ts'
+import { silentProgress } from './progress.ts'
+import { type ClusterStatus, clusterStatus } from './state.ts'
+
+export type DevelopmentOptions = Omit<ClusterOptions, 'dieWithParent'>
+
+/** Of the cluster that a user has for trying things: one for each user, unless he names another folder. */
+export function defaultClusterDir(env: Environment = process.env): string {
+  return join(cacheDir(env), 'cluster')
+}
+
+/**
+ * The cluster in that folder, started if it does not run; it stays when this process ends. A node that runs pods is the
+ * default where the machine can have one. Two at once start one cluster.
+ */
+export async function ensureDevelopmentCluster(options: DevelopmentOptions): Promise<ClusterStatus> {
+  const dir = resolve(options.dir)
+  const { progress = silentProgress } = options
+  mkdirSync(dir, { recursive: true, mode: 0o700 })
+  const onWait = ({ pid }: { pid: number }): void => progress.line(`process ${pid} is starting it: waiting`)
+  return withLock(join(dir, '.lock'), onWait, async () => {
+    if (!clusterStatus(dir).running) await startCluster({ node: 'auto', ...options, dir })
+    return clusterStatus(dir)
+  })
+}
+
+/** Variables that make kubectl, nats and fairlead use the cluster; PATH comes with kubectl in front. */
+export function developmentEnvironment(
+  { dir, running, state }: ClusterStatus,
+  env: Environment,
+): Record<string, string> {
+  if (!running || !state) {
+    throw new Error(`no complete local cluster runs in ${dir}: start it with \`fairlead local up\``)
+  }
+  return {
+    ...(state.kubeconfig ? { KUBECONFIG: state.kubeconfig } : {}),
+    ...(state.natsUrl ? { NATS_URL: state.natsUrl } : {}),
+    PATH: withFirst(join(dir, 'bin'), env['PATH'] ?? ''),
+  }
+}
+
+/** For `eval "$(fairlead local env)"`. */
+export function asShellExports(variables: Record<string, string>): string {
+  const quoted = (value: string): string => `'${value.replaceAll("'", `'\\''`)}'`
+  return Object.entries(variables)
+    .map(([name, value]) => `export ${name}=${quoted(value)}\n`)
+    .join('')
+}
+
+function withFirst(folder: string, path: string): string {
+  const others = path.split(delimiter).filter((entry) => entry !== '' && entry !== folder)
+  return [folder, ...others].join(delimiter)
+}

@@ -1,0 +1,100 @@
+import { spawn } from 'node:child_process'
+import { chmod, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { ensureBinaries, plainProgress, silentProgress } from '#local'
+
+/** `loopback` is the smallest of all: 0.4 s to build where Go has compiled its packages before, 10 s where not. */
+describe('building the servers', () => {
+  let dir: string
+  let env: Record<string, string | undefined>
+  beforeEach(async () => {
+    dir = await mkdtemp(join(tmpdir(), 'fl-build-'))
+    env = { ...process.env, FAIRLEAD_CACHE: join(dir, 'cache'), KUBEBUILDER_ASSETS: undefined }
+  })
+  afterEach(() => rm(dir, { recursive: true }))
+
+  it('builds once, with a line when it begins and one when it is done; then it needs no Go and says nothing', async () => {
+    const lines: string[] = []
+    const progress = plainProgress({ write: (text) => lines.push(text) })
+    const first = await ensureBinaries(['loopback'], progress, { env })
+    expect(lines.join('')).toMatch(/loopback … \(about 2 s\)\n✓ loopback, [\d.]+ s\n$/)
+    const spoken = lines.length
+    const second = await ensureBinaries(['loopback'], progress, { env: { ...env, PATH: '' } })
+    expect(second('loopback')).toBe(first('loopback'))
+    expect(lines).toHaveLength(spoken)
+  })
+
+  it('is not misled by settings for builds of the user', async () => {
+    const odd = { GOFLAGS: '-mod=vendor', GOOS: 'plan9', GOARCH: 'arm', GOWORK: '/no/such/go.work', CGO_ENABLED: '1' }
+    const paths = await ensureBinaries(['loopback'], silentProgress, { env: { ...env, ...odd } })
+    expect(paths('loopback')).toContain(dir)
+  })
+
+  it('lets two that ask at once share one build', async () => {
+    const lines: string[] = []
+    const progress = plainProgress({ write: (text) => lines.push(text) })
+    const [one, two] = await Promise.all([
+      ensureBinaries(['loopback'], progress, { env }),
+      ensureBinaries(['loopback'], progress, { env }),
+    ])
+    expect(one('loopback')).toBe(two('loopback'))
+    expect(lines.filter((line) => line.startsWith('✓'))).toHaveLength(1)
+    expect(lines.join('')).toContain(`process ${process.pid} is building loopback: waiting for it`)
+  })
+
+  it('goes on after a build that was killed, and clears away what that left', async () => {
+    await killDuringBuild(env)
+    const paths = await ensureBinaries(['loopback'], silentProgress, { env })
+    expect(await readdir(dirname(paths('loopback')))).toEqual(['loopback'])
+  })
+
+  it('says which Go is needed, and how to get it, where there is none', async () => {
+    await expect(ensureBinaries(['loopback'], silentProgress, { env: { ...env, PATH: dir } })).rejects.toThrow(
+      /^Go 1\.26 or newer is needed to build loopback once, and there is no working `go` in PATH\. Install it from/,
+    )
+  })
+
+  it('says so when Go is too old and may not fetch a newer one', async () => {
+    await writeFile(join(dir, 'go'), '#!/bin/sh\nprintf "go1.24.1\\nlocal\\n"\n')
+    await chmod(join(dir, 'go'), 0o755)
+    await expect(ensureBinaries(['loopback'], silentProgress, { env: { ...env, PATH: dir } })).rejects.toThrow(
+      /^Go 1\.26 or newer is needed .* the `go` in PATH is 1\.24\.1\./,
+    )
+  })
+
+  it('says so when modules cannot be fetched', async () => {
+    const offline = { ...env, GOPROXY: 'off', GOMODCACHE: join(dir, 'modules') }
+    await expect(ensureBinaries(['loopback'], silentProgress, { env: offline })).rejects.toThrow(
+      /^loopback could not be built, because its Go modules could not be fetched\. .*again with network access/,
+    )
+  })
+
+  it('takes etcd, kube-apiserver and kubectl from KUBEBUILDER_ASSETS where they are there', async () => {
+    const assets = join(dir, 'assets')
+    await mkdir(assets)
+    await writeFile(join(assets, 'etcd'), '', { mode: 0o755 })
+    const given = { ...env, KUBEBUILDER_ASSETS: assets, PATH: '' }
+    const paths = await ensureBinaries(['etcd'], silentProgress, { env: given })
+    expect(paths('etcd')).toBe(join(assets, 'etcd'))
+    await expect(ensureBinaries(['kubectl'], silentProgress, { env: given })).rejects.toThrow('Go 1.26')
+  })
+})
+
+async function killDuringBuild(env: Record<string, string | undefined>): Promise<void> {
+  const door = new URL('../../local/index.ts', import.meta.url)
+  const script = `
+    const { ensureBinaries, plainProgress } = await import(${JSON.stringify(door.href)})
+    await ensureBinaries(['loopback'], plainProgress(process.stdout))`
+  const builder = spawn(process.execPath, ['--input-type=module', '-e', script], {
+    env,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  const exited = new Promise((resolve) => builder.once('exit', resolve))
+  for await (const chunk of builder.stdout) {
+    if (String(chunk).includes('loopback …')) break
+  }
+  builder.kill('SIGKILL')
+  await exited
+}

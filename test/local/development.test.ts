@@ -1,0 +1,53 @@
+import { execFile } from 'node:child_process'
+import { rm } from 'node:fs/promises'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import {
+  asShellExports,
+  clusterStatus,
+  type DevelopmentOptions,
+  developmentEnvironment,
+  ensureDevelopmentCluster,
+  stopCluster,
+} from '#local'
+import { shortTempDir } from '../support/servers.ts'
+
+const run = promisify(execFile)
+
+describe('the cluster for development', () => {
+  let options: DevelopmentOptions
+  beforeAll(async () => {
+    options = { dir: await shortTempDir(), node: 'none', nats: false }
+  })
+  afterAll(async () => {
+    await stopCluster(options.dir)
+    await rm(options.dir, { recursive: true })
+  })
+
+  it('is started once, also by two at once, and is found by who comes later', async () => {
+    const [one, two] = await Promise.all([ensureDevelopmentCluster(options), ensureDevelopmentCluster(options)])
+    expect(one).toMatchObject({ running: true })
+    expect(two).toEqual(one)
+    expect(await ensureDevelopmentCluster(options)).toEqual(one)
+  })
+
+  it('is what kubectl uses in a shell that took its variables', async () => {
+    const exports = asShellExports(developmentEnvironment(clusterStatus(options.dir), process.env))
+    const { stdout } = await run('/bin/sh', [
+      '-c',
+      `${exports} kubectl --cache-dir="$KUBECONFIG-cache" get namespaces -o name`,
+    ])
+    expect(stdout).toContain('namespace/kube-system')
+  })
+
+  it('has no variables when it does not run, and says how to start it', async () => {
+    await stopCluster(options.dir)
+    expect(() => developmentEnvironment(clusterStatus(options.dir), {})).toThrow('start it with `fairlead local up`')
+  })
+})
+
+it('quotes a value so that the shell gives it back as it was', async () => {
+  const odd = `it's "odd" $HOME \`x\` \\ end`
+  const { stdout } = await run('/bin/sh', ['-c', `${asShellExports({ ODD: odd })} printf %s "$ODD"`])
+  expect(stdout).toBe(odd)
+})
