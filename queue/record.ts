@@ -1,6 +1,8 @@
 /** High: changes and timers. Low: initial lists and resync. */
 export type Lane = 'high' | 'low'
 
+export const LANES: readonly Lane[] = ['high', 'low']
+
 export const otherLane = (lane: Lane): Lane => (lane === 'high' ? 'low' : 'high')
 
 /** A message at `work.<fn>.<lane>.<key>`: this key needs a run. */

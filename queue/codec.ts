@@ -1,0 +1,108 @@
+import type { Headers, StoredMessage } from '#jetstream'
+import type { Names } from './names.ts'
+import type { Expected, KeyRecord, NewRecord, Publish, Token } from './record.ts'
+
+export interface WireMessage {
+  subject: string
+  headers: Headers
+  payload: string
+}
+
+/** Which key of which queue a message is about, and who writes it. */
+export interface Address {
+  names: Names
+  fn: string
+  key: string
+  worker: string
+}
+
+/** Releases have nothing to say; one message per worker stays for so long. */
+const DONE_TTL = '600s'
+const MAX_ERROR_CHARS = 2000
+
+export function toWire(message: Publish, { names, fn, key, worker }: Address): WireMessage {
+  const guards = {
+    ...expectation(message.expected, names.records(fn, key)),
+    ...(message.cancels !== undefined && cancellation(names.record(fn, key, message.cancels))),
+  }
+  switch (message.role) {
+    case 'token': {
+      const headers = { 'Fairlead-Attempt': message.attempt || undefined, ...guards }
+      return { subject: names.token(fn, message.lane, key), headers, payload: shortened(message.error) }
+    }
+    case 'record': {
+      const { record } = message
+      const headers = { ...recordHeaders(record, names.token(fn, record.lane, key)), ...guards }
+      return { subject: names.record(fn, key, record.generation), headers, payload: shortened(record.error) }
+    }
+    case 'done':
+      return { subject: names.done(fn, worker), headers: { 'Nats-TTL': DONE_TTL, ...guards }, payload: '' }
+  }
+}
+
+const expectation = ({ of, sequence }: Expected, records: string): Headers => ({
+  'Nats-Expected-Last-Subject-Sequence': sequence,
+  'Nats-Expected-Last-Subject-Sequence-Subject': of === 'record' ? records : undefined,
+})
+
+/** Removes a schedule in the same step as the publish (ADR-51). */
+const cancellation = (subject: string): Headers => ({ 'Nats-Scheduler': subject, 'Nats-Schedule-Next': 'purge' })
+
+const recordHeaders = (record: NewRecord, target: string): Headers => ({
+  'Fairlead-State': record.state,
+  'Fairlead-Owner': record.owner,
+  'Fairlead-Attempt': record.attempt || undefined,
+  'Fairlead-Since': Math.round(record.since),
+  'Fairlead-Dirty': record.dirty ? 1 : undefined,
+  'Fairlead-Other-Lane': record.otherLaneWaits ? 1 : undefined,
+  'Fairlead-Reason': record.reason,
+  'Nats-Schedule': `@at ${new Date(Math.ceil(record.at)).toISOString()}`,
+  'Nats-Schedule-Target': target,
+})
+
+const shortened = (error = ''): string =>
+  error.length > MAX_ERROR_CHARS ? `${error.slice(0, MAX_ERROR_CHARS - 1)}…` : error
+
+/** undefined: not a record of this protocol. */
+export function recordFrom(message: StoredMessage, names: Names): KeyRecord | undefined {
+  const { headers, sequence } = message
+  const place = names.placeOf(message.subject)
+  const target = names.placeOf(headers['Nats-Schedule-Target'] ?? '')
+  const state = headers['Fairlead-State']
+  if (place?.kind !== 'record' || target?.kind !== 'token') return undefined
+  if (state !== 'running' && state !== 'waiting' && state !== 'parked') return undefined
+  return {
+    state,
+    sequence,
+    generation: place.generation,
+    owner: headers['Fairlead-Owner'] ?? '',
+    lane: target.lane,
+    attempt: attemptFrom(message),
+    at: Date.parse(headers['Nats-Schedule']?.slice('@at '.length) ?? ''),
+    since: Number(headers['Fairlead-Since']),
+    dirty: headers['Fairlead-Dirty'] === '1',
+    otherLaneWaits: headers['Fairlead-Other-Lane'] === '1',
+    ...reasonFrom(headers['Fairlead-Reason']),
+    ...errorFrom(message),
+  }
+}
+
+const REASONS = ['Requeue', 'Error', 'Terminal'] as const
+
+function reasonFrom(header: string | undefined): Pick<KeyRecord, 'reason'> {
+  const reason = REASONS.find((known) => known === header)
+  return reason === undefined ? {} : { reason }
+}
+
+/** The error that the run before ended with. */
+export const errorFrom = ({ data }: StoredMessage): { error?: string } =>
+  data.length === 0 ? {} : { error: new TextDecoder().decode(data) }
+
+export function tokenFrom(message: StoredMessage, lane: Token['lane']): Token {
+  return { lane, sequence: message.sequence, attempt: attemptFrom(message) }
+}
+
+/** A timer that came due: the server made this token out of a waiting record and kept its headers. */
+export const isFired = ({ headers }: StoredMessage): boolean => headers['Fairlead-State'] === 'waiting'
+
+const attemptFrom = ({ headers }: StoredMessage): number => Number(headers['Fairlead-Attempt'] ?? 0)

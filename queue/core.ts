@@ -1,0 +1,55 @@
+import type { Delivery, JetStream } from '#jetstream'
+import type { ServerClock } from './clock.ts'
+import type { Terms } from './lease.ts'
+import { drive, type Machine } from './machine.ts'
+import type { Names } from './names.ts'
+import { perform } from './perform.ts'
+import type { Io, Lane } from './record.ts'
+import { transitions } from './transitions.ts'
+import type { QueueLog, QueueObserver } from './types.ts'
+
+/** What all parts of one queue share in a process. */
+export interface Core {
+  js: JetStream
+  names: Names
+  clock: ServerClock
+  terms: Terms
+  ackWaitMs: number
+  /** This process in the stream: where its releases go. */
+  worker: string
+  random: () => number
+  log: QueueLog
+  observer: QueueObserver
+  onIo: ((io: Io, key: string) => void | Promise<void>) | undefined
+}
+
+export interface KeyOf {
+  fn: string
+  key: string
+}
+
+/** Runs a transition on the stream. To abort leaves it where it is, as a crash would. */
+export function operate<Input, State extends { io: Io }, Result>(
+  core: Core,
+  machine: Machine<Input, State, Result>,
+  input: Input,
+  { fn, key }: KeyOf,
+  { delivery, signal }: { delivery?: Delivery; signal?: AbortSignal } = {},
+): Promise<Result> {
+  const address = { names: core.names, fn, key, worker: core.worker }
+  const ask = (io: Io) => {
+    signal?.throwIfAborted()
+    return perform(io, core, address, delivery)
+  }
+  return drive(machine, input, ask, core.clock.now)
+}
+
+export async function enqueueKey(
+  core: Core,
+  of: KeyOf,
+  { lane, attempt }: { lane: Lane; attempt: number },
+): Promise<'queued' | 'coalesced'> {
+  const result = await operate(core, transitions.enqueue, { lane, attempt }, of)
+  core.observer.onEnqueue?.(of.fn, result)
+  return result
+}

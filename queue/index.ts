@@ -1,0 +1,15 @@
+export { type BackoffTerms, backoffMs } from './backoff.ts'
+export { InvalidNameError } from './names.ts'
+export type { Lane } from './record.ts'
+export {
+  type Depth,
+  type Entry,
+  type Finish,
+  type Lease,
+  LeaseLostError,
+  type QueueLog,
+  type QueueObserver,
+  type ServeOptions,
+  type Worker,
+} from './types.ts'
+export { openQueue, type QueueOptions, type WorkQueue } from './work-queue.ts'

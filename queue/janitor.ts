@@ -1,0 +1,103 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { ConnectionClosedError, type StoredMessage } from '#jetstream'
+import { tokenFrom } from './codec.ts'
+import { type Core, operate } from './core.ts'
+import type { Lane } from './record.ts'
+import { deadTokens, type Suspects } from './tokens.ts'
+import { transitions } from './transitions.ts'
+
+interface Found extends StoredMessage {
+  lane: Lane
+  key: string
+}
+
+/** Between passes: 30 to 60 s. */
+const PASS_MS = 30_000
+/** A removal that is under way is over by then. */
+const RECHECK_MS = 3000
+
+/**
+ * Finds tokens that no consumer will deliver any more. A single server that is killed can bring back messages whose
+ * acknowledgement it had confirmed; every later ENQUEUE would coalesce into such a token.
+ */
+export class Janitor {
+  readonly #core: Core
+  readonly #fn: string
+  readonly #stopping = new AbortController()
+  #suspects: Suspects = new Map()
+  #wake = new AbortController()
+
+  constructor(core: Core, fn: string) {
+    this.#core = core
+    this.#fn = fn
+  }
+
+  /** Looks at once, after each reconnect, and every 30 to 60 s. */
+  start(): void {
+    void this.#keepLooking()
+    void this.#wakeOnReconnect()
+  }
+
+  stop(): void {
+    this.#stopping.abort()
+  }
+
+  /** One pass; gives the number of tokens replaced. Only what two passes in a row have seen is. */
+  async pass(): Promise<number> {
+    const { observer, log } = this.#core
+    const found = [...(await this.#belowFloor('high')), ...(await this.#belowFloor('low'))]
+    let revived = 0
+    for (const token of deadTokens(this.#suspects, found)) {
+      const { key, lane } = token
+      const result = await operate(this.#core, transitions.revive, tokenFrom(token, lane), { fn: this.#fn, key })
+      if (result !== 'revived') continue
+      revived++
+      observer.onRevive?.(this.#fn)
+      log.warn({ fn: this.#fn, key }, 'token that would never have been delivered replaced')
+    }
+    this.#suspects = new Map(found.map(({ subject, sequence }) => [subject, sequence]))
+    return revived
+  }
+
+  /** Acknowledged as far as the consumer knows, and yet there. A healthy queue has none: one read. */
+  async #belowFloor(lane: Lane): Promise<Found[]> {
+    const { js, names } = this.#core
+    const { ack_floor: floor } = await js.admin.consumers.info(names.stream, names.consumer(this.#fn, lane))
+    const found: Found[] = []
+    for (let from = 1; from <= floor.stream_seq; ) {
+      const message = await js.firstFrom(names.stream, from, names.tokensOf(this.#fn, lane))
+      if (message === undefined || message.sequence > floor.stream_seq) break
+      const place = names.placeOf(message.subject)
+      if (place?.kind === 'token') found.push({ ...message, lane, key: place.key })
+      from = message.sequence + 1
+    }
+    return found
+  }
+
+  async #keepLooking(): Promise<void> {
+    const { log, random } = this.#core
+    while (!this.#stopping.signal.aborted) {
+      let pauseMs = PASS_MS * (1 + random())
+      try {
+        await this.#core.clock.measure()
+        await this.pass()
+        if (this.#suspects.size > 0) pauseMs = RECHECK_MS
+      } catch (error) {
+        if (error instanceof ConnectionClosedError || this.#core.js.nc.isClosed()) return
+        log.warn({ err: error, fn: this.#fn }, 'janitor could not look: will try again')
+        pauseMs = RECHECK_MS
+      }
+      this.#wake = new AbortController()
+      await sleep(pauseMs, undefined, { signal: AbortSignal.any([this.#wake.signal, this.#stopping.signal]) }).catch(
+        () => undefined,
+      )
+    }
+  }
+
+  async #wakeOnReconnect(): Promise<void> {
+    for await (const { type } of this.#core.js.nc.status()) {
+      if (this.#stopping.signal.aborted) return
+      if (type === 'reconnect') this.#wake.abort()
+    }
+  }
+}

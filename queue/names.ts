@@ -1,0 +1,71 @@
+import type { Lane } from './record.ts'
+
+/** A name, key or prefix that cannot stand in a NATS subject. */
+export class InvalidNameError extends Error {
+  override readonly name = 'InvalidNameError'
+}
+
+/** Where a subject of the queue's stream belongs. */
+export type Place =
+  | { kind: 'token'; fn: string; key: string; lane: Lane }
+  | { kind: 'record'; fn: string; key: string; generation: string }
+
+/** Subjects, stream and consumers of one queue. A function is named like a Kubernetes object; dots become `_`. */
+export class Names {
+  readonly stream: string
+  readonly #root: string
+
+  constructor(prefix: string) {
+    if (!/^[A-Za-z0-9-]*$/.test(prefix))
+      throw new InvalidNameError(`prefix ${JSON.stringify(prefix)} may have only letters, digits and dashes`)
+    this.stream = prefix === '' ? 'WORK' : `${prefix}_WORK`
+    this.#root = prefix === '' ? '' : `${prefix}.`
+  }
+
+  get subjects(): string[] {
+    return ['work', 'key', 'done'].map((role) => `${this.#root}${role}.>`)
+  }
+
+  token = (fn: string, lane: Lane, key: string): string => `${this.#root}work.${fnToken(fn)}.${lane}.${key}`
+
+  record = (fn: string, key: string, generation: string): string =>
+    `${this.#root}key.${fnToken(fn)}.${key}.${generation}`
+
+  /** All generations of a key's record: of one queue there is at most one at a time. */
+  records = (fn: string, key: string): string => `${this.#root}key.${fnToken(fn)}.${key}.*`
+
+  done = (fn: string, worker: string): string => `${this.#root}done.${fnToken(fn)}.${worker}`
+
+  tokensOf = (fn: string, lane: Lane): string => `${this.#root}work.${fnToken(fn)}.${lane}.>`
+
+  consumer = (fn: string, lane: Lane): string => `${fnToken(fn)}-${lane}`
+
+  /** Everything of one function, or of all. */
+  all = (role: 'work' | 'key', fn: string | undefined): string =>
+    `${this.#root}${role}.${fn === undefined ? '' : `${fnToken(fn)}.`}>`
+
+  placeOf(subject: string): Place | undefined {
+    const tokens = subject.slice(this.#root.length).split('.')
+    const [role, fnPart = '', lane] = tokens
+    const fn = fnPart.replaceAll('_', '.')
+    if (role === 'work' && (lane === 'high' || lane === 'low'))
+      return { kind: 'token', fn, lane, key: tokens.slice(3).join('.') }
+    if (role === 'key')
+      return { kind: 'record', fn, key: tokens.slice(2, -1).join('.'), generation: tokens.at(-1) ?? '' }
+    return undefined
+  }
+}
+
+/** Names of Kubernetes objects have no `_`, so this can be undone. */
+function fnToken(fn: string): string {
+  if (!/^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/.test(fn))
+    throw new InvalidNameError(
+      `function name ${JSON.stringify(fn)} must be lower-case letters, digits, dashes and dots, as in Kubernetes`,
+    )
+  return fn.replaceAll('.', '_')
+}
+
+export function demandKey(key: string): void {
+  if (!/^[^\s.*>]+(\.[^\s.*>]+)*$/.test(key))
+    throw new InvalidNameError(`key ${JSON.stringify(key)} must be NATS subject tokens without wildcards or spaces`)
+}

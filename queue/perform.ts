@@ -1,0 +1,63 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Delivery, ERR, isWrongSequence, type JetStream, JetStreamError, UnknownOutcomeError } from '#jetstream'
+import { type Address, recordFrom, toWire } from './codec.ts'
+import type { Answer, Io, Publish } from './record.ts'
+
+export interface StreamAccess {
+  js: JetStream
+  random: () => number
+  /** Called before each access. */
+  onIo: ((io: Io, key: string) => void | Promise<void>) | undefined
+}
+
+/** Does on JetStream what a machine asks for, and brings what happened into the few answers that it knows. */
+export async function perform(io: Io, access: StreamAccess, address: Address, delivery?: Delivery): Promise<Answer> {
+  if (access.onIo) await access.onIo(io, address.key)
+  try {
+    return await doIo(io, access.js, address, delivery)
+  } catch (error) {
+    return answerTo(error, access.random)
+  }
+}
+
+async function doIo(io: Io, js: JetStream, address: Address, delivery: Delivery | undefined): Promise<Answer> {
+  const { names, fn, key } = address
+  switch (io.do) {
+    case 'publish':
+      return { kind: 'stored', sequence: await publish(io.message, js, address) }
+    case 'readRecord': {
+      const message = await js.lastOf(names.stream, names.records(fn, key))
+      return { kind: 'record', record: message && recordFrom(message, names) }
+    }
+    case 'acknowledge':
+      if (io.confirmed) await delivery?.ackConfirmed()
+      else delivery?.ack()
+      return { kind: 'acknowledged' }
+    case 'readToken':
+      return { kind: 'token', present: delivery ? await isStored(js, names.stream, delivery.sequence) : false }
+  }
+}
+
+async function publish(message: Publish, js: JetStream, address: Address): Promise<number> {
+  const { subject, payload, headers } = toWire(message, address)
+  return (await js.publish(subject, payload, headers)).sequence
+}
+
+const isStored = async (js: JetStream, stream: string, sequence: number): Promise<boolean> =>
+  (await js.bySequence(stream, sequence)) !== undefined
+
+/** Pauses before what will be asked again. What can never succeed is thrown on. */
+async function answerTo(error: unknown, random: () => number): Promise<Answer> {
+  if (isWrongSequence(error)) return { kind: 'conflict' }
+  if (error instanceof JetStreamError && error.errCode === ERR.publishInFlight) {
+    await sleep(1 + 4 * random())
+    return { kind: 'busy' }
+  }
+  if (error instanceof UnknownOutcomeError || isWithoutLeader(error)) {
+    await sleep(20 + 50 * random())
+    return { kind: 'unknown' }
+  }
+  throw error
+}
+
+const isWithoutLeader = (error: unknown): boolean => error instanceof JetStreamError && error.code === 503

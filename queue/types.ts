@@ -1,0 +1,89 @@
+import type { Lane } from './record.ts'
+
+/** How a run ended. */
+export type Finish =
+  | { kind: 'done' }
+  /** Run again at that time, even if nothing changes. */
+  | { kind: 'requeue'; at: Date }
+  | { kind: 'error'; message: string; retryAt: Date }
+  /** Not run again until the key is enqueued. */
+  | { kind: 'terminal'; message: string }
+
+/** The right to run one key, renewed in the background until the handler returns. */
+export interface Lease {
+  readonly fn: string
+  readonly key: string
+  readonly lane: Lane
+  /** Unique to this run. */
+  readonly owner: string
+  /** Failed runs before this one; advisory, good for backoff only. */
+  readonly attempt: number
+  /** A timer that came due caused this run. */
+  readonly fired: boolean
+  /** When the token was stored, by the local wall clock. */
+  readonly enqueuedAt: Date
+  /** End of the lease as it stands now, by the local wall clock. */
+  readonly until: Date
+  /** Aborted with a LeaseLostError when the key may be somebody else's, or is taken back at shutdown. */
+  readonly signal: AbortSignal
+  /** Call before every write: throws LeaseLostError if the lease is over by now. */
+  hold(): void
+}
+
+/** The key may be run by somebody else by now: write nothing more. */
+export class LeaseLostError extends Error {
+  override readonly name = 'LeaseLostError'
+}
+
+export interface ServeOptions {
+  fn: string
+  /**
+   * Keys held at once. A quarter, but at least one, is for the low lane only, and at least one for the high lane: below
+   * two it counts as two.
+   */
+  slots: number
+  /** To throw is to end in an error, with the default backoff. */
+  handler: (lease: Lease) => Promise<Finish>
+  /** fenced: the finish was not stored, because the lease was lost; the key has been queued again. */
+  onFinished?: (lease: Lease, result: 'finished' | 'fenced') => void
+  /** What the queue could not do and will do again or leave to another worker; otherwise it is only logged. */
+  onError?: (error: unknown) => void
+}
+
+export interface Worker {
+  /** Keys in the hands of this worker. */
+  readonly running: number
+  /**
+   * Takes no more keys and gives runs so much time to end. What still runs then loses its lease, and its key is queued
+   * again for another worker.
+   */
+  drain(graceMs: number): Promise<void>
+}
+
+/** For metrics. Called on the hot path: must be quick and must not throw. */
+export interface QueueObserver {
+  onEnqueue?(fn: string, result: 'queued' | 'coalesced'): void
+  onTake?(fn: string, queuedMs: number): void
+  onFinish?(fn: string, kind: Finish['kind'], workMs: number): void
+  onFenced?(fn: string): void
+  /** The janitor replaced a token that would never have been delivered. */
+  onRevive?(fn: string): void
+}
+
+/** The part of a pino logger that the queue uses. */
+export interface QueueLog {
+  debug(fields: object, message: string): void
+  info(fields: object, message: string): void
+  warn(fields: object, message: string): void
+  error(fields: object, message: string): void
+}
+
+/** What the stream holds of one key. A key that runs or waits may have a second entry: queued. */
+export type Entry = { fn: string; key: string; lane: Lane; attempt: number; error?: string } & (
+  | { state: 'queued'; since: Date }
+  | { state: 'running'; since: Date; owner: string; leaseUntil: Date; dirty: boolean }
+  | { state: 'waiting'; since: Date; until: Date; reason: 'Requeue' | 'Error' }
+  | { state: 'parked'; since: Date; reason: 'Terminal' }
+)
+
+export type Depth = Record<Entry['state'], number>

@@ -1,0 +1,110 @@
+import { nuid } from 'nats'
+import { declareConsumer, declareStream, type JetStream } from '#jetstream'
+import { ServerClock } from './clock.ts'
+import { type Core, enqueueKey } from './core.ts'
+import { consumerConfig, streamConfig } from './declare.ts'
+import { depthOf } from './depth.ts'
+import { Janitor } from './janitor.ts'
+import { listEntries } from './list.ts'
+import { demandKey, Names } from './names.ts'
+import { type Io, LANES, type Lane } from './record.ts'
+import type { Depth, Entry, QueueLog, QueueObserver, ServeOptions, Worker } from './types.ts'
+import { QueueWorker } from './worker.ts'
+
+export interface QueueOptions {
+  /** Before the names of stream and subjects, so that several queues can share a server. */
+  prefix?: string
+  replicas?: 1 | 3
+  /** How long a worker may be silent before its key is queued again. All processes must agree. */
+  leaseMs?: number
+  /** How long a token may be in flight before it is delivered again. */
+  ackWaitMs?: number
+  log: QueueLog
+  observer?: QueueObserver
+  /** The wall clock, epoch milliseconds. */
+  now?: () => number
+  random?: () => number
+  /** Called before each access to the stream, for tests that crash there. */
+  onIo?: (io: Io, key: string) => void | Promise<void>
+}
+
+export interface WorkQueue {
+  /** The two consumers of a function: before its first enqueue or serve. */
+  declare(fn: string): Promise<void>
+  /**
+   * Once resolved, a run that starts later is certain, whatever dies; coalesced: the key was queued already. Waits as
+   * long as NATS does not answer. `attempt` counts the failed runs that the key has behind it.
+   */
+  enqueue(fn: string, key: string, options?: { lane?: Lane; attempt?: number }): Promise<'queued' | 'coalesced'>
+  serve(options: ServeOptions): Worker
+  list(options?: { fn?: string; limit?: number }): AsyncGenerator<Entry>
+  depth(fn: string): Promise<Depth>
+  /** Finds and replaces tokens that would never be delivered; workers do it by themselves. */
+  janitor(fn: string): Pick<Janitor, 'pass'>
+}
+
+const DEFAULT_LEASE_MS = 10_000
+const DEFAULT_ACK_WAIT_MS = 10_000
+
+/** Declares the stream and measures the server's clock. */
+export async function openQueue(js: JetStream, options: QueueOptions): Promise<WorkQueue> {
+  const names = new Names(options.prefix ?? '')
+  const replicas = options.replicas ?? 1
+  await declareStream(js, streamConfig(names, replicas))
+  const clock = new ServerClock({
+    wall: options.now ?? Date.now,
+    monotonic: () => performance.now(),
+    server: () => js.serverTime(names.stream),
+  })
+  await clock.measure()
+  return new JetStreamQueue({
+    js,
+    names,
+    clock,
+    terms: { leaseMs: options.leaseMs ?? DEFAULT_LEASE_MS, replicas },
+    ackWaitMs: options.ackWaitMs ?? DEFAULT_ACK_WAIT_MS,
+    worker: nuid.next(),
+    random: options.random ?? Math.random,
+    log: options.log,
+    observer: options.observer ?? {},
+    onIo: options.onIo,
+  })
+}
+
+class JetStreamQueue implements WorkQueue {
+  readonly #core: Core
+
+  constructor(core: Core) {
+    this.#core = core
+  }
+
+  async declare(fn: string): Promise<void> {
+    const { js, names, ackWaitMs } = this.#core
+    for (const lane of LANES) await declareConsumer(js, names.stream, consumerConfig(names, fn, lane, ackWaitMs))
+  }
+
+  async enqueue(fn: string, key: string, { lane = 'high', attempt = 0 }: { lane?: Lane; attempt?: number } = {}) {
+    demandKey(key)
+    return enqueueKey(this.#core, { fn, key }, { lane, attempt })
+  }
+
+  serve(options: ServeOptions): Worker {
+    return new QueueWorker(this.#core, options)
+  }
+
+  async *list({ fn, limit = Number.POSITIVE_INFINITY }: { fn?: string; limit?: number } = {}): AsyncGenerator<Entry> {
+    let given = 0
+    for await (const entry of listEntries(this.#core, fn)) {
+      if (given++ >= limit) return
+      yield entry
+    }
+  }
+
+  depth(fn: string): Promise<Depth> {
+    return depthOf(this.#core, fn)
+  }
+
+  janitor(fn: string): Pick<Janitor, 'pass'> {
+    return new Janitor(this.#core, fn)
+  }
+}

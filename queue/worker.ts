@@ -1,0 +1,157 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { nuid } from 'nats'
+import { ConnectionClosedError, type Delivery, Puller } from '#jetstream'
+import { backoffMs, DEFAULT_BACKOFF } from './backoff.ts'
+import { tokenFrom } from './codec.ts'
+import { type Core, operate } from './core.ts'
+import type { Ending } from './finish.ts'
+import { Janitor } from './janitor.ts'
+import type { Held } from './lease.ts'
+import type { Lane } from './record.ts'
+import { Run } from './run.ts'
+import { transitions } from './transitions.ts'
+import type { Finish, ServeOptions, Worker } from './types.ts'
+
+interface LanePool {
+  lane: Lane
+  slots: number
+  busy: number
+  puller: Puller
+}
+
+/** How long handing back may take when NATS does not answer; after that the watchdogs do it. */
+const HANDBACK_MS = 2000
+
+/** Serves one function: takes tokens of both lanes while slots are free, and runs the handler under a lease. */
+export class QueueWorker implements Worker {
+  readonly #core: Core
+  readonly #options: ServeOptions
+  readonly #pools: LanePool[]
+  readonly #janitor: Janitor
+  readonly #runs = new Set<Run>()
+  readonly #inHand = new Set<Promise<void>>()
+  readonly #abandon = new AbortController()
+  #drained: Promise<void> | undefined
+
+  constructor(core: Core, options: ServeOptions) {
+    this.#core = core
+    this.#options = options
+    const low = Math.max(1, Math.floor(options.slots / 4))
+    this.#pools = [this.#openLane('high', Math.max(1, options.slots - low)), this.#openLane('low', low)]
+    this.#janitor = new Janitor(core, options.fn)
+    this.#janitor.start()
+  }
+
+  get running(): number {
+    return this.#runs.size
+  }
+
+  drain(graceMs: number): Promise<void> {
+    this.#drained ??= this.#drain(graceMs)
+    return this.#drained
+  }
+
+  #openLane(lane: Lane, slots: number): LanePool {
+    const { js, names } = this.#core
+    const puller = new Puller(js, {
+      stream: names.stream,
+      consumer: names.consumer(this.#options.fn, lane),
+      free: () => pool.slots - pool.busy,
+      onMessage: (delivery) => this.#receive(pool, delivery),
+    })
+    const pool: LanePool = { lane, slots, busy: 0, puller }
+    return pool
+  }
+
+  #receive(pool: LanePool, delivery: Delivery): void {
+    if (this.#drained || pool.busy >= pool.slots) return delivery.nak()
+    pool.busy++
+    const work = this.#work(pool.lane, delivery).finally(() => {
+      this.#inHand.delete(work)
+      pool.busy--
+      pool.puller.poke()
+    })
+    this.#inHand.add(work)
+  }
+
+  /** Never rejects: what fails here is delivered again, or queued by its watchdog. */
+  async #work(lane: Lane, delivery: Delivery): Promise<void> {
+    const { fn, onError } = this.#options
+    const place = this.#core.names.placeOf(delivery.subject)
+    if (place?.kind !== 'token') return
+    try {
+      const held = await this.#take(place.key, lane, delivery)
+      if (held) await this.#run(place.key, held, delivery)
+    } catch (error) {
+      if (error instanceof ConnectionClosedError || this.#abandon.signal.aborted) return
+      this.#core.log.error({ err: error, fn, key: place.key }, 'key left to the queue')
+      onError?.(error)
+    }
+  }
+
+  async #take(key: string, lane: Lane, delivery: Delivery): Promise<Held | undefined> {
+    const { clock, terms, ackWaitMs, observer, log } = this.#core
+    const { fn } = this.#options
+    const freshUntil = clock.now() + ackWaitMs / 2
+    const input = { token: tokenFrom(delivery, lane), nonce: nuid.next(), freshUntil, terms }
+    const { signal } = this.#abandon
+    const result = await operate(this.#core, transitions.take, input, { fn, key }, { delivery, signal })
+    if (result.kind === 'dropped') log.warn({ fn, key, because: result.because }, 'token not taken')
+    if (result.kind !== 'leased') return undefined
+    observer.onTake?.(fn, clock.now() - delivery.storedAt)
+    return result.held
+  }
+
+  async #run(key: string, held: Held, delivery: Delivery): Promise<void> {
+    const { fn, onFinished } = this.#options
+    const run = new Run(this.#core, fn, key, held, delivery)
+    if (this.#drained) return run.handBack(this.#abandon.signal)
+    this.#runs.add(run)
+    try {
+      const began = performance.now()
+      const finish = await this.#handle(run)
+      const result = await run.end(this.#endingOf(finish))
+      this.#core.observer.onFinish?.(fn, finish.kind, performance.now() - began)
+      onFinished?.(run, result)
+    } finally {
+      this.#runs.delete(run)
+    }
+  }
+
+  async #handle(run: Run): Promise<Finish> {
+    try {
+      return await this.#options.handler(run)
+    } catch (error) {
+      const { random, log, clock } = this.#core
+      if (!run.signal.aborted) log.warn({ err: error, fn: run.fn, key: run.key }, 'run failed')
+      const retryAt = clock.dateOf(clock.now() + backoffMs(run.attempt, DEFAULT_BACKOFF, random))
+      return { kind: 'error', message: error instanceof Error ? error.message : String(error), retryAt }
+    }
+  }
+
+  #endingOf(finish: Finish): Ending {
+    const { clock } = this.#core
+    if (finish.kind === 'requeue') return { kind: 'requeue', at: clock.at(finish.at) }
+    if (finish.kind === 'error') return { kind: 'error', message: finish.message, at: clock.at(finish.retryAt) }
+    return finish
+  }
+
+  async #drain(graceMs: number): Promise<void> {
+    this.#janitor.stop()
+    await Promise.all(this.#pools.map(({ puller }) => within(HANDBACK_MS, puller.drain())))
+    await within(graceMs, Promise.all(this.#inHand))
+    const handedBack = [...this.#runs].map((run) => run.handBack(this.#abandon.signal))
+    await within(HANDBACK_MS, Promise.allSettled(handedBack))
+    this.#abandon.abort(new Error('the worker has drained'))
+  }
+}
+
+/** Until the work is done, or for so long. */
+async function within(ms: number, work: Promise<unknown>): Promise<void> {
+  const stop = new AbortController()
+  await Promise.race([
+    work.catch(() => undefined),
+    sleep(ms, undefined, { signal: stop.signal }).catch(() => undefined),
+  ])
+  stop.abort()
+}
