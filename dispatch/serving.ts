@@ -1,16 +1,22 @@
 import type { RunLog } from '#contracts'
 import type { Finish, Lease, Worker, WorkQueue } from '#queue'
-import { messageOf } from './consequence.ts'
 import { withFields } from './log.ts'
 import { Run, type RunDependencies, type Served } from './run.ts'
 import type { RunStep } from './steps.ts'
+
+interface Current {
+  run: Run
+  began: number
+  finish?: Finish
+}
 
 /** One reconciler being served by this process, until it is drained. */
 export class Serving {
   readonly #deps: RunDependencies
   readonly #served: Served
   readonly #log: RunLog
-  readonly #runs = new Map<string, Run>()
+  readonly #current = new Map<Lease, Current>()
+  readonly #latest = new Map<string, Run>()
   readonly #worker: Worker
 
   constructor(deps: RunDependencies, queue: WorkQueue, served: Served, log: RunLog) {
@@ -21,11 +27,12 @@ export class Serving {
       fn: served.name,
       slots: served.spec.concurrency,
       handler: (lease) => this.#handle(lease),
+      onFinished: (lease, result) => this.#end(lease, result),
     })
   }
 
   noteChange(key: string): void {
-    this.#runs.get(key)?.noteChange()
+    this.#latest.get(key)?.noteChange()
   }
 
   /** Takes no more keys; runs that do not end within the grace are handed back. */
@@ -34,31 +41,30 @@ export class Serving {
   }
 
   async #handle(lease: Lease): Promise<Finish> {
-    const began = performance.now()
-    const { key, attempt, fired } = lease
+    const { key, attempt, fired, enqueuedAt } = lease
     const log = withFields(this.#log, { reconciler: this.#served.name, key, attempt })
-    const run = new Run(this.#deps, this.#served, lease, log)
-    this.#runs.set(key, run)
-    this.#observe(key, { step: 'started', attempt, fired, queuedMs: queuedFor(lease) })
-    try {
-      const finish = await run.toEnd()
-      this.#observeEnd(key, finish, performance.now() - began)
-      return finish
-    } catch (error) {
-      const ms = performance.now() - began
-      this.#observe(key, { step: 'finished', result: 'fenced', ms, message: messageOf(error) })
-      throw error
-    } finally {
-      this.#runs.delete(key)
-    }
+    const current: Current = { run: new Run(this.#deps, this.#served, lease, log), began: performance.now() }
+    this.#current.set(lease, current)
+    this.#latest.set(key, current.run)
+    const queuedMs = this.#deps.now().getTime() - enqueuedAt.getTime()
+    this.#observe(key, { step: 'started', attempt, fired, queuedMs })
+    current.finish = await current.run.toEnd()
+    return current.finish
   }
 
-  /** Said before the queue has stored it: a finish that turns out fenced is told by the queue. */
-  #observeEnd(key: string, finish: Finish, ms: number): void {
-    const at = finish.kind === 'requeue' ? finish.at : finish.kind === 'error' ? finish.retryAt : undefined
-    if (at !== undefined)
-      this.#observe(key, { step: 'armed', at, why: finish.kind === 'requeue' ? 'requeue' : 'error' })
-    const message = finish.kind === 'error' || finish.kind === 'terminal' ? finish.message : undefined
+  #end(lease: Lease, stored: 'finished' | 'fenced'): void {
+    const { key } = lease
+    const current = this.#current.get(lease)
+    if (current === undefined) return
+    const { run, finish, began } = current
+    this.#current.delete(lease)
+    if (this.#latest.get(key) === run) this.#latest.delete(key)
+    const ms = performance.now() - began
+    if (stored === 'fenced' || finish === undefined)
+      return this.#observe(key, { step: 'finished', result: 'fenced', ms, message: undefined })
+    const message = 'message' in finish ? finish.message : undefined
+    if (finish.kind === 'requeue') this.#observe(key, { step: 'armed', at: finish.at, why: 'requeue' })
+    if (finish.kind === 'error') this.#observe(key, { step: 'armed', at: finish.retryAt, why: 'error' })
     this.#observe(key, { step: 'finished', result: RESULTS[finish.kind], ms, message })
   }
 

@@ -6,8 +6,8 @@ export type RunStep = { reconciler: string; key: string } & (
       attempt: number
       /** A timer fired: requeueAt, requeueAfterSeconds or backoff. */
       fired: boolean
-      /** Since the key was queued, if that is known. */
-      queuedMs: number | undefined
+      /** Since the key was queued. */
+      queuedMs: number
     }
   | {
       step: 'written'

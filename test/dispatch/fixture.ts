@@ -1,0 +1,294 @@
+import {
+  coverageToken,
+  type Invoke,
+  type KubeObject,
+  type Outcome,
+  RECONCILERS,
+  type ResourceRef,
+  type RunContext,
+  type RunInput,
+  reconcilerSpec,
+} from '#contracts'
+import { reconcilerCrd } from '#crds'
+import { createDispatcher, type Dispatcher, type DispatcherOptions, type RunStep } from '#dispatch'
+import { type EventStore, keyOf, type OwnerKey, openEventStore } from '#events'
+import { connectJetStream, type JetStream } from '#jetstream'
+import { createKubeClient, isNotFound, type KubeClient, loadKubeConfig, type RequestReport, resourcePath } from '#kube'
+import { openQueue, type WorkQueue } from '#queue'
+import { startTestCluster } from '../support/servers.ts'
+
+export const WIDGETS = { group: 'test.fairlead.dev', version: 'v1', resource: 'widgets', kind: 'Widget' }
+export const PODS = { group: '', version: 'v1', resource: 'pods', kind: 'Pod', strategy: 'CreateOnly' } as const
+export const CONFIG_MAPS = {
+  group: '',
+  version: 'v1',
+  resource: 'configmaps',
+  kind: 'ConfigMap',
+  strategy: 'Apply',
+} as const
+export const CRDS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'customresourcedefinitions' }
+export const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
+
+export const silent = { debug() {}, info() {}, warn() {}, error() {} }
+
+export const pod = (name: string): KubeObject => ({
+  apiVersion: 'v1',
+  kind: 'Pod',
+  metadata: { name },
+  spec: { containers: [{ name: 'c', image: 'busybox' }] },
+})
+
+export const configMap = (name: string, data: Record<string, string> = {}): KubeObject => ({
+  apiVersion: 'v1',
+  kind: 'ConfigMap',
+  metadata: { name },
+  data,
+})
+
+export type Behaviour = (input: RunInput, context: RunContext) => Outcome | Promise<Outcome>
+
+/** Real servers, a store and a queue; what the bridge would do is done by hand, so that each test says what is known. */
+export async function startFixture() {
+  const cluster = await startTestCluster({ nats: true })
+  const requests: RequestReport[] = []
+  const kube = createKubeClient({
+    ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })),
+    userAgent: 'fairlead-test',
+    onRequest: (request) => requests.push(request),
+  })
+  const js = await connectJetStream({ servers: cluster.nats?.url ?? '', name: 'test' })
+  const events = await openEventStore(js, { cluster: 'test', log: silent })
+  await installCrds(kube)
+  const fixture = new Fixture(kube, js, events, requests)
+  return Object.assign(fixture, {
+    async [Symbol.asyncDispose]() {
+      await js.close()
+      await kube.close()
+      await cluster[Symbol.asyncDispose]()
+    },
+  })
+}
+
+export class Fixture {
+  readonly kube: KubeClient
+  readonly js: JetStream
+  readonly events: EventStore
+  readonly requests: RequestReport[]
+
+  constructor(kube: KubeClient, js: JetStream, events: EventStore, requests: RequestReport[]) {
+    this.kube = kube
+    this.js = js
+    this.events = events
+    this.requests = requests
+  }
+
+  /** A namespace of its own, a queue of its own, and a dispatcher that serves widgets there. */
+  async scene(name: string, options: SceneOptions = {}): Promise<Scene> {
+    await this.kube.create('/api/v1/namespaces', { metadata: { name } })
+    const queue = await openQueue(this.js, { prefix: name, log: silent, ...options.queue })
+    const scene = new Scene(this, name, queue, options)
+    await scene.start()
+    return scene
+  }
+}
+
+export interface SceneOptions {
+  queue?: { leaseMs?: number }
+  dispatcher?: Partial<DispatcherOptions>
+  spec?: object
+  /** A Reconciler of the API server's; left out: one that EVENTS alone knows. */
+  object?: KubeObject
+  /** False: the dispatcher is not going to serve it (yet). */
+  waitFor?: false
+}
+
+/** Reconciler, namespace and queue prefix have one name. */
+export class Scene {
+  readonly steps: RunStep[] = []
+  readonly queue: WorkQueue
+  readonly name: string
+  readonly dispatcher: Dispatcher
+  readonly #fixture: Fixture
+  readonly #options: SceneOptions
+  readonly #behaviours = new Map<string, Behaviour>()
+  readonly #abort = new AbortController()
+
+  constructor(fixture: Fixture, name: string, queue: WorkQueue, options: SceneOptions) {
+    const { kube, events } = fixture
+    this.#fixture = fixture
+    this.name = name
+    this.queue = queue
+    this.#options = options
+    this.dispatcher = createDispatcher({
+      kube,
+      events,
+      queue,
+      functions: new Map([[name, this.#invoke]]),
+      instance: 'test',
+      log: silent,
+      observer: (step) => this.steps.push(step),
+      ...options.dispatcher,
+    })
+  }
+
+  async start(): Promise<void> {
+    const { events } = this.#fixture
+    for (const ref of [WIDGETS, PODS, CONFIG_MAPS])
+      if (!(await events.cursor(ref)))
+        await events.setCursor(ref, undefined, { resourceVersion: '1', at: '2030-01-01T00:00:00Z' })
+    await events.put(RECONCILERS, 'added', this.#options.object ?? this.reconciler())
+    void this.dispatcher.run(this.#abort.signal)
+    if (this.#options.waitFor !== false) await until(() => this.dispatcher.serving().includes(this.name))
+  }
+
+  reconciler(more: object = {}): KubeObject {
+    const spec = {
+      for: { ...WIDGETS, namespaces: [this.name] },
+      owns: [PODS, CONFIG_MAPS],
+      invoke: { pull: {} },
+      backoff: { initialSeconds: 0.05, maxSeconds: 0.2 },
+      ...this.#options.spec,
+      ...more,
+    }
+    const metadata = { name: this.name, uid: `uid-${this.name}`, resourceVersion: '1' }
+    return { apiVersion: 'fairlead.dev/v1alpha1', kind: 'Reconciler', metadata, spec }
+  }
+
+  coverage(): string {
+    const object = this.reconciler()
+    return coverageToken(object, reconcilerSpec.parse(object.spec))
+  }
+
+  /** Creates a widget, says how its function behaves, lets the store see it and enqueues it. */
+  async widget(name: string, behaviour: Behaviour): Promise<KubeObject> {
+    this.#behaviours.set(name, behaviour)
+    const widget = {
+      apiVersion: 'test.fairlead.dev/v1',
+      kind: 'Widget',
+      metadata: { name, namespace: this.name },
+      spec: {},
+    }
+    const created = await this.#fixture.kube.create(resourcePath(WIDGETS, this.name), widget)
+    await this.#fixture.events.put(WIDGETS, 'added', created)
+    await this.enqueue(name)
+    return created
+  }
+
+  behave(name: string, behaviour: Behaviour): void {
+    this.#behaviours.set(name, behaviour)
+  }
+
+  enqueue(name: string): Promise<unknown> {
+    return this.queue.enqueue(this.name, keyOf(this.name, name))
+  }
+
+  /** The next run of this key that ends from now on. */
+  async run(name: string): Promise<RunStep & { step: 'finished' }> {
+    const from = this.steps.length
+    await this.enqueue(name)
+    return this.ended(name, from)
+  }
+
+  async ended(name: string, from = 0): Promise<RunStep & { step: 'finished' }> {
+    const key = keyOf(this.name, name)
+    const find = () =>
+      this.steps.slice(from).find((step) => step.step === 'finished' && step.key === key) as
+        | (RunStep & { step: 'finished' })
+        | undefined
+    await until(() => find() !== undefined)
+    return find()!
+  }
+
+  get(ref: ResourceRef, name: string): Promise<KubeObject | undefined> {
+    return this.#fixture.kube.get(resourcePath(ref, this.name, name)).catch((error: unknown) => {
+      if (!isNotFound(error)) throw error
+      return undefined
+    })
+  }
+
+  /** What the watch would have stored by now. */
+  async see(ref: ResourceRef, name: string, owner?: OwnerKey): Promise<void> {
+    const object = await this.get(ref, name)
+    if (object !== undefined) await this.#fixture.events.put(ref, 'modified', object, { owner })
+  }
+
+  async condition(name: string, type = 'Reconciled'): Promise<Record<string, unknown> | undefined> {
+    const status = (await this.get(WIDGETS, name))?.status as { conditions?: Record<string, unknown>[] } | undefined
+    return status?.conditions?.find((condition) => condition['type'] === type)
+  }
+
+  async reported(name: string): Promise<KubeObject[]> {
+    const found: KubeObject[] = []
+    for await (const page of this.#fixture.kube.list(resourcePath(EVENTS, this.name))) found.push(...page.items)
+    return found.filter((event) => (event['regarding'] as { name: string }).name === name)
+  }
+
+  writes(name: string): string[] {
+    const key = keyOf(this.name, name)
+    return this.steps.flatMap((step) =>
+      step.step === 'written' && step.key === key ? `${step.verb} ${step.kind} ${step.name}` : [],
+    )
+  }
+
+  /** Requests that the API server has answered since, Events aside. */
+  async requestsDuring(act: () => Promise<unknown>): Promise<string[]> {
+    const from = this.#fixture.requests.length
+    await act()
+    return this.#fixture.requests
+      .slice(from)
+      .filter(({ path }) => path.includes(`/namespaces/${this.name}/`) && !path.includes('events.k8s.io'))
+      .map(({ method, path, code }) => `${method} ${path.split(`/${this.name}/`)[1]} ${code}`)
+  }
+
+  async stop(graceMs = 2000): Promise<void> {
+    this.#abort.abort()
+    await this.dispatcher.drain(graceMs)
+  }
+
+  readonly #invoke: Invoke = async (input, context) => {
+    const behaviour = this.#behaviours.get(input.object?.metadata.name ?? '')
+    return behaviour === undefined ? {} : behaviour(input, context)
+  }
+}
+
+export async function until(holds: () => boolean | Promise<boolean>, timeoutMs = 10_000): Promise<void> {
+  const deadline = Date.now() + timeoutMs
+  while (!(await holds())) {
+    if (Date.now() > deadline) throw new Error(`still not so after ${timeoutMs} ms: ${holds.toString()}`)
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+}
+
+async function installCrds(kube: KubeClient): Promise<void> {
+  await kube.create(resourcePath(CRDS), reconcilerCrd())
+  await kube.create(resourcePath(CRDS), widgetCrd)
+  const isEstablished = async (name: string) => {
+    const { status } = await kube.get(resourcePath(CRDS, undefined, name))
+    const { conditions = [] } = (status ?? {}) as { conditions?: { type: string; status: string }[] }
+    return conditions.some((condition) => condition.type === 'Established' && condition.status === 'True')
+  }
+  await until(() => isEstablished('widgets.test.fairlead.dev'))
+  await until(() => isEstablished('reconcilers.fairlead.dev'))
+}
+
+const anything = { type: 'object', 'x-kubernetes-preserve-unknown-fields': true }
+
+const widgetCrd = {
+  apiVersion: 'apiextensions.k8s.io/v1',
+  kind: 'CustomResourceDefinition',
+  metadata: { name: 'widgets.test.fairlead.dev' },
+  spec: {
+    group: 'test.fairlead.dev',
+    scope: 'Namespaced',
+    names: { kind: 'Widget', plural: 'widgets', singular: 'widget', listKind: 'WidgetList' },
+    versions: [
+      {
+        name: 'v1',
+        served: true,
+        storage: true,
+        subresources: { status: {} },
+        schema: { openAPIV3Schema: { type: 'object', properties: { spec: anything, status: anything } } },
+      },
+    ],
+  },
+}

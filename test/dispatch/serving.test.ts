@@ -1,0 +1,190 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type KubeObject, RECONCILERS } from '#contracts'
+import { resourcePath } from '#kube'
+import { configMap, PODS, pod, startFixture, until, WIDGETS } from './fixture.ts'
+
+let fixture: Awaited<ReturnType<typeof startFixture>>
+
+beforeAll(async () => {
+  fixture = await startFixture()
+})
+afterAll(() => fixture?.[Symbol.asyncDispose]())
+
+const conditionOf = async (name: string): Promise<Record<string, unknown> | undefined> => {
+  const { status } = await fixture.kube.get(resourcePath(RECONCILERS, undefined, name))
+  return (status as { conditions?: Record<string, unknown>[] } | undefined)?.conditions?.[0]
+}
+
+describe('a Reconciler', () => {
+  it('is served when it comes, as it is changed, and not when it has gone', async () => {
+    const scene = await fixture.scene('comes')
+    let calls = 0
+    await scene.widget('a', async (_, { signal }) => {
+      calls++
+      await new Promise((resolve) => signal.addEventListener('abort', resolve))
+      return {}
+    })
+    await until(() => calls === 1)
+    expect(scene.dispatcher.serving()).toEqual(['comes'])
+    const changed = scene.reconciler({ timeoutSeconds: 1 })
+    changed.metadata.resourceVersion = '2'
+    await fixture.events.put(RECONCILERS, 'modified', changed)
+    scene.behave('a', () => ({ status: { phase: 'DONE' } }))
+    await until(async () => (await scene.get(WIDGETS, 'a'))?.status !== undefined, 15_000)
+
+    await fixture.events.put(RECONCILERS, 'deleted', {
+      ...changed,
+      metadata: { ...changed.metadata, resourceVersion: '3' },
+    })
+    await until(() => scene.dispatcher.serving().length === 0)
+    calls = 0
+    await scene.enqueue('a')
+    expect(await scene.queue.depth('comes')).toMatchObject({ queued: 1, running: 0 })
+    await scene.stop()
+  })
+
+  it('is not served before everything of its resources has been stored for it', async () => {
+    const scene = await fixture.scene('unsynced', {
+      spec: { owns: [PODS, { ...PODS, resource: 'services', kind: 'Service' }] },
+      waitFor: false,
+    })
+    const services = { group: '', version: 'v1', resource: 'services' }
+    let calls = 0
+    await scene.widget('a', () => {
+      calls++
+      return {}
+    })
+    const at = '2030-01-01T00:00:00Z'
+    await fixture.events.setCursor(services, undefined, { resourceVersion: '1', at, covers: ['another@one'] })
+    expect([calls, scene.dispatcher.serving()]).toEqual([0, []])
+    await fixture.events.setCursor(services, undefined, { resourceVersion: '2', at, covers: [scene.coverage()] })
+    await until(() => calls === 1)
+    await scene.stop()
+  })
+
+  it.each([
+    ['over-http', { invoke: { http: { url: 'http://fn' } } }, 'NotSupported', 'spec.invoke.http'],
+    ['related', { related: [{ ...PODS, strategy: undefined }] }, 'NotSupported', 'spec.related'],
+    ['bad-selector', { for: { ...WIDGETS, selector: '=' } }, 'InvalidSpec', 'spec.for.selector'],
+  ])('that asks for what is not there is refused on the object: %s', async (name, spec, reason, message) => {
+    const path = resourcePath(RECONCILERS)
+    const created = await fixture.kube.create<KubeObject>(path, {
+      apiVersion: 'fairlead.dev/v1alpha1',
+      kind: 'Reconciler',
+      metadata: { name },
+      spec: { for: WIDGETS, owns: [], invoke: { pull: {} }, ...spec },
+    })
+    const scene = await fixture.scene(name, { waitFor: false, object: created })
+    await until(async () => (await conditionOf(name)) !== undefined)
+    expect(await conditionOf(name)).toMatchObject({
+      type: 'Ready',
+      status: 'False',
+      reason,
+      message: expect.stringContaining(message),
+    })
+    expect(scene.dispatcher.serving()).toEqual([])
+    await scene.stop()
+  })
+})
+
+describe('the dispatcher', () => {
+  it('never has more API requests in flight than its limit, with any number of keys in hand', async () => {
+    let inFlight = 0
+    let most = 0
+    const counted =
+      (send: (...args: never[]) => Promise<unknown>) =>
+      async (...args: never[]) => {
+        most = Math.max(most, ++inFlight)
+        return send(...args).finally(() => inFlight--)
+      }
+    const { kube } = fixture
+    const limited = Object.assign(Object.create(kube) as typeof kube, {
+      create: counted(kube.create.bind(kube) as never),
+      apply: counted(kube.apply.bind(kube) as never),
+      patch: counted(kube.patch.bind(kube) as never),
+      get: counted(kube.get.bind(kube) as never),
+    })
+    const scene = await fixture.scene('limited', { dispatcher: { kube: limited, apiConcurrency: 3 } })
+    const names = Array.from({ length: 30 }, (_, index) => `w${index}`)
+    await Promise.all(
+      names.map((name) =>
+        scene.widget(name, () => ({
+          apply: [pod(`${name}-pod`), configMap(`${name}-config`)],
+          status: { phase: 'DONE' },
+        })),
+      ),
+    )
+    await Promise.all(names.map((name) => scene.ended(name)))
+    expect(most).toBe(3)
+    expect(scene.steps.filter((step) => step.step === 'written')).toHaveLength(90)
+    await scene.stop()
+  })
+
+  it('keeps a function that hangs to its time-out, and others going', async () => {
+    const scene = await fixture.scene('hangs', { spec: { timeoutSeconds: 1 } })
+    const aborted: string[] = []
+    await scene.widget('hangs', (_, { signal }) => {
+      signal.addEventListener('abort', () => aborted.push((signal.reason as Error).message))
+      return new Promise(() => {})
+    })
+    await scene.widget('goes', () => ({ status: { phase: 'DONE' } }))
+    expect((await scene.ended('goes')).result).toBe('success')
+    expect(scene.steps.some((step) => step.step === 'finished' && step.key.endsWith('hangs'))).toBe(false)
+    expect(await scene.ended('hangs')).toMatchObject({
+      result: 'error',
+      message: 'the function did not finish within 1 s',
+    })
+    expect(aborted).toEqual(['the function did not finish within 1 s'])
+    scene.behave('hangs', () => ({}))
+    await scene.stop()
+  })
+
+  it('writes nothing for a run that has lost its lease', async () => {
+    const scene = await fixture.scene('fenced', { queue: { leaseMs: 900 } })
+    let lost: unknown
+    await scene.widget('a', async (_, { signal }) => {
+      await fixture.js.admin.streams.purge('fenced_WORK', { filter: 'fenced.key.>' })
+      await new Promise((resolve) => signal.addEventListener('abort', resolve))
+      lost = signal.reason
+      scene.behave('a', () => ({ status: { by: 'the second run' } }))
+      return { apply: [pod('a-pod')], status: { by: 'the first run' } }
+    })
+    expect((await scene.ended('a')).result).toBe('fenced')
+    expect(lost).toMatchObject({ name: 'LeaseLostError' })
+    await until(async () => (await scene.get(WIDGETS, 'a'))?.status !== undefined)
+    expect(scene.writes('a')).toEqual(['status Widget a'])
+    expect((await scene.get(WIDGETS, 'a'))?.status).toMatchObject({ by: 'the second run' })
+    await scene.stop()
+  })
+
+  it('hands back what has not ended when it drains', async () => {
+    const scene = await fixture.scene('drains')
+    let started = false
+    await scene.widget('slow', async (_, { signal }) => {
+      started = true
+      await new Promise((resolve) => signal.addEventListener('abort', resolve))
+      return { status: { phase: 'DONE' } }
+    })
+    await until(() => started)
+    await scene.stop(50)
+    expect(await scene.queue.depth('drains')).toMatchObject({ queued: 1, running: 0 })
+    expect((await scene.get(WIDGETS, 'slow'))?.status).toBeUndefined()
+  })
+
+  it('lets things go in a namespace that is being deleted', async () => {
+    const scene = await fixture.scene('closing')
+    await scene.widget('a', () => ({}))
+    await scene.ended('a')
+    await fixture.kube.delete(`/api/v1/namespaces/${scene.name}`)
+    const from = scene.steps.length
+    scene.behave('a', () => ({ apply: [pod('a-pod')] }))
+    expect(await scene.run('a')).toMatchObject({
+      result: 'error',
+      message: expect.stringContaining('being terminated'),
+    })
+    expect(scene.writes('a')).toEqual([])
+    const armed = scene.steps.slice(from).find((step) => step.step === 'armed')!
+    expect(armed.at.getTime() - Date.now()).toBeGreaterThan(30_000)
+    await scene.stop()
+  })
+})
