@@ -80,26 +80,26 @@ describe('storing versions', () => {
     let run = 0
     await fc.assert(
       fc.asyncProperty(history, fc.infiniteStream(fc.nat({ max: 3 })), async (steps, delays) => {
-        const name = `p${run++}`
+        const namespace = `n${run++}`
         const replay = async (store: typeof a) => {
           let born = false
           for (const [at, { owner, ends }] of steps.entries()) {
             const verb: Verb = ends ? 'deleted' : born ? 'modified' : 'added'
             born = !ends
             for (let turns = delays.next().value ?? 0; turns > 0; turns--) await store.js.flush()
-            await store.put(PODS, verb, object(name, at + 1), owner === '_' ? {} : ownedBy(owner))
+            await store.put(PODS, verb, object('p', at + 1, { namespace }), owner === '_' ? {} : ownedBy(owner))
           }
         }
         await Promise.all([a, b, forgetful].map(replay))
         const last = steps.at(-1)
-        const { primary } = await a.observe(podNamed(name))
-        const children = await Promise.all(owners.slice(1).map((owner) => a.observe(podsOf(owner))))
-        const holders = children.map(({ owned }) =>
-          owned[0]?.filter(({ key }) => key.name === name).map((o) => o.resourceVersion),
-        )
-        const version = String(steps.length)
-        expect(primary?.resourceVersion).toBe(last?.ends ? undefined : version)
-        expect(holders).toEqual(owners.slice(1).map((owner) => (!last?.ends && last?.owner === owner ? [version] : [])))
+        const versionUnder = async (owner: string) => {
+          const { owned } = await a.observe({ primary: { ref: ATS, namespace, name: owner }, owned: [PODS] })
+          return owned[0]?.map(({ resourceVersion }) => resourceVersion)
+        }
+        const { primary } = await a.observe(podNamed('p', namespace))
+        expect(primary?.resourceVersion).toBe(last?.ends ? undefined : String(steps.length))
+        for (const owner of ['a', 'b'])
+          expect(await versionUnder(owner)).toEqual(!last?.ends && last?.owner === owner ? [`${steps.length}`] : [])
       }),
       { numRuns: 60 },
     )

@@ -1,0 +1,82 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { startTestNats } from '../support/servers.ts'
+import { ATS, collected, object, openStore, ownedBy, PODS, until } from './objects.ts'
+
+describe('on three replicas', () => {
+  let nats: Awaited<ReturnType<typeof startTestNats>>
+  const stores: Awaited<ReturnType<typeof openStore>>[] = []
+
+  beforeAll(async () => {
+    nats = await startTestNats({ replicas: 3 })
+    for (const url of nats.urls) stores.push(await openStore(url, { replicas: 3 }))
+  })
+  afterAll(async () => {
+    for (const store of stores) await store[Symbol.asyncDispose]()
+    await nats[Symbol.asyncDispose]()
+  })
+
+  const each = (at: number) => stores[at % stores.length]!
+
+  it('observe sees what put returned, whichever server either of them asks', async () => {
+    const query = { primary: { ref: ATS, namespace: 'ns', name: 'x' }, owned: [PODS] }
+    for (let version = 1; version <= 90; version++) {
+      await each(version).put(ATS, 'modified', object('x', version))
+      await each(version).put(PODS, 'modified', object('x-pod', version), ownedBy('x'))
+      const { primary, owned } = await each(version + Math.ceil(version / 3)).observe(query)
+      expect([primary, ...(owned[0] ?? [])].map((found) => found?.resourceVersion)).toEqual([
+        `${version}`,
+        `${version}`,
+      ])
+    }
+  })
+
+  it('observe sees that a deletion was stored, and that nothing was', async () => {
+    for (let round = 1; round <= 30; round++) {
+      const query = { primary: { ref: PODS, namespace: 'ns', name: `gone${round}` } }
+      expect((await each(round).observe(query)).primary).toBeUndefined()
+      await each(round).put(PODS, 'added', object(`gone${round}`, 2 * round))
+      await each(round).put(PODS, 'deleted', object(`gone${round}`, 2 * round + 1))
+      expect((await each(round + 1).observe(query)).primary).toBeUndefined()
+    }
+  })
+
+  it('a version that all bring at once is stored once, and an older one never', async () => {
+    for (let version = 2; version <= 30; version++) {
+      const puts = stores.map((store, at) => store.put(PODS, 'modified', object('p', at === 0 ? version - 1 : version)))
+      const results = await Promise.all(puts)
+      const sequences = new Set(results.slice(1).map(({ sequence }) => sequence))
+      expect(sequences.size).toBe(1)
+      const { primary } = await each(version).observe({ primary: { ref: PODS, namespace: 'ns', name: 'p' } })
+      expect(primary).toMatchObject({ resourceVersion: `${version}`, sequence: [...sequences][0] })
+    }
+  })
+
+  it('identities and followers that ask another server miss nothing that was confirmed', async () => {
+    for (let round = 0; round < 15; round++) {
+      const namespace = `list${round}`
+      await Promise.all(
+        Array.from({ length: 20 }, (_, at) => each(round).put(PODS, 'added', object(`p${at}`, at + 1, { namespace }))),
+      )
+      const found = await collected(each(round + 1).identities(PODS, namespace))
+      expect(found.map(({ object: { metadata } }) => metadata.name).toSorted()).toHaveLength(20)
+    }
+  })
+
+  it('go on when the leader of the stream dies', async () => {
+    const [store] = stores
+    const leaderName = (await store!.js.admin.streams.info(store!.stream)).cluster?.leader
+    let confirmed = 0
+    const writing = (async () => {
+      for (let version = 1; version <= 300; version++) {
+        await store!.put(PODS, 'modified', object('survivor', version))
+        confirmed = version
+      }
+    })()
+    await until(async () => confirmed >= 50)
+    const leader = nats.names.findIndex((name) => name === leaderName)
+    nats.signal('SIGKILL', Math.max(leader, 0))
+    await writing
+    const query = { primary: { ref: PODS, namespace: 'ns', name: 'survivor' } }
+    expect((await store!.observe(query)).primary?.resourceVersion).toBe('300')
+  })
+})
