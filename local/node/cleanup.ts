@@ -1,4 +1,4 @@
-import { readFile, rm } from 'node:fs/promises'
+import { readdir, readFile, rm } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ProcessGroup } from '../processes.ts'
@@ -6,7 +6,7 @@ import { removeCgroup } from './cgroups.ts'
 import { dropClaim, readClaim } from './claim.ts'
 import { tryRun } from './command.ts'
 import { removeNetwork, restoreKernelSettings } from './network.ts'
-import { type NodePaths, nodePaths } from './paths.ts'
+import { NODE_ID, type NodePaths, nodePaths, pathsOf } from './paths.ts'
 import { killNow, type RunningProgram, runningPrograms } from './proc.ts'
 import { removeTraces } from './traces.ts'
 
@@ -28,13 +28,27 @@ export async function stopNode(dir: string, processes: ProcessGroup): Promise<vo
 
 /** The same where nobody else uses the folder, or it is gone: its name is enough. */
 export async function removeNode(dir: string): Promise<void> {
-  const paths = nodePaths(dir)
+  await clear(nodePaths(dir))
+  await giveMachineBack(dir)
+}
+
+/**
+ * What is left of nodes whose end nobody saw, as after a loss of power. To be called by who has the machine's node,
+ * before it makes its own: then no other node has a right to be here.
+ */
+export async function removeStrays(): Promise<void> {
+  const folders = await Promise.all(['/run', '/var/lib'].map((parent) => readdir(parent)))
+  const ids = new Set(folders.flat().filter((name) => NODE_ID.test(name)))
+  for (const id of ids) await clear(pathsOf(id))
+  await removeNetwork()
+}
+
+async function clear(paths: NodePaths): Promise<void> {
   await endPrograms(paths)
   await removeCgroup(paths.id)
   await unmountAll(paths)
   await removeTraces(paths)
   await Promise.all([paths.run, paths.state].map((folder) => rm(folder, REMOVE)))
-  await giveMachineBack(dir)
 }
 
 /** True while both programs without which no pod runs are there. */

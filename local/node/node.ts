@@ -6,7 +6,7 @@ import { freePorts } from '../ports.ts'
 import { ProcessGroup } from '../processes.ts'
 import { NODE_IP, NODE_NAME } from './addresses.ts'
 import { isInUse, NodeTakenError, readClaim, writeClaim } from './claim.ts'
-import { nodeWorks, removeNode, stopNode } from './cleanup.ts'
+import { nodeWorks, removeNode, removeStrays, stopNode } from './cleanup.ts'
 import { startContainerd } from './containerd.ts'
 import { dnsObjects, startDns } from './dns.ts'
 import { startKubelet } from './kubelet.ts'
@@ -40,6 +40,7 @@ const PORTS = ['registry', 'kubelet', 'proxyHealth', 'proxyMetrics', 'dns'] as c
  */
 export async function prepareNode(options: NodeOptions): Promise<PreparedNode> {
   await takeMachine(options)
+  await removeStrays()
   await createNetwork()
   const paths = nodePaths(options.dir)
   await mkdir(paths.run, { recursive: true })

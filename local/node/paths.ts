@@ -15,7 +15,13 @@ export interface NodePaths {
 }
 
 export function nodePaths(dir: string): NodePaths {
-  const id = `fairlead-${createHash('sha256').update(resolve(dir)).digest('hex').slice(0, 10)}`
+  return pathsOf(`fairlead-${createHash('sha256').update(resolve(dir)).digest('hex').slice(0, 10)}`)
+}
+
+/** What `id` looks like. */
+export const NODE_ID = /^fairlead-[0-9a-f]{10}$/
+
+export function pathsOf(id: string): NodePaths {
   const run = `/run/${id}`
   const state = `/var/lib/${id}`
   return { id, run, state, containerdSocket: `${run}/containerd.sock`, podLogs: `${state}/podlogs` }

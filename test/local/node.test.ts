@@ -1,9 +1,10 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { rm } from 'node:fs/promises'
+import { mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { addImage, type Cluster, ProcessGroup, startCluster, stopCluster } from '#local'
+import { addImage, type Cluster, clusterStatus, ProcessGroup, startCluster, stopCluster } from '#local'
+import { nodePaths } from '../../local/node/paths.ts'
 import { nodeRequirements } from '../../local/node/requirements.ts'
 import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
 import { takeTurnWithNode } from '../support/node.ts'
@@ -23,32 +24,56 @@ function pod(name: string, container: object, spec: object = {}): object {
 const sh = (command: string): object => ({ command: ['sh', '-c', command] })
 const ONCE = { restartPolicy: 'Never' }
 
+/** A cluster that was to stay, with a running pod; nobody is left who could put it in order. */
+async function crashWithPod(dir: string): Promise<void> {
+  const script = `import { startCluster } from '#local'
+    await startCluster({ dir: ${JSON.stringify(dir)}, node: 'real', nats: false })
+    console.log('up')
+    setInterval(() => {}, 1000)`
+  const args = ['--input-type=module', '-e', script]
+  const starter = spawn(process.execPath, args, { cwd: REPOSITORY, stdio: ['ignore', 'pipe', 'inherit'] })
+  const up = once(starter.stdout, 'data')
+  await Promise.race([up, once(starter, 'exit').then(([code]) => expect(code, 'it ended early').toBe(null))])
+  const kubectl = await kubectlFor({ kubeconfig: join(dir, 'kubeconfig') })
+  await kubectl(['create', '-f', '-'], pod('lasting', sh('sleep 1000')))
+  await kubectl(['wait', '--for=condition=Ready', 'pod/lasting', '--timeout=30s'])
+  starter.kill('SIGKILL')
+  for (const name of ['kubelet', 'containerd']) new ProcessGroup(dir).signal(name, 'SIGKILL')
+}
+
 describe.skipIf(!requirements.ok)('a real node', () => {
   let before: Awaited<ReturnType<typeof tracesOfNodes>>
   let cluster: Cluster
   let kubectl: Kubectl
+  let crashed: string
   let endTurn: () => void
 
   beforeAll(async () => {
     endTurn = await takeTurnWithNode()
     before = await tracesOfNodes()
-    cluster = await startCluster({
-      dir: await shortTempDir(),
-      node: 'real',
-      nats: false,
-      dieWithParent: true,
-    })
+    crashed = await shortTempDir()
+    await crashWithPod(crashed)
+    await mkdir('/var/lib/fairlead-0123456789/registry', { recursive: true }) // as after a loss of power
+    cluster = await startCluster({ dir: await shortTempDir(), node: 'real', nats: false, dieWithParent: true })
     kubectl = await kubectlFor(cluster)
   })
   afterAll(async () => {
     await stopCluster(cluster.dir)
-    await rm(cluster.dir, { recursive: true, force: true })
+    await Promise.all([cluster.dir, crashed].map((dir) => rm(dir, { recursive: true, force: true })))
     endTurn()
   })
 
   const apply = (...items: object[]) => kubectl(['create', '-f', '-'], { apiVersion: 'v1', kind: 'List', items })
   const phase = (name: string, wanted: string) =>
     kubectl(['wait', `--for=jsonpath={.status.phase}=${wanted}`, `pod/${name}`, '--timeout=30s'])
+
+  it('clears away first what one left behind whose starter, kubelet and containerd were killed', async () => {
+    const traces = JSON.stringify(await tracesOfNodes())
+    expect(traces).toContain(nodePaths(cluster.dir).id)
+    expect(traces).not.toContain(nodePaths(crashed).id)
+    expect(traces).not.toContain('fairlead-0123456789')
+    expect(clusterStatus(crashed).processes).toEqual([])
+  })
 
   it('runs `image: busybox` with pull policy Always, and its output can be read', async () => {
     await apply(pod('hello', sh('echo YAY'), { restartPolicy: 'OnFailure' }))
@@ -106,33 +131,6 @@ describe.skipIf(!requirements.ok)('a real node', () => {
   it('leaves nothing behind when it is stopped', async () => {
     await cluster.stop()
     expect(await tracesOfNodes()).toEqual(before)
-  })
-
-  it('leaves nothing behind when its starter, kubelet and containerd were killed, and another process stops it', async () => {
-    const dir = await shortTempDir()
-    const script = `import { startCluster } from '#local'
-      await startCluster({ dir: ${JSON.stringify(dir)}, node: 'real', nats: false })
-      console.log('up')
-      setInterval(() => {}, 1000)`
-    const starter = spawn(process.execPath, ['--input-type=module', '-e', script], {
-      cwd: REPOSITORY,
-      stdio: ['ignore', 'pipe', 'inherit'],
-    })
-    const ended = once(starter, 'exit').then(() => Promise.reject(new Error('the starter ended before it was killed')))
-    await Promise.race([once(starter.stdout, 'data'), ended])
-    const there = await kubectlFor({ kubeconfig: join(dir, 'kubeconfig') })
-    await there(['create', '-f', '-'], pod('lasting', sh('sleep 1000')))
-    await there(['wait', '--for=condition=Ready', 'pod/lasting', '--timeout=30s'])
-    ended.catch(() => {})
-    starter.kill('SIGKILL')
-    const processes = new ProcessGroup(dir)
-    processes.signal('kubelet', 'SIGKILL')
-    processes.signal('containerd', 'SIGKILL')
-
-    await stopCluster(dir)
-
-    expect(await tracesOfNodes()).toEqual(before)
-    await rm(dir, { recursive: true })
   })
 })
 
