@@ -14,7 +14,9 @@ interface Word {
 export function completionWords(program: Command): Word[] {
   const walk = (command: Command, path: string): Word[] => [
     ...command.options.flatMap((option) =>
-      option.long === undefined || option.long === null ? [] : [{ path, word: option.long, description: option.description }],
+      option.long === undefined || option.long === null
+        ? []
+        : [{ path, word: option.long, description: option.description }],
     ),
     ...command.commands.flatMap((child) => [
       { path, word: child.name(), description: child.description() },
@@ -29,7 +31,9 @@ const quote = (text: string): string => `'${text.replaceAll("'", String.raw`'\''
 
 const scripts: Record<Shell, (words: Word[]) => string> = {
   bash: (words) => {
-    const cases = [...byPath(words)].map(([path, list]) => `    ${quote(path)}) words=${quote(list.map(({ word }) => word).join(' '))} ;;`)
+    const cases = [...byPath(words)].map(
+      ([path, list]) => `    ${quote(path)}) words=${quote(list.map(({ word }) => word).join(' '))} ;;`,
+    )
     return `_fairlead() {
   local path= word words=
   for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
@@ -45,7 +49,9 @@ complete -F _fairlead fairlead
   },
   zsh: (words) => {
     const cases = [...byPath(words)].map(([path, list]) => {
-      const described = list.map(({ word, description }) => quote(`${word.replaceAll(':', '\\:')}:${description}`)).join(' ')
+      const described = list
+        .map(({ word, description }) => quote(`${word.replaceAll(':', '\\:')}:${description}`))
+        .join(' ')
       return `    ${quote(path)}) entries=(${described}) ;;`
     })
     return `#compdef fairlead

@@ -5,20 +5,23 @@ const name = (what: string) => z.string().regex(/^[A-Za-z0-9-]{1,32}$/, `${what}
 
 const environment = z.object({
   KUBECONFIG: z.string().min(1).optional(),
+  KUBERNETES_SERVICE_HOST: z.string().min(1).optional(),
+  KUBERNETES_SERVICE_PORT: z.string().min(1).optional(),
   NATS_URL: z
     .string()
     .regex(/^((nats|tls|ws|wss):\/\/)?[^\s,]+(,[^\s,]+)*$/, 'nats://host:port, or several with commas between')
     .default('nats://127.0.0.1:4222'),
-  NATS_CREDS: z.string().min(1).optional(),
   NATS_CA: z.string().min(1).optional(),
   FAIRLEAD_PREFIX: name('a prefix').optional(),
   FAIRLEAD_CLUSTER: z.string().min(1).max(253).optional(),
   FAIRLEAD_REPLICAS: z
     .enum(['1', '3'], '1 or 3')
     .default('1')
-    .transform((text) => (text === '3' ? 3 : 1)),
+    .transform((text): 1 | 3 => (text === '3' ? 3 : 1)),
   FAIRLEAD_LEASE_SECONDS: z.coerce.number().min(2).max(300).default(10),
-  LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent'], 'one of trace, debug, info, warn, error, silent').default('info'),
+  LOG_LEVEL: z
+    .enum(['trace', 'debug', 'info', 'warn', 'error', 'silent'], 'one of trace, debug, info, warn, error, silent')
+    .default('info'),
   LOG_FORMAT: z.enum(['json', 'text'], 'json or text').optional(),
 })
 

@@ -31,6 +31,7 @@ export const exitCodeOf = (error: unknown): number =>
 /** One line for people; the stack only with FAIRLEAD_DEBUG. */
 export function describe(error: unknown, debug: boolean): string {
   if (!(error instanceof Error)) return `fairlead: ${String(error)}`
-  if (debug) return `fairlead: ${error.stack ?? error.message}${error.cause === undefined ? '' : `\ncaused by ${describe(error.cause, true)}`}`
+  if (debug)
+    return `fairlead: ${error.stack ?? error.message}${error.cause === undefined ? '' : `\ncaused by ${describe(error.cause, true)}`}`
   return `fairlead: ${error.message}`
 }

@@ -12,6 +12,12 @@ export function createLogger(config: Pick<Config, 'LOG_LEVEL' | 'LOG_FORMAT'>): 
     formatters: { level: (label: string) => ({ level: label }) },
   }
   if (format === 'json') return pino(options, destination({ dest: 2, sync: true }))
-  const stream = pretty({ destination: 2, sync: true, ignore: 'pid,hostname', translateTime: 'SYS:HH:MM:ss.l', singleLine: true })
+  const stream = pretty({
+    destination: 2,
+    sync: true,
+    ignore: 'pid,hostname',
+    translateTime: 'SYS:HH:MM:ss.l',
+    singleLine: true,
+  })
   return pino({ ...options, formatters: {} }, stream)
 }

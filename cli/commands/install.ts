@@ -1,0 +1,71 @@
+import { type KubeObject, RECONCILERS, type ResourceRef } from '#contracts'
+import { reconcilerCrd } from '#crds'
+import { ClusterAccessError, isNotFound, type KubeClient, resourcePath } from '#kube'
+import { manifest, type Reconciler } from '#sdk'
+
+const CRDS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'customresourcedefinitions' }
+const FIELD_MANAGER = 'fairlead-install'
+const ESTABLISHED_WITHIN_MS = 30_000
+
+export interface Installed {
+  kind: string
+  name: string
+  result: 'created' | 'configured' | 'unchanged'
+}
+
+/** CRDs, then, when they are served, the Reconcilers. Applying again what is there already changes nothing. */
+export async function install(kube: KubeClient, functions: readonly Reconciler[]): Promise<Installed[]> {
+  const crds = [reconcilerCrd(), ...functions.map((one) => one.for.crd())]
+  const installed: Installed[] = []
+  for (const crd of crds) installed.push(await applied(kube, CRDS, crd))
+  await Promise.all(crds.map((crd) => established(kube, crd.metadata.name)))
+  for (const one of functions) installed.push(await applied(kube, RECONCILERS, manifest(one)))
+  return installed
+}
+
+async function applied(kube: KubeClient, ref: ResourceRef, object: KubeObject): Promise<Installed> {
+  const path = resourcePath(ref, undefined, object.metadata.name)
+  const before = await kube.get(path).catch((error) => {
+    if (isNotFound(error)) return undefined
+    throw error
+  })
+  const after = await kube.apply(path, object, { fieldManager: FIELD_MANAGER, force: true })
+  const same = before?.metadata.resourceVersion === after.metadata.resourceVersion
+  const result = before === undefined ? 'created' : same ? 'unchanged' : 'configured'
+  return { kind: object.kind, name: object.metadata.name, result }
+}
+
+interface Conditioned extends KubeObject {
+  status?: { conditions?: { type: string; status: string; message?: string }[] }
+}
+
+/** A new CRD is served one or two seconds after its creation; its objects are refused before. */
+async function established(kube: KubeClient, name: string): Promise<void> {
+  const path = resourcePath(CRDS)
+  const signal = AbortSignal.timeout(ESTABLISHED_WITHIN_MS)
+  try {
+    for await (const event of kube.watch<Conditioned>(path, { fieldSelector: `metadata.name=${name}`, signal })) {
+      if (event.type === 'BOOKMARK') continue
+      const conditions = event.object.status?.conditions ?? []
+      const refused = conditions.find(({ type, status }) => type === 'NamesAccepted' && status === 'False')
+      if (refused)
+        throw new ClusterAccessError(`the API server does not accept the names of ${name}: ${refused.message}`)
+      if (conditions.some(({ type, status }) => type === 'Established' && status === 'True')) return
+    }
+  } catch (error) {
+    if (!signal.aborted) throw error
+  }
+  throw new ClusterAccessError(
+    `${name} is not Established after ${ESTABLISHED_WITHIN_MS / 1000} s: kubectl describe crd ${name}`,
+  )
+}
+
+/** Takes away what install() reported, in reverse. */
+export async function uninstall(kube: KubeClient, installed: readonly Installed[]): Promise<void> {
+  for (const { kind, name } of installed.toReversed()) {
+    const ref = kind === 'Reconciler' ? RECONCILERS : CRDS
+    await kube.delete(resourcePath(ref, undefined, name)).catch((error) => {
+      if (!isNotFound(error)) throw error
+    })
+  }
+}

@@ -1,0 +1,54 @@
+import {
+  asShellExports,
+  clusterStatus,
+  defaultClusterDir,
+  developmentEnvironment,
+  ensureDevelopmentCluster,
+  progressOn,
+  stopCluster,
+  type WantedNode,
+} from '#local'
+import { table } from '../table.ts'
+
+export interface LocalOptions {
+  dir?: string
+}
+
+const dirOf = ({ dir }: LocalOptions): string => dir ?? defaultClusterDir(process.env)
+
+export async function localUp(options: LocalOptions & { node: WantedNode }, signal: AbortSignal): Promise<string> {
+  const status = await ensureDevelopmentCluster({
+    dir: dirOf(options),
+    node: options.node,
+    progress: progressOn(process.stderr),
+    signal,
+  })
+  const { apiServer, natsUrl, node } = status.state ?? {}
+  return [
+    `kube-apiserver ${apiServer}, nats-server ${natsUrl}, node: ${node}; data and logs in ${status.dir}`,
+    'Use it:   eval "$(fairlead local env)"; fairlead up --install',
+    'Stop it:  fairlead local down',
+  ].join('\n')
+}
+
+export async function localDown(options: LocalOptions): Promise<string> {
+  const dir = dirOf(options)
+  const { processes } = clusterStatus(dir)
+  await stopCluster(dir)
+  return processes.length === 0 ? `nothing runs in ${dir}` : `stopped ${processes.length} processes of ${dir}`
+}
+
+/** The text, and whether all of it runs. */
+export function localStatus(options: LocalOptions & { output: 'table' | 'json' }): { text: string; running: boolean } {
+  const status = clusterStatus(dirOf(options))
+  if (options.output === 'json') return { text: JSON.stringify(status, null, 2), running: status.running }
+  if (status.processes.length === 0)
+    return { text: `no local cluster in ${status.dir}: fairlead local up`, running: false }
+  const rows = status.processes.map(({ name, pid, alive, log }) => [name, alive ? 'running' : 'dead', String(pid), log])
+  return { text: table(['PROCESS', 'STATE', 'PID', 'LOG'], rows), running: status.running }
+}
+
+export function localEnv(options: LocalOptions & { output: 'shell' | 'json' }): string {
+  const variables = developmentEnvironment(clusterStatus(dirOf(options)), process.env)
+  return options.output === 'json' ? JSON.stringify(variables, null, 2) : asShellExports(variables).trimEnd()
+}

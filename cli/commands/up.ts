@@ -1,0 +1,59 @@
+import type { Config } from '../config.ts'
+import { openKube, openStreams } from '../connections.ts'
+import { loadFunctions } from '../functions.ts'
+import { createLogger } from '../logging.ts'
+import { createMetrics, serveMetrics } from '../metrics.ts'
+import { createRuntime, type RuntimeOptions } from '../runtime.ts'
+import { untilStopped } from '../signals.ts'
+import { install } from './install.ts'
+
+export interface UpOptions {
+  install?: boolean
+  function: string[]
+  listen?: string
+  apiConcurrency: number
+  graceSeconds: number
+}
+
+/** `up`, `bridge` and `dispatch`: the same program with different parts. */
+export async function up(config: Config, parts: RuntimeOptions['parts'], options: UpOptions): Promise<void> {
+  const log = createLogger(config)
+  const metrics = createMetrics()
+  const functions = await loadFunctions(options.function)
+  await using kube = await openKube(config, metrics.onRequest)
+  if (options.install) for (const one of await install(kube, functions)) log.info(one, 'installed')
+  await using streams = await openStreams(config, kube, role(parts), log)
+  const runtime = createRuntime({
+    kube,
+    streams,
+    parts,
+    functions,
+    apiConcurrency: options.apiConcurrency,
+    log,
+    bridgeObserver: metrics.bridge,
+    runObserver: (step) => {
+      metrics.run(step)
+      log.debug(step, 'run')
+    },
+  })
+  const server =
+    options.listen === undefined
+      ? undefined
+      : await serveMetrics(options.listen, metrics.registry, () => runtime.bridge?.status())
+  const stop = untilStopped()
+  log.info(
+    {
+      role: role(parts),
+      functions: functions.map(({ name }) => name),
+      server: kube.host,
+      nats: streams.js.nc.getServer(),
+    },
+    'started',
+  )
+  await runtime.run(stop.signal, options.graceSeconds * 1000)
+  log.info({ role: role(parts), because: String(stop.signal.reason) }, 'stopped')
+  server?.close()
+}
+
+const role = ({ bridge, dispatch }: RuntimeOptions['parts']): string =>
+  bridge && dispatch ? 'up' : bridge ? 'bridge' : 'dispatch'

@@ -1,0 +1,67 @@
+import { homedir, hostname } from 'node:os'
+import type { Logger } from 'pino'
+import { type EventStore, openEventStore } from '#events'
+import { connectJetStream, type JetStream } from '#jetstream'
+import {
+  createKubeClient,
+  type KubeClient,
+  kubeConfigPaths,
+  loadInCluster,
+  loadKubeConfig,
+  type RequestReport,
+  resourcePath,
+} from '#kube'
+import { openQueue, type WorkQueue } from '#queue'
+import type { Config } from './config.ts'
+import { version } from './version.ts'
+
+const NAMESPACES = { group: '', version: 'v1', resource: 'namespaces' }
+
+/** The API server of the kubeconfig; in a pod that has none, of the pod's own cluster. */
+export async function openKube(config: Config, onRequest?: (request: RequestReport) => void): Promise<KubeClient> {
+  const { KUBECONFIG, KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: port } = config
+  const access =
+    KUBECONFIG === undefined && host !== undefined && port !== undefined
+      ? await loadInCluster({ host, port, now: Date.now })
+      : await loadKubeConfig({ paths: kubeConfigPaths(KUBECONFIG, homedir()), context: config.context })
+  return createKubeClient({
+    ...access,
+    userAgent: `fairlead/${version} (${process.platform}/${process.arch})`,
+    onRequest,
+  })
+}
+
+export interface Streams extends AsyncDisposable {
+  js: JetStream
+  events: EventStore
+  queue: WorkQueue
+}
+
+/** EVENTS and WORK, created on first use. */
+export async function openStreams(config: Config, kube: KubeClient, role: string, log: Logger): Promise<Streams> {
+  const cluster = config.FAIRLEAD_CLUSTER ?? (await clusterId(kube))
+  const js = await openJetStream(config, role)
+  const common = {
+    ...(config.FAIRLEAD_PREFIX !== undefined && { prefix: config.FAIRLEAD_PREFIX }),
+    replicas: config.FAIRLEAD_REPLICAS,
+  }
+  const [events, queue] = await Promise.all([
+    openEventStore(js, { ...common, cluster, log }),
+    openQueue(js, { ...common, leaseMs: config.FAIRLEAD_LEASE_SECONDS * 1000, log }),
+  ])
+  return { js, events, queue, [Symbol.asyncDispose]: () => js.close() }
+}
+
+export function openJetStream(config: Config, role: string): Promise<JetStream> {
+  return connectJetStream({
+    servers: config.NATS_URL,
+    name: `fairlead ${role} ${hostname()} ${process.pid}`,
+    ...(config.NATS_CA !== undefined && { options: { tls: { caFile: config.NATS_CA } } }),
+  })
+}
+
+/** Names the cluster in events: the UID of the one namespace that every cluster has and nobody can delete. */
+async function clusterId(kube: KubeClient): Promise<string> {
+  const { metadata } = await kube.get(resourcePath(NAMESPACES, undefined, 'kube-system'))
+  return metadata.uid ?? ''
+}

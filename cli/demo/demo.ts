@@ -1,0 +1,174 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { builtins } from '#functions'
+import { At } from '#functions/at'
+import { isNotFound, type KubeClient, resourcePath } from '#kube'
+import type { Progress } from '#local'
+import { type Installed, install, uninstall } from '../commands/install.ts'
+import { readConfig } from '../config.ts'
+import { openKube, openStreams, type Streams } from '../connections.ts'
+import { EXIT } from '../exit.ts'
+import { createLogger } from '../logging.ts'
+import { createRuntime } from '../runtime.ts'
+import { continueByHand, startInBackground } from './keep.ts'
+import { type Recorder, recordLifeOf } from './recorder.ts'
+import { type DemoServers, demoServers } from './servers.ts'
+import { coloured, formatMoment, heading, type Painter, plain } from './timeline.ts'
+
+const PODS = { group: '', version: 'v1', resource: 'pods' }
+const SAMPLE = { namespace: 'default', name: 'example-at' }
+const DUE_IN_MS = 5000
+const DONE_WITHIN_MS = 120_000
+const GRACE_MS = 5000
+
+export interface DemoOptions {
+  keep: boolean
+  env: NodeJS.ProcessEnv
+  progress: Progress
+  out: NodeJS.WriteStream
+  signal: AbortSignal
+}
+
+/** One At from creation to DONE, on real servers, as one timeline. Returns the exit code. */
+export async function demo(options: DemoOptions): Promise<number> {
+  const servers = await demoServers(options)
+  try {
+    const code = await showLife(servers, options)
+    if (!options.keep || code !== EXIT.ok) return code
+    await startInBackground(servers, options.env)
+    options.out.write(continueByHand(servers))
+    return code
+  } finally {
+    if (!options.keep) await stopped(servers, options.progress)
+  }
+}
+
+async function showLife(servers: DemoServers, { keep, env, out, signal, progress }: DemoOptions): Promise<number> {
+  // On a NATS that others use, the demo has streams of its own, and takes them away again.
+  const prefix = servers.existing.nats && !keep ? { FAIRLEAD_PREFIX: 'demo' } : {}
+  const config = readConfig({
+    LOG_LEVEL: 'warn',
+    ...env,
+    ...prefix,
+    KUBECONFIG: servers.kubeconfig,
+    NATS_URL: servers.natsUrl,
+  })
+  const log = createLogger(config)
+  await using kube = await openKube(config)
+  const installed = await install(kube, builtins)
+  progress.line(`installed on ${kube.host}: ${installed.map(({ kind, name }) => `${kind} ${name}`).join(', ')}`)
+  await using streams = await openStreams(config, kube, 'demo', log)
+
+  const paint = out.isTTY ? coloured : plain
+  const stop = new AbortController()
+  let start = 0
+  const recorder = recordLifeOf(SAMPLE, (moment) => out.write(`${formatMoment(moment, start, paint)}\n`))
+  const parts = { bridge: true, dispatch: true }
+  const runtime = createRuntime({
+    kube,
+    streams,
+    parts,
+    functions: builtins,
+    apiConcurrency: 10,
+    log,
+    bridgeObserver: recorder.bridge,
+    runObserver: recorder.run,
+  })
+  const running = runtime.run(stop.signal, GRACE_MS)
+  try {
+    const ready = () => runtime.dispatcher?.serving().includes('at') === true
+    while (!ready()) await sleep(20, undefined, { signal })
+    out.write(`\n${heading(paint)}\n`)
+    start = performance.timeOrigin + performance.now()
+    return await live(kube, recorder, servers, out, paint, signal)
+  } finally {
+    if (!keep) await removed(kube)
+    stop.abort()
+    await running
+    if (!keep) await cleaned(kube, streams, servers, installed)
+  }
+}
+
+async function live(
+  kube: KubeClient,
+  recorder: Recorder,
+  servers: DemoServers,
+  out: NodeJS.WriteStream,
+  paint: Painter,
+  signal: AbortSignal,
+): Promise<number> {
+  await removed(kube)
+  const due = new Date(Math.ceil((Date.now() + DUE_IN_MS) / 1000) * 1000)
+  const schedule = due.toISOString().replace('.000Z', 'Z')
+  const created = recorder.note('At created', `${SAMPLE.name}, due at ${schedule}, command echo YAY`)
+  await kube.create(
+    resourcePath(At, SAMPLE.namespace),
+    At.of({ metadata: { ...SAMPLE }, spec: { schedule, command: 'echo YAY' } }),
+  )
+  const phase = await done(kube, AbortSignal.any([signal, AbortSignal.timeout(DONE_WITHIN_MS)]))
+  if (phase !== 'DONE') {
+    out.write(
+      `\nThe At is ${phase || 'without a phase'} after ${DONE_WITHIN_MS / 1000} s: kubectl describe at ${SAMPLE.name}; kubectl describe pod ${SAMPLE.name}-pod\n`,
+    )
+    return EXIT.failed
+  }
+  recorder.note('pod log', servers.node === 'kwok' ? '(none: KWOK runs no containers)' : await podLog(kube))
+  const end = recorder.note('DONE', `${((Date.now() - due.getTime()) / 1000).toFixed(2)} s after it was due`)
+  out.write(
+    paint(
+      'green',
+      `\nDONE: one object, one pod, ${((end.at - created.at) / 1000).toFixed(1)} s, and nothing in memory that a kill -9 could have lost.\n`,
+    ),
+  )
+  return EXIT.ok
+}
+
+/** The last phase seen: DONE, or another when the time is up. */
+async function done(kube: KubeClient, signal: AbortSignal): Promise<string> {
+  let phase = ''
+  try {
+    const watched = kube.watch<ReturnType<typeof At.parse>>(resourcePath(At, SAMPLE.namespace), {
+      fieldSelector: `metadata.name=${SAMPLE.name}`,
+      signal,
+    })
+    for await (const event of watched) {
+      if (event.type === 'BOOKMARK') continue
+      phase = event.object.status?.phase ?? ''
+      if (phase === 'DONE') return phase
+    }
+  } catch (error) {
+    if (!signal.aborted) throw error
+  }
+  return phase
+}
+
+async function podLog(kube: KubeClient): Promise<string> {
+  const path = resourcePath(PODS, SAMPLE.namespace, `${SAMPLE.name}-pod`, 'log')
+  return (await kube.text(path)).trim()
+}
+
+async function removed(kube: KubeClient): Promise<void> {
+  const path = resourcePath(At, SAMPLE.namespace, SAMPLE.name)
+  await kube.delete(path, { propagationPolicy: 'Background' }).catch((error) => {
+    if (!isNotFound(error)) throw error
+  })
+}
+
+async function cleaned(
+  kube: KubeClient,
+  { js, events, queue }: Streams,
+  { existing }: DemoServers,
+  installed: Installed[],
+): Promise<void> {
+  if (existing.kubernetes)
+    await uninstall(
+      kube,
+      installed.filter(({ result }) => result === 'created'),
+    )
+  if (existing.nats) for (const stream of [events.stream, queue.stream]) await js.admin.streams.delete(stream)
+}
+
+async function stopped(servers: DemoServers, progress: Progress): Promise<void> {
+  const task = progress.task('stopping the servers')
+  await servers.stop()
+  task.done()
+}

@@ -1,0 +1,45 @@
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { ProcessGroup } from '#local'
+import type { DemoServers } from './servers.ts'
+
+const BIN = fileURLToPath(new URL('../bin.js', import.meta.url))
+
+/** `fairlead up` among the servers of the folder, so that `fairlead local down` stops it with them. */
+export async function startInBackground(
+  { dir, kubeconfig, natsUrl }: DemoServers,
+  env: NodeJS.ProcessEnv,
+): Promise<void> {
+  if (dir === undefined) return
+  const { PATH = '', HOME = '' } = env
+  await new ProcessGroup(dir).start({
+    name: 'fairlead-up',
+    command: process.execPath,
+    args: [BIN, 'up'],
+    env: { PATH, HOME, KUBECONFIG: kubeconfig, NATS_URL: natsUrl },
+  })
+}
+
+export function continueByHand({ dir, kubeconfig, natsUrl }: DemoServers): string {
+  const fairlead = `node ${BIN}`
+  const servers =
+    dir === undefined
+      ? [
+          `  ${fairlead} up                                # bridge and dispatcher; not started: the servers are your own`,
+        ]
+      : [`  tail -f ${join(dir, 'log', 'fairlead-up.log')}   # bridge and dispatcher run in the background`]
+  return `
+Go on by hand:
+
+  export KUBECONFIG=${kubeconfig} NATS_URL=${natsUrl}${dir === undefined ? '' : ` PATH=${join(dir, 'bin')}:$PATH`}
+  kubectl get ats,pods
+  kubectl logs example-at-pod
+  kubectl apply -f functions/at/example.yaml
+  ${fairlead} queue ls
+${servers.join('\n')}
+  nats stream ls                                # the nats command: go install github.com/nats-io/natscli/nats@latest
+  nats sub 'k8s.>'                              # every change of the cluster as a CloudEvent
+
+Stop everything with: ${dir === undefined ? 'kubectl delete at example-at' : `${fairlead} local down`}
+`
+}

@@ -1,0 +1,26 @@
+import { resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { builtins } from '#functions'
+import type { Reconciler } from '#sdk'
+import { UsageError } from './exit.ts'
+
+/** The functions to install or to run: the built-in ones, or those that the given modules export. */
+export async function loadFunctions(files: readonly string[]): Promise<Reconciler[]> {
+  if (files.length === 0) return [...builtins]
+  const functions = (await Promise.all(files.map(exported))).flat()
+  const twice = functions.find((one, index) => functions.findIndex((other) => other.name === one.name) < index)
+  if (twice) throw new UsageError(`two functions are named "${twice.name}": a Reconciler's name is unique in a cluster`)
+  return functions
+}
+
+async function exported(file: string): Promise<Reconciler[]> {
+  const module = await import(pathToFileURL(resolve(file)).href).catch((cause: Error) => {
+    throw new UsageError(`cannot load the function module ${file}: ${cause.message}`, { cause })
+  })
+  const found = Object.values(module as Record<string, unknown>).filter(isReconciler)
+  if (found.length === 0) throw new UsageError(`${file} exports no reconciler: export what reconciler({ … }) returns`)
+  return found
+}
+
+const isReconciler = (value: unknown): value is Reconciler =>
+  typeof value === 'object' && value !== null && 'reconcile' in value && 'for' in value && 'owns' in value

@@ -1,0 +1,30 @@
+import { CommanderError } from 'commander'
+import { describe, EXIT, exitCodeOf } from './exit.ts'
+import { createProgram } from './program.ts'
+
+/** The command: parses, runs, and turns whatever fails into one line and an exit code. */
+export async function main(argv: string[]): Promise<void> {
+  let code: number = EXIT.ok
+  const program = createProgram(
+    (text) => process.stdout.write(`${text}\n`),
+    (wanted) => {
+      code = wanted
+    },
+  )
+  program.exitOverride()
+  for (const command of program.commands) for (const one of [command, ...command.commands]) one.exitOverride()
+  try {
+    await program.parseAsync(argv)
+  } catch (error) {
+    code = failed(error)
+  }
+  process.exitCode = code
+}
+
+function failed(error: unknown): number {
+  // Commander has printed its own message; help and version are no failures.
+  if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage
+  if (error instanceof Error && error.name === 'AbortError') return EXIT.interrupted
+  console.error(describe(error, (process.env['FAIRLEAD_DEBUG'] ?? '') !== ''))
+  return exitCodeOf(error)
+}

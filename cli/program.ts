@@ -1,0 +1,171 @@
+import { Command, InvalidArgumentError, Option } from 'commander'
+import { progressOn } from '#local'
+import { install } from './commands/install.ts'
+import { localDown, localEnv, localStatus, localUp } from './commands/local.ts'
+import { queueLs } from './commands/queue.ts'
+import { type UpOptions, up } from './commands/up.ts'
+import { completionScript, type Shell, shells } from './completion.ts'
+import { type CommonOptions, readConfig } from './config.ts'
+import { openKube, openStreams } from './connections.ts'
+import { demo } from './demo/demo.ts'
+import { loadFunctions } from './functions.ts'
+import { createLogger } from './logging.ts'
+import { untilStopped } from './signals.ts'
+import { table } from './table.ts'
+import { version } from './version.ts'
+
+const EPILOGUE = `
+Environment:
+  KUBECONFIG         the cluster (default ~/.kube/config; in a pod its own cluster)
+  NATS_URL           nats://host:port, or several with commas between (default nats://127.0.0.1:4222)
+  NATS_CA            file of the certificate authority of a TLS server
+  FAIRLEAD_PREFIX    before the names of streams and subjects, so that clusters can share a NATS account
+  FAIRLEAD_CLUSTER   the cluster's name in events (default the UID of namespace kube-system)
+  FAIRLEAD_REPLICAS  1 or 3, of the streams (default 1)
+  FAIRLEAD_LEASE_SECONDS  how long a silent worker keeps a key (default 10; the same for all processes)
+  LOG_LEVEL          trace, debug, info, warn, error or silent (default info)
+  LOG_FORMAT         json or text (default text on a terminal)
+  FAIRLEAD_DEBUG     set it to see stack traces
+
+Exit codes:
+  0 done   1 failed while running   2 wrong arguments or configuration
+  3 the API server cannot be reached, or refuses   4 NATS cannot be reached, or refuses   130 interrupted
+
+Start here:
+  fairlead demo                         one object's life on real servers of this machine
+  fairlead local up                     the same servers for your own development
+  fairlead up --install                 bridge and dispatcher on the cluster of KUBECONFIG
+  fairlead queue ls                     what is queued, running, waiting or parked
+`
+
+const collect = (value: string, previous: string[]): string[] => [...previous, value]
+
+const whole = (least: number, most: number) => (text: string) => {
+  const value = Number(text)
+  if (!Number.isInteger(value) || value < least || value > most)
+    throw new InvalidArgumentError(`give a whole number from ${least} to ${most}.`)
+  return value
+}
+
+/** Writes a result to standard output; everything else a command says goes to standard error. */
+export type Print = (text: string) => void
+
+export function createProgram(print: Print, setExitCode: (code: number) => void): Command {
+  const program = new Command('fairlead')
+    .description('Kubernetes operators without running operators: reconcilers as functions, on NATS JetStream.')
+    .version(version)
+    .option('--kubeconfig <file>', 'instead of KUBECONFIG')
+    .option('--context <name>', 'of the kubeconfig')
+    .option('--nats <url>', 'instead of NATS_URL')
+    .option('--prefix <name>', 'instead of FAIRLEAD_PREFIX')
+    .addHelpText('after', EPILOGUE)
+    .showHelpAfterError('(fairlead --help lists commands, variables and exit codes)')
+  const config = () => readConfig(process.env, program.opts<CommonOptions>())
+
+  const functionOption = () =>
+    new Option(
+      '-f, --function <file>',
+      'a module that exports reconcilers, instead of the built-in ones; may be repeated',
+    )
+      .argParser(collect)
+      .default([] as string[], 'the built-in functions')
+  const outputOption = (...choices: string[]) =>
+    new Option('-o, --output <format>').choices(choices).default(choices[0])
+
+  program
+    .command('install')
+    .description('apply the CRDs and the Reconcilers of the functions; may be repeated')
+    .addOption(functionOption())
+    .addOption(outputOption('table', 'json'))
+    .action(async (options: { function: string[]; output: string }) => {
+      await using kube = await openKube(config())
+      const installed = await install(kube, await loadFunctions(options.function))
+      const rows = installed.map(({ kind, name, result }) => [kind, name, result])
+      print(options.output === 'json' ? JSON.stringify(installed, null, 2) : table(['KIND', 'NAME', 'RESULT'], rows))
+    })
+
+  const serving = (command: Command) =>
+    command
+      .option('--listen <address>', 'serve /metrics, /healthz and /readyz there, e.g. 127.0.0.1:8080')
+      .option('--grace-seconds <n>', 'for runs in flight at a stop', whole(0, 3600), 20)
+  const dispatching = (command: Command) =>
+    serving(command)
+      .addOption(functionOption())
+      .option('--api-concurrency <n>', 'API requests in flight', whole(1, 1000), 10)
+
+  dispatching(program.command('up'))
+    .description('bridge and dispatcher in one process; any number may run')
+    .option('--install', 'apply CRDs and Reconcilers first')
+    .action((options: UpOptions) => up(config(), { bridge: true, dispatch: true }, options))
+  serving(program.command('bridge'))
+    .description('the bridge alone: the API server’s changes become CloudEvents on NATS')
+    .action((options: Omit<UpOptions, 'function' | 'apiConcurrency'>) =>
+      up(config(), { bridge: true, dispatch: false }, { ...options, function: [], apiConcurrency: 1 }),
+    )
+  dispatching(program.command('dispatch'))
+    .description('the dispatcher alone: takes keys, runs functions, applies what they say')
+    .action((options: UpOptions) => up(config(), { bridge: false, dispatch: true }, options))
+
+  program
+    .command('queue')
+    .description('look into the work queue')
+    .command('ls')
+    .description('keys that are queued, running, waiting or parked')
+    .option('-r, --reconciler <name>', 'only of this one')
+    .option('-n, --namespace <name>', 'only of this namespace')
+    .option('--limit <n>', 'at most so many keys', whole(1, 1_000_000), 1000)
+    .addOption(outputOption('table', 'json'))
+    .action(async (options: { reconciler?: string; namespace?: string; limit: number; output: 'table' | 'json' }) => {
+      const settings = config()
+      await using kube = await openKube(settings)
+      await using streams = await openStreams(settings, kube, 'queue', createLogger(settings))
+      print(await queueLs(streams.queue, options, new Date()))
+    })
+
+  const local = program.command('local').description('real servers on this machine, for development')
+  const inDir = (command: Command) =>
+    command.option('--dir <folder>', 'where the cluster lives (default: one per user)')
+  inDir(local.command('up'))
+    .description('start etcd, kube-apiserver, controllers, nats-server and a node, building them on first use')
+    .addOption(
+      new Option('--node <kind>', 'real: pods run; kwok: pods only change their phase; auto: real if the machine can')
+        .choices(['auto', 'real', 'kwok', 'none'])
+        .default('auto'),
+    )
+    .action(async (options) => print(await localUp(options, untilStopped().signal)))
+  inDir(local.command('down'))
+    .description('stop them, completely')
+    .action(async (options) => print(await localDown(options)))
+  inDir(local.command('status'))
+    .description('what runs; exit code 1 if not everything does')
+    .addOption(outputOption('table', 'json'))
+    .action((options) => {
+      const { text, running } = localStatus(options)
+      print(text)
+      if (!running) setExitCode(1)
+    })
+  inDir(local.command('env'))
+    .description('variables for kubectl, nats and fairlead: eval "$(fairlead local env)"')
+    .addOption(outputOption('shell', 'json'))
+    .action((options) => print(localEnv(options)))
+
+  program
+    .command('demo')
+    .description('one object’s life, from its creation to DONE, on real servers')
+    .option('--keep', 'leave everything running, and say how to go on by hand', false)
+    .action(async ({ keep }: { keep: boolean }) => {
+      const progress = progressOn(process.stderr)
+      setExitCode(await demo({ keep, env: process.env, progress, out: process.stdout, signal: untilStopped().signal }))
+    })
+
+  program
+    .command('completion')
+    .description('shell completion, e.g. source <(fairlead completion bash)')
+    .argument('<shell>', shells.join(', '), (text: string) => {
+      if (!shells.includes(text as Shell)) throw new InvalidArgumentError(`give one of ${shells.join(', ')}.`)
+      return text as Shell
+    })
+    .action((shell: Shell) => print(completionScript(program, shell)))
+
+  return program
+}

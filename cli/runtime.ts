@@ -1,0 +1,81 @@
+import { hostname } from 'node:os'
+import type { Logger } from 'pino'
+import { type Bridge, type BridgeObserver, createBridge } from '#bridge'
+import { createDispatcher, type Dispatcher, type RunObserver } from '#dispatch'
+import type { KubeClient } from '#kube'
+import { type Reconciler, toInvoke } from '#sdk'
+import type { Streams } from './connections.ts'
+
+export interface RuntimeOptions {
+  kube: KubeClient
+  streams: Streams
+  /** Which parts this process has. */
+  parts: { bridge: boolean; dispatch: boolean }
+  functions: readonly Reconciler[]
+  apiConcurrency: number
+  log: Logger
+  bridgeObserver?: BridgeObserver
+  runObserver?: RunObserver
+}
+
+export interface Runtime {
+  bridge: Bridge | undefined
+  dispatcher: Dispatcher | undefined
+  /** Works until the signal, then finishes what is in flight within the grace and gives the rest back. */
+  run(signal: AbortSignal, graceMs: number): Promise<void>
+}
+
+/** Bridge and dispatcher of this process, wired to each other where both are here. */
+export function createRuntime({
+  kube,
+  streams,
+  parts,
+  functions,
+  apiConcurrency,
+  log,
+  ...observers
+}: RuntimeOptions): Runtime {
+  const { js, events, queue } = streams
+  const dispatcher = parts.dispatch
+    ? createDispatcher({
+        kube,
+        events,
+        queue,
+        functions: new Map(functions.map((one) => [one.name, toInvoke(one)])),
+        instance: `${hostname()}-${process.pid}`.slice(-128),
+        apiConcurrency,
+        log,
+        ...(observers.runObserver && { observer: observers.runObserver }),
+      })
+    : undefined
+  const bridge = parts.bridge
+    ? createBridge({
+        kube,
+        events,
+        queue,
+        log,
+        incarnation: async () => js.nc.info?.server_id ?? '',
+        observer: hinting(observers.bridgeObserver, dispatcher),
+      })
+    : undefined
+
+  return {
+    bridge,
+    dispatcher,
+    async run(signal, graceMs) {
+      await Promise.all([bridge?.run(signal), dispatcher?.run(signal).then(() => dispatcher.drain(graceMs))])
+    },
+  }
+}
+
+/** In one process the bridge tells the dispatcher of changes, so that it does not write what is already overtaken. */
+function hinting(observer: BridgeObserver = {}, dispatcher: Dispatcher | undefined): BridgeObserver {
+  if (!dispatcher) return observer
+  return {
+    ...observer,
+    enqueued: (entry) => {
+      dispatcher.noteChange(entry.fn, entry.key)
+      observer.enqueued?.(entry)
+    },
+  }
+}

@@ -1,0 +1,101 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+
+const BIN = fileURLToPath(new URL('../../cli/bin.js', import.meta.url))
+
+/** A line of the process's own log. */
+export interface LogLine {
+  level: string
+  time: string
+  msg: string
+  step?: string
+  reconciler?: string
+  key?: string
+  result?: string
+  [field: string]: unknown
+}
+
+export interface FairleadProcess extends AsyncDisposable {
+  pid: number
+  logs: LogLine[]
+  /** Resolves with the first line, past or future, that matches. */
+  logged(matches: (line: LogLine) => boolean): Promise<LogLine>
+  kill(signal: NodeJS.Signals): void
+  exited: Promise<{ code: number | null; signal: NodeJS.Signals | null; at: number }>
+}
+
+/** `fairlead …` as a process of its own, with the log of every run; killed at the end of the block. */
+export function startFairlead(args: string[], env: Record<string, string>): FairleadProcess {
+  const child = spawn(process.execPath, [BIN, ...args], {
+    env: { PATH: process.env['PATH'], HOME: process.env['HOME'], LOG_LEVEL: 'debug', LOG_FORMAT: 'json', ...env },
+    stdio: ['ignore', 'ignore', 'pipe'],
+  })
+  const logs: LogLine[] = []
+  const waiting = new Set<{ matches: (line: LogLine) => boolean; resolve: (line: LogLine) => void }>()
+  createInterface({ input: child.stderr }).on('line', (text) => {
+    const line = parseLine(text)
+    logs.push(line)
+    for (const waiter of waiting) {
+      if (!waiter.matches(line)) continue
+      waiting.delete(waiter)
+      waiter.resolve(line)
+    }
+  })
+  const exited = exitOf(child)
+  return {
+    pid: child.pid ?? 0,
+    logs,
+    exited,
+    kill: (signal) => void child.kill(signal),
+    async logged(matches) {
+      const past = logs.find(matches)
+      if (past) return past
+      const future = new Promise<LogLine>((resolve) => waiting.add({ matches, resolve }))
+      const ended = exited.then(({ code, signal }) => {
+        throw new Error(`fairlead ${args.join(' ')} ended (${code ?? signal}): ${JSON.stringify(logs.slice(-5))}`)
+      })
+      return Promise.race([future, ended])
+    },
+    async [Symbol.asyncDispose]() {
+      child.kill('SIGKILL')
+      await exited
+    },
+  }
+}
+
+async function exitOf(
+  child: ChildProcess,
+): Promise<{ code: number | null; signal: NodeJS.Signals | null; at: number }> {
+  const [code, signal] = (await once(child, 'exit')) as [number | null, NodeJS.Signals | null]
+  return { code, signal, at: Date.now() }
+}
+
+function parseLine(text: string): LogLine {
+  try {
+    return JSON.parse(text) as LogLine
+  } catch {
+    return { level: 'raw', time: new Date().toISOString(), msg: text }
+  }
+}
+
+export interface Finished {
+  code: number | null
+  stdout: string
+  stderr: string
+}
+
+/** `fairlead …` to its end. */
+export async function fairlead(args: string[], env: Record<string, string> = {}): Promise<Finished> {
+  const child = spawn(process.execPath, [BIN, ...args], {
+    env: { PATH: process.env['PATH'], HOME: process.env['HOME'], ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  let stdout = ''
+  let stderr = ''
+  child.stdout.on('data', (chunk: Buffer) => (stdout += chunk.toString()))
+  child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()))
+  const [code] = (await once(child, 'close')) as [number | null]
+  return { code, stdout, stderr }
+}

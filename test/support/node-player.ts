@@ -1,0 +1,72 @@
+import type { KubeObject } from '#contracts'
+import { isNotFound, type KubeClient, resourcePath } from '#kube'
+
+const PODS = { group: '', version: 'v1', resource: 'pods' }
+
+export interface SeenPod {
+  name: string
+  uid: string
+  /** Name of the controller owner. */
+  owner: string | undefined
+  seenAt: number
+}
+
+/**
+ * Stands in for the node where a thousand real containers would say nothing more: each pod that appears in the
+ * namespace is Succeeded at once. Remembers every pod by uid, as the API server's watch showed it.
+ */
+export async function playNode(
+  kube: KubeClient,
+  namespace: string,
+  signal: AbortSignal,
+): Promise<Map<string, SeenPod>> {
+  const seen = new Map<string, SeenPod>()
+  const path = resourcePath(PODS, namespace)
+  const { resourceVersion } = await firstPage(kube, path)
+  void watchFrom(resourceVersion)
+  return seen
+
+  async function watchFrom(version: string): Promise<void> {
+    let from = version
+    while (!signal.aborted) {
+      try {
+        for await (const event of kube.watch(path, { resourceVersion: from, signal })) {
+          from = event.object.metadata.resourceVersion ?? from
+          if (event.type === 'ADDED') observe(event.object)
+        }
+      } catch {
+        // The API server may be restarting: go on from the last version that was seen.
+        await new Promise((resolve) => setTimeout(resolve, 100))
+      }
+    }
+  }
+
+  function observe(pod: KubeObject): void {
+    const { name, uid = '' } = pod.metadata
+    if (seen.has(uid)) return
+    seen.set(uid, {
+      name,
+      uid,
+      owner: pod.metadata.ownerReferences?.find((o) => o.controller)?.name,
+      seenAt: Date.now(),
+    })
+    void succeed(name)
+  }
+
+  async function succeed(name: string): Promise<void> {
+    while (!signal.aborted) {
+      try {
+        await kube.patch(`${resourcePath(PODS, namespace, name)}/status`, { status: { phase: 'Succeeded' } }, 'merge')
+        return
+      } catch (error) {
+        if (isNotFound(error)) return
+        await new Promise((resolve) => setTimeout(resolve, 100))
+      }
+    }
+  }
+}
+
+async function firstPage(kube: KubeClient, path: string): Promise<{ resourceVersion: string }> {
+  for await (const page of kube.list(path, { limit: 1 })) return page
+  throw new Error(`no page of ${path}`)
+}

@@ -1,0 +1,39 @@
+import type { LogLine } from './fairlead.ts'
+
+export interface RunInterval {
+  key: string
+  from: number
+  /** When it finished, or when its process was killed. */
+  to: number
+  process: number
+}
+
+/** The runs of one process, from its log; what had not finished ended when the process did. */
+export function runsOf(logs: readonly LogLine[], process: number, endedAt: number): RunInterval[] {
+  const open = new Map<string, number>()
+  const runs: RunInterval[] = []
+  for (const { step, key, reconciler, time } of logs) {
+    if (key === undefined) continue
+    const id = `${reconciler}/${key}`
+    if (step === 'started') open.set(id, Date.parse(time))
+    if (step !== 'finished') continue
+    const from = open.get(id)
+    if (from !== undefined) runs.push({ key: id, from, to: Date.parse(time), process })
+    open.delete(id)
+  }
+  for (const [key, from] of open) runs.push({ key, from, to: endedAt, process })
+  return runs
+}
+
+/** Pairs of runs of one key that overlap in time, in whatever processes. */
+export function overlaps(runs: readonly RunInterval[]): [RunInterval, RunInterval][] {
+  const found: [RunInterval, RunInterval][] = []
+  for (const ofKey of Map.groupBy(runs, ({ key }) => key).values()) {
+    const ordered = ofKey.toSorted((a, b) => a.from - b.from)
+    for (const [index, run] of ordered.entries()) {
+      const next = ordered[index + 1]
+      if (next && next.from < run.to) found.push([run, next])
+    }
+  }
+  return found
+}
