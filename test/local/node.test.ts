@@ -97,7 +97,7 @@ describe.skipIf(!requirements.ok)('a real node', () => {
     await apply(
       pod('web', {
         ...sh('echo hi > index.html; exec httpd -f -p 8080'),
-        readinessProbe: { tcpSocket: { port: 8080 } },
+        readinessProbe: { periodSeconds: 1, tcpSocket: { port: 8080 } },
       }),
       { apiVersion: 'v1', kind: 'Service', metadata, spec: { selector: { app: 'web' }, ports: [port] } },
     )
