@@ -53,6 +53,8 @@ export interface ClusterOptions {
   audit?: boolean
   /** Stop when this process ends, even by kill -9. Otherwise the servers stay until stopCluster(dir). */
   dieWithParent?: boolean
+  /** The folder goes with the servers. After a start that failed it stays, for its logs. */
+  temporary?: boolean
   progress?: Progress
   /** Ends a start that is under way, and stops what it has started. */
   signal?: AbortSignal
@@ -69,8 +71,10 @@ export interface Cluster {
   /** Of a real node: addImage() puts images into it. */
   registryUrl: string | undefined
   processes: ProcessGroup
-  /** Kills one server if it lives, starts it on the same port and data, and returns when it serves again. */
+  /** Kills one server if it lives; then as {@link recover}. */
   restart(name: string): Promise<void>
+  /** Starts every server that is dead again, on its port and data, and returns when they serve. */
+  recover(): Promise<void>
   /** Returns when kube-apiserver takes requests. */
   ready(): Promise<void>
   /** All writes so far, as the API server logged them. */
@@ -84,11 +88,18 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   takeFolder(dir)
   await stopCluster(dir)
   clearFolder(dir)
-  const reaper = options.dieWithParent ? stopWithThisProcess(dir) : undefined
+  const removeDir = options.temporary ?? false
+  const reaper = options.dieWithParent ? stopWithThisProcess(dir, { removeDir }) : undefined
   const starting = compose(dir, options)
   try {
     const cluster = await unlessAborted(starting, options.signal)
-    return { ...cluster, stop: () => stopCluster(dir).then(() => reaper?.release()) }
+    return {
+      ...cluster,
+      async stop() {
+        await stopCluster(dir, { removeDir })
+        reaper?.release()
+      },
+    }
   } catch (error) {
     await stopCluster(dir)
     // One that was given up may have been about to start one more server.
@@ -111,6 +122,7 @@ async function compose(dir: string, options: ClusterOptions): Promise<Omit<Clust
   ])
   const { controlPlane, node, registryUrl } = kubernetes
   const { kubeconfig, server: apiServer } = controlPlane
+  const recover = (): Promise<void> => startTheDead(processes, controlPlane, nats)
   const natsUrl = nats ? { natsUrl: nats.url } : {}
   if (options.controllers ?? true) linkTools(dir, binaries)
   writeState(dir, { kubeconfig, apiServer, node, ...natsUrl, startedAt: new Date().toISOString() })
@@ -124,11 +136,27 @@ async function compose(dir: string, options: ClusterOptions): Promise<Omit<Clust
     processes,
     ready: () => controlPlane.ready(),
     audit: () => readAudit(dir),
+    recover,
     async restart(name) {
-      await processes.restart(name)
-      await (nats?.names.includes(name) ? nats.ready() : controlPlane.ready())
+      if (processes.get(name)?.alive()) await processes.kill(name)
+      await recover()
     },
   }
+}
+
+/** The others give up where they find no API server. */
+const FIRST_OF_ALL = ['etcd', 'kube-apiserver']
+
+async function startTheDead(
+  processes: ProcessGroup,
+  controlPlane: ControlPlane,
+  nats: Nats | undefined,
+): Promise<void> {
+  const dead = processes.names().filter((name) => !processes.get(name)?.alive())
+  for (const name of FIRST_OF_ALL.filter((name) => dead.includes(name))) await processes.restart(name)
+  await controlPlane.ready()
+  await Promise.all(dead.filter((name) => !FIRST_OF_ALL.includes(name)).map((name) => processes.restart(name)))
+  await nats?.ready()
 }
 
 type Build = (choice: NodeChoice) => Promise<BinaryPaths>

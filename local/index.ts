@@ -13,7 +13,7 @@ export {
 export { type ExistingServers, existingServers } from './existing.ts'
 export { type Nats, type NatsOptions, startNats } from './nats.ts'
 export { addImage, type ImageConfig, type ImageFiles, type ImageSource } from './node/index.ts'
-export type { WantedNode } from './node-choice.ts'
+export { chooseNode, type NodeChoice, type WantedNode } from './node-choice.ts'
 export { type ManagedProcess, ProcessGroup, type ProcessSpec } from './processes.ts'
 export { type Progress, plainProgress, progressOn, silentProgress, type Task, withTask } from './progress.ts'
 export { type ClusterState, type ClusterStatus, clusterStatus, type NodeKind } from './state.ts'

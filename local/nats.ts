@@ -17,6 +17,8 @@ export interface NatsOptions {
   progress?: Progress
   /** Stop when this process ends, even by kill -9. */
   dieWithParent?: boolean
+  /** The folder goes with the servers. */
+  temporary?: boolean
 }
 
 /** nats-server with JetStream on loopback, without authentication. */
@@ -44,12 +46,13 @@ export async function startNats(options: NatsOptions): Promise<Nats> {
   const dir = resolve(options.dir)
   const paths = await ensureBinaries(['nats-server'], options.progress ?? silentProgress)
   await stopCluster(dir)
-  const reaper = options.dieWithParent ? stopWithThisProcess(dir) : undefined
+  const removeDir = options.temporary ?? false
+  const reaper = options.dieWithParent ? stopWithThisProcess(dir, { removeDir }) : undefined
   const nats = await startNatsServers(new ProcessGroup(dir), paths('nats-server'), options)
   return {
     ...nats,
     async stop() {
-      await stopCluster(dir)
+      await stopCluster(dir, { removeDir })
       reaper?.release()
     },
   }

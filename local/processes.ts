@@ -20,7 +20,7 @@ export interface ProcessSpec {
   /** An absolute path. */
   command: string
   args: string[]
-  /** Added to the environment of the starting process. */
+  /** Added to what every server gets: PATH, HOME, TMPDIR, TZ of the starting process. */
   env?: Record<string, string>
   cwd?: string
   /** What ends it without harm; SIGKILL where nothing is gained by waiting. Default SIGTERM. */
@@ -103,6 +103,11 @@ export class ProcessGroup {
     send(found.pid, signal)
   }
 
+  /** SIGKILL; returns when it is gone. It stays known, so that it can be started again. */
+  async kill(name: string): Promise<void> {
+    await this.#end(name, 'SIGKILL', 0)
+  }
+
   /** SIGTERM by default, SIGKILL after the grace time; returns when the process is gone. Nothing to stop is no error. */
   async stop(name: string, signal?: 'SIGTERM' | 'SIGKILL', graceMs = 10_000): Promise<void> {
     await this.#end(name, signal, graceMs)
@@ -118,7 +123,7 @@ export class ProcessGroup {
   async restart(name: string): Promise<ManagedProcess> {
     const spec = this.#specOf(name)
     if (!spec) throw new Error(`${name} was never started in ${this.dir}, so it cannot be started again`)
-    await this.#end(name, 'SIGKILL', 0)
+    await this.kill(name)
     return this.start(spec)
   }
 
@@ -159,7 +164,7 @@ export class ProcessGroup {
       const child = spawn('/bin/sh', ['-c', REGISTER_AND_EXEC, this.#pidFile(spec.name), spec.command, ...spec.args], {
         detached: true,
         stdio: ['ignore', log, log],
-        env: { ...process.env, ...spec.env },
+        env: { ...serverEnvironment(), ...spec.env },
         cwd: spec.cwd ?? this.dir,
       })
       child.unref()
@@ -217,6 +222,12 @@ function requireExecutable(spec: ProcessSpec): void {
   } catch (cause) {
     throw new Error(`${spec.name} cannot be started: ${spec.command} is not an executable file`, { cause })
   }
+}
+
+/** Proxies, and settings that etcd or Go take from the environment, are meant for other programs. */
+function serverEnvironment(): Record<string, string | undefined> {
+  const { PATH = '', HOME = '/', TMPDIR, TZ } = process.env
+  return { PATH: `${PATH}:/usr/sbin:/usr/bin:/sbin:/bin`, HOME, TMPDIR, TZ }
 }
 
 function pidOf(child: ChildProcess, spec: ProcessSpec): Promise<number> {

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
   type BinaryPaths,
   type Cluster,
+  clusterStatus,
   controlPlaneBinaries,
   ensureBinaries,
   existingServers,
@@ -67,6 +68,14 @@ describe('a whole cluster', () => {
     cluster.processes.signal('kube-apiserver', 'SIGKILL')
     await cluster.restart('kube-apiserver')
     expect(await k('get', 'configmap', 'kept', '-o', 'name')).toBe('configmap/kept\n')
+  })
+
+  it('comes back with its objects after a crash of everything', async () => {
+    await k('create', 'configmap', 'survivor')
+    await Promise.all(cluster.processes.names().map((name) => cluster.processes.kill(name)))
+    await cluster.recover()
+    expect(await k('get', 'configmap', 'survivor', '-o', 'name')).toBe('configmap/survivor\n')
+    expect(clusterStatus(cluster.dir)).toMatchObject({ running: true })
   })
 
   it('tells of every write what the API server saw of it', async () => {

@@ -29,14 +29,14 @@ describe('kill -9 of the process that started a cluster', () => {
   beforeEach(async () => {
     dir = await shortTempDir()
   })
-  afterEach(() => stopCluster(dir))
+  afterEach(() => stopCluster(dir, { removeDir: true }))
 
-  it('stops all of it, when it was to die with that process', async () => {
-    const before = await killTheStarterOf(dir, { dieWithParent: true })
+  it('stops and removes all of it, when it was to die with that process', async () => {
+    const before = await killTheStarterOf(dir, { dieWithParent: true, temporary: true })
     expect(before).toMatchObject({ running: true })
     expect(before.processes.map(({ name }) => name).sort()).toEqual(['etcd', 'kube-apiserver', 'nats'])
     await eventually(() => programsWith(dir).length === 0)
-    expect(existsSync(`${dir}/cluster.json`)).toBe(false)
+    expect(existsSync(dir)).toBe(false)
   })
 
   it('leaves it running otherwise, and any process can stop it', async () => {

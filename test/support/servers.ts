@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Cluster, type ClusterOptions, type Nats, startCluster, startNats } from '#local'
@@ -8,9 +8,7 @@ import { type Cluster, type ClusterOptions, type Nats, startCluster, startNats }
  * its data at the end of the block, and within a second if the test process is killed.
  */
 export async function startTestNats(options: { replicas?: 1 | 3 } = {}): Promise<Nats & AsyncDisposable> {
-  const dir = await shortTempDir()
-  const nats = await startNats({ ...options, dir, dieWithParent: true })
-  return Object.assign(nats, { [Symbol.asyncDispose]: () => stopAndRemove(nats, dir) })
+  return disposable(await startNats({ ...options, dir: await shortTempDir(), dieWithParent: true, temporary: true }))
 }
 
 /**
@@ -18,19 +16,17 @@ export async function startTestNats(options: { replicas?: 1 | 3 } = {}): Promise
  * servers of startTestNats() are. Without options it only stores objects: no NATS, no controllers, no node.
  */
 export async function startTestCluster(
-  options: Omit<ClusterOptions, 'dir' | 'dieWithParent'> = {},
+  options: Omit<ClusterOptions, 'dir' | 'dieWithParent' | 'temporary'> = {},
 ): Promise<Cluster & AsyncDisposable> {
-  const dir = await shortTempDir()
-  const cluster = await startCluster({ nats: false, controllers: false, ...options, dir, dieWithParent: true })
-  return Object.assign(cluster, { [Symbol.asyncDispose]: () => stopAndRemove(cluster, dir) })
+  const own = { dir: await shortTempDir(), dieWithParent: true, temporary: true }
+  return disposable(await startCluster({ nats: false, controllers: false, ...options, ...own }))
 }
 
-/** Short: unix sockets lie in it, whose paths have 107 bytes at most. */
+/** Short: unix sockets may lie in it, whose paths have 107 bytes at most. */
 export function shortTempDir(): Promise<string> {
   return mkdtemp(join(tmpdir(), 'fl-'))
 }
 
-async function stopAndRemove(servers: { stop(): Promise<void> }, dir: string): Promise<void> {
-  await servers.stop()
-  await rm(dir, { recursive: true, force: true })
+function disposable<T extends { stop(): Promise<void> }>(servers: T): T & AsyncDisposable {
+  return Object.assign(servers, { [Symbol.asyncDispose]: () => servers.stop() })
 }

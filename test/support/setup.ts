@@ -1,6 +1,17 @@
-import { controlPlaneBinaries, ensureBinaries, natsBinaries, progressOn } from '#local'
+import {
+  chooseNode,
+  controlPlaneBinaries,
+  ensureBinaries,
+  kwokBinaries,
+  natsBinaries,
+  nodeBinaries,
+  progressOn,
+} from '#local'
 
 /** Once per run, so that no test file waits, unseen, for a build. */
 export default async function setup(): Promise<void> {
-  await ensureBinaries([...natsBinaries, ...controlPlaneBinaries], progressOn(process.stderr))
+  const progress = progressOn(process.stderr)
+  const { kind } = await chooseNode('auto', progress)
+  const ofNode = kind === 'real' ? nodeBinaries : []
+  await ensureBinaries([...natsBinaries, ...controlPlaneBinaries, ...kwokBinaries, ...ofNode], progress)
 }
