@@ -4,7 +4,7 @@ import type { Progress } from './progress.ts'
 /** `real` or nothing; `auto` takes KWOK where the machine cannot run pods. */
 export type WantedNode = 'none' | 'auto' | 'real' | 'kwok'
 
-/** KWOK carries why there is no real node, in words that end a sentence. */
+/** KWOK carries why there is no real node, in words that end a sentence; nothing where it was wanted. */
 export type NodeChoice = { kind: 'none' } | { kind: 'real' } | { kind: 'kwok'; missing: string[] }
 
 /** Installs what is missing where it can, so it may take a while and changes the machine, after saying so. */
