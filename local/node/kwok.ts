@@ -11,7 +11,7 @@ const STAGES = fileURLToPath(new URL('kwok-stages.yaml', import.meta.url))
  * the system; several clusters may have one. `missing` is why there is no real node: empty where none is wanted.
  */
 export async function startKwok(options: Omit<NodeOptions, 'ephemeral'>, missing: string[]): Promise<void> {
-  if (missing.length > 0) options.progress.line(kwokNotice(missing))
+  options.progress.line(kwokNotice(missing))
   const { processes, binaries, kubeconfig } = options
   await processes.start({
     name: 'kwok',
