@@ -1,7 +1,7 @@
 import { ApiError, isConflict, isForbidden, isInvalid, isNotFound } from '#kube'
 import type { Failure } from './status.ts'
 
-/** An owned object cannot be written as things are. Shown on the primary object, and tried again later. */
+/** A write is refused as things are. Shown on the primary object, and tried again later. */
 export class RefusedError extends Error implements Failure {
   override readonly name = 'RefusedError'
   readonly reason: string
@@ -26,7 +26,7 @@ export class RunTimeoutError extends Error {
   override readonly name = 'RunTimeoutError'
 }
 
-/** What the API server's refusal of an owned object means; anything that may pass by itself is returned as it is. */
+/** What the API server's refusal of a write means; anything that may pass by itself is returned as it is. */
 export function refusalOf(error: unknown, what: string): unknown {
   if (!(error instanceof ApiError)) return error
   const { reason, message } = error

@@ -39,6 +39,7 @@ export class Followed {
   #work: Promise<void> = Promise.resolve()
   #retry: NodeJS.Timeout | undefined
   #stopped = false
+  #said = ''
 
   constructor(name: string, deps: FollowedDependencies) {
     this.#name = name
@@ -75,11 +76,11 @@ export class Followed {
     const read = readReconciler(object)
     if (isRefused(read)) {
       await this.#endServing(CHANGE_GRACE_MS)
-      this.#deps.log.error({ reconciler: this.#name, ...read }, 'reconciler refused')
+      this.#say('error', read, 'reconciler refused')
       return this.#announce(object, { status: 'False', ...read })
     }
-    const { invoke, log } = this.#deps
-    if (invoke === undefined) return log.info({ reconciler: this.#name }, 'reconciler has no function here')
+    const { invoke } = this.#deps
+    if (invoke === undefined) return this.#say('info', {}, 'reconciler has no function here')
     if (!sameJson(read, this.#current?.spec)) await this.#serve(object, read, invoke)
     if (this.#current !== undefined) await this.#announce(object, { status: 'True', reason: 'Serving' })
   }
@@ -90,14 +91,13 @@ export class Followed {
     const missing = resourcesOf(spec).filter((ref) => !this.#deps.isSynced(ref, token))
     if (missing.length > 0) {
       const waitingFor = missing.map(resourceName)
-      this.#deps.log.info({ reconciler: this.#name, waitingFor }, 'reconciler waits for its resources')
-      return
+      return this.#say('info', { waitingFor }, 'reconciler waits for its resources')
     }
     const { queue, log } = this.#deps
     await queue.declare(this.#name)
     const served = { name: this.#name, spec, invoke, selects: selectorOf(spec) }
     this.#current = { spec, serving: new Serving(this.#deps, queue, served, log) }
-    log.info({ reconciler: this.#name, slots: spec.concurrency }, 'reconciler served')
+    this.#say('info', { slots: spec.concurrency }, 'reconciler served')
   }
 
   async #endServing(graceMs: number): Promise<void> {
@@ -105,7 +105,7 @@ export class Followed {
     this.#current = undefined
     if (ending === undefined) return
     await ending.drain(graceMs)
-    this.#deps.log.info({ reconciler: this.#name }, 'reconciler not served any more')
+    this.#say('info', {}, 'reconciler not served any more')
   }
 
   /** A conflict means that a newer version of the Reconciler is on its way here, and with it another try. */
@@ -123,6 +123,13 @@ export class Followed {
       if (!isConflict(error) && !isNotFound(error))
         this.#deps.log.warn({ err: error, reconciler: this.#name }, 'condition of the reconciler not written')
     }
+  }
+
+  /** Each state once, however often it is considered again. */
+  #say(level: 'info' | 'error', fields: object, message: string): void {
+    const said = JSON.stringify([fields, message])
+    if (said !== this.#said) this.#deps.log[level]({ reconciler: this.#name, ...fields }, message)
+    this.#said = said
   }
 
   #tryLater(error: unknown): void {

@@ -20,7 +20,13 @@ export type Write =
   /** POST: fails if the name is taken. */
   | { verb: 'create'; resource: OwnedResource; object: KubeObject }
   /** Server-side apply, bound to the uid that was observed, or to there being none. */
-  | { verb: 'apply'; resource: OwnedResource; object: KubeObject; fingerprint: string }
+  | {
+      verb: 'apply'
+      resource: OwnedResource
+      object: KubeObject
+      fingerprint: string
+      observed: KubeObject | undefined
+    }
   /** Bound to the uid and resourceVersion that were observed. */
   | { verb: 'delete'; resource: OwnedResource; object: KubeObject }
 
@@ -73,12 +79,12 @@ function writeFor(
   if (observed?.metadata.deletionTimestamp !== undefined) return undefined
   const mark = fingerprint(object)
   const marked = isSecret(object) ? object : withMark(object, mark)
-  if (observed === undefined)
-    return { verb: 'apply', resource, object: bound(marked, { resourceVersion: ONLY_IF_ABSENT }), fingerprint: mark }
+  const apply = { verb: 'apply', resource, fingerprint: mark, observed } as const
+  if (observed === undefined) return { ...apply, object: bound(marked, { resourceVersion: ONLY_IF_ABSENT }) }
   const { uid, resourceVersion } = observed.metadata
   if (uid === undefined || settled.has(uid, resourceVersion, mark)) return undefined
   if (!isSecret(object) && covers(marked, observed)) return undefined
-  return { verb: 'apply', resource, object: bound(marked, { uid }), fingerprint: mark }
+  return { ...apply, object: bound(marked, { uid }) }
 }
 
 const bound = (object: KubeObject, to: { uid: string } | { resourceVersion: string }): KubeObject => ({

@@ -69,7 +69,7 @@ export class Serving {
   }
 
   #observe(key: string, step: Unkeyed<RunStep>): void {
-    this.#deps.observe({ reconciler: this.#served.name, key, ...step } as RunStep)
+    this.#deps.observe({ reconciler: this.#served.name, key, ...step })
   }
 }
 

@@ -4,7 +4,7 @@ import { ApiError, isAlreadyExists, isNotFound, type KubeClient, resourcePath, t
 import { fingerprint } from './covers.ts'
 import { GoneError, isStale, RefusedError, refusalOf } from './errors.ts'
 import { DROPPED, type Gate, PRIORITY, type Priority } from './gate.ts'
-import { ONLY_IF_ABSENT, statusTarget, type Write } from './plan.ts'
+import { statusTarget, type Write } from './plan.ts'
 import type { SettledWrites } from './settled-writes.ts'
 import type { StatusPatch } from './status.ts'
 import type { RunObserver } from './steps.ts'
@@ -83,7 +83,7 @@ export class Writer {
         await this.#through.gone(ref, owner, object)
         throw new GoneError(`${called(object)} is gone`, { cause: error })
       }
-      if (!isStale(error)) throw error
+      if (!isStale(error)) throw refusalOf(error, `cannot write the status of ${called(object)}`)
       await this.#refreshPrimary(object)
       throw moved(object, error)
     }
@@ -100,10 +100,10 @@ export class Writer {
 
   async #send(write: Write): Promise<Written> {
     if (write.verb === 'delete') return this.#delete(write)
-    const { resource, object } = write
+    const { resource } = write
     const after = await this.#now({ ref: resource, ...write }, PRIORITY.create, () => this.#sendDesired(write))
     if (write.verb === 'apply') this.#remember(after.metadata.uid, after, write.fingerprint)
-    const verb = object.metadata.uid === undefined ? 'added' : 'modified'
+    const verb = write.verb === 'apply' && write.observed !== undefined ? 'modified' : 'added'
     return this.#through.present(resource, this.#childrenOf, after, verb)
   }
 
@@ -133,12 +133,14 @@ export class Writer {
     throw new RefusedError(nameTaken(found, this.#run.primary.object), { reason: 'NameTaken' })
   }
 
-  async #refreshOwned({ resource, object }: Write): Promise<void> {
+  async #refreshOwned(write: Write): Promise<void> {
+    const { resource, object } = write
+    const observed = write.verb === 'apply' ? write.observed : object
     const found = await this.#get(resource, object)
     if (found !== undefined && isControlledBy(found, this.#run.primary.object))
       await this.#through.present(resource, this.#childrenOf, found)
-    else if (object.metadata.uid !== undefined && found?.metadata.uid !== object.metadata.uid)
-      await this.#through.gone(resource, this.#childrenOf, object)
+    else if (observed?.metadata.uid !== undefined && found?.metadata.uid !== observed.metadata.uid)
+      await this.#through.gone(resource, this.#childrenOf, observed)
   }
 
   async #refreshPrimary(object: KubeObject): Promise<void> {
@@ -204,8 +206,8 @@ const pathOf = (ref: ResourceRef, { metadata }: KubeObject): string =>
 const moved = (object: KubeObject, cause: unknown): ConflictError =>
   new ConflictError(`${called(object)} is not what was observed any more`, { cause })
 
-const isNameTaken = ({ verb, object }: Write, error: unknown): boolean =>
-  isAlreadyExists(error) || (verb === 'apply' && object.metadata.resourceVersion === ONLY_IF_ABSENT && isStale(error))
+const isNameTaken = (write: Write, error: unknown): boolean =>
+  isAlreadyExists(error) || (write.verb === 'apply' && write.observed === undefined && isStale(error))
 
 /** A missing status subresource is NotFound too, but without the object's name. */
 const isObjectGone = (error: unknown, { metadata }: KubeObject): boolean =>

@@ -13,7 +13,7 @@ import { reconcilerCrd } from '#crds'
 import { createDispatcher, type Dispatcher, type DispatcherOptions, type RunStep } from '#dispatch'
 import { type EventStore, keyOf, type OwnerKey, openEventStore } from '#events'
 import { connectJetStream, type JetStream } from '#jetstream'
-import { createKubeClient, isNotFound, type KubeClient, loadKubeConfig, type RequestReport, resourcePath } from '#kube'
+import { createKubeClient, isNotFound, type KubeClient, type RequestReport, resourcePath } from '#kube'
 import { openQueue, type WorkQueue } from '#queue'
 import { startTestCluster } from '../support/servers.ts'
 
@@ -52,7 +52,7 @@ export async function startFixture() {
   const cluster = await startTestCluster({ nats: true })
   const requests: RequestReport[] = []
   const kube = createKubeClient({
-    ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })),
+    ...(await access(cluster.kubeconfig)),
     userAgent: 'fairlead-test',
     onRequest: (request) => requests.push(request),
   })
@@ -85,6 +85,7 @@ export class Fixture {
   /** A namespace of its own, a queue of its own, and a dispatcher that serves widgets there. */
   async scene(name: string, options: SceneOptions = {}): Promise<Scene> {
     await this.kube.create('/api/v1/namespaces', { metadata: { name } })
+    await this.kube.create(`/api/v1/namespaces/${name}/serviceaccounts`, { metadata: { name: 'default' } })
     const queue = await openQueue(this.js, { prefix: name, log: silent, ...options.queue })
     const scene = new Scene(this, name, queue, options)
     await scene.start()
@@ -223,10 +224,14 @@ export class Scene {
     return found.filter((event) => (event['regarding'] as { name: string }).name === name)
   }
 
-  writes(name: string): string[] {
+  stepsOf(name: string): RunStep[] {
     const key = keyOf(this.name, name)
-    return this.steps.flatMap((step) =>
-      step.step === 'written' && step.key === key ? `${step.verb} ${step.kind} ${step.name}` : [],
+    return this.steps.filter((step) => step.key === key)
+  }
+
+  writes(name: string): string[] {
+    return this.stepsOf(name).flatMap((step) =>
+      step.step === 'written' ? `${step.verb} ${step.kind} ${step.name}` : [],
     )
   }
 
@@ -264,8 +269,8 @@ async function installCrds(kube: KubeClient): Promise<void> {
   await kube.create(resourcePath(CRDS), widgetCrd)
   const isEstablished = async (name: string) => {
     const { status } = await kube.get(resourcePath(CRDS, undefined, name))
-    const { conditions = [] } = (status ?? {}) as { conditions?: { type: string; status: string }[] }
-    return conditions.some((condition) => condition.type === 'Established' && condition.status === 'True')
+    const { conditions } = (status ?? {}) as { conditions?: { type: string; status: string }[] | null }
+    return (conditions ?? []).some((condition) => condition.type === 'Established' && condition.status === 'True')
   }
   await until(() => isEstablished('widgets.test.fairlead.dev'))
   await until(() => isEstablished('reconcilers.fairlead.dev'))
@@ -291,4 +296,18 @@ const widgetCrd = {
       },
     ],
   },
+}
+
+async function access(file: string) {
+  const { readFile } = await import('node:fs/promises')
+  const { parse } = await import('yaml')
+  const c = parse(await readFile(file, 'utf8'))
+  const b = (x: string) => Buffer.from(x, 'base64').toString()
+  const u = c.users[0].user
+  return {
+    server: c.clusters[0].cluster.server,
+    ca: b(c.clusters[0].cluster['certificate-authority-data']),
+    cert: b(u['client-certificate-data']),
+    key: b(u['client-key-data']),
+  }
 }

@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { ConflictError, type KubeObject, RetryAfterError, TerminalError } from '#contracts'
+import { ConflictError, type KubeObject, type Outcome, RetryAfterError, TerminalError } from '#contracts'
 import { resourcePath } from '#kube'
-import { CONFIG_MAPS, configMap, PODS, pod, Scene, startFixture, until, WIDGETS } from './fixture.ts'
+import { CONFIG_MAPS, configMap, PODS, pod, startFixture, until, WIDGETS } from './fixture.ts'
 import { ownedByWidget } from './objects.ts'
 
 let fixture: Awaited<ReturnType<typeof startFixture>>
-let scene: Scene
+let scene: Awaited<ReturnType<typeof fixture.scene>>
 const owner = (name: string) => ({ resource: 'widgets', name })
 
 beforeAll(async () => {
@@ -296,9 +296,9 @@ describe('a failure', () => {
   it.each([
     ['undeclared', { apply: [{ apiVersion: 'v1', kind: 'Service', metadata: { name: 's' } }] }, 'Service runs/s'],
     ['elsewhere', { apply: [{ ...pod('p'), metadata: { name: 'p', namespace: 'kube-system' } }] }, 'Pod kube-system/p'],
-    ['garbage', 'what?' as never, 'the function returned no valid outcome'],
+    ['garbage', 'what?', 'the function returned no valid outcome'],
   ])('of the outcome itself is terminal and names it: %s', async (name, outcome, message) => {
-    await scene.widget(name, () => outcome as never)
+    await scene.widget(name, () => outcome as Outcome)
     expect(await scene.ended(name)).toMatchObject({ result: 'terminal', message: expect.stringContaining(message) })
     expect(await scene.condition(name)).toMatchObject({
       reason: 'InvalidOutcome',
@@ -308,27 +308,25 @@ describe('a failure', () => {
   })
 
   it('of a function that throws or hangs is one of that run only', async () => {
-    const from = scene.steps.length
     await scene.widget('throws', ({ attempt }) => {
       if (attempt < 2) throw new Error('not yet')
       return { status: { attempt } }
     })
     await until(async () => (await scene.get(WIDGETS, 'throws'))?.status !== undefined)
-    const results = scene.steps.slice(from).flatMap((step) => (step.step === 'finished' ? [step.result] : []))
+    const results = scene.stepsOf('throws').flatMap((step) => (step.step === 'finished' ? [step.result] : []))
     expect(results).toEqual(['error', 'error', 'success'])
     expect(await scene.condition('throws')).toBeUndefined()
   })
 
   it('with a time to try again is tried then', async () => {
-    const from = scene.steps.length
     let calls = 0
     await scene.widget('later', () => {
       if (calls++ === 0) throw new RetryAfterError('the database starts', { afterSeconds: 0.3, reason: 'Starting' })
       return {}
     })
-    await until(() => calls === 2)
-    const armed = scene.steps.slice(from).find((step) => step.step === 'armed')
-    const failed = scene.steps.slice(from).find((step) => step.step === 'finished')
+    await until(() => calls > 1)
+    const armed = scene.stepsOf('later').find((step) => step.step === 'armed')
+    const failed = scene.stepsOf('later').find((step) => step.step === 'finished')
     expect(armed).toMatchObject({ why: 'error' })
     expect(failed).toMatchObject({ result: 'error', message: 'the database starts' })
   })

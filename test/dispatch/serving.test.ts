@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type KubeObject, RECONCILERS } from '#contracts'
 import { resourcePath } from '#kube'
-import { configMap, PODS, pod, startFixture, until, WIDGETS } from './fixture.ts'
+import { CONFIG_MAPS, configMap, PODS, pod, startFixture, until, WIDGETS } from './fixture.ts'
 
 let fixture: Awaited<ReturnType<typeof startFixture>>
 
@@ -17,27 +17,22 @@ const conditionOf = async (name: string): Promise<Record<string, unknown> | unde
 
 describe('a Reconciler', () => {
   it('is served when it comes, as it is changed, and not when it has gone', async () => {
-    const scene = await fixture.scene('comes')
-    let calls = 0
-    await scene.widget('a', async (_, { signal }) => {
-      calls++
-      await new Promise((resolve) => signal.addEventListener('abort', resolve))
-      return {}
-    })
-    await until(() => calls === 1)
+    const scene = await fixture.scene('comes', { spec: { owns: [PODS] } })
     expect(scene.dispatcher.serving()).toEqual(['comes'])
-    const changed = scene.reconciler({ timeoutSeconds: 1 })
+    await scene.widget('a', () => ({ apply: [configMap('a-config')] }))
+    expect(await scene.ended('a')).toMatchObject({ result: 'terminal' })
+
+    const changed = scene.reconciler({ owns: [PODS, CONFIG_MAPS] })
     changed.metadata.resourceVersion = '2'
     await fixture.events.put(RECONCILERS, 'modified', changed)
-    scene.behave('a', () => ({ status: { phase: 'DONE' } }))
-    await until(async () => (await scene.get(WIDGETS, 'a'))?.status !== undefined, 15_000)
+    await until(async () => (await scene.run('a')).result === 'success')
+    expect(await scene.get(CONFIG_MAPS, 'a-config')).toBeDefined()
 
     await fixture.events.put(RECONCILERS, 'deleted', {
       ...changed,
       metadata: { ...changed.metadata, resourceVersion: '3' },
     })
     await until(() => scene.dispatcher.serving().length === 0)
-    calls = 0
     await scene.enqueue('a')
     expect(await scene.queue.depth('comes')).toMatchObject({ queued: 1, running: 0 })
     await scene.stop()
