@@ -1,6 +1,7 @@
 import { readFile, rm, writeFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import type { Identity } from '../identity.ts'
+import { withLock } from '../lock.ts'
 import type { KernelSettings } from './network.ts'
 
 /**
@@ -8,6 +9,8 @@ import type { KernelSettings } from './network.ts'
  * written here, before the first of them is made and until the last of them is gone.
  */
 const CLAIM_FILE = '/run/fairlead-node.json'
+
+const LOCK_FILE = '/run/fairlead-node.lock'
 
 export interface Claim {
   /** The cluster's folder. */
@@ -19,20 +22,21 @@ export interface Claim {
   settings: KernelSettings
 }
 
+/**
+ * Taking the machine's node and giving it back are done by one process at a time: who gives it back late, for a process
+ * that was killed, must not take away what the next one has just made.
+ */
+export async function withMachine<T>(work: () => Promise<T>): Promise<T> {
+  return withLock(LOCK_FILE, () => {}, work)
+}
+
 export async function readClaim(): Promise<Claim | undefined> {
   const text = await readFile(CLAIM_FILE, 'utf8').catch(() => undefined)
   return text === undefined ? undefined : (JSON.parse(text) as Claim)
 }
 
-/** False where somebody else was quicker. */
-export async function writeClaim(claim: Claim): Promise<boolean> {
-  return writeFile(CLAIM_FILE, JSON.stringify({ ...claim, dir: resolve(claim.dir) }), { flag: 'wx' }).then(
-    () => true,
-    (error: NodeJS.ErrnoException) => {
-      if (error.code === 'EEXIST') return false
-      throw new Error(`${CLAIM_FILE} cannot be written, so nobody would know whose node this is`, { cause: error })
-    },
-  )
+export async function writeClaim(claim: Claim): Promise<void> {
+  await writeFile(CLAIM_FILE, JSON.stringify({ ...claim, dir: resolve(claim.dir) }))
 }
 
 export async function dropClaim(): Promise<void> {

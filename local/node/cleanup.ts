@@ -1,9 +1,10 @@
+import { existsSync } from 'node:fs'
 import { readdir, readFile, rm } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ProcessGroup } from '../processes.ts'
 import { removeCgroup } from './cgroups.ts'
-import { dropClaim, readClaim } from './claim.ts'
+import { dropClaim, readClaim, withMachine } from './claim.ts'
 import { tryRun } from './command.ts'
 import { removeNetwork, restoreKernelSettings } from './network.ts'
 import { NODE_ID, type NodePaths, nodePaths, pathsOf } from './paths.ts'
@@ -23,18 +24,23 @@ const REMOVE = { recursive: true, force: true, maxRetries: 5 }
  */
 export async function stopNode(dir: string, processes: ProcessGroup): Promise<void> {
   await Promise.all(NODE_PROCESSES.map((name) => processes.stop(name)))
-  await removeNode(dir)
+  if (await hasTraces(dir)) await withMachine(() => removeNode(dir))
 }
 
-/** The same where nobody else uses the folder, or it is gone: its name is enough. */
+async function hasTraces(dir: string): Promise<boolean> {
+  const { run, state } = nodePaths(dir)
+  return existsSync(run) || existsSync(state) || (await readClaim())?.dir === resolve(dir)
+}
+
+/** For who has the machine (withMachine). The folder may be gone: its name is enough. */
 export async function removeNode(dir: string): Promise<void> {
   await clear(nodePaths(dir))
   await giveMachineBack(dir)
 }
 
 /**
- * What is left of nodes whose end nobody saw, as after a loss of power. To be called by who has the machine's node,
- * before it makes its own: then no other node has a right to be here.
+ * What is left of nodes whose end nobody saw, as after a loss of power. For who has the machine (withMachine) and
+ * found no claim: then no node has a right to be here.
  */
 export async function removeStrays(): Promise<void> {
   const folders = await Promise.all(['/run', '/var/lib'].map((parent) => readdir(parent)))

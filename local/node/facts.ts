@@ -6,7 +6,7 @@ import { isStaticProgram } from './elf.ts'
 import { hasProxyRules } from './network.ts'
 
 /** The programs of the system that a node needs; everything else is built. */
-export const NODE_COMMANDS = ['cc', 'nft', 'ip', 'mount', 'umount', 'busybox'] as const
+const NODE_COMMANDS = ['cc', 'nft', 'ip', 'mount', 'umount', 'busybox'] as const
 export type NodeCommand = (typeof NODE_COMMANDS)[number]
 
 /** What this machine is, as far as a node needs to know. */

@@ -35,14 +35,26 @@ const ALLOWED: Record<string, string[][]> = {
   input: [['ip', 'saddr', POD_CIDR, 'ip', 'daddr', NODE_IP]],
 }
 
-/** To be called before our own tables exist. What was let through stays so until closeFirewalls(). */
+/**
+ * To be called before our own tables exist. What was let through stays so until closeFirewalls(). An nft without JSON
+ * does not say what there is: then nothing is opened, and pods may not reach each other.
+ */
 export async function openFirewalls(): Promise<void> {
-  const chains = filterChains(await run('nft', ['--json', 'list', 'chains']))
-  for (const { family, table, name, hook } of chains) {
+  for (const { family, table, name, hook } of filterChains(await list('chains'))) {
     for (const match of ALLOWED[hook ?? ''] ?? []) {
-      await run('nft', ['insert', 'rule', family, table, name, ...match, 'accept', 'comment', `"${COMMENT}"`])
+      await tryRun('nft', ['insert', 'rule', family, table, name, ...match, 'accept', 'comment', `"${COMMENT}"`])
     }
   }
+}
+
+export async function closeFirewalls(): Promise<void> {
+  for (const { family, table, chain, handle } of ourRules(await list('ruleset'))) {
+    await tryRun('nft', ['delete', 'rule', family, table, chain, 'handle', String(handle)])
+  }
+}
+
+async function list(what: 'chains' | 'ruleset'): Promise<string> {
+  return run('nft', ['--json', '--handle', 'list', what]).catch(() => '{"nftables": []}')
 }
 
 /** Chains that see the packets of pods and may drop them: accepting there decides for that chain alone. */
@@ -50,14 +62,6 @@ export function filterChains(listing: string): Chain[] {
   return (JSON.parse(listing) as Listing).nftables
     .flatMap(({ chain }) => chain ?? [])
     .filter(({ family, type, hook }) => ['ip', 'inet'].includes(family) && type === 'filter' && `${hook}` in ALLOWED)
-}
-
-export async function closeFirewalls(): Promise<void> {
-  for (const { family, table, chain, handle } of ourRules(
-    await run('nft', ['--json', '--handle', 'list', 'ruleset']),
-  )) {
-    await tryRun('nft', ['delete', 'rule', family, table, chain, 'handle', String(handle)])
-  }
 }
 
 export function ourRules(listing: string): Rule[] {

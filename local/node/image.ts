@@ -58,7 +58,7 @@ export async function buildImage({ files, config }: ImageSource): Promise<Image>
 export function imageOf(layerTar: Buffer<ArrayBuffer>, config: ImageConfig): Image {
   const layer = blob('application/vnd.oci.image.layer.v1.tar', layerTar)
   const configBlob = jsonBlob('application/vnd.oci.image.config.v1+json', {
-    architecture: { x64: 'amd64', arm64: 'arm64' }[process.arch as string] ?? process.arch,
+    architecture: process.arch === 'x64' ? 'amd64' : process.arch,
     os: 'linux',
     config: { ...config, Env: [PATH, ...(config.Env ?? [])] },
     rootfs: { type: 'layers', diff_ids: [layer.digest] },

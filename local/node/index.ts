@@ -1,12 +1,4 @@
-export {
-  CLUSTER_DOMAIN,
-  DNS_SERVICE_IP,
-  KUBERNETES_SERVICE_IP,
-  KWOK_NODE_NAME,
-  NODE_IP,
-  NODE_NAME,
-  SERVICE_CIDR,
-} from './addresses.ts'
+export { KUBERNETES_SERVICE_IP, NODE_IP, SERVICE_CIDR } from './addresses.ts'
 export { NodeTakenError } from './claim.ts'
 export { stopNode } from './cleanup.ts'
 export type { ImageConfig, ImageFiles, ImageSource } from './image.ts'

@@ -5,8 +5,8 @@ import { identify, isAlive } from '../identity.ts'
 import { freePorts } from '../ports.ts'
 import { ProcessGroup } from '../processes.ts'
 import { NODE_IP, NODE_NAME } from './addresses.ts'
-import { isInUse, NodeTakenError, readClaim, writeClaim } from './claim.ts'
-import { nodeWorks, removeNode, removeStrays, stopNode } from './cleanup.ts'
+import { isInUse, NodeTakenError, readClaim, withMachine, writeClaim } from './claim.ts'
+import { nodeWorks, removeNode, removeStrays } from './cleanup.ts'
 import { startContainerd } from './containerd.ts'
 import { dnsObjects, startDns } from './dns.ts'
 import { startKubelet } from './kubelet.ts'
@@ -39,9 +39,7 @@ const PORTS = ['registry', 'kubelet', 'proxyHealth', 'proxyMetrics', 'dns'] as c
  * another cluster has the node.
  */
 export async function prepareNode(options: NodeOptions): Promise<PreparedNode> {
-  await takeMachine(options)
-  await removeStrays()
-  await createNetwork()
+  await withMachine(() => takeMachine(options))
   const paths = nodePaths(options.dir)
   await mkdir(paths.run, { recursive: true })
   await mkdir(paths.state, { recursive: true })
@@ -53,28 +51,23 @@ export async function prepareNode(options: NodeOptions): Promise<PreparedNode> {
   return { paths, ports, registryUrl }
 }
 
-async function takeMachine(options: NodeOptions): Promise<void> {
+async function takeMachine({ dir, ephemeral = false }: NodeOptions): Promise<void> {
   const startedBy = identify(process.pid)
   if (startedBy === undefined) throw new Error('/proc does not show this very process: a node needs a mounted /proc')
-  await clearLeftBehind(resolve(options.dir))
-  await stopNode(options.dir, options.processes)
-  const claim = {
-    dir: options.dir,
-    startedBy,
-    ephemeral: options.ephemeral ?? false,
-    settings: await readKernelSettings(),
-  }
-  if (!(await writeClaim(claim))) throw new NodeTakenError((await readClaim())?.dir ?? 'another folder')
+  await clearLeftBehind(resolve(dir))
+  await removeStrays()
+  await writeClaim({ dir, startedBy, ephemeral, settings: await readKernelSettings() })
+  await createNetwork()
 }
 
 /** The node of another folder, where nobody needs it any more, goes with the whole of its cluster. */
 async function clearLeftBehind(own: string): Promise<void> {
   const claim = await readClaim()
-  if (claim === undefined || claim.dir === own) return
+  if (claim === undefined) return
   const seen = { starterRuns: isAlive(claim.startedBy), nodeWorks: await nodeWorks(claim.dir) }
-  if (isInUse(claim, seen)) throw new NodeTakenError(claim.dir)
+  if (claim.dir !== own && isInUse(claim, seen)) throw new NodeTakenError(claim.dir)
   await removeNode(claim.dir)
-  if (existsSync(claim.dir)) await new ProcessGroup(claim.dir).stopAll()
+  if (claim.dir !== own && existsSync(claim.dir)) await new ProcessGroup(claim.dir).stopAll()
 }
 
 /** Kubelet, kube-proxy and DNS. Resolves when the node is Ready, services work and `image: busybox` can be pulled. */

@@ -4,6 +4,7 @@ import { mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { addImage, type Cluster, clusterStatus, ProcessGroup, startCluster, stopCluster } from '#local'
+import { readNodeFacts } from '../../local/node/facts.ts'
 import { nodePaths } from '../../local/node/paths.ts'
 import { nodeRequirements } from '../../local/node/requirements.ts'
 import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
@@ -111,7 +112,7 @@ describe.skipIf(!requirements.ok)('a real node', () => {
   it('runs images that were made from files, as the user they name', async () => {
     await addImage(cluster.registryUrl ?? '', 'registry.example/team/app:v1', {
       files: {
-        'bin/busybox': { from: '/bin/busybox' },
+        'bin/busybox': { from: (await readNodeFacts()).commands.busybox ?? '' },
         'app/run': { content: '#!/bin/busybox sh\necho "$GREETING from $(/bin/busybox id -u)"\n', mode: 0o755 },
       },
       config: { Entrypoint: ['/app/run'], User: '65532', Env: ['GREETING=hello'] },
