@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
+import { killGroupWithThisProcess } from './reaper.ts'
 
 export type Environment = Record<string, string | undefined>
 
@@ -43,10 +44,12 @@ export interface GoRun {
   signal?: AbortSignal
 }
 
-/** Standard output of `go`; its error output is the error. */
+/** Standard output of `go`; its error output is the error. No compiler goes on when this process is killed. */
 export function runGo(args: string[], { cwd, env, signal }: GoRun): Promise<string> {
   return new Promise((resolve, reject) => {
-    const child = spawn('go', args, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'], ...(signal ? { signal } : {}) })
+    const options = { cwd, env, detached: true, ...(signal ? { signal } : {}) }
+    const child = spawn('go', args, { ...options, stdio: ['ignore', 'pipe', 'pipe'] })
+    const reaper = child.pid === undefined ? undefined : killGroupWithThisProcess(child.pid)
     const out: Buffer[] = []
     let err = ''
     child.stdout.on('data', (chunk: Buffer) => out.push(chunk))
@@ -55,6 +58,7 @@ export function runGo(args: string[], { cwd, env, signal }: GoRun): Promise<stri
     })
     child.once('error', reject)
     child.once('close', (code) => {
+      reaper?.release()
       if (code === 0) resolve(Buffer.concat(out).toString('utf8'))
       else reject(new Error(`go ${args[0]} failed in ${cwd}:\n${withoutNoise(err)}`))
     })

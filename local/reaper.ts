@@ -10,13 +10,21 @@ const WAIT_FOR_END_OF_INPUT = 'read -r released || exec "$@"'
 const stopScript = fileURLToPath(new URL('./stop-main.ts', import.meta.url))
 
 export interface Reaper {
-  /** The servers are stopped already: nothing is left to do when this process ends. */
+  /** Nothing is left to do when this process ends. */
   release(): void
 }
 
 /** From now on, the end of this process, kill -9 included, stops all that runs in `dir`. */
 export function stopWithThisProcess(dir: string, { removeDir = false } = {}): Reaper {
-  const command = [process.execPath, stopScript, dir, ...(removeDir ? ['--remove'] : [])]
+  return afterThisProcess([process.execPath, stopScript, dir, ...(removeDir ? ['--remove'] : [])])
+}
+
+/** The same for a process that was started as the leader of a group, with all that it started. */
+export function killGroupWithThisProcess(pid: number): Reaper {
+  return afterThisProcess(['/bin/sh', '-c', `kill -KILL -${pid}`])
+}
+
+function afterThisProcess(command: string[]): Reaper {
   const shell = spawn('/bin/sh', ['-c', WAIT_FOR_END_OF_INPUT, 'fairlead-reaper', ...command], {
     // A session of its own: Ctrl-C in the terminal is for the process that waits for the servers, not for this one.
     detached: true,

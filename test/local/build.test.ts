@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { ensureBinaries, plainProgress, silentProgress } from '#local'
+import { eventually, programsWith } from './support.ts'
 
 /** `loopback` is the smallest of all: 0.4 s to build where Go has compiled its packages before, 10 s where not. */
 describe('building the servers', () => {
@@ -44,8 +45,9 @@ describe('building the servers', () => {
     expect(lines.join('')).toContain(`process ${process.pid} is building loopback: waiting for it`)
   })
 
-  it('goes on after a build that was killed, and clears away what that left', async () => {
+  it('goes on after a build that was killed with all its compilers, and clears away what that left', async () => {
     await killDuringBuild(env)
+    await eventually(() => programsWith(dir).length === 0)
     const paths = await ensureBinaries(['loopback'], silentProgress, { env })
     expect(await readdir(dirname(paths('loopback')))).toEqual(['loopback'])
   })
