@@ -1,5 +1,81 @@
-import type { KubeClient, KubeClientOptions } from './types.ts'
+import { errorOf, isSuccess, parseBody, readAnswer } from './body.ts'
+import { createCaller, titleOf } from './caller.ts'
+import { listPages } from './list.ts'
+import { createTransport } from './transport.ts'
+import type { DeleteOptions, KubeClient, KubeClientOptions, KubeRequest, PatchType, WriteOptions } from './types.ts'
+import { watchEvents } from './watch.ts'
+
+const DEFAULT_MAX_SOCKETS = 32
+
+const PATCH_TYPES: Record<PatchType, string> = {
+  merge: 'application/merge-patch+json',
+  json: 'application/json-patch+json',
+  strategic: 'application/strategic-merge-patch+json',
+}
+
+/** JSON is YAML; the server reads it (Kubernetes 1.36; apply-patch+json does not exist). */
+const APPLY_TYPE = 'application/apply-patch+yaml'
 
 export function createKubeClient(options: KubeClientOptions): KubeClient {
-  throw new Error(`no transport to ${options.server} yet`)
+  const transport = createTransport(options, options.maxSockets ?? DEFAULT_MAX_SOCKETS)
+  const caller = createCaller(transport, options)
+
+  async function request<T>(call: KubeRequest): Promise<T> {
+    const answer = await caller.send(call, readAnswer)
+    if (isSuccess(answer)) return parseBody(titleOf(call), answer) as T
+    throw errorOf(titleOf(call), answer, caller.origin)
+  }
+
+  const write = <T>(
+    method: 'POST' | 'PUT' | 'PATCH',
+    path: string,
+    body: object,
+    { fieldManager, dryRun, ...rest }: WriteOptions,
+    how: Pick<KubeRequest, 'contentType' | 'query'> = {},
+  ): Promise<T> =>
+    request<T>({
+      ...rest,
+      ...how,
+      method,
+      path,
+      body,
+      query: { fieldManager, dryRun: dryRunAll(dryRun), ...how.query },
+    })
+
+  const client: KubeClient = {
+    host: caller.host,
+    request,
+    get: (path, { resourceVersion, ...rest } = {}) =>
+      request({ ...rest, method: 'GET', path, query: { resourceVersion } }),
+    list: (path, listOptions = {}) => listPages(request, path, listOptions),
+    watch: (path, watchOptions = {}) => watchEvents(caller, path, watchOptions),
+    create: (path, object, writeOptions = {}) => write('POST', path, object, writeOptions),
+    replace: (path, object, writeOptions = {}) => write('PUT', path, object, writeOptions),
+    patch: (path, patch, type, writeOptions = {}) =>
+      write('PATCH', path, patch, writeOptions, { contentType: PATCH_TYPES[type] }),
+    apply: (path, object, { force, ...writeOptions }) =>
+      write('PATCH', path, object, writeOptions, { contentType: APPLY_TYPE, query: { force } }),
+    applyStatus: (path, object, applyOptions) => client.apply(`${path}/status`, object, applyOptions),
+    delete: (path, deleteOptions = {}) => request(deletion(path, deleteOptions)),
+    async close() {
+      transport.close()
+    },
+    [Symbol.asyncDispose]: () => client.close(),
+  }
+  return client
 }
+
+function deletion(path: string, { uid, resourceVersion, dryRun, ...options }: DeleteOptions): KubeRequest {
+  const { propagationPolicy, gracePeriodSeconds, ...rest } = options
+  const body = {
+    apiVersion: 'v1',
+    kind: 'DeleteOptions',
+    preconditions: { uid, resourceVersion },
+    propagationPolicy,
+    gracePeriodSeconds,
+    dryRun: dryRun === true ? ['All'] : undefined,
+  }
+  return { ...rest, method: 'DELETE', path, body }
+}
+
+const dryRunAll = (dryRun: boolean | undefined): string | undefined => (dryRun === true ? 'All' : undefined)

@@ -1,9 +1,111 @@
-import type { ClusterAccess } from './types.ts'
+import { delimiter, dirname, join, resolve } from 'node:path'
+import { ClusterAccessError } from './errors.ts'
+import { certificateAuthority, clientCertificate } from './kubeconfig-certificates.ts'
+import { type KubeConfigFile, readKubeConfigs } from './kubeconfig-file.ts'
+import type { Circumstances, ClusterEntry, Entry, KubeConfig, UserEntry } from './kubeconfig-schema.ts'
+import { tokenFile } from './token-file.ts'
+import type { ClusterAccess, TokenSource } from './types.ts'
 
+/** The files that the value of KUBECONFIG names, or the one in the home folder when it is not set. */
 export function kubeConfigPaths(list: string | undefined, home: string): string[] {
-  return list === undefined ? [home] : list.split(':')
+  const paths = (list ?? '').split(delimiter).filter((path) => path !== '')
+  return paths.length > 0 ? paths : [join(home, '.kube', 'config')]
 }
 
-export function loadKubeConfig(options: { paths: string[]; context?: string | undefined }): Promise<ClusterAccess> {
-  throw new Error(`cannot read ${options.paths.join()} yet`)
+export interface KubeConfigOptions {
+  /** Of several files, the first one to name a thing decides it (as in kubectl). */
+  paths: string[]
+  /** Default: the current one. */
+  context?: string | undefined
+  now?: (() => number) | undefined
 }
+
+/** Certificates are read once; tokens in files and those of plugins are renewed while they are used. */
+export async function loadKubeConfig({ paths, context, now = Date.now }: KubeConfigOptions): Promise<ClusterAccess> {
+  const files = await readKubeConfigs(paths)
+  const name = context ?? currentContext(files)
+  const chosen = named(files, 'context', name, ({ contexts }) => contexts?.map((c) => [c.name, c.context]))
+  const { cluster: clusterName, user: userName, namespace } = chosen.value
+  if (clusterName === undefined) {
+    throw new ClusterAccessError(`context ${name} of ${chosen.file} names no cluster`)
+  }
+  const cluster = named(files, 'cluster', clusterName, ({ clusters }) => clusters?.map((c) => [c.name, c.cluster]))
+  const user =
+    userName === undefined
+      ? undefined
+      : named(files, 'user', userName, ({ users }) => users?.map((u) => [u.name, u.user]))
+  const origin = `context ${name} of ${chosen.file}`
+  return {
+    ...(await serverOf(clusterName, cluster)),
+    ...(user === undefined ? {} : await credentialsOf(user, { origin, now })),
+    namespace,
+    origin,
+  }
+}
+
+function currentContext(files: KubeConfigFile[]): string {
+  const current = files.map(({ config }) => config['current-context']).find((name) => name !== undefined)
+  if (current !== undefined) return current
+  throw new ClusterAccessError(
+    `${pathsOf(files)} has no current-context; name a context, or choose one with kubectl config use-context`,
+  )
+}
+
+function named<T>(
+  files: KubeConfigFile[],
+  what: string,
+  name: string,
+  entriesOf: (config: KubeConfig) => [string, T][] | undefined,
+): Entry<T> {
+  const all = files.flatMap(({ path, config }) =>
+    (entriesOf(config) ?? []).map(([key, value]) => ({ key, value, file: path })),
+  )
+  const found = all.find(({ key }) => key === name)
+  if (found !== undefined) return found
+  const known = all.map(({ key }) => key).join(', ')
+  throw new ClusterAccessError(`${pathsOf(files)} has no ${what} ${name}; it has ${known === '' ? 'none' : known}`)
+}
+
+async function serverOf(name: string, entry: Entry<ClusterEntry>): Promise<ClusterAccess> {
+  const { value, file } = entry
+  if (value.server === undefined) throw new ClusterAccessError(`cluster ${name} of ${file} has no server`)
+  if (value['proxy-url'] !== undefined) {
+    throw new ClusterAccessError(`cluster ${name} of ${file} has a proxy-url: proxies are not supported`)
+  }
+  return {
+    server: value.server,
+    serverName: value['tls-server-name'],
+    insecure: value['insecure-skip-tls-verify'] ?? false,
+    ca: await certificateAuthority(entry),
+  }
+}
+
+async function credentialsOf(
+  user: Entry<UserEntry>,
+  circumstances: Circumstances,
+): Promise<Pick<ClusterAccess, 'cert' | 'key' | 'token'>> {
+  refuseUnsupported(user.value, circumstances.origin)
+  if (user.value.exec || user.value['auth-provider']) {
+    const { pluginCredentials } = await import('./kubeconfig-plugin.ts')
+    return pluginCredentials(user, circumstances)
+  }
+  return { ...(await clientCertificate(user, circumstances)), token: userToken(user, circumstances) }
+}
+
+/** A tokenFile goes before a token, as in client-go. */
+function userToken({ value, file }: Entry<UserEntry>, { now }: Circumstances): TokenSource | undefined {
+  const { token, tokenFile: path } = value
+  if (path !== undefined) return tokenFile(resolve(dirname(file), path), now)
+  return token === undefined ? undefined : () => Promise.resolve(token)
+}
+
+function refuseUnsupported({ username, as }: UserEntry, origin: string): void {
+  if (as !== undefined) throw new ClusterAccessError(`the user of ${origin} impersonates ${as}: not supported there`)
+  if (username !== undefined) {
+    throw new ClusterAccessError(
+      `the user of ${origin} has a user name and password, which API servers stopped to accept in Kubernetes 1.19; use a token or certificate`,
+    )
+  }
+}
+
+const pathsOf = (files: KubeConfigFile[]): string => files.map(({ path }) => path).join(', ')

@@ -32,7 +32,7 @@ export interface KubeClientOptions extends ClusterAccess {
   timeoutMs?: number | undefined
   /** Connections for requests; each watch has one more of its own. Default 32. */
   maxSockets?: number | undefined
-  /** Called once for each answer: `rest_client_requests_total{code,method,host}`. */
+  /** Called once for each request that ends: `rest_client_requests_total{code,method,host}`. */
   onRequest?: ((request: RequestReport) => void) | undefined
 }
 
@@ -151,7 +151,7 @@ export interface Status {
   status?: string
   code?: number
   reason?: string
-  message?: string
+  message?: string | undefined
   details?: StatusDetails
   metadata?: { continue?: string }
 }
@@ -168,7 +168,8 @@ export interface StatusDetails {
 /**
  * A client of one API server. Objects are plain JSON: timestamps stay strings, unknown fields are kept. Every method
  * rejects with ApiError (the server's answer), ApiConnectionError (no whole answer) or the signal's reason.
- * Nothing is retried but one request after a 401, with a new token.
+ * Sent twice are only: a request that was answered with 401, when there is a new token; a GET on a kept connection that
+ * the server had just closed.
  */
 export interface KubeClient extends AsyncDisposable {
   /** `host:port`. */
@@ -197,6 +198,6 @@ export interface KubeClient extends AsyncDisposable {
   replace<T = KubeObject>(path: string, object: object, options?: WriteOptions): Promise<T>
   /** The answer is the object while it still exists (finalizers, grace period), else it may be a Status. */
   delete(path: string, options?: DeleteOptions): Promise<KubeObject | Status>
-  /** Closes the idle connections; those in use close when their request is done. */
+  /** Ends every connection, also those in use: their requests and watches fail. */
   close(): Promise<void>
 }

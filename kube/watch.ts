@@ -1,5 +1,83 @@
-import type { WatchEvent } from './types.ts'
+import type { IncomingMessage } from 'node:http'
+import { type Answer, errorOf, isSuccess, readAnswer } from './body.ts'
+import type { Caller } from './caller.ts'
+import { connectionError, deadlineError } from './connection-errors.ts'
+import { ApiAnswerError, ApiError } from './errors.ts'
+import { LineCutter } from './lines.ts'
+import type { Status, WatchEvent, WatchOptions } from './types.ts'
+
+/** A live server ends a watch at timeoutSeconds by itself: one that has not, so long after it, is gone. */
+const GRACE_SECONDS = 5
+const DEFAULT_TIMEOUT_SECONDS = 290
 
 /** The bookmark that ends the present objects of a watch with sendInitialEvents. */
 export const endsInitialEvents = (event: WatchEvent<unknown>): boolean =>
   event.type === 'BOOKMARK' && event.object.metadata.annotations?.['k8s.io/initial-events-end'] === 'true'
+
+export async function* watchEvents<T>(
+  caller: Caller,
+  path: string,
+  { timeoutSeconds = DEFAULT_TIMEOUT_SECONDS, ...options }: WatchOptions,
+): AsyncGenerator<WatchEvent<T>, void, undefined> {
+  const title = `watch of ${path}`
+  const stream = await open(caller, path, title, { timeoutSeconds, ...options })
+  const { signal } = options
+  const bound = (timeoutSeconds + GRACE_SECONDS) * 1000
+  const deadline = setTimeout(() => stream.destroy(deadlineError(title, caller.host, bound, false)), bound)
+  const onAbort = () => stream.destroy()
+  signal?.addEventListener('abort', onAbort, { once: true })
+  try {
+    for await (const line of lines(stream, title, caller.host)) {
+      signal?.throwIfAborted()
+      yield parseEvent<T>(title, line)
+    }
+  } catch (error) {
+    signal?.throwIfAborted()
+    throw error
+  } finally {
+    clearTimeout(deadline)
+    signal?.removeEventListener('abort', onAbort)
+    stream.destroy()
+  }
+}
+
+type Opened = Answer | { code: number; stream: IncomingMessage }
+
+async function open(caller: Caller, path: string, title: string, options: WatchOptions): Promise<IncomingMessage> {
+  const { accept, headers, signal, allowBookmarks = true, sendInitialEvents, ...rest } = options
+  const initial = sendInitialEvents === true ? { sendInitialEvents, resourceVersionMatch: 'NotOlderThan' } : {}
+  const query = { watch: true, allowWatchBookmarks: allowBookmarks, ...rest, ...initial }
+  const opened = await caller.send<Opened>({ method: 'GET', path, query, accept, headers, signal, alone: true }, head)
+  if ('stream' in opened) return opened.stream
+  throw errorOf(title, opened, caller.origin)
+}
+
+async function head(answer: IncomingMessage): Promise<Opened> {
+  const code = answer.statusCode ?? 0
+  return isSuccess({ code }) ? { code, stream: answer } : readAnswer(answer)
+}
+
+/** The stream is read only when a line is asked for, so a slow consumer holds back the server. */
+async function* lines(stream: IncomingMessage, title: string, host: string): AsyncGenerator<string, void, undefined> {
+  const cutter = new LineCutter()
+  try {
+    for await (const chunk of stream as AsyncIterable<Buffer>) yield* cutter.push(chunk)
+  } catch (error) {
+    throw 'code' in (error as Error) ? connectionError(title, host, error as Error, false) : error
+  }
+  if (cutter.pendingBytes > 0) throw new ApiAnswerError(`${title}: it ended in the middle of a line`)
+}
+
+function parseEvent<T>(title: string, line: string): WatchEvent<T> {
+  const event = parseLine(title, line)
+  if (event.type === 'ERROR') throw new ApiError(title, event.object)
+  return event as WatchEvent<T>
+}
+
+function parseLine(title: string, line: string): { type: 'ERROR'; object: Status } | WatchEvent<unknown> {
+  try {
+    return JSON.parse(line)
+  } catch (cause) {
+    throw new ApiAnswerError(`${title}: a line is not JSON: ${line.slice(0, 200)}`, { cause })
+  }
+}

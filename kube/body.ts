@@ -1,0 +1,69 @@
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
+import { ApiAnswerError, ApiError } from './errors.ts'
+import type { Status } from './types.ts'
+
+/** An answer read to its end. */
+export interface Answer {
+  code: number
+  body: string
+  /** As the server asks in its headers. */
+  retryAfterSeconds: number | undefined
+}
+
+/** A page of 500 objects of the largest size that etcd takes by default (1.5 MiB) does not fit; use a smaller limit. */
+const MAX_BODY_BYTES = 256 * 1024 * 1024
+
+export function readAnswer(answer: IncomingMessage, maxBytes = MAX_BODY_BYTES): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = []
+    let bytes = 0
+    answer.on('data', (chunk: Buffer) => {
+      bytes += chunk.length
+      if (bytes <= maxBytes) return chunks.push(chunk)
+      reject(new ApiAnswerError(`the answer is larger than ${maxBytes} bytes; ask for less at once (limit)`))
+      return answer.destroy()
+    })
+    answer.on('error', reject)
+    answer.on('end', () => {
+      const body = Buffer.concat(chunks, bytes).toString()
+      resolve({ code: answer.statusCode ?? 0, body, retryAfterSeconds: retryAfterOf(answer.headers) })
+    })
+  })
+}
+
+export const isSuccess = ({ code }: { code: number }): boolean => code >= 200 && code < 300
+
+export function parseBody(title: string, { body, code }: Answer): unknown {
+  try {
+    return JSON.parse(body)
+  } catch (cause) {
+    throw new ApiAnswerError(`${title}: the answer (${code}) is not JSON: ${excerpt(body)}`, { cause })
+  }
+}
+
+/** The error that the server reports; where a proxy answered instead of it, what that said. */
+export function errorOf(title: string, { code, body, retryAfterSeconds }: Answer, origin = 'this client'): ApiError {
+  const status = statusIn(body)
+  const message = code === 401 ? `the server does not accept the credentials of ${origin}; renew them` : status.message
+  return new ApiError(title, { ...status, message, code }, retryAfterSeconds)
+}
+
+function statusIn(body: string): Status {
+  try {
+    const status = JSON.parse(body) as Status | null
+    if (status?.kind === 'Status') return status
+  } catch {
+    // A proxy's page: the excerpt says more than the parser would.
+  }
+  return { apiVersion: 'v1', kind: 'Status', message: excerpt(body.trim()) }
+}
+
+/** Seconds (all that an API server sends), or an HTTP date, seen from the server's clock (RFC 9110 §10.2.3). */
+export function retryAfterOf(headers: IncomingHttpHeaders): number | undefined {
+  const asked = headers['retry-after']?.trim() ?? ''
+  if (asked === '') return undefined
+  const seconds = /^\d+$/.test(asked) ? Number(asked) : (Date.parse(asked) - Date.parse(headers.date ?? '')) / 1000
+  return Number.isNaN(seconds) ? undefined : Math.max(0, seconds)
+}
+
+const excerpt = (text: string): string => (text.length <= 200 ? text : `${text.slice(0, 200)}…`)

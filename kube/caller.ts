@@ -1,0 +1,100 @@
+import type { IncomingMessage } from 'node:http'
+import type { Call, Transport } from './transport.ts'
+import type { KubeClientOptions, KubeRequest, Query } from './types.ts'
+
+export interface ApiCall extends KubeRequest {
+  /** On a connection of its own. */
+  alone?: boolean
+}
+
+/** Sends with the credentials, and once more with new ones after a 401. */
+export interface Caller {
+  readonly host: string
+  /** Where the credentials come from, for messages. */
+  readonly origin: string | undefined
+  send<T extends { code: number }>(call: ApiCall, use: (answer: IncomingMessage) => Promise<T>): Promise<T>
+}
+
+const DEFAULT_TIMEOUT_MS = 30_000
+
+export function createCaller(transport: Transport, options: KubeClientOptions): Caller {
+  const { token: tokenSource, onRequest, userAgent, timeoutMs = DEFAULT_TIMEOUT_MS } = options
+  const { host } = transport
+
+  const attempt = async <T extends { code: number }>(
+    call: ApiCall,
+    use: (answer: IncomingMessage) => Promise<T>,
+    token: string | undefined,
+  ): Promise<T> => {
+    const { method, path } = call
+    let code = '<error>'
+    try {
+      const used = await transport.send(wireCall(call, { userAgent, timeoutMs, token }), use)
+      code = String(used.code)
+      return used
+    } finally {
+      onRequest?.({ method, host, code, path })
+    }
+  }
+
+  return {
+    host,
+    origin: options.origin,
+    async send(call, use) {
+      const token = await unlessAborted(tokenSource?.(), call.signal)
+      const first = await attempt(call, use, token)
+      if (first.code !== 401 || token === undefined) return first
+      const renewed = await unlessAborted(tokenSource?.(token), call.signal)
+      return renewed === token ? first : attempt(call, use, renewed)
+    },
+  }
+}
+
+export const titleOf = ({ method, path }: Pick<KubeRequest, 'method' | 'path'>): string => `${method} ${path}`
+
+/** A token may come from a plugin that takes its time. */
+function unlessAborted<T>(work: Promise<T> | undefined, signal: AbortSignal | undefined): Promise<T> | T | undefined {
+  if (work === undefined || signal === undefined) return work
+  return new Promise((resolve, reject) => {
+    signal.throwIfAborted()
+    const onAbort = () => reject(signal.reason)
+    signal.addEventListener('abort', onAbort, { once: true })
+    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort))
+  })
+}
+
+interface Defaults {
+  userAgent: string
+  timeoutMs: number
+  token: string | undefined
+}
+
+function wireCall(call: ApiCall, { userAgent, timeoutMs, token }: Defaults): Call {
+  const payload = call.body === undefined ? undefined : JSON.stringify(call.body)
+  return {
+    method: call.method,
+    title: titleOf(call),
+    target: call.path + queryString(call.query),
+    headers: {
+      accept: call.accept ?? 'application/json',
+      'user-agent': userAgent,
+      ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+      ...(payload === undefined
+        ? {}
+        : { 'content-type': call.contentType ?? 'application/json', 'content-length': Buffer.byteLength(payload) }),
+      ...call.headers,
+    },
+    payload,
+    timeoutMs: call.timeoutMs ?? timeoutMs,
+    signal: call.signal,
+    alone: call.alone === true,
+  }
+}
+
+function queryString(query: Query | undefined): string {
+  const params = new URLSearchParams()
+  for (const [name, value] of Object.entries(query ?? {})) {
+    if (value !== undefined && value !== '') params.append(name, String(value))
+  }
+  return params.size === 0 ? '' : `?${params}`
+}
