@@ -28,7 +28,7 @@ const POLICY = {
   ],
 }
 
-export function auditLogOf(dir: string): string {
+function auditLogOf(dir: string): string {
   return join(dir, 'log', 'audit.log')
 }
 

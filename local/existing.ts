@@ -25,9 +25,9 @@ async function usable(variable: string, value: string, answers: Promise<void>): 
   try {
     await answers
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause)
-    const wayOut = `Correct it, or unset ${variable} to have a server of its own started on this machine.`
-    throw new Error(`${variable}=${value} names a server that cannot be used: ${reason}. ${wayOut}`, { cause })
+    const reason = cause instanceof Error ? cause.message.trim() : String(cause)
+    const wayOut = `Unset ${variable} to have a server of its own started on this machine instead.`
+    throw new Error(`${variable}=${value} cannot be used: ${reason.replace(/\.$/, '')}. ${wayOut}`, { cause })
   }
 }
 

@@ -3,6 +3,8 @@ import { readFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { killGroupWithThisProcess } from './reaper.ts'
 
+const COMMAND = 'go'
+
 export type Environment = Record<string, string | undefined>
 
 /** The environment of a build: what the user set for builds of his own must not change ours. */
@@ -48,7 +50,7 @@ export interface GoRun {
 export function runGo(args: string[], { cwd, env, signal }: GoRun): Promise<string> {
   return new Promise((resolve, reject) => {
     const options = { cwd, env, detached: true, ...(signal ? { signal } : {}) }
-    const child = spawn('go', args, { ...options, stdio: ['ignore', 'pipe', 'pipe'] })
+    const child = spawn(COMMAND, args, { ...options, stdio: ['ignore', 'pipe', 'pipe'] })
     const reaper = child.pid === undefined ? undefined : killGroupWithThisProcess(child.pid)
     const out: Buffer[] = []
     let err = ''

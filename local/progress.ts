@@ -42,7 +42,7 @@ export function plainProgress(output: Output, everySeconds = 15): Progress {
 }
 
 /** Running tasks as a block at the bottom that is redrawn twice a second; finished ones scroll away above it. */
-export function liveProgress(output: Output): Progress {
+function liveProgress(output: Output): Progress {
   const running = new Map<symbol, () => string>()
   let drawn = 0
   let timer: NodeJS.Timeout | undefined

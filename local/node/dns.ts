@@ -1,4 +1,5 @@
 import { readFile, writeFile } from 'node:fs/promises'
+import type { KubeObject } from '#contracts'
 import { CLUSTER_DOMAIN, DNS_SERVICE_IP, NODE_IP } from './addresses.ts'
 import type { NodeOptions } from './options.ts'
 import type { NodePaths } from './paths.ts'
@@ -52,7 +53,7 @@ function corefile({ port, kubeconfig, forward }: DnsSettings): string {
 }
 
 /** The `kube-dns` service that leads to this process, and what lets it read services and pods. */
-export function dnsObjects(port: number): object[] {
+export function dnsObjects(port: number): KubeObject[] {
   const rbac = 'rbac.authorization.k8s.io'
   const named = { name: 'kube-dns', namespace: 'kube-system' }
   const ports = [

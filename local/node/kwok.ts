@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import { KWOK_NODE_NAME } from './addresses.ts'
-import { applyObjects, nodeReady } from './objects.ts'
+import { administrator, applyObjects, nodeReady } from './objects.ts'
 import type { NodeOptions } from './options.ts'
 
 /** What becomes of nodes and pods, and when. */
@@ -24,8 +24,9 @@ export async function startKwok(options: Omit<NodeOptions, 'ephemeral'>, missing
     ],
     stopSignal: 'SIGKILL',
   })
-  await applyObjects(options, [KWOK_NODE])
-  await nodeReady(options, KWOK_NODE_NAME)
+  await using kube = await administrator(options)
+  await applyObjects(kube, [KWOK_NODE])
+  await nodeReady(kube, processes, KWOK_NODE_NAME)
 }
 
 export function kwokNotice(missing: string[]): string {

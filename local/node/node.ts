@@ -11,7 +11,7 @@ import { startContainerd } from './containerd.ts'
 import { dnsObjects, startDns } from './dns.ts'
 import { startKubelet } from './kubelet.ts'
 import { createNetwork, readKernelSettings } from './network.ts'
-import { applyObjects, nodeReady } from './objects.ts'
+import { administrator, applyObjects, nodeReady } from './objects.ts'
 import type { NodeOptions } from './options.ts'
 import { type NodePaths, nodePaths } from './paths.ts'
 import { PROXY_OBJECTS, startProxy } from './proxy.ts'
@@ -74,14 +74,15 @@ async function clearLeftBehind(own: string): Promise<void> {
 export async function startNode(options: NodeOptions, prepared: PreparedNode): Promise<Node> {
   const { paths, ports, registryUrl } = prepared
   const { processes } = options
+  await using kube = await administrator(options)
   await Promise.all([
     startKubelet(options, paths, ports.kubelet),
     startProxy(options, paths, { health: ports.proxyHealth, metrics: ports.proxyMetrics }),
     startDns(options, paths, ports.dns),
-    applyObjects(options, [...PROXY_OBJECTS, ...dnsObjects(ports.dns)]),
+    applyObjects(kube, [...PROXY_OBJECTS, ...dnsObjects(ports.dns)]),
     fillRegistry(options, registryUrl),
   ])
-  await nodeReady(options, NODE_NAME)
+  await nodeReady(kube, processes, NODE_NAME)
   await processes.waitFor('kube-proxy', () => answers(`http://${NODE_IP}:${ports.proxyHealth}/healthz`), 30_000)
   return { name: NODE_NAME, registryUrl }
 }

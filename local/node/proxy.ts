@@ -1,4 +1,5 @@
 import { writeFile } from 'node:fs/promises'
+import type { KubeObject } from '#contracts'
 import { NODE_IP, NODE_NAME, POD_CIDR } from './addresses.ts'
 import type { NodeOptions } from './options.ts'
 import type { NodePaths } from './paths.ts'
@@ -41,7 +42,7 @@ export async function startProxy(options: NodeOptions, paths: NodePaths, ports: 
 const PROXY_USER = 'system:kube-proxy'
 
 /** What lets kube-proxy read services. */
-export const PROXY_OBJECTS = [
+export const PROXY_OBJECTS: KubeObject[] = [
   {
     apiVersion: 'rbac.authorization.k8s.io/v1',
     kind: 'ClusterRoleBinding',

@@ -141,10 +141,10 @@ describe('clusters', () => {
 describe('servers that the environment names', () => {
   it('are refused with the variable, its value and the way out', async () => {
     await expect(existingServers({ KUBECONFIG: '/no/such/kubeconfig' })).rejects.toThrow(
-      /^KUBECONFIG=\/no\/such\/kubeconfig names a server that cannot be used: .*unset KUBECONFIG/s,
+      /^KUBECONFIG=\/no\/such\/kubeconfig cannot be used: .* Unset KUBECONFIG to have/s,
     )
     await expect(existingServers({ NATS_URL: 'nats://127.0.0.1:9' })).rejects.toThrow(
-      /^NATS_URL=nats:\/\/127\.0\.0\.1:9 names a server that cannot be used: connect ECONNREFUSED/,
+      /^NATS_URL=nats:\/\/127\.0\.0\.1:9 cannot be used: connect ECONNREFUSED/,
     )
   })
 
