@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import type { PutResult, Verb } from '#events'
+import { unlessAborted } from './abort.ts'
 import type { Change, Owner, Routes, Target } from './routing.ts'
 import type { Scopes } from './scopes.ts'
 import type { BridgeOptions } from './types.ts'
@@ -30,6 +31,7 @@ const LAST_RETRY_MS = 5000
 /** Brings single changes to EVENTS and their keys to the queue. */
 export class Publisher {
   readonly #deps: PublisherDeps
+  readonly #declarations = new Map<string, Promise<void>>()
 
   constructor(deps: PublisherDeps) {
     this.#deps = deps
@@ -69,10 +71,21 @@ export class Publisher {
       .targetsOf(ref, change, scopes.isClusterScoped)
       .filter((target) => (only?.(target.token) ?? true) && !this.#isEcho(target, stored))
     const enqueued = targets.map(async ({ fn, key }) => {
+      await this.#declared(fn)
       await queue.enqueue(fn, key, { lane })
       observer?.enqueued?.({ fn, key, lane })
     })
     await unlessAborted(Promise.all(enqueued), signal)
+  }
+
+  /** A queue has to exist before anything is put into it; once per process is enough. */
+  async #declared(fn: string): Promise<void> {
+    const declaration = this.#declarations.get(fn) ?? this.#deps.queue.declare(fn)
+    this.#declarations.set(fn, declaration)
+    await declaration.catch((error: unknown) => {
+      this.#declarations.delete(fn)
+      throw error
+    })
   }
 
   #isEcho({ fn, key }: Target, stored: PutResult | undefined): boolean {
@@ -103,14 +116,4 @@ function changeOf(news: News, routes: Routes, stored: PutResult | undefined): Ch
   const { namespace, name, labels = {} } = news.object.metadata
   const owner = routes.ownerOf(news.object)
   return { namespace, name, labels, owners: [...(owner ? [owner] : []), ...(stored?.formerOwners ?? [])] }
-}
-
-/** The work itself goes on; only nobody waits for it any more. */
-function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const abort = () => reject(signal.reason as Error)
-    if (signal.aborted) return abort()
-    signal.addEventListener('abort', abort, { once: true })
-    void work.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort))
-  })
 }

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { keyOf, type Verb } from '#events'
 import { resourcePath, type WatchEvent } from '#kube'
+import { unlessAborted } from './abort.ts'
 import { Checkpoint } from './checkpoint.ts'
 import type { CoveredUpTo } from './compare.ts'
 import { CursorWriter, type Position } from './cursor-writer.ts'
@@ -98,7 +99,7 @@ export class ResourceWatch {
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const cursor = this.#cursor.run(signal)
+    void this.#cursor.run(signal)
     const giveUp = () => setTimeout(() => this.#publishing.abort(), GRACE_MS).unref()
     signal.addEventListener('abort', giveUp, { once: true })
     while (!signal.aborted) {
@@ -108,7 +109,6 @@ export class ResourceWatch {
       if (input) this.#enter(step(this.#state, input, this.#deps.random()))
     }
     await this.#window.idle()
-    await cursor
     await this.#writeLastCursor()
   }
 
@@ -134,7 +134,7 @@ export class ResourceWatch {
 
   async #attempt(signal: AbortSignal, act: () => Promise<Input>): Promise<Input> {
     try {
-      return await act()
+      return await unlessAborted(act(), signal)
     } catch (error) {
       signal.throwIfAborted()
       return { type: 'failed', failure: classify(error), openMs: 0 }

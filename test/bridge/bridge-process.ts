@@ -1,0 +1,31 @@
+/**
+ * A bridge to be killed: `node bridge-process.ts <kubeconfig> <NATS URL> <prefix> <file>`. For every key it enqueues, it
+ * first appends a line with the version that a run beginning now would read: `<key> <resourceVersion>`.
+ */
+import { appendFileSync } from 'node:fs'
+import { createBridge } from '#bridge'
+import { openEventStore } from '#events'
+import { connectJetStream, incarnationOf } from '#jetstream'
+import { kubeClientOf, silent, versions } from './world.ts'
+
+const [kubeconfig = '', natsUrl = '', prefix = '', file = ''] = process.argv.slice(2)
+// Whoever started it is gone.
+process.on('disconnect', () => process.exit(1))
+
+const js = await connectJetStream({ servers: natsUrl, name: prefix })
+const events = await openEventStore(js, { prefix, cluster: 'test', log: silent })
+const bridge = createBridge({
+  kube: await kubeClientOf(kubeconfig),
+  events,
+  queue: {
+    async declare() {},
+    async enqueue(_fn, key) {
+      const version = (await versions(events)).get(key)
+      appendFileSync(file, `${key} ${version}\n`)
+      return 'queued'
+    },
+  },
+  log: silent,
+  incarnation: incarnationOf(js, events.stream),
+})
+await bridge.run(new AbortController().signal)

@@ -1,0 +1,308 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { type KubeObject, RECONCILERS } from '#contracts'
+import { type KubeClient, resourcePath } from '#kube'
+import { startTestCluster, startTestNats } from '../support/servers.ts'
+import { configMaps, controlledBy, widgets } from './objects.ts'
+import {
+  configMap,
+  configMapPath,
+  createReconciler,
+  installReconcilers,
+  installWidgets,
+  kubeClientOf,
+  lastSequence,
+  present,
+  removeReconcilers,
+  startBridge,
+  stored,
+  until,
+  untilEqual,
+  writeConfigMap,
+} from './world.ts'
+
+let cluster: Awaited<ReturnType<typeof startTestCluster>>
+let nats: Awaited<ReturnType<typeof startTestNats>>
+let kube: KubeClient
+let number = 0
+/** A stream of its own for each test. */
+let prefix: string
+
+beforeAll(async () => {
+  ;[cluster, nats] = await Promise.all([startTestCluster(), startTestNats()])
+  kube = await kubeClientOf(cluster.kubeconfig)
+  await installReconcilers(kube)
+})
+
+afterEach(async () => {
+  await removeReconcilers(kube)
+  await kube.request({ method: 'DELETE', path: configMapPath() })
+})
+
+afterAll(async () => {
+  await kube?.close()
+  await Promise.all([cluster?.stop(), nats?.stop()])
+})
+
+const fresh = () => `t${++number}`
+const names = (count: number, stem = 'c') => Array.from({ length: count }, (_, index) => `${stem}${index}`)
+const keys = (list: string[]) => list.map((name) => `default.${name}`).sort()
+const createAll = (list: string[]) =>
+  Promise.all(list.map((name) => kube.create(configMapPath(), configMap(name, 'first'))))
+const deleteAll = (list: string[]) => Promise.all(list.map((name) => kube.delete(configMapPath(name))))
+
+describe('every change', () => {
+  it('of a few hundred objects arrives as it happened, first from a list, then from the watch', async () => {
+    prefix = fresh()
+    await createAll(names(100, 'old'))
+    await createReconciler(kube, 'maps', { for: configMaps })
+    await using bridge = await startBridge(kube, nats.url, { prefix })
+    await bridge.synced('configmaps.v1')
+    expect(bridge.enqueued.every(({ lane }) => lane === 'low')).toBe(true)
+    expect(bridge.keysOf('maps')).toEqual([...(await present(kube, configMaps)).keys()].sort())
+
+    const seen: string[] = []
+    const following = new AbortController()
+    const follower = (async () => {
+      for await (const { verb, key, object } of bridge.events.follow(
+        { ref: configMaps, namespace: 'default', name: 'life' },
+        following.signal,
+      ))
+        seen.push(`${verb} ${key.name} ${(object['data'] as { value: string }).value}`)
+    })()
+    bridge.enqueued.length = 0
+    await createAll([...names(150), 'life'])
+    await until('the creation is seen', async () => seen.length === 1)
+    await writeConfigMap(kube, 'life', 'second')
+    await until('the update is seen', async () => seen.length === 2)
+    await Promise.all([
+      ...names(50).map((name) => writeConfigMap(kube, name, 'second')),
+      deleteAll(['life', ...names(100, 'old')]),
+    ])
+    await until('the deletion is seen', async () => seen.length === 3)
+    following.abort()
+    await follower
+    expect(seen).toEqual(['added life first', 'modified life second', 'deleted life second'])
+    await untilEqual(kube, bridge.events, configMaps)
+    await until('all are enqueued', async () => bridge.keysOf('maps').length === 251)
+    expect(bridge.enqueued.every(({ lane }) => lane === 'high')).toBe(true)
+  })
+
+  it('of a kind that is defined only later arrives once it is', async () => {
+    prefix = fresh()
+    await createReconciler(kube, 'widget', { for: widgets, owns: [configMaps] })
+    await using bridge = await startBridge(kube, nats.url, { prefix })
+    await bridge.synced('configmaps.v1')
+    const status = () => bridge.bridge.status().resources.find(({ resource }) => resource === 'widgets.v1.example.com')
+    expect(status()).toMatchObject({ phase: 'waiting', synced: false, failure: { kind: 'absent' } })
+    await untilCondition('widget', 'ResourceNotFound')
+    await installWidgets(kube)
+    await bridge.synced('widgets.v1.example.com')
+    await untilCondition('widget', 'Watching')
+
+    const widget = await kube.create(resourcePath(widgets, 'default'), {
+      apiVersion: 'example.com/v1',
+      kind: 'Widget',
+      metadata: { name: 'w' },
+    })
+    const owned = controlledBy('Widget', 'w').ownerReferences.map((reference) => ({
+      ...reference,
+      uid: widget.metadata.uid ?? '',
+    }))
+    await kube.create(configMapPath(), configMap('child', 'x', { ownerReferences: owned }))
+    await untilEqual(kube, bridge.events, widgets)
+    await untilEqual(kube, bridge.events, configMaps)
+    const {
+      owned: [children],
+    } = await bridge.events.observe({ primary: { ref: widgets, namespace: 'default', name: 'w' }, owned: [configMaps] })
+    expect(children?.map(({ key }) => key.name)).toEqual(['child'])
+    await until(
+      'the owner is enqueued for both',
+      async () => bridge.enqueued.filter(({ key }) => key === 'default.w').length >= 2,
+    )
+    await until('the last cursors are written', async () => Boolean(await bridge.events.cursor(configMaps)))
+
+    bridge.enqueued.length = 0
+    await kube.patch(configMapPath('child'), { metadata: { ownerReferences: null } }, 'merge')
+    await until('the owner that was left is enqueued', async () => bridge.keysOf('widget').includes('default.w'))
+    await kube.delete(resourcePath(widgets, 'default', 'w'))
+  })
+})
+
+async function untilCondition(name: string, reason: string): Promise<void> {
+  await until(`${name} is ${reason}`, async () => {
+    const object = await kube.get<KubeObject>(resourcePath(RECONCILERS, undefined, name))
+    const { conditions = [] } = (object.status ?? {}) as { conditions?: { type: string; reason: string }[] }
+    return conditions.some((condition) => condition.type === 'Synced' && condition.reason === reason)
+  })
+}
+
+describe('a start', () => {
+  it('goes on from the cursor without a list', async () => {
+    prefix = fresh()
+    await createReconciler(kube, 'maps', { for: configMaps })
+    await createAll(names(10))
+    {
+      await using bridge = await startBridge(kube, nats.url, { prefix })
+      await bridge.synced('configmaps.v1')
+    }
+    await deleteAll(names(3))
+    await writeConfigMap(kube, 'c5', 'second')
+    await using bridge = await startBridge(kube, nats.url, { prefix })
+    await untilEqual(kube, bridge.events, configMaps)
+    await until('what changed is enqueued', async () => bridge.enqueued.length >= 4)
+    expect(bridge.keysOf('maps')).toEqual(keys(['c0', 'c1', 'c2', 'c5']))
+    expect(bridge.relists.filter(({ resource }) => resource === 'configmaps.v1')).toEqual([])
+  })
+
+  it('after the history is gone finds deletions, and what is unchanged costs no event and no run', async () => {
+    prefix = fresh()
+    await createReconciler(kube, 'maps', { for: configMaps })
+    await createAll(names(20))
+    {
+      await using bridge = await startBridge(kube, nats.url, { prefix })
+      await bridge.synced('configmaps.v1')
+      await untilEqual(kube, bridge.events, configMaps)
+    }
+    await deleteAll(['c0', 'c1', 'c2'])
+    await kube.create(configMapPath(), configMap('c2', 'anew'))
+    await writeConfigMap(kube, 'c3', 'second')
+    // A watch cache that has just been filled has no history.
+    await cluster.restart('kube-apiserver')
+
+    const published: string[] = []
+    const observer = {
+      published: ({ verb, object }: { verb: string; object: KubeObject }) =>
+        published.push(`${verb} ${object.metadata.name}`),
+    }
+    await using bridge = await startBridge(kube, nats.url, { prefix, observer })
+    await untilEqual(kube, bridge.events, configMaps)
+    await until('it was listed', async () => bridge.relists.some(({ resource }) => resource === 'configmaps.v1'))
+    const mine = published.filter((line) => / c\d+$/.test(line)).sort()
+    expect(mine).toEqual(['added c2', 'deleted c0', 'deleted c1', 'deleted c2', 'modified c3'])
+    expect(bridge.keysOf('maps')).toEqual(keys(['c0', 'c1', 'c2', 'c3']))
+    expect((await stored(bridge.events, configMaps)).get('default.c0')).toBe('deleted')
+    expect(bridge.relists.find(({ resource }) => resource === 'configmaps.v1')).toMatchObject({
+      because: 'expired',
+      deleted: 2,
+    })
+  })
+})
+
+describe('Reconcilers come and go while the bridge runs', () => {
+  it('a new one over a watched resource is owed a run for every object, others are not', async () => {
+    prefix = fresh()
+    await createReconciler(kube, 'first', { for: configMaps })
+    await createAll(names(20))
+    await using bridge = await startBridge(kube, nats.url, { prefix })
+    await bridge.synced('configmaps.v1')
+    const sequence = await lastSequence(bridge.js, bridge.events.stream)
+    bridge.enqueued.length = 0
+    await createReconciler(kube, 'second', { for: { ...configMaps, namespaces: ['default'] } })
+    await until('every key is enqueued for it', async () => bridge.keysOf('second').length === 20)
+    expect(bridge.keysOf('first')).toEqual([])
+    const withoutItself = (await lastSequence(bridge.js, bridge.events.stream)) - sequence
+    expect(withoutItself).toBeLessThan(12)
+
+    await kube.delete(resourcePath(RECONCILERS, undefined, 'first'))
+    await until('the first is forgotten', async () => {
+      bridge.enqueued.length = 0
+      await writeConfigMap(kube, 'c0', `${Math.random()}`)
+      await until('a change arrives', async () => bridge.enqueued.length > 0)
+      return bridge.keysOf('first').length === 0
+    })
+    await kube.delete(resourcePath(RECONCILERS, undefined, 'second'))
+    await until('nobody watches', async () => bridge.bridge.status().resources.length === 1)
+  })
+
+  it('an invalid one is reported and leaves the others alone', async () => {
+    prefix = fresh()
+    await createReconciler(kube, 'bad', { for: { ...configMaps, selector: 'a>1' } })
+    await createReconciler(kube, 'later', { for: configMaps, related: [widgets] })
+    await createReconciler(kube, 'good', { for: { ...configMaps, namespaces: ['default'] } })
+    await createAll(names(2))
+    await using bridge = await startBridge(kube, nats.url, { prefix })
+    await until('the good one is served', async () => bridge.keysOf('good').length === 2)
+    expect(
+      bridge.bridge
+        .status()
+        .refused.map(({ name, reason }) => `${name} ${reason}`)
+        .sort(),
+    ).toEqual(['bad InvalidSpec', 'later RelatedNotSupported'])
+    await untilCondition('bad', 'InvalidSpec')
+    await untilCondition('later', 'RelatedNotSupported')
+    await untilCondition('good', 'Watching')
+  })
+})
+
+describe('NATS', () => {
+  it('stopped for a while loses nothing, and holds the watch back instead of filling memory', async () => {
+    prefix = fresh()
+    await createReconciler(kube, 'maps', { for: { ...configMaps, namespaces: ['default'] } })
+    await using bridge = await startBridge(kube, nats.url, { prefix })
+    await bridge.synced('configmaps.v1')
+    nats.signal('SIGSTOP')
+    const created = names(400)
+    await createAll(created)
+    const unconfirmed = () =>
+      bridge.bridge.status().resources.find(({ resource }) => resource === 'configmaps.v1')?.unconfirmed ?? 0
+    await until('the watch is held back', async () => unconfirmed() === 128)
+    nats.signal('SIGCONT')
+    await untilEqual(kube, bridge.events, configMaps)
+    await until('all are enqueued', async () => bridge.keysOf('maps').length === created.length)
+  })
+
+  it('that does not answer does not keep a bridge from stopping', async () => {
+    prefix = fresh()
+    await createReconciler(kube, 'maps', { for: configMaps })
+    const bridge = await startBridge(kube, nats.url, { prefix })
+    await bridge.synced('configmaps.v1')
+    nats.signal('SIGSTOP')
+    await createAll(names(3))
+    await bridge[Symbol.asyncDispose]().finally(() => nats.signal('SIGCONT'))
+  })
+
+  it('started anew makes everything be listed and enqueued again, unchanged', async () => {
+    prefix = fresh()
+    await createReconciler(kube, 'maps', { for: { ...configMaps, namespaces: ['default'] } })
+    await createAll(names(20))
+    await using bridge = await startBridge(kube, nats.url, { prefix, noticeRestarts: true })
+    await bridge.synced('configmaps.v1')
+    bridge.enqueued.length = 0
+    nats.signal('SIGKILL')
+    await nats.restart()
+    await until('everything is enqueued again', async () => bridge.keysOf('maps').length === 20)
+    expect(bridge.enqueued.every(({ lane }) => lane === 'low')).toBe(true)
+    expect(bridge.relists.at(-1)).toMatchObject({ because: 'store-restarted', changed: 0, deleted: 0 })
+  })
+})
+
+it('an API server that is killed under a bridge is watched again, and nothing is missing', async () => {
+  prefix = fresh()
+  await createReconciler(kube, 'maps', { for: configMaps })
+  await createAll(names(5))
+  await using bridge = await startBridge(kube, nats.url, { prefix })
+  await bridge.synced('configmaps.v1')
+  await cluster.restart('kube-apiserver')
+  await deleteAll(names(2))
+  await createAll(['afterwards'])
+  await untilEqual(kube, bridge.events, configMaps)
+})
+
+it('two bridges at once leave the same content as one', async () => {
+  prefix = fresh()
+  await createReconciler(kube, 'maps', { for: configMaps })
+  await using first = await startBridge(kube, nats.url, { prefix })
+  await using second = await startBridge(kube, nats.url, { prefix })
+  await createAll(names(100))
+  await Promise.all(names(50).map((name) => writeConfigMap(kube, name, 'second')))
+  await deleteAll(names(20))
+  await untilEqual(kube, first.events, configMaps)
+  for (const { bridge } of [first, second])
+    await until('both are done', async () =>
+      bridge.status().resources.every(({ synced, unconfirmed }) => synced && unconfirmed === 0),
+    )
+  await untilEqual(kube, second.events, configMaps)
+  const queued = new Set<string>()
+  for await (const { key } of first.queue.list({ fn: 'maps' })) queued.add(key)
+  expect([...queued].sort()).toEqual([...new Set([...first.keysOf('maps'), ...second.keysOf('maps')])].sort())
+})

@@ -1,0 +1,123 @@
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { openEventStore } from '#events'
+import { connectJetStream, type JetStream } from '#jetstream'
+import type { KubeClient } from '#kube'
+import { startTestCluster, startTestNats } from '../support/servers.ts'
+import { configMaps } from './objects.ts'
+import {
+  configMap,
+  configMapPath,
+  createReconciler,
+  installReconcilers,
+  kubeClientOf,
+  present,
+  silent,
+  until,
+  untilEqual,
+  versions,
+  writeConfigMap,
+} from './world.ts'
+
+const seed = Number(process.env['SEED'] ?? Date.now() % 1_000_000)
+const OBJECTS = 30
+
+let cluster: Awaited<ReturnType<typeof startTestCluster>>
+let nats: Awaited<ReturnType<typeof startTestNats>>
+let kube: KubeClient
+let js: JetStream
+
+beforeAll(async () => {
+  ;[cluster, nats] = await Promise.all([startTestCluster(), startTestNats()])
+  kube = await kubeClientOf(cluster.kubeconfig)
+  js = await connectJetStream({ servers: nats.url, name: 'kill-test' })
+  await installReconcilers(kube)
+  await createReconciler(kube, 'maps', { for: { ...configMaps, namespaces: ['default'] } })
+})
+
+afterAll(async () => {
+  await js?.close()
+  await kube?.close()
+  await Promise.all([cluster?.stop(), nats?.stop()])
+})
+
+describe.each([
+  { bridges: 1, rounds: 8 },
+  { bridges: 2, rounds: 6 },
+])(`$bridges killed with -9 at any moment, $rounds times (SEED=${seed})`, ({ bridges, rounds }) => {
+  it('lose no change, and every key is enqueued after its last change', async () => {
+    const prefix = `kill${bridges}`
+    const file = join(cluster.dir, prefix)
+    await writeFile(file, '')
+    const random = randomFrom(seed)
+    const start = () =>
+      fork(new URL('bridge-process.ts', import.meta.url), [cluster.kubeconfig, nats.url, prefix, file])
+    const running = Array.from({ length: bridges }, start)
+    const changing = new AbortController()
+    const load = changeAtRandom(random, changing.signal)
+    for (let round = 0; round < rounds; round++) {
+      await sleep(100 + random() * 900)
+      const victim = Math.floor(random() * bridges)
+      await kill(running[victim]!)
+      running[victim] = start()
+    }
+    changing.abort()
+    const changed = await load
+
+    const events = await openEventStore(js, { prefix, cluster: 'test', log: silent })
+    await untilEqual(kube, events, configMaps)
+    // What came and went before the first list is known to nobody.
+    const newest = await versions(events)
+    let owed: string[] = []
+    await until('every changed key is enqueued', async () => {
+      const lines = (await readFile(file, 'utf8')).split('\n').map((line) => line.split(' ') as [string, string])
+      const isEnqueued = (key: string) => lines.some(([of, version]) => of === key && version === newest.get(key))
+      owed = [...changed].filter((key) => newest.has(key) && !isEnqueued(key))
+      return owed.length === 0
+    }).catch(() => undefined)
+    await Promise.all(running.map(kill))
+    expect(owed).toEqual([])
+  })
+})
+
+/** Creates, replaces and deletes until the signal; resolves with the keys touched. */
+async function changeAtRandom(random: () => number, signal: AbortSignal): Promise<Set<string>> {
+  const changed = new Set<string>()
+  const existing = new Set((await present(kube, configMaps)).keys())
+  for (let step = 0; !signal.aborted; step++) {
+    const name = `c${Math.floor(random() * OBJECTS)}`
+    const key = `default.${name}`
+    changed.add(key)
+    if (!existing.has(key)) {
+      await kube.create(configMapPath(), configMap(name, `${step}`))
+      existing.add(key)
+    } else if (random() < 0.3) {
+      await kube.delete(configMapPath(name))
+      existing.delete(key)
+    } else await writeConfigMap(kube, name, `${step}`)
+    await sleep(random() * 5)
+  }
+  return changed
+}
+
+async function kill(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return
+  const exited = once(child, 'exit')
+  child.kill('SIGKILL')
+  await exited
+}
+
+/** mulberry32 */
+function randomFrom(seed: number): () => number {
+  let state = seed
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296
+  }
+}

@@ -1,0 +1,190 @@
+import { readFile } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { parse } from 'yaml'
+import { type BridgeObserver, createBridge } from '#bridge'
+import { type KubeObject, RECONCILERS, type ResourceRef, type RunLog } from '#contracts'
+import { type EventStore, keyOf, openEventStore } from '#events'
+import { connectJetStream, incarnationOf, type JetStream } from '#jetstream'
+import { createKubeClient, isNotFound, isRetriable, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
+import { openQueue } from '#queue'
+import { configMaps, reconcilerObject, widgets } from './objects.ts'
+
+export const silent: RunLog = { debug() {}, info() {}, warn() {}, error() {} }
+
+export async function kubeClientOf(kubeconfig: string): Promise<KubeClient> {
+  return createKubeClient({ ...(await loadKubeConfig({ paths: [kubeconfig] })), userAgent: 'bridge-test' })
+}
+
+const widgetDefinition = {
+  apiVersion: 'apiextensions.k8s.io/v1',
+  kind: 'CustomResourceDefinition',
+  metadata: { name: 'widgets.example.com' },
+  spec: {
+    group: 'example.com',
+    names: { kind: 'Widget', listKind: 'WidgetList', plural: 'widgets', singular: 'widget' },
+    scope: 'Namespaced',
+    versions: [
+      {
+        name: 'v1',
+        served: true,
+        storage: true,
+        schema: { openAPIV3Schema: { type: 'object', 'x-kubernetes-preserve-unknown-fields': true } },
+      },
+    ],
+  },
+}
+
+const DEFINITIONS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
+
+export async function installReconcilers(kube: KubeClient): Promise<void> {
+  const file = new URL('../../crds/fairlead.dev_reconcilers.yaml', import.meta.url)
+  await kube.create(DEFINITIONS, parse(await readFile(file, 'utf8')) as object)
+  await until('Reconcilers are served', () => isServed(kube, RECONCILERS))
+}
+
+export async function installWidgets(kube: KubeClient): Promise<void> {
+  await kube.create(DEFINITIONS, widgetDefinition)
+  await until('widgets are served', () => isServed(kube, widgets))
+}
+
+async function isServed(kube: KubeClient, ref: ResourceRef): Promise<boolean> {
+  return kube.get(resourcePath(ref)).then(
+    () => true,
+    (error: unknown) => {
+      if (isNotFound(error) || isRetriable(error)) return false
+      throw error
+    },
+  )
+}
+
+export const createReconciler = (kube: KubeClient, ...spec: Parameters<typeof reconcilerObject>): Promise<KubeObject> =>
+  kube.create(resourcePath(RECONCILERS), reconcilerObject(...spec))
+
+export async function removeReconcilers(kube: KubeClient): Promise<void> {
+  await kube.request({ method: 'DELETE', path: resourcePath(RECONCILERS) })
+}
+
+export const configMap = (name: string, value: string, metadata: Partial<KubeObject['metadata']> = {}): KubeObject => ({
+  apiVersion: 'v1',
+  kind: 'ConfigMap',
+  metadata: { name, namespace: 'default', ...metadata },
+  data: { value },
+})
+
+export const configMapPath = (name?: string): string => resourcePath(configMaps, 'default', name)
+
+/** Replaces, so that each call is one version. */
+export const writeConfigMap = (kube: KubeClient, name: string, value: string): Promise<KubeObject> =>
+  kube.replace(configMapPath(name), configMap(name, value))
+
+export interface Enqueued {
+  fn: string
+  key: string
+  lane: 'high' | 'low'
+}
+
+/** A bridge on a stream of its own, whose enqueued keys are written down. */
+export async function startBridge(
+  kube: KubeClient,
+  natsUrl: string,
+  {
+    prefix,
+    observer = {},
+    noticeRestarts = false,
+  }: { prefix: string; observer?: BridgeObserver; noticeRestarts?: boolean },
+) {
+  const js = await connectJetStream({ servers: natsUrl, name: prefix })
+  const events = await openEventStore(js, { prefix, cluster: 'test', log: silent })
+  const queue = await openQueue(js, { prefix, log: silent })
+  const enqueued: Enqueued[] = []
+  const relists: { resource: string; because: string; objects: number; changed: number; deleted: number }[] = []
+  const bridge = createBridge({
+    kube,
+    events,
+    queue: {
+      declare: (fn) => queue.declare(fn),
+      async enqueue(fn, key, { lane = 'high' } = {}) {
+        const result = await queue.enqueue(fn, key, { lane })
+        enqueued.push({ fn, key, lane })
+        return result
+      },
+    },
+    log: silent,
+    incarnation: noticeRestarts ? incarnationOf(js, events.stream) : undefined,
+    observer: { ...observer, relisted: (report) => relists.push(report) },
+  })
+  const stop = new AbortController()
+  const running = bridge.run(stop.signal)
+  return {
+    js,
+    events,
+    bridge,
+    queue,
+    enqueued,
+    relists,
+    keysOf: (fn: string) => [...new Set(enqueued.filter((entry) => entry.fn === fn).map(({ key }) => key))].sort(),
+    synced: (resource: string) =>
+      until(`${resource} is synced`, async () =>
+        bridge.status().resources.some((r) => r.resource === resource && r.synced),
+      ),
+    async [Symbol.asyncDispose]() {
+      stop.abort()
+      await running
+      await js.close()
+    },
+  }
+}
+
+/** What a store has of a resource, by key: resourceVersion, or `deleted`. */
+export async function stored(events: EventStore, ref: ResourceRef): Promise<Map<string, string>> {
+  const found = new Map<string, string>()
+  for await (const { key, deleted, resourceVersion } of events.identities(ref))
+    found.set(keyOf(key.namespace, key.name), deleted ? 'deleted' : resourceVersion)
+  return found
+}
+
+/** Of every ConfigMap that a store has or had, the version. */
+export async function versions(events: EventStore): Promise<Map<string, string>> {
+  const found = new Map<string, string>()
+  for await (const { key, resourceVersion } of events.identities(configMaps))
+    found.set(keyOf(key.namespace, key.name), resourceVersion)
+  return found
+}
+
+/** What the API server has, by key: resourceVersion. */
+export async function present(kube: KubeClient, ref: ResourceRef): Promise<Map<string, string>> {
+  const found = new Map<string, string>()
+  for await (const { items } of kube.list(resourcePath(ref)))
+    for (const { metadata } of items)
+      found.set(keyOf(metadata.namespace, metadata.name), metadata.resourceVersion ?? '')
+  return found
+}
+
+/** EVENTS has exactly the objects of the API server, in their newest versions. */
+export async function untilEqual(kube: KubeClient, events: EventStore, ref: ResourceRef): Promise<void> {
+  let difference: unknown
+  await until(`EVENTS has the ${ref.resource} of the API server`, async () => {
+    const wanted = await present(kube, ref)
+    const live = new Map([...(await stored(events, ref))].filter(([, version]) => version !== 'deleted'))
+    difference = { missing: minus(wanted, live), surplus: minus(live, wanted) }
+    return minus(wanted, live).length + minus(live, wanted).length === 0
+  }).catch((error: Error) => {
+    throw new Error(`${error.message}: ${JSON.stringify(difference)}`, { cause: error })
+  })
+}
+
+const minus = (a: Map<string, string>, b: Map<string, string>): [string, string][] =>
+  [...a].filter(([key, version]) => b.get(key) !== version)
+
+/** Messages that a stream has ever taken. */
+export async function lastSequence(js: JetStream, stream: string): Promise<number> {
+  return (await js.admin.streams.info(stream)).state.last_seq
+}
+
+export async function until(what: string, holds: () => Promise<boolean>, timeoutMs = 20_000): Promise<void> {
+  const deadline = performance.now() + timeoutMs
+  while (!(await holds())) {
+    if (performance.now() > deadline) throw new Error(`not within ${timeoutMs} ms: ${what}`)
+    await sleep(25)
+  }
+}
