@@ -27,6 +27,7 @@ export class JetStream {
   readonly admin: JetStreamManager
   readonly #mux: RequestMux
   readonly #timeoutMs: number
+  readonly #onDisconnect = new Set<() => void>()
 
   private constructor(nc: NatsConnection, admin: JetStreamManager, timeoutMs: number) {
     this.nc = nc
@@ -121,6 +122,12 @@ export class JetStream {
     return Date.parse(ts)
   }
 
+  /** Calls back each time the connection drops, until the function returned is called. */
+  onDisconnect(listener: () => void): () => void {
+    this.#onDisconnect.add(listener)
+    return () => this.#onDisconnect.delete(listener)
+  }
+
   /** Everything sent so far has reached the server. */
   flush(): Promise<void> {
     return this.nc.flush()
@@ -157,7 +164,10 @@ export class JetStream {
   }
 
   async #abandonOnDisconnect(): Promise<void> {
-    for await (const status of this.nc.status())
-      if (status.type === 'disconnect') this.#mux.abandon('the connection to NATS dropped')
+    for await (const status of this.nc.status()) {
+      if (status.type !== 'disconnect') continue
+      this.#mux.abandon('the connection to NATS dropped')
+      for (const listener of this.#onDisconnect) listener()
+    }
   }
 }

@@ -1,11 +1,19 @@
-import { DeliverPolicy, jetstream } from '@nats-io/jetstream'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type ConsumerConfig, JetStreamApiError } from '@nats-io/jetstream'
 import type { JetStream } from './client.ts'
+import { ConnectionClosedError } from './errors.ts'
+import { Feed, HEARTBEAT_MS } from './feed.ts'
 import { plainHeaders } from './headers.ts'
-import type { StoredMessage } from './messages.ts'
+import { ackMetadata, type StoredMessage } from './messages.ts'
+
+const PAUSE_MS = 200
+/** The server forgets a consumer that nobody has listened to for so long. */
+const UNUSED_MS = 30_000
 
 /**
  * The last message of each subject that matches, then every later one, in stream order, for ever; ends with the
- * signal. On more than one replica the start may be older than what was just stored; what is missing follows.
+ * signal. Goes on where it was after a lost connection or server. On more than one replica the start may be older than
+ * what was just stored; what is missing follows.
  */
 export async function* follow(
   js: JetStream,
@@ -14,29 +22,53 @@ export async function* follow(
   signal: AbortSignal,
   { headersOnly = false }: { headersOnly?: boolean } = {},
 ): AsyncGenerator<StoredMessage> {
-  const consumer = await jetstream(js.nc).consumers.get(stream, {
-    filter_subjects: subjects,
-    deliver_policy: DeliverPolicy.LastPerSubject,
-    headers_only: headersOnly,
-  })
-  const messages = await consumer.consume()
-  const stop = () => messages.stop()
-  signal.addEventListener('abort', stop, { once: true })
-  try {
-    if (signal.aborted) return
-    for await (const message of messages) {
-      yield {
-        subject: message.subject,
-        sequence: message.seq,
-        storedAt: message.info.timestampNanos / 1e6,
-        headers: plainHeaders(message.headers),
-        data: message.data,
+  for (let last = 0; !signal.aborted; ) {
+    if (js.nc.isClosed()) throw new ConnectionClosedError(`cannot follow ${stream}: the NATS connection is closed`)
+    const feed = new Feed(js, signal)
+    const consumer = await addConsumer(js, stream, {
+      filter_subjects: subjects,
+      headers_only: headersOnly,
+      deliver_subject: feed.inbox,
+      ...startAfter(last),
+    })
+    if (consumer === undefined) feed.close()
+    try {
+      for await (const message of feed) {
+        const { sequence, storedAt } = ackMetadata(message.reply ?? '')
+        last = sequence
+        const { subject, data } = message
+        yield { subject, sequence, storedAt, headers: plainHeaders(message.headers), data }
       }
+    } finally {
+      feed.close()
+      if (consumer !== undefined) void js.admin.consumers.delete(stream, consumer).catch(() => false)
     }
-  } finally {
-    signal.removeEventListener('abort', stop)
-    await messages.close()
-    // Without an answer the server drops it by itself after a while.
-    await consumer.delete().catch(() => false)
+  }
+}
+
+const startAfter = (last: number): Partial<ConsumerConfig> =>
+  last === 0 ? { deliver_policy: 'last_per_subject' } : { deliver_policy: 'by_start_sequence', opt_start_seq: last + 1 }
+
+/** Its name; undefined, after a pause, when the server could not do it now. */
+async function addConsumer(
+  js: JetStream,
+  stream: string,
+  config: Partial<ConsumerConfig>,
+): Promise<string | undefined> {
+  try {
+    const { name } = await js.admin.consumers.add(stream, {
+      ...config,
+      ack_policy: 'none',
+      mem_storage: true,
+      num_replicas: 1,
+      flow_control: true,
+      idle_heartbeat: HEARTBEAT_MS * 1e6,
+      inactive_threshold: UNUSED_MS * 1e6,
+    })
+    return name
+  } catch (error) {
+    if (error instanceof JetStreamApiError && error.status < 500) throw error
+    await sleep(PAUSE_MS)
+    return undefined
   }
 }

@@ -61,15 +61,21 @@ export function fromDirect(message: Msg): StoredMessage {
  * `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>`, or with domain and account
  * hash before the stream and a token behind (ADR-15).
  */
-export function ackMetadata(reply: string): Pick<Delivery, 'deliveryCount' | 'sequence' | 'storedAt' | 'pending'> {
+export function ackMetadata(reply: string): AckMetadata {
   const tokens = reply.split('.')
   const first = tokens.length > 9 ? 6 : 4
   return {
     deliveryCount: Number(tokens[first]),
     sequence: Number(tokens[first + 1]),
+    consumerSequence: Number(tokens[first + 2]),
     storedAt: Number(tokens[first + 3]) / 1e6,
     pending: Number(tokens[first + 4]),
   }
+}
+
+interface AckMetadata extends Pick<Delivery, 'deliveryCount' | 'sequence' | 'storedAt' | 'pending'> {
+  /** Counts what this consumer has delivered, from 1. */
+  consumerSequence: number
 }
 
 function parseHeaders(text: string): Record<string, string> {

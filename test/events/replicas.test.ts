@@ -30,6 +30,19 @@ describe('on three replicas', () => {
     }
   })
 
+  it('observe sees what put returned, also through a server that was behind', async () => {
+    for (let round = 1; round <= 10; round++) {
+      const leader = nats.names.indexOf((await each(0).js.admin.streams.info('EVENTS')).cluster?.leader ?? '')
+      const behind = (leader + 1) % 3
+      const name = `behind${round}`
+      nats.signal('SIGSTOP', behind)
+      for (let version = 1; version <= 20; version++) await each(leader).put(PODS, 'modified', object(name, version))
+      nats.signal('SIGCONT', behind)
+      const { primary } = await each(behind).observe({ primary: { ref: PODS, namespace: 'ns', name } })
+      expect(primary?.resourceVersion).toBe('20')
+    }
+  })
+
   it('observe sees that a deletion was stored, and that nothing was', async () => {
     for (let round = 1; round <= 30; round++) {
       const query = { primary: { ref: PODS, namespace: 'ns', name: `gone${round}` } }
