@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { request } from 'node:https'
-import type { CertificateFiles } from './pki.ts'
+import { join } from 'node:path'
+import type { ProcessGroup } from './processes.ts'
 
 /** Just enough to see an API server come up; everything else that talks to one has a real client. */
 export interface ApiProbe {
@@ -12,8 +13,10 @@ export interface ApiProbe {
 
 const TIMEOUT_MS = 5000
 
-export function apiProbe(server: string, caPem: string, { certFile, keyFile }: CertificateFiles): ApiProbe {
-  const login = { ca: caPem, cert: readFileSync(certFile), key: readFileSync(keyFile), timeout: TIMEOUT_MS }
+/** Of the cluster in that folder, as its administrator. */
+export function probeOf(dir: string, server: string): ApiProbe {
+  const pem = (name: string): Buffer => readFileSync(join(dir, 'pki', name))
+  const login = { ca: pem('ca.crt'), cert: pem('admin.crt'), key: pem('admin.key'), timeout: TIMEOUT_MS }
 
   const send = (method: string, path: string, body?: object): Promise<number> =>
     new Promise((resolve) => {
@@ -36,4 +39,10 @@ export function apiProbe(server: string, caPem: string, { certFile, keyFile }: C
         throw new Error(`POST ${path}: the API server answered ${status || 'nothing'}`)
     },
   }
+}
+
+/** Returns when kube-apiserver takes requests. */
+export async function apiServerReady(processes: ProcessGroup, probe: ApiProbe): Promise<void> {
+  const isReady = async (): Promise<boolean> => (await probe.status('/readyz')) === 200
+  await processes.waitFor('kube-apiserver', isReady, 60_000, ['etcd', 'kube-apiserver'])
 }

@@ -1,6 +1,5 @@
 import { mkdirSync, symlinkSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { type AuditedRequest, readAudit } from './audit.ts'
 import {
   apiServerBinaries,
   type BinaryName,
@@ -12,7 +11,6 @@ import {
 import { type BinaryPaths, ensureBinaries } from './build.ts'
 import {
   CONTROL_PLANE_PORTS,
-  type ControlPlane,
   type ControlPlaneOptions,
   startApiServer,
   startControllers,
@@ -30,12 +28,13 @@ import {
   startNode,
 } from './node/index.ts'
 import { choiceAfter, chooseNode, type NodeChoice, type WantedNode } from './node-choice.ts'
+import { type Cluster, openCluster } from './open-cluster.ts'
 import { createPki } from './pki.ts'
 import { freePorts, requirePort } from './ports.ts'
 import { ProcessGroup } from './processes.ts'
 import { type Progress, silentProgress, withTask } from './progress.ts'
 import { stopWithThisProcess } from './reaper.ts'
-import { type NodeKind, writeState } from './state.ts'
+import { type ClusterState, writeState } from './state.ts'
 import { stopCluster } from './stop.ts'
 
 export interface ClusterOptions {
@@ -49,7 +48,7 @@ export interface ClusterOptions {
   ports?: { nats?: number; apiServer?: number }
   /** Controller manager and scheduler. Default true; without them nothing is garbage collected or scheduled. */
   controllers?: boolean
-  /** Record every write, see {@link Cluster.audit}. */
+  /** Record every write, see Cluster.audit(). */
   audit?: boolean
   /** Stop when this process ends, even by kill -9. Otherwise the servers stay until stopCluster(dir). */
   dieWithParent?: boolean
@@ -58,28 +57,6 @@ export interface ClusterOptions {
   progress?: Progress
   /** Ends a start that is under way, and stops what it has started. */
   signal?: AbortSignal
-}
-
-export interface Cluster {
-  dir: string
-  /** File of an administrator. */
-  kubeconfig: string
-  /** URL. */
-  apiServer: string
-  nats: Nats | undefined
-  node: NodeKind
-  /** Of a real node: addImage() puts images into it. */
-  registryUrl: string | undefined
-  processes: ProcessGroup
-  /** Kills one server if it lives; then as {@link recover}. */
-  restart(name: string): Promise<void>
-  /** Starts every server that is dead again, on its port and data, and returns when they serve. */
-  recover(): Promise<void>
-  /** Returns when kube-apiserver takes requests. */
-  ready(): Promise<void>
-  /** All writes so far, as the API server logged them. */
-  audit(): Promise<AuditedRequest[]>
-  stop(): Promise<void>
 }
 
 /** Real servers on this machine, all on loopback, or on the node's own address where there is one. */
@@ -92,9 +69,9 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   const reaper = options.dieWithParent ? stopWithThisProcess(dir, { removeDir }) : undefined
   const starting = compose(dir, options)
   try {
-    const cluster = await unlessAborted(starting, options.signal)
+    await unlessAborted(starting, options.signal)
     return {
-      ...cluster,
+      ...openCluster(dir),
       async stop() {
         await stopCluster(dir, { removeDir })
         reaper?.release()
@@ -110,7 +87,7 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   }
 }
 
-async function compose(dir: string, options: ClusterOptions): Promise<Omit<Cluster, 'stop'>> {
+async function compose(dir: string, options: ClusterOptions): Promise<void> {
   const { progress = silentProgress } = options
   const build: Build = (choice) => ensureBinaries(binariesFor(choice, options), progress, signalOf(options))
   const choice = await chooseNode(options.node ?? 'none', progress)
@@ -120,43 +97,12 @@ async function compose(dir: string, options: ClusterOptions): Promise<Omit<Clust
     startKubernetes({ dir, options, progress, processes, binaries, build }, choice),
     options.nats === false ? undefined : startNatsOf(processes, binaries, options, progress),
   ])
-  const { controlPlane, node, registryUrl } = kubernetes
-  const { kubeconfig, server: apiServer } = controlPlane
-  const recover = (): Promise<void> => startTheDead(processes, controlPlane, nats)
-  const natsUrl = nats ? { natsUrl: nats.url } : {}
   if (options.controllers ?? true) linkTools(dir, binaries)
-  writeState(dir, { kubeconfig, apiServer, node, ...natsUrl, startedAt: new Date().toISOString() })
-  return {
-    dir,
-    kubeconfig,
-    apiServer,
-    nats,
-    node,
-    registryUrl,
-    processes,
-    ready: () => controlPlane.ready(),
-    audit: () => readAudit(dir),
-    recover,
-    async restart(name) {
-      if (processes.get(name)?.alive()) await processes.kill(name)
-      await recover()
-    },
-  }
-}
-
-/** The others give up where they find no API server. */
-const FIRST_OF_ALL = ['etcd', 'kube-apiserver']
-
-async function startTheDead(
-  processes: ProcessGroup,
-  controlPlane: ControlPlane,
-  nats: Nats | undefined,
-): Promise<void> {
-  const dead = processes.names().filter((name) => !processes.get(name)?.alive())
-  for (const name of FIRST_OF_ALL.filter((name) => dead.includes(name))) await processes.restart(name)
-  await controlPlane.ready()
-  await Promise.all(dead.filter((name) => !FIRST_OF_ALL.includes(name)).map((name) => processes.restart(name)))
-  await nats?.ready()
+  writeState(dir, {
+    ...kubernetes,
+    ...(nats ? { natsUrl: nats.url, natsServers: nats.servers } : {}),
+    startedAt: new Date().toISOString(),
+  })
 }
 
 type Build = (choice: NodeChoice) => Promise<BinaryPaths>
@@ -170,11 +116,7 @@ interface Scene {
   build: Build
 }
 
-interface Kubernetes {
-  controlPlane: ControlPlane
-  node: NodeKind
-  registryUrl: string | undefined
-}
+type Kubernetes = Pick<ClusterState, 'kubeconfig' | 'apiServer' | 'node' | 'registryUrl'>
 
 async function startKubernetes(scene: Scene, wanted: NodeChoice): Promise<Kubernetes> {
   const { dir, options, progress, processes } = scene
@@ -211,7 +153,12 @@ async function startKubernetes(scene: Scene, wanted: NodeChoice): Promise<Kubern
     }),
     startNodeOf({ ...nodeOptions, binaries: taken.binaries }, taken),
   ])
-  return { controlPlane, node: taken.choice.kind, registryUrl: node?.registryUrl }
+  return {
+    kubeconfig: nodeOptions.kubeconfig,
+    apiServer: controlPlane.server,
+    node: taken.choice.kind,
+    ...(node ? { registryUrl: node.registryUrl } : {}),
+  }
 }
 
 interface TakenNode {

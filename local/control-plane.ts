@@ -1,6 +1,6 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { apiProbe } from './api-server.ts'
+import { apiServerReady, probeOf } from './api-server.ts'
 import { auditFlags } from './audit.ts'
 import type { BinaryPaths } from './build.ts'
 import { KUBERNETES_SERVICE_IP, NODE_IP, SERVICE_CIDR } from './node/index.ts'
@@ -75,7 +75,7 @@ export async function startApiServer(options: ControlPlaneOptions): Promise<Cont
   const { dir, pki, host, ports, processes } = options
   const server = `https://${host}:${ports.apiServer}`
   const kubeconfig = join(dir, 'kubeconfig')
-  const admin = await pki.issue('admin', { cn: 'fairlead-local-admin', o: ['system:masters'] })
+  await pki.issue('admin', { cn: 'fairlead-local-admin', o: ['system:masters'] })
   await pki.kubeconfig('admin', server, kubeconfig)
   await processes.start({
     name: 'kube-apiserver',
@@ -84,14 +84,12 @@ export async function startApiServer(options: ControlPlaneOptions): Promise<Cont
     stopSignal: 'SIGKILL',
   })
 
-  const probe = apiProbe(server, pki.caPem, admin)
-  const isReady = async (): Promise<boolean> => (await probe.status('/readyz')) === 200
-  const ready = (): Promise<void> => processes.waitFor('kube-apiserver', isReady, 60_000, ['etcd', 'kube-apiserver'])
+  const probe = probeOf(dir, server)
   const defaultAccount = '/api/v1/namespaces/default/serviceaccounts'
   return {
     server,
     kubeconfig,
-    ready,
+    ready: () => apiServerReady(processes, probe),
     async complete() {
       if (!options.controllers) return probe.create(defaultAccount, { metadata: { name: 'default' } })
       const there = async (): Promise<boolean> => (await probe.status(`${defaultAccount}/default`)) === 200

@@ -4,7 +4,8 @@ import { cacheDir } from './build.ts'
 import { type ClusterOptions, startCluster } from './cluster.ts'
 import type { Environment } from './go-toolchain.ts'
 import { withLock } from './lock.ts'
-import { silentProgress } from './progress.ts'
+import { openCluster } from './open-cluster.ts'
+import { type Progress, silentProgress, withTask } from './progress.ts'
 import { type ClusterStatus, clusterStatus } from './state.ts'
 
 export type DevelopmentOptions = Omit<ClusterOptions, 'dieWithParent'>
@@ -15,8 +16,9 @@ export function defaultClusterDir(env: Environment = process.env): string {
 }
 
 /**
- * The cluster in that folder, started if it does not run; it stays when this process ends. A node that runs pods is the
- * default where the machine can have one. Two at once start one cluster.
+ * The cluster in that folder, started if it does not run; it stays when this process ends. Servers that died are started
+ * again with their data. A node that runs pods is the default where the machine can have one. Two at once start one
+ * cluster.
  */
 export async function ensureDevelopmentCluster(options: DevelopmentOptions): Promise<ClusterStatus> {
   const dir = resolve(options.dir)
@@ -24,9 +26,24 @@ export async function ensureDevelopmentCluster(options: DevelopmentOptions): Pro
   mkdirSync(dir, { recursive: true, mode: 0o700 })
   const onWait = ({ pid }: { pid: number }): void => progress.line(`process ${pid} is starting it: waiting`)
   return withLock(join(dir, '.lock'), onWait, async () => {
-    if (!clusterStatus(dir).running) await startCluster({ node: 'auto', ...options, dir })
+    const status = clusterStatus(dir)
+    if (canGoOn(status)) await recover(status, progress)
+    else await startCluster({ node: 'auto', ...options, dir })
     return clusterStatus(dir)
   })
+}
+
+async function recover({ dir, processes }: ClusterStatus, progress: Progress): Promise<void> {
+  const dead = processes.filter(({ alive }) => !alive).map(({ name }) => name)
+  if (dead.length > 0) {
+    await withTask(progress, `starting ${dead.join(', ')} again`, () => openCluster(dir).recover())
+  }
+}
+
+/** Links and packet rules of a real node do not outlive the machine's power: only its programs' crashes can be mended. */
+function canGoOn({ state, processes }: ClusterStatus): boolean {
+  const lives = (wanted: string): boolean => processes.some(({ name, alive }) => name === wanted && alive)
+  return state !== undefined && (state.node !== 'real' || (lives('containerd') && lives('kubelet')))
 }
 
 /** Variables that make kubectl, nats and fairlead use the cluster; PATH comes with kubectl in front. */
@@ -38,7 +55,7 @@ export function developmentEnvironment(
     throw new Error(`no complete local cluster runs in ${dir}: start it with \`fairlead local up\``)
   }
   return {
-    ...(state.kubeconfig ? { KUBECONFIG: state.kubeconfig } : {}),
+    KUBECONFIG: state.kubeconfig,
     ...(state.natsUrl ? { NATS_URL: state.natsUrl } : {}),
     PATH: withFirst(join(dir, 'bin'), env['PATH'] ?? ''),
   }

@@ -2,7 +2,7 @@ export type { AuditedRequest } from './audit.ts'
 export type { BinaryName } from './binaries.ts'
 export { apiServerBinaries, controlPlaneBinaries, kwokBinaries, natsBinaries, nodeBinaries } from './binaries.ts'
 export { type BinaryPaths, type BuildOptions, cacheDir, ensureBinaries } from './build.ts'
-export { type Cluster, type ClusterOptions, startCluster } from './cluster.ts'
+export { type ClusterOptions, startCluster } from './cluster.ts'
 export {
   asShellExports,
   type DevelopmentOptions,
@@ -14,7 +14,8 @@ export { type ExistingServers, existingServers } from './existing.ts'
 export { type Nats, type NatsOptions, startNats } from './nats.ts'
 export { addImage, type ImageConfig, type ImageFiles, type ImageSource } from './node/index.ts'
 export { chooseNode, type NodeChoice, type WantedNode } from './node-choice.ts'
+export { type Cluster, openCluster } from './open-cluster.ts'
 export { type ManagedProcess, ProcessGroup, type ProcessSpec } from './processes.ts'
 export { type Progress, plainProgress, progressOn, silentProgress, type Task, withTask } from './progress.ts'
-export { type ClusterState, type ClusterStatus, clusterStatus, type NodeKind } from './state.ts'
+export { type ClusterState, type ClusterStatus, clusterStatus, type NatsServer, type NodeKind } from './state.ts'
 export { stopCluster } from './stop.ts'

@@ -5,6 +5,7 @@ import { freePorts, requirePort } from './ports.ts'
 import { type ManagedProcess, ProcessGroup } from './processes.ts'
 import { type Progress, silentProgress } from './progress.ts'
 import { stopWithThisProcess } from './reaper.ts'
+import type { NatsServer } from './state.ts'
 import { stopCluster } from './stop.ts'
 
 export interface NatsOptions {
@@ -28,8 +29,8 @@ export interface Nats {
   urls: string[]
   /** Monitoring over HTTP: `/varz`, `/jsz`, `/healthz` … of each server. */
   monitoringUrls: string[]
-  /** Names of the servers in `processes`. */
-  names: string[]
+  /** Their names are those in `processes`. */
+  servers: NatsServer[]
   processes: ProcessGroup
   /** For tests that crash (SIGKILL) or freeze (SIGSTOP, SIGCONT) a server. */
   signal(signal: NodeJS.Signals, index?: number): void
@@ -48,13 +49,15 @@ export async function startNats(options: NatsOptions): Promise<Nats> {
   await stopCluster(dir)
   const removeDir = options.temporary ?? false
   const reaper = options.dieWithParent ? stopWithThisProcess(dir, { removeDir }) : undefined
-  const nats = await startNatsServers(new ProcessGroup(dir), paths('nats-server'), options)
-  return {
-    ...nats,
-    async stop() {
-      await stopCluster(dir, { removeDir })
-      reaper?.release()
-    },
+  const stop = async (): Promise<void> => {
+    await stopCluster(dir, { removeDir })
+    reaper?.release()
+  }
+  try {
+    return { ...(await startNatsServers(new ProcessGroup(dir), paths('nats-server'), options)), stop }
+  } catch (error) {
+    await stop()
+    throw error
   }
 }
 
@@ -70,14 +73,7 @@ export async function startNatsServers(
   return nats
 }
 
-interface Server {
-  name: string
-  port: number
-  monitoringPort: number
-  clusterPort: number
-}
-
-async function plan(replicas: number, wantedPort: number | undefined): Promise<Server[]> {
+async function plan(replicas: number, wantedPort: number | undefined): Promise<NatsServer[]> {
   const ports = await freePorts(replicas * 3)
   if (wantedPort !== undefined) ports[0] = await requirePort(wantedPort, 'nats-server')
   return Array.from({ length: replicas }, (_, index) => {
@@ -89,8 +85,8 @@ async function plan(replicas: number, wantedPort: number | undefined): Promise<S
 async function startServer(
   processes: ProcessGroup,
   command: string,
-  server: Server,
-  all: readonly Server[],
+  server: NatsServer,
+  all: readonly NatsServer[],
 ): Promise<ManagedProcess> {
   const dir = join(processes.dir, 'nats', server.name)
   mkdirSync(dir, { recursive: true })
@@ -100,7 +96,7 @@ async function startServer(
 }
 
 /** JSON is a form that nats-server's configuration takes. */
-function configOf(server: Server, all: readonly Server[], storeDir: string): string {
+function configOf(server: NatsServer, all: readonly NatsServer[], storeDir: string): string {
   const cluster = {
     name: 'fairlead-local',
     listen: `127.0.0.1:${server.clusterPort}`,
@@ -116,14 +112,14 @@ function configOf(server: Server, all: readonly Server[], storeDir: string): str
   return `${JSON.stringify(config, null, 2)}\n`
 }
 
-function natsOf(processes: ProcessGroup, servers: readonly Server[]): Nats {
-  const at = (index: number): Server => {
+export function natsOf(processes: ProcessGroup, servers: readonly NatsServer[]): Nats {
+  const at = (index: number): NatsServer => {
     const server = servers[index]
     if (!server) throw new Error(`there is no NATS server ${index}: ${servers.length} run`)
     return server
   }
   const urls = servers.map(({ port }) => `nats://127.0.0.1:${port}`)
-  const waitUntilHealthy = async (some: readonly Server[]): Promise<void> => {
+  const waitUntilHealthy = async (some: readonly NatsServer[]): Promise<void> => {
     await processes.waitFor(
       'nats-server',
       async () => (await Promise.all(some.map(({ monitoringPort }) => isHealthy(monitoringPort)))).every(Boolean),
@@ -135,7 +131,7 @@ function natsOf(processes: ProcessGroup, servers: readonly Server[]): Nats {
     url: urls.join(','),
     urls,
     monitoringUrls: servers.map(({ monitoringPort }) => `http://127.0.0.1:${monitoringPort}`),
-    names: servers.map(({ name }) => name),
+    servers: [...servers],
     processes,
     signal: (signal, index = 0) => processes.signal(at(index).name, signal),
     async restart(index = 0) {

@@ -2,14 +2,24 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { ProcessGroup } from './processes.ts'
 
+/** One nats-server of a cluster, and where it listens. */
+export interface NatsServer {
+  name: string
+  port: number
+  monitoringPort: number
+  clusterPort: number
+}
+
 export type NodeKind = 'none' | 'real' | 'kwok'
 
 /** What another process needs to use a cluster; in DIR/cluster.json from the moment all of it is ready. */
 export interface ClusterState {
-  kubeconfig?: string
-  apiServer?: string
+  kubeconfig: string
+  apiServer: string
   node: NodeKind
+  registryUrl?: string
   natsUrl?: string
+  natsServers?: NatsServer[]
   startedAt: string
 }
 
@@ -29,6 +39,11 @@ export function writeState(dir: string, state: ClusterState): void {
   writeFileSync(stateFile(dir), `${JSON.stringify(state, null, 2)}\n`)
 }
 
+export function readState(dir: string): ClusterState | undefined {
+  if (!existsSync(stateFile(dir))) return undefined
+  return JSON.parse(readFileSync(stateFile(dir), 'utf8')) as ClusterState
+}
+
 export function clusterStatus(dir: string): ClusterStatus {
   const folder = resolve(dir)
   if (!existsSync(join(folder, 'pid'))) return { dir: folder, running: false, processes: [] }
@@ -37,9 +52,7 @@ export function clusterStatus(dir: string): ClusterStatus {
     const found = group.get(name)
     return { name, pid: found?.pid ?? 0, alive: found?.alive() ?? false, log: group.logFile(name) }
   })
-  const state = existsSync(stateFile(folder))
-    ? (JSON.parse(readFileSync(stateFile(folder), 'utf8')) as ClusterState)
-    : undefined
+  const state = readState(folder)
   const running = state !== undefined && processes.length > 0 && processes.every((found) => found.alive)
   return { dir: folder, running, ...(state ? { state } : {}), processes }
 }

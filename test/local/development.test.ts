@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process'
 import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
@@ -8,6 +9,7 @@ import {
   type DevelopmentOptions,
   developmentEnvironment,
   ensureDevelopmentCluster,
+  openCluster,
   stopCluster,
 } from '#local'
 import { shortTempDir } from '../support/servers.ts'
@@ -38,6 +40,17 @@ describe('the cluster for development', () => {
       `${exports} kubectl --cache-dir="$KUBECONFIG-cache" get namespaces -o name`,
     ])
     expect(stdout).toContain('namespace/kube-system')
+  })
+
+  it('keeps its objects when servers died meanwhile', async () => {
+    const cluster = openCluster(options.dir)
+    const kubectl = (...args: string[]) =>
+      run(join(options.dir, 'bin', 'kubectl'), [`--kubeconfig=${cluster.kubeconfig}`, ...args])
+    await kubectl('create', 'configmap', 'kept')
+    await Promise.all(['etcd', 'kube-scheduler'].map((name) => cluster.processes.kill(name)))
+    expect(clusterStatus(options.dir).running).toBe(false)
+    expect(await ensureDevelopmentCluster(options)).toMatchObject({ running: true })
+    expect((await kubectl('get', 'configmap', 'kept', '-o', 'name')).stdout).toBe('configmap/kept\n')
   })
 
   it('has no variables when it does not run, and says how to start it', async () => {
