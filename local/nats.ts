@@ -29,7 +29,8 @@ export interface Nats {
   urls: string[]
   /** Monitoring over HTTP: `/varz`, `/jsz`, `/healthz` … of each server. */
   monitoringUrls: string[]
-  /** Their names are those in `processes`. */
+  /** Names of the servers, here and in `processes`. */
+  names: string[]
   servers: NatsServer[]
   processes: ProcessGroup
   /** For tests that crash (SIGKILL) or freeze (SIGSTOP, SIGCONT) a server. */
@@ -131,6 +132,7 @@ export function natsOf(processes: ProcessGroup, servers: readonly NatsServer[]):
     url: urls.join(','),
     urls,
     monitoringUrls: servers.map(({ monitoringPort }) => `http://127.0.0.1:${monitoringPort}`),
+    names: servers.map(({ name }) => name),
     servers: [...servers],
     processes,
     signal: (signal, index = 0) => processes.signal(at(index).name, signal),
