@@ -41,6 +41,7 @@ export function createCaller(transport: Transport, options: KubeClientOptions): 
     host,
     origin: options.origin,
     async send(call, use) {
+      call.signal?.throwIfAborted()
       const token = await unlessAborted(tokenSource?.(), call.signal)
       const first = await attempt(call, use, token)
       if (first.code !== 401 || token === undefined) return first
@@ -56,7 +57,6 @@ export const titleOf = ({ method, path }: Pick<KubeRequest, 'method' | 'path'>):
 function unlessAborted<T>(work: Promise<T> | undefined, signal: AbortSignal | undefined): Promise<T> | T | undefined {
   if (work === undefined || signal === undefined) return work
   return new Promise((resolve, reject) => {
-    signal.throwIfAborted()
     const onAbort = () => reject(signal.reason)
     signal.addEventListener('abort', onAbort, { once: true })
     work.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort))
