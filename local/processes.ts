@@ -31,6 +31,7 @@ export interface ManagedProcess {
   readonly name: string
   readonly pid: number
   alive(): boolean
+  /** Looks every few milliseconds from the first use on. */
   readonly exited: Promise<void>
 }
 
@@ -47,7 +48,6 @@ const REGISTER_AND_EXEC = `echo "$$ $(${startTimeCommand})" >"$0" && exec "$@"`
  */
 export class ProcessGroup {
   readonly dir: string
-  readonly #children = new Map<number, Promise<void>>()
 
   constructor(dir: string) {
     this.dir = dir
@@ -66,8 +66,7 @@ export class ProcessGroup {
     writeFileSync(this.#specFile(spec.name), JSON.stringify(spec), { mode: 0o600 })
     const child = this.#spawn(spec)
     const exited = exitOf(child)
-    const pid = await pidOf(child, spec)
-    this.#children.set(pid, exited)
+    await spawned(child, spec)
     await this.#registered(spec.name, exited)
     const started = this.get(spec.name)
     if (started) return started
@@ -79,14 +78,12 @@ export class ProcessGroup {
   get(name: string): ManagedProcess | undefined {
     const identity = this.#identityOf(name)
     if (!identity) return undefined
-    const child = this.#children.get(identity.pid)
     return {
       name,
       pid: identity.pid,
       alive: () => isAlive(identity),
       get exited() {
-        // Looking keeps the event loop alive, which the unreferenced child does not.
-        return child ? Promise.race([child, untilGone(identity)]) : untilGone(identity)
+        return untilGone(identity)
       },
     }
   }
@@ -230,9 +227,9 @@ function serverEnvironment(): Record<string, string | undefined> {
   return { PATH: `${PATH}:/usr/sbin:/usr/bin:/sbin:/bin`, HOME, TMPDIR, TZ }
 }
 
-function pidOf(child: ChildProcess, spec: ProcessSpec): Promise<number> {
+function spawned(child: ChildProcess, spec: ProcessSpec): Promise<void> {
   return new Promise((resolve, reject) => {
-    child.once('spawn', () => resolve(child.pid ?? 0))
+    child.once('spawn', resolve)
     child.once('error', (cause) => reject(new Error(`${spec.name} cannot be started: ${cause.message}`, { cause })))
   })
 }
@@ -243,6 +240,7 @@ function exitOf(child: ChildProcess): Promise<void> {
   })
 }
 
+/** Also of processes that are not our children, and of unreferenced ones: looking keeps the event loop alive. */
 async function untilGone(identity: Identity): Promise<void> {
   while (isAlive(identity)) await sleep(20)
 }
