@@ -14,6 +14,7 @@ export interface PullOptions {
 }
 
 interface PullRequest {
+  subscription: Subscription
   remaining: number
   /** Silent until then, it is taken for dead: the server says something at least every HEARTBEAT_MS. */
   deadline: number
@@ -25,16 +26,16 @@ const SILENCE_MS = 5000
 
 /**
  * Pulls exactly as many messages as there are free slots: nothing is prefetched into a process that cannot start it.
- * Each request has its own reply subject below one inbox, so that what is outstanding is always known. After a
- * reconnect the inbox is a new one: late answers to requests that the dead connection took along find no interest.
+ * Each request has a subscription of its own, because a delivered message shows the subject under which it is stored
+ * and not the request that it answers: only so is it always known how much is outstanding. After a reconnect the
+ * requests that the dead connection took along are given up, and late answers to them find no interest.
  */
 export class Puller {
   readonly #js: JetStream
   readonly #options: Required<PullOptions>
-  readonly #requests = new Map<string, PullRequest>()
+  readonly #inbox = `_INBOX.${nuid.next()}.`
+  readonly #requests = new Set<PullRequest>()
   readonly #check: NodeJS.Timeout
-  #inbox = ''
-  #subscription: Subscription | undefined
   #next = 0
   #stopped = false
   #scheduled = false
@@ -42,9 +43,8 @@ export class Puller {
   constructor(js: JetStream, options: PullOptions) {
     this.#js = js
     this.#options = { expiresMs: 30_000, ...options }
-    this.#openInbox()
     this.#check = setInterval(() => this.#dropExpired(), 1000)
-    void this.#reopenOnReconnect()
+    void this.#startAnewOnReconnect()
     this.poke()
   }
 
@@ -62,36 +62,47 @@ export class Puller {
   async drain(): Promise<void> {
     this.#stopped = true
     clearInterval(this.#check)
-    const { nc } = this.#js
-    if (!nc.isClosed()) await this.#subscription?.drain()
+    if (this.#js.nc.isClosed()) return
+    await Promise.all([...this.#requests].map(({ subscription }) => subscription.drain()))
   }
 
   #pull(): void {
     if (this.#stopped || this.#js.nc.isClosed()) return
     let outstanding = 0
-    for (const request of this.#requests.values()) outstanding += request.remaining
+    for (const { remaining } of this.#requests) outstanding += remaining
     const batch = this.#options.free() - outstanding
     if (batch <= 0) return
     const { stream, consumer, expiresMs } = this.#options
-    const id = (this.#next++).toString(36)
-    this.#requests.set(id, { remaining: batch, deadline: performance.now() + SILENCE_MS })
+    const reply = this.#inbox + (this.#next++).toString(36)
     const body = JSON.stringify({ batch, expires: expiresMs * 1e6, idle_heartbeat: HEARTBEAT_MS * 1e6 })
-    this.#js.nc.publish(`$JS.API.CONSUMER.MSG.NEXT.${stream}.${consumer}`, body, { reply: this.#inbox + id })
+    this.#expect(reply, batch)
+    this.#js.nc.publish(`$JS.API.CONSUMER.MSG.NEXT.${stream}.${consumer}`, body, { reply })
   }
 
-  #receive(message: Msg): void {
-    const id = message.subject.slice(this.#inbox.length)
-    const request = this.#requests.get(id)
+  #expect(reply: string, batch: number): void {
+    const subscription = this.#js.nc.subscribe(reply, {
+      callback: (error, message) => (error ? undefined : this.#receive(request, message)),
+    })
+    const request = { subscription, remaining: batch, deadline: performance.now() + SILENCE_MS }
+    this.#requests.add(request)
+  }
+
+  #end(request: PullRequest): void {
+    this.#requests.delete(request)
+    request.subscription.unsubscribe()
+  }
+
+  #receive(request: PullRequest, message: Msg): void {
     const status = statusOf(message)
     if (status >= 400) {
       // 408 expired, 409 consumer deleted or limits reached, 503 no leader: the request is over.
-      this.#requests.delete(id)
+      this.#end(request)
       if (status === 408) this.poke()
       return
     }
-    if (request) request.deadline = performance.now() + SILENCE_MS
+    request.deadline = performance.now() + SILENCE_MS
     if (status !== 0) return
-    if (request && --request.remaining === 0) this.#requests.delete(id)
+    if (--request.remaining === 0) this.#end(request)
     this.#options.onMessage(this.#delivery(message))
   }
 
@@ -111,27 +122,18 @@ export class Puller {
     }
   }
 
-  #openInbox(): void {
-    this.#subscription?.unsubscribe()
-    this.#inbox = `_INBOX.${nuid.next()}.`
-    this.#requests.clear()
-    this.#subscription = this.#js.nc.subscribe(`${this.#inbox}*`, {
-      callback: (error, message) => (error ? undefined : this.#receive(message)),
-    })
-  }
-
   /** Requests that ended in an error are asked again here, once a second: no hot loop against a missing consumer. */
   #dropExpired(): void {
     const now = performance.now()
-    for (const [id, request] of this.#requests) if (request.deadline < now) this.#requests.delete(id)
+    for (const request of this.#requests) if (request.deadline < now) this.#end(request)
     this.poke()
   }
 
-  async #reopenOnReconnect(): Promise<void> {
+  async #startAnewOnReconnect(): Promise<void> {
     for await (const status of this.#js.nc.status()) {
       if (this.#stopped) return
       if (status.type !== 'reconnect') continue
-      this.#openInbox()
+      for (const request of this.#requests) this.#end(request)
       this.poke()
     }
   }
