@@ -16,7 +16,7 @@ import { originOf } from './echo.ts'
 import { GoneError } from './errors.ts'
 import { deepFreeze } from './freeze.ts'
 import { DROPPED } from './gate.ts'
-import { observePrimary } from './observe.ts'
+import { type Observation, observePrimary } from './observe.ts'
 import { parseOutcome } from './outcome.ts'
 import { type Plan, plan, type Write } from './plan.ts'
 import type { EventRecorder } from './recorder.ts'
@@ -93,14 +93,13 @@ export class Run {
     }
   }
 
-  /** Observes; undefined: there is nothing to reconcile. */
+  /** Undefined: there is nothing to reconcile. */
   async #begin(isLast: boolean): Promise<Lap | undefined> {
     this.#changed = false
     const { name, spec } = this.#served
     const { signal, key, owner } = this.#lease
-    const observed = await observePrimary(this.#deps, spec, parseKey(key), signal)
-    if (observed === undefined || !this.#served.selects(observed.object)) return undefined
-    if (observed.object.metadata.deletionTimestamp !== undefined) return undefined
+    const observed = await this.#observe()
+    if (observed === undefined) return undefined
     const writer = new Writer(this.#deps, {
       reconciler: name,
       key,
@@ -170,10 +169,17 @@ export class Run {
   }
 
   async #lookAgain(lap: Lap): Promise<void> {
-    const { spec } = this.#served
-    const observed = await observePrimary(this.#deps, spec, parseKey(this.#lease.key), this.#lease.signal)
+    const observed = await this.#observe()
     if (observed === undefined) throw new GoneError('the object was deleted during its run')
     lap.world = observed
+  }
+
+  /** Undefined: the object is gone, is being deleted, or is not the reconciler's. */
+  async #observe(): Promise<Observation | undefined> {
+    const { spec, selects } = this.#served
+    const observed = await observePrimary(this.#deps, spec, parseKey(this.#lease.key), this.#lease.signal)
+    if (observed === undefined || !selects(observed.object)) return undefined
+    return observed.object.metadata.deletionTimestamp === undefined ? observed : undefined
   }
 
   #tell(object: KubeObject, events: readonly EventReport[]): void {
