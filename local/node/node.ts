@@ -1,14 +1,15 @@
 import { existsSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import { resolve } from 'node:path'
-import { identify, isAlive } from '../identity.ts'
+import { identify } from '../identity.ts'
 import { freePorts } from '../ports.ts'
 import { ProcessGroup } from '../processes.ts'
 import { NODE_IP, NODE_NAME } from './addresses.ts'
-import { isInUse, NodeTakenError, readClaim, withMachine, writeClaim } from './claim.ts'
-import { nodeWorks, removeNode, removeStrays } from './cleanup.ts'
+import { NodeTakenError, readClaim, withMachine, writeClaim } from './claim.ts'
+import { removeNode, removeStrays } from './cleanup.ts'
 import { startContainerd } from './containerd.ts'
 import { dnsObjects, startDns } from './dns.ts'
+import { nodeHolder } from './holder.ts'
 import { startKubelet } from './kubelet.ts'
 import { createNetwork, readKernelSettings } from './network.ts'
 import { administrator, applyObjects, nodeReady } from './objects.ts'
@@ -62,10 +63,10 @@ async function takeMachine({ dir, ephemeral = false }: NodeOptions): Promise<voi
 
 /** The node of another folder, where nobody needs it any more, goes with the whole of its cluster. */
 async function clearLeftBehind(own: string): Promise<void> {
+  const holder = await nodeHolder()
+  if (holder !== undefined && holder !== own) throw new NodeTakenError(holder)
   const claim = await readClaim()
   if (claim === undefined) return
-  const seen = { starterRuns: isAlive(claim.startedBy), nodeWorks: await nodeWorks(claim.dir) }
-  if (claim.dir !== own && isInUse(claim, seen)) throw new NodeTakenError(claim.dir)
   await removeNode(claim.dir)
   if (claim.dir !== own && existsSync(claim.dir)) await new ProcessGroup(claim.dir).stopAll()
 }

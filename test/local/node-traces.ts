@@ -9,7 +9,10 @@ export async function tracesOfNodes(): Promise<Record<string, string[]>> {
     mounts: lines(await readFile('/proc/self/mounts', 'utf8'), /fairlead-/),
     links: lines(await run('ip', ['-o', 'link']), /fairlead|veth/),
     addressesAndRoutes: lines(await run('ip', ['route', 'show', 'table', 'all']), /10\.(246|98)\./),
-    packetRules: lines(await run('nft', ['list', 'ruleset']), /./),
+    packetRules: lines(
+      await run('nft', ['list', 'ruleset']),
+      /table \S+ (fairlead|kube-proxy|cni_hostport)|10\.(246|98)\./,
+    ),
     networkNamespaces: lines(await run('ip', ['netns', 'list']), /./),
     cgroups: lines(await run('find', ['/sys/fs/cgroup', '-type', 'd', '-name', 'fairlead*']), /./),
     folders: (await Promise.all(['/run', '/run/containerd', '/var/lib', '/var/lib/cni/results'].map(entries))).flat(),

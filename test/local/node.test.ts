@@ -6,24 +6,16 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { addImage, type Cluster, clusterStatus, ProcessGroup, startCluster, stopCluster } from '#local'
 import { readNodeFacts } from '../../local/node/facts.ts'
 import { nodePaths } from '../../local/node/paths.ts'
-import { nodeRequirements } from '../../local/node/requirements.ts'
 import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
 import { takeTurnWithNode } from '../support/node.ts'
-import { shortTempDir, startTestCluster } from '../support/servers.ts'
+import { shortTempDir } from '../support/servers.ts'
 import { tracesOfNodes } from './node-traces.ts'
+import { ONCE, pod, sh } from './pods.ts'
 
 const REPOSITORY = join(import.meta.dirname, '../..')
 
-const requirements = await nodeRequirements()
-if (!requirements.ok) console.log(`skipped: a real node, for this machine lacks ${requirements.missing.join(', ')}`)
-
-function pod(name: string, container: object, spec: object = {}): object {
-  const containers = [{ name: 'main', image: 'busybox', imagePullPolicy: 'Always', ...container }]
-  return { apiVersion: 'v1', kind: 'Pod', metadata: { name, labels: { app: name } }, spec: { ...spec, containers } }
-}
-
-const sh = (command: string): object => ({ command: ['sh', '-c', command] })
-const ONCE = { restartPolicy: 'Never' }
+const turn = await takeTurnWithNode()
+afterAll(turn.end)
 
 /** A cluster that was to stay, with a running pod; nobody is left who could put it in order. */
 async function crashWithPod(dir: string): Promise<void> {
@@ -42,26 +34,24 @@ async function crashWithPod(dir: string): Promise<void> {
   for (const name of ['kubelet', 'containerd']) new ProcessGroup(dir).signal(name, 'SIGKILL')
 }
 
-describe.skipIf(!requirements.ok)('a real node', () => {
+describe.skipIf(turn.skip)('a real node', () => {
   let before: Awaited<ReturnType<typeof tracesOfNodes>>
   let cluster: Cluster
   let kubectl: Kubectl
   let crashed: string
-  let endTurn: () => void
+  let dir: string
 
   beforeAll(async () => {
-    endTurn = await takeTurnWithNode()
     before = await tracesOfNodes()
     crashed = await shortTempDir()
     await crashWithPod(crashed)
     await mkdir('/var/lib/fairlead-0123456789/registry', { recursive: true }) // as after a loss of power
-    cluster = await startCluster({ dir: await shortTempDir(), node: 'real', nats: false, dieWithParent: true })
+    dir = await shortTempDir()
+    cluster = await startCluster({ dir, node: 'real', nats: false, dieWithParent: true })
     kubectl = await kubectlFor(cluster)
   })
   afterAll(async () => {
-    await stopCluster(cluster.dir)
-    await Promise.all([cluster.dir, crashed].map((dir) => rm(dir, { recursive: true, force: true })))
-    endTurn()
+    await Promise.all([crashed, dir].map((each) => stopCluster(each, { removeDir: true })))
   })
 
   const apply = (...items: object[]) => kubectl(['create', '-f', '-'], { apiVersion: 'v1', kind: 'List', items })
@@ -70,7 +60,7 @@ describe.skipIf(!requirements.ok)('a real node', () => {
 
   it('clears away first what one left behind whose starter, kubelet and containerd were killed', async () => {
     const traces = JSON.stringify(await tracesOfNodes())
-    expect(traces).toContain(nodePaths(cluster.dir).id)
+    expect(traces).toContain(nodePaths(dir).id)
     expect(traces).not.toContain(nodePaths(crashed).id)
     expect(traces).not.toContain('fairlead-0123456789')
     expect(clusterStatus(crashed).processes).toEqual([])
@@ -123,27 +113,14 @@ describe.skipIf(!requirements.ok)('a real node', () => {
   })
 
   it('is the only one of a machine: the next is told whose it is', async () => {
-    const dir = await shortTempDir()
-    await expect(startCluster({ dir, node: 'real', nats: false })).rejects.toThrow(cluster.dir)
-    await rm(dir, { recursive: true })
+    const other = await shortTempDir()
+    await expect(startCluster({ dir: other, node: 'real', nats: false })).rejects.toThrow(dir)
+    await rm(other, { recursive: true })
     expect(await kubectl(['get', 'nodes', '-o', 'name'])).toBe('node/fairlead-node\n')
   })
 
   it('leaves nothing behind when it is stopped', async () => {
     await cluster.stop()
     expect(await tracesOfNodes()).toEqual(before)
-  })
-})
-
-describe('a node that only pretends', () => {
-  it('takes a pod that ends to Succeeded, keeps one that lasts Running, and lets pods be deleted', async () => {
-    await using cluster = await startTestCluster({ node: 'kwok', controllers: true })
-    const kubectl = await kubectlFor(cluster)
-    const items = [pod('ends', sh('exit 3'), { restartPolicy: 'OnFailure' }), pod('lasts', {})]
-    await kubectl(['create', '-f', '-'], { apiVersion: 'v1', kind: 'List', items })
-    await kubectl(['wait', '--for=jsonpath={.status.phase}=Succeeded', 'pod/ends', '--timeout=30s'])
-    await kubectl(['wait', '--for=condition=Ready', 'pod/lasts', '--timeout=30s'])
-    await kubectl(['delete', 'pod', 'ends', 'lasts', '--timeout=30s'])
-    expect(await kubectl(['get', 'nodes', '-o', 'name'])).toBe('node/fairlead-kwok\n')
   })
 })

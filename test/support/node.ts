@@ -1,22 +1,36 @@
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { withLock } from '../../local/lock.ts'
+import { nodeHolder } from '../../local/node/holder.ts'
+import { nodeRequirements } from '../../local/node/requirements.ts'
 
 /**
  * A machine has one real node, and test files run side by side: those that start one take turns. Returns when it is
- * this one's turn; the turn ends with the returned call, or with this process.
+ * this file's turn, or when it is clear that there is none to have: that is printed, and `skip` is true.
+ *
+ *     const turn = await takeTurnWithNode()
+ *     afterAll(turn.end)
+ *     describe.skipIf(turn.skip)(…)
  */
-export async function takeTurnWithNode(): Promise<() => void> {
+export async function takeTurnWithNode(): Promise<{ skip: boolean; end: () => void }> {
   const turn = Promise.withResolvers<void>()
   const end = Promise.withResolvers<void>()
-  withLock(
-    join(tmpdir(), 'fairlead-node-tests.lock'),
-    () => {},
-    async () => {
-      turn.resolve()
-      await end.promise
-    },
-  ).catch(turn.reject)
+  const held = async () => {
+    turn.resolve()
+    await end.promise
+  }
+  withLock(join(tmpdir(), 'fairlead-node-tests.lock'), () => {}, held).catch(turn.reject)
   await turn.promise
-  return end.resolve
+  const why = await whyNoNode()
+  if (why === undefined) return { skip: false, end: end.resolve }
+  console.log(`Tests of a real node are skipped: ${why}`)
+  end.resolve()
+  return { skip: true, end: end.resolve }
+}
+
+async function whyNoNode(): Promise<string | undefined> {
+  const requirements = await nodeRequirements()
+  if (!requirements.ok) return `this machine lacks ${requirements.missing.join(', ')}`
+  const holder = await nodeHolder()
+  return holder && `the cluster in ${holder} has the one node of this machine`
 }
