@@ -1,4 +1,7 @@
+import { mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:net'
+import { tmpdir, userInfo } from 'node:os'
+import { join } from 'node:path'
 
 /**
  * Below the ports that Linux (32768) and macOS (49152) hand out to outgoing connections, so that a server which is
@@ -7,21 +10,48 @@ import { createServer, type Server } from 'node:net'
 const FIRST = 10_000
 const LAST = 32_000
 
-/** Different ports that were free a moment ago on every given host. */
+/** Different ports that are free on every given host, and that nobody else is given before a server can have bound them. */
 export async function freePorts(count: number, hosts: readonly string[] = ['127.0.0.1']): Promise<number[]> {
-  const found = new Set<number>()
-  for (let attempt = 0; found.size < count; attempt++) {
+  const reservations = openReservations()
+  const found: number[] = []
+  for (let attempt = 0; found.length < count; attempt++) {
     if (attempt > 1000) throw new Error(`no ${count} free ports between ${FIRST} and ${LAST} on ${hosts.join(', ')}`)
     const port = FIRST + Math.floor(Math.random() * (LAST - FIRST))
-    if (!found.has(port) && (await isFree(port, hosts))) found.add(port)
+    if (reservations.take(port) && (await isFree(port, hosts))) found.push(port)
   }
-  return [...found]
+  return found
 }
 
 /** The wanted port, or an error that says what to do about a taken one. */
 export async function requirePort(port: number, what: string): Promise<number> {
   if (await isFree(port, ['127.0.0.1'])) return port
   throw new Error(`port ${port}, wanted for ${what}, is taken: stop the process that has it, or choose another port`)
+}
+
+/** Long enough for a slow machine to start whatever is to listen there. */
+const RESERVED_MS = 60_000
+
+/** Several clusters may start at once, also in several processes: one empty file for each port that was given lately. */
+function openReservations(): { take(port: number): boolean } {
+  const dir = join(tmpdir(), `fairlead-ports-${userInfo().uid}`)
+  mkdirSync(dir, { recursive: true, mode: 0o700 })
+  for (const name of readdirSync(dir)) dropIfOld(join(dir, name))
+  return {
+    take(port) {
+      try {
+        writeFileSync(join(dir, String(port)), '', { flag: 'wx' })
+        return true
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false
+        throw error
+      }
+    },
+  }
+}
+
+function dropIfOld(file: string): void {
+  const stat = statSync(file, { throwIfNoEntry: false })
+  if (stat && Date.now() - stat.mtimeMs > RESERVED_MS) rmSync(file, { force: true })
 }
 
 async function isFree(port: number, hosts: readonly string[]): Promise<boolean> {
