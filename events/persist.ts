@@ -26,8 +26,22 @@ export async function persist<T>(request: () => Promise<T>, { signal, log }: Per
       if (!isPassing(error)) throw error
       if (pause === LONGEST_PAUSE_MS) log.warn({ err: error }, 'JetStream gives no definite answer, trying again')
     }
-    await sleep(pause, undefined, { signal })
+    await unlessAborted(sleep(pause), signal)
     pause = Math.min(pause * 2, LONGEST_PAUSE_MS)
+  }
+}
+
+/** Rejects with the signal's reason as soon as it is given; the work itself goes on. */
+export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return work
+  signal.throwIfAborted()
+  const aborted = Promise.withResolvers<never>()
+  const abort = () => aborted.reject(signal.reason as Error)
+  signal.addEventListener('abort', abort, { once: true })
+  try {
+    return await Promise.race([work, aborted.promise])
+  } finally {
+    signal.removeEventListener('abort', abort)
   }
 }
 

@@ -5,7 +5,7 @@ import { asReference, objectEvent } from './event.ts'
 import { type Decision, decide, type Held, leftOwners, type View, viewOf, type Wanted } from './guard.ts'
 import type { Memory } from './memory.ts'
 import { type NatsMessage, toNats } from './nats-codec.ts'
-import { persist } from './persist.ts'
+import { persist, unlessAborted } from './persist.ts'
 import { heldFrom, storeHeaders } from './stored.ts'
 import { EXPECTED, type StreamNames } from './stream.ts'
 import { identityFilter, objectSubject, ownerToken, parseOwner, withOwnerToken } from './subjects.ts'
@@ -58,7 +58,8 @@ export class Writer {
       identity: identityFilter({ ref, namespace, name }),
       subject: objectSubject({ ref, namespace, name, owner }),
     }
-    for (let other = this.#underWay.get(write.identity); other; other = this.#underWay.get(write.identity)) await other
+    for (let other = this.#underWay.get(write.identity); other; other = this.#underWay.get(write.identity))
+      await unlessAborted(other, options.signal)
     const done = this.#write(write)
     this.#underWay.set(
       write.identity,
