@@ -26,7 +26,6 @@ export const isRefused = (read: ReconcilerSpec | Refused): read is Refused => 'r
 
 function notSupported({ invoke, related }: ReconcilerSpec, raw: unknown): string | undefined {
   if (invoke.http !== undefined) return 'spec.invoke.http: functions are not called over HTTP yet; use spec.invoke.pull'
-  if (invoke.pull === undefined) return 'spec.invoke: names no way to call the function; use spec.invoke.pull'
   if (related.length > 0) return 'spec.related: related resources are not read yet'
   if ((raw as { serviceAccount?: unknown }).serviceAccount !== undefined)
     return 'spec.serviceAccount: writes are not made as another account yet'

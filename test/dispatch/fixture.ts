@@ -13,7 +13,7 @@ import { reconcilerCrd } from '#crds'
 import { createDispatcher, type Dispatcher, type DispatcherOptions, type RunStep } from '#dispatch'
 import { type EventStore, keyOf, type OwnerKey, openEventStore } from '#events'
 import { connectJetStream, type JetStream } from '#jetstream'
-import { createKubeClient, isNotFound, type KubeClient, type RequestReport, resourcePath } from '#kube'
+import { createKubeClient, isNotFound, type KubeClient, loadKubeConfig, type RequestReport, resourcePath } from '#kube'
 import { openQueue, type WorkQueue } from '#queue'
 import { startTestCluster } from '../support/servers.ts'
 
@@ -52,7 +52,7 @@ export async function startFixture() {
   const cluster = await startTestCluster({ nats: true })
   const requests: RequestReport[] = []
   const kube = createKubeClient({
-    ...(await access(cluster.kubeconfig)),
+    ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })),
     userAgent: 'fairlead-test',
     onRequest: (request) => requests.push(request),
   })
@@ -296,18 +296,4 @@ const widgetCrd = {
       },
     ],
   },
-}
-
-async function access(file: string) {
-  const { readFile } = await import('node:fs/promises')
-  const { parse } = await import('yaml')
-  const c = parse(await readFile(file, 'utf8'))
-  const b = (x: string) => Buffer.from(x, 'base64').toString()
-  const u = c.users[0].user
-  return {
-    server: c.clusters[0].cluster.server,
-    ca: b(c.clusters[0].cluster['certificate-authority-data']),
-    cert: b(u['client-certificate-data']),
-    key: b(u['client-key-data']),
-  }
 }

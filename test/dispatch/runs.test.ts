@@ -312,9 +312,9 @@ describe('a failure', () => {
       if (attempt < 2) throw new Error('not yet')
       return { status: { attempt } }
     })
-    await until(async () => (await scene.get(WIDGETS, 'throws'))?.status !== undefined)
-    const results = scene.stepsOf('throws').flatMap((step) => (step.step === 'finished' ? [step.result] : []))
-    expect(results).toEqual(['error', 'error', 'success'])
+    const results = () => scene.stepsOf('throws').flatMap((step) => (step.step === 'finished' ? [step.result] : []))
+    await until(() => results().length === 3)
+    expect(results()).toEqual(['error', 'error', 'success'])
     expect(await scene.condition('throws')).toBeUndefined()
   })
 

@@ -1,0 +1,102 @@
+import { describe, expect, it } from 'vitest'
+import { ConflictError, RetryAfterError, reconcilerSpec, TerminalError } from '#contracts'
+import { ApiError } from '#kube'
+import { consequenceOf, gravest } from '../../dispatch/consequence.ts'
+import { NamespaceTerminatingError, RefusedError, refusalOf } from '../../dispatch/errors.ts'
+import { readReconciler, selectorOf } from '../../dispatch/reconcilers.ts'
+import { widget } from './objects.ts'
+
+const now = new Date('2030-01-01T00:00:00Z')
+const backoff = { initialSeconds: 1, maxSeconds: 60, jitter: 0 }
+const apiError = (code: number, more: object = {}, retryAfterSeconds?: number) =>
+  new ApiError('POST /x', { apiVersion: 'v1', kind: 'Status', code, message: 'no', ...more }, retryAfterSeconds)
+
+describe('the consequence of a failure', () => {
+  it.each([
+    ['terminal: parked and shown', new TerminalError('bad', { reason: 'Bad' }), undefined, 'Bad'],
+    ['retry-after: then, and shown', new RetryAfterError('later', { afterSeconds: 7, reason: 'Busy' }), 7, 'Busy'],
+    ['refused: backoff, and shown', new RefusedError('taken', { reason: 'NameTaken' }), 8, 'NameTaken'],
+    ['the API server says when', apiError(429, {}, 3), 3, undefined],
+    ['the API server is in trouble: backoff', apiError(500), 8, undefined],
+    ['the namespace goes: seldom', new NamespaceTerminatingError('going'), 60, undefined],
+    ['anything else: backoff', new Error('oops'), 8, undefined],
+    ['something thrown that is no error', 'oops', 8, undefined],
+  ])('%s', (_, error, afterSeconds, reason) => {
+    const { finish, report } = consequenceOf(error, { attempt: 3, backoff, now, random: () => 0.5 })
+    expect(report?.reason).toBe(reason)
+    const retryAt = afterSeconds === undefined ? undefined : new Date(now.getTime() + afterSeconds * 1000)
+    expect('retryAt' in finish ? finish.retryAt : undefined).toEqual(retryAt)
+    expect(finish.kind).toBe(retryAt === undefined ? 'terminal' : 'error')
+  })
+
+  it('never fails for a reason that no condition may have', () => {
+    const { report } = consequenceOf(new TerminalError('bad', { reason: 'bad schedule!' }), {
+      attempt: 0,
+      backoff,
+      now,
+      random: () => 0.5,
+    })
+    expect(report?.reason).toBe('TerminalError')
+  })
+
+  it('of several is that of the moved state, then of what may pass, then of all refusals together', () => {
+    const refused = [new RefusedError('a', { reason: 'NameTaken' }), new RefusedError('b', { reason: 'Invalid' })]
+    expect(gravest([...refused, new Error('net'), new ConflictError('moved')])).toBeInstanceOf(ConflictError)
+    expect(gravest([...refused, new Error('net')])).toMatchObject({ message: 'net' })
+    expect(gravest(refused)).toMatchObject({ name: 'RefusedError', reason: 'NameTaken', message: 'a; b' })
+  })
+})
+
+describe('what the API server refuses', () => {
+  it.each([
+    ['Forbidden', apiError(403, { reason: 'Forbidden' }), 'Forbidden'],
+    ['Invalid', apiError(422, { reason: 'Invalid' }), 'Invalid'],
+    ['a namespace that is not there', apiError(404, { reason: 'NotFound' }), 'NotFound'],
+    [
+      'a field that the schema does not have',
+      apiError(500, { message: 'failed to create typed patch object (x)' }),
+      'Invalid',
+    ],
+  ])('is for the object to show: %s', (_, error, reason) => {
+    expect(refusalOf(error, 'cannot apply Pod a/b')).toMatchObject({ name: 'RefusedError', reason, cause: error })
+  })
+
+  it('passes by itself in a namespace that is being deleted, and in overload', () => {
+    const terminating = apiError(403, { details: { causes: [{ reason: 'NamespaceTerminating' }] } })
+    expect(refusalOf(terminating, 'cannot')).toBeInstanceOf(NamespaceTerminatingError)
+    const overload = apiError(503)
+    expect(refusalOf(overload, 'cannot')).toBe(overload)
+  })
+})
+
+describe('a Reconciler', () => {
+  const primary = { group: 'g', version: 'v1', resource: 'widgets', kind: 'Widget' }
+  const read = (spec: object) => readReconciler({ ...widget(), spec: { for: primary, invoke: { pull: {} }, ...spec } })
+
+  it('that can be served is its specification, with defaults', () => {
+    expect(read({})).toMatchObject({ owns: [], concurrency: 256, timeoutSeconds: 60 })
+  })
+
+  it.each([
+    ['another account', { serviceAccount: { name: 'at' } }, 'spec.serviceAccount'],
+    ['a function over HTTP', { invoke: { http: { url: 'http://x' } } }, 'spec.invoke.http'],
+    ['related resources', { related: [primary] }, 'spec.related'],
+  ])('is refused by the name of the field: %s', (_, spec, field) => {
+    expect(read(spec)).toMatchObject({ reason: 'NotSupported', message: expect.stringContaining(field) })
+  })
+
+  it('says what is wrong with it', () => {
+    expect(read({ timeoutSeconds: 0 })).toMatchObject({
+      reason: 'InvalidSpec',
+      message: expect.stringContaining('spec.timeoutSeconds'),
+    })
+  })
+
+  it('is for the objects of its namespaces that match its selector', () => {
+    const spec = { for: { ...primary, selector: 'app=a', namespaces: ['default'] }, invoke: { pull: {} } }
+    const selects = selectorOf(reconcilerSpec.parse(spec))
+    expect(selects(widget({ metadata: { labels: { app: 'a' } } }))).toBe(true)
+    expect(selects(widget())).toBe(false)
+    expect(selects(widget({ metadata: { labels: { app: 'a' }, namespace: 'other' } }))).toBe(false)
+  })
+})
