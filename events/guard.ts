@@ -25,7 +25,7 @@ export interface Wanted {
 }
 
 export type Decision = {
-  /** Copies under other owners that this version puts out of use. */
+  /** Copies under other owners that this very version puts out of use. */
   retire: Held[]
 } & (
   | { act: 'store' /** Last sequence of the wanted owner's subject. */; expected: number }
@@ -40,7 +40,12 @@ export function decide(held: readonly Held[], wanted: Wanted): Decision {
   const holder = holderOf(held)
   const keep = holder && reasonToKeep(holder, wanted)
   if (holder && keep)
-    return { act: 'keep', outcome: keep, holder, retire: liveElsewhere(held, holder.owner, holder.resourceVersion) }
+    return {
+      act: 'keep',
+      outcome: keep,
+      holder,
+      retire: keep === 'present' ? liveElsewhere(held, holder.owner, holder.resourceVersion) : [],
+    }
   return {
     act: 'store',
     expected: held.find(({ owner }) => owner === wanted.owner)?.sequence ?? 0,

@@ -43,12 +43,12 @@ export class Reader {
     this.#context = context
   }
 
-  async observe({ primary, owned = [], related = [] }: ObserveQuery): Promise<Observed> {
+  async observe({ primary, owned = [], related = [], signal }: ObserveQuery): Promise<Observed> {
     const owner = { resource: primary.ref.resource, name: primary.name }
     const primaryFilter = identityFilter(primary)
     const ownedFilters = owned.map((ref) => childrenFilter(ref, primary.namespace, owner))
     const relatedFilters = related.map(objectFilter)
-    const copies = await this.#last([primaryFilter, ...ownedFilters, ...relatedFilters])
+    const copies = await this.#last([primaryFilter, ...ownedFilters, ...relatedFilters], signal)
     this.#remember(copies, [primaryFilter, ...relatedFilters])
     const present = objectsIn(copies)
     const matching = (filter: string): StoredObject[] =>
@@ -90,11 +90,12 @@ export class Reader {
   }
 
   /** The last message of each subject that matches; one request, or two side by side where replicas may lag. */
-  async #last(filters: string[]): Promise<Copy[]> {
+  async #last(filters: string[], signal: AbortSignal | undefined): Promise<Copy[]> {
     const { names, replicas } = this.#context
     const subjects = filters.map((filter) => names.root + filter)
     try {
-      const { messages } = replicas === 1 ? await this.#batch(subjects) : await this.#freshBatch(subjects)
+      const { messages } =
+        replicas === 1 ? await this.#batch(subjects, signal) : await this.#freshBatch(subjects, signal)
       return messages.filter(({ subject }) => subject !== names.root + ANCHOR).map((message) => this.#copy(message))
     } catch (error) {
       if (error instanceof JetStreamError && error.code === TOO_MANY) return this.#snapshot(filters, false)
@@ -102,20 +103,20 @@ export class Reader {
     }
   }
 
-  #batch(subjects: string[]): Promise<BatchLast> {
+  #batch(subjects: string[], signal: AbortSignal | undefined): Promise<BatchLast> {
     const { js, names, log } = this.#context
-    return persist(() => js.batchLast(names.stream, subjects), { log })
+    return persist(() => js.batchLast(names.stream, subjects), { signal, log })
   }
 
   /** Any replica may answer a batch read: repeated until it covers what the leader had confirmed at the start. */
-  async #freshBatch(subjects: string[]): Promise<BatchLast> {
+  async #freshBatch(subjects: string[], signal: AbortSignal | undefined): Promise<BatchLast> {
     const { js, names, log } = this.#context
     const anchored = [...subjects, names.root + ANCHOR]
-    const confirmed = persist(() => js.lastSequence(names.stream), { log })
-    let [batch, last] = await Promise.all([this.#batch(anchored), confirmed])
+    const confirmed = persist(() => js.lastSequence(names.stream), { signal, log })
+    let [batch, last] = await Promise.all([this.#batch(anchored, signal), confirmed])
     while ((batch.upToSequence ?? 0) < last) {
       await sleep(STALE_READ_PAUSE_MS)
-      batch = await this.#batch(anchored)
+      batch = await this.#batch(anchored, signal)
     }
     return batch
   }

@@ -111,6 +111,8 @@ export interface ObserveQuery {
   /** Resources of which the primary's children are wanted. */
   owned?: readonly ResourceRef[]
   related?: readonly ObjectFilter[]
+  /** Give up. Without it, observe() goes on until NATS has answered. */
+  signal?: AbortSignal | undefined
 }
 
 /** Deleted objects are left out. */

@@ -32,7 +32,7 @@ export function object(name: string, resourceVersion: number | string, fields: F
   }
 }
 
-export const silent = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} }
+const silent = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} }
 
 /** A process of its own, as far as EVENTS can tell: own connection, own memory. */
 export async function openStore(
