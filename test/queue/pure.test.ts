@@ -1,0 +1,114 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { backoffMs } from '../../queue/backoff.ts'
+import { ServerClock } from '../../queue/clock.ts'
+import { recordFrom, toWire } from '../../queue/codec.ts'
+import { demandKey, InvalidNameError, Names } from '../../queue/names.ts'
+import type { NewRecord } from '../../queue/record.ts'
+
+describe('backoff', () => {
+  const terms = { initialSeconds: 0.25, maxSeconds: 1000, jitter: 0.1 }
+  it('doubles from the initial delay to the longest', () => {
+    const middle = () => 0.5
+    expect([0, 1, 2, 12, 5000].map((attempt) => backoffMs(attempt, terms, middle))).toEqual([
+      250, 500, 1000, 1_000_000, 1_000_000,
+    ])
+  })
+  it('is spread by the jitter to both sides', () => {
+    expect(backoffMs(0, terms, () => 0)).toBe(225)
+    expect(backoffMs(0, terms, () => 0.999_999)).toBe(275)
+  })
+})
+
+describe('names', () => {
+  it('reads back what it wrote', () => {
+    const fn = fc.stringMatching(/^[a-z0-9]([-a-z0-9.]{0,20}[a-z0-9])?$/)
+    const key = fc.stringMatching(/^[A-Za-z0-9_=-]{1,20}\.[A-Za-z0-9_=-]{1,20}$/)
+    fc.assert(
+      fc.property(fn, key, fc.constantFrom('', 'east'), (fn, key, prefix) => {
+        const names = new Names(prefix)
+        expect(names.placeOf(names.token(fn, 'low', key))).toEqual({ kind: 'token', fn, key, lane: 'low' })
+        expect(names.placeOf(names.record(fn, key, 'r-x-1'))).toEqual({ kind: 'record', fn, key, generation: 'r-x-1' })
+      }),
+    )
+  })
+  it.each(['', 'a b', 'a.*', 'a..b', 'a.>', '.a'])('refuses the key %j', (key) => {
+    expect(() => demandKey(key)).toThrow(InvalidNameError)
+  })
+  it('refuses function names that Kubernetes would not take', () => {
+    expect(() => new Names('').token('At_x', 'high', 'a.b')).toThrow(InvalidNameError)
+  })
+})
+
+it('a record comes back from its headers as it was written', () => {
+  const names = new Names('')
+  const address = { names, fn: 'at.example.com', key: 'ns.name', worker: 'w' }
+  const arbitrary = fc.record(
+    {
+      state: fc.constantFrom('running' as const, 'waiting' as const, 'parked' as const),
+      generation: fc.constant('r-x-1'),
+      owner: fc.stringMatching(/^[A-Za-z0-9]{1,22}$/),
+      lane: fc.constantFrom('high' as const, 'low' as const),
+      attempt: fc.nat(1000),
+      at: fc.integer({ min: 0, max: 4_000_000_000_000 }),
+      since: fc.integer({ min: 0, max: 4_000_000_000_000 }),
+      dirty: fc.boolean(),
+      otherLaneWaits: fc.boolean(),
+      reason: fc.constantFrom('Requeue' as const, 'Error' as const, 'Terminal' as const),
+      error: fc.string({ unit: 'grapheme', minLength: 1, maxLength: 60 }),
+    },
+    { requiredKeys: ['state', 'generation', 'owner', 'lane', 'attempt', 'at', 'since', 'dirty', 'otherLaneWaits'] },
+  ) as fc.Arbitrary<NewRecord>
+  fc.assert(
+    fc.property(arbitrary, (record) => {
+      const wire = toWire({ role: 'record', record, expected: { of: 'record', sequence: 1 } }, address)
+      const headers = Object.fromEntries(
+        Object.entries(wire.headers)
+          .filter(([, value]) => value !== undefined)
+          .map(([name, value]) => [name, String(value)]),
+      )
+      const data = new TextEncoder().encode(wire.payload)
+      const message = { subject: wire.subject, sequence: 5, storedAt: 0, headers, data }
+      expect(recordFrom(message, names)).toEqual({ ...record, sequence: 5 })
+    }),
+  )
+})
+
+describe('the clock', () => {
+  function clockAt() {
+    const time = { wall: 1_000_000, monotonic: 500, server: 1_000_300 }
+    const clock = new ServerClock({
+      wall: () => time.wall,
+      monotonic: () => time.monotonic,
+      server: async () => time.server,
+    })
+    const pass = (ms: number) => {
+      time.wall += ms
+      time.monotonic += ms
+      time.server += ms
+    }
+    return { time, clock, pass }
+  }
+  it('follows the server', async () => {
+    const { clock, pass } = clockAt()
+    await clock.measure()
+    expect(clock.now()).toBe(1_000_300)
+    pass(5000)
+    expect(clock.now()).toBe(1_005_300)
+    expect(clock.at(new Date(1_006_000))).toBe(1_006_300)
+    expect(clock.dateOf(1_006_300)).toEqual(new Date(1_006_000))
+  })
+  it('does not stop when the wall clock is set back', async () => {
+    const { clock, time, pass } = clockAt()
+    await clock.measure()
+    time.wall -= 3_600_000
+    pass(2000)
+    expect(clock.now()).toBe(1_002_300)
+  })
+  it('a machine that slept has lost its leases', async () => {
+    const { clock, time } = clockAt()
+    await clock.measure()
+    time.wall += 60_000
+    expect(clock.now()).toBe(1_060_300)
+  })
+})

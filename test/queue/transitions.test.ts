@@ -1,0 +1,334 @@
+import { describe, expect, it } from 'vitest'
+import type { Answer, Io, KeyRecord, Publish } from '../../queue/record.ts'
+import { deadTokens } from '../../queue/tokens.ts'
+import { transitions } from '../../queue/transitions.ts'
+
+const NOW = 1_000_000
+const terms = { leaseMs: 10_000, replicas: 1 as const }
+const r3 = { leaseMs: 10_000, replicas: 3 as const }
+const token = { lane: 'high' as const, sequence: 7, attempt: 2 }
+const input = { token, nonce: 'me', freshUntil: NOW + 5000, terms }
+
+const stored = (sequence: number): Answer => ({ kind: 'stored', sequence })
+const conflict: Answer = { kind: 'conflict' }
+const unknown: Answer = { kind: 'unknown' }
+const busy: Answer = { kind: 'busy' }
+const acknowledged: Answer = { kind: 'acknowledged' }
+const record = (fields: Partial<KeyRecord> = {}): Answer => ({ kind: 'record', record: recordOf(fields) })
+const absent: Answer = { kind: 'record', record: undefined }
+
+function recordOf(fields: Partial<KeyRecord> = {}): KeyRecord {
+  return {
+    state: 'running',
+    sequence: 20,
+    generation: 'r-other-0',
+    owner: 'other',
+    lane: 'high',
+    attempt: 0,
+    at: NOW + 8000,
+    since: NOW - 2000,
+    dirty: false,
+    otherLaneWaits: false,
+    ...fields,
+  }
+}
+
+type AnyStep = { io: Io } | { result: unknown }
+interface AnyMachine {
+  start(input: never, now: number): AnyStep
+  next(step: never, answer: Answer, now: number): AnyStep
+}
+
+/** Feeds the answers, `[answer, time]` where time matters; gives the last step. */
+function after(machine: AnyMachine, start: object, ...answers: (Answer | [Answer, number])[]): AnyStep {
+  let step = machine.start(start as never, NOW)
+  for (const answer of answers) {
+    const [what, now] = Array.isArray(answer) ? answer : [answer, NOW]
+    step = machine.next(step as never, what, now)
+  }
+  return step
+}
+
+const ioOf = (step: AnyStep): Io => ('io' in step ? step.io : expect.fail(`ended with ${JSON.stringify(step.result)}`))
+const resultOf = (step: AnyStep): unknown => ('result' in step ? step.result : expect.fail(`asks for ${step.io.do}`))
+function messageOf(step: AnyStep): Publish {
+  const io = ioOf(step)
+  return io.do === 'publish' ? io.message : expect.fail(`asks for ${io.do}`)
+}
+const expectedRecord = (sequence: number) => ({ of: 'record', sequence })
+
+describe('ENQUEUE', () => {
+  const start = { lane: 'low' as const, attempt: 3 }
+  it('creates the token only if there is none', () => {
+    expect(messageOf(after(transitions.enqueue, start))).toEqual({
+      role: 'token',
+      lane: 'low',
+      attempt: 3,
+      expected: { of: 'token', sequence: 0 },
+    })
+  })
+  it('coalesces into one that waits', () => {
+    expect(resultOf(after(transitions.enqueue, start, conflict))).toBe('coalesced')
+    expect(resultOf(after(transitions.enqueue, start, stored(1)))).toBe('queued')
+  })
+  it('repeats itself until the answer is definite', () => {
+    const step = after(transitions.enqueue, start, unknown, busy, unknown)
+    expect(ioOf(step)).toEqual(ioOf(after(transitions.enqueue, start)))
+  })
+})
+
+describe('TAKE', () => {
+  it('writes the record where there is none, as a schedule for the end of the lease', () => {
+    expect(messageOf(after(transitions.take, input))).toMatchObject({
+      role: 'record',
+      record: { state: 'running', owner: 'me', lane: 'high', attempt: 2, at: NOW + 10_000, dirty: false },
+      expected: expectedRecord(0),
+    })
+  })
+  it('acknowledges, confirmed, only what has a record', () => {
+    expect(ioOf(after(transitions.take, input, stored(9)))).toEqual({ do: 'acknowledge', confirmed: true })
+  })
+  it('gives out the lease after the acknowledgement', () => {
+    expect(resultOf(after(transitions.take, input, stored(9), acknowledged))).toMatchObject({
+      kind: 'leased',
+      held: { record: { owner: 'me', sequence: 9 } },
+    })
+  })
+  it('on replicas waits until the leader has lost the token', () => {
+    const onR3 = { ...input, terms: r3 }
+    const asked = after(transitions.take, onR3, stored(9), acknowledged)
+    expect(ioOf(asked)).toEqual({ do: 'readToken' })
+    const still = after(transitions.take, onR3, stored(9), acknowledged, { kind: 'token', present: true })
+    expect(ioOf(still)).toEqual({ do: 'acknowledge', confirmed: true })
+    const gone = after(transitions.take, onR3, stored(9), acknowledged, { kind: 'token', present: false })
+    expect(resultOf(gone)).toMatchObject({ kind: 'leased' })
+  })
+  it('drops a lease that is nearly over, and leaves the token and the record as they are', () => {
+    const late = NOW + 8001
+    expect(resultOf(after(transitions.take, input, stored(9), [acknowledged, late]))).toEqual({
+      kind: 'dropped',
+      because: 'lease nearly over',
+    })
+    expect(resultOf(after(transitions.take, input, [unknown, late]))).toMatchObject({ kind: 'dropped' })
+  })
+  it('does not begin with a delivery that is too old', () => {
+    const old = { ...input, freshUntil: NOW - 1 }
+    expect(resultOf(after(transitions.take, old))).toEqual({ kind: 'dropped', because: 'delivery too old' })
+    const again = after(transitions.take, input, conflict, [absent, NOW + 5001])
+    expect(resultOf(again)).toEqual({ kind: 'dropped', because: 'delivery too old' })
+  })
+  it('repeats an ambiguous publish with the same generation, and knows it again', () => {
+    const first = messageOf(after(transitions.take, input))
+    expect(messageOf(after(transitions.take, input, unknown))).toEqual(first)
+    const mine = record({ owner: 'me', generation: 'r-me-0', sequence: 12, dirty: true })
+    const found = after(transitions.take, input, unknown, conflict, mine, acknowledged)
+    expect(resultOf(found)).toMatchObject({ kind: 'leased', held: { record: { sequence: 12, dirty: true } } })
+  })
+  it('takes again, with another generation, when the record is gone at the second look', () => {
+    const again = messageOf(after(transitions.take, input, conflict, absent))
+    expect(again).toMatchObject({ record: { generation: 'r-me-1' }, expected: expectedRecord(0) })
+  })
+})
+
+describe('STEAL', () => {
+  it('replaces a waiting record in one write and keeps the higher attempt', () => {
+    const waiting = record({ state: 'waiting', generation: 'w-x-1', attempt: 5, sequence: 20 })
+    const step = after(transitions.take, input, conflict, waiting)
+    expect(messageOf(step)).toMatchObject({
+      record: { state: 'running', owner: 'me', attempt: 5 },
+      expected: expectedRecord(20),
+      cancels: 'w-x-1',
+    })
+  })
+  it('wakes a parked key as well', () => {
+    const parked = record({ state: 'parked', generation: 'p-x-1' })
+    expect(messageOf(after(transitions.take, input, conflict, parked))).toMatchObject({ cancels: 'p-x-1' })
+  })
+  it('takes again when the record has changed', () => {
+    const step = after(transitions.take, input, conflict, record({ state: 'waiting' }), conflict)
+    expect(messageOf(step)).toMatchObject({ role: 'record', expected: expectedRecord(0) })
+  })
+})
+
+describe('MARK', () => {
+  const running = { attempt: 1, at: NOW + 4321, since: NOW - 99, owner: 'other', generation: 'r-other-4' }
+  it('leaves owner and end of lease as they are, and raises the attempt', () => {
+    expect(messageOf(after(transitions.take, input, conflict, record(running)))).toEqual({
+      role: 'record',
+      record: {
+        ...{ state: 'running', owner: 'other', lane: 'high', at: NOW + 4321, since: NOW - 99 },
+        ...{ attempt: 2, dirty: true, otherLaneWaits: false, generation: 'r-me-1' },
+      },
+      expected: expectedRecord(20),
+      cancels: 'r-other-4',
+    })
+  })
+  it('is written even over a record that is dirty already', () => {
+    const step = after(transitions.take, input, conflict, record({ ...running, dirty: true }))
+    expect(messageOf(step)).toMatchObject({ role: 'record', record: { dirty: true } })
+  })
+  it('acknowledges the token only after it is stored', () => {
+    const step = after(transitions.take, input, conflict, record(running), stored(30))
+    expect(ioOf(step)).toEqual({ do: 'acknowledge', confirmed: false })
+  })
+  it('takes again when the record has changed', () => {
+    const step = after(transitions.take, input, conflict, record(running), conflict)
+    expect(messageOf(step)).toMatchObject({ record: { owner: 'me' }, expected: expectedRecord(0) })
+  })
+  it('never acknowledges a token of the other lane: the release puts a fresh one in its place', () => {
+    const low = { ...input, token: { ...token, lane: 'low' as const } }
+    const step = after(transitions.take, low, conflict, record(running))
+    expect(messageOf(step)).toMatchObject({ record: { lane: 'high', dirty: false, otherLaneWaits: true } })
+    expect(resultOf(after(transitions.take, low, conflict, record(running), stored(30)))).toEqual({ kind: 'marked' })
+    const known = record({ ...running, otherLaneWaits: true })
+    expect(resultOf(after(transitions.take, low, conflict, known))).toEqual({ kind: 'marked' })
+  })
+})
+
+const held = (fields: Partial<KeyRecord> = {}) => ({
+  record: recordOf({ owner: 'me', generation: 'r-me-0', attempt: 3, ...fields }),
+  writes: 1,
+})
+
+describe('RENEW', () => {
+  const start = { held: held({ dirty: true }), terms }
+  it('keeps what others have noted', () => {
+    expect(messageOf(after(transitions.renew, start))).toMatchObject({
+      record: { owner: 'me', dirty: true, at: NOW + 10_000, generation: 'r-me-1', since: NOW - 2000 },
+      expected: expectedRecord(20),
+      cancels: 'r-me-0',
+    })
+  })
+  it('adopts a mark that came in between', () => {
+    const marked = record({ owner: 'me', generation: 'r-x-0', sequence: 25, otherLaneWaits: true })
+    expect(messageOf(after(transitions.renew, start, conflict, marked))).toMatchObject({
+      record: { otherLaneWaits: true, generation: 'r-me-2' },
+      expected: expectedRecord(25),
+      cancels: 'r-x-0',
+    })
+  })
+  it('finds its own write after an ambiguous answer', () => {
+    const mine = record({ owner: 'me', generation: 'r-me-1', sequence: 26, at: NOW + 10_000 })
+    expect(resultOf(after(transitions.renew, start, unknown, conflict, mine))).toMatchObject({
+      kind: 'held',
+      held: { record: { sequence: 26, at: NOW + 10_000 } },
+    })
+  })
+  it.each([
+    ['nothing', absent],
+    ["another's record", record()],
+    ['a waiting record', record({ owner: 'me', state: 'waiting' })],
+  ])('is lost when it finds %s', (_, found) => {
+    expect(resultOf(after(transitions.renew, start, conflict, found))).toEqual({ kind: 'lost' })
+  })
+  it('is lost when no answer comes before the lease ends', () => {
+    expect(resultOf(after(transitions.renew, start, unknown, [unknown, NOW + 7600]))).toEqual({ kind: 'lost' })
+  })
+})
+
+describe('FINISH', () => {
+  const done = { kind: 'done' as const }
+  const requeue = { kind: 'requeue' as const, at: NOW + 60_000 }
+  const error = { kind: 'error' as const, at: NOW + 500, message: 'boom' }
+  const terminal = { kind: 'terminal' as const, message: 'bad input' }
+  const handback = { kind: 'handback' as const }
+
+  it('done leaves nothing behind', () => {
+    const step = after(transitions.finish, { held: held(), ending: done })
+    expect(messageOf(step)).toEqual({ role: 'done', expected: expectedRecord(20), cancels: 'r-me-0' })
+    expect(resultOf(after(transitions.finish, { held: held(), ending: done }, stored(40)))).toBe('idle')
+  })
+  it.each([
+    ['requeue', requeue, { state: 'waiting', at: NOW + 60_000, attempt: 0, reason: 'Requeue' }, 'waiting'],
+    ['error', error, { state: 'waiting', at: NOW + 500, attempt: 4, reason: 'Error', error: 'boom' }, 'waiting'],
+    ['terminal', terminal, { state: 'parked', attempt: 0, reason: 'Terminal', error: 'bad input' }, 'parked'],
+  ])('%s arms one timer in the place of the lease', (_, ending, expected, result) => {
+    const start = { held: held(), ending }
+    const message = messageOf(after(transitions.finish, start))
+    expect(message).toMatchObject({
+      role: 'record',
+      record: { ...expected, dirty: false },
+      expected: expectedRecord(20),
+      cancels: 'r-me-0',
+    })
+    expect(resultOf(after(transitions.finish, start, stored(40)))).toBe(result)
+  })
+  it('a timer that was asked for is urgent, a failed run stays in its lane', () => {
+    const low = held({ lane: 'low' })
+    expect(messageOf(after(transitions.finish, { held: low, ending: requeue }))).toMatchObject({
+      record: { lane: 'high' },
+    })
+    expect(messageOf(after(transitions.finish, { held: low, ending: error }))).toMatchObject({
+      record: { lane: 'low' },
+    })
+  })
+  it.each([
+    ['done', done, 0],
+    ['requeue', requeue, 0],
+    ['error', error, 4],
+    ['terminal', terminal, 0],
+    ['handback', handback, 3],
+  ])('%s of a dirty key replaces its token at once', (_, ending, attempt) => {
+    const start = { held: held({ dirty: true }), ending }
+    expect(messageOf(after(transitions.finish, start))).toMatchObject({
+      role: 'token',
+      lane: 'high',
+      attempt,
+      expected: expectedRecord(20),
+      cancels: 'r-me-0',
+    })
+    expect(resultOf(after(transitions.finish, start, stored(40)))).toBe('queued')
+  })
+  it('handback queues a key that nobody marked', () => {
+    const step = after(transitions.finish, { held: held(), ending: handback })
+    expect(messageOf(step)).toMatchObject({ role: 'token', lane: 'high', attempt: 3 })
+  })
+  it('replaces the token of the other lane only if none of its own lane was dropped', () => {
+    const laneOf = (fields: Partial<KeyRecord>) =>
+      messageOf(after(transitions.finish, { held: held(fields), ending: done }))
+    expect(laneOf({ otherLaneWaits: true })).toMatchObject({ role: 'token', lane: 'low' })
+    expect(laneOf({ otherLaneWaits: true, dirty: true })).toMatchObject({ role: 'token', lane: 'high' })
+  })
+  it('decides again when it was marked meanwhile', () => {
+    const marked = record({ owner: 'me', generation: 'r-x-0', sequence: 33, dirty: true })
+    const step = after(transitions.finish, { held: held(), ending: requeue }, conflict, marked)
+    expect(messageOf(step)).toMatchObject({ role: 'token', expected: expectedRecord(33), cancels: 'r-x-0' })
+  })
+  it.each([
+    ['nothing', absent],
+    ["another's record", record()],
+  ])('is fenced when it finds %s', (_, found) => {
+    expect(resultOf(after(transitions.finish, { held: held(), ending: done }, conflict, found))).toBe('fenced')
+  })
+  it('after an ambiguous answer finds its own timer, or cannot know', () => {
+    const start = { held: held(), ending: requeue }
+    const mine = record({ owner: 'me', state: 'waiting', generation: 'w-me-1' })
+    expect(resultOf(after(transitions.finish, start, unknown, conflict, mine))).toBe('waiting')
+    expect(resultOf(after(transitions.finish, start, unknown, conflict, absent))).toBe('unclear')
+  })
+  it('an ambiguous answer is forgotten once the record is known to be still there', () => {
+    const marked = record({ owner: 'me', generation: 'r-x-0', sequence: 33, dirty: true })
+    const start = { held: held(), ending: done }
+    expect(resultOf(after(transitions.finish, start, unknown, conflict, marked, conflict, absent))).toBe('fenced')
+  })
+})
+
+describe('janitor', () => {
+  const at = (subject: string, sequence: number) => ({ subject, sequence })
+  it('suspects only what two passes have seen below the floor with the same sequence', () => {
+    const before = new Map([
+      ['work.f.high.a', 1],
+      ['work.f.high.b', 2],
+    ])
+    const now = [at('work.f.high.a', 1), at('work.f.high.b', 5), at('work.f.high.c', 3)]
+    expect(deadTokens(before, now)).toEqual([at('work.f.high.a', 1)])
+  })
+  it('replaces exactly the token that it saw', () => {
+    expect(messageOf(after(transitions.revive, token))).toMatchObject({
+      role: 'token',
+      attempt: 2,
+      expected: { of: 'token', sequence: 7 },
+    })
+    expect(resultOf(after(transitions.revive, token, conflict))).toBe('moved')
+  })
+})
