@@ -44,7 +44,7 @@ export function gravest(errors: readonly unknown[]): unknown {
   return new RefusedError(refused.map(({ message }) => message).join('; '), { reason: first.reason, cause: first })
 }
 
-export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
 /** A reason or message that metav1.Condition would refuse must not keep the failure from being shown. */
 const failure = (error: Error & Failure): Failure => ({

@@ -14,6 +14,12 @@ const SERVER_FIELDS = [
   'selfLink',
 ]
 
+/** Holds the fingerprint of what was applied: a field that is no longer desired shows as a difference. */
+export const DESIRED_ANNOTATION = 'fairlead.dev/desired'
+
+/** The status of an owned object is its own controller's. */
+const STATUS = ['status']
+
 export interface Desired {
   objects: OwnedObject[]
   /** Why the set must not be applied, in the author's words: kind, namespace and name of what is wrong. */
@@ -43,13 +49,16 @@ export function completeDesired(owner: KubeObject, owns: readonly OwnedResource[
 }
 
 function complete(owner: KubeObject, { metadata, ...content }: DesiredInput): KubeObject {
-  const ours = Object.fromEntries(Object.entries(metadata).filter(([field]) => !SERVER_FIELDS.includes(field)))
+  const { annotations, ownerReferences = [], ...authored } = metadata
   const namespace = owner.metadata.namespace ?? metadata.namespace
-  const references = (metadata.ownerReferences ?? []) as unknown as OwnerReference[]
+  const references = ownerReferences as unknown as OwnerReference[]
   return {
-    ...withoutStatus(content),
+    ...without(STATUS, content),
+    apiVersion: content.apiVersion,
+    kind: content.kind,
     metadata: {
-      ...ours,
+      ...without(SERVER_FIELDS, authored),
+      ...(annotations && { annotations: without([DESIRED_ANNOTATION], annotations) }),
       name: metadata.name ?? owner.metadata.name,
       ...(namespace === undefined ? {} : { namespace }),
       ownerReferences: [...references.filter(({ uid }) => uid !== owner.metadata.uid), referenceTo(owner)],
@@ -57,11 +66,8 @@ function complete(owner: KubeObject, { metadata, ...content }: DesiredInput): Ku
   }
 }
 
-/** The status of an owned object is its own controller's. */
-function withoutStatus<T extends Record<string, unknown>>(content: T): T {
-  const { status: _, ...rest } = content
-  return rest as T
-}
+const without = <T>(fields: readonly string[], record: Record<string, T>): Record<string, T> =>
+  Object.fromEntries(Object.entries(record).filter(([field]) => !fields.includes(field)))
 
 function referenceTo({ apiVersion, kind, metadata }: KubeObject): OwnerReference {
   const { name, uid = '' } = metadata

@@ -1,13 +1,10 @@
 import type { EventReport, KubeObject, OwnedResource, ReconcilerSpec } from '#contracts'
 import { covers, fingerprint } from './covers.ts'
-import { completeDesired } from './desired.ts'
+import { completeDesired, DESIRED_ANNOTATION } from './desired.ts'
 import { HUNDRED_YEARS_S, type PlainOutcome } from './outcome.ts'
 import type { SettledWrites } from './settled-writes.ts'
 import { type StatusPatch, statusPatch } from './status.ts'
 import { findOwned, type OwnedObject, type World } from './world.ts'
-
-/** Holds the fingerprint of what was applied: a field that is no longer desired shows as a difference. */
-export const DESIRED_ANNOTATION = 'fairlead.dev/desired'
 
 /**
  * With this resourceVersion server-side apply creates an object and never touches one that exists (Conflict): etcd's

@@ -65,7 +65,7 @@ export class EventRecorder {
   }
 }
 
-export function kubernetesEvent(
+function kubernetesEvent(
   reconciler: string,
   instance: string,
   { apiVersion, kind, metadata }: KubeObject,

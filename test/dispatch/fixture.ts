@@ -26,10 +26,10 @@ export const CONFIG_MAPS = {
   kind: 'ConfigMap',
   strategy: 'Apply',
 } as const
-export const CRDS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'customresourcedefinitions' }
-export const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
+const CRDS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'customresourcedefinitions' }
+const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
 
-export const silent = { debug() {}, info() {}, warn() {}, error() {} }
+const silent = { debug() {}, info() {}, warn() {}, error() {} }
 
 export const pod = (name: string): KubeObject => ({
   apiVersion: 'v1',
@@ -45,7 +45,7 @@ export const configMap = (name: string, data: Record<string, string> = {}): Kube
   data,
 })
 
-export type Behaviour = (input: RunInput, context: RunContext) => Outcome | Promise<Outcome>
+type Behaviour = (input: RunInput, context: RunContext) => Outcome | Promise<Outcome>
 
 /** Real servers, a store and a queue; what the bridge would do is done by hand, so that each test says what is known. */
 export async function startFixture() {
@@ -69,7 +69,7 @@ export async function startFixture() {
   })
 }
 
-export class Fixture {
+class Fixture {
   readonly kube: KubeClient
   readonly js: JetStream
   readonly events: EventStore
@@ -93,7 +93,7 @@ export class Fixture {
   }
 }
 
-export interface SceneOptions {
+interface SceneOptions {
   queue?: { leaseMs?: number }
   dispatcher?: Partial<DispatcherOptions>
   spec?: object
@@ -104,7 +104,7 @@ export interface SceneOptions {
 }
 
 /** Reconciler, namespace and queue prefix have one name. */
-export class Scene {
+class Scene {
   readonly steps: RunStep[] = []
   readonly queue: WorkQueue
   readonly name: string

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
+import { DESIRED_ANNOTATION } from '../../dispatch/desired.ts'
 import { parseOutcome } from '../../dispatch/outcome.ts'
-import { DESIRED_ANNOTATION, ONLY_IF_ABSENT, type Plan, plan, type Write } from '../../dispatch/plan.ts'
+import { ONLY_IF_ABSENT, type Plan, plan, type Write } from '../../dispatch/plan.ts'
 import { SettledWrites } from '../../dispatch/settled-writes.ts'
 import type { World } from '../../dispatch/world.ts'
 import { CONFIG_MAPS, child, ownedByWidget, PODS, SECRETS, widget, world } from './objects.ts'
@@ -96,6 +97,14 @@ describe('planning the writes of an outcome', () => {
     const [[write]] = planned(world(widget()), outcome).stages as [[Write]]
     const server = taken(write, { data: { k: 'v', byOthers: 'x' } })
     expect(planned(world(widget(), server), outcome).stages).toEqual([])
+  })
+
+  it('settles when an observed object is returned as it is', () => {
+    const [[write]] = planned(world(widget()), { apply: [configMap('c')] }).stages as [[Write]]
+    const server = taken(write)
+    const [[again]] = planned(world(widget(), server), { apply: [server] }).stages as [[Write]]
+    const settled = taken(again)
+    expect(planned(world(widget(), settled), { apply: [settled] }).stages).toEqual([])
   })
 
   it('sees that a field is no longer desired', () => {

@@ -82,7 +82,7 @@ describe('a run', () => {
       seen.push(config?.['data'])
       return { apply: (config?.['data'] as Record<string, string> | undefined)?.['precious'] ? [config!] : [] }
     })
-    await scene.run('careful')
+    expect((await scene.run('careful')).result).toBe('success')
     expect(seen).toContainEqual({ precious: 'yes' })
     expect(await scene.get(CONFIG_MAPS, 'careful-config')).toMatchObject({ data: { precious: 'yes' } })
   })
