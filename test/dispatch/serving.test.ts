@@ -152,6 +152,21 @@ describe('the dispatcher', () => {
     await scene.stop()
   })
 
+  it('writes nothing for a run that was held up beyond its lease before anybody could tell it', async () => {
+    const scene = await fixture.scene('stalled', { queue: { leaseMs: 900 } })
+    await scene.widget('a', () => {
+      scene.behave('a', () => ({ status: { by: 'the second run' } }))
+      const end = Date.now() + 1500
+      while (Date.now() < end);
+      return { apply: [pod('a-pod')], status: { by: 'the first run' } }
+    })
+    await until(async () => (await scene.get(WIDGETS, 'a'))?.status !== undefined)
+    expect(scene.stepsOf('a').find((step) => step.step === 'finished')).toMatchObject({ result: 'fenced' })
+    expect(scene.writes('a')).toEqual(['status Widget a'])
+    expect((await scene.get(WIDGETS, 'a'))?.status).toMatchObject({ by: 'the second run' })
+    await scene.stop()
+  })
+
   it('hands back what has not ended when it drains', async () => {
     const scene = await fixture.scene('drains')
     let started = false
