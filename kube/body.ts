@@ -59,7 +59,7 @@ function statusIn(body: string): Status {
 }
 
 /** Seconds (all that an API server sends), or an HTTP date, seen from the server's clock (RFC 9110 §10.2.3). */
-export function retryAfterOf(headers: IncomingHttpHeaders): number | undefined {
+function retryAfterOf(headers: IncomingHttpHeaders): number | undefined {
   const asked = headers['retry-after']?.trim() ?? ''
   if (asked === '') return undefined
   const seconds = /^\d+$/.test(asked) ? Number(asked) : (Date.parse(asked) - Date.parse(headers.date ?? '')) / 1000

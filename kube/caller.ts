@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Call, Transport } from './transport.ts'
 import type { KubeClientOptions, KubeRequest, Query } from './types.ts'
 
-export interface ApiCall extends KubeRequest {
+interface ApiCall extends KubeRequest {
   /** On a connection of its own. */
   alone?: boolean
 }

@@ -20,7 +20,8 @@ export async function loadInCluster(options: InClusterOptions): Promise<ClusterA
   const { host, port, directory = SERVICE_ACCOUNT, now } = options
   const read = (name: string): Promise<string> => readMounted(join(directory, name))
   const token = tokenFile(join(directory, 'token'), now)
-  const [ca, namespace] = await Promise.all([read('ca.crt'), read('namespace'), token()])
+  const [ca, namespace] = await Promise.all([read('ca.crt'), read('namespace')])
+  await token()
   return {
     server: `https://${host.includes(':') ? `[${host}]` : host}:${port}`,
     ca,

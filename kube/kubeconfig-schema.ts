@@ -48,7 +48,6 @@ export const kubeConfigSchema = z.object({
 export type KubeConfig = z.output<typeof kubeConfigSchema>
 export type ClusterEntry = z.output<typeof cluster>
 export type UserEntry = z.output<typeof user>
-export type ContextEntry = z.output<typeof context>
 
 /** An entry and the file that it stands in, against whose folder its relative paths count. */
 export interface Entry<T> {

@@ -25,7 +25,7 @@ export interface Transport {
 /** A kube-apiserver closes a connection that idles for 90 s (Kubernetes 1.36): ours go earlier. */
 const IDLE_MS = 60_000
 
-/** HTTP/1.1 over kept connections; why not HTTP/2: docs/decisions/0003-http-client.md. */
+/** HTTP/1.1 over kept connections; why not HTTP/2: docs/decisions/0005-http-client.md. */
 export function createTransport(access: ClusterAccess, maxSockets: number): Transport {
   const { secure, host, hostname, port, prefix } = serverAddress(access)
   const AgentOf = secure ? TlsAgent : PlainAgent

@@ -68,7 +68,7 @@ export interface KubeRequest extends RequestOptions {
   accept?: string | undefined
 }
 
-export interface Selectors {
+interface Selectors {
   labelSelector?: string | undefined
   fieldSelector?: string | undefined
 }

@@ -1,0 +1,180 @@
+import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { delimiter, join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { stringify } from 'yaml'
+import { createKubeClient, kubeConfigPaths, loadInCluster, loadKubeConfig } from '#kube'
+import { createPki, type Pki } from '../../local/pki.ts'
+import { json, startScriptedServer } from './scripted-server.ts'
+
+let dir: string
+let pki: Pki
+let files = 0
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'fl-kubeconfig-'))
+  pki = await createPki(join(dir, 'pki'))
+})
+afterAll(() => rm(dir, { recursive: true }))
+
+async function write(content: unknown): Promise<string> {
+  const path = join(dir, `config-${files++}`)
+  await writeFile(path, typeof content === 'string' ? content : stringify(content))
+  return path
+}
+const config = (user: object, cluster: object = {}) => ({
+  'current-context': 'lab',
+  clusters: [{ name: 'c', cluster: { server: 'https://127.0.0.1:6443', ...cluster } }],
+  users: [{ name: 'u', user }],
+  contexts: [{ name: 'lab', context: { cluster: 'c', user: 'u', namespace: 'n' } }],
+})
+const load = async (content: unknown, more: object = {}) => loadKubeConfig({ paths: [await write(content)], ...more })
+const failureOf = async (content: unknown, more: object = {}): Promise<string> =>
+  load(content, more).then(() => 'no error', String)
+
+describe('a kubeconfig', () => {
+  it('is looked for in the home folder when KUBECONFIG is not set', () => {
+    expect(kubeConfigPaths(undefined, '/home/ann')).toEqual([join('/home/ann', '.kube', 'config')])
+    expect(kubeConfigPaths('', '/home/ann')).toEqual([join('/home/ann', '.kube', 'config')])
+    expect(kubeConfigPaths(['/a', '', 'b'].join(delimiter), '/home/ann')).toEqual(['/a', 'b'])
+  })
+
+  it('gives server, authority, certificate and namespace, from the text itself or from files beside it', async () => {
+    const { certFile, keyFile } = await pki.issue('ann', { cn: 'ann' })
+    const base64 = async (file: string) => (await readFile(file)).toString('base64')
+    const inline = await load(
+      config(
+        { 'client-certificate-data': await base64(certFile), 'client-key-data': await base64(keyFile) },
+        { 'certificate-authority-data': await base64(pki.caFile), 'tls-server-name': 'kubernetes' },
+      ),
+    )
+    const beside = await load(
+      config(
+        { 'client-certificate': 'pki/ann.crt', 'client-key': 'pki/ann.key' },
+        { 'certificate-authority': 'pki/ca.crt', 'insecure-skip-tls-verify': true },
+      ),
+    )
+    const cert = await readFile(certFile, 'utf8')
+    expect(inline).toMatchObject({ server: 'https://127.0.0.1:6443', ca: pki.caPem, cert, serverName: 'kubernetes' })
+    expect(inline).toMatchObject({ namespace: 'n', insecure: false, origin: expect.stringContaining('context lab of') })
+    expect(beside).toMatchObject({ ca: pki.caPem, cert, key: inline.key, insecure: true })
+  })
+
+  it('gives a token, or that of a file which is read again when a minute old or rejected', async () => {
+    expect(await (await load(config({ token: 't' }))).token?.()).toBe('t')
+
+    await writeFile(join(dir, 'token'), 'one\n')
+    let time = 0
+    const { token } = await load(config({ token: 't', tokenFile: 'token' }), { now: () => time })
+    expect(await token?.()).toBe('one')
+    await writeFile(join(dir, 'token'), 'two\n')
+    expect(await token?.()).toBe('one')
+    expect(await token?.('one')).toBe('two')
+    await writeFile(join(dir, 'token'), 'three\n')
+    time = 59_999
+    expect(await token?.()).toBe('two')
+    time = 60_000
+    expect(await token?.()).toBe('three')
+    await writeFile(join(dir, 'token'), '')
+    await expect(token?.('three')).rejects.toThrow(`the token file ${join(dir, 'token')} is empty`)
+  })
+
+  it('may lie in several files, of which the first to name a thing decides it', async () => {
+    const first = await write({ 'current-context': 'lab', users: [{ name: 'u', user: { token: 'first' } }] })
+    const second = await write({ ...config({ token: 'second' }), 'current-context': 'other' })
+    const access = await loadKubeConfig({ paths: [join(dir, 'missing'), first, second] })
+    expect([access.server, await access.token?.()]).toEqual(['https://127.0.0.1:6443', 'first'])
+    expect(access.origin).toBe(`context lab of ${second}`)
+  })
+
+  it('gives the context that is asked for, also one without a user', async () => {
+    const contexts = [{ name: 'open', context: { cluster: 'c' } }]
+    const access = await load({ ...config({ token: 't' }), contexts }, { context: 'open' })
+    expect(access.token).toBeUndefined()
+  })
+})
+
+describe('a kubeconfig that cannot be used', () => {
+  it.each([
+    ['is not YAML', 'a: [', {}, /config-\d+ is not valid YAML: .*line 1/],
+    ['is another thing', 'hello', {}, /config-\d+ is not a kubeconfig: /],
+    ['has a wrong field', { contexts: [{ name: 1 }] }, {}, /is not a kubeconfig: [^]*contexts\[0\]/],
+    ['has no current context', { contexts: [] }, {}, /has no current-context; name a context/],
+    ['lacks the context', config({}), { context: 'prod' }, /has no context prod; it has lab/],
+    ['lacks the cluster', { ...config({}), clusters: [] }, {}, /has no cluster c; it has none/],
+    ['lacks the user', { ...config({}), users: null }, {}, /has no user u; it has none/],
+    ['has no server', config({}, { server: '' }), {}, /cluster c of .* has no server/],
+    ['wants a proxy', config({}, { 'proxy-url': 'http://p' }), {}, /proxies are not supported/],
+    ['has a password', config({ username: 'a' }), {}, /stopped to accept in Kubernetes 1.19/],
+    ['impersonates', config({ as: 'b' }), {}, /impersonates b: not supported/],
+    ['has half a certificate', config({ 'client-key': 'pki/ca.key' }), {}, /the certificate is missing/],
+    ['names a missing file', config({}, { 'certificate-authority': 'no.crt' }), {}, /cannot be read: ENOENT.*no\.crt/],
+    ['has no PEM', config({}, { 'certificate-authority-data': 'AAAA' }), {}, /there is no -----BEGIN in it/],
+  ])('says so when it %s', async (_, content, more, words) => {
+    expect(await failureOf(content, more)).toMatch(words)
+  })
+
+  it('says so when it is missing', async () => {
+    const [a, b] = [join(dir, 'a'), join(dir, 'b')]
+    await expect(loadKubeConfig({ paths: [a] })).rejects.toThrow(`there is no kubeconfig ${a}; create it`)
+    await expect(loadKubeConfig({ paths: [a, b] })).rejects.toThrow(`none of these kubeconfigs exists: ${a}, ${b}`)
+  })
+
+  it('says so when its certificate has expired', async () => {
+    const old = await createPki(join(dir, 'old'), new Date('2020-01-01T00:00:00Z'))
+    await old.issue('ann', { cn: 'ann' })
+    const user = { 'client-certificate': 'old/ann.crt', 'client-key': 'old/ann.key' }
+    expect(await failureOf(config(user))).toMatch(/expired at 2020-12-31T00:00:00.000Z; have a new one issued/)
+    const access = await load(config(user), { now: () => Date.parse('2020-06-01T00:00:00Z') })
+    expect(access.cert).toBeDefined()
+  })
+
+  it('says so when key and certificate do not belong together', async () => {
+    await pki.issue('ben', { cn: 'ben' })
+    const access = await load(config({ 'client-certificate': 'pki/ben.crt', 'client-key': 'pki/ca.key' }))
+    expect(() => createKubeClient({ ...access, userAgent: 'test' })).toThrow(/of context lab of .* cannot be used/)
+  })
+})
+
+describe('a credentials plugin', () => {
+  /** Prints token-1, token-2 … at each call, and with what it was called. */
+  async function plugin(body: string): Promise<object> {
+    const folder = join(dir, `plugin-${files++}`)
+    await mkdir(folder)
+    await writeFile(join(folder, 'login'), `#!/bin/sh\ncd "$(dirname "$0")"\n${body}\n`)
+    await chmod(join(folder, 'login'), 0o755)
+    const command = `./${folder.slice(dir.length + 1)}/login`
+    return { exec: { apiVersion: 'client.authentication.k8s.io/v1', command, installHint: 'install the login tool' } }
+  }
+  const counting = `echo x >>calls
+    echo "$KUBERNETES_EXEC_INFO" >info
+    echo "{\\"status\\": {\\"token\\": \\"token-$(wc -l <calls | tr -d ' ')\\"}}"`
+
+  it('is run once for many requests, and again when the server rejects its token', async () => {
+    await using server = await startScriptedServer((request, response) =>
+      json(response, request.headers.authorization === 'Bearer token-2' ? 200 : 401, {}),
+    )
+    const user = await plugin(counting)
+    const access = await load(config(user))
+    await using kube = createKubeClient({ ...access, ...server.access, userAgent: 'test' })
+    for (let i = 0; i < 3; i++) await kube.get('/api')
+    expect(server.requests.map(({ headers }) => headers.authorization)).toEqual(
+      ['token-1', 'token-2', 'token-2', 'token-2'].map((token) => `Bearer ${token}`),
+    )
+    const info = await readFile(join(dir, `plugin-${files - 2}`, 'info'), 'utf8')
+    expect(JSON.parse(info)).toMatchObject({ kind: 'ExecCredential', spec: { interactive: false } })
+  })
+
+  it('is named with its own words, and how to install it, when it fails', async () => {
+    const user = await plugin('echo "please log in" >&2; exit 1')
+    expect(await failureOf(config(user))).toMatch(/plugin .*login of context lab .*: please log in; install the login/)
+    const missing = { exec: { apiVersion: 'client.authentication.k8s.io/v1', command: 'no-such-login' } }
+    expect(await failureOf(config(missing))).toMatch(/no-such-login of context lab .* ENOENT/)
+  })
+})
+
+describe('outside of a pod', () => {
+  it('the service account is missing, by name of the file and with the way out', async () => {
+    const loading = loadInCluster({ host: '10.0.0.1', port: '443', directory: join(dir, 'nowhere'), now: Date.now })
+    await expect(loading).rejects.toThrow(/nowhere\/.* cannot be read \(ENOENT.*outside of one use a kubeconfig/)
+  })
+})
