@@ -115,26 +115,28 @@ describe('a run', () => {
     })
     expect((await scene.ended('moved')).result).toBe('success')
     expect(seen).toEqual([undefined, 2, 2])
+    expect(scene.writes('moved')).toEqual(['status Widget moved'])
     expect((await scene.get(WIDGETS, 'moved'))?.status).toEqual({ size: 2, observedGeneration: 2 })
   })
 
   it('does not write a status that a change has overtaken while it waited for its turn', async () => {
-    const seen: unknown[] = []
-    await scene.widget('overtaken', async ({ object }) => {
-      const { labels } = object!.metadata
-      seen.push(labels?.['step'])
-      if (seen.length === 1) {
-        const path = resourcePath(WIDGETS, scene.name, 'overtaken')
-        await fixture.kube.patch(path, { metadata: { labels: { step: 'two' } } }, 'merge')
-        await scene.see(WIDGETS, 'overtaken')
-        scene.dispatcher.noteChange('runs', 'runs.overtaken')
-      }
-      return { status: { step: labels?.['step'] ?? 'one' } }
+    const finishPod = async () => {
+      const path = `${resourcePath(PODS, scene.name, 'overtaken-pod')}/status`
+      await fixture.kube.patch(path, { status: { phase: 'Succeeded' } }, 'merge')
+      await scene.see(PODS, 'overtaken-pod', owner('overtaken'))
+      scene.dispatcher.noteChange('runs', 'runs.overtaken')
+    }
+    await scene.widget('overtaken', async ({ owned }) => {
+      const [child] = owned['Pod.v1']!
+      if (child === undefined) return { apply: [pod('overtaken-pod')] }
+      if ((child.status as { phase?: string }).phase === 'Succeeded') return { status: { phase: 'DONE' } }
+      await finishPod()
+      return { status: { phase: 'RUNNING' } }
     })
     await scene.ended('overtaken')
-    expect(seen.slice(0, 2)).toEqual([undefined, 'two'])
-    expect(scene.writes('overtaken')).toEqual(['status Widget overtaken'])
-    expect((await scene.get(WIDGETS, 'overtaken'))?.status).toMatchObject({ step: 'two' })
+    expect(scene.stepsOf('overtaken').filter(({ step }) => step === 'dropped')).toHaveLength(1)
+    expect(scene.writes('overtaken')).toEqual(['create Pod overtaken-pod', 'status Widget overtaken'])
+    expect((await scene.get(WIDGETS, 'overtaken'))?.status).toMatchObject({ phase: 'DONE' })
   })
 
   it('leaves an object alone that is being deleted, or gone, or not selected', async () => {
