@@ -1,4 +1,4 @@
-import { errorOf, isSuccess, parseBody, readAnswer } from './body.ts'
+import { type Answer, errorOf, isSuccess, parseBody, readAnswer } from './body.ts'
 import { createCaller, titleOf } from './caller.ts'
 import { listPages } from './list.ts'
 import { createTransport } from './transport.ts'
@@ -20,11 +20,13 @@ export function createKubeClient(options: KubeClientOptions): KubeClient {
   const transport = createTransport(options, options.maxSockets ?? DEFAULT_MAX_SOCKETS)
   const caller = createCaller(transport, options)
 
-  async function request<T>(call: KubeRequest): Promise<T> {
+  async function answerTo(call: KubeRequest): Promise<Answer> {
     const answer = await caller.send(call, readAnswer)
-    if (isSuccess(answer)) return parseBody(titleOf(call), answer) as T
+    if (isSuccess(answer)) return answer
     throw errorOf(titleOf(call), answer, caller.origin)
   }
+
+  const request = async <T>(call: KubeRequest): Promise<T> => parseBody(titleOf(call), await answerTo(call)) as T
 
   const write = <T>(
     method: 'POST' | 'PUT' | 'PATCH',
@@ -45,6 +47,8 @@ export function createKubeClient(options: KubeClientOptions): KubeClient {
   const client: KubeClient = {
     host: caller.host,
     request,
+    text: async (path, textOptions = {}) =>
+      (await answerTo({ ...textOptions, method: 'GET', path, accept: 'text/plain, */*' })).body,
     get: (path, { resourceVersion, ...rest } = {}) =>
       request({ ...rest, method: 'GET', path, query: { resourceVersion } }),
     list: (path, listOptions = {}) => listPages(request, path, listOptions),

@@ -33,6 +33,7 @@ export type {
   RequestReport,
   Status,
   StatusDetails,
+  TextOptions,
   TokenSource,
   WatchEvent,
   WatchOptions,

@@ -73,6 +73,10 @@ interface Selectors {
   fieldSelector?: string | undefined
 }
 
+export interface TextOptions extends RequestOptions {
+  query?: Query | undefined
+}
+
 export interface GetOptions extends RequestOptions {
   resourceVersion?: string | undefined
   accept?: string | undefined
@@ -175,6 +179,8 @@ export interface KubeClient extends AsyncDisposable {
   /** `host:port`. */
   readonly host: string
   request<T>(request: KubeRequest): Promise<T>
+  /** The body as it is: what is no JSON, as a pod's log. */
+  text(path: string, options?: TextOptions): Promise<string>
   get<T = KubeObject>(path: string, options?: GetOptions): Promise<T>
   /**
    * Pages of one consistent snapshot. Where the snapshot has been compacted between two pages, it throws an error for

@@ -187,6 +187,15 @@ describe('a request', () => {
     expect(server.requests[0]?.headers).toMatchObject({ 'user-agent': 'test/1', 'impersonate-user': 'ann' })
   })
 
+  it('gives text as it is, and the error of a Status even then', async () => {
+    await using server = await startScriptedServer((request, response) =>
+      request.url === '/log?tailLines=1' ? response.end('YAY ä\n') : json(response, 404, status(404, 'NotFound')),
+    )
+    await using kube = client(server.access)
+    expect(await kube.text('/log', { query: { tailLines: 1 } })).toBe('YAY ä\n')
+    expect(await errorOf(kube.text('/none'))).toMatchObject({ code: 404, reason: 'NotFound' })
+  })
+
   it('shares one connection with those before it', async () => {
     await using server = await startScriptedServer((_, response) => json(response, 200, {}))
     await using kube = client(server.access)

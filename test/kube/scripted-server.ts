@@ -1,11 +1,11 @@
-import { readFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { ClusterAccess } from '#kube'
 import { createPki } from '../../local/pki.ts'
-import { shortTempDir } from '../support/servers.ts'
 
 export interface ScriptedServer extends AsyncDisposable {
   access: ClusterAccess
@@ -19,17 +19,16 @@ export interface ScriptedServer extends AsyncDisposable {
 export async function startScriptedServer(
   handle: (request: IncomingMessage, response: ServerResponse) => unknown,
 ): Promise<ScriptedServer> {
-  const pki = await createPki(join(await shortTempDir(), 'pki'))
-  const { certFile, keyFile } = await pki.issue('server', { cn: 'server' }, ['127.0.0.1'])
+  const { ca, cert, key } = await certificates()
   const requests: IncomingMessage[] = []
-  const server = createServer({ cert: await readFile(certFile), key: await readFile(keyFile) }, (request, response) => {
+  const server = createServer({ cert, key }, (request, response) => {
     requests.push(request)
     handle(request, response)
   })
   await new Promise<void>((done) => server.listen(0, '127.0.0.1', done))
   const { port } = server.address() as AddressInfo
   return {
-    access: { server: `https://127.0.0.1:${port}`, ca: pki.caPem },
+    access: { server: `https://127.0.0.1:${port}`, ca },
     requests,
     connections: () =>
       new Promise((done, fail) => server.getConnections((error, count) => (error ? fail(error) : done(count)))),
@@ -38,6 +37,15 @@ export async function startScriptedServer(
       await new Promise((done) => server.close(done))
     },
   }
+}
+
+async function certificates(): Promise<{ ca: string; cert: Buffer; key: Buffer }> {
+  const dir = await mkdtemp(join(tmpdir(), 'fl-scripted-'))
+  const pki = await createPki(dir)
+  const { certFile, keyFile } = await pki.issue('server', { cn: 'server' }, ['127.0.0.1'])
+  const [cert, key] = await Promise.all([readFile(certFile), readFile(keyFile)])
+  await rm(dir, { recursive: true })
+  return { ca: pki.caPem, cert, key }
 }
 
 export function json(
