@@ -1,0 +1,114 @@
+import { LANES } from '../../../queue/record.ts'
+import type { Config, Process, Slot, State } from './state.ts'
+
+/** A text with holes for identities: two values are the same up to renaming if their texts and identities agree. */
+interface Template {
+  texts: string[]
+  ids: (string | number)[]
+}
+
+/**
+ * The state up to renaming: workers of the same kind are interchangeable, and sequences, owners and generations are
+ * only ever compared for equality, so each is replaced by the order in which it is met. Left out is what no decision
+ * depends on: attempts, errors, times on the coarse clock, counts of writes (a new generation is new in any case).
+ */
+export function canonical(state: State, config: Config): string {
+  const names = new Map<string | number, number>([
+    [0, 0],
+    [-1, -1],
+  ])
+  const name = (id: string | number) => {
+    const known = names.get(id)
+    if (known !== undefined) return known
+    names.set(id, names.size)
+    return names.size - 1
+  }
+  let key = `${Object.values(state.left).join(' ')}|${state.covered ? 1 : 0}${config.maxRuns === undefined ? '' : state.runs}`
+  const redeliveries = Number.isFinite(config.slow)
+  for (const lane of LANES) {
+    const slot = state.tokens[lane]
+    const delivered = redeliveries && slot?.delivered ? 'D' : ''
+    key += `|${slotText(slot, name)}${delivered}${slotText(state.acknowledged[lane], name)}`
+  }
+  for (const { record, due } of state.records) key += `|${due ? 'due' : ''}${filled(templateOf(record), name)}`
+  for (const { generation, lane } of state.fires) key += `|f${name(generation)}${lane}`
+  for (const { message, completes } of state.network)
+    key += `|${completes ? 'c' : ''}${filled(templateOf(message), name)}`
+  const anonymous = (id: string | number) => names.get(id) ?? '?'
+  const sorted = state.processes
+    .map((process) => ({ process, text: processText(process, anonymous) }))
+    .sort((a, b) => (a.text < b.text ? -1 : a.text > b.text ? 1 : 0))
+  for (const { process } of sorted) key += `|${processText(process, name)}`
+  return key
+}
+
+const slotText = (slot: Slot | undefined, name: (id: number) => number): string =>
+  slot ? `${name(slot.sequence)}${slot.acking ? 'a' : ''}${slot.gone ? 'g' : ''}${slot.dead ? 'd' : ''}` : '-'
+
+function processText(process: Process, name: (id: string | number) => number | string): string {
+  const flags = `${process.phase}${process.overdue ? 'o' : ''}${process.fresh ? 'f' : ''}${name(process.nonce)}`
+  switch (process.phase) {
+    case 'taking':
+      return flags + filled(templateOf(process.step), name)
+    case 'running':
+      return flags + filled(templateOf(process.held), name)
+    case 'requeueing':
+    case 'enqueueing':
+      return flags + process.lane + (process.step ? filled(templateOf(process.step), name) : '')
+    case 'renewing':
+    case 'finishing':
+      return flags + filled(templateOf(process.step), name)
+  }
+}
+
+function filled({ texts, ids }: Template, name: (id: string | number) => number | string): string {
+  let text = texts[0] ?? ''
+  for (let index = 0; index < ids.length; index++) text += name(ids[index]!) + texts[index + 1]!
+  return text
+}
+
+/** Values never change, so each is read once. */
+const templates = new WeakMap<object, Template>()
+
+function templateOf(value: object): Template {
+  const known = templates.get(value)
+  if (known) return known
+  const template = read(value)
+  templates.set(value, template)
+  return template
+}
+
+const IDENTITIES = new Set(['sequence', 'generation', 'owner', 'nonce', 'cancels'])
+const IRRELEVANT = new Set(['attempt', 'error', 'message', 'at', 'since', 'freshUntil', 'terms', 'writes', 'reason'])
+
+function read(value: object): Template {
+  const texts: string[] = []
+  const ids: (string | number)[] = []
+  const seen = new Set<object>()
+  let text = ''
+  const visit = (part: object) => {
+    if (seen.has(part)) {
+      text += '^'
+      return
+    }
+    seen.add(part)
+    text += '{'
+    for (const [name, field] of Object.entries(part) as [string, object | string | number | boolean | null][]) {
+      if (typeof field === 'object' && field !== null) {
+        if (name === 'terms') continue
+        text += name
+        visit(field)
+      } else if (IDENTITIES.has(name)) {
+        texts.push(`${text}${name}`)
+        text = ','
+        ids.push(field as string | number)
+      } else if (!IRRELEVANT.has(name) && field !== undefined && field !== false) {
+        text += `${name}${field},`
+      }
+    }
+    text += '}'
+  }
+  visit(value)
+  texts.push(text)
+  return { texts, ids }
+}

@@ -1,0 +1,73 @@
+import { transitions } from '../../../queue/transitions.ts'
+import type { Config, Subject } from './state.ts'
+
+export const PRODUCTION: Subject = { machines: transitions, requeuesFenced: true, janitor: true }
+
+/** Two workers, one replica, and a world in which nothing goes wrong except that tokens are delivered twice. */
+export const CALM: Config = {
+  workers: 2,
+  replicas: 1,
+  high: 1,
+  low: 0,
+  crashes: 0,
+  faults: 0,
+  expiries: 0,
+  ends: 0,
+  renews: 0,
+  lates: 0,
+  slow: Number.POSITIVE_INFINITY,
+  resurrections: 0,
+  endings: [],
+  delays: true,
+}
+
+const STRICT = { ...CALM, oneRecord: true }
+const LANES = { ...STRICT, low: 1 }
+const ENDINGS = { endings: ['requeue', 'error', 'terminal', 'handback'] } as const
+/** Nobody holds a token for longer than the server waits: then every run has its own reason. */
+const SWIFT = { ...STRICT, ...ENDINGS, slow: 0, neverStranded: true }
+
+/** Explored wholly with every test run. */
+export const SMALL: Record<string, Config> = {
+  'two lanes': { ...LANES, high: 2 },
+  'two lanes, replicated': { ...LANES, replicas: 3 },
+  'a crash': { ...STRICT, high: 2, crashes: 1 },
+  'an expired lease, replicated': { ...STRICT, replicas: 3, expiries: 1 },
+  'a crash and an expired lease': { ...STRICT, crashes: 1, expiries: 1 },
+  'an ambiguous publish': { ...STRICT, high: 2, faults: 1 },
+  'every ending': { ...STRICT, ...ENDINGS, high: 2, ends: 1 },
+  'every ending, two lanes': { ...LANES, ...ENDINGS, ends: 1 },
+  'renewal after the lease': { ...STRICT, expiries: 1, renews: 1 },
+  'late clocks, two lanes': { ...LANES, lates: 1 },
+  'a killed server': { ...STRICT, high: 2, resurrections: 1 },
+  'no run without a reason': { ...SWIFT, high: 3, ends: 1, renews: 1, maxRuns: 4 },
+  'no run without a reason, two lanes': { ...SWIFT, high: 2, low: 1, ends: 1, renews: 1, maxRuns: 4 },
+}
+
+/** Minutes each: for a change of the protocol. */
+export const LARGE: Record<string, Config> = {
+  'two lanes twice': { ...LANES, high: 2, low: 2, replicas: 3 },
+  'three workers, two lanes': { ...LANES, workers: 3 },
+  'three workers, 3 + 1 replicated': { ...LANES, workers: 3, high: 3, replicas: 3 },
+  'crash, two lanes': { ...LANES, crashes: 1, replicas: 3 },
+  'two crashes, two lanes': { ...LANES, crashes: 2 },
+  'two crashes, expiry': { ...STRICT, crashes: 2, expiries: 1, replicas: 3 },
+  'crash, expiry, two lanes': { ...LANES, crashes: 1, expiries: 1 },
+  'ambiguity, two lanes': { ...LANES, faults: 1 },
+  'ambiguity, two lanes, replicated': { ...LANES, faults: 1, replicas: 3 },
+  'two ambiguities': { ...STRICT, high: 2, faults: 2 },
+  'ambiguity, expiry': { ...STRICT, high: 2, faults: 1, expiries: 1 },
+  'ambiguity, expiry, renewal': { ...STRICT, faults: 1, expiries: 1, renews: 1, replicas: 3 },
+  'crash, ambiguity': { ...STRICT, high: 2, crashes: 1, faults: 1 },
+  'crash, ambiguity, two lanes': { ...LANES, crashes: 1, faults: 1 },
+  'renewal after the lease, two lanes': { ...LANES, expiries: 1, renews: 1 },
+  'two expiries, two renewals': { ...STRICT, expiries: 2, renews: 2 },
+  'endings, crash, two lanes': { ...LANES, ...ENDINGS, ends: 1, crashes: 1 },
+  'endings, expiry, two lanes': { ...LANES, ...ENDINGS, ends: 1, expiries: 1 },
+  'endings, ambiguity': { ...STRICT, ...ENDINGS, high: 2, ends: 1, faults: 1 },
+  'late clocks, crash, ambiguity': { ...STRICT, lates: 1, crashes: 1, faults: 1, replicas: 3 },
+  'late clocks, two lanes, expiry': { ...LANES, lates: 1, expiries: 1 },
+  'killed server, two lanes, crash': { ...LANES, resurrections: 1, crashes: 1 },
+  'three workers, expiry, renewal': { ...STRICT, workers: 3, expiries: 1, renews: 1 },
+  'swift, two ends, two lanes': { ...SWIFT, high: 2, low: 2, ends: 2, renews: 1, maxRuns: 6 },
+}

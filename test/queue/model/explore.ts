@@ -1,0 +1,145 @@
+import { canonical } from './canonical.ts'
+import { brokenLaw, isDrained } from './laws.ts'
+import { isHopeless, serverMoves } from './server.ts'
+import type { Budget, Config, Move, State, Subject } from './state.ts'
+import { Numbers, Visited } from './visited.ts'
+import { clientMoves } from './workers.ts'
+
+export interface Exploration {
+  states: number
+  edges: number
+  depth: number
+  /** The largest number of runs in one history; only where they are counted. */
+  runs: number
+  /** What is broken, and how one gets there. */
+  violation?: { law: string; trace: string[] }
+  /** The bound on states was reached: nothing found, nothing proved. */
+  exhausted: boolean
+}
+
+const CANNOT_DRAIN = 'law 7: from here the key never becomes idle again'
+
+/** Breadth first, so that the trace of a violation is a shortest one. */
+export function explore(subject: Subject, config: Config, maxStates = Number.POSITIVE_INFINITY): Exploration {
+  const visited = new Visited()
+  const parents = new Numbers()
+  const moves = new Numbers()
+  const edges = { from: new Numbers(), to: new Numbers() }
+  const drained: number[] = []
+  let frontier: { id: number; state: State }[] = []
+  let runs = 0
+
+  /** The state's number, and whether it was new. */
+  const visit = (state: State, parent: number, move: number) => {
+    const before = visited.size
+    const id = visited.add(canonical(state, config))
+    if (id < before) return id
+    parents.push(parent)
+    moves.push(move)
+    if (isDrained(state)) drained.push(id)
+    runs = Math.max(runs, state.runs)
+    frontier.push({ id, state })
+    return id
+  }
+  const report = (depth: number, rest: Partial<Exploration> = {}): Exploration => ({
+    states: visited.size,
+    edges: edges.to.length,
+    depth,
+    runs,
+    exhausted: false,
+    ...rest,
+  })
+  const violation = (law: string, id: number) => ({
+    violation: { law, trace: replay(pathTo(id, parents, moves), subject, config) },
+  })
+
+  visit(initialState(config), -1, -1)
+  for (let depth = 0; ; depth++) {
+    const level = frontier
+    frontier = []
+    if (level.length === 0) {
+      const stuck = neverDrains(visited.size, edges, drained)
+      return report(depth, stuck === undefined ? {} : violation(CANNOT_DRAIN, stuck))
+    }
+    for (const { id, state } of level) {
+      if (visited.size > maxStates) return report(depth, { exhausted: true })
+      for (const [index, next] of successors(state, subject, config).entries()) {
+        const to = visit(next.state, id, index)
+        edges.from.push(id)
+        edges.to.push(to)
+        const law = brokenLaw(next.state, config)
+        if (law) return report(depth + 1, violation(law, to))
+      }
+    }
+  }
+}
+
+export function initialState(config: Config): State {
+  const { high, low, crashes, faults, expiries, ends, renews, lates, slow, resurrections } = config
+  const left: Budget = { high, low, crashes, faults, expiries, ends, renews, lates, slow, resurrections }
+  return {
+    tokens: { high: undefined, low: undefined },
+    acknowledged: { high: undefined, low: undefined },
+    records: [],
+    fires: [],
+    network: [],
+    processes: [],
+    covered: true,
+    left,
+    runs: 0,
+    counter: 0,
+  }
+}
+
+function successors(state: State, subject: Subject, config: Config): Move[] {
+  const moves = [...serverMoves(state, config), ...clientMoves(state, subject, config)]
+  for (const move of moves) {
+    const { network } = move.state
+    if (network.some((delayed) => isHopeless(move.state, delayed)))
+      move.state = { ...move.state, network: network.filter((delayed) => !isHopeless(move.state, delayed)) }
+  }
+  return moves
+}
+
+function pathTo(id: number, parents: Numbers, moves: Numbers): number[] {
+  const path: number[] = []
+  for (let at = id; parents.at(at) >= 0; at = parents.at(at)) path.push(moves.at(at))
+  return path.reverse()
+}
+
+function replay(path: number[], subject: Subject, config: Config): string[] {
+  let state = initialState(config)
+  return path.map((index) => {
+    const move = successors(state, subject, config)[index]!
+    state = move.state
+    return move.label()
+  })
+}
+
+/** A state from which no drained one can be reached, by going back from all drained ones. */
+function neverDrains(
+  states: number,
+  { from, to }: { from: Numbers; to: Numbers },
+  drained: readonly number[],
+): number | undefined {
+  const starts = new Int32Array(states + 1)
+  for (let edge = 0; edge < to.length; edge++) starts[to.at(edge) + 1]!++
+  for (let id = 0; id < states; id++) starts[id + 1]! += starts[id]!
+  const ends = starts.slice()
+  const sources = new Int32Array(to.length)
+  for (let edge = 0; edge < to.length; edge++) sources[ends[to.at(edge)]!++] = from.at(edge)
+
+  const drains = new Uint8Array(states)
+  const open = [...drained]
+  for (const id of open) drains[id] = 1
+  for (let id = open.pop(); id !== undefined; id = open.pop()) {
+    for (let place = starts[id]!; place < starts[id + 1]!; place++) {
+      const source = sources[place]!
+      if (drains[source]) continue
+      drains[source] = 1
+      open.push(source)
+    }
+  }
+  const stuck = drains.indexOf(0)
+  return stuck < 0 ? undefined : stuck
+}

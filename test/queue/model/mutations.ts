@@ -1,0 +1,333 @@
+import type { Held } from '../../../queue/lease.ts'
+import { type Ended, type Machine } from '../../../queue/machine.ts'
+import { type Answer, type Io, type KeyRecord, otherLane, type Publish } from '../../../queue/record.ts'
+import { transitions } from '../../../queue/transitions.ts'
+import { CALM, PRODUCTION } from './configs.ts'
+import { UNGUARDED } from './server.ts'
+import type { Config, Machines, Subject } from './state.ts'
+import { CLOCKS } from './time.ts'
+
+/** A guard of the protocol, and what happens without it. */
+export interface Mutation {
+  guard: string
+  /** How the sentence of the broken law begins. */
+  breaks: 'laws 1, 3, 4' | 'law 2' | 'law 7' | 'one record' | 'bound' | 'stall'
+  subject: Subject
+  config: Config
+}
+
+const withMachines = (machines: Partial<Machines>): Subject => ({
+  ...PRODUCTION,
+  machines: { ...transitions, ...machines },
+})
+
+const { take, renew, finish } = transitions
+
+type Out<State, Result> = State | Ended<Result>
+
+/** Changes what a machine asks for; its own decisions stay. */
+function asking<Input, State extends { io: Io }, Result>(
+  machine: Machine<Input, State, Result>,
+  change: (io: Io, step: State) => Io,
+): Machine<Input, State, Result> {
+  const changed = (out: Out<State, Result>): Out<State, Result> =>
+    'io' in out ? { ...out, io: change(out.io, out) } : out
+  return {
+    start: (input, now) => changed(machine.start(input, now)),
+    next: (step, answer, now) => changed(machine.next(step, answer, now)),
+  }
+}
+
+const publishing =
+  <Step>(change: (message: Publish, step: Step) => Publish) =>
+  (io: Io, step: Step): Io =>
+    io.do === 'publish' ? { ...io, message: change(io.message, step) } : io
+
+/** Changes what a machine is told. */
+function hearing<Input, State extends { io: Io }, Result>(
+  machine: Machine<Input, State, Result>,
+  change: (answer: Answer, step: State) => Answer,
+): Machine<Input, State, Result> {
+  return { ...machine, next: (step, answer, now) => machine.next(step, change(answer, step), now) }
+}
+
+const unguarded = (message: Publish): Publish => ({
+  ...message,
+  expected: { ...message.expected, sequence: UNGUARDED },
+})
+
+function withoutCancel<Message extends Publish>(message: Message): Message {
+  const copy = { ...message }
+  if (copy.role !== 'done') delete copy.cancels
+  return copy.role === 'done' ? { ...copy, cancels: 'nothing' } : copy
+}
+
+type StepName = 'take' | 'steal' | 'mark'
+
+const inTake = (name: StepName, change: (message: Publish) => Publish) =>
+  withMachines({
+    take: asking(
+      take,
+      publishing((message, step) => (step.name === name ? change(message) : message)),
+    ),
+  })
+
+const withoutMarks = (held: Held): Held => ({
+  ...held,
+  record: { ...held.record, dirty: false, otherLaneWaits: false },
+})
+
+/** Asks for one more thing before the machine starts. */
+function after<Input extends object, State extends { io: Io }, Result>(
+  io: (input: Input) => Io,
+  machine: Machine<Input, State, Result>,
+): Machine<Input, State, Result> {
+  const isFirst = (step: State | { first: Input }): step is { first: Input } => 'first' in step
+  return {
+    start: (input) => ({ name: 'first', first: input, io: io(input) }) as unknown as State,
+    next: (step, answer, now) => {
+      if (!isFirst(step)) return machine.next(step, answer, now)
+      return answer.kind === 'unknown' ? step : machine.start(step.first, now)
+    },
+  }
+}
+
+/** The token if absent, then the record: two publishes for one. */
+const releaseInTwo: Machines['finish'] = {
+  start: (input, now) => {
+    const { record } = input.held
+    if (!record.dirty) return finish.start(input, now)
+    const expected = { of: 'token', sequence: 0 } as const
+    const message = { role: 'token', lane: record.lane, attempt: 0, expected } as const
+    return { ...input, name: 'finish', message, ambiguous: false, io: { do: 'publish', message } }
+  },
+  next: (step, answer, now) => {
+    if (step.message.role !== 'token' || answer.kind === 'unknown' || answer.kind === 'busy') {
+      const out = finish.next(step, answer, now)
+      return 'io' in out && out.io.do === 'publish'
+        ? releaseInTwo.start({ held: out.held, ending: out.ending }, now)
+        : out
+    }
+    return finish.start({ held: withoutMarks(step.held), ending: step.ending }, now)
+  },
+}
+
+const ignoringMarks: Machines['finish'] = {
+  start: (input, now) => finish.start({ ...input, held: withoutMarks(input.held) }, now),
+  next: (step, answer, now) => {
+    const record = answer.kind === 'record' ? answer.record : undefined
+    if (!record) return finish.next(step, answer, now)
+    return finish.next(step, { kind: 'record', record: { ...record, dirty: false, otherLaneWaits: false } }, now)
+  },
+}
+
+const foreign = (answer: Answer): Answer =>
+  answer.kind === 'record' && answer.record
+    ? { kind: 'record', record: { ...answer.record, owner: `not ${answer.record.owner}` } }
+    : answer
+
+const clean = (answer: Answer): Answer =>
+  answer.kind === 'record' && answer.record ? { kind: 'record', record: { ...answer.record, dirty: false } } : answer
+
+const inRecord = (change: (record: Omit<KeyRecord, 'sequence'>) => Partial<KeyRecord>) => (message: Publish) =>
+  message.role === 'record' ? { ...message, record: { ...message.record, ...change(message.record) } } : message
+
+const oneGeneration = (message: Publish): Publish => {
+  const named = inRecord(() => ({ generation: 'only' }))(message)
+  return named.cancels === undefined ? named : { ...named, cancels: 'only' }
+}
+
+const replicated: Config = { ...CALM, replicas: 3 }
+
+export const MUTATIONS: Record<string, Mutation> = {
+  'TAKE without CAS': {
+    guard: 'a running record is only created where none stands',
+    breaks: 'law 2',
+    subject: inTake('take', unguarded),
+    config: { ...CALM, high: 2 },
+  },
+  'STEAL without CAS': {
+    guard: 'a waiting record is only taken as it was read',
+    breaks: 'law 2',
+    subject: inTake('steal', unguarded),
+    config: { ...CALM, high: 2, ends: 1, endings: ['requeue'] },
+  },
+  'STEAL without cancelling': {
+    guard: 'a stolen timer does not fire',
+    breaks: 'one record',
+    subject: inTake('steal', withoutCancel),
+    config: { ...CALM, high: 2, ends: 1, endings: ['requeue'], oneRecord: true },
+  },
+  'MARK without CAS': {
+    guard: 'a mark is put only on the run that was read',
+    breaks: 'stall',
+    subject: inTake('mark', unguarded),
+    config: { ...CALM, high: 2, neverStranded: true },
+  },
+  'acknowledging before the record': {
+    guard: 'the token goes only when the record stands',
+    breaks: 'laws 1, 3, 4',
+    subject: withMachines({ take: after(() => ({ do: 'acknowledge', confirmed: true }), take) }),
+    config: { ...CALM, crashes: 1 },
+  },
+  'running before the acknowledgement is confirmed': {
+    guard: 'state is read only when no ENQUEUE can coalesce into the old token',
+    breaks: 'laws 1, 3, 4',
+    subject: withMachines({
+      take: asking(take, (io, { name }) => (name === 'acknowledge' ? { do: 'acknowledge', confirmed: false } : io)),
+    }),
+    config: { ...CALM, high: 2 },
+  },
+  'skipping the barrier': {
+    guard: 'with replicas a confirmed acknowledgement is not enough: the token must be gone',
+    breaks: 'laws 1, 3, 4',
+    subject: withMachines({
+      take: { ...take, start: (input, now) => take.start({ ...input, terms: { ...input.terms, replicas: 1 } }, now) },
+    }),
+    config: { ...replicated, high: 2 },
+  },
+  'a lease given out when it is over': {
+    guard: 'a lease that is nearly over is left to the watchdog',
+    breaks: 'law 2',
+    subject: withMachines({ take: { ...take, next: (step, answer) => take.next(step, answer, CLOCKS.inTime) } }),
+    config: { ...CALM, expiries: 1 },
+  },
+  'a conflict in TAKE is always foreign': {
+    guard: 'after a lost answer the own nonce in the record means that the publish took effect',
+    breaks: 'stall',
+    subject: withMachines({ take: hearing(take, foreign) }),
+    config: { ...CALM, faults: 1, delays: false, neverStranded: true },
+  },
+  'a conflict in RENEW is always foreign': {
+    guard: "a mark moves the record's sequence, and the owner adopts it",
+    breaks: 'stall',
+    subject: withMachines({ renew: hearing(renew, foreign) }),
+    config: { ...CALM, renews: 1, neverStranded: true },
+  },
+  'a conflict in FINISH is always foreign': {
+    guard: 'a mark during the release is read, and the release decided again',
+    breaks: 'stall',
+    subject: withMachines({ finish: hearing(finish, foreign) }),
+    config: { ...CALM, high: 2, neverStranded: true },
+  },
+  'MARK acknowledges first': {
+    guard: 'the token of a mark goes only when the mark stands',
+    breaks: 'laws 1, 3, 4',
+    subject: withMachines({
+      take: {
+        ...take,
+        next: (step, answer, now) => {
+          if (step.name === 'dismiss') return { result: { kind: 'marked' } }
+          if (step.name !== 'mark' || step.io.do !== 'acknowledge') {
+            const out = take.next(step, answer, now)
+            const marks = 'io' in out && out.name === 'mark' && out.sameLane && out.io.do === 'publish'
+            return marks ? ({ ...out, later: out.io, io: { do: 'acknowledge', confirmed: true } } as typeof out) : out
+          }
+          return { ...step, io: (step as typeof step & { later: Io }).later }
+        },
+      },
+    }),
+    config: { ...CALM, high: 2, crashes: 1 },
+  },
+  'a token of the other lane acknowledged with its mark': {
+    guard: 'the release of a dirty run replaces the token of its own lane only',
+    breaks: 'laws 1, 3, 4',
+    subject: withMachines({
+      take: {
+        ...take,
+        next: (step, answer, now) => take.next(step.name === 'mark' ? { ...step, sameLane: true } : step, answer, now),
+      },
+    }),
+    config: { ...CALM, high: 2, low: 2, workers: 2 },
+  },
+  'a mark that moves the record to its own lane': {
+    guard: 'a running record never changes its lane: tokens dropped for it may still be there',
+    breaks: 'laws 1, 3, 4',
+    subject: withMachines({
+      take: asking(
+        take,
+        publishing((message, step) =>
+          step.name === 'mark' && message.role === 'record'
+            ? { ...message, record: { ...message.record, lane: step.claim.token.lane } }
+            : message,
+        ),
+      ),
+    }),
+    config: { ...CALM, high: 2, low: 1 },
+  },
+  'RENEW without CAS': {
+    guard: 'only the owner renews',
+    breaks: 'law 2',
+    subject: withMachines({ renew: asking(renew, publishing(unguarded)) }),
+    config: { ...CALM, expiries: 1, renews: 1 },
+  },
+  'RENEW without cancelling': {
+    guard: 'the watchdog of the lease before goes with the renewal',
+    breaks: 'bound',
+    subject: withMachines({ renew: asking(renew, publishing(withoutCancel)) }),
+    config: { ...CALM, renews: 1, slow: 0, maxRuns: 1 },
+  },
+  'RENEW drops the mark': {
+    guard: 'a renewal keeps what others noted',
+    breaks: 'laws 1, 3, 4',
+    subject: withMachines({ renew: hearing(renew, clean) }),
+    config: { ...CALM, high: 2, renews: 1 },
+  },
+  'one subject for all generations': {
+    guard: 'a fire purges the very write that it read',
+    breaks: 'law 2',
+    subject: withMachines({
+      take: asking(take, publishing(oneGeneration)),
+      renew: asking(renew, publishing(oneGeneration)),
+      finish: asking(finish, publishing(oneGeneration)),
+    }),
+    config: { ...CALM, expiries: 1, renews: 1 },
+  },
+  'FINISH drops the mark': {
+    guard: 'a marked run leaves a token',
+    breaks: 'laws 1, 3, 4',
+    subject: withMachines({ finish: ignoringMarks }),
+    config: { ...CALM, high: 2 },
+  },
+  'FINISH without CAS': {
+    guard: 'only the owner ends a run',
+    breaks: 'law 2',
+    subject: withMachines({ finish: asking(finish, publishing(unguarded)) }),
+    config: { ...CALM, expiries: 1, ends: 1, endings: ['requeue'], workers: 3 },
+  },
+  'FINISH without cancelling': {
+    guard: 'the release takes the record away in the same write',
+    breaks: 'law 7',
+    subject: withMachines({ finish: asking(finish, publishing(withoutCancel)) }),
+    config: CALM,
+  },
+  'FINISH releases in two steps': {
+    guard: 'a release replaces the token: one that is about to be acknowledged takes nothing with it',
+    breaks: 'laws 1, 3, 4',
+    subject: withMachines({ finish: releaseInTwo }),
+    config: { ...CALM, high: 2 },
+  },
+  'FINISH releases to the other lane': {
+    guard: 'the rerun of a dirty run replaces the tokens that were dropped for it',
+    breaks: 'laws 1, 3, 4',
+    subject: withMachines({
+      finish: asking(
+        finish,
+        publishing((message) => (message.role === 'token' ? { ...message, lane: otherLane(message.lane) } : message)),
+      ),
+    }),
+    config: { ...CALM, high: 3 },
+  },
+  'a fenced run says nothing': {
+    guard: 'a run that lost its lease queues its key again',
+    breaks: 'laws 1, 3, 4',
+    subject: { ...PRODUCTION, requeuesFenced: false },
+    config: { ...CALM, expiries: 1 },
+  },
+  'no janitor': {
+    guard: 'a token that nobody will deliver is replaced',
+    breaks: 'law 7',
+    subject: { ...PRODUCTION, janitor: false },
+    config: { ...CALM, resurrections: 1 },
+  },
+}

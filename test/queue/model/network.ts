@@ -1,0 +1,84 @@
+import type { Io, Publish } from '../../../queue/record.ts'
+import { account, acknowledge, acknowledgeLater, lastRecord, nameOf, store } from './server.ts'
+import type { Config, Outcome, Process, State } from './state.ts'
+
+/** What may come of an IO. Without a configuration nothing goes wrong. */
+export function outcomes(state: State, process: Process | undefined, io: Io, config: Config | undefined): Outcome[] {
+  switch (io.do) {
+    case 'publish':
+      return publishes(state, process, io.message, config)
+    case 'readRecord': {
+      const record = lastRecord(state)
+      const label = `reads the record: ${record ? `${record.generation} of ${record.owner}` : 'none'}`
+      return [{ label, state, answer: { kind: 'record', record } }]
+    }
+    case 'acknowledge':
+      return config && process?.phase === 'taking' ? acknowledgements(state, process, io.confirmed, config) : []
+    case 'readToken': {
+      const present = process?.phase === 'taking' && state.tokens[process.lane]?.sequence === process.token
+      return [
+        { label: `looks for its token: ${present ? 'there' : 'gone'}`, state, answer: { kind: 'token', present } },
+      ]
+    }
+  }
+}
+
+function publishes(
+  state: State,
+  process: Process | undefined,
+  message: Publish,
+  config: Config | undefined,
+): Outcome[] {
+  const name = nameOf(message)
+  const completes = completesRun(process)
+  const stored = store(state, message)
+  const applied = stored && account(stored, message, completes)
+  const found: Outcome[] = [
+    applied
+      ? { label: `stores ${name}`, state: applied, answer: { kind: 'stored', sequence: applied.counter } }
+      : { label: `conflict: ${name}`, state, answer: { kind: 'conflict' } },
+  ]
+  if (!config || state.left.faults === 0) return found
+  const spend = (from: State) => ({ ...from, left: { ...from.left, faults: from.left.faults - 1 } })
+  const answer = { kind: 'unknown' } as const
+  if (applied) found.push({ label: `stores ${name}, the answer is lost`, state: spend(applied), answer })
+  // Only a finish knows that an answer is missing; for the others it is as if they had not asked yet.
+  if (process?.phase === 'finishing') found.push({ label: `loses ${name}`, state: spend(state), answer })
+  if (config.delays && state.network.length === 0) {
+    const delayed = { ...state, network: [{ message, completes }] }
+    found.push({ label: `delays ${name}`, state: spend(delayed), answer })
+  }
+  return found
+}
+
+/** The definition of completion is the stored finish, of a run that neither failed nor was handed back. */
+const completesRun = (process: Process | undefined): boolean =>
+  process?.phase === 'finishing' && process.fresh && !['error', 'handback'].includes(process.ending.kind)
+
+function acknowledgements(
+  state: State,
+  { lane, token }: Extract<Process, { phase: 'taking' }>,
+  confirmed: boolean,
+  config: Config,
+): Outcome[] {
+  const later = acknowledgeLater(state, lane, token)
+  const name = `token ${lane} ${token}`
+  if (!confirmed)
+    return [{ label: `acknowledges ${name} without waiting`, state: later, answer: { kind: 'acknowledged' } }]
+  const found: Outcome[] = [
+    {
+      label: `acknowledges ${name}, confirmed`,
+      state: acknowledge(state, lane, token, config),
+      answer: { kind: 'acknowledged' },
+    },
+  ]
+  if (config.delays && state.left.faults > 0 && later !== state) {
+    const left = { ...state.left, faults: state.left.faults - 1 }
+    found.push({
+      label: `delays the acknowledgement of ${name}`,
+      state: { ...later, left },
+      answer: { kind: 'unknown' },
+    })
+  }
+  return found
+}

@@ -1,0 +1,182 @@
+import { type KeyRecord, LANES, type Lane, type Publish } from '../../../queue/record.ts'
+import type { Config, Delayed, Move, Process, Slot, State } from './state.ts'
+
+/** Stands for no expectation at all; only mutations publish so. */
+export const UNGUARDED = -1
+
+export const lastRecord = ({ records }: State): KeyRecord | undefined => records.at(-1)?.record
+
+const standing = (state: State, { expected, ...message }: Publish): number => {
+  if (expected.of === 'record') return lastRecord(state)?.sequence ?? 0
+  return message.role === 'token' ? (state.tokens[message.lane]?.sequence ?? 0) : 0
+}
+
+/** One atomic publish; undefined is a conflict. */
+export function store(state: State, message: Publish): State | undefined {
+  const { sequence: expected } = message.expected
+  if (expected !== UNGUARDED && expected !== standing(state, message)) return undefined
+  const sequence = state.counter + 1
+  const records = message.cancels === undefined ? state.records : without(state.records, message.cancels)
+  const next = { ...state, counter: sequence, records }
+  if (message.role === 'token') return withToken(next, message.lane, { sequence, attempt: message.attempt, ...ALIVE })
+  if (message.role === 'done') return next
+  const { record } = message
+  const others = without(records, record.generation)
+  return { ...next, records: [...others, { record: { ...record, sequence }, due: false }] }
+}
+
+const ALIVE = { delivered: false, acking: false, gone: false, dead: false }
+
+const without = (records: State['records'], generation: string) =>
+  records.some(({ record }) => record.generation === generation)
+    ? records.filter(({ record }) => record.generation !== generation)
+    : records
+
+const withToken = (state: State, lane: Lane, slot: Slot | undefined): State => ({
+  ...state,
+  tokens: { ...state.tokens, [lane]: slot },
+})
+
+/** The state of the world has changed: what was read before is old. */
+export function changed(state: State): State {
+  return {
+    ...state,
+    covered: false,
+    processes: state.processes.map((process) => (process.fresh ? { ...process, fresh: false } : process)),
+    network: state.network.map((delayed) => (delayed.completes ? { ...delayed, completes: false } : delayed)),
+  }
+}
+
+/** What a stored message means for the laws: a run has completed, and a timer needs a later one. */
+export function account(state: State, message: Publish, completes: boolean): State {
+  const covered = completes ? { ...state, covered: true } : state
+  return message.role === 'record' && message.record.state === 'waiting' ? changed(covered) : covered
+}
+
+/** The server applies an acknowledgement. What is not there, or is not pending, is not touched. */
+export function acknowledge(state: State, lane: Lane, sequence: number, { replicas, resurrections }: Config): State {
+  const slot = state.tokens[lane]
+  if (slot?.sequence !== sequence || slot.dead) return state
+  if (replicas > 1) return withToken(state, lane, { ...slot, gone: true, acking: false })
+  const kept = resurrections > 0 ? { acknowledged: { ...state.acknowledged, [lane]: slot } } : {}
+  return withToken({ ...state, ...kept }, lane, undefined)
+}
+
+/** An acknowledgement leaves a worker and may arrive at any time, or never. */
+export function acknowledgeLater(state: State, lane: Lane, sequence: number): State {
+  const slot = state.tokens[lane]
+  if (slot?.sequence !== sequence || slot.acking || slot.gone || slot.dead) return state
+  return withToken(state, lane, { ...slot, acking: true })
+}
+
+/** Everything that the server, the network and time do by themselves. */
+export function serverMoves(state: State, config: Config): Move[] {
+  return [
+    ...arrivals(state),
+    ...LANES.flatMap((lane) => tokenMoves(state, lane, config)),
+    ...timeMoves(state),
+    ...fireMoves(state),
+  ]
+}
+
+function arrivals(state: State): Move[] {
+  return state.network.map((delayed, index) => ({
+    label: () => `network: the delayed ${nameOf(delayed.message)} arrives`,
+    state: arrive({ ...state, network: state.network.toSpliced(index, 1) }, delayed),
+  }))
+}
+
+function arrive(state: State, { message, completes }: Delayed): State {
+  const stored = store(state, message)
+  return stored ? account(stored, message, completes) : state
+}
+
+/** Can never be stored any more: sequences do not come back. */
+export const isHopeless = (state: State, { message }: Delayed): boolean =>
+  message.expected.sequence > 0 && message.expected.sequence !== standing(state, message)
+
+function tokenMoves(state: State, lane: Lane, config: Config): Move[] {
+  const slot = state.tokens[lane]
+  const moves: Move[] = []
+  if (slot?.acking)
+    moves.push({
+      label: () => `network: the late acknowledgement of token ${lane} ${slot.sequence} arrives`,
+      state: acknowledge(state, lane, slot.sequence, config),
+    })
+  if (slot?.gone)
+    moves.push({
+      label: () => `server: token ${lane} ${slot.sequence}, acknowledged, disappears`,
+      state: withToken(state, lane, undefined),
+    })
+  const back = state.acknowledged[lane]
+  if (slot === undefined && back && state.left.resurrections > 0) moves.push(resurrection(state, lane, back))
+  return moves
+}
+
+/** All connections break with the server, so no acknowledgement survives in the network. */
+function resurrection(state: State, lane: Lane, back: Slot): Move {
+  const tokens = { ...state.tokens, [lane]: { ...back, dead: true, acking: false } }
+  for (const other of LANES) if (tokens[other]?.acking) tokens[other] = { ...tokens[other], acking: false }
+  const left = { ...state.left, resurrections: state.left.resurrections - 1 }
+  return {
+    label: () => `server: killed; comes back with the acknowledged token ${lane} ${back.sequence}`,
+    state: { ...state, tokens, left, acknowledged: { ...state.acknowledged, [lane]: undefined } },
+  }
+}
+
+/** A lease whose owner lives runs out only on the budget; timers and orphans do at any time. */
+function timeMoves(state: State): Move[] {
+  const moves: Move[] = []
+  state.records.forEach(({ record, due }, index) => {
+    if (due || record.state === 'parked') return
+    const isLast = index === state.records.length - 1
+    const isOwner = ({ nonce }: Process) => isLast && record.state === 'running' && nonce === record.owner
+    const costs = state.processes.some((process) => isOwner(process) && !process.overdue)
+    if (costs && state.left.expiries === 0) return
+    const next = {
+      ...state,
+      records: state.records.with(index, { record, due: true }),
+      processes: state.processes.map((process) => (isOwner(process) ? { ...process, overdue: true } : process)),
+      left: costs ? { ...state.left, expiries: state.left.expiries - 1 } : state.left,
+    }
+    moves.push({
+      label: () => `time: ${record.state} record ${record.generation} of ${record.owner} is due`,
+      state: next,
+    })
+  })
+  return moves
+}
+
+/** Reading a schedule and carrying it out are two steps; anything may happen between them. */
+function fireMoves(state: State): Move[] {
+  const [fire] = state.fires
+  if (fire) {
+    const sequence = state.counter + 1
+    const token = { sequence, attempt: fire.attempt, ...ALIVE }
+    const next = { ...state, counter: sequence, fires: [], records: without(state.records, fire.generation) }
+    return [
+      {
+        label: () =>
+          `server: ${fire.generation} fires: stores token ${fire.lane} ${sequence} and purges ${fire.generation}`,
+        state: withToken(next, fire.lane, token),
+      },
+    ]
+  }
+  return state.records
+    .filter(({ due }) => due)
+    .map(({ record: { generation, lane, attempt } }) => ({
+      label: () => `server: reads the due schedule ${generation}`,
+      state: { ...state, fires: [{ generation, lane, attempt }] },
+    }))
+}
+
+export function nameOf(message: Publish): string {
+  const guard =
+    message.expected.sequence === UNGUARDED ? 'unguarded' : `last ${message.expected.of} = ${message.expected.sequence}`
+  const cancels = message.cancels === undefined ? '' : `, cancels ${message.cancels}`
+  if (message.role === 'done') return `done (${guard}${cancels})`
+  if (message.role === 'token') return `token ${message.lane} (${guard}${cancels})`
+  const { state, lane, generation, dirty, otherLaneWaits } = message.record
+  const marks = `${dirty ? ' dirty' : ''}${otherLaneWaits ? ' other-lane-waits' : ''}`
+  return `record ${generation}: ${state} ${lane}${marks} (${guard}${cancels})`
+}

@@ -1,0 +1,144 @@
+import type { Ending, FinishStep } from '../../../queue/finish.ts'
+import type { Held } from '../../../queue/lease.ts'
+import type { Answer, Io, KeyRecord, Lane, Publish } from '../../../queue/record.ts'
+import type { RenewStep } from '../../../queue/renew.ts'
+import type { TakeStep } from '../../../queue/take.ts'
+import type { transitions } from '../../../queue/transitions.ts'
+
+/** The machines under test: those of production, or a mutation of one of them. */
+export type Machines = {
+  [Name in keyof typeof transitions]: (typeof transitions)[Name]
+}
+
+/** What is explored: the machines, and what the shell around them does. */
+export interface Subject {
+  machines: Machines
+  /** A run that lost its lease queues its key again. */
+  requeuesFenced: boolean
+  /** Somebody looks for tokens that nobody will deliver. */
+  janitor: boolean
+}
+
+/** How often each misfortune or wish may happen in one history. */
+export interface Budget {
+  /** ENQUEUEs in each lane. */
+  high: number
+  low: number
+  /** Workers that die between two IOs. */
+  crashes: number
+  /** Publishes and acknowledgements whose answer is lost, or which arrive at any later time. */
+  faults: number
+  /** Leases that run out while their owner lives. */
+  expiries: number
+  /** Runs that end otherwise than in done. */
+  ends: number
+  renews: number
+  /** Workers that look at the clock late, before the server's watchdog. */
+  lates: number
+  /** Deliveries once more of a token while its key is busy or its acknowledgement on the way. */
+  slow: number
+  /** Kills of a single server that bring an acknowledged token back. */
+  resurrections: number
+}
+
+export interface Config extends Budget {
+  workers: number
+  replicas: 1 | 3
+  /** What a run may end in besides done. */
+  endings: readonly Exclude<Ending['kind'], 'done'>[]
+  /** Publishes may also arrive later, and acknowledgements. */
+  delays: boolean
+  /** Checked when given: runs begun in one history. */
+  maxRuns?: number
+  /** Checked when true: a key has at most one record. */
+  oneRecord?: boolean
+  /** Checked when true: a running record always has a living owner. Only without deaths, delays and late clocks. */
+  neverStranded?: boolean
+}
+
+/** A token in the stream. At most one in each lane. */
+export interface Slot {
+  sequence: number
+  attempt: number
+  delivered: boolean
+  /** An acknowledgement of it is on its way. */
+  acking: boolean
+  /** Acknowledged, confirmed, and yet seen by publishes for a while (more than one replica). */
+  gone: boolean
+  /** Brought back by a killed server: never delivered again. */
+  dead: boolean
+}
+
+export interface Stored {
+  record: KeyRecord
+  /** Its time has come. */
+  due: boolean
+}
+
+/** A schedule that the server has read and not yet carried out. */
+export interface Fire {
+  generation: string
+  lane: Lane
+  attempt: number
+}
+
+/** A publish that is still in the network. */
+export interface Delayed {
+  message: Publish
+  /** It ends a run that has read the newest state. */
+  completes: boolean
+}
+
+interface Common {
+  /** The owner that it is or would be; unique. */
+  nonce: string
+  /** The lease that its next write relies on is over by the server's clock. */
+  overdue: boolean
+  /** Its run has read the newest state. */
+  fresh: boolean
+}
+
+type AnyStep = { io: Io }
+
+export type Process = Common &
+  (
+    | { phase: 'taking'; lane: Lane; token: number; step: TakeStep }
+    | { phase: 'running'; held: Held }
+    | { phase: 'renewing'; held: Held; step: RenewStep }
+    | { phase: 'finishing'; held: Held; ending: Ending; step: FinishStep }
+    | { phase: 'requeueing'; lane: Lane; step: AnyStep | undefined }
+    | { phase: 'enqueueing'; lane: Lane; step: AnyStep }
+  )
+
+export interface State {
+  tokens: Record<Lane, Slot | undefined>
+  /** By sequence. More than one only if a cancellation was forgotten. */
+  records: readonly Stored[]
+  fires: readonly Fire[]
+  network: readonly Delayed[]
+  processes: readonly Process[]
+  /** A run that has read the newest state has completed. */
+  covered: boolean
+  left: Budget
+  /** Runs begun; counted only where they are limited. */
+  runs: number
+  /** Last sequence, and last nonce. */
+  counter: number
+  /** The last tokens acknowledged; kept only where a killed server may bring them back. */
+  acknowledged: Record<Lane, Slot | undefined>
+  /** A law that was broken on the way here. */
+  broken?: string
+}
+
+/** A successor, by what happened. */
+export interface Move {
+  label: () => string
+  state: State
+}
+
+/** What came of an IO. */
+export interface Outcome {
+  label: string
+  state: State
+  answer: Answer
+}

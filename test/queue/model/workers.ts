@@ -1,0 +1,279 @@
+import type { Ending, FinishResult } from '../../../queue/finish.ts'
+import type { Ended } from '../../../queue/machine.ts'
+import { type Answer, type Io, LANES, type Lane } from '../../../queue/record.ts'
+import type { RenewResult } from '../../../queue/renew.ts'
+import type { TakeResult } from '../../../queue/take.ts'
+import { outcomes } from './network.ts'
+import { changed } from './server.ts'
+import type { Config, Move, Process, Slot, State, Subject } from './state.ts'
+import { AFTER_THE_LEASE, CLOCKS, onCoarseClock, TERMS } from './time.ts'
+
+type Of<Phase extends Process['phase']> = Extract<Process, { phase: Phase }>
+
+/** Everything that enqueuers, workers and the janitor may do next. */
+export function clientMoves(state: State, subject: Subject, config: Config): Move[] {
+  return [
+    ...LANES.flatMap((lane) => [
+      ...enqueues(state, lane, subject, config),
+      ...deliveries(state, lane, subject, config),
+    ]),
+    ...(subject.janitor ? LANES.flatMap((lane) => revival(state, lane, subject)) : []),
+    ...state.processes.flatMap((process) => processMoves(state, process, subject, config)),
+  ]
+}
+
+/** The state of the world changes, and somebody says so: the obligation begins with the definite answer. */
+function enqueues(state: State, lane: Lane, subject: Subject, config: Config): Move[] {
+  if (state.left[lane] === 0) return []
+  const counter = state.counter + 1
+  const spent = { ...state, counter, left: { ...state.left, [lane]: state.left[lane] - 1 } }
+  const step = begun(subject.machines.enqueue.start({ lane, attempt: 0 }, CLOCKS.inTime))
+  return firstIo(spent, { phase: 'enqueueing', lane, step, nonce: `n${counter}`, ...NEWBORN }, subject, config)
+}
+
+const NEWBORN = { overdue: false, fresh: false }
+
+function deliveries(state: State, lane: Lane, { machines }: Subject, { workers, replicas }: Config): Move[] {
+  const slot = state.tokens[lane]
+  if (!slot || slot.gone || slot.dead || state.processes.filter(isWorker).length >= workers) return []
+  const again = slot.delivered && isBusy(state, slot)
+  if (again && state.left.slow === 0) return []
+  const nonce = `n${state.counter + 1}`
+  const token = { lane, sequence: slot.sequence, attempt: slot.attempt }
+  const started = machines.take.start(
+    { token, nonce, freshUntil: CLOCKS.stale - 1, terms: TERMS[replicas] },
+    CLOCKS.inTime,
+  )
+  if (!('io' in started)) return []
+  const next = {
+    ...state,
+    counter: state.counter + 1,
+    tokens: { ...state.tokens, [lane]: { ...slot, delivered: true } },
+    left: again ? { ...state.left, slow: state.left.slow - 1 } : state.left,
+  }
+  const taking: Process = { phase: 'taking', lane, token: slot.sequence, step: started, nonce, ...NEWBORN }
+  return [
+    { label: () => `${nonce}: receives token ${lane} ${slot.sequence}`, state: withProcess(next, undefined, taking) },
+  ]
+}
+
+/** Would be delivered again only to a worker that the server takes for dead. */
+const isBusy = ({ records, processes }: State, { sequence, acking }: Slot): boolean =>
+  acking ||
+  records.some(({ record }) => record.state === 'running') ||
+  processes.some((process) => process.phase === 'taking' && process.token === sequence)
+
+const isWorker = ({ phase }: Process) => phase !== 'enqueueing'
+
+/** The janitor suspects what is dead, and may mistake what is going away for it. */
+function revival(state: State, lane: Lane, { machines }: Subject): Move[] {
+  const slot = state.tokens[lane]
+  if (!slot?.dead) return []
+  return revive(state, lane, slot, machines)
+}
+
+function revive(state: State, lane: Lane, slot: Slot, machines: Subject['machines']): Move[] {
+  const step = machines.revive.start({ lane, sequence: slot.sequence, attempt: slot.attempt }, CLOCKS.inTime)
+  if (!('io' in step)) return []
+  return outcomes(state, undefined, step.io, undefined).map((outcome) => ({
+    label: () => `janitor: replaces dead token ${lane} ${slot.sequence}: ${outcome.label}`,
+    state: outcome.state,
+  }))
+}
+
+function processMoves(state: State, process: Process, subject: Subject, config: Config): Move[] {
+  return [...crash(state, process), ...ownMoves(state, process, subject, config)]
+}
+
+/** A dead enqueuer has promised nothing. */
+function crash(state: State, process: Process): Move[] {
+  if (state.left.crashes === 0 || !isWorker(process)) return []
+  const left = { ...state.left, crashes: state.left.crashes - 1 }
+  return [
+    { label: () => `${process.nonce}: dies while ${process.phase}`, state: withProcess({ ...state, left }, process) },
+  ]
+}
+
+function ownMoves(state: State, process: Process, subject: Subject, config: Config): Move[] {
+  if (process.phase === 'running') return runMoves(state, process, subject, config)
+  if (process.phase === 'requeueing') return requeue(state, process, subject, config)
+  return ioMoves(state, process, subject, config)
+}
+
+function runMoves(state: State, process: Of<'running'>, subject: Subject, config: Config): Move[] {
+  const { machines } = subject
+  const { held, nonce } = process
+  const now = process.overdue ? CLOCKS.overdue : CLOCKS.inTime
+  const moves: Move[] = []
+  if (state.left.renews > 0) {
+    const spent = { ...state, left: { ...state.left, renews: state.left.renews - 1 } }
+    const step = onCoarseClock(begun(machines.renew.start({ held, terms: TERMS[config.replicas] }, now)), now)
+    moves.push(...firstIo(spent, { ...process, phase: 'renewing', step: step }, subject, config, process))
+  }
+  for (const kind of ['done', ...config.endings] as const) {
+    if (kind !== 'done' && state.left.ends === 0) continue
+    const left = kind === 'done' ? state.left : { ...state.left, ends: state.left.ends - 1 }
+    const ending = ENDINGS[kind]
+    const step = onCoarseClock(begun(machines.finish.start({ held, ending }, now)), now)
+    const finishing = {
+      ...process,
+      phase: 'finishing' as const,
+      ending,
+      running: false,
+      step: step,
+    }
+    moves.push(...firstIo({ ...state, left }, finishing, subject, config, process, `run ends in ${kind}; `))
+  }
+  if (process.overdue)
+    moves.push({
+      label: () => `${nonce}: sees that its lease is over`,
+      state: fenced(state, process, held.record.lane),
+    })
+  return moves
+}
+
+const ENDINGS: Record<Ending['kind'], Ending> = {
+  done: { kind: 'done' },
+  requeue: { kind: 'requeue', at: AFTER_THE_LEASE },
+  error: { kind: 'error', at: AFTER_THE_LEASE, message: 'failed' },
+  terminal: { kind: 'terminal', message: 'failed' },
+  handback: { kind: 'handback' },
+}
+
+/** What it wrote without a lease only its own ENQUEUE announces. */
+function fenced(state: State, process: Process, lane: Lane): State {
+  const { nonce } = process
+  return withProcess(state, process, { phase: 'requeueing', lane, step: undefined, nonce, ...NEWBORN })
+}
+
+function requeue(state: State, process: Of<'requeueing'>, subject: Subject, config: Config): Move[] {
+  const { lane, nonce } = process
+  if (!subject.requeuesFenced)
+    return [{ label: () => `${nonce}: fenced, says nothing`, state: changed(withProcess(state, process)) }]
+  const step = process.step ?? begun(subject.machines.enqueue.start({ lane, attempt: 0 }, CLOCKS.inTime))
+  return firstIo(state, { ...process, step }, subject, config, process, 'fenced: ')
+}
+
+/** Starts a machine and performs its first IO in one move: what lies between is no different from starting later. */
+function firstIo(
+  state: State,
+  process: Process,
+  subject: Subject,
+  config: Config,
+  before?: Process,
+  prefix = '',
+): Move[] {
+  const started = withProcess(state, before, process)
+  return ioMoves(started, process, subject, config).map(({ label, state: next }) => ({
+    label: () => label().replace(': ', `: ${prefix}`),
+    state: next,
+  }))
+}
+
+function ioMoves(state: State, process: Process, subject: Subject, config: Config): Move[] {
+  const step = stepOf(process)
+  if (!step) return []
+  const moves: Move[] = []
+  for (const outcome of outcomes(state, process, step.io, config)) {
+    const timely = advance(process, outcome.answer, process.overdue ? CLOCKS.overdue : CLOCKS.inTime, subject)
+    const add = (result: Advanced, late: string, from: State) =>
+      moves.push({
+        label: () => `${process.nonce}: ${outcome.label}${late}${resultText(result)}`,
+        state: settle(from, process, result),
+      })
+    add(timely, '', outcome.state)
+    if (process.overdue || outcome.state.left.lates === 0) continue
+    const spent = { ...outcome.state, left: { ...outcome.state.left, lates: outcome.state.left.lates - 1 } }
+    for (const clock of ['stale', 'nearlyOver', 'leaseEnd'] as const) {
+      const late = advance(process, outcome.answer, CLOCKS[clock], subject)
+      if (goesElsewhere(timely, late)) add(late, ` (clock: ${clock})`, spent)
+    }
+  }
+  return moves
+}
+
+const stepOf = (process: Process) => (process.phase === 'running' ? undefined : process.step)
+
+type AnyResult = { io: Io } | Ended<TakeResult | RenewResult | FinishResult | 'queued' | 'coalesced'>
+
+/** The next step of the process's machine, or its result. */
+type Advanced = { phase: Process['phase']; out: AnyResult }
+
+function advance(process: Process, answer: Answer, now: number, { machines }: Subject): Advanced {
+  const { phase } = process
+  const machine =
+    phase === 'taking'
+      ? machines.take
+      : phase === 'renewing'
+        ? machines.renew
+        : phase === 'finishing'
+          ? machines.finish
+          : machines.enqueue
+  const out = (machine.next as (step: unknown, answer: Answer, now: number) => AnyResult)(stepOf(process), answer, now)
+  return { phase, out: onCoarseClock(out, now) }
+}
+
+const summary = ({ out }: Advanced): string => {
+  if ('io' in out) return 'name' in out ? String(out.name) : out.io.do
+  return typeof out.result === 'string' ? out.result : out.result.kind
+}
+
+const goesElsewhere = (timely: Advanced, late: Advanced) => summary(timely) !== summary(late)
+
+const resultText = (advanced: Advanced) => ('io' in advanced.out ? '' : ` ⇒ ${summary(advanced)}`)
+
+function settle(state: State, before: Process, { out }: Advanced): State {
+  // What it stored may have made what it has read old.
+  const process = { ...before, fresh: state.processes.some(({ nonce, fresh }) => nonce === before.nonce && fresh) }
+  if ('io' in out) {
+    const held = 'held' in out && process.phase !== 'taking' ? { held: out.held } : {}
+    return withProcess(state, process, { ...process, ...held, step: out } as Process)
+  }
+  const { result } = out
+  if (process.phase === 'enqueueing' || process.phase === 'requeueing') return changed(withProcess(state, process))
+  if (typeof result === 'string')
+    return (result === 'fenced' || result === 'unclear') && process.phase === 'finishing'
+      ? fenced(state, process, process.held.record.lane)
+      : withProcess(state, process)
+  switch (result.kind) {
+    case 'leased':
+      return begin(state, process, result.held)
+    case 'held': {
+      const stored = state.records.at(-1)
+      const isLast = stored?.record.generation === result.held.record.generation
+      const { nonce, fresh } = process
+      const again: Process = {
+        phase: 'running',
+        held: result.held,
+        nonce,
+        fresh,
+        overdue: isLast && stored.due,
+      }
+      return withProcess(state, process, again)
+    }
+    case 'lost':
+      return process.phase === 'renewing' ? fenced(state, process, process.held.record.lane) : state
+    case 'marked':
+    case 'dropped':
+      return withProcess(state, process)
+  }
+}
+
+/** The run begins: it reads the newest state at once, which is the least that it can know. */
+function begin(state: State, process: Process, held: Of<'running'>['held']): State {
+  const { nonce, overdue } = process
+  const run: Process = { phase: 'running', held, nonce, overdue, fresh: true }
+  const next = withProcess({ ...state, runs: state.runs + 1 }, process, run)
+  return overdue ? { ...next, broken: 'law 2: a run begins outside its lease' } : next
+}
+
+export function withProcess(state: State, before: Process | undefined, after?: Process): State {
+  const index = before ? state.processes.findIndex(({ nonce }) => nonce === before.nonce) : -1
+  const others = index < 0 ? state.processes : state.processes.toSpliced(index, 1)
+  return { ...state, processes: after ? [...others, after] : others }
+}
+
+function begun<Step extends { io: Io }>(started: Step | Ended<unknown>): Step {
+  if ('io' in started) return started
+  throw new Error('the machine ended before its first IO')
+}
