@@ -2,7 +2,7 @@ import { type Backoff, ConflictError, RetryAfterError, TerminalError } from '#co
 import { ApiError } from '#kube'
 import { backoffMs, type Finish } from '#queue'
 import { NamespaceTerminatingError, RefusedError } from './errors.ts'
-import type { Failure } from './status.ts'
+import { type Failure, REASON } from './status.ts'
 
 /** A namespace takes seconds to go, or hangs for days: nothing is gained by asking often. */
 const TERMINATING_RETRY_MS = 60_000
@@ -48,6 +48,6 @@ const messageOf = (error: unknown): string => (error instanceof Error ? error.me
 
 /** A reason or message that metav1.Condition would refuse must not keep the failure from being shown. */
 const failure = (error: Error & Failure): Failure => ({
-  reason: /^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$/.test(error.reason) ? error.reason.slice(0, 1024) : error.name,
+  reason: REASON.test(error.reason) ? error.reason.slice(0, 1024) : error.name,
   message: error.message.slice(0, 32_768),
 })

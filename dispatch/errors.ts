@@ -49,3 +49,7 @@ const isOtherUid = (error: unknown): boolean =>
 /** Server-side apply of a field that the schema does not have is answered with a bare 500 (Kubernetes 1.36). */
 const isUntyped = (error: ApiError): boolean =>
   error.code === 500 && error.message.includes('failed to create typed patch object')
+
+export function undefinedIfGone(error: unknown): undefined {
+  if (!isNotFound(error)) throw error
+}

@@ -1,6 +1,7 @@
 import type { KubeObject, ReconcilerSpec } from '#contracts'
 import type { EventStore, ObjectKey, OwnerKey } from '#events'
-import { isNotFound, type KubeClient, resourcePath } from '#kube'
+import { type KubeClient, resourcePath } from '#kube'
+import { undefinedIfGone } from './errors.ts'
 import { DROPPED, type Gate, PRIORITY } from './gate.ts'
 import { isControlledBy, type World } from './world.ts'
 
@@ -30,12 +31,8 @@ export async function observePrimary(
   /** EVENTS holds only a reference to Secrets and to objects over the size limit. */
   async function whole(reference: KubeObject): Promise<KubeObject | undefined> {
     const path = resourcePath(spec.for, reference.metadata.namespace, reference.metadata.name)
-    const read = () => kube.get(path, { signal }).catch((error: unknown) => onlyIfGone(error))
+    const read = () => kube.get(path, { signal }).catch(undefinedIfGone)
     const found = await gate.run(PRIORITY.create, read, { signal })
     return found === DROPPED ? undefined : found
   }
-}
-
-function onlyIfGone(error: unknown): undefined {
-  if (!isNotFound(error)) throw error
 }

@@ -4,7 +4,7 @@ import { completeDesired, DESIRED_ANNOTATION } from './desired.ts'
 import { HUNDRED_YEARS_S, type PlainOutcome } from './outcome.ts'
 import type { SettledWrites } from './settled-writes.ts'
 import { type StatusPatch, statusPatch } from './status.ts'
-import { findOwned, type OwnedObject, type World } from './world.ts'
+import { findOwned, isSecret, type OwnedObject, type World } from './world.ts'
 
 /**
  * With this resourceVersion server-side apply creates an object and never touches one that exists (Conflict): etcd's
@@ -50,8 +50,7 @@ export function plan(
   const status = statusPatch(world.object, outcome, now)
   return {
     stages: [...inStages(applies), deletes].filter((stage) => stage.length > 0),
-    status:
-      status && settled.has(statusTarget(world.object), ...settledArgs(world.object, status)) ? undefined : status,
+    status: status !== undefined && isSettled(world, status, settled) ? undefined : status,
     events: outcome.events ?? [],
     requeueAt: requeueTime(outcome, now),
     findings: desired.findings,
@@ -60,10 +59,9 @@ export function plan(
 
 export const statusTarget = ({ metadata }: KubeObject): string => `${metadata.uid}/status`
 
-const settledArgs = ({ metadata }: KubeObject, { status }: StatusPatch): [string | undefined, string] => [
-  metadata.resourceVersion,
-  fingerprint(status),
-]
+function isSettled({ object }: World, { status }: StatusPatch, settled: Pick<SettledWrites, 'has'>): boolean {
+  return settled.has(statusTarget(object), object.metadata.resourceVersion, fingerprint(status))
+}
 
 function writeFor(
   world: World,
@@ -74,6 +72,7 @@ function writeFor(
   if (resource.strategy === 'CreateOnly')
     return observed === undefined ? { verb: 'create', resource, object } : undefined
   if (observed?.metadata.deletionTimestamp !== undefined) return undefined
+  // What is observed of a Secret lacks its values, and a fingerprint of them must not be shown.
   const mark = fingerprint(object)
   const marked = isSecret(object) ? object : withMark(object, mark)
   const apply = { verb: 'apply', resource, fingerprint: mark, observed } as const
@@ -93,9 +92,6 @@ const withMark = (object: KubeObject, mark: string): KubeObject => ({
   ...object,
   metadata: { ...object.metadata, annotations: { ...object.metadata.annotations, [DESIRED_ANNOTATION]: mark } },
 })
-
-/** What is observed of a Secret is a reference without its values, and a fingerprint of them must not be shown. */
-const isSecret = ({ apiVersion, kind }: KubeObject): boolean => kind === 'Secret' && apiVersion === 'v1'
 
 function prune(world: World, wanted: readonly OwnedObject[]): Write[] {
   const kept = { object: world.object, owned: wanted }

@@ -5,6 +5,9 @@ import type { PlainOutcome } from './outcome.ts'
 /** Says on the object whether its last run went through; absent as long as none failed. */
 export const RECONCILED = 'Reconciled'
 
+/** metav1.Condition's own pattern (apimachinery pkg/apis/meta/v1/types.go). */
+export const REASON = /^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$/
+
 /** As parsed: what is optional may also be undefined. */
 type Update = Omit<ConditionUpdate, 'message'> & { message?: string | undefined }
 

@@ -1,5 +1,6 @@
 import type { KubeObject, ResourceRef } from '#contracts'
 import type { EventStore, OwnerKey } from '#events'
+import { isSecret } from './world.ts'
 
 /** What EVENTS holds after a write; undefined: nothing any more. */
 export interface Written {
@@ -25,10 +26,11 @@ export class WriteThrough {
     object: KubeObject,
     verb: 'added' | 'modified' = 'modified',
   ): Promise<Written> {
+    // The values of a Secret are not in EVENTS: a function must not see them in one round and miss them in the next.
     const { managedFields: _, ...metadata } = object.metadata
     const stored = { ...object, metadata }
     const { outcome } = await this.#events.put(ref, verb, stored, { owner, ...this.#options })
-    return { object: stored, overtaken: outcome === 'newer' || isReference(object) }
+    return { object: stored, overtaken: outcome === 'newer' || isSecret(object) }
   }
 
   /** `object` is its last known version. */
@@ -37,6 +39,3 @@ export class WriteThrough {
     return { object: undefined, overtaken: outcome === 'newer' }
   }
 }
-
-/** The values of a Secret are not in EVENTS, and a function must not see them in one round and miss them in the next. */
-const isReference = ({ apiVersion, kind }: KubeObject): boolean => kind === 'Secret' && apiVersion === 'v1'

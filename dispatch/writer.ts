@@ -2,7 +2,7 @@ import { ConflictError, type KubeObject, type ResourceRef, resourceName } from '
 import type { EventStore, OwnerKey } from '#events'
 import { ApiError, isAlreadyExists, isNotFound, type KubeClient, resourcePath, type Status } from '#kube'
 import { fingerprint } from './covers.ts'
-import { GoneError, isStale, RefusedError, refusalOf } from './errors.ts'
+import { GoneError, isStale, RefusedError, refusalOf, undefinedIfGone } from './errors.ts'
 import { DROPPED, type Gate, PRIORITY, type Priority } from './gate.ts'
 import { statusTarget, type Write } from './plan.ts'
 import type { SettledWrites } from './settled-writes.ts'
@@ -221,7 +221,3 @@ const isStillThere = (answer: KubeObject | Status | undefined): answer is KubeOb
   isObject(answer) &&
   answer.metadata.deletionTimestamp !== undefined &&
   (answer.metadata['deletionGracePeriodSeconds'] !== 0 || (answer.metadata.finalizers ?? []).length > 0)
-
-function undefinedIfGone(error: unknown): undefined {
-  if (!isNotFound(error)) throw error
-}
