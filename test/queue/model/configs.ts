@@ -17,6 +17,7 @@ export const CALM: Config = {
   lates: 0,
   slow: Number.POSITIVE_INFINITY,
   resurrections: 0,
+  mistakes: 0,
   endings: [],
   delays: true,
 }
@@ -40,6 +41,7 @@ export const SMALL: Record<string, Config> = {
   'renewal after the lease': { ...STRICT, expiries: 1, renews: 1 },
   'late clocks, two lanes': { ...LANES, lates: 1 },
   'a killed server': { ...STRICT, high: 2, resurrections: 1 },
+  "a janitor's mistake, replicated": { ...STRICT, replicas: 3, high: 2, mistakes: 1 },
   'no run without a reason': { ...SWIFT, high: 3, ends: 1, renews: 1, maxRuns: 4 },
   'no run without a reason, two lanes': { ...SWIFT, high: 2, low: 1, ends: 1, renews: 1, maxRuns: 4 },
 }

@@ -75,8 +75,8 @@ export function explore(subject: Subject, config: Config, maxStates = Number.POS
 }
 
 export function initialState(config: Config): State {
-  const { high, low, crashes, faults, expiries, ends, renews, lates, slow, resurrections } = config
-  const left: Budget = { high, low, crashes, faults, expiries, ends, renews, lates, slow, resurrections }
+  const { high, low, crashes, faults, expiries, ends, renews, lates, slow, resurrections, mistakes } = config
+  const left: Budget = { high, low, crashes, faults, expiries, ends, renews, lates, slow, resurrections, mistakes }
   return {
     tokens: { high: undefined, low: undefined },
     acknowledged: { high: undefined, low: undefined },
@@ -91,7 +91,7 @@ export function initialState(config: Config): State {
   }
 }
 
-function successors(state: State, subject: Subject, config: Config): Move[] {
+export function successors(state: State, subject: Subject, config: Config): Move[] {
   const moves = [...serverMoves(state, config), ...clientMoves(state, subject, config)]
   for (const move of moves) {
     const { network } = move.state

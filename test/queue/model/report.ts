@@ -1,6 +1,6 @@
 import type { Exploration } from './explore.ts'
 
-export const numbered = (trace: readonly string[]): string =>
+const numbered = (trace: readonly string[]): string =>
   trace.map((line, index) => `${String(index + 1).padStart(4)}. ${line}`).join('\n')
 
 /** The law that was broken and how one gets there; nothing if all hold. */

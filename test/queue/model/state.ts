@@ -39,6 +39,8 @@ export interface Budget {
   slow: number
   /** Kills of a single server that bring an acknowledged token back. */
   resurrections: number
+  /** Tokens on their way out that the janitor takes for dead. */
+  mistakes: number
 }
 
 export interface Config extends Budget {
@@ -69,14 +71,14 @@ export interface Slot {
   dead: boolean
 }
 
-export interface Stored {
+interface Stored {
   record: KeyRecord
   /** Its time has come. */
   due: boolean
 }
 
 /** A schedule that the server has read and not yet carried out. */
-export interface Fire {
+interface Fire {
   generation: string
   lane: Lane
   attempt: number

@@ -68,15 +68,16 @@ const isWorker = ({ phase }: Process) => phase !== 'enqueueing'
 /** The janitor suspects what is dead, and may mistake what is going away for it. */
 function revival(state: State, lane: Lane, { machines }: Subject): Move[] {
   const slot = state.tokens[lane]
-  if (!slot?.dead) return []
-  return revive(state, lane, slot, machines)
+  if (slot?.dead) return revive(state, lane, slot, machines)
+  if (!slot?.gone || state.left.mistakes === 0) return []
+  return revive({ ...state, left: { ...state.left, mistakes: state.left.mistakes - 1 } }, lane, slot, machines)
 }
 
 function revive(state: State, lane: Lane, slot: Slot, machines: Subject['machines']): Move[] {
   const step = machines.revive.start({ lane, sequence: slot.sequence, attempt: slot.attempt }, CLOCKS.inTime)
   if (!('io' in step)) return []
   return outcomes(state, undefined, step.io, undefined).map((outcome) => ({
-    label: () => `janitor: replaces dead token ${lane} ${slot.sequence}: ${outcome.label}`,
+    label: () => `janitor: replaces token ${lane} ${slot.sequence}: ${outcome.label}`,
     state: outcome.state,
   }))
 }
@@ -267,7 +268,7 @@ function begin(state: State, process: Process, held: Of<'running'>['held']): Sta
   return overdue ? { ...next, broken: 'law 2: a run begins outside its lease' } : next
 }
 
-export function withProcess(state: State, before: Process | undefined, after?: Process): State {
+function withProcess(state: State, before: Process | undefined, after?: Process): State {
   const index = before ? state.processes.findIndex(({ nonce }) => nonce === before.nonce) : -1
   const others = index < 0 ? state.processes : state.processes.toSpliced(index, 1)
   return { ...state, processes: after ? [...others, after] : others }
