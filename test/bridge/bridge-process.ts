@@ -3,10 +3,12 @@
  * first appends a line with the version that a run beginning now would read: `<key> <resourceVersion>`.
  */
 import { appendFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { createBridge } from '#bridge'
-import { openEventStore } from '#events'
+import { identityFilter, openEventStore, parseKey } from '#events'
 import { connectJetStream, incarnationOf } from '#jetstream'
-import { kubeClientOf, silent, versions } from './world.ts'
+import { configMaps } from './objects.ts'
+import { kubeClientOf, silent } from './world.ts'
 
 const [kubeconfig = '', natsUrl = '', prefix = '', file = ''] = process.argv.slice(2)
 // Whoever started it is gone.
@@ -20,8 +22,13 @@ const bridge = createBridge({
   queue: {
     async declare() {},
     async enqueue(_fn, key) {
-      const version = (await versions(events)).get(key)
-      appendFileSync(file, `${key} ${version}\n`)
+      // Slow, so that kills between storing and enqueueing are frequent.
+      await sleep(Math.random() * 100)
+      const stored = await js.lastOf(
+        events.stream,
+        `${prefix}.${identityFilter({ ref: configMaps, ...parseKey(key) })}`,
+      )
+      appendFileSync(file, `${key} ${stored?.headers['ce-resourceversion']}\n`)
       return 'queued'
     },
   },
