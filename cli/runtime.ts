@@ -2,6 +2,7 @@ import { hostname } from 'node:os'
 import type { Logger } from 'pino'
 import { type Bridge, type BridgeObserver, createBridge } from '#bridge'
 import { createDispatcher, type Dispatcher, type RunObserver } from '#dispatch'
+import { incarnationOf } from '#jetstream'
 import type { KubeClient } from '#kube'
 import { type Reconciler, toInvoke } from '#sdk'
 import type { Streams } from './connections.ts'
@@ -54,7 +55,7 @@ export function createRuntime({
         events,
         queue,
         log,
-        incarnation: async () => js.nc.info?.server_id ?? '',
+        incarnation: incarnationOf(js, events.stream),
         observer: hinting(observers.bridgeObserver, dispatcher),
       })
     : undefined
