@@ -39,10 +39,18 @@ export class ConditionWriter {
     while (!signal.aborted) {
       if (!this.#isDirty) await new Promise<void>((resolve) => (this.#wake = resolve))
       if (signal.aborted) return
-      this.#isDirty = false
-      for (const { object, condition } of this.#deps.conditions()) await this.#say(object, condition, signal)
+      // What passes by within this time is not said at all.
       await sleep(AT_MOST_EVERY_MS, undefined, { signal }).catch(() => undefined)
+      this.#isDirty = false
+      await this.#sayAll(signal)
     }
+  }
+
+  async #sayAll(signal: AbortSignal): Promise<void> {
+    const conditions = this.#deps.conditions()
+    const uids = new Set(conditions.map(({ object }) => object.metadata.uid))
+    for (const uid of this.#said.keys()) if (!uids.has(uid)) this.#said.delete(uid)
+    for (const { object, condition } of conditions) await this.#say(object, condition, signal)
   }
 
   async #say(object: KubeObject, condition: SyncedCondition, signal: AbortSignal): Promise<void> {

@@ -20,9 +20,9 @@ export function refusedCondition({ reason, message, object }: Refused): SyncedCo
   return { type: 'Synced', status: 'False', reason, message, ...generationOf(object) }
 }
 
-/** Says what is missing, not what merely hiccups: a watch that is about to be resumed is no news. */
+/** Says what is missing; that a watch was broken off and is about to go on is no news. */
 export function servedCondition(
-  { spec, object }: Reconciler,
+  { spec, token, object }: Reconciler,
   statusOf: (ref: ResourceRef) => ResourceStatus | undefined,
 ): SyncedCondition {
   const condition = (status: 'True' | 'False', reason: string, message: string): SyncedCondition => ({
@@ -39,7 +39,8 @@ export function servedCondition(
       return condition('False', 'ResourceNotFound', `${name} is not served by the API server: install its definition`)
     if (resource?.failure?.kind === 'forbidden')
       return condition('False', 'Forbidden', `list and watch of ${name} are not allowed: ${resource.failure.message}`)
-    if (resource?.synced !== true) return condition('False', 'Listing', `${name} is not listed completely yet`)
+    if (resource?.covers.includes(token) !== true)
+      return condition('False', 'Listing', `${name} is not listed completely yet`)
   }
   return condition('True', 'Watching', 'every resource is listed, and its changes arrive')
 }

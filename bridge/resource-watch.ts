@@ -76,6 +76,7 @@ export class ResourceWatch {
       phase,
       since: this.#since,
       synced: this.#isSynced(),
+      covers: this.#covered(),
       resourceVersion: this.#checkpoint.safe?.resourceVersion,
       lastEventAt: this.#lastEventAt,
       unconfirmed: this.#window.active,
@@ -246,6 +247,8 @@ export class ResourceWatch {
     this.#cursor.poke()
     if (this.#wasSynced || !this.#isSynced()) return
     this.#wasSynced = true
+    // Whoever waits for this cursor need not wait for its turn. What fails here, the writer tries again.
+    this.#cursor.flush().catch(() => {})
     this.#deps.synced()
   }
 
@@ -265,9 +268,14 @@ export class ResourceWatch {
   }
 
   #isSynced(): boolean {
-    const covered = new Set(this.#checkpoint.safe?.covers ?? this.#cursor.written?.covers)
     const isListed = this.#checkpoint.safe !== undefined || this.#cursor.written !== undefined
+    const covered = new Set(this.#covered())
     return isListed && this.#tokens().every((token) => covered.has(token))
+  }
+
+  /** For whom everything is done: as far as this process has come, else as the cursor that it began from says. */
+  #covered(): readonly string[] {
+    return this.#checkpoint.safe?.covers ?? [...this.#covers]
   }
 
   #enter(state: State): void {

@@ -68,6 +68,8 @@ export interface ResourceStatus {
   since: Date
   /** Listed completely, stored and enqueued at least once, for every Reconciler that asks for it now. */
   synced: boolean
+  /** For which Reconcilers that holds, by coverageToken(). */
+  covers: readonly string[]
   /** Everything up to here is stored and enqueued. */
   resourceVersion: string | undefined
   lastEventAt: Date | undefined

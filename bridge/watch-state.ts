@@ -3,10 +3,10 @@ import type { Failure } from './failure.ts'
 /** Why everything is listed: nothing is known, the history is gone, NATS may have lost a tail, other keys are asked for. */
 export type Relist = 'initial' | 'expired' | 'store-restarted' | 'routes'
 
-export type Starting = { phase: 'starting'; attempt: number }
+type Starting = { phase: 'starting'; attempt: number }
 export type Listing = { phase: 'listing'; because: Relist; attempt: number }
 export type Watching = { phase: 'watching'; resourceVersion: string; attempt: number }
-export type Waiting = { phase: 'waiting'; ms: number; failure: Failure; next: Starting | Listing | Watching }
+type Waiting = { phase: 'waiting'; ms: number; failure: Failure; next: Starting | Listing | Watching }
 
 /** `attempt` counts failures since the last healthy period. */
 export type State = Starting | Listing | Watching | Waiting

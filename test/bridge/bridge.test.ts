@@ -1,5 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import type { Echo } from '#bridge'
 import { type KubeObject, RECONCILERS } from '#contracts'
+import { openEventStore } from '#events'
+import { connectJetStream } from '#jetstream'
 import { type KubeClient, resourcePath } from '#kube'
 import { startTestCluster, startTestNats } from '../support/servers.ts'
 import { configMaps, controlledBy, widgets } from './objects.ts'
@@ -13,6 +16,7 @@ import {
   lastSequence,
   present,
   removeReconcilers,
+  silent,
   startBridge,
   stored,
   until,
@@ -152,6 +156,29 @@ describe('a start', () => {
     await until('what changed is enqueued', async () => bridge.enqueued.length >= 4)
     expect(bridge.keysOf('maps')).toEqual(keys(['c0', 'c1', 'c2', 'c5']))
     expect(bridge.relists.filter(({ resource }) => resource === 'configmaps.v1')).toEqual([])
+  })
+
+  it('knows the echo of what a settled run has written through, and of no other', async () => {
+    prefix = fresh()
+    await createReconciler(kube, 'maps', { for: { ...configMaps, namespaces: ['default'] } })
+    {
+      await using before = await startBridge(kube, nats.url, { prefix })
+      await before.synced('configmaps.v1')
+    }
+    const [own, foreign] = await createAll(['own', 'foreign', 'unwritten'])
+    const js = await connectJetStream({ servers: nats.url, name: 'writer' })
+    const events = await openEventStore(js, { prefix, cluster: 'test', log: silent })
+    await events.put(configMaps, 'added', own!, { origin: 'maps/default.own/run' })
+    await events.put(configMaps, 'added', foreign!, { origin: 'maps/default.other/run' })
+    await js.close()
+    const settled = ({ fn, key, origin }: Echo) => origin.startsWith(`${fn}/${key}/`)
+    const published: string[] = []
+    const observer = { published: ({ object }: { object: KubeObject }) => published.push(object.metadata.name) }
+    await using bridge = await startBridge(kube, nats.url, { prefix, settled, observer })
+    await until('all are published', async () =>
+      ['own', 'foreign', 'unwritten'].every((name) => published.includes(name)),
+    )
+    expect(bridge.keysOf('maps')).toEqual(keys(['foreign', 'unwritten']))
   })
 
   it('after the history is gone finds deletions, and what is unchanged costs no event and no run', async () => {

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parse } from 'yaml'
-import { type BridgeObserver, createBridge } from '#bridge'
+import { type BridgeObserver, type BridgeOptions, createBridge } from '#bridge'
 import { type KubeObject, RECONCILERS, type ResourceRef, type RunLog } from '#contracts'
 import { type EventStore, keyOf, openEventStore } from '#events'
 import { connectJetStream, incarnationOf, type JetStream } from '#jetstream'
@@ -77,10 +77,16 @@ export const configMapPath = (name?: string): string => resourcePath(configMaps,
 export const writeConfigMap = (kube: KubeClient, name: string, value: string): Promise<KubeObject> =>
   kube.replace(configMapPath(name), configMap(name, value))
 
-export interface Enqueued {
+interface Enqueued {
   fn: string
   key: string
   lane: 'high' | 'low'
+}
+
+interface StartOptions extends Pick<BridgeOptions, 'settled'> {
+  prefix: string
+  observer?: BridgeObserver
+  noticeRestarts?: boolean
 }
 
 /** A bridge on a stream of its own, whose enqueued keys are written down. */
@@ -110,6 +116,7 @@ export async function startBridge(
       },
     },
     log: silent,
+    settled,
     incarnation: noticeRestarts ? incarnationOf(js, events.stream) : undefined,
     observer: { ...observer, relisted: (report) => relists.push(report) },
   })

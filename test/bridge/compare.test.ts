@@ -1,0 +1,58 @@
+import { describe, expect, it } from 'vitest'
+import type { Identity } from '#events'
+import { difference, type Known, known } from '../../bridge/compare.ts'
+import { configMaps, object } from './objects.ts'
+
+const listed = object('ConfigMap', 'c', { uid: 'u1', resourceVersion: '50' })
+const had = (more: Partial<Known> = {}): Known => ({
+  uid: 'u1',
+  resourceVersion: '50',
+  deleted: false,
+  owner: undefined,
+  covered: true,
+  ...more,
+})
+const owner = { resource: 'widgets', name: 'w' }
+
+describe('a listed object is', () => {
+  it.each([
+    ['added when EVENTS never had it', undefined, undefined, 'added'],
+    ['added when EVENTS has its end', had({ deleted: true }), undefined, 'added'],
+    ['the same in the same version', had(), undefined, 'same'],
+    ['modified in another version', had({ resourceVersion: '49' }), undefined, 'modified'],
+    ['replaced when it is another one of that name', had({ uid: 'u0' }), undefined, 'replaced'],
+    ['modified when it has to move to its owner', had(), owner, 'modified'],
+    ['the same below its owner', had({ owner }), owner, 'same'],
+    ['the same when somebody else knows its owner', had({ owner }), undefined, 'same'],
+  ] as const)('%s', (_name, before, wanted, expected) => {
+    expect(difference(before, listed, wanted)).toBe(expected)
+  })
+})
+
+describe('the keys of a version are known to be enqueued', () => {
+  const identity = (resourceVersion: string, sequence: number): Identity => ({
+    key: { ref: configMaps, namespace: 'default', name: 'c' },
+    object: listed,
+    uid: 'u1',
+    resourceVersion,
+    sequence,
+    deleted: false,
+    owner: undefined,
+    origin: undefined,
+    traceparent: undefined,
+    referenceOnly: false,
+  })
+  const cursor = { resourceVersion: '100', sequence: 10 }
+
+  it.each([
+    ['when a cursor covers it in both orders', identity('99', 9), cursor, true],
+    ['at the cursor itself', identity('100', 9), cursor, true],
+    ['never without a cursor', identity('99', 9), undefined, false],
+    ['not when it is newer', identity('101', 9), cursor, false],
+    ['not when it is longer, so newer', identity('1000', 9), cursor, false],
+    ['not when it was stored later: a deletion that a list found', identity('7', 11), cursor, false],
+    ['not when versions do not compare', identity('x', 9), cursor, false],
+  ] as const)('%s', (_name, version, upTo, expected) => {
+    expect(known(version, upTo).covered).toBe(expected)
+  })
+})
