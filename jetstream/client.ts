@@ -34,7 +34,7 @@ export class JetStream {
     this.admin = admin
     this.#timeoutMs = timeoutMs
     this.#mux = new RequestMux(nc)
-    void this.#abandonOnDisconnect()
+    void this.#abandonWithConnection()
   }
 
   static async over(nc: NatsConnection, timeoutMs: number): Promise<JetStream> {
@@ -163,8 +163,10 @@ export class JetStream {
     return answer
   }
 
-  async #abandonOnDisconnect(): Promise<void> {
+  async #abandonWithConnection(): Promise<void> {
     for await (const status of this.nc.status()) {
+      // What was asked while there was no connection may not have been sent at all.
+      if (status.type === 'reconnect') this.#mux.abandon('there was no connection to NATS when it was asked')
       if (status.type !== 'disconnect') continue
       this.#mux.abandon('the connection to NATS dropped')
       for (const listener of this.#onDisconnect) listener()

@@ -6,8 +6,10 @@ export interface ClockSources {
   server: () => Promise<number>
 }
 
-const SAMPLES = 3
+const MAX_SAMPLES = 10
 const WALL_STEP_MS = 1000
+/** How far two clocks may drift apart in a millisecond. */
+const DRIFT = 2e-4
 
 /**
  * The server's clock as far as it can be known here, for leases and timers: the server compares with its own. It runs on
@@ -18,10 +20,15 @@ export class ServerClock {
   readonly #sources: ClockSources
   /** What makes epoch milliseconds of the monotonic clock. */
   #base: number
+  readonly #toleranceMs: number
   #offset = 0
+  /** Half of the round trip that the offset was measured by. */
+  #error = Number.POSITIVE_INFINITY
+  #measuredAt = 0
 
-  constructor(sources: ClockSources) {
+  constructor(sources: ClockSources, toleranceMs: number) {
     this.#sources = sources
+    this.#toleranceMs = toleranceMs
     this.#base = sources.wall() - sources.monotonic()
   }
 
@@ -37,16 +44,18 @@ export class ServerClock {
     return new Date(serverTime - this.now() + this.#sources.wall())
   }
 
-  /** Half of the fastest round trip is the error. */
+  /** Half a round trip is the error: asks until it is tolerable, and keeps an older offset if that is the surer one. */
   async measure(): Promise<void> {
-    let best = Number.POSITIVE_INFINITY
-    for (let sample = 0; sample < SAMPLES; sample++) {
+    for (let sample = 0; sample < MAX_SAMPLES; sample++) {
       const sent = this.#local()
       const server = await this.#sources.server()
-      const roundTrip = this.#local() - sent
-      if (roundTrip >= best) continue
-      best = roundTrip
-      this.#offset = server - (sent + roundTrip / 2)
+      const error = (this.#local() - sent) / 2
+      if (error <= this.#error + DRIFT * (sent - this.#measuredAt)) {
+        this.#offset = server - (sent + error)
+        this.#error = error
+        this.#measuredAt = sent
+      }
+      if (error <= this.#toleranceMs) return
     }
   }
 
@@ -56,6 +65,7 @@ export class ServerClock {
     const behind = wall() - time
     if (behind < WALL_STEP_MS) return time
     this.#base += behind
+    this.#error = Number.POSITIVE_INFINITY
     return time + behind
   }
 }

@@ -14,8 +14,11 @@ export interface Held {
   writes: number
 }
 
-/** From here on the holder writes nothing more. Earlier than the server's watchdog by the error of the clocks. */
-export const leaseEnd = (record: Pick<KeyRecord, 'at'>, { leaseMs }: Terms): number => record.at - leaseMs / 20
+/** The error of the clocks that a lease bears. */
+export const clockTolerance = ({ leaseMs }: Terms): number => leaseMs / 20
+
+/** From here on the holder writes nothing more: before the server's watchdog, whatever the clocks' error. */
+export const leaseEnd = (record: Pick<KeyRecord, 'at'>, terms: Terms): number => record.at - clockTolerance(terms)
 
 /** Too little is left to begin a run. */
 export const nearlyOver = (record: Pick<KeyRecord, 'at'>, { leaseMs }: Terms, now: number): boolean =>

@@ -5,6 +5,7 @@ import { type Core, enqueueKey } from './core.ts'
 import { consumerConfig, streamConfig } from './declare.ts'
 import { depthOf } from './depth.ts'
 import { Janitor } from './janitor.ts'
+import { clockTolerance } from './lease.ts'
 import { listEntries } from './list.ts'
 import { demandKey, Names } from './names.ts'
 import { type Io, LANES, type Lane } from './record.ts'
@@ -51,17 +52,19 @@ export async function openQueue(js: JetStream, options: QueueOptions): Promise<W
   const names = new Names(options.prefix ?? '')
   const replicas = options.replicas ?? 1
   await declareStream(js, streamConfig(names, replicas))
-  const clock = new ServerClock({
+  const terms = { leaseMs: options.leaseMs ?? DEFAULT_LEASE_MS, replicas }
+  const sources = {
     wall: options.now ?? Date.now,
     monotonic: () => performance.now(),
     server: () => js.serverTime(names.stream),
-  })
+  }
+  const clock = new ServerClock(sources, clockTolerance(terms))
   await clock.measure()
   return new JetStreamQueue({
     js,
     names,
     clock,
-    terms: { leaseMs: options.leaseMs ?? DEFAULT_LEASE_MS, replicas },
+    terms,
     ackWaitMs: options.ackWaitMs ?? DEFAULT_ACK_WAIT_MS,
     worker: nuid.next(),
     random: options.random ?? Math.random,

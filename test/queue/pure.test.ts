@@ -1,4 +1,4 @@
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { backoffMs } from '../../queue/backoff.ts'
 import { ServerClock } from '../../queue/clock.ts'
@@ -76,12 +76,17 @@ it('a record comes back from its headers as it was written', () => {
 
 describe('the clock', () => {
   function clockAt() {
-    const time = { wall: 1_000_000, monotonic: 500, server: 1_000_300 }
-    const clock = new ServerClock({
+    const time = { wall: 1_000_000, monotonic: 500, server: 1_000_300, delay: 0 }
+    const sources = {
       wall: () => time.wall,
       monotonic: () => time.monotonic,
-      server: async () => time.server,
-    })
+      server: async () => {
+        const now = time.server
+        time.monotonic += time.delay
+        return now
+      },
+    }
+    const clock = new ServerClock(sources, 10)
     const pass = (ms: number) => {
       time.wall += ms
       time.monotonic += ms
@@ -97,6 +102,13 @@ describe('the clock', () => {
     expect(clock.now()).toBe(1_005_300)
     expect(clock.at(new Date(1_006_000))).toBe(1_006_300)
     expect(clock.dateOf(1_006_300)).toEqual(new Date(1_006_000))
+  })
+  it('keeps a sure offset rather than take one from a slow answer', async () => {
+    const { clock, time } = clockAt()
+    await clock.measure()
+    time.delay = 300
+    await clock.measure()
+    expect(clock.now() - time.monotonic).toBe(1_000_300 - 500)
   })
   it('does not stop when the wall clock is set back', async () => {
     const { clock, time, pass } = clockAt()

@@ -1,0 +1,210 @@
+import { once } from 'node:events'
+import { cp, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import type { Nats } from '#local'
+import type { WorkQueue } from '#queue'
+import { shortTempDir, startTestNats } from '../support/servers.ts'
+import { FileWorld, kill, startWorker } from './processes.ts'
+import { DONE, freshPrefix, gate, LEASE_MS, openTestQueue, type TestQueue } from './support.ts'
+import type { WorkerSettings } from './worker-process.ts'
+
+let dir: string
+beforeAll(async () => {
+  dir = await shortTempDir()
+})
+afterAll(() => rm(dir, { recursive: true, force: true }))
+
+const until = (condition: () => void | Promise<void>, timeout = 25_000) =>
+  vi.waitFor(condition, { timeout, interval: 50 })
+const pick = <T>(items: readonly T[]): T => items[Math.floor(Math.random() * items.length)]!
+
+describe('a worker killed with -9 between any two steps', () => {
+  let nats: Nats & AsyncDisposable
+  beforeAll(async () => {
+    nats = await startTestNats()
+  })
+  afterAll(() => nats[Symbol.asyncDispose]())
+
+  async function bringTo(scene: string, queue: WorkQueue, key: string, goesOn: Promise<void>): Promise<void> {
+    if (scene === 'idle') return
+    const worker = queue.serve({
+      fn: 'f',
+      slots: 2,
+      handler: async () => {
+        if (scene === 'running') await goesOn
+        return { kind: 'requeue', at: new Date(Date.now() + 3_600_000) }
+      },
+    })
+    await queue.enqueue('f', key)
+    await until(async () => expect(await queue.depth('f')).toMatchObject({ queued: 0, [scene]: 1 }))
+    // A running key keeps its worker, which takes nothing more; a waiting one has none.
+    const drained = worker.drain(30_000)
+    if (scene === 'waiting') await drained
+  }
+
+  /** What the key is doing when the doomed worker takes its token, and the accesses it then makes. */
+  const scenes = [
+    { scene: 'idle', steps: ['take', 'acknowledge', 'finish'] },
+    { scene: 'waiting', steps: ['take', 'look', 'steal', 'acknowledge', 'finish'] },
+    { scene: 'running', steps: ['take', 'look', 'mark', 'dismiss'] },
+  ] as const
+  const points = scenes.flatMap(({ scene, steps }) =>
+    steps.map((step, index) => ({ scene, step, dieBefore: index + 1 })),
+  )
+
+  it.concurrent.each(points)('before $step, the key being $scene', async ({ scene, dieBefore }) => {
+    const prefix = `${scene}${dieBefore}`
+    await using test = await openTestQueue(nats.url, prefix)
+    const world = new FileWorld(`${dir}/${prefix}`)
+    const key = 'n.a'
+    const goesOn = gate()
+    await bringTo(scene, test.queue, key, goesOn.opened)
+    const settings: WorkerSettings = {
+      url: nats.url,
+      prefix,
+      fn: 'f',
+      replicas: 1,
+      leaseMs: LEASE_MS,
+      dir: world.dir,
+      workMs: 5,
+    }
+    await world.change(test.queue, 'f', key)
+    const doomed = await startWorker({ ...settings, dieBefore })
+    if (doomed.signalCode === null) await once(doomed, 'exit')
+    expect(doomed.signalCode).toBe('SIGKILL')
+    goesOn.open()
+    const survivor = await startWorker(settings)
+    await until(() => expect(world.dealtWith()).toEqual(world.versions))
+    expect(world.overlaps()).toEqual([])
+    await world.change(test.queue, 'f', key)
+    await until(() => expect(world.dealtWith()).toEqual(world.versions))
+    await kill(survivor)
+  })
+
+  it('in the middle of a run: the key runs again when the lease has ended', async () => {
+    const prefix = freshPrefix()
+    await using test = await openTestQueue(nats.url, prefix)
+    const world = new FileWorld(`${dir}/${prefix}`)
+    const settings: WorkerSettings = {
+      url: nats.url,
+      prefix,
+      fn: 'f',
+      replicas: 1,
+      leaseMs: LEASE_MS,
+      dir: world.dir,
+      workMs: 5,
+    }
+    await world.change(test.queue, 'f', 'n.a')
+    const doomed = await startWorker({ ...settings, dieInRun: true })
+    if (doomed.signalCode === null) await once(doomed, 'exit')
+    const survivor = test.queue.serve({ fn: 'f', slots: 2, handler: async () => DONE })
+    await until(async () => expect(await test.queue.depth('f')).toMatchObject({ queued: 0, running: 0 }))
+    expect(world.runs()).toMatchObject([{ end: undefined }])
+    await survivor.drain(100)
+  })
+})
+
+describe.each([
+  { replicas: 1 as const, ms: 5000 },
+  { replicas: 3 as const, ms: 7000 },
+])('workers and servers killed with -9 under load, $replicas replica(s)', ({ replicas, ms }) => {
+  it('lose no change, give no key to two workers, and leave nothing behind', async () => {
+    await using nats = await startTestNats({ replicas })
+    const prefix = `chaos${replicas}`
+    await using test = await openTestQueue(nats.url, prefix, { replicas })
+    const world = new FileWorld(`${dir}/${prefix}`)
+    const settings: WorkerSettings = {
+      url: nats.url,
+      prefix,
+      fn: 'f',
+      replicas,
+      leaseMs: LEASE_MS,
+      dir: world.dir,
+      workMs: 8,
+    }
+    const workers = await Promise.all([0, 1, 2].map(() => startWorker(settings)))
+    const keys = Array.from({ length: 15 }, (_, i) => `n.k${i}`)
+    const end = Date.now() + ms
+    const changing = (async () => {
+      const changes: Promise<void>[] = []
+      while (Date.now() < end) {
+        changes.push(world.change(test.queue, 'f', pick(keys), pick(['high', 'high', 'low'])))
+        await new Promise((resolve) => setTimeout(resolve, 10))
+      }
+      await Promise.all(changes)
+    })()
+    const killingWorkers = (async () => {
+      while (Date.now() < end) {
+        await new Promise((resolve) => setTimeout(resolve, 400))
+        const index = Math.floor(Math.random() * workers.length)
+        const victim = workers[index]!
+        await kill(victim)
+        world.deaths.set(victim.pid!, Number(process.hrtime.bigint() / 1000n) / 1000)
+        workers[index] = await startWorker(settings)
+      }
+    })()
+    const killingServers = (async () => {
+      while (Date.now() < end - 1500) {
+        await new Promise((resolve) => setTimeout(resolve, 1500))
+        await nats.restart(Math.floor(Math.random() * replicas))
+      }
+    })()
+    await Promise.all([changing, killingWorkers, killingServers])
+    await until(() => expect(world.dealtWith()).toEqual(world.versions), 30_000)
+    await until(
+      async () => expect(await test.queue.depth('f')).toEqual({ queued: 0, running: 0, waiting: 0, parked: 0 }),
+      30_000,
+    )
+    await Promise.all(workers.map((worker) => kill(worker, 'SIGTERM')))
+    expect(world.overlaps()).toEqual([])
+  })
+})
+
+it('a token that a killed server brought back from the dead is replaced', async () => {
+  await using nats = await startTestNats()
+  const keys = ['n.a', 'n.b', 'n.c']
+  const messages = join(nats.processes.dir, 'nats/nats/store/jetstream/$G/streams/corpse_WORK/msgs')
+  const older = `${dir}/older-messages`
+  const stop = async (signal: NodeJS.Signals) => {
+    nats.signal(signal)
+    await nats.processes.get(nats.names[0]!)?.exited
+  }
+  let runs = 0
+  const serve = ({ queue }: TestQueue) =>
+    queue.serve({
+      fn: 'f',
+      slots: 4,
+      handler: async () => {
+        runs++
+        return DONE
+      },
+    })
+
+  const consumerKnows = async ({ js }: TestQueue) => (await js.admin.consumers.info('corpse_WORK', 'f-high')).ack_floor
+  {
+    await using test = await openTestQueue(nats.url, 'corpse')
+    for (const key of keys) await test.queue.enqueue('f', key)
+  }
+  await stop('SIGTERM')
+  await cp(messages, older, { recursive: true })
+  await nats.restart()
+  {
+    await using test = await openTestQueue(nats.url, 'corpse')
+    const worker = serve(test)
+    await until(async () => expect(await consumerKnows(test)).toMatchObject({ stream_seq: 3 }))
+    await worker.drain(1000)
+  }
+  // A clean stop writes the consumer's state; the older messages are what a kill before their removal leaves.
+  await stop('SIGTERM')
+  await rm(messages, { recursive: true })
+  await cp(older, messages, { recursive: true })
+  await nats.restart()
+  await using test = await openTestQueue(nats.url, 'corpse')
+  expect(await consumerKnows(test)).toMatchObject({ stream_seq: 3 })
+  for (const key of keys) expect(await test.queue.enqueue('f', key)).toBe('coalesced')
+  const worker = serve(test)
+  await until(() => expect(runs).toBe(6))
+  expect(test.logged.filter((line) => line.startsWith('token that would never'))).toHaveLength(3)
+  await worker.drain(1000)
+})

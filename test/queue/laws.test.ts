@@ -1,0 +1,414 @@
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import type { Nats } from '#local'
+import { LeaseLostError } from '#queue'
+import { startTestNats } from '../support/servers.ts'
+import { DONE, entriesOf, FN, freshPrefix, gate, LEASE_MS, openTestQueue, statesOf, World } from './support.ts'
+
+let nats: Nats & AsyncDisposable
+beforeAll(async () => {
+  nats = await startTestNats()
+})
+afterAll(() => nats[Symbol.asyncDispose]())
+
+const open = (prefix = freshPrefix(), options = {}) => openTestQueue(nats.url, prefix, options)
+const until = (condition: () => void | Promise<void>, timeout = 15_000) =>
+  vi.waitFor(condition, { timeout, interval: 20 })
+const inOneHour = () => new Date(Date.now() + 3_600_000)
+
+describe('law 1: after ENQUEUE returned, a run that starts later completes', () => {
+  it('for every key of a burst', async () => {
+    await using test = await open()
+    const world = new World()
+    const worker = world.serve(test.queue, undefined, 64)
+    const keys = Array.from({ length: 300 }, (_, i) => `n.k${i}`)
+    await Promise.all(keys.map((key) => world.change(test.queue, key, Number(key.slice(3)) % 3 ? 'high' : 'low')))
+    await until(() => expect(world.dealtWith).toEqual(world.versions))
+    await worker.drain(1000)
+  })
+
+  it('for a change that comes the moment a run has begun', async () => {
+    await using test = await open()
+    const world = new World()
+    const worker = world.serve(test.queue, async ({ key, lane }) => {
+      if ((world.versions.get(key) ?? 0) < 20) await world.change(test.queue, key, lane === 'high' ? 'low' : 'high')
+      return DONE
+    })
+    for (let i = 0; i < 10; i++) await world.change(test.queue, `n.k${i}`)
+    await until(() => expect(world.dealtWith).toEqual(world.versions))
+    expect([...world.versions.values()]).toEqual(Array.from({ length: 10 }, () => 20))
+    await worker.drain(1000)
+  })
+})
+
+describe('law 2: never two owners of a key inside their leases', () => {
+  it('with four workers, hot keys and both lanes', async () => {
+    const prefix = freshPrefix()
+    await using a = await open(prefix)
+    await using b = await open(prefix)
+    const world = new World()
+    const brief = async () => {
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * 8))
+      return DONE
+    }
+    const workers = [a, a, b, b].map(({ queue }) => world.serve(queue, brief, 8))
+    const keys = ['n.a', 'n.b', 'n.c']
+    const hammer = async (queue: typeof a.queue) => {
+      for (let i = 0; i < 150; i++) await world.change(queue, keys[i % 3]!, i % 5 ? 'high' : 'low')
+    }
+    await Promise.all([hammer(a.queue), hammer(b.queue)])
+    await until(async () => expect(await statesOf(a.queue)).toEqual([]))
+    expect(world.dealtWith).toEqual(world.versions)
+    expect(world.overlaps).toEqual([])
+    await Promise.all(workers.map((worker) => worker.drain(1000)))
+  })
+
+  it('a run that outlives its lease is fenced: it may write nothing, and its key runs again', async () => {
+    const prefix = freshPrefix()
+    let renewing = true
+    const resumes = gate()
+    await using stalled = await open(prefix, {
+      onIo: (io: { do: string; message?: { record?: { state: string } } }) => {
+        const isRenewal = world.leases.length > 0 && io.message?.record?.state === 'running'
+        return isRenewal && !renewing ? resumes.opened : undefined
+      },
+    })
+    await using other = await open(prefix)
+    const world = new World()
+    const isTaken = gate()
+    const finished: string[] = []
+    stalled.queue.serve({
+      fn: FN,
+      slots: 2,
+      handler: async (lease) => {
+        world.leases.push(lease)
+        renewing = false
+        isTaken.open()
+        await resumes.opened
+        expect(() => lease.hold()).toThrow(LeaseLostError)
+        expect(lease.signal.aborted).toBe(true)
+        return DONE
+      },
+      onFinished: (_, result) => finished.push(result),
+    })
+    await world.change(stalled.queue, 'n.a')
+    await isTaken.opened
+    const worker = world.serve(other.queue)
+    await until(() => expect(world.dealtWith.get('n.a')).toBe(1))
+    resumes.open()
+    await until(() => expect(finished).toEqual(['fenced']))
+    await until(() => expect(world.runsOf('n.a')).toBe(2))
+    expect(world.overlaps).toEqual([])
+    await worker.drain(1000)
+  })
+
+  it('a long run keeps its key by renewing the lease', async () => {
+    const prefix = freshPrefix()
+    await using a = await open(prefix)
+    await using b = await open(prefix)
+    const world = new World()
+    const long = async () => {
+      await new Promise((resolve) => setTimeout(resolve, 2.5 * LEASE_MS))
+      return DONE
+    }
+    const workers = [world.serve(a.queue, long), world.serve(b.queue, long)]
+    await world.change(a.queue, 'n.a')
+    await until(() => expect(world.dealtWith.get('n.a')).toBe(1))
+    await until(async () => expect(await statesOf(a.queue)).toEqual([]))
+    expect(world.starts).toEqual(['n.a'])
+    await Promise.all(workers.map((worker) => worker.drain(1000)))
+  })
+})
+
+describe('law 3: a mark during a run causes a run after it', () => {
+  it.each(['high', 'low'] as const)('exactly one, however often it was marked (lane %s)', async (lane) => {
+    await using test = await open()
+    const world = new World()
+    const began = gate()
+    const goesOn = gate()
+    const worker = world.serve(test.queue, async () => {
+      began.open()
+      await goesOn.opened
+      return { kind: 'requeue', at: inOneHour() }
+    })
+    await world.change(test.queue, 'n.a')
+    await began.opened
+    for (let i = 0; i < 5; i++) {
+      await world.change(test.queue, 'n.a', lane)
+      await until(async () =>
+        expect(await entriesOf(test.queue)).toMatchObject([
+          { state: 'running', dirty: true },
+          ...(lane === 'low' ? [{}] : []),
+        ]),
+      )
+    }
+    goesOn.open()
+    await until(async () => expect(await statesOf(test.queue)).toEqual(['n.a waiting']))
+    expect(world.starts).toEqual(['n.a', 'n.a'])
+    expect(world.dealtWith).toEqual(world.versions)
+    await worker.drain(1000)
+  })
+})
+
+describe('law 4: a waiting timer is never lost', () => {
+  it('fires on time, not before, and says so', async () => {
+    await using test = await open()
+    const world = new World()
+    const at = new Date(Date.now() + 700)
+    const firedAt: number[] = []
+    const worker = world.serve(test.queue, ({ fired }) => {
+      if (fired) firedAt.push(Date.now())
+      return fired ? DONE : { kind: 'requeue', at }
+    })
+    await world.change(test.queue, 'n.a')
+    await until(() => expect(firedAt).toHaveLength(1))
+    expect(firedAt[0]).toBeGreaterThanOrEqual(at.getTime() - 20)
+    expect(world.starts).toEqual(['n.a', 'n.a'])
+    await worker.drain(1000)
+  })
+
+  it('survives the server being killed and all workers being gone', async () => {
+    await using test = await open()
+    const world = new World()
+    const first = world.serve(test.queue, () => ({ kind: 'requeue', at: new Date(Date.now() + 600) }))
+    const keys = Array.from({ length: 20 }, (_, i) => `n.k${i}`)
+    await Promise.all(keys.map((key) => world.change(test.queue, key)))
+    await until(async () => expect((await test.queue.depth(FN)).waiting).toBe(20))
+    await first.drain(1000)
+    await nats.restart()
+    const worker = world.serve(test.queue)
+    await until(() => expect(keys.map((key) => world.runsOf(key) >= 2)).not.toContain(false))
+    expect(world.leases.slice(20).filter(({ fired }) => fired).length).toBeGreaterThanOrEqual(20)
+    await worker.drain(1000)
+  })
+
+  it('a change wins over the timer: the key runs at once, and the run arms its own', async () => {
+    await using test = await open()
+    const world = new World()
+    const worker = world.serve(test.queue, () => ({ kind: 'requeue', at: inOneHour() }))
+    await world.change(test.queue, 'n.a')
+    await until(async () => expect(await statesOf(test.queue)).toEqual(['n.a waiting']))
+    await world.change(test.queue, 'n.a')
+    await until(() => expect(world.dealtWith.get('n.a')).toBe(2))
+    await until(async () => expect(await statesOf(test.queue)).toEqual(['n.a waiting']))
+    expect(world.leases.map(({ fired }) => fired)).toEqual([false, false])
+    await worker.drain(1000)
+  })
+})
+
+describe('law 5: a waiting key keeps its place', () => {
+  it('however often it is enqueued', async () => {
+    await using test = await open()
+    const world = new World()
+    for (const key of ['n.a', 'n.b', 'n.c']) expect(await world.change(test.queue, key)).toBe('queued')
+    expect(await world.change(test.queue, 'n.a')).toBe('coalesced')
+    const worker = world.serve(test.queue, undefined, 2)
+    await until(async () => expect(await statesOf(test.queue)).toEqual([]))
+    expect(world.starts).toEqual(['n.a', 'n.b', 'n.c'])
+    await worker.drain(1000)
+  })
+
+  it('a dirty release moves it to the tail, once per run', async () => {
+    const prefix = freshPrefix()
+    await using a = await open(prefix)
+    await using b = await open(prefix)
+    const world = new World()
+    const began = gate()
+    const goesOn = gate()
+    const first = world.serve(
+      a.queue,
+      async () => {
+        began.open()
+        await goesOn.opened
+        return DONE
+      },
+      2,
+    )
+    await world.change(a.queue, 'n.a')
+    await began.opened
+    await world.change(a.queue, 'n.a')
+    const marker = world.serve(b.queue, undefined, 2)
+    await until(async () => expect(await entriesOf(a.queue)).toMatchObject([{ state: 'running', dirty: true }]))
+    await marker.drain(1000)
+    for (const key of ['n.b', 'n.c']) await world.change(a.queue, key)
+    goesOn.open()
+    await until(async () => expect(await statesOf(a.queue)).toEqual([]))
+    expect(world.starts).toEqual(['n.a', 'n.b', 'n.c', 'n.a'])
+    await first.drain(1000)
+  })
+})
+
+it('law 6: nothing is polled and nothing is given back in a loop while keys run and wait', async () => {
+  await using test = await open(undefined, { leaseMs: 60_000, ackWaitMs: 60_000 })
+  const world = new World()
+  const goesOn = gate()
+  const worker = world.serve(test.queue, async ({ key }) => {
+    if (key === 'n.parked') return { kind: 'terminal', message: 'bad' }
+    if (key === 'n.waits') return { kind: 'requeue', at: inOneHour() }
+    await goesOn.opened
+    return DONE
+  })
+  for (const key of ['n.runs', 'n.parked', 'n.waits']) await world.change(test.queue, key)
+  await until(async () => expect(await test.queue.depth(FN)).toEqual({ queued: 0, running: 1, waiting: 1, parked: 1 }))
+  await world.change(test.queue, 'n.runs')
+  await until(async () =>
+    expect(await entriesOf(test.queue)).toMatchObject([{}, {}, { state: 'running', dirty: true }]),
+  )
+  const sent = test.js.nc.stats().outMsgs
+  await new Promise((resolve) => setTimeout(resolve, 1500))
+  expect(test.js.nc.stats().outMsgs - sent).toBe(0)
+  goesOn.open()
+  await worker.drain(1000)
+})
+
+it('law 7: an idle key leaves nothing behind', async () => {
+  const prefix = freshPrefix()
+  await using test = await open(prefix)
+  const world = new World()
+  const worker = world.serve(test.queue)
+  for (let i = 0; i < 20; i++) await world.change(test.queue, `n.k${i}`, i % 2 ? 'low' : 'high')
+  await until(() => expect(world.dealtWith).toEqual(world.versions))
+  await worker.drain(1000)
+  const { state } = await test.js.admin.streams.info(`${prefix}_WORK`, { subjects_filter: '>' })
+  expect(Object.keys(state.subjects ?? {})).toEqual([expect.stringMatching(/^t\d+\.done\.f\./)])
+  expect(await test.queue.depth(FN)).toEqual({ queued: 0, running: 0, waiting: 0, parked: 0 })
+})
+
+describe('how runs end', () => {
+  it('errors are counted and retried later each time; a success starts anew', async () => {
+    await using test = await open()
+    const world = new World()
+    const worker = world.serve(test.queue, ({ attempt }) => {
+      if (attempt < 3) return { kind: 'error', message: `failure ${attempt}`, retryAt: new Date(Date.now() + 50) }
+      return { kind: 'requeue', at: inOneHour() }
+    })
+    await world.change(test.queue, 'n.a')
+    await until(async () => expect(await entriesOf(test.queue)).toMatchObject([{ state: 'waiting', attempt: 0 }]))
+    expect(world.leases.map(({ attempt }) => attempt)).toEqual([0, 1, 2, 3])
+    await worker.drain(1000)
+  })
+
+  it('a handler that throws is an error with backoff, and the message can be read', async () => {
+    await using test = await open()
+    const world = new World()
+    const worker = world.serve(test.queue, () => Promise.reject(new Error('böse\nzweite Zeile')))
+    await world.change(test.queue, 'n.a')
+    await until(async () =>
+      expect(await entriesOf(test.queue)).toContainEqual(
+        expect.objectContaining({ state: 'waiting', reason: 'Error', error: 'böse\nzweite Zeile', attempt: 1 }),
+      ),
+    )
+    await worker.drain(1000)
+  })
+
+  it('terminal parks the key until something changes', async () => {
+    await using test = await open()
+    const world = new World()
+    const worker = world.serve(test.queue, () =>
+      world.starts.length === 1 ? { kind: 'terminal', message: 'no such day' } : DONE,
+    )
+    await world.change(test.queue, 'n.a')
+    await until(async () =>
+      expect(await entriesOf(test.queue)).toMatchObject([
+        { state: 'parked', error: 'no such day', reason: 'Terminal' },
+      ]),
+    )
+    await world.change(test.queue, 'n.a')
+    await until(async () => expect(await statesOf(test.queue)).toEqual([]))
+    expect(world.starts).toEqual(['n.a', 'n.a'])
+    await worker.drain(1000)
+  })
+})
+
+describe('lanes', () => {
+  it('a full low lane does not hold up the high one, and the other way round', async () => {
+    await using test = await open()
+    const world = new World()
+    const goesOn = gate()
+    const worker = world.serve(
+      test.queue,
+      async ({ lane, key }) => {
+        if (key.startsWith('n.slow')) await goesOn.opened
+        expect(['high', 'low']).toContain(lane)
+        return DONE
+      },
+      8,
+    )
+    for (let i = 0; i < 20; i++) await world.change(test.queue, `n.slow${i}`, 'low')
+    await world.change(test.queue, 'n.quick', 'high')
+    await until(() => expect(world.dealtWith.get('n.quick')).toBe(1))
+    expect(world.starts.filter((key) => key.startsWith('n.slow'))).toHaveLength(2)
+    goesOn.open()
+    await until(() => expect(world.dealtWith).toEqual(world.versions))
+    await worker.drain(1000)
+  })
+})
+
+describe('drain', () => {
+  it('lets runs end, takes nothing more, and hands back what does not end in time', async () => {
+    const prefix = freshPrefix()
+    await using a = await open(prefix)
+    await using b = await open(prefix)
+    const world = new World()
+    const reasons: unknown[] = []
+    const began = gate()
+    const worker = world.serve(a.queue, async ({ key, signal }) => {
+      if (key === 'n.short') return DONE
+      began.open()
+      await new Promise((resolve) => signal.addEventListener('abort', resolve))
+      reasons.push(signal.reason)
+      throw signal.reason
+    })
+    await world.change(a.queue, 'n.short')
+    await world.change(a.queue, 'n.long')
+    await began.opened
+    await worker.drain(50)
+    await until(() => expect(reasons).toEqual([expect.any(LeaseLostError)]))
+    await world.change(a.queue, 'n.later')
+    expect(await statesOf(b.queue)).toEqual(expect.arrayContaining(['n.long queued', 'n.later queued']))
+    const successor = world.serve(b.queue)
+    await until(() => expect(world.dealtWith).toEqual(world.versions))
+    expect(world.overlaps).toEqual([])
+    await successor.drain(1000)
+  })
+})
+
+it('the list shows queued, running, waiting and parked keys with what is known of them', async () => {
+  await using test = await open()
+  const world = new World()
+  const began = gate()
+  const goesOn = gate()
+  const at = inOneHour()
+  const worker = world.serve(
+    test.queue,
+    async ({ key }) => {
+      if (key === 'n.parked') return { kind: 'terminal', message: 'bad' }
+      if (key === 'n.waits') return { kind: 'requeue', at }
+      began.open()
+      await goesOn.opened
+      return DONE
+    },
+    2,
+  )
+  for (const key of ['n.parked', 'n.waits', 'n.runs', 'n.queued']) await world.change(test.queue, key)
+  await began.opened
+  const entries = await entriesOf(test.queue)
+  const common = { fn: FN, attempt: 0, lane: 'high', since: expect.any(Date) }
+  expect(entries).toEqual([
+    { ...common, key: 'n.parked', state: 'parked', reason: 'Terminal', error: 'bad' },
+    { ...common, key: 'n.waits', state: 'waiting', reason: 'Requeue', until: expect.any(Date) },
+    {
+      ...common,
+      key: 'n.runs',
+      state: 'running',
+      owner: world.leases[2]?.owner,
+      leaseUntil: expect.any(Date),
+      dirty: false,
+    },
+    { ...common, key: 'n.queued', state: 'queued' },
+  ])
+  const waits = entries.find(({ state }) => state === 'waiting')
+  expect(Math.abs((waits?.state === 'waiting' ? waits.until.getTime() : 0) - at.getTime())).toBeLessThan(50)
+  expect(await test.queue.depth(FN)).toEqual({ queued: 1, running: 1, waiting: 1, parked: 1 })
+  goesOn.open()
+  await worker.drain(1000)
+})

@@ -1,0 +1,107 @@
+import { connectJetStream, type JetStream } from '#jetstream'
+import { type Entry, type Finish, type Lease, openQueue, type QueueOptions, type Worker, type WorkQueue } from '#queue'
+
+export const FN = 'f'
+/** Short, so that what waits for the end of a lease does not take long. */
+export const LEASE_MS = 1200
+
+export interface TestQueue extends AsyncDisposable {
+  js: JetStream
+  queue: WorkQueue
+  /** Messages of warnings and errors. */
+  logged: string[]
+}
+
+let prefixes = 0
+
+/** A name that no other test of this file uses: every test has a stream of its own. */
+export const freshPrefix = (): string => `t${prefixes++}`
+
+/** A connection and queue of their own, as another process would have them. */
+export async function openTestQueue(
+  url: string,
+  prefix: string,
+  options: Partial<QueueOptions> = {},
+): Promise<TestQueue> {
+  const js = await connectJetStream({ servers: url, name: 'test', timeoutMs: 1000 })
+  const logged: string[] = []
+  const keep = (fields: object, message: string) => void logged.push(`${message} ${JSON.stringify(fields)}`)
+  const log = { debug() {}, info() {}, warn: keep, error: keep }
+  const queue = await openQueue(js, { prefix, log, leaseMs: LEASE_MS, ackWaitMs: LEASE_MS, ...options })
+  await queue.declare(FN)
+  return { js, queue, logged, [Symbol.asyncDispose]: () => js.close() }
+}
+
+/**
+ * What the keys are about, and who has seen it: a change bumps a key's version and enqueues it, a run reads the version
+ * when it starts and has dealt with it when it has finished.
+ */
+export class World {
+  readonly versions = new Map<string, number>()
+  readonly dealtWith = new Map<string, number>()
+  /** Keys in the order of their starts. */
+  readonly starts: string[] = []
+  readonly leases: Lease[] = []
+  /** Two runs of one key at a time, both inside their leases. */
+  readonly overlaps: string[] = []
+  readonly #running = new Map<string, Set<Lease>>()
+
+  async change(queue: WorkQueue, key: string, lane: 'high' | 'low' = 'high'): Promise<'queued' | 'coalesced'> {
+    this.versions.set(key, (this.versions.get(key) ?? 0) + 1)
+    return queue.enqueue(FN, key, { lane })
+  }
+
+  serve(queue: WorkQueue, work: (lease: Lease) => Promise<Finish> | Finish = () => DONE, slots = 16): Worker {
+    return queue.serve({
+      fn: FN,
+      slots,
+      handler: async (lease) => {
+        const version = this.versions.get(lease.key) ?? 0
+        const others = this.#running.get(lease.key) ?? new Set()
+        this.#running.set(lease.key, others)
+        for (const other of others) if (isInsideLease(other)) this.overlaps.push(`${lease.key}: ${other.owner}`)
+        this.starts.push(lease.key)
+        this.leases.push(lease)
+        others.add(lease)
+        try {
+          const finish = await work(lease)
+          lease.hold()
+          this.dealtWith.set(lease.key, Math.max(version, this.dealtWith.get(lease.key) ?? 0))
+          return finish
+        } finally {
+          others.delete(lease)
+        }
+      },
+    })
+  }
+
+  runsOf(key: string): number {
+    return this.starts.filter((started) => started === key).length
+  }
+}
+
+function isInsideLease(lease: Lease): boolean {
+  try {
+    lease.hold()
+    return true
+  } catch {
+    return false
+  }
+}
+
+export const DONE: Finish = { kind: 'done' }
+
+export async function entriesOf(queue: WorkQueue): Promise<Entry[]> {
+  const entries: Entry[] = []
+  for await (const entry of queue.list({ fn: FN })) entries.push(entry)
+  return entries
+}
+
+export const statesOf = async (queue: WorkQueue): Promise<string[]> =>
+  (await entriesOf(queue)).map(({ key, state }) => `${key} ${state}`)
+
+/** A promise and its resolve function. */
+export function gate(): { opened: Promise<void>; open: () => void } {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  return { opened: promise, open: resolve }
+}

@@ -1,0 +1,55 @@
+/**
+ * A worker to be killed: `node worker-process.ts '{"url":…}'`. Reads the version of a key from a file when its run
+ * starts, and appends what it does to a log that survives it, with times of the machine's monotonic clock.
+ */
+import { appendFileSync, readFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { connectJetStream } from '#jetstream'
+import { openQueue } from '#queue'
+
+export interface WorkerSettings {
+  url: string
+  prefix: string
+  fn: string
+  replicas: 1 | 3
+  leaseMs: number
+  /** Holds `log`, and a file per key with its version. */
+  dir: string
+  workMs: number
+  /** Kill -9 itself before that many accesses to the stream in the course of taking and finishing. */
+  dieBefore?: number
+  /** Kill -9 itself in the middle of the first run. */
+  dieInRun?: boolean
+}
+
+const settings = JSON.parse(process.argv[2] ?? '{}') as WorkerSettings
+const die = () => process.kill(process.pid, 'SIGKILL')
+const log = (event: object) =>
+  appendFileSync(`${settings.dir}/log`, `${JSON.stringify({ ...event, pid: process.pid, at: monotonicMs() })}\n`)
+const monotonicMs = () => Number(process.hrtime.bigint() / 1000n) / 1000
+const quiet = { debug() {}, info() {}, warn() {}, error() {} }
+
+let accesses = 0
+const js = await connectJetStream({ servers: settings.url, name: 'worker', timeoutMs: 1000 })
+const queue = await openQueue(js, {
+  prefix: settings.prefix,
+  replicas: settings.replicas,
+  leaseMs: settings.leaseMs,
+  ackWaitMs: settings.leaseMs,
+  log: quiet,
+  onIo: () => (++accesses === settings.dieBefore ? void die() : undefined),
+})
+const worker = queue.serve({
+  fn: settings.fn,
+  slots: 8,
+  handler: async ({ key, owner }) => {
+    const version = Number(readFileSync(`${settings.dir}/${key}`, 'utf8'))
+    log({ event: 'start', key, owner, version })
+    if (settings.dieInRun) die()
+    await sleep(settings.workMs * Math.random() * 2)
+    log({ event: 'end', key, owner, version })
+    return { kind: 'done' }
+  },
+})
+process.once('SIGTERM', () => void worker.drain(1000).then(() => process.exit(0)))
+process.stdout.write('serving\n')
