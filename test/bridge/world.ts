@@ -93,11 +93,7 @@ interface StartOptions extends Pick<BridgeOptions, 'settled'> {
 export async function startBridge(
   kube: KubeClient,
   natsUrl: string,
-  {
-    prefix,
-    observer = {},
-    noticeRestarts = false,
-  }: { prefix: string; observer?: BridgeObserver; noticeRestarts?: boolean },
+  { prefix, observer = {}, noticeRestarts = false, settled }: StartOptions,
 ) {
   const js = await connectJetStream({ servers: natsUrl, name: prefix })
   const events = await openEventStore(js, { prefix, cluster: 'test', log: silent })
