@@ -10,12 +10,14 @@ import {
   configMap,
   configMapPath,
   createReconciler,
+  grant,
   installReconcilers,
   installWidgets,
   kubeClientOf,
   lastSequence,
   present,
   removeReconcilers,
+  restrictedClient,
   silent,
   startBridge,
   stored,
@@ -130,6 +132,23 @@ describe('every change', () => {
     await until('the owner that was left is enqueued', async () => bridge.keysOf('widget').includes('default.w'))
     await kube.delete(resourcePath(widgets, 'default', 'w'))
   })
+})
+
+it('what is not allowed is said, and heals when it is granted', async () => {
+  prefix = fresh()
+  const verbs = ['get', 'list', 'watch', 'patch']
+  await grant(kube, 'reconcilers', {
+    apiGroups: [RECONCILERS.group],
+    resources: ['reconcilers', 'reconcilers/status'],
+    verbs,
+  })
+  await createReconciler(kube, 'maps', { for: configMaps })
+  await using restricted = await restrictedClient(kube, cluster.kubeconfig)
+  await using bridge = await startBridge(restricted, nats.url, { prefix })
+  await untilCondition('maps', 'Forbidden')
+  await grant(kube, 'maps', { apiGroups: [''], resources: ['configmaps'], verbs })
+  await untilEqual(kube, bridge.events, configMaps)
+  await untilCondition('maps', 'Watching')
 })
 
 async function untilCondition(name: string, reason: string): Promise<void> {

@@ -15,6 +15,27 @@ export async function kubeClientOf(kubeconfig: string): Promise<KubeClient> {
   return createKubeClient({ ...(await loadKubeConfig({ paths: [kubeconfig] })), userAgent: 'bridge-test' })
 }
 
+const RBAC = '/apis/rbac.authorization.k8s.io/v1'
+type Rule = Record<'apiGroups' | 'resources' | 'verbs', string[]>
+
+/** A client of the service account `default`, which may do nothing yet. */
+export async function restrictedClient(kube: KubeClient, kubeconfig: string): Promise<KubeClient> {
+  const path = '/api/v1/namespaces/default/serviceaccounts/default/token'
+  const { status } = await kube.create<{ status: { token: string } }>(path, { spec: {} })
+  const { server, ca } = await loadKubeConfig({ paths: [kubeconfig] })
+  return createKubeClient({ server, ca, token: async () => status.token, userAgent: 'bridge-test' })
+}
+
+/** Lets the service account `default` do something. */
+export async function grant(kube: KubeClient, name: string, rule: Rule): Promise<void> {
+  await kube.create(`${RBAC}/clusterroles`, { metadata: { name }, rules: [rule] })
+  await kube.create(`${RBAC}/clusterrolebindings`, {
+    metadata: { name },
+    roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name },
+    subjects: [{ kind: 'ServiceAccount', name: 'default', namespace: 'default' }],
+  })
+}
+
 const widgetDefinition = {
   apiVersion: 'apiextensions.k8s.io/v1',
   kind: 'CustomResourceDefinition',
