@@ -1,0 +1,52 @@
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+
+export interface LossyProxy extends AsyncDisposable {
+  url: string
+  /** From now on what goes that way is lost, and soon after the connection; the next one is whole again. */
+  lose(what: 'requests' | 'answers'): void
+}
+
+/** Long enough for the server to apply what reached it. */
+const CUT_AFTER_MS = 30
+
+/** A TCP proxy in front of a server, for answers that never come. */
+export async function startLossyProxy(target: string): Promise<LossyProxy> {
+  const { hostname, port } = new URL(target)
+  let losing: 'requests' | 'answers' | undefined
+  const sockets = new Set<Socket>()
+  const forward = (from: Socket, to: Socket, what: 'requests' | 'answers') => {
+    sockets.add(from)
+    from.on('data', (chunk) => (losing === what ? undefined : to.write(chunk)))
+    from.on('error', () => from.destroy())
+    from.on('close', () => {
+      sockets.delete(from)
+      to.destroy()
+    })
+  }
+  const server = createServer((client) => {
+    const upstream = connect(Number(port), hostname)
+    forward(client, upstream, 'requests')
+    forward(upstream, client, 'answers')
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const cut = () => {
+    for (const socket of sockets) socket.destroy()
+  }
+  return {
+    url: `nats://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    lose(what) {
+      losing = what
+      setTimeout(() => {
+        cut()
+        losing = undefined
+      }, CUT_AFTER_MS)
+    },
+    async [Symbol.asyncDispose]() {
+      cut()
+      server.close()
+      await once(server, 'close')
+    },
+  }
+}

@@ -1,0 +1,69 @@
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import type { Nats } from '#local'
+import type { Finish, Lease } from '#queue'
+import { startTestNats } from '../support/servers.ts'
+import { DONE, FN, freshPrefix, openTestQueue, statesOf, World } from './support.ts'
+
+let nats: Nats & AsyncDisposable
+beforeAll(async () => {
+  nats = await startTestNats({ replicas: 3 })
+})
+afterAll(() => nats[Symbol.asyncDispose]())
+
+const open = (prefix = freshPrefix(), url = nats.url) => openTestQueue(url, prefix, { replicas: 3 })
+const until = (condition: () => void | Promise<void>) => vi.waitFor(condition, { timeout: 25_000, interval: 30 })
+
+describe('on three replicas', () => {
+  it('law 1: a change the moment a run has begun never ends in a token that is about to go', async () => {
+    await using test = await open()
+    const world = new World()
+    const worker = world.serve(test.queue, async ({ key }: Lease): Promise<Finish> => {
+      if ((world.versions.get(key) ?? 0) < 25) await world.change(test.queue, key)
+      return DONE
+    })
+    for (let i = 0; i < 12; i++) await world.change(test.queue, `n.k${i}`)
+    await until(() => expect(world.dealtWith).toEqual(world.versions))
+    expect([...world.versions.values()]).toEqual(Array.from({ length: 12 }, () => 25))
+    await until(async () => expect(await statesOf(test.queue)).toEqual([]))
+    await worker.drain(1000)
+  })
+
+  it('laws 2, 3 and 7: workers at different servers, hot keys, both lanes', async () => {
+    const prefix = freshPrefix()
+    await using a = await open(prefix, nats.urls[0])
+    await using b = await open(prefix, nats.urls[1])
+    await using c = await open(prefix, nats.urls[2])
+    const world = new World()
+    const brief = async (): Promise<Finish> => {
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * 10))
+      return DONE
+    }
+    const workers = [a, b, c].map(({ queue }) => world.serve(queue, brief, 8))
+    const keys = ['n.a', 'n.b', 'n.c']
+    const hammer = async ({ queue }: typeof a) => {
+      for (let i = 0; i < 80; i++) await world.change(queue, keys[i % 3]!, i % 5 ? 'high' : 'low')
+    }
+    await Promise.all([a, b, c].map(hammer))
+    await until(() => expect(world.dealtWith).toEqual(world.versions))
+    await until(async () => expect(await statesOf(a.queue)).toEqual([]))
+    expect(world.overlaps).toEqual([])
+    await Promise.all(workers.map((worker) => worker.drain(1000)))
+  })
+
+  it('law 4: timers fire although the leader that held them is killed', async () => {
+    const prefix = freshPrefix()
+    await using test = await open(prefix)
+    const world = new World()
+    const worker = world.serve(test.queue, ({ fired }) =>
+      fired ? DONE : { kind: 'requeue', at: new Date(Date.now() + 1000) },
+    )
+    const keys = Array.from({ length: 20 }, (_, i) => `n.k${i}`)
+    await Promise.all(keys.map((key) => world.change(test.queue, key)))
+    await until(async () => expect((await test.queue.depth(FN)).waiting).toBe(20))
+    const { cluster } = await test.js.admin.streams.info(`${prefix}_WORK`)
+    nats.signal('SIGKILL', nats.names.indexOf(cluster?.leader ?? ''))
+    await until(() => expect(world.leases.filter(({ fired }) => fired)).toHaveLength(20))
+    await until(async () => expect(await statesOf(test.queue)).toEqual([]))
+    await worker.drain(1000)
+  })
+})
