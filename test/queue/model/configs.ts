@@ -71,5 +71,7 @@ export const LARGE: Record<string, Config> = {
   'late clocks, two lanes, expiry': { ...LANES, lates: 1, expiries: 1 },
   'killed server, two lanes, crash': { ...LANES, resurrections: 1, crashes: 1 },
   'three workers, expiry, renewal': { ...STRICT, workers: 3, expiries: 1, renews: 1 },
+  'three workers, crash, two lanes': { ...LANES, workers: 3, crashes: 1 },
+  'killed server, ambiguity, two lanes': { ...LANES, resurrections: 1, faults: 1 },
   'swift, two ends, two lanes': { ...SWIFT, high: 2, low: 2, ends: 2, renews: 1, maxRuns: 6 },
 }
