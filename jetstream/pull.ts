@@ -14,6 +14,7 @@ export interface PullOptions {
 }
 
 interface PullRequest {
+  reply: string
   subscription: Subscription
   remaining: number
   /** Silent until then, it is taken for dead: the server says something at least every HEARTBEAT_MS. */
@@ -35,6 +36,8 @@ export class Puller {
   readonly #options: Required<PullOptions>
   readonly #inbox = `_INBOX.${nuid.next()}.`
   readonly #requests = new Set<PullRequest>()
+  /** Answered in full: nothing more can come there, so the next request may use it. */
+  readonly #answered: PullRequest[] = []
   readonly #check: NodeJS.Timeout
   #next = 0
   #stopped = false
@@ -63,6 +66,7 @@ export class Puller {
     this.#stopped = true
     clearInterval(this.#check)
     if (this.#js.nc.isClosed()) return
+    for (const { subscription } of this.#answered) subscription.unsubscribe()
     await Promise.all([...this.#requests].map(({ subscription }) => subscription.drain()))
   }
 
@@ -73,18 +77,26 @@ export class Puller {
     const batch = this.#options.free() - outstanding
     if (batch <= 0) return
     const { stream, consumer, expiresMs } = this.#options
-    const reply = this.#inbox + (this.#next++).toString(36)
     const body = JSON.stringify({ batch, expires: expiresMs * 1e6, idle_heartbeat: HEARTBEAT_MS * 1e6 })
-    this.#expect(reply, batch)
+    const { reply } = this.#expect(batch)
     this.#js.nc.publish(`$JS.API.CONSUMER.MSG.NEXT.${stream}.${consumer}`, body, { reply })
   }
 
-  #expect(reply: string, batch: number): void {
+  #expect(batch: number): PullRequest {
+    const request = this.#answered.pop() ?? this.#open()
+    request.remaining = batch
+    request.deadline = performance.now() + SILENCE_MS
+    this.#requests.add(request)
+    return request
+  }
+
+  #open(): PullRequest {
+    const reply = this.#inbox + (this.#next++).toString(36)
     const subscription = this.#js.nc.subscribe(reply, {
       callback: (error, message) => (error ? undefined : this.#receive(request, message)),
     })
-    const request = { subscription, remaining: batch, deadline: performance.now() + SILENCE_MS }
-    this.#requests.add(request)
+    const request = { reply, subscription, remaining: 0, deadline: 0 }
+    return request
   }
 
   #end(request: PullRequest): void {
@@ -102,7 +114,10 @@ export class Puller {
     }
     request.deadline = performance.now() + SILENCE_MS
     if (status !== 0) return
-    if (--request.remaining === 0) this.#end(request)
+    if (--request.remaining === 0) {
+      this.#requests.delete(request)
+      this.#answered.push(request)
+    }
     this.#options.onMessage(this.#delivery(message))
   }
 
