@@ -1,16 +1,31 @@
 import { type ConsumerConfig, DiscardPolicy, RetentionPolicy, StorageType, type StreamConfig } from '@nats-io/jetstream'
+import { declareConsumer, declareStream, type JetStream } from '#jetstream'
 import type { Names } from './names.ts'
-import type { Lane } from './record.ts'
+import { LANES, type Lane } from './record.ts'
 
 const MS = 1e6
+/** Above twice the slots of all processes together. */
+const MAX_ACK_PENDING = 20_000
+/** Pull requests that wait: at most one per free slot. */
+const MAX_WAITING = 10_000
 
-export function streamConfig(names: Names, replicas: number): Partial<StreamConfig> & { name: string } {
+/** Gives the number of replicas as they are; without a wish, an existing stream may have any. */
+export async function declareWork(js: JetStream, names: Names, replicas: number | undefined): Promise<number> {
+  const wish = replicas === undefined ? undefined : { num_replicas: replicas }
+  await declareStream(js, { ...streamConfig(names), ...wish })
+  return (await js.admin.streams.info(names.stream)).config.num_replicas
+}
+
+export async function declareFunction(js: JetStream, names: Names, fn: string, ackWaitMs: number): Promise<void> {
+  for (const lane of LANES) await declareConsumer(js, names.stream, consumerConfig(names, fn, lane, ackWaitMs))
+}
+
+function streamConfig(names: Names): Partial<StreamConfig> & { name: string } {
   return {
     name: names.stream,
     subjects: names.subjects,
     retention: RetentionPolicy.Workqueue,
     storage: StorageType.File,
-    num_replicas: replicas,
     max_msgs_per_subject: 1,
     discard: DiscardPolicy.Old,
     max_age: 0,
@@ -21,12 +36,7 @@ export function streamConfig(names: Names, replicas: number): Partial<StreamConf
   }
 }
 
-/** Above twice the slots of all processes together. */
-const MAX_ACK_PENDING = 20_000
-/** Pull requests that wait: at most one per free slot. */
-const MAX_WAITING = 10_000
-
-export function consumerConfig(
+function consumerConfig(
   names: Names,
   fn: string,
   lane: Lane,

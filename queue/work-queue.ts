@@ -1,24 +1,25 @@
 import { nuid } from 'nats'
-import { declareConsumer, declareStream, type JetStream } from '#jetstream'
+import type { JetStream } from '#jetstream'
 import { ServerClock } from './clock.ts'
 import { type Core, enqueueKey } from './core.ts'
-import { consumerConfig, streamConfig } from './declare.ts'
+import { declareFunction, declareWork } from './declare.ts'
 import { depthOf } from './depth.ts'
 import { Janitor } from './janitor.ts'
 import { clockTolerance } from './lease.ts'
 import { listEntries } from './list.ts'
 import { demandKey, Names } from './names.ts'
-import { type Io, LANES, type Lane } from './record.ts'
+import type { Io, Lane } from './record.ts'
 import type { Depth, Entry, QueueLog, QueueObserver, ServeOptions, Worker } from './types.ts'
 import { QueueWorker } from './worker.ts'
 
 export interface QueueOptions {
   /** Before the names of stream and subjects, so that several queues can share a server. */
   prefix?: string
+  /** Of the stream. Left out: as it is there, or one. */
   replicas?: 1 | 3
-  /** How long a worker may be silent before its key is queued again. All processes must agree. */
+  /** How long a worker may be silent before its key is queued again. Default 10 s. */
   leaseMs?: number
-  /** How long a token may be in flight before it is delivered again. */
+  /** How long a token may be in flight before it is delivered again; must be the same everywhere. Default 10 s. */
   ackWaitMs?: number
   log: QueueLog
   observer?: QueueObserver
@@ -30,6 +31,8 @@ export interface QueueOptions {
 }
 
 export interface WorkQueue {
+  /** Name of the JetStream stream that holds it all. */
+  readonly stream: string
   /** The two consumers of a function: before its first enqueue or serve. */
   declare(fn: string): Promise<void>
   /**
@@ -50,8 +53,7 @@ const DEFAULT_ACK_WAIT_MS = 10_000
 /** Declares the stream and measures the server's clock. */
 export async function openQueue(js: JetStream, options: QueueOptions): Promise<WorkQueue> {
   const names = new Names(options.prefix ?? '')
-  const replicas = options.replicas ?? 1
-  await declareStream(js, streamConfig(names, replicas))
+  const replicas = await declareWork(js, names, options.replicas)
   const terms = { leaseMs: options.leaseMs ?? DEFAULT_LEASE_MS, replicas }
   const sources = {
     wall: options.now ?? Date.now,
@@ -81,9 +83,13 @@ class JetStreamQueue implements WorkQueue {
     this.#core = core
   }
 
-  async declare(fn: string): Promise<void> {
+  get stream(): string {
+    return this.#core.names.stream
+  }
+
+  declare(fn: string): Promise<void> {
     const { js, names, ackWaitMs } = this.#core
-    for (const lane of LANES) await declareConsumer(js, names.stream, consumerConfig(names, fn, lane, ackWaitMs))
+    return declareFunction(js, names, fn, ackWaitMs)
   }
 
   async enqueue(fn: string, key: string, { lane = 'high', attempt = 0 }: { lane?: Lane; attempt?: number } = {}) {

@@ -111,7 +111,7 @@ export class QueueWorker implements Worker {
       const began = performance.now()
       const finish = await this.#handle(run)
       const result = await run.end(this.#endingOf(finish))
-      this.#core.observer.onFinish?.(fn, finish.kind, performance.now() - began)
+      if (result === 'finished') this.#core.observer.onFinish?.(fn, finish.kind, performance.now() - began)
       onFinished?.(run, result)
     } finally {
       this.#runs.delete(run)

@@ -4,7 +4,7 @@ import type { KeyRecord } from '../../../queue/record.ts'
 const LEASE_MS = 100
 
 /** By the stream's replicas. */
-export const TERMS: Record<Terms['replicas'], Terms> = {
+export const TERMS: Record<1 | 3, Terms> = {
   1: { leaseMs: LEASE_MS, replicas: 1 },
   3: { leaseMs: LEASE_MS, replicas: 3 },
 }
