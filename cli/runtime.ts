@@ -56,6 +56,7 @@ export function createRuntime({
         queue,
         log,
         incarnation: incarnationOf(js, events.stream),
+        settled: dispatcher && ((echo) => dispatcher.settled(echo)),
         observer: hinting(observers.bridgeObserver, dispatcher),
       })
     : undefined

@@ -5,6 +5,7 @@ import type { KubeClient } from '#kube'
 import type { WorkQueue } from '#queue'
 import { sameJson } from './covers.ts'
 import { Followed } from './followed.ts'
+import { ownerIn } from './echo.ts'
 import { Gate } from './gate.ts'
 import { EventRecorder } from './recorder.ts'
 import type { RunDependencies } from './run.ts'
@@ -39,6 +40,12 @@ export interface Dispatcher {
    * written. Only a hint, for who happens to run in the same process as the watch.
    */
   noteChange(reconciler: string, key: string): void
+  /**
+   * The version was written through by a run of this process: it has decided again on it, or will be repeated by the
+   * queue (fenced, failed, killed), so the watch's echo of it is no reason for another run. Of other processes' runs
+   * this says nothing: one may have lost its lease and died before it could queue its key again.
+   */
+  settled(echo: { fn: string; key: string; origin: string }): boolean
   /** Reconcilers that are served now. */
   serving(): string[]
 }
@@ -86,6 +93,11 @@ class LiveDispatcher implements Dispatcher {
 
   noteChange(reconciler: string, key: string): void {
     this.#followed.get(reconciler)?.serving?.noteChange(key)
+  }
+
+  settled({ fn, key, origin }: { fn: string; key: string; origin: string }): boolean {
+    const owner = ownerIn(origin, fn, key)
+    return owner !== undefined && this.#followed.get(fn)?.serving?.began(owner) === true
   }
 
   serving(): string[] {

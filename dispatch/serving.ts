@@ -4,9 +4,14 @@ import { withFields } from './log.ts'
 import { Run, type RunDependencies, type Served } from './run.ts'
 import type { RunStep } from './steps.ts'
 
+/** Runs of this process whose echoes can still be on their way. */
+const REMEMBERED_RUNS = 20_000
+
 interface Current {
   run: Run
   began: number
+  /** Of the run alone, without storing how it ended. */
+  ms?: number
   finish?: Finish
 }
 
@@ -17,6 +22,7 @@ export class Serving {
   readonly #log: RunLog
   readonly #current = new Map<Lease, Current>()
   readonly #latest = new Map<string, Run>()
+  readonly #owners = new Set<string>()
   readonly #worker: Worker
 
   constructor(deps: RunDependencies, queue: WorkQueue, served: Served, log: RunLog) {
@@ -35,6 +41,11 @@ export class Serving {
     this.#latest.get(key)?.noteChange()
   }
 
+  /** This process has begun the run with that lease. */
+  began(owner: string): boolean {
+    return this.#owners.has(owner)
+  }
+
   /** Takes no more keys; runs that do not end within the grace are handed back. */
   drain(graceMs: number): Promise<void> {
     return this.#worker.drain(graceMs)
@@ -46,20 +57,30 @@ export class Serving {
     const current: Current = { run: new Run(this.#deps, this.#served, lease, log), began: performance.now() }
     this.#current.set(lease, current)
     this.#latest.set(key, current.run)
+    this.#remember(lease.owner)
     const queuedMs = this.#deps.now().getTime() - enqueuedAt.getTime()
     this.#observe(key, { step: 'started', attempt, fired, queuedMs })
-    current.finish = await current.run.toEnd()
-    return current.finish
+    try {
+      current.finish = await current.run.toEnd()
+      return current.finish
+    } finally {
+      current.ms = performance.now() - current.began
+    }
+  }
+
+  #remember(owner: string): void {
+    this.#owners.add(owner)
+    const oldest = this.#owners.values().next()
+    if (this.#owners.size > REMEMBERED_RUNS && oldest.done !== true) this.#owners.delete(oldest.value)
   }
 
   #end(lease: Lease, stored: 'finished' | 'fenced'): void {
     const { key } = lease
     const current = this.#current.get(lease)
     if (current === undefined) return
-    const { run, finish, began } = current
+    const { run, finish, ms = 0 } = current
     this.#current.delete(lease)
     if (this.#latest.get(key) === run) this.#latest.delete(key)
-    const ms = performance.now() - began
     if (stored === 'fenced' || finish === undefined)
       return this.#observe(key, { step: 'finished', result: 'fenced', ms, message: undefined })
     const message = 'message' in finish ? finish.message : undefined
