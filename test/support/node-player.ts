@@ -1,5 +1,5 @@
 import type { KubeObject } from '#contracts'
-import { isNotFound, type KubeClient, resourcePath } from '#kube'
+import { isExpired, isNotFound, type KubeClient, resourcePath } from '#kube'
 
 const PODS = { group: '', version: 'v1', resource: 'pods' }
 
@@ -27,15 +27,16 @@ export async function playNode(
   return seen
 
   async function watchFrom(version: string): Promise<void> {
-    let from = version
+    let from: string | undefined = version
     while (!signal.aborted) {
       try {
         for await (const event of kube.watch(path, { resourceVersion: from, signal })) {
           from = event.object.metadata.resourceVersion ?? from
           if (event.type === 'ADDED') observe(event.object)
         }
-      } catch {
-        // The API server may be restarting: go on from the last version that was seen.
+      } catch (error) {
+        // The API server may be restarting, and one that has restarted only knows what came after: then all once more.
+        if (isExpired(error)) from = undefined
         await new Promise((resolve) => setTimeout(resolve, 100))
       }
     }

@@ -3,22 +3,25 @@ import type { LogLine } from './fairlead.ts'
 export interface RunInterval {
   key: string
   from: number
-  /** When it finished, or when its process was killed. */
+  /** When its function and writes were over, or its process dead. */
   to: number
   process: number
 }
 
-/** The runs of one process, from its log; what had not finished ended when the process did. */
+/**
+ * The runs of one process, from its log; what had not ended, ended when the process did. The line of an end is written
+ * once the end is stored, when another process may already have begun the next run: its `ms` says when the run was over.
+ */
 export function runsOf(logs: readonly LogLine[], process: number, endedAt: number): RunInterval[] {
   const open = new Map<string, number>()
   const runs: RunInterval[] = []
-  for (const { step, key, reconciler, time } of logs) {
+  for (const { step, key, reconciler, time, ms } of logs) {
     if (key === undefined) continue
     const id = `${reconciler}/${key}`
     if (step === 'started') open.set(id, Date.parse(time))
     if (step !== 'finished') continue
     const from = open.get(id)
-    if (from !== undefined) runs.push({ key: id, from, to: Date.parse(time), process })
+    if (from !== undefined) runs.push({ key: id, from, to: from + Math.floor(Number(ms)), process })
     open.delete(id)
   }
   for (const [key, from] of open) runs.push({ key, from, to: endedAt, process })

@@ -1,0 +1,171 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { FairleadProcess } from '../support/fairlead.ts'
+import { playNode, type SeenPod } from '../support/node-player.ts'
+import { overlaps, type RunInterval, runsOf } from '../support/runs.ts'
+import { at, startWorld, until, type World } from './world.ts'
+
+const GIVEN = process.env['FAIRLEAD_CHAOS_ATS']
+const MANY = Number(GIVEN ?? 1000)
+const SOME = Number(GIVEN ?? 300)
+const SEED = Number(process.env['FAIRLEAD_CHAOS_SEED'] ?? Date.now() % 1_000_000)
+
+/** All of them are created before the first is due, or little later. */
+const LEAD_MS = 3000
+const SPREAD_MS = 10_000
+const PATIENCE_MS = 120_000
+
+let world: World
+beforeAll(async () => {
+  world = await startWorld()
+})
+afterAll(() => world?.[Symbol.asyncDispose]())
+
+/** A process that is started anew after each kill. */
+class Replica {
+  readonly #lives: { process: FairleadProcess; endedAt?: number }[] = []
+
+  start(): void {
+    this.#lives.push({ process: world.up() })
+  }
+
+  get current(): FairleadProcess | undefined {
+    return this.#lives.at(-1)?.process
+  }
+
+  get kills(): number {
+    return this.#lives.length - 1
+  }
+
+  async kill(): Promise<void> {
+    const life = this.#lives.at(-1)
+    if (life === undefined) return
+    life.process.kill('SIGKILL')
+    life.endedAt = (await life.process.exited).at
+  }
+
+  runs(): RunInterval[] {
+    return this.#lives.flatMap(({ process, endedAt = Date.now() }) => runsOf(process.logs, process.pid, endedAt))
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.kill()
+  }
+}
+
+interface Load {
+  ended: () => boolean
+  victim: Replica
+  random: () => number
+}
+
+/** Ats due over ten seconds and two processes, while `chaos` goes on; what came of it. */
+async function underLoad(prefix: string, count: number, chaos: (load: Load) => Promise<void>) {
+  const stop = new AbortController()
+  const pods = await playNode(world.kube, 'default', stop.signal)
+  await using steady = new Replica()
+  await using victim = new Replica()
+  for (const replica of [steady, victim]) replica.start()
+  await Promise.all([steady, victim].map(({ current }) => current?.logged(({ msg }) => msg === 'started')))
+
+  const first = Date.now() + LEAD_MS
+  const due = new Map(
+    Array.from({ length: count }, (_, i) => [`${prefix}-${i}`, first + Math.floor((i * SPREAD_MS) / count)]),
+  )
+  let over = false
+  const load = { ended: () => over, victim, random: randomFrom(SEED) }
+  const disturbed = chaos(load)
+  try {
+    await Promise.all([...due].map(([name, time]) => world.create(at(name, new Date(time)))))
+    await Promise.race([disturbed.then(() => new Promise<never>(() => {})), until(() => areDone(prefix, count), 500)])
+  } finally {
+    over = true
+    await disturbed.catch(() => undefined)
+    stop.abort()
+  }
+  return {
+    due,
+    pods: [...pods.values()].filter(({ name }) => name.startsWith(`${prefix}-`)),
+    runs: [...steady.runs(), ...victim.runs()],
+  }
+}
+
+async function areDone(prefix: string, count: number): Promise<boolean> {
+  const done = (await world.ats()).filter(
+    ({ metadata, status }) => metadata.name.startsWith(`${prefix}-`) && status?.phase === 'DONE',
+  )
+  return done.length === count
+}
+
+interface Came {
+  due: Map<string, number>
+  pods: SeenPod[]
+  runs: RunInterval[]
+}
+
+function expectOnePodEach({ due, pods }: Came): void {
+  expect(pods.map(({ owner }) => owner).toSorted(), 'one pod for each At, by uid').toEqual([...due.keys()].toSorted())
+}
+
+/** A server that is killed may have created a pod and not have written that down yet: its audit log says "at most". */
+async function expectOneCreationEach({ due }: Came, { atMost = false } = {}): Promise<void> {
+  const creations = await world.podCreations()
+  const counted = [...due.keys()].map((name) => ({ name, created: creations.get(`${name}-pod`)?.length ?? 0 }))
+  expect(counted.filter(({ created }) => created !== 1 && !(atMost && created === 0))).toEqual([])
+  const early = [...due].filter(([name, time]) => creations.get(`${name}-pod`)?.some((created) => created < time))
+  expect(early, 'pods created before their time').toEqual([])
+}
+
+const expectNoTwoAtOnce = ({ due, runs }: Came): void => {
+  expect(runs.length).toBeGreaterThanOrEqual(2 * due.size)
+  expect(overlaps(runs)).toEqual([])
+}
+
+describe(`Ats due over ten seconds, two processes, FAIRLEAD_CHAOS_SEED=${SEED}`, { timeout: PATIENCE_MS }, () => {
+  it(`all run exactly once while one process is killed again and again (${MANY})`, async () => {
+    const came = await underLoad('killed', MANY, async ({ ended, victim, random }) => {
+      while (!ended()) {
+        await sleep(500 + random() * 1000)
+        await victim.kill()
+        victim.start()
+      }
+      console.log(`${victim.kills} kills`)
+    })
+    expectOnePodEach(came)
+    await expectOneCreationEach(came)
+    expectNoTwoAtOnce(came)
+  })
+
+  it(`all run exactly once while nats-server is killed again and again (${SOME})`, async () => {
+    const came = await underLoad('nats', SOME, ({ random }) => killThrice('nats', random))
+    expectOnePodEach(came)
+    await expectOneCreationEach(came)
+    expectNoTwoAtOnce(came)
+  })
+
+  it(`all run exactly once while kube-apiserver is killed again and again (${SOME})`, async () => {
+    const came = await underLoad('api', SOME, ({ random }) => killThrice('kube-apiserver', random))
+    expectOnePodEach(came)
+    await expectOneCreationEach(came, { atMost: true })
+    expectNoTwoAtOnce(came)
+  })
+})
+
+async function killThrice(server: string, random: () => number): Promise<void> {
+  await sleep(LEAD_MS)
+  for (let kill = 0; kill < 3; kill++) {
+    await sleep(500 + random() * 2000)
+    await world.cluster.restart(server)
+  }
+}
+
+/** mulberry32 */
+function randomFrom(seed: number): () => number {
+  let state = seed
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
+  }
+}

@@ -1,0 +1,117 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { KubeObject } from '#contracts'
+import { createKubeClient, isAlreadyExists, isRetriable, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
+import type { Cluster } from '#local'
+import { type FairleadProcess, fairlead, startFairlead } from '../support/fairlead.ts'
+import { startTestCluster } from '../support/servers.ts'
+
+export const ATS = { group: 'cnat.programming-kubernetes.info', version: 'v1alpha1', resource: 'ats' }
+export const PODS = { group: '', version: 'v1', resource: 'pods' }
+
+export interface At extends KubeObject {
+  spec: { schedule: string; command: string }
+  status?: { phase?: string; conditions?: { type: string; status: string; reason: string; message: string }[] }
+}
+
+export const at = (name: string, due: Date, command = 'echo YAY'): object => ({
+  apiVersion: `${ATS.group}/${ATS.version}`,
+  kind: 'At',
+  metadata: { name, namespace: 'default' },
+  spec: { schedule: due.toISOString(), command },
+})
+
+/** Real servers on which `fairlead install` has been called. */
+export async function startWorld(options: Parameters<typeof startTestCluster>[0] = {}) {
+  const cluster = await startTestCluster({ nats: true, audit: true, ...options })
+  try {
+    const env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '', FAIRLEAD_LEASE_SECONDS: '3' }
+    const installed = await fairlead(['install'], env)
+    if (installed.code !== 0) throw new Error(`fairlead install failed: ${installed.stderr}`)
+    const access = await loadKubeConfig({ paths: [cluster.kubeconfig] })
+    return new World(cluster, env, createKubeClient({ ...access, userAgent: 'fairlead-test' }))
+  } catch (error) {
+    await cluster.stop()
+    throw error
+  }
+}
+
+export class World {
+  readonly cluster: Cluster
+  readonly env: Record<string, string>
+  readonly kube: KubeClient
+
+  constructor(cluster: Cluster, env: Record<string, string>, kube: KubeClient) {
+    this.cluster = cluster
+    this.env = env
+    this.kube = kube
+  }
+
+  up(): FairleadProcess {
+    return startFairlead(['up'], this.env)
+  }
+
+  /** Created as soon as the API server can be reached. */
+  async create(object: object): Promise<void> {
+    await whileAway(async () => {
+      try {
+        await this.kube.create(resourcePath(ATS, 'default'), object)
+      } catch (error) {
+        if (!isAlreadyExists(error)) throw error
+      }
+    })
+  }
+
+  ats(): Promise<At[]> {
+    return whileAway(() => this.#list<At>(ATS))
+  }
+
+  pods(): Promise<KubeObject[]> {
+    return whileAway(() => this.#list<KubeObject>(PODS))
+  }
+
+  async #list<T>(ref: typeof ATS): Promise<T[]> {
+    const all: T[] = []
+    for await (const { items } of this.kube.list<T>(resourcePath(ref, 'default'))) all.push(...items)
+    return all
+  }
+
+  /** When the API server took each request that created a pod, by the pod's name, in its own words. */
+  async podCreations(): Promise<Map<string, number[]>> {
+    const requests = await this.cluster.audit()
+    const creations = requests.filter(
+      ({ verb, resource, code }) => verb === 'create' && resource === 'pods' && code === 201,
+    )
+    return Map.groupBy(creations, ({ name }) => name)
+      .entries()
+      .reduce(
+        (times, [name, found]) =>
+          times.set(
+            name,
+            found.map(({ receivedAt }) => receivedAt),
+          ),
+        new Map<string, number[]>(),
+      )
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.kube.close()
+    await this.cluster.stop()
+  }
+}
+
+/** Tries again as long as the API server is away or still starting. */
+async function whileAway<T>(call: () => Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await call()
+    } catch (error) {
+      if (!isRetriable(error)) throw error
+      await sleep(100)
+    }
+  }
+}
+
+/** Returns when it holds; the test's own time-out bounds it, and `unless` ends it early. */
+export async function until(holds: () => Promise<boolean>, everyMs = 250): Promise<void> {
+  while (!(await holds())) await sleep(everyMs)
+}
