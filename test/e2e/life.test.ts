@@ -1,0 +1,112 @@
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type FairleadProcess, fairlead } from '../support/fairlead.ts'
+import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
+import { takeTurnWithNode } from '../support/node.ts'
+import { type At, at, startWorld, until, type World } from './world.ts'
+
+const EXAMPLE = fileURLToPath(new URL('../../functions/at/example.yaml', import.meta.url))
+const LONG_AGO = new Date('2019-04-12T10:12:00Z')
+
+const turn = await takeTurnWithNode()
+afterAll(turn.end)
+
+describe.skipIf(turn.skip)('an At on a real node', () => {
+  let world: World
+  let kubectl: Kubectl
+  let process: FairleadProcess
+
+  beforeAll(async () => {
+    world = await startWorld({ node: 'real', controllers: true })
+    kubectl = await kubectlFor(world.cluster)
+    process = world.up()
+  })
+  afterAll(async () => {
+    await process?.[Symbol.asyncDispose]()
+    await world?.[Symbol.asyncDispose]()
+  })
+
+  const done = (name: string) => kubectl(['wait', '--for=jsonpath={.status.phase}=DONE', `at/${name}`, '--timeout=50s'])
+  const uidOf = (object: string) => kubectl(['get', object, '-o', 'jsonpath={.metadata.uid}'])
+  const atNamed = async (name: string) => JSON.parse(await kubectl(['get', 'at', name, '-o', 'json'])) as At
+
+  /** A run that began after everything before it had been seen. */
+  async function runAnother(name: string): Promise<void> {
+    await world.create(at(name, LONG_AGO))
+    await done(name)
+  }
+
+  async function reasonOf(name: string): Promise<string | undefined> {
+    const { status } = await atNamed(name)
+    return status?.conditions?.find((one) => one.type === 'Reconciled' && one.status === 'False')?.reason
+  }
+
+  async function eventReasons(name: string): Promise<string[]> {
+    const list = await kubectl(['get', 'events', `--field-selector=involvedObject.name=${name}`, '-o', 'json'])
+    return (JSON.parse(list) as { items: { reason: string }[] }).items.map(({ reason }) => reason)
+  }
+
+  it('is the one of the book: kubectl shows DONE, and its pod has printed YAY', async () => {
+    await kubectl(['apply', '-f', EXAMPLE])
+    await done('example-at')
+    expect(await kubectl(['get', 'at'])).toMatch(/^example-at +2019-04-12T10:12:00Z +DONE\b/m)
+    expect(await kubectl(['logs', 'example-at-pod'])).toBe('YAY\n')
+  })
+
+  it('keeps its pod when Fairlead is stopped and started', async () => {
+    const before = await uidOf('pod/example-at-pod')
+    process.kill('SIGTERM')
+    expect((await process.exited).code).toBe(0)
+    expect(await uidOf('pod/example-at-pod')).toBe(before)
+    process = world.up()
+    await runAnother('after-restart')
+    expect(await uidOf('pod/example-at-pod')).toBe(before)
+  })
+
+  it('runs once more, and only once, when it is deleted and created anew', async () => {
+    const before = await uidOf('pod/example-at-pod')
+    await kubectl(['delete', '-f', EXAMPLE])
+    await kubectl(['apply', '-f', EXAMPLE])
+    await done('example-at')
+    expect(await kubectl(['logs', 'example-at-pod'])).toBe('YAY\n')
+    expect(await uidOf('pod/example-at-pod')).not.toBe(before)
+    await runAnother('after-second-life')
+    expect((await world.podCreations()).get('example-at-pod')).toHaveLength(2)
+  })
+
+  it('takes its pod along when it is deleted', async () => {
+    await kubectl(['delete', '-f', EXAMPLE])
+    await kubectl(['wait', '--for=delete', 'pod/example-at-pod', '--timeout=50s'])
+  })
+
+  it('reports a foreign pod that has its name, never counts it, and runs when the name is free', async () => {
+    await kubectl(['run', 'foreign-pod', '--image=busybox', '--restart=Never', '--', 'true'])
+    await world.create(at('foreign', LONG_AGO))
+    await until(async () => (await reasonOf('foreign')) === 'NameTaken')
+    await until(async () => (await eventReasons('foreign')).includes('NameTaken'))
+    await kubectl(['wait', '--for=jsonpath={.status.phase}=Succeeded', 'pod/foreign-pod', '--timeout=50s'])
+    await runAnother('after-foreign')
+    expect((await atNamed('foreign')).status?.phase).not.toBe('DONE')
+    await kubectl(['delete', 'pod', 'foreign-pod'])
+    await done('foreign')
+    expect(await kubectl(['logs', 'foreign-pod'])).toBe('YAY\n')
+    expect(await reasonOf('foreign')).toBe(undefined)
+  })
+
+  it('says on itself that its time is none, and is parked until it is edited', async () => {
+    const object = at('bad', LONG_AGO) as At
+    await world.create({ ...object, spec: { ...object.spec, schedule: 'tomorrow' } })
+    await until(async () => (await reasonOf('bad')) === 'InvalidSchedule')
+    await until(async () => (await eventReasons('bad')).includes('InvalidSchedule'))
+    await until(async () => (await queueState('bad')) === 'parked')
+    const runs = process.logs.filter(({ step, key }) => step === 'started' && key === 'default/bad')
+    expect(runs.length).toBeLessThanOrEqual(2)
+    await kubectl(['patch', 'at', 'bad', '--type=merge', '-p', '{"spec":{"schedule":"2019-04-12T10:12:00Z"}}'])
+    await done('bad')
+  })
+
+  async function queueState(name: string): Promise<string | undefined> {
+    const { stdout } = await fairlead(['queue', 'ls', '-o', 'json'], world.env)
+    return (JSON.parse(stdout) as { name: string; state: string }[]).find((row) => row.name === name)?.state
+  }
+})
