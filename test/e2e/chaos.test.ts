@@ -42,6 +42,13 @@ class Replica {
     life.endedAt = (await life.process.exited).at
   }
 
+  /** Runs that a kill ended. */
+  get cut(): number {
+    return this.#lives.flatMap(({ process, endedAt }) =>
+      runsOf(process.logs, process.pid, endedAt ?? 0).filter(({ to }) => to === endedAt),
+    ).length
+  }
+
   runs(): RunInterval[] {
     return this.#lives.flatMap(({ process, endedAt = Date.now() }) => runsOf(process.logs, process.pid, endedAt))
   }
@@ -84,6 +91,7 @@ async function underLoad(prefix: string, count: number, chaos: (load: Load) => P
   return {
     due,
     pods: [...pods.values()].filter(({ name }) => name.startsWith(`${prefix}-`)),
+    victim,
     runs: [...steady.runs(), ...victim.runs()],
   }
 }
@@ -108,7 +116,11 @@ function expectOnePodEach({ due, pods }: Came): void {
   expect(ofAt.size).toBe(due.size)
 }
 
-/** A server that is killed may have created a pod and not have written that down yet: its audit log says "at most". */
+/**
+ * The audit log of a request says nothing of what was stored if the server was killed before it wrote the line, or the
+ * client while it waited for the answer (the line then has an error's code): there, it shows that no pod was created
+ * twice, and the watch that each was.
+ */
 async function expectOneCreationEach({ due }: Came, { atMost = false } = {}): Promise<void> {
   const creations = await world.podCreations()
   const counted = [...due.keys()].map((name) => ({ name, created: creations.get(`${name}-pod`)?.length ?? 0 }))
@@ -130,10 +142,12 @@ describe(`Ats due over ten seconds, two processes, FAIRLEAD_CHAOS_SEED=${SEED}`,
         await victim.kill()
         victim.start()
       }
-      console.log(`${victim.kills} kills`)
     })
+    console.log(
+      `${came.victim.kills} kills, which cut ${came.victim.cut} of its ${came.victim.runs().length} runs short`,
+    )
     expectOnePodEach(came)
-    await expectOneCreationEach(came)
+    await expectOneCreationEach(came, { atMost: true })
     expectNoTwoAtOnce(came)
   })
 
