@@ -4,6 +4,7 @@ import { ERR, JetStreamError } from './errors.ts'
 import { type Headers, statusOf } from './headers.ts'
 import { fromDirect, fromLeader, type StoredMessage } from './messages.ts'
 import { RequestMux } from './mux.ts'
+import { Outbox } from './outbox.ts'
 
 export interface PublishAck {
   sequence: number
@@ -25,6 +26,8 @@ interface ApiAnswer {
 export class JetStream {
   readonly nc: NatsConnection
   readonly admin: JetStreamManager
+  /** For what needs no answer. */
+  readonly outbox: Outbox
   readonly #mux: RequestMux
   readonly #timeoutMs: number
   readonly #onDisconnect = new Set<() => void>()
@@ -32,8 +35,9 @@ export class JetStream {
   private constructor(nc: NatsConnection, admin: JetStreamManager, timeoutMs: number) {
     this.nc = nc
     this.admin = admin
+    this.outbox = new Outbox(nc)
     this.#timeoutMs = timeoutMs
-    this.#mux = new RequestMux(nc)
+    this.#mux = new RequestMux(nc, this.outbox)
     void this.#abandonWithConnection()
   }
 
@@ -130,10 +134,12 @@ export class JetStream {
 
   /** Everything sent so far has reached the server. */
   flush(): Promise<void> {
+    this.outbox.flush()
     return this.nc.flush()
   }
 
   async close(): Promise<void> {
+    this.outbox.flush()
     await this.nc.close()
     this.#mux.abandon('the connection was closed')
   }

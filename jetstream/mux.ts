@@ -1,6 +1,7 @@
 import { type Msg, type NatsConnection, nuid } from 'nats'
 import { ConnectionClosedError, UnknownOutcomeError } from './errors.ts'
 import { encodeHeaders, type Headers } from './headers.ts'
+import type { Outbox } from './outbox.ts'
 
 interface Pending {
   subject: string
@@ -18,13 +19,15 @@ const SWEEP_MS = 100
  */
 export class RequestMux {
   readonly #nc: NatsConnection
+  readonly #outbox: Outbox
   readonly #prefix = `_INBOX.${nuid.next()}.`
   readonly #pending = new Map<string, Pending>()
   #next = 0
   #sweeper: NodeJS.Timeout | undefined
 
-  constructor(nc: NatsConnection) {
+  constructor(nc: NatsConnection, outbox: Outbox) {
     this.#nc = nc
+    this.#outbox = outbox
     nc.subscribe(`${this.#prefix}*`, { callback: (error, message) => (error ? undefined : this.#dispatch(message)) })
   }
 
@@ -77,12 +80,15 @@ export class RequestMux {
     const id = (this.#next++).toString(36)
     this.#pending.set(id, { subject, deadline: performance.now() + timeoutMs, ...waiter })
     this.#sweeper ??= setInterval(() => this.#sweep(), SWEEP_MS)
+    const failed = (error: Error) => {
+      this.#pending.delete(id)
+      waiter.fail(error)
+    }
     try {
       const reply = this.#prefix + id
-      this.#nc.publish(subject, payload, headers ? { reply, headers: encodeHeaders(headers) } : { reply })
+      this.#outbox.send(subject, payload, headers ? { reply, headers: encodeHeaders(headers) } : { reply }, failed)
     } catch (error) {
-      this.#pending.delete(id)
-      waiter.fail(error as Error)
+      failed(error as Error)
     }
   }
 

@@ -79,7 +79,7 @@ export class Puller {
     const { stream, consumer, expiresMs } = this.#options
     const body = JSON.stringify({ batch, expires: expiresMs * 1e6, idle_heartbeat: HEARTBEAT_MS * 1e6 })
     const { reply } = this.#expect(batch)
-    this.#js.nc.publish(`$JS.API.CONSUMER.MSG.NEXT.${stream}.${consumer}`, body, { reply })
+    this.#js.outbox.send(`$JS.API.CONSUMER.MSG.NEXT.${stream}.${consumer}`, body, { reply })
   }
 
   #expect(batch: number): PullRequest {
@@ -123,17 +123,17 @@ export class Puller {
 
   #delivery(message: Msg): Delivery {
     const reply = message.reply ?? ''
-    const { nc } = this.#js
+    const { outbox } = this.#js
     return {
       subject: message.subject,
       headers: plainHeaders(message.headers),
       data: message.data,
       arrivedAt: performance.now(),
       ...ackMetadata(reply),
-      ack: () => nc.publish(reply, '+ACK'),
+      ack: () => outbox.send(reply, '+ACK'),
       ackConfirmed: () => this.#js.acknowledge(reply),
       nak: (delayMs) =>
-        nc.publish(reply, delayMs === undefined ? '-NAK' : `-NAK {"delay":${Math.round(delayMs * 1e6)}}`),
+        outbox.send(reply, delayMs === undefined ? '-NAK' : `-NAK {"delay":${Math.round(delayMs * 1e6)}}`),
     }
   }
 

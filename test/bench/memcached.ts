@@ -22,7 +22,11 @@ export const memcached = reconciler({
       apply: [
         Deployment.of({
           metadata: { name: metadata.name },
-          spec: { replicas: spec.size, selector: { matchLabels: labels }, template: { metadata: { labels }, spec: { containers } } },
+          spec: {
+            replicas: spec.size,
+            selector: { matchLabels: labels },
+            template: { metadata: { labels }, spec: { containers } },
+          },
         }),
       ],
     }
