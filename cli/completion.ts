@@ -27,6 +27,11 @@ export function completionWords(program: Command): Word[] {
 }
 
 const byPath = (words: Word[]): Map<string, Word[]> => Map.groupBy(words, ({ path }) => path)
+
+/** An option's value between the words is none of them, however it is written. */
+const commandPaths = (words: Word[]): string[] =>
+  words.flatMap(({ path, word }) => (word.startsWith('--') ? [] : [`${path} ${word}`.trim()]))
+
 const quote = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`
 
 const scripts: Record<Shell, (words: Word[]) => string> = {
@@ -37,7 +42,7 @@ const scripts: Record<Shell, (words: Word[]) => string> = {
     return `_fairlead() {
   local path= word words=
   for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-    case "$word" in -*) ;; *) path="\${path:+$path }$word" ;; esac
+    case "\${path:+$path }$word" in ${commandPaths(words).map(quote).join('|')}) path="\${path:+$path }$word" ;; esac
   done
   case "$path" in
 ${cases.join('\n')}
@@ -57,8 +62,11 @@ complete -F _fairlead fairlead
     return `#compdef fairlead
 _fairlead() {
   local -a entries
-  local path_words="\${(j: :)\${(@)words[2,CURRENT-1]:#-*}}"
-  case "$path_words" in
+  local given= word
+  for word in "\${(@)words[2,CURRENT-1]}"; do
+    case "\${given:+$given }$word" in ${commandPaths(words).map(quote).join('|')}) given="\${given:+$given }$word" ;; esac
+  done
+  case "$given" in
 ${cases.join('\n')}
   esac
   _describe fairlead entries
@@ -73,7 +81,12 @@ compdef _fairlead fairlead
       return `complete -c fairlead -f -n ${quote(here)} ${what} -d ${quote(description)}`
     }
     return `function __fairlead_path
-  set -l given (string match -v -- '-*' (commandline -opc)[2..-1])
+  set -l given
+  for word in (commandline -opc)[2..-1]
+    contains -- "$given $word" ${commandPaths(words)
+      .map((path) => quote(path.includes(' ') ? path : ` ${path}`))
+      .join(' ')}; and set -a given $word
+  end
   test "$given" = "$argv[1]"
 end
 ${words.map(line).join('\n')}

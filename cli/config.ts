@@ -3,13 +3,20 @@ import { UsageError } from './exit.ts'
 
 const name = (what: string) => z.string().regex(/^[A-Za-z0-9-]{1,32}$/, `${what}: 1 to 32 letters, digits or hyphens`)
 
+const LEASE = 'a number of seconds from 2 to 300'
+
+function isNatsUrl(text: string): boolean {
+  const url = text.trim().includes('://') ? text.trim() : `nats://${text.trim()}`
+  return URL.canParse(url) && /^(nats|tls):\/\/[^\s/]/.test(url)
+}
+
 const environment = z.object({
   KUBECONFIG: z.string().min(1).optional(),
   KUBERNETES_SERVICE_HOST: z.string().min(1).optional(),
   KUBERNETES_SERVICE_PORT: z.string().min(1).optional(),
   NATS_URL: z
     .string()
-    .regex(/^((nats|tls|ws|wss):\/\/)?[^\s,]+(,[^\s,]+)*$/, 'nats://host:port, or several with commas between')
+    .refine((urls) => urls.split(',').every(isNatsUrl), 'nats://host:port, or several with commas between')
     .default('nats://127.0.0.1:4222'),
   NATS_CA: z.string().min(1).optional(),
   FAIRLEAD_PREFIX: name('a prefix').optional(),
@@ -18,7 +25,7 @@ const environment = z.object({
     .enum(['1', '3'], '1 or 3')
     .default('1')
     .transform((text): 1 | 3 => (text === '3' ? 3 : 1)),
-  FAIRLEAD_LEASE_SECONDS: z.coerce.number().min(2).max(300).default(10),
+  FAIRLEAD_LEASE_SECONDS: z.coerce.number(LEASE).min(2, LEASE).max(300, LEASE).default(10),
   LOG_LEVEL: z
     .enum(['trace', 'debug', 'info', 'warn', 'error', 'silent'], 'one of trace, debug, info, warn, error, silent')
     .default('info'),
@@ -38,16 +45,31 @@ export type Config = Readonly<z.output<typeof environment> & { context: string |
 /** The environment, read once. A wrong value fails here, with the variable's name and the value. */
 export function readConfig(env: NodeJS.ProcessEnv, options: CommonOptions = {}): Config {
   const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ''))
-  const parsed = environment.safeParse({
-    ...given,
-    ...(options.kubeconfig !== undefined && { KUBECONFIG: options.kubeconfig }),
-    ...(options.nats !== undefined && { NATS_URL: options.nats }),
-    ...(options.prefix !== undefined && { FAIRLEAD_PREFIX: options.prefix }),
-  })
+  const fromOptions = variablesOf(options)
+  const parsed = environment.safeParse({ ...given, ...fromOptions })
   if (parsed.success) return Object.freeze({ ...parsed.data, context: options.context })
   const wrong = parsed.error.issues.map((issue) => {
     const variable = String(issue.path[0])
-    return `${variable} is ${JSON.stringify(given[variable] ?? options)}, which is not valid: ${issue.message}`
+    const option = optionOf[variable]
+    const source = option !== undefined && variable in fromOptions ? `--${option}` : variable
+    const value = fromOptions[variable] ?? given[variable]
+    return `${source} is ${JSON.stringify(value)}, which is not valid: ${issue.message}`
   })
   throw new UsageError(wrong.join('; '))
+}
+
+const optionOf: Record<string, keyof CommonOptions> = {
+  KUBECONFIG: 'kubeconfig',
+  NATS_URL: 'nats',
+  FAIRLEAD_PREFIX: 'prefix',
+}
+
+/** What the options say, as the variables that they stand in for. */
+export function variablesOf(options: CommonOptions): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(optionOf).flatMap(([variable, option]) => {
+      const value = options[option]
+      return value === undefined ? [] : [[variable, value]]
+    }),
+  )
 }

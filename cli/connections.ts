@@ -13,6 +13,7 @@ import {
 } from '#kube'
 import { openQueue, type WorkQueue } from '#queue'
 import type { Config } from './config.ts'
+import { UsageError } from './exit.ts'
 import { version } from './version.ts'
 
 const NAMESPACES = { group: '', version: 'v1', resource: 'namespaces' }
@@ -45,14 +46,22 @@ export async function openStreams(config: Config, kube: KubeClient, role: string
     ...(config.FAIRLEAD_PREFIX !== undefined && { prefix: config.FAIRLEAD_PREFIX }),
     replicas: config.FAIRLEAD_REPLICAS,
   }
-  const [events, queue] = await Promise.all([
-    openEventStore(js, { ...common, cluster, log }),
-    openQueue(js, { ...common, leaseMs: config.FAIRLEAD_LEASE_SECONDS * 1000, log }),
-  ])
-  return { js, events, queue, [Symbol.asyncDispose]: () => js.close() }
+  const leaseMs = config.FAIRLEAD_LEASE_SECONDS * 1000
+  try {
+    const [events, queue] = await Promise.all([
+      openEventStore(js, { ...common, cluster, log }),
+      openQueue(js, { ...common, leaseMs, log }),
+    ])
+    return { js, events, queue, [Symbol.asyncDispose]: () => js.close() }
+  } catch (error) {
+    await js.close()
+    if (!(error instanceof Error && error.message.includes('replicas > 1'))) throw error
+    const why = 'FAIRLEAD_REPLICAS is 3, but this NATS is a single server: set it to 1, or use a cluster of three'
+    throw new UsageError(why, { cause: error })
+  }
 }
 
-export function openJetStream(config: Config, role: string): Promise<JetStream> {
+function openJetStream(config: Config, role: string): Promise<JetStream> {
   return connectJetStream({
     servers: config.NATS_URL,
     name: `fairlead ${role} ${hostname()} ${process.pid}`,

@@ -25,8 +25,11 @@ const codeByName: Record<string, number> = {
   UnknownOutcomeError: EXIT.nats,
 }
 
-export const exitCodeOf = (error: unknown): number =>
-  (error instanceof Error ? codeByName[error.name] : undefined) ?? EXIT.failed
+/** By the outermost error whose name says it. */
+export function exitCodeOf(error: unknown): number {
+  if (!(error instanceof Error)) return EXIT.failed
+  return codeByName[error.name] ?? exitCodeOf(error.cause)
+}
 
 /** One line for people; the stack only with FAIRLEAD_DEBUG. */
 export function describe(error: unknown, debug: boolean): string {

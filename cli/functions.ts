@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { builtins } from '#functions'
@@ -14,6 +15,7 @@ export async function loadFunctions(files: readonly string[]): Promise<Reconcile
 }
 
 async function exported(file: string): Promise<Reconciler[]> {
+  if (!existsSync(file)) throw new UsageError(`there is no function module ${file}: give the path of a file`)
   const module = await import(pathToFileURL(resolve(file)).href).catch((cause: Error) => {
     throw new UsageError(`cannot load the function module ${file}: ${cause.message}`, { cause })
   })

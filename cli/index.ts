@@ -24,7 +24,10 @@ export async function main(argv: string[]): Promise<void> {
 function failed(error: unknown): number {
   // Commander has printed its own message; help and version are no failures.
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage
-  if (error instanceof Error && error.name === 'AbortError') return EXIT.interrupted
+  if (error instanceof Error && error.name === 'AbortError') {
+    console.error('fairlead: interrupted')
+    return EXIT.interrupted
+  }
   console.error(describe(error, (process.env['FAIRLEAD_DEBUG'] ?? '') !== ''))
   return exitCodeOf(error)
 }

@@ -5,9 +5,10 @@ import { localDown, localEnv, localStatus, localUp } from './commands/local.ts'
 import { queueLs } from './commands/queue.ts'
 import { type UpOptions, up } from './commands/up.ts'
 import { completionScript, type Shell, shells } from './completion.ts'
-import { type CommonOptions, readConfig } from './config.ts'
+import { type CommonOptions, readConfig, variablesOf } from './config.ts'
 import { openKube, openStreams } from './connections.ts'
 import { demo } from './demo/demo.ts'
+import { UsageError } from './exit.ts'
 import { loadFunctions } from './functions.ts'
 import { createLogger } from './logging.ts'
 import { untilStopped } from './signals.ts'
@@ -47,6 +48,12 @@ const whole = (least: number, most: number) => (text: string) => {
   return value
 }
 
+const objectName = (text: string): string => {
+  if (!/^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/.test(text))
+    throw new InvalidArgumentError('give a name as in Kubernetes: lower-case letters, digits, dashes and dots.')
+  return text
+}
+
 /** Writes a result to standard output; everything else a command says goes to standard error. */
 export type Print = (text: string) => void
 
@@ -70,7 +77,7 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
       .argParser(collect)
       .default([] as string[], 'the built-in functions')
   const outputOption = (...choices: string[]) =>
-    new Option('-o, --output <format>').choices(choices).default(choices[0])
+    new Option('-o, --output <format>', 'of the result').choices(choices).default(choices[0])
 
   program
     .command('install')
@@ -111,8 +118,8 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
     .description('look into the work queue')
     .command('ls')
     .description('keys that are queued, running, waiting or parked')
-    .option('-r, --reconciler <name>', 'only of this one')
-    .option('-n, --namespace <name>', 'only of this namespace')
+    .option('-r, --reconciler <name>', 'only of this one', objectName)
+    .option('-n, --namespace <name>', 'only of this namespace', objectName)
     .option('--limit <n>', 'at most so many keys', whole(1, 1_000_000), 1000)
     .addOption(outputOption('table', 'json'))
     .action(async (options: { reconciler?: string; namespace?: string; limit: number; output: 'table' | 'json' }) => {
@@ -154,8 +161,11 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
     .description('one object’s life, from its creation to DONE, on real servers')
     .option('--keep', 'leave everything running, and say how to go on by hand', false)
     .action(async ({ keep }: { keep: boolean }) => {
+      const { context, ...given } = program.opts<CommonOptions>()
+      if (context !== undefined) throw new UsageError('the demo uses the current context: give it a kubeconfig instead')
+      const env = { ...process.env, ...variablesOf(given) }
       const progress = progressOn(process.stderr)
-      setExitCode(await demo({ keep, env: process.env, progress, out: process.stdout, signal: untilStopped().signal }))
+      setExitCode(await demo({ keep, env, progress, out: process.stdout, signal: untilStopped().signal }))
     })
 
   program

@@ -42,6 +42,7 @@ function parseYaml(path: string, text: string): unknown {
   try {
     return parse(text)
   } catch (cause) {
-    throw new ClusterAccessError(`${path} is not valid YAML: ${(cause as Error).message}`, { cause })
+    const [where = ''] = (cause as Error).message.split('\n')
+    throw new ClusterAccessError(`${path} is not valid YAML: ${where.replace(/:$/, '')}`, { cause })
   }
 }

@@ -11,6 +11,11 @@ export interface ExistingServers {
 
 const TIMEOUT_MS = 5000
 
+/** NATS_URL names a server that does not answer. */
+class NatsUnreachableError extends Error {
+  override readonly name = 'NatsUnreachableError'
+}
+
 /** What KUBECONFIG and NATS_URL name, after seeing that it answers; an error names the variable, its value and the way out. */
 export async function existingServers(env: Record<string, string | undefined>): Promise<ExistingServers> {
   const [kubeconfig, natsUrl] = [env['KUBECONFIG'], env['NATS_URL']]
@@ -41,7 +46,8 @@ async function kubernetesAnswers(kubeconfig: string): Promise<void> {
 async function natsAnswers(urls: string): Promise<void> {
   const attempts = urls.split(',').map((url) => portAnswers(new URL(url.includes('://') ? url : `nats://${url}`)))
   await Promise.any(attempts).catch((error: AggregateError) => {
-    throw error.errors[0]
+    const [cause] = error.errors as Error[]
+    throw new NatsUnreachableError(cause?.message, { cause })
   })
 }
 

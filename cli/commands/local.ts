@@ -24,10 +24,11 @@ export async function localUp(options: LocalOptions & { node: WantedNode }, sign
     signal,
   })
   const { apiServer, natsUrl, node } = status.state ?? {}
+  const inDir = options.dir === undefined ? '' : ` --dir ${options.dir}`
   return [
     `kube-apiserver ${apiServer}, nats-server ${natsUrl}, node: ${node}; data and logs in ${status.dir}`,
-    'Use it:   eval "$(fairlead local env)"; fairlead up --install',
-    'Stop it:  fairlead local down',
+    `Use it:   eval "$(fairlead local env${inDir})"; fairlead up --install`,
+    `Stop it:  fairlead local down${inDir}`,
   ].join('\n')
 }
 

@@ -51,7 +51,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
     'started',
   )
   await runtime.run(stop.signal, options.graceSeconds * 1000)
-  log.info({ role: role(parts), because: String(stop.signal.reason) }, 'stopped')
+  log.info({ role: role(parts), because: (stop.signal.reason as Error).message }, 'stopped')
   server?.close()
 }
 

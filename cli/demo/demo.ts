@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { resourceName } from '#contracts'
 import { builtins } from '#functions'
 import { At } from '#functions/at'
 import { isNotFound, type KubeClient, resourcePath } from '#kube'
@@ -8,7 +9,7 @@ import { readConfig } from '../config.ts'
 import { openKube, openStreams, type Streams } from '../connections.ts'
 import { EXIT } from '../exit.ts'
 import { createLogger } from '../logging.ts'
-import { createRuntime } from '../runtime.ts'
+import { createRuntime, type Runtime } from '../runtime.ts'
 import { continueByHand, startInBackground } from './keep.ts'
 import { type Recorder, recordLifeOf } from './recorder.ts'
 import { type DemoServers, demoServers } from './servers.ts'
@@ -16,6 +17,7 @@ import { coloured, formatMoment, heading, type Painter, plain } from './timeline
 
 const PODS = { group: '', version: 'v1', resource: 'pods' }
 const SAMPLE = { namespace: 'default', name: 'example-at' }
+const PROBE = { namespace: 'default', name: 'fairlead-demo-probe' }
 const DUE_IN_MS = 5000
 const DONE_WITHIN_MS = 120_000
 const GRACE_MS = 5000
@@ -61,7 +63,10 @@ async function showLife(servers: DemoServers, { keep, env, out, signal, progress
   const paint = out.isTTY ? coloured : plain
   const stop = new AbortController()
   let start = 0
-  const recorder = recordLifeOf(SAMPLE, (moment) => out.write(`${formatMoment(moment, start, paint)}\n`))
+  let showing = true
+  const recorder = recordLifeOf(SAMPLE, (moment) => {
+    if (showing) out.write(`${formatMoment(moment, start, paint)}\n`)
+  })
   const parts = { bridge: true, dispatch: true }
   const runtime = createRuntime({
     kube,
@@ -77,14 +82,32 @@ async function showLife(servers: DemoServers, { keep, env, out, signal, progress
   try {
     const ready = () => runtime.dispatcher?.serving().includes('at') === true
     while (!ready()) await sleep(20, undefined, { signal })
+    if (installed.some(({ result }) => result === 'created')) await watched(kube, runtime, signal)
     out.write(`\n${heading(paint)}\n`)
     start = performance.timeOrigin + performance.now()
     return await live(kube, recorder, servers, out, paint, signal)
   } finally {
+    showing = false
     if (!keep) await removed(kube)
     stop.abort()
     await running
     if (!keep) await cleaned(kube, streams, servers, installed)
+  }
+}
+
+/**
+ * A watch of a new CRD may show nothing for two seconds, by refusal or in silence: what happens meanwhile is seen late.
+ * An At that is not due for an hour shows when that is over.
+ */
+async function watched(kube: KubeClient, { bridge }: Runtime, signal: AbortSignal): Promise<void> {
+  const isSeen = () => bridge?.status().resources.some((one) => one.resource === resourceName(At) && one.lastEventAt)
+  const { namespace, name } = PROBE
+  const schedule = new Date(Date.now() + 3_600_000).toISOString()
+  await kube.create(resourcePath(At, namespace), At.of({ metadata: { ...PROBE }, spec: { schedule, command: 'true' } }))
+  try {
+    while (!isSeen()) await sleep(20, undefined, { signal })
+  } finally {
+    await removed(kube, name)
   }
 }
 
@@ -105,6 +128,7 @@ async function live(
     At.of({ metadata: { ...SAMPLE }, spec: { schedule, command: 'echo YAY' } }),
   )
   const phase = await done(kube, AbortSignal.any([signal, AbortSignal.timeout(DONE_WITHIN_MS)]))
+  signal.throwIfAborted()
   if (phase !== 'DONE') {
     out.write(
       `\nThe At is ${phase || 'without a phase'} after ${DONE_WITHIN_MS / 1000} s: kubectl describe at ${SAMPLE.name}; kubectl describe pod ${SAMPLE.name}-pod\n`,
@@ -146,8 +170,8 @@ async function podLog(kube: KubeClient): Promise<string> {
   return (await kube.text(path)).trim()
 }
 
-async function removed(kube: KubeClient): Promise<void> {
-  const path = resourcePath(At, SAMPLE.namespace, SAMPLE.name)
+async function removed(kube: KubeClient, name = SAMPLE.name): Promise<void> {
+  const path = resourcePath(At, SAMPLE.namespace, name)
   await kube.delete(path, { propagationPolicy: 'Background' }).catch((error) => {
     if (!isNotFound(error)) throw error
   })

@@ -46,18 +46,22 @@ export async function demoServers({ env, keep, progress, signal }: DemoServersOp
   }
 
   const dir = await mkdtemp(join(tmpdir(), 'fl-'))
-  const removeDir = () => rm(dir, { recursive: true, force: true })
   if (kubeconfig !== undefined) {
-    const nats = await startNats({ dir, dieWithParent: !keep })
-    return { kubeconfig, natsUrl: nats.url, node: undefined, existing, dir, stop: () => nats.stop().then(removeDir) }
+    const nats = await startNats({ dir, dieWithParent: !keep, temporary: !keep })
+    return { kubeconfig, natsUrl: nats.url, node: undefined, existing, dir, stop: () => nats.stop() }
   }
-  const cluster = await startCluster({ dir, node: 'auto', nats: !existing.nats, dieWithParent: true, progress, signal })
+  const wanted = { node: 'auto', nats: !existing.nats, dieWithParent: true, temporary: true, progress, signal } as const
+  const cluster = await startCluster({ dir, ...wanted }).catch(async (error: unknown) => {
+    // The logs of a start that failed say why; one that was interrupted has nothing to say.
+    if (signal.aborted) await rm(dir, { recursive: true, force: true })
+    throw error
+  })
   return {
     kubeconfig: cluster.kubeconfig,
     natsUrl: natsUrl ?? cluster.nats?.url ?? '',
     node: cluster.node,
     existing,
     dir,
-    stop: () => cluster.stop().then(removeDir),
+    stop: () => cluster.stop(),
   }
 }

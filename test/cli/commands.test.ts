@@ -1,0 +1,134 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { fairlead, startFairlead } from '../support/fairlead.ts'
+import { startTestCluster } from '../support/servers.ts'
+
+const kubeconfigOf = (server: string) =>
+  JSON.stringify({
+    apiVersion: 'v1',
+    kind: 'Config',
+    clusters: [{ name: 'c', cluster: { server, 'insecure-skip-tls-verify': true } }],
+    users: [{ name: 'u', user: { token: 'wrong' } }],
+    contexts: [{ name: 'x', context: { cluster: 'c', user: 'u' } }],
+    'current-context': 'x',
+  })
+
+let cluster: Awaited<ReturnType<typeof startTestCluster>>
+let dir: string
+let env: Record<string, string>
+
+const file = async (name: string, text: string): Promise<string> => {
+  await writeFile(join(dir, name), text)
+  return join(dir, name)
+}
+
+beforeAll(async () => {
+  cluster = await startTestCluster({ nats: true })
+  dir = await mkdtemp(join(tmpdir(), 'fl-cli-'))
+  env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '' }
+})
+afterAll(async () => {
+  await cluster[Symbol.asyncDispose]()
+  await rm(dir, { recursive: true, force: true })
+})
+
+describe('wrong use', () => {
+  it.each([
+    [['nope'], "unknown command 'nope'"],
+    [['up', 'extra'], 'too many arguments'],
+    [['queue', 'ls', '--limit', '0'], 'whole number from 1'],
+    [['queue', 'ls', '-r', 'A b'], 'lower-case letters'],
+    [['completion', 'tcsh'], 'bash, zsh, fish'],
+    [['up', '--listen', 'nonsense'], 'host:port'],
+    [['up', '-f', '/nope.ts'], 'there is no function module /nope.ts'],
+    [['--context', 'nope', 'install'], 'has no context nope'],
+    [['--kubeconfig', '/nope', 'demo'], 'there is no kubeconfig /nope'],
+  ])('%j ends with 2', async (args, message) => {
+    const { code, stderr, stdout } = await fairlead(args, env)
+    expect(stderr).toContain(message)
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+  })
+
+  it('teaches when it is called without a command', async () => {
+    const { code, stderr } = await fairlead([])
+    expect(stderr).toContain('Start here:')
+    expect(code).toBe(2)
+  })
+
+  it('says what is wrong with a module of functions', async () => {
+    const none = await fairlead(['install', '-f', await file('none.mjs', 'export const x = 1')], env)
+    expect(none).toMatchObject({ code: 2, stderr: expect.stringContaining('exports no reconciler') })
+    const one = 'const one = { name: "a", reconcile() {}, for: {}, owns: [] }; export { one, one as two }'
+    const two = await fairlead(['install', '-f', await file('two.mjs', one)], env)
+    expect(two).toMatchObject({ code: 2, stderr: expect.stringContaining('two functions are named "a"') })
+  })
+})
+
+describe('servers that cannot be used', () => {
+  it('ends with 2 and one line for a kubeconfig that is no YAML', async () => {
+    const { code, stderr } = await fairlead(['install'], { ...env, KUBECONFIG: await file('broken', 'a: [b\n') })
+    expect(stderr.trim().split('\n')).toEqual([expect.stringContaining('is not valid YAML')])
+    expect(code).toBe(2)
+  })
+
+  it('ends with 3 when no API server answers, or it refuses', async () => {
+    const nobody = await file('nobody', kubeconfigOf('https://127.0.0.1:9'))
+    const gone = await fairlead(['install'], { ...env, KUBECONFIG: nobody })
+    expect(gone).toMatchObject({ code: 3, stderr: expect.stringContaining('nothing listens at 127.0.0.1:9') })
+    const wrong = await file('wrong', kubeconfigOf(cluster.apiServer))
+    const refused = await fairlead(['install'], { ...env, KUBECONFIG: wrong })
+    expect(refused).toMatchObject({ code: 3, stderr: expect.stringContaining('401') })
+    const demo = await fairlead(['demo'], { ...env, KUBECONFIG: nobody })
+    expect(demo).toMatchObject({ code: 3, stderr: expect.stringContaining('Unset KUBECONFIG') })
+  })
+
+  it('ends with 4 when no NATS answers', async () => {
+    const { code, stderr } = await fairlead(['--nats', 'nats://127.0.0.1:9', 'queue', 'ls'], env)
+    expect(stderr).toContain('cannot connect to NATS at nats://127.0.0.1:9')
+    expect(code).toBe(4)
+  })
+
+  it('ends with 2 when three replicas are wanted of a single server', async () => {
+    const { code, stderr } = await fairlead(['--prefix', 'three', 'queue', 'ls'], { ...env, FAIRLEAD_REPLICAS: '3' })
+    expect(stderr).toContain('FAIRLEAD_REPLICAS is 3')
+    expect(code).toBe(2)
+  })
+
+  it('ends with 2 when the address to listen on is taken', async () => {
+    const taken = new URL(env['NATS_URL'] ?? '').host
+    const { code, stderr } = await fairlead(['up', '--listen', taken], env)
+    expect(stderr).toContain(`cannot listen on ${taken}`)
+    expect(code).toBe(2)
+  })
+})
+
+it('installs twice, and says that the second time changed nothing', async () => {
+  const first = await fairlead(['install', '-o', 'json'], env)
+  expect(first.code).toBe(0)
+  const second = await fairlead(['install', '-o', 'json'], env)
+  const results = (JSON.parse(second.stdout) as { result: string }[]).map(({ result }) => result)
+  expect(results).toEqual(['unchanged', 'unchanged', 'unchanged'])
+})
+
+it('shows an empty queue to people and to scripts', async () => {
+  expect((await fairlead(['queue', 'ls'], env)).stdout).toBe('Nothing is queued, running, waiting or parked.\n')
+  expect((await fairlead(['queue', 'ls', '-o', 'json'], env)).stdout).toBe('[]\n')
+})
+
+it('has nothing to stop where nothing runs', async () => {
+  const nowhere = ['--dir', join(dir, 'nowhere')]
+  expect(await fairlead(['local', 'down', ...nowhere])).toMatchObject({ code: 0 })
+  const status = await fairlead(['local', 'status', '-o', 'json', ...nowhere])
+  expect(status.code).toBe(1)
+  expect(JSON.parse(status.stdout)).toMatchObject({ running: false, processes: [] })
+})
+
+it.each(['SIGTERM', 'SIGINT'] as const)('ends with 0 after %s, which asks `up` to stop', async (signal) => {
+  await using up = startFairlead(['up', '--install'], env)
+  await up.logged(({ msg }) => msg === 'reconciler served')
+  up.kill(signal)
+  expect((await up.exited).code).toBe(0)
+  expect(up.logs.at(-1)).toMatchObject({ msg: 'stopped', because: signal })
+})

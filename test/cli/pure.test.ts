@@ -1,0 +1,121 @@
+import { spawnSync } from 'node:child_process'
+import { describe, expect, it } from 'vitest'
+import { completionScript, completionWords } from '../../cli/completion.ts'
+import { readConfig, variablesOf } from '../../cli/config.ts'
+import { recordLifeOf } from '../../cli/demo/recorder.ts'
+import { formatMoment, type Moment, plain } from '../../cli/demo/timeline.ts'
+import { exitCodeOf, UsageError } from '../../cli/exit.ts'
+import { parseAddress } from '../../cli/metrics.ts'
+import { createProgram } from '../../cli/program.ts'
+import { duration, table } from '../../cli/table.ts'
+
+const program = createProgram(
+  () => {},
+  () => {},
+)
+
+describe('configuration', () => {
+  it('has defaults, and takes an empty variable for an unset one', () => {
+    expect(readConfig({ NATS_URL: '', LOG_LEVEL: '' })).toMatchObject({
+      NATS_URL: 'nats://127.0.0.1:4222',
+      FAIRLEAD_REPLICAS: 1,
+      LOG_LEVEL: 'info',
+    })
+  })
+
+  it.each(['nats://a:4222', 'a', 'tls://u:p@a:4222', 'nats://a:1,nats://b:2', '[::1]:4222'])(
+    'connects to %s',
+    (url) => {
+      expect(readConfig({ NATS_URL: url }).NATS_URL).toBe(url)
+    },
+  )
+
+  it.each([
+    ['NATS_URL', 'http://a'],
+    ['NATS_URL', 'nats://a b'],
+    ['NATS_URL', 'nats://a,,b'],
+    ['LOG_LEVEL', 'loud'],
+    ['LOG_FORMAT', 'xml'],
+    ['FAIRLEAD_REPLICAS', '2'],
+    ['FAIRLEAD_LEASE_SECONDS', 'soon'],
+    ['FAIRLEAD_LEASE_SECONDS', '1'],
+    ['FAIRLEAD_PREFIX', 'a.b'],
+  ])('names the variable %s and its wrong value %s', (variable, value) => {
+    expect(() => readConfig({ [variable]: value })).toThrow(`${variable} is ${JSON.stringify(value)}`)
+  })
+
+  it('puts an option before its variable, and blames the option for its value', () => {
+    expect(readConfig({ NATS_URL: 'nats://a' }, { nats: 'nats://b' }).NATS_URL).toBe('nats://b')
+    expect(() => readConfig({}, { prefix: 'a.b' })).toThrow('--prefix is "a.b"')
+    expect(variablesOf({ kubeconfig: 'k' })).toEqual({ KUBECONFIG: 'k' })
+  })
+})
+
+it('gives a failure the code of the outermost error that has one', () => {
+  const named = (name: string, cause?: unknown) => Object.assign(new Error('x', { cause }), { name })
+  expect(exitCodeOf(new UsageError('x'))).toBe(2)
+  expect(exitCodeOf(new Error('x', { cause: named('ApiConnectionError') }))).toBe(3)
+  expect(exitCodeOf(named('NatsUnreachableError', named('ApiError')))).toBe(4)
+  expect([exitCodeOf(new Error('x')), exitCodeOf('x')]).toEqual([1, 1])
+})
+
+it('listens on host:port, on :port, and on IPv6 in brackets', () => {
+  expect(parseAddress('127.0.0.1:80')).toEqual({ host: '127.0.0.1', port: 80 })
+  expect(parseAddress(':80')).toEqual({ host: undefined, port: 80 })
+  expect(parseAddress('[::1]:80')).toEqual({ host: '::1', port: 80 })
+  for (const wrong of ['80', 'a', 'a:99999', 'a:']) expect(() => parseAddress(wrong)).toThrow('host:port')
+})
+
+it('pads columns but the last', () => {
+  expect(table(['A', 'B'], [['long', 'x']])).toBe('A     B\nlong  x')
+})
+
+it.each([
+  [-5, '0ms'],
+  [850, '850ms'],
+  [12_900, '12s'],
+  [190_000, '3m10s'],
+  [3_600_000, '60m'],
+  [18_120_000, '5h2m'],
+  [3_542_400_000, '41d'],
+])('writes %i ms as %s', (ms, text) => expect(duration(ms)).toBe(text))
+
+describe('timeline', () => {
+  it('says when, how long after the cause, and what', () => {
+    const cause: Moment = { at: 1000, what: 'a', detail: '' }
+    const line = formatMoment({ at: 1250, what: 'key queued', detail: 'at x', cause }, 1000, plain)
+    expect(line).toBe('    0.250 s      +250 ms  key queued     at x')
+  })
+
+  it('counts a fired timer from the moment it was armed', () => {
+    const moments: Moment[] = []
+    const { run } = recordLifeOf({ namespace: 'default', name: 'x' }, (moment) => moments.push(moment))
+    const about = { reconciler: 'at', key: 'default.x' }
+    const fired = { step: 'started', attempt: 1, fired: true, queuedMs: 0 } as const
+    run({ ...about, step: 'armed', at: new Date(), why: 'requeue' })
+    run({ ...about, key: 'default.other', ...fired })
+    run({ ...about, ...fired })
+    expect(moments.map(({ what }) => what)).toEqual(['timer armed', 'timer fired', 'run started'])
+    expect(moments[1]?.cause).toBe(moments[0])
+  })
+})
+
+describe('completion', () => {
+  it('knows every command and long option by its place', () => {
+    const words = completionWords(program).map(({ path, word }) => `${path}>${word}`)
+    expect(words).toEqual(expect.arrayContaining(['>queue', '>--nats', 'queue>ls', 'queue ls>--limit', 'local>down']))
+  })
+
+  it.each([
+    [['fairlead', 'qu'], 'queue'],
+    [['fairlead', 'local', 'd'], 'down'],
+    [['fairlead', '--nats', 'nats', ':', '//a', 'qu'], 'queue'],
+    [['fairlead', 'queue', 'ls', '--lim'], '--limit'],
+  ])('completes %j in bash', (typed, completed) => {
+    const words = typed.map((word) => `'${word}'`).join(' ')
+    const use = `COMP_WORDS=(${words}); COMP_CWORD=${typed.length - 1}; _fairlead; echo "\${COMPREPLY[@]}"`
+    const { stdout, stderr } = spawnSync('bash', ['-c', `${completionScript(program, 'bash')}\n${use}`])
+    expect(stderr.toString()).toBe('')
+    expect(stdout.toString().trim()).toBe(completed)
+  })
+})
