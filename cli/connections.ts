@@ -50,7 +50,7 @@ export async function openStreams(config: Config, kube: KubeClient, role: string
   try {
     const [events, queue] = await Promise.all([
       openEventStore(js, { ...common, cluster, log }),
-      openQueue(js, { ...common, leaseMs, log }),
+      openQueue(js, { ...common, leaseMs, ackWaitMs: leaseMs, log }),
     ])
     return { js, events, queue, [Symbol.asyncDispose]: () => js.close() }
   } catch (error) {
