@@ -79,13 +79,15 @@ async function underLoad(prefix: string, count: number, chaos: (load: Load) => P
   )
   let over = false
   const load = { ended: () => over, victim, random: randomFrom(SEED) }
-  const disturbed = chaos(load)
-  try {
+  const allDone = async () => {
     await Promise.all([...due].map(([name, time]) => world.create(at(name, new Date(time)))))
-    await Promise.race([disturbed.then(() => new Promise<never>(() => {})), until(() => areDone(prefix, count), 500)])
+    await until(() => areDone(prefix, count), 500)
+    over = true
+  }
+  try {
+    await Promise.all([chaos(load), allDone()])
   } finally {
     over = true
-    await disturbed.catch(() => undefined)
     stop.abort()
   }
   return {

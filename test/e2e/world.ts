@@ -6,7 +6,7 @@ import { type FairleadProcess, fairlead, startFairlead } from '../support/fairle
 import { startTestCluster } from '../support/servers.ts'
 
 export const ATS = { group: 'cnat.programming-kubernetes.info', version: 'v1alpha1', resource: 'ats' }
-export const PODS = { group: '', version: 'v1', resource: 'pods' }
+const PODS = { group: '', version: 'v1', resource: 'pods' }
 
 export interface At extends KubeObject {
   spec: { schedule: string; command: string }
@@ -111,7 +111,7 @@ async function whileAway<T>(call: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Returns when it holds; the test's own time-out bounds it, and `unless` ends it early. */
+/** Returns when it holds; the test's own time-out bounds it. */
 export async function until(holds: () => Promise<boolean>, everyMs = 250): Promise<void> {
   while (!(await holds())) await sleep(everyMs)
 }

@@ -28,14 +28,14 @@ export function runsOf(logs: readonly LogLine[], process: number, endedAt: numbe
   return runs
 }
 
-/** Pairs of runs of one key that overlap in time, in whatever processes. */
+/** Runs of one key that began while an earlier one had not ended, each with that one, in whatever processes. */
 export function overlaps(runs: readonly RunInterval[]): [RunInterval, RunInterval][] {
   const found: [RunInterval, RunInterval][] = []
   for (const ofKey of Map.groupBy(runs, ({ key }) => key).values()) {
-    const ordered = ofKey.toSorted((a, b) => a.from - b.from)
-    for (const [index, run] of ordered.entries()) {
-      const next = ordered[index + 1]
-      if (next && next.from < run.to) found.push([run, next])
+    let longest: RunInterval | undefined
+    for (const run of ofKey.toSorted((a, b) => a.from - b.from)) {
+      if (longest && run.from < longest.to) found.push([longest, run])
+      if (longest === undefined || run.to > longest.to) longest = run
     }
   }
   return found
