@@ -3,7 +3,7 @@ import { run } from './command.ts'
 import { type NodeCommand, type NodeFacts, readNodeFacts } from './facts.ts'
 
 /** Whether this machine can run a real node; if not, what is missing, in words that end a sentence. */
-export type NodeRequirements = { ok: true } | { ok: false; missing: string[]; installable: boolean }
+type NodeRequirements = { ok: true } | { ok: false; missing: string[]; installable: boolean }
 
 /** Debian's and Ubuntu's package for what is missing, by the words for it. */
 const PACKAGES: Record<string, string[]> = {

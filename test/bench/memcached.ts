@@ -32,4 +32,3 @@ export const memcached = reconciler({
     }
   },
 })
-export { at } from '#functions/at'

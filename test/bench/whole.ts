@@ -13,7 +13,7 @@ import { memcached } from './memcached.ts'
 /** `node test/bench/whole.ts [Ats]`: what the whole costs on this machine, on a real API server and nats-server. */
 const ATS = Number(process.argv[2] ?? 10_000)
 const EDITS = 200
-const FUNCTIONS = ['--function', 'test/bench/memcached.ts']
+const FUNCTIONS = ['--function', 'functions/at/index.ts', '--function', 'test/bench/memcached.ts']
 const NAMESPACE = 'default'
 
 const table: { what: string; value: string }[] = []
