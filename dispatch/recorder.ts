@@ -2,6 +2,7 @@ import { hash } from 'node:crypto'
 import type { EventReport, KubeObject, RunLog } from '#contracts'
 import { isAlreadyExists, type KubeClient, resourcePath } from '#kube'
 import { type Gate, PRIORITY } from './gate.ts'
+import { keepNewest } from './newest.ts'
 
 const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
 /** As long as the API server keeps an Event unless configured otherwise. */
@@ -47,10 +48,7 @@ export class EventRecorder {
     const now = this.#options.now().getTime()
     const told = this.#told.get(name)
     if (told !== undefined && now - told < REPEAT_AFTER_MS) return false
-    this.#told.delete(name)
-    this.#told.set(name, now)
-    const oldest = this.#told.keys().next()
-    if (this.#told.size > REMEMBERED && oldest.done !== true) this.#told.delete(oldest.value)
+    keepNewest(this.#told, name, now, REMEMBERED)
     return true
   }
 

@@ -1,6 +1,7 @@
 import type { RunLog } from '#contracts'
 import type { Finish, Lease, Worker, WorkQueue } from '#queue'
 import { withFields } from './log.ts'
+import { keepNewest } from './newest.ts'
 import { Run, type RunDependencies, type Served } from './run.ts'
 import type { RunStep } from './steps.ts'
 
@@ -22,7 +23,7 @@ export class Serving {
   readonly #log: RunLog
   readonly #current = new Map<Lease, Current>()
   readonly #latest = new Map<string, Run>()
-  readonly #owners = new Set<string>()
+  readonly #owners = new Map<string, true>()
   readonly #worker: Worker
 
   constructor(deps: RunDependencies, queue: WorkQueue, served: Served, log: RunLog) {
@@ -57,7 +58,7 @@ export class Serving {
     const current: Current = { run: new Run(this.#deps, this.#served, lease, log), began: performance.now() }
     this.#current.set(lease, current)
     this.#latest.set(key, current.run)
-    this.#remember(lease.owner)
+    keepNewest(this.#owners, lease.owner, true, REMEMBERED_RUNS)
     const queuedMs = this.#deps.now().getTime() - enqueuedAt.getTime()
     this.#observe(key, { step: 'started', attempt, fired, queuedMs })
     try {
@@ -66,12 +67,6 @@ export class Serving {
     } finally {
       current.ms = performance.now() - current.began
     }
-  }
-
-  #remember(owner: string): void {
-    this.#owners.add(owner)
-    const oldest = this.#owners.values().next()
-    if (this.#owners.size > REMEMBERED_RUNS && oldest.done !== true) this.#owners.delete(oldest.value)
   }
 
   #end(lease: Lease, stored: 'finished' | 'fenced'): void {

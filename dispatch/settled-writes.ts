@@ -1,3 +1,5 @@
+import { keepNewest } from './newest.ts'
+
 const CAPACITY = 20_000
 
 /**
@@ -9,11 +11,7 @@ export class SettledWrites {
 
   /** `target` is an object's uid, followed by `/status` for its status. */
   remember(target: string, resourceVersion: string, fingerprint: string): void {
-    this.#known.delete(target)
-    this.#known.set(target, `${resourceVersion} ${fingerprint}`)
-    if (this.#known.size <= CAPACITY) return
-    const oldest = this.#known.keys().next()
-    if (oldest.done !== true) this.#known.delete(oldest.value)
+    keepNewest(this.#known, target, `${resourceVersion} ${fingerprint}`, CAPACITY)
   }
 
   has(target: string, resourceVersion: string | undefined, fingerprint: string): boolean {

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openEventStore } from '#events'
 import { connectJetStream, type JetStream } from '#jetstream'
 import type { KubeClient } from '#kube'
+import { randomFrom } from '../support/random.ts'
 import { startTestCluster, startTestNats } from '../support/servers.ts'
 import { configMaps } from './objects.ts'
 import {
@@ -108,15 +109,4 @@ async function kill(child: ChildProcess): Promise<void> {
   const exited = once(child, 'exit')
   child.kill('SIGKILL')
   await exited
-}
-
-/** mulberry32 */
-function randomFrom(seed: number): () => number {
-  let state = seed
-  return () => {
-    state = (state + 0x6d2b79f5) | 0
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296
-  }
 }

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { FairleadProcess } from '../support/fairlead.ts'
 import { playNode, type SeenPod } from '../support/node-player.ts'
+import { randomFrom } from '../support/random.ts'
 import { overlaps, type RunInterval, runsOf } from '../support/runs.ts'
 import { at, startWorld, until, type World } from './world.ts'
 
@@ -173,16 +174,5 @@ async function killThrice(server: string, random: () => number): Promise<void> {
   for (let kill = 0; kill < 3; kill++) {
     await sleep(500 + random() * 2000)
     await world.cluster.restart(server)
-  }
-}
-
-/** mulberry32 */
-function randomFrom(seed: number): () => number {
-  let state = seed
-  return () => {
-    state = (state + 0x6d2b79f5) | 0
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
   }
 }
