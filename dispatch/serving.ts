@@ -10,7 +10,6 @@ const REMEMBERED_RUNS = 20_000
 
 interface Current {
   run: Run
-  began: number
   /** Of the run alone, without storing how it ended. */
   ms?: number
   finish?: Finish
@@ -55,17 +54,18 @@ export class Serving {
   async #handle(lease: Lease): Promise<Finish> {
     const { key, attempt, fired, enqueuedAt } = lease
     const log = withFields(this.#log, { reconciler: this.#served.name, key, attempt })
-    const current: Current = { run: new Run(this.#deps, this.#served, lease, log), began: performance.now() }
+    const current: Current = { run: new Run(this.#deps, this.#served, lease, log) }
     this.#current.set(lease, current)
     this.#latest.set(key, current.run)
     keepNewest(this.#owners, lease.owner, true, REMEMBERED_RUNS)
     const queuedMs = this.#deps.now().getTime() - enqueuedAt.getTime()
     this.#observe(key, { step: 'started', attempt, fired, queuedMs })
+    const began = performance.now()
     try {
       current.finish = await current.run.toEnd()
       return current.finish
     } finally {
-      current.ms = performance.now() - current.began
+      current.ms = performance.now() - began
     }
   }
 

@@ -10,7 +10,8 @@ export interface RunInterval {
 
 /**
  * The runs of one process, from its log; what had not ended, ended when the process did. The line of an end is written
- * once the end is stored, when another process may already have begun the next run: its `ms` says when the run was over.
+ * once the end is stored, when another process may already have begun the next run: its `ms`, counted from the line of
+ * the start, says when the run was over.
  */
 export function runsOf(logs: readonly LogLine[], process: number, endedAt: number): RunInterval[] {
   const open = new Map<string, number>()
