@@ -14,8 +14,10 @@ export {
   type OwnedResource,
   RECONCILERS,
   type ReconcilerSpec,
+  type RelatedResource,
   reconcilerSpec,
 } from './reconciler.ts'
+export { isRelated, namesAt } from './related.ts'
 export {
   type ConditionUpdate,
   type EventReport,

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { FIELD_PATH } from './related.ts'
 
 /** API of the Reconciler resource (cluster-scoped). */
 export const RECONCILERS = { group: 'fairlead.dev', version: 'v1alpha1', resource: 'reconcilers' } as const
@@ -17,9 +18,22 @@ const exactlyOneInvoke = 'give exactly one of http and pull'
 const owned = z.object({
   ...resourceRef,
   strategy: z
-    .enum(['Apply', 'CreateOnly'])
+    .enum(['Apply', 'CreateOnly', 'Recreate'])
     .default('Apply')
-    .describe('Apply: kept as declared. CreateOnly: created if absent, never changed (kinds that are immutable).'),
+    .describe(
+      'Apply: kept as declared. CreateOnly: created if absent, never changed (kinds that are immutable). Recreate: deleted and created again when the function declares something else than before.',
+    ),
+})
+
+const related = z.object({
+  ...resourceRef,
+  selector: z.string().max(1000).optional().describe('Label selector; only objects that match.'),
+  byName: z
+    .string()
+    .max(500)
+    .regex(FIELD_PATH, 'a path such as .spec.secretName or .spec.volumes[*].claimName')
+    .optional()
+    .describe('Path in the primary object to the names of those that it needs. Left out: all.'),
 })
 
 export const reconcilerSpec = z.object({
@@ -32,10 +46,16 @@ export const reconcilerSpec = z.object({
     .describe('The primary resource: one key per object.'),
   owns: z.array(owned).max(64).default([]).describe('Changes of these map to their controller owner.'),
   related: z
-    .array(z.object({ ...resourceRef, selector: z.string().max(1000).optional() }))
+    .array(related)
     .max(64)
     .default([])
-    .describe('Read, and mapped back, without owning.'),
+    .describe(
+      'Read, and mapped back, without owning: what lives in the namespace of the primary, and what is cluster-scoped; for a cluster-scoped primary in every namespace.',
+    ),
+  finalize: z
+    .boolean()
+    .default(false)
+    .describe('Objects carry a finalizer: the function runs once more, with finalizing true, before one goes.'),
   invoke: z
     .object({
       http: z
@@ -58,9 +78,16 @@ export const reconcilerSpec = z.object({
       jitter: z.number().min(0).max(1).default(0.1),
     })
     .prefault({}),
+  serviceAccount: z
+    .object({ name, namespace: name })
+    .optional()
+    .describe('Objects are written, and read from the API server, as this account. Left out: as the dispatcher.'),
+  paused: z.boolean().default(false).describe('Nothing runs; changes and timers wait in the queue.'),
+  dryRun: z.boolean().default(false).describe('Runs write nothing: what they would change is logged.'),
 })
 
 /** What bridge and dispatcher know of a function. */
 export type ReconcilerSpec = z.output<typeof reconcilerSpec>
 export type OwnedResource = ReconcilerSpec['owns'][number]
+export type RelatedResource = ReconcilerSpec['related'][number]
 export type Backoff = ReconcilerSpec['backoff']

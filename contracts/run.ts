@@ -52,6 +52,8 @@ export interface RunContext {
   /** Aborted at the time-out of the run, when its lease is lost, or at shutdown. */
   signal: AbortSignal
   log: RunLog
+  /** W3C Trace Context of the run, for requests that the function causes. */
+  traceparent?: string | undefined
 }
 
 /** The part of a pino logger that a function uses: object first, constant message. */

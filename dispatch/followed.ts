@@ -79,6 +79,7 @@ export class Followed {
       this.#say('error', read, 'reconciler refused')
       return this.#announce(object, { status: 'False', ...read })
     }
+    if (read.paused) return this.#pause(object)
     const { invoke } = this.#deps
     if (invoke === undefined) return this.#say('info', {}, 'reconciler has no function here')
     if (!sameJson(read, this.#current?.spec)) await this.#serve(object, read, invoke)
@@ -98,6 +99,17 @@ export class Followed {
     const served = { name: this.#name, spec, invoke, selects: selectorOf(spec) }
     this.#current = { spec, serving: new Serving(this.#deps, queue, served, log) }
     this.#say('info', { slots: spec.concurrency }, 'reconciler served')
+  }
+
+  /** Keys and timers stay where they are: in the queue. */
+  async #pause(object: KubeObject): Promise<void> {
+    await this.#endServing(CHANGE_GRACE_MS)
+    this.#say('info', {}, 'reconciler paused')
+    await this.#announce(object, {
+      status: 'False',
+      reason: 'Paused',
+      message: 'spec.paused: nothing runs until it is false',
+    })
   }
 
   async #endServing(graceMs: number): Promise<void> {

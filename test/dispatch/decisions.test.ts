@@ -78,7 +78,7 @@ describe('a Reconciler', () => {
   })
 
   it.each([
-    ['another account', { serviceAccount: { name: 'at' } }, 'spec.serviceAccount'],
+    ['another account', { serviceAccount: { name: 'at', namespace: 'x' } }, 'spec.serviceAccount'],
     ['a function over HTTP', { invoke: { http: { url: 'http://x' } } }, 'spec.invoke.http'],
     ['related resources', { related: [primary] }, 'spec.related'],
   ])('is refused by the name of the field: %s', (_, spec, field) => {
