@@ -14,10 +14,8 @@ export {
   type OwnedResource,
   RECONCILERS,
   type ReconcilerSpec,
-  type RelatedResource,
   reconcilerSpec,
 } from './reconciler.ts'
-export { isRelated, namesAt } from './related.ts'
 export {
   type ConditionUpdate,
   type EventReport,

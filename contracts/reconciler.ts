@@ -1,5 +1,4 @@
 import { z } from 'zod'
-import { FIELD_PATH } from './related.ts'
 
 /** API of the Reconciler resource (cluster-scoped). */
 export const RECONCILERS = { group: 'fairlead.dev', version: 'v1alpha1', resource: 'reconcilers' } as const
@@ -25,17 +24,6 @@ const owned = z.object({
     ),
 })
 
-const related = z.object({
-  ...resourceRef,
-  selector: z.string().max(1000).optional().describe('Label selector; only objects that match.'),
-  byName: z
-    .string()
-    .max(500)
-    .regex(FIELD_PATH, 'a path such as .spec.secretName or .spec.volumes[*].claimName')
-    .optional()
-    .describe('Path in the primary object to the names of those that it needs. Left out: all.'),
-})
-
 export const reconcilerSpec = z.object({
   for: z
     .object({
@@ -46,12 +34,10 @@ export const reconcilerSpec = z.object({
     .describe('The primary resource: one key per object.'),
   owns: z.array(owned).max(64).default([]).describe('Changes of these map to their controller owner.'),
   related: z
-    .array(related)
+    .array(z.object({ ...resourceRef, selector: z.string().max(1000).optional() }))
     .max(64)
     .default([])
-    .describe(
-      'Read, and mapped back, without owning: what lives in the namespace of the primary, and what is cluster-scoped; for a cluster-scoped primary in every namespace.',
-    ),
+    .describe('Read, and mapped back, without owning.'),
   finalize: z
     .boolean()
     .default(false)
@@ -89,5 +75,4 @@ export const reconcilerSpec = z.object({
 /** What bridge and dispatcher know of a function. */
 export type ReconcilerSpec = z.output<typeof reconcilerSpec>
 export type OwnedResource = ReconcilerSpec['owns'][number]
-export type RelatedResource = ReconcilerSpec['related'][number]
 export type Backoff = ReconcilerSpec['backoff']
