@@ -1,5 +1,6 @@
 export { coverageToken } from './coverage.ts'
 export { ConflictError, FencedError, RetryAfterError, TerminalError } from './errors.ts'
+export { type ObjectSelector, parseFieldSelector } from './field-selector.ts'
 export {
   apiVersionOf,
   controllerOf,
@@ -14,8 +15,11 @@ export {
   type OwnedResource,
   RECONCILERS,
   type ReconcilerSpec,
+  type RelatedResource,
   reconcilerSpec,
+  type SelectedResource,
 } from './reconciler.ts'
+export { namesAt, type RelatedLookup, relatedLookup, relation, selectionOf } from './related.ts'
 export {
   type ConditionUpdate,
   type EventReport,

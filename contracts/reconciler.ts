@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { FIELD_PATH } from './fields.ts'
 
 /** API of the Reconciler resource (cluster-scoped). */
 export const RECONCILERS = { group: 'fairlead.dev', version: 'v1alpha1', resource: 'reconcilers' } as const
@@ -12,6 +13,13 @@ const resourceRef = {
   kind: z.string().min(1).max(63),
 }
 
+const labelSelector = z.string().max(1000).optional()
+const fieldSelector = z.string().max(1000).optional().describe('Field selector, such as status.phase=Running.')
+const metadataOnly = z
+  .boolean()
+  .optional()
+  .describe('Only apiVersion, kind and metadata are watched: enough to know what is there, and cheap.')
+
 const exactlyOneInvoke = 'give exactly one of http and pull'
 
 const owned = z.object({
@@ -22,26 +30,53 @@ const owned = z.object({
     .describe(
       'Apply: kept as declared. CreateOnly: created if absent, never changed (kinds that are immutable). Recreate: deleted and created again when the function declares something else than before.',
     ),
+  metadataOnly,
+})
+
+const related = z.object({
+  ...resourceRef,
+  selector: labelSelector.describe('Label selector; only objects that match are related.'),
+  fieldSelector,
+  byName: z
+    .string()
+    .max(1000)
+    .regex(FIELD_PATH, 'write a path such as spec.configMapName or spec.volumes[*].configMap.name')
+    .optional()
+    .describe('Path in the primary of the name, or the names, of what is related; left out: of any name.'),
+  within: z
+    .enum(['Namespace', 'Cluster'])
+    .default('Namespace')
+    .describe('Namespace: in the namespace of the primary, and cluster-scoped objects. Cluster: anywhere.'),
+  metadataOnly,
 })
 
 export const reconcilerSpec = z.object({
   for: z
     .object({
       ...resourceRef,
-      selector: z.string().max(1000).optional().describe('Label selector; only objects that match are reconciled.'),
+      selector: labelSelector.describe('Label selector; only objects that match are reconciled.'),
+      fieldSelector,
       namespaces: z.array(name).max(1000).optional().describe('Only these namespaces; left out: all.'),
     })
     .describe('The primary resource: one key per object.'),
   owns: z.array(owned).max(64).default([]).describe('Changes of these map to their controller owner.'),
-  related: z
-    .array(z.object({ ...resourceRef, selector: z.string().max(1000).optional() }))
-    .max(64)
-    .default([])
-    .describe('Read, and mapped back, without owning.'),
   finalize: z
     .boolean()
     .default(false)
     .describe('Objects carry a finalizer: the function runs once more, with finalizing true, before one goes.'),
+  related: z.array(related).max(64).default([]).describe('Read, and mapped back, without owning.'),
+  changes: z
+    .array(z.enum(['Generation', 'Labels', 'Annotations']))
+    .min(1)
+    .max(3)
+    .optional()
+    .describe('An update of the primary counts only if one of these has changed; left out: every update counts.'),
+  resyncSeconds: z
+    .int32()
+    .min(1)
+    .max(31_536_000)
+    .optional()
+    .describe('Every key runs again about so often, even if nothing has changed; left out: never.'),
   invoke: z
     .object({
       http: z
@@ -75,4 +110,7 @@ export const reconcilerSpec = z.object({
 /** What bridge and dispatcher know of a function. */
 export type ReconcilerSpec = z.output<typeof reconcilerSpec>
 export type OwnedResource = ReconcilerSpec['owns'][number]
+export type RelatedResource = ReconcilerSpec['related'][number]
+/** What of a resource is asked for. */
+export type SelectedResource = Partial<Pick<ReconcilerSpec['for'], 'selector' | 'fieldSelector' | 'namespaces'>>
 export type Backoff = ReconcilerSpec['backoff']

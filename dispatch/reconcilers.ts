@@ -1,4 +1,4 @@
-import { type KubeObject, parseSelector, type ReconcilerSpec, type ResourceRef, reconcilerSpec } from '#contracts'
+import { type KubeObject, type ReconcilerSpec, type ResourceRef, reconcilerSpec, selectionOf } from '#contracts'
 
 /** A Reconciler that cannot be served as it is, for its condition. */
 export interface Refused {
@@ -36,10 +36,5 @@ function notSupported({ invoke, related, finalize, serviceAccount, dryRun }: Rec
 /** The resources of which everything has to be known before the first run. */
 export const resourcesOf = ({ for: primary, owns }: ReconcilerSpec): ResourceRef[] => [primary, ...owns]
 
-/** Whether a reconciler is for an object at all: its namespaces and selector. */
-export function selectorOf({ for: primary }: ReconcilerSpec): (object: KubeObject) => boolean {
-  const matches = parseSelector(primary.selector ?? '')
-  const { namespaces } = primary
-  return ({ metadata: { namespace, labels = {} } }) =>
-    matches(labels) && (namespaces === undefined || namespace === undefined || namespaces.includes(namespace))
-}
+/** Whether a reconciler is for an object at all: its namespaces and selectors. */
+export const selectorOf = ({ for: primary }: ReconcilerSpec): ((object: KubeObject) => boolean) => selectionOf(primary)

@@ -15,7 +15,8 @@ export function manifest(
   reconciler: Reconciler,
   { invoke = { pull: {} } }: { invoke?: ReconcilerSpec['invoke'] } = {},
 ): ReconcilerManifest {
-  const { name, selector, namespaces, owns, related, concurrency, timeoutSeconds, backoff } = reconciler
+  const { name, selector, namespaces, owns, related, changes, resyncSeconds } = reconciler
+  const { concurrency, timeoutSeconds, backoff } = reconciler
   return {
     apiVersion: apiVersionOf(RECONCILERS),
     kind: 'Reconciler',
@@ -23,7 +24,9 @@ export function manifest(
     spec: reconcilerSpec.parse({
       for: { ...resourceOf(reconciler.for), selector, namespaces },
       owns: owns.map((kind) => ({ ...resourceOf(kind), strategy: kind.strategy })),
-      related: related.map((kind) => ({ ...resourceOf(kind), selector: kind.selector })),
+      related,
+      changes,
+      resyncSeconds,
       invoke,
       concurrency,
       timeoutSeconds,

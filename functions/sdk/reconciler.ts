@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import type { Backoff, RunLog } from '#contracts'
+import type { Backoff, ReconcilerSpec, RelatedResource, RunLog } from '#contracts'
 import type { Kind, ObservedBy } from './kinds.ts'
 import type { ReconcileOutcome } from './outcome.ts'
 import type { Resource } from './resource.ts'
@@ -18,8 +18,12 @@ export interface Run<For, Owns, Related> {
   signal: AbortSignal
 }
 
-/** A kind that is read without being owned, all of it or what a label selector matches. */
-export type RelatedKind = Kind<unknown> & { readonly selector?: string }
+/**
+ * A kind that is read without being owned: all of it in the namespace of the object, or what selectors match, or what
+ * a field of the object names. A change of it runs the objects that it is related to.
+ */
+export type RelatedKind = Kind<unknown> &
+  Readonly<Partial<Pick<RelatedResource, 'selector' | 'fieldSelector' | 'byName' | 'within' | 'metadataOnly'>>>
 
 /**
  * Returns what should be so; nothing: all is as it should be. Conditional, so that the compiler knows the status of
@@ -42,6 +46,10 @@ export interface ReconcilerOptions<For, Owns extends Kind<unknown>, Related exte
   namespaces?: string[]
   owns?: readonly Owns[]
   related?: readonly Related[]
+  /** An update of the object counts only if one of these has changed; left out: every update counts. */
+  changes?: ReconcilerSpec['changes']
+  /** Every object runs again about so often, even if nothing has changed. */
+  resyncSeconds?: number
   reconcile: Reconcile<For, Owns, Related>
   /** Keys held at once per dispatcher process. */
   concurrency?: number
@@ -57,6 +65,8 @@ export interface Reconciler {
   readonly namespaces?: string[]
   readonly owns: readonly Kind<unknown>[]
   readonly related: readonly RelatedKind[]
+  readonly changes?: ReconcilerSpec['changes']
+  readonly resyncSeconds?: number
   reconcile(run: Run<Resource, Kind<unknown>, RelatedKind>): unknown
   readonly concurrency?: number
   readonly timeoutSeconds?: number

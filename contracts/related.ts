@@ -1,0 +1,46 @@
+import { type ObjectSelector, parseFieldSelector } from './field-selector.ts'
+import { valuesAt } from './fields.ts'
+import type { KubeObject } from './objects.ts'
+import type { RelatedResource, SelectedResource } from './reconciler.ts'
+import { parseSelector } from './selector.ts'
+
+/** Whether an object is one that a Reconciler asks for: its namespaces, labels and fields. Throws SelectorError. */
+export function selectionOf({ selector, fieldSelector, namespaces }: SelectedResource): ObjectSelector {
+  const labelsMatch = parseSelector(selector ?? '')
+  const fieldsMatch = parseFieldSelector(fieldSelector ?? '')
+  return (object) => {
+    const { namespace, labels = {} } = object.metadata
+    const isInside = namespaces === undefined || namespace === undefined || namespaces.includes(namespace)
+    return isInside && labelsMatch(labels) && fieldsMatch(object)
+  }
+}
+
+/** Where the objects related to one primary are; which of them count, isRelated() says. */
+export interface RelatedLookup {
+  /** Undefined: in all namespaces. Cluster-scoped objects have none and are related all the same. */
+  namespace: string | undefined
+  /** Undefined: of any name. */
+  names: string[] | undefined
+}
+
+export function relatedLookup(related: RelatedResource, primary: KubeObject): RelatedLookup {
+  return {
+    namespace: related.within === 'Cluster' ? undefined : primary.metadata.namespace,
+    names: related.byName === undefined ? undefined : namesAt(primary, related.byName),
+  }
+}
+
+/** As one predicate per declaration, since a selector is parsed once. Throws SelectorError. */
+export function relation(related: RelatedResource): (primary: KubeObject, object: KubeObject) => boolean {
+  const selects = selectionOf(related)
+  return (primary, object) => {
+    const { namespace, names } = relatedLookup(related, primary)
+    const isNear = namespace === undefined || [undefined, namespace].includes(object.metadata.namespace)
+    return isNear && (names?.includes(object.metadata.name) ?? true) && selects(object)
+  }
+}
+
+/** The names that a field of the primary gives: itself, or each in a list. */
+export const namesAt = (primary: KubeObject, path: string): string[] => [
+  ...new Set(valuesAt(primary, path).filter((value) => typeof value === 'string' && value !== '') as string[]),
+]
