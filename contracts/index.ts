@@ -12,7 +12,9 @@ export {
 } from './objects.ts'
 export {
   type Backoff,
+  finalizerOf,
   type OwnedResource,
+  PAUSED_ANNOTATION,
   RECONCILERS,
   type ReconcilerSpec,
   type RelatedResource,

@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import { z } from 'zod'
 import { FIELD_PATH } from './fields.ts'
 
@@ -109,6 +110,13 @@ export const reconcilerSpec = z.object({
 
 /** What bridge and dispatcher know of a function. */
 export type ReconcilerSpec = z.output<typeof reconcilerSpec>
+/** The finalizer of a reconciler that has `finalize`. The part after the slash has 63 characters at most. */
+export const finalizerOf = (reconciler: string): string =>
+  `fairlead.dev/${reconciler.length <= 63 ? reconciler : hash('sha256', reconciler).slice(0, 63)}`
+
+/** `"true"` on an object: its reconcilers write nothing of it. */
+export const PAUSED_ANNOTATION = 'fairlead.dev/paused'
+
 export type OwnedResource = ReconcilerSpec['owns'][number]
 export type RelatedResource = ReconcilerSpec['related'][number]
 /** What of a resource is asked for. */

@@ -71,6 +71,7 @@ function writeFor(
   const observed = findOwned(world, resource, object)
   if (resource.strategy === 'CreateOnly')
     return observed === undefined ? { verb: 'create', resource, object } : undefined
+  if (resource.strategy === 'Recreate') return recreate(observed, resource, object)
   if (observed?.metadata.deletionTimestamp !== undefined) return undefined
   // What is observed of a Secret lacks its values, and a fingerprint of them must not be shown.
   const mark = fingerprint(object)
@@ -81,6 +82,21 @@ function writeFor(
   if (uid === undefined || settled.has(uid, resourceVersion, mark)) return undefined
   if (!isSecret(object) && covers(marked, observed)) return undefined
   return { ...apply, object: bound(marked, { uid }) }
+}
+
+/**
+ * What was declared differently when it was created is deleted; the round after that creates it anew. Of a Secret no
+ * mark is kept, so that it stays as it was created.
+ */
+function recreate(observed: KubeObject | undefined, resource: OwnedResource, object: KubeObject): Write | undefined {
+  const mark = fingerprint(object)
+  if (observed === undefined)
+    return { verb: 'create', resource, object: isSecret(object) ? object : withMark(object, mark) }
+  const created = observed.metadata.annotations?.[DESIRED_ANNOTATION]
+  const isOther = created !== undefined && created !== mark
+  return isOther && observed.metadata.deletionTimestamp === undefined
+    ? { verb: 'delete', resource, object: observed }
+    : undefined
 }
 
 const bound = (object: KubeObject, to: { uid: string } | { resourceVersion: string }): KubeObject => ({
@@ -103,8 +119,9 @@ function prune(world: World, wanted: readonly OwnedObject[]): Write[] {
 
 /** What others need in order to start, first. */
 const STAGES = [
-  ['Namespace', 'ServiceAccount'],
-  ['Secret', 'ConfigMap', 'PersistentVolumeClaim', 'Role', 'RoleBinding'],
+  ['Namespace', 'CustomResourceDefinition'],
+  ['ServiceAccount', 'Secret', 'ConfigMap', 'PersistentVolumeClaim', 'Role', 'ClusterRole'],
+  ['RoleBinding', 'ClusterRoleBinding', 'Service'],
 ]
 
 function inStages(writes: Write[]): Write[][] {

@@ -24,10 +24,9 @@ export function readReconciler(object: KubeObject): ReconcilerSpec | Refused {
 
 export const isRefused = (read: ReconcilerSpec | Refused): read is Refused => 'reason' in read
 
-function notSupported({ invoke, related, finalize, serviceAccount, dryRun }: ReconcilerSpec): string | undefined {
+function notSupported({ invoke, related, serviceAccount, dryRun }: ReconcilerSpec): string | undefined {
   if (invoke.http !== undefined) return 'spec.invoke.http: functions are not called over HTTP yet; use spec.invoke.pull'
   if (related.length > 0) return 'spec.related: related resources are not read yet'
-  if (finalize) return 'spec.finalize: finalizers are not kept yet'
   if (serviceAccount !== undefined) return 'spec.serviceAccount: writes are not made as another account yet'
   if (dryRun) return 'spec.dryRun: not done yet'
   return undefined

@@ -14,10 +14,12 @@ import { callWithin } from './call.ts'
 import { consequenceOf, gravest } from './consequence.ts'
 import { originOf } from './echo.ts'
 import { GoneError } from './errors.ts'
+import { finalizersBefore, finalizersWithout, isFinalizing } from './finalizer.ts'
 import { deepFreeze } from './freeze.ts'
 import { DROPPED } from './gate.ts'
 import { type Observation, observePrimary } from './observe.ts'
 import { parseOutcome } from './outcome.ts'
+import { isPaused, pausePatch } from './pause.ts'
 import { type Plan, plan, type Write } from './plan.ts'
 import type { EventRecorder } from './recorder.ts'
 import { type Failure, failurePatch, type StatusPatch } from './status.ts'
@@ -110,7 +112,28 @@ export class Run {
       signal,
       observe: this.#deps.observe,
     })
-    return { world: observed, writer, now: this.#deps.now(), isLast }
+    const lap = { world: observed, writer, now: this.#deps.now(), isLast }
+    return (await this.#isToBeDecided(lap)) ? lap : undefined
+  }
+
+  /** Keeps the finalizer, and says of a paused object that it is. False: the function is not to be called. */
+  async #isToBeDecided(lap: Lap): Promise<boolean> {
+    const { name, spec } = this.#served
+    const { object } = lap.world
+    if (isPaused(object)) {
+      const patch = pausePatch(object, lap.now)
+      if (patch !== undefined) await lap.writer.status(object, patch, () => true)
+      return false
+    }
+    const finalizers = finalizersBefore(object, name, spec)
+    if (finalizers !== undefined) await this.#writeFinalizers(lap, finalizers)
+    return object.metadata.deletionTimestamp === undefined || spec.finalize
+  }
+
+  async #writeFinalizers(lap: Lap, finalizers: string[]): Promise<void> {
+    const written = await lap.writer.finalizers(lap.world.object, finalizers)
+    if (written.object !== undefined) lap.world = withObject(lap.world, written.object)
+    if (written.overtaken) throw new ConflictError('the object was changed while its finalizers were written')
   }
 
   /** Decides and writes, and again on what that has made, until there is nothing left to write. */
@@ -121,9 +144,19 @@ export class Run {
       if (next.stages.length > 0) for (const stage of next.stages) await this.#write(lap, stage)
       else if (next.status !== undefined) await this.#writeStatus(lap, next.status)
       this.#tell(lap.world.object, next.events)
-      if (isStable) return next.requeueAt === undefined ? { kind: 'done' } : { kind: 'requeue', at: next.requeueAt }
+      if (!isStable) continue
+      if (next.requeueAt !== undefined) return { kind: 'requeue', at: next.requeueAt }
+      await this.#release(lap)
+      return { kind: 'done' }
     }
     throw new Error(`the function asks for a change after each of its changes, ${MAX_ROUNDS} times in a row`)
+  }
+
+  /** The function has nothing left to do for an object that is being deleted: it may go. */
+  async #release(lap: Lap): Promise<void> {
+    const { name } = this.#served
+    const { object } = lap.world
+    if (isFinalizing(object, name)) await this.#writeFinalizers(lap, finalizersWithout(object.metadata, name))
   }
 
   async #decide({ world, now }: Lap): Promise<Plan> {
@@ -134,7 +167,7 @@ export class Run {
       related: {},
       attempt: this.#lease.attempt,
       now: now.toISOString(),
-      finalizing: false,
+      finalizing: isFinalizing(world.object, this.#served.name),
     }
     const context = { signal: this.#lease.signal, log: this.#log }
     const returned = await callWithin(spec.timeoutSeconds, invoke, deepFreeze(input), context)
@@ -174,12 +207,13 @@ export class Run {
     lap.world = observed
   }
 
-  /** Undefined: the object is gone, is being deleted, or is not the reconciler's. */
+  /** Undefined: the object is gone, goes without waiting for the reconciler, or is not the reconciler's. */
   async #observe(): Promise<Observation | undefined> {
-    const { spec, selects } = this.#served
+    const { name, spec, selects } = this.#served
     const observed = await observePrimary(this.#deps, spec, parseKey(this.#lease.key), this.#lease.signal)
     if (observed === undefined || !selects(observed.object)) return undefined
-    return observed.object.metadata.deletionTimestamp === undefined ? observed : undefined
+    const isGoing = observed.object.metadata.deletionTimestamp !== undefined
+    return isGoing && !isFinalizing(observed.object, name) ? undefined : observed
   }
 
   #tell(object: KubeObject, events: readonly EventReport[]): void {

@@ -5,6 +5,9 @@ import type { PlainOutcome } from './outcome.ts'
 /** Says on the object whether its last run went through; absent as long as none failed. */
 export const RECONCILED = 'Reconciled'
 
+/** Says on the object that it is paused; absent as long as it never was. */
+export const PAUSED = 'Paused'
+
 /** metav1.Condition's own pattern (apimachinery pkg/apis/meta/v1/types.go). */
 export const REASON = /^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$/
 
@@ -81,11 +84,15 @@ export function mergeConditions(
 
 /** A run that goes through takes back what an earlier one reported. */
 function recovery(current: Record<string, unknown>, updates: readonly Update[]): Update[] {
-  const reported = listOf(current['conditions']).some(
-    (condition) => isRecord(condition) && condition['type'] === RECONCILED && condition['status'] !== 'True',
-  )
-  if (!reported || updates.some(({ type }) => type === RECONCILED)) return []
-  return [{ type: RECONCILED, status: 'True', reason: RECONCILED }]
+  const statusOf = (type: string): unknown =>
+    listOf(current['conditions'])
+      .filter(isRecord)
+      .find((condition) => condition['type'] === type)?.['status']
+  const recovered: Update[] = []
+  if (![undefined, 'True'].includes(statusOf(RECONCILED) as undefined))
+    recovered.push({ type: RECONCILED, status: 'True', reason: RECONCILED })
+  if (statusOf(PAUSED) === 'True') recovered.push({ type: PAUSED, status: 'False', reason: 'Resumed' })
+  return recovered.filter(({ type }) => updates.every((update) => update.type !== type))
 }
 
 function withOurFields(

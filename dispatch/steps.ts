@@ -11,7 +11,7 @@ export type RunStep = { reconciler: string; key: string } & (
     }
   | {
       step: 'written'
-      verb: 'create' | 'apply' | 'delete' | 'status'
+      verb: 'create' | 'apply' | 'delete' | 'status' | 'finalizers'
       /** `pods.v1` */
       resource: string
       kind: string

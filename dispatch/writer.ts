@@ -33,7 +33,7 @@ export interface Writing {
 }
 
 interface Target {
-  verb: Write['verb'] | 'status'
+  verb: Write['verb'] | 'status' | 'finalizers'
   ref: ResourceRef
   object: KubeObject
 }
@@ -79,14 +79,36 @@ export class Writer {
         this.#remember(statusTarget(object), after, fingerprint(patch.status))
       return await this.#through.present(ref, owner, after)
     } catch (error) {
-      if (isObjectGone(error, object)) {
-        await this.#through.gone(ref, owner, object)
-        throw new GoneError(`${called(object)} is gone`, { cause: error })
-      }
-      if (!isStale(error)) throw refusalOf(error, `cannot write the status of ${called(object)}`)
-      await this.#refreshPrimary(object)
-      throw moved(object, error)
+      throw await this.#primaryRefused(object, error, `cannot write the status of ${called(object)}`)
     }
+  }
+
+  /** `object` is the primary as observed. Without the last one, an object that is being deleted is gone. */
+  async finalizers(object: KubeObject, finalizers: string[]): Promise<Written> {
+    const { primary, signal, fieldManager } = this.#run
+    const { ref, owner } = primary
+    const patch = { metadata: { finalizers, resourceVersion: object.metadata.resourceVersion } }
+    try {
+      const after = await this.#now({ verb: 'finalizers', ref, object }, PRIORITY.create, () =>
+        this.#deps.kube.patch(pathOf(ref, object), patch, 'merge', { signal, fieldManager }),
+      )
+      const isGone = after.metadata.deletionTimestamp !== undefined && finalizers.length === 0
+      return await (isGone ? this.#through.gone(ref, owner, object) : this.#through.present(ref, owner, after))
+    } catch (error) {
+      throw await this.#primaryRefused(object, error, `cannot write the finalizers of ${called(object)}`)
+    }
+  }
+
+  /** What a failed write of the primary means; EVENTS then has what the API server has. */
+  async #primaryRefused(object: KubeObject, error: unknown, what: string): Promise<unknown> {
+    const { ref, owner } = this.#run.primary
+    if (isObjectGone(error, object)) {
+      await this.#through.gone(ref, owner, object)
+      return new GoneError(`${called(object)} is gone`, { cause: error })
+    }
+    if (!isStale(error)) return refusalOf(error, what)
+    await this.#refreshPrimary(object)
+    return moved(object, error)
   }
 
   #sendStatus(object: KubeObject, patch: StatusPatch, wanted: () => boolean): Promise<KubeObject | typeof DROPPED> {

@@ -40,7 +40,9 @@ export function recordLifeOf(at: { namespace: string; name: string }, onMoment: 
       add('run started', 'the function decides on the state in EVENTS')
     },
     written: ({ verb, kind, name, ms }) => {
-      const what = { create: 'created', apply: 'applied', delete: 'deleted', status: 'written' }[verb]
+      const what = { create: 'created', apply: 'applied', delete: 'deleted', status: 'written', finalizers: 'held' }[
+        verb
+      ]
       add(
         verb === 'create' ? `${kind.toLowerCase()} ${what}` : what,
         `${verb === 'status' ? `status of ${name}` : name} (${ms.toFixed(1)} ms at the API server)`,

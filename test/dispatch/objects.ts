@@ -11,6 +11,14 @@ export const CONFIG_MAPS: OwnedResource = {
 }
 export const SECRETS: OwnedResource = { ...CONFIG_MAPS, resource: 'secrets', kind: 'Secret' }
 
+export const JOBS: OwnedResource = {
+  group: 'batch',
+  version: 'v1',
+  resource: 'jobs',
+  kind: 'Job',
+  strategy: 'Recreate',
+}
+
 export const widget = (more: { metadata?: Partial<ObjectMeta>; status?: unknown } = {}): KubeObject => ({
   apiVersion: 'test.fairlead.dev/v1',
   kind: 'Widget',
@@ -53,7 +61,7 @@ export const child = (kind: string, name: string, more: { metadata?: object; [fi
 export const world = (object: KubeObject, ...owned: KubeObject[]): World => ({
   object,
   owned: owned.map((child) => ({
-    resource: [PODS, CONFIG_MAPS, SECRETS].find(({ kind }) => kind === child.kind)!,
+    resource: [PODS, CONFIG_MAPS, SECRETS, JOBS].find(({ kind }) => kind === child.kind)!,
     object: child,
   })),
 })

@@ -1,13 +1,14 @@
 import { describe, expect, it } from 'vitest'
+import type { OwnedResource } from '#contracts'
 import { DESIRED_ANNOTATION } from '../../dispatch/desired.ts'
 import { parseOutcome } from '../../dispatch/outcome.ts'
 import { ONLY_IF_ABSENT, type Plan, plan, type Write } from '../../dispatch/plan.ts'
 import { SettledWrites } from '../../dispatch/settled-writes.ts'
 import type { World } from '../../dispatch/world.ts'
-import { CONFIG_MAPS, child, ownedByWidget, PODS, SECRETS, widget, world } from './objects.ts'
+import { CONFIG_MAPS, child, JOBS, ownedByWidget, PODS, SECRETS, widget, world } from './objects.ts'
 
 const now = new Date('2030-01-01T00:00:00.000Z')
-const owns = [PODS, CONFIG_MAPS, SECRETS]
+const owns = [PODS, CONFIG_MAPS, SECRETS, JOBS]
 
 const planned = (observed: World, outcome: unknown, settled = new SettledWrites()): Plan =>
   plan({ owns }, observed, parseOutcome(outcome as never), { now, settled })
@@ -124,6 +125,35 @@ describe('planning the writes of an outcome', () => {
     expect(planned(world(widget(), normalised), outcome, settled).stages).toEqual([])
     const changed = taken(write, { data: { k: 'x' }, metadata: { ...normalised.metadata, resourceVersion: '202' } })
     expect(inShort(planned(world(widget(), changed), outcome, settled))).toEqual([['apply ConfigMap c']])
+  })
+
+  it('Recreate: deletes what was declared otherwise, and creates it when it is gone', () => {
+    const job = (image: string) => ({ apiVersion: 'batch/v1', kind: 'Job', metadata: { name: 'j' }, spec: { image } })
+    const [[created]] = planned(world(widget()), { apply: [job('a')] }).stages as [[Write]]
+    expect(created.verb).toBe('create')
+    const there = taken(created)
+    expect(planned(world(widget(), there), { apply: [job('a')] }).stages).toEqual([])
+    expect(inShort(planned(world(widget(), there), { apply: [job('b')] }))).toEqual([['delete Job j']])
+    const going = taken(created, { metadata: { ...there.metadata, deletionTimestamp: 'now' } })
+    expect(planned(world(widget(), going), { apply: [job('b')] }).stages).toEqual([])
+    const unmarked = child('Job', 'j', { apiVersion: 'batch/v1' })
+    expect(planned(world(widget(), unmarked), { apply: [job('b')] }).stages).toEqual([])
+  })
+
+  it('namespaces, then service accounts and secrets, then what binds and serves, then pods', () => {
+    const kinds = ['Pod', 'RoleBinding', 'Secret', 'Namespace', 'ServiceAccount', 'Service']
+    const all = kinds.map((kind): OwnedResource => ({ ...CONFIG_MAPS, resource: kind.toLowerCase(), kind }))
+    const apply = kinds.map((kind) => ({ apiVersion: 'v1', kind, metadata: { name: 'x' } }))
+    const { stages } = plan({ owns: all }, world(widget()), parseOutcome({ apply }), {
+      now,
+      settled: new SettledWrites(),
+    })
+    expect(stages.map((stage) => stage.map(({ object }) => object.kind))).toEqual([
+      ['Namespace'],
+      ['Secret', 'ServiceAccount'],
+      ['RoleBinding', 'Service'],
+      ['Pod'],
+    ])
   })
 
   it('never shows a fingerprint of a Secret', () => {

@@ -146,7 +146,7 @@ describe('the dispatcher', () => {
     })
     expect((await scene.ended('a')).result).toBe('fenced')
     expect(lost).toMatchObject({ name: 'LeaseLostError' })
-    await until(async () => (await scene.get(WIDGETS, 'a'))?.status !== undefined)
+    await until(() => scene.writes('a').length > 0)
     expect(scene.writes('a')).toEqual(['status Widget a'])
     expect((await scene.get(WIDGETS, 'a'))?.status).toMatchObject({ by: 'the second run' })
     await scene.stop()
@@ -160,7 +160,7 @@ describe('the dispatcher', () => {
       while (Date.now() < end);
       return { apply: [pod('a-pod')], status: { by: 'the first run' } }
     })
-    await until(async () => (await scene.get(WIDGETS, 'a'))?.status !== undefined)
+    await until(() => scene.writes('a').length > 0)
     expect(scene.stepsOf('a').find((step) => step.step === 'finished')).toMatchObject({ result: 'fenced' })
     expect(scene.writes('a')).toEqual(['status Widget a'])
     expect((await scene.get(WIDGETS, 'a'))?.status).toMatchObject({ by: 'the second run' })
