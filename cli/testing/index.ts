@@ -1,0 +1,1 @@
+export { type OperatorOptions, type RunningOperators, runOperators } from './operators.ts'

@@ -1,0 +1,105 @@
+import {
+  apiVersionOf,
+  ConflictError,
+  controllerOf,
+  type EventReport,
+  type KubeObject,
+  kindName,
+  type RunInput,
+  TerminalError,
+} from '#contracts'
+import { deepFreeze, type Plan, parseOutcome, plan, RefusedError, type SettledWrites, type Write } from '#dispatch'
+import { manifest, type Reconciler } from '#sdk'
+import { inputOf, invokeOf } from './given.ts'
+import { type Memory, MemoryRefusal } from './memory.ts'
+
+/** One request of a run. */
+export interface SimulatedWrite {
+  verb: 'create' | 'apply' | 'delete' | 'status'
+  object: KubeObject
+}
+
+/** What a run is made with, and who is told of its steps. */
+export interface Dispatching {
+  reconciler: Reconciler
+  memory: Memory
+  settled: SettledWrites
+  attempt: number
+  /** The object that is reconciled, as it is now. */
+  primary: () => KubeObject | undefined
+  /** Called before each write; may throw, and may change the memory. */
+  before: (write: SimulatedWrite) => void
+  /** Called after a write that has changed something. */
+  wrote: (write: SimulatedWrite) => void
+  decidesOn: (input: RunInput) => void
+  tells: (event: EventReport) => void
+}
+
+/** Decisions on its own results before the function counts as one that never settles; as in a dispatcher. */
+const MAX_ROUNDS = 8
+
+/** From one look at the world until nothing is left to write. Returns when the function wants to run again. */
+export async function lap(run: Dispatching): Promise<Date | undefined> {
+  for (let round = 0; round < MAX_ROUNDS; round++) {
+    const object = run.primary()
+    if (object === undefined || object.metadata.deletionTimestamp !== undefined) return undefined
+    const next = await decide(run, object)
+    if (next.stages.length > 0) for (const write of next.stages.flat()) send(run, object, write)
+    else if (next.status !== undefined) writeStatus(run, object, next.status)
+    for (const event of next.events) run.tells(event)
+    if (next.stages.length === 0 && next.status === undefined) return next.requeueAt
+  }
+  throw new Error(`the function asks for a change after each of its changes, ${MAX_ROUNDS} times in a row`)
+}
+
+async function decide(
+  { reconciler, memory, attempt, settled, decidesOn }: Dispatching,
+  object: KubeObject,
+): Promise<Plan> {
+  const { now } = memory
+  const input = inputOf(reconciler, { object, others: memory.all(), now, attempt })
+  decidesOn(structuredClone(input))
+  const outcome = parseOutcome(await invokeOf(reconciler)(deepFreeze(input)))
+  const { spec } = manifest(reconciler)
+  const owned = spec.owns.flatMap((resource) =>
+    (input.owned[kindName(resource.kind, apiVersionOf(resource))] ?? []).map((child) => ({ resource, object: child })),
+  )
+  const next = plan(spec, { object, owned }, outcome, { now, settled })
+  if (next.findings.length === 0) return next
+  throw new TerminalError(next.findings.join('; '), { reason: 'InvalidOutcome' })
+}
+
+function send(run: Dispatching, owner: KubeObject, write: Write): void {
+  const { memory, settled } = run
+  const { verb, object } = write
+  run.before({ verb, object })
+  if (verb === 'delete') {
+    if (memory.find(object) !== undefined) memory.delete(object)
+    return run.wrote({ verb, object })
+  }
+  const before = memory.find(object)
+  if (before !== undefined && controllerOf(before)?.uid !== owner.metadata.uid)
+    throw new RefusedError(`${object.kind} ${object.metadata.name} exists, but is not controlled by this object`, {
+      reason: 'NameTaken',
+    })
+  const after = verb === 'create' ? created(memory, object) : memory.apply(object)
+  if (write.verb === 'apply')
+    settled.remember(after.metadata.uid ?? '', after.metadata.resourceVersion ?? '', write.fingerprint)
+  if (after.metadata.resourceVersion !== before?.metadata.resourceVersion) run.wrote({ verb, object: after })
+}
+
+function created(memory: Memory, object: KubeObject): KubeObject {
+  try {
+    return memory.create(object)
+  } catch (error) {
+    if (error instanceof MemoryRefusal) throw new ConflictError(error.message, { cause: error })
+    throw error
+  }
+}
+
+/** A merge patch that holds for the version that was observed. */
+export function writeStatus(run: Dispatching, object: KubeObject, patch: object): void {
+  run.before({ verb: 'status', object })
+  if (run.memory.find(object) === undefined) return
+  run.wrote({ verb: 'status', object: run.memory.patch(object, patch) })
+}

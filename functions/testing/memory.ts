@@ -1,0 +1,141 @@
+import { isDeepStrictEqual } from 'node:util'
+import { ConflictError, controllerOf, type KubeObject } from '#contracts'
+import { applied, merged } from './merge.ts'
+
+/** What names an object. */
+export interface Identity {
+  apiVersion: string
+  kind: string
+  metadata: { name: string; namespace?: string | undefined }
+}
+
+/** A write that the API server answers with a refusal. */
+export class MemoryRefusal extends Error {
+  override readonly name = 'MemoryRefusal'
+  readonly reason: 'AlreadyExists' | 'NotFound'
+  constructor(reason: 'AlreadyExists' | 'NotFound', identity: Identity) {
+    super(`${nameOf(identity)} ${reason === 'NotFound' ? 'is not there' : 'exists already'}`)
+    this.reason = reason
+  }
+}
+
+/**
+ * The part of an API server that decides whether a reconciler is right: identities, generations, preconditions, merge
+ * patches, server-side apply, finalizers and garbage collection. It knows no schemas, no defaults and no admission.
+ */
+export class Memory {
+  now: Date
+  readonly #objects = new Map<string, KubeObject>()
+  readonly #wanted = new Map<string, KubeObject>()
+  readonly #births = new Map<string, number>()
+  #version = 0
+
+  constructor(now: Date, from?: Memory) {
+    this.now = now
+    if (from === undefined) return
+    // What is stored is never changed in place.
+    this.#objects = new Map(from.#objects)
+    this.#wanted = new Map(from.#wanted)
+    this.#births = new Map(from.#births)
+    this.#version = from.#version
+  }
+
+  copy(): Memory {
+    return new Memory(this.now, this)
+  }
+
+  /** Grows with every change. */
+  get version(): number {
+    return this.#version
+  }
+
+  all(): KubeObject[] {
+    return [...this.#objects.values()]
+  }
+
+  find(identity: Identity): KubeObject | undefined {
+    return this.#objects.get(nameOf(identity))
+  }
+
+  create(object: KubeObject): KubeObject {
+    const key = nameOf(object)
+    if (this.#objects.has(key)) throw new MemoryRefusal('AlreadyExists', object)
+    const birth = (this.#births.get(key) ?? 0) + 1
+    this.#births.set(key, birth)
+    const metadata = {
+      ...object.metadata,
+      uid: `${object.kind}/${object.metadata.name}#${birth}`,
+      generation: 1,
+      creationTimestamp: this.#time(),
+    }
+    return this.#store({ ...structuredClone(object), metadata })
+  }
+
+  apply(object: KubeObject): KubeObject {
+    const { uid, resourceVersion: _, ...metadata } = object.metadata
+    const wanted = structuredClone({ ...object, metadata }) as KubeObject
+    const current = this.find(object)
+    if (current === undefined && uid !== undefined) throw new ConflictError(`${nameOf(object)} is gone`)
+    const before = current === undefined ? this.create(wanted) : current
+    if (uid !== undefined && before.metadata.uid !== uid) throw new ConflictError(`${nameOf(object)} is another one`)
+    const after = applied(before, this.#wanted.get(before.metadata.uid ?? ''), wanted) as KubeObject
+    this.#wanted.set(before.metadata.uid ?? '', wanted)
+    return this.#replace(before, after)
+  }
+
+  /** A merge patch; with a resourceVersion it holds for that version only. */
+  patch(identity: Identity, patch: object): KubeObject {
+    const before = this.find(identity)
+    if (before === undefined) throw new MemoryRefusal('NotFound', identity)
+    const { resourceVersion } = (patch as Partial<KubeObject>).metadata ?? {}
+    if (resourceVersion !== undefined && resourceVersion !== before.metadata.resourceVersion)
+      throw new ConflictError(`${nameOf(identity)} is not what was observed any more`)
+    return this.#replace(before, merged(before, structuredClone(patch)) as KubeObject)
+  }
+
+  /** What it owned goes with it, at once. With a finalizer it stays, marked as being deleted. */
+  delete(identity: Identity): void {
+    const object = this.find(identity)
+    if (object === undefined) throw new MemoryRefusal('NotFound', identity)
+    if ((object.metadata.finalizers ?? []).length === 0) this.#remove(object)
+    else if (object.metadata.deletionTimestamp === undefined)
+      this.#store({ ...object, metadata: { ...object.metadata, deletionTimestamp: this.#time() } })
+  }
+
+  /** Takes away what names a controller that does not exist. */
+  collectGarbage(): void {
+    const uids = new Set(this.all().map(({ metadata }) => metadata.uid))
+    for (const object of this.all()) {
+      const owner = controllerOf(object)
+      if (owner !== undefined && !uids.has(owner.uid)) this.#remove(object)
+    }
+  }
+
+  #replace(before: KubeObject, after: KubeObject): KubeObject {
+    const { metadata } = after
+    if (isDeepStrictEqual(before, after)) return before
+    const generation = (before.metadata.generation ?? 1) + (isDeepStrictEqual(before.spec, after.spec) ? 0 : 1)
+    const stored = this.#store({ ...after, metadata: { ...metadata, generation } })
+    if (metadata.deletionTimestamp !== undefined && (metadata.finalizers ?? []).length === 0) this.#remove(stored)
+    return stored
+  }
+
+  #store(object: KubeObject): KubeObject {
+    const stored = { ...object, metadata: { ...object.metadata, resourceVersion: `${++this.#version}` } }
+    this.#objects.set(nameOf(object), stored)
+    return stored
+  }
+
+  #remove(object: KubeObject): void {
+    this.#objects.delete(nameOf(object))
+    this.#version++
+    this.collectGarbage()
+  }
+
+  #time(): string {
+    return `${this.now.toISOString().slice(0, 19)}Z`
+  }
+}
+
+const nameOf = ({ apiVersion, kind, metadata }: Identity): string =>
+  `${kind}.${apiVersion} ${metadata.namespace ?? ''}/${metadata.name}`

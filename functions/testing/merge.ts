@@ -1,0 +1,29 @@
+type Fields = Record<string, unknown>
+
+const isRecord = (value: unknown): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** JSON merge patch (RFC 7386). */
+export function merged(target: unknown, patch: unknown): unknown {
+  if (!isRecord(patch)) return patch
+  const result: Fields = isRecord(target) ? { ...target } : {}
+  for (const [name, value] of Object.entries(patch)) {
+    if (value === null) delete result[name]
+    else result[name] = merged(result[name], value)
+  }
+  return result
+}
+
+/**
+ * Server-side apply by one manager: what it wants is set, what it wanted last time and no longer does is taken away, what
+ * others set beside it stays. Lists count as one value.
+ */
+export function applied(current: unknown, before: unknown, wanted: unknown): unknown {
+  if (!isRecord(wanted) || !isRecord(current)) return wanted
+  const result: Fields = { ...current }
+  const dropped = Object.keys(isRecord(before) ? before : {}).filter((name) => !(name in wanted))
+  for (const name of dropped) delete result[name]
+  for (const [name, value] of Object.entries(wanted))
+    result[name] = applied(current[name], isRecord(before) ? before[name] : undefined, value)
+  return result
+}

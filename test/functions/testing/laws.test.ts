@@ -1,0 +1,132 @@
+import { describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import {
+  ConfigMap,
+  Deployment,
+  type ReconcileOutcome,
+  type Run,
+  reconciler,
+  resource,
+  Secret,
+  TerminalError,
+} from '#sdk'
+import { lawsOf, type Scenario } from '#testing'
+
+const Shop = resource({
+  group: 'example.com',
+  version: 'v1',
+  kind: 'Shop',
+  plural: 'shops',
+  spec: z.object({ size: z.int32().default(1), title: z.string().default('') }),
+  status: z.object({ phase: z.string().optional(), names: z.array(z.string()).optional() }),
+})
+const owns = [Deployment, ConfigMap, Secret] as const
+
+type ShopRun = Run<typeof Shop, (typeof owns)[number], never>
+type Status = { phase?: string; names?: string[] }
+const shopThat = (reconcile: (run: ShopRun) => ReconcileOutcome<Status> | undefined) =>
+  reconciler({ name: 'shop', for: Shop, owns, reconcile })
+
+const config = (name: string, data: Record<string, string> = {}) => ConfigMap.of({ metadata: { name }, data })
+const deployment = (replicas: number) =>
+  Deployment.of({ metadata: { name: 'web' }, spec: { replicas } } as Parameters<typeof Deployment.of>[0])
+
+const scenario: Scenario = {
+  objects: [Shop.of({ metadata: { name: 'corner', namespace: 'default' }, spec: { size: 2 } })],
+  cluster: (world) => {
+    for (const { metadata, spec } of world.list(Deployment))
+      world.memory.patch(
+        { apiVersion: 'apps/v1', kind: 'Deployment', metadata },
+        { status: { readyReplicas: spec?.replicas ?? 0 } },
+      )
+  },
+  steps: [
+    ['it grows', (world) => world.edit({ spec: { size: 3 } })],
+    ['time passes', (world) => world.pass(60)],
+    [
+      ['it shrinks', (world) => world.edit({ spec: { size: 1 } })],
+      ['it is renamed', (world) => world.edit({ spec: { title: 'Corner' } })],
+      ['its map is deleted', (world) => world.delete(ConfigMap)],
+    ],
+  ],
+}
+
+const good = shopThat(({ object: { spec }, owned }) => {
+  const [web] = owned(Deployment)
+  const isReady = web?.status?.readyReplicas === spec.size
+  const secret = Secret.of({ metadata: { name: 'key' }, stringData: { key: spec.title } })
+  const names = owned(ConfigMap).map(({ metadata }) => metadata.name)
+  return {
+    apply: [config('one', { title: spec.title }), config('two'), secret, deployment(spec.size)],
+    status: { phase: isReady ? 'Ready' : 'Starting', names: names.sort() },
+    conditions: [{ type: 'Ready', status: isReady ? 'True' : 'False', reason: 'Counted' }],
+    requeueAfter: 3600,
+  }
+})
+
+let calls = 0
+
+describe('a reconciler that says what should be so', () => {
+  it.each(lawsOf(good, scenario))('%s', (_, holds) => holds())
+})
+
+describe('a reconciler that refuses its object for good', () => {
+  const refusing = shopThat(() => {
+    throw new TerminalError('no', { reason: 'No' })
+  })
+  it.each(lawsOf(refusing, scenario))('%s', (_, holds) => holds())
+})
+
+describe('what a law finds', () => {
+  const broken: [string, ReturnType<typeof shopThat>, string, string][] = [
+    [
+      'a random decision',
+      shopThat(() => ({ apply: [config('one', { call: String(calls++) })] })),
+      'decides the same',
+      'after each of its changes',
+    ],
+    [
+      'a list in the order in which it came',
+      shopThat(({ owned }) => ({
+        apply: [config('one'), config('two')],
+        status: { names: owned(ConfigMap).map(({ metadata }) => metadata.name) },
+      })),
+      'decides the same',
+      'the order of a list decides',
+    ],
+    [
+      'an input that is changed',
+      shopThat(({ object, owned }) => {
+        owned(ConfigMap).map((one) => Object.assign(one, { data: {} }))
+        return { apply: [config('one')], status: { phase: object.metadata.name } }
+      }),
+      'decides the same',
+      'Cannot assign to read only property',
+    ],
+    [
+      'a run that counts itself',
+      shopThat(({ object: { status } }) => ({ status: { phase: `${status.phase ?? ''}x` } })),
+      'decides the same',
+      'after each of its changes',
+    ],
+    [
+      'a first object that stands for all of them',
+      shopThat(({ owned }) => (owned(ConfigMap).length > 0 ? {} : { apply: [config('one'), config('two')] })),
+      'comes to the same end if its process dies',
+      'if the process dies before apply of ConfigMap two',
+    ],
+    [
+      'a decision on what it happened to see',
+      shopThat(({ object: { spec, status } }) => ({
+        status: { phase: String(Math.max(Number(status.phase ?? 0), spec.size * spec.title.length)) },
+      })),
+      'comes to the same end in whatever order',
+      'the order decides, of: it shrinks, it is renamed, its map is deleted',
+    ],
+  ]
+  it.each(broken)('%s', async (_, reconciler, law, message) => {
+    const rows = lawsOf(reconciler, scenario).filter(([name]) => name.startsWith(law))
+    expect(rows).toHaveLength(1)
+    await expect(rows[0]![1]()).rejects.toThrow(message)
+  })
+})
