@@ -107,6 +107,11 @@ export interface WatchOptions extends Selectors {
   allowBookmarks?: boolean | undefined
   /** When the server ends the watch, seconds. The client gives up 5 s later. Default 290. */
   timeoutSeconds?: number | undefined
+  /**
+   * The watch ends as agreed when the server has said nothing, not even a bookmark, for so long while it was listened to:
+   * one that hangs shows in nothing else. Left out: silence is trusted until timeoutSeconds.
+   */
+  silenceSeconds?: number | undefined
   /** Streams the present objects first, then a bookmark for which endsInitialEvents() holds (Kubernetes 1.32, beta). */
   sendInitialEvents?: boolean | undefined
   accept?: string | undefined

@@ -17,7 +17,7 @@ export const endsInitialEvents = (event: WatchEvent<unknown>): boolean =>
 export async function* watchEvents<T>(
   caller: Caller,
   path: string,
-  { timeoutSeconds = DEFAULT_TIMEOUT_SECONDS, ...options }: WatchOptions,
+  { timeoutSeconds = DEFAULT_TIMEOUT_SECONDS, silenceSeconds, ...options }: WatchOptions,
 ): AsyncGenerator<WatchEvent<T>, void, undefined> {
   const title = `watch of ${path}`
   const stream = await open(caller, path, title, { timeoutSeconds, ...options })
@@ -27,7 +27,7 @@ export async function* watchEvents<T>(
   const onAbort = () => stream.destroy()
   signal?.addEventListener('abort', onAbort, { once: true })
   try {
-    for await (const line of lines(stream, title, caller.host)) {
+    for await (const line of lines(untilSilent(stream, silenceSeconds), title, caller.host)) {
       signal?.throwIfAborted()
       yield parseEvent<T>(title, line)
     }
@@ -57,11 +57,39 @@ async function head(answer: IncomingMessage): Promise<Opened> {
   return isSuccess({ code }) ? { code, stream: answer } : readAnswer(answer)
 }
 
+/** Ends when a chunk that was asked for has not come within the time; a slow consumer is no silence. */
+async function* untilSilent(stream: IncomingMessage, seconds: number | undefined): AsyncGenerator<Buffer, void> {
+  if (seconds === undefined) return yield* stream as AsyncIterable<Buffer>
+  let isAwaited = true
+  let isSilent = false
+  const timer = setTimeout(() => {
+    isSilent = isAwaited
+    if (isSilent) stream.destroy()
+    else timer.refresh()
+  }, seconds * 1000)
+  try {
+    for await (const chunk of stream as AsyncIterable<Buffer>) {
+      isAwaited = false
+      yield chunk
+      isAwaited = true
+      timer.refresh()
+    }
+  } catch (error) {
+    if (!isSilent) throw error
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
 /** The stream is read only when a line is asked for, so a slow consumer holds back the server. */
-async function* lines(stream: IncomingMessage, title: string, host: string): AsyncGenerator<string, void, undefined> {
+async function* lines(
+  stream: AsyncIterable<Buffer>,
+  title: string,
+  host: string,
+): AsyncGenerator<string, void, undefined> {
   const cutter = new LineCutter()
   try {
-    for await (const chunk of stream as AsyncIterable<Buffer>) yield* cutter.push(chunk)
+    for await (const chunk of stream) yield* cutter.push(chunk)
   } catch (error) {
     throw 'code' in (error as Error) ? connectionError(title, host, error as Error, false) : error
   }

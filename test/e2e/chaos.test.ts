@@ -9,6 +9,8 @@ import { at, startWorld, until, type World } from './world.ts'
 const GIVEN = process.env['FAIRLEAD_CHAOS_ATS']
 const MANY = Number(GIVEN ?? 1000)
 const SOME = Number(GIVEN ?? 300)
+/** Each has a bridge and a dispatcher. */
+const PROCESSES = Number(process.env['FAIRLEAD_CHAOS_PROCESSES'] ?? 3)
 const SEED = Number(process.env['FAIRLEAD_CHAOS_SEED'] ?? Date.now() % 1_000_000)
 
 /** All of them are created before the first is due, or little later. */
@@ -61,25 +63,24 @@ class Replica {
 
 interface Load {
   ended: () => boolean
-  victim: Replica
+  replicas: Replica[]
   random: () => number
 }
 
-/** Ats due over ten seconds and two processes, while `chaos` goes on; what came of it. */
-async function underLoad(prefix: string, count: number, chaos: (load: Load) => Promise<void>) {
+/** Ats due over ten seconds and some processes, while `chaos` goes on; what came of it. */
+async function underLoad(prefix: string, count: number, chaos: (load: Load) => Promise<void>, processes = PROCESSES) {
   const stop = new AbortController()
   const pods = await playNode(world.kube, 'default', stop.signal)
-  await using steady = new Replica()
-  await using victim = new Replica()
-  const both = [steady, victim].map((replica) => replica.start())
-  await Promise.all(both.map((process) => process.logged(({ msg }) => msg === 'started')))
+  await using running = new AsyncDisposableStack()
+  const replicas = Array.from({ length: processes }, () => running.use(new Replica()))
+  await Promise.all(replicas.map((replica) => replica.start().logged(({ msg }) => msg === 'started')))
 
   const first = Date.now() + LEAD_MS
   const due = new Map(
     Array.from({ length: count }, (_, i) => [`${prefix}-${i}`, first + Math.floor((i * SPREAD_MS) / count)]),
   )
   let over = false
-  const load = { ended: () => over, victim, random: randomFrom(SEED) }
+  const load = { ended: () => over, replicas, random: randomFrom(SEED) }
   const allDone = async () => {
     await Promise.all([...due].map(([name, time]) => world.create(at(name, new Date(time)))))
     await until(() => areDone(prefix, count), 500)
@@ -94,8 +95,9 @@ async function underLoad(prefix: string, count: number, chaos: (load: Load) => P
   return {
     due,
     pods: [...pods.values()].filter(({ name }) => name.startsWith(`${prefix}-`)),
-    victim,
-    runs: [...steady.runs(), ...victim.runs()],
+    kills: sum(replicas.map((replica) => replica.kills)),
+    cut: sum(replicas.map((replica) => replica.cut)),
+    runs: replicas.flatMap((replica) => replica.runs()),
   }
 }
 
@@ -105,6 +107,8 @@ async function areDone(prefix: string, count: number): Promise<boolean> {
   )
   return done.length === count
 }
+
+const sum = (numbers: number[]): number => numbers.reduce((total, number) => total + number, 0)
 
 interface Came {
   due: Map<string, number>
@@ -137,22 +141,31 @@ const expectNoTwoAtOnce = ({ due, runs }: Came): void => {
   expect(overlaps(runs)).toEqual([])
 }
 
-describe(`Ats due over ten seconds, two processes, FAIRLEAD_CHAOS_SEED=${SEED}`, { timeout: PATIENCE_MS }, () => {
-  it(`all run exactly once while one process is killed again and again (${MANY})`, async () => {
-    const came = await underLoad('killed', MANY, async ({ ended, victim, random }) => {
-      while (!ended()) {
-        await sleep(500 + random() * 1000)
-        await victim.kill()
-        victim.start()
+describe(`Ats due over ten seconds, FAIRLEAD_CHAOS_SEED=${SEED}`, {
+  timeout: PATIENCE_MS,
+}, () => {
+  it.each([
+    { processes: 2, victims: 1, count: MANY },
+    { processes: PROCESSES, victims: PROCESSES, count: SOME },
+  ])(
+    'all run exactly once while $victims of $processes processes are killed again and again ($count)',
+    async (given) => {
+      const { processes, victims, count } = given
+      const killAgainAndAgain = async ({ ended, replicas, random }: Load) => {
+        while (!ended()) {
+          await sleep(500 + random() * 1000)
+          const victim = replicas[Math.floor(random() * victims)]!
+          await victim.kill()
+          victim.start()
+        }
       }
-    })
-    console.log(
-      `${came.victim.kills} kills, which cut ${came.victim.cut} of its ${came.victim.runs().length} runs short`,
-    )
-    expectOnePodEach(came)
-    await expectOneCreationEach(came, { atMost: true })
-    expectNoTwoAtOnce(came)
-  })
+      const came = await underLoad(`killed${victims}`, count, killAgainAndAgain, processes)
+      console.log(`${came.kills} kills, which cut ${came.cut} of ${came.runs.length} runs short`)
+      expectOnePodEach(came)
+      await expectOneCreationEach(came, { atMost: true })
+      expectNoTwoAtOnce(came)
+    },
+  )
 
   it(`all run exactly once while nats-server is killed again and again (${SOME})`, async () => {
     const came = await underLoad('nats', SOME, ({ random }) => killThrice('nats', random))
