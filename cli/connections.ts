@@ -39,7 +39,14 @@ export interface Streams extends AsyncDisposable {
 }
 
 /** EVENTS and WORK, created on first use. */
-export async function openStreams(config: Config, kube: KubeClient, role: string, log: Logger): Promise<Streams> {
+export async function openStreams(
+  config: Config,
+  kube: KubeClient,
+  role: string,
+  log: Logger,
+  /** Keys held at once. */
+  slots?: number,
+): Promise<Streams> {
   const cluster = config.FAIRLEAD_CLUSTER ?? (await clusterId(kube))
   const js = await openJetStream(config, role)
   const common = {
@@ -50,7 +57,7 @@ export async function openStreams(config: Config, kube: KubeClient, role: string
   try {
     const [events, queue] = await Promise.all([
       openEventStore(js, { ...common, cluster, log }),
-      openQueue(js, { ...common, leaseMs, ackWaitMs: leaseMs, log }),
+      openQueue(js, { ...common, leaseMs, ackWaitMs: leaseMs, log, ...(slots !== undefined && { slots }) }),
     ])
     return { js, events, queue, [Symbol.asyncDispose]: () => js.close() }
   } catch (error) {

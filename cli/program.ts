@@ -99,6 +99,7 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
     serving(command)
       .addOption(functionOption())
       .option('--api-concurrency <n>', 'API requests in flight', whole(1, 1000), 10)
+      .option('--concurrency <n>', 'keys held at once, of all reconcilers together', whole(1, 100_000), 1000)
 
   dispatching(program.command('up'))
     .description('bridge and dispatcher in one process; any number may run')

@@ -6,9 +6,13 @@ import { ackMetadata, type Delivery } from './messages.ts'
 export interface PullOptions {
   stream: string
   consumer: string
-  /** How many messages can be handled right now; asked again at each poke(). */
+  /** How many messages may be on their way right now; asked again at each poke(). */
   free: () => number
   onMessage: (delivery: Delivery) => void
+  /** Whether messages are known to be there: a request that finds none then ends at once instead of waiting for some. */
+  expected?: () => boolean
+  /** The server has no more messages, or had none for the time of a heartbeat. */
+  onEmpty?: () => void
   /** How long the server keeps one pull request; at least twice the heartbeat of 2 s. */
   expiresMs?: number
 }
@@ -45,10 +49,17 @@ export class Puller {
 
   constructor(js: JetStream, options: PullOptions) {
     this.#js = js
-    this.#options = { expiresMs: 30_000, ...options }
+    this.#options = { expiresMs: 30_000, expected: () => false, onEmpty: () => undefined, ...options }
     this.#check = setInterval(() => this.#dropExpired(), 1000)
     void this.#startAnewOnReconnect()
     this.poke()
+  }
+
+  /** Messages asked for that have not come. */
+  get outstanding(): number {
+    let outstanding = 0
+    for (const { remaining } of this.#requests) outstanding += remaining
+    return outstanding
   }
 
   /** A slot became free: ask for more at the end of this turn of the event loop. */
@@ -72,12 +83,11 @@ export class Puller {
 
   #pull(): void {
     if (this.#stopped || this.#js.nc.isClosed()) return
-    let outstanding = 0
-    for (const { remaining } of this.#requests) outstanding += remaining
-    const batch = this.#options.free() - outstanding
+    const { stream, consumer, expiresMs, free, expected } = this.#options
+    const batch = free() - this.outstanding
     if (batch <= 0) return
-    const { stream, consumer, expiresMs } = this.#options
-    const body = JSON.stringify({ batch, expires: expiresMs * 1e6, idle_heartbeat: HEARTBEAT_MS * 1e6 })
+    const waiting = { batch, expires: expiresMs * 1e6, idle_heartbeat: HEARTBEAT_MS * 1e6 }
+    const body = JSON.stringify(expected() ? { batch, no_wait: true } : waiting)
     const { reply } = this.#expect(batch)
     this.#js.outbox.send(`$JS.API.CONSUMER.MSG.NEXT.${stream}.${consumer}`, body, { reply })
   }
@@ -107,13 +117,14 @@ export class Puller {
   #receive(request: PullRequest, message: Msg): void {
     const status = statusOf(message)
     if (status >= 400) {
-      // 408 expired, 409 consumer deleted or limits reached, 503 no leader: the request is over.
+      // 404 nothing there, 408 expired, 409 consumer deleted or limits reached, 503 no leader: the request is over.
       this.#end(request)
-      if (status === 408) this.poke()
-      return
+      if (status > 408) return
+      this.#options.onEmpty()
+      return this.poke()
     }
     request.deadline = performance.now() + SILENCE_MS
-    if (status !== 0) return
+    if (status !== 0) return this.#options.onEmpty()
     if (--request.remaining === 0) {
       this.#requests.delete(request)
       this.#answered.push(request)

@@ -5,6 +5,7 @@ import { drive, type Machine } from './machine.ts'
 import type { Names } from './names.ts'
 import { perform } from './perform.ts'
 import type { Io, Lane } from './record.ts'
+import type { ProcessSlots } from './slots.ts'
 import { transitions } from './transitions.ts'
 import type { QueueLog, QueueObserver } from './types.ts'
 
@@ -15,6 +16,7 @@ export interface Core {
   clock: ServerClock
   terms: Terms
   ackWaitMs: number
+  slots: ProcessSlots
   /** This process in the stream: where its releases go. */
   worker: string
   random: () => number

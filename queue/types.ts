@@ -37,10 +37,7 @@ export class LeaseLostError extends Error {
 
 export interface ServeOptions {
   fn: string
-  /**
-   * Keys held at once. A quarter, but at least one, is for the low lane only, and at least one for the high lane: below
-   * two it counts as two.
-   */
+  /** Keys held at once, of both lanes together. */
   slots: number
   /** To throw is to end in an error, with the default backoff. */
   handler: (lease: Lease) => Promise<Finish>

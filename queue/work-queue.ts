@@ -9,6 +9,7 @@ import { clockTolerance } from './lease.ts'
 import { listEntries } from './list.ts'
 import { demandKey, Names } from './names.ts'
 import type { Io, Lane } from './record.ts'
+import { ProcessSlots } from './slots.ts'
 import type { Depth, Entry, QueueLog, QueueObserver, ServeOptions, Worker } from './types.ts'
 import { QueueWorker } from './worker.ts'
 
@@ -21,6 +22,8 @@ export interface QueueOptions {
   leaseMs?: number
   /** How long a token may be in flight before it is delivered again; must be the same everywhere. Default 10 s. */
   ackWaitMs?: number
+  /** Keys that this process holds at once, of all functions together. Left out: as many as they have slots. */
+  slots?: number
   log: QueueLog
   observer?: QueueObserver
   /** The wall clock, epoch milliseconds. */
@@ -68,6 +71,7 @@ export async function openQueue(js: JetStream, options: QueueOptions): Promise<W
     clock,
     terms,
     ackWaitMs: options.ackWaitMs ?? DEFAULT_ACK_WAIT_MS,
+    slots: new ProcessSlots(options.slots ?? Number.POSITIVE_INFINITY),
     worker: nuid.next(),
     random: options.random ?? Math.random,
     log: options.log,

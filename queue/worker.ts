@@ -9,13 +9,12 @@ import { Janitor } from './janitor.ts'
 import type { Held } from './lease.ts'
 import type { Lane } from './record.ts'
 import { Run } from './run.ts'
+import { allowances, type LaneLoad, type Sharer } from './slots.ts'
 import { transitions } from './transitions.ts'
 import type { Finish, ServeOptions, Worker } from './types.ts'
 
-interface LanePool {
+interface LaneInHand extends LaneLoad {
   lane: Lane
-  slots: number
-  busy: number
   puller: Puller
 }
 
@@ -23,27 +22,42 @@ interface LanePool {
 const HANDBACK_MS = 2000
 
 /** Serves one function: takes tokens of both lanes while slots are free, and runs the handler under a lease. */
-export class QueueWorker implements Worker {
+export class QueueWorker implements Worker, Sharer {
   readonly #core: Core
   readonly #options: ServeOptions
-  readonly #pools: LanePool[]
+  readonly #lanes: Record<Lane, LaneInHand>
   readonly #janitor: Janitor
   readonly #runs = new Set<Run>()
   readonly #inHand = new Set<Promise<void>>()
   readonly #abandon = new AbortController()
+  #lastLane: Lane = 'low'
   #drained: Promise<void> | undefined
 
   constructor(core: Core, options: ServeOptions) {
     this.#core = core
     this.#options = options
-    const low = Math.max(1, Math.floor(options.slots / 4))
-    this.#pools = [this.#openLane('high', Math.max(1, options.slots - low)), this.#openLane('low', low)]
+    this.#lanes = { high: this.#openLane('high'), low: this.#openLane('low') }
     this.#janitor = new Janitor(core, options.fn)
     this.#janitor.start()
+    core.slots.join(this)
   }
 
   get running(): number {
     return this.#runs.size
+  }
+
+  get busy(): number {
+    return this.#lanes.high.busy + this.#lanes.low.busy
+  }
+
+  get promised(): number {
+    const { high, low } = this.#lanes
+    return Math.min(high.backlog, high.puller.outstanding) + Math.min(low.backlog, low.puller.outstanding)
+  }
+
+  poke(): void {
+    this.#lanes.high.puller.poke()
+    this.#lanes.low.puller.poke()
   }
 
   drain(graceMs: number): Promise<void> {
@@ -51,25 +65,44 @@ export class QueueWorker implements Worker {
     return this.#drained
   }
 
-  #openLane(lane: Lane, slots: number): LanePool {
+  #openLane(lane: Lane): LaneInHand {
     const { js, names } = this.#core
     const puller = new Puller(js, {
       stream: names.stream,
       consumer: names.consumer(this.#options.fn, lane),
-      free: () => pool.slots - pool.busy,
-      onMessage: (delivery) => this.#receive(pool, delivery),
+      free: () => this.#allowances[lane],
+      // The high lane is always waited for: what is kept for it then costs no further request.
+      expected: () => lane === 'low' && inHand.backlog > 0,
+      onEmpty: () => {
+        inHand.backlog = 0
+      },
+      onMessage: (delivery) => this.#receive(inHand, delivery),
     })
-    const pool: LanePool = { lane, slots, busy: 0, puller }
-    return pool
+    const inHand: LaneInHand = { lane, busy: 0, backlog: 0, puller }
+    return inHand
   }
 
-  #receive(pool: LanePool, delivery: Delivery): void {
-    if (this.#drained || pool.busy >= pool.slots) return delivery.nak()
-    pool.busy++
-    const work = this.#work(pool.lane, delivery).finally(() => {
+  get #free(): number {
+    return this.#core.slots.free(this.#options.slots - this.busy, this)
+  }
+
+  get #allowances(): Record<Lane, number> {
+    return allowances({ slots: this.#options.slots, free: this.#free, ...this.#lanes, lastLane: this.#lastLane })
+  }
+
+  #receive(inHand: LaneInHand, delivery: Delivery): void {
+    inHand.backlog = delivery.pending
+    if (this.#drained || this.#free === 0) {
+      inHand.backlog++
+      return delivery.nak()
+    }
+    inHand.busy++
+    this.#lastLane = inHand.lane
+    this.poke()
+    const work = this.#work(inHand.lane, delivery).finally(() => {
       this.#inHand.delete(work)
-      pool.busy--
-      pool.puller.poke()
+      inHand.busy--
+      this.#core.slots.released(this)
     })
     this.#inHand.add(work)
   }
@@ -138,11 +171,12 @@ export class QueueWorker implements Worker {
 
   async #drain(graceMs: number): Promise<void> {
     this.#janitor.stop()
-    await Promise.all(this.#pools.map(({ puller }) => within(HANDBACK_MS, puller.drain())))
+    await Promise.all(Object.values(this.#lanes).map(({ puller }) => within(HANDBACK_MS, puller.drain())))
     await within(graceMs, Promise.all(this.#inHand))
     const handedBack = [...this.#runs].map((run) => run.handBack(this.#abandon.signal))
     await within(HANDBACK_MS, Promise.allSettled(handedBack))
     this.#abandon.abort(new Error('the worker has drained'))
+    this.#core.slots.leave(this)
   }
 }
 

@@ -12,6 +12,7 @@ export interface UpOptions {
   function: string[]
   listen?: string
   apiConcurrency: number
+  concurrency?: number
   graceSeconds: number
 }
 
@@ -22,7 +23,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   const functions = await loadFunctions(options.function)
   await using kube = await openKube(config, metrics.onRequest)
   if (options.install) for (const one of await install(kube, functions)) log.info(one, 'installed')
-  await using streams = await openStreams(config, kube, role(parts), log)
+  await using streams = await openStreams(config, kube, role(parts), log, options.concurrency)
   const runtime = createRuntime({
     kube,
     streams,

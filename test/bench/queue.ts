@@ -16,7 +16,7 @@ export interface BenchWorker {
 }
 
 const FN = 'bench'
-const SLOTS = 85 // 64 of them for the high lane
+const SLOTS = 64
 const SINGLE_RUNS = 500
 const BURST_RUNS = 8000
 const PROCESSES = [1, 2, 4]

@@ -201,7 +201,7 @@ describe('law 5: a waiting key keeps its place', () => {
     const world = new World()
     for (const key of ['n.a', 'n.b', 'n.c']) expect(await world.change(test.queue, key)).toBe('queued')
     expect(await world.change(test.queue, 'n.a')).toBe('coalesced')
-    const worker = world.serve(test.queue, undefined, 2)
+    const worker = world.serve(test.queue, undefined, 1)
     await until(async () => expect(await statesOf(test.queue)).toEqual([]))
     expect(world.starts).toEqual(['n.a', 'n.b', 'n.c'])
     await worker.drain(1000)
@@ -221,12 +221,12 @@ describe('law 5: a waiting key keeps its place', () => {
         await goesOn.opened
         return DONE
       },
-      2,
+      1,
     )
     await world.change(a.queue, 'n.a')
     await began.opened
     await world.change(a.queue, 'n.a')
-    const marker = world.serve(b.queue, undefined, 2)
+    const marker = world.serve(b.queue, undefined, 1)
     await until(async () => expect(await entriesOf(a.queue)).toMatchObject([{ state: 'running', dirty: true }]))
     await marker.drain(1000)
     for (const key of ['n.b', 'n.c']) await world.change(a.queue, key)
@@ -319,30 +319,6 @@ describe('how runs end', () => {
   })
 })
 
-describe('lanes', () => {
-  it('a full low lane does not hold up the high one, and the other way round', async () => {
-    await using test = await open()
-    const world = new World()
-    const goesOn = gate()
-    const worker = world.serve(
-      test.queue,
-      async ({ lane, key }) => {
-        if (key.startsWith('n.slow')) await goesOn.opened
-        expect(['high', 'low']).toContain(lane)
-        return DONE
-      },
-      8,
-    )
-    for (let i = 0; i < 20; i++) await world.change(test.queue, `n.slow${i}`, 'low')
-    await world.change(test.queue, 'n.quick', 'high')
-    await until(() => expect(world.dealtWith.get('n.quick')).toBe(1))
-    expect(world.starts.filter((key) => key.startsWith('n.slow'))).toHaveLength(2)
-    goesOn.open()
-    await until(() => expect(world.dealtWith).toEqual(world.versions))
-    await worker.drain(1000)
-  })
-})
-
 describe('drain', () => {
   it('lets runs end, takes nothing more, and hands back what does not end in time', async () => {
     const prefix = freshPrefix()
@@ -387,7 +363,7 @@ it('the list shows queued, running, waiting and parked keys with what is known o
       await goesOn.opened
       return DONE
     },
-    2,
+    1,
   )
   for (const key of ['n.parked', 'n.waits', 'n.runs', 'n.queued']) await world.change(test.queue, key)
   await began.opened

@@ -1,0 +1,202 @@
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import type { Nats } from '#local'
+import type { Lease } from '#queue'
+import { allowances, type Load, ProcessSlots } from '../../queue/slots.ts'
+import { startTestNats } from '../support/servers.ts'
+import { DONE, FN, freshPrefix, gate, openTestQueue, statesOf, World } from './support.ts'
+
+let nats: Nats & AsyncDisposable
+beforeAll(async () => {
+  nats = await startTestNats()
+})
+afterAll(() => nats[Symbol.asyncDispose]())
+
+const open = (prefix = freshPrefix(), options = {}) => openTestQueue(nats.url, prefix, options)
+const until = (condition: () => void | Promise<void>, timeout = 15_000) =>
+  vi.waitFor(condition, { timeout, interval: 20 })
+const keys = (name: string, count: number) => Array.from({ length: count }, (_, index) => `n.${name}${index}`)
+
+/** Runs that stay until they are let go, and the most that were under way at a time. */
+class Held {
+  readonly running: Lease[] = []
+  most = 0
+  readonly #goesOn = gate()
+
+  run = async (lease: Lease) => {
+    this.running.push(lease)
+    this.most = Math.max(this.most, this.running.length)
+    await this.#goesOn.opened
+    this.running.splice(this.running.indexOf(lease), 1)
+    return DONE
+  }
+  letGo = this.#goesOn.open
+  of = (lane: 'high' | 'low') => this.running.filter((lease) => lease.lane === lane).length
+}
+
+describe('a worker may have on their way', () => {
+  const load = (given: Partial<Load>): Load => ({
+    slots: 16,
+    free: 16,
+    high: { busy: 0, backlog: 0 },
+    low: { busy: 0, backlog: 0 },
+    lastLane: 'high',
+    ...given,
+  })
+  const cases: [string, Partial<Load>, { high: number; low: number }][] = [
+    ['nothing known: changes for every slot, and one low token', {}, { high: 16, low: 1 }],
+    ['low work alone: all but a quarter', { low: { busy: 0, backlog: 99 } }, { high: 4, low: 12 }],
+    ['at that limit: no low token', { free: 4, low: { busy: 12, backlog: 9 } }, { high: 4, low: 0 }],
+    [
+      'both have work: a quarter',
+      { free: 4, high: { busy: 12, backlog: 9 }, low: { busy: 0, backlog: 9 } },
+      { high: 0, low: 4 },
+    ],
+    [
+      'both have work, the quarter is busy: the rest',
+      { free: 3, high: { busy: 9, backlog: 9 }, low: { busy: 4, backlog: 9 } },
+      { high: 3, low: 0 },
+    ],
+    [
+      'all slots busy with changes: still one low token',
+      { free: 0, high: { busy: 16, backlog: 5 } },
+      { high: 0, low: 1 },
+    ],
+    [
+      'no slot free, low work known: none, so that it is given back once only',
+      { free: 0, high: { busy: 16, backlog: 5 }, low: { busy: 0, backlog: 1 } },
+      { high: 0, low: 0 },
+    ],
+    [
+      'one slot, both have work: in turn',
+      { slots: 1, free: 1, high: { busy: 0, backlog: 3 }, low: { busy: 0, backlog: 3 }, lastLane: 'low' },
+      { high: 1, low: 0 },
+    ],
+    [
+      'one slot, both have work: in turn, the other way round',
+      { slots: 1, free: 1, high: { busy: 0, backlog: 3 }, low: { busy: 0, backlog: 3 }, lastLane: 'high' },
+      { high: 0, low: 1 },
+    ],
+  ]
+  it.each(cases)('%s', (_, given, expected) => expect(allowances(load(given))).toEqual(expected))
+})
+
+describe('slots', () => {
+  it.each([1, 2, 3, 4, 16])('all %i are used by changes alone', async (slots) => {
+    await using test = await open()
+    const held = new Held()
+    const world = new World()
+    const worker = world.serve(test.queue, held.run, slots)
+    for (const key of keys('k', slots + 3)) await world.change(test.queue, key)
+    await until(() => expect(held.running).toHaveLength(slots))
+    held.letGo()
+    await until(async () => expect(await statesOf(test.queue)).toEqual([]))
+    expect(held.most).toBe(slots)
+    await worker.drain(1000)
+  })
+
+  it.each([
+    [1, 1],
+    [2, 1],
+    [4, 3],
+    [16, 12],
+  ])('of %i, initial lists alone take %i: a change need not wait for them', async (slots, most) => {
+    await using test = await open()
+    const held = new Held()
+    const world = new World()
+    const worker = world.serve(test.queue, held.run, slots)
+    for (const key of keys('k', slots + 3)) await world.change(test.queue, key, 'low')
+    await until(() => expect(held.of('low')).toBe(most))
+    await world.change(test.queue, 'n.urgent')
+    await until(() => expect(held.of('high')).toBe(slots > 1 ? 1 : 0))
+    expect(held.of('low')).toBe(most)
+    held.letGo()
+    await until(async () => expect(await statesOf(test.queue)).toEqual([]))
+    expect(held.most).toBeLessThanOrEqual(slots)
+    await worker.drain(1000)
+  })
+
+  it.each([
+    [1, 5],
+    [2, 5],
+    [4, 8],
+    [16, 8],
+  ])('of %i: a permanent stream of changes lets the low lane have a quarter', async (slots, waiting) => {
+    await using test = await open()
+    const world = new World()
+    const lanes: string[] = []
+    const started = gate()
+    const enough = slots * 4
+    const worker = world.serve(
+      test.queue,
+      async ({ key, lane }) => {
+        if (lanes.length === enough) started.open()
+        lanes.push(lane)
+        await new Promise((resolve) => setTimeout(resolve, 4))
+        // Enqueued again by its own run: the high lane always has more keys queued than there are slots.
+        if (lane === 'high' && lanes.length < 2000) await world.change(test.queue, key)
+        return DONE
+      },
+      slots,
+    )
+    await Promise.all(keys('busy', 4 * slots).map((key) => world.change(test.queue, key)))
+    await started.opened
+    const from = lanes.length
+    await Promise.all(keys('low', waiting).map((key) => world.change(test.queue, key, 'low')))
+    await until(() => expect(lanes.slice(from).filter((lane) => lane === 'low')).toHaveLength(waiting))
+    const waited = lanes.lastIndexOf('low') - from
+    await worker.drain(1000)
+    expect(waited).toBeLessThanOrEqual(4 * (waiting + slots))
+  })
+})
+
+describe('the slots of a process', () => {
+  it('are the limit of all functions together, and each of them has its turn', async () => {
+    await using test = await open(undefined, { slots: 3 })
+    const functions = ['a', 'b', 'c']
+    const started: string[] = []
+    let running = 0
+    let most = 0
+    for (const fn of functions) await test.queue.declare(fn)
+    for (const key of keys('k', 30)) for (const fn of functions) await test.queue.enqueue(fn, key)
+    const handler = async ({ fn }: Lease) => {
+      most = Math.max(most, ++running)
+      started.push(fn)
+      await new Promise((resolve) => setTimeout(resolve, 2))
+      running--
+      return DONE
+    }
+    const workers = functions.map((fn) => test.queue.serve({ fn, slots: 16, handler }))
+    await until(() => expect(started).toHaveLength(90))
+    expect(most).toBe(3)
+    const early = started.slice(0, 45)
+    for (const fn of functions) expect(early.filter((one) => one === fn).length).toBeGreaterThanOrEqual(5)
+    await Promise.all(workers.map((worker) => worker.drain(1000)))
+  })
+
+  it('are as many as the functions have, if there is no limit', () => {
+    const slots = new ProcessSlots(Number.POSITIVE_INFINITY)
+    const sharer = { busy: 900, promised: 0, poke() {} }
+    slots.join(sharer)
+    expect(slots.free(100, sharer)).toBe(100)
+  })
+})
+
+it('a token that comes when every slot is busy is given back once, not in a loop', async () => {
+  const prefix = freshPrefix()
+  await using test = await open(prefix, { leaseMs: 30_000, ackWaitMs: 30_000 })
+  const held = new Held()
+  const world = new World()
+  const worker = world.serve(test.queue, held.run, 4)
+  for (const key of keys('high', 8)) await world.change(test.queue, key)
+  for (const key of keys('low', 8)) await world.change(test.queue, key, 'low')
+  await until(() => expect(held.of('high')).toBe(4))
+  const deliveries = async () =>
+    (await test.js.admin.consumers.info(`${prefix}_WORK`, `${FN}-low`)).delivered.consumer_seq
+  await until(async () => expect(await deliveries()).toBe(1))
+  await new Promise((resolve) => setTimeout(resolve, 1200))
+  expect(await deliveries()).toBe(1)
+  held.letGo()
+  await until(async () => expect(await statesOf(test.queue)).toEqual([]))
+  expect(await deliveries()).toBeLessThanOrEqual(9 + 4)
+  await worker.drain(1000)
+})
