@@ -4,7 +4,7 @@ import { completeDesired, DESIRED_ANNOTATION } from './desired.ts'
 import { HUNDRED_YEARS_S, type PlainOutcome } from './outcome.ts'
 import type { SettledWrites } from './settled-writes.ts'
 import { type StatusPatch, statusPatch } from './status.ts'
-import { findOwned, isSecret, type OwnedObject, type World } from './world.ts'
+import { type Family, findOwned, isSecret, type OwnedObject } from './world.ts'
 
 /**
  * With this resourceVersion server-side apply creates an object and never touches one that exists (Conflict): etcd's
@@ -40,7 +40,7 @@ export interface Plan {
 /** What has to be written so that the world is as the outcome says. */
 export function plan(
   { owns }: Pick<ReconcilerSpec, 'owns'>,
-  world: World,
+  world: Family,
   outcome: PlainOutcome,
   { now, settled }: { now: Date; settled: Pick<SettledWrites, 'has'> },
 ): Plan {
@@ -59,12 +59,12 @@ export function plan(
 
 export const statusTarget = ({ metadata }: KubeObject): string => `${metadata.uid}/status`
 
-function isSettled({ object }: World, { status }: StatusPatch, settled: Pick<SettledWrites, 'has'>): boolean {
+function isSettled({ object }: Family, { status }: StatusPatch, settled: Pick<SettledWrites, 'has'>): boolean {
   return settled.has(statusTarget(object), object.metadata.resourceVersion, fingerprint(status))
 }
 
 function writeFor(
-  world: World,
+  world: Family,
   { resource, object }: OwnedObject,
   settled: Pick<SettledWrites, 'has'>,
 ): Write | undefined {
@@ -73,14 +73,16 @@ function writeFor(
     return observed === undefined ? { verb: 'create', resource, object } : undefined
   if (resource.strategy === 'Recreate') return recreate(observed, resource, object)
   if (observed?.metadata.deletionTimestamp !== undefined) return undefined
-  // What is observed of a Secret lacks its values, and a fingerprint of them must not be shown.
+  // What is observed of a Secret lacks its values, and a fingerprint of them must not be shown. Where only metadata is
+  // watched, the mark in it is all that can be compared.
   const mark = fingerprint(object)
   const marked = isSecret(object) ? object : withMark(object, mark)
   const apply = { verb: 'apply', resource, fingerprint: mark, observed } as const
   if (observed === undefined) return { ...apply, object: bound(marked, { resourceVersion: ONLY_IF_ABSENT }) }
   const { uid, resourceVersion } = observed.metadata
   if (uid === undefined || settled.has(uid, resourceVersion, mark)) return undefined
-  if (!isSecret(object) && covers(marked, observed)) return undefined
+  const comparable = resource.metadataOnly === true ? { metadata: marked.metadata } : marked
+  if (!isSecret(object) && covers(comparable, observed)) return undefined
   return { ...apply, object: bound(marked, { uid }) }
 }
 
@@ -109,8 +111,8 @@ const withMark = (object: KubeObject, mark: string): KubeObject => ({
   metadata: { ...object.metadata, annotations: { ...object.metadata.annotations, [DESIRED_ANNOTATION]: mark } },
 })
 
-function prune(world: World, wanted: readonly OwnedObject[]): Write[] {
-  const kept = { object: world.object, owned: wanted }
+function prune(world: Family, wanted: readonly OwnedObject[]): Write[] {
+  const kept = { ...world, owned: wanted }
   return world.owned
     .filter(({ resource, object }) => findOwned(kept, resource, object) === undefined)
     .filter(({ object }) => object.metadata.deletionTimestamp === undefined)

@@ -24,16 +24,19 @@ export function readReconciler(object: KubeObject): ReconcilerSpec | Refused {
 
 export const isRefused = (read: ReconcilerSpec | Refused): read is Refused => 'reason' in read
 
-function notSupported({ invoke, related, serviceAccount, dryRun }: ReconcilerSpec): string | undefined {
+function notSupported({ invoke, serviceAccount, dryRun }: ReconcilerSpec): string | undefined {
   if (invoke.http !== undefined) return 'spec.invoke.http: functions are not called over HTTP yet; use spec.invoke.pull'
-  if (related.length > 0) return 'spec.related: related resources are not read yet'
   if (serviceAccount !== undefined) return 'spec.serviceAccount: writes are not made as another account yet'
   if (dryRun) return 'spec.dryRun: not done yet'
   return undefined
 }
 
 /** The resources of which everything has to be known before the first run. */
-export const resourcesOf = ({ for: primary, owns }: ReconcilerSpec): ResourceRef[] => [primary, ...owns]
+export const resourcesOf = ({ for: primary, owns, related }: ReconcilerSpec): ResourceRef[] => [
+  primary,
+  ...owns,
+  ...related,
+]
 
 /** Whether a reconciler is for an object at all: its namespaces and selectors. */
 export const selectorOf = ({ for: primary }: ReconcilerSpec): ((object: KubeObject) => boolean) => selectionOf(primary)

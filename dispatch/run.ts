@@ -163,8 +163,11 @@ export class Run {
     const { spec, invoke } = this.#served
     const input: RunInput = {
       object: world.object,
-      owned: byKind(world, spec.owns),
-      related: {},
+      owned: byKind(
+        spec.owns,
+        world.owned.map((child) => child.object),
+      ),
+      related: byKind(spec.related, world.related),
       attempt: this.#lease.attempt,
       now: now.toISOString(),
       finalizing: isFinalizing(world.object, this.#served.name),

@@ -1,4 +1,4 @@
-import { controllerOf, type KubeObject, kindName, type OwnedResource } from '#contracts'
+import { apiVersionOf, controllerOf, type KubeObject, kindName, type OwnedResource } from '#contracts'
 
 /** An object and the resource type under which it is reached. */
 export interface OwnedObject {
@@ -6,10 +6,15 @@ export interface OwnedObject {
   object: KubeObject
 }
 
-/** What a run knows: the object it is for, and what that object controls of the declared kinds. */
-export interface World {
+/** The object that a run is for, and what that controls of the declared kinds: all that writes are planned on. */
+export interface Family {
   object: KubeObject
   owned: readonly OwnedObject[]
+}
+
+/** What a run knows. */
+export interface World extends Family {
+  related: readonly KubeObject[]
 }
 
 /** Controlled by this very object, not by another one of its name before or after it. */
@@ -26,15 +31,17 @@ export function withOwned(world: World, resource: OwnedResource, before: KubeObj
   return { ...world, owned: after === undefined ? others : [...others, { resource, object: after }] }
 }
 
-export const findOwned = (world: World, resource: OwnedResource, object: KubeObject): KubeObject | undefined =>
+export const findOwned = (world: Family, resource: OwnedResource, object: KubeObject): KubeObject | undefined =>
   world.owned.find((other) => isSame(other, resource, object))?.object
 
 /** Keyed as a function sees them; a declared kind without objects is an empty list. */
-export function byKind(world: World, owns: readonly OwnedResource[]): Record<string, KubeObject[]> {
+export function byKind(
+  declared: readonly Pick<OwnedResource, 'kind' | 'group' | 'version'>[],
+  objects: readonly KubeObject[],
+): Record<string, KubeObject[]> {
   const kinds: Record<string, KubeObject[]> = {}
-  for (const { kind, group, version } of owns)
-    kinds[kindName(kind, group === '' ? version : `${group}/${version}`)] = []
-  for (const { object } of world.owned) (kinds[kindName(object.kind, object.apiVersion)] ??= []).push(object)
+  for (const resource of declared) kinds[kindName(resource.kind, apiVersionOf(resource))] = []
+  for (const object of objects) (kinds[kindName(object.kind, object.apiVersion)] ??= []).push(object)
   return kinds
 }
 

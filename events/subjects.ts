@@ -23,6 +23,8 @@ export interface OwnerKey {
 export interface ObjectFilter {
   ref?: ResourceRef
   namespace?: string
+  /** Only what has no namespace. */
+  clusterScoped?: boolean
   name?: string
 }
 
@@ -97,10 +99,10 @@ export function matchesFilter(filter: string, subject: string): boolean {
   return wanted.length === tokens.length && wanted.every((token, at) => token === '*' || token === tokens[at])
 }
 
-export const objectFilter = ({ ref, namespace, name }: ObjectFilter = {}): string =>
+export const objectFilter = ({ ref, namespace, clusterScoped = false, name }: ObjectFilter = {}): string =>
   [
     ref ? resourcePrefix(ref) : 'k8s.*.*.*',
-    namespace === undefined ? '*' : encodeToken(namespace),
+    clusterScoped ? NONE : namespace === undefined ? '*' : encodeToken(namespace),
     '*',
     name === undefined ? '*' : encodeToken(name),
   ].join('.')

@@ -80,7 +80,6 @@ describe('a Reconciler', () => {
   it.each([
     ['another account', { serviceAccount: { name: 'at', namespace: 'x' } }, 'spec.serviceAccount'],
     ['a function over HTTP', { invoke: { http: { url: 'http://x' } } }, 'spec.invoke.http'],
-    ['related resources', { related: [primary] }, 'spec.related'],
   ])('is refused by the name of the field: %s', (_, spec, field) => {
     expect(read(spec)).toMatchObject({ reason: 'NotSupported', message: expect.stringContaining(field) })
   })

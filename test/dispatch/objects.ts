@@ -60,6 +60,7 @@ export const child = (kind: string, name: string, more: { metadata?: object; [fi
 
 export const world = (object: KubeObject, ...owned: KubeObject[]): World => ({
   object,
+  related: [],
   owned: owned.map((child) => ({
     resource: [PODS, CONFIG_MAPS, SECRETS, JOBS].find(({ kind }) => kind === child.kind)!,
     object: child,

@@ -59,7 +59,6 @@ describe('a Reconciler', () => {
 
   it.each([
     ['over-http', { invoke: { http: { url: 'http://fn' } } }, 'NotSupported', 'spec.invoke.http'],
-    ['related', { related: [{ ...PODS, strategy: undefined }] }, 'NotSupported', 'spec.related'],
     ['bad-selector', { for: { ...WIDGETS, selector: '=' } }, 'InvalidSpec', 'spec.for.selector'],
   ])('that asks for what is not there is refused on the object: %s', async (name, spec, reason, message) => {
     const path = resourcePath(RECONCILERS)

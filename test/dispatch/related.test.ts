@@ -1,0 +1,105 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { KubeObject, RunInput } from '#contracts'
+import { CONFIG_MAPS, configMap, PODS, startFixture, WIDGETS } from './fixture.ts'
+
+let fixture: Awaited<ReturnType<typeof startFixture>>
+
+beforeAll(async () => {
+  fixture = await startFixture()
+})
+afterAll(() => fixture?.[Symbol.asyncDispose]())
+
+const { strategy: _, ...configMaps } = CONFIG_MAPS
+const CLASSES = { group: 'test.fairlead.dev', version: 'v1', resource: 'classes', kind: 'Class' }
+let version = 1
+
+const stored = async (
+  ref: typeof CLASSES,
+  namespace: string | undefined,
+  name: string,
+  labels: Record<string, string> = {},
+) => {
+  const metadata = {
+    name,
+    ...(namespace !== undefined && { namespace }),
+    uid: `${namespace}-${name}`,
+    resourceVersion: String(++version),
+    labels,
+  }
+  const apiVersion = ref.group === '' ? 'v1' : `${ref.group}/${ref.version}`
+  await fixture.events.put(ref, 'added', { apiVersion, kind: ref.kind, metadata })
+}
+
+/** What the function is given for a widget. */
+async function given(name: string, related: object[], spec: object = {}): Promise<Record<string, string[]>> {
+  for (const ref of [CLASSES])
+    if (!(await fixture.events.cursor(ref)))
+      await fixture.events.setCursor(ref, undefined, { resourceVersion: '1', at: '2030-01-01T00:00:00Z' })
+  const scene = await fixture.scene(name, { spec: { related, owns: [PODS] } })
+  for (const [namespace, other] of [
+    [name, 'a'],
+    [name, 'b'],
+    [`${name}-other`, 'a'],
+  ] as const)
+    await stored(configMaps, namespace, other, { letter: other })
+  await stored(CLASSES, undefined, `${name}-class`)
+  let input: RunInput | undefined
+  const widget = await scene.widget('w', (run) => {
+    input = run
+    return {}
+  })
+  await scene.ended('w')
+  await fixture.events.put(WIDGETS, 'modified', {
+    ...widget,
+    spec,
+    metadata: { ...widget.metadata, resourceVersion: String(Number(widget.metadata.resourceVersion) + 1) },
+  })
+  await scene.run('w')
+  await scene.stop()
+  const inShort = ({ metadata }: KubeObject) => `${metadata.namespace ?? ''}/${metadata.name}`
+  return Object.fromEntries(
+    Object.entries(input!.related).map(([kind, objects]) => [kind, objects.map(inShort).sort()]),
+  )
+}
+
+describe('what is related', () => {
+  it('is what lives in the namespace of the primary', async () => {
+    expect(await given('near', [configMaps])).toEqual({ 'ConfigMap.v1': ['near/a', 'near/b'] })
+  })
+
+  it('is what the selector matches, in all namespaces if so declared', async () => {
+    const related = [{ ...configMaps, selector: 'letter=a', within: 'Cluster' }]
+    const found = await given('labelled', related)
+    expect(found['ConfigMap.v1']).toEqual(expect.arrayContaining(['labelled/a', 'labelled-other/a']))
+    expect(found['ConfigMap.v1']).not.toContain('labelled/b')
+  })
+
+  it('is what fields of the primary name', async () => {
+    const byName = { ...configMaps, byName: 'spec.uses[*].name' }
+    expect(await given('named', [byName], { uses: [{ name: 'b' }, { name: 'none' }] })).toEqual({
+      'ConfigMap.v1': ['named/b'],
+    })
+  })
+
+  it('is cluster-scoped where the resource is, and each object is there once', async () => {
+    const all = { ...CLASSES, byName: 'spec.class' }
+    const related = [all, { ...all, byName: 'spec.other' }, configMaps, { ...configMaps, selector: 'letter=a' }]
+    expect(await given('classy', related, { class: 'classy-class', other: 'classy-class' })).toEqual({
+      'Class.v1.test.fairlead.dev': ['/classy-class'],
+      'ConfigMap.v1': ['classy/a', 'classy/b'],
+    })
+  })
+
+  it('is not pruned, and costs no request', async () => {
+    const scene = await fixture.scene('kept', { spec: { related: [configMaps], owns: [PODS] } })
+    await fixture.kube.create(`/api/v1/namespaces/kept/configmaps`, configMap('theirs'))
+    await scene.see(CONFIG_MAPS, 'theirs')
+    const requests = await scene.requestsDuring(async () => {
+      await scene.widget('w', () => ({ apply: [] }))
+      await scene.ended('w')
+    })
+    expect(requests).toEqual(['POST widgets 201'])
+    expect(await scene.get(CONFIG_MAPS, 'theirs')).toBeDefined()
+    await scene.stop()
+  })
+})
