@@ -52,7 +52,7 @@ export interface Worker {
   readonly running: number
   /**
    * Takes no more keys and gives runs so much time to end. What still runs then loses its lease, and its key is queued
-   * again for another worker.
+   * again for another worker. Asked again, the shorter time counts. Over within 4 s after it, whatever NATS does.
    */
   drain(graceMs: number): Promise<void>
 }

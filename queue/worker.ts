@@ -31,6 +31,7 @@ export class QueueWorker implements Worker, Sharer {
   readonly #inHand = new Set<Promise<void>>()
   readonly #abandon = new AbortController()
   #lastLane: Lane = 'low'
+  readonly #graceOver = Promise.withResolvers<void>()
   #drained: Promise<void> | undefined
 
   constructor(core: Core, options: ServeOptions) {
@@ -61,8 +62,9 @@ export class QueueWorker implements Worker, Sharer {
   }
 
   drain(graceMs: number): Promise<void> {
-    this.#drained ??= this.#drain(graceMs)
-    return this.#drained
+    const timer = setTimeout(this.#graceOver.resolve, graceMs)
+    this.#drained ??= this.#drain()
+    return this.#drained.finally(() => clearTimeout(timer))
   }
 
   #openLane(lane: Lane): LaneInHand {
@@ -169,10 +171,10 @@ export class QueueWorker implements Worker, Sharer {
     return finish
   }
 
-  async #drain(graceMs: number): Promise<void> {
+  async #drain(): Promise<void> {
     this.#janitor.stop()
     await Promise.all(Object.values(this.#lanes).map(({ puller }) => within(HANDBACK_MS, puller.drain())))
-    await within(graceMs, Promise.all(this.#inHand))
+    await Promise.race([Promise.all(this.#inHand), this.#graceOver.promise])
     const handedBack = [...this.#runs].map((run) => run.handBack(this.#abandon.signal))
     await within(HANDBACK_MS, Promise.allSettled(handedBack))
     this.#abandon.abort(new Error('the worker has drained'))

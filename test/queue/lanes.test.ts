@@ -1,9 +1,9 @@
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Nats } from '#local'
 import type { Lease } from '#queue'
 import { allowances, type Load, ProcessSlots } from '../../queue/slots.ts'
 import { startTestNats } from '../support/servers.ts'
-import { DONE, FN, freshPrefix, gate, openTestQueue, statesOf, World } from './support.ts'
+import { DONE, FN, freshPrefix, gate, HeldRuns, keysNamed, openTestQueue, statesOf, until, World } from './support.ts'
 
 let nats: Nats & AsyncDisposable
 beforeAll(async () => {
@@ -12,27 +12,6 @@ beforeAll(async () => {
 afterAll(() => nats[Symbol.asyncDispose]())
 
 const open = (prefix = freshPrefix(), options = {}) => openTestQueue(nats.url, prefix, options)
-const until = (condition: () => void | Promise<void>, timeout = 15_000) =>
-  vi.waitFor(condition, { timeout, interval: 20 })
-const keys = (name: string, count: number) => Array.from({ length: count }, (_, index) => `n.${name}${index}`)
-
-/** Runs that stay until they are let go, and the most that were under way at a time. */
-class Held {
-  readonly running: Lease[] = []
-  most = 0
-  readonly #goesOn = gate()
-
-  run = async (lease: Lease) => {
-    this.running.push(lease)
-    this.most = Math.max(this.most, this.running.length)
-    await this.#goesOn.opened
-    this.running.splice(this.running.indexOf(lease), 1)
-    return DONE
-  }
-  letGo = this.#goesOn.open
-  of = (lane: 'high' | 'low') => this.running.filter((lease) => lease.lane === lane).length
-}
-
 describe('a worker may have on their way', () => {
   const load = (given: Partial<Load>): Load => ({
     slots: 16,
@@ -83,10 +62,10 @@ describe('a worker may have on their way', () => {
 describe('slots', () => {
   it.each([1, 2, 3, 4, 16])('all %i are used by changes alone', async (slots) => {
     await using test = await open()
-    const held = new Held()
+    const held = new HeldRuns()
     const world = new World()
     const worker = world.serve(test.queue, held.run, slots)
-    for (const key of keys('k', slots + 3)) await world.change(test.queue, key)
+    for (const key of keysNamed('k', slots + 3)) await world.change(test.queue, key)
     await until(() => expect(held.running).toHaveLength(slots))
     held.letGo()
     await until(async () => expect(await statesOf(test.queue)).toEqual([]))
@@ -101,10 +80,10 @@ describe('slots', () => {
     [16, 12],
   ])('of %i, initial lists alone take %i: a change need not wait for them', async (slots, most) => {
     await using test = await open()
-    const held = new Held()
+    const held = new HeldRuns()
     const world = new World()
     const worker = world.serve(test.queue, held.run, slots)
-    for (const key of keys('k', slots + 3)) await world.change(test.queue, key, 'low')
+    for (const key of keysNamed('k', slots + 3)) await world.change(test.queue, key, 'low')
     await until(() => expect(held.of('low')).toBe(most))
     await world.change(test.queue, 'n.urgent')
     await until(() => expect(held.of('high')).toBe(slots > 1 ? 1 : 0))
@@ -138,10 +117,10 @@ describe('slots', () => {
       },
       slots,
     )
-    await Promise.all(keys('busy', 4 * slots).map((key) => world.change(test.queue, key)))
+    await Promise.all(keysNamed('busy', 4 * slots).map((key) => world.change(test.queue, key)))
     await started.opened
     const from = lanes.length
-    await Promise.all(keys('low', waiting).map((key) => world.change(test.queue, key, 'low')))
+    await Promise.all(keysNamed('low', waiting).map((key) => world.change(test.queue, key, 'low')))
     await until(() => expect(lanes.slice(from).filter((lane) => lane === 'low')).toHaveLength(waiting))
     const waited = lanes.lastIndexOf('low') - from
     await worker.drain(1000)
@@ -157,7 +136,7 @@ describe('the slots of a process', () => {
     let running = 0
     let most = 0
     for (const fn of functions) await test.queue.declare(fn)
-    for (const key of keys('k', 30)) for (const fn of functions) await test.queue.enqueue(fn, key)
+    for (const key of keysNamed('k', 30)) for (const fn of functions) await test.queue.enqueue(fn, key)
     const handler = async ({ fn }: Lease) => {
       most = Math.max(most, ++running)
       started.push(fn)
@@ -184,11 +163,11 @@ describe('the slots of a process', () => {
 it('a token that comes when every slot is busy is given back once, not in a loop', async () => {
   const prefix = freshPrefix()
   await using test = await open(prefix, { leaseMs: 30_000, ackWaitMs: 30_000 })
-  const held = new Held()
+  const held = new HeldRuns()
   const world = new World()
   const worker = world.serve(test.queue, held.run, 4)
-  for (const key of keys('high', 8)) await world.change(test.queue, key)
-  for (const key of keys('low', 8)) await world.change(test.queue, key, 'low')
+  for (const key of keysNamed('high', 8)) await world.change(test.queue, key)
+  for (const key of keysNamed('low', 8)) await world.change(test.queue, key, 'low')
   await until(() => expect(held.of('high')).toBe(4))
   const deliveries = async () =>
     (await test.js.admin.consumers.info(`${prefix}_WORK`, `${FN}-low`)).delivered.consumer_seq

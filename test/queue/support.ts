@@ -1,3 +1,4 @@
+import { vi } from 'vitest'
 import { connectJetStream, type JetStream } from '#jetstream'
 import { type Entry, type Finish, type Lease, openQueue, type QueueOptions, type Worker, type WorkQueue } from '#queue'
 
@@ -104,4 +105,30 @@ export const statesOf = async (queue: WorkQueue): Promise<string[]> =>
 export function gate(): { opened: Promise<void>; open: () => void } {
   const { promise, resolve } = Promise.withResolvers<void>()
   return { opened: promise, open: resolve }
+}
+
+export const until = (condition: () => void | Promise<void>, timeout = 20_000) =>
+  vi.waitFor(condition, { timeout, interval: 15 })
+
+export const inOneHour = () => new Date(Date.now() + 3_600_000)
+
+/** `n.<name>0`, `n.<name>1`, … */
+export const keysNamed = (name: string, count: number): string[] =>
+  Array.from({ length: count }, (_, index) => `n.${name}${index}`)
+
+/** Runs that stay until they are let go, and the most that were under way at a time. */
+export class HeldRuns {
+  readonly running: Lease[] = []
+  most = 0
+  readonly #goesOn = gate()
+
+  run = async (lease: Lease): Promise<Finish> => {
+    this.running.push(lease)
+    this.most = Math.max(this.most, this.running.length)
+    await this.#goesOn.opened
+    this.running.splice(this.running.indexOf(lease), 1)
+    return DONE
+  }
+  letGo = this.#goesOn.open
+  of = (lane: 'high' | 'low') => this.running.filter((lease) => lease.lane === lane).length
 }
