@@ -1,6 +1,6 @@
 import { type JetStreamManager, jetstreamManager } from '@nats-io/jetstream'
 import type { Msg, NatsConnection } from 'nats'
-import { ERR, JetStreamError } from './errors.ts'
+import { ERR, isGone, JetStreamError } from './errors.ts'
 import { type Headers, statusOf } from './headers.ts'
 import { fromDirect, fromLeader, type StoredMessage } from './messages.ts'
 import { RequestMux } from './mux.ts'
@@ -111,6 +111,33 @@ export class JetStream {
       yield* page
       if (marker?.headers?.get('Nats-Num-Pending') === '0') return
       sequence = (page.at(-1)?.sequence ?? sequence) + 1
+    }
+  }
+
+  /**
+   * How many messages a subject has (wildcards allowed) from a sequence on, and the oldest of them: counted by the
+   * server, a few milliseconds at 100,000. On more than one replica it may be a moment old.
+   */
+  async count(
+    stream: string,
+    subject: string,
+    from = 1,
+  ): Promise<{ count: number; oldest: StoredMessage | undefined }> {
+    const query = JSON.stringify({ batch: 1, seq: from, next_by_subj: subject })
+    const message = await this.#mux.request(`$JS.API.DIRECT.GET.${stream}`, query, undefined, this.#timeoutMs)
+    const status = statusOf(message)
+    if (status === 404) return { count: 0, oldest: undefined }
+    if (status !== 0) throw new JetStreamError(`count of ${stream}: ${message.headers?.description}`, status, 0)
+    return { count: Number(message.headers?.get('Nats-Num-Pending')) + 1, oldest: fromDirect(message) }
+  }
+
+  /** Takes a message out of its stream; one that is not there any more is left so. */
+  async remove(stream: string, sequence: number): Promise<void> {
+    try {
+      const query = JSON.stringify({ seq: sequence, no_erase: true })
+      await this.#request(`$JS.API.STREAM.MSG.DELETE.${stream}`, query, undefined)
+    } catch (error) {
+      if (!isGone(error)) throw error
     }
   }
 

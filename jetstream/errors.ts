@@ -29,8 +29,16 @@ export const ERR = {
   streamNotFound: 10059,
   streamNameInUse: 10058,
   consumerNotFound: 10014,
+  sequenceNotFound: 10043,
+  deleteFailed: 10057,
 } as const
 
 /** The expected last sequence did not hold; nothing was stored. */
 export const isWrongSequence = (error: unknown): boolean =>
   error instanceof JetStreamError && error.errCode === ERR.wrongLastSequence
+
+/** The message to be deleted is not there: one number where it was deleted before, another where it was acknowledged. */
+export const isGone = (error: unknown): boolean =>
+  error instanceof JetStreamError &&
+  (error.errCode === ERR.sequenceNotFound ||
+    (error.errCode === ERR.deleteFailed && error.message.endsWith('no message found')))

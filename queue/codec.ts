@@ -51,6 +51,7 @@ const cancellation = (subject: string): Headers => ({ 'Nats-Scheduler': subject,
 const recordHeaders = (record: NewRecord, target: string): Headers => ({
   'Fairlead-State': record.state,
   'Fairlead-Owner': record.owner,
+  'Fairlead-By': record.by,
   'Fairlead-Attempt': record.attempt || undefined,
   'Fairlead-Since': Math.round(record.since),
   'Fairlead-Dirty': record.dirty ? 1 : undefined,
@@ -76,6 +77,7 @@ export function recordFrom(message: StoredMessage, names: Names): KeyRecord | un
     sequence,
     generation: place.generation,
     owner: headers['Fairlead-Owner'] ?? '',
+    ...(headers['Fairlead-By'] !== undefined && { by: headers['Fairlead-By'] }),
     lane: target.lane,
     attempt: attemptFrom(message),
     at: Date.parse(headers['Nats-Schedule']?.slice('@at '.length) ?? ''),
@@ -87,7 +89,7 @@ export function recordFrom(message: StoredMessage, names: Names): KeyRecord | un
   }
 }
 
-const REASONS = ['Requeue', 'Error', 'Terminal'] as const
+const REASONS = ['Requeue', 'Error', 'Terminal', 'Withdrawn'] as const
 
 function reasonFrom(header: string | undefined): Pick<KeyRecord, 'reason'> {
   const reason = REASONS.find((known) => known === header)

@@ -7,7 +7,7 @@ import { perform } from './perform.ts'
 import type { Io, Lane } from './record.ts'
 import type { ProcessSlots } from './slots.ts'
 import { transitions } from './transitions.ts'
-import type { QueueLog, QueueObserver } from './types.ts'
+import type { KeyOf, QueueLog, QueueObserver } from './types.ts'
 
 /** What all parts of one queue share in a process. */
 export interface Core {
@@ -19,15 +19,12 @@ export interface Core {
   slots: ProcessSlots
   /** This process in the stream: where its releases go. */
   worker: string
+  /** This process to people. */
+  instance: string | undefined
   random: () => number
   log: QueueLog
   observer: QueueObserver
   onIo: ((io: Io, key: string) => void | Promise<void>) | undefined
-}
-
-export interface KeyOf {
-  fn: string
-  key: string
 }
 
 /** Runs a transition on the stream. To abort leaves it where it is, as a crash would. */

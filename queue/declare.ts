@@ -20,6 +20,16 @@ export async function declareFunction(js: JetStream, names: Names, fn: string, a
   for (const lane of LANES) await declareConsumer(js, names.stream, consumerConfig(names, fn, lane, ackWaitMs))
 }
 
+/** By the names of their consumers. */
+export async function declaredFunctions(js: JetStream, names: Names): Promise<string[]> {
+  const found = new Set<string>()
+  for await (const { name } of js.admin.consumers.list(names.stream)) {
+    const fn = names.functionOf(name)
+    if (fn !== undefined) found.add(fn)
+  }
+  return [...found].sort()
+}
+
 function streamConfig(names: Names): Partial<StreamConfig> & { name: string } {
   return {
     name: names.stream,

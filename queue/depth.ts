@@ -1,26 +1,29 @@
 import type { Core } from './core.ts'
-import type { Lane } from './record.ts'
-import type { Depth } from './types.ts'
+import type { KeyRecord, Lane } from './record.ts'
+import type { Backlog, Depth } from './types.ts'
 
-/** Read from the names of the subjects alone: cheap enough for every scrape of the metrics. */
+/*
+ * Counted by the server, in a few small answers whatever the depth: cheap enough for every scrape of the metrics. On more
+ * than one replica they may be a moment old.
+ */
+
 export async function depthOf({ js, names }: Core, fn: string): Promise<Depth> {
-  const tokens = async (lane: Lane) => {
-    const { num_pending, num_ack_pending } = await js.admin.consumers.info(names.stream, names.consumer(fn, lane))
-    return num_pending + num_ack_pending
-  }
-  const [high, low, info] = await Promise.all([
-    tokens('high'),
-    tokens('low'),
-    js.admin.streams.info(names.stream, { subjects_filter: names.all('key', fn) }),
+  const records = async (state: KeyRecord['state']) => (await js.count(names.stream, names.recordsIn(fn, state))).count
+  const [tokens, running, waiting, parked] = await Promise.all([
+    js.count(names.stream, names.all('work', fn)),
+    records('running'),
+    records('waiting'),
+    records('parked'),
   ])
-  const depth: Depth = { queued: high + low, running: 0, waiting: 0, parked: 0 }
-  for (const subject of Object.keys(info.state.subjects ?? {})) {
-    const place = names.placeOf(subject)
-    const state = place?.kind === 'record' ? STATES[place.generation.charAt(0)] : undefined
-    if (state) depth[state]++
-  }
-  return depth
+  return { queued: tokens.count, running, waiting, parked }
 }
 
-/** First letter of a generation. */
-const STATES: Record<string, 'running' | 'waiting' | 'parked'> = { r: 'running', w: 'waiting', p: 'parked' }
+export async function backlogOf({ js, names, clock }: Core, fn: string): Promise<Backlog> {
+  const tokens = (lane: Lane) => js.count(names.stream, names.tokensOf(fn, lane))
+  const [high, low] = await Promise.all([tokens('high'), tokens('low')])
+  const oldest = [high, low].flatMap((lane) => lane.oldest?.storedAt ?? [])
+  return {
+    lanes: { high: high.count, low: low.count },
+    oldest: oldest.length === 0 ? undefined : clock.dateOf(Math.min(...oldest)),
+  }
+}

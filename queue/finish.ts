@@ -30,7 +30,8 @@ export interface FinishStep extends FinishInput {
   io: Io
 }
 
-const CENTURY_MS = 100 * 365.25 * 24 * 3600 * 1000
+/** A schedule that nobody waits for. */
+export const CENTURY_MS = 100 * 365.25 * 24 * 3600 * 1000
 
 /** Ends a run in one write, which takes the record away and leaves what shall follow. */
 export const finish: Machine<FinishInput, FinishStep, FinishResult> = {

@@ -1,10 +1,13 @@
 export { type BackoffTerms, backoffMs } from './backoff.ts'
+export type { RetryOutcome, WithdrawOutcome } from './by-hand.ts'
 export { InvalidNameError } from './names.ts'
 export type { Lane } from './record.ts'
 export {
+  type Backlog,
   type Depth,
   type Entry,
   type Finish,
+  type KeyOf,
   type Lease,
   LeaseLostError,
   type QueueLog,

@@ -1,7 +1,8 @@
 import type { StoredMessage } from '#jetstream'
 import { errorFrom, recordFrom, tokenFrom } from './codec.ts'
 import type { Core } from './core.ts'
-import type { Entry } from './types.ts'
+import { LANES } from './record.ts'
+import type { Entry, KeyOf } from './types.ts'
 
 /** Records first, then tokens. What changes while it is read may be missing or show twice. */
 export async function* listEntries(core: Core, fn: string | undefined): AsyncGenerator<Entry> {
@@ -10,34 +11,58 @@ export async function* listEntries(core: Core, fn: string | undefined): AsyncGen
     const entry = recordEntry(core, message)
     if (entry) yield entry
   }
+  const positions = new Map<string, number>()
   for await (const message of js.scan(names.stream, names.all('work', fn))) {
-    const entry = tokenEntry(core, message)
-    if (entry) yield entry
+    const place = names.placeOf(message.subject)
+    if (place?.kind !== 'token') continue
+    const line = `${place.fn} ${place.lane}`
+    const position = (positions.get(line) ?? 0) + 1
+    positions.set(line, position)
+    yield { ...tokenEntry(core, message, place), position }
   }
 }
 
-function tokenEntry({ names, clock }: Core, message: StoredMessage): Entry | undefined {
-  const place = names.placeOf(message.subject)
-  if (place?.kind !== 'token') return undefined
-  const { fn, key, lane } = place
+/** All that there is of one key: nothing while it is idle. */
+export async function entriesOf(core: Core, { fn, key }: KeyOf): Promise<Entry[]> {
+  const { js, names } = core
+  const record = await js.lastOf(names.stream, names.records(fn, key))
+  const entries = [record && recordEntry(core, record)]
+  for (const lane of LANES) {
+    const message = await js.lastOf(names.stream, names.token(fn, lane, key))
+    if (message === undefined) continue
+    const line = names.tokensOf(fn, lane)
+    const all = await js.count(names.stream, line)
+    const notBefore = await js.count(names.stream, line, message.sequence)
+    entries.push({
+      ...tokenEntry(core, message, { fn, key, lane }),
+      position: Math.max(1, all.count - notBefore.count + 1),
+    })
+  }
+  return entries.filter((entry) => entry !== undefined)
+}
+
+function tokenEntry({ clock }: Core, message: StoredMessage, { fn, key, lane }: KeyOf & Pick<Entry, 'lane'>) {
   const { attempt } = tokenFrom(message, lane)
-  return { state: 'queued', fn, key, lane, attempt, since: clock.dateOf(message.storedAt), ...errorFrom(message) }
+  const since = clock.dateOf(message.storedAt)
+  return { state: 'queued' as const, fn, key, lane, attempt, since, ...errorFrom(message) }
 }
 
 function recordEntry({ names, clock }: Core, message: StoredMessage): Entry | undefined {
   const place = names.placeOf(message.subject)
   const record = recordFrom(message, names)
   if (place?.kind !== 'record' || record === undefined) return undefined
-  const { lane, attempt, state, owner, dirty, otherLaneWaits } = record
+  const { lane, attempt, state, owner, by, dirty, otherLaneWaits } = record
   const since = clock.dateOf(record.since)
   const at = clock.dateOf(record.at)
   const common = { fn: place.fn, key: place.key, lane, attempt, since, ...errorFrom(message) }
   switch (state) {
-    case 'running':
-      return { ...common, state, owner, leaseUntil: at, dirty: dirty || otherLaneWaits }
+    case 'running': {
+      const who = { owner, ...(by !== undefined && { by }) }
+      return { ...common, state, ...who, leaseUntil: at, dirty: dirty || otherLaneWaits }
+    }
     case 'waiting':
       return { ...common, state, until: at, reason: record.reason === 'Error' ? 'Error' : 'Requeue' }
     case 'parked':
-      return { ...common, state, reason: 'Terminal' }
+      return { ...common, state, reason: record.reason === 'Withdrawn' ? 'Withdrawn' : 'Terminal' }
   }
 }

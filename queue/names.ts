@@ -1,4 +1,4 @@
-import type { Lane } from './record.ts'
+import type { KeyRecord, Lane } from './record.ts'
 
 /** A name, key or prefix that cannot stand in a NATS subject. */
 export class InvalidNameError extends Error {
@@ -28,11 +28,14 @@ export class Names {
 
   token = (fn: string, lane: Lane, key: string): string => `${this.#root}work.${fnToken(fn)}.${lane}.${key}`
 
+  /** The state, a generation's first letter, stands in front: the server can count the records of one state. */
   record = (fn: string, key: string, generation: string): string =>
-    `${this.#root}key.${fnToken(fn)}.${key}.${generation}`
+    `${this.#root}key.${fnToken(fn)}.${generation.charAt(0)}.${key}.${generation.slice(2)}`
 
   /** All generations of a key's record: of one queue there is at most one at a time. */
-  records = (fn: string, key: string): string => `${this.#root}key.${fnToken(fn)}.${key}.*`
+  records = (fn: string, key: string): string => `${this.#root}key.${fnToken(fn)}.*.${key}.*`
+
+  recordsIn = (fn: string, state: KeyRecord['state']): string => `${this.#root}key.${fnToken(fn)}.${state.charAt(0)}.>`
 
   done = (fn: string, worker: string): string => `${this.#root}done.${fnToken(fn)}.${worker}`
 
@@ -40,18 +43,24 @@ export class Names {
 
   consumer = (fn: string, lane: Lane): string => `${fnToken(fn)}-${lane}`
 
+  /** The function of a consumer's name; undefined for other names. */
+  functionOf(consumer: string): string | undefined {
+    const [, fn] = /^(.+)-(?:high|low)$/.exec(consumer) ?? []
+    return fn?.replaceAll('_', '.')
+  }
+
   /** Everything of one function, or of all. */
   all = (role: 'work' | 'key', fn: string | undefined): string =>
     `${this.#root}${role}.${fn === undefined ? '' : `${fnToken(fn)}.`}>`
 
   placeOf(subject: string): Place | undefined {
     const tokens = subject.slice(this.#root.length).split('.')
-    const [role, fnPart = '', lane] = tokens
+    const [role, fnPart = '', part] = tokens
     const fn = fnPart.replaceAll('_', '.')
-    if (role === 'work' && (lane === 'high' || lane === 'low'))
-      return { kind: 'token', fn, lane, key: tokens.slice(3).join('.') }
+    if (role === 'work' && (part === 'high' || part === 'low'))
+      return { kind: 'token', fn, lane: part, key: tokens.slice(3).join('.') }
     if (role === 'key')
-      return { kind: 'record', fn, key: tokens.slice(2, -1).join('.'), generation: tokens.at(-1) ?? '' }
+      return { kind: 'record', fn, key: tokens.slice(3, -1).join('.'), generation: `${part}-${tokens.at(-1)}` }
     return undefined
   }
 }

@@ -33,6 +33,9 @@ async function doIo(io: Io, js: JetStream, address: Address, delivery: Delivery 
       if (io.confirmed) await delivery?.ackConfirmed()
       else delivery?.ack()
       return { kind: 'acknowledged' }
+    case 'removeToken':
+      await js.remove(names.stream, io.sequence)
+      return { kind: 'removed' }
     case 'readToken':
       return { kind: 'token', present: delivery ? await isStored(js, names.stream, delivery.sequence) : false }
   }

@@ -31,6 +31,8 @@ export interface KeyRecord {
   owner: string
   lane: Lane
   attempt: number
+  /** running: the process that runs it, for people. */
+  by?: string
   /** running: end of the lease. waiting: due. parked: a hundred years ahead. */
   at: number
   /** When this state began; a renewal does not change it. */
@@ -39,7 +41,8 @@ export interface KeyRecord {
   dirty: boolean
   /** running: a token of the other lane was delivered meanwhile and is still unacknowledged. */
   otherLaneWaits: boolean
-  reason?: 'Requeue' | 'Error' | 'Terminal'
+  /** Withdrawn: somebody parked it by hand. */
+  reason?: 'Requeue' | 'Error' | 'Terminal' | 'Withdrawn'
   error?: string
 }
 
@@ -66,6 +69,8 @@ export type Io =
   | { do: 'acknowledge'; confirmed: boolean }
   /** Does the leader still hold the delivered token, by its sequence? */
   | { do: 'readToken' }
+  /** Take a token out of the stream if it is still that very one. */
+  | { do: 'removeToken'; sequence: number }
 
 export type Answer =
   | { kind: 'stored'; sequence: number }
@@ -74,6 +79,7 @@ export type Answer =
   | { kind: 'record'; record: KeyRecord | undefined }
   | { kind: 'acknowledged' }
   | { kind: 'token'; present: boolean }
+  | { kind: 'removed' }
   /** Refused for the moment: nothing happened. */
   | { kind: 'busy' }
   /** No answer: it may have taken effect, or may yet. */

@@ -6,6 +6,8 @@ export interface TakeInput {
   token: Token
   /** Unique to this delivery: it becomes the owner, and names the generations that are written for it. */
   nonce: string
+  /** The process that takes it, for people. */
+  by?: string | undefined
   /** Not taken after this moment: the server is about to deliver it to somebody else. */
   freshUntil: number
   terms: Terms
@@ -92,6 +94,7 @@ function writeRunning(name: 'take' | 'steal', claim: Claim, waiting: KeyRecord |
     since: now,
     dirty: false,
     otherLaneWaits: false,
+    ...(claim.by !== undefined && { by: claim.by }),
   }
   const message = {
     role: 'record' as const,

@@ -1,7 +1,11 @@
 import { finish } from './finish.ts'
+import { retry, withdraw } from './intervene.ts'
 import { renew } from './renew.ts'
 import { take } from './take.ts'
 import { enqueue, revive } from './tokens.ts'
 
-/** The whole protocol: TAKE (with STEAL, MARK and ACK), RENEW, FINISH, ENQUEUE, and the janitor's repair. */
-export const transitions = { enqueue, take, renew, finish, revive } as const
+/**
+ * The whole protocol: TAKE (with STEAL, MARK and ACK), RENEW, FINISH, ENQUEUE, the janitor's repair, and what people do
+ * by hand.
+ */
+export const transitions = { enqueue, take, renew, finish, revive, retry, withdraw } as const

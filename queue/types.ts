@@ -75,12 +75,36 @@ export interface QueueLog {
   error(fields: object, message: string): void
 }
 
-/** What the stream holds of one key. A key that runs or waits may have a second entry: queued. */
-export type Entry = { fn: string; key: string; lane: Lane; attempt: number; error?: string } & (
-  | { state: 'queued'; since: Date }
-  | { state: 'running'; since: Date; owner: string; leaseUntil: Date; dirty: boolean }
+/**
+ * What the stream holds of one key. A key that runs or waits may have a second entry: queued, with its place in its lane
+ * (1 is the next one). A running one has the process that runs it in `by`; one that was parked by hand, not by a
+ * terminal error, is Withdrawn.
+ */
+export type Entry = {
+  fn: string
+  key: string
+  lane: Lane
+  attempt: number
+  error?: string
+} & (
+  | { state: 'queued'; since: Date; position: number }
+  | { state: 'running'; since: Date; owner: string; by?: string; leaseUntil: Date; dirty: boolean }
   | { state: 'waiting'; since: Date; until: Date; reason: 'Requeue' | 'Error' }
-  | { state: 'parked'; since: Date; reason: 'Terminal' }
+  | { state: 'parked'; since: Date; reason: 'Terminal' | 'Withdrawn' }
 )
 
+/** How many keys are in each state; one that runs or waits may be queued as well. */
 export type Depth = Record<Entry['state'], number>
+
+export interface Backlog {
+  /** Queued keys by lane. */
+  lanes: Record<Lane, number>
+  /** When the one that is queued longest was queued. */
+  oldest: Date | undefined
+}
+
+/** A key of one function. */
+export interface KeyOf {
+  fn: string
+  key: string
+}

@@ -1,16 +1,17 @@
 import { nuid } from 'nats'
 import type { JetStream } from '#jetstream'
+import { type RetryOutcome, retryKey, type WithdrawOutcome, withdrawKey } from './by-hand.ts'
 import { ServerClock } from './clock.ts'
 import { type Core, enqueueKey } from './core.ts'
-import { declareFunction, declareWork } from './declare.ts'
-import { depthOf } from './depth.ts'
+import { declaredFunctions, declareFunction, declareWork } from './declare.ts'
+import { backlogOf, depthOf } from './depth.ts'
 import { Janitor } from './janitor.ts'
 import { clockTolerance } from './lease.ts'
-import { listEntries } from './list.ts'
+import { entriesOf, listEntries } from './list.ts'
 import { demandKey, Names } from './names.ts'
 import type { Io, Lane } from './record.ts'
 import { ProcessSlots } from './slots.ts'
-import type { Depth, Entry, QueueLog, QueueObserver, ServeOptions, Worker } from './types.ts'
+import type { Backlog, Depth, Entry, KeyOf, QueueLog, QueueObserver, ServeOptions, Worker } from './types.ts'
 import { QueueWorker } from './worker.ts'
 
 export interface QueueOptions {
@@ -29,6 +30,8 @@ export interface QueueOptions {
   /** The wall clock, epoch milliseconds. */
   now?: () => number
   random?: () => number
+  /** Names this process to people who look at what runs. */
+  instance?: string
   /** Called before each access to the stream, for tests that crash there. */
   onIo?: (io: Io, key: string) => void | Promise<void>
 }
@@ -44,8 +47,19 @@ export interface WorkQueue {
    */
   enqueue(fn: string, key: string, options?: { lane?: Lane; attempt?: number }): Promise<'queued' | 'coalesced'>
   serve(options: ServeOptions): Worker
+  /** Everything declared here, by any process. */
+  functions(): Promise<string[]>
   list(options?: { fn?: string; limit?: number }): AsyncGenerator<Entry>
+  /** What there is of one key. */
+  find(of: KeyOf): Promise<Entry[]>
   depth(fn: string): Promise<Depth>
+  backlog(fn: string): Promise<Backlog>
+  /** Runs a waiting or parked key now; its count of failures stays. */
+  retry(of: KeyOf, signal?: AbortSignal): Promise<RetryOutcome>
+  /** Keeps a key that does not run from running until it is retried or enqueued. */
+  park(of: KeyOf, signal?: AbortSignal): Promise<WithdrawOutcome>
+  /** Throws away what a key that does not run is due: its timer, and every change enqueued before this resolves. */
+  purge(of: KeyOf, signal?: AbortSignal): Promise<WithdrawOutcome>
   /** Finds and replaces tokens that would never be delivered; workers do it by themselves. */
   janitor(fn: string): Pick<Janitor, 'pass'>
 }
@@ -73,6 +87,7 @@ export async function openQueue(js: JetStream, options: QueueOptions): Promise<W
     ackWaitMs: options.ackWaitMs ?? DEFAULT_ACK_WAIT_MS,
     slots: new ProcessSlots(options.slots ?? Number.POSITIVE_INFINITY),
     worker: nuid.next(),
+    instance: options.instance,
     random: options.random ?? Math.random,
     log: options.log,
     observer: options.observer ?? {},
@@ -105,6 +120,10 @@ class JetStreamQueue implements WorkQueue {
     return new QueueWorker(this.#core, options)
   }
 
+  functions(): Promise<string[]> {
+    return declaredFunctions(this.#core.js, this.#core.names)
+  }
+
   async *list({ fn, limit = Number.POSITIVE_INFINITY }: { fn?: string; limit?: number } = {}): AsyncGenerator<Entry> {
     let given = 0
     for await (const entry of listEntries(this.#core, fn)) {
@@ -113,8 +132,28 @@ class JetStreamQueue implements WorkQueue {
     }
   }
 
+  find(of: KeyOf): Promise<Entry[]> {
+    return entriesOf(this.#core, of)
+  }
+
   depth(fn: string): Promise<Depth> {
     return depthOf(this.#core, fn)
+  }
+
+  backlog(fn: string): Promise<Backlog> {
+    return backlogOf(this.#core, fn)
+  }
+
+  retry(of: KeyOf, signal?: AbortSignal): Promise<RetryOutcome> {
+    return retryKey(this.#core, of, signal)
+  }
+
+  park(of: KeyOf, signal?: AbortSignal): Promise<WithdrawOutcome> {
+    return withdrawKey(this.#core, of, 'park', signal)
+  }
+
+  purge(of: KeyOf, signal?: AbortSignal): Promise<WithdrawOutcome> {
+    return withdrawKey(this.#core, of, 'purge', signal)
   }
 
   janitor(fn: string): Pick<Janitor, 'pass'> {

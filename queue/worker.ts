@@ -125,10 +125,10 @@ export class QueueWorker implements Worker, Sharer {
   }
 
   async #take(key: string, lane: Lane, delivery: Delivery): Promise<Held | undefined> {
-    const { clock, terms, ackWaitMs, observer, log } = this.#core
+    const { clock, terms, ackWaitMs, observer, log, instance } = this.#core
     const { fn } = this.#options
     const freshUntil = clock.now() + ackWaitMs / 2
-    const input = { token: tokenFrom(delivery, lane), nonce: nuid.next(), freshUntil, terms }
+    const input = { token: tokenFrom(delivery, lane), nonce: nuid.next(), by: instance, freshUntil, terms }
     const { signal } = this.#abandon
     const result = await operate(this.#core, transitions.take, input, { fn, key }, { delivery, signal })
     if (result.kind === 'dropped') log.warn({ fn, key, because: result.because }, 'token not taken')

@@ -57,6 +57,8 @@ function processText(process: Process, name: (id: string | number) => number | s
       return flags + process.lane + (process.step ? filled(templateOf(process.step), name) : '')
     case 'renewing':
     case 'finishing':
+    case 'retrying':
+    case 'withdrawing':
       return flags + filled(templateOf(process.step), name)
   }
 }

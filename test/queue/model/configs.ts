@@ -18,11 +18,19 @@ export const CALM: Config = {
   slow: Number.POSITIVE_INFINITY,
   resurrections: 0,
   mistakes: 0,
+  interventions: 0,
   endings: [],
+  byHand: [],
   delays: true,
 }
 
 const STRICT = { ...CALM, oneRecord: true }
+const BY_HAND = {
+  retry: { byHand: ['retry'], interventions: 1 },
+  park: { byHand: ['park'], interventions: 1 },
+  purge: { byHand: ['purge'], interventions: 1 },
+} as const
+const BY_ANY_HAND = { byHand: ['retry', 'park', 'purge'], interventions: 1 } as const
 const LANES = { ...STRICT, low: 1 }
 const ENDINGS = { endings: ['requeue', 'error', 'terminal', 'handback'] } as const
 /** Nobody holds a token for longer than the server waits: then every run has its own reason. */
@@ -42,6 +50,9 @@ export const SMALL: Record<string, Config> = {
   'late clocks, two lanes': { ...LANES, lates: 1 },
   'a killed server': { ...STRICT, high: 2, resurrections: 1 },
   "a janitor's mistake, replicated": { ...STRICT, replicas: 3, high: 2, mistakes: 1 },
+  'retried by hand': { ...STRICT, ...ENDINGS, ...BY_HAND.retry, ends: 1 },
+  'parked by hand': { ...STRICT, ...ENDINGS, ...BY_HAND.park, ends: 1 },
+  'purged by hand': { ...STRICT, ...ENDINGS, ...BY_HAND.purge, ends: 1 },
   'no run without a reason': { ...SWIFT, high: 3, ends: 1, renews: 1, maxRuns: 4 },
   'no run without a reason, two lanes': { ...SWIFT, high: 2, low: 1, ends: 1, renews: 1, maxRuns: 4 },
 }
@@ -73,5 +84,12 @@ export const LARGE: Record<string, Config> = {
   'three workers, expiry, renewal': { ...STRICT, workers: 3, expiries: 1, renews: 1 },
   'three workers, crash, two lanes': { ...LANES, workers: 3, crashes: 1 },
   'killed server, ambiguity, two lanes': { ...LANES, resurrections: 1, faults: 1 },
+  'by hand, crash': { ...STRICT, ...ENDINGS, ...BY_ANY_HAND, ends: 1, crashes: 1 },
+  'by hand, expiry': { ...STRICT, ...ENDINGS, ...BY_ANY_HAND, ends: 1, expiries: 1 },
+  'by hand, ambiguity': { ...STRICT, ...ENDINGS, ...BY_ANY_HAND, ends: 1, faults: 1 },
+  'by hand, two lanes': { ...LANES, ...ENDINGS, ...BY_ANY_HAND, ends: 1 },
+  'by hand twice': { ...STRICT, ...ENDINGS, ...BY_ANY_HAND, ends: 1, interventions: 2, high: 2 },
+  'by hand, two changes, replicated': { ...STRICT, ...ENDINGS, ...BY_ANY_HAND, ends: 1, high: 2, replicas: 3 },
+  'by hand, killed server': { ...STRICT, ...BY_ANY_HAND, resurrections: 1, high: 2 },
   'swift, two ends, two lanes': { ...SWIFT, high: 2, low: 2, ends: 2, renews: 1, maxRuns: 6 },
 }

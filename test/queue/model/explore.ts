@@ -76,7 +76,9 @@ export function explore(subject: Subject, config: Config, maxStates = Number.POS
 
 export function initialState(config: Config): State {
   const { high, low, crashes, faults, expiries, ends, renews, lates, slow, resurrections, mistakes } = config
-  const left: Budget = { high, low, crashes, faults, expiries, ends, renews, lates, slow, resurrections, mistakes }
+  const { interventions } = config
+  const disorder = { crashes, faults, expiries, lates, slow, resurrections, mistakes }
+  const left: Budget = { high, low, ends, renews, interventions, ...disorder }
   return {
     tokens: { high: undefined, low: undefined },
     acknowledged: { high: undefined, low: undefined },

@@ -21,7 +21,7 @@ const withMachines = (machines: Partial<Machines>): Subject => ({
   machines: { ...transitions, ...machines },
 })
 
-const { take, renew, finish } = transitions
+const { take, renew, finish, retry, withdraw } = transitions
 
 type Out<State, Result> = State | Ended<Result>
 
@@ -126,6 +126,11 @@ const foreign = (answer: Answer): Answer =>
     ? { kind: 'record', record: { ...answer.record, owner: `not ${answer.record.owner}` } }
     : answer
 
+const idling = (answer: Answer): Answer =>
+  answer.kind === 'record' && answer.record
+    ? { kind: 'record', record: { ...answer.record, state: 'waiting' } }
+    : answer
+
 const clean = (answer: Answer): Answer =>
   answer.kind === 'record' && answer.record ? { kind: 'record', record: { ...answer.record, dirty: false } } : answer
 
@@ -137,6 +142,7 @@ const oneGeneration = (message: Publish): Publish => {
   return named.cancels === undefined ? named : { ...named, cancels: 'only' }
 }
 
+const BY_HAND: Config = { ...CALM, interventions: 1 }
 const replicated: Config = { ...CALM, replicas: 3 }
 
 export const MUTATIONS: Record<string, Mutation> = {
@@ -323,6 +329,24 @@ export const MUTATIONS: Record<string, Mutation> = {
     breaks: 'laws 1, 3, 4',
     subject: { ...PRODUCTION, requeuesFenced: false },
     config: { ...CALM, expiries: 1 },
+  },
+  'PARK without CAS': {
+    guard: 'only what does not run is parked',
+    breaks: 'law 2',
+    subject: withMachines({ withdraw: asking(withdraw, publishing(unguarded)) }),
+    config: { ...BY_HAND, byHand: ['park'] },
+  },
+  'PURGE of a running key': {
+    guard: 'a record is only purged while nobody runs its key',
+    breaks: 'law 2',
+    subject: withMachines({ withdraw: hearing(withdraw, idling) }),
+    config: { ...BY_HAND, byHand: ['purge'] },
+  },
+  'RETRY of a running key': {
+    guard: 'a record is only fired while nobody runs its key',
+    breaks: 'law 2',
+    subject: withMachines({ retry: hearing(retry, idling) }),
+    config: { ...BY_HAND, byHand: ['retry'] },
   },
   'no janitor': {
     guard: 'a token that nobody will deliver is replaced',

@@ -1,5 +1,5 @@
 import type { Io, Publish } from '../../../queue/record.ts'
-import { account, acknowledge, acknowledgeLater, lastRecord, nameOf, store } from './server.ts'
+import { account, acknowledge, acknowledgeLater, lastRecord, nameOf, store, withdrawToken } from './server.ts'
 import type { Config, Outcome, Process, State } from './state.ts'
 
 /** What may come of an IO. Without a configuration nothing goes wrong. */
@@ -14,6 +14,8 @@ export function outcomes(state: State, process: Process | undefined, io: Io, con
     }
     case 'acknowledge':
       return config && process?.phase === 'taking' ? acknowledgements(state, process, io.confirmed, config) : []
+    case 'removeToken':
+      return removals(state, io.sequence, config)
     case 'readToken': {
       const present = process?.phase === 'taking' && state.tokens[process.lane]?.sequence === process.token
       return [
@@ -22,6 +24,9 @@ export function outcomes(state: State, process: Process | undefined, io: Io, con
     }
   }
 }
+
+/** For the others a lost publish is as if they had not asked yet. */
+const REMEMBERS_DOUBT = new Set<Process['phase']>(['finishing', 'retrying', 'withdrawing'])
 
 function publishes(
   state: State,
@@ -42,8 +47,7 @@ function publishes(
   const spend = (from: State) => ({ ...from, left: { ...from.left, faults: from.left.faults - 1 } })
   const answer = { kind: 'unknown' } as const
   if (applied) found.push({ label: `stores ${name}, the answer is lost`, state: spend(applied), answer })
-  // Only a finish knows that an answer is missing; for the others it is as if they had not asked yet.
-  if (process?.phase === 'finishing') found.push({ label: `loses ${name}`, state: spend(state), answer })
+  if (process && REMEMBERS_DOUBT.has(process.phase)) found.push({ label: `loses ${name}`, state: spend(state), answer })
   if (config.delays && state.network.length === 0) {
     const delayed = { ...state, network: [{ message, completes }] }
     found.push({ label: `delays ${name}`, state: spend(delayed), answer })
@@ -51,9 +55,28 @@ function publishes(
   return found
 }
 
-/** The definition of completion is the stored finish, of a run that neither failed nor was handed back. */
+function removals(state: State, sequence: number, config: Config | undefined): Outcome[] {
+  const removed = withdrawToken(state, sequence)
+  const found: Outcome[] = [{ label: `removes token ${sequence}`, state: removed, answer: { kind: 'removed' } }]
+  if (!config || state.left.faults === 0) return found
+  const left = { ...state.left, faults: state.left.faults - 1 }
+  return [
+    ...found,
+    {
+      label: `removes token ${sequence}, the answer is lost`,
+      state: { ...removed, left },
+      answer: { kind: 'unknown' },
+    },
+  ]
+}
+
+/**
+ * The definition of completion is the stored finish, of a run that neither failed nor was handed back. What is withdrawn
+ * by hand is as good as complete: nobody waits for it any more.
+ */
 const completesRun = (process: Process | undefined): boolean =>
-  process?.phase === 'finishing' && process.fresh && !['error', 'handback'].includes(process.ending.kind)
+  process?.phase === 'withdrawing' ||
+  (process?.phase === 'finishing' && process.fresh && !['error', 'handback'].includes(process.ending.kind))
 
 function acknowledgements(
   state: State,

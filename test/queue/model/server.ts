@@ -62,6 +62,12 @@ export function acknowledge(state: State, lane: Lane, sequence: number, { replic
   return withToken({ ...state, ...kept }, lane, undefined)
 }
 
+/** Somebody takes a token away; what was enqueued before is given up with it. */
+export function withdrawToken(state: State, sequence: number): State {
+  const lane = LANES.find((candidate) => state.tokens[candidate]?.sequence === sequence)
+  return lane === undefined ? state : { ...withToken(state, lane, undefined), covered: true }
+}
+
 /** An acknowledgement leaves a worker and may arrive at any time, or never. */
 export function acknowledgeLater(state: State, lane: Lane, sequence: number): State {
   const slot = state.tokens[lane]

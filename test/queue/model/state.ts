@@ -1,4 +1,5 @@
 import type { Ending, FinishStep } from '../../../queue/finish.ts'
+import type { RetryStep, WithdrawStep } from '../../../queue/intervene.ts'
 import type { Held } from '../../../queue/lease.ts'
 import type { Answer, Io, KeyRecord, Lane, Publish } from '../../../queue/record.ts'
 import type { RenewStep } from '../../../queue/renew.ts'
@@ -41,6 +42,8 @@ export interface Budget {
   resurrections: number
   /** Tokens on their way out that the janitor takes for dead. */
   mistakes: number
+  /** Retries, parkings and purges by hand. */
+  interventions: number
 }
 
 export interface Config extends Budget {
@@ -48,6 +51,8 @@ export interface Config extends Budget {
   replicas: 1 | 3
   /** What a run may end in besides done. */
   endings: readonly Exclude<Ending['kind'], 'done'>[]
+  /** What people do by hand. */
+  byHand: readonly ('retry' | 'park' | 'purge')[]
   /** Publishes may also arrive later, and acknowledgements. */
   delays: boolean
   /** Checked when given: runs begun in one history. */
@@ -110,6 +115,8 @@ export type Process = Common &
     | { phase: 'finishing'; held: Held; ending: Ending; step: FinishStep }
     | { phase: 'requeueing'; lane: Lane; step: AnyStep | undefined }
     | { phase: 'enqueueing'; lane: Lane; step: AnyStep }
+    | { phase: 'retrying'; step: RetryStep }
+    | { phase: 'withdrawing'; step: WithdrawStep }
   )
 
 export interface State {

@@ -1,4 +1,5 @@
 import type { Ending, FinishResult } from '../../../queue/finish.ts'
+import type { RetryResult, WithdrawResult } from '../../../queue/intervene.ts'
 import type { Ended } from '../../../queue/machine.ts'
 import { type Answer, type Io, LANES, type Lane } from '../../../queue/record.ts'
 import type { RenewResult } from '../../../queue/renew.ts'
@@ -17,6 +18,7 @@ export function clientMoves(state: State, subject: Subject, config: Config): Mov
       ...enqueues(state, lane, subject, config),
       ...deliveries(state, lane, subject, config),
     ]),
+    ...interventions(state, subject, config),
     ...(subject.janitor ? LANES.flatMap((lane) => revival(state, lane, subject)) : []),
     ...state.processes.flatMap((process) => processMoves(state, process, subject, config)),
   ]
@@ -63,7 +65,34 @@ const isBusy = ({ records, processes }: State, { sequence, acking }: Slot): bool
   records.some(({ record }) => record.state === 'running') ||
   processes.some((process) => process.phase === 'taking' && process.token === sequence)
 
-const isWorker = ({ phase }: Process) => phase !== 'enqueueing'
+const VISITORS = new Set<Process['phase']>(['enqueueing', 'retrying', 'withdrawing'])
+
+const isWorker = ({ phase }: Process) => !VISITORS.has(phase)
+
+/** Somebody looks at the queue and acts by hand on what is there. */
+function interventions(state: State, subject: Subject, config: Config): Move[] {
+  if (state.left.interventions === 0) return []
+  const nonce = `h${state.counter + 1}`
+  const left = { ...state.left, interventions: state.left.interventions - 1 }
+  const spent = { ...state, counter: state.counter + 1, left }
+  const tokens = LANES.flatMap((lane) => {
+    const slot = state.tokens[lane]
+    return slot ? [{ lane, sequence: slot.sequence, attempt: slot.attempt }] : []
+  })
+  const { retry, withdraw } = subject.machines
+  return config.byHand.flatMap((act) => {
+    const process: Process =
+      act === 'retry'
+        ? { phase: 'retrying', step: begun(retry.start({}, CLOCKS.inTime)), nonce, ...NEWBORN }
+        : {
+            phase: 'withdrawing',
+            step: begun(withdraw.start({ to: act, nonce, tokens }, CLOCKS.inTime)),
+            nonce,
+            ...NEWBORN,
+          }
+    return firstIo(spent, process, subject, config, undefined, `${act} by hand: `)
+  })
+}
 
 /** The janitor suspects what is dead, and may mistake what is going away for it. */
 function revival(state: State, lane: Lane, { machines }: Subject): Move[] {
@@ -88,7 +117,7 @@ function processMoves(state: State, process: Process, subject: Subject, config: 
 
 /** A dead enqueuer has promised nothing. */
 function crash(state: State, process: Process): Move[] {
-  if (state.left.crashes === 0 || !isWorker(process)) return []
+  if (state.left.crashes === 0 || process.phase === 'enqueueing') return []
   const left = { ...state.left, crashes: state.left.crashes - 1 }
   return [
     { label: () => `${process.nonce}: dies while ${process.phase}`, state: withProcess({ ...state, left }, process) },
@@ -195,24 +224,30 @@ function ioMoves(state: State, process: Process, subject: Subject, config: Confi
 
 const stepOf = (process: Process) => (process.phase === 'running' ? undefined : process.step)
 
-type AnyResult = { io: Io } | Ended<TakeResult | RenewResult | FinishResult | 'queued' | 'coalesced'>
+type AnyResult =
+  | { io: Io }
+  | Ended<TakeResult | RenewResult | FinishResult | 'queued' | 'coalesced' | RetryResult | WithdrawResult>
 
 /** The next step of the process's machine, or its result. */
 type Advanced = { phase: Process['phase']; out: AnyResult }
 
 function advance(process: Process, answer: Answer, now: number, { machines }: Subject): Advanced {
   const { phase } = process
-  const machine =
-    phase === 'taking'
-      ? machines.take
-      : phase === 'renewing'
-        ? machines.renew
-        : phase === 'finishing'
-          ? machines.finish
-          : machines.enqueue
+  const machine = machines[MACHINE_OF[phase]]
   const out = (machine.next as (step: unknown, answer: Answer, now: number) => AnyResult)(stepOf(process), answer, now)
   return { phase, out: onCoarseClock(out, now) }
 }
+
+const MACHINE_OF = {
+  taking: 'take',
+  running: 'renew',
+  renewing: 'renew',
+  finishing: 'finish',
+  enqueueing: 'enqueue',
+  requeueing: 'enqueue',
+  retrying: 'retry',
+  withdrawing: 'withdraw',
+} as const satisfies Record<Process['phase'], keyof Subject['machines']>
 
 const summary = ({ out }: Advanced): string => {
   if ('io' in out) return 'name' in out ? String(out.name) : out.io.do

@@ -1,0 +1,199 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import type { Nats } from '#local'
+import type { Finish, WorkQueue } from '#queue'
+import { randomFrom } from '../support/random.ts'
+import { startTestNats } from '../support/servers.ts'
+import { DONE, entriesOf, FN, freshPrefix, gate, openTestQueue, statesOf, World } from './support.ts'
+
+let nats: Nats & AsyncDisposable
+beforeAll(async () => {
+  nats = await startTestNats()
+})
+afterAll(() => nats[Symbol.asyncDispose]())
+
+const open = (prefix = freshPrefix(), options = {}) => openTestQueue(nats.url, prefix, options)
+const until = (condition: () => void | Promise<void>) => vi.waitFor(condition, { timeout: 15_000, interval: 20 })
+const of = (key: string) => ({ fn: FN, key })
+const inOneHour = () => new Date(Date.now() + 3_600_000)
+const failed = (): Finish => ({ kind: 'error', message: 'broken', retryAt: inOneHour() })
+
+/** Enqueues the keys and lets each end in its own way. */
+async function leave(queue: WorkQueue, endings: Record<string, Finish>): Promise<void> {
+  const worker = queue.serve({ fn: FN, slots: 4, handler: async ({ key }) => endings[key] ?? DONE })
+  for (const key of Object.keys(endings)) await queue.enqueue(FN, key)
+  await until(async () =>
+    expect(await queue.depth(FN)).toMatchObject({
+      queued: 0,
+      running: 0,
+      waiting: Object.values(endings).filter(({ kind }) => kind === 'error' || kind === 'requeue').length,
+    }),
+  )
+  await worker.drain(1000)
+}
+
+describe('retry', () => {
+  it('runs waiting and parked keys now, and once', async () => {
+    await using test = await open()
+    const { queue } = test
+    await leave(queue, {
+      'n.failed': failed(),
+      'n.timer': { kind: 'requeue', at: inOneHour() },
+      'n.parked': { kind: 'terminal', message: 'bad' },
+    })
+    for (const key of ['n.failed', 'n.timer', 'n.parked']) expect(await queue.retry(of(key))).toBe('queued')
+    expect(await statesOf(queue)).toEqual(['n.failed queued', 'n.timer queued', 'n.parked queued'])
+    const world = new World()
+    const worker = world.serve(queue)
+    await until(() => expect(world.starts.toSorted()).toEqual(['n.failed', 'n.parked', 'n.timer']))
+    await until(async () => expect(await statesOf(queue)).toEqual([]))
+    await worker.drain(1000)
+    expect(world.starts).toHaveLength(3)
+  })
+
+  it('keeps the count of failures, and the last error in sight', async () => {
+    await using test = await open()
+    await leave(test.queue, { 'n.a': failed() })
+    await test.queue.retry(of('n.a'))
+    expect(await test.queue.find(of('n.a'))).toMatchObject([{ state: 'queued', attempt: 1, error: 'broken' }])
+  })
+
+  it('leaves alone what runs, is queued, or is idle', async () => {
+    await using test = await open()
+    const { queue } = test
+    const goesOn = gate()
+    const worker = queue.serve({ fn: FN, slots: 2, handler: () => goesOn.opened.then(() => DONE) })
+    await queue.enqueue(FN, 'n.runs')
+    await until(async () => expect(await statesOf(queue)).toEqual(['n.runs running']))
+    expect(await queue.retry(of('n.runs'))).toBe('running')
+    goesOn.open()
+    await worker.drain(1000)
+    await queue.enqueue(FN, 'n.queued')
+    expect(await queue.retry(of('n.queued'))).toBe('queued')
+    expect(await queue.retry(of('n.idle'))).toBe('idle')
+    expect(await statesOf(queue)).toEqual(['n.queued queued'])
+  })
+})
+
+describe('park', () => {
+  it('keeps queued and waiting keys from running, until they are retried or something changes', async () => {
+    await using test = await open()
+    const { queue } = test
+    await leave(queue, { 'n.waits': failed() })
+    await queue.enqueue(FN, 'n.queued', { lane: 'low' })
+    await queue.enqueue(FN, 'n.both')
+    await queue.enqueue(FN, 'n.both', { lane: 'low' })
+    for (const key of ['n.waits', 'n.queued', 'n.both']) expect(await queue.park(of(key))).toBe('parked')
+    expect(await entriesOf(queue)).toMatchObject([
+      { key: 'n.waits', state: 'parked', reason: 'Withdrawn', attempt: 1, error: 'broken' },
+      { key: 'n.queued', state: 'parked', reason: 'Withdrawn' },
+      { key: 'n.both', state: 'parked', reason: 'Withdrawn' },
+    ])
+    const world = new World()
+    const worker = world.serve(queue)
+    await world.change(queue, 'n.other')
+    await until(() => expect(world.dealtWith).toEqual(world.versions))
+    expect(world.starts).toEqual(['n.other'])
+    await queue.retry(of('n.waits'))
+    await world.change(queue, 'n.queued')
+    await until(() => expect(world.starts.toSorted()).toEqual(['n.other', 'n.queued', 'n.waits']))
+    await until(async () => expect(await statesOf(queue)).toEqual(['n.both parked']))
+    await worker.drain(1000)
+  })
+
+  it('is the same twice, and nothing for an idle key', async () => {
+    await using test = await open()
+    await test.queue.enqueue(FN, 'n.a')
+    expect(await test.queue.park(of('n.a'))).toBe('parked')
+    expect(await test.queue.park(of('n.a'))).toBe('parked')
+    expect(await test.queue.park(of('n.idle'))).toBe('idle')
+    expect(await statesOf(test.queue)).toEqual(['n.a parked'])
+  })
+})
+
+describe('purge', () => {
+  it('leaves nothing of queued, waiting and parked keys, and the next change runs', async () => {
+    await using test = await open()
+    const { queue } = test
+    await leave(queue, { 'n.waits': failed(), 'n.parked': { kind: 'terminal', message: 'bad' } })
+    await queue.enqueue(FN, 'n.queued')
+    await queue.enqueue(FN, 'n.waits')
+    for (const key of ['n.waits', 'n.parked', 'n.queued']) expect(await queue.purge(of(key))).toBe('purged')
+    expect(await queue.purge(of('n.idle'))).toBe('idle')
+    expect(await statesOf(queue)).toEqual([])
+    const world = new World()
+    const worker = world.serve(queue)
+    await world.change(queue, 'n.waits')
+    await until(() => expect(world.dealtWith).toEqual(world.versions))
+    await worker.drain(1000)
+    expect(world.starts).toEqual(['n.waits'])
+  })
+
+  it('leaves a running key alone', async () => {
+    await using test = await open()
+    const goesOn = gate()
+    const world = new World()
+    const worker = world.serve(test.queue, () => goesOn.opened.then(() => DONE))
+    await world.change(test.queue, 'n.a')
+    await until(() => expect(world.starts).toEqual(['n.a']))
+    expect(await test.queue.purge(of('n.a'))).toBe('running')
+    expect(await test.queue.park(of('n.a'))).toBe('running')
+    goesOn.open()
+    await until(() => expect(world.dealtWith).toEqual(world.versions))
+    await worker.drain(1000)
+  })
+})
+
+it('hands against live workers lose no change that comes after them, and give no key to two', async () => {
+  const prefix = freshPrefix()
+  await using a = await open(prefix)
+  await using b = await open(prefix)
+  const seed = Date.now() % 100_000
+  console.log(`seed ${seed}`)
+  const random = randomFrom(seed)
+  const world = new World()
+  const work = async (): Promise<Finish> => {
+    await sleep(random() * 4)
+    const dice = random()
+    if (dice < 0.2) return { kind: 'requeue', at: new Date(Date.now() + 300) }
+    return dice < 0.3 ? { kind: 'terminal', message: 'bad' } : DONE
+  }
+  const workers = [a, b].map(({ queue }) => world.serve(queue, work, 8))
+  const keys = Array.from({ length: 12 }, (_, i) => `n.k${i}`)
+  const outcomes = new Set<string>()
+  const meddle = async (queue: WorkQueue) => {
+    for (let i = 0; i < 120; i++) {
+      const key = keys[Math.floor(random() * keys.length)]!
+      const act = (['retry', 'park', 'purge'] as const)[i % 3]!
+      await queue.enqueue(FN, key, { lane: i % 2 ? 'high' : 'low' })
+      outcomes.add(`${act} ${await queue[act](of(key))}`)
+    }
+  }
+  await Promise.all([meddle(a.queue), meddle(b.queue)])
+  for (const key of keys) await world.change(a.queue, key)
+  await until(() => expect(world.dealtWith).toEqual(world.versions))
+  expect(world.overlaps).toEqual([])
+  await until(async () => expect(await a.queue.depth(FN)).toMatchObject({ queued: 0, running: 0, waiting: 0 }))
+  expect([...outcomes]).toEqual(expect.arrayContaining(['retry queued', 'park parked', 'purge purged']))
+  await Promise.all(workers.map((worker) => worker.drain(1000)))
+  expect([...a.logged, ...b.logged]).toEqual([])
+})
+
+it('names the process that runs a key, and the place of one that is queued', async () => {
+  await using test = await open(freshPrefix(), { instance: 'host-1' })
+  const { queue } = test
+  const goesOn = gate()
+  const worker = queue.serve({ fn: FN, slots: 2, handler: () => goesOn.opened.then(() => DONE) })
+  await queue.enqueue(FN, 'n.runs')
+  await until(async () => expect(await queue.find(of('n.runs'))).toMatchObject([{ state: 'running', by: 'host-1' }]))
+  goesOn.open()
+  await worker.drain(1000)
+  for (const key of ['n.a', 'n.b', 'n.c']) await queue.enqueue(FN, key)
+  expect(await queue.find(of('n.c'))).toMatchObject([{ state: 'queued', position: 3 }])
+  expect((await entriesOf(queue)).map((entry) => entry.state === 'queued' && entry.position)).toEqual([1, 2, 3])
+  expect(await queue.find(of('n.idle'))).toEqual([])
+  expect(await queue.functions()).toEqual([FN])
+  const { lanes, oldest } = await queue.backlog(FN)
+  expect(lanes).toEqual({ high: 3, low: 0 })
+  expect(Math.abs(Date.now() - (oldest?.getTime() ?? 0))).toBeLessThan(30_000)
+})
