@@ -5,6 +5,13 @@ const name = (what: string) => z.string().regex(/^[A-Za-z0-9-]{1,32}$/, `${what}
 
 const LEASE = 'a number of seconds from 2 to 300'
 
+const KINDS = /^[a-z0-9]+(\.[a-z0-9-]+)*(,[a-z0-9]+(\.[a-z0-9-]+)*)*$/
+
+function kindFrom(text: string): { group: string; resource: string } {
+  const [resource = '', ...group] = text.split('.')
+  return { resource, group: group.join('.') }
+}
+
 function isNatsUrl(text: string): boolean {
   const url = text.trim().includes('://') ? text.trim() : `nats://${text.trim()}`
   return URL.canParse(url) && /^(nats|tls):\/\/[^\s/]/.test(url)
@@ -21,6 +28,11 @@ const environment = z.object({
   NATS_CA: z.string().min(1).optional(),
   FAIRLEAD_PREFIX: name('a prefix').optional(),
   FAIRLEAD_CLUSTER: z.string().min(1).max(253).optional(),
+  FAIRLEAD_REFERENCE_ONLY: z
+    .string()
+    .regex(KINDS, 'kinds as kubectl names them, with commas between: configmaps,widgets.example.com')
+    .transform((text) => text.split(',').map(kindFrom))
+    .default([]),
   FAIRLEAD_REPLICAS: z
     .enum(['1', '3'], '1 or 3')
     .default('1')

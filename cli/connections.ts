@@ -56,7 +56,7 @@ export async function openStreams(
   const leaseMs = config.FAIRLEAD_LEASE_SECONDS * 1000
   try {
     const [events, queue] = await Promise.all([
-      openEventStore(js, { ...common, cluster, log }),
+      openEventStore(js, { ...common, cluster, log, referenceOnly: config.FAIRLEAD_REFERENCE_ONLY }),
       openQueue(js, { ...common, leaseMs, ackWaitMs: leaseMs, log, ...(slots !== undefined && { slots }) }),
     ])
     return { js, events, queue, [Symbol.asyncDispose]: () => js.close() }

@@ -8,6 +8,7 @@ import { ownerIn } from './echo.ts'
 import { Followed } from './followed.ts'
 import { Gate } from './gate.ts'
 import { EventRecorder } from './recorder.ts'
+import { References } from './references.ts'
 import type { RunDependencies } from './run.ts'
 import { SettledWrites } from './settled-writes.ts'
 import type { RunObserver } from './steps.ts'
@@ -69,6 +70,7 @@ class LiveDispatcher implements Dispatcher {
       kube,
       events,
       gate,
+      references: new References({ kube, events, gate }),
       settled: new SettledWrites(),
       recorder: new EventRecorder({ kube, gate, instance, now, log }),
       now,

@@ -1,27 +1,23 @@
-import { type KubeObject, type ReconcilerSpec, relatedLookup, relation } from '#contracts'
+import { type KubeObject, type ReconcilerSpec, type ResourceRef, relatedLookup, relation } from '#contracts'
 import type { EventStore, ObjectFilter, ObjectKey, OwnerKey, StoredObject } from '#events'
-import { type KubeClient, resourcePath } from '#kube'
-import { undefinedIfGone } from './errors.ts'
-import { DROPPED, type Gate, PRIORITY } from './gate.ts'
-import { isControlledBy, type World } from './world.ts'
+import type { References } from './references.ts'
+import { isControlledBy, type OwnedObject, type World } from './world.ts'
 
 export interface Observation extends World {
   /** The primary's own controller, where that is the primary of some Reconciler. */
   owner: OwnerKey | undefined
 }
 
-interface Sources {
-  kube: KubeClient
-  events: EventStore
-  gate: Gate
-}
+/** The object as the API server has it, where EVENTS has only a reference; undefined when it is gone. */
+type Whole = (resource: ResourceRef, stored: StoredObject) => Promise<KubeObject | undefined>
 
 /**
  * The primary, what it controls and what is related to it, in one read of EVENTS; a second one where a field of the
- * primary names what is related. Undefined when the primary is gone.
+ * primary names what is related. What travels as a reference is read from the API server. Undefined when the primary
+ * is gone.
  */
 export async function observePrimary(
-  sources: Sources,
+  { events, references }: { events: EventStore; references: References },
   spec: ReconcilerSpec,
   { namespace, name }: Pick<ObjectKey, 'namespace' | 'name'>,
   signal: AbortSignal,
@@ -29,25 +25,36 @@ export async function observePrimary(
   const key = { ref: spec.for, namespace, name }
   const anyName = spec.related.filter(({ byName }) => byName === undefined)
   const named = spec.related.filter(({ byName }) => byName !== undefined)
-  const { events } = sources
   const first = await events.observe({ primary: key, owned: spec.owns, related: filtersOf(anyName, namespace) })
-  const { primary, owned } = first
-  if (primary === undefined) return undefined
-  const object = primary.referenceOnly ? await whole(sources, spec, primary.object, signal) : primary.object
-  if (object === undefined) return undefined
+  const { primary } = first
+  const whole: Whole = (resource, stored) => references.whole(resource, stored, signal)
+  const object = primary && (await whole(spec.for, primary))
+  if (primary === undefined || object === undefined) return undefined
   const names = named.flatMap((one) => relatedLookup(one, object).names?.map((name) => ({ ...one, name })) ?? [])
   const second =
     names.length === 0 ? [] : (await events.observe({ primary: key, related: filtersOf(names, namespace) })).related
-  return {
-    object,
-    owned: spec.owns.flatMap((resource, index) =>
-      (owned[index] ?? [])
-        .filter((child) => isControlledBy(child.object, object))
-        .map((child) => ({ resource, object: child.object })),
-    ),
-    related: relatedTo(object, spec, [...first.related, ...second].flat()),
-    owner: primary.owner,
-  }
+  const [owned, related] = await Promise.all([
+    ownedBy(object, spec, first.owned, whole),
+    relatedTo(object, spec, [...first.related, ...second].flat(), whole),
+  ])
+  return { object, owned, related, owner: primary.owner }
+}
+
+/** What is gone by now, or another's, is left out. */
+async function ownedBy(
+  owner: KubeObject,
+  { owns }: ReconcilerSpec,
+  found: readonly StoredObject[][],
+  whole: Whole,
+): Promise<OwnedObject[]> {
+  const children = owns.flatMap((resource, index) =>
+    (found[index] ?? [])
+      .filter((child) => isControlledBy(child.object, owner))
+      .map(async (child) => ({ resource, object: await whole(resource, child) })),
+  )
+  return (await Promise.all(children)).filter(
+    (child): child is OwnedObject => child.object !== undefined && isControlledBy(child.object, owner),
+  )
 }
 
 type Lookup = ReconcilerSpec['related'][number] & { name?: string }
@@ -64,26 +71,27 @@ const filtersOf = (related: readonly Lookup[], namespace: string | undefined): O
         ]
   })
 
-/** Each object once, however many declarations it is found by. */
-function relatedTo(object: KubeObject, { related }: ReconcilerSpec, found: readonly StoredObject[]): KubeObject[] {
-  const relations = related.map((one) => ({ one, holds: relation(one) }))
-  const matching = found.filter(({ key, object: other }) =>
-    relations.some(
-      ({ one, holds }) => one.group === key.ref.group && one.resource === key.ref.resource && holds(object, other),
-    ),
+/** Each object once, however many declarations it is found by. Fields can be selected by only when it is whole. */
+async function relatedTo(
+  primary: KubeObject,
+  { related }: ReconcilerSpec,
+  found: readonly StoredObject[],
+  whole: Whole,
+): Promise<KubeObject[]> {
+  const isNear = anyRelation(related.map((one) => ({ ...one, fieldSelector: undefined })))
+  const isRelated = anyRelation(related)
+  const near = found.filter((other) => isNear(primary, other.key.ref, other.object))
+  const once = [...new Map(near.map((other) => [`${other.key.ref.resource} ${other.uid}`, other])).values()]
+  const others = await Promise.all(
+    once.map(async (other) => ({ ref: other.key.ref, object: await whole(other.key.ref, other) })),
   )
-  return [...new Map(matching.map((other) => [`${other.key.ref.resource} ${other.uid}`, other.object])).values()]
+  return others.flatMap(({ ref, object }) => (object && isRelated(primary, ref, object) ? [object] : []))
 }
 
-/** EVENTS holds only a reference to Secrets and to objects over the size limit. */
-async function whole(
-  { kube, gate }: Sources,
-  spec: ReconcilerSpec,
-  { metadata }: KubeObject,
-  signal: AbortSignal,
-): Promise<KubeObject | undefined> {
-  const path = resourcePath(spec.for, metadata.namespace, metadata.name)
-  const read = () => kube.get(path, { signal }).catch(undefinedIfGone)
-  const found = await gate.run(PRIORITY.create, read, { signal })
-  return found === DROPPED ? undefined : found
+function anyRelation(related: ReconcilerSpec['related']) {
+  const relations = related.map((one) => ({ one, holds: relation(one) }))
+  return (primary: KubeObject, ref: ResourceRef, other: KubeObject): boolean =>
+    relations.some(
+      ({ one, holds }) => one.group === ref.group && one.resource === ref.resource && holds(primary, other),
+    )
 }

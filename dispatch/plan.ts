@@ -4,7 +4,7 @@ import { completeDesired, DESIRED_ANNOTATION } from './desired.ts'
 import { HUNDRED_YEARS_S, type PlainOutcome } from './outcome.ts'
 import type { SettledWrites } from './settled-writes.ts'
 import { type StatusPatch, statusPatch } from './status.ts'
-import { type Family, findOwned, isSecret, type OwnedObject } from './world.ts'
+import { type Family, findOwned, type OwnedObject } from './world.ts'
 
 /**
  * With this resourceVersion server-side apply creates an object and never touches one that exists (Conflict): etcd's
@@ -37,15 +37,23 @@ export interface Plan {
   findings: string[]
 }
 
+export interface Circumstances {
+  now: Date
+  settled: Pick<SettledWrites, 'has'>
+  /** Its contents must not be told, not even as a fingerprint. */
+  isConfidential: (resource: OwnedResource) => boolean
+}
+
 /** What has to be written so that the world is as the outcome says. */
 export function plan(
   { owns }: Pick<ReconcilerSpec, 'owns'>,
   world: Family,
   outcome: PlainOutcome,
-  { now, settled }: { now: Date; settled: Pick<SettledWrites, 'has'> },
+  circumstances: Circumstances,
 ): Plan {
+  const { now, settled } = circumstances
   const desired = completeDesired(world.object, owns, outcome.apply ?? [])
-  const applies = desired.objects.flatMap((wanted) => writeFor(world, wanted, settled) ?? [])
+  const applies = desired.objects.flatMap((wanted) => writeFor(world, wanted, circumstances) ?? [])
   const deletes = outcome.apply === undefined ? [] : prune(world, desired.objects)
   const status = statusPatch(world.object, outcome, now)
   return {
@@ -66,23 +74,23 @@ function isSettled({ object }: Family, { status }: StatusPatch, settled: Pick<Se
 function writeFor(
   world: Family,
   { resource, object }: OwnedObject,
-  settled: Pick<SettledWrites, 'has'>,
+  { settled, isConfidential }: Pick<Circumstances, 'settled' | 'isConfidential'>,
 ): Write | undefined {
   const observed = findOwned(world, resource, object)
   if (resource.strategy === 'CreateOnly')
     return observed === undefined ? { verb: 'create', resource, object } : undefined
-  if (resource.strategy === 'Recreate') return recreate(observed, resource, object)
+  if (resource.strategy === 'Recreate') return recreate(observed, resource, object, isConfidential(resource))
   if (observed?.metadata.deletionTimestamp !== undefined) return undefined
-  // What is observed of a Secret lacks its values, and a fingerprint of them must not be shown. Where only metadata is
-  // watched, the mark in it is all that can be compared.
+  // Where only metadata is watched, the mark in it is all that can be compared.
   const mark = fingerprint(object)
-  const marked = isSecret(object) ? object : withMark(object, mark)
+  const marked = isConfidential(resource) ? object : withMark(object, mark)
   const apply = { verb: 'apply', resource, fingerprint: mark, observed } as const
   if (observed === undefined) return { ...apply, object: bound(marked, { resourceVersion: ONLY_IF_ABSENT }) }
   const { uid, resourceVersion } = observed.metadata
   if (uid === undefined || settled.has(uid, resourceVersion, mark)) return undefined
   const comparable = resource.metadataOnly === true ? { metadata: marked.metadata } : marked
-  if (!isSecret(object) && covers(comparable, observed)) return undefined
+  // Without the mark a field that is no longer desired would not show as a difference.
+  if (marked !== object && covers(comparable, observed)) return undefined
   return { ...apply, object: bound(marked, { uid }) }
 }
 
@@ -90,10 +98,15 @@ function writeFor(
  * What was declared differently when it was created is deleted; the round after that creates it anew. Of a Secret no
  * mark is kept, so that it stays as it was created.
  */
-function recreate(observed: KubeObject | undefined, resource: OwnedResource, object: KubeObject): Write | undefined {
+function recreate(
+  observed: KubeObject | undefined,
+  resource: OwnedResource,
+  object: KubeObject,
+  isConfidential: boolean,
+): Write | undefined {
   const mark = fingerprint(object)
   if (observed === undefined)
-    return { verb: 'create', resource, object: isSecret(object) ? object : withMark(object, mark) }
+    return { verb: 'create', resource, object: isConfidential ? object : withMark(object, mark) }
   const created = observed.metadata.annotations?.[DESIRED_ANNOTATION]
   const isOther = created !== undefined && created !== mark
   return isOther && observed.metadata.deletionTimestamp === undefined

@@ -11,6 +11,7 @@ import {
 import { parseKey } from '#events'
 import type { Finish, Lease } from '#queue'
 import { callWithin } from './call.ts'
+import { Confidences } from './confidences.ts'
 import { consequenceOf, gravest } from './consequence.ts'
 import { originOf } from './echo.ts'
 import { GoneError } from './errors.ts'
@@ -20,7 +21,7 @@ import { DROPPED } from './gate.ts'
 import { type Observation, observePrimary } from './observe.ts'
 import { parseOutcome } from './outcome.ts'
 import { isPaused, pausePatch } from './pause.ts'
-import { type Plan, plan, type Write } from './plan.ts'
+import { type Circumstances, type Plan, plan, type Write } from './plan.ts'
 import type { EventRecorder } from './recorder.ts'
 import { type Failure, failurePatch, type StatusPatch } from './status.ts'
 import type { RunObserver } from './steps.ts'
@@ -63,6 +64,7 @@ export class Run {
   readonly #served: Served
   readonly #lease: Lease
   readonly #log: RunLog
+  readonly #confidences: Confidences
   #changed = false
 
   constructor(deps: RunDependencies, served: Served, lease: Lease, log: RunLog) {
@@ -70,6 +72,7 @@ export class Run {
     this.#served = served
     this.#lease = lease
     this.#log = log
+    this.#confidences = new Confidences(served.spec, deps.events)
   }
 
   /** Something was stored that the observed state does not have yet. */
@@ -174,7 +177,10 @@ export class Run {
     }
     const context = { signal: this.#lease.signal, log: this.#log }
     const returned = await callWithin(spec.timeoutSeconds, invoke, deepFreeze(input), context)
-    const next = plan(spec, world, parseOutcome(returned), { now, settled: this.#deps.settled })
+    const outcome = parseOutcome(returned)
+    this.#confidences.noteDesired(outcome.apply)
+    const isConfidential: Circumstances['isConfidential'] = (resource) => this.#deps.events.isReferenceOnly(resource)
+    const next = plan(spec, world, outcome, { now, settled: this.#deps.settled, isConfidential })
     if (next.findings.length === 0) return next
     throw new TerminalError(next.findings.join('; '), { reason: 'InvalidOutcome' })
   }
@@ -215,6 +221,7 @@ export class Run {
     const { name, spec, selects } = this.#served
     const observed = await observePrimary(this.#deps, spec, parseKey(this.#lease.key), this.#lease.signal)
     if (observed === undefined || !selects(observed.object)) return undefined
+    this.#confidences.noteObserved(observed)
     const isGoing = observed.object.metadata.deletionTimestamp !== undefined
     return isGoing && !isFinalizing(observed.object, name) ? undefined : observed
   }
@@ -227,8 +234,8 @@ export class Run {
   async #fail(lap: Lap | undefined, error: unknown): Promise<Finish | undefined> {
     const { now, random } = this.#deps
     const circumstances = { attempt: this.#lease.attempt, backoff: this.#served.spec.backoff, now: now(), random }
-    const { finish, report } = consequenceOf(error, circumstances)
-    this.#log.warn({ err: error, finish }, 'run failed')
+    const { finish, report, shown } = this.#confidences.withheldFrom(error, consequenceOf(error, circumstances))
+    this.#log.warn({ err: shown, finish }, 'run failed')
     if (lap === undefined || report === undefined) return finish
     try {
       await this.#report(lap, report)
@@ -237,8 +244,9 @@ export class Run {
       if (this.#lease.signal.aborted) throw failure
       if (failure instanceof GoneError) return { kind: 'done' }
       if (failure instanceof ConflictError && !lap.isLast) return undefined
-      this.#log.warn({ err: failure }, 'failure not shown on the object')
-      return consequenceOf(failure, circumstances).finish
+      const { finish, shown } = this.#confidences.withheldFrom(failure, consequenceOf(failure, circumstances))
+      this.#log.warn({ err: shown }, 'failure not shown on the object')
+      return finish
     }
   }
 

@@ -21,8 +21,6 @@ export interface World extends Family {
 export const isControlledBy = (child: KubeObject, owner: KubeObject): boolean =>
   owner.metadata.uid !== undefined && controllerOf(child)?.uid === owner.metadata.uid
 
-export const isSecret = ({ apiVersion, kind }: KubeObject): boolean => kind === 'Secret' && apiVersion === 'v1'
-
 export const withObject = (world: World, object: KubeObject): World => ({ ...world, object })
 
 /** The world after one owned object was written; undefined: it is gone. */

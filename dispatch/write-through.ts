@@ -1,22 +1,24 @@
 import type { KubeObject, ResourceRef } from '#contracts'
-import type { EventStore, OwnerKey } from '#events'
-import { isSecret } from './world.ts'
+import { asTravelling, type EventStore, type OwnerKey } from '#events'
+import type { References } from './references.ts'
 
 /** What EVENTS holds after a write; undefined: nothing any more. */
 export interface Written {
   object: KubeObject | undefined
-  /** EVENTS holds something newer, or only a reference: read it again instead of going on with `object`. */
+  /** EVENTS holds something newer: read it again instead of going on with `object`. */
   overtaken: boolean
 }
 
 /** Puts what a run wrote into EVENTS, so that the next run of the key sees it without waiting for the watch. */
 export class WriteThrough {
   readonly #events: EventStore
+  readonly #references: References
   readonly #options: { origin: string; signal: AbortSignal }
 
   /** `origin` tells the watch's echo of these writes. */
-  constructor(events: EventStore, options: { origin: string; signal: AbortSignal }) {
+  constructor(events: EventStore, references: References, options: { origin: string; signal: AbortSignal }) {
     this.#events = events
+    this.#references = references
     this.#options = options
   }
 
@@ -26,11 +28,10 @@ export class WriteThrough {
     object: KubeObject,
     verb: 'added' | 'modified' = 'modified',
   ): Promise<Written> {
-    // The values of a Secret are not in EVENTS: a function must not see them in one round and miss them in the next.
-    const { managedFields: _, ...metadata } = object.metadata
-    const stored = { ...object, metadata }
+    const stored = asTravelling(object)
+    this.#references.written(ref, stored)
     const { outcome } = await this.#events.put(ref, verb, stored, { owner, ...this.#options })
-    return { object: stored, overtaken: outcome === 'newer' || isSecret(object) }
+    return { object: stored, overtaken: outcome === 'newer' }
   }
 
   /** `object` is its last known version. */

@@ -5,6 +5,7 @@ import { fingerprint } from './covers.ts'
 import { GoneError, isStale, RefusedError, refusalOf, undefinedIfGone } from './errors.ts'
 import { DROPPED, type Gate, PRIORITY, type Priority } from './gate.ts'
 import { statusTarget, type Write } from './plan.ts'
+import type { References } from './references.ts'
 import type { SettledWrites } from './settled-writes.ts'
 import type { StatusPatch } from './status.ts'
 import type { RunObserver } from './steps.ts'
@@ -16,6 +17,7 @@ export interface WriterDependencies {
   events: EventStore
   gate: Gate
   settled: SettledWrites
+  references: References
 }
 
 /** The run on whose behalf something is written. */
@@ -52,7 +54,7 @@ export class Writer {
     const { ref, object } = run.primary
     this.#deps = deps
     this.#run = run
-    this.#through = new WriteThrough(deps.events, run)
+    this.#through = new WriteThrough(deps.events, deps.references, run)
     this.#childrenOf = { resource: ref.resource, name: object.metadata.name }
   }
 

@@ -19,7 +19,7 @@ export interface ObjectEventInput {
 const TYPE = 'dev.fairlead.resource.'
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration'
 
-/** The CloudEvent of an object, whole but for `metadata.managedFields`. */
+/** The CloudEvent of an object, whole but for what {@link asTravelling} leaves out. */
 export function objectEvent({ cluster, ref, verb, object, now, traceparent }: ObjectEventInput): ObjectEvent {
   const { name, namespace, generation } = object.metadata
   const uid = demanded(object, 'uid')
@@ -42,20 +42,34 @@ export function objectEvent({ cluster, ref, verb, object, now, traceparent }: Ob
     partitionkey: `${ref.group}/${ref.resource}/${namespace ?? ''}/${name}`,
     ...(/^\d{1,20}$/.test(resourceVersion) ? { sequence: resourceVersion.padStart(20, '0') } : undefined),
     ...(traceparent === undefined ? undefined : { traceparent }),
-    data: withoutManagedFields(object),
+    data: asTravelling(object),
   }
 }
 
 /**
- * The same event with apiVersion, kind and metadata only. kubectl's annotation with the last applied object goes too:
- * it repeats a Secret's values and half the size of a large object.
+ * The object without `managedFields` and without kubectl's annotation that repeats it as it was last applied: what
+ * an object looks like everywhere outside of the API server.
+ */
+export function asTravelling(object: KubeObject): KubeObject {
+  const { managedFields, annotations } = object.metadata
+  if (managedFields === undefined && annotations?.[LAST_APPLIED] === undefined) return object
+  const { managedFields: _, annotations: __, ...metadata } = object.metadata
+  return { ...object, metadata: { ...metadata, ...withoutLastApplied(annotations) } }
+}
+
+function withoutLastApplied(annotations: Record<string, string> = {}): { annotations?: Record<string, string> } {
+  const { [LAST_APPLIED]: _, ...kept } = annotations
+  return Object.keys(kept).length === 0 ? {} : { annotations: kept }
+}
+
+/**
+ * The same event with apiVersion, kind and metadata only, and of that no annotations: many tools keep a copy of the
+ * whole object in one, a Secret's values included.
  */
 export function asReference(event: ObjectEvent): ObjectEvent {
   const { apiVersion, kind, metadata } = event.data
-  const { annotations, ...rest } = metadata
-  const { [LAST_APPLIED]: _, ...kept } = annotations ?? {}
-  const slim = Object.keys(kept).length === 0 ? rest : { ...rest, annotations: kept }
-  return { ...event, dataref: event.subject, data: { apiVersion, kind, metadata: slim } }
+  const { annotations: _, ...kept } = metadata
+  return { ...event, dataref: event.subject, data: { apiVersion, kind, metadata: kept } }
 }
 
 /** What a type attribute says happened; undefined for other events than those of an object. */
@@ -75,12 +89,6 @@ const apiRoot = ({ group, version }: ResourceRef): string =>
 
 /** A colon is common in RBAC names and needs no escape in a path. */
 const segment = (text: string): string => encodeURIComponent(text).replaceAll('%3A', ':')
-
-function withoutManagedFields(object: KubeObject): KubeObject {
-  if (object.metadata['managedFields'] === undefined) return object
-  const { managedFields: _, ...metadata } = object.metadata
-  return { ...object, metadata }
-}
 
 function demanded(object: KubeObject, field: 'uid' | 'resourceVersion'): string {
   const value = object.metadata[field]

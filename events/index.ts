@@ -1,4 +1,4 @@
-export { asReference, IncompleteObjectError, type ObjectEventInput, objectEvent } from './event.ts'
+export { asReference, asTravelling, IncompleteObjectError, type ObjectEventInput, objectEvent } from './event.ts'
 export { compareVersions } from './guard.ts'
 export { fromHttp, type HttpLimits, type HttpMessage, type ReceivedHttp, toHttp } from './http-codec.ts'
 export type { ContentMode } from './modes.ts'

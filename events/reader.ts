@@ -68,6 +68,11 @@ export class Reader {
     }
   }
 
+  /** The last message of each subject that matches, without its data. */
+  heads(filters: string[]): Promise<Pick<Copy, 'subject' | 'message'>[]> {
+    return this.#snapshot(filters, true)
+  }
+
   async *follow(filter: ObjectFilter, signal: AbortSignal, caughtUp?: () => void): AsyncGenerator<StoredEvent> {
     for await (const message of this.#follow([objectFilter(filter)], signal, caughtUp)) {
       const event = this.#unlessPoison(message, () => storedEventFrom(this.#bare(message), message))

@@ -1,8 +1,9 @@
-import type { ResourceRef } from '#contracts'
 import type { JetStream } from '#jetstream'
 import { Cursors } from './cursors.ts'
 import { Memory } from './memory.ts'
 import { Reader } from './reader.ts'
+import { redact } from './redaction.ts'
+import { agreeOnReferences, referenceRule } from './references.ts'
 import { bindToCluster, declareEvents, streamNames } from './stream.ts'
 import type { EventStore, EventStoreOptions } from './types.ts'
 import { Writer } from './writer.ts'
@@ -22,6 +23,9 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
   const replicas = await declareEvents(js, names, options.replicas)
   await bindToCluster(js, names, cluster, { log })
 
+  const references = await agreeOnReferences(js, names, options.referenceOnly ?? [], { log })
+  const isReferenceOnly = referenceRule(references)
+
   const memory = new Memory(options.remember ?? REMEMBERED_OBJECTS)
   void forgetOnReconnect(js, memory)
   const context = { js, names, memory, cluster, log }
@@ -30,13 +34,15 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
     now,
     maxObjectBytes: maxObjectBytes(js, options),
     tombstoneSeconds: options.tombstoneSeconds ?? TOMBSTONE_SECONDS,
-    isReferenceOnly: referenceOnly(options),
+    isReferenceOnly,
   })
   const reader = new Reader({ ...context, replicas })
   const cursors = new Cursors(context)
+  await redact(references, reader, writer)
   return {
     cluster,
     stream: names.stream,
+    isReferenceOnly,
     put: (ref, verb, object, putOptions = {}) => writer.put(ref, verb, object, putOptions),
     observe: (query) => reader.observe(query),
     cursor: (ref, scope) => cursors.get(ref, scope),
@@ -55,9 +61,4 @@ async function forgetOnReconnect(js: JetStream, memory: Memory): Promise<void> {
 function maxObjectBytes(js: JetStream, options: EventStoreOptions): number {
   const possible = (js.nc.info?.max_payload ?? Number.MAX_SAFE_INTEGER) - HEADER_BYTES
   return Math.min(options.maxObjectBytes ?? MAX_OBJECT_BYTES, possible)
-}
-
-function referenceOnly({ referenceOnly: configured = [] }: EventStoreOptions): (ref: ResourceRef) => boolean {
-  const names = new Set(['/secrets', ...configured.map(({ group, resource }) => `${group}/${resource}`)])
-  return ({ group, resource }) => names.has(`${group}/${resource}`)
 }

@@ -28,6 +28,9 @@ export function heldFrom({ subject, sequence, headers }: StoredMessage): Held {
   }
 }
 
+/** The message has only apiVersion, kind and metadata of the object. */
+export const isReference = ({ headers }: StoredMessage): boolean => headers['ce-dataref'] !== undefined
+
 /** `subject` without the installation's prefix. */
 export function storedEventFrom(subject: string, message: StoredMessage): StoredEvent {
   const event = fromNats(message) as ObjectEvent

@@ -107,6 +107,10 @@ export const objectFilter = ({ ref, namespace, clusterScoped = false, name }: Ob
     name === undefined ? '*' : encodeToken(name),
   ].join('.')
 
+/** All objects of a kind, in every version of its API. */
+export const kindFilter = ({ group, resource }: Pick<ResourceRef, 'group' | 'resource'>): string =>
+  `k8s.${group === '' ? NONE : encodeToken(group)}.*.${encodeToken(resource)}.*.*.*`
+
 /** Where the watch cursor of a resource is kept; `scope` is a namespace, undefined for all of them. */
 export const cursorSubject = (ref: ResourceRef, scope?: string): string => `cursor.${refTokens(ref)}.${optional(scope)}`
 

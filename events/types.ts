@@ -41,7 +41,10 @@ export interface EventStoreOptions {
   cluster: string
   /** Larger objects travel as a reference; also bounded by the server's max_payload. Default 512 KiB. */
   maxObjectBytes?: number
-  /** Resources of which only references are published, besides Secrets. */
+  /**
+   * Kinds of which only references are published, besides Secrets. Kept in EVENTS: every process that opens the store
+   * from now on obeys, with or without being told; what is there of them is made a reference.
+   */
   referenceOnly?: readonly Pick<ResourceRef, 'group' | 'resource'>[]
   /** How long a deletion can still be read. Default one hour. */
   tombstoneSeconds?: number
@@ -153,6 +156,9 @@ export interface EventStore {
   readonly cluster: string
   /** Name of the stream. */
   readonly stream: string
+
+  /** Only references of this kind travel: its contents are for the API server to show, and for nobody else. */
+  isReferenceOnly(ref: Pick<ResourceRef, 'group' | 'resource'>): boolean
 
   /**
    * Stores an object's event unless the same or a newer version is there. Resolves when the server has confirmed.

@@ -6,7 +6,7 @@ import { type Decision, decide, type Held, leftOwners, type View, viewOf, type W
 import type { Memory } from './memory.ts'
 import { type NatsMessage, toNats } from './nats-codec.ts'
 import { persist, unlessAborted } from './persist.ts'
-import { heldFrom, storeHeaders } from './stored.ts'
+import { heldFrom, isReference, storedEventFrom, storeHeaders } from './stored.ts'
 import { EXPECTED, type StreamNames } from './stream.ts'
 import { identityFilter, objectSubject, ownerToken, parseOwner, withOwnerToken } from './subjects.ts'
 import type { ObjectEvent, PutOptions, PutResult, Verb } from './types.ts'
@@ -69,6 +69,18 @@ export class Writer {
       return await done
     } finally {
       this.#underWay.delete(write.identity)
+    }
+  }
+
+  /** Makes a message with a whole object the reference to it. */
+  async redact(subject: string): Promise<void> {
+    const { js, names, log } = this.#context
+    for (;;) {
+      const message = await persist(() => js.lastOf(names.stream, names.root + subject), { log })
+      if (message === undefined || isReference(message)) return
+      const { verb, event, origin } = storedEventFrom(subject, message)
+      const reference = this.#encoded(asReference(event), origin, verb === 'deleted')
+      if ((await this.#publish({ options: {} }, subject, reference, message.sequence)) !== undefined) return
     }
   }
 
@@ -145,7 +157,7 @@ export class Writer {
 
   /** Its sequence, or undefined when the subject's last sequence is another one. */
   async #publish(
-    { options }: Write,
+    { options }: Pick<Write, 'options'>,
     subject: string,
     { headers, data }: NatsMessage,
     expected: number,

@@ -36,9 +36,15 @@ export const isSuccess = ({ code }: { code: number }): boolean => code >= 200 &&
 export function parseBody(title: string, { body, code }: Answer): unknown {
   try {
     return JSON.parse(body)
-  } catch (cause) {
-    throw new ApiAnswerError(`${title}: the answer (${code}) is not JSON: ${excerpt(body)}`, { cause })
+  } catch {
+    throw notJson(`${title}: the answer (${code})`, body)
   }
+}
+
+/** Shows how a proxy's page begins, but nothing of a broken object: it may be a Secret. So does the parser's error. */
+export function notJson(what: string, text: string): ApiAnswerError {
+  const isCutOff = /^\s*[[{]/.test(text)
+  return new ApiAnswerError(`${what} is not JSON: ${isCutOff ? `${text.length} characters` : excerpt(text)}`)
 }
 
 /** The error that the server reports; where a proxy answered instead of it, what that said. */

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-import { type Answer, errorOf, isSuccess, readAnswer } from './body.ts'
+import { type Answer, errorOf, isSuccess, notJson, readAnswer } from './body.ts'
 import type { Caller } from './caller.ts'
 import { connectionError, deadlineError } from './connection-errors.ts'
 import { ApiAnswerError, ApiError } from './errors.ts'
@@ -105,7 +105,7 @@ function parseEvent<T>(title: string, line: string): WatchEvent<T> {
 function parseLine(title: string, line: string): { type: 'ERROR'; object: Status } | WatchEvent<unknown> {
   try {
     return JSON.parse(line)
-  } catch (cause) {
-    throw new ApiAnswerError(`${title}: a line is not JSON: ${line.slice(0, 200)}`, { cause })
+  } catch {
+    throw notJson(`${title}: a line`, line)
   }
 }

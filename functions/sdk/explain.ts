@@ -29,7 +29,11 @@ function pathText(path: Path): string {
   return steps.join('').replace(/^\./, '') || 'the value'
 }
 
+/** Of a whole object nothing but its shape: it may be a Secret, and the message is stored and shown. */
 function show(value: unknown): string {
+  if (Array.isArray(value)) return value.length === 0 ? '[]' : '[…]'
+  if (typeof value === 'object' && value !== null && !(value instanceof Date))
+    return Object.keys(value).length === 0 ? '{}' : '{…}'
   const isAsItReads = typeof value === 'number' || typeof value === 'bigint' || value instanceof Date
   const text = isAsItReads ? `${value}` : (JSON.stringify(value) ?? `a ${typeof value}`)
   return text.length > LONGEST_VALUE ? `${text.slice(0, LONGEST_VALUE)}…` : text

@@ -5,6 +5,7 @@ import {
   type EventReport,
   type KubeObject,
   kindName,
+  type ResourceRef,
   type RunInput,
   TerminalError,
 } from '#contracts'
@@ -64,10 +65,12 @@ async function decide(
   const owned = spec.owns.flatMap((resource) =>
     (input.owned[kindName(resource.kind, apiVersionOf(resource))] ?? []).map((child) => ({ resource, object: child })),
   )
-  const next = plan(spec, { object, owned }, outcome, { now, settled })
+  const next = plan(spec, { object, owned }, outcome, { now, settled, isConfidential })
   if (next.findings.length === 0) return next
   throw new TerminalError(next.findings.join('; '), { reason: 'InvalidOutcome' })
 }
+
+const isConfidential = ({ group, resource }: ResourceRef): boolean => group === '' && resource === 'secrets'
 
 function send(run: Dispatching, owner: KubeObject, write: Write): void {
   const { memory, settled } = run

@@ -11,7 +11,11 @@ const now = new Date('2030-01-01T00:00:00.000Z')
 const owns = [PODS, CONFIG_MAPS, SECRETS, JOBS]
 
 const planned = (observed: World, outcome: unknown, settled = new SettledWrites()): Plan =>
-  plan({ owns }, observed, parseOutcome(outcome as never), { now, settled })
+  plan({ owns }, observed, parseOutcome(outcome as never), {
+    now,
+    settled,
+    isConfidential: ({ resource }) => resource === 'secrets',
+  })
 
 const pod = (name?: string) => ({ apiVersion: 'v1', kind: 'Pod', metadata: name === undefined ? {} : { name } })
 const configMap = (name: string, data: object = { k: 'v' }, metadata: object = {}) => ({
@@ -147,6 +151,7 @@ describe('planning the writes of an outcome', () => {
     const { stages } = plan({ owns: all }, world(widget()), parseOutcome({ apply }), {
       now,
       settled: new SettledWrites(),
+      isConfidential: () => false,
     })
     expect(stages.map((stage) => stage.map(({ object }) => object.kind))).toEqual([
       ['Namespace'],

@@ -268,6 +268,33 @@ describe('what is published', () => {
     }
   })
 
+  it('is a reference for what any process of the installation wants so, also from before it was said', async () => {
+    const options = fresh()
+    await using before = await open(options)
+    await before.put(ATS, 'added', object('old', 1), ownedBy('x'))
+    await before.put(ATS, 'deleted', object('gone', 2))
+    await before.put(PODS, 'added', object('p', 3))
+    await using told = await open({ ...options, referenceOnly: [{ group: ATS.group, resource: ATS.resource }] })
+    await using untold = await open(options)
+    await untold.put(ATS, 'modified', object('new', 4))
+    await before.put(ATS, 'modified', object('meanwhile', 5))
+    await using restarted = await open(options)
+    const end = new AbortController()
+    const events = await collected(restarted.follow({}, end.signal, () => end.abort()))
+    expect(new Map(events.map(({ key, referenceOnly }) => [key.name, referenceOnly]))).toEqual(
+      new Map([
+        ['gone', true],
+        ['meanwhile', true],
+        ['new', true],
+        ['old', true],
+        ['p', false],
+      ]),
+    )
+    expect(events.find(({ key }) => key.name === 'old')?.owner).toEqual({ resource: 'ats', name: 'x' })
+    expect([told, untold, before].map((store) => store.isReferenceOnly(ATS))).toEqual([true, true, false])
+    expect(await before.put(ATS, 'modified', object('old', 6), ownedBy('x'))).toMatchObject({ outcome: 'stored' })
+  })
+
   it('is a CloudEvent on k8s.> for whoever subscribes', async () => {
     await using store = await open({ ...fresh() })
     const prefix = store.stream.split('_')[0]

@@ -192,6 +192,7 @@ describe('an outcome', () => {
     [{ requeueAt: new Date(Number.NaN) }, 'requeueAt is Invalid Date: expected date'],
     [{ apply: [{ kind: 'Pod' }] }, 'apply[0].apiVersion is missing'],
     [{ apply: {} }, 'apply is {}: expected array'],
+    [{ apply: { kind: 'Secret', stringData: { a: 'hunter2' } } }, 'apply is {…}: expected array'],
     [{ apply: [{ ...shop, spec: { size: Number.NaN } }] }, 'apply[0].spec.size is NaN, which is no JSON'],
     [{ apply: [{ ...shop, spec: { list: [1, undefined] } }] }, 'apply[0].spec.list[1] is undefined, which is no JSON'],
     [{ apply: [{ ...shop, spec: new Map() }] }, 'apply[0].spec is a Map, which is no JSON'],

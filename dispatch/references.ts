@@ -1,0 +1,74 @@
+import type { KubeObject, ResourceRef } from '#contracts'
+import { asTravelling, type EventStore, type StoredObject } from '#events'
+import { type KubeClient, resourcePath } from '#kube'
+import { refusalOf, undefinedIfGone } from './errors.ts'
+import { DROPPED, type Gate, PRIORITY } from './gate.ts'
+import { called } from './world.ts'
+
+export interface ReferencesDependencies {
+  kube: KubeClient
+  events: Pick<EventStore, 'isReferenceOnly'>
+  gate: Gate
+}
+
+/** Of all objects kept, as JSON text. */
+const CAPACITY = 32 * 1024 * 1024
+
+/**
+ * The objects of which EVENTS has only a reference, as the API server has them: Secrets and other confidential kinds,
+ * and what is over the size limit. As long as there is room, a process reads each version once.
+ */
+export class References {
+  readonly #deps: ReferencesDependencies
+  readonly #known = new Map<string, { object: KubeObject; size: number }>()
+  #size = 0
+
+  constructor(deps: ReferencesDependencies) {
+    this.#deps = deps
+  }
+
+  /** At least as new as what is stored; undefined when the object is gone by now. */
+  async whole(ref: ResourceRef, stored: StoredObject, signal: AbortSignal): Promise<KubeObject | undefined> {
+    if (!stored.referenceOnly) return stored.object
+    const known = this.#known.get(versionOf(stored.object))
+    if (known !== undefined) return known.object
+    const found = await this.#read(ref, stored.object, signal)
+    if (found !== undefined) this.#remember(found)
+    return found
+  }
+
+  /** What the API server has answered to a write need not be read once more. */
+  written(ref: ResourceRef, object: KubeObject): void {
+    if (this.#deps.events.isReferenceOnly(ref)) this.#remember(object)
+  }
+
+  #remember(object: KubeObject): void {
+    const size = JSON.stringify(object).length
+    this.#forget(versionOf(object))
+    this.#known.set(versionOf(object), { object, size })
+    this.#size += size
+    for (const oldest of this.#known.keys()) {
+      if (this.#size <= CAPACITY) return
+      this.#forget(oldest)
+    }
+  }
+
+  #forget(version: string): void {
+    this.#size -= this.#known.get(version)?.size ?? 0
+    this.#known.delete(version)
+  }
+
+  async #read(ref: ResourceRef, reference: KubeObject, signal: AbortSignal): Promise<KubeObject | undefined> {
+    const { kube, gate } = this.#deps
+    const path = resourcePath(ref, reference.metadata.namespace, reference.metadata.name)
+    const read = () => kube.get(path, { signal }).catch(undefinedIfGone)
+    try {
+      const found = await gate.run(PRIORITY.create, read, { signal })
+      return found === DROPPED || found === undefined ? undefined : asTravelling(found)
+    } catch (error) {
+      throw refusalOf(error, `cannot read ${called(reference)}, which travels as a reference only`)
+    }
+  }
+}
+
+const versionOf = ({ metadata }: KubeObject): string => `${metadata.uid} ${metadata.resourceVersion}`

@@ -1,0 +1,73 @@
+import type { KubeObject } from '#contracts'
+import { isRecord } from './covers.ts'
+
+/** An object, or what a function wants to become one. */
+export type Contents = Pick<KubeObject, 'apiVersion' | 'kind'> & Record<string, unknown>
+
+/** Shorter values occur in any text by chance. */
+const SHORTEST = 4
+/** Of a longer value so much is enough to be recognised: messages cut what they quote. */
+const RECOGNISED = 16
+const INSTEAD = '[confidential]'
+
+/**
+ * Takes out of a text whatever these objects hold beside metadata and conditions: values of a Secret as text and in
+ * base64, of other kinds every text and number, also quoted as in JSON, line by line, and cut off at the end.
+ */
+export function scrubber(objects: readonly Contents[]): (text: string) => string {
+  const values = objects.flatMap(valuesIn).flatMap((value) => [value, quoted(value), ...linesOf(value)])
+  const known = [...new Set(values)].filter(({ length }) => length >= SHORTEST).sort((a, b) => b.length - a.length)
+  return (text) => known.reduce(withoutValue, text)
+}
+
+function withoutValue(text: string, value: string): string {
+  const head = value.slice(0, RECOGNISED)
+  let [scrubbed, from] = ['', 0]
+  for (let at = text.indexOf(head); at !== -1; at = text.indexOf(head, from)) {
+    scrubbed += text.slice(from, at) + INSTEAD
+    from = at + commonLength(text.slice(at, at + value.length), value)
+  }
+  return scrubbed + text.slice(from)
+}
+
+function commonLength(text: string, value: string): number {
+  let length = 0
+  while (length < text.length && text[length] === value[length]) length++
+  return length
+}
+
+function valuesIn(object: Contents): string[] {
+  const { apiVersion, kind, metadata: _, ...content } = object
+  if (apiVersion !== 'v1' || kind !== 'Secret') return textsIn(withoutConditions(content))
+  const encoded = textsIn(content['data'])
+  const plain = textsIn(content['stringData'])
+  return [...encoded, ...encoded.map(decoded), ...plain, ...plain.map((text) => Buffer.from(text).toString('base64'))]
+}
+
+/** They hold what was said before of just such failures. */
+function withoutConditions({ status, ...content }: Record<string, unknown>): Record<string, unknown> {
+  if (!isRecord(status)) return { ...content, status }
+  const { conditions: _, ...rest } = status
+  return { ...content, status: rest }
+}
+
+function textsIn(value: unknown): string[] {
+  if (typeof value === 'string') return [value]
+  if (typeof value === 'number') return [String(value)]
+  if (Array.isArray(value)) return value.flatMap(textsIn)
+  return isRecord(value) ? Object.values(value).flatMap(textsIn) : []
+}
+
+const decoded = (base64: string): string => Buffer.from(base64, 'base64').toString()
+
+const quoted = (text: string): string => JSON.stringify(text).slice(1, -1)
+
+const linesOf = (text: string): string[] => (text.includes('\n') ? text.split('\n').map((line) => line.trim()) : [])
+
+/** What a log shows of an error: its name and texts and those of its causes, scrubbed, and nothing else. */
+export function scrubbedError(error: unknown, scrub: (text: string) => string): Error {
+  if (!(error instanceof Error)) return new Error(scrub(String(error)))
+  const { name, message, stack = '', cause } = error
+  const shown = new Error(scrub(message), cause === undefined ? {} : { cause: scrubbedError(cause, scrub) })
+  return Object.assign(shown, { name, stack: scrub(stack) })
+}

@@ -1,0 +1,159 @@
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import type { KubeObject } from '#contracts'
+import { connectJetStream, type JetStream } from '#jetstream'
+import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
+import { type FairleadProcess, startFairlead } from '../support/fairlead.ts'
+import { startTestCluster } from '../support/servers.ts'
+import { digest } from './vault.ts'
+import { until } from './world.ts'
+
+const MODULE = fileURLToPath(new URL('./vault.ts', import.meta.url))
+const VAULTS = { group: 'test.fairlead.dev', version: 'v1', resource: 'vaults' }
+const SECRETS = { group: '', version: 'v1', resource: 'secrets' }
+const CONFIG_MAPS = { group: '', version: 'v1', resource: 'configmaps' }
+const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
+const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration'
+
+let cluster: Awaited<ReturnType<typeof startTestCluster>>
+let kube: KubeClient
+let js: JetStream
+let up: FairleadProcess
+/** Everything that anybody has published on this NATS server, requests and answers too, subjects and headers included. */
+const published: string[] = []
+const values = new Map<string, string>()
+
+const value = (name: string): string => {
+  const made = values.get(name) ?? `${name}-${crypto.randomUUID()}`
+  values.set(name, made)
+  return made
+}
+const base64 = (text: string) => Buffer.from(text).toString('base64')
+
+beforeAll(async () => {
+  cluster = await startTestCluster({ nats: true })
+  const env = {
+    KUBECONFIG: cluster.kubeconfig,
+    NATS_URL: cluster.nats?.url ?? '',
+    FAIRLEAD_REFERENCE_ONLY: 'configmaps,vaults.test.fairlead.dev',
+  }
+  kube = createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'test' })
+  js = await connectJetStream({ servers: env.NATS_URL, name: 'listener' })
+  js.nc.subscribe('>', {
+    callback: (_, { subject, headers, data }) => {
+      published.push(`${subject}\n${JSON.stringify([...(headers ?? [])])}\n${Buffer.from(data).toString('latin1')}`)
+    },
+  })
+  await js.flush()
+  up = startFairlead(['up', '--install', '-f', MODULE], env)
+  await up.logged(({ msg }) => msg === 'reconciler served')
+})
+afterAll(async () => {
+  await up?.[Symbol.asyncDispose]()
+  await js?.close()
+  await kube?.close()
+  await cluster?.[Symbol.asyncDispose]()
+})
+
+const create = (name: string, act: string, password = value(name)): Promise<KubeObject> =>
+  kube.create(resourcePath(VAULTS, 'default'), {
+    apiVersion: 'test.fairlead.dev/v1',
+    kind: 'Vault',
+    metadata: { name, namespace: 'default', annotations: { [LAST_APPLIED]: `{"password":"${password}"}` } },
+    spec: { act, password },
+  })
+
+const statusOf = async (name: string) =>
+  ((await kube.get(resourcePath(VAULTS, 'default', name))).status ?? {}) as {
+    seen?: string[]
+    observedGeneration?: number
+    conditions?: { type: string; reason: string; message: string }[]
+  }
+const hasSeen = (name: string, ...texts: string[]) =>
+  until(async () => {
+    const { seen = [] } = await statusOf(name)
+    return texts.every((text) => seen.includes(digest(text)))
+  })
+const hasFailed = (name: string) => up.logged(({ msg, key }) => msg === 'run failed' && key === `default.${name}`)
+const ownedBy = (owner: KubeObject, name: string, data: Record<string, string>) => ({
+  metadata: {
+    name,
+    namespace: 'default',
+    annotations: { [LAST_APPLIED]: JSON.stringify({ data }), 'tool.example.com/original': JSON.stringify({ data }) },
+    ownerReferences: [
+      {
+        apiVersion: 'test.fairlead.dev/v1',
+        kind: 'Vault',
+        name: owner.metadata.name,
+        uid: owner.metadata.uid,
+        controller: true,
+      },
+    ],
+  },
+})
+
+it('gives a function the values of what it owns, though only references travel', async () => {
+  await create('kept', 'keep')
+  await hasSeen('kept', value('kept'))
+  const { seen = [] } = await statusOf('kept')
+  expect(seen.filter((one) => one === digest(value('kept')))).toHaveLength(3)
+  await kube.patch(resourcePath(VAULTS, 'default', 'kept'), { spec: { act: 'look' } }, 'merge')
+  await until(async () => (await statusOf('kept')).observedGeneration === 2)
+  await kube.patch(resourcePath(SECRETS, 'default', 'kept'), { data: { password: base64(value('changed')) } }, 'merge')
+  await hasSeen('kept', value('changed'))
+})
+
+it('gives it what others made, over the size limit too', async () => {
+  const owner = await create('looks', 'look')
+  const large = value('large').padEnd(600_000, '.')
+  const data = { large: base64(large) }
+  await kube.create(resourcePath(SECRETS, 'default'), { ...ownedBy(owner, 'large', {}), data })
+  const copy = { copy: value('foreign-map') }
+  await kube.create(resourcePath(CONFIG_MAPS, 'default'), { ...ownedBy(owner, 'copy', copy), data: copy })
+  await hasSeen('looks', large, value('foreign-map'))
+})
+
+it('tells of failures without the values that were in them', async () => {
+  await create('throws', 'throw')
+  await create('refuses', 'refuse')
+  values.set('mistypes', String(Math.trunc(1e12 + Math.random() * 1e12)))
+  await create('mistypes', 'mistype')
+  await create('misplaces', 'misplace')
+  for (const name of ['throws', 'refuses', 'mistypes', 'misplaces']) await hasFailed(name)
+  await until(async () => ((await statusOf('refuses')).conditions ?? []).length > 0)
+  const { conditions = [] } = await statusOf('refuses')
+  expect(conditions).toMatchObject([{ reason: 'WeakPassword', message: '[confidential] is too short' }])
+  expect((await hasFailed('throws'))['err']).toMatchObject({
+    message: 'cannot log in with [confidential]: [confidential] was refused',
+  })
+})
+
+it('has let no value into any stream, message or log, nor into an Event, after all that and its end', async () => {
+  for (const name of ['kept', 'looks']) await kube.delete(resourcePath(VAULTS, 'default', name))
+  for (const name of ['kept', 'large']) await kube.delete(resourcePath(SECRETS, 'default', name))
+  const deletions = ['vaults.default._.kept', 'secrets.default.vaults~kept.kept', 'secrets.default.vaults~looks.large']
+  await until(async () =>
+    deletions.every((subject) => published.some((one) => one.includes(subject) && one.includes('resource.deleted'))),
+  )
+  up.kill('SIGTERM')
+  await up.exited
+  const told: string[] = []
+  for await (const { items } of kube.list(resourcePath(EVENTS))) told.push(...items.map((item) => JSON.stringify(item)))
+  const everywhere = [...published, ...(await stored()), ...up.logs.map((line) => JSON.stringify(line)), ...told]
+  expect(everywhere.length).toBeGreaterThan(100)
+  expect(values.size).toBeGreaterThan(6)
+  const forms = [...values.values()].flatMap((text) => [text, base64(text), base64(text).slice(0, 20)])
+  expect(everywhere.filter((one) => forms.some((form) => one.includes(form)))).toEqual([])
+})
+
+/** Every message of every stream there is, as it is kept. */
+async function stored(): Promise<string[]> {
+  const messages: string[] = []
+  for await (const { config, state } of js.admin.streams.list()) {
+    for (let sequence = state.first_seq; sequence <= state.last_seq; sequence++) {
+      const message = await js.bySequence(config.name, sequence)
+      if (message) messages.push(JSON.stringify(message.headers) + Buffer.from(message.data).toString('latin1'))
+    }
+  }
+  return messages
+}
