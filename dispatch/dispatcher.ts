@@ -72,7 +72,7 @@ class LiveDispatcher implements Dispatcher {
       gate,
       references: new References({ kube, events, gate }),
       settled: new SettledWrites(),
-      recorder: new EventRecorder({ kube, gate, instance, now, log }),
+      recorder: new EventRecorder({ gate, instance, now, log }),
       now,
       random,
       observe: options.observer ?? (() => undefined),

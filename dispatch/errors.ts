@@ -29,13 +29,28 @@ export class RunTimeoutError extends Error {
 /** What the API server's refusal of a write means; anything that may pass by itself is returned as it is. */
 export function refusalOf(error: unknown, what: string): unknown {
   if (!(error instanceof ApiError)) return error
-  const { reason, message } = error
+  const { message } = error
   if (error.details.causes?.some((cause) => cause.reason === 'NamespaceTerminating'))
     return new NamespaceTerminatingError(message, { cause: error })
   if (isForbidden(error) || isInvalid(error) || isNotFound(error) || isUntyped(error))
-    return new RefusedError(`${what}: ${message}`, { reason: reason === '' ? 'Invalid' : reason, cause: error })
+    return new RefusedError(`${what}: ${message}`, { reason: reasonFor(error), cause: error })
   return error
 }
+
+/** Who refuses is only said in the message (Kubernetes 1.36: plugin/resourcequota, validating admission, podsecurity). */
+function reasonFor({ reason, message }: ApiError): string {
+  if (message.includes('exceeded quota')) return 'QuotaExceeded'
+  if (/ denied (?:the )?request|violates PodSecurity/.test(message)) return 'AdmissionDenied'
+  return reason === '' ? 'Invalid' : reason
+}
+
+/** Server-side apply without force: which fields other managers have changed, in the server's words; no values. */
+export const fieldsOfOthers = (error: unknown): string[] =>
+  isConflict(error) && error instanceof ApiError
+    ? (error.details.causes ?? [])
+        .filter(({ reason }) => reason === 'FieldManagerConflict')
+        .map(({ field, message }) => `${field}: ${message}`)
+    : []
 
 /** The object that was observed is not there any more, or is another one by now, or has changed. */
 export const isStale = (error: unknown): boolean => isConflict(error) || isOtherUid(error)

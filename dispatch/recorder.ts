@@ -1,16 +1,11 @@
-import { hash } from 'node:crypto'
 import type { EventReport, KubeObject, RunLog } from '#contracts'
-import { isAlreadyExists, type KubeClient, resourcePath } from '#kube'
+import { isAlreadyExists, isNotFound, type KubeClient, resourcePath } from '#kube'
+import { Correlator, type Said } from './correlator.ts'
 import { type Gate, PRIORITY } from './gate.ts'
-import { keepNewest } from './newest.ts'
 
 const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
-/** As long as the API server keeps an Event unless configured otherwise. */
-const REPEAT_AFTER_MS = 3_600_000
-const REMEMBERED = 10_000
 
 export interface RecorderOptions {
-  kube: KubeClient
   gate: Gate
   /** Names this process, at most 128 characters. */
   instance: string
@@ -20,22 +15,25 @@ export interface RecorderOptions {
 
 /**
  * Tells users of an object what happened to it (events.k8s.io/v1), without anybody waiting for it: an Event that
- * cannot be written is logged and forgotten. Its name follows from object, reason and message, so that saying the
- * same again, from whatever process, makes no second one.
+ * cannot be written is logged and forgotten. Saying the same again makes no second Event: its series counts.
  */
 export class EventRecorder {
   readonly #options: RecorderOptions
-  readonly #told = new Map<string, number>()
+  readonly #correlator = new Correlator()
   readonly #pending = new Set<Promise<void>>()
 
   constructor(options: RecorderOptions) {
     this.#options = options
   }
 
-  record(reconciler: string, object: KubeObject, report: EventReport): void {
-    const event = kubernetesEvent(reconciler, this.#options.instance, object, report, this.#options.now())
-    if (!this.#isNews(event.metadata.name)) return
-    const sending = this.#send(event).finally(() => this.#pending.delete(sending))
+  /** `kube` is who says it. */
+  record(kube: KubeClient, reconciler: string, object: KubeObject, report: EventReport): void {
+    const now = this.#options.now()
+    const said = this.#correlator.correlate(reconciler, object, report, now.getTime())
+    if (said.say === 'nothing') return
+    const event = kubernetesEvent(reconciler, this.#options.instance, object, { ...report, message: said.note }, now)
+    event.metadata.name = said.name
+    const sending = this.#send(kube, event, said).finally(() => this.#pending.delete(sending))
     this.#pending.add(sending)
   }
 
@@ -44,21 +42,36 @@ export class EventRecorder {
     await Promise.all(this.#pending)
   }
 
-  #isNews(name: string): boolean {
-    const now = this.#options.now().getTime()
-    const told = this.#told.get(name)
-    if (told !== undefined && now - told < REPEAT_AFTER_MS) return false
-    keepNewest(this.#told, name, now, REMEMBERED)
-    return true
+  async #send(kube: KubeClient, event: KubeObject, said: Said): Promise<void> {
+    const { gate, log } = this.#options
+    const say = () => (said.say === 'new' ? this.#create(kube, event) : this.#repeat(kube, event, said.count))
+    try {
+      await gate.run(PRIORITY.event, say)
+    } catch (error) {
+      log.warn({ err: error, namespace: event.metadata.namespace, event: said.name }, 'Event not written')
+    }
   }
 
-  async #send(event: KubeObject): Promise<void> {
-    const { kube, gate, log } = this.#options
+  /** Another process may have said it before. */
+  async #create(kube: KubeClient, event: KubeObject): Promise<void> {
     const { namespace, name } = event.metadata
     try {
-      await gate.run(PRIORITY.event, () => kube.create(resourcePath(EVENTS, namespace), event))
+      await kube.create(resourcePath(EVENTS, namespace), event)
     } catch (error) {
-      if (!isAlreadyExists(error)) log.warn({ err: error, namespace, event: name }, 'Event not written')
+      if (!isAlreadyExists(error)) throw error
+      const { series } = await kube.get<{ series?: { count?: number } }>(resourcePath(EVENTS, namespace, name))
+      await this.#repeat(kube, event, (series?.count ?? 1) + 1)
+    }
+  }
+
+  async #repeat(kube: KubeClient, event: KubeObject, count: number): Promise<void> {
+    const { namespace, name } = event.metadata
+    const series = { count, lastObservedTime: event['eventTime'] }
+    try {
+      await kube.patch(resourcePath(EVENTS, namespace, name), { series }, 'merge')
+    } catch (error) {
+      if (!isNotFound(error)) throw error
+      await kube.create(resourcePath(EVENTS, namespace), { ...event, series })
     }
   }
 }
@@ -74,24 +87,14 @@ function kubernetesEvent(
   return {
     apiVersion: 'events.k8s.io/v1',
     kind: 'Event',
-    metadata: { name: eventName(name, [uid, reason, message]), namespace: namespace ?? 'default' },
+    metadata: { name, namespace: namespace ?? 'default' },
     eventTime: now.toISOString().replace('Z', '000Z'),
     type,
     reason: reason.slice(0, 128),
-    note: message.slice(0, 1024),
+    note: message,
     action: 'Reconcile',
     reportingController: `fairlead.dev/${reconciler}`,
     reportingInstance: instance.slice(0, 128),
     regarding: { apiVersion, kind, name, namespace, uid, resourceVersion },
   }
-}
-
-/** A DNS subdomain, whatever the object's name is (RBAC names may hold anything but `/`). */
-function eventName(name: string, parts: unknown[]): string {
-  const head = name
-    .slice(0, 200)
-    .toLowerCase()
-    .replaceAll(/[^a-z0-9]+/g, '-')
-    .replaceAll(/^-|-$/g, '')
-  return `${head || 'object'}.${hash('sha256', JSON.stringify(parts)).slice(0, 16)}`
 }

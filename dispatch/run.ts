@@ -114,6 +114,7 @@ export class Run {
       hold: () => this.#lease.hold(),
       signal,
       observe: this.#deps.observe,
+      report: (event) => this.#tell(observed.object, [event]),
     })
     const lap = { world: observed, writer, now: this.#deps.now(), isLast }
     return (await this.#isToBeDecided(lap)) ? lap : undefined
@@ -227,7 +228,7 @@ export class Run {
   }
 
   #tell(object: KubeObject, events: readonly EventReport[]): void {
-    for (const event of events) this.#deps.recorder.record(this.#served.name, object, event)
+    for (const event of events) this.#deps.recorder.record(this.#deps.kube, this.#served.name, object, event)
   }
 
   /** How the run ends after an error; undefined: not yet, the state has moved while it was reported. */

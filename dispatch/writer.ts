@@ -1,8 +1,8 @@
-import { ConflictError, type KubeObject, type ResourceRef, resourceName } from '#contracts'
+import { ConflictError, type EventReport, type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import type { EventStore, OwnerKey } from '#events'
 import { ApiError, isAlreadyExists, isNotFound, type KubeClient, resourcePath, type Status } from '#kube'
 import { fingerprint } from './covers.ts'
-import { GoneError, isStale, RefusedError, refusalOf, undefinedIfGone } from './errors.ts'
+import { fieldsOfOthers, GoneError, isStale, RefusedError, refusalOf, undefinedIfGone } from './errors.ts'
 import { DROPPED, type Gate, PRIORITY, type Priority } from './gate.ts'
 import { statusTarget, type Write } from './plan.ts'
 import type { References } from './references.ts'
@@ -32,6 +32,8 @@ export interface Writing {
   hold: () => void
   signal: AbortSignal
   observe: RunObserver
+  /** Tells users of the primary. */
+  report: (event: EventReport) => void
 }
 
 interface Target {
@@ -125,17 +127,31 @@ export class Writer {
   async #send(write: Write): Promise<Written> {
     if (write.verb === 'delete') return this.#delete(write)
     const { resource } = write
-    const after = await this.#now({ ref: resource, ...write }, PRIORITY.create, () => this.#sendDesired(write))
+    const after = await this.#sendDesired(write)
     if (write.verb === 'apply') this.#remember(after.metadata.uid, after, write.fingerprint)
     const verb = write.verb === 'apply' && write.observed !== undefined ? 'modified' : 'added'
     return this.#through.present(resource, this.#childrenOf, after, verb)
   }
 
-  #sendDesired({ verb, resource, object }: Exclude<Write, { verb: 'delete' }>): Promise<KubeObject> {
-    const { signal, fieldManager } = this.#run
-    return verb === 'create'
-      ? this.#deps.kube.create(resourcePath(resource, object.metadata.namespace), object, { signal, fieldManager })
-      : this.#deps.kube.apply(pathOf(resource, object), object, { signal, fieldManager, force: true })
+  async #sendDesired(write: Exclude<Write, { verb: 'delete' }>): Promise<KubeObject> {
+    const { resource, object } = write
+    const { signal, fieldManager, report } = this.#run
+    const target = { ...write, ref: resource }
+    if (write.verb === 'create') {
+      const path = resourcePath(resource, object.metadata.namespace)
+      return this.#now(target, PRIORITY.create, () => this.#deps.kube.create(path, object, { signal, fieldManager }))
+    }
+    const apply = (force: boolean) => () =>
+      this.#deps.kube.apply(pathOf(resource, object), object, { signal, fieldManager, force })
+    try {
+      return await this.#now(target, PRIORITY.create, apply(false))
+    } catch (error) {
+      const fields = fieldsOfOthers(error)
+      if (write.observed === undefined || fields.length === 0) throw error
+      const message = `${called(object)}: taken back from others: ${fields.join('; ')}`
+      report({ type: 'Warning', reason: 'FieldConflict', message })
+      return this.#now(target, PRIORITY.create, apply(true))
+    }
   }
 
   async #delete({ verb, resource: ref, object }: Write & { verb: 'delete' }): Promise<Written> {

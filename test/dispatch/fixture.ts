@@ -29,7 +29,7 @@ export const CONFIG_MAPS = {
 const CRDS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'customresourcedefinitions' }
 const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
 
-const silent = { debug() {}, info() {}, warn() {}, error() {} }
+export const silent = { debug() {}, info() {}, warn() {}, error() {} }
 
 export const pod = (name: string): KubeObject => ({
   apiVersion: 'v1',

@@ -1,0 +1,164 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { resourcePath } from '#kube'
+import { Gate } from '../../dispatch/gate.ts'
+import { EventRecorder } from '../../dispatch/recorder.ts'
+import { CONFIG_MAPS, configMap, PODS, pod, silent, startFixture, until, WIDGETS } from './fixture.ts'
+
+let fixture: Awaited<ReturnType<typeof startFixture>>
+let scene: Awaited<ReturnType<typeof fixture.scene>>
+
+beforeAll(async () => {
+  fixture = await startFixture()
+  scene = await fixture.scene('refusals')
+})
+afterAll(async () => {
+  await scene?.stop()
+  await fixture?.[Symbol.asyncDispose]()
+})
+
+const POLICIES = { group: 'admissionregistration.k8s.io', version: 'v1', resource: 'validatingadmissionpolicies' }
+const BINDINGS = { ...POLICIES, resource: 'validatingadmissionpolicybindings' }
+const QUOTAS = { group: '', version: 'v1', resource: 'resourcequotas' }
+const SECRETS = { group: '', version: 'v1', resource: 'secrets' }
+
+/** Until the API server knows of it. */
+const refused = (object: object) =>
+  until(() =>
+    fixture.kube.create(resourcePath(CONFIG_MAPS, scene.name), object, { dryRun: true }).then(
+      () => false,
+      () => true,
+    ),
+  )
+
+describe('a refusal of the API server', () => {
+  it('by a quota is shown with its words, and made good when there is room', async () => {
+    const hard = { 'count/secrets': '0' }
+    const status = { hard, used: { 'count/secrets': '0' } }
+    const secret = { apiVersion: 'v1', kind: 'Secret', metadata: { name: 'quota-secret' } }
+    const limited = await fixture.scene('quota', {
+      spec: { owns: [{ ...SECRETS, kind: 'Secret' }, CONFIG_MAPS] },
+      waitFor: false,
+    })
+    await fixture.events.setCursor(SECRETS, undefined, { resourceVersion: '1', at: '2030-01-01T00:00:00Z' })
+    await fixture.kube.create(resourcePath(QUOTAS, 'quota'), { metadata: { name: 'none' }, spec: { hard } })
+    // What the quota controller does.
+    await fixture.kube.patch(`${resourcePath(QUOTAS, 'quota')}/none/status`, { status }, 'merge')
+    await limited.widget('quota', () => ({ apply: [secret, configMap('quota-config')], status: { phase: 'DONE' } }))
+    expect((await limited.ended('quota')).result).toBe('error')
+    expect(await limited.condition('quota')).toMatchObject({
+      status: 'False',
+      reason: 'QuotaExceeded',
+      message: expect.stringContaining('exceeded quota: none, requested: count/secrets=1, used: count/secrets=0'),
+    })
+    expect(await limited.get(CONFIG_MAPS, 'quota-config')).toBeDefined()
+    await fixture.kube.delete(resourcePath(QUOTAS, 'quota', 'none'))
+    await until(async () => (await limited.condition('quota'))?.['status'] === 'True')
+    expect((await limited.get(WIDGETS, 'quota'))?.status).toMatchObject({ phase: 'DONE' })
+    await limited.stop()
+  })
+
+  it('by an admission policy is shown with its words', async () => {
+    await fixture.kube.create(resourcePath(POLICIES), {
+      metadata: { name: 'no-secrets-in-configs' },
+      spec: {
+        failurePolicy: 'Fail',
+        matchConstraints: {
+          resourceRules: [
+            { apiGroups: [''], apiVersions: ['v1'], operations: ['CREATE', 'UPDATE'], resources: ['configmaps'] },
+          ],
+        },
+        validations: [
+          { expression: "!('password' in object.data)", message: 'a ConfigMap is no place for a password' },
+        ],
+      },
+    })
+    await fixture.kube.create(resourcePath(BINDINGS), {
+      metadata: { name: 'no-secrets-in-configs' },
+      spec: { policyName: 'no-secrets-in-configs', validationActions: ['Deny'] },
+    })
+    const wrong = configMap('policy-config', { password: 'x' })
+    await refused(wrong)
+    await scene.widget('policy', () => ({ apply: [wrong] }))
+    expect((await scene.ended('policy')).result).toBe('error')
+    expect(await scene.condition('policy')).toMatchObject({
+      status: 'False',
+      reason: 'AdmissionDenied',
+      message: expect.stringMatching(/no-secrets-in-configs.*denied request: a ConfigMap is no place for a password/),
+    })
+    scene.behave('policy', () => ({ apply: [configMap('policy-config', { port: '1' })] }))
+    await until(async () => (await scene.condition('policy'))?.['status'] === 'True')
+  })
+})
+
+describe('a field that another manager has changed', () => {
+  it('is taken back, and the Event says whose it was; its own fields are left to it', async () => {
+    const wanted = () => ({ apply: [configMap('fields-config', { a: '1', b: '2' })] })
+    await scene.widget('fields', wanted)
+    await scene.ended('fields')
+    const path = resourcePath(CONFIG_MAPS, scene.name, 'fields-config')
+    await fixture.kube.patch(path, { data: { a: 'mine', c: '3' } }, 'merge', { fieldManager: 'somebody' })
+    await scene.see(CONFIG_MAPS, 'fields-config', { resource: 'widgets', name: 'fields' })
+    const requests = await scene.requestsDuring(() => scene.run('fields'))
+    expect(requests).toEqual(['PATCH configmaps/fields-config 409', 'PATCH configmaps/fields-config 200'])
+    expect(await scene.get(CONFIG_MAPS, 'fields-config')).toMatchObject({ data: { a: '1', b: '2', c: '3' } })
+    await until(async () => (await scene.reported('fields')).length > 0)
+    expect(await scene.reported('fields')).toMatchObject([
+      {
+        reason: 'FieldConflict',
+        note: expect.stringMatching(/ConfigMap refusals\/fields-config: .*\.data\.a: conflict with "somebody"/),
+      },
+    ])
+    expect(await scene.requestsDuring(() => scene.run('fields'))).toEqual([])
+  })
+})
+
+describe('Events', () => {
+  it('of the same are one, and its series counts', async () => {
+    let now = Date.now()
+    const timed = await fixture.scene('series', { dispatcher: { now: () => new Date(now) } })
+    const started = { type: 'Normal', reason: 'Started', message: 'it runs' } as const
+    await timed.widget('event', () => ({ events: [started] }))
+    await timed.ended('event')
+    await until(async () => (await timed.reported('event')).length === 1)
+    await timed.run('event')
+    now += 6 * 60_000
+    await timed.run('event')
+    await until(async () => (await timed.reported('event'))[0]?.['series'] !== undefined)
+    expect(await timed.reported('event')).toMatchObject([{ note: 'it runs', series: { count: 3 } }])
+    await timed.stop()
+  })
+
+  it('that another process has written count on', async () => {
+    const report = { type: 'Warning', reason: 'Odd', message: 'odd' } as const
+    const widget = await scene.widget('told', () => ({}))
+    const gate = new Gate(1)
+    const recorders = ['one', 'other'].map(
+      (instance) => new EventRecorder({ gate, instance, now: () => new Date(), log: silent }),
+    )
+    for (const recorder of recorders) {
+      recorder.record(fixture.kube, 'refusals', widget, report)
+      await recorder.flush()
+    }
+    expect(await scene.reported('told')).toMatchObject([{ reportingInstance: 'one', series: { count: 2 } }])
+  })
+})
+
+describe('a kind that is created anew on request', () => {
+  it('is deleted when it is declared otherwise, and created as declared', async () => {
+    const recreating = await fixture.scene('recreating', { spec: { owns: [{ ...PODS, strategy: 'Recreate' }] } })
+    const withImage = (image: string) => ({ ...pod('r-pod'), spec: { containers: [{ name: 'c', image }] } })
+    await recreating.widget('r', () => ({ apply: [withImage('busybox')] }))
+    await recreating.ended('r')
+    const old = await recreating.get(PODS, 'r-pod')
+    expect(await recreating.requestsDuring(() => recreating.run('r'))).toEqual([])
+    recreating.behave('r', () => ({ apply: [withImage('busybox:2')] }))
+    expect(await recreating.requestsDuring(() => recreating.run('r'))).toEqual([
+      'DELETE pods/r-pod 200',
+      'POST pods 201',
+    ])
+    const young = await recreating.get(PODS, 'r-pod')
+    expect(young?.metadata.uid).not.toBe(old?.metadata.uid)
+    expect(young?.spec).toMatchObject({ containers: [{ image: 'busybox:2' }] })
+    await recreating.stop()
+  })
+})
