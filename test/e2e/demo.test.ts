@@ -1,0 +1,116 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, readdir, rm, symlink } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { cacheDir, defaultClusterDir, stopCluster } from '#local'
+import { tracesOfNodes } from '../local/node-traces.ts'
+import { fairlead } from '../support/fairlead.ts'
+import { kubectlFor } from '../support/kubectl.ts'
+import { takeTurnWithNode } from '../support/node.ts'
+import { shortTempDir } from '../support/servers.ts'
+import { at, until } from './world.ts'
+
+const BIN = fileURLToPath(new URL('../../cli/bin.js', import.meta.url))
+
+/** What the timeline shows, in order. */
+const LIFE = [
+  'At created',
+  'event seen',
+  'key queued',
+  'run started',
+  'written',
+  'timer armed',
+  'timer fired',
+  'pod created',
+  'pod log        YAY',
+  '\nDONE:',
+]
+
+const turn = await takeTurnWithNode()
+afterAll(turn.end)
+
+describe.skipIf(turn.skip)('the demo', () => {
+  let before: Awaited<ReturnType<typeof tracesOfNodes>>
+  let temporary: string
+  beforeAll(async () => {
+    before = await tracesOfNodes()
+    temporary = await shortTempDir()
+  })
+  afterAll(() => rm(temporary, { recursive: true, force: true }))
+
+  /** In a pipe, with a folder of its own for what is temporary. */
+  function start() {
+    const child = spawn(process.execPath, [BIN, 'demo'], {
+      env: { PATH: process.env['PATH'], HOME: process.env['HOME'], TMPDIR: temporary },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
+    const demo = { child, out: '', err: '', exited: once(child, 'exit') }
+    child.stdout.on('data', (chunk: Buffer) => (demo.out += chunk.toString()))
+    child.stderr.on('data', (chunk: Buffer) => (demo.err += chunk.toString()))
+    return demo
+  }
+
+  async function nothingLeft(): Promise<void> {
+    const folders = async () => (await readdir(temporary)).filter((name) => name.startsWith('fl-'))
+    await until(async () => (await folders()).length === 0, 200)
+    await until(async () => JSON.stringify(await tracesOfNodes()) === JSON.stringify(before), 500)
+  }
+
+  const shows = (demo: { out: string; child: ChildProcess }, what: string) =>
+    until(async () => {
+      if (demo.child.exitCode !== null) throw new Error(`the demo ended early: ${demo.out}`)
+      return demo.out.includes(what)
+    }, 50)
+
+  it('shows the life of an At in order, in plain lines in a pipe, and leaves nothing behind', async () => {
+    const demo = start()
+    const [code] = await demo.exited
+    expect({ code, out: demo.out, err: demo.err }).toMatchObject({ code: 0 })
+    expect(demo.out).not.toContain('\u001B')
+    const shown = LIFE.filter((step) => demo.out.includes(step))
+    expect({ shown, out: demo.out }).toMatchObject({ shown: LIFE })
+    expect(shown.toSorted((a, b) => demo.out.indexOf(a) - demo.out.indexOf(b))).toEqual(LIFE)
+    await nothingLeft()
+  })
+
+  it('leaves nothing behind when it is interrupted', async () => {
+    const demo = start()
+    await shows(demo, 'timer armed')
+    demo.child.kill('SIGINT')
+    const [code] = await demo.exited
+    expect({ code, err: demo.err }).toMatchObject({ code: 130, err: expect.not.stringContaining('    at ') })
+    await nothingLeft()
+  })
+
+  it('leaves nothing running when it is killed with -9', async () => {
+    const demo = start()
+    await shows(demo, 'timer armed')
+    demo.child.kill('SIGKILL')
+    await demo.exited
+    await nothingLeft()
+  })
+
+  it('stays with --keep, says how to go on, and is stopped by the command that it names', async () => {
+    const cache = await mkdtemp(join(tmpdir(), 'fl-'))
+    await symlink(join(cacheDir(), 'bin'), join(cache, 'bin'))
+    const env = { FAIRLEAD_CACHE: cache }
+    const dir = defaultClusterDir(env)
+    try {
+      const { code, stdout, stderr } = await fairlead(['demo', '--keep'], env)
+      expect({ code, stderr }).toMatchObject({ code: 0 })
+      expect(stdout).toContain(`local down --dir ${dir}`)
+      const kubectl = await kubectlFor({ kubeconfig: join(dir, 'kubeconfig') })
+      expect(await kubectl(['get', 'at', 'example-at', '-o', 'jsonpath={.status.phase}'])).toBe('DONE')
+      await kubectl(['create', '-f', '-'], at('by-hand', new Date()))
+      await kubectl(['wait', '--for=jsonpath={.status.phase}=DONE', 'at/by-hand', '--timeout=60s'])
+      expect(await fairlead(['local', 'down', '--dir', dir], env)).toMatchObject({ code: 0 })
+      await nothingLeft()
+    } finally {
+      await stopCluster(dir, { removeDir: true })
+      await rm(cache, { recursive: true, force: true })
+    }
+  })
+})
