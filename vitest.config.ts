@@ -3,7 +3,7 @@ import { defineConfig } from 'vitest/config'
 export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
-    exclude: ['test/bench/**', 'test/soak/**'],
+    exclude: ['test/bench/**'],
     // Real servers on two cores: files side by side only as far as they do not starve each other.
     maxWorkers: 2,
     globalSetup: ['./test/support/setup.ts'],

@@ -1,0 +1,162 @@
+/** A message of the stream's history, in the words of the queue's protocol. Times are the server's, in milliseconds. */
+export interface Stored {
+  sequence: number
+  subject: string
+  at: number
+  headers: Readonly<Record<string, string>>
+}
+
+/** A schedule that stands: the record of a key. */
+interface Standing {
+  subject: string
+  sequence: number
+  owner: string
+  running: boolean
+  due: number
+  storedAt: number
+}
+
+const CROSS_MS = 5000
+const REMEMBER_MS = 60_000
+
+interface Ending {
+  byFire: boolean
+  at: number
+}
+
+export interface History {
+  /** See {@link noHistory}. */
+  mayCross: boolean
+  lastSequence: number
+  /** Sequences that the observer did not see: stored while a server was dying. */
+  missed: number
+  /** What came before it proves nothing about what follows. */
+  lastMissed: number
+  /** By key, the one record that stands. */
+  records: Map<string, Standing>
+  /** By key, the sequence of the message that ended its last record. */
+  endedBy: Map<string, number>
+  /** How each generation ended, for as long as it may matter. */
+  ended: Map<string, Ending>
+  /** Ends that a fire and a client's write both brought about. */
+  crossed: number
+  /** How late timers fired, and when they were due. */
+  lateness: { due: number; ms: number }[]
+  /** What the records of waiting keys promise, by the owner that wrote them. */
+  promised: Map<string, { due: number; storedAt: number }[]>
+  counts: { messages: number; tokens: number; records: number; releases: number; fires: number; watchdogs: number }
+  wrong: string[]
+}
+
+/**
+ * On more than one replica a fire and a client's write may both end one generation: what the client expects is checked
+ * before the fire is applied. It costs a run too many, and is counted.
+ */
+export const noHistory = ({ mayCross = false } = {}): History => ({
+  mayCross,
+  lastSequence: 0,
+  missed: 0,
+  lastMissed: -1,
+  records: new Map(),
+  endedBy: new Map(),
+  ended: new Map(),
+  crossed: 0,
+  lateness: [],
+  promised: new Map(),
+  counts: { messages: 0, tokens: 0, records: 0, releases: 0, fires: 0, watchdogs: 0 },
+  wrong: [],
+})
+
+/** Adds the next message in stream order, and writes down what no correct queue would have stored. */
+export function addStored(history: History, message: Stored): void {
+  const { sequence, subject, headers } = message
+  if (sequence <= history.lastSequence)
+    return void history.wrong.push(`sequence ${sequence} was given twice, now to ${subject}`)
+  if (sequence > history.lastSequence + 1) miss(history, sequence)
+  history.lastSequence = sequence
+  history.counts.messages++
+  const [role, key] = placeOf(subject)
+  const ended = headers['Nats-Schedule-Next'] === 'purge' ? headers['Nats-Scheduler'] : undefined
+  if (ended !== undefined) endRecord(history, ended, message, role)
+  if (role === 'key') addRecord(history, key, message)
+  if (role === 'work') history.counts.tokens++
+  if (role === 'done') history.counts.releases++
+}
+
+function miss(history: History, sequence: number): void {
+  history.missed += sequence - history.lastSequence - 1
+  history.lastMissed = sequence - 1
+}
+
+/** Role, and for a record its key: `key.<fn>.<key>.<generation>` behind the prefix. */
+function placeOf(subject: string): [role: string, key: string] {
+  const [, role = '', ...rest] = subject.split('.')
+  return [role, rest.slice(0, -1).join('.')]
+}
+
+function endRecord(history: History, subject: string, message: Stored, role: string): void {
+  const [, key] = placeOf(subject)
+  const { sequence, at } = message
+  const standing = history.records.get(key)
+  const before = history.ended.get(subject)
+  const byFire = role === 'work' && message.headers['Fairlead-State'] !== undefined
+  if (standing?.subject === subject) {
+    if (byFire) fire(history, standing, message)
+    history.records.delete(key)
+  } else if (before && history.mayCross && before.byFire !== byFire && at - before.at < CROSS_MS) {
+    history.crossed++
+  } else if (before) {
+    const how = (fired: boolean) => (fired ? 'its fire' : 'a write')
+    history.wrong.push(`${subject} was ended by ${how(before.byFire)}, and once more by ${how(byFire)}, ${sequence}`)
+  } else if (isWhole(history, standing?.sequence ?? history.endedBy.get(key) ?? 0)) {
+    history.wrong.push(`${sequence} (${message.subject}) ended ${subject}, which did not stand`)
+  }
+  history.endedBy.set(key, sequence)
+  history.ended.set(subject, { byFire, at })
+  forget(history.ended, at - REMEMBER_MS)
+}
+
+/** The oldest come first. */
+function forget(ended: Map<string, Ending>, before: number): void {
+  for (const [subject, { at }] of ended) {
+    if (at > before) return
+    ended.delete(subject)
+  }
+}
+
+/** Nothing was missed since that message. */
+const isWhole = ({ lastMissed }: History, since: number): boolean => lastMissed < since
+
+function fire(history: History, { subject, due, running }: Standing, { at, sequence }: Stored): void {
+  if (at < due) history.wrong.push(`${subject} fired ${due - at} ms early (${sequence})`)
+  if (running) history.counts.watchdogs++
+  else {
+    history.counts.fires++
+    history.lateness.push({ due, ms: at - due })
+  }
+}
+
+function addRecord(history: History, key: string, message: Stored): void {
+  history.counts.records++
+  const { headers, subject, sequence, at } = message
+  const before = history.records.get(key)
+  if (before && isWhole(history, before.sequence))
+    history.wrong.push(
+      `${subject} (${sequence}) was stored beside ${before.subject} (${before.sequence}): two records of one key`,
+    )
+  const due = Date.parse((headers['Nats-Schedule'] ?? '').replace('@at ', ''))
+  const running = headers['Fairlead-State'] === 'running'
+  const owner = headers['Fairlead-Owner'] ?? ''
+  history.records.set(key, { subject, sequence, owner, running, due, storedAt: at })
+  if (headers['Fairlead-State'] === 'waiting') remember(history, owner, { due, storedAt: at })
+}
+
+function remember({ promised }: History, owner: string, promise: { due: number; storedAt: number }): void {
+  promised.set(owner, [...(promised.get(owner) ?? []), promise])
+}
+
+/** Records that stand although the queue is idle: lost timers, or orphans. */
+export const leftOver = (history: History): string[] =>
+  [...history.records.values()]
+    .filter(({ sequence }) => isWhole(history, sequence))
+    .map(({ subject, sequence }) => `${subject} (${sequence}) neither fired nor was ended`)

@@ -1,0 +1,32 @@
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+/** What a program does to files, as far as sockets do not do it too. */
+const CALLS = 'pwrite64,fsync,fdatasync,ftruncate,openat,unlinkat,renameat'
+const STRACE = 'strace'
+const DELAY_US = 20_000
+
+export interface SlowDisk {
+  /** Why it cannot be had here. */
+  lacks?: string
+  inflict(pid: number, ms: number): Promise<void>
+}
+
+/** Every access to files takes 20 ms more: strace holds each such call up. nats-server makes its own, without libc. */
+export function slowDiskOf(): SlowDisk {
+  const { status, error } = spawnSync(STRACE, ['-qq', '-o', '/dev/null', 'true'])
+  if (status !== 0)
+    return { lacks: error ? 'strace is not installed' : 'strace may not trace here', inflict: async () => {} }
+  return { inflict }
+}
+
+async function inflict(pid: number, ms: number): Promise<void> {
+  const inject = [`trace=${CALLS}`, `inject=${CALLS}:delay_enter=${DELAY_US}`]
+  const args = ['-f', '-qq', '-o', '/dev/null', ...inject.flatMap((what) => ['-e', what]), '-p', String(pid)]
+  const strace = spawn(STRACE, args, { stdio: 'ignore' })
+  const gone = once(strace, 'exit')
+  await Promise.race([sleep(ms), gone])
+  strace.kill('SIGTERM')
+  await gone
+}

@@ -1,0 +1,100 @@
+/** A worker to be mistreated: `node worker.ts '{"url":…}'`. Its wall clock is wrong, and steps at SIGUSR2. */
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { connectJetStream } from '#jetstream'
+import { type Finish, type Lease, openQueue } from '#queue'
+import { randomFrom } from '../support/random.ts'
+import { diaryIn, monotonicMs, type Outcome } from './diary.ts'
+import { CALM, FN, LEASE_MS, PREFIX, type ProcessTerms, quiet } from './terms.ts'
+
+const SLOTS = 16
+const DRAIN_MS = 1000
+const SKEW_MS = 600_000
+
+const terms = JSON.parse(process.argv[2] ?? '{}') as ProcessTerms
+const note = diaryIn(terms.dir, terms.name)
+const random = randomFrom(terms.seed + process.pid)
+const { pid } = process
+
+let skewMs = SKEW_MS * (random() - 0.5)
+process.on('SIGUSR2', () => (skewMs = SKEW_MS * (random() - 0.5)))
+let calm = false
+setInterval(() => (calm ||= existsSync(join(terms.dir, CALM))), 250)
+
+const js = await connectJetStream({ servers: terms.url, name: terms.name, timeoutMs: 1000 })
+const queue = await openQueue(js, {
+  prefix: PREFIX,
+  replicas: terms.replicas,
+  leaseMs: LEASE_MS,
+  ackWaitMs: LEASE_MS,
+  now: () => Date.now() + skewMs,
+  log: { ...quiet, error: (fields, message) => console.error(message, fields) },
+})
+const worker = queue.serve({
+  fn: FN,
+  slots: SLOTS,
+  handler: run,
+  onFinished: ({ owner }, result) => note({ note: 'stored', at: monotonicMs(), owner, result }),
+})
+note({ note: 'up', at: monotonicMs(), pid, name: terms.name })
+process.once('SIGTERM', () => void worker.drain(DRAIN_MS).then(() => process.exit(0)))
+
+async function run(lease: Lease): Promise<Finish> {
+  const { key, owner, fired } = lease
+  note({ note: 'start', at: monotonicMs(), pid, key, owner, fired })
+  const steps = 1 + Math.floor(3 * random())
+  const stepMs = workMs() / steps
+  writeUnder(lease)
+  for (let step = 0; step < steps; step++) {
+    await sleep(stepMs)
+    writeUnder(lease)
+  }
+  const outcome = outcomeOf(random())
+  const dueInMs = 100 + 2900 * random()
+  const end = { note: 'end', owner, outcome, ...(isTimed(outcome) && { dueInMs }) } as const
+  const dueAt = new Date(Date.now() + skewMs + dueInMs)
+  note({ ...end, ...asked(lease) })
+  switch (outcome) {
+    case 'done':
+      return { kind: 'done' }
+    case 'terminal':
+      return { kind: 'terminal', message: 'this one is parked' }
+    case 'requeue':
+      return { kind: 'requeue', at: dueAt }
+    case 'error':
+      return { kind: 'error', message: 'this one failed', retryAt: dueAt }
+  }
+}
+
+/** As long as a write that the lease allows would take place. */
+function writeUnder(lease: Lease): void {
+  const { at, held } = asked(lease)
+  if (held) note({ note: 'held', at, owner: lease.owner })
+}
+
+/** The time is taken before the lease is asked: if it stands, it stood then. */
+function asked(lease: Lease): { at: number; held: boolean } {
+  const at = monotonicMs()
+  try {
+    lease.hold()
+    return { at, held: true }
+  } catch {
+    return { at, held: false }
+  }
+}
+
+/** Most runs are short; some outlive several renewals. */
+function workMs(): number {
+  const kind = random()
+  if (calm || kind < 0.9) return 10 * random()
+  return kind < 0.98 ? 200 * random() : 2.5 * LEASE_MS * random()
+}
+
+function outcomeOf(kind: number): Outcome {
+  if (calm || kind < 0.7) return 'done'
+  if (kind < 0.85) return 'requeue'
+  return kind < 0.98 ? 'error' : 'terminal'
+}
+
+const isTimed = (outcome: Outcome): boolean => outcome === 'requeue' || outcome === 'error'
