@@ -1,6 +1,6 @@
 import { type Backoff, ConflictError, RetryAfterError, TerminalError } from '#contracts'
 import { ApiError } from '#kube'
-import { backoffMs, type Finish } from '#queue'
+import { backoffMs, type Finish, messageOf } from '#queue'
 import { NamespaceTerminatingError, RefusedError } from './errors.ts'
 import { type Failure, REASON } from './status.ts'
 
@@ -43,8 +43,6 @@ export function gravest(errors: readonly unknown[]): unknown {
   if (first === undefined || refused.length === 1) return first
   return new RefusedError(refused.map(({ message }) => message).join('; '), { reason: first.reason, cause: first })
 }
-
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
 /** A reason or message that metav1.Condition would refuse must not keep the failure from being shown. */
 const failure = (error: Error & Failure): Failure => ({

@@ -32,6 +32,7 @@ export class Serving {
     this.#worker = queue.serve({
       fn: served.name,
       slots: served.spec.concurrency,
+      backoff: served.spec.backoff,
       handler: (lease) => this.#handle(lease),
       onFinished: (lease, result) => this.#end(lease, result),
     })

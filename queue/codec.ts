@@ -89,7 +89,7 @@ export function recordFrom(message: StoredMessage, names: Names): KeyRecord | un
   }
 }
 
-const REASONS = ['Requeue', 'Error', 'Terminal', 'Withdrawn'] as const
+const REASONS = ['Requeue', 'Error', 'CutShort', 'Terminal', 'Withdrawn'] as const
 
 function reasonFrom(header: string | undefined): Pick<KeyRecord, 'reason'> {
   const reason = REASONS.find((known) => known === header)
@@ -101,8 +101,13 @@ export const errorFrom = ({ data }: StoredMessage): { error?: string } =>
   data.length === 0 ? {} : { error: new TextDecoder().decode(data) }
 
 export function tokenFrom(message: StoredMessage, lane: Token['lane']): Token {
-  return { lane, sequence: message.sequence, attempt: attemptFrom(message) }
+  const attempt = attemptFrom(message) + (isWatchdog(message) ? 1 : 0)
+  const cutShort = isWatchdog(message) || message.headers['Fairlead-Reason'] === 'CutShort'
+  return { lane, sequence: message.sequence, attempt, cutShort }
 }
+
+/** The end of a lease: the server made this token out of a running record, whose run has never ended. */
+export const isWatchdog = ({ headers }: StoredMessage): boolean => headers['Fairlead-State'] === 'running'
 
 /** A timer that came due: the server made this token out of a waiting record and kept its headers. */
 export const isFired = ({ headers }: StoredMessage): boolean => headers['Fairlead-State'] === 'waiting'

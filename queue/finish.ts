@@ -9,6 +9,8 @@ export type Ending =
   | { kind: 'error'; at: number; message: string }
   /** Will not be run again until somebody enqueues the key. */
   | { kind: 'terminal'; message: string }
+  /** Not begun: the run before was cut short once too often, and the key waits as after an error. */
+  | { kind: 'postponed'; at: number; message: string }
   /** Not finished: somebody else shall run it, at once. */
   | { kind: 'handback' }
 
@@ -78,7 +80,7 @@ const rerunLane = ({ lane, dirty, otherLaneWaits }: KeyRecord) => (otherLaneWait
 
 function attemptAfter({ attempt }: KeyRecord, { kind }: Ending): number {
   if (kind === 'error') return attempt + 1
-  return kind === 'handback' ? attempt : 0
+  return kind === 'handback' || kind === 'postponed' ? attempt : 0
 }
 
 function waitingRecord(
@@ -104,7 +106,7 @@ function waitingRecord(
   }
 }
 
-const REASONS = { requeue: 'Requeue', error: 'Error', terminal: 'Terminal' } as const
+const REASONS = { requeue: 'Requeue', error: 'Error', postponed: 'CutShort', terminal: 'Terminal' } as const
 
 const isWhatWasSent = (record: KeyRecord, sent: Publish): boolean =>
   sent.role === 'record' && sent.record.generation === record.generation

@@ -1,7 +1,7 @@
 import type { StoredMessage } from '#jetstream'
 import { errorFrom, recordFrom, tokenFrom } from './codec.ts'
 import type { Core } from './core.ts'
-import { LANES } from './record.ts'
+import { type KeyRecord, LANES } from './record.ts'
 import type { Entry, KeyOf } from './types.ts'
 
 /** Records first, then tokens. What changes while it is read may be missing or show twice. */
@@ -61,8 +61,10 @@ function recordEntry({ names, clock }: Core, message: StoredMessage): Entry | un
       return { ...common, state, ...who, leaseUntil: at, dirty: dirty || otherLaneWaits }
     }
     case 'waiting':
-      return { ...common, state, until: at, reason: record.reason === 'Error' ? 'Error' : 'Requeue' }
+      return { ...common, state, until: at, reason: waitsBecause(record) }
     case 'parked':
       return { ...common, state, reason: record.reason === 'Withdrawn' ? 'Withdrawn' : 'Terminal' }
   }
 }
+
+const waitsBecause = ({ reason }: KeyRecord) => (reason === 'Error' || reason === 'CutShort' ? reason : 'Requeue')

@@ -12,6 +12,8 @@ export interface Token {
   sequence: number
   /** Failed runs before this one. Advisory: a fire may overwrite a token that holds a higher count. */
   attempt: number
+  /** The run before it never said how it ended, or it is the retry of such a run: its process may have died of it. */
+  cutShort?: boolean
 }
 
 /**
@@ -41,8 +43,8 @@ export interface KeyRecord {
   dirty: boolean
   /** running: a token of the other lane was delivered meanwhile and is still unacknowledged. */
   otherLaneWaits: boolean
-  /** Withdrawn: somebody parked it by hand. */
-  reason?: 'Requeue' | 'Error' | 'Terminal' | 'Withdrawn'
+  /** running: CutShort or none. waiting: why. parked: Terminal, or Withdrawn by hand. */
+  reason?: 'Requeue' | 'Error' | 'CutShort' | 'Terminal' | 'Withdrawn'
   error?: string
 }
 

@@ -11,6 +11,7 @@ export class Run implements Lease {
   readonly fn: string
   readonly key: string
   readonly attempt: number
+  readonly cutShort: boolean
   readonly fired: boolean
   readonly enqueuedAt: Date
   readonly #core: Core
@@ -26,6 +27,7 @@ export class Run implements Lease {
     this.fn = fn
     this.key = key
     this.attempt = held.record.attempt
+    this.cutShort = held.record.reason === 'CutShort'
     this.fired = isFired(delivery)
     this.enqueuedAt = core.clock.dateOf(delivery.storedAt)
     this.#held = held

@@ -24,6 +24,7 @@ export type TakeResult =
 interface Claim extends TakeInput {
   writes: number
   attempt: number
+  cutShort?: boolean
 }
 
 export type TakeStep = { claim: Claim; io: Io } & (
@@ -41,7 +42,7 @@ type Next = TakeStep | Ended<TakeResult>
  * the run that starts now.
  */
 export const take: Machine<TakeInput, TakeStep, TakeResult> = {
-  start: (input, now) => takeFresh({ ...input, writes: 0, attempt: input.token.attempt }, now),
+  start: (input, now) => takeFresh({ ...input, ...input.token, writes: 0 }, now),
 
   next(step, answer, now) {
     if (answer.kind === 'busy' || answer.kind === 'unknown') return isTooLate(step, now) ? tooLate(step) : step
@@ -79,7 +80,9 @@ function onRecord(claim: Claim, record: KeyRecord | undefined, now: number): Nex
   if (record === undefined) return takeFresh(claim, now)
   if (isRunOf(record, claim.nonce)) return acknowledge(claim, { record, writes: claim.writes })
   if (record.state === 'running') return mark(claim, record)
-  return writeRunning('steal', { ...claim, attempt: Math.max(claim.attempt, record.attempt) }, record, now)
+  const attempt = Math.max(claim.attempt, record.attempt)
+  const cutShort = claim.cutShort === true || record.reason === 'CutShort'
+  return writeRunning('steal', { ...claim, attempt, cutShort }, record, now)
 }
 
 /** TAKE of an idle key, or STEAL: the waiting record goes with the same write. */
@@ -95,6 +98,7 @@ function writeRunning(name: 'take' | 'steal', claim: Claim, waiting: KeyRecord |
     dirty: false,
     otherLaneWaits: false,
     ...(claim.by !== undefined && { by: claim.by }),
+    ...(claim.cutShort && { reason: 'CutShort' }),
   }
   const message = {
     role: 'record' as const,

@@ -1,3 +1,4 @@
+import type { BackoffTerms } from './backoff.ts'
 import type { Lane } from './record.ts'
 
 /** How a run ended. */
@@ -18,6 +19,8 @@ export interface Lease {
   readonly owner: string
   /** Failed runs before this one; advisory, good for backoff only. */
   readonly attempt: number
+  /** Runs of this key before this one never ended: their process was lost, perhaps because of them. */
+  readonly cutShort: boolean
   /** A timer that came due caused this run. */
   readonly fired: boolean
   /** When the token was stored, by the local wall clock. */
@@ -39,8 +42,10 @@ export interface ServeOptions {
   fn: string
   /** Keys held at once, of both lanes together. */
   slots: number
-  /** To throw is to end in an error, with the default backoff. */
+  /** To throw is to end in an error, with this backoff. */
   handler: (lease: Lease) => Promise<Finish>
+  /** For runs that end without a say of their own: by throwing, or by taking their process along. */
+  backoff?: BackoffTerms
   /** fenced: the finish was not stored, because the lease was lost; the key has been queued again. */
   onFinished?: (lease: Lease, result: 'finished' | 'fenced') => void
   /** What the queue could not do and will do again or leave to another worker; otherwise it is only logged. */
@@ -89,7 +94,7 @@ export type Entry = {
 } & (
   | { state: 'queued'; since: Date; position: number }
   | { state: 'running'; since: Date; owner: string; by?: string; leaseUntil: Date; dirty: boolean }
-  | { state: 'waiting'; since: Date; until: Date; reason: 'Requeue' | 'Error' }
+  | { state: 'waiting'; since: Date; until: Date; reason: 'Requeue' | 'Error' | 'CutShort' }
   | { state: 'parked'; since: Date; reason: 'Terminal' | 'Withdrawn' }
 )
 

@@ -2,11 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { nuid } from 'nats'
 import { ConnectionClosedError, type Delivery, Puller } from '#jetstream'
 import { backoffMs, DEFAULT_BACKOFF } from './backoff.ts'
-import { tokenFrom } from './codec.ts'
+import { isWatchdog, tokenFrom } from './codec.ts'
 import { type Core, operate } from './core.ts'
 import type { Ending } from './finish.ts'
 import { Janitor } from './janitor.ts'
 import type { Held } from './lease.ts'
+import { messageOf } from './message-of.ts'
 import type { Lane } from './record.ts'
 import { Run } from './run.ts'
 import { allowances, type LaneLoad, type Sharer } from './slots.ts'
@@ -20,6 +21,9 @@ interface LaneInHand extends LaneLoad {
 
 /** How long handing back may take when NATS does not answer; after that the watchdogs do it. */
 const HANDBACK_MS = 2000
+
+/** Runs of a key in a row that never ended. The first may well be somebody else's fault: it is repeated at once. */
+const CUT_SHORT_LIMIT = 2
 
 /** Serves one function: takes tokens of both lanes while slots are free, and runs the handler under a lease. */
 export class QueueWorker implements Worker, Sharer {
@@ -141,6 +145,7 @@ export class QueueWorker implements Worker, Sharer {
     const { fn, onFinished } = this.#options
     const run = new Run(this.#core, fn, key, held, delivery)
     if (this.#drained) return run.handBack(this.#abandon.signal)
+    if (isWatchdog(delivery) && run.attempt >= CUT_SHORT_LIMIT) return this.#postpone(run)
     this.#runs.add(run)
     try {
       const began = performance.now()
@@ -153,14 +158,26 @@ export class QueueWorker implements Worker, Sharer {
     }
   }
 
+  /** A run that takes its process along shall not do so again at once, in one process after the other. */
+  async #postpone(run: Run): Promise<void> {
+    const { fn, key, attempt } = run
+    const at = this.#core.clock.now() + this.#backoffMs(attempt - 1)
+    this.#core.log.warn({ fn, key, attempt }, 'run cut short again, its process was lost: the key waits')
+    await run.end({ kind: 'postponed', at, message: `its process was lost during the run, attempt ${attempt}` })
+  }
+
+  #backoffMs(attempt: number): number {
+    return backoffMs(attempt, this.#options.backoff ?? DEFAULT_BACKOFF, this.#core.random)
+  }
+
   async #handle(run: Run): Promise<Finish> {
     try {
       return await this.#options.handler(run)
     } catch (error) {
-      const { random, log, clock } = this.#core
+      const { log, clock } = this.#core
       if (!run.signal.aborted) log.warn({ err: error, fn: run.fn, key: run.key }, 'run failed')
-      const retryAt = clock.dateOf(clock.now() + backoffMs(run.attempt, DEFAULT_BACKOFF, random))
-      return { kind: 'error', message: error instanceof Error ? error.message : String(error), retryAt }
+      const retryAt = clock.dateOf(clock.now() + this.#backoffMs(run.attempt))
+      return { kind: 'error', message: messageOf(error), retryAt }
     }
   }
 

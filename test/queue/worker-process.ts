@@ -18,8 +18,11 @@ export interface WorkerSettings {
   workMs: number
   /** Kill -9 itself before that many accesses to the stream in the course of taking and finishing. */
   dieBefore?: number
-  /** Kill -9 itself in the middle of the first run. */
-  dieInRun?: boolean
+  /** Kill -9 itself in the middle of the first run, or of the runs of this key. */
+  dieInRun?: boolean | string
+  slots?: number
+  /** For runs in flight at SIGTERM. */
+  graceMs?: number
 }
 
 const settings = JSON.parse(process.argv[2] ?? '{}') as WorkerSettings
@@ -41,15 +44,15 @@ const queue = await openQueue(js, {
 })
 const worker = queue.serve({
   fn: settings.fn,
-  slots: 8,
-  handler: async ({ key, owner }) => {
+  slots: settings.slots ?? 8,
+  handler: async ({ key, owner, attempt }) => {
     const version = Number(readFileSync(`${settings.dir}/${key}`, 'utf8'))
-    log({ event: 'start', key, owner, version })
-    if (settings.dieInRun) die()
+    log({ event: 'start', key, owner, version, attempt })
+    if (settings.dieInRun === true || settings.dieInRun === key) die()
     await sleep(settings.workMs * Math.random() * 2)
     log({ event: 'end', key, owner, version })
     return { kind: 'done' }
   },
 })
-process.once('SIGTERM', () => void worker.drain(1000).then(() => process.exit(0)))
+process.once('SIGTERM', () => void worker.drain(settings.graceMs ?? 1000).then(() => process.exit(0)))
 process.stdout.write('serving\n')

@@ -166,6 +166,7 @@ const ENDINGS: Record<Ending['kind'], Ending> = {
   done: { kind: 'done' },
   requeue: { kind: 'requeue', at: AFTER_THE_LEASE },
   error: { kind: 'error', at: AFTER_THE_LEASE, message: 'failed' },
+  postponed: { kind: 'postponed', at: AFTER_THE_LEASE, message: 'lost' },
   terminal: { kind: 'terminal', message: 'failed' },
   handback: { kind: 'handback' },
 }

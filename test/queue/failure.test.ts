@@ -1,0 +1,203 @@
+import { once } from 'node:events'
+import { rm } from 'node:fs/promises'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { Nats } from '#local'
+import type { Finish, Lease } from '#queue'
+import { shortTempDir, startTestNats } from '../support/servers.ts'
+import { FileWorld, startWorker } from './processes.ts'
+import {
+  DONE,
+  entriesOf,
+  FN,
+  freshPrefix,
+  inOneHour,
+  keysNamed,
+  LEASE_MS,
+  openTestQueue,
+  statesOf,
+  until,
+  World,
+} from './support.ts'
+
+let nats: Nats & AsyncDisposable
+let dir: string
+beforeAll(async () => {
+  nats = await startTestNats()
+  dir = await shortTempDir()
+})
+afterAll(async () => {
+  await rm(dir, { recursive: true, force: true })
+  await nats[Symbol.asyncDispose]()
+})
+
+const open = (prefix = freshPrefix(), options = {}) => openTestQueue(nats.url, prefix, options)
+const inMs = (ms: number) => new Date(Date.now() + ms)
+
+describe('the count of failures', () => {
+  it('survives the workers and the server, and a success resets it', async () => {
+    await using test = await open()
+    const world = new World()
+    const fails = (): Finish => ({ kind: 'error', message: 'no', retryAt: inMs(10) })
+    const first = world.serve(test.queue, fails)
+    await world.change(test.queue, 'n.a')
+    await until(() => expect(world.leases.length).toBeGreaterThanOrEqual(3))
+    await first.drain(1000)
+    await nats.restart()
+    const before = world.leases.at(-1)!.attempt
+    const next = world.serve(test.queue)
+    await until(async () => expect(await statesOf(test.queue)).toEqual([]))
+    expect(world.leases.at(-1)!.attempt).toBe(before + 1)
+    await world.change(test.queue, 'n.a')
+    await until(async () => expect(world.leases.at(-1)!.attempt).toBe(0))
+    await next.drain(1000)
+  })
+
+  it('is kept when a change makes a key run before its backoff is over', async () => {
+    await using test = await open()
+    const world = new World()
+    const worker = world.serve(test.queue, () => ({ kind: 'error', message: 'no', retryAt: inOneHour() }))
+    for (const expected of [1, 2, 3]) {
+      await world.change(test.queue, 'n.a')
+      await until(async () =>
+        expect(await entriesOf(test.queue)).toMatchObject([{ state: 'waiting', attempt: expected }]),
+      )
+    }
+    await worker.drain(1000)
+  })
+
+  it('spreads retries: keys that failed together come back apart', async () => {
+    await using test = await open()
+    const world = new World()
+    const worker = world.serve(test.queue, () => Promise.reject(new Error('all at once')), 32)
+    await Promise.all(keysNamed('k', 30).map((key) => world.change(test.queue, key)))
+    const waits = new Map<string, number>()
+    await until(async () => {
+      for (const entry of await entriesOf(test.queue))
+        if (entry.state === 'waiting' && entry.attempt === 3) waits.set(entry.key, +entry.until - +entry.since)
+      expect(waits.size).toBe(30)
+    })
+    const times = [...waits.values()].sort((a, b) => a - b)
+    // The third delay is 1 s, a tenth to each side.
+    expect(times[0]).toBeGreaterThanOrEqual(890)
+    expect(times.at(-1)).toBeLessThanOrEqual(1110)
+    expect(times.at(-1)! - times[0]!).toBeGreaterThan(50)
+    await worker.drain(1000)
+  })
+})
+
+describe('a poison key', () => {
+  it('that fails for ever delays no other, in either lane', async () => {
+    await using test = await open()
+    const world = new World()
+    const work = async ({ key }: Lease): Promise<Finish> => {
+      if (key === 'n.poison') throw new Error('poison')
+      return DONE
+    }
+    const worker = world.serve(test.queue, work, 1)
+    await world.change(test.queue, 'n.poison')
+    for (const key of keysNamed('high', 30)) await world.change(test.queue, key)
+    for (const key of keysNamed('low', 30)) await world.change(test.queue, key, 'low')
+    await until(async () => expect(await statesOf(test.queue)).toEqual(['n.poison waiting']))
+    expect(world.dealtWith.size).toBe(60)
+    await worker.drain(1000)
+  })
+
+  it.each([undefined, 'a string', { toString: () => 'an object' }, Object.create(null)])(
+    'may throw anything: %j',
+    async (thrown) => {
+      await using test = await open()
+      const worker = test.queue.serve({ fn: FN, slots: 1, handler: () => Promise.reject(thrown as Error) })
+      await test.queue.enqueue(FN, 'n.a')
+      await until(async () =>
+        expect(await entriesOf(test.queue)).toMatchObject([{ state: 'waiting', reason: 'Error' }]),
+      )
+      await worker.drain(1000)
+    },
+  )
+
+  it('that throws before it returns a promise is an error like any other', async () => {
+    await using test = await open()
+    const handler = () => {
+      throw new Error('at once')
+    }
+    const worker = test.queue.serve({ fn: FN, slots: 1, handler })
+    await test.queue.enqueue(FN, 'n.a')
+    await until(async () => expect(await entriesOf(test.queue)).toMatchObject([{ state: 'waiting', error: 'at once' }]))
+    await worker.drain(1000)
+  })
+})
+
+describe('a run that takes its process along', () => {
+  const settingsOf = (prefix: string, world: FileWorld) => ({
+    url: nats.url,
+    prefix,
+    fn: FN,
+    replicas: 1 as const,
+    leaseMs: LEASE_MS,
+    dir: world.dir,
+    workMs: 5,
+  })
+
+  it('is tried again at once by another, then later each time: it does not bring down one process after the other', async () => {
+    const prefix = freshPrefix()
+    await using test = await open(prefix)
+    const world = new FileWorld(`${dir}/${prefix}`)
+    const settings = { ...settingsOf(prefix, world), dieInRun: 'n.poison' }
+    await world.change(test.queue, FN, 'n.poison')
+    for (let died = 1; died <= 2; died++) {
+      const doomed = await startWorker(settings)
+      if (doomed.exitCode === null && doomed.signalCode === null) await once(doomed, 'exit')
+      await until(() => expect(world.runs().filter(({ key }) => key === 'n.poison')).toHaveLength(died))
+    }
+    await test.queue.enqueue(FN, 'n.good')
+    const leases: Lease[] = []
+    const worker = test.queue.serve({
+      fn: FN,
+      slots: 4,
+      backoff: { initialSeconds: 0.4, maxSeconds: 600, jitter: 0 },
+      handler: async (lease) => {
+        leases.push(lease)
+        return DONE
+      },
+    })
+    await until(async () =>
+      expect((await entriesOf(test.queue)).filter(({ key }) => key === 'n.poison')).toMatchObject([
+        { state: 'waiting', reason: 'CutShort', attempt: 2, error: expect.stringContaining('process was lost') },
+      ]),
+    )
+    await until(async () => expect(await statesOf(test.queue)).toEqual([]))
+    expect(leases.find(({ key }) => key === 'n.poison')).toMatchObject({ cutShort: true, attempt: 2, fired: true })
+    expect(leases.some(({ key }) => key === 'n.good')).toBe(true)
+    await test.queue.enqueue(FN, 'n.poison')
+    await until(() => expect(leases.at(-1)).toMatchObject({ key: 'n.poison', cutShort: false, attempt: 0 }))
+    await worker.drain(1000)
+  })
+
+  it('is run by a change that comes meanwhile, still as a suspect', async () => {
+    const prefix = freshPrefix()
+    await using test = await open(prefix)
+    const world = new FileWorld(`${dir}/${prefix}`)
+    await world.change(test.queue, FN, 'n.poison')
+    for (let died = 1; died <= 2; died++) {
+      const doomed = await startWorker({ ...settingsOf(prefix, world), dieInRun: true })
+      if (doomed.exitCode === null && doomed.signalCode === null) await once(doomed, 'exit')
+    }
+    const leases: Lease[] = []
+    const serve = () =>
+      test.queue.serve({
+        fn: FN,
+        slots: 4,
+        backoff: { initialSeconds: 600, maxSeconds: 600, jitter: 0 },
+        handler: async (lease) => {
+          leases.push(lease)
+          return DONE
+        },
+      })
+    const worker = serve()
+    await until(async () => expect(await statesOf(test.queue)).toEqual(['n.poison waiting']))
+    await test.queue.enqueue(FN, 'n.poison')
+    await until(async () => expect(await statesOf(test.queue)).toEqual([]))
+    expect(leases).toMatchObject([{ key: 'n.poison', cutShort: true, attempt: 2 }])
+    await worker.drain(1000)
+  })
+})
