@@ -4,7 +4,9 @@ import { ConditionWriter } from './condition-writer.ts'
 import { refusedCondition, type SyncedCondition, servedCondition } from './conditions.ts'
 import { Publisher } from './publisher.ts'
 import { Registry } from './registry.ts'
+import { Relations } from './relations.ts'
 import { ResourceWatch } from './resource-watch.ts'
+import { Resyncs } from './resyncs.ts'
 import { Routes } from './routing.ts'
 import { Scopes } from './scopes.ts'
 import type { Bridge, BridgeOptions, BridgeStatus, ResourceStatus } from './types.ts'
@@ -13,11 +15,18 @@ import type { State } from './watch-state.ts'
 /** Any number of bridges may run side by side: all of them publish, and what is there already is recognised. */
 export const createBridge = (options: BridgeOptions): Bridge => new WatchingBridge(options)
 
-interface RunningWatch {
+interface RunningWatch extends Place {
   watch: ResourceWatch
   stop: AbortController
   done: Promise<void>
 }
+
+interface Place {
+  ref: ResourceRef
+  namespace: string | undefined
+}
+
+const nameOf = ({ ref, namespace }: Place): string => [resourceName(ref), namespace ?? ''].join(' ')
 
 const ASK_FOR_INCARNATION_EVERY_MS = 5000
 
@@ -25,6 +34,9 @@ class WatchingBridge implements Bridge {
   readonly #options: BridgeOptions
   readonly #scopes: Scopes
   readonly #publisher: Publisher
+  readonly #relations: Relations
+  readonly #resyncs: Resyncs
+  readonly #ended = new AbortController()
   readonly #registry: Registry
   readonly #conditions: ConditionWriter
   readonly #watches = new Map<string, RunningWatch>()
@@ -34,7 +46,18 @@ class WatchingBridge implements Bridge {
   constructor(options: BridgeOptions) {
     this.#options = options
     this.#scopes = new Scopes(options.kube)
-    this.#publisher = new Publisher({ ...options, scopes: this.#scopes })
+    const { events, log, random = Math.random } = options
+    const enqueue = (fn: string, key: string, lane: 'high' | 'low') => this.#publisher.enqueue(fn, key, lane)
+    this.#relations = new Relations({ events, log, signal: this.#ended.signal }, enqueue)
+    this.#resyncs = new Resyncs({
+      events,
+      log,
+      random,
+      enqueue,
+      now: this.#now,
+      reconcilers: () => this.#registry.served,
+    })
+    this.#publisher = new Publisher({ ...options, scopes: this.#scopes, relations: this.#relations })
     this.#registry = new Registry(options.log, () => this.#reroute())
     this.#conditions = new ConditionWriter({
       kube: options.kube,
@@ -46,13 +69,14 @@ class WatchingBridge implements Bridge {
 
   async run(signal: AbortSignal): Promise<void> {
     this.#start(RECONCILERS)
-    const sideJobs = [this.#conditions.run(signal), this.#noticeRestarts(signal)]
+    const sideJobs = [this.#conditions.run(signal), this.#resyncs.run(signal), this.#noticeRestarts(signal)]
     await new Promise((resolve) => {
       if (signal.aborted) resolve(undefined)
       else signal.addEventListener('abort', resolve, { once: true })
     })
     for (const name of this.#watches.keys()) this.#stop(name)
     await Promise.all([...this.#stopping, ...sideJobs])
+    this.#ended.abort()
   }
 
   status(): BridgeStatus {
@@ -65,21 +89,46 @@ class WatchingBridge implements Bridge {
   /** The Reconcilers have changed: exactly the resources that they name are watched from now on. */
   #reroute(): void {
     this.#routes = new Routes(this.#registry.served)
-    const wanted = new Map([RECONCILERS, ...this.#routes.refs].map((ref) => [resourceName(ref), ref]))
-    for (const name of this.#watches.keys()) if (!wanted.has(name)) this.#stop(name)
-    for (const [name, ref] of wanted) {
-      const running = this.#watches.get(name)
-      if (running) running.watch.reroute()
-      else this.#start(ref)
-    }
+    this.#relations.reroute(this.#routes)
+    const before = [...this.#watches.values()]
+    this.#arrange()
+    for (const { watch } of before) watch.reroute()
     this.#conditions.poke()
+    void this.#learnScopes()
   }
 
-  #start(ref: ResourceRef): void {
-    const name = resourceName(ref)
+  #arrange(): void {
+    const wanted = new Map(
+      [{ ref: RECONCILERS, namespace: undefined }, ...this.#routes.refs.flatMap((ref) => this.#places(ref))].map(
+        (place) => [nameOf(place), place],
+      ),
+    )
+    for (const name of this.#watches.keys()) if (!wanted.has(name)) this.#stop(name)
+    for (const [name, { ref, namespace }] of wanted) if (!this.#watches.has(name)) this.#start(ref, namespace)
+  }
+
+  #places(ref: ResourceRef): Place[] {
+    const namespaces = this.#scopes.isClusterScoped(ref) ? undefined : this.#routes.namespacesOf(ref)
+    return (namespaces ?? [undefined]).map((namespace) => ({ ref, namespace }))
+  }
+
+  /** What is cluster-scoped has no namespaces to be watched in. */
+  async #learnScopes(): Promise<void> {
+    const { signal } = this.#ended
+    const refs = this.#routes.refs.filter((ref) => this.#routes.namespacesOf(ref) !== undefined)
+    try {
+      await this.#scopes.learn(refs, signal)
+    } catch (error) {
+      if (!signal.aborted) this.#options.log.warn({ err: error }, 'which resources are cluster-scoped is not known yet')
+    }
+    if (!signal.aborted) this.#arrange()
+  }
+
+  #start(ref: ResourceRef, namespace?: string): void {
+    const name = nameOf({ ref, namespace })
     const stop = new AbortController()
     const { kube, events, log, observer, incarnation, random = Math.random } = this.#options
-    const watch = new ResourceWatch(ref, {
+    const watch = new ResourceWatch(ref, namespace, {
       kube,
       events,
       log,
@@ -87,13 +136,13 @@ class WatchingBridge implements Bridge {
       publisher: this.#publisher,
       routes: () => this.#routes,
       incarnation: async () => incarnation?.(),
-      onlooker: name === resourceName(RECONCILERS) ? this.#registry : undefined,
+      onlooker: resourceName(ref) === resourceName(RECONCILERS) ? this.#registry : undefined,
       moved: (state) => this.#noteMove(ref, state),
       synced: () => this.#conditions.poke(),
       now: this.#now,
       random,
     })
-    this.#watches.set(name, { watch, stop, done: watch.run(stop.signal) })
+    this.#watches.set(name, { ref, namespace, watch, stop, done: watch.run(stop.signal) })
   }
 
   #stop(name: string): void {
@@ -110,7 +159,10 @@ class WatchingBridge implements Bridge {
     if (state.phase !== 'waiting') return
     const { ms, failure } = state
     const resource = resourceName(ref)
-    if (failure.kind === 'absent') this.#scopes.forget(ref)
+    if (failure.kind === 'absent') {
+      this.#scopes.forget(ref)
+      void this.#learnScopes()
+    }
     this.#options.observer?.interrupted?.({ resource, failure: failure.kind })
     this.#options.log.warn({ resource, reason: failure.kind, detail: failure.message, ms }, 'a watch waits to go on')
   }
@@ -132,11 +184,14 @@ class WatchingBridge implements Bridge {
   }
 
   #currentConditions(): { object: KubeObject; condition: SyncedCondition }[] {
-    const statusOf = (ref: ResourceRef): ResourceStatus | undefined =>
-      this.#watches.get(resourceName(ref))?.watch.status()
+    const statusesOf = (ref: ResourceRef): ResourceStatus[] =>
+      this.#places(ref).flatMap((place) => this.#watches.get(nameOf(place))?.watch.status() ?? [])
     return [
       ...this.#registry.refused.map((entry) => ({ object: entry.object, condition: refusedCondition(entry) })),
-      ...this.#registry.served.map((entry) => ({ object: entry.object, condition: servedCondition(entry, statusOf) })),
+      ...this.#registry.served.map((entry) => ({
+        object: entry.object,
+        condition: servedCondition(entry, statusesOf),
+      })),
     ]
   }
 

@@ -9,6 +9,8 @@ export interface Known {
   owner: OwnerKey | undefined
   /** A cursor says that its keys were enqueued for this version. */
   covered: boolean
+  /** Only its metadata are there. */
+  partial: boolean
 }
 
 /** What a listed object is, given what EVENTS has; `replaced`: another one of that name, whose end nobody has told. */
@@ -20,9 +22,27 @@ export interface CoveredUpTo {
   sequence: number
 }
 
+/** As one string: a resource may have a hundred thousand objects. */
+export const packed = ({ uid, resourceVersion, deleted, owner, covered, partial }: Known): string =>
+  [
+    deleted ? 1 : 0,
+    covered ? 1 : 0,
+    partial ? 1 : 0,
+    uid,
+    resourceVersion,
+    owner?.resource ?? '',
+    owner?.name ?? '',
+  ].join(' ')
+
+export function unpacked(text: string): Known {
+  const [deleted, covered, partial, uid = '', resourceVersion = '', resource = '', name = ''] = text.split(' ')
+  const owner = resource === '' ? undefined : { resource, name }
+  return { uid, resourceVersion, deleted: deleted === '1', covered: covered === '1', partial: partial === '1', owner }
+}
+
 export function known(identity: Identity, coveredUpTo: CoveredUpTo | undefined): Known {
-  const { uid, resourceVersion, deleted, owner } = identity
-  return { uid, resourceVersion, deleted, owner, covered: isCovered(identity, coveredUpTo) }
+  const { uid, resourceVersion, deleted, owner, referenceOnly: partial } = identity
+  return { uid, resourceVersion, deleted, owner, partial, covered: isCovered(identity, coveredUpTo) }
 }
 
 export function difference(before: Known | undefined, object: KubeObject, owner: OwnerKey | undefined): Difference {

@@ -23,7 +23,7 @@ export function refusedCondition({ reason, message, object }: Refused): SyncedCo
 /** Says what is missing; that a watch was broken off and is about to go on is no news. */
 export function servedCondition(
   { spec, token, object }: Reconciler,
-  statusOf: (ref: ResourceRef) => ResourceStatus | undefined,
+  statusesOf: (ref: ResourceRef) => readonly ResourceStatus[],
 ): SyncedCondition {
   const condition = (status: 'True' | 'False', reason: string, message: string): SyncedCondition => ({
     type: 'Synced',
@@ -32,18 +32,33 @@ export function servedCondition(
     message,
     ...generationOf(object),
   })
-  for (const ref of [spec.for, ...spec.owns]) {
+  for (const ref of [spec.for, ...spec.owns, ...spec.related]) {
     const name = resourceName(ref)
-    const resource = statusOf(ref)
-    if (resource?.failure?.kind === 'absent')
+    const statuses = statusesOf(ref)
+    const failures = statuses.map(({ failure, namespace }) => ({ ...failure, where: inNamespace(namespace) }))
+    if (failures.some(({ kind }) => kind === 'absent'))
       return condition('False', 'ResourceNotFound', `${name} is not served by the API server: install its definition`)
-    if (resource?.failure?.kind === 'forbidden')
-      return condition('False', 'Forbidden', `list and watch of ${name} are not allowed: ${resource.failure.message}`)
-    if (resource?.covers.includes(token) !== true)
-      return condition('False', 'Listing', `${name} is not listed completely yet`)
+    const forbidden = failures.find(({ kind }) => kind === 'forbidden')
+    if (forbidden)
+      return condition(
+        'False',
+        'Forbidden',
+        `list and watch of ${name}${forbidden.where} are not allowed: ${forbidden.message}`,
+      )
+    const rejected = failures.find(({ kind }) => kind === 'rejected')
+    if (rejected)
+      return condition(
+        'False',
+        'Rejected',
+        `the API server refuses to list ${name}${rejected.where}: ${rejected.message}`,
+      )
+    const isListed = statuses.length > 0 && statuses.every(({ covers }) => covers.includes(token))
+    if (!isListed) return condition('False', 'Listing', `${name} is not listed completely yet`)
   }
   return condition('True', 'Watching', 'every resource is listed, and its changes arrive')
 }
+
+const inNamespace = (namespace: string | undefined): string => (namespace === undefined ? '' : ` in ${namespace}`)
 
 /** What the object says of it already. */
 export function storedCondition(object: KubeObject): StoredCondition | undefined {

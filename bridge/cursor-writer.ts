@@ -22,6 +22,7 @@ const AT_MOST_EVERY_MS = 1000
 /** Keeps the cursor of a watch in EVENTS, at most a second behind what is confirmed. */
 export class CursorWriter {
   readonly #ref: ResourceRef
+  readonly #scope: string | undefined
   readonly #checkpoint: Checkpoint<Position>
   readonly #deps: CursorDeps
   #position: Position | undefined
@@ -29,8 +30,10 @@ export class CursorWriter {
   #writing: Promise<void> = Promise.resolve()
   #wake = () => {}
 
-  constructor(ref: ResourceRef, checkpoint: Checkpoint<Position>, deps: CursorDeps) {
+  /** `scope`: the namespace that is watched; undefined: all of them. */
+  constructor(ref: ResourceRef, scope: string | undefined, checkpoint: Checkpoint<Position>, deps: CursorDeps) {
     this.#ref = ref
+    this.#scope = scope
     this.#checkpoint = checkpoint
     this.#deps = deps
   }
@@ -41,7 +44,7 @@ export class CursorWriter {
   }
 
   async read(): Promise<WrittenPosition | undefined> {
-    this.#written = await this.#deps.events.cursor(this.#ref)
+    this.#written = await this.#deps.events.cursor(this.#ref, this.#scope)
     return this.#written
   }
 
@@ -71,7 +74,7 @@ export class CursorWriter {
     const position = this.#checkpoint.safe
     if (position === undefined || position === this.#position) return
     const at = this.#deps.now().toISOString()
-    const sequence = await this.#deps.events.setCursor(this.#ref, undefined, { ...position, at })
+    const sequence = await this.#deps.events.setCursor(this.#ref, this.#scope, { ...position, at })
     this.#position = position
     this.#written = { ...position, sequence }
   }

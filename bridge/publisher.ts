@@ -1,7 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
-import type { PutResult, Verb } from '#events'
+import { keyOf, type PutResult, type Verb } from '#events'
 import { unlessAborted } from './abort.ts'
+import { Aspects } from './aspects.ts'
+import type { Relations } from './relations.ts'
 import type { Change, Owner, Routes, Target } from './routing.ts'
 import type { Scopes } from './scopes.ts'
 import type { BridgeOptions } from './types.ts'
@@ -9,7 +11,7 @@ import type { BridgeOptions } from './types.ts'
 /** A change to store, or keys that are owed a run though EVENTS has the object's version. */
 export type News =
   | { verb: Verb; object: KubeObject }
-  | ({ verb: undefined } & Omit<Change, 'owners'> & { owner: Owner | undefined })
+  | ({ verb: undefined } & Omit<Change, 'owners' | 'counts'> & { owner: Owner | undefined })
 
 export interface Publication {
   ref: ResourceRef
@@ -19,10 +21,15 @@ export interface Publication {
   lane: 'high' | 'low'
   /** The Reconcilers, by token, that are owed a run; left out: all. */
   only?: ((token: string) => boolean) | undefined
+  /** The Reconcilers, by token, none of whose keys has ever run: what is only related need not make them run. */
+  isFresh?: ((token: string) => boolean) | undefined
+  /** EVENTS is given metadata only. */
+  isPartial?: boolean | undefined
 }
 
 export type PublisherDeps = Pick<BridgeOptions, 'events' | 'queue' | 'log' | 'settled' | 'observer'> & {
   scopes: Scopes
+  relations: Relations
 }
 
 const FIRST_RETRY_MS = 100
@@ -32,6 +39,7 @@ const LAST_RETRY_MS = 5000
 export class Publisher {
   readonly #deps: PublisherDeps
   readonly #declarations = new Map<string, Promise<void>>()
+  readonly #aspects = new Aspects()
 
   constructor(deps: PublisherDeps) {
     this.#deps = deps
@@ -43,39 +51,73 @@ export class Publisher {
     const began = performance.now()
     const news = await this.#persistently(ref, signal, () => findOut(publication))
     const stored = await this.#persistently(ref, signal, () => this.#store(publication, news, signal))
-    await this.#persistently(ref, signal, () => this.#enqueue(publication, news, stored, signal))
+    await this.#persistently(ref, signal, () => this.#enqueueAll(publication, news, stored, signal))
+    this.#remember(publication, news)
     if (news.verb === undefined || stored === undefined) return
     const { verb, object } = news
     this.#deps.observer?.published?.({ ref, verb, object, outcome: stored.outcome, ms: performance.now() - began })
   }
 
-  async #store({ ref, routes }: Publication, news: News, signal: AbortSignal): Promise<PutResult | undefined> {
+  /** Puts a key into the queue of a Reconciler. */
+  async enqueue(fn: string, key: string, lane: 'high' | 'low'): Promise<void> {
+    await this.#declared(fn)
+    await this.#deps.queue.enqueue(fn, key, { lane })
+    this.#deps.observer?.enqueued?.({ fn, key, lane })
+  }
+
+  async #store(
+    { ref, routes, isPartial }: Publication,
+    news: News,
+    signal: AbortSignal,
+  ): Promise<PutResult | undefined> {
     if (news.verb === undefined) return undefined
     const owner = routes.ownerOf(news.object)
     return this.#deps.events.put(ref, news.verb, news.object, {
       ...(owner && { owner: { resource: owner.resource, name: owner.name } }),
+      ...(isPartial && { referenceOnly: true }),
       signal,
     })
   }
 
-  async #enqueue(
-    { ref, routes, lane, only }: Publication,
-    news: News,
-    stored: PutResult | undefined,
-    signal: AbortSignal,
-  ) {
-    const { queue, observer, scopes } = this.#deps
-    const change = changeOf(news, routes, stored)
+  async #enqueueAll(publication: Publication, news: News, stored: PutResult | undefined, signal: AbortSignal) {
+    const { ref, routes, lane, only, isFresh } = publication
+    const { scopes, relations } = this.#deps
+    const change = this.#changeOf(ref, news, routes, stored)
     await scopes.learn(routes.ownerRefs(ref, change.owners), signal)
+    if (news.verb !== undefined) relations.learnPrimary(ref, keyOfChange(change), presentIn(news))
     const targets = routes
       .targetsOf(ref, change, scopes.isClusterScoped)
       .filter((target) => (only?.(target.token) ?? true) && !this.#isEcho(target, stored))
-    const enqueued = targets.map(async ({ fn, key }) => {
-      await this.#declared(fn)
-      await queue.enqueue(fn, key, { lane })
-      observer?.enqueued?.({ fn, key, lane })
-    })
-    await unlessAborted(Promise.all(enqueued), signal)
+    const isWanted = (token: string) => (only?.(token) ?? true) && !(isFresh?.(token) ?? false)
+    await unlessAborted(
+      Promise.all([
+        ...targets.map(({ fn, key }) => this.enqueue(fn, key, lane)),
+        relations.enqueue(ref, change, lane, isWanted),
+      ]),
+      signal,
+    )
+  }
+
+  #changeOf(ref: ResourceRef, news: News, routes: Routes, stored: PutResult | undefined): Change {
+    if (news.verb === undefined) return { ...news, owners: news.owner ? [news.owner] : [] }
+    const { object, verb } = news
+    const { namespace, name } = object.metadata
+    const owner = routes.ownerOf(object)
+    const owners = [...(owner ? [owner] : []), ...(stored?.formerOwners ?? [])]
+    const change = { namespace, name, object, owners }
+    if (verb !== 'modified') return change
+    const id = idOf(ref, change)
+    return { ...change, counts: (aspects) => this.#aspects.hasChanged(id, object, aspects) }
+  }
+
+  /** Only now: until everything is enqueued, what it was before still counts. */
+  #remember({ ref, routes }: Publication, news: News): void {
+    if (news.verb === undefined) return
+    const { namespace, name } = news.object.metadata
+    const present = presentIn(news)
+    this.#deps.relations.learnRelated(ref, keyOf(namespace, name), present)
+    if (routes.primaryOf(ref).some(({ spec }) => spec.changes))
+      this.#aspects.remember(idOf(ref, { namespace, name }), present)
   }
 
   /** A queue has to exist before anything is put into it; once per process is enough. */
@@ -111,9 +153,10 @@ export class Publisher {
 
 const findOut = async ({ news }: Publication): Promise<News> => (typeof news === 'function' ? news() : news)
 
-function changeOf(news: News, routes: Routes, stored: PutResult | undefined): Change {
-  if (news.verb === undefined) return { ...news, owners: news.owner ? [news.owner] : [] }
-  const { namespace, name, labels = {} } = news.object.metadata
-  const owner = routes.ownerOf(news.object)
-  return { namespace, name, labels, owners: [...(owner ? [owner] : []), ...(stored?.formerOwners ?? [])] }
-}
+const presentIn = ({ verb, object }: News & { verb: Verb }): KubeObject | undefined =>
+  verb === 'deleted' ? undefined : object
+
+const keyOfChange = ({ namespace, name }: Pick<Change, 'namespace' | 'name'>): string => keyOf(namespace, name)
+
+const idOf = (ref: ResourceRef, change: Pick<Change, 'namespace' | 'name'>): string =>
+  `${resourceName(ref)} ${keyOfChange(change)}`

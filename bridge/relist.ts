@@ -1,18 +1,20 @@
-import type { KubeObject, ResourceRef } from '#contracts'
-import { type EventStore, keyOf, parseKey } from '#events'
+import { apiVersionOf, type KubeObject, type ResourceRef } from '#contracts'
+import { compareVersions, type EventStore, keyOf, parseKey } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
-import { type CoveredUpTo, difference, type Known, known } from './compare.ts'
+import { type CoveredUpTo, difference, type Known, known, packed, unpacked } from './compare.ts'
+import { ofKind, type PresentOptions, present } from './present.ts'
 import type { News } from './publisher.ts'
 import type { Routes } from './routing.ts'
 import type { RelistReport } from './types.ts'
 
-export interface RelistPlan {
+export interface RelistPlan extends PresentOptions {
   ref: ResourceRef
+  /** Left out: all of them. */
+  namespace: string | undefined
   routes: Routes
   /** Up to where, and for which Reconcilers (by token), keys were enqueued for certain: there nothing is owed. */
   coveredUpTo: CoveredUpTo | undefined
   covers: ReadonlySet<string>
-  signal: AbortSignal
 }
 
 /** One thing to publish, in order per `key`. */
@@ -20,7 +22,7 @@ export interface Found {
   key: string
   news: News | (() => Promise<News>)
   /** Left out: every Reconciler is owed a run. */
-  only?: (token: string) => boolean
+  only?: ((token: string) => boolean) | undefined
 }
 
 export interface RelistDeps {
@@ -28,8 +30,8 @@ export interface RelistDeps {
   events: EventStore
   /** Resolves when there is room for the next. */
   publish: (found: Found) => Promise<void>
-  /** Sees every listed object. */
-  listed?: ((object: KubeObject) => void) | undefined
+  /** Sees every listed object, and after it what has become of it meanwhile. */
+  listed?: ((object: KubeObject, isGone: boolean) => void) | undefined
 }
 
 /**
@@ -39,22 +41,27 @@ export interface RelistDeps {
  * EVENTS is read first: whatever it has by then existed by then, so what a list of the newest state lacks is gone.
  */
 export async function relist(plan: RelistPlan, deps: RelistDeps): Promise<RelistReport & { resourceVersion: string }> {
-  const { ref, signal } = plan
+  const { ref, namespace, selection } = plan
   const remaining = await readKnown(plan, deps.events)
   const report = { objects: 0, changed: 0, deleted: 0, resourceVersion: '' }
-  for await (const page of deps.kube.list(resourcePath(ref), { signal })) {
-    report.resourceVersion = page.resourceVersion
-    for (const object of page.items) {
-      const key = keyOf(object.metadata.namespace, object.metadata.name)
-      const findings = findingsOf(plan, deps.events, key, remaining.get(key), object)
-      remaining.delete(key)
-      deps.listed?.(object)
-      report.objects++
-      if (findings.some(({ news }) => isChange(news))) report.changed++
-      for (const found of findings) await deps.publish(found)
+  for await (const word of present(deps.kube, resourcePath(ref, namespace), plan)) {
+    if (word.type === 'COMPLETE') {
+      report.resourceVersion = word.resourceVersion
+      break
     }
+    const object = ofKind(word.object, selection, apiVersionOf(ref))
+    const key = keyOf(object.metadata.namespace, object.metadata.name)
+    const text = remaining.get(key)
+    const before = text === undefined ? undefined : unpacked(text)
+    const findings = findingsOf(plan, deps.events, key, before, object, word.type)
+    remaining.delete(key)
+    deps.listed?.(object, word.type === 'DELETED')
+    if (word.type === 'PRESENT') report.objects++
+    if (findings.some(({ news }) => isChange(news))) report.changed++
+    for (const found of findings) await deps.publish(found)
   }
-  for (const [key, gone] of remaining) {
+  for (const [key, text] of remaining) {
+    const gone = unpacked(text)
     if (gone.deleted && gone.covered) continue
     if (!gone.deleted) report.deleted++
     await deps.publish({ key, news: ending(ref, key, gone, deps.events) })
@@ -62,22 +69,33 @@ export async function relist(plan: RelistPlan, deps: RelistDeps): Promise<Relist
   return report
 }
 
-async function readKnown({ ref, coveredUpTo, signal }: RelistPlan, events: EventStore): Promise<Map<string, Known>> {
-  const objects = new Map<string, Known>()
-  for await (const identity of events.identities(ref)) {
+async function readKnown(
+  { ref, namespace, coveredUpTo, signal }: RelistPlan,
+  events: EventStore,
+): Promise<Map<string, string>> {
+  const objects = new Map<string, string>()
+  for await (const identity of events.identities(ref, namespace)) {
     signal.throwIfAborted()
-    objects.set(keyOf(identity.key.namespace, identity.key.name), known(identity, coveredUpTo))
+    const key = keyOf(identity.key.namespace, identity.key.name)
+    const before = objects.get(key)
+    if (before === undefined || isLater(identity, unpacked(before)))
+      objects.set(key, packed(known(identity, coveredUpTo)))
   }
   return objects
 }
 
+const isLater = (one: Pick<Known, 'resourceVersion'>, other: Known): boolean =>
+  (compareVersions(one.resourceVersion, other.resourceVersion) ?? 1) > 0
+
 function findingsOf(
-  { ref, routes, covers }: RelistPlan,
+  { ref, routes, covers, selection }: RelistPlan,
   events: EventStore,
   key: string,
   before: Known | undefined,
   object: KubeObject,
+  type: 'PRESENT' | 'MODIFIED' | 'DELETED',
 ): Found[] {
+  if (type !== 'PRESENT') return [{ key, news: { verb: type === 'DELETED' ? 'deleted' : 'modified', object } }]
   const owner = routes.ownerOf(object)
   const verb = difference(before, object, owner)
   switch (verb) {
@@ -90,11 +108,19 @@ function findingsOf(
         { key, news: { verb: 'added', object } },
       ]
     case 'same': {
-      const { namespace, name, labels = {} } = object.metadata
-      const news = { verb: undefined, namespace, name, labels, owner }
-      if (before?.covered !== true) return [{ key, news }]
       const isOwed = (token: string) => !covers.has(token)
-      return routes.tokensOf(ref).some(isOwed) ? [{ key, news, only: isOwed }] : []
+      const only = before?.covered === true ? isOwed : undefined
+      if (only && !routes.tokensOf(ref).some(isOwed)) return []
+      // Somebody wants the whole object now.
+      const isWanting = before?.partial === true && selection.metadataOfKind === undefined
+      const { namespace, name } = object.metadata
+      return [
+        {
+          key,
+          only,
+          news: isWanting ? { verb: 'modified', object } : { verb: undefined, namespace, name, object, owner },
+        },
+      ]
     }
   }
 }
@@ -106,7 +132,7 @@ function ending(ref: ResourceRef, key: string, gone: Known, events: EventStore):
     const { primary } = gone.deleted ? {} : await events.observe({ primary: { ref, namespace, name } })
     const isUntold = primary?.uid === gone.uid && primary.resourceVersion === gone.resourceVersion
     if (primary && isUntold) return { verb: 'deleted', object: primary.object }
-    return { verb: undefined, namespace, name, labels: undefined, owner: gone.owner }
+    return { verb: undefined, namespace, name, object: undefined, owner: gone.owner }
   }
 }
 

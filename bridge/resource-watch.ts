@@ -1,19 +1,22 @@
 import { setTimeout } from 'node:timers'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
+import { apiVersionOf, type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { keyOf, type Verb } from '#events'
 import { resourcePath, type WatchEvent } from '#kube'
 import { unlessAborted } from './abort.ts'
 import { Checkpoint } from './checkpoint.ts'
 import type { CoveredUpTo } from './compare.ts'
+import { Coverage } from './coverage.ts'
 import { CursorWriter, type Position } from './cursor-writer.ts'
 import { classify } from './failure.ts'
+import { Outlet, type Reading } from './outlet.ts'
+import { NotStreamedError, ofKind, watchQuery } from './present.ts'
 import type { Publisher } from './publisher.ts'
-import { type Found, relist } from './relist.ts'
+import { type RelistPlan, relist } from './relist.ts'
 import type { Routes } from './routing.ts'
-import type { BridgeOptions, ResourceStatus } from './types.ts'
+import { isSameSelection, type Selection } from './selection.ts'
+import type { BridgeOptions, RelistReport, ResourceStatus } from './types.ts'
 import { type Input, type Listing, type Relist, type State, step, type Watching } from './watch-state.ts'
-import { Window } from './window.ts'
 
 /** Sees the objects of a resource as the API server tells them, stored or not. */
 export interface Onlooker {
@@ -36,7 +39,8 @@ export interface ResourceWatchDeps extends Pick<BridgeOptions, 'kube' | 'events'
   random: () => number
 }
 
-const UNCONFIRMED_AT_MOST = 128
+/** A live server says something every minute, if only a bookmark (Kubernetes 1.36): after two, ask again. */
+const SILENCE_SECONDS = 130
 /** A stop waits so long for what was read to be confirmed. */
 const GRACE_MS = 1500
 const VERBS = { ADDED: 'added', MODIFIED: 'modified', DELETED: 'deleted' } as const
@@ -44,28 +48,35 @@ const VERBS = { ADDED: 'added', MODIFIED: 'modified', DELETED: 'deleted' } as co
 /** Lists and watches one resource for ever: everything it reads is published, and a cursor says how far that is done. */
 export class ResourceWatch {
   readonly #ref: ResourceRef
+  readonly #namespace: string | undefined
+  readonly #path: string
   readonly #deps: ResourceWatchDeps
-  readonly #window = new Window(UNCONFIRMED_AT_MOST)
-  readonly #checkpoint = new Checkpoint<Position>()
+  readonly #outlet: Outlet
+  readonly #checkpoint: Checkpoint<Position>
   readonly #cursor: CursorWriter
-  readonly #publishing = new AbortController()
   /** Aborted to leave a watch or a wait when a list is demanded. */
   #interrupt = new AbortController()
   #demand: Relist | undefined
   #state: State = { phase: 'starting', attempt: 0 }
   #since: Date
   #lastEventAt: Date | undefined
-  /** What a position of this watch says besides its resourceVersion. */
-  #covers: ReadonlySet<string> = new Set()
+  readonly #coverage = new Coverage()
+  /** What a position of this watch says besides. */
   #incarnation: string | undefined
   #wasSynced = false
-  /** The Reconcilers that a list under way will cover. */
-  #listingFor: ReadonlySet<string> = new Set()
+  /** What the open watch was asked for. */
+  #watched: Selection | undefined
+  #canStream = true
 
-  constructor(ref: ResourceRef, deps: ResourceWatchDeps) {
+  /** `namespace` left out: all of them. */
+  constructor(ref: ResourceRef, namespace: string | undefined, deps: ResourceWatchDeps) {
     this.#ref = ref
+    this.#namespace = namespace
+    this.#path = resourcePath(ref, namespace)
     this.#deps = deps
-    this.#cursor = new CursorWriter(ref, this.#checkpoint, deps)
+    this.#checkpoint = new Checkpoint(deps.now)
+    this.#outlet = new Outlet(ref, this.#checkpoint, { ...deps, published: () => this.#noteProgress() })
+    this.#cursor = new CursorWriter(ref, namespace, this.#checkpoint, deps)
     this.#since = deps.now()
   }
 
@@ -73,13 +84,16 @@ export class ResourceWatch {
     const { phase } = this.#state
     return {
       resource: resourceName(this.#ref),
+      namespace: this.#namespace,
       phase,
       since: this.#since,
       synced: this.#isSynced(),
       covers: this.#covered(),
       resourceVersion: this.#checkpoint.safe?.resourceVersion,
+      latestResourceVersion: this.#checkpoint.latest?.resourceVersion,
+      heldBackSince: this.#checkpoint.heldBackSince,
       lastEventAt: this.#lastEventAt,
-      unconfirmed: this.#window.active,
+      unconfirmed: this.#outlet.unconfirmed,
       failure: this.#state.phase === 'waiting' ? this.#state.failure : undefined,
     }
   }
@@ -87,13 +101,14 @@ export class ResourceWatch {
   /** The routes have changed: a Reconciler that is new here is owed a run for each object that exists. */
   reroute(): void {
     const tokens = this.#tokens()
-    this.#covers = new Set(tokens.filter((token) => this.#covers.has(token)))
-    if (tokens.some((token) => !this.#covers.has(token) && !this.#listingFor.has(token))) this.demand('routes')
+    this.#coverage.restrictTo(tokens)
+    if (!this.#coverage.willCover(tokens)) this.demand('routes')
+    else if (this.#watched && !isSameSelection(this.#watched, this.#selection())) this.#interrupt.abort()
   }
 
   /** Lists at the next opportunity. */
   demand(because: Relist): void {
-    if (because === 'store-restarted') this.#covers = new Set()
+    if (because === 'store-restarted') this.#coverage.forget()
     this.#wasSynced = false
     this.#demand = because
     this.#interrupt.abort()
@@ -101,7 +116,7 @@ export class ResourceWatch {
 
   async run(signal: AbortSignal): Promise<void> {
     void this.#cursor.run(signal)
-    const giveUp = () => setTimeout(() => this.#publishing.abort(), GRACE_MS).unref()
+    const giveUp = () => setTimeout(() => this.#outlet.giveUp(), GRACE_MS).unref()
     signal.addEventListener('abort', giveUp, { once: true })
     while (!signal.aborted) {
       const input = await this.#perform(this.#state, signal).catch((error: unknown) => {
@@ -109,15 +124,15 @@ export class ResourceWatch {
       })
       if (input) this.#enter(step(this.#state, input, this.#deps.random()))
     }
-    await this.#window.idle()
+    await this.#outlet.idle()
     await this.#writeLastCursor()
   }
 
   async #perform(state: State, signal: AbortSignal): Promise<Input> {
     const because = this.#demand
+    if (this.#interrupt.signal.aborted) this.#interrupt = new AbortController()
     if (because !== undefined && state.phase !== 'starting') {
       this.#demand = undefined
-      this.#interrupt = new AbortController()
       return { type: 'demanded', because }
     }
     switch (state.phase) {
@@ -147,94 +162,116 @@ export class ResourceWatch {
     this.#incarnation = await this.#deps.incarnation()
     const cursor = await this.#cursor.read()
     const isSameLife = cursor?.incarnation === this.#incarnation
-    const covered = new Set(isSameLife ? cursor?.covers : [])
-    this.#covers = new Set(tokens.filter((token) => covered.has(token)))
+    this.#coverage.resume(cursor?.covers, isSameLife, tokens)
     return { type: 'resumed', resourceVersion: cursor?.resourceVersion, relist: this.#mustList(isSameLife, tokens) }
   }
 
   #mustList(isSameLife: boolean, tokens: string[]): Relist | undefined {
     if (!isSameLife) return 'store-restarted'
-    if (this.#covers.size < tokens.length) return 'routes'
+    if (!this.#coverage.covers(tokens)) return 'routes'
     return this.#deps.onlooker ? 'initial' : undefined
   }
 
-  async #list({ because }: Listing, signal: AbortSignal): Promise<Input> {
+  async #list({ because, attempt }: Listing, signal: AbortSignal): Promise<Input> {
     // What was read before has to be in EVENTS before it is compared, and the cursor as far as it can be.
-    await this.#window.idle()
+    await this.#outlet.idle()
     await this.#cursor.flush()
-    const { kube, events, onlooker, observer, log } = this.#deps
     const incarnation = await this.#deps.incarnation()
     const routes = this.#deps.routes()
-    const tokens = new Set(routes.tokensOf(this.#ref))
-    this.#listingFor = tokens
-    const objects: KubeObject[] = []
-    const plan = { ref: this.#ref, routes, coveredUpTo: this.#coveredUpTo(incarnation), covers: this.#covers, signal }
-    const report = await relist(plan, {
-      kube,
-      events,
-      publish: (found) => this.#publish(found, routes, 'low'),
-      listed: onlooker && ((object) => objects.push(object)),
-    }).finally(() => {
-      this.#listingFor = new Set()
-    })
-    this.#covers = new Set(this.#tokens().filter((token) => tokens.has(token)))
-    this.#incarnation = incarnation
-    this.#checkpoint.mark(this.#position(report.resourceVersion))
-    this.#noteProgress()
-    onlooker?.listed(objects)
-    const resource = resourceName(this.#ref)
-    observer?.relisted?.({ ...report, resource, because })
-    log.info({ resource, because, ...report }, 'listed')
-    return { type: 'listed', resourceVersion: report.resourceVersion }
+    const selection = this.#selection()
+    const isFresh = this.#coverage.beginList(this.#tokens())
+    const plan: RelistPlan = {
+      ref: this.#ref,
+      namespace: this.#namespace,
+      routes,
+      selection,
+      coveredUpTo: this.#coveredUpTo(incarnation),
+      covers: this.#coverage.tokens,
+      // What broke off once may break off always: a server drops a slow reader when too much changes meanwhile.
+      stream: this.#canStream && attempt === 0,
+      onBytes: this.#noteBytes,
+      signal,
+    }
+    try {
+      const report = await this.#relist(plan, { routes, lane: 'low', selection, isFresh })
+      this.#coverage.endList(this.#tokens())
+      this.#incarnation = incarnation
+      this.#checkpoint.mark(this.#position(report.resourceVersion))
+      this.#noteProgress()
+      const about = { resource: resourceName(this.#ref), because }
+      this.#deps.observer?.relisted?.({ ...report, ...about })
+      this.#deps.log.info({ ...about, namespace: this.#namespace, streamed: plan.stream, ...report }, 'listed')
+      return { type: 'listed', resourceVersion: report.resourceVersion }
+    } finally {
+      this.#coverage.endList()
+    }
+  }
+
+  async #relist(plan: RelistPlan, reading: Reading): Promise<RelistReport & { resourceVersion: string }> {
+    const { kube, events, onlooker } = this.#deps
+    const objects = new Map<string | undefined, KubeObject>()
+    const note = (object: KubeObject, isGone: boolean) =>
+      isGone ? objects.delete(object.metadata.uid) : objects.set(object.metadata.uid, object)
+    try {
+      const report = await relist(plan, {
+        kube,
+        events,
+        publish: (found) => this.#outlet.publish(found, reading),
+        listed: onlooker && note,
+      })
+      onlooker?.listed([...objects.values()])
+      return report
+    } catch (error) {
+      if (!(error instanceof NotStreamedError)) throw error
+      this.#canStream = false
+      this.#deps.log.info({ resource: resourceName(this.#ref), detail: error.message }, 'lists come in pages')
+      return this.#relist({ ...plan, stream: false }, reading)
+    }
   }
 
   async #watch(state: Watching, signal: AbortSignal): Promise<Input> {
     const began = performance.now()
-    const timeoutSeconds = 240 + Math.floor(this.#deps.random() * 100)
+    const selection = this.#selection()
+    this.#watched = selection
     let { resourceVersion } = state
     let events = 0
     const openMs = () => performance.now() - began
     try {
-      const options = { resourceVersion, timeoutSeconds, signal }
-      for await (const event of this.#deps.kube.watch<KubeObject>(resourcePath(this.#ref), options)) {
+      const changes = this.#deps.kube.watch<KubeObject>(this.#path, {
+        ...watchQuery(selection),
+        resourceVersion,
+        timeoutSeconds: 240 + Math.floor(this.#deps.random() * 100),
+        silenceSeconds: SILENCE_SECONDS,
+        onBytes: this.#noteBytes,
+        signal,
+      })
+      for await (const event of changes) {
         events++
         resourceVersion = event.object.metadata.resourceVersion ?? resourceVersion
-        await this.#take(event, resourceVersion)
+        await this.#take(event, resourceVersion, selection)
       }
       return { type: 'ended', resourceVersion, events, openMs: openMs() }
     } catch (error) {
       if (signal.aborted) return { type: 'ended', resourceVersion, events: 1, openMs: openMs() }
       return { type: 'failed', failure: classify(error), resourceVersion, openMs: openMs() }
+    } finally {
+      this.#watched = undefined
     }
   }
 
-  async #take(event: WatchEvent<KubeObject>, resourceVersion: string): Promise<void> {
+  async #take(event: WatchEvent<KubeObject>, resourceVersion: string, selection: Selection): Promise<void> {
     this.#lastEventAt = this.#deps.now()
     if (event.type === 'BOOKMARK') {
       this.#checkpoint.mark(this.#position(resourceVersion))
       return this.#noteProgress()
     }
-    const { object } = event
+    const object = ofKind(event.object, selection, apiVersionOf(this.#ref))
     const verb = VERBS[event.type]
     this.#deps.observer?.seen?.({ ref: this.#ref, verb, object })
     this.#deps.onlooker?.changed(verb, object)
     const key = keyOf(object.metadata.namespace, object.metadata.name)
-    await this.#publish({ key, news: { verb, object } }, this.#deps.routes(), 'high', this.#position(resourceVersion))
-  }
-
-  async #publish({ key, ...found }: Found, routes: Routes, lane: 'high' | 'low', position?: Position): Promise<void> {
-    const confirm = this.#checkpoint.begin(position)
-    await this.#window.admit(key, async () => {
-      try {
-        await this.#deps.publisher.publish({ ref: this.#ref, routes, lane, ...found }, this.#publishing.signal)
-        confirm()
-        this.#noteProgress()
-      } catch (error) {
-        // A stop: the cursor stays before this change, and the next start repeats it.
-        if (this.#publishing.signal.aborted) return
-        this.#deps.log.error({ err: error, resource: resourceName(this.#ref), key }, 'the cursor cannot pass a change')
-      }
-    })
+    const reading: Reading = { routes: this.#deps.routes(), lane: 'high', selection }
+    await this.#outlet.publish({ key, news: { verb, object } }, reading, this.#position(resourceVersion))
   }
 
   async #writeLastCursor(): Promise<void> {
@@ -253,7 +290,7 @@ export class ResourceWatch {
   }
 
   #position(resourceVersion: string): Position {
-    const covers = [...this.#covers]
+    const covers = [...this.#coverage.tokens]
     return { resourceVersion, covers, ...(this.#incarnation !== undefined && { incarnation: this.#incarnation }) }
   }
 
@@ -264,8 +301,15 @@ export class ResourceWatch {
   }
 
   #tokens(): string[] {
-    return this.#deps.routes().tokensOf(this.#ref)
+    return this.#deps.routes().tokensOf(this.#ref, this.#namespace)
   }
+
+  #selection(): Selection {
+    return this.#deps.routes().selectionOf(this.#ref)
+  }
+
+  readonly #noteBytes = (bytes: number): void =>
+    this.#deps.observer?.received?.({ resource: resourceName(this.#ref), bytes })
 
   #isSynced(): boolean {
     const isListed = this.#checkpoint.safe !== undefined || this.#cursor.written !== undefined
@@ -275,7 +319,7 @@ export class ResourceWatch {
 
   /** For whom everything is done: as far as this process has come, else as the cursor that it began from says. */
   #covered(): readonly string[] {
-    return this.#checkpoint.safe?.covers ?? [...this.#covers]
+    return this.#checkpoint.safe?.covers ?? [...this.#coverage.tokens]
   }
 
   #enter(state: State): void {

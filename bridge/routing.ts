@@ -1,6 +1,14 @@
-import { controllerOf, type KubeObject, type Labels, type ResourceRef, resourceName } from '#contracts'
+import {
+  controllerOf,
+  type KubeObject,
+  type ReconcilerSpec,
+  type RelatedResource,
+  type ResourceRef,
+  resourceName,
+} from '#contracts'
 import { keyOf, type OwnerKey } from '#events'
-import type { Reconciler } from './reconcilers.ts'
+import { asksOf, type Reconciler } from './reconcilers.ts'
+import { type Ask, namespacesOf, type Selection, widest } from './selection.ts'
 
 /** What one watched resource is for. */
 interface ResourceRoutes {
@@ -9,6 +17,16 @@ interface ResourceRoutes {
   primaryOf: Reconciler[]
   /** Reconcilers that want to hear of those which their objects control. */
   ownedBy: Reconciler[]
+  relatedTo: RelatedTo[]
+  asks: (Ask & { token: string })[]
+}
+
+/** A Reconciler whose primaries are related to objects of a resource. */
+export interface RelatedTo {
+  reconciler: Reconciler
+  related: RelatedResource
+  /** In spec.related. */
+  index: number
 }
 
 /** The controller owner of an object, where its kind is the `for` of a Reconciler. */
@@ -22,9 +40,11 @@ export interface Change {
   namespace: string | undefined
   name: string
   /** Left out: not known, so every selector is taken to match. */
-  labels: Labels | undefined
+  object: KubeObject | undefined
   /** Its owner, and those that it has left. */
   owners: readonly Owner[]
+  /** Whether it counts for a Reconciler that looks at these aspects of its primary only; left out: it does. */
+  counts?: (aspects: NonNullable<ReconcilerSpec['changes']>) => boolean
 }
 
 /** A key of a work queue. */
@@ -45,9 +65,11 @@ export class Routes {
 
   constructor(reconcilers: readonly Reconciler[]) {
     for (const reconciler of reconcilers) {
-      const { for: primary, owns } = reconciler.spec
+      const { for: primary, owns, related } = reconciler.spec
+      for (const ask of asksOf(reconciler.spec)) this.#open(ask.ref).asks.push({ ...ask, token: reconciler.token })
       this.#open(primary).primaryOf.push(reconciler)
       for (const owned of owns) this.#open(owned).ownedBy.push(reconciler)
+      for (const [index, one] of related.entries()) this.#open(one).relatedTo.push({ reconciler, related: one, index })
       this.#kinds.set(groupKind(primary.group, primary.kind), primary)
     }
   }
@@ -57,10 +79,27 @@ export class Routes {
     return [...this.#resources.values()].map(({ ref }) => ref)
   }
 
-  /** The Reconcilers that a change of this resource may concern. */
-  tokensOf(ref: ResourceRef): string[] {
-    const { primaryOf, ownedBy } = this.#of(ref)
-    return [...new Set([...primaryOf, ...ownedBy].map(({ token }) => token))].sort()
+  /** The namespaces to watch a resource in, one by one; undefined: all at once. */
+  namespacesOf(ref: ResourceRef): string[] | undefined {
+    return namespacesOf(this.#of(ref).asks)
+  }
+
+  selectionOf(ref: ResourceRef): Selection {
+    return widest(this.#of(ref).asks)
+  }
+
+  /** The Reconcilers that a change of this resource, in this namespace if one is given, may concern. */
+  tokensOf(ref: ResourceRef, namespace?: string): string[] {
+    const asks = this.#of(ref).asks.filter(({ namespaces }) => inNamespaces(namespaces, namespace))
+    return [...new Set(asks.map(({ token }) => token))].sort()
+  }
+
+  primaryOf(ref: ResourceRef): readonly Reconciler[] {
+    return this.#of(ref).primaryOf
+  }
+
+  relatedTo(ref: ResourceRef): readonly RelatedTo[] {
+    return this.#of(ref).relatedTo
   }
 
   /** The primary resources that these owners of an object may be of. */
@@ -75,7 +114,7 @@ export class Routes {
     return ref && { group: ref.group, resource: ref.resource, name: controller.name }
   }
 
-  /** The keys that need a run because of this change. */
+  /** The keys that need a run because of this change, but for those of objects that it is only related to. */
   targetsOf(ref: ResourceRef, change: Change, isClusterScoped: IsClusterScoped): Target[] {
     const { primaryOf, ownedBy } = this.#of(ref)
     return unique([
@@ -85,7 +124,7 @@ export class Routes {
   }
 
   #of(ref: ResourceRef): ResourceRoutes {
-    return this.#resources.get(resourceName(ref)) ?? { ref, primaryOf: [], ownedBy: [] }
+    return this.#resources.get(resourceName(ref)) ?? { ref, primaryOf: [], ownedBy: [], relatedTo: [], asks: [] }
   }
 
   #open({ group, version, resource }: ResourceRef): ResourceRoutes {
@@ -95,9 +134,11 @@ export class Routes {
   }
 }
 
-function primaryTargets({ name: fn, token, spec, selects }: Reconciler, { namespace, name, labels }: Change): Target[] {
-  const wanted = inNamespaces(spec.for.namespaces, namespace) && (labels === undefined || selects(labels))
-  return wanted ? [{ fn, token, key: keyOf(namespace, name) }] : []
+function primaryTargets({ name: fn, token, spec, selects }: Reconciler, change: Change): Target[] {
+  const { namespace, name, object } = change
+  const wanted = object === undefined ? inNamespaces(spec.for.namespaces, namespace) : selects(object)
+  const counts = spec.changes === undefined || (change.counts?.(spec.changes) ?? true)
+  return wanted && counts ? [{ fn, token, key: keyOf(namespace, name) }] : []
 }
 
 function ownerTargets(reconciler: Reconciler, change: Change, isClusterScoped: IsClusterScoped): Target[] {

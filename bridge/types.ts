@@ -39,6 +39,10 @@ export interface BridgeObserver {
   /** It is stored, and its keys are enqueued; `ms` since it was seen. */
   published?: ((change: SeenChange & { outcome: PutResult['outcome']; ms: number }) => void) | undefined
   enqueued?: ((key: { fn: string; key: string; lane: 'high' | 'low' }) => void) | undefined
+  /** A change concerned a key that a run of its own had settled already. */
+  dropped?: ((key: { fn: string; key: string }) => void) | undefined
+  /** Read from a watch or a streamed list. */
+  received?: ((event: { resource: string; bytes: number }) => void) | undefined
   /** A watch or list ended otherwise than agreed. */
   interrupted?: ((event: { resource: string; failure: FailureKind }) => void) | undefined
   relisted?: ((event: RelistReport & { resource: string; because: Relist }) => void) | undefined
@@ -63,6 +67,8 @@ export interface RelistReport {
 export interface ResourceStatus {
   /** As resourceName() names it. */
   resource: string
+  /** Left out: all of them. */
+  namespace: string | undefined
   phase: State['phase']
   /** When it entered this phase. */
   since: Date
@@ -72,6 +78,10 @@ export interface ResourceStatus {
   covers: readonly string[]
   /** Everything up to here is stored and enqueued. */
   resourceVersion: string | undefined
+  /** The newest that the watch gave: a quiet one tells about each minute how far the server has come. */
+  latestResourceVersion: string | undefined
+  /** Since when the oldest change that is read and not confirmed waits. */
+  heldBackSince: Date | undefined
   lastEventAt: Date | undefined
   /** Changes read and not confirmed yet: grows to a bound while NATS does not answer. */
   unconfirmed: number

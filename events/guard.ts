@@ -9,6 +9,8 @@ export interface Held {
   resourceVersion: string
   verb: StoredEvent['verb']
   origin: string | undefined
+  /** Metadata only. */
+  partial: boolean
 }
 
 /** Everything held of one object, and the other owners' tokens that it is known to have left. */

@@ -62,8 +62,11 @@ export class Reader {
 
   async *identities(ref: ResourceRef, scope: string | undefined): AsyncGenerator<Identity> {
     const filter = objectFilter(scope === undefined ? { ref } : { ref, namespace: scope })
-    for (const { subject, message } of holders(await this.#snapshot([filter], true))) {
-      const identity = this.#unlessPoison(message, () => identityFrom(subject, message))
+    const done = new AbortController()
+    for await (const message of this.#follow([filter], done.signal, () => done.abort(), true)) {
+      const { subject, verb } = this.#copy(message)
+      // Of an object that moved, another copy counts.
+      const identity = verb === 'moved' ? undefined : this.#unlessPoison(message, () => identityFrom(subject, message))
       if (identity) yield identity
     }
   }
@@ -103,7 +106,7 @@ export class Reader {
         replicas === 1 ? await this.#batch(subjects, signal) : await this.#freshBatch(subjects, signal)
       return messages.filter(({ subject }) => subject !== names.root + ANCHOR).map((message) => this.#copy(message))
     } catch (error) {
-      if (error instanceof JetStreamError && error.code === TOO_MANY) return this.#snapshot(filters, false)
+      if (error instanceof JetStreamError && error.code === TOO_MANY) return this.#snapshot(filters)
       throw error
     }
   }
@@ -127,10 +130,10 @@ export class Reader {
   }
 
   /** As #last, of any number of messages. */
-  async #snapshot(filters: string[], headersOnly: boolean): Promise<Copy[]> {
+  async #snapshot(filters: string[]): Promise<Copy[]> {
     const done = new AbortController()
     const last = new Map<string, Copy>()
-    const messages = this.#follow(filters, done.signal, () => done.abort(), headersOnly)
+    const messages = this.#follow(filters, done.signal, () => done.abort())
     for await (const message of messages) last.set(message.subject, this.#copy(message))
     return [...last.values()]
   }

@@ -25,6 +25,7 @@ export function heldFrom({ subject, sequence, headers }: StoredMessage): Held {
     resourceVersion: headers['ce-resourceversion'] ?? '',
     verb: verbOf(headers['ce-type']) ?? 'modified',
     origin: originOf(headers),
+    partial: headers['ce-dataref'] !== undefined,
   }
 }
 

@@ -60,6 +60,8 @@ export interface PutOptions {
   /** Who writes this through, e.g. `at/default.x/<nonce>`; kept with the event. The bridge leaves it out. */
   origin?: string | undefined
   traceparent?: string | undefined
+  /** The object has only metadata. Replaces no whole one of the same version; a whole one replaces it. */
+  referenceOnly?: boolean | undefined
   /** Give up; the outcome is then unknown. Without it, put() goes on until NATS has answered. */
   signal?: AbortSignal | undefined
 }
@@ -176,7 +178,10 @@ export interface EventStore {
   /** What is there first, then every change. */
   followCursors(signal: AbortSignal): AsyncIterable<StoredCursor>
 
-  /** Everything stored of a resource, deletions of the last hour included: for the comparison with a list. */
+  /**
+   * Everything stored of a resource, deletions of the last hour included: for the comparison with a list. Takes no memory;
+   * an object that was about to move to another owner when its writer died may come twice, then its later version counts.
+   */
   identities(ref: ResourceRef, scope?: string): AsyncIterable<Identity>
 
   /** The last event of each object that matches, then every later one; `caughtUp` is called once in between. */

@@ -90,15 +90,27 @@ export class Writer {
     let message: NatsMessage | undefined
     for (;;) {
       const decision = decide(view.held, wanted)
-      if (decision.act === 'keep') return this.#settle(write, view, decision, decision.holder, decision.outcome)
+      const completed = decision.act === 'keep' && this.#completes(write, decision) ? decision.holder : undefined
+      if (decision.act === 'keep' && !completed)
+        return this.#settle(write, view, decision, decision.holder, decision.outcome)
       message ??= this.#message(write)
-      const sequence = await this.#publish(write, write.subject, message, decision.expected)
+      const owner = completed?.owner ?? wanted.owner
+      const expected = decision.act === 'store' ? decision.expected : decision.holder.sequence
+      const sequence = await this.#publish(write, withOwnerToken(write.subject, owner), message, expected)
       if (sequence !== undefined) {
-        const holder = { ...wanted, sequence, origin: write.options.origin }
+        const origin = completed?.origin ?? write.options.origin
+        const holder = { ...wanted, owner, sequence, origin, partial: isPartial(message) }
         return this.#settle(write, view, decision, holder, 'stored')
       }
-      view = await this.#viewAfterConflict(write, decision.expected)
+      view = await this.#viewAfterConflict(write, expected)
     }
+  }
+
+  /** Whether it is the whole of what is there as metadata only. */
+  #completes(write: Write, { outcome, holder }: Decision & { act: 'keep' }): boolean {
+    const isCandidate = outcome === 'present' && holder.partial && write.wanted.verb !== 'deleted'
+    if (!isCandidate || write.options.referenceOnly || this.#context.isReferenceOnly(write.ref)) return false
+    return !isPartial(this.#message(write))
   }
 
   /** A watch says "added" of what was not there before: nothing to read. */
@@ -137,7 +149,8 @@ export class Writer {
     const event = this.#event(write, verb)
     const { origin } = write.options
     const isDeletion = verb === 'deleted'
-    if (isReferenceOnly(write.ref)) return this.#encoded(asReference(event), origin, isDeletion)
+    if (isReferenceOnly(write.ref) || write.options.referenceOnly)
+      return this.#encoded(asReference(event), origin, isDeletion)
     const message = this.#encoded(event, origin, isDeletion)
     return message.data.length <= maxObjectBytes ? message : this.#encoded(asReference(event), origin, isDeletion)
   }
@@ -187,3 +200,5 @@ export class Writer {
     return viewOf(held)
   }
 }
+
+const isPartial = ({ headers }: NatsMessage): boolean => headers['ce-dataref'] !== undefined

@@ -17,7 +17,7 @@ export const endsInitialEvents = (event: WatchEvent<unknown>): boolean =>
 export async function* watchEvents<T>(
   caller: Caller,
   path: string,
-  { timeoutSeconds = DEFAULT_TIMEOUT_SECONDS, silenceSeconds, ...options }: WatchOptions,
+  { timeoutSeconds = DEFAULT_TIMEOUT_SECONDS, silenceSeconds, onBytes, ...options }: WatchOptions,
 ): AsyncGenerator<WatchEvent<T>, void, undefined> {
   const title = `watch of ${path}`
   const stream = await open(caller, path, title, { timeoutSeconds, ...options })
@@ -27,7 +27,7 @@ export async function* watchEvents<T>(
   const onAbort = () => stream.destroy()
   signal?.addEventListener('abort', onAbort, { once: true })
   try {
-    for await (const line of lines(untilSilent(stream, silenceSeconds), title, caller.host)) {
+    for await (const line of lines(untilSilent(stream, silenceSeconds), { title, host: caller.host, onBytes })) {
       signal?.throwIfAborted()
       yield parseEvent<T>(title, line)
     }
@@ -43,7 +43,12 @@ export async function* watchEvents<T>(
 
 type Opened = Answer | { code: number; stream: IncomingMessage }
 
-async function open(caller: Caller, path: string, title: string, options: WatchOptions): Promise<IncomingMessage> {
+async function open(
+  caller: Caller,
+  path: string,
+  title: string,
+  options: Omit<WatchOptions, 'silenceSeconds' | 'onBytes'>,
+): Promise<IncomingMessage> {
   const { accept, headers, signal, allowBookmarks = true, sendInitialEvents, ...rest } = options
   const initial = sendInitialEvents === true ? { sendInitialEvents, resourceVersionMatch: 'NotOlderThan' } : {}
   const query = { watch: true, allowWatchBookmarks: allowBookmarks, ...rest, ...initial }
@@ -84,12 +89,14 @@ async function* untilSilent(stream: IncomingMessage, seconds: number | undefined
 /** The stream is read only when a line is asked for, so a slow consumer holds back the server. */
 async function* lines(
   stream: AsyncIterable<Buffer>,
-  title: string,
-  host: string,
+  { title, host, onBytes }: { title: string; host: string; onBytes: WatchOptions['onBytes'] },
 ): AsyncGenerator<string, void, undefined> {
   const cutter = new LineCutter()
   try {
-    for await (const chunk of stream) yield* cutter.push(chunk)
+    for await (const chunk of stream) {
+      onBytes?.(chunk.length)
+      yield* cutter.push(chunk)
+    }
   } catch (error) {
     throw 'code' in (error as Error) ? connectionError(title, host, error as Error, false) : error
   }

@@ -263,7 +263,7 @@ describe('Reconcilers come and go while the bridge runs', () => {
   it('an invalid one is reported and leaves the others alone', async () => {
     prefix = fresh()
     await createReconciler(kube, 'bad', { for: { ...configMaps, selector: 'a>1' } })
-    await createReconciler(kube, 'later', { for: configMaps, related: [widgets] })
+    await createReconciler(kube, 'worse', { for: configMaps, related: [{ ...widgets, fieldSelector: 'a' }] })
     await createReconciler(kube, 'good', { for: { ...configMaps, namespaces: ['default'] } })
     await createAll(names(2))
     await using bridge = await startBridge(kube, nats.url, { prefix })
@@ -273,9 +273,9 @@ describe('Reconcilers come and go while the bridge runs', () => {
         .status()
         .refused.map(({ name, reason }) => `${name} ${reason}`)
         .sort(),
-    ).toEqual(['bad InvalidSpec', 'later RelatedNotSupported'])
+    ).toEqual(['bad InvalidSpec', 'worse InvalidSpec'])
     await untilCondition('bad', 'InvalidSpec')
-    await untilCondition('later', 'RelatedNotSupported')
+    await untilCondition('worse', 'InvalidSpec')
     await untilCondition('good', 'Watching')
   })
 })
@@ -293,7 +293,7 @@ describe('NATS', () => {
       bridge.bridge.status().resources.find(({ resource }) => resource === 'configmaps.v1')?.unconfirmed ?? 0
     await until('the watch is held back', async () => unconfirmed() === 128)
     nats.signal('SIGCONT')
-    await untilEqual(kube, bridge.events, configMaps)
+    await untilEqual(kube, bridge.events, configMaps, 'default')
     await until('all are enqueued', async () => bridge.keysOf('maps').length === created.length)
   })
 

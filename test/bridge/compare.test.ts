@@ -10,6 +10,7 @@ const had = (more: Partial<Known> = {}): Known => ({
   deleted: false,
   owner: undefined,
   covered: true,
+  partial: false,
   ...more,
 })
 const owner = { resource: 'widgets', name: 'w' }

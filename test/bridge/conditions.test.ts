@@ -8,6 +8,9 @@ const served = reconciler('widget', { for: widgets, owns: [configMaps] })
 
 const status = (covers: string[], kind?: FailureKind): ResourceStatus => ({
   resource: '',
+  namespace: undefined,
+  latestResourceVersion: undefined,
+  heldBackSince: undefined,
   phase: kind ? 'waiting' : 'watching',
   since: new Date(0),
   synced: covers.length > 0,
@@ -24,10 +27,11 @@ it.each<[string, ResourceStatus | undefined, string]>([
   ['Listing, while it is only covered for others', status(['other@1']), 'Listing'],
   ['Listing, before anything is known', undefined, 'Listing'],
   ['ResourceNotFound, when its definition is gone', status([served.token], 'absent'), 'ResourceNotFound'],
+  ['Rejected, when the server refuses the request itself', status([served.token], 'rejected'), 'Rejected'],
   ['Forbidden, when the watch is not allowed', status([served.token], 'forbidden'), 'Forbidden'],
 ])('is %s', (_name, owned, reason) => {
   const condition = servedCondition(served, ({ resource }) =>
-    resource === 'configmaps' ? owned : status([served.token]),
+    resource === 'configmaps' ? (owned ? [owned] : []) : [status([served.token])],
   )
   expect(condition).toMatchObject({ reason, status: reason === 'Watching' ? 'True' : 'False' })
 })

@@ -62,7 +62,7 @@ describe.each([
     await using undisturbed = await startBridge(kube, nats.url, { prefix: `peace${bridges}` })
     const events = await openEventStore(js, { prefix, cluster: 'test', log: silent })
     await undisturbed.synced('configmaps.v1')
-    await until('the first list is stored', async () => (await events.cursor(configMaps)) !== undefined)
+    await until('the first list is stored', async () => (await events.cursor(configMaps, 'default')) !== undefined)
     const changing = new AbortController()
     const load = changeAtRandom(random, changing.signal)
     for (let round = 0; round < rounds; round++) {
@@ -74,8 +74,8 @@ describe.each([
     changing.abort()
     const changed = await load
 
-    await untilEqual(kube, events, configMaps)
-    await untilEqual(kube, undisturbed.events, configMaps)
+    await untilEqual(kube, events, configMaps, 'default')
+    await untilEqual(kube, undisturbed.events, configMaps, 'default')
     expect(await contentOf(events)).toEqual(await contentOf(undisturbed.events))
     // What came and went before the first list is known to nobody.
     const newest = await versions(events)

@@ -12,10 +12,10 @@ function keys(
   clusterScoped = false,
 ): string[] {
   const owner = routes.ownerOf(changed)
-  const { namespace, name, labels = {} } = changed.metadata
+  const { namespace, name } = changed.metadata
   const owners = [...(owner ? [owner] : []), ...left]
   return routes
-    .targetsOf(ref, { namespace, name, labels, owners }, () => clusterScoped)
+    .targetsOf(ref, { namespace, name, object: changed, owners }, () => clusterScoped)
     .map(({ fn, key }) => `${fn} ${key}`)
 }
 
@@ -103,13 +103,7 @@ describe('a Reconciler object', () => {
     const entry = parseReconciler(reconcilerObject('x', { for: { ...widgets, selector: 'a>1' } }))
     expect(entry).toMatchObject({
       reason: 'InvalidSpec',
-      message: expect.stringContaining('spec.for.selector') as string,
-    })
-  })
-
-  it('with related resources is refused, not served by half', () => {
-    expect(parseReconciler(reconcilerObject('x', { for: widgets, related: [pods] }))).toMatchObject({
-      reason: 'RelatedNotSupported',
+      message: expect.stringContaining('the selector of spec.for') as string,
     })
   })
 

@@ -176,19 +176,24 @@ export async function versions(events: EventStore): Promise<Map<string, string>>
 }
 
 /** What the API server has, by key: resourceVersion. */
-export async function present(kube: KubeClient, ref: ResourceRef): Promise<Map<string, string>> {
+export async function present(kube: KubeClient, ref: ResourceRef, namespace?: string): Promise<Map<string, string>> {
   const found = new Map<string, string>()
-  for await (const { items } of kube.list(resourcePath(ref)))
+  for await (const { items } of kube.list(resourcePath(ref, namespace)))
     for (const { metadata } of items)
       found.set(keyOf(metadata.namespace, metadata.name), metadata.resourceVersion ?? '')
   return found
 }
 
 /** EVENTS has exactly the objects of the API server, in their newest versions. */
-export async function untilEqual(kube: KubeClient, events: EventStore, ref: ResourceRef): Promise<void> {
+export async function untilEqual(
+  kube: KubeClient,
+  events: EventStore,
+  ref: ResourceRef,
+  namespace?: string,
+): Promise<void> {
   let difference: unknown
   await until(`EVENTS has the ${ref.resource} of the API server`, async () => {
-    const wanted = await present(kube, ref)
+    const wanted = await present(kube, ref, namespace)
     const live = new Map([...(await stored(events, ref))].filter(([, version]) => version !== 'deleted'))
     difference = { missing: minus(wanted, live), surplus: minus(live, wanted) }
     return minus(wanted, live).length + minus(live, wanted).length === 0

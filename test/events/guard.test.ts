@@ -9,6 +9,7 @@ const held = (version: number | string, fields: Partial<Held> = {}): Held => ({
   resourceVersion: String(version),
   verb: 'modified',
   origin: undefined,
+  partial: false,
   ...fields,
 })
 const wanted = (version: number | string, fields: Partial<Wanted> = {}): Wanted => ({

@@ -1,0 +1,32 @@
+/**
+ * Something that concerns all keys alike. Whoever asks while one is under way shares the next one, which begins after
+ * it: a thousand changes at once are two rounds, and each of them is followed by a whole round.
+ */
+export class FanOut {
+  readonly #round: () => Promise<void>
+  #current: Promise<void> | undefined
+  #next: Promise<void> | undefined
+
+  constructor(round: () => Promise<void>) {
+    this.#round = round
+  }
+
+  run(): Promise<void> {
+    if (this.#current === undefined) return this.#start()
+    this.#next ??= this.#current
+      .catch(() => undefined)
+      .then(() => {
+        this.#next = undefined
+        return this.#start()
+      })
+    return this.#next
+  }
+
+  #start(): Promise<void> {
+    const round = this.#round().finally(() => {
+      if (this.#current === round) this.#current = undefined
+    })
+    this.#current = round
+    return round
+  }
+}

@@ -1,0 +1,32 @@
+/** Which keys name what: both ways, so that a key that names something else now is found where it was. */
+export class NameIndex {
+  readonly #names = new Map<string, readonly string[]>()
+  readonly #keys = new Map<string, string | Set<string>>()
+
+  /** What a key names from now on. */
+  set(key: string, names: readonly string[]): void {
+    for (const name of this.#names.get(key) ?? []) if (!names.includes(name)) this.#remove(name, key)
+    for (const name of names) this.#add(name, key)
+    if (names.length === 0) this.#names.delete(key)
+    else this.#names.set(key, names)
+  }
+
+  keysOf(name: string): string[] {
+    const keys = this.#keys.get(name)
+    if (keys === undefined) return []
+    return typeof keys === 'string' ? [keys] : [...keys]
+  }
+
+  #add(name: string, key: string): void {
+    const keys = this.#keys.get(name)
+    if (keys === undefined || keys === key) this.#keys.set(name, key)
+    else if (typeof keys === 'string') this.#keys.set(name, new Set([keys, key]))
+    else keys.add(key)
+  }
+
+  #remove(name: string, key: string): void {
+    const keys = this.#keys.get(name)
+    if (typeof keys === 'object') keys.delete(key)
+    if (keys === key || (typeof keys === 'object' && keys.size === 0)) this.#keys.delete(name)
+  }
+}

@@ -1,0 +1,69 @@
+import { type ResourceRef, type RunLog, resourceName } from '#contracts'
+import type { Checkpoint } from './checkpoint.ts'
+import type { Position } from './cursor-writer.ts'
+import type { Publication, Publisher } from './publisher.ts'
+import type { Found } from './relist.ts'
+import type { Selection } from './selection.ts'
+import { Window } from './window.ts'
+
+/** What holds for everything that one list or watch reads. */
+export interface Reading extends Pick<Publication, 'routes' | 'lane' | 'isFresh'> {
+  selection: Selection
+}
+
+interface OutletDeps {
+  publisher: Publisher
+  log: RunLog
+  /** One more change is stored and enqueued. */
+  published: () => void
+}
+
+const UNCONFIRMED_AT_MOST = 128
+
+/** Where a watch puts what it has read: side by side, in order per key, bounded, and noted in the checkpoint. */
+export class Outlet {
+  readonly #ref: ResourceRef
+  readonly #checkpoint: Checkpoint<Position>
+  readonly #deps: OutletDeps
+  readonly #window = new Window(UNCONFIRMED_AT_MOST)
+  readonly #end = new AbortController()
+
+  constructor(ref: ResourceRef, checkpoint: Checkpoint<Position>, deps: OutletDeps) {
+    this.#ref = ref
+    this.#checkpoint = checkpoint
+    this.#deps = deps
+  }
+
+  /** Changes taken and not confirmed. */
+  get unconfirmed(): number {
+    return this.#window.active
+  }
+
+  /** Resolves when there is room for the next. */
+  async publish({ key, ...found }: Found, { selection, ...reading }: Reading, position?: Position): Promise<void> {
+    const confirm = this.#checkpoint.begin(position)
+    const isPartial = selection.metadataOfKind !== undefined
+    const publication = { ref: this.#ref, isPartial, ...reading, ...found }
+    await this.#window.admit(key, async () => {
+      try {
+        await this.#deps.publisher.publish(publication, this.#end.signal)
+        confirm()
+        this.#deps.published()
+      } catch (error) {
+        // A stop: the cursor stays before this change, and the next start repeats it.
+        if (this.#end.signal.aborted) return
+        this.#deps.log.error({ err: error, resource: resourceName(this.#ref), key }, 'the cursor cannot pass a change')
+      }
+    })
+  }
+
+  /** Resolves when everything taken is confirmed or given up. */
+  idle(): Promise<void> {
+    return this.#window.idle()
+  }
+
+  /** Waits for nothing any more. */
+  giveUp(): void {
+    this.#end.abort()
+  }
+}

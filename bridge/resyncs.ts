@@ -1,0 +1,63 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { ResourceRef, RunLog } from '#contracts'
+import type { EventStore } from '#events'
+import { forEachKey, keysIn } from './key-batches.ts'
+import type { Reconciler } from './reconcilers.ts'
+
+export interface ResyncDeps {
+  events: EventStore
+  log: RunLog
+  now: () => Date
+  random: () => number
+  reconcilers: () => readonly Reconciler[]
+  enqueue: (fn: string, key: string, lane: 'low') => Promise<void>
+}
+
+/** Not a resource of the API server: names the times of the last resyncs among the cursors. */
+const RESYNCS: ResourceRef = { group: 'fairlead.dev', version: 'v1alpha1', resource: 'resyncs' }
+const LOOK_EVERY_MS = 1000
+const JITTER = 0.1
+
+/**
+ * Enqueues every key of a Reconciler about every resyncSeconds, in the low lane. The time of the last one is kept beside
+ * the cursors, so it is one resync whatever the number of bridges, but for two that look in the same moment: their keys
+ * are the same.
+ */
+export class Resyncs {
+  readonly #deps: ResyncDeps
+  /** By token, by the clock: before, nobody is asked. */
+  readonly #due = new Map<string, number>()
+
+  constructor(deps: ResyncDeps) {
+    this.#deps = deps
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      for (const reconciler of this.#deps.reconcilers()) {
+        if (reconciler.spec.resyncSeconds === undefined || signal.aborted) continue
+        await this.#resyncIfDue(reconciler, reconciler.spec.resyncSeconds).catch((error: unknown) =>
+          this.#deps.log.warn({ err: error, reconciler: reconciler.name }, 'a resync has to wait'),
+        )
+      }
+      await sleep(LOOK_EVERY_MS, undefined, { signal }).catch(() => undefined)
+    }
+  }
+
+  async #resyncIfDue({ name, token, spec }: Reconciler, seconds: number): Promise<void> {
+    const { events, now, random, log, enqueue } = this.#deps
+    if (now().getTime() < (this.#due.get(token) ?? 0)) return
+    const periodMs = seconds * 1000 * (1 + (random() * 2 - 1) * JITTER)
+    const last = await events.cursor(RESYNCS, name)
+    const isKnown = last?.covers?.includes(token) === true
+    const due = isKnown ? Date.parse(last.at) + periodMs : 0
+    const isDue = now().getTime() >= due
+    this.#due.set(token, isDue ? now().getTime() + periodMs : due)
+    if (!isDue) return
+    await events.setCursor(RESYNCS, name, { resourceVersion: '0', at: now().toISOString(), covers: [token] })
+    // The first time needs none: the list at its beginning has enqueued every key.
+    if (!isKnown) return
+    const keys = await forEachKey(keysIn(events, spec.for), (key) => enqueue(name, key, 'low'))
+    log.info({ reconciler: name, keys }, 'every key is enqueued again')
+  }
+}
