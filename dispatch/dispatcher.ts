@@ -108,7 +108,11 @@ class LiveDispatcher implements Dispatcher {
 
   #followedAs(name: string): Followed {
     const { queue, log, functions } = this.#options
-    const isSynced = (ref: ResourceRef, token: string) => isCovered(this.#cursors.get(resourceName(ref)), token)
+    // A resource is watched at once, or in each of the Reconciler's namespaces.
+    const isSynced = (ref: ResourceRef, token: string, namespaces: readonly string[] = []) => {
+      const isCoveredIn = (scope?: string) => isCovered(this.#cursors.get(scopeName(ref, scope)), token)
+      return isCoveredIn() || (namespaces.length > 0 && namespaces.every(isCoveredIn))
+    }
     const followed =
       this.#followed.get(name) ??
       new Followed(name, { ...this.#deps, queue, invoke: functions.get(name), log, isSynced })
@@ -123,10 +127,9 @@ class LiveDispatcher implements Dispatcher {
 
   async #followCursors(signal: AbortSignal): Promise<void> {
     for await (const cursor of this.#options.events.followCursors(signal)) {
-      if (cursor.scope !== undefined) continue
-      const resource = resourceName(cursor.ref)
-      const before = this.#cursors.get(resource)
-      this.#cursors.set(resource, cursor)
+      const name = scopeName(cursor.ref, cursor.scope)
+      const before = this.#cursors.get(name)
+      this.#cursors.set(name, cursor)
       if (!sameJson(cursor.covers, before?.covers) || before === undefined)
         for (const followed of this.#followed.values()) followed.reconsider()
     }
@@ -143,6 +146,8 @@ class LiveDispatcher implements Dispatcher {
     }
   }
 }
+
+const scopeName = (ref: ResourceRef, scope = ''): string => `${resourceName(ref)} ${scope}`
 
 /** A cursor that does not say for whom it holds, holds for everybody. */
 const isCovered = (cursor: StoredCursor | undefined, token: string): boolean =>

@@ -26,7 +26,7 @@ export interface FollowedDependencies extends RunDependencies {
   /** Undefined: not built in here; another dispatcher may have it. */
   invoke: Invoke | undefined
   /** Whether everything of the resource that concerns the Reconciler with this coverage token has been stored. */
-  isSynced: (ref: ResourceRef, token: string) => boolean
+  isSynced: (ref: ResourceRef, token: string, namespaces?: readonly string[]) => boolean
   log: RunLog
 }
 
@@ -89,7 +89,7 @@ export class Followed {
   async #serve(object: KubeObject, spec: ReconcilerSpec, invoke: Invoke): Promise<void> {
     await this.#endServing(CHANGE_GRACE_MS)
     const token = coverageToken(object, spec)
-    const missing = resourcesOf(spec).filter((ref) => !this.#deps.isSynced(ref, token))
+    const missing = resourcesOf(spec).filter((ref) => !this.#deps.isSynced(ref, token, spec.for.namespaces))
     if (missing.length > 0) {
       const waitingFor = missing.map(resourceName)
       return this.#say('info', { waitingFor }, 'reconciler waits for its resources')

@@ -130,10 +130,10 @@ export class Reader {
   }
 
   /** As #last, of any number of messages. */
-  async #snapshot(filters: string[]): Promise<Copy[]> {
+  async #snapshot(filters: string[], headersOnly = false): Promise<Copy[]> {
     const done = new AbortController()
     const last = new Map<string, Copy>()
-    const messages = this.#follow(filters, done.signal, () => done.abort())
+    const messages = this.#follow(filters, done.signal, () => done.abort(), headersOnly)
     for await (const message of messages) last.set(message.subject, this.#copy(message))
     return [...last.values()]
   }
