@@ -1,5 +1,6 @@
 export { createBridge } from './bridge.ts'
 export type { FailureKind } from './failure.ts'
+export { troubles } from './health.ts'
 export type {
   Bridge,
   BridgeObserver,

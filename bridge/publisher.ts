@@ -132,7 +132,9 @@ export class Publisher {
 
   #isEcho({ fn, key }: Target, stored: PutResult | undefined): boolean {
     if (stored?.outcome !== 'present' || stored.origin === undefined) return false
-    return this.#deps.settled?.({ fn, key, origin: stored.origin }) ?? false
+    const isSettled = this.#deps.settled?.({ fn, key, origin: stored.origin }) ?? false
+    if (isSettled) this.#deps.observer?.dropped?.({ fn, key })
+    return isSettled
   }
 
   async #persistently<T>(ref: ResourceRef, signal: AbortSignal, act: () => Promise<T>): Promise<T> {

@@ -60,6 +60,7 @@ export class ResourceWatch {
   #state: State = { phase: 'starting', attempt: 0 }
   #since: Date
   #lastEventAt: Date | undefined
+  #failingSince: Date | undefined
   readonly #coverage = new Coverage()
   /** What a position of this watch says besides. */
   #incarnation: string | undefined
@@ -93,6 +94,7 @@ export class ResourceWatch {
       latestResourceVersion: this.#checkpoint.latest?.resourceVersion,
       heldBackSince: this.#checkpoint.heldBackSince,
       lastEventAt: this.#lastEventAt,
+      failingSince: this.#failingSince,
       unconfirmed: this.#outlet.unconfirmed,
       failure: this.#state.phase === 'waiting' ? this.#state.failure : undefined,
     }
@@ -195,6 +197,7 @@ export class ResourceWatch {
     try {
       const report = await this.#relist(plan, { routes, lane: 'low', selection, isFresh })
       this.#coverage.endList(this.#tokens())
+      this.#failingSince = undefined
       this.#incarnation = incarnation
       this.#checkpoint.mark(this.#position(report.resourceVersion))
       this.#noteProgress()
@@ -243,6 +246,9 @@ export class ResourceWatch {
         timeoutSeconds: 240 + Math.floor(this.#deps.random() * 100),
         silenceSeconds: SILENCE_SECONDS,
         onBytes: this.#noteBytes,
+        onOpen: () => {
+          this.#failingSince = undefined
+        },
         signal,
       })
       for await (const event of changes) {
@@ -324,6 +330,7 @@ export class ResourceWatch {
 
   #enter(state: State): void {
     if (state.phase !== this.#state.phase) this.#since = this.#deps.now()
+    if (state.phase === 'waiting') this.#failingSince ??= this.#deps.now()
     this.#state = state
     this.#deps.moved(state)
   }

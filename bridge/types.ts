@@ -83,6 +83,8 @@ export interface ResourceStatus {
   /** Since when the oldest change that is read and not confirmed waits. */
   heldBackSince: Date | undefined
   lastEventAt: Date | undefined
+  /** Since when no list and no watch has succeeded any more. */
+  failingSince: Date | undefined
   /** Changes read and not confirmed yet: grows to a bound while NATS does not answer. */
   unconfirmed: number
   /** Why it waits. */

@@ -1,8 +1,9 @@
 import { createServer, type Server } from 'node:http'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
-import type { BridgeObserver, BridgeStatus } from '#bridge'
+import { type BridgeObserver, type BridgeStatus, troubles } from '#bridge'
 import type { RunObserver } from '#dispatch'
 import type { RequestReport } from '#kube'
+import { bridgeGauges, bridgeMetrics } from './bridge-metrics.ts'
 import { UsageError } from './exit.ts'
 
 /** controller-runtime's buckets for controller_runtime_reconcile_time_seconds. */
@@ -64,33 +65,11 @@ export function createMetrics(): Metrics {
     buckets: RECONCILE_BUCKETS,
     registers,
   })
-  const published = new Counter({
-    name: 'fairlead_bridge_events_total',
-    help: 'Changes that the bridge has published, by what EVENTS made of them',
-    labelNames: ['resource', 'outcome'],
-    registers,
-  })
-  const interrupted = new Counter({
-    name: 'fairlead_bridge_watch_interruptions_total',
-    help: 'Watches and lists that ended otherwise than agreed',
-    labelNames: ['resource', 'reason'],
-    registers,
-  })
-  const relists = new Counter({
-    name: 'fairlead_bridge_relists_total',
-    help: 'Complete lists that were compared with EVENTS',
-    labelNames: ['resource', 'reason'],
-    registers,
-  })
 
   return {
     registry,
     onRequest: ({ code, method, host }) => requests.inc({ code, method, host }),
-    bridge: {
-      published: ({ ref, outcome }) => published.inc({ resource: ref.resource, outcome }),
-      interrupted: ({ resource, failure }) => interrupted.inc({ resource, reason: failure }),
-      relisted: ({ resource, because }) => relists.inc({ resource, reason: because }),
-    },
+    bridge: bridgeMetrics(registry),
     run: (step) => {
       const controller = step.reconciler
       if (step.step === 'started') {
@@ -117,20 +96,20 @@ export function parseAddress(address: string): { host: string | undefined; port:
   return { host: match[1] === '' ? undefined : match[1]?.replaceAll(/[[\]]/g, ''), port }
 }
 
-/** GET /metrics, /healthz and /readyz; ready once every watched resource is synced. */
+/** GET /metrics, /healthz and /readyz; ready while every watch is synced and gets on. */
 export async function serveMetrics(
   address: string,
   registry: Registry,
   status: () => BridgeStatus | undefined,
 ): Promise<Server> {
+  bridgeGauges(registry, status)
   const server = createServer((request, response) => {
     const answer = (code: number, body: string, type = 'text/plain; charset=utf-8') =>
       response.writeHead(code, { 'content-type': type }).end(body)
-    const unsynced = () => (status()?.resources ?? []).filter(({ synced }) => !synced).map(({ resource }) => resource)
     if (request.url === '/healthz') return answer(200, 'ok\n')
     if (request.url === '/readyz') {
-      const missing = unsynced()
-      return missing.length === 0 ? answer(200, 'ok\n') : answer(503, `not synced yet: ${missing.join(', ')}\n`)
+      const found = troubles(status() ?? { resources: [], refused: [] }, new Date())
+      return found.length === 0 ? answer(200, 'ok\n') : answer(503, `${found.join('\n')}\n`)
     }
     if (request.url !== '/metrics') return answer(404, 'GET /metrics, /healthz or /readyz\n')
     registry.metrics().then(

@@ -112,6 +112,8 @@ export interface WatchOptions extends Selectors {
    * one that hangs shows in nothing else. Left out: silence is trusted until timeoutSeconds.
    */
   silenceSeconds?: number | undefined
+  /** The server has accepted the watch. */
+  onOpen?: (() => void) | undefined
   /** Told of every piece of the stream. */
   onBytes?: ((bytes: number) => void) | undefined
   /** Streams the present objects first, then a bookmark for which endsInitialEvents() holds (Kubernetes 1.32, beta). */

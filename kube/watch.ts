@@ -17,10 +17,11 @@ export const endsInitialEvents = (event: WatchEvent<unknown>): boolean =>
 export async function* watchEvents<T>(
   caller: Caller,
   path: string,
-  { timeoutSeconds = DEFAULT_TIMEOUT_SECONDS, silenceSeconds, onBytes, ...options }: WatchOptions,
+  { timeoutSeconds = DEFAULT_TIMEOUT_SECONDS, silenceSeconds, onBytes, onOpen, ...options }: WatchOptions,
 ): AsyncGenerator<WatchEvent<T>, void, undefined> {
   const title = `watch of ${path}`
   const stream = await open(caller, path, title, { timeoutSeconds, ...options })
+  onOpen?.()
   const { signal } = options
   const bound = (timeoutSeconds + GRACE_SECONDS) * 1000
   const deadline = setTimeout(() => stream.destroy(deadlineError(title, caller.host, bound, false)), bound)
@@ -47,7 +48,7 @@ async function open(
   caller: Caller,
   path: string,
   title: string,
-  options: Omit<WatchOptions, 'silenceSeconds' | 'onBytes'>,
+  options: Omit<WatchOptions, 'silenceSeconds' | 'onBytes' | 'onOpen'>,
 ): Promise<IncomingMessage> {
   const { accept, headers, signal, allowBookmarks = true, sendInitialEvents, ...rest } = options
   const initial = sendInitialEvents === true ? { sendInitialEvents, resourceVersionMatch: 'NotOlderThan' } : {}

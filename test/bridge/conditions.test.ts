@@ -17,6 +17,7 @@ const status = (covers: string[], kind?: FailureKind): ResourceStatus => ({
   covers,
   resourceVersion: undefined,
   lastEventAt: undefined,
+  failingSince: undefined,
   unconfirmed: 0,
   failure: kind && { kind, message: kind },
 })

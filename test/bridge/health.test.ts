@@ -1,0 +1,45 @@
+import { describe, expect, it } from 'vitest'
+import { type ResourceStatus, troubles } from '#bridge'
+
+const now = new Date('2030-01-01T00:10:00Z')
+const ago = (seconds: number) => new Date(now.getTime() - seconds * 1000)
+const status = (more: Partial<ResourceStatus>): ResourceStatus => ({
+  resource: 'pods.v1',
+  namespace: undefined,
+  phase: 'watching',
+  since: ago(600),
+  synced: true,
+  covers: [],
+  resourceVersion: '7',
+  latestResourceVersion: '7',
+  heldBackSince: undefined,
+  lastEventAt: ago(300),
+  failingSince: undefined,
+  unconfirmed: 0,
+  failure: undefined,
+  ...more,
+})
+
+describe('a bridge', () => {
+  it.each<[string, Partial<ResourceStatus>]>([
+    ['whose watch is quiet', {}],
+    ['whose changes wait for a moment', { heldBackSince: ago(5), unconfirmed: 3 }],
+    ['whose watch broke a moment ago', { failingSince: ago(5), failure: { kind: 'unreachable', message: '' } }],
+    ['that is asked for what does not exist', { synced: false, failure: { kind: 'absent', message: '' } }],
+    ['that is asked for what it may not see', { synced: false, failure: { kind: 'forbidden', message: '' } }],
+  ])('%s does its work', (_name, more) => {
+    expect(troubles({ resources: [status(more)], refused: [] }, now)).toEqual([])
+  })
+
+  it.each<[string, Partial<ResourceStatus>, string]>([
+    ['that has not listed everything', { synced: false }, 'pods.v1: not synced yet'],
+    [
+      'that NATS has not answered for long',
+      { heldBackSince: ago(40), namespace: 'one' },
+      'pods.v1 in one: a change is not confirmed by NATS since 40 s',
+    ],
+    ['whose watch is stuck', { failingSince: ago(31) }, 'pods.v1: the watch fails since 31 s'],
+  ])('%s does not, and says so', (_name, more, trouble) => {
+    expect(troubles({ resources: [status(more)], refused: [] }, now)).toEqual([trouble])
+  })
+})
