@@ -1,6 +1,7 @@
 export { consequenceOf } from './consequence.ts'
 export { createDispatcher, type Dispatcher, type DispatcherOptions } from './dispatcher.ts'
 export { RefusedError } from './errors.ts'
+export { finalizersBefore, finalizersWithout, isFinalizing } from './finalizer.ts'
 export { deepFreeze } from './freeze.ts'
 export { parseOutcome } from './outcome.ts'
 export { type Plan, plan, type Write } from './plan.ts'

@@ -1,29 +1,114 @@
-import { type ObservedBy, Pod, reconciler } from '#sdk'
-import { podFor } from './pod.ts'
-import { At } from './resource.ts'
+import { Pod, reconciler } from '#sdk'
+import { type Attempts, attemptsOf, endOf, obstacleOf } from './attempts.ts'
+import { done, failed, failedFor } from './ending.ts'
+import { type PodObject, podFor } from './pod.ts'
+import { At, type AtObject, type AtOutcome } from './resource.ts'
 import { dueTime } from './schedule.ts'
 
-/** Runs a command once, at its time, in a pod: PENDING → RUNNING → DONE, never back. */
+const FIRST_RETRY_S = 10
+const LAST_RETRY_S = 360
+/** How long kubelet has, beyond what the pod is given to stop, to end it at its deadline; then the At does. */
+const KUBELET_GRACE_S = 30
+const DEFAULT_TERMINATION_S = 30
+
+/** Runs a command once, at its time, in a pod: PENDING → RUNNING → DONE or FAILED, never back. */
 export const at = reconciler({
   name: 'at',
   for: At,
   owns: [Pod],
-  reconcile({ object: { metadata, spec, status }, owned, now }) {
+  reconcile({ object, owned, now }) {
     const pods = owned(Pod)
-    if (status.phase === 'DONE' || pods.some(hasEnded)) return { status: { phase: 'DONE' } }
-    if (pods.length > 0) return { status: { phase: 'RUNNING' } }
-
-    const pod = podFor(metadata.name, spec.command)
-    if (status.phase === 'RUNNING') return { apply: [pod], status: { phase: 'RUNNING' } }
-
-    const due = dueTime(spec.schedule)
-    if (now < due) return { status: { phase: 'PENDING' }, requeueAt: due }
-    return { apply: [pod], status: { phase: 'RUNNING' } }
+    const { phase } = object.status
+    if (phase === 'DONE' || phase === 'FAILED') return cleanUp(object, pods, now)
+    const attempts = attemptsOf(pods, object.status)
+    return verdict(object, attempts, now) ?? underWay(object, attempts, now) ?? start(object, now)
   },
 })
 
-/** A pod that fails while it is being deleted was stopped from outside: its command is still to be run. */
-function hasEnded({ metadata, status }: ObservedBy<typeof Pod>): boolean {
-  if (status?.phase === 'Failed') return metadata.deletionTimestamp === undefined
-  return status?.phase === 'Succeeded'
+/** Its pods go when their time is up; nothing else happens any more. */
+function cleanUp({ spec, status }: AtObject, pods: PodObject[], now: Date): AtOutcome | undefined {
+  if (spec.ttlSecondsAfterFinished === undefined || status.completionTime === undefined || pods.length === 0) return
+  const end = new Date(Date.parse(status.completionTime) + spec.ttlSecondsAfterFinished * 1000)
+  return now < end ? { requeueAt: end } : { apply: [] }
+}
+
+function verdict(object: AtObject, attempts: Attempts, now: Date): AtOutcome | undefined {
+  const { spec } = object
+  const { succeeded, latestFailed, failures } = attempts
+  if (succeeded) return done(object, succeeded, now)
+  if (latestFailed?.status?.reason === 'DeadlineExceeded') return failed(object, attempts, now, 'DeadlineExceeded')
+  if (failures > spec.backoffLimit) return failed(object, attempts, now, 'BackoffLimitExceeded')
+  const left = secondsLeft(object, attempts, now)
+  if (left === undefined || left > (attempts.active ? -graceOf(object) : 0)) return undefined
+  const message = `it has not ended within ${spec.activeDeadlineSeconds} s`
+  // What still runs is pruned.
+  return {
+    ...failedFor(object, now, 'DeadlineExceeded', message),
+    apply: attempts.pods.filter((pod) => pod !== attempts.active),
+  }
+}
+
+function underWay(object: AtObject, attempts: Attempts, now: Date): AtOutcome | undefined {
+  const { active, latestFailed, failures, pods } = attempts
+  const left = secondsLeft(object, attempts, now)
+  if (active) {
+    const deadline = left === undefined ? {} : { requeueAfter: Math.max(0, left + graceOf(object)) }
+    return { status: running(object, attempts, active), ...resumed(object), ...deadline }
+  }
+  if (failures === 0) return undefined
+  const retryAt = new Date((latestFailed ? endOf(latestFailed) : 0) + retryDelay(failures) * 1000)
+  if (latestFailed && now < retryAt) return { status: running(object, attempts, latestFailed), requeueAt: retryAt }
+  return { apply: [...pods, podFor(object, failures, left)] }
+}
+
+function start(object: AtObject, now: Date): AtOutcome {
+  const { spec, status } = object
+  const pod = podFor(object, 0, spec.activeDeadlineSeconds)
+  if (status.phase === 'RUNNING') return { apply: [pod] }
+
+  const due = dueTime(spec)
+  const pending = { phase: 'PENDING' as const, scheduledTime: due.toISOString() }
+  if (spec.suspend === true)
+    return { status: pending, conditions: [{ type: 'Suspended', status: 'True', reason: 'Suspended' }] }
+  const conditions = resumed(object)
+  if (now < due) return { status: pending, requeueAt: due, ...conditions }
+
+  const deadline = due.getTime() + (spec.startingDeadlineSeconds ?? Infinity) * 1000
+  if (now.getTime() > deadline)
+    return failedFor(
+      object,
+      now,
+      'StartingDeadlineExceeded',
+      `it was due at ${due.toISOString()}, more than ${spec.startingDeadlineSeconds} s ago`,
+    )
+  return { apply: [pod], ...conditions }
+}
+
+const resumed = ({ status: { conditions = [] } }: AtObject): Pick<AtOutcome, 'conditions'> =>
+  conditions.some(({ type, status }) => type === 'Suspended' && status === 'True')
+    ? { conditions: [{ type: 'Suspended', status: 'False', reason: 'Resumed' }] }
+    : {}
+
+function running({ status }: AtObject, { failures, startTime }: Attempts, pod: PodObject): AtOutcome['status'] {
+  return {
+    phase: 'RUNNING',
+    scheduledTime: status.scheduledTime,
+    startTime,
+    podName: pod.metadata.name,
+    failures: failures || undefined,
+    reason: obstacleOf(pod),
+  }
+}
+
+function graceOf({ spec }: AtObject): number {
+  const termination = spec.template?.spec?.['terminationGracePeriodSeconds']
+  return KUBELET_GRACE_S + (typeof termination === 'number' ? termination : DEFAULT_TERMINATION_S)
+}
+
+/** As a Job's. */
+const retryDelay = (failures: number): number => Math.min(FIRST_RETRY_S * 2 ** (failures - 1), LAST_RETRY_S)
+
+function secondsLeft({ spec }: AtObject, { startTime }: Attempts, now: Date): number | undefined {
+  if (spec.activeDeadlineSeconds === undefined || startTime === undefined) return spec.activeDeadlineSeconds
+  return spec.activeDeadlineSeconds - Math.floor((now.getTime() - Date.parse(startTime)) / 1000)
 }

@@ -1,26 +1,53 @@
 import { createHash } from 'node:crypto'
 import { type ObservedBy, Pod, TerminalError } from '#sdk'
+import type { AtObject, AtSpec } from './resource.ts'
 
-type PodObject = ObservedBy<typeof Pod>
+export type PodObject = ObservedBy<typeof Pod>
+type Container = NonNullable<PodObject['spec']>['containers'][number]
 
-const podName = (at: string): string => `${shorten(at, LONGEST_NAME - '-pod'.length)}-pod`
+const podName = (at: string, attempt: number): string => {
+  const suffix = attempt === 0 ? '-pod' : `-pod-${attempt}`
+  return `${shorten(at, LONGEST_NAME - suffix.length)}${suffix}`
+}
 
-/** Throws a TerminalError for a command that no container could start. */
-export function podFor(at: string, command: string | undefined): PodObject {
+/** From 0; see podName(). */
+export const attemptOf = (pod: string): number => Number(/-pod-(\d+)$/.exec(pod)?.[1] ?? 0)
+
+/**
+ * The pod of an attempt, counted from 0; it may run for so many seconds. Throws a TerminalError for a command that no
+ * container could start and for a template that would run it again by itself.
+ */
+export function podFor({ metadata, spec }: AtObject, attempt: number, seconds: number | undefined): PodObject {
+  const { metadata: own = {}, spec: { containers = [], restartPolicy, ...others } = {} } = spec.template ?? {}
+  if (restartPolicy !== undefined && restartPolicy !== 'Never')
+    throw new TerminalError(
+      `spec.template.spec.restartPolicy is ${JSON.stringify(restartPolicy)}: leave it out, and give spec.backoffLimit`,
+      { reason: 'InvalidTemplate' },
+    )
+  const [first, ...rest] = containers as Partial<Container>[]
   return Pod.of({
-    metadata: { name: podName(at), labels: { app: shorten(at, LONGEST_LABEL) } },
+    metadata: {
+      ...(own.annotations && { annotations: own.annotations }),
+      name: podName(metadata.name, attempt),
+      labels: { ...own.labels, app: shorten(metadata.name, LONGEST_LABEL) },
+    },
     spec: {
-      containers: [{ name: 'busybox', image: 'busybox', command: words(command) }],
-      restartPolicy: 'OnFailure',
+      ...others,
+      containers: [{ name: 'busybox', image: 'busybox', ...first, ...commandOf(spec) }, ...(rest as Container[])],
+      restartPolicy: 'Never',
+      ...(seconds !== undefined && { activeDeadlineSeconds: seconds }),
     },
   })
 }
 
-function words(command: string | undefined): string[] {
+function commandOf({ command, shell = false, args }: AtSpec): Pick<Container, 'command' | 'args'> {
+  const given = args === undefined ? {} : { args }
+  if (command === undefined && args !== undefined && !shell) return given
   if (command === undefined) throw invalidCommand('spec.command is missing')
-  const split = command.split(' ')
-  if (split[0] === '') throw invalidCommand(`spec.command is ${JSON.stringify(command)}: its first word is empty`)
-  return split
+  if (shell) return { command: ['/bin/sh', '-c', command, 'sh'], ...given }
+  const words = command.split(' ')
+  if (words[0] === '') throw invalidCommand(`spec.command is ${JSON.stringify(command)}: its first word is empty`)
+  return { command: words, ...given }
 }
 
 const invalidCommand = (what: string): TerminalError =>

@@ -6,13 +6,16 @@ import type { Resource } from './resource.ts'
 
 /**
  * The function behind the seam for every kind of function: plain data in, plain data out, both checked.
- * An object that is gone or being deleted is not reconciled: what it owns goes by garbage collection.
+ * An object that is gone or being deleted is not reconciled: what it owns goes by garbage collection. One that waits for
+ * the reconciler's finalizer is finalized.
  */
 export function toInvoke(reconciler: Reconciler): Invoke {
   const readOutcome = outcomeReader(reconciler.name, reconciler.for.outcomeStatus)
   return async (input, context) => {
-    if (input.object === null || input.object.metadata.deletionTimestamp !== undefined) return {}
-    const returned = await reconciler.reconcile(openRun(reconciler, input.object, input, context))
+    const { object, finalizing } = input
+    if (object === null || (object.metadata.deletionTimestamp !== undefined && !finalizing)) return {}
+    const run = openRun(reconciler, object, input, context)
+    const returned = await (finalizing ? reconciler.finalize?.(run) : reconciler.reconcile(run))
     return readOutcome(returned ?? {})
   }
 }

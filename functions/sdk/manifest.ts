@@ -24,6 +24,7 @@ export function manifest(
     spec: reconcilerSpec.parse({
       for: { ...resourceOf(reconciler.for), selector, namespaces },
       owns: owns.map((kind) => ({ ...resourceOf(kind), strategy: kind.strategy })),
+      finalize: reconciler.finalize !== undefined,
       related,
       changes,
       resyncSeconds,

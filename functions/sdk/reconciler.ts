@@ -51,6 +51,12 @@ export interface ReconcilerOptions<For, Owns extends Kind<unknown>, Related exte
   /** Every object runs again about so often, even if nothing has changed. */
   resyncSeconds?: number
   reconcile: Reconcile<For, Owns, Related>
+  /**
+   * Runs instead of `reconcile` while the object is being deleted, and holds it back: until it returns without asking
+   * for another run and nothing of what it returned is left to write. What the object owns goes after it, by garbage
+   * collection.
+   */
+  finalize?: Reconcile<For, Owns, Related>
   /** Keys held at once per dispatcher process. */
   concurrency?: number
   timeoutSeconds?: number
@@ -68,6 +74,7 @@ export interface Reconciler {
   readonly changes?: ReconcilerSpec['changes']
   readonly resyncSeconds?: number
   reconcile(run: Run<Resource, Kind<unknown>, RelatedKind>): unknown
+  finalize?(run: Run<Resource, Kind<unknown>, RelatedKind>): unknown
   readonly concurrency?: number
   readonly timeoutSeconds?: number
   readonly backoff?: Partial<Backoff>

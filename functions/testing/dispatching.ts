@@ -9,14 +9,25 @@ import {
   type RunInput,
   TerminalError,
 } from '#contracts'
-import { deepFreeze, type Plan, parseOutcome, plan, RefusedError, type SettledWrites, type Write } from '#dispatch'
+import {
+  deepFreeze,
+  finalizersBefore,
+  finalizersWithout,
+  isFinalizing,
+  type Plan,
+  parseOutcome,
+  plan,
+  RefusedError,
+  type SettledWrites,
+  type Write,
+} from '#dispatch'
 import { manifest, type Reconciler } from '#sdk'
 import { inputOf, invokeOf } from './given.ts'
 import { type Memory, MemoryRefusal } from './memory.ts'
 
 /** One request of a run. */
 export interface SimulatedWrite {
-  verb: 'create' | 'apply' | 'delete' | 'status'
+  verb: 'create' | 'apply' | 'delete' | 'status' | 'finalizers'
   object: KubeObject
 }
 
@@ -41,16 +52,38 @@ const MAX_ROUNDS = 8
 
 /** From one look at the world until nothing is left to write. Returns when the function wants to run again. */
 export async function lap(run: Dispatching): Promise<Date | undefined> {
+  const { reconciler, primary } = run
+  const finalizers = finalizersToKeep(run)
+  if (finalizers !== undefined) writeFinalizers(run, finalizers)
   for (let round = 0; round < MAX_ROUNDS; round++) {
-    const object = run.primary()
-    if (object === undefined || object.metadata.deletionTimestamp !== undefined) return undefined
+    const object = primary()
+    if (object === undefined || isGoing(object, reconciler)) return undefined
     const next = await decide(run, object)
     if (next.stages.length > 0) for (const write of next.stages.flat()) send(run, object, write)
     else if (next.status !== undefined) writeStatus(run, object, next.status)
     for (const event of next.events) run.tells(event)
-    if (next.stages.length === 0 && next.status === undefined) return next.requeueAt
+    if (next.stages.length > 0 || next.status !== undefined) continue
+    if (next.requeueAt === undefined && isFinalizing(object, reconciler.name))
+      writeFinalizers(run, finalizersWithout(object.metadata, reconciler.name))
+    return next.requeueAt
   }
   throw new Error(`the function asks for a change after each of its changes, ${MAX_ROUNDS} times in a row`)
+}
+
+const isGoing = (object: KubeObject, { name }: Reconciler): boolean =>
+  object.metadata.deletionTimestamp !== undefined && !isFinalizing(object, name)
+
+function finalizersToKeep({ reconciler, primary }: Dispatching): string[] | undefined {
+  const object = primary()
+  return object && finalizersBefore(object, reconciler.name, manifest(reconciler).spec)
+}
+
+function writeFinalizers(run: Dispatching, finalizers: string[]): void {
+  const object = run.primary()
+  if (object === undefined) return
+  const { resourceVersion } = object.metadata
+  run.before({ verb: 'finalizers', object })
+  run.wrote({ verb: 'finalizers', object: run.memory.patch(object, { metadata: { finalizers, resourceVersion } }) })
 }
 
 async function decide(

@@ -1,13 +1,16 @@
 import {
   apiVersionOf,
+  controllerOf,
   type Invoke,
   type KubeObject,
   kindName,
   type Outcome,
-  parseSelector,
+  type ResourceRef,
   type RunInput,
+  relation,
 } from '#contracts'
-import { type Kind, type Reconciler, type RelatedKind, toInvoke } from '#sdk'
+import { isFinalizing } from '#dispatch'
+import { manifest, type Reconciler, toInvoke } from '#sdk'
 
 export interface Given {
   /** The object that is reconciled; null: it is gone. */
@@ -16,7 +19,7 @@ export interface Given {
   others?: readonly KubeObject[]
   now?: Date | string
   attempt?: number
-  /** Default: whether the object is being deleted. */
+  /** Default: whether the object is being deleted and carries the reconciler's finalizer. */
   finalizing?: boolean
 }
 
@@ -41,27 +44,32 @@ export function invokeOf(reconciler: Reconciler): (input: RunInput) => ReturnTyp
 export function inputOf(reconciler: Reconciler, given: Given): RunInput {
   const { others = [], now = DEFAULT_NOW, attempt = 0 } = given
   const object = given.object && withUid(given.object)
+  const { spec } = manifest(reconciler)
   return {
     object,
-    owned: sorted(reconciler.owns, others, (child) => isOwned(child, object)),
-    related: sorted(reconciler.related, others, (other, kind) => isRelated(other, kind)),
+    owned: byKind(spec.owns, others, () => (other) => object !== null && isOwned(other, object)),
+    related: byKind(spec.related, others, (one) => {
+      const isRelated = relation(one)
+      return (other) => object !== null && isRelated(object, other)
+    }),
     attempt,
     now: new Date(now).toISOString(),
-    finalizing: given.finalizing ?? object?.metadata.deletionTimestamp !== undefined,
+    finalizing: given.finalizing ?? (object !== null && isFinalizing(object, reconciler.name)),
   }
 }
 
-function sorted<K extends Kind<unknown>>(
-  kinds: readonly K[],
+function byKind<Declared extends ResourceRef & { kind: string }>(
+  declared: readonly Declared[],
   objects: readonly KubeObject[],
-  belongs: (object: KubeObject, kind: K) => boolean,
+  selects: (one: Declared) => (object: KubeObject) => boolean,
 ): Record<string, KubeObject[]> {
-  return Object.fromEntries(
-    kinds.map((kind) => [
-      kindName(kind.kind, apiVersionOf(kind)),
-      objects.filter((object) => isOfKind(object, kind) && belongs(object, kind)).map(asObserved),
-    ]),
-  )
+  const kinds: Record<string, KubeObject[]> = {}
+  for (const one of declared) {
+    const found = objects.filter((object) => isOfKind(object, one)).filter(selects(one))
+    const list = (kinds[kindName(one.kind, apiVersionOf(one))] ??= [])
+    list.push(...found.filter((object) => !list.includes(object)))
+  }
+  return Object.fromEntries(Object.entries(kinds).map(([kind, found]) => [kind, found.map(asObserved)]))
 }
 
 /** The values of Secrets do not travel. */
@@ -70,15 +78,10 @@ const asObserved = (object: KubeObject): KubeObject =>
     ? { apiVersion: object.apiVersion, kind: object.kind, metadata: object.metadata }
     : object
 
-export const isOfKind = ({ kind, apiVersion }: KubeObject, wanted: Kind<unknown>): boolean =>
+export const isOfKind = ({ kind, apiVersion }: KubeObject, wanted: ResourceRef & { kind: string }): boolean =>
   kind === wanted.kind && apiVersion === apiVersionOf(wanted)
 
-const isOwned = ({ metadata }: KubeObject, owner: KubeObject | null): boolean =>
-  owner !== null &&
-  metadata.ownerReferences?.some(({ uid, controller }) => controller === true && uid === owner.metadata.uid) === true
-
-const isRelated = ({ metadata }: KubeObject, { selector = '' }: RelatedKind): boolean =>
-  parseSelector(selector)(metadata.labels ?? {})
+const isOwned = (object: KubeObject, owner: KubeObject): boolean => controllerOf(object)?.uid === owner.metadata.uid
 
 /** The child as the dispatcher would have made it: in its owner's namespace, and controlled by it. */
 export function ownedBy<Child extends KubeObject>(owner: KubeObject, child: Child): Child {

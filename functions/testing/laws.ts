@@ -1,7 +1,7 @@
 import type { Reconciler } from '#sdk'
 import type { SimulatedWrite } from './dispatching.ts'
 import { invokeOf } from './given.ts'
-import { decided, permutations, reordered, same, stateOf, TOUCHED } from './same.ts'
+import { decided, permutations, reordered, same, stateOf, TOUCHED, withoutHistory } from './same.ts'
 import { Crash, Simulation, type SimulationOptions } from './simulation.ts'
 
 /** A change that comes from outside: `['its pod succeeds', (world) => world.patch(Pod, { status: … })]`. */
@@ -114,7 +114,7 @@ async function endOf(world: Simulation, order: readonly Step[], oneByOne: boolea
     if (oneByOne) await world.settle()
   }
   await world.settle()
-  return stateOf(world)
+  return withoutHistory(stateOf(world))
 }
 
 interface Start {

@@ -1,6 +1,6 @@
 import { AssertionError } from 'node:assert'
 import { isDeepStrictEqual } from 'node:util'
-import type { KubeObject, Outcome, RunInput } from '#contracts'
+import type { ConditionUpdate, KubeObject, Outcome, RunInput } from '#contracts'
 import { deepFreeze } from '#dispatch'
 import type { Simulation } from './simulation.ts'
 
@@ -17,6 +17,14 @@ export function same(actual: unknown, expected: unknown, message: string): void 
 export function stateOf({ memory, timer, failure }: Simulation): unknown {
   const objects = memory.all().map(withoutVersion).sort(byIdentity)
   return { objects, ...(failure === undefined ? { timer } : { failure: failure.message }) }
+}
+
+/** When a condition was last set is no part of an end that can be reached in several ways. */
+export function withoutHistory(state: unknown): unknown {
+  return JSON.parse(JSON.stringify(state), (field, value: unknown) => {
+    if (field !== 'conditions' || !Array.isArray(value)) return value
+    return value.map(({ type, status, reason, message }: ConditionUpdate) => ({ type, status, reason, message }))
+  })
 }
 
 function withoutVersion({ metadata, ...content }: KubeObject): KubeObject {

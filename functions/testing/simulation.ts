@@ -171,9 +171,15 @@ export class Simulation {
       if (moved instanceof ConflictError) return false
       throw moved
     }
-    if (report !== undefined) this.events.push({ type: 'Warning', ...report })
+    if (report !== undefined) this.#tell({ type: 'Warning', ...report })
     this.#attempt++
     return true
+  }
+
+  /** The same thing twice is one Event. */
+  #tell(event: EventReport): void {
+    const isTold = this.events.some(({ reason, message }) => reason === event.reason && message === event.message)
+    if (!isTold) this.events.push(event)
   }
 
   #dispatching(): Dispatching {
@@ -189,7 +195,7 @@ export class Simulation {
         this.#playCluster()
       },
       decidesOn: (input) => void this.inputs.push(input),
-      tells: (event) => void this.events.push(event),
+      tells: (event) => this.#tell(event),
     }
   }
 

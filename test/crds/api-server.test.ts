@@ -84,7 +84,7 @@ describe('an At, on a real API server', () => {
     const [columns, row] = (await kubectl(['get', 'at', 'example-at'])).split('\n')
     expect(columns?.split(/ +/).join(' ')).toBe('NAME SCHEDULE PHASE AGE')
     expect(row).toMatch(/^example-at +2019-04-12T10:12:00Z +RUNNING +\d+s$/)
-    await expect(status('FAILED')).rejects.toThrow('Unsupported value: "FAILED"')
+    await expect(status('LATE')).rejects.toThrow('Unsupported value: "LATE"')
   })
 
   it('takes conditions before it has a phase', async () => {

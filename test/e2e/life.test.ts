@@ -107,6 +107,21 @@ describe.skipIf(turn.skip)('an At on a real node', () => {
     await done('bad')
   })
 
+  it('that fails is FAILED, with exit code and reason, and what it printed is kept', async () => {
+    const failing = at('failing', LONG_AGO, 'printf "%s|" "$1" "$0" | tee /dev/stderr; exit 3') as At
+    await world.create({ ...failing, spec: { ...failing.spec, shell: true, args: ["it's  2"], backoffLimit: 0 } })
+    const slow = at('slow', LONG_AGO, 'sleep 1000') as At
+    const template = { spec: { terminationGracePeriodSeconds: 0 } }
+    await world.create({ ...slow, spec: { ...slow.spec, activeDeadlineSeconds: 2, template } })
+
+    for (const name of ['failing', 'slow'])
+      await kubectl(['wait', '--for=jsonpath={.status.phase}=FAILED', `at/${name}`, '--timeout=50s'])
+    expect((await atNamed('failing')).status).toMatchObject({ exitCode: 3, reason: 'Error', podName: 'failing-pod' })
+    expect(await kubectl(['logs', 'failing-pod'])).toContain("it's  2|sh|")
+    expect((await atNamed('slow')).status).toMatchObject({ reason: 'DeadlineExceeded', failures: 1 })
+    await until(async () => (await eventReasons('failing')).includes('BackoffLimitExceeded'))
+  })
+
   async function queueState(name: string): Promise<string | undefined> {
     const { stdout } = await fairlead(['queue', 'ls', '-o', 'json'], world.env)
     return (JSON.parse(stdout) as { name: string; state: string }[]).find((row) => row.name === name)?.state

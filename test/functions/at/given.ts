@@ -1,9 +1,6 @@
-import type { KubeObject, RunInput } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { at } from '#functions/at'
-import { toInvoke } from '#sdk'
-
-const invoke = toInvoke(at)
-const silent = { debug() {}, info() {}, warn() {}, error() {} }
+import { outcomeOf } from '#testing'
 
 export const BOOK = { schedule: '2019-04-12T10:12:00Z', command: 'echo YAY' }
 export const DUE = '2019-04-12T10:12:00.000Z'
@@ -13,52 +10,72 @@ export interface GivenAt {
   uid?: string
   spec?: unknown
   phase?: string | undefined
+  status?: Record<string, unknown>
   meta?: Record<string, unknown>
 }
 
-export const atObject = ({ name = 'example-at', uid = 'this-one', spec = BOOK, phase, meta }: GivenAt): KubeObject => ({
-  apiVersion: 'cnat.programming-kubernetes.info/v1alpha1',
-  kind: 'At',
-  metadata: { name, namespace: 'default', uid, ...meta },
-  spec,
-  ...(phase !== undefined && { status: { phase } }),
-})
+export const atObject = (given: GivenAt): KubeObject => {
+  const { name = 'example-at', uid = 'this-one', spec = BOOK, phase, status, meta } = given
+  return {
+    apiVersion: 'cnat.programming-kubernetes.info/v1alpha1',
+    kind: 'At',
+    metadata: { name, namespace: 'default', uid, ...meta },
+    spec,
+    ...((phase ?? status) && { status: { ...(phase && { phase }), ...status } }),
+  }
+}
 
 export interface GivenPod {
+  name?: string
   phase?: string
   ownerUid?: string | undefined
   deleted?: boolean
+  created?: string
+  /** Of its container. */
+  exitCode?: number
+  finishedAt?: string
+  waiting?: string
+  reason?: string
 }
 
-export const podObject = ({ phase = 'Pending', ownerUid = 'this-one', deleted = false }: GivenPod): KubeObject => ({
-  apiVersion: 'v1',
-  kind: 'Pod',
-  metadata: {
-    name: 'example-at-pod',
-    namespace: 'default',
-    ...(deleted && { deletionTimestamp: DUE }),
-    ownerReferences: [
-      {
-        apiVersion: 'cnat.programming-kubernetes.info/v1alpha1',
-        kind: 'At',
-        name: 'example-at',
-        uid: ownerUid,
-        controller: true,
-      },
-    ],
-  },
-  status: { phase },
-})
-
-export function inputOf(object: KubeObject | null, pods: KubeObject[], now: string): RunInput {
-  return { object, owned: { 'Pod.v1': pods }, related: {}, attempt: 0, now, finalizing: false }
+export const podObject = (given: GivenPod): KubeObject => {
+  const { name = 'example-at-pod', phase = 'Pending', ownerUid = 'this-one', deleted = false } = given
+  return {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: {
+      name,
+      namespace: 'default',
+      ...(given.created !== undefined && { creationTimestamp: given.created }),
+      ...(deleted && { deletionTimestamp: DUE }),
+      ownerReferences: [
+        {
+          apiVersion: 'cnat.programming-kubernetes.info/v1alpha1',
+          kind: 'At',
+          name: 'example-at',
+          uid: ownerUid,
+          controller: true,
+        },
+      ],
+    },
+    status: podStatus(phase, given),
+  }
 }
 
-export const runAt = (input: RunInput) => invoke(input, { signal: new AbortController().signal, log: silent })
+/** What kubelet says of a pod. */
+export function podStatus(phase: string, { exitCode, finishedAt, waiting, reason }: GivenPod = {}): object {
+  const terminated = { exitCode, reason: exitCode === 0 ? 'Completed' : 'Error', finishedAt }
+  const state = waiting === undefined ? { terminated } : { waiting: { reason: waiting } }
+  return {
+    phase,
+    ...(reason !== undefined && { reason }),
+    ...((exitCode ?? waiting) !== undefined && { containerStatuses: [{ name: 'busybox', state }] }),
+  }
+}
 
 /** What the function decides on these objects at this time. */
 export const decide = (given: GivenAt, pods: GivenPod[] = [], now: string = DUE) =>
-  runAt(inputOf(atObject(given), pods.map(podObject), now))
+  outcomeOf(at, { object: atObject(given), others: pods.map(podObject), now })
 
 export const THE_POD = {
   apiVersion: 'v1',
@@ -66,6 +83,6 @@ export const THE_POD = {
   metadata: { name: 'example-at-pod', labels: { app: 'example-at' } },
   spec: {
     containers: [{ name: 'busybox', image: 'busybox', command: ['echo', 'YAY'] }],
-    restartPolicy: 'OnFailure',
+    restartPolicy: 'Never',
   },
 }

@@ -1,104 +1,111 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { Outcome } from '#contracts'
-import { atObject, inputOf, podObject, runAt } from './given.ts'
-
-type Step =
-  | { do: 'pass'; seconds: number }
-  | { do: 'reschedule'; seconds: number }
-  | { do: 'spoil' }
-  | { do: 'end'; phase: 'Succeeded' | 'Failed' }
-  | { do: 'delete pod' }
-  | { do: 'recreate' }
-  | { do: 'lose the status write' }
-
-const step: fc.Arbitrary<Step> = fc.oneof(
-  fc.record({ do: fc.constant('pass' as const), seconds: fc.integer({ min: 1, max: 100 }) }),
-  fc.record({ do: fc.constant('reschedule' as const), seconds: fc.integer({ min: -50, max: 150 }) }),
-  fc.record({ do: fc.constant('spoil' as const) }),
-  fc.record({ do: fc.constant('end' as const), phase: fc.constantFrom('Succeeded' as const, 'Failed' as const) }),
-  fc.record({ do: fc.constant('delete pod' as const) }),
-  fc.record({ do: fc.constant('recreate' as const) }),
-  fc.record({ do: fc.constant('lose the status write' as const) }),
-)
+import { At, at } from '#functions/at'
+import { Pod } from '#sdk'
+import { type Simulation, simulate } from '#testing'
+import { podStatus } from './given.ts'
 
 const START = Date.parse('2030-01-01T00:00:00Z')
-const iso = (time: number) => new Date(time).toISOString()
-const RANK = ['PENDING', 'RUNNING', 'DONE']
+const RANK = ['PENDING', 'RUNNING', 'DONE', 'FAILED']
+const LIMIT = 2
 
-/** A cluster of one At and at most one pod of its name, to which outcomes are applied as a dispatcher would. */
-class World {
-  now = START
-  uid = 0
+/** One At under everything that can happen to it, and what must never be seen. */
+class Life {
+  readonly world: Simulation
   due = START + 60_000
-  schedule = iso(this.due)
-  phase: string | undefined
-  pod: { uid: number; phase: string } | undefined
-  /** Pods that this At has had, less those that were deleted under its hands: never more than one. */
+  /** Attempts of this incarnation, less those that were deleted before they had ended. */
   starts = 0
-  losesNextStatus = false
+  hasSucceeded = false
 
-  act(step: Step): void {
-    if (step.do === 'pass') this.now += step.seconds * 1000
-    if (step.do === 'reschedule') this.schedule = iso((this.due = this.now + step.seconds * 1000))
-    if (step.do === 'spoil') this.schedule = 'soon'
-    if (step.do === 'end' && this.pod !== undefined) this.pod.phase = step.phase
-    if (step.do === 'delete pod') this.deletePod()
-    if (step.do === 'recreate') Object.assign(this, { uid: this.uid + 1, phase: undefined, starts: 0 })
-    if (step.do === 'lose the status write') this.losesNextStatus = true
+  constructor() {
+    this.world = simulate(at, { objects: [this.object()], now: new Date(START) })
+  }
+
+  object() {
+    const schedule = new Date(this.due).toISOString()
+    return At.of({
+      metadata: { name: 'example-at', namespace: 'default' },
+      spec: { schedule, command: 'echo YAY', backoffLimit: LIMIT },
+    })
+  }
+
+  get status(): { phase?: string } {
+    return this.world.object?.status ?? {}
+  }
+
+  get running() {
+    return this.world.list(Pod).find(({ status }) => status?.phase !== 'Failed' && status?.phase !== 'Succeeded')
+  }
+
+  reschedule(seconds: number): void {
+    if (this.status.phase !== 'RUNNING') this.due = this.world.now.getTime() + seconds * 1000
+    this.world.edit({ spec: { schedule: new Date(this.world.now.getTime() + seconds * 1000).toISOString() } })
+  }
+
+  end(exitCode: number): void {
+    if (this.running === undefined) return
+    if (exitCode === 0) this.hasSucceeded = true
+    const status = podStatus(exitCode === 0 ? 'Succeeded' : 'Failed', {
+      exitCode,
+      finishedAt: this.world.now.toISOString(),
+    })
+    this.world.patch(Pod, { status }, this.running.metadata.name)
   }
 
   deletePod(): void {
-    if (this.pod?.uid === this.uid && this.phase !== 'DONE') this.starts--
-    this.pod = undefined
+    if (this.running === undefined) return
+    this.starts--
+    this.world.delete(Pod, this.running.metadata.name)
   }
 
-  observe() {
-    const spec = { schedule: this.schedule, command: 'echo YAY' }
-    const pods = this.pod ? [podObject({ phase: this.pod.phase, ownerUid: String(this.pod.uid) })] : []
-    return inputOf(atObject({ uid: String(this.uid), spec, phase: this.phase }), pods, iso(this.now))
+  recreate(): void {
+    this.world.delete()
+    this.world.create(this.object())
+    Object.assign(this, { starts: 0, hasSucceeded: false })
   }
 
-  apply({ apply = [], status }: Outcome): void {
-    for (const _ of apply) if (this.pod === undefined) this.create()
-    if (!this.losesNextStatus) this.phase = status?.['phase'] as string
-    this.losesNextStatus = false
-  }
-
-  create(): void {
-    this.starts++
-    this.pod = { uid: this.uid, phase: 'Running' }
+  async run(): Promise<string[]> {
+    const { phase } = this.status
+    const before = new Set(this.world.list(Pod).map(({ metadata }) => metadata.uid))
+    await this.world.settle()
+    const started = this.world.list(Pod).filter(({ metadata }) => !before.has(metadata.uid)).length
+    this.starts += started
+    const next = this.status.phase
+    const isAfterEnd = phase === 'DONE' || phase === 'FAILED'
+    const laws: [string, boolean][] = [
+      ['went back', RANK.indexOf(String(next)) < RANK.indexOf(String(phase)) || (isAfterEnd && next !== phase)],
+      ['ran more often than it may', this.starts > LIMIT + 1],
+      ['started after it had succeeded', started > 0 && this.hasSucceeded],
+      ['started early', started > 0 && phase !== 'RUNNING' && this.world.now.getTime() < this.due],
+      ['started after its end', started > 0 && isAfterEnd],
+      ['waits without a timer', next === 'PENDING' && this.world.timer?.getTime() !== this.due],
+      ['runs without a pod or a timer', next === 'RUNNING' && this.running === undefined && !this.world.timer],
+      ['failed to the surprise of all', this.world.failure !== undefined],
+    ]
+    return laws.flatMap(([law, isBroken]) => (isBroken ? [law] : []))
   }
 }
 
-/** One run on what is there, applied; the laws that it broke, in words. */
-async function run(world: World): Promise<string[]> {
-  const { phase } = world
-  const input = world.observe()
-  const untouched = JSON.stringify(input)
-  const outcome = await runAt(input).catch((error: Error) => error)
-  if (outcome instanceof Error)
-    return world.schedule === 'soon' && outcome.name === 'TerminalError' ? [] : [`failed: ${outcome.message}`]
-  world.apply(outcome)
-  const next = outcome.status?.['phase']
-  const laws: [string, boolean][] = [
-    ['touched its input', JSON.stringify(input) !== untouched],
-    ['went back', RANK.indexOf(String(next)) < RANK.indexOf(String(phase))],
-    ['started twice', world.starts > 1],
-    ['started early', outcome.apply !== undefined && phase !== 'RUNNING' && world.now < world.due],
-    ['did something after DONE', phase === 'DONE' && Object.keys(outcome).join() !== 'status'],
-    ['waits without a timer', next === 'PENDING' && outcome.requeueAt !== iso(world.due)],
-  ]
-  return laws.flatMap(([law, isBroken]) => (isBroken ? [law] : []))
-}
+type Step = (life: Life) => void | Promise<void>
+
+const named = (name: string, step: Step): Step => Object.assign(step, { [fc.toStringMethod]: () => name })
+
+const step: fc.Arbitrary<Step> = fc.oneof(
+  fc.integer({ min: 1, max: 100 }).map((s) => named(`pass ${s}`, ({ world }) => world.pass(s))),
+  fc.integer({ min: -50, max: 150 }).map((s) => named(`reschedule ${s}`, (life) => life.reschedule(s))),
+  fc.constantFrom(0, 3).map((code) => named(`end ${code}`, (life) => life.end(code))),
+  fc.constant(named('delete pod', (life) => life.deletePod())),
+  fc.constant(named('recreate', (life) => life.recreate())),
+  fc.constant(named('lose the status', ({ world }) => world.edit({ status: null }))),
+)
 
 describe('the life of an At', () => {
   it('runs its command once, not early, and its phase never goes back, whatever happens in which order', async () => {
     const everyLife = fc.asyncProperty(fc.array(step, { maxLength: 30 }), async (steps) => {
-      const world = new World()
+      const life = new Life()
       for (const next of steps) {
-        world.act(next)
-        expect(await run(world)).toEqual([])
+        await next(life)
+        expect(await life.run()).toEqual([])
       }
     })
     await fc.assert(everyLife, { numRuns: 300 })
