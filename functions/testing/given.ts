@@ -11,6 +11,7 @@ import {
 } from '#contracts'
 import { isFinalizing } from '#dispatch'
 import { manifest, type Reconciler, toInvoke } from '#sdk'
+import { asStored } from './memory.ts'
 
 export interface Given {
   /** The object that is reconciled; null: it is gone. */
@@ -69,14 +70,8 @@ function byKind<Declared extends ResourceRef & { kind: string }>(
     const list = (kinds[kindName(one.kind, apiVersionOf(one))] ??= [])
     list.push(...found.filter((object) => !list.includes(object)))
   }
-  return Object.fromEntries(Object.entries(kinds).map(([kind, found]) => [kind, found.map(asObserved)]))
+  return Object.fromEntries(Object.entries(kinds).map(([kind, found]) => [kind, found.map(asStored)]))
 }
-
-/** The values of Secrets do not travel. */
-const asObserved = (object: KubeObject): KubeObject =>
-  object.kind === 'Secret' && object.apiVersion === 'v1'
-    ? { apiVersion: object.apiVersion, kind: object.kind, metadata: object.metadata }
-    : object
 
 export const isOfKind = ({ kind, apiVersion }: KubeObject, wanted: ResourceRef & { kind: string }): boolean =>
   kind === wanted.kind && apiVersion === apiVersionOf(wanted)

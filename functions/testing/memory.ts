@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { ConflictError, controllerOf, type KubeObject } from '#contracts'
-import { applied, merged } from './merge.ts'
+import { applied, isRecord, merged } from './merge.ts'
 
 /** What names an object. */
 export interface Identity {
@@ -68,12 +68,12 @@ export class Memory {
       generation: 1,
       creationTimestamp: this.#time(),
     }
-    return this.#store({ ...structuredClone(object), metadata })
+    return this.#store(asStored({ ...structuredClone(object), metadata }))
   }
 
   apply(object: KubeObject): KubeObject {
     const { uid, resourceVersion: _, ...metadata } = object.metadata
-    const wanted = structuredClone({ ...object, metadata }) as KubeObject
+    const wanted = asStored(structuredClone({ ...object, metadata }) as KubeObject)
     const current = this.find(object)
     if (current === undefined && uid !== undefined) throw new ConflictError(`${nameOf(object)} is gone`)
     const before = current === undefined ? this.create(wanted) : current
@@ -135,6 +135,14 @@ export class Memory {
   #time(): string {
     return `${this.now.toISOString().slice(0, 19)}Z`
   }
+}
+
+/** The API server keeps the `stringData` of a Secret as `data`. */
+export function asStored(object: KubeObject): KubeObject {
+  const { stringData, ...others } = object
+  if (object.kind !== 'Secret' || object.apiVersion !== 'v1' || !isRecord(stringData)) return object
+  const encoded = Object.entries(stringData).map(([key, text]) => [key, Buffer.from(String(text)).toString('base64')])
+  return { ...others, data: { ...(others['data'] as object), ...Object.fromEntries(encoded) } } as KubeObject
 }
 
 const nameOf = ({ apiVersion, kind, metadata }: Identity): string =>

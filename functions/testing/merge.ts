@@ -1,6 +1,6 @@
 type Fields = Record<string, unknown>
 
-const isRecord = (value: unknown): value is Fields =>
+export const isRecord = (value: unknown): value is Fields =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** JSON merge patch (RFC 7386). */
