@@ -142,7 +142,7 @@ export function asStored(object: KubeObject): KubeObject {
   const { stringData, ...others } = object
   if (object.kind !== 'Secret' || object.apiVersion !== 'v1' || !isRecord(stringData)) return object
   const encoded = Object.entries(stringData).map(([key, text]) => [key, Buffer.from(String(text)).toString('base64')])
-  return { ...others, data: { ...(others['data'] as object), ...Object.fromEntries(encoded) } } as KubeObject
+  return { ...others, data: { ...(others['data'] as object), ...Object.fromEntries(encoded) } }
 }
 
 const nameOf = ({ apiVersion, kind, metadata }: Identity): string =>
