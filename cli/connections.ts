@@ -11,7 +11,7 @@ import {
   type RequestReport,
   resourcePath,
 } from '#kube'
-import { openQueue, type WorkQueue } from '#queue'
+import { NoQueueError, openQueue, type QueueOptions, type WorkQueue } from '#queue'
 import type { Config } from './config.ts'
 import { UsageError } from './exit.ts'
 import { version } from './version.ts'
@@ -49,15 +49,17 @@ export async function openStreams(
 ): Promise<Streams> {
   const cluster = config.FAIRLEAD_CLUSTER ?? (await clusterId(kube))
   const js = await openJetStream(config, role)
-  const common = {
-    ...(config.FAIRLEAD_PREFIX !== undefined && { prefix: config.FAIRLEAD_PREFIX }),
-    replicas: config.FAIRLEAD_REPLICAS,
-  }
-  const leaseMs = config.FAIRLEAD_LEASE_SECONDS * 1000
+  const replicas = config.FAIRLEAD_REPLICAS
   try {
     const [events, queue] = await Promise.all([
-      openEventStore(js, { ...common, cluster, log, referenceOnly: config.FAIRLEAD_REFERENCE_ONLY }),
-      openQueue(js, { ...common, leaseMs, ackWaitMs: leaseMs, log, ...(slots !== undefined && { slots }) }),
+      openEventStore(js, {
+        ...prefixOf(config),
+        replicas,
+        cluster,
+        log,
+        referenceOnly: config.FAIRLEAD_REFERENCE_ONLY,
+      }),
+      openQueue(js, { ...queueOptions(config, log), replicas, ...(slots !== undefined && { slots }) }),
     ])
     return { js, events, queue, [Symbol.asyncDispose]: () => js.close() }
   } catch (error) {
@@ -67,6 +69,27 @@ export async function openStreams(
     throw new UsageError(why, { cause: error })
   }
 }
+
+/** The queue as it is there, for those who look at it: an error if nobody has made it yet. */
+export async function openExistingQueue(config: Config, log: Logger): Promise<{ queue: WorkQueue } & AsyncDisposable> {
+  const js = await openJetStream(config, 'queue')
+  try {
+    const queue = await openQueue(js, { ...queueOptions(config, log), create: false })
+    return { queue, [Symbol.asyncDispose]: () => js.close() }
+  } catch (error) {
+    await js.close()
+    if (!(error instanceof NoQueueError)) throw error
+    const hint = 'fairlead up makes it; or is this another NATS (--nats), or another --prefix?'
+    throw new UsageError(`${error.message} at ${js.nc.getServer()}: ${hint}`, { cause: error })
+  }
+}
+
+function queueOptions(config: Config, log: Logger): QueueOptions {
+  const leaseMs = config.FAIRLEAD_LEASE_SECONDS * 1000
+  return { ...prefixOf(config), leaseMs, ackWaitMs: leaseMs, log, instance: `${hostname()}-${process.pid}` }
+}
+
+const prefixOf = ({ FAIRLEAD_PREFIX: prefix }: Config) => (prefix === undefined ? {} : { prefix })
 
 function openJetStream(config: Config, role: string): Promise<JetStream> {
   return connectJetStream({

@@ -11,6 +11,10 @@ export async function main(argv: string[]): Promise<void> {
       code = wanted
     },
   )
+  // Whoever reads the output has seen enough, as `head` does.
+  process.stdout.on('error', ({ code: why }: NodeJS.ErrnoException) =>
+    process.exit(why === 'EPIPE' ? EXIT.ok : EXIT.failed),
+  )
   program.exitOverride()
   for (const command of program.commands) for (const one of [command, ...command.commands]) one.exitOverride()
   try {

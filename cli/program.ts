@@ -2,15 +2,15 @@ import { Command, InvalidArgumentError, Option } from 'commander'
 import { progressOn } from '#local'
 import { install } from './commands/install.ts'
 import { localDown, localEnv, localStatus, localUp } from './commands/local.ts'
-import { queueLs } from './commands/queue.ts'
+import { queueCommands } from './commands/queue.ts'
 import { type UpOptions, up } from './commands/up.ts'
 import { completionScript, type Shell, shells } from './completion.ts'
 import { type CommonOptions, readConfig, variablesOf } from './config.ts'
-import { openKube, openStreams } from './connections.ts'
+import { openKube } from './connections.ts'
 import { demo } from './demo/demo.ts'
 import { UsageError } from './exit.ts'
 import { loadFunctions } from './functions.ts'
-import { createLogger } from './logging.ts'
+import { collect, outputOption, type Print, whole } from './options.ts'
 import { untilStopped } from './signals.ts'
 import { table } from './table.ts'
 import { version } from './version.ts'
@@ -40,24 +40,6 @@ Start here:
   fairlead queue ls                     what is queued, running, waiting or parked
 `
 
-const collect = (value: string, previous: string[]): string[] => [...previous, value]
-
-const whole = (least: number, most: number) => (text: string) => {
-  const value = Number(text)
-  if (!Number.isInteger(value) || value < least || value > most)
-    throw new InvalidArgumentError(`give a whole number from ${least} to ${most}.`)
-  return value
-}
-
-const objectName = (text: string): string => {
-  if (!/^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/.test(text))
-    throw new InvalidArgumentError('give a name as in Kubernetes: lower-case letters, digits, dashes and dots.')
-  return text
-}
-
-/** Writes a result to standard output; everything else a command says goes to standard error. */
-export type Print = (text: string) => void
-
 export function createProgram(print: Print, setExitCode: (code: number) => void): Command {
   const program = new Command('fairlead')
     .description('Kubernetes operators without running operators: reconcilers as functions, on NATS JetStream.')
@@ -77,8 +59,6 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
     )
       .argParser(collect)
       .default([] as string[], 'the built-in functions')
-  const outputOption = (...choices: string[]) =>
-    new Option('-o, --output <format>', 'of the result').choices(choices).default(choices[0])
 
   program
     .command('install')
@@ -115,21 +95,7 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
     .description('the dispatcher alone: takes keys, runs functions, applies what they say')
     .action((options: UpOptions) => up(config(), { bridge: false, dispatch: true }, options))
 
-  program
-    .command('queue')
-    .description('look into the work queue')
-    .command('ls')
-    .description('keys that are queued, running, waiting or parked')
-    .option('-r, --reconciler <name>', 'only of this one', objectName)
-    .option('-n, --namespace <name>', 'only of this namespace', objectName)
-    .option('--limit <n>', 'at most so many keys', whole(1, 1_000_000), 1000)
-    .addOption(outputOption('table', 'json'))
-    .action(async (options: { reconciler?: string; namespace?: string; limit: number; output: 'table' | 'json' }) => {
-      const settings = config()
-      await using kube = await openKube(settings)
-      await using streams = await openStreams(settings, kube, 'queue', createLogger(settings))
-      print(await queueLs(streams.queue, options, new Date()))
-    })
+  queueCommands(program, { config, print, setExitCode })
 
   const local = program.command('local').description('real servers on this machine, for development')
   const inDir = (command: Command) =>

@@ -20,3 +20,9 @@ export function duration(ms: number): string {
   const hours = Math.floor(minutes / 60)
   return hours < 48 ? `${hours}h${minutes % 60}m` : `${Math.floor(hours / 24)}d`
 }
+
+/** Without line breaks and control characters, which could do anything to a terminal, and no longer than that. */
+export function oneLine(text: string, chars = Number.POSITIVE_INFINITY): string {
+  const line = text.replaceAll(/[\p{Cc}\s]+/gu, ' ').trim()
+  return line.length > chars ? `${line.slice(0, chars - 1)}…` : line
+}

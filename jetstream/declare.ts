@@ -9,14 +9,19 @@ export class DeclarationMismatchError extends Error {
 
 /** Creates the stream if it is not there; what is there must agree in every field given. */
 export async function declareStream(js: JetStream, config: Partial<StreamConfig> & { name: string }): Promise<void> {
-  const existing = await orUndefined(js.admin.streams.info(config.name), ERR.streamNotFound)
-  if (existing) return demandEqual(`stream ${config.name}`, config, existing.config)
+  const existing = await findStream(js, config.name)
+  if (existing) return demandEqual(`stream ${config.name}`, config, existing)
   try {
     await js.admin.streams.add(config)
   } catch (error) {
     if (errCodeOf(error) !== ERR.streamNameInUse) throw error
     demandEqual(`stream ${config.name}`, config, (await js.admin.streams.info(config.name)).config)
   }
+}
+
+/** Its configuration, if it is there. */
+export async function findStream(js: JetStream, name: string): Promise<StreamConfig | undefined> {
+  return (await orUndefined(js.admin.streams.info(name), ERR.streamNotFound))?.config
 }
 
 /** Creates the durable consumer if it is not there; what is there must agree in every field given. */

@@ -1,6 +1,6 @@
 export { type BatchLast, JetStream, type PublishAck } from './client.ts'
 export { type ConnectOptions, connectJetStream, NatsUnreachableError } from './connect.ts'
-export { DeclarationMismatchError, declareConsumer, declareStream } from './declare.ts'
+export { DeclarationMismatchError, declareConsumer, declareStream, findStream } from './declare.ts'
 export { ConnectionClosedError, ERR, isWrongSequence, JetStreamError, UnknownOutcomeError } from './errors.ts'
 export { follow } from './follow.ts'
 export type { Headers } from './headers.ts'

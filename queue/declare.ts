@@ -1,5 +1,5 @@
 import { type ConsumerConfig, DiscardPolicy, RetentionPolicy, StorageType, type StreamConfig } from '@nats-io/jetstream'
-import { declareConsumer, declareStream, type JetStream } from '#jetstream'
+import { declareConsumer, declareStream, findStream, type JetStream } from '#jetstream'
 import type { Names } from './names.ts'
 import { LANES, type Lane } from './record.ts'
 
@@ -14,6 +14,18 @@ export async function declareWork(js: JetStream, names: Names, replicas: number 
   const wish = replicas === undefined ? undefined : { num_replicas: replicas }
   await declareStream(js, { ...streamConfig(names), ...wish })
   return (await js.admin.streams.info(names.stream)).config.num_replicas
+}
+
+/** There is no such queue: nobody has made it yet, or it has another prefix. */
+export class NoQueueError extends Error {
+  override readonly name = 'NoQueueError'
+}
+
+/** The number of replicas of what is there. */
+export async function findWork(js: JetStream, names: Names): Promise<number> {
+  const found = await findStream(js, names.stream)
+  if (found === undefined) throw new NoQueueError(`NATS has no stream ${names.stream}`)
+  return found.num_replicas
 }
 
 export async function declareFunction(js: JetStream, names: Names, fn: string, ackWaitMs: number): Promise<void> {

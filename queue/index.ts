@@ -1,5 +1,6 @@
 export { type BackoffTerms, backoffMs } from './backoff.ts'
 export type { RetryOutcome, WithdrawOutcome } from './by-hand.ts'
+export { NoQueueError } from './declare.ts'
 export { messageOf } from './message-of.ts'
 export { InvalidNameError } from './names.ts'
 export type { Lane } from './record.ts'

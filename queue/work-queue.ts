@@ -3,7 +3,7 @@ import type { JetStream } from '#jetstream'
 import { type RetryOutcome, retryKey, type WithdrawOutcome, withdrawKey } from './by-hand.ts'
 import { ServerClock } from './clock.ts'
 import { type Core, enqueueKey } from './core.ts'
-import { declaredFunctions, declareFunction, declareWork } from './declare.ts'
+import { declaredFunctions, declareFunction, declareWork, findWork } from './declare.ts'
 import { backlogOf, depthOf } from './depth.ts'
 import { Janitor } from './janitor.ts'
 import { clockTolerance } from './lease.ts'
@@ -17,6 +17,8 @@ import { QueueWorker } from './worker.ts'
 export interface QueueOptions {
   /** Before the names of stream and subjects, so that several queues can share a server. */
   prefix?: string
+  /** False: NoQueueError if the stream is not there. */
+  create?: boolean
   /** Of the stream. Left out: as it is there, or one. */
   replicas?: 1 | 3
   /** How long a worker may be silent before its key is queued again. Default 10 s. */
@@ -70,7 +72,7 @@ const DEFAULT_ACK_WAIT_MS = 10_000
 /** Declares the stream and measures the server's clock. */
 export async function openQueue(js: JetStream, options: QueueOptions): Promise<WorkQueue> {
   const names = new Names(options.prefix ?? '')
-  const replicas = await declareWork(js, names, options.replicas)
+  const replicas = options.create === false ? await findWork(js, names) : await declareWork(js, names, options.replicas)
   const terms = { leaseMs: options.leaseMs ?? DEFAULT_LEASE_MS, replicas }
   const sources = {
     wall: options.now ?? Date.now,

@@ -1,78 +1,123 @@
-import { parseKey } from '#events'
+import { createInterface } from 'node:readline/promises'
+import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { WorkQueue } from '#queue'
-import { duration, table } from '../table.ts'
+import { openExistingQueue } from '../connections.ts'
+import { EXIT, UsageError } from '../exit.ts'
+import { createLogger } from '../logging.ts'
+import { objectName, outputOption, type Surroundings, whole } from '../options.ts'
+import { type Act, type ActOptions, actOnKeys, STATES_OF } from '../queue/act.ts'
+import { untilDrained } from '../queue/drain.ts'
+import { type LsOptions, listQueue } from '../queue/ls.ts'
+import { STATES, type State } from '../queue/select.ts'
+import { type ShowOptions, showKey } from '../queue/show.ts'
+import { type Screen, watchQueue } from '../queue/watch.ts'
+import { untilStopped } from '../signals.ts'
 
-type Entry = ReturnType<WorkQueue['list']> extends AsyncGenerator<infer E> ? E : never
+export function queueCommands(program: Command, { config, print, setExitCode }: Surroundings): void {
+  const queue = program.command('queue').description('look into the work queue, and act on it')
+  const now = () => new Date()
 
-export interface QueueLsOptions {
-  reconciler?: string
-  namespace?: string
-  output: 'table' | 'json'
-  limit: number
-}
-
-/** One line per key that is queued, running, waiting or parked; idle keys leave nothing behind. */
-export async function queueLs(queue: WorkQueue, options: QueueLsOptions, now: Date): Promise<string> {
-  const { reconciler, namespace, output, limit } = options
-  const rows: Row[] = []
-  const entries = queue.list({ limit, ...(reconciler !== undefined && { fn: reconciler }) })
-  for await (const entry of entries) {
-    const row = toRow(entry)
-    if (namespace === undefined || row.namespace === namespace) rows.push(row)
+  async function withQueue(work: (queue: WorkQueue) => Promise<void>): Promise<void> {
+    const settings = config()
+    await using open = await openExistingQueue(settings, createLogger(settings))
+    await work(open.queue)
   }
-  if (output === 'json') return JSON.stringify(rows, null, 2)
-  if (rows.length === 0) return 'Nothing is queued, running, waiting or parked.'
-  return table(
-    ['RECONCILER', 'NAMESPACE', 'NAME', 'STATE', 'SINCE', 'ATTEMPT', 'DETAIL'],
-    rows.map((row) => [
-      row.reconciler,
-      row.namespace ?? '-',
-      row.name,
-      row.state,
-      duration(now.getTime() - new Date(row.since).getTime()),
-      String(row.attempt),
-      detail(row, now),
-    ]),
-  )
+
+  queue
+    .command('ls')
+    .description('keys that are queued, running, waiting or parked; idle ones leave nothing behind')
+    .argument('[reconciler]', 'only of this one', objectName)
+    .argument('[names...]', 'only these: name, or namespace/name')
+    .addOption(namespaceOption())
+    .addOption(statesOption('only in these states', STATES))
+    .option('--limit <n>', 'at most so many keys', whole(1, 1_000_000), 1000)
+    .option('-w, --watch', 'go on: in place on a terminal, line by line in a pipe')
+    .addOption(outputOption('table', 'wide', 'json'))
+    .action((reconciler: string | undefined, names: string[], { state, watch, ...rest }: GivenLsOptions) => {
+      const options = { ...rest, reconciler, names, states: state }
+      return withQueue(async (open) => {
+        if (watch) await watchQueue(open, options, screenOf(process.stdout), now, untilStopped().signal)
+        else print(await listQueue(open, options, now))
+      })
+    })
+
+  queue
+    .command('show')
+    .description('everything that is known of one key')
+    .argument('<reconciler>', 'whose key', objectName)
+    .argument('<key>', 'name, or namespace/name')
+    .addOption(namespaceOption())
+    .addOption(outputOption('text', 'json'))
+    .action((reconciler: string, key: string, options: Pick<ShowOptions, 'namespace' | 'output'>) =>
+      withQueue(async (open) => print(await showKey(open, { ...options, reconciler, key }, now()))),
+    )
+
+  const acting = (act: Act, description: string): Command =>
+    queue
+      .command(act)
+      .description(description)
+      .argument('<reconciler>', 'whose keys', objectName)
+      .argument('[keys...]', 'name, or namespace/name')
+      .addOption(namespaceOption())
+      .option('--all', `every key that is ${STATES_OF[act].join(' or ')}`, false)
+      .addOption(statesOption('with --all: only in these states', STATES_OF[act]))
+      .addOption(outputOption('text', 'json'))
+      .action((reconciler: string, keys: string[], { state, yes = true, ...rest }: GivenActOptions) => {
+        if (state.length > 0 && !rest.all) throw new UsageError('--state goes with --all')
+        const states = state.length > 0 ? state : STATES_OF[act]
+        const confirm = yes ? async () => undefined : askOnTerminal
+        return withQueue(async (open) => {
+          const tools = { print, confirm, signal: untilStopped().signal }
+          if (!(await actOnKeys(open, { ...rest, act, reconciler, keys, states }, tools))) setExitCode(EXIT.failed)
+        })
+      })
+
+  acting('retry', 'run waiting or parked keys now; their counts of failures stay')
+  acting('park', 'keep keys from running until they are retried or something changes')
+  acting('purge', 'throw away what keys are due, until something changes').option('-y, --yes', 'do not ask', false)
+
+  queue
+    .command('drain')
+    .description('wait until nothing of a reconciler is queued or running; timers may go on waiting')
+    .argument('<reconciler>', 'of which', objectName)
+    .option('--timeout <seconds>', 'then end with 1', whole(0, 86_400), 60)
+    .action((reconciler: string, { timeout }: { timeout: number }) => {
+      const options = { reconciler, timeoutSeconds: timeout }
+      const report = (text: string) => console.error(text)
+      return withQueue(async (open) => print(await untilDrained(open, options, untilStopped().signal, report)))
+    })
 }
 
-interface Row {
-  reconciler: string
-  namespace?: string
-  name: string
-  state: Entry['state']
-  lane: Entry['lane']
-  since: string
-  attempt: number
-  /** waiting: when the timer fires. running: end of the lease. */
-  until?: string
-  reason?: string
-  error?: string
-  owner?: string
-}
+type GivenLsOptions = Omit<LsOptions, 'reconciler' | 'names' | 'states'> & { state: State[]; watch?: boolean }
+type GivenActOptions = Omit<ActOptions, 'act' | 'reconciler' | 'keys' | 'states'> & { state: State[]; yes?: boolean }
 
-function toRow(entry: Entry): Row {
-  const { namespace, name } = parseKey(entry.key)
-  const until = entry.state === 'waiting' ? entry.until : entry.state === 'running' ? entry.leaseUntil : undefined
+const namespaceOption = () => new Option('-n, --namespace <name>', 'of the keys').argParser(objectName)
+
+const statesOption = (text: string, states: readonly State[]) =>
+  new Option('--state <state>', `${text}: ${states.join(', ')}; may be repeated`)
+    .argParser((value: string, before: State[]) => {
+      const state = states.find((one) => one === value)
+      if (state === undefined) throw new InvalidArgumentError(`give one of ${states.join(', ')}.`)
+      return [...before, state]
+    })
+    .default([] as State[], 'all of them')
+
+function screenOf(stream: NodeJS.WriteStream): Screen {
+  const size = () => ({ rows: stream.rows, columns: stream.columns })
   return {
-    reconciler: entry.fn,
-    ...(namespace !== undefined && { namespace }),
-    name,
-    state: entry.state,
-    lane: entry.lane,
-    since: entry.since.toISOString(),
-    attempt: entry.attempt,
-    ...(until && { until: until.toISOString() }),
-    ...('reason' in entry && { reason: entry.reason }),
-    ...(entry.error !== undefined && { error: entry.error }),
-    ...(entry.state === 'running' && { owner: entry.owner }),
+    write: (text) => void stream.write(text),
+    note: (text) => console.error(text),
+    size: stream.isTTY ? size : undefined,
   }
 }
 
-function detail({ state, lane, until, reason, error, owner }: Row, now: Date): string {
-  const left = until === undefined ? '' : duration(new Date(until).getTime() - now.getTime())
-  const why = error === undefined ? '' : `: ${error}`
-  if (state === 'queued') return `${lane} lane${why}`
-  if (state === 'running') return `by ${owner}, lease ${left}`
-  return state === 'waiting' ? `${reason} in ${left}${why}` : `until something changes${why}`
+async function askOnTerminal(question: string): Promise<void> {
+  if (!process.stdin.isTTY) throw new UsageError(`${question} There is nobody to ask: add --yes`)
+  const terminal = createInterface({ input: process.stdin, output: process.stderr })
+  try {
+    const answer = await terminal.question(`${question} [y/N] `)
+    if (!/^y(es)?$/i.test(answer.trim())) throw new Error('nothing was done')
+  } finally {
+    terminal.close()
+  }
 }

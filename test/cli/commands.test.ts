@@ -39,7 +39,8 @@ describe('wrong use', () => {
     [['nope'], "unknown command 'nope'"],
     [['up', 'extra'], 'too many arguments'],
     [['queue', 'ls', '--limit', '0'], 'whole number from 1'],
-    [['queue', 'ls', '-r', 'A b'], 'lower-case letters'],
+    [['queue', 'ls', 'A b'], 'lower-case letters'],
+    [['queue', 'ls', '--state', 'asleep'], 'queued, running, waiting, parked'],
     [['completion', 'tcsh'], 'bash, zsh, fish'],
     [['up', '--listen', 'nonsense'], 'host:port'],
     [['up', '-f', '/nope.ts'], 'there is no function module /nope.ts'],
@@ -91,7 +92,7 @@ describe('servers that cannot be used', () => {
   })
 
   it('ends with 2 when three replicas are wanted of a single server', async () => {
-    const { code, stderr } = await fairlead(['--prefix', 'three', 'queue', 'ls'], { ...env, FAIRLEAD_REPLICAS: '3' })
+    const { code, stderr } = await fairlead(['--prefix', 'three', 'up'], { ...env, FAIRLEAD_REPLICAS: '3' })
     expect(stderr).toContain('FAIRLEAD_REPLICAS is 3')
     expect(code).toBe(2)
   })
@@ -110,11 +111,6 @@ it('installs twice, and says that the second time changed nothing', async () => 
   const second = await fairlead(['install', '-o', 'json'], env)
   const results = (JSON.parse(second.stdout) as { result: string }[]).map(({ result }) => result)
   expect(results).toEqual(['unchanged', 'unchanged', 'unchanged'])
-})
-
-it('shows an empty queue to people and to scripts', async () => {
-  expect((await fairlead(['queue', 'ls'], env)).stdout).toBe('Nothing is queued, running, waiting or parked.\n')
-  expect((await fairlead(['queue', 'ls', '-o', 'json'], env)).stdout).toBe('[]\n')
 })
 
 it('has nothing to stop where nothing runs', async () => {

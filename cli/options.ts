@@ -1,0 +1,31 @@
+import { InvalidArgumentError, Option } from 'commander'
+import type { Config } from './config.ts'
+
+/** Writes a result to standard output; everything else a command says goes to standard error. */
+export type Print = (text: string) => void
+
+/** What a group of commands is given. */
+export interface Surroundings {
+  config: () => Config
+  print: Print
+  setExitCode: (code: number) => void
+}
+
+export const collect = (value: string, previous: string[]): string[] => [...previous, value]
+
+export const whole = (least: number, most: number) => (text: string) => {
+  const value = Number(text)
+  if (!Number.isInteger(value) || value < least || value > most)
+    throw new InvalidArgumentError(`give a whole number from ${least} to ${most}.`)
+  return value
+}
+
+export const objectName = (text: string): string => {
+  if (!/^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/.test(text))
+    throw new InvalidArgumentError('give a name as in Kubernetes: lower-case letters, digits, dashes and dots.')
+  return text
+}
+
+/** The first one is the default. */
+export const outputOption = (...choices: string[]): Option =>
+  new Option('-o, --output <format>', 'of the result').choices(choices).default(choices[0])

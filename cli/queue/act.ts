@@ -1,0 +1,108 @@
+import type { RetryOutcome, WithdrawOutcome, WorkQueue } from '#queue'
+import { UsageError } from '../exit.ts'
+import type { Print } from '../options.ts'
+import { called } from './rows.ts'
+import { demandReconciler, elsewhere, type KeyName, keyFor, keyNameOf, type State, selectRows } from './select.ts'
+
+export type Act = 'retry' | 'park' | 'purge'
+
+/** What `--all` means without `--state`. */
+export const STATES_OF: Record<Act, readonly State[]> = {
+  retry: ['waiting', 'parked'],
+  park: ['queued', 'waiting'],
+  purge: ['queued', 'waiting', 'parked'],
+}
+
+export interface ActOptions {
+  act: Act
+  reconciler: string
+  /** As they were given. */
+  keys: readonly string[]
+  namespace?: string
+  /** Every key in one of these states. */
+  all: boolean
+  states: readonly State[]
+  output: 'text' | 'json'
+}
+
+export interface ActTools {
+  print: Print
+  /** Throws what says that it is not wanted. */
+  confirm: (question: string) => Promise<void>
+  signal: AbortSignal
+}
+
+interface Acted extends KeyName {
+  reconciler: string
+  result: RetryOutcome | WithdrawOutcome
+}
+
+/** A key that NATS says nothing about for so long is given up. */
+const PATIENCE_MS = 10_000
+const AT_ONCE = 64
+
+/** Says what came of each key as soon as it is known; true: every key that was named is as it was wanted. */
+export async function actOnKeys(queue: WorkQueue, options: ActOptions, tools: ActTools): Promise<boolean> {
+  const { act, reconciler, all, states, output } = options
+  await demandReconciler(queue, reconciler)
+  const names = await meantKeys(queue, options)
+  if (names.length === 0) tools.print(output === 'json' ? '[]' : `Nothing of ${reconciler} is ${states.join(' or ')}.`)
+  if (names.length === 0) return true
+  const meant = names.length === 1 ? '1 key' : `${names.length} keys`
+  await tools.confirm(`Purge ${meant} of ${reconciler}? What they are due is forgotten, timers too, until they change.`)
+  const results: Acted[] = []
+  for await (const acted of actOn(queue, act, reconciler, names, tools.signal)) {
+    // One of all that is idle by now was simply done before its turn came.
+    if (all && acted.result === 'idle') continue
+    results.push(acted)
+    if (output === 'text') tools.print(await told(queue, act, acted))
+  }
+  if (output === 'json') tools.print(JSON.stringify(results, null, 2))
+  return all || results.every(({ result }) => isDone(result, act))
+}
+
+async function meantKeys(queue: WorkQueue, options: ActOptions): Promise<KeyName[]> {
+  const { reconciler, keys, namespace, all, states } = options
+  if (all === keys.length > 0) throw new UsageError('name keys as namespace/name, or say --all, one of the two')
+  if (!all) return keys.map((key) => keyNameOf(key, namespace))
+  const found = new Map<string, KeyName>()
+  for await (const row of selectRows(queue, { reconciler, namespace, states }))
+    found.set(called(row), { ...(row.namespace !== undefined && { namespace: row.namespace }), name: row.name })
+  return [...found.values()]
+}
+
+async function* actOn(
+  queue: WorkQueue,
+  act: Act,
+  reconciler: string,
+  names: readonly KeyName[],
+  signal: AbortSignal,
+): AsyncGenerator<Acted> {
+  for (let first = 0; first < names.length; first += AT_ONCE) {
+    const either = AbortSignal.any([signal, AbortSignal.timeout(PATIENCE_MS)])
+    yield* await Promise.all(
+      names.slice(first, first + AT_ONCE).map(async (name) => ({
+        reconciler,
+        ...name,
+        result: await queue[act](keyFor(reconciler, name), either),
+      })),
+    )
+  }
+}
+
+async function told(queue: WorkQueue, act: Act, acted: Acted): Promise<string> {
+  const { reconciler, result, ...name } = acted
+  if (result === 'idle') return `${called(acted)}: idle, nothing to ${act}${await elsewhere(queue, reconciler, name)}`
+  return `${called(acted)}: ${MEANING[result]}${isDone(result, act) ? '' : ', left alone: try again when its run is over'}`
+}
+
+const MEANING = {
+  queued: 'queued',
+  running: 'running',
+  parked: 'parked until it is retried or changes',
+  purged: 'purged',
+}
+
+/** Whether what was wanted is so now. */
+const isDone = (result: Acted['result'], act: Act): boolean =>
+  act === 'retry' ? result === 'queued' || result === 'running' : result === 'parked' || result === 'purged'

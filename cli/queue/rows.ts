@@ -1,0 +1,104 @@
+import { parseKey } from '#events'
+import type { Entry } from '#queue'
+import { duration, oneLine, table } from '../table.ts'
+
+/** One key in one state, as scripts get it. */
+export interface Row {
+  reconciler: string
+  namespace?: string
+  name: string
+  state: Entry['state']
+  lane: Entry['lane']
+  since: string
+  attempt: number
+  /** queued: 1 is the next one of its lane. */
+  position?: number
+  /** waiting: when the timer fires. running: end of the lease. */
+  until?: string
+  reason?: string
+  error?: string
+  /** running: the process. */
+  by?: string
+  /** running: this run. */
+  owner?: string
+  /** running: something has changed since it began, so it runs once more. */
+  dirty?: boolean
+}
+
+export type Format = 'table' | 'wide' | 'json'
+
+const ERROR_CHARS = 60
+
+export function toRow(entry: Entry): Row {
+  const until = entry.state === 'waiting' ? entry.until : entry.state === 'running' ? entry.leaseUntil : undefined
+  return {
+    reconciler: entry.fn,
+    ...nameOf(entry.key),
+    state: entry.state,
+    lane: entry.lane,
+    since: entry.since.toISOString(),
+    attempt: entry.attempt,
+    ...(entry.state === 'queued' && { position: entry.position }),
+    ...(until && { until: until.toISOString() }),
+    ...('reason' in entry && { reason: entry.reason }),
+    ...(entry.error !== undefined && { error: entry.error }),
+    ...(entry.state === 'running' && { owner: entry.owner, dirty: entry.dirty }),
+    ...(entry.state === 'running' && entry.by !== undefined && { by: entry.by }),
+  }
+}
+
+/** A key that is none of ours is shown as it is. */
+function nameOf(key: string): Pick<Row, 'namespace' | 'name'> {
+  try {
+    const { namespace, name } = parseKey(key)
+    return { ...(namespace !== undefined && { namespace }), name }
+  } catch {
+    return { name: key }
+  }
+}
+
+export const called = ({ reconciler, namespace, name }: Pick<Row, 'reconciler' | 'namespace' | 'name'>): string =>
+  `${reconciler} ${namespace === undefined ? '' : `${namespace}/`}${name}`
+
+export function rowTable(rows: readonly Row[], now: Date, format: Format): string {
+  const wide = format === 'wide'
+  const head = [
+    'RECONCILER',
+    'NAMESPACE',
+    'NAME',
+    'STATE',
+    'SINCE',
+    'ATTEMPT',
+    ...(wide ? ['LANE', 'OWNER'] : []),
+    'DETAIL',
+  ]
+  return table(
+    head,
+    rows.map((row) => [
+      row.reconciler,
+      row.namespace ?? '-',
+      row.name,
+      row.state,
+      duration(now.getTime() - Date.parse(row.since)),
+      String(row.attempt),
+      ...(wide ? [row.lane, row.owner ?? '-'] : []),
+      detail(row, now, wide ? Number.POSITIVE_INFINITY : ERROR_CHARS),
+    ]),
+  )
+}
+
+/** What the state means for this key, in words. */
+export function detail(row: Row, now: Date, errorChars: number): string {
+  const left = row.until === undefined ? '' : duration(Date.parse(row.until) - now.getTime())
+  const why = row.error === undefined ? '' : `: ${oneLine(row.error, errorChars)}`
+  switch (row.state) {
+    case 'queued':
+      return `${row.lane} lane, place ${row.position}${why}`
+    case 'running':
+      return `by ${row.by ?? row.owner}, lease ${left}${row.dirty ? ', changed meanwhile' : ''}`
+    case 'waiting':
+      return row.reason === 'Error' ? `retry in ${left}${why}` : `timer in ${left}`
+    case 'parked':
+      return row.reason === 'Withdrawn' ? `by hand${why}` : `until something changes${why}`
+  }
+}

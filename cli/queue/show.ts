@@ -1,0 +1,57 @@
+import type { WorkQueue } from '#queue'
+import { UsageError } from '../exit.ts'
+import { duration, oneLine } from '../table.ts'
+import { called, type Row, toRow } from './rows.ts'
+import { demandReconciler, elsewhere, keyFor, keyNameOf } from './select.ts'
+
+export interface ShowOptions {
+  reconciler: string
+  key: string
+  namespace?: string
+  output: 'text' | 'json'
+}
+
+/** Everything that is known of one key. */
+export async function showKey(queue: WorkQueue, options: ShowOptions, now: Date): Promise<string> {
+  const { reconciler } = options
+  await demandReconciler(queue, reconciler)
+  const name = keyNameOf(options.key, options.namespace)
+  const rows = (await queue.find(keyFor(reconciler, name))).map(toRow)
+  if (options.output === 'json') return JSON.stringify(rows, null, 2)
+  if (rows.length > 0) return rows.map((row) => described(row, now)).join('\n\n')
+  const hint = await elsewhere(queue, reconciler, name)
+  if (hint !== '') throw new UsageError(`${called({ reconciler, ...name })} is idle${hint}`)
+  return `${called({ reconciler, ...name })} is idle: it runs when it changes.`
+}
+
+function described(row: Row, now: Date): string {
+  const ago = (time: string) => `${time} (${duration(now.getTime() - Date.parse(time))} ago)`
+  const ahead = (time = '') => `${time} (in ${duration(Date.parse(time) - now.getTime())})`
+  const lines: [string, string][] = [
+    ['Reconciler', row.reconciler],
+    ['Namespace', row.namespace ?? '-'],
+    ['Name', row.name],
+    ['State', row.state],
+    ['Since', ago(row.since)],
+    ['Failures', `${row.attempt} in a row`],
+    ['Lane', row.lane],
+  ]
+  if (row.state === 'queued') lines.push(['Place', `${row.position} in its lane`])
+  if (row.state === 'running') {
+    lines.push(['By', row.by ?? '-'], ['Owner', row.owner ?? '-'], ['Lease until', ahead(row.until)])
+    lines.push(['Changed', row.dirty ? 'since the run began: it runs once more' : 'no'])
+  }
+  if (row.state === 'waiting') lines.push(['Until', ahead(row.until)], ['Because', BECAUSE[row.reason ?? ''] ?? '-'])
+  if (row.state === 'parked')
+    lines.push(['Until', 'it changes, or is retried'], ['Because', BECAUSE[row.reason ?? ''] ?? '-'])
+  if (row.error !== undefined) lines.push(['Last error', oneLine(row.error)])
+  const width = Math.max(...lines.map(([title]) => title.length)) + 1
+  return lines.map(([title, value]) => `${`${title}:`.padEnd(width)}  ${value}`).join('\n')
+}
+
+const BECAUSE: Record<string, string> = {
+  Requeue: 'the function asked for that time',
+  Error: 'its last run failed',
+  Terminal: 'its last run failed for good',
+  Withdrawn: 'it was parked by hand',
+}
