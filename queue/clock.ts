@@ -25,6 +25,7 @@ export class ServerClock {
   /** Half of the round trip that the offset was measured by. */
   #error = Number.POSITIVE_INFINITY
   #measuredAt = 0
+  #asking = false
 
   constructor(sources: ClockSources, toleranceMs: number) {
     this.#sources = sources
@@ -32,7 +33,11 @@ export class ServerClock {
     this.#base = sources.wall() - sources.monotonic()
   }
 
-  now = (): number => this.#local() + this.#offset
+  now = (): number => {
+    const time = this.#local() + this.#offset
+    if (this.#error === Number.POSITIVE_INFINITY) void this.#measureSoon()
+    return time
+  }
 
   /** The server's time at a moment that the wall clock gives. */
   at(date: Date): number {
@@ -57,6 +62,14 @@ export class ServerClock {
       }
       if (error <= this.#toleranceMs) return
     }
+  }
+
+  /** The machine slept, or somebody set its clock: until the server is asked, timers and leases may be set too late. */
+  async #measureSoon(): Promise<void> {
+    if (this.#asking) return
+    this.#asking = true
+    await this.measure().catch(() => undefined)
+    this.#asking = false
   }
 
   #local(): number {

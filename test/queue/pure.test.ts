@@ -76,11 +76,12 @@ it('a record comes back from its headers as it was written', () => {
 
 describe('the clock', () => {
   function clockAt() {
-    const time = { wall: 1_000_000, monotonic: 500, server: 1_000_300, delay: 0 }
+    const time = { wall: 1_000_000, monotonic: 500, server: 1_000_300, delay: 0, away: false }
     const sources = {
       wall: () => time.wall,
       monotonic: () => time.monotonic,
       server: async () => {
+        if (time.away) throw new Error('nobody answers')
         const now = time.server
         time.monotonic += time.delay
         return now
@@ -122,5 +123,19 @@ describe('the clock', () => {
     await clock.measure()
     time.wall += 60_000
     expect(clock.now()).toBe(1_060_300)
+  })
+  it('asks the server at once whether it slept or was set, and again until there is an answer', async () => {
+    const { clock, time } = clockAt()
+    await clock.measure()
+    time.away = true
+    time.wall += 60_000
+    for (let ask = 0; ask < 3; ask++) {
+      expect(clock.now()).toBe(1_060_300)
+      await new Promise(setImmediate)
+    }
+    time.away = false
+    clock.now()
+    await new Promise(setImmediate)
+    expect(clock.now()).toBe(1_000_300)
   })
 })
