@@ -9,12 +9,12 @@ export type Outcome = 'done' | 'requeue' | 'error' | 'terminal'
 /** What a process writes down outside of NATS, so that it can be judged. `at`: {@link monotonicMs}. */
 export type Note =
   | { note: 'up'; at: number; pid: number; name: string }
-  | { note: 'start'; at: number; pid: number; key: string; owner: string; fired: boolean }
+  | { note: 'start'; at: number; pid: number; run: string; key: string; owner: string; fired: boolean }
   /** The lease was asked after `at`, and stood. */
-  | { note: 'held'; at: number; owner: string }
+  | { note: 'held'; at: number; run: string }
   /** `dueInMs`: when the run asked to be run again. */
-  | { note: 'end'; at: number; owner: string; held: boolean; outcome: Outcome; dueInMs?: number }
-  | { note: 'stored'; at: number; owner: string; result: 'finished' | 'fenced' }
+  | { note: 'end'; at: number; run: string; held: boolean; outcome: Outcome; dueInMs?: number }
+  | { note: 'stored'; at: number; run: string; result: 'finished' | 'fenced' }
   /** `from`: before the call; `at`: when it had been accepted. */
   | { note: 'enqueued'; from: number; at: number; key: string; lane: 'high' | 'low' }
 

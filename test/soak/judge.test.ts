@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { Names } from '../../queue/names.ts'
 import type { Note } from './diary.ts'
 import { addStored, leftOver, noHistory, type Stored } from './judge/history.ts'
 import { grewIn, type Remains, remainsOf } from './judge/leaks.ts'
@@ -14,18 +15,19 @@ function diariesOf(...notes: Note[]) {
   return diaries
 }
 
-const start = (owner: string, at: number, pid = 1): Note => ({
+const start = (run: string, at: number, pid = 1): Note => ({
   note: 'start',
   key: 'n.a',
-  owner,
+  run,
+  owner: run,
   at,
   pid,
   fired: false,
 })
-const held = (owner: string, at: number): Note => ({ note: 'held', owner, at })
-const ended = (owner: string, at: number, holds = true): Note => ({
+const held = (run: string, at: number): Note => ({ note: 'held', run, at })
+const ended = (run: string, at: number, holds = true): Note => ({
   note: 'end',
-  owner,
+  run,
   at,
   held: holds,
   outcome: 'done',
@@ -60,7 +62,7 @@ describe('runs', () => {
   })
 
   it('of other keys are of no concern', () => {
-    const other: Note = { note: 'start', key: 'n.b', owner: 'B', at: 15, pid: 1, fired: false }
+    const other: Note = { note: 'start', key: 'n.b', run: 'B', owner: 'B', at: 15, pid: 1, fired: false }
     expect(overlapsIn(...first, other, held('B', 15), ended('B', 30))).toEqual([])
   })
 })
@@ -77,7 +79,7 @@ describe('an enqueue', () => {
   it('is lost when the run after it was killed, lost its lease, or could not store its end', () => {
     expect(lostIn(enqueued(5), start('A', 10), held('A', 10))).toHaveLength(1)
     expect(lostIn(enqueued(5), start('A', 10), held('A', 10), ended('A', 20, false))).toHaveLength(1)
-    const fenced: Note = { note: 'stored', owner: 'A', at: 21, result: 'fenced' }
+    const fenced: Note = { note: 'stored', run: 'A', at: 21, result: 'fenced' }
     expect(lostIn(enqueued(5), start('A', 10), held('A', 10), ended('A', 20), fenced)).toHaveLength(1)
   })
 })
@@ -87,19 +89,19 @@ const historyOf = (...messages: Message[]) => told(messages, false)
 const historyOf3 = (...messages: Message[]) => told(messages, true)
 
 /** Messages in order; each becomes the sequence after the one before, if it does not say another. */
-function told(messages: Message[], mayCross: boolean) {
-  const history = noHistory({ mayCross })
+function told(messages: Message[], replicated: boolean) {
+  const history = noHistory(new Names('p'), { replicated })
   for (const message of messages)
     addStored(history, { sequence: history.lastSequence + 1, at: 0, headers: {}, ...message })
   return history
 }
 
-const RECORD = 'p.key.f.n.a.'
+const recordSubject = (generation: string) => new Names('p').record('f', 'n.a', generation)
 const token = { subject: 'p.work.f.high.n.a' }
 const done = (ends: string) => ({ subject: 'p.done.f.w', headers: ending(ends) })
-const ending = (generation: string) => ({ 'Nats-Scheduler': RECORD + generation, 'Nats-Schedule-Next': 'purge' })
+const ending = (generation: string) => ({ 'Nats-Scheduler': recordSubject(generation), 'Nats-Schedule-Next': 'purge' })
 const record = (generation: string, due: number, ends?: string, state = 'running') => ({
-  subject: RECORD + generation,
+  subject: recordSubject(generation),
   headers: {
     'Fairlead-State': state,
     'Fairlead-Owner': 'A',
@@ -115,43 +117,48 @@ const fire = (generation: string, at: number, state = 'waiting') => ({
 
 describe('a history', () => {
   it('of a run, its renewal and its end is right', () => {
-    const history = historyOf(token, record('r1', 100), record('r2', 200, 'r1'), done('r2'))
+    const history = historyOf(token, record('r-1', 100), record('r-2', 200, 'r-1'), done('r-2'))
     expect([...history.wrong, ...leftOver(history)]).toEqual([])
     expect(history.counts).toMatchObject({ messages: 4, tokens: 1, records: 2, releases: 1 })
   })
 
   it('of a timer and of a lease that ran out is right, and tells how late they were', () => {
-    const waiting = record('w', 100, 'r1', 'waiting')
-    const history = historyOf(record('r1', 50), waiting, fire('w', 130), record('r2', 300), fire('r2', 300, 'running'))
+    const waiting = record('w-0', 100, 'r-1', 'waiting')
+    const history = historyOf(
+      record('r-1', 50),
+      waiting,
+      fire('w-0', 130),
+      record('r-2', 300),
+      fire('r-2', 300, 'running'),
+    )
     expect([...history.wrong, ...leftOver(history)]).toEqual([])
     expect(history.lateness).toEqual([{ due: 100, ms: 30 }])
     expect(history.counts).toMatchObject({ fires: 1, watchdogs: 1 })
   })
 
   it('shows a timer that fires early, twice, or never', () => {
-    const waiting = record('w', 100, undefined, 'waiting')
-    expect(historyOf(waiting, fire('w', 99)).wrong).toEqual([expect.stringContaining('1 ms early')])
-    expect(historyOf(waiting, fire('w', 100), fire('w', 101)).wrong).toEqual([expect.stringContaining('once more')])
-    const crossing = [waiting, record('r', 500, 'w'), fire('w', 101)]
-    expect(historyOf(...crossing).wrong).toEqual([expect.stringContaining('once more')])
+    const waiting = record('w-0', 100, undefined, 'waiting')
+    expect(historyOf(waiting, fire('w-0', 99)).wrong).toEqual([expect.stringContaining('1 ms early')])
+    expect(historyOf(waiting, fire('w-0', 100), fire('w-0', 101)).wrong).toEqual([expect.stringContaining('once more')])
     expect(leftOver(historyOf(waiting))).toEqual([expect.stringContaining('neither fired nor was ended')])
   })
 
-  it('of three replicas may have a fire cross a write, but none fire twice', () => {
-    const waiting = record('w', 100, undefined, 'waiting')
-    const stolen = record('r', 500, 'w')
-    const crossed = [historyOf3(waiting, fire('w', 100), stolen), historyOf3(waiting, stolen, fire('w', 100))]
-    expect(crossed.map(({ wrong, crossed: times }) => [wrong, times])).toEqual([
-      [[], 1],
-      [[], 1],
-    ])
-    expect(historyOf3(waiting, fire('w', 100), fire('w', 101)).wrong).toHaveLength(1)
+  it('may have a fire cross a write, and on three replicas a write a fire, but none fire twice', () => {
+    const waiting = record('w-0', 100, undefined, 'waiting')
+    const stolen = record('r-0', 500, 'w-0')
+    expect(historyOf(waiting, stolen, fire('w-0', 100))).toMatchObject({ wrong: [], crossed: 1 })
+    expect(historyOf(waiting, fire('w-0', 100), stolen).wrong).toHaveLength(1)
+    expect(historyOf3(waiting, fire('w-0', 100), stolen)).toMatchObject({ wrong: [], crossed: 1 })
+    expect(historyOf3(waiting, stolen, fire('w-0', 100))).toMatchObject({ wrong: [], crossed: 1 })
+    expect(historyOf3(waiting, fire('w-0', 100), fire('w-0', 101)).wrong).toHaveLength(1)
   })
 
   it('shows two records of one key, and the end of one that did not stand', () => {
-    expect(historyOf(record('r1', 100), record('r2', 100)).wrong).toEqual([expect.stringContaining('two records')])
-    expect(historyOf(record('r1', 100), done('r1'), done('r1')).wrong).toEqual([expect.stringContaining('once more')])
-    expect(historyOf(token, done('r1')).wrong).toEqual([expect.stringContaining('did not stand')])
+    expect(historyOf(record('r-1', 100), record('r-2', 100)).wrong).toEqual([expect.stringContaining('two records')])
+    expect(historyOf(record('r-1', 100), done('r-1'), done('r-1')).wrong).toEqual([
+      expect.stringContaining('once more'),
+    ])
+    expect(historyOf(token, done('r-1')).wrong).toEqual([expect.stringContaining('did not stand')])
   })
 
   it('shows a sequence that was given to two messages', () => {
@@ -159,22 +166,19 @@ describe('a history', () => {
   })
 
   it('is not held against what may have been in a gap', () => {
-    const history = historyOf(record('r1', 100), { ...record('r3', 300, 'r2'), sequence: 5 }, done('r3'))
+    const history = historyOf(record('r-1', 100), { ...record('r-3', 300, 'r-2'), sequence: 5 }, done('r-3'))
     expect([...history.wrong, ...leftOver(history)]).toEqual([])
     expect(history.missed).toBe(3)
-    expect(leftOver(historyOf(record('r1', 100), { ...token, sequence: 9 }))).toEqual([])
+    expect(leftOver(historyOf(record('r-1', 100), { ...token, sequence: 9 }))).toEqual([])
   })
 })
 
 describe('timers', () => {
-  const run: Note[] = [
-    start('A', 10),
-    { note: 'end', owner: 'A', at: 20, held: true, outcome: 'requeue', dueInMs: 500 },
-  ]
+  const run: Note[] = [start('A', 10), { note: 'end', run: 'A', at: 20, held: true, outcome: 'requeue', dueInMs: 500 }]
   const armedAt = (due: number) =>
     armedTooEarly(
       diariesOf(...run).runs.values(),
-      historyOf(record('w', due, undefined, 'waiting')),
+      historyOf(record('w-0', due, undefined, 'waiting')),
       (monotonic) => monotonic + 1000,
       100,
     )
@@ -211,7 +215,7 @@ describe('an idle queue', () => {
   })
 
   it('has no token, record, message in flight, pull request or consumer left', () => {
-    expect(remainsOf({ ...idle, subjects: [RECORD + 'r1'] })).toHaveLength(1)
+    expect(remainsOf({ ...idle, subjects: [recordSubject('r-1')] })).toHaveLength(1)
     expect(remainsOf({ ...idle, consumers: [{ ...consumer, unacknowledged: 1 }] })).toHaveLength(1)
     expect(remainsOf({ ...idle, consumers: [{ ...consumer, waitingPulls: 1 }] })).toHaveLength(1)
     expect(remainsOf({ ...idle, consumers: [consumer, { ...consumer, name: 'x' }] })).toHaveLength(1)
@@ -219,13 +223,13 @@ describe('an idle queue', () => {
 
   it('has processes that do not grow', () => {
     const steady = Array.from({ length: 100 }, (_, i) => 100 + (i % 7))
-    expect(grewIn({ name: 'w', samples: steady })).toBe(undefined)
-    expect(grewIn({ name: 'w', samples: steady.map((size, i) => size + 2 * i) })).toContain('grew')
+    expect(grewIn({ name: 'w-0', samples: steady })).toBe(undefined)
+    expect(grewIn({ name: 'w-0', samples: steady.map((size, i) => size + 2 * i) })).toContain('grew')
   })
 })
 
 it('the recovery of a killed worker is counted from the kill until its keys run again', () => {
-  const kill: Fault = { kind: 'worker killed', target: 'w', pid: 1, at: 15, over: 16, ofServer: false, ended: true }
+  const kill: Fault = { kind: 'worker killed', target: 'w-0', pid: 1, at: 15, over: 16, ofServer: false, ended: true }
   const crash: Fault = { kind: 'server killed', target: 's', pid: 9, at: 15, over: 40, ofServer: true, ended: true }
   const runs = [start('A', 10), start('B', 55, 2), ended('B', 60)]
   expect(recoveries([kill, crash], runsByKey(diariesOf(...runs)))).toEqual([

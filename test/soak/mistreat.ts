@@ -42,7 +42,6 @@ export async function mistreat(
     const enough = AbortSignal.any([signal, AbortSignal.timeout(minutes * 60_000)])
     await inflictFaults(arena, randomFrom(seed), enough, (fault) => faults.push(fault))
     phase = 'becoming idle'
-    const survivors = pidsOf(arena)
     const { wrong, remains } = await windDown(arena)
     phase = 'judging'
     const diaries = await diariesIn(dir)
@@ -50,7 +49,7 @@ export async function mistreat(
       diaries,
       faults,
       wrong,
-      survivors,
+      survivors: pidsOf(arena),
       history: await arena.observer.settle(),
       memories: memory.memories,
       remains: remains && { ...remains, workerLives: diaries.lives.length },
@@ -66,6 +65,7 @@ export async function mistreat(
 
 const longLived = ({ workers, enqueuers }: Arena): string[] => [...workers.slice(0, 1), ...enqueuers.slice(0, 1)]
 
+/** Of the last life of each: one that dies before the end is started anew. */
 const pidsOf = ({ processes, workers, enqueuers }: Arena): number[] =>
   [...workers, ...enqueuers].flatMap((name) => processes.get(name)?.pid ?? [])
 

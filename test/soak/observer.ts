@@ -1,8 +1,9 @@
 import { createWriteStream, type WriteStream } from 'node:fs'
 import type { Msg } from 'nats'
 import { connectJetStream, type JetStream } from '#jetstream'
+import { Names } from '../../queue/names.ts'
 import { addStored, type History, noHistory, type Stored } from './judge/history.ts'
-import { SEEN, STREAM } from './terms.ts'
+import { PREFIX, SEEN, STREAM } from './terms.ts'
 
 /** What comes by different servers is put in order within so long. */
 const ORDER_MS = 3000
@@ -23,7 +24,7 @@ export class Observer implements AsyncDisposable {
 
   private constructor(connections: JetStream[], file: string) {
     this.#connections = connections
-    this.history = noHistory({ mayCross: connections.length > 1 })
+    this.history = noHistory(new Names(PREFIX), { replicated: connections.length > 1 })
     this.#file = createWriteStream(file)
     for (const js of connections)
       js.nc.subscribe(`${SEEN}.>`, { callback: (error, message) => (error ? undefined : this.#see(message)) })

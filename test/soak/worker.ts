@@ -19,6 +19,8 @@ const { pid } = process
 
 let skewMs = SKEW_MS * (random() - 0.5)
 process.on('SIGUSR2', () => (skewMs = SKEW_MS * (random() - 0.5)))
+const names = new WeakMap<Lease, string>()
+let runs = 0
 let calm = false
 setInterval(() => (calm ||= existsSync(join(terms.dir, CALM))), 250)
 
@@ -35,24 +37,26 @@ const worker = queue.serve({
   fn: FN,
   slots: SLOTS,
   handler: run,
-  onFinished: ({ owner }, result) => note({ note: 'stored', at: monotonicMs(), owner, result }),
+  onFinished: (lease, result) => note({ note: 'stored', at: monotonicMs(), run: names.get(lease) ?? '', result }),
 })
 note({ note: 'up', at: monotonicMs(), pid, name: terms.name })
 process.once('SIGTERM', () => void worker.drain(DRAIN_MS).then(() => process.exit(0)))
 
 async function run(lease: Lease): Promise<Finish> {
   const { key, owner, fired } = lease
-  note({ note: 'start', at: monotonicMs(), pid, key, owner, fired })
+  const name = `${pid}-${++runs}`
+  names.set(lease, name)
+  note({ note: 'start', at: monotonicMs(), pid, run: name, key, owner, fired })
   const steps = 1 + Math.floor(3 * random())
   const stepMs = workMs() / steps
-  writeUnder(lease)
+  writeUnder(lease, name)
   for (let step = 0; step < steps; step++) {
     await sleep(stepMs)
-    writeUnder(lease)
+    writeUnder(lease, name)
   }
   const outcome = outcomeOf(random())
   const dueInMs = 100 + 2900 * random()
-  const end = { note: 'end', owner, outcome, ...(isTimed(outcome) && { dueInMs }) } as const
+  const end = { note: 'end', run: name, outcome, ...(isTimed(outcome) && { dueInMs }) } as const
   const dueAt = new Date(Date.now() + skewMs + dueInMs)
   note({ ...end, ...asked(lease) })
   switch (outcome) {
@@ -68,9 +72,9 @@ async function run(lease: Lease): Promise<Finish> {
 }
 
 /** As long as a write that the lease allows would take place. */
-function writeUnder(lease: Lease): void {
+function writeUnder(lease: Lease, name: string): void {
   const { at, held } = asked(lease)
-  if (held) note({ note: 'held', at, owner: lease.owner })
+  if (held) note({ note: 'held', at, run: name })
 }
 
 /** The time is taken before the lease is asked: if it stands, it stood then. */

@@ -1,3 +1,5 @@
+import type { Names } from '../../../queue/names.ts'
+
 /** A message of the stream's history, in the words of the queue's protocol. Times are the server's, in milliseconds. */
 export interface Stored {
   sequence: number
@@ -25,8 +27,9 @@ interface Ending {
 }
 
 export interface History {
-  /** See {@link noHistory}. */
-  mayCross: boolean
+  names: Names
+  /** The stream has more than one replica. */
+  replicated: boolean
   lastSequence: number
   /** Sequences that the observer did not see: stored while a server was dying. */
   missed: number
@@ -48,12 +51,9 @@ export interface History {
   wrong: string[]
 }
 
-/**
- * On more than one replica a fire and a client's write may both end one generation: what the client expects is checked
- * before the fire is applied. It costs a run too many, and is counted.
- */
-export const noHistory = ({ mayCross = false } = {}): History => ({
-  mayCross,
+export const noHistory = (names: Names, { replicated = false } = {}): History => ({
+  names,
+  replicated,
   lastSequence: 0,
   missed: 0,
   lastMissed: -1,
@@ -75,12 +75,12 @@ export function addStored(history: History, message: Stored): void {
   if (sequence > history.lastSequence + 1) miss(history, sequence)
   history.lastSequence = sequence
   history.counts.messages++
-  const [role, key] = placeOf(subject)
+  const place = history.names.placeOf(subject)
   const ended = headers['Nats-Schedule-Next'] === 'purge' ? headers['Nats-Scheduler'] : undefined
-  if (ended !== undefined) endRecord(history, ended, message, role)
-  if (role === 'key') addRecord(history, key, message)
-  if (role === 'work') history.counts.tokens++
-  if (role === 'done') history.counts.releases++
+  if (ended !== undefined) endRecord(history, ended, message, place?.kind === 'token')
+  if (place?.kind === 'record') addRecord(history, `${place.fn} ${place.key}`, message)
+  if (place?.kind === 'token') history.counts.tokens++
+  if (place === undefined) history.counts.releases++
 }
 
 function miss(history: History, sequence: number): void {
@@ -88,22 +88,17 @@ function miss(history: History, sequence: number): void {
   history.lastMissed = sequence - 1
 }
 
-/** Role, and for a record its key: `key.<fn>.<key>.<generation>` behind the prefix. */
-function placeOf(subject: string): [role: string, key: string] {
-  const [, role = '', ...rest] = subject.split('.')
-  return [role, rest.slice(0, -1).join('.')]
-}
-
-function endRecord(history: History, subject: string, message: Stored, role: string): void {
-  const [, key] = placeOf(subject)
+function endRecord(history: History, subject: string, message: Stored, isToken: boolean): void {
+  const place = history.names.placeOf(subject)
+  const key = `${place?.fn} ${place?.key}`
   const { sequence, at } = message
   const standing = history.records.get(key)
   const before = history.ended.get(subject)
-  const byFire = role === 'work' && message.headers['Fairlead-State'] !== undefined
+  const byFire = isToken && message.headers['Fairlead-State'] !== undefined
   if (standing?.subject === subject) {
     if (byFire) fire(history, standing, message)
     history.records.delete(key)
-  } else if (before && history.mayCross && before.byFire !== byFire && at - before.at < CROSS_MS) {
+  } else if (before && mayCross(history, before, { byFire, at })) {
     history.crossed++
   } else if (before) {
     const how = (fired: boolean) => (fired ? 'its fire' : 'a write')
@@ -115,6 +110,13 @@ function endRecord(history: History, subject: string, message: Stored, role: str
   history.ended.set(subject, { byFire, at })
   forget(history.ended, at - REMEMBER_MS)
 }
+
+/**
+ * The server looks for what is due and then stores its fire, so a client may have ended it meanwhile: one run too many.
+ * On more than one replica it also lets a client end what is about to go with a fire that is stored already.
+ */
+const mayCross = ({ replicated }: History, before: Ending, now: Ending): boolean =>
+  before.byFire !== now.byFire && (now.byFire || replicated) && now.at - before.at < CROSS_MS
 
 /** The oldest come first. */
 function forget(ended: Map<string, Ending>, before: number): void {

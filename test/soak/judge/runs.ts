@@ -1,6 +1,8 @@
 import type { Note, Outcome } from '../diary.ts'
 
 export interface Run {
+  /** Unique; one owner may make several runs of its key. */
+  run: string
   key: string
   owner: string
   pid: number
@@ -38,13 +40,13 @@ export function addNote({ runs, enqueued, lives }: Diaries, note: Note): void {
     case 'enqueued':
       return void enqueued.push(note)
     case 'start': {
-      const { key, owner, pid, fired, at } = note
-      return void runs.set(owner, { key, owner, pid, fired, start: at })
+      const { run, key, owner, pid, fired, at } = note
+      return void runs.set(run, { run, key, owner, pid, fired, start: at })
     }
     case 'held':
     case 'end':
     case 'stored':
-      return addToRun(runs.get(note.owner), note)
+      return addToRun(runs.get(note.run), note)
   }
 }
 
@@ -85,7 +87,7 @@ export function overlaps(byKey: ReadonlyMap<string, readonly Run[]>): string[] {
   return found
 }
 
-const nameOf = ({ owner, pid }: Run): string => `run ${owner} of process ${pid}`
+const nameOf = ({ run, pid }: Run): string => `run ${run} of process ${pid}`
 
 const isSureOfItsLease = (run: Run): run is Run & { firstHeld: number; lastHeld: number } => run.firstHeld !== undefined
 

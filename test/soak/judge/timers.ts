@@ -12,12 +12,12 @@ export function armedTooEarly(
   toleranceMs: number,
 ): string[] {
   const found: string[] = []
-  for (const { key, owner, end, dueInMs } of runs) {
+  for (const { run, key, owner, end, dueInMs } of runs) {
     if (end === undefined || dueInMs === undefined) continue
     for (const { due } of promised.get(owner) ?? []) {
       const early = wallOf(end) + dueInMs - due
       if (early > toleranceMs)
-        found.push(`${key}: run ${owner} asked for ${dueInMs} ms, armed ${early.toFixed(0)} ms early`)
+        found.push(`${key}: run ${run} asked for ${dueInMs} ms, armed ${early.toFixed(0)} ms early`)
     }
   }
   return found

@@ -12,7 +12,7 @@ export interface Evidence {
   memories: readonly Memory[]
   /** undefined: the queue did not become idle, so there is more than remains. */
   remains: Remains | undefined
-  /** Processes that lived when the faults ended. */
+  /** Processes that lived to the end. */
   survivors: readonly number[]
   /** What was wrong already while it ran. */
   wrong: readonly string[]
