@@ -86,6 +86,8 @@ export default defineConfig({
     'no-underscore-dangle': 'off',
     'no-shadow': 'off',
     'promise/always-return': 'off',
+    // Windows have origins, worker threads have none.
+    'unicorn/require-post-message-target-origin': 'off',
     'promise/catch-or-return': 'off',
     'vitest/expect-expect': 'off',
     'vitest/require-mock-type-parameters': 'off',

@@ -1,6 +1,7 @@
 import { hostname } from 'node:os'
 import type { Logger } from 'pino'
 import { type Bridge, type BridgeObserver, createBridge } from '#bridge'
+import type { Invoke } from '#contracts'
 import { createDispatcher, type Dispatcher, type RunObserver } from '#dispatch'
 import { incarnationOf } from '#jetstream'
 import type { KubeClient } from '#kube'
@@ -13,6 +14,8 @@ export interface RuntimeOptions {
   /** Which parts this process has. */
   parts: { bridge: boolean; dispatch: boolean }
   functions: readonly Reconciler[]
+  /** Left out: called as they are. */
+  invoke?: (reconciler: Reconciler) => Invoke
   apiConcurrency: number
   log: Logger
   bridgeObserver?: BridgeObserver
@@ -32,6 +35,7 @@ export function createRuntime({
   streams,
   parts,
   functions,
+  invoke = toInvoke,
   apiConcurrency,
   log,
   ...observers
@@ -42,7 +46,7 @@ export function createRuntime({
         kube,
         events,
         queue,
-        functions: new Map(functions.map((one) => [one.name, toInvoke(one)])),
+        functions: new Map(functions.map((one) => [one.name, invoke(one)])),
         instance: `${hostname()}-${process.pid}`.slice(-128),
         apiConcurrency,
         log,

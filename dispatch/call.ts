@@ -1,15 +1,15 @@
-import type { Invoke, Outcome, RunInput, RunLog } from '#contracts'
+import type { Invoke, Outcome, RunContext, RunInput } from '#contracts'
 import { RunTimeoutError } from './errors.ts'
 
 /**
  * Calls a function and stops waiting for it at its time-out or when the signal is aborted, whether it listens to its
- * own signal or not. An endless loop without an await is out of reach: it stops this whole process.
+ * own signal or not. An endless loop without an await is out of reach here: it stops the whole process.
  */
 export async function callWithin(
   timeoutSeconds: number,
   invoke: Invoke,
   input: RunInput,
-  { signal, log }: { signal: AbortSignal; log: RunLog },
+  { signal, ...context }: RunContext,
 ): Promise<Outcome> {
   const timeout = new AbortController()
   const timer = setTimeout(
@@ -18,7 +18,7 @@ export async function callWithin(
   )
   const both = AbortSignal.any([signal, timeout.signal])
   try {
-    return await Promise.race([invoke(input, { signal: both, log }), rejectOnAbort(both)])
+    return await Promise.race([invoke(input, { signal: both, ...context }), rejectOnAbort(both)])
   } finally {
     clearTimeout(timer)
   }

@@ -28,6 +28,8 @@ import type { RunObserver } from './steps.ts'
 import { byKind, type World, withObject, withOwned } from './world.ts'
 import { Writer, type WriterDependencies } from './writer.ts'
 
+/** A first run that is cut short may be anybody's fault; one after it hardly. */
+const SUSPECT_ATTEMPT = 2
 /** Decisions on results in memory before the function counts as one that never settles. */
 const MAX_ROUNDS = 8
 /** Fresh observations after conflicts and overtaken writes, before the key waits for its backoff. */
@@ -176,7 +178,8 @@ export class Run {
       now: now.toISOString(),
       finalizing: isFinalizing(world.object, this.#served.name),
     }
-    const context = { signal: this.#lease.signal, log: this.#log }
+    const { signal, cutShort, attempt } = this.#lease
+    const context = { signal, log: this.#log, suspect: cutShort && attempt >= SUSPECT_ATTEMPT }
     const returned = await callWithin(spec.timeoutSeconds, invoke, deepFreeze(input), context)
     const outcome = parseOutcome(returned)
     this.#confidences.noteDesired(outcome.apply)

@@ -1,6 +1,8 @@
 import type { Config } from '../config.ts'
 import { openKube, openStreams } from '../connections.ts'
+import { describe, exitCodeOf } from '../exit.ts'
 import { loadFunctions } from '../functions.ts'
+import { guardFunctions } from '../guard/index.ts'
 import { createLogger } from '../logging.ts'
 import { createMetrics, serveMetrics } from '../metrics.ts'
 import { createRuntime, type RuntimeOptions } from '../runtime.ts'
@@ -24,11 +26,21 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   await using kube = await openKube(config, metrics.onRequest)
   if (options.install) for (const one of await install(kube, functions)) log.info(one, 'installed')
   await using streams = await openStreams(config, kube, role(parts), log, options.concurrency)
+  using guard = guardFunctions({
+    files: options.function,
+    leaseMs: config.FAIRLEAD_LEASE_SECONDS * 1000,
+    log,
+    fatal: (error) => {
+      console.error(describe(error, config.LOG_LEVEL === 'debug'))
+      process.exit(exitCodeOf(error))
+    },
+  })
   const runtime = createRuntime({
     kube,
     streams,
     parts,
     functions,
+    invoke: guard.invoke,
     apiConcurrency: options.apiConcurrency,
     log,
     bridgeObserver: metrics.bridge,

@@ -1,0 +1,76 @@
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
+import type { Cluster } from '#local'
+import { until } from '../queue/support.ts'
+import { type FairleadProcess, fairlead, startFairlead } from '../support/fairlead.ts'
+import { startTestCluster } from '../support/servers.ts'
+
+const MODULE = fileURLToPath(new URL('./naughty.ts', import.meta.url))
+const NAUGHTIES = { group: 'test.fairlead.dev', version: 'v1', resource: 'naughties' }
+
+let cluster: Cluster & AsyncDisposable
+let kube: KubeClient
+let env: Record<string, string>
+beforeAll(async () => {
+  cluster = await startTestCluster({ nats: true })
+  env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '', FAIRLEAD_LEASE_SECONDS: '2' }
+  kube = createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'test' })
+  await fairlead(['install', '-f', MODULE], env)
+})
+afterAll(async () => {
+  await kube?.close()
+  await cluster?.[Symbol.asyncDispose]()
+})
+
+const up = () => startFairlead(['up', '-f', MODULE], env)
+const create = (name: string, does: string) =>
+  kube.create(resourcePath(NAUGHTIES, 'default'), {
+    apiVersion: 'test.fairlead.dev/v1',
+    kind: 'Naughty',
+    metadata: { name },
+    spec: { does },
+  })
+const phaseOf = async (name: string) => {
+  const { status } = await kube.get(resourcePath(NAUGHTIES, 'default', name))
+  return (status as { phase?: string } | undefined)?.phase
+}
+const isDone = (name: string) => until(async () => expect(await phaseOf(name)).toBe('DONE'), 30_000)
+const errorOf = (running: FairleadProcess, name: string) =>
+  running.logged(({ step, key, result }) => step === 'finished' && result === 'error' && key === `default.${name}`)
+
+describe('what a function does wrong', () => {
+  it('without stopping the process is an error of that run, and of no other', async () => {
+    await using running = up()
+    await create('rejects', 'leave a rejection')
+    await create('throws', 'throw in a timer')
+    await create('hangs', 'hang')
+    expect(await errorOf(running, 'rejects')).toMatchObject({ message: 'from a promise' })
+    expect(await errorOf(running, 'throws')).toMatchObject({ message: 'from a timer' })
+    expect(await errorOf(running, 'hangs')).toMatchObject({ message: 'the function did not finish within 2 s' })
+    await create('good', 'nothing')
+    await isDone('good')
+    running.kill('SIGTERM')
+    expect(await running.exited).toMatchObject({ code: 0 })
+  })
+
+  it('by blocking the process ends that, says where, and from the third time on happens apart from it', async () => {
+    await create('loops', 'loop')
+    for (const time of ['first', 'second']) {
+      await using running = up()
+      const { code } = await running.exited
+      expect([time, code]).toEqual([time, 5])
+      const said = running.logs.find(({ msg }) => msg.startsWith('a function has blocked the process'))
+      expect(said).toMatchObject({ reconciler: 'naughty', object: 'default/loops' })
+      expect(said?.['stack']).toContainEqual(expect.stringMatching(/^doIt .*naughty\.ts:\d+$/))
+    }
+    await using running = up()
+    await create('good-too', 'nothing')
+    await isDone('good-too')
+    expect(await errorOf(running, 'loops')).toMatchObject({ message: 'the function did not finish within 2 s' })
+    await create('good-after-all', 'nothing')
+    await isDone('good-after-all')
+    running.kill('SIGTERM')
+    expect(await running.exited).toMatchObject({ code: 0 })
+  })
+})

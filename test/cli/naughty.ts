@@ -1,0 +1,41 @@
+/** A function that does what its object says, and nobody should do. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { z } from 'zod'
+import { reconciler, resource } from '#sdk'
+
+const DEEDS = ['nothing', 'loop', 'exit', 'leave a rejection', 'throw in a timer', 'hang', 'fill the heap'] as const
+
+export const Naughty = resource({
+  group: 'test.fairlead.dev',
+  version: 'v1',
+  kind: 'Naughty',
+  plural: 'naughties',
+  spec: z.object({ does: z.enum(DEEDS) }),
+  status: z.object({ phase: z.string().optional() }),
+})
+
+async function doIt(deed: (typeof DEEDS)[number]): Promise<void> {
+  await sleep(1)
+  const heap: string[] = []
+  if (deed === 'exit') process.exit(1)
+  if (deed === 'hang') await new Promise(() => undefined)
+  if (deed === 'throw in a timer') setTimeout(() => void thrown('from a timer'), 1)
+  if (deed === 'leave a rejection') void Promise.reject(new Error('from a promise'))
+  if (deed !== 'nothing') await sleep(50)
+  if (deed === 'loop') for (;;);
+  if (deed === 'fill the heap') for (;;) heap.push('x'.repeat(1e6) + heap.length)
+}
+
+function thrown(message: string): never {
+  throw new Error(message)
+}
+
+export const naughty = reconciler({
+  name: 'naughty',
+  for: Naughty,
+  timeoutSeconds: 2,
+  async reconcile({ object }) {
+    await doIt(object.spec.does)
+    return { status: { phase: 'DONE' } }
+  },
+})
