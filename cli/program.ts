@@ -1,5 +1,6 @@
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { progressOn } from '#local'
+import { generateRbac } from './commands/generate.ts'
 import { install } from './commands/install.ts'
 import { localDown, localEnv, localStatus, localUp } from './commands/local.ts'
 import { queueCommands } from './commands/queue.ts'
@@ -63,7 +64,7 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
 
   program
     .command('install')
-    .description('apply the CRDs and the Reconcilers of the functions; may be repeated')
+    .description('apply accounts, their rights, CRDs and Reconcilers of the functions; may be repeated')
     .addOption(functionOption())
     .addOption(outputOption('table', 'json'))
     .action(async (options: { function: string[]; output: string }) => {
@@ -72,6 +73,17 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
       const rows = installed.map(({ kind, name, result }) => [kind, name, result])
       print(options.output === 'json' ? JSON.stringify(installed, null, 2) : table(['KIND', 'NAME', 'RESULT'], rows))
     })
+
+  program
+    .command('generate')
+    .description('manifests from the functions’ code, as YAML')
+    .command('rbac')
+    .description('what the functions may do, each with an account of its own, and bridge and dispatcher for them')
+    .addOption(functionOption())
+    .option('--no-platform', 'without what bridge and dispatcher need whatever the functions')
+    .action(async (options: { function: string[]; platform: boolean }) =>
+      print(generateRbac(await loadFunctions(options.function), options.platform)),
+    )
 
   const serving = (command: Command) =>
     command

@@ -20,6 +20,8 @@ export {
   type RelatedResource,
   reconcilerSpec,
   type SelectedResource,
+  SYSTEM_NAMESPACE,
+  userNameOf,
 } from './reconciler.ts'
 export { namesAt, type RelatedLookup, relatedLookup, relation, selectionOf } from './related.ts'
 export {

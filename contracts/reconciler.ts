@@ -114,6 +114,13 @@ export type ReconcilerSpec = z.output<typeof reconcilerSpec>
 export const finalizerOf = (reconciler: string): string =>
   `fairlead.dev/${reconciler.length <= 63 ? reconciler : hash('sha256', reconciler).slice(0, 63)}`
 
+/** Where the accounts of Fairlead and of its functions live, unless a Reconciler names another one. */
+export const SYSTEM_NAMESPACE = 'fairlead-system'
+
+/** The name of a service account as a user. */
+export const userNameOf = ({ namespace, name }: { namespace: string; name: string }): string =>
+  `system:serviceaccount:${namespace}:${name}`
+
 /** `"true"` on an object: its reconcilers write nothing of it. */
 export const PAUSED_ANNOTATION = 'fairlead.dev/paused'
 

@@ -1,16 +1,19 @@
-import { stringify } from 'yaml'
 import { builtins } from '#functions'
 import { manifest } from '#sdk'
+import { functionRbac, platformRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
+import { yamlOf } from './yaml.ts'
 
 const HEADER = '# Generated from the schemas in the code: change those, then npm run generate.\n'
 
 /** Path, from the root of the repository, and content of every generated manifest. */
 export function generatedFiles(): Map<string, string> {
   const crds = [reconcilerCrd(), ...builtins.map((builtin) => builtin.for.crd())]
-  const files: [string, object][] = [
+  const files: [string, object | readonly object[]][] = [
     ...crds.map((crd): [string, object] => [`crds/${crd.spec.group}_${crd.spec.names.plural}.yaml`, crd]),
     ...builtins.map((builtin): [string, object] => [`functions/${builtin.name}/reconciler.yaml`, manifest(builtin)]),
+    ['deploy/rbac/fairlead.yaml', platformRbac()],
+    ...builtins.map((one): [string, object[]] => [`deploy/rbac/${one.name}.yaml`, functionRbac(manifest(one))]),
   ]
-  return new Map(files.map(([path, object]) => [path, HEADER + stringify(object, { lineWidth: 0 })]))
+  return new Map(files.map(([path, content]) => [path, HEADER + yamlOf(content)]))
 }

@@ -1,15 +1,23 @@
-import { readdir, readFile, rm, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 import { generatedFiles } from './files.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 
-/** Generated files that differ from what the code says, and manifests in crds/ that it no longer generates. */
+/** Folders in which every manifest is generated. */
+const GENERATED = ['crds', 'deploy/rbac']
+
+/** Generated files that differ from what the code says, and manifests that it no longer generates. */
 async function staleFiles(expected: Map<string, string>): Promise<string[]> {
-  const present = (await readdir(join(ROOT, 'crds'))).filter((name) => name.endsWith('.yaml'))
-  const paths = new Set([...expected.keys(), ...present.map((name) => `crds/${name}`)])
+  const present = (await Promise.all(GENERATED.map(manifestsIn))).flat()
+  const paths = new Set([...expected.keys(), ...present])
   const contents = await Promise.all([...paths].map(async (path) => [path, await contentOf(path)] as const))
   return contents.filter(([path, content]) => content !== expected.get(path)).map(([path]) => path)
+}
+
+async function manifestsIn(folder: string): Promise<string[]> {
+  const names = (await readdir(join(ROOT, folder)).catch(undefinedIfMissing)) ?? []
+  return names.filter((name) => name.endsWith('.yaml')).map((name) => `${folder}/${name}`)
 }
 
 const contentOf = (path: string): Promise<string | undefined> =>
@@ -20,7 +28,9 @@ function undefinedIfMissing(error: NodeJS.ErrnoException): undefined {
 }
 
 async function write(path: string, content: string | undefined): Promise<void> {
-  await (content === undefined ? rm(join(ROOT, path)) : writeFile(join(ROOT, path), content))
+  if (content === undefined) return rm(join(ROOT, path))
+  await mkdir(dirname(join(ROOT, path)), { recursive: true })
+  await writeFile(join(ROOT, path), content)
 }
 
 const expected = generatedFiles()

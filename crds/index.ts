@@ -1,1 +1,3 @@
+export { functionRbac, platformRbac } from './rbac.ts'
 export { reconcilerCrd } from './reconciler.ts'
+export { yamlOf } from './yaml.ts'

@@ -10,6 +10,7 @@ import {
 } from '#contracts'
 import { isConflict, isNotFound, resourcePath } from '#kube'
 import type { WorkQueue } from '#queue'
+import { actingAs } from './account.ts'
 import { sameJson } from './covers.ts'
 import { PRIORITY } from './gate.ts'
 import { isRefused, readReconciler, resourcesOf, selectorOf } from './reconcilers.ts'
@@ -97,7 +98,7 @@ export class Followed {
     const { queue, log } = this.#deps
     await queue.declare(this.#name)
     const served = { name: this.#name, spec, invoke, selects: selectorOf(spec) }
-    this.#current = { spec, serving: new Serving(this.#deps, queue, served, log) }
+    this.#current = { spec, serving: new Serving(actingAs(this.#deps, spec), queue, served, log) }
     this.#say('info', { slots: spec.concurrency }, 'reconciler served')
   }
 

@@ -1,7 +1,7 @@
 import { type Answer, errorOf, isSuccess, parseBody, readAnswer } from './body.ts'
-import { createCaller, titleOf } from './caller.ts'
+import { type Caller, createCaller, impersonating, titleOf } from './caller.ts'
 import { listPages } from './list.ts'
-import { createTransport } from './transport.ts'
+import { createTransport, type Transport } from './transport.ts'
 import type { DeleteOptions, KubeClient, KubeClientOptions, KubeRequest, PatchType, WriteOptions } from './types.ts'
 import { watchEvents } from './watch.ts'
 
@@ -18,8 +18,10 @@ const APPLY_TYPE = 'application/apply-patch+yaml'
 
 export function createKubeClient(options: KubeClientOptions): KubeClient {
   const transport = createTransport(options, options.maxSockets ?? DEFAULT_MAX_SOCKETS)
-  const caller = createCaller(transport, options)
+  return clientOf(createCaller(transport, options), transport)
+}
 
+function clientOf(caller: Caller, transport: Transport): KubeClient {
   async function answerTo(call: KubeRequest): Promise<Answer> {
     const answer = await caller.send(call, readAnswer)
     if (isSuccess(answer)) return answer
@@ -61,6 +63,7 @@ export function createKubeClient(options: KubeClientOptions): KubeClient {
       write('PATCH', path, object, writeOptions, { contentType: APPLY_TYPE, query: { force } }),
     applyStatus: (path, object, applyOptions) => client.apply(`${path}/status`, object, applyOptions),
     delete: (path, deleteOptions = {}) => request(deletion(path, deleteOptions)),
+    as: (user) => clientOf(impersonating(caller, user), transport),
     async close() {
       transport.close()
     },

@@ -213,6 +213,11 @@ export interface KubeClient extends AsyncDisposable {
   replace<T = KubeObject>(path: string, object: object, options?: WriteOptions): Promise<T>
   /** The answer is the object while it still exists (finalizers, grace period), else it may be a Status. */
   delete(path: string, options?: DeleteOptions): Promise<KubeObject | Status>
+  /**
+   * The same server over the same connections, as another user: what this client's credentials must be allowed to
+   * impersonate. A service account's groups go with its name (Kubernetes 1.36).
+   */
+  as(user: string): KubeClient
   /** Ends every connection, also those in use: their requests and watches fail. */
   close(): Promise<void>
 }

@@ -1,30 +1,55 @@
 import { type KubeObject, RECONCILERS, type ResourceRef } from '#contracts'
-import { reconcilerCrd } from '#crds'
+import { functionRbac, platformRbac, reconcilerCrd } from '#crds'
 import { ClusterAccessError, isNotFound, type KubeClient, resourcePath } from '#kube'
 import { manifest, type Reconciler } from '#sdk'
 
 const CRDS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'customresourcedefinitions' }
+const RBAC = { group: 'rbac.authorization.k8s.io', version: 'v1' }
 const FIELD_MANAGER = 'fairlead-install'
 const ESTABLISHED_WITHIN_MS = 30_000
 
 export interface Installed {
   kind: string
+  namespace?: string
   name: string
   result: 'created' | 'configured' | 'unchanged'
 }
 
-/** CRDs, then, when they are served, the Reconcilers. Applying again what is there already changes nothing. */
+/**
+ * Accounts and their rights, CRDs, then, when these are served, the Reconcilers. Applying again what is there already
+ * changes nothing.
+ */
 export async function install(kube: KubeClient, functions: readonly Reconciler[]): Promise<Installed[]> {
+  const manifests = functions.map((one) => manifest(one))
   const crds = [reconcilerCrd(), ...functions.map((one) => one.for.crd())]
   const installed: Installed[] = []
-  for (const crd of crds) installed.push(await applied(kube, CRDS, crd))
+  for (const object of [...platformRbac(), ...manifests.flatMap(functionRbac), ...crds])
+    installed.push(await applied(kube, object))
   await Promise.all(crds.map((crd) => established(kube, crd.metadata.name)))
-  for (const one of functions) installed.push(await applied(kube, RECONCILERS, manifest(one)))
+  for (const one of manifests) installed.push(await applied(kube, one))
   return installed
 }
 
-async function applied(kube: KubeClient, ref: ResourceRef, object: KubeObject): Promise<Installed> {
-  const path = resourcePath(ref, undefined, object.metadata.name)
+/** What can be installed, by kind. */
+const RESOURCES: Record<string, ResourceRef> = {
+  Namespace: { group: '', version: 'v1', resource: 'namespaces' },
+  ServiceAccount: { group: '', version: 'v1', resource: 'serviceaccounts' },
+  ClusterRole: { ...RBAC, resource: 'clusterroles' },
+  ClusterRoleBinding: { ...RBAC, resource: 'clusterrolebindings' },
+  RoleBinding: { ...RBAC, resource: 'rolebindings' },
+  CustomResourceDefinition: CRDS,
+  Reconciler: RECONCILERS,
+}
+
+function pathOf(kind: string, namespace: string | undefined, name: string): string {
+  const ref = RESOURCES[kind]
+  if (ref === undefined) throw new TypeError(`nobody has said which resource a ${kind} is`)
+  return resourcePath(ref, namespace, name)
+}
+
+async function applied(kube: KubeClient, object: KubeObject): Promise<Installed> {
+  const { name, namespace } = object.metadata
+  const path = pathOf(object.kind, namespace, name)
   const before = await kube.get(path).catch((error) => {
     if (isNotFound(error)) return undefined
     throw error
@@ -32,7 +57,7 @@ async function applied(kube: KubeClient, ref: ResourceRef, object: KubeObject): 
   const after = await kube.apply(path, object, { fieldManager: FIELD_MANAGER, force: true })
   const same = before?.metadata.resourceVersion === after.metadata.resourceVersion
   const result = before === undefined ? 'created' : same ? 'unchanged' : 'configured'
-  return { kind: object.kind, name: object.metadata.name, result }
+  return { kind: object.kind, ...(namespace !== undefined && { namespace }), name, result }
 }
 
 interface Conditioned extends KubeObject {
@@ -62,9 +87,8 @@ async function established(kube: KubeClient, name: string): Promise<void> {
 
 /** Takes away what install() reported, in reverse. */
 export async function uninstall(kube: KubeClient, installed: readonly Installed[]): Promise<void> {
-  for (const { kind, name } of installed.toReversed()) {
-    const ref = kind === 'Reconciler' ? RECONCILERS : CRDS
-    await kube.delete(resourcePath(ref, undefined, name)).catch((error) => {
+  for (const { kind, namespace, name } of installed.toReversed()) {
+    await kube.delete(pathOf(kind, namespace, name)).catch((error) => {
       if (!isNotFound(error)) throw error
     })
   }

@@ -57,7 +57,12 @@ async function showLife(servers: DemoServers, { keep, env, out, signal, progress
   const log = createLogger(config)
   await using kube = await openKube(config)
   const installed = await install(kube, builtins)
-  progress.line(`installed on ${kube.host}: ${installed.map(({ kind, name }) => `${kind} ${name}`).join(', ')}`)
+  progress.line(
+    `installed on ${kube.host}: ${installed
+      .filter(isShown)
+      .map(({ kind, name }) => `${kind} ${name}`)
+      .join(', ')}`,
+  )
   await using streams = await openStreams(config, kube, 'demo', log)
 
   const paint = out.isTTY ? coloured : plain
@@ -176,6 +181,9 @@ async function removed(kube: KubeClient, name = SAMPLE.name): Promise<void> {
     if (!isNotFound(error)) throw error
   })
 }
+
+/** Accounts and their rights are many, and not what a demo is about. */
+const isShown = ({ kind }: Installed): boolean => kind === 'CustomResourceDefinition' || kind === 'Reconciler'
 
 async function cleaned(
   kube: KubeClient,

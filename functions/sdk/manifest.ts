@@ -1,4 +1,4 @@
-import { apiVersionOf, RECONCILERS, type ReconcilerSpec, reconcilerSpec } from '#contracts'
+import { apiVersionOf, RECONCILERS, type ReconcilerSpec, reconcilerSpec, SYSTEM_NAMESPACE } from '#contracts'
 import type { Kind } from './kinds.ts'
 import type { Reconciler } from './reconciler.ts'
 
@@ -7,7 +7,8 @@ export type ReconcilerManifest = {
   apiVersion: string
   kind: 'Reconciler'
   metadata: { name: string }
-  spec: ReconcilerSpec
+  /** Pausing and dry runs are for those who operate it: installing it again leaves them as they are. */
+  spec: Omit<ReconcilerSpec, 'paused' | 'dryRun'>
 }
 
 /** What to apply so that bridge and dispatcher serve this function; by default a dispatcher runs it in its process. */
@@ -17,22 +18,29 @@ export function manifest(
 ): ReconcilerManifest {
   const { name, selector, namespaces, owns, related, changes, resyncSeconds } = reconciler
   const { concurrency, timeoutSeconds, backoff } = reconciler
+  const { serviceAccount = { name: `fairlead-${name}`, namespace: SYSTEM_NAMESPACE } } = reconciler
+  const {
+    paused: _,
+    dryRun: __,
+    ...spec
+  } = reconcilerSpec.parse({
+    for: { ...resourceOf(reconciler.for), selector, namespaces },
+    owns: owns.map((kind) => ({ ...resourceOf(kind), strategy: kind.strategy })),
+    finalize: reconciler.finalize !== undefined,
+    related,
+    changes,
+    resyncSeconds,
+    invoke,
+    concurrency,
+    timeoutSeconds,
+    backoff,
+    serviceAccount,
+  })
   return {
     apiVersion: apiVersionOf(RECONCILERS),
     kind: 'Reconciler',
     metadata: { name },
-    spec: reconcilerSpec.parse({
-      for: { ...resourceOf(reconciler.for), selector, namespaces },
-      owns: owns.map((kind) => ({ ...resourceOf(kind), strategy: kind.strategy })),
-      finalize: reconciler.finalize !== undefined,
-      related,
-      changes,
-      resyncSeconds,
-      invoke,
-      concurrency,
-      timeoutSeconds,
-      backoff,
-    }),
+    spec,
   }
 }
 

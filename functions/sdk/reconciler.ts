@@ -61,6 +61,8 @@ export interface ReconcilerOptions<For, Owns extends Kind<unknown>, Related exte
   concurrency?: number
   timeoutSeconds?: number
   backoff?: Partial<Backoff>
+  /** Whose rights its writes have. Left out: an account of its own, `fairlead-NAME` in fairlead-system. */
+  serviceAccount?: ReconcilerSpec['serviceAccount']
 }
 
 /** A function with all that bridge and dispatcher must know of it. */
@@ -78,6 +80,7 @@ export interface Reconciler {
   readonly concurrency?: number
   readonly timeoutSeconds?: number
   readonly backoff?: Partial<Backoff>
+  readonly serviceAccount?: ReconcilerSpec['serviceAccount']
 }
 
 export function reconciler<

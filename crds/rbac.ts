@@ -1,0 +1,159 @@
+import {
+  type KubeObject,
+  type OwnedResource,
+  RECONCILERS,
+  type ReconcilerSpec,
+  type ResourceRef,
+  SYSTEM_NAMESPACE,
+} from '#contracts'
+
+/** The account of a process that is bridge and dispatcher in one; one that is either has the account of its name. */
+const BOTH = 'fairlead'
+const BRIDGE = 'fairlead-bridge'
+const DISPATCHER = 'fairlead-dispatcher'
+
+const AGGREGATE = { bridge: 'fairlead.dev/aggregate-to-bridge', dispatcher: 'fairlead.dev/aggregate-to-dispatcher' }
+
+interface Rule {
+  apiGroups: string[]
+  resources: string[]
+  verbs: string[]
+  resourceNames?: string[]
+}
+
+export interface RbacInput {
+  metadata: { name: string }
+  spec: Pick<ReconcilerSpec, 'for' | 'owns' | 'related' | 'finalize'> & {
+    serviceAccount?: ReconcilerSpec['serviceAccount']
+  }
+}
+
+/** What bridges and dispatchers may do by themselves. What a function needs of them, each function adds by a label. */
+export function platformRbac(): KubeObject[] {
+  const accounts = [BRIDGE, DISPATCHER, BOTH]
+  return [
+    { apiVersion: 'v1', kind: 'Namespace', metadata: { name: SYSTEM_NAMESPACE } },
+    ...accounts.map((name) => serviceAccount(name, SYSTEM_NAMESPACE)),
+    clusterRole('fairlead-common', [
+      { ...refRule(RECONCILERS), verbs: ['list', 'watch'] },
+      { ...refRule(RECONCILERS, '/status'), verbs: ['patch'] },
+      // Its UID names the cluster in events.
+      { apiGroups: [''], resources: ['namespaces'], resourceNames: ['kube-system'], verbs: ['get'] },
+    ]),
+    aggregated(BRIDGE, AGGREGATE.bridge),
+    aggregated(DISPATCHER, AGGREGATE.dispatcher),
+    clusterBinding('fairlead-common', accounts.map(inSystemNamespace)),
+    clusterBinding(BRIDGE, [BRIDGE, BOTH].map(inSystemNamespace)),
+    // Only below this namespace: a service account elsewhere that has the name of a function's is out of reach.
+    binding(DISPATCHER, SYSTEM_NAMESPACE, [DISPATCHER, BOTH].map(inSystemNamespace)),
+  ]
+}
+
+/**
+ * What one function needs: its account with the rights to write what it declares, and what it adds to those of bridge
+ * and dispatcher. With `for.namespaces` its rights to write end there.
+ */
+export function functionRbac({ metadata: { name }, spec }: RbacInput): KubeObject[] {
+  const { serviceAccount: account } = spec
+  const role = `fairlead-${name}`
+  const watched = [spec.for, ...spec.owns, ...spec.related]
+  const bridge = clusterRole(`${role}-watch`, merged(watched.map((ref) => ruleOf(ref, ['list', 'watch']))), {
+    [AGGREGATE.bridge]: 'true',
+  })
+  if (account === undefined) return [bridge]
+  const { namespaces } = spec.for
+  const isAtHome = account.namespace === SYSTEM_NAMESPACE
+  return [
+    ...(isAtHome ? [serviceAccount(account.name, account.namespace)] : []),
+    clusterRole(role, writeRules(spec)),
+    ...(namespaces?.map((namespace) => binding(role, namespace, [account])) ?? [clusterBinding(role, [account])]),
+    bridge,
+    clusterRole(
+      `${role}-impersonate`,
+      [{ apiGroups: [''], resources: ['serviceaccounts'], resourceNames: [account.name], verbs: ['impersonate'] }],
+      isAtHome ? { [AGGREGATE.dispatcher]: 'true' } : undefined,
+    ),
+    ...(isAtHome ? [] : [binding(`${role}-impersonate`, account.namespace, [DISPATCHER, BOTH].map(inSystemNamespace))]),
+  ]
+}
+
+/** Reads are for what has moved under a write, and for what travels as a reference only. */
+function writeRules({ for: primary, owns, related, finalize }: RbacInput['spec']): Rule[] {
+  return merged([
+    ruleOf(primary, finalize ? ['get', 'patch'] : ['get']),
+    { ...refRule(primary, '/status'), verbs: ['patch'] },
+    // Owner references that block the owner's deletion need it, where the API server enforces that.
+    { ...refRule(primary, '/finalizers'), verbs: ['update'] },
+    ...owns.map((owned) => ruleOf(owned, OWNED_VERBS[owned.strategy])),
+    ...related.map((other) => ruleOf(other, ['get'])),
+    { apiGroups: ['events.k8s.io'], resources: ['events'], verbs: ['create', 'get', 'patch'] },
+  ])
+}
+
+const OWNED_VERBS: Record<OwnedResource['strategy'], string[]> = {
+  Apply: ['create', 'delete', 'get', 'patch'],
+  CreateOnly: ['create', 'delete', 'get'],
+  Recreate: ['create', 'delete', 'get'],
+}
+
+const refRule = ({ group, resource }: Pick<ResourceRef, 'group' | 'resource'>, subresource = '') => ({
+  apiGroups: [group],
+  resources: [resource + subresource],
+})
+
+const ruleOf = (ref: Pick<ResourceRef, 'group' | 'resource'>, verbs: string[]): Rule => ({ ...refRule(ref), verbs })
+
+/** One rule per resource, with all that is asked of it. */
+const merged = (rules: Rule[]): Rule[] =>
+  [...Map.groupBy(rules, ({ apiGroups, resources }) => `${apiGroups[0]}/${resources[0]}`).values()].map((same) => ({
+    ...(same[0] as Rule),
+    verbs: [...new Set(same.flatMap(({ verbs }) => verbs))].sort(),
+  }))
+
+interface Account {
+  name: string
+  namespace: string
+}
+
+const RBAC = 'rbac.authorization.k8s.io'
+const inSystemNamespace = (name: string): Account => ({ name, namespace: SYSTEM_NAMESPACE })
+
+const serviceAccount = (name: string, namespace: string): KubeObject => ({
+  apiVersion: 'v1',
+  kind: 'ServiceAccount',
+  metadata: { name, namespace },
+})
+
+const clusterRole = (name: string, rules: Rule[], labels?: Record<string, string>): KubeObject => ({
+  apiVersion: `${RBAC}/v1`,
+  kind: 'ClusterRole',
+  metadata: { name, ...(labels && { labels }) },
+  rules,
+})
+
+/** Its rules are the controller manager's to fill in. */
+const aggregated = (name: string, label: string): KubeObject => ({
+  apiVersion: `${RBAC}/v1`,
+  kind: 'ClusterRole',
+  metadata: { name },
+  aggregationRule: { clusterRoleSelectors: [{ matchLabels: { [label]: 'true' } }] },
+})
+
+const clusterBinding = (role: string, accounts: Account[]): KubeObject => ({
+  apiVersion: `${RBAC}/v1`,
+  kind: 'ClusterRoleBinding',
+  metadata: { name: role },
+  ...bound(role, accounts),
+})
+
+const binding = (role: string, namespace: string, accounts: Account[]): KubeObject => ({
+  apiVersion: `${RBAC}/v1`,
+  kind: 'RoleBinding',
+  metadata: { name: role, namespace },
+  ...bound(role, accounts),
+})
+
+const bound = (role: string, accounts: Account[]) => ({
+  roleRef: { apiGroup: RBAC, kind: 'ClusterRole', name: role },
+  subjects: accounts.map((account) => ({ kind: 'ServiceAccount', ...account })),
+})

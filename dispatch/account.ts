@@ -1,0 +1,13 @@
+import { type ReconcilerSpec, userNameOf } from '#contracts'
+import { References } from './references.ts'
+import type { RunDependencies } from './run.ts'
+
+/**
+ * What a reconciler's runs do, they do with the rights of its account: writes, and reads of what travels as a reference
+ * only, which therefore are not shared with others. Without an account they have those of this process.
+ */
+export function actingAs<Deps extends RunDependencies>(deps: Deps, { serviceAccount }: ReconcilerSpec): Deps {
+  if (serviceAccount === undefined) return deps
+  const kube = deps.kube.as(userNameOf(serviceAccount))
+  return { ...deps, kube, references: new References({ ...deps, kube }) }
+}

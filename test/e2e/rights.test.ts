@@ -1,0 +1,94 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { resourcePath } from '#kube'
+import { kubeconfigOf } from '../support/account.ts'
+import { type FairleadProcess, startFairlead } from '../support/fairlead.ts'
+import { at, startWorld, until, type World } from './world.ts'
+
+const ROLES = { group: 'rbac.authorization.k8s.io', version: 'v1', resource: 'clusterroles' }
+const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
+
+let world: World
+let bridge: FairleadProcess
+let dispatcher: FairleadProcess
+
+/** Bridge and dispatcher as two processes, each with its own account and no other rights. */
+beforeAll(async () => {
+  world = await startWorld({ controllers: true })
+  const as = async (name: string) => ({
+    ...world.env,
+    KUBECONFIG: await kubeconfigOf(world.kube, world.cluster.kubeconfig, { namespace: 'fairlead-system', name }),
+  })
+  bridge = startFairlead(['bridge'], await as('fairlead-bridge'))
+  dispatcher = startFairlead(['dispatch'], await as('fairlead-dispatcher'))
+  await dispatcher.logged(({ msg, reconciler }) => msg === 'reconciler served' && reconciler === 'at')
+}, 60_000)
+
+afterAll(async () => {
+  await dispatcher?.[Symbol.asyncDispose]()
+  await bridge?.[Symbol.asyncDispose]()
+  await world?.[Symbol.asyncDispose]()
+})
+
+const soon = () => new Date(Date.now() - 1000)
+const statusOf = async (name: string) => (await world.ats()).find(({ metadata }) => metadata.name === name)?.status
+
+describe('with the generated rights only', () => {
+  it('an At runs, and its writes are those of its own account', async () => {
+    await world.create(at('allowed', soon()))
+    await until(async () => (await statusOf('allowed'))?.phase === 'RUNNING', 50)
+    const writes = (await world.cluster.audit()).filter(
+      ({ verb, resource }) => verb === 'create' && resource === 'pods',
+    )
+    expect(writes.length).toBeGreaterThan(0)
+    expect(await world.pods()).toHaveLength(1)
+  })
+
+  it('what a function wants beyond them is refused, shown on the object and in an Event, and made good when allowed', async () => {
+    const path = resourcePath(ROLES, undefined, 'fairlead-at')
+    const role = await world.kube.get<{ rules: { resources: string[] }[] }>(path)
+    const rules = role.rules.filter(({ resources }) => !resources.includes('pods'))
+    await world.kube.patch(path, { rules }, 'merge')
+    await world.create(at('refused', soon()))
+    const failure = async () =>
+      (await statusOf('refused'))?.conditions?.find(({ type, status }) => type === 'Reconciled' && status === 'False')
+    await until(async () => (await failure()) !== undefined, 50)
+    expect(await failure()).toMatchObject({
+      reason: 'Forbidden',
+      message: expect.stringMatching(
+        /User "system:serviceaccount:fairlead-system:fairlead-at" cannot create resource "pods"/,
+      ),
+    })
+    const reported = async () => {
+      const events: { reason: string; regarding: { name: string } }[] = []
+      for await (const { items } of world.kube.list<(typeof events)[number]>(resourcePath(EVENTS, 'default')))
+        events.push(...items)
+      return events.filter(({ regarding }) => regarding.name === 'refused')
+    }
+    await until(async () => (await reported()).length > 0, 50)
+    expect(await reported()).toMatchObject([{ reason: 'Forbidden' }])
+
+    await world.kube.patch(path, { rules: role.rules }, 'merge')
+    await until(async () => (await statusOf('refused'))?.phase === 'RUNNING', 50)
+  })
+
+  it('a dispatcher may act as nobody else', async () => {
+    const asDispatcher = world.kube.as('system:serviceaccount:fairlead-system:fairlead-dispatcher')
+    const pods = resourcePath({ group: '', version: 'v1', resource: 'pods' }, 'default')
+    await expect(asDispatcher.list(pods).next()).rejects.toMatchObject({ code: 403 })
+    const review = {
+      apiVersion: 'authorization.k8s.io/v1',
+      kind: 'SubjectAccessReview',
+      spec: {
+        user: 'system:serviceaccount:fairlead-system:fairlead-dispatcher',
+        resourceAttributes: { verb: 'impersonate', resource: 'serviceaccounts', name: 'fairlead-at' },
+      },
+    }
+    const mayAct = async (namespace: string) => {
+      const { spec } = review
+      const asked = { ...review, spec: { ...spec, resourceAttributes: { ...spec.resourceAttributes, namespace } } }
+      const path = '/apis/authorization.k8s.io/v1/subjectaccessreviews'
+      return (await world.kube.create<{ status: { allowed: boolean } }>(path, asked)).status.allowed
+    }
+    expect([await mayAct('fairlead-system'), await mayAct('default')]).toEqual([true, false])
+  })
+})
