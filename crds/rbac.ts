@@ -32,7 +32,7 @@ export interface RbacInput {
 export function platformRbac(): KubeObject[] {
   const accounts = [BRIDGE, DISPATCHER, BOTH]
   return [
-    { apiVersion: 'v1', kind: 'Namespace', metadata: { name: SYSTEM_NAMESPACE } },
+    { apiVersion: 'v1', kind: 'Namespace', metadata: { name: SYSTEM_NAMESPACE, labels: LABELS } },
     ...accounts.map((name) => serviceAccount(name, SYSTEM_NAMESPACE)),
     clusterRole('fairlead-common', [
       { ...refRule(RECONCILERS), verbs: ['list', 'watch'] },
@@ -115,19 +115,22 @@ interface Account {
   namespace: string
 }
 
+/** Without any field of its own, server-side apply would touch an object once more when it is repeated. */
+const LABELS = { 'app.kubernetes.io/part-of': 'fairlead' }
+
 const RBAC = 'rbac.authorization.k8s.io'
 const inSystemNamespace = (name: string): Account => ({ name, namespace: SYSTEM_NAMESPACE })
 
 const serviceAccount = (name: string, namespace: string): KubeObject => ({
   apiVersion: 'v1',
   kind: 'ServiceAccount',
-  metadata: { name, namespace },
+  metadata: { name, namespace, labels: LABELS },
 })
 
 const clusterRole = (name: string, rules: Rule[], labels?: Record<string, string>): KubeObject => ({
   apiVersion: `${RBAC}/v1`,
   kind: 'ClusterRole',
-  metadata: { name, ...(labels && { labels }) },
+  metadata: { name, labels: { ...LABELS, ...labels } },
   rules,
 })
 
@@ -135,21 +138,21 @@ const clusterRole = (name: string, rules: Rule[], labels?: Record<string, string
 const aggregated = (name: string, label: string): KubeObject => ({
   apiVersion: `${RBAC}/v1`,
   kind: 'ClusterRole',
-  metadata: { name },
+  metadata: { name, labels: LABELS },
   aggregationRule: { clusterRoleSelectors: [{ matchLabels: { [label]: 'true' } }] },
 })
 
 const clusterBinding = (role: string, accounts: Account[]): KubeObject => ({
   apiVersion: `${RBAC}/v1`,
   kind: 'ClusterRoleBinding',
-  metadata: { name: role },
+  metadata: { name: role, labels: LABELS },
   ...bound(role, accounts),
 })
 
 const binding = (role: string, namespace: string, accounts: Account[]): KubeObject => ({
   apiVersion: `${RBAC}/v1`,
   kind: 'RoleBinding',
-  metadata: { name: role, namespace },
+  metadata: { name: role, namespace, labels: LABELS },
   ...bound(role, accounts),
 })
 

@@ -110,7 +110,7 @@ it('installs twice, and says that the second time changed nothing', async () => 
   expect(first.code).toBe(0)
   const second = await fairlead(['install', '-o', 'json'], env)
   const results = (JSON.parse(second.stdout) as { result: string }[]).map(({ result }) => result)
-  expect(results).toEqual(['unchanged', 'unchanged', 'unchanged'])
+  expect(new Set(results)).toEqual(new Set(['unchanged']))
 })
 
 it('has nothing to stop where nothing runs', async () => {
