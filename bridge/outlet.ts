@@ -14,7 +14,7 @@ export interface Reading extends Pick<Publication, 'routes' | 'lane' | 'isFresh'
 interface OutletDeps {
   publisher: Publisher
   log: RunLog
-  /** One more change is stored and enqueued. */
+  /** One more change is stored and enqueued, or read by a run that has ended. */
   published: () => void
 }
 
@@ -41,18 +41,25 @@ export class Outlet {
 
   /** Resolves when there is room for the next. */
   async publish({ key, ...found }: Found, { selection, ...reading }: Reading, position?: Position): Promise<void> {
-    const confirm = this.#checkpoint.begin(position)
+    const done = this.#checkpoint.begin(position)
+    const confirm = () => {
+      done()
+      this.#deps.published()
+    }
+    const fail = (error: unknown) => {
+      // A stop: the cursor stays before this change, and the next start repeats it.
+      if (this.#end.signal.aborted) return
+      this.#deps.log.error({ err: error, resource: resourceName(this.#ref), key }, 'the cursor cannot pass a change')
+    }
     const isPartial = selection.metadataOfKind !== undefined
     const publication = { ref: this.#ref, isPartial, ...reading, ...found }
     await this.#window.admit(key, async () => {
       try {
-        await this.#deps.publisher.publish(publication, this.#end.signal)
-        confirm()
-        this.#deps.published()
+        const { withRuns } = await this.#deps.publisher.publish(publication, this.#end.signal)
+        if (withRuns.length === 0) confirm()
+        else void Promise.all(withRuns).then(confirm, fail)
       } catch (error) {
-        // A stop: the cursor stays before this change, and the next start repeats it.
-        if (this.#end.signal.aborted) return
-        this.#deps.log.error({ err: error, resource: resourceName(this.#ref), key }, 'the cursor cannot pass a change')
+        fail(error)
       }
     })
   }

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { keyOf, type PutResult, type Verb } from '#events'
+import type { Announced } from '#queue'
 import { unlessAborted } from './abort.ts'
 import { Aspects } from './aspects.ts'
 import type { Relations } from './relations.ts'
@@ -45,17 +46,23 @@ export class Publisher {
     this.#deps = deps
   }
 
-  /** Resolves when the change is stored and each of its keys is enqueued; goes on trying until the signal. */
-  async publish(publication: Publication, signal: AbortSignal): Promise<void> {
+  /**
+   * Resolves when the change is stored and each of its keys is enqueued, or known to a run of the key that is under way
+   * here. What it gives resolves when those runs have ended: until then the cursor may not pass the change. Goes on
+   * trying until the signal.
+   */
+  async publish(publication: Publication, signal: AbortSignal): Promise<{ withRuns: Promise<unknown>[] }> {
     const { ref } = publication
     const began = performance.now()
     const news = await this.#persistently(ref, signal, () => findOut(publication))
     const stored = await this.#persistently(ref, signal, () => this.#store(publication, news, signal))
-    await this.#persistently(ref, signal, () => this.#enqueueAll(publication, news, stored, signal))
+    const withRuns = await this.#persistently(ref, signal, () => this.#announce(publication, news, stored, signal))
     this.#remember(publication, news)
-    if (news.verb === undefined || stored === undefined) return
-    const { verb, object } = news
-    this.#deps.observer?.published?.({ ref, verb, object, outcome: stored.outcome, ms: performance.now() - began })
+    if (news.verb !== undefined && stored !== undefined) {
+      const { verb, object } = news
+      this.#deps.observer?.published?.({ ref, verb, object, outcome: stored.outcome, ms: performance.now() - began })
+    }
+    return { withRuns }
   }
 
   /** Puts a key into the queue of a Reconciler. */
@@ -79,9 +86,13 @@ export class Publisher {
     })
   }
 
-  async #enqueueAll(publication: Publication, news: News, stored: PutResult | undefined, signal: AbortSignal) {
-    const { ref, routes, lane, only, isFresh } = publication
-    const { scopes, relations } = this.#deps
+  async #announce(
+    { ref, routes, lane, only, isFresh }: Publication,
+    news: News,
+    stored: PutResult | undefined,
+    signal: AbortSignal,
+  ): Promise<Promise<unknown>[]> {
+    const { scopes, queue, relations } = this.#deps
     const change = this.#changeOf(ref, news, routes, stored)
     await scopes.learn(routes.ownerRefs(ref, change.owners), signal)
     if (news.verb !== undefined) relations.learnPrimary(ref, keyOfChange(change), presentIn(news))
@@ -89,13 +100,27 @@ export class Publisher {
       .targetsOf(ref, change, scopes.isClusterScoped)
       .filter((target) => (only?.(target.token) ?? true) && !this.#isEcho(target, stored))
     const isWanted = (token: string) => (only?.(token) ?? true) && !(isFresh?.(token) ?? false)
-    await unlessAborted(
+    const [announced] = await unlessAborted(
       Promise.all([
-        ...targets.map(({ fn, key }) => this.enqueue(fn, key, lane)),
+        Promise.all(targets.map((target) => this.#announceOne(target, lane))),
         relations.enqueue(ref, change, lane, isWanted),
       ]),
       signal,
     )
+    return announced
+      .filter(({ noted }) => noted)
+      .map(({ fn, key, safe }) =>
+        safe.catch(() => this.#persistently(ref, signal, () => queue.announce(fn, key, { lane }).safe)),
+      )
+  }
+
+  async #announceOne({ fn, key }: Target, lane: Publication['lane']): Promise<Announced & { fn: string; key: string }> {
+    const { queue, observer } = this.#deps
+    await this.#declared(fn)
+    const announced = queue.announce(fn, key, { lane })
+    if (!announced.noted) await announced.safe
+    observer?.enqueued?.({ fn, key, lane })
+    return { fn, key, ...announced }
   }
 
   #changeOf(ref: ResourceRef, news: News, routes: Routes, stored: PutResult | undefined): Change {

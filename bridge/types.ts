@@ -8,7 +8,7 @@ import type { Relist, State } from './watch-state.ts'
 export interface BridgeOptions {
   kube: KubeClient
   events: EventStore
-  queue: Pick<WorkQueue, 'declare' | 'enqueue'>
+  queue: Pick<WorkQueue, 'declare' | 'enqueue' | 'announce'>
   log: RunLog
   /**
    * Which life of the server that keeps the streams this is. After another answer than before, everything is listed

@@ -61,7 +61,7 @@ export function createRuntime({
         log,
         incarnation: incarnationOf(js, events.stream),
         settled: dispatcher && ((echo) => dispatcher.settled(echo)),
-        observer: hinting(observers.bridgeObserver, dispatcher),
+        ...(observers.bridgeObserver && { observer: observers.bridgeObserver }),
       })
     : undefined
 
@@ -70,18 +70,6 @@ export function createRuntime({
     dispatcher,
     async run(signal, graceMs) {
       await Promise.all([bridge?.run(signal), dispatcher?.run(signal).then(() => dispatcher.drain(graceMs))])
-    },
-  }
-}
-
-/** In one process the bridge tells the dispatcher of changes, so that it does not write what is already overtaken. */
-function hinting(observer: BridgeObserver = {}, dispatcher: Dispatcher | undefined): BridgeObserver {
-  if (!dispatcher) return observer
-  return {
-    ...observer,
-    enqueued: (entry) => {
-      dispatcher.noteChange(entry.fn, entry.key)
-      observer.enqueued?.(entry)
     },
   }
 }

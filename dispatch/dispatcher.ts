@@ -37,11 +37,6 @@ export interface Dispatcher {
   /** Takes no more keys, lets runs end within the grace, and hands the rest back to the queue. */
   drain(graceMs: number): Promise<void>
   /**
-   * Something of this key was stored just now: a status that waits for its turn is decided again instead of being
-   * written. Only a hint, for who happens to run in the same process as the watch.
-   */
-  noteChange(reconciler: string, key: string): void
-  /**
    * The version was written through by a run of this process: it has decided again on it, or will be repeated by the
    * queue (fenced, failed, killed), so the watch's echo of it is no reason for another run. Of other processes' runs
    * this says nothing: one may have lost its lease and died before it could queue its key again.
@@ -91,10 +86,6 @@ class LiveDispatcher implements Dispatcher {
     this.#stopping.abort()
     await Promise.all([...this.#followed.values()].map((followed) => followed.stop(graceMs)))
     await this.#deps.recorder.flush()
-  }
-
-  noteChange(reconciler: string, key: string): void {
-    this.#followed.get(reconciler)?.serving?.noteChange(key)
   }
 
   settled({ fn, key, origin }: { fn: string; key: string; origin: string }): boolean {

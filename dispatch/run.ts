@@ -32,7 +32,7 @@ import { Writer, type WriterDependencies } from './writer.ts'
 const SUSPECT_ATTEMPT = 2
 /** Decisions on results in memory before the function counts as one that never settles. */
 const MAX_ROUNDS = 8
-/** Fresh observations after conflicts and overtaken writes, before the key waits for its backoff. */
+/** Fresh observations in one run, after conflicts and changes that came meanwhile. */
 const MAX_LAPS = 5
 
 export interface RunDependencies extends WriterDependencies {
@@ -67,7 +67,6 @@ export class Run {
   readonly #lease: Lease
   readonly #log: RunLog
   readonly #confidences: Confidences
-  #changed = false
 
   constructor(deps: RunDependencies, served: Served, lease: Lease, log: RunLog) {
     this.#deps = deps
@@ -77,11 +76,6 @@ export class Run {
     this.#confidences = new Confidences(served.spec, deps.events)
   }
 
-  /** Something was stored that the observed state does not have yet. */
-  noteChange(): void {
-    this.#changed = true
-  }
-
   /** Rejects only when the lease is lost or taken back: the run has then stopped and its end is not its own to say. */
   async toEnd(): Promise<Finish> {
     for (let number = 1; ; number++) {
@@ -89,7 +83,8 @@ export class Run {
       let lap: Lap | undefined
       try {
         lap = await this.#begin(isLast)
-        return lap === undefined ? { kind: 'done' } : await this.#settle(lap)
+        const finish: Finish = lap === undefined ? { kind: 'done' } : await this.#settle(lap)
+        if (isLast || !this.#lease.overtaken) return finish
       } catch (error) {
         if (this.#lease.signal.aborted) throw error
         if (error instanceof GoneError) return { kind: 'done' }
@@ -102,7 +97,7 @@ export class Run {
 
   /** Undefined: there is nothing to reconcile. */
   async #begin(isLast: boolean): Promise<Lap | undefined> {
-    this.#changed = false
+    await this.#lease.lap()
     const { name, spec } = this.#served
     const { signal, key, owner } = this.#lease
     const observed = await this.#observe()
@@ -205,7 +200,7 @@ export class Run {
   }
 
   async #writeStatus(lap: Lap, patch: StatusPatch): Promise<void> {
-    const written = await lap.writer.status(lap.world.object, patch, () => lap.isLast || !this.#changed)
+    const written = await lap.writer.status(lap.world.object, patch, () => lap.isLast || !this.#lease.overtaken)
     if (written === DROPPED) {
       this.#deps.observe({ step: 'dropped', reconciler: this.#served.name, key: this.#lease.key })
       throw new ConflictError('the status was overtaken by a change before it was written')

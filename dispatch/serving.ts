@@ -9,7 +9,6 @@ import type { RunStep } from './steps.ts'
 const REMEMBERED_RUNS = 20_000
 
 interface Current {
-  run: Run
   /** Of the run alone, without storing how it ended. */
   ms?: number
   finish?: Finish
@@ -21,7 +20,6 @@ export class Serving {
   readonly #served: Served
   readonly #log: RunLog
   readonly #current = new Map<Lease, Current>()
-  readonly #latest = new Map<string, Run>()
   readonly #owners = new Map<string, true>()
   readonly #worker: Worker
 
@@ -38,10 +36,6 @@ export class Serving {
     })
   }
 
-  noteChange(key: string): void {
-    this.#latest.get(key)?.noteChange()
-  }
-
   /** This process has begun the run with that lease. */
   began(owner: string): boolean {
     return this.#owners.has(owner)
@@ -55,15 +49,14 @@ export class Serving {
   async #handle(lease: Lease): Promise<Finish> {
     const { key, attempt, fired, enqueuedAt } = lease
     const log = withFields(this.#log, { reconciler: this.#served.name, key, attempt })
-    const current: Current = { run: new Run(this.#deps, this.#served, lease, log) }
+    const current: Current = {}
     this.#current.set(lease, current)
-    this.#latest.set(key, current.run)
     keepNewest(this.#owners, lease.owner, true, REMEMBERED_RUNS)
     const queuedMs = this.#deps.now().getTime() - enqueuedAt.getTime()
     this.#observe(key, { step: 'started', attempt, fired, queuedMs })
     const began = performance.now()
     try {
-      current.finish = await current.run.toEnd()
+      current.finish = await new Run(this.#deps, this.#served, lease, log).toEnd()
       return current.finish
     } finally {
       current.ms = performance.now() - began
@@ -74,9 +67,8 @@ export class Serving {
     const { key } = lease
     const current = this.#current.get(lease)
     if (current === undefined) return
-    const { run, finish, ms = 0 } = current
+    const { finish, ms = 0 } = current
     this.#current.delete(lease)
-    if (this.#latest.get(key) === run) this.#latest.delete(key)
     if (stored === 'fenced' || finish === undefined)
       return this.#observe(key, { step: 'finished', result: 'fenced', ms, message: undefined })
     const message = 'message' in finish ? finish.message : undefined

@@ -33,7 +33,7 @@ export function operate<Input, State extends { io: Io }, Result>(
   machine: Machine<Input, State, Result>,
   input: Input,
   { fn, key }: KeyOf,
-  { delivery, signal }: { delivery?: Delivery; signal?: AbortSignal } = {},
+  { delivery, signal }: { delivery?: Delivery | undefined; signal?: AbortSignal | undefined } = {},
 ): Promise<Result> {
   const address = { names: core.names, fn, key, worker: core.worker }
   const ask = (io: Io) => {

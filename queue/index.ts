@@ -5,6 +5,7 @@ export { messageOf } from './message-of.ts'
 export { InvalidNameError } from './names.ts'
 export type { Lane } from './record.ts'
 export {
+  type Announced,
   type Backlog,
   type Depth,
   type Entry,

@@ -1,10 +1,24 @@
 import type { Delivery } from '#jetstream'
-import { isFired } from './codec.ts'
 import { type Core, enqueueKey, operate } from './core.ts'
 import type { Ending, FinishResult } from './finish.ts'
+import { type Laps, laps } from './laps.ts'
 import { type Held, leaseEnd } from './lease.ts'
 import { transitions } from './transitions.ts'
 import { type Lease, LeaseLostError } from './types.ts'
+
+/** What the run was begun by. */
+export interface Origin {
+  fired: boolean
+  enqueuedAt: Date
+}
+
+/** A change that came while the key ran. */
+interface Note {
+  /** The token that told of it, unacknowledged. */
+  delivery: Delivery | undefined
+  /** True: it is covered. False: it has to be queued, or its token taken. */
+  settle: (covered: boolean) => void
+}
 
 /** One key in the hands of this process: its lease is renewed every third of its length until the run ends. */
 export class Run implements Lease {
@@ -17,19 +31,20 @@ export class Run implements Lease {
   readonly #core: Core
   readonly #abort = new AbortController()
   #held: Held
+  #laps: Laps<Note> = laps.none
   #renewal: Promise<void> | undefined
   #timer: NodeJS.Timeout | undefined
   #lost = false
   #ended = false
 
-  constructor(core: Core, fn: string, key: string, held: Held, delivery: Delivery) {
+  constructor(core: Core, fn: string, key: string, held: Held, { fired, enqueuedAt }: Origin) {
     this.#core = core
     this.fn = fn
     this.key = key
     this.attempt = held.record.attempt
     this.cutShort = held.record.reason === 'CutShort'
-    this.fired = isFired(delivery)
-    this.enqueuedAt = core.clock.dateOf(delivery.storedAt)
+    this.fired = fired
+    this.enqueuedAt = enqueuedAt
     this.#held = held
     this.#renewInTime()
   }
@@ -55,8 +70,46 @@ export class Run implements Lease {
     this.signal.throwIfAborted()
   }
 
+  get overtaken() {
+    return this.#laps.unseen.length > 0
+  }
+
+  async lap(): Promise<void> {
+    const { unseen } = this.#laps
+    this.#laps = laps.begin(this.#laps)
+    for (const { delivery } of unseen)
+      if (delivery)
+        await operate(this.#core, transitions.absorb, this.#core.terms, this, { delivery, signal: this.signal })
+  }
+
+  /**
+   * Tells the run of a change; with its token, if it has one. Resolves to true when the run's end, or what follows it,
+   * is stored and covers the change. Undefined: the run does not look again.
+   */
+  note(delivery?: Delivery): Promise<boolean> | undefined {
+    const { promise, resolve } = Promise.withResolvers<boolean>()
+    const note: Note = { delivery, settle: resolve }
+    const noted = laps.note(this.#laps, note)
+    if (noted === undefined) return undefined
+    this.#laps = noted
+    const timer = setTimeout(() => this.#withdraw(note), this.#core.ackWaitMs / 4)
+    return promise.finally(() => clearTimeout(timer))
+  }
+
   /** Stores how the run ended; if its lease was lost instead, queues the key: its writes may have silenced the watch. */
   async end(ending: Ending): Promise<'finished' | 'fenced'> {
+    this.#laps = laps.close(this.#laps)
+    let stored = false
+    try {
+      const result = await this.#conclude(ending)
+      stored = true
+      return result
+    } finally {
+      this.#settle(stored)
+    }
+  }
+
+  async #conclude(ending: Ending): Promise<'finished' | 'fenced'> {
     const result = this.#ended ? 'fenced' : await this.#stop(ending)
     if (result !== 'fenced' && result !== 'unclear') return 'finished'
     this.#lose('it was lost before the run ended')
@@ -70,7 +123,9 @@ export class Run implements Lease {
   async handBack(signal: AbortSignal): Promise<void> {
     if (this.#ended) return
     this.#abortBecause('the worker shuts down')
-    await this.#stop({ kind: 'handback' }, signal)
+    this.#laps = laps.close(this.#laps)
+    const result = await this.#stop({ kind: 'handback' }, signal)
+    this.#settle(result === 'queued')
   }
 
   async #stop(ending: Ending, signal?: AbortSignal): Promise<FinishResult> {
@@ -110,6 +165,20 @@ export class Run implements Lease {
       if (this.#core.clock.now() > this.#end) return this.#lose('it could not be renewed')
     }
     if (!this.#ended) this.#renewInTime()
+  }
+
+  #settle(stored: boolean): void {
+    const { covered, refused } = laps.settle(this.#laps, stored)
+    for (const { settle } of covered) settle(true)
+    for (const { settle } of refused) settle(false)
+  }
+
+  /** A lap that is so long in coming shall not keep the change from other processes, and from the stream. */
+  #withdraw(note: Note): void {
+    const without = laps.withdraw(this.#laps, note)
+    if (without === undefined) return
+    this.#laps = without
+    note.settle(false)
   }
 
   #lose(why: string): void {

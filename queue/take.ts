@@ -3,8 +3,10 @@ import { type Ended, end, type Machine, UnexpectedAnswerError } from './machine.
 import type { Answer, Io, KeyRecord, NewRecord, Token } from './record.ts'
 
 export interface TakeInput {
-  token: Token
-  /** Unique to this delivery: it becomes the owner, and names the generations that are written for it. */
+  token: Omit<Token, 'sequence'>
+  /** There is no token: a change that this process was told of, and that it queues if it cannot take the key. */
+  direct?: boolean
+  /** Unique to this attempt: it becomes the owner, and names the generations that are written for it. */
   nonce: string
   /** The process that takes it, for people. */
   by?: string | undefined
@@ -17,6 +19,8 @@ export type TakeResult =
   | { kind: 'leased'; held: Held }
   /** The key is running: its owner will run it once more. */
   | { kind: 'marked' }
+  /** The key is running, and its owner does not know of the change: it has to be queued. */
+  | { kind: 'occupied' }
   /** Nothing was acknowledged: the server delivers the token again, or the watchdog queues the key. */
   | { kind: 'dropped'; because: 'delivery too old' | 'lease nearly over' }
 
@@ -40,6 +44,8 @@ type Next = TakeStep | Ended<TakeResult>
  * From a delivered token to a lease. The record is stored before the token is acknowledged, and the lease is given
  * out only after the token is known to be gone: an ENQUEUE from then on makes a new token, an earlier one is covered by
  * the run that starts now.
+ *
+ * Or from a change to a lease, without a token: the record alone is as durable, for it is a schedule of that token.
  */
 export const take: Machine<TakeInput, TakeStep, TakeResult> = {
   start: (input, now) => takeFresh({ ...input, ...input.token, writes: 0 }, now),
@@ -49,9 +55,9 @@ export const take: Machine<TakeInput, TakeStep, TakeResult> = {
     switch (step.name) {
       case 'take':
         if (answer.kind === 'conflict') return { name: 'look', claim: step.claim, io: { do: 'readRecord' } }
-        return afterStored(step, answer)
+        return afterStored(step, answer, now)
       case 'steal':
-        return answer.kind === 'conflict' ? takeFresh(step.claim, now) : afterStored(step, answer)
+        return answer.kind === 'conflict' ? takeFresh(step.claim, now) : afterStored(step, answer, now)
       case 'look':
         if (answer.kind !== 'record') throw new UnexpectedAnswerError(step, answer)
         return onRecord(step.claim, answer.record, now)
@@ -78,8 +84,8 @@ function takeFresh(claim: Claim, now: number): Next {
 
 function onRecord(claim: Claim, record: KeyRecord | undefined, now: number): Next {
   if (record === undefined) return takeFresh(claim, now)
-  if (isRunOf(record, claim.nonce)) return acknowledge(claim, { record, writes: claim.writes })
-  if (record.state === 'running') return mark(claim, record)
+  if (isRunOf(record, claim.nonce)) return taken(claim, { record, writes: claim.writes }, now)
+  if (record.state === 'running') return claim.direct ? end({ kind: 'occupied' }) : mark(claim, record)
   const attempt = Math.max(claim.attempt, record.attempt)
   const cutShort = claim.cutShort === true || record.reason === 'CutShort'
   return writeRunning('steal', { ...claim, attempt, cutShort }, record, now)
@@ -134,10 +140,17 @@ const dismiss = (claim: Claim): TakeStep => ({
   io: { do: 'acknowledge', confirmed: false },
 })
 
-function afterStored(step: TakeStep & { name: 'take' | 'steal' }, answer: Answer): TakeStep {
+function afterStored(step: TakeStep & { name: 'take' | 'steal' }, answer: Answer, now: number): Next {
   if (answer.kind !== 'stored') throw new UnexpectedAnswerError(step, answer)
   const record = { ...step.record, sequence: answer.sequence }
-  return acknowledge(step.claim, { record, writes: step.claim.writes })
+  return taken(step.claim, { record, writes: step.claim.writes }, now)
+}
+
+function taken(claim: Claim, held: Held, now: number): Next {
+  if (!claim.direct) return acknowledge(claim, held)
+  return nearlyOver(held.record, claim.terms, now)
+    ? end({ kind: 'dropped', because: 'lease nearly over' })
+    : end({ kind: 'leased', held })
 }
 
 const acknowledge = (claim: Claim, held: Held): TakeStep => ({

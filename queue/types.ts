@@ -31,6 +31,13 @@ export interface Lease {
   readonly signal: AbortSignal
   /** Call before every write: throws LeaseLostError if the lease is over by now. */
   hold(): void
+  /** The key was changed since the last lap() began, by what this process was told: what was read then is old. */
+  readonly overtaken: boolean
+  /**
+   * Call before reading state. Who calls it makes the run open to changes that come while it lasts: then read again
+   * (another lap) rather than end while `overtaken`. What no lap has seen is queued.
+   */
+  lap(): Promise<void>
 }
 
 /** The key may be run by somebody else by now: write nothing more. */
@@ -60,6 +67,14 @@ export interface Worker {
    * again for another worker. Asked again, the shorter time counts. Over within 4 s after it, whatever NATS does.
    */
   drain(graceMs: number): Promise<void>
+}
+
+/** Where a change has gone. */
+export interface Announced {
+  /** With the run under way: `safe` may take as long as that run. */
+  noted: boolean
+  /** Resolves when a run that has seen the change has ended, or is certain whatever dies. */
+  safe: Promise<void>
 }
 
 /** For metrics. Called on the hot path: must be quick and must not throw. */

@@ -11,7 +11,7 @@ import { entriesOf, listEntries } from './list.ts'
 import { demandKey, Names } from './names.ts'
 import type { Io, Lane } from './record.ts'
 import { ProcessSlots } from './slots.ts'
-import type { Backlog, Depth, Entry, KeyOf, QueueLog, QueueObserver, ServeOptions, Worker } from './types.ts'
+import type { Announced, Backlog, Depth, Entry, KeyOf, QueueLog, QueueObserver, ServeOptions, Worker } from './types.ts'
 import { QueueWorker } from './worker.ts'
 
 export interface QueueOptions {
@@ -48,6 +48,11 @@ export interface WorkQueue {
    * long as NATS does not answer. `attempt` counts the failed runs that the key has behind it.
    */
   enqueue(fn: string, key: string, options?: { lane?: Lane; attempt?: number }): Promise<'queued' | 'coalesced'>
+  /**
+   * A change that this process was told of, where it may also run: a run of the key that is under way here reads again
+   * before it ends, and with a slot free the key runs at once, without a token; else this is enqueue().
+   */
+  announce(fn: string, key: string, options?: { lane?: Lane }): Announced
   serve(options: ServeOptions): Worker
   /** Everything declared here, by any process. */
   functions(): Promise<string[]>
@@ -99,6 +104,8 @@ export async function openQueue(js: JetStream, options: QueueOptions): Promise<W
 
 class JetStreamQueue implements WorkQueue {
   readonly #core: Core
+  /** Workers of this process by function, the latest. */
+  readonly #workers = new Map<string, QueueWorker>()
 
   constructor(core: Core) {
     this.#core = core
@@ -118,8 +125,23 @@ class JetStreamQueue implements WorkQueue {
     return enqueueKey(this.#core, { fn, key }, { lane, attempt })
   }
 
+  announce(fn: string, key: string, { lane = 'high' }: { lane?: Lane } = {}): Announced {
+    demandKey(key)
+    const enqueue = async () => void (await enqueueKey(this.#core, { fn, key }, { lane, attempt: 0 }))
+    const here = this.#workers.get(fn)?.announce(key, lane)
+    if (here === undefined) return { noted: false, safe: enqueue() }
+    const { noted, covered } = here
+    return { noted, safe: covered.then((isCovered) => (isCovered ? this.#count(fn, noted) : enqueue())) }
+  }
+
+  #count(fn: string, noted: boolean): void {
+    this.#core.observer.onEnqueue?.(fn, noted ? 'coalesced' : 'queued')
+  }
+
   serve(options: ServeOptions): Worker {
-    return new QueueWorker(this.#core, options)
+    const worker = new QueueWorker(this.#core, options)
+    this.#workers.set(options.fn, worker)
+    return worker
   }
 
   functions(): Promise<string[]> {

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { nuid } from 'nats'
 import { ConnectionClosedError, type Delivery, Puller } from '#jetstream'
 import { backoffMs, DEFAULT_BACKOFF } from './backoff.ts'
-import { isWatchdog, tokenFrom } from './codec.ts'
+import { isFired, isWatchdog, tokenFrom } from './codec.ts'
 import { type Core, operate } from './core.ts'
 import type { Ending } from './finish.ts'
 import { Janitor } from './janitor.ts'
@@ -11,12 +11,22 @@ import { messageOf } from './message-of.ts'
 import type { Lane } from './record.ts'
 import { Run } from './run.ts'
 import { allowances, type LaneLoad, type Sharer } from './slots.ts'
+import type { TakeInput } from './take.ts'
 import { transitions } from './transitions.ts'
 import type { Finish, ServeOptions, Worker } from './types.ts'
 
 interface LaneInHand extends LaneLoad {
   lane: Lane
   puller: Puller
+}
+
+/** What a key is to be taken by. */
+interface Claim {
+  input: Omit<TakeInput, 'nonce' | 'by' | 'terms'>
+  fired: boolean
+  /** Since when it waits, by the server's clock. */
+  queuedAt: number
+  delivery: Delivery | undefined
 }
 
 /** How long handing back may take when NATS does not answer; after that the watchdogs do it. */
@@ -32,6 +42,10 @@ export class QueueWorker implements Worker, Sharer {
   readonly #lanes: Record<Lane, LaneInHand>
   readonly #janitor: Janitor
   readonly #runs = new Set<Run>()
+  /** The latest run of each key. */
+  readonly #current = new Map<string, Run>()
+  /** Keys on their way to a run here, which will read state when it begins; false: it did not come to that. */
+  readonly #arriving = new Map<string, Promise<boolean>>()
   readonly #inHand = new Set<Promise<void>>()
   readonly #abandon = new AbortController()
   #lastLane: Lane = 'low'
@@ -71,6 +85,18 @@ export class QueueWorker implements Worker, Sharer {
     return this.#drained.finally(() => clearTimeout(timer))
   }
 
+  /**
+   * A change that this process was told of: for the run of its key here, or for one that a free slot can begin at once.
+   * `covered` is false if the change has to be queued all the same. Undefined: neither of them.
+   */
+  announce(key: string, lane: Lane): { noted: boolean; covered: Promise<boolean> } | undefined {
+    if (this.#drained) return undefined
+    const covered = this.#current.get(key)?.note()
+    if (covered) return { noted: true, covered }
+    const arrival = this.#arriving.get(key) ?? (lane === 'high' ? this.#takeDirectly(key) : undefined)
+    return arrival && { noted: false, covered: arrival }
+  }
+
   #openLane(lane: Lane): LaneInHand {
     const { js, names } = this.#core
     const puller = new Puller(js, {
@@ -102,10 +128,33 @@ export class QueueWorker implements Worker, Sharer {
       inHand.backlog++
       return delivery.nak()
     }
-    inHand.busy++
+    const place = this.#core.names.placeOf(delivery.subject)
+    if (place?.kind !== 'token') return
+    const { clock, ackWaitMs } = this.#core
     this.#lastLane = inHand.lane
+    this.#occupy(inHand, place.key, {
+      input: { token: tokenFrom(delivery, inHand.lane), freshUntil: clock.now() + ackWaitMs / 2 },
+      fired: isFired(delivery),
+      queuedAt: delivery.storedAt,
+      delivery,
+    })
+  }
+
+  /** Only a key that nothing here is about, and only where no token waits that would be overtaken. */
+  #takeDirectly(key: string): Promise<boolean> | undefined {
+    const { high } = this.#lanes
+    if (high.backlog > 0 || this.#free === 0 || this.#current.has(key)) return undefined
+    const { clock, ackWaitMs } = this.#core
+    const queuedAt = clock.now()
+    const input = { token: { lane: high.lane, attempt: 0 }, direct: true, freshUntil: queuedAt + ackWaitMs / 4 }
+    this.#occupy(high, key, { input, fired: false, queuedAt, delivery: undefined })
+    return this.#arriving.get(key)
+  }
+
+  #occupy(inHand: LaneInHand, key: string, claim: Claim): void {
+    inHand.busy++
     this.poke()
-    const work = this.#work(inHand.lane, delivery).finally(() => {
+    const work = this.#work(key, claim).finally(() => {
       this.#inHand.delete(work)
       inHand.busy--
       this.#core.slots.released(this)
@@ -114,39 +163,51 @@ export class QueueWorker implements Worker, Sharer {
   }
 
   /** Never rejects: what fails here is delivered again, or queued by its watchdog. */
-  async #work(lane: Lane, delivery: Delivery): Promise<void> {
+  async #work(key: string, claim: Claim): Promise<void> {
     const { fn, onError } = this.#options
-    const place = this.#core.names.placeOf(delivery.subject)
-    if (place?.kind !== 'token') return
     try {
-      const held = await this.#take(place.key, lane, delivery)
-      if (held) await this.#run(place.key, held, delivery)
+      if (claim.delivery && (await this.#current.get(key)?.note(claim.delivery))) return
+      const held = await this.#arrive(key, this.#take(key, claim))
+      if (held) await this.#run(key, held, claim)
     } catch (error) {
       if (error instanceof ConnectionClosedError || this.#abandon.signal.aborted) return
-      this.#core.log.error({ err: error, fn, key: place.key }, 'key left to the queue')
+      this.#core.log.error({ err: error, fn, key }, 'key left to the queue')
       onError?.(error)
     }
   }
 
-  async #take(key: string, lane: Lane, delivery: Delivery): Promise<Held | undefined> {
-    const { clock, terms, ackWaitMs, observer, log, instance } = this.#core
+  async #arrive(key: string, taking: Promise<Held | undefined>): Promise<Held | undefined> {
+    const arrival = taking.then(
+      (held) => held !== undefined,
+      () => false,
+    )
+    this.#arriving.set(key, arrival)
+    try {
+      return await taking
+    } finally {
+      if (this.#arriving.get(key) === arrival) this.#arriving.delete(key)
+    }
+  }
+
+  async #take(key: string, { input, queuedAt, delivery }: Claim): Promise<Held | undefined> {
+    const { clock, terms, observer, log, instance } = this.#core
     const { fn } = this.#options
-    const freshUntil = clock.now() + ackWaitMs / 2
-    const input = { token: tokenFrom(delivery, lane), nonce: nuid.next(), by: instance, freshUntil, terms }
     const { signal } = this.#abandon
-    const result = await operate(this.#core, transitions.take, input, { fn, key }, { delivery, signal })
+    const claimed = { ...input, nonce: nuid.next(), by: instance, terms }
+    const result = await operate(this.#core, transitions.take, claimed, { fn, key }, { delivery, signal })
     if (result.kind === 'dropped') log.warn({ fn, key, because: result.because }, 'token not taken')
     if (result.kind !== 'leased') return undefined
-    observer.onTake?.(fn, clock.now() - delivery.storedAt)
+    observer.onTake?.(fn, clock.now() - queuedAt)
     return result.held
   }
 
-  async #run(key: string, held: Held, delivery: Delivery): Promise<void> {
+  async #run(key: string, held: Held, { fired, queuedAt, delivery }: Claim): Promise<void> {
     const { fn, onFinished } = this.#options
-    const run = new Run(this.#core, fn, key, held, delivery)
+    const run = new Run(this.#core, fn, key, held, { fired, enqueuedAt: this.#core.clock.dateOf(queuedAt) })
     if (this.#drained) return run.handBack(this.#abandon.signal)
-    if (isWatchdog(delivery) && run.attempt >= CUT_SHORT_LIMIT) return this.#postpone(run)
+    if (delivery && isWatchdog(delivery) && run.attempt >= CUT_SHORT_LIMIT) return this.#postpone(run)
     this.#runs.add(run)
+    this.#current.set(key, run)
     try {
       const began = performance.now()
       const finish = await this.#handle(run)
@@ -155,6 +216,7 @@ export class QueueWorker implements Worker, Sharer {
       onFinished?.(run, result)
     } finally {
       this.#runs.delete(run)
+      if (this.#current.get(key) === run) this.#current.delete(key)
     }
   }
 

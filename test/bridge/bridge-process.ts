@@ -21,18 +21,17 @@ const bridge = createBridge({
   events,
   queue: {
     async declare() {},
-    async enqueue(_fn, key) {
-      // Slow, so that kills between storing and enqueueing are frequent.
-      await sleep(Math.random() * 100)
-      const stored = await js.lastOf(
-        events.stream,
-        `${prefix}.${identityFilter({ ref: configMaps, ...parseKey(key) })}`,
-      )
-      appendFileSync(file, `${key} ${stored?.headers['ce-resourceversion']}\n`)
-      return 'queued'
-    },
+    enqueue: (_fn, key) => writeDown(key).then(() => 'queued'),
+    announce: (_fn, key) => ({ noted: false, safe: writeDown(key) }),
   },
   log: silent,
   incarnation: incarnationOf(js, events.stream),
 })
 await bridge.run(new AbortController().signal)
+
+/** Slow, so that kills between storing and enqueueing are frequent. */
+async function writeDown(key: string): Promise<void> {
+  await sleep(Math.random() * 100)
+  const stored = await js.lastOf(events.stream, `${prefix}.${identityFilter({ ref: configMaps, ...parseKey(key) })}`)
+  appendFileSync(file, `${key} ${stored?.headers['ce-resourceversion']}\n`)
+}

@@ -131,6 +131,9 @@ export async function startBridge(
         enqueued.push({ fn, key, lane })
         return result
       },
+      announce(fn, key, options) {
+        return { noted: false, safe: this.enqueue(fn, key, options).then(() => undefined) }
+      },
     },
     log: silent,
     settled,

@@ -124,7 +124,7 @@ describe('a run', () => {
       const path = `${resourcePath(PODS, scene.name, 'overtaken-pod')}/status`
       await fixture.kube.patch(path, { status: { phase: 'Succeeded' } }, 'merge')
       await scene.see(PODS, 'overtaken-pod', owner('overtaken'))
-      scene.dispatcher.noteChange('runs', 'runs.overtaken')
+      scene.queue.announce('runs', 'runs.overtaken')
     }
     await scene.widget('overtaken', async ({ owned }) => {
       const [child] = owned['Pod.v1']!

@@ -84,6 +84,37 @@ describe('ENQUEUE', () => {
   })
 })
 
+describe('TAKE without a token', () => {
+  const direct = { ...input, direct: true }
+  it('gives out the lease as soon as the record stands', () => {
+    expect(resultOf(after(transitions.take, direct, stored(9)))).toMatchObject({ kind: 'leased' })
+    expect(resultOf(after(transitions.take, { ...direct, terms: r3 }, stored(9)))).toMatchObject({ kind: 'leased' })
+  })
+  it('takes a waiting key with its timer', () => {
+    const waiting = record({ state: 'waiting', generation: 'w-1' })
+    expect(messageOf(after(transitions.take, direct, conflict, waiting))).toMatchObject({ cancels: 'w-1' })
+  })
+  it('leaves a key that runs to whoever queues it', () => {
+    expect(resultOf(after(transitions.take, direct, conflict, record()))).toEqual({ kind: 'occupied' })
+  })
+  it('does not run when the answer comes at the end of the lease', () => {
+    expect(resultOf(after(transitions.take, direct, [stored(9), NOW + 8001]))).toMatchObject({ kind: 'dropped' })
+  })
+})
+
+describe('ABSORB', () => {
+  it('reads only after the acknowledgement is confirmed, and on replicas after the token has gone', () => {
+    expect(ioOf(after(transitions.absorb, terms))).toEqual({ do: 'acknowledge', confirmed: true })
+    expect(resultOf(after(transitions.absorb, terms, acknowledged))).toBe('gone')
+    expect(ioOf(after(transitions.absorb, r3, acknowledged))).toEqual({ do: 'readToken' })
+    const still = after(transitions.absorb, r3, acknowledged, { kind: 'token', present: true })
+    expect(ioOf(still)).toEqual({ do: 'acknowledge', confirmed: true })
+  })
+  it('repeats itself until the answer is definite', () => {
+    expect(ioOf(after(transitions.absorb, terms, unknown, unknown))).toMatchObject({ do: 'acknowledge' })
+  })
+})
+
 describe('TAKE', () => {
   it('writes the record where there is none, as a schedule for the end of the lease', () => {
     expect(messageOf(after(transitions.take, input))).toMatchObject({

@@ -46,10 +46,17 @@ const slotText = (slot: Slot | undefined, name: (id: number) => number): string 
   slot ? `${name(slot.sequence)}${slot.acking ? 'a' : ''}${slot.gone ? 'g' : ''}${slot.dead ? 'd' : ''}` : '-'
 
 function processText(process: Process, name: (id: string | number) => number | string): string {
-  const flags = `${process.phase}${process.overdue ? 'o' : ''}${process.fresh ? 'f' : ''}${name(process.nonce)}`
+  const notes = filled(templateOf(process.laps), name)
+  const flags = `${process.phase}${process.overdue ? 'o' : ''}${process.fresh ? 'f' : ''}${name(process.nonce)}${notes}`
   switch (process.phase) {
     case 'taking':
       return flags + filled(templateOf(process.step), name)
+    case 'absorbing':
+      return (
+        flags +
+        [process.held, process.tokens, process.step].map((part) => filled(templateOf(part), name)).join('') +
+        `${process.lane}${name(process.token)}`
+      )
     case 'running':
       return flags + filled(templateOf(process.held), name)
     case 'requeueing':

@@ -1,7 +1,15 @@
+import { laps } from '../../../queue/laps.ts'
 import { transitions } from '../../../queue/transitions.ts'
 import type { Config, Subject } from './state.ts'
 
-export const PRODUCTION: Subject = { machines: transitions, requeuesFenced: true, janitor: true }
+export const PRODUCTION: Subject = {
+  machines: transitions,
+  laps,
+  requeuesFenced: true,
+  queuesRefused: true,
+  cursorWaits: true,
+  janitor: true,
+}
 
 /** Two workers, one replica, and a world in which nothing goes wrong except that tokens are delivered twice. */
 export const CALM: Config = {
@@ -9,6 +17,7 @@ export const CALM: Config = {
   replicas: 1,
   high: 1,
   low: 0,
+  announces: 0,
   crashes: 0,
   faults: 0,
   expiries: 0,
@@ -22,6 +31,7 @@ export const CALM: Config = {
   endings: [],
   byHand: [],
   delays: true,
+  tokenLaps: false,
 }
 
 const STRICT = { ...CALM, oneRecord: true }
@@ -53,6 +63,12 @@ export const SMALL: Record<string, Config> = {
   'retried by hand': { ...STRICT, ...ENDINGS, ...BY_HAND.retry, ends: 1 },
   'parked by hand': { ...STRICT, ...ENDINGS, ...BY_HAND.park, ends: 1 },
   'purged by hand': { ...STRICT, ...ENDINGS, ...BY_HAND.purge, ends: 1 },
+  'changes told to runs': { ...STRICT, announces: 2 },
+  'changes told to runs, a crash': { ...STRICT, high: 0, announces: 2, crashes: 1 },
+  'changes told to runs, an expired lease': { ...STRICT, high: 0, announces: 2, expiries: 1 },
+  'changes told to runs, an ambiguous publish': { ...STRICT, high: 0, announces: 2, faults: 1 },
+  'a token told to a run': { ...STRICT, high: 2, tokenLaps: true },
+  'a token told to a run, replicated': { ...STRICT, high: 2, tokenLaps: true, replicas: 3 },
   'no run without a reason': { ...SWIFT, high: 3, ends: 1, renews: 1, maxRuns: 4 },
   'no run without a reason, two lanes': { ...SWIFT, high: 2, low: 1, ends: 1, renews: 1, maxRuns: 4 },
 }
@@ -91,5 +107,16 @@ export const LARGE: Record<string, Config> = {
   'by hand twice': { ...STRICT, ...ENDINGS, ...BY_ANY_HAND, ends: 1, interventions: 2, high: 2 },
   'by hand, two changes, replicated': { ...STRICT, ...ENDINGS, ...BY_ANY_HAND, ends: 1, high: 2, replicas: 3 },
   'by hand, killed server': { ...STRICT, ...BY_ANY_HAND, resurrections: 1, high: 2 },
+  'tokens of two lanes told to a run': { ...LANES, tokenLaps: true },
+  'told twice and queued, crash': { ...STRICT, announces: 2, crashes: 1 },
+  'told twice, every ending, crash': { ...STRICT, ...ENDINGS, high: 0, announces: 2, ends: 1, crashes: 1 },
+  'told and queued, both lanes, crash': { ...LANES, announces: 1, crashes: 1, tokenLaps: true },
+  'told and queued, expiry, renewal': { ...STRICT, announces: 1, expiries: 1, renews: 1 },
+  'told and queued, ambiguity, replicated': { ...STRICT, announces: 1, faults: 1, replicas: 3, tokenLaps: true },
+  'told and queued, late clocks': { ...STRICT, announces: 1, lates: 1, expiries: 1 },
+  'told, three workers': { ...STRICT, workers: 3, announces: 2 },
+  'tokens told, crash, expiry': { ...STRICT, high: 2, tokenLaps: true, crashes: 1, expiries: 1 },
+  'tokens told, both lanes, replicated': { ...LANES, high: 2, tokenLaps: true, replicas: 3 },
+  'tokens told, killed server': { ...STRICT, high: 2, tokenLaps: true, resurrections: 1 },
   'swift, two ends, two lanes': { ...SWIFT, high: 2, low: 2, ends: 2, renews: 1, maxRuns: 6 },
 }

@@ -75,10 +75,6 @@ export function explore(subject: Subject, config: Config, maxStates = Number.POS
 }
 
 export function initialState(config: Config): State {
-  const { high, low, crashes, faults, expiries, ends, renews, lates, slow, resurrections, mistakes } = config
-  const { interventions } = config
-  const disorder = { crashes, faults, expiries, lates, slow, resurrections, mistakes }
-  const left: Budget = { high, low, ends, renews, interventions, ...disorder }
   return {
     tokens: { high: undefined, low: undefined },
     acknowledged: { high: undefined, low: undefined },
@@ -87,10 +83,17 @@ export function initialState(config: Config): State {
     network: [],
     processes: [],
     covered: true,
-    left,
+    left: budgetOf(config),
     runs: 0,
     counter: 0,
   }
+}
+
+function budgetOf(config: Config): Budget {
+  const { high, low, announces, crashes, faults, expiries, ends, renews, interventions } = config
+  const { lates, slow, resurrections, mistakes } = config
+  const disorder = { crashes, faults, expiries, lates, slow, resurrections, mistakes }
+  return { high, low, announces, ends, renews, interventions, ...disorder }
 }
 
 export function successors(state: State, subject: Subject, config: Config): Move[] {

@@ -22,7 +22,7 @@ export function brokenLaw(state: State, config: Config): string | undefined {
   return undefined
 }
 
-const isAtWork = (phase: string): boolean => phase === 'running' || phase === 'renewing'
+const isAtWork = (phase: string): boolean => phase === 'running' || phase === 'renewing' || phase === 'absorbing'
 
 const isStranded = ({ records, processes }: State): boolean =>
   records.some(({ record }) => record.state === 'running' && !processes.some(({ nonce }) => nonce === record.owner))

@@ -1,3 +1,4 @@
+import { laps } from '../../../queue/laps.ts'
 import type { Held } from '../../../queue/lease.ts'
 import { type Ended, type Machine } from '../../../queue/machine.ts'
 import { type Answer, type Io, type KeyRecord, otherLane, type Publish } from '../../../queue/record.ts'
@@ -20,6 +21,8 @@ const withMachines = (machines: Partial<Machines>): Subject => ({
   ...PRODUCTION,
   machines: { ...transitions, ...machines },
 })
+
+const withLaps = (functions: Partial<Subject['laps']>): Subject => ({ ...PRODUCTION, laps: { ...laps, ...functions } })
 
 const { take, renew, finish, retry, withdraw } = transitions
 
@@ -323,6 +326,55 @@ export const MUTATIONS: Record<string, Mutation> = {
       ),
     }),
     config: { ...CALM, high: 3 },
+  },
+  'direct TAKE without CAS': {
+    guard: 'a change takes a key without a token only where no record stands',
+    breaks: 'law 2',
+    subject: inTake('take', unguarded),
+    config: { ...CALM, high: 0, announces: 2 },
+  },
+  'a change of an occupied key is not queued': {
+    guard: 'what no run here covers is queued',
+    breaks: 'laws 1, 3, 4',
+    subject: { ...PRODUCTION, queuesRefused: false },
+    config: { ...CALM, announces: 1 },
+  },
+  'a lap covers what came after it had begun': {
+    guard: 'only what is read later covers a change',
+    breaks: 'laws 1, 3, 4',
+    subject: withLaps({
+      note: (present, note) => (present.open ? { ...present, seen: [...present.seen, note] } : undefined),
+    }),
+    config: { ...CALM, announces: 1 },
+  },
+  'the end of a run covers everything': {
+    guard: 'what came after the last lap had begun is queued',
+    breaks: 'laws 1, 3, 4',
+    subject: withLaps({ settle: ({ seen, unseen }) => ({ covered: [...seen, ...unseen], refused: [] }) }),
+    config: { ...CALM, announces: 1 },
+  },
+  'the cursor passes a change that a run was told of': {
+    guard: 'until the run has ended, only the cursor before it keeps the change',
+    breaks: 'laws 1, 3, 4',
+    subject: { ...PRODUCTION, cursorWaits: false },
+    config: { ...CALM, announces: 2, high: 0, crashes: 1 },
+  },
+  'a lap that begins before the acknowledgement is confirmed': {
+    guard: 'a lap reads when no ENQUEUE can coalesce into the token that it covers',
+    breaks: 'laws 1, 3, 4',
+    subject: withMachines({ absorb: asking(transitions.absorb, () => ({ do: 'acknowledge', confirmed: false })) }),
+    config: { ...CALM, high: 3, tokenLaps: true },
+  },
+  'a lap that skips the barrier': {
+    guard: 'with replicas a lap too waits until its token is gone',
+    breaks: 'laws 1, 3, 4',
+    subject: withMachines({
+      absorb: {
+        ...transitions.absorb,
+        start: (terms, now) => transitions.absorb.start({ ...terms, replicas: 1 }, now),
+      },
+    }),
+    config: { ...replicated, high: 3, tokenLaps: true },
   },
   'a fenced run says nothing': {
     guard: 'a run that lost its lease queues its key again',

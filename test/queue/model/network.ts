@@ -13,17 +13,23 @@ export function outcomes(state: State, process: Process | undefined, io: Io, con
       return [{ label, state, answer: { kind: 'record', record } }]
     }
     case 'acknowledge':
-      return config && process?.phase === 'taking' ? acknowledgements(state, process, io.confirmed, config) : []
+      return config && isHolding(process) ? acknowledgements(state, process, io.confirmed, config) : []
     case 'removeToken':
       return removals(state, io.sequence, config)
     case 'readToken': {
-      const present = process?.phase === 'taking' && state.tokens[process.lane]?.sequence === process.token
+      const present = isHolding(process) && state.tokens[process.lane]?.sequence === process.token
       return [
         { label: `looks for its token: ${present ? 'there' : 'gone'}`, state, answer: { kind: 'token', present } },
       ]
     }
   }
 }
+
+type Holding = Extract<Process, { token: number | undefined }> & { token: number }
+
+/** With a token delivered to it. */
+const isHolding = (process: Process | undefined): process is Holding =>
+  process !== undefined && 'token' in process && process.token !== undefined
 
 /** For the others a lost publish is as if they had not asked yet. */
 const REMEMBERS_DOUBT = new Set<Process['phase']>(['finishing', 'retrying', 'withdrawing'])
@@ -78,12 +84,7 @@ const completesRun = (process: Process | undefined): boolean =>
   process?.phase === 'withdrawing' ||
   (process?.phase === 'finishing' && process.fresh && !['error', 'handback'].includes(process.ending.kind))
 
-function acknowledgements(
-  state: State,
-  { lane, token }: Extract<Process, { phase: 'taking' }>,
-  confirmed: boolean,
-  config: Config,
-): Outcome[] {
+function acknowledgements(state: State, { lane, token }: Holding, confirmed: boolean, config: Config): Outcome[] {
   const later = acknowledgeLater(state, lane, token)
   const name = `token ${lane} ${token}`
   if (!confirmed)

@@ -1,5 +1,7 @@
+import type { AbsorbStep } from '../../../queue/absorb.ts'
 import type { Ending, FinishStep } from '../../../queue/finish.ts'
 import type { RetryStep, WithdrawStep } from '../../../queue/intervene.ts'
+import type { Laps, laps } from '../../../queue/laps.ts'
 import type { Held } from '../../../queue/lease.ts'
 import type { Answer, Io, KeyRecord, Lane, Publish } from '../../../queue/record.ts'
 import type { RenewStep } from '../../../queue/renew.ts'
@@ -14,8 +16,14 @@ export type Machines = {
 /** What is explored: the machines, and what the shell around them does. */
 export interface Subject {
   machines: Machines
+  /** What a run does with changes that come while it lasts. */
+  laps: typeof laps
   /** A run that lost its lease queues its key again. */
   requeuesFenced: boolean
+  /** A change that no run here covers is queued. */
+  queuesRefused: boolean
+  /** The watch's cursor does not pass a change before it is safe: who dies is told of it again. */
+  cursorWaits: boolean
   /** Somebody looks for tokens that nobody will deliver. */
   janitor: boolean
 }
@@ -25,6 +33,8 @@ export interface Budget {
   /** ENQUEUEs in each lane. */
   high: number
   low: number
+  /** Changes that a worker's own process is told of, in the high lane. */
+  announces: number
   /** Workers that die between two IOs. */
   crashes: number
   /** Publishes and acknowledgements whose answer is lost, or which arrive at any later time. */
@@ -55,6 +65,8 @@ export interface Config extends Budget {
   byHand: readonly ('retry' | 'park' | 'purge')[]
   /** Publishes may also arrive later, and acknowledgements. */
   delays: boolean
+  /** A token may reach the process that runs its key. */
+  tokenLaps: boolean
   /** Checked when given: runs begun in one history. */
   maxRuns?: number
   /** Checked when true: a key has at most one record. */
@@ -96,6 +108,13 @@ export interface Delayed {
   completes: boolean
 }
 
+/** A change that a process was told of, or a token that told it. */
+export interface Note {
+  lane: Lane
+  /** The token's sequence. */
+  sequence?: number
+}
+
 interface Common {
   /** The owner that it is or would be; unique. */
   nonce: string
@@ -103,14 +122,17 @@ interface Common {
   overdue: boolean
   /** Its run has read the newest state. */
   fresh: boolean
+  /** Of a run; while the key is being taken: changes that wait for the lease. */
+  laps: Laps<Note>
 }
 
 type AnyStep = { io: Io }
 
 export type Process = Common &
   (
-    | { phase: 'taking'; lane: Lane; token: number; step: TakeStep }
+    | { phase: 'taking'; lane: Lane; token: number | undefined; step: TakeStep }
     | { phase: 'running'; held: Held }
+    | { phase: 'absorbing'; held: Held; tokens: readonly Note[]; lane: Lane; token: number; step: AbsorbStep }
     | { phase: 'renewing'; held: Held; step: RenewStep }
     | { phase: 'finishing'; held: Held; ending: Ending; step: FinishStep }
     | { phase: 'requeueing'; lane: Lane; step: AnyStep | undefined }

@@ -1,12 +1,13 @@
 import type { Ending, FinishResult } from '../../../queue/finish.ts'
 import type { RetryResult, WithdrawResult } from '../../../queue/intervene.ts'
+import { type Laps, laps } from '../../../queue/laps.ts'
 import type { Ended } from '../../../queue/machine.ts'
 import { type Answer, type Io, LANES, type Lane } from '../../../queue/record.ts'
 import type { RenewResult } from '../../../queue/renew.ts'
 import type { TakeResult } from '../../../queue/take.ts'
 import { outcomes } from './network.ts'
 import { changed } from './server.ts'
-import type { Config, Move, Process, Slot, State, Subject } from './state.ts'
+import type { Config, Move, Note, Process, Slot, State, Subject } from './state.ts'
 import { AFTER_THE_LEASE, CLOCKS, onCoarseClock, TERMS } from './time.ts'
 
 type Of<Phase extends Process['phase']> = Extract<Process, { phase: Phase }>
@@ -19,6 +20,7 @@ export function clientMoves(state: State, subject: Subject, config: Config): Mov
       ...deliveries(state, lane, subject, config),
     ]),
     ...interventions(state, subject, config),
+    ...announcements(state, subject, config),
     ...(subject.janitor ? LANES.flatMap((lane) => revival(state, lane, subject)) : []),
     ...state.processes.flatMap((process) => processMoves(state, process, subject, config)),
   ]
@@ -33,37 +35,104 @@ function enqueues(state: State, lane: Lane, subject: Subject, config: Config): M
   return firstIo(spent, { phase: 'enqueueing', lane, step, nonce: `n${counter}`, ...NEWBORN }, subject, config)
 }
 
-const NEWBORN = { overdue: false, fresh: false }
+const NEWBORN = { overdue: false, fresh: false, laps: laps.none }
 
-function deliveries(state: State, lane: Lane, { machines }: Subject, { workers, replicas }: Config): Move[] {
+function deliveries(state: State, lane: Lane, subject: Subject, config: Config): Move[] {
   const slot = state.tokens[lane]
-  if (!slot || slot.gone || slot.dead || state.processes.filter(isWorker).length >= workers) return []
+  if (!slot || slot.gone || slot.dead || state.processes.filter(isWorker).length >= config.workers) return []
   const again = slot.delivered && isBusy(state, slot)
   if (again && state.left.slow === 0) return []
-  const nonce = `n${state.counter + 1}`
-  const token = { lane, sequence: slot.sequence, attempt: slot.attempt }
-  const started = machines.take.start(
-    { token, nonce, freshUntil: CLOCKS.stale - 1, terms: TERMS[replicas] },
-    CLOCKS.inTime,
-  )
-  if (!('io' in started)) return []
-  const next = {
-    ...state,
-    counter: state.counter + 1,
-    tokens: { ...state.tokens, [lane]: { ...slot, delivered: true } },
-    left: again ? { ...state.left, slow: state.left.slow - 1 } : state.left,
-  }
-  const taking: Process = { phase: 'taking', lane, token: slot.sequence, step: started, nonce, ...NEWBORN }
+  const left = again ? { ...state.left, slow: state.left.slow - 1 } : state.left
+  const next = { ...state, left, tokens: { ...state.tokens, [lane]: { ...slot, delivered: true } } }
+  const note: Note = { lane, sequence: slot.sequence }
   return [
-    { label: () => `${nonce}: receives token ${lane} ${slot.sequence}`, state: withProcess(next, undefined, taking) },
+    {
+      label: () => `n${state.counter + 1}: receives token ${lane} ${slot.sequence}`,
+      state: pursue(next, note, subject, config, slot.attempt),
+    },
+    ...(config.tokenLaps ? noted(next, note, subject) : []),
   ]
+}
+
+/** What a note becomes that no run covers: its token is taken, or the change is queued. */
+function pursue(state: State, note: Note, subject: Subject, config: Config, attempt = 0): State {
+  const counter = state.counter + 1
+  const common = { lane: note.lane, nonce: `n${counter}`, ...NEWBORN }
+  const next = { ...state, counter }
+  if (note.sequence !== undefined) {
+    const token = { lane: note.lane, attempt, sequence: note.sequence }
+    const step = begun(subject.machines.take.start({ token, ...takeTerms(common.nonce, config) }, CLOCKS.inTime))
+    return withProcess(next, undefined, { ...common, phase: 'taking', token: note.sequence, step })
+  }
+  if (!subject.queuesRefused) return next
+  const step = begun(subject.machines.enqueue.start({ lane: note.lane, attempt }, CLOCKS.inTime))
+  return withProcess(next, undefined, { ...common, phase: 'enqueueing', step })
+}
+
+const pursueAll = (state: State, notes: readonly Note[], subject: Subject, config: Config): State =>
+  notes.reduce((next, note) => pursue(next, note, subject, config), state)
+
+const takeTerms = (nonce: string, { replicas }: Config) => ({
+  nonce,
+  freshUntil: CLOCKS.stale - 1,
+  terms: TERMS[replicas],
+})
+
+/** The world has changed, and a process knows: a run of the key there, one that is about to begin, or nobody yet. */
+function announcements(state: State, subject: Subject, config: Config): Move[] {
+  if (state.left.announces === 0) return []
+  const left = { ...state.left, announces: state.left.announces - 1 }
+  const next = changed({ ...state, left })
+  const note: Note = { lane: 'high' }
+  const waiting = next.processes.filter(({ phase }) => phase === 'taking')
+  return [
+    ...noted(next, note, subject),
+    ...waiting.map((process) => ({
+      label: () => `${process.nonce}: is told of a change while taking`,
+      state: withProcess(next, process, { ...process, laps: waitingFor(process.laps, note) }),
+    })),
+    ...(state.processes.filter(isWorker).length < config.workers ? [direct(next, note, subject, config)] : []),
+  ]
+}
+
+const waitingFor = (present: Laps<Note>, note: Note): Laps<Note> => ({ ...present, unseen: [...present.unseen, note] })
+
+const noted = (state: State, note: Note, { laps }: Subject): Move[] =>
+  state.processes.flatMap((process) => {
+    const after = laps.note(process.laps, note)
+    const what = note.sequence === undefined ? 'a change' : `token ${note.lane} ${note.sequence}`
+    if (after === undefined || knows(process, note)) return []
+    return [
+      {
+        label: () => `${process.nonce}: is told of ${what} while ${process.phase}`,
+        state: withProcess(state, process, { ...process, laps: after }),
+      },
+    ]
+  })
+
+/** Telling of one token twice changes nothing. */
+const knows = ({ laps: { seen, unseen } }: Process, { sequence }: Note): boolean =>
+  sequence !== undefined && [...seen, ...unseen].some((note) => note.sequence === sequence)
+
+/** A lease without a token. */
+function direct(state: State, note: Note, { machines }: Subject, config: Config): Move {
+  const counter = state.counter + 1
+  const nonce = `n${counter}`
+  const token = { lane: note.lane, attempt: 0 }
+  const step = begun(machines.take.start({ token, direct: true, ...takeTerms(nonce, config) }, CLOCKS.inTime))
+  const common = { ...NEWBORN, laps: waitingFor(laps.none, note), lane: note.lane, nonce }
+  return {
+    label: () => `${nonce}: is told of a change, takes the key`,
+    state: withProcess({ ...state, counter }, undefined, { ...common, phase: 'taking', token: undefined, step }),
+  }
 }
 
 /** Would be delivered again only to a worker that the server takes for dead. */
 const isBusy = ({ records, processes }: State, { sequence, acking }: Slot): boolean =>
   acking ||
   records.some(({ record }) => record.state === 'running') ||
-  processes.some((process) => process.phase === 'taking' && process.token === sequence)
+  processes.some((process) => 'token' in process && process.token === sequence) ||
+  processes.some(({ laps: { unseen } }) => unseen.some((note) => note.sequence === sequence))
 
 const VISITORS = new Set<Process['phase']>(['enqueueing', 'retrying', 'withdrawing'])
 
@@ -112,29 +181,36 @@ function revive(state: State, lane: Lane, slot: Slot, machines: Subject['machine
 }
 
 function processMoves(state: State, process: Process, subject: Subject, config: Config): Move[] {
-  return [...crash(state, process), ...ownMoves(state, process, subject, config)]
+  return [...crash(state, process, subject, config), ...ownMoves(state, process, subject, config)]
 }
 
-/** A dead enqueuer has promised nothing. */
-function crash(state: State, process: Process): Move[] {
+/** A dead enqueuer has promised nothing. What a run was told of, the watch tells again from its cursor. */
+function crash(state: State, process: Process, subject: Subject, config: Config): Move[] {
   if (state.left.crashes === 0 || process.phase === 'enqueueing') return []
   const left = { ...state.left, crashes: state.left.crashes - 1 }
+  const told = [...process.laps.seen, ...process.laps.unseen].filter(({ sequence }) => sequence === undefined)
+  const dead = withProcess({ ...state, left }, process)
   return [
-    { label: () => `${process.nonce}: dies while ${process.phase}`, state: withProcess({ ...state, left }, process) },
+    {
+      label: () => `${process.nonce}: dies while ${process.phase}`,
+      state: subject.cursorWaits ? pursueAll(dead, told, subject, config) : dead,
+    },
   ]
 }
 
 function ownMoves(state: State, process: Process, subject: Subject, config: Config): Move[] {
   if (process.phase === 'running') return runMoves(state, process, subject, config)
   if (process.phase === 'requeueing') return requeue(state, process, subject, config)
+  if (process.phase === 'absorbing' && process.overdue)
+    return [...ioMoves(state, process, subject, config), seesItsEnd(state, process)]
   return ioMoves(state, process, subject, config)
 }
 
 function runMoves(state: State, process: Of<'running'>, subject: Subject, config: Config): Move[] {
   const { machines } = subject
-  const { held, nonce } = process
+  const { held } = process
   const now = process.overdue ? CLOCKS.overdue : CLOCKS.inTime
-  const moves: Move[] = []
+  const moves: Move[] = lapMoves(state, process, subject, config)
   if (state.left.renews > 0) {
     const spent = { ...state, left: { ...state.left, renews: state.left.renews - 1 } }
     const step = onCoarseClock(begun(machines.renew.start({ held, terms: TERMS[config.replicas] }, now)), now)
@@ -150,16 +226,58 @@ function runMoves(state: State, process: Of<'running'>, subject: Subject, config
       phase: 'finishing' as const,
       ending,
       running: false,
+      laps: subject.laps.close(process.laps),
       step: step,
     }
     moves.push(...firstIo({ ...state, left }, finishing, subject, config, process, `run ends in ${kind}; `))
   }
-  if (process.overdue)
-    moves.push({
-      label: () => `${nonce}: sees that its lease is over`,
-      state: fenced(state, process, held.record.lane),
-    })
+  if (process.overdue) moves.push(seesItsEnd(state, process))
   return moves
+}
+
+const seesItsEnd = (state: State, process: Of<'running' | 'absorbing'>): Move => ({
+  label: () => `${process.nonce}: sees that its lease is over`,
+  state: fenced(state, process, process.held.record.lane),
+})
+
+/** What a run does with the changes that it was told of: reads again, or gives one up that has waited for too long. */
+function lapMoves(state: State, process: Of<'running'>, subject: Subject, config: Config): Move[] {
+  const { unseen } = process.laps
+  const [oldest] = unseen
+  if (oldest === undefined) return []
+  const without = subject.laps.withdraw(process.laps, oldest)
+  const tokens = unseen.filter(({ sequence }) => sequence !== undefined)
+  const lap = { ...process, laps: subject.laps.begin(process.laps) }
+  return [
+    {
+      label: () => `${process.nonce}: begins another lap`,
+      state: absorbNext(state, process, lap, tokens, subject, config),
+    },
+    ...(without === undefined
+      ? []
+      : [
+          {
+            label: () => `${process.nonce}: gives up what it was told`,
+            state: pursue(withProcess(state, process, { ...process, laps: without }), oldest, subject, config),
+          },
+        ]),
+  ]
+}
+
+/** State is read when no token of the lap is left. */
+function absorbNext(
+  state: State,
+  before: Process,
+  run: Of<'running'>,
+  tokens: readonly Note[],
+  { machines }: Subject,
+  { replicas }: Config,
+): State {
+  const [{ lane, sequence: token } = {}, ...rest] = tokens
+  const { phase: _, ...common } = run
+  if (lane === undefined || token === undefined) return withProcess(state, before, { ...run, fresh: true })
+  const step = begun(machines.absorb.start(TERMS[replicas], CLOCKS.inTime))
+  return withProcess(state, before, { ...common, phase: 'absorbing', tokens: rest, lane, token, step })
 }
 
 const ENDINGS: Record<Ending['kind'], Ending> = {
@@ -174,7 +292,8 @@ const ENDINGS: Record<Ending['kind'], Ending> = {
 /** What it wrote without a lease only its own ENQUEUE announces. */
 function fenced(state: State, process: Process, lane: Lane): State {
   const { nonce } = process
-  return withProcess(state, process, { phase: 'requeueing', lane, step: undefined, nonce, ...NEWBORN })
+  const closed = laps.close(process.laps)
+  return withProcess(state, process, { phase: 'requeueing', lane, step: undefined, nonce, ...NEWBORN, laps: closed })
 }
 
 function requeue(state: State, process: Of<'requeueing'>, subject: Subject, config: Config): Move[] {
@@ -210,7 +329,7 @@ function ioMoves(state: State, process: Process, subject: Subject, config: Confi
     const add = (result: Advanced, late: string, from: State) =>
       moves.push({
         label: () => `${process.nonce}: ${outcome.label}${late}${resultText(result)}`,
-        state: settle(from, process, result),
+        state: settle(from, process, result, subject, config),
       })
     add(timely, '', outcome.state)
     if (process.overdue || outcome.state.left.lates === 0) continue
@@ -227,7 +346,7 @@ const stepOf = (process: Process) => (process.phase === 'running' ? undefined : 
 
 type AnyResult =
   | { io: Io }
-  | Ended<TakeResult | RenewResult | FinishResult | 'queued' | 'coalesced' | RetryResult | WithdrawResult>
+  | Ended<TakeResult | RenewResult | FinishResult | 'queued' | 'coalesced' | 'gone' | RetryResult | WithdrawResult>
 
 /** The next step of the process's machine, or its result. */
 type Advanced = { phase: Process['phase']; out: AnyResult }
@@ -242,6 +361,7 @@ function advance(process: Process, answer: Answer, now: number, { machines }: Su
 const MACHINE_OF = {
   taking: 'take',
   running: 'renew',
+  absorbing: 'absorb',
   renewing: 'renew',
   finishing: 'finish',
   enqueueing: 'enqueue',
@@ -259,7 +379,7 @@ const goesElsewhere = (timely: Advanced, late: Advanced) => summary(timely) !== 
 
 const resultText = (advanced: Advanced) => ('io' in advanced.out ? '' : ` ⇒ ${summary(advanced)}`)
 
-function settle(state: State, before: Process, { out }: Advanced): State {
+function settle(state: State, before: Process, { out }: Advanced, subject: Subject, config: Config): State {
   // What it stored may have made what it has read old.
   const process = { ...before, fresh: state.processes.some(({ nonce, fresh }) => nonce === before.nonce && fresh) }
   if ('io' in out) {
@@ -267,14 +387,20 @@ function settle(state: State, before: Process, { out }: Advanced): State {
     return withProcess(state, process, { ...process, ...held, step: out } as Process)
   }
   const { result } = out
-  if (process.phase === 'enqueueing' || process.phase === 'requeueing') return changed(withProcess(state, process))
+  const { refused } = subject.laps.settle(process.laps, true)
+  if (process.phase === 'enqueueing') return changed(withProcess(state, process))
+  if (process.phase === 'requeueing') return pursueAll(changed(withProcess(state, process)), refused, subject, config)
+  if (process.phase === 'absorbing') {
+    const { phase: _, step: __, lane: ___, token: ____, tokens, ...common } = process
+    return absorbNext(state, process, { ...common, phase: 'running' }, tokens, subject, config)
+  }
   if (typeof result === 'string')
     return (result === 'fenced' || result === 'unclear') && process.phase === 'finishing'
       ? fenced(state, process, process.held.record.lane)
-      : withProcess(state, process)
+      : pursueAll(withProcess(state, process), refused, subject, config)
   switch (result.kind) {
     case 'leased':
-      return begin(state, process, result.held)
+      return begin(state, process, result.held, subject)
     case 'held': {
       const stored = state.records.at(-1)
       const isLast = stored?.record.generation === result.held.record.generation
@@ -283,6 +409,7 @@ function settle(state: State, before: Process, { out }: Advanced): State {
         phase: 'running',
         held: result.held,
         nonce,
+        laps: process.laps,
         fresh,
         overdue: isLast && stored.due,
       }
@@ -291,15 +418,16 @@ function settle(state: State, before: Process, { out }: Advanced): State {
     case 'lost':
       return process.phase === 'renewing' ? fenced(state, process, process.held.record.lane) : state
     case 'marked':
+    case 'occupied':
     case 'dropped':
-      return withProcess(state, process)
+      return pursueAll(withProcess(state, process), refused, subject, config)
   }
 }
 
 /** The run begins: it reads the newest state at once, which is the least that it can know. */
-function begin(state: State, process: Process, held: Of<'running'>['held']): State {
+function begin(state: State, process: Process, held: Of<'running'>['held'], subject: Subject): State {
   const { nonce, overdue } = process
-  const run: Process = { phase: 'running', held, nonce, overdue, fresh: true }
+  const run: Process = { phase: 'running', held, nonce, overdue, fresh: true, laps: subject.laps.begin(laps.none) }
   const next = withProcess({ ...state, runs: state.runs + 1 }, process, run)
   return overdue ? { ...next, broken: 'law 2: a run begins outside its lease' } : next
 }

@@ -1,0 +1,30 @@
+import type { Terms } from './lease.ts'
+import { end, type Machine, UnexpectedAnswerError } from './machine.ts'
+import type { Io } from './record.ts'
+
+export interface AbsorbStep {
+  name: 'acknowledge' | 'barrier'
+  terms: Terms
+  io: Io
+}
+
+/**
+ * Takes a token into the lap that begins: as in TAKE, state is read only after the token is known to be gone. It never
+ * gives up: with an acknowledgement on its way the run must read again or lose its lease.
+ */
+export const absorb: Machine<Terms, AbsorbStep, 'gone'> = {
+  start: acknowledge,
+
+  next(step, answer) {
+    if (answer.kind === 'busy' || answer.kind === 'unknown') return step
+    if (step.name === 'acknowledge') return step.terms.replicas > 1 ? barrier(step.terms) : end('gone')
+    if (answer.kind !== 'token') throw new UnexpectedAnswerError(step, answer)
+    return answer.present ? acknowledge(step.terms) : end('gone')
+  },
+}
+
+function acknowledge(terms: Terms): AbsorbStep {
+  return { name: 'acknowledge', terms, io: { do: 'acknowledge', confirmed: true } }
+}
+
+const barrier = (terms: Terms): AbsorbStep => ({ name: 'barrier', terms, io: { do: 'readToken' } })

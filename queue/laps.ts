@@ -1,0 +1,45 @@
+/**
+ * What reached a run while it ran. A note is one change of its key; whatever a lap reads after it has begun covers the
+ * notes of before. A run that takes notes reads again before it ends, under the same record, instead of being followed
+ * by another run; what it then has not read, somebody else has to queue.
+ */
+export interface Laps<Note> {
+  /** From the first lap until the run ends. */
+  open: boolean
+  /** Came after the present lap had begun. */
+  unseen: readonly Note[]
+  /** Covered once the run's end is stored. */
+  seen: readonly Note[]
+}
+
+export const laps = {
+  /** Of a run that takes no notes yet: it may be one that never looks again. */
+  none: { open: false, unseen: [], seen: [] },
+
+  /** The first, or another one: call before anything is read. */
+  begin: <Note>({ unseen, seen }: Laps<Note>): Laps<Note> => ({
+    open: true,
+    unseen: [],
+    seen: unseen.length === 0 ? seen : [...seen, ...unseen],
+  }),
+
+  /** Undefined: it will not be read any more. */
+  note: <Note>(present: Laps<Note>, note: Note): Laps<Note> | undefined =>
+    present.open ? { ...present, unseen: [...present.unseen, note] } : undefined,
+
+  /** Undefined: it is too late to take it back, a lap has seen it. */
+  withdraw: <Note>(present: Laps<Note>, note: Note): Laps<Note> | undefined =>
+    present.unseen.includes(note)
+      ? { ...present, unseen: present.unseen.filter((other) => other !== note) }
+      : undefined,
+
+  /** The run ends: from here on nothing is read. */
+  close: <Note>(present: Laps<Note>): Laps<Note> => ({ ...present, open: false }),
+
+  /** Whose changes are safe, and which have to be queued. `stored`: the run's end is, or a token in its place. */
+  settle: <Note>(
+    { seen, unseen }: Laps<Note>,
+    stored: boolean,
+  ): { covered: readonly Note[]; refused: readonly Note[] } =>
+    stored ? { covered: seen, refused: unseen } : { covered: [], refused: [...seen, ...unseen] },
+}
