@@ -1,0 +1,98 @@
+import type { ChildProcess } from 'node:child_process'
+import { rm } from 'node:fs/promises'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import type { Nats } from '#local'
+import { shortTempDir, startTestNats } from '../support/servers.ts'
+import { FileWorld, kill, startWorker } from './processes.ts'
+import { entriesOf, FN, keysNamed, openTestQueue, until } from './support.ts'
+import type { WorkerSettings } from './worker-process.ts'
+
+let nats: Nats & AsyncDisposable
+let dir: string
+beforeAll(async () => {
+  nats = await startTestNats()
+  dir = await shortTempDir()
+})
+afterAll(async () => {
+  await rm(dir, { recursive: true, force: true })
+  await nats[Symbol.asyncDispose]()
+})
+
+const LEASE_MS = 3000
+const settingsOf = (prefix: string, world: FileWorld): WorkerSettings => ({
+  url: nats.url,
+  prefix,
+  fn: FN,
+  replicas: 1,
+  leaseMs: LEASE_MS,
+  dir: world.dir,
+  workMs: 10,
+})
+const open = (prefix: string) => openTestQueue(nats.url, prefix, { leaseMs: LEASE_MS, ackWaitMs: LEASE_MS })
+
+it('from 1 to 8 processes and back under load no key is run twice at a time, and no run is cut off', async () => {
+  await using test = await open('scale')
+  const world = new FileWorld(`${dir}/scale`)
+  const settings = { ...settingsOf('scale', world), slots: 4, graceMs: 10_000 }
+  const keys = keysNamed('k', 40)
+  const enough = new AbortController()
+  const load = (async () => {
+    for (let turn = 0; !enough.signal.aborted; turn++) {
+      await world.change(test.queue, FN, keys[turn % keys.length]!, turn % 4 ? 'high' : 'low')
+      await new Promise((resolve) => setTimeout(resolve, 2))
+    }
+  })()
+  const hasRun = ({ pid }: ChildProcess) => until(() => expect(world.runs().some((run) => run.pid === pid)).toBe(true))
+
+  const first = await startWorker(settings)
+  await hasRun(first)
+  const others = await Promise.all(Array.from({ length: 7 }, () => startWorker(settings)))
+  await Promise.all(others.map(hasRun))
+  for (const worker of others) await kill(worker, 'SIGTERM')
+  enough.abort()
+  await load
+  await until(() => expect(world.dealtWith()).toEqual(world.versions))
+  await until(async () => expect(await entriesOf(test.queue)).toEqual([]))
+  await kill(first, 'SIGTERM')
+
+  expect([first, ...others].map(({ exitCode }) => exitCode)).toEqual(Array.from({ length: 8 }, () => 0))
+  expect(world.overlaps()).toEqual([])
+  expect(world.runs().filter(({ end }) => end === undefined)).toEqual([])
+})
+
+it('at SIGTERM runs that end within the grace end, the others are handed back at once, not at the end of their leases', async () => {
+  await using test = await open('sigterm')
+  const world = new FileWorld(`${dir}/sigterm`)
+  const settings = settingsOf('sigterm', world)
+  const endless = { ...settings, workMs: 3_600_000, graceMs: 200 }
+  const worker = await startWorker(endless)
+  for (const key of keysNamed('k', 5)) await world.change(test.queue, FN, key)
+  await until(() => expect(world.runs()).toHaveLength(5))
+  await kill(worker, 'SIGTERM')
+  expect(worker.exitCode).toBe(0)
+  const left = await entriesOf(test.queue)
+  expect(left.map(({ key, state, attempt }) => `${key} ${state} ${attempt}`).sort()).toEqual(
+    keysNamed('k', 5).map((key) => `${key} queued 0`),
+  )
+  const next = await startWorker(settings)
+  await until(() => expect(world.dealtWith()).toEqual(world.versions))
+  await kill(next, 'SIGTERM')
+})
+
+it('scales to nothing and wakes up: what came meanwhile is run, timers that came due as well', async () => {
+  await using test = await open('zero')
+  const world = new FileWorld(`${dir}/zero`)
+  for (const key of keysNamed('k', 5)) await world.change(test.queue, FN, key)
+  const brief = test.queue.serve({
+    fn: FN,
+    slots: 1,
+    handler: async () => ({ kind: 'requeue', at: new Date(Date.now() + 300) }),
+  })
+  await test.queue.enqueue(FN, 'n.k0')
+  await until(async () => expect(await test.queue.depth(FN)).toMatchObject({ waiting: 5 }))
+  await brief.drain(1000)
+  await until(async () => expect(await test.queue.depth(FN)).toMatchObject({ queued: 5, waiting: 0 }))
+  const worker = await startWorker(settingsOf('zero', world))
+  await until(() => expect(world.dealtWith()).toEqual(world.versions))
+  await kill(worker, 'SIGTERM')
+})
