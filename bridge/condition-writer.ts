@@ -12,6 +12,7 @@ export interface ConditionWriterDeps {
 }
 
 const AT_MOST_EVERY_MS = 500
+const RETRY_MS = 2000
 const FIELD_MANAGER = 'fairlead-bridge'
 
 /**
@@ -42,28 +43,36 @@ export class ConditionWriter {
       // What passes by within this time is not said at all.
       await sleep(AT_MOST_EVERY_MS, undefined, { signal }).catch(() => undefined)
       this.#isDirty = false
-      await this.#sayAll(signal)
+      if (await this.#sayAll(signal)) continue
+      this.#isDirty = true
+      await sleep(RETRY_MS, undefined, { signal }).catch(() => undefined)
     }
   }
 
-  async #sayAll(signal: AbortSignal): Promise<void> {
+  /** False: something has to be said again. */
+  async #sayAll(signal: AbortSignal): Promise<boolean> {
     const conditions = this.#deps.conditions()
     const uids = new Set(conditions.map(({ object }) => object.metadata.uid))
     for (const uid of this.#said.keys()) if (!uids.has(uid)) this.#said.delete(uid)
-    for (const { object, condition } of conditions) await this.#say(object, condition, signal)
+    let isSaid = true
+    for (const { object, condition } of conditions) isSaid = (await this.#say(object, condition, signal)) && isSaid
+    return isSaid
   }
 
-  async #say(object: KubeObject, condition: SyncedCondition, signal: AbortSignal): Promise<void> {
+  async #say(object: KubeObject, condition: SyncedCondition, signal: AbortSignal): Promise<boolean> {
     const { name, uid = '' } = object.metadata
-    if (isSame(this.#said.get(uid), condition)) return
+    if (isSame(this.#said.get(uid), condition)) return true
     const before = storedCondition(object)
     try {
       if (!isSame(before, condition))
         await this.#apply(object, withTransition(condition, before, this.#deps.now()), signal)
       this.#said.set(uid, condition)
+      return true
     } catch (error) {
-      if (signal.aborted || isNotFound(error) || isConflict(error)) return
-      this.#deps.log.warn({ err: error, reconciler: name }, 'condition Synced could not be written')
+      // With the next version of the object comes another occasion.
+      if (signal.aborted || isNotFound(error) || isConflict(error)) return true
+      this.#deps.log.warn({ err: error, reconciler: name }, 'condition Synced could not be written yet')
+      return false
     }
   }
 

@@ -22,6 +22,7 @@ import {
   startBridge,
   stored,
   until,
+  untilCondition,
   untilEqual,
   writeConfigMap,
 } from './world.ts'
@@ -100,10 +101,10 @@ describe('every change', () => {
     await bridge.synced('configmaps.v1')
     const status = () => bridge.bridge.status().resources.find(({ resource }) => resource === 'widgets.v1.example.com')
     expect(status()).toMatchObject({ phase: 'waiting', synced: false, failure: { kind: 'absent' } })
-    await untilCondition('widget', 'ResourceNotFound')
+    await untilCondition(kube, 'widget', 'ResourceNotFound')
     await installWidgets(kube)
     await bridge.synced('widgets.v1.example.com')
-    await untilCondition('widget', 'Watching')
+    await untilCondition(kube, 'widget', 'Watching')
 
     const widget = await kube.create(resourcePath(widgets, 'default'), {
       apiVersion: 'example.com/v1',
@@ -145,19 +146,11 @@ it('what is not allowed is said, and heals when it is granted', async () => {
   await createReconciler(kube, 'maps', { for: configMaps })
   await using restricted = await restrictedClient(kube, cluster.kubeconfig)
   await using bridge = await startBridge(restricted, nats.url, { prefix })
-  await untilCondition('maps', 'Forbidden')
+  await untilCondition(kube, 'maps', 'Forbidden')
   await grant(kube, 'maps', { apiGroups: [''], resources: ['configmaps'], verbs })
   await untilEqual(kube, bridge.events, configMaps)
-  await untilCondition('maps', 'Watching')
+  await untilCondition(kube, 'maps', 'Watching')
 })
-
-async function untilCondition(name: string, reason: string): Promise<void> {
-  await until(`${name} is ${reason}`, async () => {
-    const object = await kube.get<KubeObject>(resourcePath(RECONCILERS, undefined, name))
-    const { conditions = [] } = (object.status ?? {}) as { conditions?: { type: string; reason: string }[] }
-    return conditions.some((condition) => condition.type === 'Synced' && condition.reason === reason)
-  })
-}
 
 describe('a start', () => {
   it('goes on from the cursor without a list', async () => {
@@ -274,9 +267,9 @@ describe('Reconcilers come and go while the bridge runs', () => {
         .refused.map(({ name, reason }) => `${name} ${reason}`)
         .sort(),
     ).toEqual(['bad InvalidSpec', 'worse InvalidSpec'])
-    await untilCondition('bad', 'InvalidSpec')
-    await untilCondition('worse', 'InvalidSpec')
-    await untilCondition('good', 'Watching')
+    await untilCondition(kube, 'bad', 'InvalidSpec')
+    await untilCondition(kube, 'worse', 'InvalidSpec')
+    await untilCondition(kube, 'good', 'Watching')
   })
 })
 

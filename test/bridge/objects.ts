@@ -1,11 +1,11 @@
-import { type KubeObject, type OwnedResource, RECONCILERS, type ResourceRef } from '#contracts'
+import { type KubeObject, type OwnedResource, RECONCILERS, type ResourceRef, type SelectedResource } from '#contracts'
 import { isRefused, parseReconciler, type Reconciler } from '../../bridge/reconcilers.ts'
 
 export const widgets = { group: 'example.com', version: 'v1', resource: 'widgets', kind: 'Widget' }
 export const configMaps = { group: '', version: 'v1', resource: 'configmaps', kind: 'ConfigMap' }
 export const pods = { group: '', version: 'v1', resource: 'pods', kind: 'Pod' }
 
-type Primary = ResourceRef & { kind: string; selector?: string; namespaces?: string[] }
+type Primary = ResourceRef & SelectedResource & { kind: string }
 type Spec = { for: Primary; owns?: Partial<OwnedResource>[]; [field: string]: unknown }
 
 export const reconcilerObject = (name: string, spec: Spec): KubeObject => ({

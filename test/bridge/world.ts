@@ -26,24 +26,31 @@ export async function restrictedClient(kube: KubeClient, kubeconfig: string): Pr
   return createKubeClient({ server, ca, token: async () => status.token, userAgent: 'bridge-test' })
 }
 
-/** Lets the service account `default` do something. */
-export async function grant(kube: KubeClient, name: string, rule: Rule): Promise<void> {
-  await kube.create(`${RBAC}/clusterroles`, { metadata: { name }, rules: [rule] })
-  await kube.create(`${RBAC}/clusterrolebindings`, {
+/** Lets the service account `default` do something, everywhere or in one namespace. */
+export async function grant(kube: KubeClient, name: string, rule: Rule, namespace?: string): Promise<void> {
+  const kind = namespace === undefined ? 'ClusterRole' : 'Role'
+  const at = namespace === undefined ? RBAC : `${RBAC}/namespaces/${namespace}`
+  await kube.create(`${at}/${kind.toLowerCase()}s`, { metadata: { name }, rules: [rule] })
+  await kube.create(`${at}/${kind.toLowerCase()}bindings`, {
     metadata: { name },
-    roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name },
+    roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind, name },
     subjects: [{ kind: 'ServiceAccount', name: 'default', namespace: 'default' }],
   })
 }
 
-const widgetDefinition = {
+/** Takes back what was granted everywhere. */
+export async function revoke(kube: KubeClient, name: string): Promise<void> {
+  await kube.delete(`${RBAC}/clusterrolebindings/${name}`)
+}
+
+const widgetDefinition = (scope: string) => ({
   apiVersion: 'apiextensions.k8s.io/v1',
   kind: 'CustomResourceDefinition',
   metadata: { name: 'widgets.example.com' },
   spec: {
     group: 'example.com',
     names: { kind: 'Widget', listKind: 'WidgetList', plural: 'widgets', singular: 'widget' },
-    scope: 'Namespaced',
+    scope,
     versions: [
       {
         name: 'v1',
@@ -53,7 +60,7 @@ const widgetDefinition = {
       },
     ],
   },
-}
+})
 
 const DEFINITIONS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
 
@@ -63,8 +70,15 @@ export async function installReconcilers(kube: KubeClient): Promise<void> {
   await until('Reconcilers are served', () => isServed(kube, RECONCILERS))
 }
 
-export async function installWidgets(kube: KubeClient): Promise<void> {
-  await kube.create(DEFINITIONS, widgetDefinition)
+/** Takes the definition away, and with it every widget. */
+export async function removeWidgets(kube: KubeClient): Promise<void> {
+  const path = `${DEFINITIONS}/widgets.example.com`
+  await kube.delete(path)
+  await until('the definition has gone', () => kube.get(path).then(() => false, isNotFound))
+}
+
+export async function installWidgets(kube: KubeClient, scope = 'Namespaced'): Promise<void> {
+  await kube.create(DEFINITIONS, widgetDefinition(scope))
   await until('widgets are served', () => isServed(kube, widgets))
 }
 
@@ -211,6 +225,19 @@ const minus = (a: Map<string, string>, b: Map<string, string>): [string, string]
 /** Messages that a stream has ever taken. */
 export async function lastSequence(js: JetStream, stream: string): Promise<number> {
   return (await js.admin.streams.info(stream)).state.last_seq
+}
+
+/** Condition Synced of a Reconciler has this reason. */
+export async function untilCondition(kube: KubeClient, name: string, reason: string): Promise<void> {
+  let said: unknown
+  await until(`${name} is ${reason}`, async () => {
+    const object = await kube.get(resourcePath(RECONCILERS, undefined, name))
+    const { conditions = [] } = (object.status ?? {}) as { conditions?: { type: string; reason: string }[] }
+    said = conditions
+    return conditions.some((condition) => condition.type === 'Synced' && condition.reason === reason)
+  }).catch((error: Error) => {
+    throw new Error(`${error.message}: ${JSON.stringify(said)}`, { cause: error })
+  })
 }
 
 export async function until(what: string, holds: () => Promise<boolean>, timeoutMs = 20_000): Promise<void> {

@@ -1,0 +1,320 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { type KubeObject, RECONCILERS } from '#contracts'
+import { type KubeClient, resourcePath } from '#kube'
+import { startTestCluster, startTestNats } from '../support/servers.ts'
+import { configMaps, widgets } from './objects.ts'
+import {
+  configMap,
+  configMapPath,
+  createReconciler,
+  grant,
+  installReconcilers,
+  installWidgets,
+  kubeClientOf,
+  removeReconcilers,
+  removeWidgets,
+  restrictedClient,
+  revoke,
+  startBridge,
+  stored,
+  until,
+  untilCondition,
+  writeConfigMap,
+} from './world.ts'
+
+let cluster: Awaited<ReturnType<typeof startTestCluster>>
+let nats: Awaited<ReturnType<typeof startTestNats>>
+let kube: KubeClient
+let number = 0
+
+beforeAll(async () => {
+  ;[cluster, nats] = await Promise.all([startTestCluster(), startTestNats()])
+  kube = await kubeClientOf(cluster.kubeconfig)
+  await installReconcilers(kube)
+  await installWidgets(kube)
+  await kube.create('/api/v1/namespaces', { metadata: { name: 'other' } })
+})
+
+afterEach(async () => {
+  await removeReconcilers(kube)
+  for (const namespace of ['default', 'other'])
+    for (const ref of [configMaps, widgets])
+      await kube.request({ method: 'DELETE', path: resourcePath(ref, namespace) })
+})
+
+afterAll(async () => {
+  await kube?.close()
+  await Promise.all([cluster?.stop(), nats?.stop()])
+})
+
+const start = (options: Partial<Parameters<typeof startBridge>[2]> = {}) =>
+  startBridge(kube, nats.url, { prefix: `d${++number}`, ...options })
+type Started = Awaited<ReturnType<typeof start>>
+
+const createMap = (name: string, metadata: Partial<KubeObject['metadata']> = {}) =>
+  kube.create(resourcePath(configMaps, metadata.namespace ?? 'default'), configMap(name, 'first', metadata))
+const widgetPath = (name: string) => resourcePath(widgets, 'default', name)
+const createWidget = (name: string, spec: object, namespace = 'default') =>
+  kube.create(resourcePath(widgets, namespace), {
+    apiVersion: 'example.com/v1',
+    kind: 'Widget',
+    metadata: { name, namespace },
+    spec,
+  })
+
+/** What was enqueued for the Reconciler since `act` began, once a change made after it has come through. */
+async function enqueuedBy(bridge: Started, fn: string, act: () => Promise<unknown>): Promise<string[]> {
+  bridge.enqueued.length = 0
+  await act()
+  const sign = `sign-${++number}`
+  await createMap(sign, { namespace: 'other', labels: { sign } })
+  await until('a later change has come through', async () =>
+    (await stored(bridge.events, configMaps)).has(`other.${sign}`),
+  )
+  await until('nothing is under way', async () =>
+    bridge.bridge.status().resources.every(({ unconfirmed }) => unconfirmed === 0),
+  )
+  return bridge.keysOf(fn)
+}
+
+describe('a change of a related object makes run', () => {
+  const everywhere = { ...configMaps, within: 'Cluster' }
+
+  it('those that name it, by what they name now, also after a restart', async () => {
+    await createReconciler(kube, 'named', {
+      for: widgets,
+      related: [{ ...configMaps, byName: 'spec.configs[*].name' }],
+    })
+    await createReconciler(kube, 'all', { for: configMaps })
+    for (const name of ['one', 'two', 'three']) await createMap(name)
+    await createMap('one', { namespace: 'other' })
+    await createWidget('a', { configs: [{ name: 'one' }, { name: 'two' }] })
+    await createWidget('b', { configs: [{ name: 'one' }] })
+    await createWidget('c', {})
+    const prefix = `named${++number}`
+    {
+      await using bridge = await start({ prefix })
+      await bridge.synced('widgets.v1.example.com')
+      await bridge.synced('configmaps.v1')
+      expect(await enqueuedBy(bridge, 'named', () => writeConfigMap(kube, 'one', 'x'))).toEqual([
+        'default.a',
+        'default.b',
+      ])
+      expect(await enqueuedBy(bridge, 'named', () => kube.delete(configMapPath('two')))).toEqual(['default.a'])
+      expect(await enqueuedBy(bridge, 'named', () => createMap('three', { namespace: 'other' }))).toEqual([])
+      await kube.patch(widgetPath('b'), { spec: { configs: [{ name: 'three' }] } }, 'merge')
+      await until('the widget is stored', async () => bridge.keysOf('named').includes('default.b'))
+    }
+    await using bridge = await start({ prefix })
+    await bridge.synced('configmaps.v1')
+    expect(await enqueuedBy(bridge, 'named', () => writeConfigMap(kube, 'one', 'y'))).toEqual(['default.a'])
+    expect(await enqueuedBy(bridge, 'named', () => writeConfigMap(kube, 'three', 'y'))).toEqual(['default.b'])
+    expect(bridge.relists.filter(({ resource }) => resource.startsWith('widgets'))).toEqual([])
+  })
+
+  it.each([
+    { watched: 'alone', others: [] },
+    { watched: 'with more of its kind', others: ['all'] },
+  ])('all that are near it, when it begins to match, changes and ceases to match ($watched)', async ({ others }) => {
+    await createReconciler(kube, 'near', { for: widgets, related: [{ ...configMaps, selector: 'use=yes' }] })
+    for (const name of others) await createReconciler(kube, name, { for: configMaps })
+    await createMap('far', { namespace: 'other', labels: { use: 'yes' } })
+    await createMap('plain')
+    await createWidget('a', {})
+    await createWidget('b', {})
+    await createWidget('c', {}, 'other')
+    const prefix = `near${++number}`
+    const label = (use: string | null) =>
+      kube.patch(configMapPath('plain'), { metadata: { labels: { use, at: `${Date.now()}` } } }, 'merge')
+    const near = async (bridge: Started, act: () => Promise<unknown>, expected: string[]) => {
+      bridge.enqueued.length = 0
+      await act()
+      await until(`${expected.join()} are enqueued`, async () => bridge.keysOf('near').join() === expected.join())
+    }
+    {
+      await using bridge = await start({ prefix })
+      await bridge.synced('widgets.v1.example.com')
+      await bridge.synced('configmaps.v1')
+      await near(bridge, () => label('yes'), ['default.a', 'default.b'])
+      await near(bridge, () => label('yes'), ['default.a', 'default.b'])
+    }
+    await using bridge = await start({ prefix })
+    await bridge.synced('configmaps.v1')
+    await near(bridge, () => label('no'), ['default.a', 'default.b'])
+    bridge.enqueued.length = 0
+    await label('no-more')
+    await near(bridge, () => kube.delete(resourcePath(configMaps, 'other', 'far')), ['other.c'])
+  })
+
+  it('those of other namespaces too, when so declared, and none of them twice for many changes at once', async () => {
+    await createReconciler(kube, 'wide', { for: widgets, related: [everywhere] })
+    await createWidget('a', {})
+    await createWidget('c', {}, 'other')
+    await using bridge = await start()
+    await bridge.synced('widgets.v1.example.com')
+    await bridge.synced('configmaps.v1')
+    bridge.enqueued.length = 0
+    await Promise.all(Array.from({ length: 100 }, (_, i) => createMap(`many-${i}`)))
+    await until('both run', async () => bridge.keysOf('wide').join() === 'default.a,other.c')
+    await until('everything is confirmed', async () =>
+      bridge.bridge.status().resources.every((r) => r.unconfirmed === 0),
+    )
+    expect(bridge.enqueued.length).toBeLessThan(100)
+  })
+})
+
+describe('an update counts', () => {
+  it('only for the aspects that the Reconciler looks at, where the version before is known', async () => {
+    await createReconciler(kube, 'picky', { for: widgets, changes: ['Generation', 'Annotations'] })
+    await createReconciler(kube, 'all', { for: configMaps })
+    await createWidget('a', { size: 1 })
+    await using bridge = await start()
+    await bridge.synced('widgets.v1.example.com')
+    await bridge.synced('configmaps.v1')
+    const patch = (body: object) => () => kube.patch(widgetPath('a'), body, 'merge')
+    const runs = async (body: object) => (await enqueuedBy(bridge, 'picky', patch(body))).length > 0
+    await runs({ metadata: { annotations: { x: '1' } } })
+    expect(await runs({ metadata: { labels: { x: '1' } } })).toBe(false)
+    expect(await runs({ metadata: { annotations: { x: '2' } } })).toBe(true)
+    expect(await runs({ spec: { size: 2 } })).toBe(true)
+    expect(await runs({ metadata: { labels: { x: '2' } } })).toBe(false)
+    expect(await runs({ metadata: { finalizers: ['example.com/x'] } })).toBe(false)
+    expect((await enqueuedBy(bridge, 'picky', () => kube.delete(widgetPath('a')))).length).toBe(1)
+    expect(await runs({ metadata: { finalizers: null } })).toBe(true)
+  })
+
+  it('when nobody knows the version before: a run too many, not one too few', async () => {
+    await createReconciler(kube, 'picky', { for: widgets, changes: ['Generation'] })
+    await createWidget('a', {})
+    const prefix = `picky${++number}`
+    await using first = await start({ prefix })
+    await first.synced('widgets.v1.example.com')
+    await until('its cursor is written', async () => (await first.events.cursor(widgets)) !== undefined)
+    await first[Symbol.asyncDispose]()
+    await using bridge = await start({ prefix })
+    await kube.patch(widgetPath('a'), { metadata: { labels: { x: '1' } } }, 'merge')
+    await until('it runs', async () => bridge.keysOf('picky').length === 1)
+  })
+})
+
+it('every key runs again in the low lane about each period, once for all bridges', async () => {
+  await createReconciler(kube, 'again', { for: { ...configMaps, namespaces: ['default'] }, resyncSeconds: 2 })
+  await createMap('a')
+  await createMap('b')
+  const prefix = `again${++number}`
+  await using first = await start({ prefix })
+  await using second = await start({ prefix })
+  await first.synced('configmaps.v1')
+  await second.synced('configmaps.v1')
+  const resyncs = () => [...first.enqueued, ...second.enqueued].filter(({ key }) => key === 'default.a').length
+  const before = resyncs()
+  const began = Date.now()
+  await until('it has run again twice', async () => resyncs() - before >= 2)
+  // The list at the beginning, and one a period.
+  expect(resyncs() - before).toBeLessThanOrEqual(2 + Math.ceil((Date.now() - began) / 1800))
+  expect([...first.enqueued, ...second.enqueued].every(({ lane }) => lane === 'low')).toBe(true)
+})
+
+describe('what is watched', () => {
+  it('is one watch for all who ask for the same, and only what anybody asks for', async () => {
+    await createReconciler(kube, 'first', { for: { ...configMaps, selector: 'use=yes' } })
+    await createReconciler(kube, 'second', { for: widgets, related: [{ ...configMaps, selector: 'use=yes' }] })
+    await createMap('yes', { labels: { use: 'yes' } })
+    await createMap('no')
+    await using bridge = await start()
+    await bridge.synced('configmaps.v1')
+    const names = async () =>
+      [...(await stored(bridge.events, configMaps))].filter(([key]) => key.startsWith('default.'))
+    expect((await names()).map(([key]) => key)).toEqual(['default.yes'])
+    expect(bridge.bridge.status().resources).toHaveLength(3)
+    await createReconciler(kube, 'third', { for: { ...configMaps, selector: 'use=no' } })
+    await until('everything is watched', async () => (await names()).length === 2)
+    expect(bridge.bridge.status().resources).toHaveLength(3)
+    await until('all are served', async () => bridge.bridge.status().resources.every(({ synced }) => synced))
+    expect(bridge.keysOf('third')).toEqual([])
+  })
+
+  it('is selected by field', async () => {
+    await createReconciler(kube, 'one', { for: { ...configMaps, fieldSelector: 'metadata.name=it' } })
+    await createMap('it')
+    await createMap('not')
+    await using bridge = await start()
+    await bridge.synced('configmaps.v1')
+    expect([...(await stored(bridge.events, configMaps)).keys()]).toEqual(['default.it'])
+  })
+
+  it('are the namespaces that all who ask name, with the rights for these only', async () => {
+    const verbs = ['get', 'list', 'watch', 'patch']
+    await grant(kube, 'only-reconcilers', { apiGroups: [RECONCILERS.group], resources: ['*'], verbs })
+    await grant(kube, 'only-other', { apiGroups: [''], resources: ['configmaps'], verbs }, 'other')
+    await createMap('a', { namespace: 'other' })
+    await createMap('a')
+    await createReconciler(kube, 'there', { for: { ...configMaps, namespaces: ['other'] } })
+    await using restricted = await restrictedClient(kube, cluster.kubeconfig)
+    await using bridge = await startBridge(restricted, nats.url, { prefix: `d${++number}` })
+    await untilCondition(kube, 'there', 'Watching')
+    expect([...(await stored(bridge.events, configMaps)).keys()]).toEqual(['other.a'])
+    expect(bridge.keysOf('there')).toEqual(['other.a'])
+    await revoke(kube, 'only-reconcilers')
+  })
+
+  it('are metadata only where nobody needs more, and whole objects as soon as somebody does', async () => {
+    const related = [{ ...configMaps, metadataOnly: true, fieldSelector: 'metadata.namespace=default' }]
+    await createReconciler(kube, 'frugal', { for: widgets, related })
+    await createMap('a')
+    await createWidget('w', {})
+    await using bridge = await start()
+    await bridge.synced('configmaps.v1')
+    const one = async () => {
+      const { primary } = await bridge.events.observe({ primary: { ref: configMaps, namespace: 'default', name: 'a' } })
+      return { kind: primary?.object.kind, data: primary?.object['data'], referenceOnly: primary?.referenceOnly }
+    }
+    expect(await one()).toEqual({ kind: 'ConfigMap', data: undefined, referenceOnly: true })
+    await writeConfigMap(kube, 'a', 'second')
+    await until('the related change is routed', async () => bridge.keysOf('frugal').includes('default.w'))
+    await createReconciler(kube, 'thorough', { for: configMaps })
+    await until('it is whole', async () => (await one()).referenceOnly === false)
+    expect(await one()).toEqual({ kind: 'ConfigMap', data: { value: 'second' }, referenceOnly: false })
+    await until('it runs', async () => bridge.keysOf('thorough').includes('default.a'))
+  })
+})
+
+describe('what cannot be watched', () => {
+  it('since its definition has gone is said, and heals with another one, whatever its scope', async () => {
+    await createReconciler(kube, 'widget', { for: { ...widgets, namespaces: ['default'] } })
+    await createWidget('a', {})
+    await using bridge = await start()
+    await untilCondition(kube, 'widget', 'Watching')
+    await removeWidgets(kube)
+    await untilCondition(kube, 'widget', 'ResourceNotFound')
+    await installWidgets(kube, 'Cluster')
+    await kube.create(resourcePath(widgets), {
+      apiVersion: 'example.com/v1',
+      kind: 'Widget',
+      metadata: { name: 'wide' },
+    })
+    await untilCondition(kube, 'widget', 'Watching')
+    await until('it runs', async () => bridge.keysOf('widget').includes('_.wide'))
+    await until('the old one is known to be gone', async () => bridge.enqueued.length >= 2)
+    await removeWidgets(kube)
+    await installWidgets(kube)
+  })
+
+  it('since the rights were taken away is said, and heals when they are back', async () => {
+    const verbs = ['get', 'list', 'watch', 'patch']
+    await grant(kube, 'reconcilers-again', { apiGroups: [RECONCILERS.group], resources: ['*'], verbs })
+    await grant(kube, 'maps-again', { apiGroups: [''], resources: ['configmaps'], verbs })
+    await createReconciler(kube, 'maps', { for: configMaps })
+    await using restricted = await restrictedClient(kube, cluster.kubeconfig)
+    await using bridge = await startBridge(restricted, nats.url, { prefix: `d${++number}` })
+    await untilCondition(kube, 'maps', 'Watching')
+    await revoke(kube, 'maps-again')
+    // An open watch keeps its rights until it is opened anew (Kubernetes 1.36).
+    await cluster.restart('kube-apiserver')
+    await untilCondition(kube, 'maps', 'Forbidden')
+    await createMap('meanwhile')
+    await grant(kube, 'maps-once-more', { apiGroups: [''], resources: ['configmaps'], verbs })
+    await until('what happened meanwhile is enqueued', async () => bridge.keysOf('maps').includes('default.meanwhile'))
+    await untilCondition(kube, 'maps', 'Watching')
+  })
+})
