@@ -1,5 +1,6 @@
 export { createBridge } from './bridge.ts'
 export type { FailureKind } from './failure.ts'
+export { buryGone, type GoneOptions } from './gone.ts'
 export { troubles } from './health.ts'
 export type {
   Bridge,

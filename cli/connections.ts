@@ -1,6 +1,6 @@
 import { homedir, hostname } from 'node:os'
 import type { Logger } from 'pino'
-import { type EventStore, openEventStore } from '#events'
+import { type DeadLetters, type EventStore, openDeadLetters, openEventStore } from '#events'
 import { connectJetStream, type JetStream } from '#jetstream'
 import {
   createKubeClient,
@@ -36,9 +36,10 @@ export interface Streams extends AsyncDisposable {
   js: JetStream
   events: EventStore
   queue: WorkQueue
+  dead: DeadLetters
 }
 
-/** EVENTS and WORK, created on first use. */
+/** EVENTS, WORK and DEAD, created on first use. */
 export async function openStreams(
   config: Config,
   kube: KubeClient,
@@ -51,17 +52,19 @@ export async function openStreams(
   const js = await openJetStream(config, role)
   const replicas = config.FAIRLEAD_REPLICAS
   try {
+    const dead = await openDeadLetters(js, { ...prefixOf(config), replicas, cluster, log })
     const [events, queue] = await Promise.all([
       openEventStore(js, {
         ...prefixOf(config),
         replicas,
         cluster,
         log,
+        bury: (found) => dead.put(found),
         referenceOnly: config.FAIRLEAD_REFERENCE_ONLY,
       }),
       openQueue(js, { ...queueOptions(config, log), replicas, ...(slots !== undefined && { slots }) }),
     ])
-    return { js, events, queue, [Symbol.asyncDispose]: () => js.close() }
+    return { js, events, queue, dead, [Symbol.asyncDispose]: () => js.close() }
   } catch (error) {
     await js.close()
     if (!(error instanceof Error && error.message.includes('replicas > 1'))) throw error
@@ -70,12 +73,16 @@ export async function openStreams(
   }
 }
 
-/** The queue as it is there, for those who look at it: an error if nobody has made it yet. */
-export async function openExistingQueue(config: Config, log: Logger): Promise<{ queue: WorkQueue } & AsyncDisposable> {
+/** Queue and dead letters as they are there, for those who look at them: an error if nobody has made them yet. */
+export async function openExisting(
+  config: Config,
+  log: Logger,
+): Promise<{ js: JetStream; queue: WorkQueue; dead: DeadLetters } & AsyncDisposable> {
   const js = await openJetStream(config, 'queue')
   try {
     const queue = await openQueue(js, { ...queueOptions(config, log), create: false })
-    return { queue, [Symbol.asyncDispose]: () => js.close() }
+    const dead = await openDeadLetters(js, { ...prefixOf(config), cluster: '', log })
+    return { js, queue, dead, [Symbol.asyncDispose]: () => js.close() }
   } catch (error) {
     await js.close()
     if (!(error instanceof NoQueueError)) throw error

@@ -1,5 +1,6 @@
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { progressOn } from '#local'
+import { deadCommands } from './commands/dead.ts'
 import { generateRbac } from './commands/generate.ts'
 import { install } from './commands/install.ts'
 import { localDown, localEnv, localStatus, localUp } from './commands/local.ts'
@@ -109,6 +110,7 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
     .action((options: UpOptions) => up(config(), { bridge: false, dispatch: true }, options))
 
   queueCommands(program, { config, print, setExitCode })
+  deadCommands(program, { config, print, setExitCode })
 
   const local = program.command('local').description('real servers on this machine, for development')
   const inDir = (command: Command) =>

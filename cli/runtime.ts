@@ -1,6 +1,6 @@
 import { hostname } from 'node:os'
 import type { Logger } from 'pino'
-import { type Bridge, type BridgeObserver, createBridge } from '#bridge'
+import { type Bridge, type BridgeObserver, buryGone, createBridge } from '#bridge'
 import type { Invoke } from '#contracts'
 import { createDispatcher, type Dispatcher, type RunObserver } from '#dispatch'
 import { incarnationOf } from '#jetstream'
@@ -40,7 +40,8 @@ export function createRuntime({
   log,
   ...observers
 }: RuntimeOptions): Runtime {
-  const { js, events, queue } = streams
+  const { js, events, queue, dead } = streams
+  const bury = dead.put.bind(dead)
   const dispatcher = parts.dispatch
     ? createDispatcher({
         kube,
@@ -49,6 +50,7 @@ export function createRuntime({
         functions: new Map(functions.map((one) => [one.name, invoke(one)])),
         instance: `${hostname()}-${process.pid}`.slice(-128),
         apiConcurrency,
+        bury,
         log,
         ...(observers.runObserver && { observer: observers.runObserver }),
       })
@@ -69,7 +71,11 @@ export function createRuntime({
     bridge,
     dispatcher,
     async run(signal, graceMs) {
-      await Promise.all([bridge?.run(signal), dispatcher?.run(signal).then(() => dispatcher.drain(graceMs))])
+      await Promise.all([
+        bridge?.run(signal),
+        bridge && buryGone({ kube, queue, bury, log }, signal),
+        dispatcher?.run(signal).then(() => dispatcher.drain(graceMs)),
+      ])
     },
   }
 }

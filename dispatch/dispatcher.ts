@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Invoke, RECONCILERS, type ResourceRef, type RunLog, resourceName } from '#contracts'
-import type { EventStore, StoredCursor } from '#events'
+import type { DeadMessage, EventStore, StoredCursor } from '#events'
 import type { KubeClient } from '#kube'
 import type { WorkQueue } from '#queue'
 import { sameJson } from './covers.ts'
@@ -26,6 +26,8 @@ export interface DispatcherOptions {
   /** API requests in flight, of all reconcilers together. Default 10. */
   apiConcurrency?: number
   observer?: RunObserver
+  /** Keeps what nobody can run; resolves when it is kept. Left out: such keys are parked. */
+  bury?: (dead: DeadMessage) => Promise<void>
   log: RunLog
   now?: () => Date
   random?: () => number
@@ -71,6 +73,7 @@ class LiveDispatcher implements Dispatcher {
       now,
       random,
       observe: options.observer ?? (() => undefined),
+      bury: options.bury,
     }
   }
 

@@ -8,7 +8,7 @@ import {
   type RunLog,
   TerminalError,
 } from '#contracts'
-import { parseKey } from '#events'
+import { type DeadMessage, parseKey } from '#events'
 import type { Finish, Lease } from '#queue'
 import { callWithin } from './call.ts'
 import { Confidences } from './confidences.ts'
@@ -40,6 +40,7 @@ export interface RunDependencies extends WriterDependencies {
   now: () => Date
   random: () => number
   observe: RunObserver
+  bury: ((dead: DeadMessage) => Promise<void>) | undefined
 }
 
 /** A reconciler and the function that is called for it. */

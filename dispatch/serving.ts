@@ -1,4 +1,5 @@
 import type { RunLog } from '#contracts'
+import { deadKey, isKey } from '#events'
 import type { Finish, Lease, Worker, WorkQueue } from '#queue'
 import { withFields } from './log.ts'
 import { keepNewest } from './newest.ts'
@@ -17,6 +18,7 @@ interface Current {
 /** One reconciler being served by this process, until it is drained. */
 export class Serving {
   readonly #deps: RunDependencies
+  readonly #stream: string
   readonly #served: Served
   readonly #log: RunLog
   readonly #current = new Map<Lease, Current>()
@@ -25,6 +27,7 @@ export class Serving {
 
   constructor(deps: RunDependencies, queue: WorkQueue, served: Served, log: RunLog) {
     this.#deps = deps
+    this.#stream = queue.stream
     this.#served = served
     this.#log = log
     this.#worker = queue.serve({
@@ -47,6 +50,19 @@ export class Serving {
   }
 
   async #handle(lease: Lease): Promise<Finish> {
+    return isKey(lease.key) ? this.#run(lease) : this.#bury(lease)
+  }
+
+  /** The record of the run stands until the letter is stored: who dies meanwhile does it again. */
+  async #bury({ fn, key, lane, enqueuedAt: since }: Lease): Promise<Finish> {
+    const message = `key ${key} is no namespace and name of an object`
+    const { bury } = this.#deps
+    if (bury === undefined) return { kind: 'terminal', message }
+    await bury(deadKey({ fn, key, lane, since, stream: this.#stream, reason: 'invalid-key', detail: message }))
+    return { kind: 'done' }
+  }
+
+  async #run(lease: Lease): Promise<Finish> {
     const { key, attempt, fired, enqueuedAt } = lease
     const log = withFields(this.#log, { reconciler: this.#served.name, key, attempt })
     const current: Current = {}

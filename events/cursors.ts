@@ -1,7 +1,9 @@
 import type { ResourceRef, RunLog } from '#contracts'
 import { follow, type JetStream, type StoredMessage } from '#jetstream'
+import type { Burial } from './burial.ts'
 import { parseJson } from './data.ts'
 import { persist } from './persist.ts'
+import { PoisonEventError } from './poison.ts'
 import type { StreamNames } from './stream.ts'
 import { cursorSubject, parseCursorSubject } from './subjects.ts'
 import type { Cursor, StoredCursor } from './types.ts'
@@ -9,6 +11,7 @@ import type { Cursor, StoredCursor } from './types.ts'
 export interface CursorContext {
   js: JetStream
   names: StreamNames
+  burial: Burial
   log: RunLog
 }
 
@@ -26,7 +29,7 @@ export class Cursors {
   async get(ref: ResourceRef, scope: string | undefined): Promise<StoredCursor | undefined> {
     const { js, names, log } = this.#context
     const message = await persist(() => js.lastOf(names.stream, names.root + cursorSubject(ref, scope)), { log })
-    return message && this.#read(message)
+    return message && this.#context.burial.unless(message, () => this.#read(message))
   }
 
   async set(ref: ResourceRef, scope: string | undefined, cursor: Cursor): Promise<number> {
@@ -38,12 +41,16 @@ export class Cursors {
 
   async *follow(signal: AbortSignal): AsyncGenerator<StoredCursor> {
     const { js, names } = this.#context
-    for await (const message of follow(js, names.stream, [`${names.root}cursor.*.*.*.*`], signal))
-      yield this.#read(message)
+    for await (const message of follow(js, names.stream, [`${names.root}cursor.*.*.*.*`], signal)) {
+      const cursor = await this.#context.burial.unless(message, () => this.#read(message))
+      if (cursor) yield cursor
+    }
   }
 
   #read({ subject, sequence, data }: StoredMessage): StoredCursor {
-    const cursor = parseJson(Buffer.from(data).toString()) as Cursor
+    const cursor = parseJson(Buffer.from(data).toString()) as Cursor | null
+    if (typeof cursor?.resourceVersion !== 'string')
+      throw new PoisonEventError('invalid-data', 'a cursor has a resourceVersion')
     return { ...cursor, ...parseCursorSubject(subject.slice(this.#context.names.root.length)), sequence }
   }
 }

@@ -1,3 +1,5 @@
+export { type DeadLetters, type DeadLettersOptions, openDeadLetters } from './dead.ts'
+export { CODES, type DeadLetter, type DeadMessage, type DeadReason, deadKey, keyIn } from './dead-letter.ts'
 export { asReference, asTravelling, IncompleteObjectError, type ObjectEventInput, objectEvent } from './event.ts'
 export { compareVersions } from './guard.ts'
 export { fromHttp, type HttpLimits, type HttpMessage, type ReceivedHttp, toHttp } from './http-codec.ts'
@@ -12,6 +14,7 @@ export {
   decodeToken,
   encodeToken,
   identityFilter,
+  isKey,
   keyOf,
   type ObjectFilter,
   type ObjectKey,

@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ResourceRef, RunLog } from '#contracts'
 import { type BatchLast, follow, type JetStream, JetStreamError, type StoredMessage } from '#jetstream'
+import type { Burial } from './burial.ts'
 import { type Held, holderOf } from './guard.ts'
 import type { Memory } from './memory.ts'
 import { persist } from './persist.ts'
-import { PoisonEventError } from './poison.ts'
 import { heldFrom, identityFrom, storedEventFrom } from './stored.ts'
 import { ANCHOR, markPlace, type StreamNames } from './stream.ts'
 import {
@@ -23,6 +23,7 @@ export interface ReaderContext {
   memory: Memory
   cluster: string
   replicas: number
+  burial: Burial
   log: RunLog
 }
 
@@ -50,7 +51,7 @@ export class Reader {
     const relatedFilters = related.map(objectFilter)
     const copies = await this.#last([primaryFilter, ...ownedFilters, ...relatedFilters], signal)
     this.#remember(copies, [primaryFilter, ...relatedFilters])
-    const present = objectsIn(copies)
+    const present = await this.#objectsIn(copies)
     const matching = (filter: string): StoredObject[] =>
       present.filter(({ subject }) => matchesFilter(filter, subject)).map(({ event }) => event)
     return {
@@ -66,7 +67,8 @@ export class Reader {
     for await (const message of this.#follow([filter], done.signal, () => done.abort(), true)) {
       const { subject, verb } = this.#copy(message)
       // Of an object that moved, another copy counts.
-      const identity = verb === 'moved' ? undefined : this.#unlessPoison(message, () => identityFrom(subject, message))
+      if (verb === 'moved') continue
+      const identity = await this.#context.burial.unless(message, () => identityFrom(subject, message))
       if (identity) yield identity
     }
   }
@@ -78,7 +80,7 @@ export class Reader {
 
   async *follow(filter: ObjectFilter, signal: AbortSignal, caughtUp?: () => void): AsyncGenerator<StoredEvent> {
     for await (const message of this.#follow([objectFilter(filter)], signal, caughtUp)) {
-      const event = this.#unlessPoison(message, () => storedEventFrom(this.#bare(message), message))
+      const event = await this.#context.burial.unless(message, () => storedEventFrom(this.#bare(message), message))
       if (event) yield event
     }
   }
@@ -167,22 +169,18 @@ export class Reader {
     return subject.slice(this.#context.names.root.length)
   }
 
-  #unlessPoison<T>({ subject, sequence }: StoredMessage, read: () => T): T | undefined {
-    try {
-      return read()
-    } catch (error) {
-      if (!(error instanceof PoisonEventError)) throw error
-      this.#context.log.warn({ err: error, subject, sequence }, 'a message in EVENTS is not the event of an object')
-      return undefined
+  /** Deleted objects are left out; so is what only says that the object moved to another owner. */
+  async #objectsIn(copies: Copy[]): Promise<{ subject: string; event: StoredObject }[]> {
+    const objects: { subject: string; event: StoredObject }[] = []
+    for (const { subject, message, verb } of holders(copies)) {
+      if (verb !== 'added' && verb !== 'modified') continue
+      const event = this.#context.burial.unless(message, () => storedEventFrom(subject, message))
+      const read = event instanceof Promise ? await event : event
+      if (read) objects.push({ subject, event: read })
     }
+    return objects
   }
 }
-
-/** Deleted objects are left out; so is what only says that the object moved to another owner. */
-const objectsIn = (copies: Copy[]): { subject: string; event: StoredObject }[] =>
-  holders(copies)
-    .filter(({ verb }) => verb === 'added' || verb === 'modified')
-    .map(({ subject, message }) => ({ subject, event: storedEventFrom(subject, message) }))
 
 /** Of each object the copy that counts, in the order of the stream. */
 const holders = (copies: Copy[]): Copy[] =>

@@ -1,4 +1,5 @@
 import type { JetStream } from '#jetstream'
+import { Burial } from './burial.ts'
 import { Cursors } from './cursors.ts'
 import { Memory } from './memory.ts'
 import { Reader } from './reader.ts'
@@ -28,7 +29,8 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
 
   const memory = new Memory(options.remember ?? REMEMBERED_OBJECTS)
   void forgetOnReconnect(js, memory)
-  const context = { js, names, memory, cluster, log }
+  const burial = new Burial({ js, names, isReferenceOnly, bury: options.bury, log })
+  const context = { js, names, memory, cluster, burial, log }
   const writer = new Writer({
     ...context,
     now,

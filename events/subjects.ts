@@ -70,6 +70,14 @@ export function parseKey(key: string): { namespace: string | undefined; name: st
   return { namespace: decodeOptional(namespace), name: decodeToken(name) }
 }
 
+export function isKey(key: string): boolean {
+  try {
+    return parseKey(key).name !== ''
+  } catch {
+    return false
+  }
+}
+
 /** `k8s.<group>.<version>.<resource>.<namespace>.<owner>.<name>`: where the last event of an object is kept. */
 export const objectSubject = ({ ref, namespace, name, owner }: SubjectParts): string =>
   `${resourcePrefix(ref)}.${optional(namespace)}.${ownerToken(owner)}.${encodeToken(name)}`

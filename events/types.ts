@@ -1,5 +1,6 @@
 import type { CloudEventV1 } from 'cloudevents'
 import type { KubeObject, ResourceRef, RunLog } from '#contracts'
+import type { DeadMessage } from './dead-letter.ts'
 import type { ObjectFilter, ObjectKey, OwnerKey } from './subjects.ts'
 
 /** A CloudEvent 1.0 as plain data; bytes that are neither JSON nor text are a Uint8Array in `data`. */
@@ -50,6 +51,11 @@ export interface EventStoreOptions {
   tombstoneSeconds?: number
   /** Objects whose last sequence is remembered; one more costs a read per write. Default 32,768. */
   remember?: number
+  /**
+   * Given each message that is not the event of an object, with its body where that may be kept; when it has resolved, the
+   * message is taken out of EVENTS. Left out: it stays, and is passed over.
+   */
+  bury?: (dead: DeadMessage) => Promise<void>
   log: RunLog
   now?: () => Date
 }

@@ -1,7 +1,7 @@
 import { createInterface } from 'node:readline/promises'
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { WorkQueue } from '#queue'
-import { openExistingQueue } from '../connections.ts'
+import { openExisting } from '../connections.ts'
 import { EXIT, UsageError } from '../exit.ts'
 import { createLogger } from '../logging.ts'
 import { objectName, outputOption, type Surroundings, whole } from '../options.ts'
@@ -19,7 +19,7 @@ export function queueCommands(program: Command, { config, print, setExitCode }: 
 
   async function withQueue(work: (queue: WorkQueue) => Promise<void>): Promise<void> {
     const settings = config()
-    await using open = await openExistingQueue(settings, createLogger(settings))
+    await using open = await openExisting(settings, createLogger(settings))
     await work(open.queue)
   }
 

@@ -1,4 +1,4 @@
-import { parseKey } from '#events'
+import { isKey, parseKey } from '#events'
 import type { Entry } from '#queue'
 import { duration, oneLine, table } from '../table.ts'
 
@@ -49,12 +49,9 @@ export function toRow(entry: Entry): Row {
 
 /** A key that is none of ours is shown as it is. */
 function nameOf(key: string): Pick<Row, 'namespace' | 'name'> {
-  try {
-    const { namespace, name } = parseKey(key)
-    return { ...(namespace !== undefined && { namespace }), name }
-  } catch {
-    return { name: key }
-  }
+  if (!isKey(key)) return { name: key }
+  const { namespace, name } = parseKey(key)
+  return { ...(namespace !== undefined && { namespace }), name }
 }
 
 export const called = ({ reconciler, namespace, name }: Pick<Row, 'reconciler' | 'namespace' | 'name'>): string =>

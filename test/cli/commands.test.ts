@@ -1,7 +1,12 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { buryGone } from '#bridge'
+import type { DeadMessage } from '#events'
+import { readConfig } from '../../cli/config.ts'
+import { openKube } from '../../cli/connections.ts'
+import { openTestQueue } from '../queue/support.ts'
 import { fairlead, startFairlead } from '../support/fairlead.ts'
 import { startTestCluster } from '../support/servers.ts'
 
@@ -111,6 +116,27 @@ it('installs twice, and says that the second time changed nothing', async () => 
   const second = await fairlead(['install', '-o', 'json'], env)
   const results = (JSON.parse(second.stdout) as { result: string }[]).map(({ result }) => result)
   expect(new Set(results)).toEqual(new Set(['unchanged']))
+})
+
+it('keys of a Reconciler that is gone go to the dead letters, others stay', async () => {
+  await fairlead(['install'], env)
+  await using kube = await openKube(readConfig(env))
+  await using test = await openTestQueue(cluster.nats?.url ?? '', 'gone')
+  const { queue } = test
+  await queue.declare('at')
+  await queue.declare('ghost')
+  for (const fn of ['at', 'ghost']) await queue.enqueue(fn, 'ns.a')
+  await queue.enqueue('ghost', 'ns.b')
+  const buried: string[] = []
+  const bury = async ({ subject, reason }: DeadMessage) => void buried.push(`${subject} ${reason}`)
+  const log = { debug() {}, info() {}, warn() {}, error() {} }
+  const stop = new AbortController()
+  const looking = buryGone({ kube, queue, bury, log, absentMs: 0, everyMs: 50 }, stop.signal)
+  await vi.waitFor(async () => expect((await queue.depth('ghost')).queued).toBe(0), { timeout: 15_000 })
+  stop.abort()
+  await looking
+  expect(buried).toEqual(['work.ghost.high.ns.a unknown-reconciler', 'work.ghost.high.ns.b unknown-reconciler'])
+  expect((await queue.depth('at')).queued).toBe(1)
 })
 
 it('has nothing to stop where nothing runs', async () => {

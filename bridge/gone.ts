@@ -1,0 +1,67 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { RECONCILERS, type RunLog } from '#contracts'
+import { type DeadMessage, deadKey } from '#events'
+import { isNotFound, type KubeClient, resourcePath } from '#kube'
+import type { Entry, WorkQueue } from '#queue'
+
+export interface GoneOptions {
+  kube: Pick<KubeClient, 'get'>
+  queue: Pick<WorkQueue, 'stream' | 'functions' | 'list' | 'purge'>
+  bury: (dead: DeadMessage) => Promise<void>
+  log: RunLog
+  /** How long a Reconciler must be gone before its keys are given up. Default 5 min. */
+  absentMs?: number
+  everyMs?: number
+}
+
+const ABSENT_MS = 300_000
+const EVERY_MS = 60_000
+
+/**
+ * Keys of a Reconciler that is gone wait for nobody: they go to the dead letters, until the signal. Should it come again,
+ * each of its objects is enqueued anyhow.
+ */
+export async function buryGone(options: GoneOptions, signal: AbortSignal): Promise<void> {
+  const { log, absentMs = ABSENT_MS, everyMs = EVERY_MS } = options
+  const absentSince = new Map<string, number>()
+  while (!signal.aborted) {
+    try {
+      for (const fn of await options.queue.functions()) {
+        const isGone = await isAbsent(options.kube, fn)
+        if (!isGone) absentSince.delete(fn)
+        const since = absentSince.get(fn) ?? performance.now()
+        if (isGone) absentSince.set(fn, since)
+        if (isGone && performance.now() - since >= absentMs) await buryKeys(options, fn, signal)
+      }
+    } catch (error) {
+      if (!signal.aborted) log.warn({ err: error }, 'keys of Reconcilers that are gone could not be looked for')
+    }
+    await sleep(everyMs, undefined, { signal }).catch(() => undefined)
+  }
+}
+
+async function isAbsent(kube: GoneOptions['kube'], name: string): Promise<boolean> {
+  try {
+    await kube.get(resourcePath(RECONCILERS, undefined, name))
+    return false
+  } catch (error) {
+    if (isNotFound(error)) return true
+    throw error
+  }
+}
+
+/** Only what is kept among the dead is purged. */
+async function buryKeys({ queue, bury, log }: GoneOptions, fn: string, signal: AbortSignal): Promise<void> {
+  let buried = 0
+  for await (const entry of queue.list({ fn })) {
+    signal.throwIfAborted()
+    if (entry.state === 'running') continue
+    await bury(deadKey({ ...entry, stream: queue.stream, reason: 'unknown-reconciler', detail: detailOf(entry) }))
+    await queue.purge(entry)
+    buried++
+  }
+  if (buried > 0) log.warn({ reconciler: fn, keys: buried }, 'this Reconciler is gone: its keys are in DEAD')
+}
+
+const detailOf = ({ fn, state, error }: Entry): string =>
+  `there is no Reconciler ${fn}; the key was ${state}${error === undefined ? '' : `, its last run failed: ${error}`}`

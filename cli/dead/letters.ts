@@ -1,0 +1,90 @@
+import { CODES, type DeadLetter, type DeadLetters, type DeadReason, keyIn } from '#events'
+import { duration, oneLine, table } from '../table.ts'
+
+export interface DeadFilter {
+  reconciler?: string | undefined
+  reason?: DeadReason | undefined
+}
+
+export interface DeadLsOptions extends DeadFilter {
+  limit: number
+  output: 'table' | 'json'
+}
+
+const DETAIL_CHARS = 80
+
+export async function* selectLetters(dead: DeadLetters, filter: DeadFilter): AsyncGenerator<DeadLetter> {
+  for await (const letter of dead.list())
+    if (
+      (filter.reconciler === undefined || filter.reconciler === letter.reconciler) &&
+      (filter.reason === undefined || filter.reason === letter.reason)
+    )
+      yield letter
+}
+
+/** Oldest first; of more than the limit the latest. */
+export async function listDead(dead: DeadLetters, options: DeadLsOptions, now: Date): Promise<string> {
+  const letters: DeadLetter[] = []
+  let dropped = 0
+  for await (const letter of selectLetters(dead, options)) {
+    letters.push(letter)
+    if (letters.length <= options.limit) continue
+    letters.shift()
+    dropped++
+  }
+  if (options.output === 'json') return JSON.stringify(letters.map(asJson), null, 2)
+  if (letters.length === 0) return 'Nothing is dead.'
+  const rows = letters.map(({ id, diedAt, reconciler, reason, stream, subject, detail }) => [
+    String(id),
+    duration(now.getTime() - diedAt.getTime()),
+    reconciler ?? '-',
+    reason,
+    stream,
+    subject,
+    oneLine(detail, DETAIL_CHARS),
+  ])
+  const more = dropped === 0 ? '' : `\n… and ${dropped} older ones: --limit is ${options.limit}`
+  return table(['ID', 'AGE', 'RECONCILER', 'REASON', 'STREAM', 'SUBJECT', 'DETAIL'], rows) + more
+}
+
+/** The body as text where it is text. */
+function asJson({ data, ...letter }: DeadLetter) {
+  const text = textOf(data)
+  const body = text === undefined ? { bodyBase64: Buffer.from(data).toString('base64') } : { body: text }
+  return { ...letter, code: CODES[letter.reason], ...body }
+}
+
+export function describeLetter(letter: DeadLetter, output: 'text' | 'json', now: Date): string {
+  if (output === 'json') return JSON.stringify(asJson(letter), null, 2)
+  const { id, diedAt, storedAt, reconciler, reason, stream, subject, sequence, detail, headers, data, bytes } = letter
+  const key = keyIn(letter)
+  const lines: [string, string][] = [
+    ['ID', String(id)],
+    ['Died', `${diedAt.toISOString()} (${duration(now.getTime() - diedAt.getTime())} ago)`],
+    ['Reason', `${reason} (${CODES[reason]})`],
+    ['Detail', oneLine(detail)],
+    ['Reconciler', reconciler ?? '-'],
+    ['Stream', `${stream}${sequence === 0 ? '' : `, sequence ${sequence}`}`],
+    ['Subject', subject],
+    [key ? 'Key since' : 'Stored', storedAt.toISOString()],
+  ]
+  for (const [name, value] of Object.entries(headers)) lines.push(['Header', `${name}: ${oneLine(value)}`])
+  const width = Math.max(...lines.map(([title]) => title.length)) + 1
+  const text = lines.map(([title, value]) => `${`${title}:`.padEnd(width)}  ${value}`).join('\n')
+  return key ? text : `${text}\n\n${bodyText(data, bytes)}`
+}
+
+function bodyText(data: Uint8Array, bytes: number): string {
+  const kept = data.length === bytes ? `${bytes} bytes` : `${data.length} of ${bytes} bytes kept`
+  const text = textOf(data)
+  const shown = text?.replaceAll(/[^\P{Cc}\n\t]/gu, '·') ?? Buffer.from(data.subarray(0, 512)).toString('hex')
+  return `Body (${kept}${text === undefined ? ', not text: the first 512 in hex' : ''}):\n${shown}`
+}
+
+function textOf(data: Uint8Array): string | undefined {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(data)
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,40 @@
+import { type DeadLetter, type DeadLetters, keyIn } from '#events'
+import { isWrongSequence, type JetStream } from '#jetstream'
+import type { WorkQueue } from '#queue'
+
+export interface ReplayTools {
+  js: JetStream
+  queue: WorkQueue
+  dead: DeadLetters
+}
+
+/** Puts a message back where it came from, then takes it from the dead; gives what came of it, in words. */
+export async function replay(letter: DeadLetter, tools: ReplayTools): Promise<{ done: boolean; text: string }> {
+  const back = await putBack(letter, tools)
+  if (back.done) await tools.dead.remove(letter.id)
+  return { done: back.done, text: `${letter.id} ${letter.subject}: ${back.text}` }
+}
+
+async function putBack(letter: DeadLetter, { js, queue }: ReplayTools): Promise<{ done: boolean; text: string }> {
+  const key = keyIn(letter)
+  if (key) {
+    if (!(await queue.functions()).includes(key.fn)) return left(`there is no queue of a reconciler ${key.fn}`)
+    return { done: true, text: await queue.enqueue(key.fn, key.key) }
+  }
+  if (letter.data.length < letter.bytes) return left('its body was not kept whole')
+  try {
+    // What stands there by now is newer.
+    const headers = { ...ownHeaders(letter.headers), 'Nats-Expected-Last-Subject-Sequence': 0 }
+    const { sequence } = await js.publish(letter.subject, letter.data, headers)
+    return { done: true, text: `published to ${letter.stream} as ${sequence}` }
+  } catch (error) {
+    if (isWrongSequence(error)) return left('a newer message stands there')
+    throw error
+  }
+}
+
+const left = (why: string) => ({ done: false, text: `left, ${why}` })
+
+/** Without what told the server how to store it. */
+const ownHeaders = (headers: Record<string, string>): Record<string, string> =>
+  Object.fromEntries(Object.entries(headers).filter(([name]) => !name.startsWith('Nats-')))

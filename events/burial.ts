@@ -1,0 +1,61 @@
+import type { ResourceRef, RunLog } from '#contracts'
+import type { JetStream, StoredMessage } from '#jetstream'
+import type { DeadMessage } from './dead-letter.ts'
+import { persist } from './persist.ts'
+import { PoisonEventError } from './poison.ts'
+import type { StreamNames } from './stream.ts'
+import { parseObjectSubject, SubjectError } from './subjects.ts'
+
+export interface BurialContext {
+  js: JetStream
+  names: StreamNames
+  isReferenceOnly: (ref: ResourceRef) => boolean
+  bury: ((dead: DeadMessage) => Promise<void>) | undefined
+  log: RunLog
+}
+
+/** What becomes of messages in EVENTS that nobody can read: one of them never keeps a reader from the next. */
+export class Burial {
+  readonly #context: BurialContext
+
+  constructor(context: BurialContext) {
+    this.#context = context
+  }
+
+  /** What `read` gives; undefined, after the message was buried, if it is poison. */
+  unless<T>(message: StoredMessage, read: () => T): T | Promise<undefined> {
+    try {
+      return read()
+    } catch (error) {
+      if (error instanceof PoisonEventError) return this.#bury(message, error.reason, error.message)
+      if (error instanceof SubjectError) return this.#bury(message, 'no-cloudevent', error.message)
+      throw error
+    }
+  }
+
+  /** Taken out of the stream only when it is kept elsewhere. */
+  async #bury({ subject, sequence }: StoredMessage, reason: DeadMessage['reason'], detail: string): Promise<undefined> {
+    const { js, names, bury, log } = this.#context
+    const { stream } = names
+    log.warn({ subject, sequence, reason, detail }, 'a message in EVENTS cannot be read')
+    if (bury === undefined) return
+    const message = await persist(() => js.bySequence(stream, sequence), { log })
+    if (message === undefined) return
+    const { headers, storedAt } = message
+    const data = this.#mayKeep(subject) ? message.data : new Uint8Array()
+    await bury({ reason, detail, stream, subject, sequence, storedAt: new Date(storedAt), headers, data })
+    await persist(() => js.remove(stream, sequence), { log })
+  }
+
+  /** What may be in EVENTS as a reference only may not be elsewhere in whole. */
+  #mayKeep(subject: string): boolean {
+    const { names, isReferenceOnly } = this.#context
+    const bare = subject.slice(names.root.length)
+    if (!bare.startsWith('k8s.')) return true
+    try {
+      return !isReferenceOnly(parseObjectSubject(bare).ref)
+    } catch {
+      return false
+    }
+  }
+}

@@ -1,0 +1,93 @@
+import type { RunLog } from '#contracts'
+import { declareStream, type JetStream } from '#jetstream'
+import {
+  CODES,
+  type DeadLetter,
+  type DeadMessage,
+  type DeadReason,
+  deadSubject,
+  decodeDead,
+  encodeDead,
+} from './dead-letter.ts'
+import { persist } from './persist.ts'
+
+export interface DeadLettersOptions {
+  prefix?: string
+  /** Left out: 1 when the stream has to be created, else as it is. */
+  replicas?: 1 | 3
+  cluster: string
+  log: RunLog
+  now?: () => Date
+}
+
+/** What could not be dealt with, kept for people to look at: one stream, two weeks. */
+export interface DeadLetters {
+  readonly stream: string
+  /** Resolves when it is stored: only then may the source be rid of it. Goes on until NATS has answered. */
+  put(dead: DeadMessage): Promise<void>
+  /** Oldest first. */
+  list(): AsyncGenerator<DeadLetter>
+  get(id: number): Promise<DeadLetter | undefined>
+  remove(id: number): Promise<void>
+  count(): Promise<Record<DeadReason, number>>
+}
+
+const MAX_AGE_NS = 14 * 86_400 * 1e9
+/** Of one subject: what keeps coming is not kept without end. */
+const MAX_PER_SUBJECT = 16
+const DUPLICATE_WINDOW_NS = 120e9
+/** What JetStream itself adds to a message. */
+const OVERHEAD_BYTES = 1024
+
+const namesOf = (prefix = '') => ({
+  stream: prefix === '' ? 'DEAD' : `${prefix}_DEAD`,
+  root: prefix === '' ? '' : `${prefix}.`,
+})
+
+export async function openDeadLetters(js: JetStream, options: DeadLettersOptions): Promise<DeadLetters> {
+  const { stream, root } = namesOf(options.prefix)
+  await declareStream(js, {
+    name: stream,
+    subjects: [`${root}dead.>`],
+    retention: 'limits',
+    storage: 'file',
+    discard: 'old',
+    max_age: MAX_AGE_NS,
+    max_msgs_per_subject: MAX_PER_SUBJECT,
+    allow_direct: true,
+    duplicate_window: DUPLICATE_WINDOW_NS,
+    ...(options.replicas === undefined ? undefined : { num_replicas: options.replicas }),
+  })
+  return deadLettersIn(js, stream, root, options)
+}
+
+function deadLettersIn(js: JetStream, stream: string, root: string, options: DeadLettersOptions): DeadLetters {
+  const { cluster, log, now = () => new Date() } = options
+  const read = (message: { subject: string } & Parameters<typeof decodeDead>[1]) =>
+    decodeDead(message.subject.slice(root.length), message)
+  return {
+    stream,
+    async put(dead) {
+      const maxBytes = (js.nc.info?.max_payload ?? 1_048_576) - OVERHEAD_BYTES
+      const { headers, data } = encodeDead(dead, cluster, now(), maxBytes)
+      await persist(() => js.publish(root + deadSubject(dead), data, headers), { log })
+      const { reason, detail, reconciler, stream: from, subject, sequence } = dead
+      log.warn({ reason, detail, reconciler, stream: from, subject, sequence }, 'message is dead: kept in DEAD')
+    },
+    async *list() {
+      for await (const message of js.scan(stream, `${root}dead.>`)) {
+        const letter = read(message)
+        if (letter) yield letter
+      }
+    },
+    async get(id) {
+      const message = await js.bySequence(stream, id)
+      return message && read(message)
+    },
+    remove: (id) => js.remove(stream, id),
+    async count() {
+      const ofReason = async (reason: string) => [reason, (await js.count(stream, `${root}dead.*.${reason}.>`)).count]
+      return Object.fromEntries(await Promise.all(Object.keys(CODES).map(ofReason)))
+    },
+  }
+}

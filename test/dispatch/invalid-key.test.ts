@@ -1,0 +1,36 @@
+import { expect, it, vi } from 'vitest'
+import type { DeadMessage } from '#events'
+import type { RunDependencies, Served } from '../../dispatch/run.ts'
+import { Serving } from '../../dispatch/serving.ts'
+import { FN, openTestQueue } from '../queue/support.ts'
+import { startTestNats } from '../support/servers.ts'
+
+const log = { debug() {}, info() {}, warn() {}, error() {} }
+
+it('a key that names no object is kept among the dead, and only then done', async () => {
+  await using nats = await startTestNats()
+  await using test = await openTestQueue(nats.url, '')
+  const buried: DeadMessage[] = []
+  const stored = Promise.withResolvers<void>()
+  const bury = (dead: DeadMessage) => {
+    buried.push(dead)
+    return stored.promise
+  }
+  const deps = { bury, now: () => new Date(), observe: () => undefined } as unknown as RunDependencies
+  const served = { name: FN, spec: { concurrency: 4 } } as unknown as Served
+  const serving = new Serving(deps, test.queue, served, log)
+  await test.queue.enqueue(FN, 'one-token-only', { lane: 'low' })
+  await vi.waitFor(() => expect(buried).toHaveLength(1))
+  expect(buried[0]).toMatchObject({
+    reason: 'invalid-key',
+    reconciler: FN,
+    stream: 'WORK',
+    subject: `work.${FN}.low.one-token-only`,
+  })
+  expect(await test.queue.depth(FN)).toMatchObject({ running: 1 })
+  stored.resolve()
+  await vi.waitFor(async () =>
+    expect(await test.queue.depth(FN)).toEqual({ queued: 0, running: 0, waiting: 0, parked: 0 }),
+  )
+  await serving.drain(1000)
+})

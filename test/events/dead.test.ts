@@ -1,0 +1,160 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type DeadLetter, type DeadLetters, type DeadMessage, deadKey, fromNats, openDeadLetters } from '#events'
+import { connectJetStream, type JetStream } from '#jetstream'
+import { startTestNats } from '../support/servers.ts'
+import { ATS, collected, object, openStore, ownedBy, PODS, SECRETS, until } from './objects.ts'
+
+let nats: Awaited<ReturnType<typeof startTestNats>>
+let js: JetStream
+let next = 0
+beforeAll(async () => {
+  nats = await startTestNats()
+  js = await connectJetStream({ servers: nats.url, name: 'test' })
+})
+afterAll(async () => {
+  await js.close()
+  await nats[Symbol.asyncDispose]()
+})
+
+const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} }
+const openDead = (prefix: string): Promise<DeadLetters> => openDeadLetters(js, { prefix, cluster: 'c1', log })
+
+/** EVENTS, and the dead letters that it buries in. */
+async function opened() {
+  const prefix = `dead${next++}`
+  const dead = await openDead(prefix)
+  const store = await openStore(nats.url, { prefix, bury: (message) => dead.put(message) })
+  const letters = () => collected(dead.list())
+  const put = (subject: string, data: string, headers: Record<string, string> = {}) =>
+    js.publish(`${prefix}.${subject}`, data, headers)
+  return { prefix, dead, store, letters, put, [Symbol.asyncDispose]: () => store[Symbol.asyncDispose]() }
+}
+
+const message = (fields: Partial<DeadMessage> = {}): DeadMessage => ({
+  reason: 'invalid-data',
+  detail: 'not\u0000JSON: é',
+  stream: 'EVENTS',
+  subject: 'k8s.a.b.c.d._.e',
+  sequence: 7,
+  storedAt: new Date('2026-01-01T00:00:00Z'),
+  headers: { 'content-type': 'application/json', 'Nats-TTL': '5s', odd: 'a "b"\u00e9' },
+  data: Buffer.from([0xff, 1, 2]),
+  ...fields,
+})
+
+/** What each is refused for, by the subject that it is on. */
+const POISON: Record<string, [string, string, Record<string, string>]> = {
+  'no-cloudevent': ['k8s._.v1.pods.ns._.garbage', 'hello', {}],
+  'unsupported-version': ['k8s._.v1.pods.ns._.old', '{}', { 'ce-specversion': '0.3' }],
+  'invalid-data': ['cursor._.v1.pods._', '42', {}],
+}
+
+describe('what cannot be read in EVENTS', () => {
+  it('goes to DEAD by its reason, and keeps nobody from what comes after it', async () => {
+    await using test = await opened()
+    for (const [subject, data, headers] of Object.values(POISON)) await test.put(subject, data, headers)
+    await test.put('k8s._.v1.pods.ns.%zz._', '{"specversion":"1.0","id":"1","source":"/","type":"x"}')
+    await test.store.put(PODS, 'added', object('good', 2))
+    const stop = new AbortController()
+    const seen: string[] = []
+    for await (const { key } of test.store.follow({ ref: PODS }, stop.signal, () => stop.abort())) seen.push(key.name)
+    expect(seen).toEqual(['good'])
+    expect(await test.store.cursor(PODS)).toBeUndefined()
+    expect((await test.letters()).map(({ reason, subject, stream }) => [reason, subject, stream])).toEqual([
+      ['no-cloudevent', `${test.prefix}.k8s._.v1.pods.ns._.garbage`, `${test.prefix}_EVENTS`],
+      ['unsupported-version', `${test.prefix}.k8s._.v1.pods.ns._.old`, `${test.prefix}_EVENTS`],
+      ['no-cloudevent', `${test.prefix}.k8s._.v1.pods.ns.%zz._`, `${test.prefix}_EVENTS`],
+      ['invalid-data', `${test.prefix}.cursor._.v1.pods._`, `${test.prefix}_EVENTS`],
+    ])
+    expect(await js.count(test.store.stream, `${test.prefix}.k8s.>`)).toMatchObject({ count: 1 })
+    expect(await test.dead.count()).toMatchObject({ 'no-cloudevent': 2, 'unsupported-version': 1, 'too-large': 0 })
+  })
+
+  it('is no reason for a run to fail: a child that is garbage is not there', async () => {
+    await using test = await opened()
+    await test.store.put(ATS, 'added', object('a', 1))
+    await test.store.put(PODS, 'added', object('a-1', 2), ownedBy('a'))
+    await test.put('k8s._.v1.pods.ns.ats~a.a-2', '{"not":', {
+      'ce-specversion': '1.0',
+      'ce-type': 'dev.fairlead.resource.added',
+    })
+    const observed = await test.store.observe({ primary: { ref: ATS, namespace: 'ns', name: 'a' }, owned: [PODS] })
+    expect(observed.owned[0]?.map(({ key }) => key.name)).toEqual(['a-1'])
+    expect(await test.letters()).toMatchObject([{ reason: 'invalid-attribute', bytes: 7 }])
+  })
+
+  it('stays in EVENTS until DEAD has confirmed it', async () => {
+    const prefix = `dead${next++}`
+    const asked: DeadMessage[] = []
+    const confirmed = Promise.withResolvers<void>()
+    const bury = (found: DeadMessage) => {
+      asked.push(found)
+      return confirmed.promise
+    }
+    await using store = await openStore(nats.url, { prefix, bury })
+    await js.publish(`${prefix}.k8s._.v1.pods.ns._.x`, 'garbage', { kept: 'yes' })
+    const observed = store.observe({ primary: { ref: PODS, namespace: 'ns', name: 'x' }, related: [{ ref: PODS }] })
+    const identities = collected(store.identities(PODS))
+    await until(async () => asked.length > 0)
+    expect(asked[0]).toMatchObject({ headers: { kept: 'yes' }, data: Buffer.from('garbage') })
+    expect((await js.count(store.stream, `${prefix}.k8s.>`)).count).toBe(1)
+    confirmed.resolve()
+    await Promise.all([observed, identities])
+    expect((await js.count(store.stream, `${prefix}.k8s.>`)).count).toBe(0)
+  })
+
+  it('leaves no body in DEAD that may not be in EVENTS', async () => {
+    await using test = await opened()
+    await test.put('k8s._.v1.secrets.ns._.s', 'password')
+    await collected(test.store.identities(SECRETS))
+    const [letter] = await test.letters()
+    expect(letter).toMatchObject({ reason: 'no-cloudevent', data: Buffer.alloc(0) })
+  })
+})
+
+describe('a dead letter', () => {
+  const stored = async (dead: DeadLetters): Promise<DeadLetter | undefined> => (await collected(dead.list()))[0]
+
+  it('comes back as it went, and is a CloudEvent with the names of Knative', async () => {
+    const prefix = `dead${next++}`
+    const dead = await openDead(prefix)
+    await dead.put(message({ reconciler: 'at.example.com' }))
+    const letter = await stored(dead)
+    expect(letter).toMatchObject({ ...message(), reconciler: 'at.example.com', detail: 'not JSON: é', bytes: 3 })
+    const raw = await js.bySequence(dead.stream, letter?.id ?? 0)
+    expect(raw?.subject).toBe(`${prefix}.dead.at_example_com.invalid-data.k8s.a.b.c.d._.e`)
+    expect(fromNats(raw!)).toMatchObject({
+      type: 'dev.fairlead.dead',
+      source: 'https://c1/streams/EVENTS',
+      subject: 'k8s.a.b.c.d._.e',
+      knativeerrordest: 'https://c1/reconcilers/at.example.com',
+      knativeerrorcode: '400',
+      knativeerrordata: 'not JSON: é',
+    })
+  })
+
+  it('is one, however many processes find the message', async () => {
+    const dead = await openDead(`dead${next++}`)
+    await Promise.all([dead.put(message()), dead.put(message()), dead.put(message({ sequence: 8 }))])
+    expect(await collected(dead.list())).toHaveLength(2)
+  })
+
+  it('is cut where the whole would be refused', async () => {
+    const dead = await openDead(`dead${next++}`)
+    const data = Buffer.alloc(js.nc.info!.max_payload, 'x')
+    await dead.put(message({ reason: 'too-large', data }))
+    const letter = await stored(dead)
+    expect(letter?.bytes).toBe(data.length)
+    expect(letter?.data.length).toBeLessThan(data.length)
+    expect(letter?.data.length).toBeGreaterThan(data.length - 4096)
+  })
+
+  it('tells a key from a message', async () => {
+    const dead = await openDead(`dead${next++}`)
+    const key = { fn: 'a.b', key: 'ns.name', lane: 'low', since: new Date(0), stream: 'WORK' }
+    await dead.put(deadKey({ ...key, reason: 'unknown-reconciler', detail: 'gone' }))
+    expect(await stored(dead)).toMatchObject({ reconciler: 'a.b', subject: 'work.a_b.low.ns.name', bytes: 0 })
+    await dead.remove((await stored(dead))?.id ?? 0)
+    expect(await collected(dead.list())).toEqual([])
+  })
+})
