@@ -1,5 +1,4 @@
 import { spawnSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
 import { cpus } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject } from '#contracts'
@@ -8,6 +7,7 @@ import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from 
 import { Deployment } from '#sdk'
 import { fairlead, startFairlead } from '../support/fairlead.ts'
 import { startTestCluster } from '../support/servers.ts'
+import { residentMiBOf } from '../support/usage.ts'
 import { memcached } from './memcached.ts'
 
 /** `node test/bench/whole.ts [Ats]`: what the whole costs on this machine, on a real API server and nats-server. */
@@ -33,16 +33,16 @@ await up.logged(({ msg }) => msg === 'started')
 row('start of fairlead up until connected, ms', (performance.now() - started).toFixed(0))
 row('edit acknowledged → Deployment seen, p50 / p99 ms', percentiles(await edits(kube)))
 await sleep(5000)
-const idle = residentMiB(up.pid)
+const idle = residentMiBOf(up.pid)
 row('RSS of fairlead up, idle, MiB', idle.toFixed(0))
 const seconds = await waitingAts(kube)
 row(`${ATS} Ats of the year 2099: created and all PENDING, s`, seconds.toFixed(1))
 await sleep(20_000)
-row(`RSS of fairlead up with ${ATS} waiting Ats, MiB`, residentMiB(up.pid).toFixed(0))
+row(`RSS of fairlead up with ${ATS} waiting Ats, MiB`, residentMiBOf(up.pid).toFixed(0))
 const again = startFairlead(['up', ...FUNCTIONS], env)
 await again.logged(({ msg }) => msg === 'started')
 await sleep(20_000)
-row(`RSS of another one that was started then, MiB`, residentMiB(again.pid).toFixed(0))
+row(`RSS of another one that was started then, MiB`, residentMiBOf(again.pid).toFixed(0))
 await again[Symbol.asyncDispose]()
 
 console.log(`${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}`)
@@ -104,11 +104,6 @@ async function pending(client: KubeClient): Promise<number> {
   for await (const { items } of client.list<KubeObject & { status?: { phase?: string } }>(resourcePath(At, NAMESPACE)))
     count += items.filter(({ status }) => status?.phase === 'PENDING').length
   return count
-}
-
-function residentMiB(pid: number): number {
-  const status = readFileSync(`/proc/${pid}/status`, 'utf8')
-  return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024
 }
 
 function median(times: number[]): string {

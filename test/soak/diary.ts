@@ -15,6 +15,7 @@ export type Note =
   /** `dueInMs`: when the run asked to be run again. */
   | { note: 'end'; at: number; run: string; held: boolean; outcome: Outcome; dueInMs?: number }
   | { note: 'stored'; at: number; run: string; result: 'finished' | 'fenced' }
+  | { note: 'memory'; at: number; name: string; pid: number; heapMiB: number; residentMiB: number }
   /** `from`: before the call; `at`: when it had been accepted. */
   | { note: 'enqueued'; from: number; at: number; key: string; lane: 'high' | 'low' }
 
@@ -25,6 +26,24 @@ export const monotonicMs = (): number => Number(process.hrtime.bigint() / 1000n)
 export function diaryIn(dir: string, name: string): (note: Note) => void {
   const file = openSync(join(dir, `${name}.diary`), 'a')
   return (note) => void writeSync(file, `${JSON.stringify(note)}\n`)
+}
+
+const MEMORY_EVERY_MS = 1000
+
+/** From now on. */
+export function noteMemory(note: (note: Note) => void, name: string): void {
+  const { pid } = process
+  setInterval(() => {
+    const { heapUsed, external, rss } = process.memoryUsage()
+    note({
+      note: 'memory',
+      at: monotonicMs(),
+      name,
+      pid,
+      heapMiB: (heapUsed + external) / 2 ** 20,
+      residentMiB: rss / 2 ** 20,
+    })
+  }, MEMORY_EVERY_MS).unref()
 }
 
 /** What all processes wrote; a line that a kill cut off is left out. */

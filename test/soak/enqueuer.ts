@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { connectJetStream } from '#jetstream'
 import { openQueue } from '#queue'
 import { randomFrom } from '../support/random.ts'
-import { diaryIn, monotonicMs } from './diary.ts'
+import { diaryIn, monotonicMs, noteMemory } from './diary.ts'
 import { FN, LEASE_MS, PREFIX, type ProcessTerms, quiet } from './terms.ts'
 
 const HOT_KEYS = 5
@@ -32,6 +32,7 @@ const stop = new AbortController()
 process.once('SIGTERM', () => stop.abort())
 const underWay = new Set<Promise<void>>()
 note({ note: 'up', at: monotonicMs(), pid: process.pid, name: terms.name })
+noteMemory(note, terms.name)
 while (!stop.signal.aborted) {
   await sleep(2 * PAUSE_MS * random())
   const changes = random() < 0.002 ? BURST : 1

@@ -222,9 +222,10 @@ describe('an idle queue', () => {
   })
 
   it('has processes that do not grow', () => {
-    const steady = Array.from({ length: 100 }, (_, i) => 100 + (i % 7))
-    expect(grewIn({ name: 'w-0', samples: steady })).toBe(undefined)
-    expect(grewIn({ name: 'w-0', samples: steady.map((size, i) => size + 2 * i) })).toContain('grew')
+    const steady = Array.from({ length: 100 }, (_, i) => 20 + (i % 7))
+    const process = { name: 'w', pid: 1, resident: [] }
+    expect(grewIn({ ...process, heap: steady })).toBe(undefined)
+    expect(grewIn({ ...process, heap: steady.map((size, i) => size + i / 2) })).toContain('grew')
   })
 })
 

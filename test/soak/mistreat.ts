@@ -1,16 +1,16 @@
 import { randomFrom } from '../support/random.ts'
+import { residentMiBOf } from '../support/usage.ts'
 import { type Arena, openArena } from './arena.ts'
 import { monotonicMs, readDiaries } from './diary.ts'
 import { inflictFaults, keepAlive } from './faults.ts'
 import type { Fault } from './judge/recovery.ts'
 import { addNote, type Diaries, noDiaries } from './judge/runs.ts'
 import { judge, type Verdict } from './judge/verdict.ts'
-import { MemoryWatch } from './memory.ts'
 import type { SoakOptions } from './options.ts'
 import { LEASE_MS } from './terms.ts'
 import { windDown } from './wind-down.ts'
 
-const SAMPLE_MS = 1000
+const SHOW_MS = 1000
 /** Of the queue's clocks, and a little for the time between the diary and the call. */
 const CLOCK_TOLERANCE_MS = LEASE_MS / 20 + 50
 
@@ -30,12 +30,11 @@ export async function mistreat(
   await using arena = await openArena({ dir, replicas, seed })
   const offset = Date.now() - monotonicMs()
   const faults: Fault[] = []
-  const memory = new MemoryWatch(arena.processes, [...longLived(arena), ...arena.nats.names])
   let phase: Progress['phase'] = 'under fire'
-  const showing = setInterval(() => {
-    memory.sample()
-    show({ phase, faults: faults.length, messages: arena.observer.history.counts.messages })
-  }, SAMPLE_MS)
+  const showing = setInterval(
+    () => show({ phase, faults: faults.length, messages: arena.observer.history.counts.messages }),
+    SHOW_MS,
+  )
   const keeping = new AbortController()
   const kept = keepAlive(arena, keeping.signal)
   try {
@@ -50,8 +49,8 @@ export async function mistreat(
       faults,
       wrong,
       survivors: pidsOf(arena),
+      serverMiB: arena.nats.names.map((name) => residentMiBOf(arena.processes.get(name)?.pid ?? 0)),
       history: await arena.observer.settle(),
-      memories: memory.memories,
       remains: remains && { ...remains, workerLives: diaries.lives.length },
       wallOf: (monotonic) => monotonic + offset,
       clockToleranceMs: CLOCK_TOLERANCE_MS,
@@ -62,8 +61,6 @@ export async function mistreat(
     await kept
   }
 }
-
-const longLived = ({ workers, enqueuers }: Arena): string[] => [...workers.slice(0, 1), ...enqueuers.slice(0, 1)]
 
 /** Of the last life of each: one that dies before the end is started anew. */
 const pidsOf = ({ processes, workers, enqueuers }: Arena): number[] =>

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { connectJetStream } from '#jetstream'
 import { type Finish, type Lease, openQueue } from '#queue'
 import { randomFrom } from '../support/random.ts'
-import { diaryIn, monotonicMs, type Outcome } from './diary.ts'
+import { diaryIn, monotonicMs, noteMemory, type Outcome } from './diary.ts'
 import { CALM, FN, LEASE_MS, PREFIX, type ProcessTerms, quiet } from './terms.ts'
 
 const SLOTS = 16
@@ -40,6 +40,7 @@ const worker = queue.serve({
   onFinished: (lease, result) => note({ note: 'stored', at: monotonicMs(), run: names.get(lease) ?? '', result }),
 })
 note({ note: 'up', at: monotonicMs(), pid, name: terms.name })
+noteMemory(note, terms.name)
 process.once('SIGTERM', () => void worker.drain(DRAIN_MS).then(() => process.exit(0)))
 
 async function run(lease: Lease): Promise<Finish> {

@@ -27,22 +27,29 @@ export function remainsOf({ subjects, messages, consumers, expectedConsumers, wo
   return wrong
 }
 
-/** Resident memory of one process over its life, MiB. */
+/** Of one process over its life, MiB, at equal intervals. */
 export interface Memory {
   name: string
-  samples: readonly number[]
+  pid: number
+  /** What is reachable, and what is not yet collected. */
+  heap: number[]
+  resident: number[]
 }
 
-/** It grew: the median of the last quarter is well above that of the second one, when all was warm. */
-export function grewIn({ name, samples }: Memory): string | undefined {
-  if (samples.length < 40) return undefined
-  const quarter = Math.floor(samples.length / 4)
-  const early = median(samples.slice(quarter, 2 * quarter))
-  const late = median(samples.slice(-quarter))
-  return late > early * 1.25 + 16
-    ? `memory of ${name} grew from ${early.toFixed(0)} to ${late.toFixed(0)} MiB`
+/** So few say nothing. */
+const LEAST_SAMPLES = 40
+
+/** What survives collection grew: the least of the last quarter is well above that of the second one, when all was warm. */
+export function grewIn({ name, pid, heap }: Memory): string | undefined {
+  if (heap.length < LEAST_SAMPLES) return undefined
+  const quarter = Math.floor(heap.length / 4)
+  const [early, late] = [least(heap.slice(quarter, 2 * quarter)), least(heap.slice(-quarter))]
+  return late > early * 1.25 + 4
+    ? `memory of ${name} (${pid}) grew from ${early.toFixed(0)} to ${late.toFixed(0)} MiB`
     : undefined
 }
+
+const least = (sizes: readonly number[]): number => sizes.reduce((one, other) => Math.min(one, other))
 
 export const median = (numbers: readonly number[]): number =>
   quantile(

@@ -1,4 +1,5 @@
 import type { Note, Outcome } from '../diary.ts'
+import type { Memory } from './leaks.ts'
 
 export interface Run {
   /** Unique; one owner may make several runs of its key. */
@@ -27,18 +28,21 @@ export interface Enqueued {
 export interface Diaries {
   runs: Map<string, Run>
   enqueued: Enqueued[]
+  memory: Memory[]
   lives: { name: string; pid: number; at: number }[]
 }
 
-export const noDiaries = (): Diaries => ({ runs: new Map(), enqueued: [], lives: [] })
+export const noDiaries = (): Diaries => ({ runs: new Map(), enqueued: [], memory: [], lives: [] })
 
 /** Adds one note; those of one run come in order, those of different processes as they like. */
-export function addNote({ runs, enqueued, lives }: Diaries, note: Note): void {
+export function addNote({ runs, enqueued, memory, lives }: Diaries, note: Note): void {
   switch (note.note) {
     case 'up':
       return void lives.push(note)
     case 'enqueued':
       return void enqueued.push(note)
+    case 'memory':
+      return addMemory(memory, note)
     case 'start': {
       const { run, key, owner, pid, fired, at } = note
       return void runs.set(run, { run, key, owner, pid, fired, start: at })
@@ -48,6 +52,15 @@ export function addNote({ runs, enqueued, lives }: Diaries, note: Note): void {
     case 'stored':
       return addToRun(runs.get(note.run), note)
   }
+}
+
+/** One entry per life of a process; its notes come one after the other. */
+function addMemory(memory: Memory[], { name, pid, heapMiB, residentMiB }: Note & { note: 'memory' }): void {
+  const last = memory.at(-1)
+  const life = last?.pid === pid ? last : { name, pid, heap: [], resident: [] }
+  if (life !== last) memory.push(life)
+  life.heap.push(heapMiB)
+  life.resident.push(residentMiB)
 }
 
 function addToRun(run: Run | undefined, note: Note & { note: 'held' | 'end' | 'stored' }): void {

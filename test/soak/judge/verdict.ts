@@ -9,11 +9,12 @@ export interface Evidence {
   diaries: Diaries
   history: History
   faults: readonly Fault[]
-  memories: readonly Memory[]
   /** undefined: the queue did not become idle, so there is more than remains. */
   remains: Remains | undefined
   /** Processes that lived to the end. */
   survivors: readonly number[]
+  /** Memory of each server in the end. */
+  serverMiB: readonly number[]
   /** What was wrong already while it ran. */
   wrong: readonly string[]
   /** Server's time of a diary's. */
@@ -31,7 +32,7 @@ export interface Verdict {
 const SETTLE_MS = 3000
 
 export function judge(evidence: Evidence): Verdict {
-  const { diaries, history, faults, memories, remains, wallOf, clockToleranceMs } = evidence
+  const { diaries, history, faults, remains, wallOf, clockToleranceMs } = evidence
   const byKey = runsByKey(diaries)
   const wrong = [
     ...evidence.wrong,
@@ -40,7 +41,7 @@ export function judge(evidence: Evidence): Verdict {
     ...history.wrong,
     ...(remains ? [...leftOver(history), ...remainsOf(remains)] : []),
     ...armedTooEarly(diaries.runs.values(), history, wallOf, clockToleranceMs),
-    ...memories.flatMap((memory) => grewIn(memory) ?? []),
+    ...diaries.memory.flatMap((memory) => grewIn(memory) ?? []),
     ...deathsOfTheirOwn(evidence),
   ]
   return { wrong, recovered: recoveries(faults, byKey), figures: figuresOf(evidence) }
@@ -51,7 +52,7 @@ function deathsOfTheirOwn({ diaries: { lives }, faults, survivors }: Evidence): 
   return lives.filter(({ pid }) => !explained.has(pid)).map(({ name, pid }) => `${name} (${pid}) ended by itself`)
 }
 
-function figuresOf({ diaries, history, faults, wallOf, memories }: Evidence): Record<string, string> {
+function figuresOf({ diaries, history, faults, wallOf, serverMiB }: Evidence): Record<string, string> {
   const runs = [...diaries.runs.values()]
   const count = (some: readonly unknown[]) => some.length.toLocaleString('en')
   const away = faults.filter(({ ofServer }) => ofServer).map(({ at, over }) => ({ from: wallOf(at), to: wallOf(over) }))
@@ -69,13 +70,20 @@ function figuresOf({ diaries, history, faults, wallOf, memories }: Evidence): Re
     'timers that fired although a client had ended them': String(history.crossed),
     'timers late, server well, p50 / p99 / max ms': `${quantile(late, 0.5)} / ${quantile(late, 0.99)} / ${late.at(-1)}`,
     'timers late, all, max ms': String(history.lateness.reduce((most, { ms }) => Math.max(most, ms), 0)),
-    ...Object.fromEntries(
-      memories.map(({ name, samples }) => [
-        `memory of ${name}, first / most / last MiB`,
-        [samples[0] ?? 0, samples.reduce((most, one) => Math.max(most, one), 0), samples.at(-1) ?? 0]
-          .map((one) => one.toFixed(0))
-          .join(' / '),
-      ]),
-    ),
+    'memory of the servers in the end, MiB': serverMiB.map((one) => one.toFixed(0)).join(' / '),
+    ...Object.fromEntries(longestLives(diaries.memory).map(memoryOf)),
   }
 }
+
+/** Of each name the life that tells most. */
+const longestLives = (memory: readonly Memory[]): Memory[] =>
+  [...Map.groupBy(memory, ({ name }) => name).values()].flatMap(
+    (lives) => lives.toSorted((a, b) => b.heap.length - a.heap.length)[0] ?? [],
+  )
+
+const memoryOf = ({ name, heap, resident }: Memory): [string, string] => [
+  `memory of ${name} over ${heap.length} s, heap / resident, first / most / last MiB`,
+  [heap, resident]
+    .map((sizes) => [sizes[0] ?? 0, Math.max(...sizes), sizes.at(-1) ?? 0].map((one) => one.toFixed(0)).join(' / '))
+    .join('   '),
+]

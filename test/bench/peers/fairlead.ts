@@ -1,0 +1,28 @@
+import { connectJetStream } from '#jetstream'
+import { openQueue } from '#queue'
+import { LEASE_MS, type Peer, SLOTS } from './peer.ts'
+
+const FN = 'bench'
+const quiet = { debug() {}, info() {}, warn() {}, error() {} }
+
+/** Ours, as `fairlead up` opens it. */
+export async function openFairlead(url: string, prefix: string): Promise<Peer> {
+  const js = await connectJetStream({ servers: url, name: 'bench' })
+  const queue = await openQueue(js, { prefix, leaseMs: LEASE_MS, ackWaitMs: LEASE_MS, log: quiet })
+  await queue.declare(FN)
+  return {
+    enqueue: async (key) => void (await queue.enqueue(FN, key)),
+    async serve(work) {
+      queue.serve({
+        fn: FN,
+        // A quarter is for the low lane, which nobody uses here.
+        slots: Math.ceil((SLOTS * 4) / 3),
+        handler: async ({ key }) => {
+          const waitMs = await work(key)
+          return waitMs === undefined ? { kind: 'done' } : { kind: 'requeue', at: new Date(Date.now() + waitMs) }
+        },
+      })
+    },
+    close: () => js.close(),
+  }
+}

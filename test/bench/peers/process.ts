@@ -1,0 +1,68 @@
+/** One process of a peer, told by its parent what to do; see {@link Order}. */
+import { openPeer, type PeerSettings } from './peer.ts'
+
+/**
+ * `enqueue`: so many keys, some in flight at once. `drain`: serve, and tell how many runs began. `arm`: the same, and each
+ * run arms a timer. `hold`: serve, never let a key go.
+ */
+export type Order = { do: 'enqueue' | 'drain' | 'arm'; keys: number } | { do: 'hold' | 'usage' }
+
+export interface Told {
+  ready?: true
+  enqueued?: number
+  /** That began so far. */
+  runs?: number
+  /** Of a run that began: its key and when, by the machine's monotonic clock in ms. */
+  began?: { key: string; at: number }
+  usage?: { cpuMs: number; rssMiB: number }
+}
+
+const IN_FLIGHT = 64
+const HOUR_MS = 3_600_000
+const TELL_MS = 5
+
+const peer = await openPeer(JSON.parse(process.argv[2] ?? '{}') as PeerSettings)
+const tell = (told: Told) => process.send?.(told)
+const monotonicMs = () => Number(process.hrtime.bigint()) / 1e6
+
+process.on('disconnect', () => process.exit())
+process.on('message', (order: Order) => void obey(order))
+tell({ ready: true })
+
+async function obey(order: Order): Promise<void> {
+  switch (order.do) {
+    case 'enqueue':
+      await enqueue(order.keys)
+      return void tell({ enqueued: order.keys })
+    case 'drain':
+      return serveCounting(order.keys, undefined)
+    case 'arm':
+      return serveCounting(order.keys, HOUR_MS)
+    case 'hold':
+      return peer.serve((key) => {
+        tell({ began: { key, at: monotonicMs() } })
+        return new Promise(() => {})
+      })
+    case 'usage': {
+      const { user, system } = process.cpuUsage()
+      return void tell({ usage: { cpuMs: (user + system) / 1000, rssMiB: process.memoryUsage.rss() / 2 ** 20 } })
+    }
+  }
+}
+
+async function enqueue(keys: number): Promise<void> {
+  let next = 0
+  const some = async () => {
+    while (next < keys) await peer.enqueue(`n.k${next++}`)
+  }
+  await Promise.all(Array.from({ length: IN_FLIGHT }, some))
+}
+
+async function serveCounting(keys: number, waitMs: number | undefined): Promise<void> {
+  let runs = 0
+  await peer.serve(async () => {
+    if (++runs === keys) tell({ runs })
+    return waitMs
+  })
+  setInterval(() => tell({ runs }), TELL_MS)
+}
