@@ -12,6 +12,7 @@ const rooms: Record<string, string[]> = {
   'functions/sdk': ['contracts', 'events'],
   'functions/testing': ['contracts', 'dispatch', 'sdk'],
   'functions/at': ['sdk'],
+  'functions/memcached': ['sdk'],
   crds: ['contracts', 'sdk', 'functions'],
   local: ['kube', 'contracts'],
 }

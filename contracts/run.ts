@@ -13,6 +13,8 @@ export interface RunInput {
   attempt: number
   /** RFC 3339, UTC. */
   now: string
+  /** Random text, the same for all decisions of a run: what a function draws from it is part of its input. */
+  seed?: string
   /** The object is being deleted and carries the reconciler's finalizer. */
   finalizing: boolean
 }

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Invoke, RECONCILERS, type ResourceRef, type RunLog, resourceName } from '#contracts'
 import type { DeadMessage, EventStore, StoredCursor } from '#events'
@@ -72,6 +73,7 @@ class LiveDispatcher implements Dispatcher {
       recorder: new EventRecorder({ gate, instance, now, log }),
       now,
       random,
+      seed: () => randomBytes(24).toString('base64url'),
       observe: options.observer ?? (() => undefined),
       bury: options.bury,
     }

@@ -39,6 +39,8 @@ export interface RunDependencies extends WriterDependencies {
   recorder: EventRecorder
   now: () => Date
   random: () => number
+  /** Text that nobody can guess. */
+  seed: () => string
   observe: RunObserver
   bury: ((dead: DeadMessage) => Promise<void>) | undefined
 }
@@ -57,6 +59,7 @@ interface Lap {
   world: World
   writer: Writer
   now: Date
+  seed: string
   /** No other lap follows: what was overtaken is written all the same. */
   isLast: boolean
 }
@@ -114,7 +117,7 @@ export class Run {
       observe: this.#deps.observe,
       report: (event) => this.#tell(observed.object, [event]),
     })
-    const lap = { world: observed, writer, now: this.#deps.now(), isLast }
+    const lap = { world: observed, writer, now: this.#deps.now(), seed: this.#deps.seed(), isLast }
     return (await this.#isToBeDecided(lap)) ? lap : undefined
   }
 
@@ -161,7 +164,7 @@ export class Run {
     if (isFinalizing(object, name)) await this.#writeFinalizers(lap, finalizersWithout(object.metadata, name))
   }
 
-  async #decide({ world, now }: Lap): Promise<Plan> {
+  async #decide({ world, now, seed }: Lap): Promise<Plan> {
     const { spec, invoke } = this.#served
     const input: RunInput = {
       object: world.object,
@@ -171,6 +174,7 @@ export class Run {
       ),
       related: byKind(spec.related, world.related),
       attempt: this.#lease.attempt,
+      seed,
       now: now.toISOString(),
       finalizing: isFinalizing(world.object, this.#served.name),
     }

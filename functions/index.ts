@@ -1,5 +1,6 @@
 import { at } from '#functions/at'
+import { memcached } from '#functions/memcached'
 import type { Reconciler } from '#sdk'
 
 /** The functions that every dispatcher has in its process. */
-export const builtins: readonly Reconciler[] = [at]
+export const builtins: readonly Reconciler[] = [at, memcached]

@@ -42,6 +42,8 @@ export async function runOperators(
     const log = createLogger(config)
     const kube = resources.use(await openKube(config))
     await install(kube, reconcilers)
+    // It looks for new kinds every 30 s, and collects nothing of those that it does not know.
+    if (options.controllers === true) await cluster?.restart('kube-controller-manager')
     const streams = resources.use(await openStreams(config, kube, 'test', log))
     const operators = new RunningOperators(kube, cluster, options.patienceSeconds ?? 30, resources)
     await operators.serve(reconcilers, streams, log, options.observer)
@@ -119,17 +121,17 @@ export class RunningOperators implements AsyncDisposable {
   }
 
   async get<K extends Kind<unknown>>(kind: K, name: string, namespace = 'default'): Promise<ObservedBy<K> | undefined> {
-    const found = this.kube.get<ObservedBy<K>>(resourcePath(kind, namespace, name))
-    return found.catch((error: unknown) => {
+    const found = await this.kube.get(resourcePath(kind, namespace, name)).catch((error: unknown) => {
       if (isNotFound(error)) return undefined
       throw error
     })
+    return found && (kind.parse(found) as ObservedBy<K>)
   }
 
   async list<K extends Kind<unknown>>(kind: K, namespace = 'default'): Promise<ObservedBy<K>[]> {
-    const all: ObservedBy<K>[] = []
-    for await (const { items } of this.kube.list<ObservedBy<K>>(resourcePath(kind, namespace))) all.push(...items)
-    return all
+    const all: KubeObject[] = []
+    for await (const { items } of this.kube.list(resourcePath(kind, namespace))) all.push(...items)
+    return all.map((found) => kind.parse(found) as ObservedBy<K>)
   }
 
   /** Merges this into an object, its status with `subresource: 'status'`. */

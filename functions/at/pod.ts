@@ -1,5 +1,4 @@
-import { createHash } from 'node:crypto'
-import { type ObservedBy, Pod, TerminalError } from '#sdk'
+import { type ObservedBy, Pod, shortName, TerminalError } from '#sdk'
 import type { AtObject, AtSpec } from './resource.ts'
 
 export type PodObject = ObservedBy<typeof Pod>
@@ -7,7 +6,7 @@ type Container = NonNullable<PodObject['spec']>['containers'][number]
 
 const podName = (at: string, attempt: number): string => {
   const suffix = attempt === 0 ? '-pod' : `-pod-${attempt}`
-  return `${shorten(at, LONGEST_NAME - suffix.length)}${suffix}`
+  return `${shortName(at, LONGEST_NAME - suffix.length)}${suffix}`
 }
 
 /** From 0; see podName(). */
@@ -29,7 +28,7 @@ export function podFor({ metadata, spec }: AtObject, attempt: number, seconds: n
     metadata: {
       ...(own.annotations && { annotations: own.annotations }),
       name: podName(metadata.name, attempt),
-      labels: { ...own.labels, app: shorten(metadata.name, LONGEST_LABEL) },
+      labels: { ...own.labels, app: shortName(metadata.name, LONGEST_LABEL) },
     },
     spec: {
       ...others,
@@ -55,12 +54,3 @@ const invalidCommand = (what: string): TerminalError =>
 
 const LONGEST_NAME = 253
 const LONGEST_LABEL = 63
-const HASH_LENGTH = 10
-
-/** Names within the limit stay as they are; longer ones are cut and told apart by a hash of the whole. */
-function shorten(name: string, limit: number): string {
-  if (name.length <= limit) return name
-  const hash = createHash('sha256').update(name).digest('hex').slice(0, HASH_LENGTH)
-  const head = name.slice(0, limit - HASH_LENGTH - 1).replace(/[-.]+$/, '')
-  return `${head}-${hash}`
-}

@@ -14,8 +14,18 @@ export interface ResourceOptions<Spec extends z.ZodObject, Status extends z.ZodO
   spec: Spec
   /** Without `conditions` and `observedGeneration`: every resource has them. */
   status: Status
+  /** What `kubectl scale` and autoscalers read and write. */
+  scale?: Scale
   /** What `kubectl get` shows between NAME and AGE. */
   columns?: Column[]
+}
+
+/** JSON paths of whole numbers, and of a label selector as text. */
+export interface Scale {
+  /** Of the wanted size, e.g. `.spec.size`. */
+  spec: `.spec.${string}`
+  status: `.status.${string}`
+  selector?: `.status.${string}`
 }
 
 export interface Column {
@@ -52,15 +62,21 @@ interface CrdVersion {
   name: string
   served: boolean
   storage: boolean
-  subresources: { status: Record<string, never> }
+  subresources: { status: Record<string, never>; scale?: ScaleSubresource }
   additionalPrinterColumns: PrinterColumn[]
   schema: { openAPIV3Schema: StructuralSchema }
+}
+
+interface ScaleSubresource {
+  specReplicasPath: string
+  statusReplicasPath: string
+  labelSelectorPath?: string
 }
 
 type PrinterColumn = Omit<Column, 'path'> & { type: string; jsonPath: string }
 
 export function crdOf(options: ResourceOptions<z.ZodObject, z.ZodObject>): CustomResourceDefinition {
-  const { group, version, kind, plural, scope = 'Namespaced', shortNames, categories, columns = [] } = options
+  const { group, version, kind, plural, scope = 'Namespaced', shortNames, categories, scale, columns = [] } = options
   return {
     apiVersion: 'apiextensions.k8s.io/v1',
     kind: 'CustomResourceDefinition',
@@ -81,7 +97,7 @@ export function crdOf(options: ResourceOptions<z.ZodObject, z.ZodObject>): Custo
           name: version,
           served: true,
           storage: true,
-          subresources: { status: {} },
+          subresources: { status: {}, ...(scale && { scale: scaleSubresource(scale) }) },
           additionalPrinterColumns: [...columns.map(printerColumn), AGE],
           schema: { openAPIV3Schema: objectSchema(options) },
         },
@@ -89,6 +105,12 @@ export function crdOf(options: ResourceOptions<z.ZodObject, z.ZodObject>): Custo
     },
   }
 }
+
+const scaleSubresource = ({ spec, status, selector }: Scale): ScaleSubresource => ({
+  specReplicasPath: spec,
+  statusReplicasPath: status,
+  ...(selector !== undefined && { labelSelectorPath: selector }),
+})
 
 const AGE: PrinterColumn = { name: 'Age', type: 'date', jsonPath: '.metadata.creationTimestamp' }
 

@@ -1,3 +1,4 @@
+import { createHmac } from 'node:crypto'
 import { controllerOf, type Invoke, type KubeObject, type RunContext, type RunInput, TerminalError } from '#contracts'
 import { inputKey, type Kind, type ObservedBy } from './kinds.ts'
 import { outcomeReader } from './outcome.ts'
@@ -23,7 +24,7 @@ export function toInvoke(reconciler: Reconciler): Invoke {
 function openRun(
   reconciler: Reconciler,
   object: KubeObject,
-  { owned, related, now, attempt }: RunInput,
+  { owned, related, now, attempt, seed }: RunInput,
   { log, signal }: RunContext,
 ): Run<Resource, Kind<unknown>, RelatedKind> {
   return {
@@ -35,10 +36,17 @@ function openRun(
     related: (kind) =>
       observed(reconciler, 'related', kind, related).map((other) => kind.parse(other)) as ObservedBy<typeof kind>[],
     now: new Date(now),
+    secret: (name) => drawn(seed, name),
     attempt,
     log,
     signal,
   }
+}
+
+function drawn(seed: string | undefined, name: string): string {
+  if (seed === undefined) throw new Error(`no secret "${name}" can be drawn: the run has come without a seed`)
+  const draw = (round: number): string => createHmac('sha512', seed).update(`${round} ${name}`).digest('base64')
+  return `${draw(0)}${draw(1)}`.replaceAll(/[^A-Za-z0-9]/g, '').slice(0, 32)
 }
 
 function observed(

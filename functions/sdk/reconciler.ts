@@ -11,6 +11,11 @@ export interface Run<For, Owns, Related> {
   owned: <K extends Owns>(kind: K) => ObservedBy<K>[]
   related: <K extends Related>(kind: K) => ObservedBy<K>[]
   now: Date
+  /**
+   * 32 letters and digits that nobody can guess, for a Secret: others in each run, the same for one name within a run.
+   * Draw one only where none is stored yet.
+   */
+  secret: (name: string) => string
   /** Failed runs of this object since the last success. */
   attempt: number
   log: RunLog

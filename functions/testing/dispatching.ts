@@ -83,6 +83,7 @@ function writeFinalizers(run: Dispatching, finalizers: string[]): void {
   if (object === undefined) return
   const { resourceVersion } = object.metadata
   run.before({ verb: 'finalizers', object })
+  if (run.memory.find(object) === undefined) return
   run.wrote({ verb: 'finalizers', object: run.memory.patch(object, { metadata: { finalizers, resourceVersion } }) })
 }
 

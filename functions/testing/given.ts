@@ -54,6 +54,7 @@ export function inputOf(reconciler: Reconciler, given: Given): RunInput {
       return (other) => object !== null && isRelated(object, other)
     }),
     attempt,
+    seed: 'the same in every test',
     now: new Date(now).toISOString(),
     finalizing: given.finalizing ?? (object !== null && isFinalizing(object, reconciler.name)),
   }

@@ -1,3 +1,4 @@
+export { deploymentsRun } from './deployments.ts'
 export type { SimulatedWrite } from './dispatching.ts'
 export { type Given, outcomeOf, ownedBy } from './given.ts'
 export { lawsOf, type Scenario, type Step } from './laws.ts'

@@ -1,6 +1,6 @@
 import { AssertionError } from 'node:assert'
 import { isDeepStrictEqual } from 'node:util'
-import type { ConditionUpdate, KubeObject, Outcome, RunInput } from '#contracts'
+import type { KubeObject, Outcome, RunInput } from '#contracts'
 import { deepFreeze } from '#dispatch'
 import type { Simulation } from './simulation.ts'
 
@@ -19,13 +19,11 @@ export function stateOf({ memory, timer, failure }: Simulation): unknown {
   return { objects, ...(failure === undefined ? { timer } : { failure: failure.message }) }
 }
 
-/** When a condition was last set is no part of an end that can be reached in several ways. */
-export function withoutHistory(state: unknown): unknown {
-  return JSON.parse(JSON.stringify(state), (field, value: unknown) => {
-    if (field !== 'conditions' || !Array.isArray(value)) return value
-    return value.map(({ type, status, reason, message }: ConditionUpdate) => ({ type, status, reason, message }))
-  })
-}
+const HISTORY = new Set(['uid', 'creationTimestamp', 'generation', 'observedGeneration', 'lastTransitionTime'])
+
+/** How often and when something was made or changed is no part of an end that can be reached in several ways. */
+export const withoutHistory = (state: unknown): unknown =>
+  JSON.parse(JSON.stringify(state), (field, value: unknown) => (HISTORY.has(field) ? undefined : value))
 
 function withoutVersion({ metadata, ...content }: KubeObject): KubeObject {
   const { resourceVersion: _, annotations = {}, ...kept } = metadata

@@ -1,0 +1,2 @@
+export { memcached } from './memcached.ts'
+export { Memcached } from './resource.ts'
