@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { resourceName } from '#contracts'
-import { builtins } from '#functions'
-import { At } from '#functions/at'
+import { At, at } from '#functions/at'
 import { isNotFound, type KubeClient, resourcePath } from '#kube'
 import type { Progress } from '#local'
 import { type Installed, install, uninstall } from '../commands/install.ts'
@@ -56,7 +55,7 @@ async function showLife(servers: DemoServers, { keep, env, out, signal, progress
   })
   const log = createLogger(config)
   await using kube = await openKube(config)
-  const installed = await install(kube, builtins)
+  const installed = await install(kube, [at])
   progress.line(
     `installed on ${kube.host}: ${installed
       .filter(isShown)
@@ -77,7 +76,7 @@ async function showLife(servers: DemoServers, { keep, env, out, signal, progress
     kube,
     streams,
     parts,
-    functions: builtins,
+    functions: [at],
     apiConcurrency: 10,
     log,
     bridgeObserver: recorder.bridge,
