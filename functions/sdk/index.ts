@@ -10,7 +10,7 @@ export {
   type RunLog,
   TerminalError,
 } from '#contracts'
-export type { Column, CustomResourceDefinition, ResourceOptions } from './crd.ts'
+export type { Column, CustomResourceDefinition, ResourceOptions, Scale } from './crd.ts'
 export { toInvoke } from './invoke.ts'
 export {
   ConfigMap,
