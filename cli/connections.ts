@@ -11,7 +11,7 @@ import {
   type RequestReport,
   resourcePath,
 } from '#kube'
-import { NoQueueError, openQueue, type QueueOptions, type WorkQueue } from '#queue'
+import { NoQueueError, openQueue, type QueueObserver, type QueueOptions, type WorkQueue } from '#queue'
 import type { Config } from './config.ts'
 import { UsageError } from './exit.ts'
 import { version } from './version.ts'
@@ -45,8 +45,7 @@ export async function openStreams(
   kube: KubeClient,
   role: string,
   log: Logger,
-  /** Keys held at once. */
-  slots?: number,
+  { slots, observer }: { /** Keys held at once. */ slots?: number | undefined; observer?: QueueObserver } = {},
 ): Promise<Streams> {
   const cluster = config.FAIRLEAD_CLUSTER ?? (await clusterId(kube))
   const js = await openJetStream(config, role)
@@ -62,7 +61,12 @@ export async function openStreams(
         bury: (found) => dead.put(found),
         referenceOnly: config.FAIRLEAD_REFERENCE_ONLY,
       }),
-      openQueue(js, { ...queueOptions(config, log), replicas, ...(slots !== undefined && { slots }) }),
+      openQueue(js, {
+        ...queueOptions(config, log),
+        replicas,
+        ...(slots !== undefined && { slots }),
+        ...(observer && { observer }),
+      }),
     ])
     return { js, events, queue, dead, [Symbol.asyncDispose]: () => js.close() }
   } catch (error) {

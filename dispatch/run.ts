@@ -14,7 +14,7 @@ import { callWithin } from './call.ts'
 import { Confidences } from './confidences.ts'
 import { consequenceOf, gravest } from './consequence.ts'
 import { originOf } from './echo.ts'
-import { GoneError } from './errors.ts'
+import { GoneError, RunTimeoutError } from './errors.ts'
 import { finalizersBefore, finalizersWithout, isFinalizing } from './finalizer.ts'
 import { deepFreeze } from './freeze.ts'
 import { DROPPED } from './gate.ts'
@@ -240,6 +240,8 @@ export class Run {
     const circumstances = { attempt: this.#lease.attempt, backoff: this.#served.spec.backoff, now: now(), random }
     const { finish, report, shown } = this.#confidences.withheldFrom(error, consequenceOf(error, circumstances))
     this.#log.warn({ err: shown, finish }, 'run failed')
+    if (error instanceof RunTimeoutError)
+      this.#deps.observe({ step: 'timedOut', reconciler: this.#served.name, key: this.#lease.key })
     if (lap === undefined || report === undefined) return finish
     try {
       await this.#report(lap, report)

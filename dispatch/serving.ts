@@ -63,13 +63,13 @@ export class Serving {
   }
 
   async #run(lease: Lease): Promise<Finish> {
-    const { key, attempt, fired, enqueuedAt } = lease
+    const { key, attempt, fired, cutShort, enqueuedAt } = lease
     const log = withFields(this.#log, { reconciler: this.#served.name, key, attempt })
     const current: Current = {}
     this.#current.set(lease, current)
     keepNewest(this.#owners, lease.owner, true, REMEMBERED_RUNS)
     const queuedMs = this.#deps.now().getTime() - enqueuedAt.getTime()
-    this.#observe(key, { step: 'started', attempt, fired, queuedMs })
+    this.#observe(key, { step: 'started', attempt, fired, cutShort, queuedMs })
     const began = performance.now()
     try {
       current.finish = await new Run(this.#deps, this.#served, lease, log).toEnd()

@@ -6,6 +6,8 @@ export type RunStep = { reconciler: string; key: string } & (
       attempt: number
       /** A timer fired: requeueAt, requeueAfterSeconds or backoff. */
       fired: boolean
+      /** The run of this key before it never ended: its process was lost. */
+      cutShort?: boolean
       /** Since the key was queued. */
       queuedMs: number
     }
@@ -24,6 +26,8 @@ export type RunStep = { reconciler: string; key: string } & (
     }
   /** A status that was overtaken by a change while it waited for its turn: not sent, decided again. */
   | { step: 'dropped' }
+  /** The function was not waited for any longer. */
+  | { step: 'timedOut' }
   | { step: 'armed'; at: Date; why: 'requeue' | 'error' }
   | {
       step: 'finished'

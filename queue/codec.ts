@@ -57,6 +57,7 @@ const recordHeaders = (record: NewRecord, target: string): Headers => ({
   'Fairlead-Dirty': record.dirty ? 1 : undefined,
   'Fairlead-Other-Lane': record.otherLaneWaits ? 1 : undefined,
   'Fairlead-Reason': record.reason,
+  'Fairlead-Due': record.state === 'waiting' ? Math.ceil(record.at) : undefined,
   'Nats-Schedule': `@at ${new Date(Math.ceil(record.at)).toISOString()}`,
   'Nats-Schedule-Target': target,
 })
@@ -111,5 +112,9 @@ export const isWatchdog = ({ headers }: StoredMessage): boolean => headers['Fair
 
 /** A timer that came due: the server made this token out of a waiting record and kept its headers. */
 export const isFired = ({ headers }: StoredMessage): boolean => headers['Fairlead-State'] === 'waiting'
+
+/** When that timer was due, by the server's clock. */
+export const dueOf = (message: StoredMessage): number | undefined =>
+  isFired(message) ? Number(message.headers['Fairlead-Due']) : undefined
 
 const attemptFrom = ({ headers }: StoredMessage): number => Number(headers['Fairlead-Attempt'] ?? 0)

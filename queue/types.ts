@@ -80,7 +80,9 @@ export interface Announced {
 /** For metrics. Called on the hot path: must be quick and must not throw. */
 export interface QueueObserver {
   onEnqueue?(fn: string, result: 'queued' | 'coalesced'): void
-  onTake?(fn: string, queuedMs: number): void
+  onServe?(fn: string, slots: number): void
+  /** lateMs: of a timer, from when it was due until its key was queued. */
+  onTake?(fn: string, queuedMs: number, lateMs?: number): void
   onFinish?(fn: string, kind: Finish['kind'], workMs: number): void
   onFenced?(fn: string): void
   /** The janitor replaced a token that would never have been delivered. */

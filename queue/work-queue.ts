@@ -141,6 +141,7 @@ class JetStreamQueue implements WorkQueue {
   serve(options: ServeOptions): Worker {
     const worker = new QueueWorker(this.#core, options)
     this.#workers.set(options.fn, worker)
+    this.#core.observer.onServe?.(options.fn, options.slots)
     return worker
   }
 

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { nuid } from 'nats'
 import { ConnectionClosedError, type Delivery, Puller } from '#jetstream'
 import { backoffMs, DEFAULT_BACKOFF } from './backoff.ts'
-import { isFired, isWatchdog, tokenFrom } from './codec.ts'
+import { dueOf, isFired, isWatchdog, tokenFrom } from './codec.ts'
 import { type Core, operate } from './core.ts'
 import type { Ending } from './finish.ts'
 import { Janitor } from './janitor.ts'
@@ -197,7 +197,8 @@ export class QueueWorker implements Worker, Sharer {
     const result = await operate(this.#core, transitions.take, claimed, { fn, key }, { delivery, signal })
     if (result.kind === 'dropped') log.warn({ fn, key, because: result.because }, 'token not taken')
     if (result.kind !== 'leased') return undefined
-    observer.onTake?.(fn, clock.now() - queuedAt)
+    const due = delivery && dueOf(delivery)
+    observer.onTake?.(fn, clock.now() - queuedAt, due && queuedAt - due)
     return result.held
   }
 

@@ -4,7 +4,7 @@ import { describe, exitCodeOf } from '../exit.ts'
 import { loadFunctions } from '../functions.ts'
 import { guardFunctions } from '../guard/index.ts'
 import { createLogger } from '../logging.ts'
-import { createMetrics, serveMetrics } from '../metrics.ts'
+import { createMetrics, depthGauges, serveMetrics } from '../metrics/index.ts'
 import { createRuntime, type RuntimeOptions } from '../runtime.ts'
 import { untilStopped } from '../signals.ts'
 import { install } from './install.ts'
@@ -25,7 +25,10 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   const functions = await loadFunctions(options.function)
   await using kube = await openKube(config, metrics.onRequest)
   if (options.install) for (const one of await install(kube, functions)) log.info(one, 'installed')
-  await using streams = await openStreams(config, kube, role(parts), log, options.concurrency)
+  metrics.start(functions.map(({ name }) => name))
+  const { concurrency: slots } = options
+  await using streams = await openStreams(config, kube, role(parts), log, { slots, observer: metrics.queue })
+  depthGauges(metrics.registry, streams.queue, streams.dead)
   using guard = guardFunctions({
     files: options.function,
     leaseMs: config.FAIRLEAD_LEASE_SECONDS * 1000,

@@ -52,6 +52,7 @@ export function recordLifeOf(at: { namespace: string; name: string }, onMoment: 
     armed: ({ at: until }) => {
       armed = { until, by: add('timer armed', `for ${until.toISOString()}, in JetStream`) }
     },
+    timedOut: () => add('timed out', 'the function did not come back'),
     finished: () => undefined,
   }
 

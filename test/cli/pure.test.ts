@@ -5,7 +5,7 @@ import { readConfig, variablesOf } from '../../cli/config.ts'
 import { recordLifeOf } from '../../cli/demo/recorder.ts'
 import { formatMoment, type Moment, plain } from '../../cli/demo/timeline.ts'
 import { exitCodeOf, UsageError } from '../../cli/exit.ts'
-import { parseAddress } from '../../cli/metrics.ts'
+import { parseAddress } from '../../cli/metrics/index.ts'
 import { createProgram } from '../../cli/program.ts'
 import { duration, table } from '../../cli/table.ts'
 
