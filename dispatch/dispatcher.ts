@@ -55,7 +55,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
 
 class LiveDispatcher implements Dispatcher {
   readonly #options: DispatcherOptions
-  readonly #deps: RunDependencies
+  readonly #deps: RunDependencies & { recorder: EventRecorder }
   readonly #stopping = new AbortController()
   readonly #followed = new Map<string, Followed>()
   readonly #cursors = new Map<string, StoredCursor>()

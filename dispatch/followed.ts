@@ -84,7 +84,7 @@ export class Followed {
     const { invoke } = this.#deps
     if (invoke === undefined) return this.#say('info', {}, 'reconciler has no function here')
     if (!sameJson(read, this.#current?.spec)) await this.#serve(object, read, invoke)
-    if (this.#current !== undefined) await this.#announce(object, { status: 'True', reason: 'Serving' })
+    if (this.#current !== undefined) await this.#announce(object, { status: 'True', ...serving(read) })
   }
 
   async #serve(object: KubeObject, spec: ReconcilerSpec, invoke: Invoke): Promise<void> {
@@ -150,3 +150,8 @@ export class Followed {
     if (!this.#stopped) this.#retry = setTimeout(() => this.reconsider(), RETRY_MS)
   }
 }
+
+const serving = ({ dryRun }: ReconcilerSpec): { reason: string; message?: string } =>
+  dryRun
+    ? { reason: 'DryRun', message: 'spec.dryRun: runs write nothing, and log what they would' }
+    : { reason: 'Serving' }

@@ -17,7 +17,7 @@ type Whole = (resource: ResourceRef, stored: StoredObject) => Promise<KubeObject
  * is gone.
  */
 export async function observePrimary(
-  { events, references }: { events: EventStore; references: References },
+  { events, references }: { events: Pick<EventStore, 'observe'>; references: References },
   spec: ReconcilerSpec,
   { namespace, name }: Pick<ObjectKey, 'namespace' | 'name'>,
   signal: AbortSignal,

@@ -24,9 +24,8 @@ export function readReconciler(object: KubeObject): ReconcilerSpec | Refused {
 
 export const isRefused = (read: ReconcilerSpec | Refused): read is Refused => 'reason' in read
 
-function notSupported({ invoke, dryRun }: ReconcilerSpec): string | undefined {
+function notSupported({ invoke }: ReconcilerSpec): string | undefined {
   if (invoke.http !== undefined) return 'spec.invoke.http: functions are not called over HTTP yet; use spec.invoke.pull'
-  if (dryRun) return 'spec.dryRun: not done yet'
   return undefined
 }
 

@@ -36,7 +36,7 @@ const MAX_ROUNDS = 8
 const MAX_LAPS = 5
 
 export interface RunDependencies extends WriterDependencies {
-  recorder: EventRecorder
+  recorder: Pick<EventRecorder, 'record'>
   now: () => Date
   random: () => number
   /** Text that nobody can guess. */

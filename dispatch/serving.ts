@@ -3,6 +3,7 @@ import { deadKey, isKey } from '#events'
 import type { Finish, Lease, Worker, WorkQueue } from '#queue'
 import { withFields } from './log.ts'
 import { keepNewest } from './newest.ts'
+import { rehearsing } from './rehearsal.ts'
 import { Run, type RunDependencies, type Served } from './run.ts'
 import type { RunStep } from './steps.ts'
 
@@ -72,11 +73,15 @@ export class Serving {
     this.#observe(key, { step: 'started', attempt, fired, cutShort, queuedMs })
     const began = performance.now()
     try {
-      current.finish = await new Run(this.#deps, this.#served, lease, log).toEnd()
+      current.finish = await new Run(this.#depsOf(log), this.#served, lease, log).toEnd()
       return current.finish
     } finally {
       current.ms = performance.now() - began
     }
+  }
+
+  #depsOf(log: RunLog): RunDependencies {
+    return this.#served.spec.dryRun ? rehearsing(this.#deps, (would) => log.info(would, 'dry run')) : this.#deps
   }
 
   #end(lease: Lease, stored: 'finished' | 'fenced'): void {

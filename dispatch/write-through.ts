@@ -11,12 +11,16 @@ export interface Written {
 
 /** Puts what a run wrote into EVENTS, so that the next run of the key sees it without waiting for the watch. */
 export class WriteThrough {
-  readonly #events: EventStore
+  readonly #events: Pick<EventStore, 'put'>
   readonly #references: References
   readonly #options: { origin: string; signal: AbortSignal }
 
   /** `origin` tells the watch's echo of these writes. */
-  constructor(events: EventStore, references: References, options: { origin: string; signal: AbortSignal }) {
+  constructor(
+    events: Pick<EventStore, 'put'>,
+    references: References,
+    options: { origin: string; signal: AbortSignal },
+  ) {
     this.#events = events
     this.#references = references
     this.#options = options

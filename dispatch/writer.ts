@@ -12,9 +12,12 @@ import type { RunObserver } from './steps.ts'
 import { called, isControlledBy, nameTaken } from './world.ts'
 import { WriteThrough, type Written } from './write-through.ts'
 
+/** What runs use of EVENTS. */
+export type RunEvents = Pick<EventStore, 'observe' | 'put' | 'isReferenceOnly'>
+
 export interface WriterDependencies {
   kube: KubeClient
-  events: EventStore
+  events: RunEvents
   gate: Gate
   settled: SettledWrites
   references: References

@@ -1,0 +1,44 @@
+import { isRecord, sameJson } from './covers.ts'
+
+/** One value that differs; left out: there is none. */
+export interface Difference {
+  /** `.spec.containers[0].image` */
+  path: string
+  before?: unknown
+  after?: unknown
+}
+
+/** The server's own, and what has no meaning for a reader. */
+const SILENT = new Set([
+  'metadata.managedFields',
+  'metadata.resourceVersion',
+  'metadata.generation',
+  'metadata.uid',
+  'metadata.creationTimestamp',
+  'metadata.annotations.fairlead.dev/desired',
+])
+
+/** What differs between two versions of an object, value by value. */
+export const differences = (before: unknown, after: unknown): Difference[] => [...walk(before, after, [])]
+
+function* walk(before: unknown, after: unknown, path: readonly (string | number)[]): Generator<Difference> {
+  if (SILENT.has(path.join('.')) || sameJson(before, after)) return
+  if (Array.isArray(before ?? after) && Array.isArray(after ?? before)) {
+    const [old, young] = [before ?? [], after ?? []] as [unknown[], unknown[]]
+    for (let index = 0; index < Math.max(old.length, young.length); index++)
+      yield* walk(old[index], young[index], [...path, index])
+  } else if (isRecord(before ?? after) && isRecord(after ?? before)) {
+    const [old, young] = [before ?? {}, after ?? {}] as [Record<string, unknown>, Record<string, unknown>]
+    for (const field of new Set([...Object.keys(old), ...Object.keys(young)]))
+      yield* walk(old[field], young[field], [...path, field])
+  } else {
+    yield {
+      path: path.map(step).join(''),
+      ...(before !== undefined && { before }),
+      ...(after !== undefined && { after }),
+    }
+  }
+}
+
+const step = (key: string | number): string =>
+  typeof key === 'number' ? `[${key}]` : /^[A-Za-z_][A-Za-z0-9_-]*$/.test(key) ? `.${key}` : `['${key}']`
