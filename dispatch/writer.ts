@@ -13,7 +13,7 @@ import { called, isControlledBy, nameTaken } from './world.ts'
 import { WriteThrough, type Written } from './write-through.ts'
 
 /** What runs use of EVENTS. */
-export type RunEvents = Pick<EventStore, 'observe' | 'put' | 'isReferenceOnly'>
+type RunEvents = Pick<EventStore, 'observe' | 'put' | 'isReferenceOnly'>
 
 export interface WriterDependencies {
   kube: KubeClient
