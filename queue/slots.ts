@@ -18,6 +18,11 @@ export interface Load {
   lastLane: Lane
 }
 
+interface Allowances extends Record<Lane, number> {
+  /** Changes that may take a slot without a token, so that they do not take those that are kept for the low lane. */
+  direct: number
+}
+
 /**
  * How many tokens of each lane may be on their way. While both lanes have work, a quarter of the slots is the low
  * lane's, and a worker with one slot serves them in turn; the high lane takes all slots when there is no low work, and the
@@ -26,7 +31,7 @@ export interface Load {
  * A lane of which nothing is known may have a token on its way although no slot is kept for it: there is no other way
  * to learn that it has work. If no slot is free when it comes it is given back, once: from then on the lane has work.
  */
-export function allowances({ slots, free, high, low, lastLane }: Load): Record<Lane, number> {
+export function allowances({ slots, free, high, low, lastLane }: Load): Allowances {
   const share = Math.max(1, Math.floor(slots / 4))
   const turn = slots > 1 || lastLane === 'high' ? share : 0
   const lowest = high.backlog > 0 ? turn : slots > 1 ? slots - share : 1
@@ -35,6 +40,7 @@ export function allowances({ slots, free, high, low, lastLane }: Load): Record<L
   return {
     low: low.backlog > 0 ? forLow : Number(low.busy < lowest),
     high: high.backlog > 0 || low.busy === 0 ? forHigh : Math.max(1, forHigh),
+    direct: forHigh,
   }
 }
 

@@ -118,7 +118,7 @@ export class QueueWorker implements Worker, Sharer {
     return this.#core.slots.free(this.#options.slots - this.busy, this)
   }
 
-  get #allowances(): Record<Lane, number> {
+  get #allowances(): ReturnType<typeof allowances> {
     return allowances({ slots: this.#options.slots, free: this.#free, ...this.#lanes, lastLane: this.#lastLane })
   }
 
@@ -143,7 +143,7 @@ export class QueueWorker implements Worker, Sharer {
   /** Only a key that nothing here is about, and only where no token waits that would be overtaken. */
   #takeDirectly(key: string): Promise<boolean> | undefined {
     const { high } = this.#lanes
-    if (high.backlog > 0 || this.#free === 0 || this.#current.has(key)) return undefined
+    if (high.backlog > 0 || this.#allowances.direct === 0 || this.#current.has(key)) return undefined
     const { clock, ackWaitMs } = this.#core
     const queuedAt = clock.now()
     const input = { token: { lane: high.lane, attempt: 0 }, direct: true, freshUntil: queuedAt + ackWaitMs / 4 }

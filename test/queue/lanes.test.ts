@@ -21,9 +21,14 @@ describe('a worker may have on their way', () => {
     lastLane: 'high',
     ...given,
   })
-  const cases: [string, Partial<Load>, { high: number; low: number }][] = [
+  const cases: [string, Partial<Load>, Partial<ReturnType<typeof allowances>>][] = [
     ['nothing known: changes for every slot, and one low token', {}, { high: 16, low: 1 }],
-    ['low work alone: all but a quarter', { low: { busy: 0, backlog: 99 } }, { high: 4, low: 12 }],
+    ['low work alone: all but a quarter', { low: { busy: 0, backlog: 99 } }, { high: 4, low: 12, direct: 4 }],
+    [
+      'low work that its last free slots are kept for: none for changes without a token, one to hear of others',
+      { free: 2, low: { busy: 3, backlog: 9 } },
+      { high: 1, low: 2, direct: 0 },
+    ],
     ['at that limit: no low token', { free: 4, low: { busy: 12, backlog: 9 } }, { high: 4, low: 0 }],
     [
       'both have work: a quarter',
@@ -56,7 +61,7 @@ describe('a worker may have on their way', () => {
       { high: 0, low: 1 },
     ],
   ]
-  it.each(cases)('%s', (_, given, expected) => expect(allowances(load(given))).toEqual(expected))
+  it.each(cases)('%s', (_, given, expected) => expect(allowances(load(given))).toMatchObject(expected))
 })
 
 describe('slots', () => {
@@ -126,6 +131,37 @@ describe('slots', () => {
     await worker.drain(1000)
     expect(waited).toBeLessThanOrEqual(4 * (waiting + slots))
   })
+})
+
+it('a permanent stream of changes that take slots without a token leaves the low lane its share', async () => {
+  await using test = await open()
+  const world = new World()
+  const lanes: string[] = []
+  const worker = world.serve(
+    test.queue,
+    async ({ lane }) => {
+      lanes.push(lane)
+      await new Promise((resolve) => setTimeout(resolve, 4))
+      return DONE
+    },
+    4,
+  )
+  const enough = new AbortController()
+  const stream = (async () => {
+    for (let turn = 0; !enough.signal.aborted; turn++) {
+      test.queue.announce(FN, `n.busy${turn % 64}`).safe.catch(() => undefined)
+      if (turn % 8 === 7) await new Promise((resolve) => setTimeout(resolve, 1))
+    }
+  })()
+  await until(() => expect(lanes.length).toBeGreaterThan(20))
+  const from = lanes.length
+  await Promise.all(keysNamed('low', 12).map((key) => world.change(test.queue, key, 'low')))
+  await until(() => expect(lanes.slice(from).filter((lane) => lane === 'low')).toHaveLength(12))
+  const waited = lanes.lastIndexOf('low') - from
+  enough.abort()
+  await stream
+  await worker.drain(1000)
+  expect(waited).toBeLessThanOrEqual(4 * (12 + 4))
 })
 
 describe('the slots of a process', () => {
