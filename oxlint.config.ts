@@ -13,6 +13,7 @@ const rooms: Record<string, string[]> = {
   'functions/testing': ['contracts', 'dispatch', 'sdk'],
   'functions/at': ['sdk'],
   'functions/memcached': ['sdk'],
+  'functions/visitors': ['sdk'],
   crds: ['contracts', 'sdk', 'functions'],
   local: ['kube', 'contracts'],
 }

@@ -1,0 +1,2 @@
+export { VisitorsApp } from './resource.ts'
+export { visitors } from './visitors.ts'
