@@ -30,7 +30,7 @@ export const namesOf = ({ metadata: { name } }: VisitorsObject) => ({
   frontendService: serviceName(`${name}-frontend-service`),
 })
 
-export const labelsOf = ({ metadata }: VisitorsObject, tier: Tier): Record<string, string> => ({
+const labelsOf = ({ metadata }: VisitorsObject, tier: Tier): Record<string, string> => ({
   app: 'visitors',
   visitorssite_cr: shortName(metadata.name, 63),
   tier,
