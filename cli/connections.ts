@@ -102,7 +102,7 @@ function queueOptions(config: Config, log: Logger): QueueOptions {
 
 const prefixOf = ({ FAIRLEAD_PREFIX: prefix }: Config) => (prefix === undefined ? {} : { prefix })
 
-function openJetStream(config: Config, role: string): Promise<JetStream> {
+export function openJetStream(config: Config, role: string): Promise<JetStream> {
   return connectJetStream({
     servers: config.NATS_URL,
     name: `fairlead ${role} ${hostname()} ${process.pid}`,
@@ -111,7 +111,7 @@ function openJetStream(config: Config, role: string): Promise<JetStream> {
 }
 
 /** Names the cluster in events: the UID of the one namespace that every cluster has and nobody can delete. */
-async function clusterId(kube: KubeClient): Promise<string> {
+export async function clusterId(kube: KubeClient): Promise<string> {
   const { metadata } = await kube.get(resourcePath(NAMESPACES, undefined, 'kube-system'))
   return metadata.uid ?? ''
 }

@@ -22,6 +22,8 @@ const codeByName: Record<string, number> = {
   ApiConnectionError: EXIT.kubernetes,
   ApiAnswerError: EXIT.kubernetes,
   NatsUnreachableError: EXIT.nats,
+  NoEventsError: EXIT.nats,
+  JetStreamApiError: EXIT.nats,
   JetStreamError: EXIT.nats,
   UnknownOutcomeError: EXIT.nats,
 }

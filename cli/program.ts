@@ -1,9 +1,11 @@
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { progressOn } from '#local'
 import { deadCommands } from './commands/dead.ts'
+import { eventsCommands } from './commands/events.ts'
 import { generateRbac } from './commands/generate.ts'
 import { install } from './commands/install.ts'
 import { localDown, localEnv, localStatus, localUp } from './commands/local.ts'
+import { publishCommand } from './commands/publish.ts'
 import { queueCommands } from './commands/queue.ts'
 import { type UpOptions, up } from './commands/up.ts'
 import { completionScript, type Shell, shells } from './completion.ts'
@@ -41,6 +43,7 @@ Start here:
   fairlead local up                     the same servers for your own development
   fairlead up --install                 bridge and dispatcher on the cluster of KUBECONFIG
   fairlead queue ls                     what is queued, running, waiting or parked
+  fairlead events tail                  every change of the cluster, as it comes
 `
 
 export function createProgram(print: Print, setExitCode: (code: number) => void): Command {
@@ -111,6 +114,9 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
 
   queueCommands(program, { config, print, setExitCode })
   deadCommands(program, { config, print, setExitCode })
+
+  eventsCommands(program, { config, print })
+  publishCommand(program, { config, print })
 
   const local = program.command('local').description('real servers on this machine, for development')
   const inDir = (command: Command) =>

@@ -27,9 +27,10 @@ export async function observePrimary(
   const named = spec.related.filter(({ byName }) => byName !== undefined)
   const first = await events.observe({ primary: key, owned: spec.owns, related: filtersOf(anyName, namespace) })
   const { primary } = first
-  const whole: Whole = (resource, stored) => references.whole(resource, stored, signal)
-  const object = primary && (await whole(spec.for, primary))
+  const object = primary && (await references.whole(spec.for, primary, signal))
   if (primary === undefined || object === undefined) return undefined
+  const whole: Whole = async (resource, stored) =>
+    isMetadataEnough(spec, resource) ? stored.object : references.whole(resource, stored, signal)
   const names = named.flatMap((one) => relatedLookup(one, object).names?.map((name) => ({ ...one, name })) ?? [])
   const second =
     names.length === 0 ? [] : (await events.observe({ primary: key, related: filtersOf(names, namespace) })).related
@@ -39,6 +40,9 @@ export async function observePrimary(
   ])
   return { object, owned, related, owner: primary.owner }
 }
+
+const isMetadataEnough = ({ owns, related }: ReconcilerSpec, { group, resource }: ResourceRef): boolean =>
+  [...owns, ...related].every((one) => one.group !== group || one.resource !== resource || one.metadataOnly === true)
 
 /** What is gone by now, or another's, is left out. */
 async function ownedBy(

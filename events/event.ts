@@ -69,7 +69,13 @@ function withoutLastApplied(annotations: Record<string, string> = {}): { annotat
 export function asReference(event: ObjectEvent): ObjectEvent {
   const { apiVersion, kind, metadata } = event.data
   const { annotations: _, ...kept } = metadata
-  return { ...event, dataref: event.subject, data: { apiVersion, kind, metadata: kept } }
+  return asMetadata({ ...event, data: { apiVersion, kind, metadata: kept } })
+}
+
+/** The same event with apiVersion, kind and metadata only. */
+export function asMetadata(event: ObjectEvent): ObjectEvent {
+  const { apiVersion, kind, metadata } = event.data
+  return { ...event, dataref: event.subject, data: { apiVersion, kind, metadata } }
 }
 
 /** What a type attribute says happened; undefined for other events than those of an object. */

@@ -6,6 +6,8 @@ export { fromHttp, type HttpLimits, type HttpMessage, type ReceivedHttp, toHttp 
 export type { ContentMode } from './modes.ts'
 export { fromNats, type NatsMessage, toNats } from './nats-codec.ts'
 export { PoisonEventError, type PoisonReason } from './poison.ts'
+export { MAX_OBJECT_BYTES, type Publication, publicationOf, type TravelRules } from './publication.ts'
+export { referenceRule } from './references.ts'
 export { openEventStore } from './store.ts'
 export { WrongClusterError } from './stream.ts'
 export {
@@ -43,3 +45,4 @@ export type {
   StoredObject,
   Verb,
 } from './types.ts'
+export { type EventsView, NoEventsError, viewEvents } from './view.ts'

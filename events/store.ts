@@ -2,6 +2,7 @@ import type { JetStream } from '#jetstream'
 import { Burial } from './burial.ts'
 import { Cursors } from './cursors.ts'
 import { Memory } from './memory.ts'
+import { MAX_OBJECT_BYTES } from './publication.ts'
 import { Reader } from './reader.ts'
 import { redact } from './redaction.ts'
 import { agreeOnReferences, referenceRule } from './references.ts'
@@ -9,7 +10,6 @@ import { bindToCluster, declareEvents, streamNames } from './stream.ts'
 import type { EventStore, EventStoreOptions } from './types.ts'
 import { Writer } from './writer.ts'
 
-const MAX_OBJECT_BYTES = 512 * 1024
 /** What a message needs beside the object, at most. */
 const HEADER_BYTES = 32 * 1024
 const TOMBSTONE_SECONDS = 3600

@@ -1,24 +1,23 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject, ResourceRef, RunLog } from '#contracts'
 import { isWrongSequence, type JetStream } from '#jetstream'
-import { asReference, objectEvent } from './event.ts'
+import { type ObjectEventInput, objectEvent } from './event.ts'
 import { type Decision, decide, type Held, leftOwners, type View, viewOf, type Wanted } from './guard.ts'
 import type { Memory } from './memory.ts'
-import { type NatsMessage, toNats } from './nats-codec.ts'
+import type { NatsMessage } from './nats-codec.ts'
 import { persist, unlessAborted } from './persist.ts'
+import { publicationOf, referenceTo, type TravelRules } from './publication.ts'
 import { heldFrom, isReference, storedEventFrom, storeHeaders } from './stored.ts'
 import { EXPECTED, type StreamNames } from './stream.ts'
 import { identityFilter, objectSubject, ownerToken, parseOwner, withOwnerToken } from './subjects.ts'
-import type { ObjectEvent, PutOptions, PutResult, Verb } from './types.ts'
+import type { PutOptions, PutResult, Verb } from './types.ts'
 
-export interface WriterContext {
+export interface WriterContext extends TravelRules {
   js: JetStream
   names: StreamNames
   memory: Memory
   cluster: string
-  maxObjectBytes: number
   tombstoneSeconds: number
-  isReferenceOnly: (ref: ResourceRef) => boolean
   log: RunLog
   now: () => Date
 }
@@ -79,7 +78,7 @@ export class Writer {
       const message = await persist(() => js.lastOf(names.stream, names.root + subject), { log })
       if (message === undefined || isReference(message)) return
       const { verb, event, origin } = storedEventFrom(subject, message)
-      const reference = this.#encoded(asReference(event), origin, verb === 'deleted')
+      const reference = this.#kept(referenceTo(event).message, origin, verb === 'deleted')
       if ((await this.#publish({ options: {} }, subject, reference, message.sequence)) !== undefined) return
     }
   }
@@ -135,7 +134,8 @@ export class Writer {
 
   async #retire(write: Write, copy: Held): Promise<void> {
     const subject = withOwnerToken(write.subject, copy.owner)
-    const message = this.#encoded(asReference(this.#event(write, 'moved')), undefined, true)
+    const note = referenceTo(objectEvent(this.#input(write, 'moved')))
+    const message = this.#kept(note.message, undefined, true)
     let current: Held | undefined = copy
     while (current && (await this.#publish(write, subject, message, current.sequence)) === undefined) {
       const { retire } = decide(await this.#read(write), write.wanted)
@@ -144,24 +144,19 @@ export class Writer {
   }
 
   #message(write: Write): NatsMessage {
-    const { isReferenceOnly, maxObjectBytes } = this.#context
     const { verb } = write.wanted
-    const event = this.#event(write, verb)
-    const { origin } = write.options
-    const isDeletion = verb === 'deleted'
-    if (isReferenceOnly(write.ref) || write.options.referenceOnly)
-      return this.#encoded(asReference(event), origin, isDeletion)
-    const message = this.#encoded(event, origin, isDeletion)
-    return message.data.length <= maxObjectBytes ? message : this.#encoded(asReference(event), origin, isDeletion)
+    const { referenceOnly: metadataOnly, origin } = write.options
+    const { message } = publicationOf(this.#input(write, verb), this.#context, { metadataOnly })
+    return this.#kept(message, origin, verb === 'deleted')
   }
 
-  #event({ ref, object, options }: Write, verb: Verb | 'moved'): ObjectEvent {
+  #input({ ref, object, options }: Write, verb: Verb | 'moved'): ObjectEventInput {
     const { cluster, now } = this.#context
-    return objectEvent({ cluster, ref, verb, object, now: now(), traceparent: options.traceparent })
+    return { cluster, ref, verb, object, now: now(), traceparent: options.traceparent }
   }
 
-  #encoded(event: ObjectEvent, origin: string | undefined, expires: boolean): NatsMessage {
-    const { headers, data } = toNats(event)
+  /** With what EVENTS keeps beside the event. */
+  #kept({ headers, data }: NatsMessage, origin: string | undefined, expires: boolean): NatsMessage {
     return {
       headers: Object.assign(headers, storeHeaders(origin, expires ? this.#context.tombstoneSeconds : undefined)),
       data,

@@ -98,9 +98,14 @@ export class JetStream {
    * All messages of a subject (wildcards allowed) in stream order, read in pages from any replica: neither one moment
    * nor, on more than one replica, always the newest.
    */
-  async *scan(stream: string, subject: string, pageSize = 500): AsyncGenerator<StoredMessage> {
-    for (let sequence = 1; ; ) {
-      const query = JSON.stringify({ batch: pageSize, seq: sequence, next_by_subj: subject })
+  async *scan(
+    stream: string,
+    subject: string,
+    { pageSize = 500, since }: { pageSize?: number /** Stored then or later. */; since?: Date | undefined } = {},
+  ): AsyncGenerator<StoredMessage> {
+    let from: object = since === undefined ? { seq: 1 } : { start_time: since.toISOString() }
+    for (;;) {
+      const query = JSON.stringify({ batch: pageSize, next_by_subj: subject, ...from })
       const isLast = (message: Msg) => statusOf(message) !== 0
       const answers = await this.#mux.requestMany(`$JS.API.DIRECT.GET.${stream}`, query, isLast, this.#timeoutMs)
       const marker = answers.pop()
@@ -108,9 +113,12 @@ export class JetStream {
       if (status === 404) return
       if (status !== 204) throw new JetStreamError(`scan of ${stream}: ${marker?.headers?.description}`, status, 0)
       const page = answers.map(fromDirect)
-      yield* page
+      // The server takes a time in the future for the beginning.
+      yield* since === undefined ? page : page.filter(({ storedAt }) => storedAt >= since.getTime())
       if (marker?.headers?.get('Nats-Num-Pending') === '0') return
-      sequence = (page.at(-1)?.sequence ?? sequence) + 1
+      const last = page.at(-1)?.sequence
+      if (last === undefined) return
+      from = { seq: last + 1 }
     }
   }
 
@@ -169,6 +177,10 @@ export class JetStream {
     this.outbox.flush()
     await this.nc.close()
     this.#mux.abandon('the connection was closed')
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close()
   }
 
   async #read(stream: string, query: object): Promise<StoredMessage | undefined> {

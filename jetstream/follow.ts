@@ -10,6 +10,12 @@ const PAUSE_MS = 200
 /** The server forgets a consumer that nobody has listened to for so long. */
 const UNUSED_MS = 30_000
 
+export interface FollowOptions {
+  headersOnly?: boolean
+  /** Left out: with the last message of each subject. Else with what was stored then or later, or behind that sequence. */
+  start?: Date | number | undefined
+}
+
 /**
  * The last message of each subject that matches, then every later one, in stream order, for ever; ends with the
  * signal. Goes on where it was after a lost connection or server. On more than one replica the start may be older than
@@ -20,7 +26,7 @@ export async function* follow(
   stream: string,
   subjects: string[],
   signal: AbortSignal,
-  { headersOnly = false }: { headersOnly?: boolean } = {},
+  { headersOnly = false, start }: FollowOptions = {},
 ): AsyncGenerator<StoredMessage> {
   for (let last = 0; !signal.aborted; ) {
     if (js.nc.isClosed()) throw new ConnectionClosedError(`cannot follow ${stream}: the NATS connection is closed`)
@@ -29,7 +35,7 @@ export async function* follow(
       filter_subjects: subjects,
       headers_only: headersOnly,
       deliver_subject: feed.inbox,
-      ...startAfter(last),
+      ...startAfter(last, start),
     })
     if (consumer === undefined) feed.close()
     try {
@@ -46,8 +52,12 @@ export async function* follow(
   }
 }
 
-const startAfter = (last: number): Partial<ConsumerConfig> =>
-  last === 0 ? { deliver_policy: 'last_per_subject' } : { deliver_policy: 'by_start_sequence', opt_start_seq: last + 1 }
+function startAfter(last: number, start: FollowOptions['start']): Partial<ConsumerConfig> {
+  if (last > 0) return { deliver_policy: 'by_start_sequence', opt_start_seq: last + 1 }
+  if (start instanceof Date) return { deliver_policy: 'by_start_time', opt_start_time: start.toISOString() }
+  if (start === undefined) return { deliver_policy: 'last_per_subject' }
+  return { deliver_policy: 'by_start_sequence', opt_start_seq: start + 1 }
+}
 
 /** Its name; undefined, after a pause, when the server could not do it now. */
 async function addConsumer(

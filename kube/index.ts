@@ -1,4 +1,5 @@
 export { createKubeClient } from './client.ts'
+export { type ServedResource, servedResources } from './discovery.ts'
 export {
   ApiAnswerError,
   ApiConnectionError,

@@ -22,6 +22,8 @@ export interface FairleadProcess extends AsyncDisposable {
   logs: LogLine[]
   /** Resolves with the first line, past or future, that matches. */
   logged(matches: (line: LogLine) => boolean): Promise<LogLine>
+  /** What it has printed as its result, by line. */
+  output: string[]
   kill(signal: NodeJS.Signals): void
   exited: Promise<{ code: number | null; signal: NodeJS.Signals | null; at: number }>
 }
@@ -30,8 +32,10 @@ export interface FairleadProcess extends AsyncDisposable {
 export function startFairlead(args: string[], env: Record<string, string>): FairleadProcess {
   const child = spawn(process.execPath, [BIN, ...args], {
     env: { PATH: process.env['PATH'], HOME: process.env['HOME'], LOG_LEVEL: 'debug', LOG_FORMAT: 'json', ...env },
-    stdio: ['ignore', 'ignore', 'pipe'],
+    stdio: ['ignore', 'pipe', 'pipe'],
   })
+  const output: string[] = []
+  createInterface({ input: child.stdout }).on('line', (line) => output.push(line))
   const logs: LogLine[] = []
   const waiting = new Set<{ matches: (line: LogLine) => boolean; resolve: (line: LogLine) => void }>()
   createInterface({ input: child.stderr }).on('line', (text) => {
@@ -47,6 +51,7 @@ export function startFairlead(args: string[], env: Record<string, string>): Fair
   return {
     pid: child.pid ?? 0,
     logs,
+    output,
     exited,
     kill: (signal) => void child.kill(signal),
     async logged(matches) {

@@ -1,0 +1,49 @@
+import { controllerOf, resourceName } from '#contracts'
+import type { StoredEvent } from '#events'
+
+export const FORMATS = ['text', 'json', 'event'] as const
+export type Format = (typeof FORMATS)[number]
+
+/** One event, one line: for people, for scripts, or as the CloudEvent in structured mode. */
+export const formatted: Record<Format, (event: StoredEvent) => string> = {
+  text: ({ event, verb, key, resourceVersion, ...stored }) =>
+    [
+      event.time,
+      verb.padEnd(8),
+      resourceName(key.ref),
+      nameOf(key),
+      `version ${resourceVersion}`,
+      ...notesOn({ event, verb, key, resourceVersion, ...stored }),
+    ].join('  '),
+  json: ({ event, verb, key, owner, origin, sequence, resourceVersion, uid, referenceOnly, object }) =>
+    JSON.stringify({
+      time: event.time,
+      verb,
+      resource: resourceName(key.ref),
+      namespace: key.namespace,
+      name: key.name,
+      uid,
+      resourceVersion,
+      owner: owner && `${owner.resource}/${owner.name}`,
+      writtenBy: origin,
+      sequence,
+      referenceOnly,
+      object,
+    }),
+  event: ({ event }) => JSON.stringify(event),
+}
+
+const nameOf = ({ namespace, name }: StoredEvent['key']): string =>
+  namespace === undefined ? name : `${namespace}/${name}`
+
+function notesOn({ object, origin, referenceOnly }: StoredEvent): string[] {
+  const owner = controllerOf(object)
+  const { phase } = (object.status ?? {}) as { phase?: unknown }
+  return [
+    ...(typeof phase === 'string' ? [phase] : []),
+    ...(owner === undefined ? [] : [`of ${owner.kind} ${owner.name}`]),
+    ...(object.metadata.deletionTimestamp === undefined ? [] : ['being deleted']),
+    ...(origin === undefined ? [] : [`written by ${origin.split('/')[0]}`]),
+    ...(referenceOnly ? ['reference only'] : []),
+  ]
+}

@@ -1,0 +1,63 @@
+import { InvalidArgumentError } from 'commander'
+import { type ResourceRef, resourceName } from '#contracts'
+import type { ObjectFilter, StoredEvent } from '#events'
+import { UsageError } from '../exit.ts'
+
+/** Which events a command is about. */
+export interface Selection {
+  kinds: readonly string[]
+  name?: string | undefined
+  namespace?: string | undefined
+}
+
+/** Server-side filters; none of a resource that is not watched. */
+export function filtersOf({ kinds, name, namespace }: Selection, watched: readonly ResourceRef[]): ObjectFilter[] {
+  const where = { ...(namespace !== undefined && { namespace }), ...(name !== undefined && { name }) }
+  if (kinds.length === 0) return [where]
+  return kinds.flatMap((kind) => watchedAs(kind, watched).map((ref) => ({ ref, ...where })))
+}
+
+function watchedAs(kind: string, watched: readonly ResourceRef[]): ResourceRef[] {
+  const found = watched.filter((ref) => isCalled(ref, kind.toLowerCase()))
+  if (found.length > 0) return found
+  const names = watched.map(resourceName).join(', ')
+  throw new UsageError(
+    names === ''
+      ? `no resource is watched yet, so there is no ${kind}: a bridge publishes what some Reconciler asks for`
+      : `no bridge watches ${kind}; they watch ${names}`,
+  )
+}
+
+/** `pods`, `pod`, `Pod`, `pods.v1`, `ats.cnat.programming-kubernetes.info`, `ats.v1alpha1.cnat…` */
+function isCalled(ref: ResourceRef, wanted: string): boolean {
+  const { group, resource } = ref
+  const names = [resource, [resource, group].filter((part) => part !== '').join('.'), resourceName(ref)]
+  return names.includes(wanted) || pluralsOf(wanted).includes(resource)
+}
+
+const pluralsOf = (singular: string): string[] => [`${singular}s`, `${singular}es`, singular.replace(/y$/, 'ies')]
+
+/** Of what an object's subject cannot say. */
+export function wants(types: readonly string[]): (event: StoredEvent) => boolean {
+  return ({ verb }) => (types.length === 0 ? verb !== 'moved' : types.includes(verb))
+}
+
+const VERBS = ['added', 'modified', 'deleted', 'moved']
+
+export function verbsFrom(text: string): string[] {
+  const verbs = text.split(',').map((verb) => verb.trim().replace('dev.fairlead.resource.', ''))
+  const wrong = verbs.find((verb) => !VERBS.includes(verb))
+  if (wrong !== undefined) throw new InvalidArgumentError(`${JSON.stringify(wrong)} is none of ${VERBS.join(', ')}.`)
+  return verbs
+}
+
+const UNITS = { s: 1, m: 60, h: 3600, d: 86_400 }
+
+/** A time, or how long ago. */
+export function momentFrom(text: string, now = Date.now()): Date {
+  const [, amount, unit] = /^(\d+)([smhd])$/.exec(text) ?? []
+  if (amount !== undefined) return new Date(now - Number(amount) * UNITS[unit as keyof typeof UNITS] * 1000)
+  const time = Date.parse(text)
+  if (/^\d{4}-\d\d-\d\dT/.test(text) && !Number.isNaN(time)) return new Date(time)
+  throw new InvalidArgumentError('give how long ago (30s, 10m, 2h, 1d) or a time (2026-01-31T12:00:00Z).')
+}

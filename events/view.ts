@@ -1,0 +1,65 @@
+import { JetStreamApiError } from '@nats-io/jetstream'
+import { type ResourceRef, type RunLog, resourceName } from '#contracts'
+import { ERR, type FollowOptions, follow, type JetStream, type StoredMessage } from '#jetstream'
+import { PoisonEventError } from './poison.ts'
+import { storedEventFrom } from './stored.ts'
+import { streamNames } from './stream.ts'
+import { type ObjectFilter, objectFilter, parseCursorSubject } from './subjects.ts'
+import type { StoredEvent } from './types.ts'
+
+/** There is nothing to look at under these names. */
+export class NoEventsError extends Error {
+  override readonly name = 'NoEventsError'
+}
+
+/** EVENTS as an outsider sees it: declares nothing, writes nothing, and asks nothing of the cluster. */
+export interface EventsView {
+  /** What bridges watch, as far as they have come. NoEventsError when there is no stream. */
+  resources(): Promise<ResourceRef[]>
+  /** The sequence behind which everything is still to come. */
+  end(): Promise<number>
+  /** The last event of each object that matches, in stream order per filter. */
+  stored(filters: readonly ObjectFilter[], since?: Date): AsyncIterable<StoredEvent>
+  /** Every event that matches, from `start` on, for ever: what has been overwritten meanwhile is left out. */
+  follow(
+    filters: readonly ObjectFilter[],
+    start: FollowOptions['start'],
+    signal: AbortSignal,
+  ): AsyncIterable<StoredEvent>
+}
+
+export function viewEvents(js: JetStream, { prefix, log }: { prefix?: string | undefined; log: RunLog }): EventsView {
+  const { stream, root } = streamNames(prefix)
+  const subjectOf = (filter: ObjectFilter) => root + objectFilter(filter)
+
+  async function* read(messages: AsyncIterable<StoredMessage>): AsyncGenerator<StoredEvent> {
+    for await (const message of messages) {
+      try {
+        yield storedEventFrom(message.subject.slice(root.length), message)
+      } catch (error) {
+        if (!(error instanceof PoisonEventError)) throw error
+        log.warn({ err: error, subject: message.subject }, 'a message in EVENTS is not the event of an object')
+      }
+    }
+  }
+
+  return {
+    async resources() {
+      const options = { subjects_filter: `${root}cursor.*.*.*.*` }
+      const { state } = await js.admin.streams.info(stream, options).catch((cause: unknown) => {
+        if (!(cause instanceof JetStreamApiError) || cause.code !== ERR.streamNotFound) throw cause
+        const message = `there is no stream ${stream} here: has a bridge run with this NATS and this prefix?`
+        throw new NoEventsError(message, { cause })
+      })
+      const refs = Object.keys(state.subjects ?? {}).map(
+        (subject) => parseCursorSubject(subject.slice(root.length)).ref,
+      )
+      return refs.sort((a, b) => resourceName(a).localeCompare(resourceName(b)))
+    },
+    end: () => js.lastSequence(stream),
+    async *stored(filters, since) {
+      for (const filter of filters) yield* read(js.scan(stream, subjectOf(filter), { since }))
+    },
+    follow: (filters, start, signal) => read(follow(js, stream, filters.map(subjectOf), signal, { start })),
+  }
+}
