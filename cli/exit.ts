@@ -23,6 +23,7 @@ const codeByName: Record<string, number> = {
   ApiAnswerError: EXIT.kubernetes,
   NatsUnreachableError: EXIT.nats,
   NoEventsError: EXIT.nats,
+  PermissionViolationError: EXIT.nats,
   JetStreamApiError: EXIT.nats,
   JetStreamError: EXIT.nats,
   UnknownOutcomeError: EXIT.nats,

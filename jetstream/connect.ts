@@ -26,7 +26,8 @@ export async function connectJetStream({
 }: ConnectOptions): Promise<JetStream> {
   const nc = await connect({
     name,
-    servers: servers.split(',').map((server) => server.trim()),
+    servers: servers.split(',').map((server) => server.trim().replace(CREDENTIALS, '$1')),
+    ...credentialsIn(servers),
     maxReconnectAttempts: -1,
     reconnectTimeWait: 100,
     reconnectJitter: 100,
@@ -39,6 +40,16 @@ export async function connectJetStream({
     throw new NatsUnreachableError(`cannot connect to NATS at ${withoutSecrets(servers)}: ${cause.message}`, { cause })
   })
   return JetStream.over(nc, timeoutMs)
+}
+
+const CREDENTIALS = /^([a-z]+:\/\/|)([^@/]*)@/
+
+/** The client takes them beside the addresses only, and the same for all of these. */
+function credentialsIn(servers: string): Pick<ConnectionOptions, 'user' | 'pass' | 'token'> {
+  const [, , credentials] = CREDENTIALS.exec(servers.trim()) ?? []
+  if (credentials === undefined) return {}
+  const [user = '', pass] = credentials.split(/:(.*)/s).map(decodeURIComponent)
+  return pass === undefined ? { token: user } : { user, pass }
 }
 
 const withoutSecrets = (servers: string): string => servers.replaceAll(/\/\/[^@/,]*@/g, '//…@')

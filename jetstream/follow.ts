@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type ConsumerConfig, JetStreamApiError } from '@nats-io/jetstream'
+import { PermissionViolationError } from 'nats'
 import type { JetStream } from './client.ts'
 import { ConnectionClosedError } from './errors.ts'
 import { Feed, HEARTBEAT_MS } from './feed.ts'
@@ -78,6 +79,7 @@ async function addConsumer(
     return name
   } catch (error) {
     if (error instanceof JetStreamApiError && error.status < 500) throw error
+    if (error instanceof PermissionViolationError) throw error
     await sleep(PAUSE_MS)
     return undefined
   }

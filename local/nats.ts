@@ -15,6 +15,8 @@ export interface NatsOptions {
   replicas?: 1 | 3
   /** Of the (first) server. Default a free one. */
   port?: number
+  /** Users and what they may do, as nats-server's configuration has it. Default: everybody everything. */
+  authorization?: object
   progress?: Progress
   /** Stop when this process ends, even by kill -9. */
   dieWithParent?: boolean
@@ -22,7 +24,7 @@ export interface NatsOptions {
   temporary?: boolean
 }
 
-/** nats-server with JetStream on loopback, without authentication. */
+/** nats-server with JetStream on loopback. */
 export interface Nats {
   /** Of all servers, separated by commas, as NATS_URL takes them. */
   url: string
@@ -65,10 +67,11 @@ export async function startNats(options: NatsOptions): Promise<Nats> {
 export async function startNatsServers(
   processes: ProcessGroup,
   command: string,
-  { replicas = 1, port }: Pick<NatsOptions, 'replicas' | 'port'>,
+  { replicas = 1, port, authorization }: Pick<NatsOptions, 'replicas' | 'port' | 'authorization'>,
 ): Promise<Nats> {
   const servers = await plan(replicas, port)
-  await Promise.all(servers.map((server) => startServer(processes, command, server, servers)))
+  const more = authorization === undefined ? {} : { authorization }
+  await Promise.all(servers.map((server) => startServer(processes, command, server, servers, more)))
   const nats = natsOf(processes, servers)
   await nats.ready()
   return nats
@@ -88,16 +91,17 @@ async function startServer(
   command: string,
   server: NatsServer,
   all: readonly NatsServer[],
+  more: object,
 ): Promise<ManagedProcess> {
   const dir = join(processes.dir, 'nats', server.name)
   mkdirSync(dir, { recursive: true })
   const configFile = join(dir, 'server.conf')
-  writeFileSync(configFile, configOf(server, all, join(dir, 'store')))
+  writeFileSync(configFile, configOf(server, all, join(dir, 'store'), more))
   return processes.start({ name: server.name, command, args: ['-c', configFile] })
 }
 
 /** JSON is a form that nats-server's configuration takes. */
-function configOf(server: NatsServer, all: readonly NatsServer[], storeDir: string): string {
+function configOf(server: NatsServer, all: readonly NatsServer[], storeDir: string, more: object): string {
   const cluster = {
     name: 'fairlead-local',
     listen: `127.0.0.1:${server.clusterPort}`,
@@ -109,6 +113,7 @@ function configOf(server: NatsServer, all: readonly NatsServer[], storeDir: stri
     http: `127.0.0.1:${server.monitoringPort}`,
     jetstream: { store_dir: storeDir },
     ...(all.length > 1 ? { cluster } : {}),
+    ...more,
   }
   return `${JSON.stringify(config, null, 2)}\n`
 }

@@ -1,7 +1,5 @@
 import { execFile } from 'node:child_process'
 import { writeFile } from 'node:fs/promises'
-import { createServer, type IncomingMessage } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
@@ -12,6 +10,7 @@ import { type EventStore, fromHttp, fromNats, openEventStore } from '#events'
 import { connectJetStream, type JetStream } from '#jetstream'
 import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
 import { startFairlead } from '../support/fairlead.ts'
+import { startHttpReceiver } from '../support/http-receiver.ts'
 import { startTestCluster } from '../support/servers.ts'
 
 const CONFIG_MAPS = { group: '', version: 'v1', resource: 'configmaps' }
@@ -228,7 +227,7 @@ describe('publish', () => {
       subject: '/api/v1/namespaces/default/configmaps/shop',
       type: 'dev.fairlead.resource.added',
     })
-    expect((event?.data as KubeObject)['data']).toEqual(config['data'])
+    expect(event?.data).toMatchObject({ data: config['data'] })
   })
 
   it('sends to a function and says what that answered', async () => {
@@ -294,24 +293,9 @@ async function withInput(input: string, args: string[], more: Record<string, str
   )
 }
 
-/** A web server that first answers with these codes, then with 200. */
-async function receiver(codes: number[]) {
-  const received: { headers: IncomingMessage['headers']; body: Buffer }[] = []
-  const server = createServer(async (request, response) => {
-    const body = Buffer.concat(await Array.fromAsync(request as AsyncIterable<Buffer>))
-    received.push({ headers: request.headers, body })
-    response.writeHead(codes.shift() ?? 200, { 'retry-after': '0' }).end('no')
-  })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    received,
-    async [Symbol.asyncDispose]() {
-      server.closeAllConnections()
-      await new Promise((resolve) => server.close(resolve))
-    },
-  }
-}
+/** First answers with these codes, then with 200. */
+const receiver = (codes: number[]) =>
+  startHttpReceiver((_, response) => response.writeHead(codes.shift() ?? 200, { 'retry-after': '0' }).end('no'))
 
 async function collect(from: JetStream, subject: string) {
   const message = await from.lastOf('EVENTS', subject)

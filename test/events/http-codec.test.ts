@@ -23,32 +23,6 @@ const reasonOf = (read: () => unknown) => {
   }
 }
 
-// github.com/cloudevents/conformance, features/http-protocol-binding.feature
-describe('the CloudEvents conformance feature "HTTP protocol binding"', () => {
-  const attributes = {
-    specversion: '1.0',
-    type: 'com.example.someevent',
-    time: '2018-04-05T03:56:24Z',
-    id: '1234-1234-1234',
-    source: '/mycontext/subcontext',
-  }
-  const data = { message: 'Hello World!' }
-
-  it.each(['application/json', 'application/json; charset=utf-8'])('reads binary mode, %s', (contentType) => {
-    const headers = Object.entries(attributes).map(([name, value]) => [`ce-${name}`, value])
-    const event = binary({ ...Object.fromEntries(headers), 'Content-Type': contentType }, JSON.stringify(data, null, 4))
-    expect(event).toEqual({ ...attributes, datacontenttype: contentType, data })
-  })
-
-  it.each(['application/cloudevents+json', 'application/cloudevents+json; charset=utf-8'])(
-    'reads structured mode, %s',
-    (contentType) => {
-      const event = { ...attributes, datacontenttype: 'application/json', data }
-      expect(structured(event, contentType)).toEqual(event)
-    },
-  )
-})
-
 describe('where the npm package is wrong', () => {
   it.each([
     'application/cloudevents+json; charset=UTF-8',

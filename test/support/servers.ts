@@ -1,13 +1,15 @@
 import { mkdtemp } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type Cluster, type ClusterOptions, type Nats, startCluster, startNats } from '#local'
+import { type Cluster, type ClusterOptions, type Nats, type NatsOptions, startCluster, startNats } from '#local'
 
 /**
  * `await using nats = await startTestNats()`: nats-server with JetStream, on ports and in a folder of its own. Gone with
  * its data at the end of the block, and within a second if the test process is killed.
  */
-export async function startTestNats(options: { replicas?: 1 | 3 } = {}): Promise<Nats & AsyncDisposable> {
+export async function startTestNats(
+  options: Pick<NatsOptions, 'replicas' | 'authorization'> = {},
+): Promise<Nats & AsyncDisposable> {
   return disposable(await startNats({ ...options, dir: await shortTempDir(), dieWithParent: true, temporary: true }))
 }
 

@@ -1,0 +1,81 @@
+import { readFileSync } from 'node:fs'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type EventsView, viewEvents } from '#events'
+import { connectJetStream, type JetStream } from '#jetstream'
+import { startTestNats } from '../support/servers.ts'
+import { collected, object, openStore, PODS } from './objects.ts'
+
+const DOCS = readFileSync(new URL('../../docs/events.md', import.meta.url), 'utf8')
+/** What docs/events.md tells to give to a user who may look. */
+const LOOK = /^ {4}publish: {3}(\[[^\]]*\])\s+subscribe: (\[[^\]]*\])/m.exec(DOCS)!.slice(1)
+const ONE_NAMESPACE = /`subscribe: (\["k8s[^\]]*\])`/.exec(DOCS)![1]!
+const silent = { debug() {}, info() {}, warn() {}, error() {} }
+
+let nats: Awaited<ReturnType<typeof startTestNats>>
+let store: Awaited<ReturnType<typeof openStore>>
+
+beforeAll(async () => {
+  const [publish, subscribe] = LOOK.map((list) => JSON.parse(list) as string[])
+  nats = await startTestNats({
+    authorization: {
+      users: [
+        { user: 'fairlead', password: 'p:/@ss%' },
+        { user: 'look', password: 'x', permissions: { publish, subscribe } },
+        { user: 'shop', password: 'x', permissions: { publish: [], subscribe: JSON.parse(ONE_NAMESPACE) } },
+      ],
+    },
+  })
+  store = await openStore(as('fairlead', 'p:/@ss%'))
+  await store.setCursor(PODS, undefined, { resourceVersion: '1', at: '' })
+  await store.put(PODS, 'added', object('a', 1, { namespace: 'shop' }))
+})
+afterAll(async () => {
+  await store?.js.close()
+  await nats?.[Symbol.asyncDispose]()
+})
+
+const as = (user: string, password: string) =>
+  nats.url.replace('://', `://${encodeURIComponent(user)}:${encodeURIComponent(password)}@`)
+const connected = (user: string): Promise<JetStream> =>
+  connectJetStream({ servers: as(user, 'x'), name: 'test', timeoutMs: 500 })
+
+describe('a user with the permissions of docs/events.md', () => {
+  it('sees what is watched, what is stored, and every change', async () => {
+    await using js = await connected('look')
+    const view: EventsView = viewEvents(js, { log: silent })
+    expect(await view.resources()).toEqual([PODS])
+    expect((await collected(view.stored([{}]))).map(({ key }) => key.name)).toEqual(['a'])
+    const end = new AbortController()
+    const from = await view.end()
+    const following = view.follow([{ ref: PODS }], from, end.signal)
+    const next = following[Symbol.asyncIterator]().next()
+    await store.put(PODS, 'added', object('b', 2, { namespace: 'other' }))
+    expect((await next).value?.key.name).toBe('b')
+    end.abort()
+  })
+
+  it('can publish nothing there', async () => {
+    await using js = await connected('look')
+    await expect(js.publish('k8s._.v1.pods.shop._.a', 'x', {})).rejects.toThrow(/no answer|permission|unknown/i)
+    expect(
+      (await store.observe({ primary: { ref: PODS, namespace: 'shop', name: 'a' } })).primary?.resourceVersion,
+    ).toBe('1')
+  })
+
+  it('for one namespace, is told of that one alone', async () => {
+    await using js = await connected('shop')
+    const subscription = js.nc.subscribe('k8s.*.*.*.shop.*.*', { max: 1 })
+    await js.nc.flush()
+    await store.put(PODS, 'added', object('x', 3, { namespace: 'other' }))
+    await store.put(PODS, 'added', object('y', 4, { namespace: 'shop' }))
+    for await (const { subject } of subscription) expect(subject).toBe('k8s._.v1.pods.shop._.y')
+    await expect(viewEvents(js, { log: silent }).resources()).rejects.toThrow(/permission/i)
+  })
+})
+
+it('refuses a wrong password without showing it', async () => {
+  const refused = connectJetStream({ servers: as('look', 'wrong-password'), name: 'test' })
+  await expect(refused).rejects.toThrow(
+    /cannot connect to NATS at nats:\/\/…@127\.0\.0\.1:\d+: Authorization Violation/,
+  )
+})

@@ -1,0 +1,32 @@
+import { createHash } from 'node:crypto'
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { cacheDir } from '../../local/build.ts'
+import { goEnvironment, goVersionOf, requireGo, runGo } from '../../local/go-toolchain.ts'
+import { withLock } from '../../local/lock.ts'
+
+const GO = fileURLToPath(new URL('./go/', import.meta.url))
+
+/** Path of a program of test/support/go, built once and kept in the user's cache beside the servers. */
+export async function goProgram(name: string): Promise<string> {
+  const source = join(GO, name)
+  const hash = createHash('sha256').update(`${process.platform} ${process.arch}`)
+  for (const file of readdirSync(source).sort()) hash.update(`\0${file}\0`).update(readFileSync(join(source, file)))
+  const dir = join(cacheDir(), 'bin', `test-${name}-${hash.digest('hex').slice(0, 12)}`)
+  const program = join(dir, name)
+  if (existsSync(program)) return program
+  mkdirSync(dir, { recursive: true })
+  await withLock(
+    join(dir, '.lock'),
+    () => {},
+    async () => {
+      if (existsSync(program)) return
+      await requireGo(goVersionOf(join(source, 'go.mod')), name, process.env)
+      const env = goEnvironment(process.env, { CGO_ENABLED: '0' })
+      await runGo(['build', '-trimpath', '-o', `${program}.new`, '.'], { cwd: source, env })
+      renameSync(`${program}.new`, program)
+    },
+  )
+  return program
+}
