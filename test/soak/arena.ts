@@ -49,7 +49,7 @@ export async function openArena({ dir, replicas, seed }: ArenaOptions): Promise<
     const names = Array.from({ length: count }, (_, index) => `${role}-${index + 1}`)
     for (const name of names) {
       const terms: ProcessTerms = { url: nats.url, replicas, dir, name, seed }
-      const args = [programs[role], JSON.stringify(terms)]
+      const args = ['--expose-gc', programs[role], JSON.stringify(terms)]
       await nats.processes.start({ name, command: process.execPath, args })
     }
     return names

@@ -28,12 +28,13 @@ export function diaryIn(dir: string, name: string): (note: Note) => void {
   return (note) => void writeSync(file, `${JSON.stringify(note)}\n`)
 }
 
-const MEMORY_EVERY_MS = 1000
+const MEMORY_EVERY_MS = 5000
 
-/** From now on. */
+/** From now on; what is garbage does not count where `--expose-gc` was given. */
 export function noteMemory(note: (note: Note) => void, name: string): void {
   const { pid } = process
   setInterval(() => {
+    globalThis.gc?.()
     const { heapUsed, external, rss } = process.memoryUsage()
     note({
       note: 'memory',

@@ -120,7 +120,8 @@ export function faultKinds(replicas: 1 | 3): Kind[] {
       weight: 2,
       ofServer: true,
       target: server,
-      inflict: ({ processes }, target, random) => slow.inflict(processes.get(target)?.pid ?? 0, 3000 + 4000 * random()),
+      inflict: ({ processes }, target, random) =>
+        slow.inflict(processes.get(target)?.pid ?? 0, 1 + 19 * random(), 3000 + 4000 * random()),
       ...(slow.lacks && { lacks: slow.lacks }),
     },
   ]

@@ -5,15 +5,15 @@ import { setTimeout as sleep } from 'node:timers/promises'
 /** What a program does to files, as far as sockets do not do it too. */
 const CALLS = 'pwrite64,fsync,fdatasync,ftruncate,openat,unlinkat,renameat'
 const STRACE = 'strace'
-const DELAY_US = 20_000
 
 export interface SlowDisk {
   /** Why it cannot be had here. */
   lacks?: string
-  inflict(pid: number, ms: number): Promise<void>
+  /** Each access takes so much more, for so long. */
+  inflict(pid: number, delayMs: number, ms: number): Promise<void>
 }
 
-/** Every access to files takes 20 ms more: strace holds each such call up. nats-server makes its own, without libc. */
+/** strace holds each access to files up: nats-server makes its system calls itself, without libc. */
 export function slowDiskOf(): SlowDisk {
   const { status, error } = spawnSync(STRACE, ['-qq', '-o', '/dev/null', 'true'])
   if (status !== 0)
@@ -21,8 +21,8 @@ export function slowDiskOf(): SlowDisk {
   return { inflict }
 }
 
-async function inflict(pid: number, ms: number): Promise<void> {
-  const inject = [`trace=${CALLS}`, `inject=${CALLS}:delay_enter=${DELAY_US}`]
+async function inflict(pid: number, delayMs: number, ms: number): Promise<void> {
+  const inject = [`trace=${CALLS}`, `inject=${CALLS}:delay_enter=${Math.round(1000 * delayMs)}`]
   const args = ['-f', '-qq', '-o', '/dev/null', ...inject.flatMap((what) => ['-e', what]), '-p', String(pid)]
   const strace = spawn(STRACE, args, { stdio: 'ignore' })
   const gone = once(strace, 'exit')

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Arena } from './arena.ts'
-import { diaryIn, monotonicMs } from './diary.ts'
+import { enqueueNoted } from './changes.ts'
+import { diaryIn } from './diary.ts'
 import type { Remains } from './judge/leaks.ts'
 import { FN, STREAM } from './terms.ts'
 
@@ -67,9 +68,7 @@ async function lastLap({ queue, dir }: Arena): Promise<void> {
   for (let i = 0; i < LAST_LAP; i++) {
     const key = i < 5 ? `hot.${i}` : `last.${i}`
     const lane = i % 2 === 0 ? 'high' : 'low'
-    const from = monotonicMs()
-    await queue.enqueue(FN, key, { lane })
-    note({ note: 'enqueued', from, at: monotonicMs(), key, lane })
+    await enqueueNoted(queue, key, lane, note)
   }
 }
 

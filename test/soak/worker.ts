@@ -1,15 +1,20 @@
-/** A worker to be mistreated: `node worker.ts '{"url":…}'`. Its wall clock is wrong, and steps at SIGUSR2. */
+/**
+ * A worker to be mistreated, which also changes keys as a bridge in the same process would: `node worker.ts '{"url":…}'`.
+ * Its wall clock is wrong, and steps at SIGUSR2.
+ */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connectJetStream } from '#jetstream'
 import { type Finish, type Lease, openQueue } from '#queue'
 import { randomFrom } from '../support/random.ts'
+import { changeKeys } from './changes.ts'
 import { diaryIn, monotonicMs, noteMemory, type Outcome } from './diary.ts'
 import { CALM, FN, LEASE_MS, PREFIX, type ProcessTerms, quiet } from './terms.ts'
 
 const SLOTS = 16
 const DRAIN_MS = 1000
+const CHANGE_PAUSE_MS = 60
 const SKEW_MS = 600_000
 
 const terms = JSON.parse(process.argv[2] ?? '{}') as ProcessTerms
@@ -21,8 +26,8 @@ let skewMs = SKEW_MS * (random() - 0.5)
 process.on('SIGUSR2', () => (skewMs = SKEW_MS * (random() - 0.5)))
 const names = new WeakMap<Lease, string>()
 let runs = 0
-let calm = false
-setInterval(() => (calm ||= existsSync(join(terms.dir, CALM))), 250)
+const calm = new AbortController()
+setInterval(() => existsSync(join(terms.dir, CALM)) && calm.abort(), 250)
 
 const js = await connectJetStream({ servers: terms.url, name: terms.name, timeoutMs: 1000 })
 const queue = await openQueue(js, {
@@ -42,6 +47,7 @@ const worker = queue.serve({
 note({ note: 'up', at: monotonicMs(), pid, name: terms.name })
 noteMemory(note, terms.name)
 process.once('SIGTERM', () => void worker.drain(DRAIN_MS).then(() => process.exit(0)))
+void changeKeys({ queue, note, random, pauseMs: CHANGE_PAUSE_MS }, calm.signal)
 
 async function run(lease: Lease): Promise<Finish> {
   const { key, owner, fired } = lease
@@ -92,12 +98,12 @@ function asked(lease: Lease): { at: number; held: boolean } {
 /** Most runs are short; some outlive several renewals. */
 function workMs(): number {
   const kind = random()
-  if (calm || kind < 0.9) return 10 * random()
+  if (calm.signal.aborted || kind < 0.9) return 10 * random()
   return kind < 0.98 ? 200 * random() : 2.5 * LEASE_MS * random()
 }
 
 function outcomeOf(kind: number): Outcome {
-  if (calm || kind < 0.7) return 'done'
+  if (calm.signal.aborted || kind < 0.7) return 'done'
   if (kind < 0.85) return 'requeue'
   return kind < 0.98 ? 'error' : 'terminal'
 }

@@ -2,8 +2,8 @@ import { DelayedError, Queue, Worker } from 'bullmq'
 import { LEASE_MS, type Peer, SLOTS } from './peer.ts'
 
 /**
- * BullMQ as its documentation advises for one job per key: deduplicated while it waits or is delayed, and the latest
- * kept for one more run while it is active. Finished jobs are removed, commands of one turn go to Redis together.
+ * BullMQ as its documentation advises for one job per key: deduplicated while it waits, run at once if it was
+ * delayed, and the latest kept for one more run while it is active. Finished jobs are removed, commands of one turn go to Redis together.
  */
 export async function openBullmq(url: string, prefix: string): Promise<Peer> {
   const { hostname: host, port } = new URL(url)
@@ -13,7 +13,7 @@ export async function openBullmq(url: string, prefix: string): Promise<Peer> {
   let worker: Worker | undefined
   return {
     async enqueue(key) {
-      const deduplication = { id: key, keepLastIfActive: true }
+      const deduplication = { id: key, keepLastIfActive: true, reschedule: true }
       await queue.add('run', { key }, { deduplication, removeOnComplete: true, removeOnFail: true })
     },
     async serve(work) {
@@ -25,7 +25,7 @@ export async function openBullmq(url: string, prefix: string): Promise<Peer> {
           await job.moveToDelayed(Date.now() + waitMs, token)
           throw new DelayedError()
         },
-        { connection, concurrency: SLOTS, lockDuration: LEASE_MS, stalledInterval: LEASE_MS },
+        { connection, concurrency: SLOTS, lockDuration: LEASE_MS, stalledInterval: LEASE_MS, maxStalledCount: 1e6 },
       )
       worker.on('error', () => undefined)
       await worker.waitUntilReady()

@@ -27,19 +27,19 @@ export function remainsOf({ subjects, messages, consumers, expectedConsumers, wo
   return wrong
 }
 
-/** Of one process over its life, MiB, at equal intervals. */
+/** Of one process over its life, MiB, every five seconds. */
 export interface Memory {
   name: string
   pid: number
-  /** What is reachable, and what is not yet collected. */
+  /** What is reachable. */
   heap: number[]
   resident: number[]
 }
 
 /** So few say nothing. */
-const LEAST_SAMPLES = 40
+const LEAST_SAMPLES = 16
 
-/** What survives collection grew: the least of the last quarter is well above that of the second one, when all was warm. */
+/** It grew: the least of the last quarter is well above that of the second one, when all was warm. */
 export function grewIn({ name, pid, heap }: Memory): string | undefined {
   if (heap.length < LEAST_SAMPLES) return undefined
   const quarter = Math.floor(heap.length / 4)

@@ -82,7 +82,7 @@ const longestLives = (memory: readonly Memory[]): Memory[] =>
   )
 
 const memoryOf = ({ name, heap, resident }: Memory): [string, string] => [
-  `memory of ${name} over ${heap.length} s, heap / resident, first / most / last MiB`,
+  `memory of ${name} over ${5 * heap.length} s, heap / resident, first / most / last MiB`,
   [heap, resident]
     .map((sizes) => [sizes[0] ?? 0, Math.max(...sizes), sizes.at(-1) ?? 0].map((one) => one.toFixed(0)).join(' / '))
     .join('   '),
