@@ -19,13 +19,15 @@ interface OutletDeps {
 }
 
 const UNCONFIRMED_AT_MOST = 128
+/** A list fills no more of what NATS and this process can do at once: other resources' changes overtake it. */
+const LISTED_AT_MOST = 32
 
 /** Where a watch puts what it has read: side by side, in order per key, bounded, and noted in the checkpoint. */
 export class Outlet {
   readonly #ref: ResourceRef
   readonly #checkpoint: Checkpoint<Position>
   readonly #deps: OutletDeps
-  readonly #window = new Window(UNCONFIRMED_AT_MOST)
+  readonly #window = new Window()
   readonly #end = new AbortController()
 
   constructor(ref: ResourceRef, checkpoint: Checkpoint<Position>, deps: OutletDeps) {
@@ -53,7 +55,8 @@ export class Outlet {
     }
     const isPartial = selection.metadataOfKind !== undefined
     const publication = { ref: this.#ref, isPartial, ...reading, ...found }
-    await this.#window.admit(key, async () => {
+    const room = reading.lane === 'low' ? LISTED_AT_MOST : UNCONFIRMED_AT_MOST
+    await this.#window.admit(key, room, async () => {
       try {
         const { withRuns } = await this.#deps.publisher.publish(publication, this.#end.signal)
         if (withRuns.length === 0) confirm()
