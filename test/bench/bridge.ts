@@ -1,6 +1,4 @@
-import { spawnSync } from 'node:child_process'
-import { cpus, tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { cpus } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
@@ -9,6 +7,7 @@ import { objectFilter } from '#events'
 import { connectJetStream, follow, type JetStream } from '#jetstream'
 import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
 import { type FairleadProcess, fairlead, startFairlead } from '../support/fairlead.ts'
+import { goProgram } from '../support/go-program.ts'
 import { startTestCluster } from '../support/servers.ts'
 import { cpuOf, fillConfigMaps, Informer, memoryOf, percentiles } from './bridge-support.ts'
 
@@ -32,7 +31,6 @@ const RESOURCES = Number(values.resources)
 const CONFIG_MAPS = { group: '', version: 'v1', resource: 'configmaps', kind: 'ConfigMap' }
 const SERVICE_ACCOUNTS = { group: '', version: 'v1', resource: 'serviceaccounts', kind: 'ServiceAccount' }
 const HOT = 200
-const GO = process.env['GO'] ?? 'go'
 const CLIENT_NODE = fileURLToPath(new URL('./client-node-informer.ts', import.meta.url))
 
 const table: { what: string; value: string }[] = []
@@ -89,17 +87,12 @@ await reconcile('accounts', SERVICE_ACCOUNTS)
   await editAccount()
   await changeSeen(async () => void (await editAccount()))
   row('start with a valid cursor: connected / first change in the stream, s', `${started} / ${seconds(began)}`)
-  const binary = join(tmpdir(), 'fairlead-bench-informer')
-  const built = spawnSync(GO, ['build', '-o', binary, '.'], {
-    cwd: join(import.meta.dirname, 'informer'),
-    stdio: 'inherit',
-  })
   const informers = [
     {
       name: '@kubernetes/client-node',
       informer: new Informer(process.execPath, [CLIENT_NODE], cluster.kubeconfig),
     },
-    ...(built.status === 0 ? [{ name: 'client-go', informer: new Informer(binary, [], cluster.kubeconfig) }] : []),
+    { name: 'client-go', informer: new Informer(await goProgram('informer'), [], cluster.kubeconfig) },
   ]
   for (const { name, informer } of informers) {
     const { syncedMs, objects } = await informer.synced()

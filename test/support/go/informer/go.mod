@@ -1,4 +1,4 @@
-module fairlead.dev/test/bench/informer
+module fairlead.dev/test/informer
 
 go 1.26.0
 
