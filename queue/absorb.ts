@@ -1,6 +1,14 @@
-import type { Terms } from './lease.ts'
+import { type Held, leaseEnd, type Terms } from './lease.ts'
 import { end, type Machine, UnexpectedAnswerError } from './machine.ts'
 import type { Io } from './record.ts'
+
+export interface AbsorbInput {
+  held: Held
+  terms: Terms
+}
+
+/** late: the lease is over, and the token may be the one that its end has left. It was not acknowledged. */
+export type AbsorbResult = 'gone' | 'late'
 
 export interface AbsorbStep {
   name: 'acknowledge' | 'barrier'
@@ -9,11 +17,12 @@ export interface AbsorbStep {
 }
 
 /**
- * Takes a token into the lap that begins: as in TAKE, state is read only after the token is known to be gone. It never
- * gives up: with an acknowledgement on its way the run must read again or lose its lease.
+ * Takes a token into the lap that begins. As in TAKE, it goes only while the record stands, and state is read only after
+ * it is known to be gone. It never gives up: with an acknowledgement on its way the run must read again or lose its
+ * lease.
  */
-export const absorb: Machine<Terms, AbsorbStep, 'gone'> = {
-  start: acknowledge,
+export const absorb: Machine<AbsorbInput, AbsorbStep, AbsorbResult> = {
+  start: ({ held, terms }, now) => (now > leaseEnd(held.record, terms) ? end('late') : acknowledge(terms)),
 
   next(step, answer) {
     if (answer.kind === 'busy' || answer.kind === 'unknown') return step

@@ -77,9 +77,14 @@ export class Run implements Lease {
   async lap(): Promise<void> {
     const { unseen } = this.#laps
     this.#laps = laps.begin(this.#laps)
-    for (const { delivery } of unseen)
-      if (delivery)
-        await operate(this.#core, transitions.absorb, this.#core.terms, this, { delivery, signal: this.signal })
+    for (const { delivery } of unseen) if (delivery) await this.#absorb(delivery)
+  }
+
+  async #absorb(delivery: Delivery): Promise<void> {
+    const input = { held: this.#held, terms: this.#core.terms }
+    const result = await operate(this.#core, transitions.absorb, input, this, { delivery, signal: this.signal })
+    if (result === 'late') this.#lose('it ran out before it was renewed')
+    this.signal.throwIfAborted()
   }
 
   /**

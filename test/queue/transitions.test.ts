@@ -103,15 +103,22 @@ describe('TAKE without a token', () => {
 })
 
 describe('ABSORB', () => {
+  const held = { record: recordOf({ owner: 'me' }), writes: 1 }
+  const onR1 = { held, terms }
+  const onR3 = { held, terms: r3 }
   it('reads only after the acknowledgement is confirmed, and on replicas after the token has gone', () => {
-    expect(ioOf(after(transitions.absorb, terms))).toEqual({ do: 'acknowledge', confirmed: true })
-    expect(resultOf(after(transitions.absorb, terms, acknowledged))).toBe('gone')
-    expect(ioOf(after(transitions.absorb, r3, acknowledged))).toEqual({ do: 'readToken' })
-    const still = after(transitions.absorb, r3, acknowledged, { kind: 'token', present: true })
+    expect(ioOf(after(transitions.absorb, onR1))).toEqual({ do: 'acknowledge', confirmed: true })
+    expect(resultOf(after(transitions.absorb, onR1, acknowledged))).toBe('gone')
+    expect(ioOf(after(transitions.absorb, onR3, acknowledged))).toEqual({ do: 'readToken' })
+    const still = after(transitions.absorb, onR3, acknowledged, { kind: 'token', present: true })
     expect(ioOf(still)).toEqual({ do: 'acknowledge', confirmed: true })
   })
   it('repeats itself until the answer is definite', () => {
-    expect(ioOf(after(transitions.absorb, terms, unknown, unknown))).toMatchObject({ do: 'acknowledge' })
+    expect(ioOf(after(transitions.absorb, onR1, unknown, unknown))).toMatchObject({ do: 'acknowledge' })
+  })
+  it('acknowledges nothing after the lease', () => {
+    const over = { record: recordOf({ owner: 'me', at: NOW }), writes: 1 }
+    expect(resultOf(after(transitions.absorb, { ...onR1, held: over }))).toBe('late')
   })
 })
 

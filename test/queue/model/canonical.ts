@@ -1,5 +1,5 @@
 import { LANES } from '../../../queue/record.ts'
-import type { Config, Process, Slot, State } from './state.ts'
+import type { Config, Note, Process, Slot, State } from './state.ts'
 
 /** A text with holes for identities: two values are the same up to renaming if their texts and identities agree. */
 interface Template {
@@ -46,7 +46,8 @@ const slotText = (slot: Slot | undefined, name: (id: number) => number): string 
   slot ? `${name(slot.sequence)}${slot.acking ? 'a' : ''}${slot.gone ? 'g' : ''}${slot.dead ? 'd' : ''}` : '-'
 
 function processText(process: Process, name: (id: string | number) => number | string): string {
-  const notes = filled(templateOf(process.laps), name)
+  const { open, unseen, seen } = process.laps
+  const notes = `${open ? 'o' : ''}${filled(templateOf(unseen), name)}${seen.filter(isChange).length}`
   const flags = `${process.phase}${process.overdue ? 'o' : ''}${process.fresh ? 'f' : ''}${name(process.nonce)}${notes}`
   switch (process.phase) {
     case 'taking':
@@ -69,6 +70,9 @@ function processText(process: Process, name: (id: string | number) => number | s
       return flags + filled(templateOf(process.step), name)
   }
 }
+
+/** Of the tokens that a lap has absorbed nothing depends any more. */
+const isChange = ({ sequence }: Note) => sequence === undefined
 
 function filled({ texts, ids }: Template, name: (id: string | number) => number | string): string {
   let text = texts[0] ?? ''

@@ -365,13 +365,21 @@ export const MUTATIONS: Record<string, Mutation> = {
     subject: withMachines({ absorb: asking(transitions.absorb, () => ({ do: 'acknowledge', confirmed: false })) }),
     config: { ...CALM, high: 3, tokenLaps: true },
   },
+  'a lap that takes in a token after its lease': {
+    guard: 'a token goes only while the record stands: it may be the one that the end of the lease has left',
+    breaks: 'laws 1, 3, 4',
+    subject: withMachines({
+      absorb: { ...transitions.absorb, start: (input) => transitions.absorb.start(input, CLOCKS.inTime) },
+    }),
+    config: { ...CALM, tokenLaps: true, expiries: 1, crashes: 1 },
+  },
   'a lap that skips the barrier': {
     guard: 'with replicas a lap too waits until its token is gone',
     breaks: 'laws 1, 3, 4',
     subject: withMachines({
       absorb: {
         ...transitions.absorb,
-        start: (terms, now) => transitions.absorb.start({ ...terms, replicas: 1 }, now),
+        start: (input, now) => transitions.absorb.start({ ...input, terms: { ...input.terms, replicas: 1 } }, now),
       },
     }),
     config: { ...replicated, high: 3, tokenLaps: true },

@@ -1,3 +1,4 @@
+import type { AbsorbResult } from '../../../queue/absorb.ts'
 import type { Ending, FinishResult } from '../../../queue/finish.ts'
 import type { RetryResult, WithdrawResult } from '../../../queue/intervene.ts'
 import { type Laps, laps } from '../../../queue/laps.ts'
@@ -111,8 +112,11 @@ const noted = (state: State, note: Note, { laps }: Subject): Move[] =>
   })
 
 /** Telling of one token twice changes nothing. */
-const knows = ({ laps: { seen, unseen } }: Process, { sequence }: Note): boolean =>
-  sequence !== undefined && [...seen, ...unseen].some((note) => note.sequence === sequence)
+function knows(process: Process, { sequence }: Note): boolean {
+  if (sequence === undefined) return false
+  const absorbed = process.phase === 'absorbing' ? [...process.tokens, { sequence: process.token }] : []
+  return [...absorbed, ...process.laps.unseen].some((note) => note.sequence === sequence)
+}
 
 /** A lease without a token. */
 function direct(state: State, note: Note, { machines }: Subject, config: Config): Move {
@@ -276,7 +280,9 @@ function absorbNext(
   const [{ lane, sequence: token } = {}, ...rest] = tokens
   const { phase: _, ...common } = run
   if (lane === undefined || token === undefined) return withProcess(state, before, { ...run, fresh: true })
-  const step = begun(machines.absorb.start(TERMS[replicas], CLOCKS.inTime))
+  const now = run.overdue ? CLOCKS.overdue : CLOCKS.inTime
+  const step = machines.absorb.start({ held: run.held, terms: TERMS[replicas] }, now)
+  if (!('io' in step)) return fenced(state, run, run.held.record.lane)
   return withProcess(state, before, { ...common, phase: 'absorbing', tokens: rest, lane, token, step })
 }
 
@@ -346,7 +352,9 @@ const stepOf = (process: Process) => (process.phase === 'running' ? undefined : 
 
 type AnyResult =
   | { io: Io }
-  | Ended<TakeResult | RenewResult | FinishResult | 'queued' | 'coalesced' | 'gone' | RetryResult | WithdrawResult>
+  | Ended<
+      TakeResult | RenewResult | FinishResult | 'queued' | 'coalesced' | AbsorbResult | RetryResult | WithdrawResult
+    >
 
 /** The next step of the process's machine, or its result. */
 type Advanced = { phase: Process['phase']; out: AnyResult }
