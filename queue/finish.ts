@@ -33,6 +33,7 @@ export interface FinishStep extends FinishInput {
 }
 
 /** A schedule that nobody waits for. */
+/** The longest that a key waits: nats-server 2.15 fires a schedule after April 2262 at once. */
 export const CENTURY_MS = 100 * 365.25 * 24 * 3600 * 1000
 
 /** Ends a run in one write, which takes the record away and leaves what shall follow. */
@@ -97,7 +98,7 @@ function waitingRecord(
     // A timer that somebody asked for is as urgent as a change; a failed run keeps its place in the order.
     lane: ending.kind === 'requeue' ? 'high' : record.lane,
     attempt,
-    at: ending.kind === 'terminal' ? now + CENTURY_MS : ending.at,
+    at: Math.min(ending.kind === 'terminal' ? Number.POSITIVE_INFINITY : ending.at, now + CENTURY_MS),
     since: now,
     dirty: false,
     otherLaneWaits: false,

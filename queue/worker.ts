@@ -235,7 +235,7 @@ export class QueueWorker implements Worker, Sharer {
 
   async #handle(run: Run): Promise<Finish> {
     try {
-      return await this.#options.handler(run)
+      return timely(await this.#options.handler(run))
     } catch (error) {
       const { log, clock } = this.#core
       if (!run.signal.aborted) log.warn({ err: error, fn: run.fn, key: run.key }, 'run failed')
@@ -270,4 +270,12 @@ async function within(ms: number, work: Promise<unknown>): Promise<void> {
     sleep(ms, undefined, { signal: stop.signal }).catch(() => undefined),
   ])
   stop.abort()
+}
+
+/** A time that is none can be waited for by nobody. */
+function timely(finish: Finish): Finish {
+  const time = finish.kind === 'requeue' ? finish.at : finish.kind === 'error' ? finish.retryAt : undefined
+  if (time !== undefined && Number.isNaN(time.getTime()))
+    throw new Error(`the run ended in ${finish.kind} at no valid time`)
+  return finish
 }

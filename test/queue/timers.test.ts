@@ -1,0 +1,141 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { Nats } from '#local'
+import type { Entry } from '#queue'
+import { startTestNats } from '../support/servers.ts'
+import {
+  DONE,
+  entriesOf,
+  freshPrefix,
+  inOneHour,
+  keysNamed,
+  openTestQueue,
+  statesOf,
+  type TestQueue,
+  until,
+  World,
+} from './support.ts'
+
+let nats: Nats & AsyncDisposable
+beforeAll(async () => {
+  nats = await startTestNats()
+})
+afterAll(() => nats[Symbol.asyncDispose]())
+
+const open = (prefix = freshPrefix(), options = {}) => openTestQueue(nats.url, prefix, options)
+const HOUR_MS = 3_600_000
+const DAY_MS = 24 * HOUR_MS
+
+/** Has one run ask for that time, and gives what waits then. */
+async function armed(test: TestQueue, at: Date): Promise<Entry & { state: 'waiting' }> {
+  const worker = new World().serve(test.queue, ({ fired }) => (fired ? DONE : { kind: 'requeue', at }))
+  await test.queue.enqueue('f', 'n.a')
+  await until(async () => expect(await statesOf(test.queue)).toEqual(['n.a waiting']))
+  await worker.drain(1000)
+  const [entry] = await entriesOf(test.queue)
+  if (entry?.state !== 'waiting') throw new Error('not waiting')
+  return entry
+}
+
+describe('a timer', () => {
+  it('is one per key: whatever its runs have asked for before, one record is left', async () => {
+    const prefix = freshPrefix()
+    await using test = await open(prefix)
+    const world = new World()
+    const worker = world.serve(test.queue, () => ({
+      kind: 'requeue',
+      at: new Date(Date.now() + HOUR_MS / world.starts.length),
+    }))
+    for (let run = 1; run <= 10; run++) {
+      await world.change(test.queue, 'n.a')
+      await until(() => expect(world.dealtWith.get('n.a')).toBe(run))
+    }
+    await until(async () => expect(await statesOf(test.queue)).toEqual(['n.a waiting']))
+    await worker.drain(1000)
+    const { state } = await test.js.admin.streams.info(`${prefix}_WORK`, { subjects_filter: `${prefix}.key.>` })
+    expect(Object.keys(state.subjects ?? {})).toHaveLength(1)
+  })
+
+  it('can be years ahead, to the millisecond', async () => {
+    await using test = await open()
+    const at = new Date(Date.UTC(new Date().getUTCFullYear() + 70, 1, 28, 23, 59, 59, 123))
+    const { until: due } = await armed(test, at)
+    expect(Math.abs(+due - +at)).toBeLessThan(20)
+  })
+
+  it('of more than a century is one of a century: nats-server would fire it at once', async () => {
+    await using test = await open()
+    const { until: due } = await armed(test, new Date(8.64e15))
+    expect(Math.round((+due - Date.now()) / DAY_MS)).toBe(36_525)
+    expect(await statesOf(test.queue)).toEqual(['n.a waiting'])
+  })
+
+  it('in the past fires at once, and one at no time at all is an error of its run', async () => {
+    await using test = await open()
+    const world = new World()
+    const worker = world.serve(test.queue, ({ key, fired }) =>
+      fired && key !== 'n.never' ? DONE : { kind: 'requeue', at: new Date(key === 'n.never' ? Number.NaN : 0) },
+    )
+    for (const key of ['n.past', 'n.never']) await world.change(test.queue, key)
+    await until(() => expect(world.runsOf('n.past')).toBe(2))
+    await until(async () =>
+      expect(await entriesOf(test.queue)).toMatchObject([
+        { key: 'n.never', reason: 'Error', error: 'the run ended in requeue at no valid time' },
+      ]),
+    )
+    await worker.drain(1000)
+  })
+
+  it.each(['America/New_York', 'Pacific/Auckland'])('means the instant, not the hour on a wall in %s', async (zone) => {
+    const before = process.env['TZ']
+    process.env['TZ'] = zone
+    try {
+      await using test = await open()
+      // Inside the hour that New York repeats, and Auckland has skipped a month earlier.
+      const at = new Date('2040-11-04T06:30:00Z')
+      const { until: due } = await armed(test, at)
+      expect(Math.abs(+due - +at)).toBeLessThan(20)
+    } finally {
+      if (before === undefined) delete process.env['TZ']
+      else process.env['TZ'] = before
+    }
+  })
+
+  it('goes with what its key was about: a run that finds nothing any more leaves none', async () => {
+    await using test = await open()
+    const objects = new Set(keysNamed('k', 10))
+    const world = new World()
+    const worker = world.serve(test.queue, ({ key }) =>
+      objects.has(key) ? { kind: 'requeue', at: inOneHour() } : DONE,
+    )
+    for (const key of objects) await world.change(test.queue, key)
+    await until(async () => expect(await test.queue.depth('f')).toMatchObject({ waiting: 10 }))
+    objects.clear()
+    for (const key of keysNamed('k', 10)) await world.change(test.queue, key)
+    await until(async () => expect(await statesOf(test.queue)).toEqual([]))
+    await worker.drain(1000)
+  })
+})
+
+describe('a step of this machine’s clock', () => {
+  it.each([
+    ['forward', 2 * HOUR_MS],
+    ['back', -2 * HOUR_MS],
+  ])('%s moves no timer that is armed, and none that is armed after it', async (_, step) => {
+    let stepped = 0
+    await using test = await open(undefined, { now: () => Date.now() + stepped })
+    const world = new World()
+    const firedAt = new Map<string, number>()
+    const worker = world.serve(test.queue, ({ key, fired }) => {
+      if (fired) firedAt.set(key, Date.now())
+      return fired ? DONE : { kind: 'requeue', at: new Date(Date.now() + stepped + 900) }
+    })
+    await world.change(test.queue, 'n.before')
+    await until(async () => expect(await statesOf(test.queue)).toEqual(['n.before waiting']))
+    stepped = step
+    const armedAfter = Date.now()
+    await world.change(test.queue, 'n.after')
+    await until(() => expect([...firedAt.keys()]).toEqual(['n.before', 'n.after']))
+    expect(firedAt.get('n.after')! - armedAfter).toBeGreaterThanOrEqual(850)
+    await worker.drain(1000)
+  })
+})
