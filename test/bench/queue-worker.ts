@@ -1,21 +1,21 @@
-/** A process that does nothing, as often as the queue asks; started by queue.ts. */
+/** A process that does nothing, as often as the queue asks; started by queue.ts and queue-recovery.ts. */
 import { once } from 'node:events'
 import { connectJetStream } from '#jetstream'
-import { openQueue } from '#queue'
-import type { BenchWorker } from './queue.ts'
+import { FN, openBenchQueue, type WorkerSettings } from './queue-support.ts'
 
-const { url, prefix, replicas, slots } = JSON.parse(process.argv[2] ?? '{}') as BenchWorker
+const { url, prefix, slots, holds = false } = JSON.parse(process.argv[2] ?? '{}') as WorkerSettings
 const js = await connectJetStream({ servers: url, name: 'bench worker' })
-const queue = await openQueue(js, { prefix, replicas, log: { debug() {}, info() {}, warn() {}, error() {} } })
+const queue = await openBenchQueue(js, prefix)
 process.send?.('ready')
 await once(process, 'message')
-let done = 0
+let begun = 0
 queue.serve({
-  fn: 'bench',
+  fn: FN,
   slots,
   handler: async () => {
-    done++
+    begun++
+    if (holds) await new Promise(() => {})
     return { kind: 'done' }
   },
 })
-setInterval(() => process.send?.(done), 5)
+setInterval(() => process.send?.(begun), 5)

@@ -1,0 +1,64 @@
+import { type Delivery, declareConsumer, declareStream, type JetStream, Puller } from '#jetstream'
+import { inFlight, rate, SLOTS } from './queue-support.ts'
+
+const STREAM = 'FLOOR'
+const CONSUMER = 'floor'
+
+export interface Floor {
+  /** Runs per second, were a run nothing but its JetStream operations. */
+  withEnqueues: number
+  backlog: number
+}
+
+/**
+ * What the server gives to so many bare operations per run at the same concurrency: a publish for the enqueue; a
+ * delivery, a publish, a confirmed acknowledgement and a publish for the run. No expectations, schedules or headers.
+ */
+export async function measureFloor(js: JetStream, runs: number, replicas: 1 | 3): Promise<Floor> {
+  const config = { retention: 'workqueue', max_msgs_per_subject: 1, discard: 'old', num_replicas: replicas } as const
+  await declareStream(js, { name: STREAM, subjects: ['floor.>'], ...config })
+  await declareConsumer(js, STREAM, {
+    durable_name: CONSUMER,
+    filter_subject: 'floor.work.>',
+    ack_policy: 'explicit',
+    max_ack_pending: 20_000,
+  })
+  const enqueue = (index: number) => js.publish(`floor.work.${index}`, '', {})
+  await drained(js, 1000, () => inFlight(1000, enqueue))
+  const withEnqueues = await drained(js, runs, () => inFlight(runs, enqueue))
+  await inFlight(runs, enqueue)
+  const backlog = await drained(js, runs, async () => {})
+  await js.admin.streams.delete(STREAM)
+  return { withEnqueues: rate(runs, withEnqueues), backlog: rate(runs, backlog) }
+}
+
+/** How long it takes, in milliseconds, until all are run. */
+async function drained(js: JetStream, runs: number, begin: () => Promise<void>): Promise<number> {
+  const all = Promise.withResolvers<void>()
+  let busy = 0
+  let left = runs
+  const run = async (delivery: Delivery) => {
+    const slot = delivery.sequence % SLOTS
+    await js.publish(`floor.record.${slot}`, '', {})
+    await delivery.ackConfirmed()
+    await js.publish(`floor.done.${slot}`, '', {})
+  }
+  const puller = new Puller(js, {
+    stream: STREAM,
+    consumer: CONSUMER,
+    free: () => SLOTS - busy,
+    onMessage: (delivery) => {
+      busy++
+      void run(delivery).then(() => {
+        busy--
+        if (--left === 0) all.resolve()
+        puller.poke()
+      }, all.reject)
+    },
+  })
+  const began = performance.now()
+  await Promise.all([begin(), all.promise])
+  const ms = performance.now() - began
+  await puller.drain()
+  return ms
+}
