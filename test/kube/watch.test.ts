@@ -76,6 +76,23 @@ describe.concurrent('a watch', () => {
     ])
   })
 
+  it('ends as agreed when it is listened to and hears nothing for so long; a slow reader is no silence', async () => {
+    const seen = await watching((response) => response.write(event('a')), { silenceSeconds: 1, timeoutSeconds: 60 })
+    expect(seen).toEqual(['a'])
+
+    await using server = await startScriptedServer((_, response) => {
+      response.write(event('a'))
+      setTimeout(() => response.end(event('b')), 1200)
+    })
+    await using kube = clientOf(server)
+    const slowly: string[] = []
+    for await (const { object } of kube.watch<{ metadata: { name: string } }>(PODS, { silenceSeconds: 1 })) {
+      slowly.push((object as { metadata: { name: string } }).metadata.name)
+      await new Promise((resolve) => setTimeout(resolve, 1500))
+    }
+    expect(slowly).toEqual(['a', 'b'])
+  })
+
   it.each(['while it waits for an event', 'with events still at hand'])(
     'ends at once when the caller aborts, %s',
     async (when) => {
