@@ -253,6 +253,7 @@ it('the report says what was wrong, where to look, and what could not be done', 
 
 it('the command refuses what it does not understand', () => {
   expect(soakOptions(['--minutes', '10', '--replicas', '3', '--seed', '5'])).toEqual({
+    help: false,
     minutes: 10,
     replicas: 3,
     seed: 5,

@@ -1,6 +1,7 @@
 import { parseArgs } from 'node:util'
 
 export interface SoakOptions {
+  help: boolean
   minutes: number
   seed: number
   replicas: 1 | 3
@@ -14,7 +15,10 @@ npm run soak -- --wait-minutes N
   --minutes N        how long workers and servers are mistreated; default 1
   --replicas 1|3     one nats-server, or three; default 1
   --seed S           of what is done to whom; default by chance
-  --wait-minutes N   instead: everything is dead while an At waits so long`
+  --wait-minutes N   instead: everything is dead while an At waits so long
+
+Exit code 0: clean; 1: something was lost, doubled, early or left behind; 2: wrong options. Ctrl-C ends it early, with its
+report.`
 
 /** Wrong use of the command. */
 export class UsageError extends Error {
@@ -22,9 +26,10 @@ export class UsageError extends Error {
 }
 
 export function soakOptions(args: string[]): SoakOptions {
-  const { minutes, seed, replicas, 'wait-minutes': waitMinutes } = valuesOf(args)
+  const { help, minutes, seed, replicas, 'wait-minutes': waitMinutes } = valuesOf(args)
   if (replicas !== '1' && replicas !== '3') throw new UsageError(`--replicas is ${replicas}: it can be 1 or 3`)
   return {
+    help,
     minutes: positive('--minutes', minutes),
     seed: seed === undefined ? Math.floor(Math.random() * 1e6) : whole('--seed', seed),
     replicas: replicas === '1' ? 1 : 3,
@@ -37,6 +42,7 @@ function valuesOf(args: string[]) {
     return parseArgs({
       args,
       options: {
+        help: { type: 'boolean', short: 'h', default: false },
         minutes: { type: 'string', default: '1' },
         seed: { type: 'string' },
         replicas: { type: 'string', default: '1' },

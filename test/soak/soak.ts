@@ -13,12 +13,17 @@ const EVERY_MS = 30_000
 /** `npm run soak -- …`: what is wrong with the queue after so long under fire. Exit code 0: nothing. */
 try {
   const options = soakOptions(process.argv.slice(2))
-  const isClean = options.waitMinutes === undefined ? await soakQueue(options) : await waitLong(options.waitMinutes)
+  if (options.help) process.stdout.write(`${USAGE}\n`)
+  const isClean = options.help || (await soakAsTold(options))
   process.exit(isClean ? 0 : 1)
 } catch (error) {
   if (!(error instanceof UsageError)) throw error
   process.stderr.write(`${error.message}\n\n${USAGE}\n`)
   process.exit(2)
+}
+
+function soakAsTold(options: SoakOptions): Promise<boolean> {
+  return options.waitMinutes === undefined ? soakQueue(options) : waitLong(options.waitMinutes)
 }
 
 async function soakQueue(options: SoakOptions): Promise<boolean> {
