@@ -1,13 +1,12 @@
-/** One call of a function that may not come back; see isolation.ts. */
+/** One call of a function that may not come back: in a thread, so that its process can still end; see isolation.ts. */
 import { parentPort, workerData } from 'node:worker_threads'
 import type { RunLog } from '#contracts'
-import { messageOf } from '#queue'
 import { toInvoke } from '#sdk'
 import { loadFunctions } from '../functions.ts'
-import type { FromThread, Isolated, Thrown } from './isolation.ts'
+import { type FromFunction, type Isolated, thrownBy } from './isolation.ts'
 
 const { files, reconciler, input } = workerData as Isolated
-const tell = (message: FromThread) => parentPort?.postMessage(message)
+const tell = (message: FromFunction) => parentPort?.postMessage(message)
 
 const logAs = (level: keyof RunLog) => (fields: object, message: string) =>
   tell({ kind: 'log', level, fields: JSON.parse(JSON.stringify(fields)) as object, message })
@@ -16,14 +15,9 @@ const log: RunLog = { debug: logAs('debug'), info: logAs('info'), warn: logAs('w
 try {
   const found = (await loadFunctions(files)).find(({ name }) => name === reconciler)
   if (found === undefined) throw new Error(`no function ${reconciler} in ${files.join(', ')}`)
-  // The thread is ended when the run is: its signal never comes.
+  // The process is ended when the run is: its signal never comes.
   const outcome = await toInvoke(found)(input, { signal: new AbortController().signal, log, suspect: true })
   tell({ kind: 'outcome', outcome })
 } catch (error) {
   tell({ kind: 'error', error: thrownBy(error) })
-}
-
-function thrownBy(error: unknown): Thrown {
-  const { name = 'Error', stack, reason, afterSeconds } = error instanceof Error ? (error as Partial<Thrown>) : {}
-  return { name, message: messageOf(error), stack, reason, afterSeconds }
 }

@@ -1,5 +1,6 @@
-import { Worker } from 'node:worker_threads'
+import { fork } from 'node:child_process'
 import { ConflictError, type Invoke, type Outcome, RetryAfterError, type RunInput, TerminalError } from '#contracts'
+import { messageOf } from '#queue'
 
 export interface Isolated {
   /** Modules of functions; none: the built-in ones. */
@@ -8,7 +9,7 @@ export interface Isolated {
   input: RunInput
 }
 
-/** What a function threw, as far as it can cross to another thread. */
+/** What a function threw, as far as it can cross to another process. */
 export interface Thrown {
   name: string
   message: string
@@ -17,44 +18,55 @@ export interface Thrown {
   afterSeconds?: number | undefined
 }
 
-export type FromThread =
+export type FromFunction =
   | { kind: 'log'; level: 'debug' | 'info' | 'warn' | 'error'; fields: object; message: string }
   | { kind: 'outcome'; outcome: Outcome }
   | { kind: 'error'; error: Thrown }
 
-/** Each has a JavaScript heap of its own. */
-const MAX_THREADS = 4
+const MAX_PROCESSES = 4
+/** Of each of them. */
+const HEAP_MB = 512
 
 /**
- * The same functions, each call in a thread of its own: an endless loop, a full heap or process.exit() end the thread
- * and nothing else. Costs some 100 ms and a heap per call.
+ * The same functions, each call in a process of its own: an endless loop, a full heap or process.exit() end that and
+ * nothing else. Costs half a second and a heap per call.
  */
-export function isolation(files: readonly string[]): (reconciler: string) => Invoke {
-  const turns = new Turns(MAX_THREADS)
+export function isolation(files: readonly string[], heapMb = HEAP_MB): (reconciler: string) => Invoke {
+  const turns = new Turns(MAX_PROCESSES)
   return (reconciler) => async (input, context) => {
     await using _turn = await turns.take()
     context.signal.throwIfAborted()
-    return callInThread({ files, reconciler, input }, context)
+    return callInProcess({ files, reconciler, input }, heapMb, context)
   }
 }
 
-async function callInThread(call: Isolated, { signal, log }: Parameters<Invoke>[1]): Promise<Outcome> {
-  const thread = new Worker(new URL('./isolation-thread.ts', import.meta.url), { workerData: call })
+async function callInProcess(call: Isolated, heapMb: number, { signal, log }: Parameters<Invoke>[1]): Promise<Outcome> {
+  const child = fork(new URL('./isolation-process.ts', import.meta.url), {
+    serialization: 'advanced',
+    execArgv: [`--max-old-space-size=${heapMb}`],
+    stdio: ['ignore', 2, 2, 'ipc'],
+  })
   const { promise, resolve, reject } = Promise.withResolvers<Outcome>()
   const abort = () => reject(signal.reason as Error)
   signal.addEventListener('abort', abort, { once: true })
-  thread.on('message', (message: FromThread) => {
+  child.on('message', (message: FromFunction) => {
     if (message.kind === 'log') return log[message.level](message.fields, message.message)
     return message.kind === 'outcome' ? resolve(message.outcome) : reject(revive(message.error))
   })
-  thread.on('error', reject)
-  thread.on('exit', (code) => reject(new Error(`the function ended its thread, with exit code ${code}`)))
+  child.on('error', reject)
+  child.on('exit', (code, by) => reject(new Error(`the function ended its process: ${by ?? `exit code ${code}`}`)))
+  child.send(call)
   try {
     return await promise
   } finally {
     signal.removeEventListener('abort', abort)
-    await thread.terminate()
+    child.kill('SIGKILL')
   }
+}
+
+export function thrownBy(error: unknown): Thrown {
+  const { name = 'Error', stack, reason, afterSeconds } = error instanceof Error ? (error as Partial<Thrown>) : {}
+  return { name, message: messageOf(error), stack, reason, afterSeconds }
 }
 
 function revive({ name, message, stack, reason, afterSeconds = 0 }: Thrown): Error {

@@ -1,9 +1,19 @@
 /** A function that does what its object says, and nobody should do. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { z } from 'zod'
-import { reconciler, resource } from '#sdk'
+import { RetryAfterError, reconciler, resource, TerminalError } from '#sdk'
 
-const DEEDS = ['nothing', 'loop', 'exit', 'leave a rejection', 'throw in a timer', 'hang', 'fill the heap'] as const
+const DEEDS = [
+  'nothing',
+  'loop',
+  'exit',
+  'leave a rejection',
+  'throw in a timer',
+  'hang',
+  'fill the heap',
+  'refuse',
+  'put off',
+] as const
 
 export const Naughty = resource({
   group: 'test.fairlead.dev',
@@ -16,14 +26,16 @@ export const Naughty = resource({
 
 async function doIt(deed: (typeof DEEDS)[number]): Promise<void> {
   await sleep(1)
-  const heap: string[] = []
+  const heap: number[][] = []
+  if (deed === 'refuse') throw new TerminalError('never', { reason: 'Refused' })
+  if (deed === 'put off') throw new RetryAfterError('later', { afterSeconds: 7 })
   if (deed === 'exit') process.exit(1)
   if (deed === 'hang') await new Promise(() => undefined)
   if (deed === 'throw in a timer') setTimeout(() => void thrown('from a timer'), 1)
   if (deed === 'leave a rejection') void Promise.reject(new Error('from a promise'))
   if (deed !== 'nothing') await sleep(50)
   if (deed === 'loop') for (;;);
-  if (deed === 'fill the heap') for (;;) heap.push('x'.repeat(1e6) + heap.length)
+  if (deed === 'fill the heap') for (;;) heap.push(Array<number>(4e6).fill(1.5))
 }
 
 function thrown(message: string): never {
@@ -34,8 +46,9 @@ export const naughty = reconciler({
   name: 'naughty',
   for: Naughty,
   timeoutSeconds: 2,
-  async reconcile({ object }) {
+  async reconcile({ object, log }) {
     await doIt(object.spec.does)
+    log.info({}, 'done')
     return { status: { phase: 'DONE' } }
   },
 })

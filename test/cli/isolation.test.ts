@@ -1,0 +1,45 @@
+import { fileURLToPath } from 'node:url'
+import { expect, it } from 'vitest'
+import type { RunInput, RunLog } from '#contracts'
+import { isolation } from '../../cli/guard/isolation.ts'
+
+const MODULE = fileURLToPath(new URL('./naughty.ts', import.meta.url))
+
+const apart = isolation([MODULE], 100)('naughty')
+const lines: string[] = []
+const line = (_: object, message: string) => void lines.push(message)
+const log: RunLog = { debug: line, info: line, warn: line, error: line }
+
+function doing(does: string, signal = new AbortController().signal) {
+  const object = {
+    apiVersion: 'test.fairlead.dev/v1',
+    kind: 'Naughty',
+    metadata: { name: 'a', namespace: 'default', uid: '1' },
+    spec: { does },
+  }
+  const input: RunInput = { object, owned: {}, related: {}, attempt: 2, now: '2030-01-01T00:00:00Z', finalizing: false }
+  return apart(input, { signal, log, suspect: true })
+}
+
+it('a function in a process of its own gives the outcome that it gives elsewhere, and its log', async () => {
+  expect(await doing('nothing')).toEqual({ status: { phase: 'DONE' } })
+  expect(lines).toEqual(['done'])
+})
+
+it.each([
+  ['exit', { message: 'the function ended its process: exit code 1' }],
+  ['fill the heap', { message: expect.stringMatching(/SIGABRT|memory/) }],
+  ['leave a rejection', { message: 'from a promise' }],
+  ['refuse', { name: 'TerminalError', message: 'never', reason: 'Refused' }],
+  ['put off', { name: 'RetryAfterError', message: 'later', afterSeconds: 7 }],
+])('what it does wrong is an error of the call: %s', async (does, error) => {
+  await expect(doing(does)).rejects.toMatchObject(error)
+})
+
+it('a loop ends with the call’s signal, and so do all that wait for their turn', async () => {
+  const abort = new AbortController()
+  const calls = Promise.allSettled(Array.from({ length: 6 }, () => doing('loop', abort.signal)))
+  setTimeout(() => abort.abort(new Error('the function did not finish')), 1000)
+  for (const call of await calls)
+    expect(call).toMatchObject({ status: 'rejected', reason: { message: 'the function did not finish' } })
+})
