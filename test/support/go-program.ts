@@ -8,10 +8,13 @@ import { withLock } from '../../local/lock.ts'
 
 const GO = fileURLToPath(new URL('./go/', import.meta.url))
 
-/** Path of a program of test/support/go, built once and kept in the user's cache beside the servers. */
-export async function goProgram(name: string): Promise<string> {
+/**
+ * Path of a program of test/support/go, or of a package that the module there pins, built once and kept in the user's
+ * cache beside the servers.
+ */
+export async function goProgram(name: string, packageName = '.', flags: readonly string[] = []): Promise<string> {
   const source = join(GO, name)
-  const hash = createHash('sha256').update(`${process.platform} ${process.arch}`)
+  const hash = createHash('sha256').update([process.platform, process.arch, ...flags].join(' '))
   for (const file of readdirSync(source).sort()) hash.update(`\0${file}\0`).update(readFileSync(join(source, file)))
   const dir = join(cacheDir(), 'bin', `test-${name}-${hash.digest('hex').slice(0, 12)}`)
   const program = join(dir, name)
@@ -24,7 +27,7 @@ export async function goProgram(name: string): Promise<string> {
       if (existsSync(program)) return
       await requireGo(goVersionOf(join(source, 'go.mod')), name, process.env)
       const env = goEnvironment(process.env, { CGO_ENABLED: '0' })
-      await runGo(['build', '-trimpath', '-o', `${program}.new`, '.'], { cwd: source, env })
+      await runGo(['build', '-trimpath', ...flags, '-o', `${program}.new`, packageName], { cwd: source, env })
       renameSync(`${program}.new`, program)
     },
   )
