@@ -14,8 +14,14 @@ export class UsageError extends Error {
   override readonly name = 'UsageError'
 }
 
+/** A change of a schema that objects which are stored would not survive. */
+export class IncompatibleError extends Error {
+  override readonly name = 'IncompatibleError'
+}
+
 const codeByName: Record<string, number> = {
   UsageError: EXIT.usage,
+  IncompatibleError: EXIT.failed,
   ClusterAccessError: EXIT.usage,
   DeclarationMismatchError: EXIT.usage,
   ApiError: EXIT.kubernetes,

@@ -1,8 +1,9 @@
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { progressOn } from '#local'
 import { deadCommands } from './commands/dead.ts'
+import { type DevOptions, dev } from './commands/dev.ts'
 import { eventsCommands } from './commands/events.ts'
-import { generateRbac } from './commands/generate.ts'
+import { generateCrds, generateRbac, refuseBreakingChanges } from './commands/generate.ts'
 import { install } from './commands/install.ts'
 import { localDown, localEnv, localStatus, localUp } from './commands/local.ts'
 import { publishCommand } from './commands/publish.ts'
@@ -40,6 +41,7 @@ Exit codes:
 
 Start here:
   fairlead demo                         one object's life on real servers of this machine
+  fairlead dev -f my-operator.ts        a function of yours on the same servers, reloaded as you write
   fairlead local up                     the same servers for your own development
   fairlead up --install                 bridge and dispatcher on the cluster of KUBECONFIG
   fairlead queue ls                     what is queued, running, waiting or parked
@@ -71,16 +73,27 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
     .description('apply accounts, their rights, CRDs and Reconcilers of the functions; may be repeated')
     .addOption(functionOption())
     .addOption(outputOption('table', 'json'))
-    .action(async (options: { function: string[]; output: string }) => {
+    .option('--force', 'also where objects that are stored would lose something or be refused', false)
+    .action(async (options: { function: string[]; output: string; force: boolean }) => {
       await using kube = await openKube(config())
-      const installed = await install(kube, await loadFunctions(options.function))
+      const installed = await install(kube, await loadFunctions(options.function), options)
       const rows = installed.map(({ kind, name, result }) => [kind, name, result])
       print(options.output === 'json' ? JSON.stringify(installed, null, 2) : table(['KIND', 'NAME', 'RESULT'], rows))
     })
 
-  program
-    .command('generate')
-    .description('manifests from the functions’ code, as YAML')
+  const generate = program.command('generate').description('manifests from the functions’ code, as YAML')
+  generate
+    .command('crds')
+    .description('the custom resources of the functions, and Reconciler')
+    .addOption(functionOption())
+    .option('--no-platform', 'without Reconciler')
+    .option('--compatible-with <file>', 'fail if objects stored under that definition would not survive', collect, [])
+    .action(async (options: { function: string[]; platform: boolean; compatibleWith: string[] }) => {
+      const functions = await loadFunctions(options.function)
+      await refuseBreakingChanges(functions, options.compatibleWith)
+      print(generateCrds(functions, options.platform))
+    })
+  generate
     .command('rbac')
     .description('what the functions may do, each with an account of its own, and bridge and dispatcher for them')
     .addOption(functionOption())
@@ -121,13 +134,13 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
   const local = program.command('local').description('real servers on this machine, for development')
   const inDir = (command: Command) =>
     command.option('--dir <folder>', 'where the cluster lives (default: one per user)')
+  const nodeOption = () =>
+    new Option('--node <kind>', 'real: pods run; kwok: pods only change their phase; auto: real if the machine can')
+      .choices(['auto', 'real', 'kwok', 'none'])
+      .default('auto')
   inDir(local.command('up'))
     .description('start etcd, kube-apiserver, controllers, nats-server and a node, building them on first use')
-    .addOption(
-      new Option('--node <kind>', 'real: pods run; kwok: pods only change their phase; auto: real if the machine can')
-        .choices(['auto', 'real', 'kwok', 'none'])
-        .default('auto'),
-    )
+    .addOption(nodeOption())
     .action(async (options) => print(await localUp(options, untilStopped().signal)))
   inDir(local.command('down'))
     .description('stop them, completely')
@@ -144,6 +157,16 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
     .description('variables for kubectl, nats and fairlead: eval "$(fairlead local env)"')
     .addOption(outputOption('shell', 'json'))
     .action((options) => print(localEnv(options)))
+
+  inDir(program.command('dev'))
+    .description('work on a function: runs it on the local cluster, and starts it again at each change of its files')
+    .addOption(functionOption())
+    .addOption(nodeOption())
+    .action((options: DevOptions) => {
+      const { kubeconfig, nats } = program.opts<CommonOptions>()
+      const progress = progressOn(process.stderr)
+      return dev(options, { env: process.env, given: { kubeconfig, nats }, progress, signal: untilStopped().signal })
+    })
 
   program
     .command('demo')

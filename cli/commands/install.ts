@@ -1,7 +1,8 @@
 import { type KubeObject, RECONCILERS, type ResourceRef } from '#contracts'
 import { functionRbac, platformRbac, reconcilerCrd } from '#crds'
 import { ClusterAccessError, isNotFound, type KubeClient, resourcePath } from '#kube'
-import { manifest, type Reconciler } from '#sdk'
+import { type CustomResourceDefinition, manifest, type Reconciler } from '#sdk'
+import { refuse } from './generate.ts'
 
 const CRDS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'customresourcedefinitions' }
 const RBAC = { group: 'rbac.authorization.k8s.io', version: 'v1' }
@@ -17,11 +18,16 @@ export interface Installed {
 
 /**
  * Accounts and their rights, CRDs, then, when these are served, the Reconcilers. Applying again what is there already
- * changes nothing.
+ * changes nothing. Before anything is applied it rejects, unless forced, where objects that are stored would be broken.
  */
-export async function install(kube: KubeClient, functions: readonly Reconciler[]): Promise<Installed[]> {
+export async function install(
+  kube: KubeClient,
+  functions: readonly Reconciler[],
+  { force = false }: { force?: boolean } = {},
+): Promise<Installed[]> {
   const manifests = functions.map((one) => manifest(one))
   const crds = [reconcilerCrd(), ...functions.map((one) => one.for.crd())]
+  if (!force) for (const crd of crds) await refuseToBreak(kube, crd)
   const installed: Installed[] = []
   for (const object of [...platformRbac(), ...manifests.flatMap(functionRbac), ...crds])
     installed.push(await applied(kube, object))
@@ -29,6 +35,17 @@ export async function install(kube: KubeClient, functions: readonly Reconciler[]
   for (const one of manifests) installed.push(await applied(kube, one))
   return installed
 }
+
+async function refuseToBreak(kube: KubeClient, crd: CustomResourceDefinition): Promise<void> {
+  const before = await found<CustomResourceDefinition>(kube, pathOf(crd.kind, undefined, crd.metadata.name))
+  if (before !== undefined) refuse(before, crd)
+}
+
+const found = <T extends object>(kube: KubeClient, path: string): Promise<T | undefined> =>
+  kube.get<T>(path).catch((error: unknown) => {
+    if (isNotFound(error)) return undefined
+    throw error
+  })
 
 /** What can be installed, by kind. */
 const RESOURCES: Record<string, ResourceRef> = {
@@ -50,10 +67,7 @@ function pathOf(kind: string, namespace: string | undefined, name: string): stri
 async function applied(kube: KubeClient, object: KubeObject): Promise<Installed> {
   const { name, namespace } = object.metadata
   const path = pathOf(object.kind, namespace, name)
-  const before = await kube.get(path).catch((error) => {
-    if (isNotFound(error)) return undefined
-    throw error
-  })
+  const before = await found<KubeObject>(kube, path)
   const after = await kube.apply(path, object, { fieldManager: FIELD_MANAGER, force: true })
   const same = before?.metadata.resourceVersion === after.metadata.resourceVersion
   const result = before === undefined ? 'created' : same ? 'unchanged' : 'configured'

@@ -1,10 +1,17 @@
 import type { z } from 'zod'
 import { keptStatus } from '#contracts'
+import { changesOf } from './compatibility.ts'
 import { type StructuralSchema, toStructural } from './structural.ts'
 
 export interface ResourceOptions<Spec extends z.ZodObject, Status extends z.ZodObject> {
   group: string
+  /** The one that is stored, and that functions are given. */
   version: string
+  /**
+   * Older or newer versions that are served beside. Objects are not converted: a field means the same in each of them,
+   * and what one of them admits, the stored one must hold.
+   */
+  served?: readonly ServedVersion[]
   kind: string
   /** Lower case, as in API paths. */
   plural: string
@@ -18,6 +25,15 @@ export interface ResourceOptions<Spec extends z.ZodObject, Status extends z.ZodO
   scale?: Scale
   /** What `kubectl get` shows between NAME and AGE. */
   columns?: Column[]
+}
+
+export interface ServedVersion {
+  version: string
+  spec: z.ZodObject
+  /** Left out: the same. */
+  status?: z.ZodObject
+  /** What kubectl warns of where it is used, e.g. `use example.com/v1`. */
+  deprecated?: string
 }
 
 /** JSON paths of whole numbers, and of a label selector as text. */
@@ -62,6 +78,8 @@ interface CrdVersion {
   name: string
   served: boolean
   storage: boolean
+  deprecated?: true
+  deprecationWarning?: string
   subresources: { status: Record<string, never>; scale?: ScaleSubresource }
   additionalPrinterColumns: PrinterColumn[]
   schema: { openAPIV3Schema: StructuralSchema }
@@ -76,7 +94,7 @@ interface ScaleSubresource {
 type PrinterColumn = Omit<Column, 'path'> & { type: string; jsonPath: string }
 
 export function crdOf(options: ResourceOptions<z.ZodObject, z.ZodObject>): CustomResourceDefinition {
-  const { group, version, kind, plural, scope = 'Namespaced', shortNames, categories, scale, columns = [] } = options
+  const { group, kind, plural, scope = 'Namespaced', shortNames, categories, served = [] } = options
   return {
     apiVersion: 'apiextensions.k8s.io/v1',
     kind: 'CustomResourceDefinition',
@@ -92,18 +110,37 @@ export function crdOf(options: ResourceOptions<z.ZodObject, z.ZodObject>): Custo
         ...(categories && { categories }),
       },
       scope,
-      versions: [
-        {
-          name: version,
-          served: true,
-          storage: true,
-          subresources: { status: {}, ...(scale && { scale: scaleSubresource(scale) }) },
-          additionalPrinterColumns: [...columns.map(printerColumn), AGE],
-          schema: { openAPIV3Schema: objectSchema(options) },
-        },
-      ],
+      versions: [versionOf(options, options, true), ...served.map((one) => servedBeside(one, options))],
     },
   }
+}
+
+type Options = ResourceOptions<z.ZodObject, z.ZodObject>
+
+function versionOf(
+  { version, spec, status }: { version: string; spec: z.ZodObject; status?: z.ZodObject },
+  { status: stored, scale, columns = [] }: Options,
+  storage: boolean,
+): CrdVersion {
+  return {
+    name: version,
+    served: true,
+    storage,
+    subresources: { status: {}, ...(scale && { scale: scaleSubresource(scale) }) },
+    additionalPrinterColumns: [...columns.map(printerColumn), AGE],
+    schema: { openAPIV3Schema: objectSchema({ spec, status: status ?? stored }) },
+  }
+}
+
+function servedBeside(one: ServedVersion, options: Options): CrdVersion {
+  const version = versionOf(one, options, false)
+  const [lost] = changesOf(version.schema.openAPIV3Schema, objectSchema(options), '')
+  if (lost !== undefined)
+    throw new Error(
+      `${options.kind} ${one.version} cannot be served beside ${options.version}, which is stored: in ${options.version} ${lost}`,
+    )
+  const { deprecated } = one
+  return deprecated === undefined ? version : { ...version, deprecated: true, deprecationWarning: deprecated }
 }
 
 const scaleSubresource = ({ spec, status, selector }: Scale): ScaleSubresource => ({
@@ -120,7 +157,7 @@ const printerColumn = ({ path, type = 'string', ...column }: Column): PrinterCol
   jsonPath: path,
 })
 
-function objectSchema({ spec, status }: Pick<ResourceOptions<z.ZodObject, z.ZodObject>, 'spec' | 'status'>) {
+function objectSchema({ spec, status }: Pick<Options, 'spec' | 'status'>): StructuralSchema {
   const specSchema = toStructural(spec, 'spec')
   return {
     type: 'object',

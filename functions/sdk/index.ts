@@ -10,7 +10,8 @@ export {
   type RunLog,
   TerminalError,
 } from '#contracts'
-export type { Column, CustomResourceDefinition, ResourceOptions, Scale } from './crd.ts'
+export { breakingChanges } from './compatibility.ts'
+export type { Column, CustomResourceDefinition, ResourceOptions, Scale, ServedVersion } from './crd.ts'
 export { toInvoke } from './invoke.ts'
 export {
   ConfigMap,

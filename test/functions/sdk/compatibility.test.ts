@@ -1,0 +1,123 @@
+import { describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import { breakingChanges, type ResourceOptions, resource } from '#sdk'
+
+type Fields = Record<string, z.ZodType>
+type Options = Partial<ResourceOptions<z.ZodObject, z.ZodObject>>
+
+const crd = (spec: z.ZodObject, options: Options = {}) =>
+  resource({
+    group: 'example.com',
+    version: 'v1',
+    kind: 'Shop',
+    plural: 'shops',
+    spec,
+    status: z.object({}),
+    ...options,
+  }).crd()
+
+const found = (before: Fields, after: Fields) => breakingChanges(crd(z.object(before)), crd(z.object(after)))
+const preserve = { 'x-kubernetes-preserve-unknown-fields': true }
+const rule = (text: string) => ({ 'x-kubernetes-validations': [{ rule: text }] })
+
+describe('a change of a schema breaks what is stored', () => {
+  it.each<[string, Fields, Fields, string]>([
+    ['another type', { a: z.string() }, { a: z.int() }, 'v1: spec.a was string, and would be integer'],
+    ['a field less', { a: z.string(), b: z.string() }, { b: z.string() }, 'spec.a is not there any more'],
+    ['a new required field', {}, { a: z.string() }, 'spec.a would be required'],
+    ['a field that is required now', { a: z.string().optional() }, { a: z.string() }, 'spec.a would be required'],
+    ['an enum with a value less', { a: z.enum(['x', 'y']) }, { a: z.enum(['y']) }, 'spec.a would not take "x"'],
+    ['an enum where there was any text', { a: z.string() }, { a: z.enum(['y']) }, 'spec.a would not take "any other"'],
+    ['a higher minimum', { a: z.int32().min(1) }, { a: z.int32().min(2) }, 'spec.a would have minimum 2 instead of 1'],
+    ['a first maximum', { a: z.int32() }, { a: z.int32().max(5) }, 'spec.a would have maximum 5'],
+    ['a shorter text', { a: z.string() }, { a: z.string().max(5) }, 'spec.a would have maxLength 5'],
+    ['a pattern', { a: z.string() }, { a: z.string().regex(/^a/) }, 'spec.a would have pattern "^a"'],
+    ['a smaller number', { a: z.int() }, { a: z.int32() }, 'spec.a would have format "int32" instead of "int64"'],
+    ['no null', { a: z.string().nullable() }, { a: z.string() }, 'spec.a could be null'],
+    [
+      'a rule',
+      { a: z.string() },
+      { a: z.string().meta(rule('self != ""')) },
+      'spec.a would have to hold the rule self != ""',
+    ],
+    [
+      'known fields only',
+      { a: z.looseObject({}) },
+      { a: z.object({}) },
+      'spec.a could hold any field: unknown ones would be lost',
+    ],
+    ['no keys', { a: z.record(z.string(), z.string()) }, { a: z.object({}) }, 'spec.a had keys of any name'],
+    [
+      'something deep inside',
+      { a: z.array(z.record(z.string(), z.object({ b: z.string() }))) },
+      { a: z.array(z.record(z.string(), z.object({ b: z.int() }))) },
+      'spec.a[].*.b was string, and would be integer',
+    ],
+  ])('%s', (_, before, after, message) => {
+    expect(found(before, after).join('; ')).toContain(message)
+  })
+
+  it('a version that is not served, another scope', () => {
+    const before = crd(z.object({}))
+    expect(breakingChanges(before, crd(z.object({}), { version: 'v2' }))).toEqual(['version v1 is not served any more'])
+    expect(breakingChanges(before, crd(z.object({}), { scope: 'Cluster' }))).toEqual([
+      'its scope was Namespaced: it cannot be changed',
+    ])
+  })
+})
+
+describe('a change of a schema breaks nothing', () => {
+  it.each<[string, Fields, Fields]>([
+    ['nothing changes', { a: z.string() }, { a: z.string() }],
+    ['an optional field more', {}, { a: z.string().optional() }],
+    ['a required field with a default', {}, { a: z.string().default('x') }],
+    ['less is required', { a: z.string() }, { a: z.string().optional() }],
+    ['wider bounds', { a: z.int32().min(2).max(3) }, { a: z.int32().min(1).max(9) }],
+    ['a larger number', { a: z.int32() }, { a: z.int() }],
+    ['an enum with a value more', { a: z.enum(['x']) }, { a: z.enum(['x', 'y']) }],
+    ['any text for an enum', { a: z.enum(['x']) }, { a: z.string() }],
+    ['null too', { a: z.string() }, { a: z.string().nullable() }],
+    ['a rule on changes', { a: z.string() }, { a: z.string().meta(rule('self == oldSelf')) }],
+    ['a description', { a: z.string() }, { a: z.string().describe('what it is') }],
+    ['any field', { a: z.object({ b: z.string() }) }, { a: z.looseObject({}) }],
+    ['anything', { a: z.string() }, { a: z.unknown().meta(preserve) }],
+    ['keys of any name for some', { a: z.object({ b: z.string() }) }, { a: z.record(z.string(), z.string()) }],
+  ])('%s', (_, before, after) => {
+    expect(found(before, after)).toEqual([])
+  })
+
+  it('fields of a status come and go: a function writes it anew', () => {
+    const status = (fields: Fields) => crd(z.object({}), { status: z.object(fields) })
+    expect(breakingChanges(status({ a: z.string() }), status({ b: z.string() }))).toEqual([])
+    expect(breakingChanges(status({ a: z.string() }), status({ a: z.int() }))).toHaveLength(1)
+  })
+})
+
+describe('several versions', () => {
+  const spec = z.object({ size: z.int32(), title: z.string().optional() })
+  const older = (fields: Fields) => ({ version: 'v1beta1', spec: z.object(fields), deprecated: 'use example.com/v1' })
+
+  it('are served beside the one that is stored', () => {
+    const { versions } = crd(spec, { served: [older({ size: z.int32().min(1) })] }).spec
+    expect(versions).toMatchObject([
+      { name: 'v1', served: true, storage: true },
+      { name: 'v1beta1', served: true, storage: false, deprecated: true, deprecationWarning: 'use example.com/v1' },
+    ])
+  })
+
+  it.each<[Fields, string]>([
+    [{ size: z.int32(), colour: z.string() }, 'in v1 spec.colour is not there any more'],
+    [{ size: z.string() }, 'in v1 spec.size was string, and would be integer'],
+    [{}, 'in v1 spec would be required'],
+  ])('are refused where the stored one could not hold what they admit: %j', (fields, message) => {
+    expect(() => crd(spec, { served: [older(fields)] })).toThrow(`Shop v1beta1 cannot be served beside v1`)
+    expect(() => crd(spec, { served: [older(fields)] })).toThrow(message)
+  })
+
+  it('may change which one is stored, if that holds what the other one has', () => {
+    const before = crd(spec)
+    const wider = z.object({ size: z.int(), title: z.string().optional(), note: z.string().optional() })
+    const served = [{ version: 'v1', spec }]
+    expect(breakingChanges(before, crd(wider, { version: 'v2', served }))).toEqual([])
+  })
+})
