@@ -45,6 +45,7 @@ describe('queue.go', () => {
     }
     await Promise.all(keysNamed('k', 50).map(produce))
     await until(() => expect(world.dealtWith).toEqual(world.versions))
+    await until(async () => expect(await statesOf(a.queue)).toEqual([]))
     await Promise.all(workers.map((worker) => worker.drain(1000)))
     const started = world.starts.length
     await world.change(a.queue, 'n.late')
