@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { RECONCILERS, type RunLog } from '#contracts'
 import { type DeadMessage, deadKey } from '#events'
-import { isNotFound, type KubeClient, resourcePath } from '#kube'
+import { type KubeClient, resourcePath } from '#kube'
 import type { Entry, WorkQueue } from '#queue'
 
 export interface GoneOptions {
-  kube: Pick<KubeClient, 'get'>
+  kube: Pick<KubeClient, 'list'>
   queue: Pick<WorkQueue, 'stream' | 'functions' | 'list' | 'purge'>
   bury: (dead: DeadMessage) => Promise<void>
   log: RunLog
@@ -26,8 +26,9 @@ export async function buryGone(options: GoneOptions, signal: AbortSignal): Promi
   const absentSince = new Map<string, number>()
   while (!signal.aborted) {
     try {
+      const present = await presentNames(options.kube)
       for (const fn of await options.queue.functions()) {
-        const isGone = await isAbsent(options.kube, fn)
+        const isGone = !present.has(fn)
         if (!isGone) absentSince.delete(fn)
         const since = absentSince.get(fn) ?? performance.now()
         if (isGone) absentSince.set(fn, since)
@@ -40,14 +41,12 @@ export async function buryGone(options: GoneOptions, signal: AbortSignal): Promi
   }
 }
 
-async function isAbsent(kube: GoneOptions['kube'], name: string): Promise<boolean> {
-  try {
-    await kube.get(resourcePath(RECONCILERS, undefined, name))
-    return false
-  } catch (error) {
-    if (isNotFound(error)) return true
-    throw error
-  }
+/** Rejects where the resource itself is not served: that says nothing of its objects. */
+async function presentNames(kube: GoneOptions['kube']): Promise<Set<string>> {
+  const names = new Set<string>()
+  for await (const { items } of kube.list(resourcePath(RECONCILERS)))
+    for (const { metadata } of items) names.add(metadata.name)
+  return names
 }
 
 /** Only what is kept among the dead is purged. */

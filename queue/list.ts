@@ -4,13 +4,23 @@ import type { Core } from './core.ts'
 import { type KeyRecord, LANES } from './record.ts'
 import type { Entry, KeyOf } from './types.ts'
 
+const STATES = ['running', 'waiting', 'parked'] as const
+
 /** Records first, then tokens. What changes while it is read may be missing or show twice. */
-export async function* listEntries(core: Core, fn: string | undefined): AsyncGenerator<Entry> {
+export async function* listEntries(
+  core: Core,
+  { fn, states }: { fn?: string; states?: readonly Entry['state'][] },
+): AsyncGenerator<Entry> {
   const { js, names } = core
-  for await (const message of js.scan(names.stream, names.all('key', fn))) {
-    const entry = recordEntry(core, message)
-    if (entry) yield entry
-  }
+  const wanted = STATES.filter((state) => states?.includes(state) ?? true)
+  const filters =
+    wanted.length === STATES.length ? [names.all('key', fn)] : wanted.map((state) => names.recordsIn(fn, state))
+  for (const filter of filters)
+    for await (const message of js.scan(names.stream, filter)) {
+      const entry = recordEntry(core, message)
+      if (entry) yield entry
+    }
+  if (states !== undefined && !states.includes('queued')) return
   const positions = new Map<string, number>()
   for await (const message of js.scan(names.stream, names.all('work', fn))) {
     const place = names.placeOf(message.subject)

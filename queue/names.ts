@@ -35,7 +35,9 @@ export class Names {
   /** All generations of a key's record: of one queue there is at most one at a time. */
   records = (fn: string, key: string): string => `${this.#root}key.${fnToken(fn)}.*.${key}.*`
 
-  recordsIn = (fn: string, state: KeyRecord['state']): string => `${this.#root}key.${fnToken(fn)}.${state.charAt(0)}.>`
+  /** Of one function, or of all. */
+  recordsIn = (fn: string | undefined, state: KeyRecord['state']): string =>
+    `${this.#root}key.${fn === undefined ? '*' : fnToken(fn)}.${state.charAt(0)}.>`
 
   done = (fn: string, worker: string): string => `${this.#root}done.${fnToken(fn)}.${worker}`
 

@@ -38,6 +38,14 @@ export interface QueueOptions {
   onIo?: (io: Io, key: string) => void | Promise<void>
 }
 
+interface ListOptions {
+  /** Left out: of all functions. */
+  fn?: string
+  /** Left out: in all states. */
+  states?: readonly Entry['state'][]
+  limit?: number
+}
+
 export interface WorkQueue {
   /** Name of the JetStream stream that holds it all. */
   readonly stream: string
@@ -56,7 +64,8 @@ export interface WorkQueue {
   serve(options: ServeOptions): Worker
   /** Everything declared here, by any process. */
   functions(): Promise<string[]>
-  list(options?: { fn?: string; limit?: number }): AsyncGenerator<Entry>
+  /** What is not in these states is not read. */
+  list(options?: ListOptions): AsyncGenerator<Entry>
   /** What there is of one key. */
   find(of: KeyOf): Promise<Entry[]>
   depth(fn: string): Promise<Depth>
@@ -149,9 +158,9 @@ class JetStreamQueue implements WorkQueue {
     return declaredFunctions(this.#core.js, this.#core.names)
   }
 
-  async *list({ fn, limit = Number.POSITIVE_INFINITY }: { fn?: string; limit?: number } = {}): AsyncGenerator<Entry> {
+  async *list({ limit = Number.POSITIVE_INFINITY, ...which }: ListOptions = {}): AsyncGenerator<Entry> {
     let given = 0
-    for await (const entry of listEntries(this.#core, fn)) {
+    for await (const entry of listEntries(this.#core, which)) {
       if (given++ >= limit) return
       yield entry
     }

@@ -25,16 +25,16 @@ export async function demandReconciler(queue: WorkQueue, reconciler: string): Pr
 
 /** What matches, in the order of the queue. */
 export async function* selectRows(queue: WorkQueue, filter: Filter): AsyncGenerator<Row> {
-  const { reconciler } = filter
-  for await (const entry of queue.list(reconciler === undefined ? {} : { fn: reconciler })) {
+  const { reconciler, states = [] } = filter
+  const which = { ...(reconciler !== undefined && { fn: reconciler }), ...(states.length > 0 && { states }) }
+  for await (const entry of queue.list(which)) {
     const row = toRow(entry)
     if (matches(row, filter)) yield row
   }
 }
 
-function matches(row: Row, { namespace, names = [], states = [] }: Filter): boolean {
+function matches(row: Row, { namespace, names = [] }: Filter): boolean {
   if (namespace !== undefined && row.namespace !== namespace) return false
-  if (states.length > 0 && !states.includes(row.state)) return false
   return names.length === 0 || names.some((name) => name === row.name || name === `${row.namespace}/${row.name}`)
 }
 
