@@ -9,7 +9,7 @@ export type Outcome = 'done' | 'requeue' | 'error' | 'terminal'
 /** What a process writes down outside of NATS, so that it can be judged. `at`: {@link monotonicMs}. */
 export type Note =
   | { note: 'up'; at: number; pid: number; name: string }
-  | { note: 'start'; at: number; pid: number; run: string; key: string; owner: string; fired: boolean }
+  | { note: 'start'; at: number; pid: number; run: string; key: string; owner: string }
   /** The lease was asked after `at`, and stood. */
   | { note: 'held'; at: number; run: string }
   /** `dueInMs`: when the run asked to be run again. */

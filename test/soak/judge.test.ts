@@ -22,7 +22,6 @@ const start = (run: string, at: number, pid = 1): Note => ({
   owner: run,
   at,
   pid,
-  fired: false,
 })
 const held = (run: string, at: number): Note => ({ note: 'held', run, at })
 const ended = (run: string, at: number, holds = true): Note => ({
@@ -62,7 +61,7 @@ describe('runs', () => {
   })
 
   it('of other keys are of no concern', () => {
-    const other: Note = { note: 'start', key: 'n.b', run: 'B', owner: 'B', at: 15, pid: 1, fired: false }
+    const other: Note = { note: 'start', key: 'n.b', run: 'B', owner: 'B', at: 15, pid: 1 }
     expect(overlapsIn(...first, other, held('B', 15), ended('B', 30))).toEqual([])
   })
 })
@@ -187,6 +186,14 @@ describe('timers', () => {
     expect(armedAt(1520)).toEqual([])
     expect(armedAt(1421)).toEqual([])
     expect(armedAt(1419)).toHaveLength(1)
+  })
+
+  it('are those of the last run that an owner made', () => {
+    const again: Note = { note: 'start', key: 'n.a', run: 'A2', owner: 'A', at: 21, pid: 1 }
+    const short: Note = { note: 'end', run: 'A2', at: 30, held: true, outcome: 'requeue', dueInMs: 50 }
+    const { runs } = diariesOf(...run, again, short)
+    const history = historyOf(record('w-0', 1080, undefined, 'waiting'))
+    expect(armedTooEarly(runs.values(), history, (monotonic) => monotonic + 1000, 0)).toEqual([])
   })
 
   it('are late by themselves only while the server is well', () => {

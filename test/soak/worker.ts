@@ -50,10 +50,10 @@ process.once('SIGTERM', () => void worker.drain(DRAIN_MS).then(() => process.exi
 void changeKeys({ queue, note, random, pauseMs: CHANGE_PAUSE_MS }, calm.signal)
 
 async function run(lease: Lease): Promise<Finish> {
-  const { key, owner, fired } = lease
+  const { key, owner } = lease
   const name = `${pid}-${++runs}`
   names.set(lease, name)
-  note({ note: 'start', at: monotonicMs(), pid, run: name, key, owner, fired })
+  note({ note: 'start', at: monotonicMs(), pid, run: name, key, owner })
   const steps = 1 + Math.floor(3 * random())
   const stepMs = workMs() / steps
   writeUnder(lease, name)

@@ -12,10 +12,8 @@ export interface Stored {
 interface Standing {
   subject: string
   sequence: number
-  owner: string
   running: boolean
   due: number
-  storedAt: number
 }
 
 const CROSS_MS = 5000
@@ -45,8 +43,8 @@ export interface History {
   crossed: number
   /** How late timers fired, and when they were due. */
   lateness: { due: number; ms: number }[]
-  /** What the records of waiting keys promise, by the owner that wrote them. */
-  promised: Map<string, { due: number; storedAt: number }[]>
+  /** When the waiting records that an owner wrote are due. */
+  promised: Map<string, number[]>
   counts: { messages: number; tokens: number; records: number; releases: number; fires: number; watchdogs: number }
   wrong: string[]
 }
@@ -140,7 +138,7 @@ function fire(history: History, { subject, due, running }: Standing, { at, seque
 
 function addRecord(history: History, key: string, message: Stored): void {
   history.counts.records++
-  const { headers, subject, sequence, at } = message
+  const { headers, subject, sequence } = message
   const before = history.records.get(key)
   if (before && isWhole(history, before.sequence))
     history.wrong.push(
@@ -149,12 +147,9 @@ function addRecord(history: History, key: string, message: Stored): void {
   const due = Date.parse((headers['Nats-Schedule'] ?? '').replace('@at ', ''))
   const running = headers['Fairlead-State'] === 'running'
   const owner = headers['Fairlead-Owner'] ?? ''
-  history.records.set(key, { subject, sequence, owner, running, due, storedAt: at })
-  if (headers['Fairlead-State'] === 'waiting') remember(history, owner, { due, storedAt: at })
-}
-
-function remember({ promised }: History, owner: string, promise: { due: number; storedAt: number }): void {
-  promised.set(owner, [...(promised.get(owner) ?? []), promise])
+  history.records.set(key, { subject, sequence, running, due })
+  if (headers['Fairlead-State'] === 'waiting')
+    history.promised.set(owner, [...(history.promised.get(owner) ?? []), due])
 }
 
 /** Records that stand although the queue is idle: lost timers, or orphans. */

@@ -7,7 +7,6 @@ export interface Run {
   key: string
   owner: string
   pid: number
-  fired: boolean
   start: number
   /** First and last moment at which the lease certainly stood. */
   firstHeld?: number
@@ -44,8 +43,8 @@ export function addNote({ runs, enqueued, memory, lives }: Diaries, note: Note):
     case 'memory':
       return addMemory(memory, note)
     case 'start': {
-      const { run, key, owner, pid, fired, at } = note
-      return void runs.set(run, { run, key, owner, pid, fired, start: at })
+      const { run, key, owner, pid, at } = note
+      return void runs.set(run, { run, key, owner, pid, start: at })
     }
     case 'held':
     case 'end':

@@ -2,7 +2,8 @@ import type { History } from './history.ts'
 import type { Run } from './runs.ts'
 
 /**
- * Timers that were stored for an earlier moment than their run had asked for. `wallOf` makes the server's time of a
+ * Timers that were stored for an earlier moment than their run had asked for: of the runs of one owner, the last, for the
+ * others were followed by one more. `wallOf` makes the server's time of a
  * diary's; the error of the queue's clocks is within the tolerance.
  */
 export function armedTooEarly(
@@ -12,9 +13,10 @@ export function armedTooEarly(
   toleranceMs: number,
 ): string[] {
   const found: string[] = []
-  for (const { run, key, owner, end, dueInMs } of runs) {
+  const lastOf = new Map([...runs].toSorted((a, b) => a.start - b.start).map((run) => [run.owner, run]))
+  for (const { run, key, owner, end, dueInMs } of lastOf.values()) {
     if (end === undefined || dueInMs === undefined) continue
-    for (const { due } of promised.get(owner) ?? []) {
+    for (const due of promised.get(owner) ?? []) {
       const early = wallOf(end) + dueInMs - due
       if (early > toleranceMs)
         found.push(`${key}: run ${run} asked for ${dueInMs} ms, armed ${early.toFixed(0)} ms early`)
