@@ -1,10 +1,11 @@
 /** `npm run bench:peers -- [NAME…] [--quick]`: our queue beside what else one might take, in one run. One table. */
 import { cpus } from 'node:os'
 import { parseArgs } from 'node:util'
+import type { Nats } from '#local'
 import { startTestNats } from '../../support/servers.ts'
 import { measure, type Sizes } from './measure.ts'
 import { PEERS, type PeerName } from './peer.ts'
-import { type Server, startRedis } from './servers.ts'
+import { NoServerError, type Server, startRedis } from './servers.ts'
 
 const TITLES: Record<PeerName, string> = {
   fairlead: 'Fairlead',
@@ -15,38 +16,55 @@ const TITLES: Record<PeerName, string> = {
 const WHOLE: Sizes = { backlog: 8000, single: 500, many: 100_000, processes: [1, 2, 4, 8] }
 const QUICK: Sizes = { backlog: 500, single: 50, many: 2000, processes: [1, 2] }
 
-const { values, positionals } = parseArgs({
-  options: { quick: { type: 'boolean' }, json: { type: 'boolean' } },
-  allowPositionals: true,
-})
-const unknown = positionals.find((name) => !PEERS.some((peer) => peer === name))
-if (unknown !== undefined) {
-  process.stderr.write(`there is no peer ${unknown}: ${PEERS.join(', ')}\n`)
-  process.exit(2)
-}
-const sizes = values.quick ? QUICK : WHOLE
+const USAGE = `npm run bench:peers -- [${PEERS.join('] [')}] [--quick] [--json]`
 const say = (what: string) => void process.stderr.write(`${what}\n`)
-
-await using nats = await startTestNats()
-const natsServer: Server = { url: nats.url, pid: nats.processes.get(nats.names[0] ?? '')?.pid ?? 0 }
-const columns = new Map<PeerName, Map<string, string>>()
-for (const peer of PEERS.filter((name) => positionals.length === 0 || positionals.includes(name))) {
-  const server = await serverOf(peer)
-  if (server === 'none to have') continue
-  say(`${TITLES[peer]} …`)
-  columns.set(peer, new Map(await measure(peer, server, sizes)))
-}
-print()
+const { quick, json, peers } = options()
+const sizes = quick ? QUICK : WHOLE
+print(await columnsOf(peers))
 process.exit()
 
-async function serverOf(peer: PeerName): Promise<Server | undefined | 'none to have'> {
-  if (peer === 'memory') return undefined
-  return peer === 'bullmq' ? ((await startRedis(nats.processes, say)) ?? 'none to have') : natsServer
+function options() {
+  try {
+    const { values, positionals } = parseArgs({
+      options: { quick: { type: 'boolean' }, json: { type: 'boolean' } },
+      allowPositionals: true,
+    })
+    const unknown = positionals.find((name) => !PEERS.some((peer) => peer === name))
+    if (unknown !== undefined) throw new Error(`there is no peer ${unknown}`)
+    return { ...values, peers: PEERS.filter((name) => positionals.length === 0 || positionals.includes(name)) }
+  } catch (error) {
+    say(`${error instanceof Error ? error.message : error}\n\n${USAGE}`)
+    process.exit(2)
+  }
 }
 
-function print(): void {
+async function columnsOf(names: readonly PeerName[]): Promise<Map<PeerName, Map<string, string>>> {
+  await using nats = await startTestNats()
+  const columns = new Map<PeerName, Map<string, string>>()
+  for (const peer of names) {
+    say(`${TITLES[peer]} …`)
+    columns.set(peer, await columnOf(peer, nats))
+  }
+  return columns
+}
+
+async function columnOf(peer: PeerName, nats: Nats): Promise<Map<string, string>> {
+  try {
+    return new Map(await measure(peer, await serverOf(peer, nats), sizes))
+  } catch (error) {
+    if (!(error instanceof NoServerError)) throw error
+    return new Map([['not measured', error.message]])
+  }
+}
+
+async function serverOf(peer: PeerName, { url, names, processes }: Nats): Promise<Server | undefined> {
+  if (peer === 'memory') return undefined
+  return peer === 'bullmq' ? startRedis(processes, say) : { url, pid: processes.get(names[0] ?? '')?.pid ?? 0 }
+}
+
+function print(columns: ReadonlyMap<PeerName, ReadonlyMap<string, string>>): void {
   const rows = [...new Set([...columns.values()].flatMap((column) => [...column.keys()]))]
-  if (values.json) {
+  if (json) {
     const table = Object.fromEntries([...columns].map(([peer, column]) => [peer, Object.fromEntries(column)]))
     return void process.stdout.write(`${JSON.stringify(table)}\n`)
   }

@@ -15,10 +15,13 @@ export interface Server {
 /** Its append-only file is written at once and synced every second, Redis' default for it; nothing else is stored. */
 const DURABILITY = ['--appendonly', 'yes', '--appendfsync', 'everysec', '--save', '']
 
-/** undefined, after saying why: there is none to have. */
-export async function startRedis(processes: ProcessGroup, say: (what: string) => void): Promise<Server | undefined> {
+/** There is none to have; the message says why. */
+export class NoServerError extends Error {
+  override readonly name = 'NoServerError'
+}
+
+export async function startRedis(processes: ProcessGroup, say: (what: string) => void): Promise<Server> {
   const command = redisServer(say)
-  if (command === undefined) return undefined
   const [port = 0] = await freePorts(1)
   const dir = join(processes.dir, 'redis')
   mkdirSync(dir)
@@ -29,19 +32,18 @@ export async function startRedis(processes: ProcessGroup, say: (what: string) =>
   return { url, pid }
 }
 
-function redisServer(say: (what: string) => void): string | undefined {
+function redisServer(say: (what: string) => void): string {
   const found = which('redis-server')
   if (found !== undefined) return found
-  if (process.getuid?.() !== 0 || which('apt-get') === undefined) {
-    say('no redis-server on PATH, and it can be installed only as root on Debian or Ubuntu: BullMQ is left out')
-    return undefined
-  }
+  if (process.getuid?.() !== 0) throw new NoServerError('no redis-server on PATH, and only root may install one')
+  if (which('apt-get') === undefined) throw new NoServerError('no redis-server on PATH, and no apt-get to install it')
   say('no redis-server on PATH: it is installed with apt-get')
   // Without its service: the measurement starts its own.
   const shell = 'apt-get update -qq && RUNLEVEL=1 apt-get install -y -qq --no-install-recommends redis-server'
   const { status, stderr } = spawnSync('sh', ['-c', shell], { encoding: 'utf8' })
-  if (status !== 0) say(`redis-server could not be installed, BullMQ is left out: ${stderr.trim().split('\n').at(-1)}`)
-  return which('redis-server')
+  const installed = which('redis-server')
+  if (status === 0 && installed !== undefined) return installed
+  throw new NoServerError(`redis-server cannot be installed: ${stderr.trim().split('\n').at(-1)}`)
 }
 
 function which(program: string): string | undefined {
