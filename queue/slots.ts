@@ -83,8 +83,7 @@ export class ProcessSlots {
   /** When slots are scarce, the other workers are asked before the one that had this slot. */
   released(by: Sharer): void {
     if (!this.#scarce) return by.poke()
-    this.#sharers.delete(by)
-    this.#sharers.add(by)
+    if (this.#sharers.delete(by)) this.#sharers.add(by)
     this.#pokeAll()
   }
 

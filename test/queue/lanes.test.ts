@@ -188,6 +188,18 @@ describe('the slots of a process', () => {
     await Promise.all(workers.map((worker) => worker.drain(1000)))
   })
 
+  it('are not kept for a worker that has left, though its last runs end later', () => {
+    const slots = new ProcessSlots(4)
+    const sharer = (busy: number) => ({ busy, promised: 0, poke() {} })
+    const [gone, here] = [sharer(4), sharer(0)]
+    for (const one of [gone, here]) slots.join(one)
+    expect(slots.free(4, here)).toBe(0)
+    slots.leave(gone)
+    expect(slots.free(5, here)).toBe(4)
+    slots.released(gone)
+    expect(slots.free(4, here)).toBe(4)
+  })
+
   it('are as many as the functions have, if there is no limit', () => {
     const slots = new ProcessSlots(Number.POSITIVE_INFINITY)
     const sharer = { busy: 900, promised: 0, poke() {} }
