@@ -1,12 +1,20 @@
 import { describe, expect, it } from 'vitest'
-import { PRODUCTION, SMALL } from './model/configs.ts'
-import { explore } from './model/explore.ts'
+import { PRODUCTION, SMALL, TWO_KEYS } from './model/configs.ts'
+import { type Exploration, explore, exploreWorld } from './model/explore.ts'
+import { severalKeys } from './model/keys.ts'
 import { counterexample, figures } from './model/report.ts'
 
+function expectLaws(name: string, result: Exploration): void {
+  console.log(`${name}: ${figures(result)}`)
+  expect(counterexample(result)).toBeUndefined()
+}
+
 describe('every history of one key keeps the laws of the queue', () => {
-  it.each(Object.entries(SMALL))('%s', (name, config) => {
-    const result = explore(PRODUCTION, config)
-    console.log(`${name}: ${figures(result)}`)
-    expect(counterexample(result)).toBeUndefined()
-  })
+  it.each(Object.entries(SMALL))('%s', (name, config) => expectLaws(name, explore(PRODUCTION, config)))
+})
+
+describe('every history of two keys and three workers keeps the laws of the queue', () => {
+  it.each(Object.entries(TWO_KEYS))('%s', (name, config) =>
+    expectLaws(name, exploreWorld(severalKeys(PRODUCTION, config, 2))),
+  )
 })

@@ -127,3 +127,10 @@ export const LARGE: Record<string, Config> = {
   'tokens told, killed server': { ...STRICT, high: 2, tokenLaps: true, resurrections: 1 },
   'swift, two ends, two lanes': { ...SWIFT, high: 2, low: 2, ends: 2, renews: 1, maxRuns: 6 },
 }
+
+/** Two keys and three workers for them. */
+export const TWO_KEYS: Record<string, Config> = {
+  'two keys, both lanes': { ...LANES, workers: 3, high: 2, slow: 1 },
+  'two keys, changes told and queued, a crash': { ...STRICT, workers: 3, announces: 2, crashes: 1, slow: 0 },
+  'two keys, renewal after the lease': { ...STRICT, workers: 3, high: 2, expiries: 1, renews: 1, slow: 0 },
+}

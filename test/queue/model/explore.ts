@@ -17,10 +17,34 @@ export interface Exploration {
   exhausted: boolean
 }
 
+/** What is explored: states, what may come next, and what must hold. */
+export interface World<State> {
+  start: State
+  successors(state: State): Move<State>[]
+  /** The same text for states of which one may stand for the other. */
+  canonical(state: State): string
+  isDrained(state: State): boolean
+  brokenLaw(state: State): string | undefined
+  runs(state: State): number
+}
+
 const CANNOT_DRAIN = 'law 7: from here the key never becomes idle again'
 
+/** All histories of one key. */
+export const explore = (subject: Subject, config: Config, maxStates?: number): Exploration =>
+  exploreWorld(oneKey(subject, config), maxStates)
+
+const oneKey = (subject: Subject, config: Config): World<State> => ({
+  start: initialState(config),
+  successors: (state) => successors(state, subject, config),
+  canonical: (state) => canonical(state, config),
+  isDrained,
+  brokenLaw: (state) => brokenLaw(state, config),
+  runs: ({ runs }) => runs,
+})
+
 /** Breadth first, so that the trace of a violation is a shortest one. */
-export function explore(subject: Subject, config: Config, maxStates = Number.POSITIVE_INFINITY): Exploration {
+export function exploreWorld<State>(world: World<State>, maxStates = Number.POSITIVE_INFINITY): Exploration {
   const visited = new Visited()
   const parents = new Numbers()
   const moves = new Numbers()
@@ -32,12 +56,12 @@ export function explore(subject: Subject, config: Config, maxStates = Number.POS
   /** The state's number, and whether it was new. */
   const visit = (state: State, parent: number, move: number) => {
     const before = visited.size
-    const id = visited.add(canonical(state, config))
+    const id = visited.add(world.canonical(state))
     if (id < before) return id
     parents.push(parent)
     moves.push(move)
-    if (isDrained(state)) drained.push(id)
-    runs = Math.max(runs, state.runs)
+    if (world.isDrained(state)) drained.push(id)
+    runs = Math.max(runs, world.runs(state))
     frontier.push({ id, state })
     return id
   }
@@ -50,10 +74,10 @@ export function explore(subject: Subject, config: Config, maxStates = Number.POS
     ...rest,
   })
   const violation = (law: string, id: number) => ({
-    violation: { law, trace: replay(pathTo(id, parents, moves), subject, config) },
+    violation: { law, trace: replay(pathTo(id, parents, moves), world) },
   })
 
-  visit(initialState(config), -1, -1)
+  visit(world.start, -1, -1)
   for (let depth = 0; ; depth++) {
     const level = frontier
     frontier = []
@@ -63,11 +87,11 @@ export function explore(subject: Subject, config: Config, maxStates = Number.POS
     }
     for (const { id, state } of level) {
       if (visited.size > maxStates) return report(depth, { exhausted: true })
-      for (const [index, next] of successors(state, subject, config).entries()) {
+      for (const [index, next] of world.successors(state).entries()) {
         const to = visit(next.state, id, index)
         edges.from.push(id)
         edges.to.push(to)
-        const law = brokenLaw(next.state, config)
+        const law = world.brokenLaw(next.state)
         if (law) return report(depth + 1, violation(law, to))
       }
     }
@@ -112,10 +136,10 @@ function pathTo(id: number, parents: Numbers, moves: Numbers): number[] {
   return path.reverse()
 }
 
-function replay(path: number[], subject: Subject, config: Config): string[] {
-  let state = initialState(config)
+function replay<State>(path: number[], world: World<State>): string[] {
+  let state = world.start
   return path.map((index) => {
-    const move = successors(state, subject, config)[index]!
+    const move = world.successors(state)[index]!
     state = move.state
     return move.label()
   })

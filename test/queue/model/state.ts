@@ -162,9 +162,9 @@ export interface State {
 }
 
 /** A successor, by what happened. */
-export interface Move {
+export interface Move<Of = State> {
   label: () => string
-  state: State
+  state: Of
 }
 
 /** What came of an IO. */

@@ -140,7 +140,7 @@ const isBusy = ({ records, processes }: State, { sequence, acking }: Slot): bool
 
 const VISITORS = new Set<Process['phase']>(['enqueueing', 'retrying', 'withdrawing'])
 
-const isWorker = ({ phase }: Process) => !VISITORS.has(phase)
+export const isWorker = ({ phase }: Process) => !VISITORS.has(phase)
 
 /** Somebody looks at the queue and acts by hand on what is there. */
 function interventions(state: State, subject: Subject, config: Config): Move[] {
