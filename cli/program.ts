@@ -8,6 +8,7 @@ import { install } from './commands/install.ts'
 import { localDown, localEnv, localStatus, localUp } from './commands/local.ts'
 import { publishCommand } from './commands/publish.ts'
 import { queueCommands } from './commands/queue.ts'
+import { runCommand } from './commands/run.ts'
 import { type UpOptions, up } from './commands/up.ts'
 import { completionScript, type Shell, shells } from './completion.ts'
 import { type CommonOptions, readConfig, variablesOf } from './config.ts'
@@ -101,6 +102,8 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
     .action(async (options: { function: string[]; platform: boolean }) =>
       print(generateRbac(await loadFunctions(options.function), options.platform)),
     )
+
+  runCommand(program, { config, print, setExitCode }, functionOption)
 
   const serving = (command: Command) =>
     command

@@ -5,6 +5,8 @@ export { finalizersBefore, finalizersWithout, isFinalizing } from './finalizer.t
 export { deepFreeze } from './freeze.ts'
 export { parseOutcome } from './outcome.ts'
 export { type Plan, plan, type Write } from './plan.ts'
+export type { Rehearsed } from './rehearsal.ts'
+export { type RehearsalResult, rehearse } from './rehearse.ts'
 export { SettledWrites } from './settled-writes.ts'
 export { failurePatch, RECONCILED } from './status.ts'
 export type { RunObserver, RunStep } from './steps.ts'

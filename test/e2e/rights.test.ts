@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { resourcePath } from '#kube'
 import { kubeconfigOf } from '../support/account.ts'
-import { type FairleadProcess, startFairlead } from '../support/fairlead.ts'
-import { at, startWorld, until, type World } from './world.ts'
+import { type FairleadProcess, fairlead, startFairlead } from '../support/fairlead.ts'
+import { ATS, at, startWorld, until, type World } from './world.ts'
 
 const ROLES = { group: 'rbac.authorization.k8s.io', version: 'v1', resource: 'clusterroles' }
 const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
@@ -90,5 +90,37 @@ describe('with the generated rights only', () => {
       return (await world.kube.create<{ status: { allowed: boolean } }>(path, asked)).status.allowed
     }
     expect([await mayAct('fairlead-system'), await mayAct('default')]).toEqual([true, false])
+  })
+})
+
+describe('a dry run from the command line', () => {
+  it('shows outcome and difference, and writes nothing', async () => {
+    const later = new Date(Date.now() + 3_600_000)
+    await world.create(at('rehearsed', later))
+    await until(async () => (await statusOf('rehearsed'))?.phase === 'PENDING', 50)
+    const run = (...args: string[]) => fairlead(['run', 'at', 'rehearsed', '--dry-run', ...args], world.env)
+    const waiting = await run()
+    expect(waiting).toMatchObject({ code: 0, stdout: expect.stringContaining('Nothing would be written.') })
+    expect(waiting.stdout).toContain(`the next one begin at ${later.toISOString()}`)
+
+    await dispatcher[Symbol.asyncDispose]()
+    const ats = resourcePath(ATS, 'default', 'rehearsed')
+    await world.kube.patch(ats, { spec: { schedule: soon().toISOString() } }, 'merge')
+    const [before, pods] = [await world.kube.get(ats), await world.pods()]
+    const due = await run()
+    expect(due.stdout).toMatch(/create Pod default\/rehearsed-pod/)
+    expect(due.stdout).toContain('+ .spec.schedulerName: "default-scheduler"')
+    expect(due.stdout).toContain('~ .status.phase: "PENDING" → "RUNNING"')
+    const { would } = JSON.parse((await run('-o', 'json')).stdout) as { would: { would: string; kind: string }[] }
+    expect(would[0]).toMatchObject({ would: 'create', kind: 'Pod' })
+    expect([await world.kube.get(ats), await world.pods()]).toEqual([before, pods])
+  })
+
+  it.each([
+    [['run', 'at', 'nobody', '--dry-run'], 'there is no At nobody in namespace default'],
+    [['run', 'bat', 'x', '--dry-run'], 'there is no function bat, but at'],
+    [['run', 'at', 'x'], '--dry-run'],
+  ])('%j is wrong use', async (args, message) => {
+    expect(await fairlead(args, world.env)).toMatchObject({ code: 2, stderr: expect.stringContaining(message) })
   })
 })

@@ -1,0 +1,85 @@
+import { randomBytes } from 'node:crypto'
+import type { Invoke, Outcome, ReconcilerSpec, RunLog } from '#contracts'
+import { keyOf } from '#events'
+import type { KubeClient } from '#kube'
+import type { Finish, Lease } from '#queue'
+import { apiView } from './api-view.ts'
+import { Gate } from './gate.ts'
+import { selectorOf } from './reconcilers.ts'
+import { References } from './references.ts'
+import { type Rehearsed, rehearsing } from './rehearsal.ts'
+import { Run } from './run.ts'
+import { SettledWrites } from './settled-writes.ts'
+
+export interface RehearsalOptions {
+  kube: KubeClient
+  name: string
+  spec: ReconcilerSpec
+  invoke: Invoke
+  object: { namespace: string | undefined; name: string }
+  log: RunLog
+  now: Date
+  signal: AbortSignal
+}
+
+export interface RehearsalResult {
+  /** What the function returned in the end; undefined: it was not called, or threw. */
+  outcome: Outcome | undefined
+  would: Rehearsed[]
+  finish: Finish
+}
+
+/** One run of one object on the state that the API server has, which writes nothing and needs neither queue nor EVENTS. */
+export async function rehearse(options: RehearsalOptions): Promise<RehearsalResult> {
+  const { kube, name, spec, invoke, object, log, now, signal } = options
+  const would: Rehearsed[] = []
+  let outcome: Outcome | undefined
+  const view = apiView(kube, signal)
+  const gate = new Gate(4)
+  const deps = rehearsing(
+    {
+      kube,
+      events: { ...view, put: () => Promise.reject(new TypeError('a rehearsal stores nothing')) },
+      gate,
+      references: new References({ kube, events: view, gate }),
+      settled: new SettledWrites(),
+      recorder: { record: () => undefined },
+      now: () => now,
+      random: Math.random,
+      seed: () => randomBytes(24).toString('base64url'),
+      observe: () => undefined,
+      bury: undefined,
+    },
+    (step) => would.push(step),
+  )
+  const listening: Invoke = async (input, context) => {
+    outcome = undefined
+    outcome = await invoke(input, context)
+    return outcome
+  }
+  const served = { name, spec: { ...spec, dryRun: true }, invoke: listening, selects: selectorOf(spec) }
+  const finish = await new Run(
+    deps,
+    served,
+    leaseOf(name, keyOf(object.namespace, object.name), now, signal),
+    log,
+  ).toEnd()
+  return { outcome, would, finish }
+}
+
+/** Nobody else can have a run that does nothing. */
+const leaseOf = (fn: string, key: string, now: Date, signal: AbortSignal): Lease => ({
+  fn,
+  key,
+  lane: 'high',
+  owner: 'dry-run',
+  attempt: 0,
+  cutShort: false,
+  fired: false,
+  enqueuedAt: now,
+  until: now,
+  signal,
+  hold: () => undefined,
+  overtaken: false,
+  lap: async () => undefined,
+})
