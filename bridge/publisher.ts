@@ -28,7 +28,7 @@ export interface Publication {
   isPartial?: boolean | undefined
 }
 
-export type PublisherDeps = Pick<BridgeOptions, 'events' | 'queue' | 'log' | 'settled' | 'observer'> & {
+export type PublisherDeps = Pick<BridgeOptions, 'events' | 'queue' | 'log' | 'settled' | 'trace' | 'observer'> & {
   scopes: Scopes
   relations: Relations
 }
@@ -82,6 +82,7 @@ export class Publisher {
     return this.#deps.events.put(ref, news.verb, news.object, {
       ...(owner && { owner: { resource: owner.resource, name: owner.name } }),
       ...(isPartial && { referenceOnly: true }),
+      traceparent: this.#deps.trace?.({ ref, object: news.object }),
       signal,
     })
   }

@@ -20,6 +20,8 @@ export interface BridgeOptions {
    * no other run is due for it. Left out: every change makes a run.
    */
   settled?: ((echo: Echo) => boolean) | undefined
+  /** W3C Trace Context of a change that is about to be stored. Left out: it has none. */
+  trace?: ((change: { ref: ResourceRef; object: KubeObject }) => string | undefined) | undefined
   observer?: BridgeObserver | undefined
   now?: (() => Date) | undefined
   random?: (() => number) | undefined

@@ -1,12 +1,13 @@
 import { hostname } from 'node:os'
 import type { Logger } from 'pino'
 import { type Bridge, type BridgeObserver, buryGone, createBridge } from '#bridge'
-import type { Invoke } from '#contracts'
+import type { Invoke, KubeObject, ResourceRef } from '#contracts'
 import { createDispatcher, type Dispatcher, type RunObserver } from '#dispatch'
 import { incarnationOf } from '#jetstream'
 import type { KubeClient } from '#kube'
 import { type Reconciler, toInvoke } from '#sdk'
 import type { Streams } from './connections.ts'
+import { createTracing, type TraceKeeper } from './tracing/index.ts'
 
 export interface RuntimeOptions {
   kube: KubeClient
@@ -18,6 +19,8 @@ export interface RuntimeOptions {
   invoke?: (reconciler: Reconciler) => Invoke
   apiConcurrency: number
   log: Logger
+  /** Left out: nobody keeps traces. */
+  traces?: TraceKeeper
   bridgeObserver?: BridgeObserver
   runObserver?: RunObserver
 }
@@ -38,11 +41,15 @@ export function createRuntime({
   invoke = toInvoke,
   apiConcurrency,
   log,
+  traces,
   ...observers
 }: RuntimeOptions): Runtime {
   const { js, events, queue, dead } = streams
   const bury = dead.put.bind(dead)
-  const dispatcher = parts.dispatch
+  const { keep, sample } = traces ?? { keep: undefined, sample: () => false }
+  const writing = (ref: ResourceRef, object: KubeObject) => dispatcher?.traceOf(ref, object)
+  const tracing = createTracing({ keep, sample, writing, now: Date.now })
+  const dispatcher: Dispatcher | undefined = parts.dispatch
     ? createDispatcher({
         kube,
         events,
@@ -52,7 +59,11 @@ export function createRuntime({
         apiConcurrency,
         bury,
         log,
-        ...(observers.runObserver && { observer: observers.runObserver }),
+        sampled: keep !== undefined,
+        observer: (step) => {
+          tracing.run(step)
+          observers.runObserver?.(step)
+        },
       })
     : undefined
   const bridge = parts.bridge
@@ -63,7 +74,14 @@ export function createRuntime({
         log,
         incarnation: incarnationOf(js, events.stream),
         settled: dispatcher && ((echo) => dispatcher.settled(echo)),
-        ...(observers.bridgeObserver && { observer: observers.bridgeObserver }),
+        trace: (change) => tracing.ofChange(change),
+        observer: {
+          ...observers.bridgeObserver,
+          published: (change) => {
+            tracing.bridge(change)
+            observers.bridgeObserver?.published?.(change)
+          },
+        },
       })
     : undefined
 

@@ -36,3 +36,4 @@ export {
 } from './run.ts'
 export { type LabelSelector, type Labels, parseSelector, SelectorError } from './selector.ts'
 export { type KeptStatus, keptStatus } from './status.ts'
+export { type Span, spanAfter, traceparentOf } from './trace.ts'

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Invoke, RECONCILERS, type ResourceRef, type RunLog, resourceName } from '#contracts'
+import { type Invoke, type KubeObject, RECONCILERS, type ResourceRef, type RunLog, resourceName } from '#contracts'
 import type { DeadMessage, EventStore, StoredCursor } from '#events'
 import type { KubeClient } from '#kube'
 import type { WorkQueue } from '#queue'
@@ -8,6 +8,7 @@ import { sameJson } from './covers.ts'
 import { ownerIn } from './echo.ts'
 import { Followed } from './followed.ts'
 import { Gate } from './gate.ts'
+import { InFlight } from './in-flight.ts'
 import { EventRecorder } from './recorder.ts'
 import { References } from './references.ts'
 import type { RunDependencies } from './run.ts'
@@ -27,6 +28,8 @@ export interface DispatcherOptions {
   /** API requests in flight, of all reconcilers together. Default 10. */
   apiConcurrency?: number
   observer?: RunObserver
+  /** Somebody keeps traces: API requests carry their place in one. Default false. */
+  sampled?: boolean
   /** Keeps what nobody can run; resolves when it is kept. Left out: such keys are parked. */
   bury?: (dead: DeadMessage) => Promise<void>
   log: RunLog
@@ -45,6 +48,8 @@ export interface Dispatcher {
    * this says nothing: one may have lost its lease and died before it could queue its key again.
    */
   settled(echo: { fn: string; key: string; origin: string }): boolean
+  /** Of the run that is writing this object right now, for who happens to see it in the watch before it is in EVENTS. */
+  traceOf(ref: ResourceRef, object: KubeObject): string | undefined
   /** Reconcilers that are served now. */
   serving(): string[]
 }
@@ -74,6 +79,8 @@ class LiveDispatcher implements Dispatcher {
       now,
       random,
       seed: () => randomBytes(24).toString('base64url'),
+      inFlight: new InFlight(),
+      sampled: options.sampled ?? false,
       observe: options.observer ?? (() => undefined),
       bury: options.bury,
     }
@@ -96,6 +103,10 @@ class LiveDispatcher implements Dispatcher {
   settled({ fn, key, origin }: { fn: string; key: string; origin: string }): boolean {
     const owner = ownerIn(origin, fn, key)
     return owner !== undefined && this.#followed.get(fn)?.serving?.began(owner) === true
+  }
+
+  traceOf(ref: ResourceRef, object: KubeObject): string | undefined {
+    return this.#deps.inFlight.traceOf(ref, object)
   }
 
   serving(): string[] {

@@ -6,6 +6,8 @@ import { isControlledBy, type OwnedObject, type World } from './world.ts'
 export interface Observation extends World {
   /** The primary's own controller, where that is the primary of some Reconciler. */
   owner: OwnerKey | undefined
+  /** Of the newest change of the primary or of what it controls. */
+  traceparent: string | undefined
 }
 
 /** The object as the API server has it, where EVENTS has only a reference; undefined when it is gone. */
@@ -38,7 +40,9 @@ export async function observePrimary(
     ownedBy(object, spec, first.owned, whole),
     relatedTo(object, spec, [...first.related, ...second].flat(), whole),
   ])
-  return { object, owned, related, owner: primary.owner }
+  const mine = first.owned.flat().filter((child) => isControlledBy(child.object, object))
+  const newest = mine.reduce((latest, other) => (other.sequence > latest.sequence ? other : latest), primary)
+  return { object, owned, related, owner: primary.owner, traceparent: newest.traceparent }
 }
 
 const isMetadataEnough = ({ owns, related }: ReconcilerSpec, { group, resource }: ResourceRef): boolean =>

@@ -57,8 +57,14 @@ function tryingOnly(kube: KubeClient, tell: Told): KubeClient {
   }
   const changing = <T>(path: string, act: () => Promise<T>): Promise<T> =>
     during(path.replace(/\/status$/, ''), act, (answer) => answer as KubeObject)
+  const refused = (what: string) => () => Promise.reject(new TypeError(`a rehearsal does not ${what}`))
   return {
     ...kube,
+    as: (user) => tryingOnly(kube.as(user), tell),
+    with: (headers) => tryingOnly(kube.with(headers), tell),
+    request: refused('send any request'),
+    replace: refused('replace objects'),
+    applyStatus: refused('apply a status'),
     create: async <T>(path: string, object: object, options: object) => {
       const created = await kube.create<T>(path, object, { ...options, dryRun })
       tell(path, undefined, created as KubeObject)

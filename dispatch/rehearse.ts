@@ -5,6 +5,7 @@ import type { KubeClient } from '#kube'
 import type { Finish, Lease } from '#queue'
 import { apiView } from './api-view.ts'
 import { Gate } from './gate.ts'
+import { InFlight } from './in-flight.ts'
 import { selectorOf } from './reconcilers.ts'
 import { References } from './references.ts'
 import { type Rehearsed, rehearsing } from './rehearsal.ts'
@@ -47,6 +48,8 @@ export async function rehearse(options: RehearsalOptions): Promise<RehearsalResu
       now: () => now,
       random: Math.random,
       seed: () => randomBytes(24).toString('base64url'),
+      inFlight: new InFlight(),
+      sampled: false,
       observe: () => undefined,
       bury: undefined,
     },

@@ -6,7 +6,10 @@ import {
   type ReconcilerSpec,
   type RunInput,
   type RunLog,
+  type Span,
+  spanAfter,
   TerminalError,
+  traceparentOf,
 } from '#contracts'
 import { type DeadMessage, parseKey } from '#events'
 import type { Finish, Lease } from '#queue'
@@ -18,6 +21,7 @@ import { GoneError, RunTimeoutError } from './errors.ts'
 import { finalizersBefore, finalizersWithout, isFinalizing } from './finalizer.ts'
 import { deepFreeze } from './freeze.ts'
 import { DROPPED } from './gate.ts'
+import { withFields } from './log.ts'
 import { type Observation, observePrimary } from './observe.ts'
 import { parseOutcome } from './outcome.ts'
 import { isPaused, pausePatch } from './pause.ts'
@@ -42,6 +46,8 @@ export interface RunDependencies extends WriterDependencies {
   /** Text that nobody can guess. */
   seed: () => string
   observe: RunObserver
+  /** Traces are kept by somebody. */
+  sampled: boolean
   bury: ((dead: DeadMessage) => Promise<void>) | undefined
 }
 
@@ -69,7 +75,8 @@ export class Run {
   readonly #deps: RunDependencies
   readonly #served: Served
   readonly #lease: Lease
-  readonly #log: RunLog
+  #log: RunLog
+  #span: Span | undefined
   readonly #confidences: Confidences
 
   constructor(deps: RunDependencies, served: Served, lease: Lease, log: RunLog) {
@@ -78,6 +85,11 @@ export class Run {
     this.#lease = lease
     this.#log = log
     this.#confidences = new Confidences(served.spec, deps.events)
+  }
+
+  /** Its place in a trace; undefined until it has seen its object. */
+  get span(): Span | undefined {
+    return this.#span
   }
 
   /** Rejects only when the lease is lost or taken back: the run has then stopped and its end is not its own to say. */
@@ -114,11 +126,21 @@ export class Run {
       primary: { ref: spec.for, object: observed.object, owner: observed.owner },
       hold: () => this.#lease.hold(),
       signal,
+      span: this.#traced(observed),
       observe: this.#deps.observe,
       report: (event) => this.#tell(observed.object, [event]),
     })
     const lap = { world: observed, writer, now: this.#deps.now(), seed: this.#deps.seed(), isLast }
     return (await this.#isToBeDecided(lap)) ? lap : undefined
+  }
+
+  /** The run is in the trace of the newest change that it sees. */
+  #traced({ traceparent }: Observation): Span {
+    if (this.#span === undefined) {
+      this.#span = spanAfter(traceparent, this.#deps.sampled)
+      this.#log = withFields(this.#log, { traceId: this.#span.traceId })
+    }
+    return this.#span
   }
 
   /** Keeps the finalizer, and says of a paused object that it is. False: the function is not to be called. */
@@ -179,7 +201,12 @@ export class Run {
       finalizing: isFinalizing(world.object, this.#served.name),
     }
     const { signal, cutShort, attempt } = this.#lease
-    const context = { signal, log: this.#log, suspect: cutShort && attempt >= SUSPECT_ATTEMPT }
+    const context = {
+      signal,
+      log: this.#log,
+      suspect: cutShort && attempt >= SUSPECT_ATTEMPT,
+      traceparent: this.#span && traceparentOf(this.#span),
+    }
     const returned = await callWithin(spec.timeoutSeconds, invoke, deepFreeze(input), context)
     const outcome = parseOutcome(returned)
     this.#confidences.noteDesired(outcome.apply)

@@ -11,6 +11,7 @@ import type { RunStep } from './steps.ts'
 const REMEMBERED_RUNS = 20_000
 
 interface Current {
+  run?: Run
   /** Of the run alone, without storing how it ended. */
   ms?: number
   finish?: Finish
@@ -73,7 +74,8 @@ export class Serving {
     this.#observe(key, { step: 'started', attempt, fired, cutShort, queuedMs })
     const began = performance.now()
     try {
-      current.finish = await new Run(this.#depsOf(log), this.#served, lease, log).toEnd()
+      current.run = new Run(this.#depsOf(log), this.#served, lease, log)
+      current.finish = await current.run.toEnd()
       return current.finish
     } finally {
       current.ms = performance.now() - began
@@ -88,14 +90,14 @@ export class Serving {
     const { key } = lease
     const current = this.#current.get(lease)
     if (current === undefined) return
-    const { finish, ms = 0 } = current
+    const { run, finish, ms = 0 } = current
     this.#current.delete(lease)
     if (stored === 'fenced' || finish === undefined)
-      return this.#observe(key, { step: 'finished', result: 'fenced', ms, message: undefined })
+      return this.#observe(key, { step: 'finished', ...run?.span, result: 'fenced', ms, message: undefined })
     const message = 'message' in finish ? finish.message : undefined
     if (finish.kind === 'requeue') this.#observe(key, { step: 'armed', at: finish.at, why: 'requeue' })
     if (finish.kind === 'error') this.#observe(key, { step: 'armed', at: finish.retryAt, why: 'error' })
-    this.#observe(key, { step: 'finished', result: RESULTS[finish.kind], ms, message })
+    this.#observe(key, { step: 'finished', ...run?.span, result: RESULTS[finish.kind], ms, message })
   }
 
   #observe(key: string, step: Unkeyed<RunStep>): void {

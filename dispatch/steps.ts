@@ -1,41 +1,44 @@
+import type { Span } from '#contracts'
+
 /** What happened in a run, in order, as timelines, metrics and logs want it. */
-export type RunStep = { reconciler: string; key: string } & (
-  | {
-      step: 'started'
-      /** Failed runs of this key since the last success. */
-      attempt: number
-      /** A timer fired: requeueAt, requeueAfterSeconds or backoff. */
-      fired: boolean
-      /** The run of this key before it never ended: its process was lost. */
-      cutShort?: boolean
-      /** Since the key was queued. */
-      queuedMs: number
-    }
-  | {
-      step: 'written'
-      verb: 'create' | 'apply' | 'delete' | 'status' | 'finalizers'
-      /** `pods.v1` */
-      resource: string
-      kind: string
-      namespace: string | undefined
-      name: string
-      /** After the write; undefined when the object is gone. */
-      resourceVersion: string | undefined
-      /** The request alone, without waiting for its turn. */
-      ms: number
-    }
-  /** A status that was overtaken by a change while it waited for its turn: not sent, decided again. */
-  | { step: 'dropped' }
-  /** The function was not waited for any longer. */
-  | { step: 'timedOut' }
-  | { step: 'armed'; at: Date; why: 'requeue' | 'error' }
-  | {
-      step: 'finished'
-      /** controller-runtime's names, and `terminal` and `fenced`. */
-      result: 'success' | 'requeue_after' | 'error' | 'terminal' | 'fenced'
-      ms: number
-      message: string | undefined
-    }
-)
+export type RunStep = { reconciler: string; key: string } & Partial<Span> &
+  (
+    | {
+        step: 'started'
+        /** Failed runs of this key since the last success. */
+        attempt: number
+        /** A timer fired: requeueAt, requeueAfterSeconds or backoff. */
+        fired: boolean
+        /** The run of this key before it never ended: its process was lost. */
+        cutShort?: boolean
+        /** Since the key was queued. */
+        queuedMs: number
+      }
+    | {
+        step: 'written'
+        verb: 'create' | 'apply' | 'delete' | 'status' | 'finalizers'
+        /** `pods.v1` */
+        resource: string
+        kind: string
+        namespace: string | undefined
+        name: string
+        /** After the write; undefined when the object is gone. */
+        resourceVersion: string | undefined
+        /** The request alone, without waiting for its turn. */
+        ms: number
+      }
+    /** A status that was overtaken by a change while it waited for its turn: not sent, decided again. */
+    | { step: 'dropped' }
+    /** The function was not waited for any longer. */
+    | { step: 'timedOut' }
+    | { step: 'armed'; at: Date; why: 'requeue' | 'error' }
+    | {
+        step: 'finished'
+        /** controller-runtime's names, and `terminal` and `fenced`. */
+        result: 'success' | 'requeue_after' | 'error' | 'terminal' | 'fenced'
+        ms: number
+        message: string | undefined
+      }
+  )
 
 export type RunObserver = (step: RunStep) => void

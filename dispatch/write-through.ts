@@ -1,5 +1,6 @@
 import type { KubeObject, ResourceRef } from '#contracts'
-import { asTravelling, type EventStore, type OwnerKey } from '#events'
+import { asTravelling, type EventStore, type OwnerKey, type PutResult, type Verb } from '#events'
+import type { InFlight } from './in-flight.ts'
 import type { References } from './references.ts'
 
 /** What EVENTS holds after a write; undefined: nothing any more. */
@@ -9,20 +10,30 @@ export interface Written {
   overtaken: boolean
 }
 
+interface WriteThroughDependencies {
+  events: Pick<EventStore, 'put'>
+  references: References
+  inFlight: InFlight
+}
+
+interface WriteThroughOptions {
+  /** Tells the watch's echo of these writes. */
+  origin: string
+  traceparent: string
+  signal: AbortSignal
+}
+
 /** Puts what a run wrote into EVENTS, so that the next run of the key sees it without waiting for the watch. */
 export class WriteThrough {
   readonly #events: Pick<EventStore, 'put'>
   readonly #references: References
-  readonly #options: { origin: string; signal: AbortSignal }
+  readonly #inFlight: InFlight
+  readonly #options: WriteThroughOptions
 
-  /** `origin` tells the watch's echo of these writes. */
-  constructor(
-    events: Pick<EventStore, 'put'>,
-    references: References,
-    options: { origin: string; signal: AbortSignal },
-  ) {
+  constructor({ events, references, inFlight }: WriteThroughDependencies, options: WriteThroughOptions) {
     this.#events = events
     this.#references = references
+    this.#inFlight = inFlight
     this.#options = options
   }
 
@@ -34,13 +45,26 @@ export class WriteThrough {
   ): Promise<Written> {
     const stored = asTravelling(object)
     this.#references.written(ref, stored)
-    const { outcome } = await this.#events.put(ref, verb, stored, { owner, ...this.#options })
+    const outcome = await this.#put(ref, verb, stored, owner)
     return { object: stored, overtaken: outcome === 'newer' }
   }
 
   /** `object` is its last known version. */
   async gone(ref: ResourceRef, owner: OwnerKey | undefined, object: KubeObject): Promise<Written> {
-    const { outcome } = await this.#events.put(ref, 'deleted', object, { owner, ...this.#options })
+    const outcome = await this.#put(ref, 'deleted', object, owner)
     return { object: undefined, overtaken: outcome === 'newer' }
+  }
+
+  async #put(
+    ref: ResourceRef,
+    verb: Verb,
+    object: KubeObject,
+    owner: OwnerKey | undefined,
+  ): Promise<PutResult['outcome']> {
+    try {
+      return (await this.#events.put(ref, verb, object, { owner, ...this.#options })).outcome
+    } finally {
+      this.#inFlight.end(ref, object)
+    }
   }
 }

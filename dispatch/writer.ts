@@ -1,9 +1,19 @@
-import { ConflictError, type EventReport, type KubeObject, type ResourceRef, resourceName } from '#contracts'
+import {
+  ConflictError,
+  type EventReport,
+  type KubeObject,
+  type ResourceRef,
+  resourceName,
+  type Span,
+  spanAfter,
+  traceparentOf,
+} from '#contracts'
 import type { EventStore, OwnerKey } from '#events'
 import { ApiError, isAlreadyExists, isNotFound, type KubeClient, resourcePath, type Status } from '#kube'
 import { fingerprint } from './covers.ts'
 import { fieldsOfOthers, GoneError, isStale, RefusedError, refusalOf, undefinedIfGone } from './errors.ts'
 import { DROPPED, type Gate, PRIORITY, type Priority } from './gate.ts'
+import type { InFlight } from './in-flight.ts'
 import { statusTarget, type Write } from './plan.ts'
 import type { References } from './references.ts'
 import type { SettledWrites } from './settled-writes.ts'
@@ -21,6 +31,7 @@ export interface WriterDependencies {
   gate: Gate
   settled: SettledWrites
   references: References
+  inFlight: InFlight
 }
 
 /** The run on whose behalf something is written. */
@@ -34,6 +45,8 @@ export interface Writing {
   /** Throws when the lease is over. Called right before every write. */
   hold: () => void
   signal: AbortSignal
+  /** Of the run. */
+  span: Span
   observe: RunObserver
   /** Tells users of the primary. */
   report: (event: EventReport) => void
@@ -52,6 +65,8 @@ interface Target {
 export class Writer {
   readonly #deps: WriterDependencies
   readonly #run: Writing
+  readonly #kube: KubeClient
+  readonly #traceparent: string
   readonly #through: WriteThrough
   readonly #childrenOf: OwnerKey
 
@@ -59,7 +74,10 @@ export class Writer {
     const { ref, object } = run.primary
     this.#deps = deps
     this.#run = run
-    this.#through = new WriteThrough(deps.events, deps.references, run)
+    this.#traceparent = traceparentOf(run.span)
+    this.#kube = run.span.sampled ? deps.kube.with({ traceparent: this.#traceparent }) : deps.kube
+    const { origin, signal } = run
+    this.#through = new WriteThrough(deps, { origin, signal, traceparent: this.#traceparent })
     this.#childrenOf = { resource: ref.resource, name: object.metadata.name }
   }
 
@@ -97,7 +115,7 @@ export class Writer {
     const patch = { metadata: { finalizers, resourceVersion: object.metadata.resourceVersion } }
     try {
       const after = await this.#now({ verb: 'finalizers', ref, object }, PRIORITY.create, () =>
-        this.#deps.kube.patch(pathOf(ref, object), patch, 'merge', { signal, fieldManager }),
+        this.#kube.patch(pathOf(ref, object), patch, 'merge', { signal, fieldManager }),
       )
       const isGone = after.metadata.deletionTimestamp !== undefined && finalizers.length === 0
       return await (isGone ? this.#through.gone(ref, owner, object) : this.#through.present(ref, owner, after))
@@ -123,7 +141,7 @@ export class Writer {
     const path = resourcePath(ref, object.metadata.namespace, object.metadata.name, 'status')
     const { signal, fieldManager } = this.#run
     return this.#request({ verb: 'status', ref, object }, PRIORITY.status, wanted, () =>
-      this.#deps.kube.patch(path, patch, 'merge', { signal, fieldManager }),
+      this.#kube.patch(path, patch, 'merge', { signal, fieldManager }),
     )
   }
 
@@ -142,10 +160,10 @@ export class Writer {
     const target = { ...write, ref: resource }
     if (write.verb === 'create') {
       const path = resourcePath(resource, object.metadata.namespace)
-      return this.#now(target, PRIORITY.create, () => this.#deps.kube.create(path, object, { signal, fieldManager }))
+      return this.#now(target, PRIORITY.create, () => this.#kube.create(path, object, { signal, fieldManager }))
     }
     const apply = (force: boolean) => () =>
-      this.#deps.kube.apply(pathOf(resource, object), object, { signal, fieldManager, force })
+      this.#kube.apply(pathOf(resource, object), object, { signal, fieldManager, force })
     try {
       return await this.#now(target, PRIORITY.create, apply(false))
     } catch (error) {
@@ -161,7 +179,7 @@ export class Writer {
     const { uid, resourceVersion } = object.metadata
     const options = { uid, resourceVersion, propagationPolicy: 'Background', signal: this.#run.signal } as const
     const answer = await this.#now({ verb, ref, object }, PRIORITY.delete, () =>
-      this.#deps.kube.delete(pathOf(ref, object), options).catch(undefinedIfGone),
+      this.#kube.delete(pathOf(ref, object), options).catch(undefinedIfGone),
     )
     return isStillThere(answer)
       ? this.#through.present(ref, this.#childrenOf, answer)
@@ -193,9 +211,9 @@ export class Writer {
   }
 
   async #get(ref: ResourceRef, object: KubeObject): Promise<KubeObject | undefined> {
-    const { kube, gate } = this.#deps
+    const { gate } = this.#deps
     const { signal } = this.#run
-    const read = () => kube.get(pathOf(ref, object), { signal }).catch(undefinedIfGone)
+    const read = () => this.#kube.get(pathOf(ref, object), { signal }).catch(undefinedIfGone)
     const found = await gate.run(PRIORITY.create, read, { signal })
     return found === DROPPED ? undefined : found
   }
@@ -214,14 +232,20 @@ export class Writer {
     wanted: () => boolean,
     send: () => Promise<T>,
   ): Promise<T | typeof DROPPED> {
-    const { reconciler, key, hold, signal, observe } = this.#run
+    const { reconciler, key, hold, signal, span, observe } = this.#run
     const { kind, metadata } = object
     const timed = async () => {
       hold()
+      const { inFlight } = this.#deps
       const began = performance.now()
-      const answer = await send()
+      inFlight.begin(ref, object, this.#traceparent)
+      const answer = await send().catch((error: unknown) => {
+        inFlight.end(ref, object)
+        throw error
+      })
       observe({
         step: 'written',
+        ...spanAfter(this.#traceparent, span.sampled),
         reconciler,
         key,
         verb,

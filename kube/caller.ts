@@ -51,10 +51,9 @@ export function createCaller(transport: Transport, options: KubeClientOptions): 
   }
 }
 
-/** Every request says as whom it is to be judged: it costs no request more. */
-export const impersonating = (caller: Caller, user: string): Caller => ({
+export const sending = (caller: Caller, headers: Record<string, string>): Caller => ({
   ...caller,
-  send: (call, use) => caller.send({ ...call, headers: { ...call.headers, 'impersonate-user': user } }, use),
+  send: (call, use) => caller.send({ ...call, headers: { ...headers, ...call.headers } }, use),
 })
 
 export const titleOf = ({ method, path }: Pick<KubeRequest, 'method' | 'path'>): string => `${method} ${path}`

@@ -1,5 +1,5 @@
 import { type Answer, errorOf, isSuccess, parseBody, readAnswer } from './body.ts'
-import { type Caller, createCaller, impersonating, titleOf } from './caller.ts'
+import { type Caller, createCaller, sending, titleOf } from './caller.ts'
 import { listPages } from './list.ts'
 import { createTransport, type Transport } from './transport.ts'
 import type { DeleteOptions, KubeClient, KubeClientOptions, KubeRequest, PatchType, WriteOptions } from './types.ts'
@@ -63,7 +63,8 @@ function clientOf(caller: Caller, transport: Transport): KubeClient {
       write('PATCH', path, object, writeOptions, { contentType: APPLY_TYPE, query: { force } }),
     applyStatus: (path, object, applyOptions) => client.apply(`${path}/status`, object, applyOptions),
     delete: (path, deleteOptions = {}) => request(deletion(path, deleteOptions)),
-    as: (user) => clientOf(impersonating(caller, user), transport),
+    as: (user) => client.with({ 'impersonate-user': user }),
+    with: (headers) => clientOf(sending(caller, headers), transport),
     async close() {
       transport.close()
     },

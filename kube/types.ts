@@ -218,6 +218,8 @@ export interface KubeClient extends AsyncDisposable {
    * impersonate. A service account's groups go with its name (Kubernetes 1.36).
    */
   as(user: string): KubeClient
+  /** The same, with these headers in each request. */
+  with(headers: Record<string, string>): KubeClient
   /** Ends every connection, also those in use: their requests and watches fail. */
   close(): Promise<void>
 }

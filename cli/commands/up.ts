@@ -7,6 +7,7 @@ import { createLogger } from '../logging.ts'
 import { createMetrics, depthGauges, serveMetrics } from '../metrics/index.ts'
 import { createRuntime, type RuntimeOptions } from '../runtime.ts'
 import { untilStopped } from '../signals.ts'
+import { openTraceKeeper } from '../tracing/index.ts'
 import { install } from './install.ts'
 
 export interface UpOptions {
@@ -38,8 +39,10 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
       process.exit(exitCodeOf(error))
     },
   })
+  await using traces = await openTraceKeeper(process.env, log)
   const runtime = createRuntime({
     kube,
+    traces,
     streams,
     parts,
     functions,

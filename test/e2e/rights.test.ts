@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { resourcePath } from '#kube'
 import { kubeconfigOf } from '../support/account.ts'
+import { startCollector } from '../support/collector.ts'
 import { type FairleadProcess, fairlead, startFairlead } from '../support/fairlead.ts'
 import { ATS, at, startWorld, until, type World } from './world.ts'
 
@@ -10,12 +11,15 @@ const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
 let world: World
 let bridge: FairleadProcess
 let dispatcher: FairleadProcess
+let collector: Awaited<ReturnType<typeof startCollector>>
 
 /** Bridge and dispatcher as two processes, each with its own account and no other rights. */
 beforeAll(async () => {
   world = await startWorld({ controllers: true })
+  collector = await startCollector()
   const as = async (name: string) => ({
     ...world.env,
+    OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
     KUBECONFIG: await kubeconfigOf(world.kube, world.cluster.kubeconfig, { namespace: 'fairlead-system', name }),
   })
   bridge = startFairlead(['bridge'], await as('fairlead-bridge'))
@@ -26,6 +30,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await dispatcher?.[Symbol.asyncDispose]()
   await bridge?.[Symbol.asyncDispose]()
+  await collector?.[Symbol.asyncDispose]()
   await world?.[Symbol.asyncDispose]()
 })
 
@@ -41,6 +46,23 @@ describe('with the generated rights only', () => {
     )
     expect(writes.length).toBeGreaterThan(0)
     expect(await world.pods()).toHaveLength(1)
+  })
+
+  it('its change is one trace, from the watch to each request, in spans and logs, across processes', async () => {
+    const about = (name: string) =>
+      collector.spans.filter(({ attributes }) =>
+        attributes.some(({ key, value }) => key === 'k8s.object.name' && value.stringValue === name),
+      )
+    const publishing = () => about('allowed').find(({ name }) => name.startsWith('publish ats'))
+    await until(async () => publishing() !== undefined, 50)
+    const { traceId, spanId } = publishing()!
+    const inTrace = (name: string) => collector.spans.find((span) => span.traceId === traceId && span.name === name)
+    await until(async () => inTrace('run at') !== undefined, 50)
+    const run = inTrace('run at')!
+    expect([run.parentSpanId, inTrace('queue at')?.parentSpanId]).toEqual([spanId, spanId])
+    const requests = ['create pods.v1', 'status ats.v1alpha1.cnat.programming-kubernetes.info'].map(inTrace)
+    expect(requests.map((span) => span?.parentSpanId)).toEqual([run.spanId, run.spanId])
+    expect(dispatcher.logs.filter((line) => line['traceId'] === traceId).map(({ step }) => step)).toContain('finished')
   })
 
   it('what a function wants beyond them is refused, shown on the object and in an Event, and made good when allowed', async () => {

@@ -1,0 +1,27 @@
+import { randomBytes } from 'node:crypto'
+
+/** A place in a trace, after W3C Trace Context: what happens there, and what caused it. */
+export interface Span {
+  /** 32 hexadecimal digits. */
+  traceId: string
+  /** 16 hexadecimal digits. */
+  spanId: string
+  /** Left out: the trace begins here. */
+  parentSpanId?: string
+  /** Somebody keeps it. */
+  sampled: boolean
+}
+
+const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/
+
+/** A new span in the trace of `parent`, a traceparent; where that is none, of a new trace. */
+export function spanAfter(parent: string | undefined, sampled: boolean): Span {
+  const spanId = randomBytes(8).toString('hex')
+  const [, traceId = '', parentSpanId = '', flags = ''] = TRACEPARENT.exec(parent ?? '') ?? []
+  if (/^0*$/.test(traceId) || /^0*$/.test(parentSpanId))
+    return { traceId: randomBytes(16).toString('hex'), spanId, sampled }
+  return { traceId, spanId, parentSpanId, sampled: (Number.parseInt(flags, 16) & 1) === 1 }
+}
+
+export const traceparentOf = ({ traceId, spanId, sampled }: Span): string =>
+  `00-${traceId}-${spanId}-${sampled ? '01' : '00'}`

@@ -1,0 +1,155 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type BridgeOptions, createBridge, type SeenChange } from '#bridge'
+import { type KubeObject, RECONCILERS } from '#contracts'
+import { type KubeClient, resourcePath } from '#kube'
+import { PODS, pod, silent, startFixture, until, WIDGETS } from './fixture.ts'
+
+let fixture: Awaited<ReturnType<typeof startFixture>>
+
+beforeAll(async () => {
+  fixture = await startFixture()
+})
+afterAll(() => fixture?.[Symbol.asyncDispose]())
+
+const HELD_BACK_MS = 2000
+const TRACEPARENT = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00'
+
+/** A client whose watches tell nothing between hold() and release(), as if the API server were slow to. */
+function delaying(kube: KubeClient) {
+  let held: PromiseWithResolvers<void> | undefined
+  const watch: KubeClient['watch'] = async function* (path, options) {
+    for await (const event of kube.watch(path, options)) {
+      await held?.promise
+      yield event as never
+    }
+  }
+  return {
+    kube: { ...kube, watch },
+    hold: () => {
+      held ??= Promise.withResolvers()
+    },
+    release: () => {
+      held?.resolve()
+      held = undefined
+    },
+  }
+}
+
+/** A dispatcher and a bridge whose watch is held back as soon as the function is called for the first time. */
+async function delayed(name: string, settled: (scene: Scene) => BridgeOptions['settled']) {
+  const object = await fixture.kube.create<KubeObject>(resourcePath(RECONCILERS), {
+    apiVersion: 'fairlead.dev/v1alpha1',
+    kind: 'Reconciler',
+    metadata: { name },
+    spec: { for: { ...WIDGETS, namespaces: [name] }, owns: [PODS], invoke: { pull: {} } },
+  })
+  const scene = await fixture.scene(name, { object })
+  const { kube, hold, release } = delaying(fixture.kube)
+  const published: SeenChange[] = []
+  const bridge = createBridge({
+    kube,
+    events: fixture.events,
+    queue: scene.queue,
+    log: silent,
+    settled: settled(scene),
+    trace: () => TRACEPARENT,
+    observer: { published: (change) => published.push(change) },
+  })
+  const stop = new AbortController()
+  const running = bridge.run(stop.signal)
+  await until(() => bridge.status().resources.filter(({ synced }) => synced).length >= 3)
+
+  const seen: unknown[] = []
+  scene.behave('w', ({ object, owned }) => {
+    if (seen.length === 0) hold()
+    seen.push([object!.status, owned['Pod.v1']!.map(({ metadata }) => metadata.name)])
+    return { apply: [pod(`${name}-pod`)], status: { phase: 'RUNNING' } }
+  })
+  await fixture.kube.create(resourcePath(WIDGETS, name), {
+    apiVersion: 'test.fairlead.dev/v1',
+    kind: 'Widget',
+    metadata: { name: 'w', namespace: name },
+    spec: {},
+  })
+  await scene.ended('w')
+  const runs = () => scene.stepsOf('w').filter(({ step }) => step === 'started').length
+
+  return {
+    scene,
+    seen,
+    runs,
+    /** Lets the watch tell of what the run wrote, seconds after it, and waits until all of that has been dealt with. */
+    async echo() {
+      const version = (await scene.get(WIDGETS, 'w'))!.metadata.resourceVersion
+      await new Promise((resolve) => setTimeout(resolve, HELD_BACK_MS))
+      expect(published.some((change) => change.object.metadata.name === `${name}-pod`)).toBe(false)
+      release()
+      await until(() => published.some((change) => change.object.metadata.name === `${name}-pod`))
+      await until(() => published.some((change) => change.object.metadata.resourceVersion === version))
+      await until(async () => {
+        const { queued, running } = await scene.queue.depth(name)
+        return queued + running === 0
+      })
+    },
+    async [Symbol.asyncDispose]() {
+      stop.abort()
+      await running
+      await scene.stop()
+      await fixture.kube.delete(resourcePath(RECONCILERS, undefined, name))
+    },
+  }
+}
+type Scene = Awaited<ReturnType<typeof fixture.scene>>
+
+const RUNNING = { phase: 'RUNNING', observedGeneration: 1 }
+
+describe('what a run wrote', () => {
+  it('is what the next run sees, before the watch tells of it, and its echo makes no other run', async () => {
+    await using world = await delayed(
+      'same-process',
+      ({ dispatcher }) =>
+        (echo) =>
+          dispatcher.settled(echo),
+    )
+    const { scene, seen, runs } = world
+    seen.length = 0
+    seen.push('from here on')
+    expect((await scene.run('w')).result).toBe('success')
+    expect(seen[1]).toEqual([RUNNING, ['same-process-pod']])
+    expect(runs()).toBe(2)
+    await world.echo()
+    expect(runs()).toBe(2)
+    expect(scene.writes('w')).toEqual(['create Pod same-process-pod', 'status Widget w'])
+  })
+
+  it('carries the trace of the change that it answers', async () => {
+    await using world = await delayed(
+      'traced',
+      ({ dispatcher }) =>
+        (echo) =>
+          dispatcher.settled(echo),
+    )
+    const { scene } = world
+    const traceOf = async (ref: typeof WIDGETS, name: string) =>
+      (await fixture.events.observe({ primary: { ref, namespace: 'traced', name } })).primary?.traceparent?.split(
+        '-',
+      )[1]
+    const [, traceId] = TRACEPARENT.split('-')
+    expect([await traceOf(WIDGETS, 'w'), await traceOf(PODS, 'traced-pod')]).toEqual([traceId, traceId])
+    const finished = scene.stepsOf('w').find(({ step }) => step === 'finished')
+    expect(finished).toMatchObject({ traceId, parentSpanId: TRACEPARENT.split('-')[2] })
+    await world.echo()
+    expect(await traceOf(PODS, 'traced-pod')).toBe(traceId)
+  })
+
+  it('told by another process’s bridge makes runs that see it and write nothing', async () => {
+    await using world = await delayed('other-process', () => undefined)
+    const { scene, seen, runs } = world
+    const before = seen.length
+    await world.echo()
+    const writes = scene.writes('w')
+    expect(writes).toEqual(['create Pod other-process-pod', 'status Widget w'])
+    expect(runs()).toBeLessThanOrEqual(3)
+    for (const state of seen.slice(before)) expect(state).toEqual([RUNNING, ['other-process-pod']])
+  })
+})
