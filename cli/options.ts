@@ -29,3 +29,11 @@ export const objectName = (text: string): string => {
 /** The first one is the default. */
 export const outputOption = (...choices: string[]): Option =>
   new Option('-o, --output <format>', 'of the result').choices(choices).default(choices[0])
+
+export const functionOption = (): Option =>
+  new Option(
+    '-f, --function <file>',
+    'a module that exports reconcilers, instead of the built-in ones; may be repeated',
+  )
+    .argParser(collect)
+    .default([] as string[], 'the built-in functions')

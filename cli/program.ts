@@ -1,14 +1,16 @@
 import { Command, InvalidArgumentError, Option } from 'commander'
+import type { KnativeOptions } from '#crds'
 import { progressOn } from '#local'
 import { deadCommands } from './commands/dead.ts'
 import { type DevOptions, dev } from './commands/dev.ts'
 import { eventsCommands } from './commands/events.ts'
-import { generateCrds, generateRbac, refuseBreakingChanges } from './commands/generate.ts'
+import { generateCrds, generateKnative, generateRbac, refuseBreakingChanges } from './commands/generate.ts'
 import { install } from './commands/install.ts'
 import { localDown, localEnv, localStatus, localUp } from './commands/local.ts'
 import { publishCommand } from './commands/publish.ts'
 import { queueCommands } from './commands/queue.ts'
 import { runCommand } from './commands/run.ts'
+import { chosen, serveCommand } from './commands/serve.ts'
 import { type UpOptions, up } from './commands/up.ts'
 import { completionScript, type Shell, shells } from './completion.ts'
 import { type CommonOptions, readConfig, variablesOf } from './config.ts'
@@ -16,7 +18,7 @@ import { openKube } from './connections.ts'
 import { demo } from './demo/demo.ts'
 import { UsageError } from './exit.ts'
 import { loadFunctions } from './functions.ts'
-import { collect, outputOption, type Print, whole } from './options.ts'
+import { functionOption, objectName, outputOption, type Print, whole } from './options.ts'
 import { untilStopped } from './signals.ts'
 import { table } from './table.ts'
 import { version } from './version.ts'
@@ -61,14 +63,6 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
     .showHelpAfterError('(fairlead --help lists commands, variables and exit codes)')
   const config = () => readConfig(process.env, program.opts<CommonOptions>())
 
-  const functionOption = () =>
-    new Option(
-      '-f, --function <file>',
-      'a module that exports reconcilers, instead of the built-in ones; may be repeated',
-    )
-      .argParser(collect)
-      .default([] as string[], 'the built-in functions')
-
   program
     .command('install')
     .description('apply accounts, their rights, CRDs and Reconcilers of the functions; may be repeated')
@@ -102,6 +96,18 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
     .action(async (options: { function: string[]; platform: boolean }) =>
       print(generateRbac(await loadFunctions(options.function), options.platform)),
     )
+  generate
+    .command('knative')
+    .description('Knative Services that run the functions, and the Reconcilers that call them there')
+    .argument('[name]', 'only of this function')
+    .addOption(functionOption())
+    .requiredOption('--image <image>', 'with the fairlead command as its entrypoint, and the functions’ modules')
+    .option('-n, --namespace <name>', 'of the Services', objectName, 'fairlead-functions')
+    .option('--module <path>', 'of the functions inside the image; left out: the built-in functions')
+    .action(async (name: string | undefined, options: KnativeOptions & { function: string[] }) => {
+      const functions = await loadFunctions(options.function)
+      print(generateKnative(name === undefined ? functions : [chosen(functions, name)], options))
+    })
 
   runCommand(program, { config, print, setExitCode }, functionOption)
 
@@ -131,6 +137,7 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
   queueCommands(program, { config, print, setExitCode })
   deadCommands(program, { config, print, setExitCode })
 
+  serveCommand(program, { config })
   eventsCommands(program, { config, print })
   publishCommand(program, { config, print })
 

@@ -1,10 +1,14 @@
 import { builtins } from '#functions'
 import { manifest } from '#sdk'
+import { knativeManifests } from './knative.ts'
 import { functionRbac, platformRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
 import { yamlOf } from './yaml.ts'
 
 const HEADER = '# Generated from the schemas in the code: change those, then npm run generate.\n'
+
+/** Stands for your own: `fairlead generate knative --image` writes another one. */
+const KNATIVE = { image: 'fairlead:latest', namespace: 'fairlead-functions' }
 
 /** Path, from the root of the repository, and content of every generated manifest. */
 export function generatedFiles(): Map<string, string> {
@@ -14,6 +18,7 @@ export function generatedFiles(): Map<string, string> {
     ...builtins.map((builtin): [string, object] => [`functions/${builtin.name}/reconciler.yaml`, manifest(builtin)]),
     ['deploy/rbac/fairlead.yaml', platformRbac()],
     ...builtins.map((one): [string, object[]] => [`deploy/rbac/${one.name}.yaml`, functionRbac(manifest(one))]),
+    ...builtins.map((one): [string, object[]] => [`deploy/knative/${one.name}.yaml`, knativeManifests(one, KNATIVE)]),
   ]
   return new Map(files.map(([path, content]) => [path, HEADER + yamlOf(content)]))
 }

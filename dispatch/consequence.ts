@@ -1,7 +1,7 @@
 import { type Backoff, ConflictError, RetryAfterError, TerminalError } from '#contracts'
 import { ApiError } from '#kube'
 import { backoffMs, type Finish, messageOf } from '#queue'
-import { NamespaceTerminatingError, RefusedError } from './errors.ts'
+import { FunctionError, NamespaceTerminatingError, RefusedError } from './errors.ts'
 import { type Failure, REASON } from './status.ts'
 
 /** A namespace takes seconds to go, or hangs for days: nothing is gained by asking often. */
@@ -22,11 +22,15 @@ export interface Consequence {
 
 export function consequenceOf(error: unknown, { attempt, backoff, now, random }: Circumstances): Consequence {
   const message = messageOf(error)
-  const after = (ms: number): Finish => ({ kind: 'error', message, retryAt: new Date(now.getTime() + ms) })
+  const after = (ms: number) => ({ kind: 'error' as const, message, retryAt: new Date(now.getTime() + ms) })
   const backedOff = () => after(backoffMs(attempt, backoff, random))
 
   if (error instanceof TerminalError) return { finish: { kind: 'terminal', message }, report: failure(error) }
   if (error instanceof RetryAfterError) return { finish: after(error.afterSeconds * 1000), report: failure(error) }
+  if (error instanceof FunctionError) {
+    const finish = error.afterSeconds === undefined ? backedOff() : after(error.afterSeconds * 1000)
+    return { finish: { ...finish, isCounted: !error.isAway }, report: undefined }
+  }
   if (error instanceof RefusedError) return { finish: backedOff(), report: failure(error) }
   if (error instanceof NamespaceTerminatingError) return { finish: after(TERMINATING_RETRY_MS), report: undefined }
   if (error instanceof ApiError && error.retryAfterSeconds !== undefined)

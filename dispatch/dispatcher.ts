@@ -114,7 +114,7 @@ class LiveDispatcher implements Dispatcher {
   }
 
   #followedAs(name: string): Followed {
-    const { queue, log, functions } = this.#options
+    const { events, queue, log, functions } = this.#options
     // A resource is watched at once, or in each of the Reconciler's namespaces.
     const isSynced = (ref: ResourceRef, token: string, namespaces: readonly string[] = []) => {
       const isCoveredIn = (scope?: string) => isCovered(this.#cursors.get(scopeName(ref, scope)), token)
@@ -122,7 +122,7 @@ class LiveDispatcher implements Dispatcher {
     }
     const followed =
       this.#followed.get(name) ??
-      new Followed(name, { ...this.#deps, queue, invoke: functions.get(name), log, isSynced })
+      new Followed(name, { ...this.#deps, cluster: events.cluster, queue, invoke: functions.get(name), log, isSynced })
     this.#followed.set(name, followed)
     return followed
   }

@@ -21,6 +21,20 @@ export class GoneError extends Error {
   override readonly name = 'GoneError'
 }
 
+/** A function over HTTP gave no outcome, which may pass. */
+export class FunctionError extends Error {
+  override readonly name = 'FunctionError'
+  /** When it wants to be asked again; left out: by backoff. */
+  readonly afterSeconds: number | undefined
+  /** Nothing answered, or a proxy said so: the function is starting or gone, whatever the object is. */
+  readonly isAway: boolean
+  constructor(message: string, options: ErrorOptions & { afterSeconds?: number | undefined; isAway: boolean }) {
+    super(message, options)
+    this.afterSeconds = options.afterSeconds
+    this.isAway = options.isAway
+  }
+}
+
 /** The function did not come back in time. */
 export class RunTimeoutError extends Error {
   override readonly name = 'RunTimeoutError'

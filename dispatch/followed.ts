@@ -13,6 +13,7 @@ import type { WorkQueue } from '#queue'
 import { actingAs } from './account.ts'
 import { sameJson } from './covers.ts'
 import { PRIORITY } from './gate.ts'
+import { type HttpFunction as Callee, httpFunction } from './http-function.ts'
 import { isRefused, readReconciler, resourcesOf, selectorOf } from './reconcilers.ts'
 import type { RunDependencies } from './run.ts'
 import { Serving } from './serving.ts'
@@ -24,6 +25,8 @@ const RETRY_MS = 1000
 
 export interface FollowedDependencies extends RunDependencies {
   queue: WorkQueue
+  /** Names the cluster in events. */
+  cluster: string
   /** Undefined: not built in here; another dispatcher may have it. */
   invoke: Invoke | undefined
   /** Whether everything of the resource that concerns the Reconciler with this coverage token has been stored. */
@@ -36,7 +39,7 @@ export class Followed {
   readonly #name: string
   readonly #deps: FollowedDependencies
   #object: KubeObject | undefined
-  #current: { spec: ReconcilerSpec; serving: Serving } | undefined
+  #current: { spec: ReconcilerSpec; callee: Callee; serving: Serving } | undefined
   #work: Promise<void> = Promise.resolve()
   #retry: NodeJS.Timeout | undefined
   #stopped = false
@@ -81,13 +84,13 @@ export class Followed {
       return this.#announce(object, { status: 'False', ...read })
     }
     if (read.paused) return this.#pause(object)
-    const { invoke } = this.#deps
-    if (invoke === undefined) return this.#say('info', {}, 'reconciler has no function here')
-    if (!sameJson(read, this.#current?.spec)) await this.#serve(object, read, invoke)
+    if (read.invoke.http === undefined && this.#deps.invoke === undefined)
+      return this.#say('info', {}, 'reconciler has no function here')
+    if (!sameJson(read, this.#current?.spec)) await this.#serve(object, read)
     if (this.#current !== undefined) await this.#announce(object, { status: 'True', ...serving(read) })
   }
 
-  async #serve(object: KubeObject, spec: ReconcilerSpec, invoke: Invoke): Promise<void> {
+  async #serve(object: KubeObject, spec: ReconcilerSpec): Promise<void> {
     await this.#endServing(CHANGE_GRACE_MS)
     const token = coverageToken(object, spec)
     const missing = resourcesOf(spec).filter((ref) => !this.#deps.isSynced(ref, token, spec.for.namespaces))
@@ -97,9 +100,18 @@ export class Followed {
     }
     const { queue, log } = this.#deps
     await queue.declare(this.#name)
-    const served = { name: this.#name, spec, invoke, selects: selectorOf(spec) }
-    this.#current = { spec, serving: new Serving(actingAs(this.#deps, spec), queue, served, log) }
+    const callee = this.#callee(spec)
+    if (callee === undefined) return
+    const served = { name: this.#name, spec, invoke: callee.invoke, selects: selectorOf(spec) }
+    this.#current = { spec, callee, serving: new Serving(actingAs(this.#deps, spec), queue, served, log) }
     this.#say('info', { slots: spec.concurrency }, 'reconciler served')
+  }
+
+  #callee(spec: ReconcilerSpec): Callee | undefined {
+    const { invoke, cluster, now, random } = this.#deps
+    const url = spec.invoke.http?.url
+    if (url !== undefined) return httpFunction({ name: this.#name, spec, url, cluster, now, random })
+    return invoke && { invoke, close: () => undefined }
   }
 
   /** Keys and timers stay where they are: in the queue. */
@@ -114,10 +126,11 @@ export class Followed {
   }
 
   async #endServing(graceMs: number): Promise<void> {
-    const ending = this.#current?.serving
+    const ending = this.#current
     this.#current = undefined
     if (ending === undefined) return
-    await ending.drain(graceMs)
+    await ending.serving.drain(graceMs)
+    ending.callee.close()
     this.#say('info', {}, 'reconciler not served any more')
   }
 

@@ -2,7 +2,7 @@ import { type KubeObject, type ReconcilerSpec, type ResourceRef, reconcilerSpec,
 
 /** A Reconciler that cannot be served as it is, for its condition. */
 export interface Refused {
-  reason: 'InvalidSpec' | 'NotSupported'
+  reason: 'InvalidSpec'
   message: string
 }
 
@@ -18,16 +18,15 @@ export function readReconciler(object: KubeObject): ReconcilerSpec | Refused {
   } catch (error) {
     return { reason: 'InvalidSpec', message: `spec.for.selector: ${(error as Error).message}` }
   }
-  const missing = notSupported(parsed.data)
-  return missing === undefined ? parsed.data : { reason: 'NotSupported', message: missing }
+  const url = parsed.data.invoke.http?.url
+  if (url !== undefined && !isHttpUrl(url))
+    return { reason: 'InvalidSpec', message: `spec.invoke.http.url: ${url} is no http:// or https:// address` }
+  return parsed.data
 }
+
+const isHttpUrl = (text: string): boolean => /^https?:\/\//.test(text) && URL.canParse(text)
 
 export const isRefused = (read: ReconcilerSpec | Refused): read is Refused => 'reason' in read
-
-function notSupported({ invoke }: ReconcilerSpec): string | undefined {
-  if (invoke.http !== undefined) return 'spec.invoke.http: functions are not called over HTTP yet; use spec.invoke.pull'
-  return undefined
-}
 
 /** The resources of which everything has to be known before the first run. */
 export const resourcesOf = ({ for: primary, owns, related }: ReconcilerSpec): ResourceRef[] => [

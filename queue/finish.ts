@@ -6,7 +6,7 @@ import { type Io, type KeyRecord, type NewRecord, otherLane, type Publish } from
 export type Ending =
   | { kind: 'done' }
   | { kind: 'requeue'; at: number }
-  | { kind: 'error'; at: number; message: string }
+  | { kind: 'error'; at: number; message: string; isCounted?: boolean }
   /** Will not be run again until somebody enqueues the key. */
   | { kind: 'terminal'; message: string }
   /** Not begun: the run before was cut short once too often, and the key waits as after an error. */
@@ -79,8 +79,9 @@ function releaseMessage(held: Held, ending: Ending, now: number): Publish {
  */
 const rerunLane = ({ lane, dirty, otherLaneWaits }: KeyRecord) => (otherLaneWaits && !dirty ? otherLane(lane) : lane)
 
-function attemptAfter({ attempt }: KeyRecord, { kind }: Ending): number {
-  if (kind === 'error') return attempt + 1
+function attemptAfter({ attempt }: KeyRecord, ending: Ending): number {
+  const { kind } = ending
+  if (kind === 'error') return ending.isCounted === false ? attempt : attempt + 1
   return kind === 'handback' || kind === 'postponed' ? attempt : 0
 }
 

@@ -6,7 +6,8 @@ export type Finish =
   | { kind: 'done' }
   /** Run again at that time, even if nothing changes. */
   | { kind: 'requeue'; at: Date }
-  | { kind: 'error'; message: string; retryAt: Date }
+  /** Not counted: `attempt` stays as it is, because it was not the key's doing. */
+  | { kind: 'error'; message: string; retryAt: Date; isCounted?: boolean }
   /** Not run again until the key is enqueued. */
   | { kind: 'terminal'; message: string }
 

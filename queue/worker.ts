@@ -247,7 +247,10 @@ export class QueueWorker implements Worker, Sharer {
   #endingOf(finish: Finish): Ending {
     const { clock } = this.#core
     if (finish.kind === 'requeue') return { kind: 'requeue', at: clock.at(finish.at) }
-    if (finish.kind === 'error') return { kind: 'error', message: finish.message, at: clock.at(finish.retryAt) }
+    if (finish.kind === 'error') {
+      const { message, retryAt, isCounted = true } = finish
+      return { kind: 'error', message, at: clock.at(retryAt), isCounted }
+    }
     return finish
   }
 

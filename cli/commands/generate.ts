@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { parseAllDocuments } from 'yaml'
-import { functionRbac, platformRbac, reconcilerCrd, yamlOf } from '#crds'
+import { functionRbac, type KnativeOptions, knativeManifests, platformRbac, reconcilerCrd, yamlOf } from '#crds'
 import { breakingChanges, type CustomResourceDefinition, manifest, type Reconciler } from '#sdk'
 import { IncompatibleError, UsageError } from '../exit.ts'
 
@@ -35,3 +35,7 @@ async function crdsIn(file: string): Promise<CustomResourceDefinition[]> {
 /** The rights that these functions need, for kubectl apply -f -. */
 export const generateRbac = (functions: readonly Reconciler[], platform: boolean): string =>
   yamlOf([...(platform ? platformRbac() : []), ...functions.flatMap((one) => functionRbac(manifest(one)))]).trimEnd()
+
+/** A Knative Service for each function, and the Reconciler that calls it there. */
+export const generateKnative = (functions: readonly Reconciler[], options: KnativeOptions): string =>
+  yamlOf(functions.flatMap((one) => knativeManifests(one, options))).trimEnd()

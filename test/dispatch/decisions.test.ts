@@ -77,12 +77,10 @@ describe('a Reconciler', () => {
     expect(read({})).toMatchObject({ owns: [], concurrency: 256, timeoutSeconds: 60 })
   })
 
-  it.each([['a function over HTTP', { invoke: { http: { url: 'http://x' } } }, 'spec.invoke.http']])(
-    'is refused by the name of the field: %s',
-    (_, spec, field) => {
-      expect(read(spec)).toMatchObject({ reason: 'NotSupported', message: expect.stringContaining(field) })
-    },
-  )
+  it.each(['fn', 'ftp://fn', 'http://', 'http://fn:x'])('is refused where its function is at %j', (url) => {
+    const message = `spec.invoke.http.url: ${url} is no http:// or https:// address`
+    expect(read({ invoke: { http: { url } } })).toEqual({ reason: 'InvalidSpec', message })
+  })
 
   it('says what is wrong with it', () => {
     expect(read({ timeoutSeconds: 0 })).toMatchObject({

@@ -58,7 +58,7 @@ describe('a Reconciler', () => {
   })
 
   it.each([
-    ['over-http', { invoke: { http: { url: 'http://fn' } } }, 'NotSupported', 'spec.invoke.http'],
+    ['no-address', { invoke: { http: { url: 'fn:8080' } } }, 'InvalidSpec', 'spec.invoke.http.url: fn:8080'],
     ['bad-selector', { for: { ...WIDGETS, selector: '=' } }, 'InvalidSpec', 'spec.for.selector'],
   ])('that asks for what is not there is refused on the object: %s', async (name, spec, reason, message) => {
     const path = resourcePath(RECONCILERS)

@@ -16,6 +16,7 @@ export interface HttpReceiver extends AsyncDisposable {
 /** A real web server on loopback that writes down what it gets; gone at the end of the block. */
 export async function startHttpReceiver(
   answer: (request: ReceivedRequest, response: ServerResponse) => void,
+  port = 0,
 ): Promise<HttpReceiver> {
   const received: ReceivedRequest[] = []
   const server = createServer((incoming, response) => {
@@ -28,7 +29,7 @@ export async function startHttpReceiver(
       answer(request, response)
     })
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve))
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     received,

@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { expect, it } from 'vitest'
 
-const program = `
+const program = (...modules: string[]) => `
   import { registerHooks } from 'node:module'
   const packages = new Set()
   registerHooks({
@@ -11,11 +11,15 @@ const program = `
       return next(url, context)
     },
   })
-  await import('#functions/at')
+  for (const module of ${JSON.stringify(modules)}) await import(module)
   console.log(JSON.stringify([...packages].sort()))
 `
 
-it('costs a function no package but zod to start', async () => {
-  const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', program])
-  expect(JSON.parse(stdout)).toEqual(['fairlead', 'zod'])
-})
+it.each([[['#functions/at']], [['#functions/at', '#sdk/serve']]])(
+  'costs %j no package but zod to start',
+  async (modules) => {
+    const args = ['--input-type=module', '--eval', program(...modules)]
+    const { stdout } = await promisify(execFile)(process.execPath, args)
+    expect(JSON.parse(stdout)).toEqual(['fairlead', 'zod'])
+  },
+)

@@ -1,0 +1,103 @@
+import {
+  apiVersionOf,
+  type Invoke,
+  type KubeObject,
+  RECONCILERS,
+  type ReconcilerSpec,
+  type ResourceRef,
+} from '#contracts'
+import { type CloudEvent, toHttp } from '#events'
+import { resourcePath } from '#kube'
+import { backoffMs } from '#queue'
+import { FunctionError } from './errors.ts'
+import { outcomeIn } from './http-answer.ts'
+import { Poster } from './http-post.ts'
+
+export interface HttpFunctionOptions {
+  /** Of the Reconciler. */
+  name: string
+  spec: ReconcilerSpec
+  url: string
+  /** Names the cluster in `source`. */
+  cluster: string
+  now: () => Date
+  random: () => number
+}
+
+export interface HttpFunction {
+  invoke: Invoke
+  /** Ends its connections. */
+  close(): void
+}
+
+/** Pauses while nothing answers at all: no object's doing, so no object's attempts are counted for it. */
+const AWAY_BACKOFF = { initialSeconds: 0.25, maxSeconds: 15, jitter: 0.2 }
+
+/** A function behind a URL: a Knative Service, or anything else that answers as docs/http-functions.md says. */
+export function httpFunction({ name, spec, url, cluster, now, random }: HttpFunctionOptions): HttpFunction {
+  const poster = new Poster(url)
+  let lastAnswer = 0
+  let away = 0
+
+  const invoke: Invoke = async (input, { signal, traceparent }) => {
+    const event = reconcileEvent(input.object)
+    const { headers, body } = toHttp({
+      ...event,
+      time: now().toISOString(),
+      data: input,
+      ...(traceparent && { traceparent }),
+    })
+    const began = performance.now()
+    try {
+      const answer = await poster.post({
+        headers: { ...headers, prefer: 'reply', ...(traceparent && { traceparent }) },
+        body,
+        signal,
+      })
+      const outcome = outcomeIn(answer, now())
+      noteAnswer()
+      return outcome
+    } catch (error) {
+      if (!(error instanceof FunctionError) || !error.isAway) {
+        if (!signal.aborted) noteAnswer()
+        throw error
+      }
+      throw judged(error, began)
+    }
+  }
+
+  function noteAnswer(): void {
+    away = 0
+    lastAnswer = performance.now()
+  }
+
+  /** While others were answered, the function was there: then the failure is this object's own. */
+  function judged(error: FunctionError, began: number): FunctionError {
+    if (lastAnswer > began)
+      return new FunctionError(error.message, { afterSeconds: error.afterSeconds, isAway: false, cause: error })
+    const afterSeconds = error.afterSeconds ?? backoffMs(away, AWAY_BACKOFF, random) / 1000
+    away++
+    return new FunctionError(error.message, { afterSeconds, isAway: true, cause: error.cause })
+  }
+
+  function reconcileEvent(object: KubeObject | null): CloudEvent {
+    const { for: primary } = spec
+    return {
+      specversion: '1.0',
+      id: crypto.randomUUID(),
+      source: `https://${cluster}/apis/${apiVersionOf(RECONCILERS)}/${RECONCILERS.resource}/${name}`,
+      type: 'dev.fairlead.reconcile',
+      datacontenttype: 'application/json',
+      ...(object && subjectOf(primary, object)),
+    }
+  }
+
+  return { invoke, close: () => poster.close() }
+}
+
+function subjectOf(ref: ResourceRef, { metadata: { namespace, name } }: KubeObject) {
+  return {
+    subject: resourcePath(ref, namespace, name),
+    partitionkey: `${ref.group}/${ref.resource}/${namespace ?? ''}/${name}`,
+  }
+}

@@ -1,0 +1,90 @@
+import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http'
+import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
+import { TerminalError } from '#contracts'
+import { FunctionError } from './errors.ts'
+import type { HttpAnswer } from './http-answer.ts'
+
+export interface Post {
+  headers: Record<string, string>
+  body: Uint8Array
+  signal: AbortSignal
+}
+
+/** An outcome of all owned objects of one owner fits easily. */
+const MAX_ANSWER_BYTES = 32 * 1024 * 1024
+
+/** POSTs to one address over connections that are kept; who calls bounds it in time. */
+export class Poster {
+  readonly #url: URL
+  readonly #agent: HttpAgent
+
+  constructor(url: string) {
+    this.#url = new URL(url)
+    this.#agent =
+      this.#url.protocol === 'https:' ? new HttpsAgent({ keepAlive: true }) : new HttpAgent({ keepAlive: true })
+  }
+
+  close(): void {
+    this.#agent.destroy()
+  }
+
+  /** A function decides and changes nothing, so that a request on a connection that had just ended may be repeated. */
+  async post(post: Post): Promise<HttpAnswer> {
+    for (;;) {
+      try {
+        return await this.#once(post)
+      } catch (error) {
+        if (!(error instanceof StaleConnectionError)) throw error
+      }
+    }
+  }
+
+  #once({ headers, body, signal }: Post): Promise<HttpAnswer> {
+    return new Promise((resolve, reject) => {
+      const send = this.#url.protocol === 'https:' ? httpsRequest : httpRequest
+      const request = send(this.#url, {
+        method: 'POST',
+        agent: this.#agent,
+        headers: { ...headers, 'content-length': body.length },
+        signal,
+      })
+      request.on('error', (cause: NodeJS.ErrnoException) => {
+        if (signal.aborted) reject(signal.reason as Error)
+        else if (request.reusedSocket && cause.code === 'ECONNRESET') reject(new StaleConnectionError())
+        else reject(this.#away(cause))
+      })
+      request.on('response', (response) => {
+        answerOf(response).then(resolve, (cause: Error) => {
+          if (signal.aborted) reject(signal.reason as Error)
+          else reject(cause instanceof TerminalError ? cause : this.#away(cause))
+        })
+      })
+      request.end(body)
+    })
+  }
+
+  #away(cause: Error): FunctionError {
+    return new FunctionError(`the function at ${this.#url.origin} cannot be reached: ${cause.message || cause.name}`, {
+      isAway: true,
+      cause,
+    })
+  }
+}
+
+class StaleConnectionError extends Error {}
+
+async function answerOf(response: IncomingMessage): Promise<HttpAnswer> {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    bytes += chunk.length
+    if (bytes > MAX_ANSWER_BYTES) {
+      response.destroy()
+      throw new TerminalError(`the function's answer is larger than ${MAX_ANSWER_BYTES} bytes`, {
+        reason: 'AnswerTooLarge',
+      })
+    }
+    chunks.push(chunk)
+  }
+  return { code: response.statusCode ?? 0, headers: response.headers, body: Buffer.concat(chunks) }
+}

@@ -1,0 +1,44 @@
+import { type CloudEvent, fromHttp, type ReceivedHttp } from '#cloudevents'
+import { type KubeObject, type RunInput, TerminalError } from '#contracts'
+import type { Reconciler } from './reconciler.ts'
+
+const RECONCILE_TYPE = 'dev.fairlead.reconcile'
+
+/** An object's own event, ours or that of Knative's ApiServerSource. */
+const OBJECT_TYPE = /^(?:dev\.fairlead\.resource|dev\.knative\.apiserver\.resource)\.(\w+)$/
+
+/** What a request asks the function to decide on: all that a dispatcher knows, or one object alone. */
+export function inputIn(request: ReceivedHttp, reconciler: Reconciler, now: Date): RunInput {
+  const event = fromHttp(request)
+  if (event.type === RECONCILE_TYPE) return reconcileInput(event)
+  const [, verb] = OBJECT_TYPE.exec(event.type) ?? []
+  if (verb === undefined)
+    throw unsupported(`an event of type ${event.type} is nothing to reconcile: send ${RECONCILE_TYPE}, or an object's`)
+  return aloneInput(event, verb, reconciler, now)
+}
+
+function reconcileInput({ data }: CloudEvent): RunInput {
+  const { object, owned, related, attempt, now, ...rest } = (data ?? {}) as Partial<RunInput>
+  if (object === undefined || typeof now !== 'string' || Number.isNaN(Date.parse(now)))
+    throw unsupported('the data of a run has `object` (null when it is gone) and `now`')
+  return { finalizing: false, ...rest, object, owned: owned ?? {}, related: related ?? {}, attempt: attempt ?? 0, now }
+}
+
+/** For a trial behind a trigger: nothing is known of what it owns. */
+function aloneInput({ data, dataref }: CloudEvent, verb: string, { for: kind }: Reconciler, now: Date): RunInput {
+  const object = data as KubeObject | undefined
+  if (dataref !== undefined || typeof object?.metadata?.name !== 'string')
+    throw unsupported('the event has only a reference to its object, and a function cannot look it up')
+  if (object.kind !== kind.kind) throw unsupported(`the function is for ${kind.kind}, not for ${object.kind}`)
+  const isGone = verb === 'deleted' || verb === 'delete'
+  return {
+    object: isGone ? null : object,
+    owned: {},
+    related: {},
+    attempt: 0,
+    now: now.toISOString(),
+    finalizing: false,
+  }
+}
+
+const unsupported = (message: string): TerminalError => new TerminalError(message, { reason: 'UnsupportedEvent' })

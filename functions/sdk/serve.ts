@@ -1,0 +1,164 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { PoisonEventError, toHttp } from '#cloudevents'
+import { ConflictError, type Invoke, type Outcome, RetryAfterError, type RunLog, TerminalError } from '#contracts'
+import { toInvoke } from './invoke.ts'
+import type { Reconciler } from './reconciler.ts'
+import { inputIn } from './request.ts'
+
+export interface ServeFunctionOptions {
+  /** 0: any free one. */
+  port: number
+  /** Default: all addresses. */
+  host?: string | undefined
+  log: RunLog
+  /** Of a request; a larger one is refused before it is read whole. Default 32 MiB. */
+  maxBodyBytes?: number | undefined
+  now?: (() => Date) | undefined
+}
+
+export interface FunctionServer {
+  readonly port: number
+  /** Not ready any more; requests under way have so long to end, what is left then is cut off. */
+  stop(graceMs: number): Promise<void>
+}
+
+const MAX_BODY_BYTES = 32 * 1024 * 1024
+/** Longer than proxies in front keep an idle connection: they must be the ones who end it. */
+const KEEP_ALIVE_MS = 620_000
+
+/** Serves a function over HTTP, as a Knative Service or anywhere else: docs/http-functions.md is the contract. */
+export async function serve(reconciler: Reconciler, options: ServeFunctionOptions): Promise<FunctionServer> {
+  const host = new FunctionHost(reconciler, options)
+  const server = createServer({ keepAliveTimeout: KEEP_ALIVE_MS }, (request, response) =>
+    host.handle(request, response),
+  )
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(options.port, options.host, resolve)
+  })
+  return { port: (server.address() as AddressInfo).port, stop: (graceMs) => host.stop(server, graceMs) }
+}
+
+class FunctionHost {
+  readonly #reconciler: Reconciler
+  readonly #invoke: Invoke
+  readonly #options: ServeFunctionOptions
+  readonly #cutOff = new AbortController()
+  #isStopping = false
+
+  constructor(reconciler: Reconciler, options: ServeFunctionOptions) {
+    this.#reconciler = reconciler
+    this.#invoke = toInvoke(reconciler)
+    this.#options = options
+  }
+
+  handle(request: IncomingMessage, response: ServerResponse): void {
+    this.#endConnectionAtStop(response)
+    const path = new URL(request.url ?? '/', 'http://function').pathname
+    if (path === '/health/liveness') return text(response, 200, 'alive')
+    if (path === '/health/readiness')
+      return this.#isStopping ? text(response, 503, 'stopping') : text(response, 200, 'ready')
+    if (path !== '/') return text(response, 404, `there is nothing at ${path}: POST to /`)
+    if (request.method !== 'POST') {
+      response.setHeader('allow', 'POST')
+      return text(response, 405, `${request.method} is not for a function: POST`)
+    }
+    void this.#run(request, response)
+  }
+
+  async stop(server: Server, graceMs: number): Promise<void> {
+    this.#isStopping = true
+    const closed = new Promise<void>((resolve) => server.close(() => resolve()))
+    server.closeIdleConnections()
+    const end = setTimeout(() => {
+      this.#cutOff.abort(new Error('the function shuts down'))
+      server.closeAllConnections()
+    }, graceMs)
+    await closed
+    clearTimeout(end)
+  }
+
+  #endConnectionAtStop(response: ServerResponse): void {
+    if (this.#isStopping) response.shouldKeepAlive = false
+  }
+
+  async #run(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const gone = new AbortController()
+    response.once('close', () => gone.abort(new Error('the caller is gone')))
+    const { log, now = () => new Date(), maxBodyBytes = MAX_BODY_BYTES } = this.#options
+    try {
+      const body = await bodyOf(request, maxBodyBytes)
+      const input = inputIn({ headers: request.headers, body }, this.#reconciler, now())
+      const signal = AbortSignal.any([gone.signal, this.#cutOff.signal])
+      const traceparent = request.headers['traceparent'] as string | undefined
+      const outcome = await this.#invoke(input, { signal, log, ...(traceparent !== undefined && { traceparent }) })
+      this.#endConnectionAtStop(response)
+      answerOutcome(response, this.#reconciler.name, outcome, now())
+    } catch (error) {
+      this.#endConnectionAtStop(response)
+      if (!gone.signal.aborted) answerError(response, error, log)
+    }
+  }
+}
+
+class TooLargeError extends Error {}
+
+/** Stops reading where it is clear that there is too much. */
+async function bodyOf(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
+  const tooLarge = () => new TooLargeError(`the request is larger than ${maxBytes} bytes`)
+  if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge()
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = []
+    let bytes = 0
+    request.on('data', (chunk: Buffer) => {
+      bytes += chunk.length
+      if (bytes <= maxBytes) return chunks.push(chunk)
+      request.pause()
+      return reject(tooLarge())
+    })
+    request.once('error', reject)
+    request.once('end', () => resolve(Buffer.concat(chunks)))
+  })
+}
+
+function answerOutcome(response: ServerResponse, name: string, outcome: Outcome, now: Date): void {
+  if (Object.keys(outcome).length === 0) return void response.writeHead(204).end()
+  const { headers, body } = toHttp({
+    specversion: '1.0',
+    id: crypto.randomUUID(),
+    source: `urn:fairlead:function:${name}`,
+    type: 'dev.fairlead.outcome',
+    time: now.toISOString(),
+    datacontenttype: 'application/json',
+    data: outcome,
+  })
+  response.writeHead(200, headers).end(body)
+}
+
+function answerError(response: ServerResponse, error: unknown, log: RunLog): void {
+  const message = error instanceof Error ? error.message : String(error)
+  if (error instanceof TooLargeError) {
+    response.shouldKeepAlive = false
+    return text(response, 413, message)
+  }
+  if (error instanceof PoisonEventError) {
+    if (error.reason === 'too-large') return text(response, 413, message)
+    return report(response, error.reason === 'unsupported-mode' ? 415 : 400, { reason: 'InvalidEvent', message })
+  }
+  log.warn({ err: error }, 'the function failed')
+  if (error instanceof TerminalError) return report(response, 422, { reason: error.reason, message })
+  if (error instanceof ConflictError) return report(response, 409, { reason: 'Conflict', message })
+  if (!(error instanceof RetryAfterError)) return report(response, 500, { message })
+  // Whole seconds are all that the header can say: rather later than too early.
+  response.setHeader('retry-after', Math.ceil(error.afterSeconds))
+  return report(response, 429, { reason: error.reason, message })
+}
+
+function report(response: ServerResponse, code: number, body: { reason?: string; message: string }): void {
+  response.writeHead(code, { 'content-type': 'application/json' }).end(JSON.stringify(body))
+}
+
+function text(response: ServerResponse, code: number, said: string): void {
+  response.writeHead(code, { 'content-type': 'text/plain; charset=utf-8' }).end(`${said}\n`)
+}

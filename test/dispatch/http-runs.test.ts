@@ -1,0 +1,102 @@
+import type { ServerResponse } from 'node:http'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { KubeObject, RunInput } from '#contracts'
+import { fromHttp } from '#events'
+import { type HttpReceiver, startHttpReceiver } from '../support/http-receiver.ts'
+import { PODS, pod, startFixture, until } from './fixture.ts'
+
+type Answer = (response: ServerResponse, input: RunInput) => void
+
+let fixture: Awaited<ReturnType<typeof startFixture>>
+let scene: Awaited<ReturnType<typeof fixture.scene>>
+let server: HttpReceiver
+/** What the function says to each call about one object; the last answer goes for all that follow. */
+const answers = new Map<string, Answer[]>()
+const inputs = new Map<string, RunInput[]>()
+
+beforeAll(async () => {
+  server = await startHttpReceiver((request, response) => {
+    const input = fromHttp(request).data as RunInput
+    const { name } = (input.object as KubeObject).metadata
+    inputs.set(name, [...(inputs.get(name) ?? []), input])
+    const left = answers.get(name) ?? []
+    const answer = left.length > 1 ? left.shift() : left[0]
+    if (answer) answer(response, input)
+    else response.writeHead(204).end()
+  })
+  fixture = await startFixture()
+  scene = await fixture.scene('http', { spec: { invoke: { http: { url: server.url } }, timeoutSeconds: 1 } })
+})
+afterAll(async () => {
+  await scene?.stop()
+  await fixture?.[Symbol.asyncDispose]()
+  await server?.[Symbol.asyncDispose]()
+})
+
+const says =
+  (code: number, body?: object, headers: Record<string, string> = {}): Answer =>
+  (response) =>
+    response.writeHead(code, { 'content-type': 'application/json', ...headers }).end(body && JSON.stringify(body))
+
+async function widget(name: string, ...list: Answer[]): Promise<void> {
+  answers.set(name, list)
+  await scene.widget(name, () => ({}))
+}
+const attempts = (name: string) => (inputs.get(name) ?? []).map(({ attempt }) => attempt)
+
+describe('a run of a function over HTTP', () => {
+  it('applies the outcome, and calls again with what it has made', async () => {
+    await widget('applies', says(200, { apply: [pod('applies-pod')], status: { phase: 'RUNNING' } }))
+    expect((await scene.ended('applies')).result).toBe('success')
+    expect((await scene.get(PODS, 'applies-pod'))?.metadata.name).toBe('applies-pod')
+    const owned = inputs.get('applies')?.map((input) => input.owned['Pod.v1']?.length)
+    expect([owned?.[0], owned?.at(-1)]).toEqual([0, 1])
+  })
+
+  it('never counts a cold start as a failure of the object', async () => {
+    await widget('cold', says(503), says(502), says(504), says(503, undefined, { 'retry-after': '1' }), says(204))
+    await until(() => attempts('cold').length === 5)
+    expect(attempts('cold')).toEqual([0, 0, 0, 0, 0])
+  })
+
+  it('counts what the function itself got wrong', async () => {
+    await widget('fails', says(500), says(500), says(204))
+    await until(() => attempts('fails').length === 3)
+    expect(attempts('fails')).toEqual([0, 1, 2])
+  })
+
+  it('shows a refusal in the function’s own words, and does not try again', async () => {
+    await widget('refused', says(422, { reason: 'InvalidSchedule', message: 'tomorrow is no time' }))
+    expect((await scene.ended('refused')).result).toBe('terminal')
+    expect(await scene.condition('refused')).toMatchObject({
+      status: 'False',
+      reason: 'InvalidSchedule',
+      message: 'tomorrow is no time',
+    })
+  })
+
+  it('shows what is wrong with an outcome, with its path', async () => {
+    await widget('invalid', says(200, { status: { a: 1 }, requeueAfterSeconds: 'soon' }))
+    expect((await scene.ended('invalid')).result).toBe('terminal')
+    expect(await scene.condition('invalid')).toMatchObject({
+      reason: 'InvalidOutcome',
+      message: expect.stringContaining('requeueAfterSeconds'),
+    })
+  })
+
+  it('waits as long as it is told to', async () => {
+    await widget('told', says(429, {}, { 'retry-after': '1' }), says(204))
+    await until(() => attempts('told').length === 2)
+    const armed = scene.stepsOf('told').find((step) => step.step === 'armed')
+    const ended = scene.stepsOf('told').find((step) => step.step === 'finished')
+    expect(ended).toMatchObject({ result: 'error' })
+    expect(armed).toMatchObject({ why: 'error' })
+  })
+
+  it('gives a function that hangs up at its time-out', async () => {
+    await widget('hangs', () => {}, says(204))
+    expect(await scene.ended('hangs')).toMatchObject({ result: 'error', message: expect.stringContaining('1 s') })
+    await until(() => attempts('hangs').length === 2)
+    expect(attempts('hangs')).toEqual([0, 1])
+  })
+})

@@ -1,0 +1,196 @@
+import { connect } from 'node:net'
+import { afterEach, describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import { fromHttp, objectEvent, toHttp } from '#events'
+import { ConflictError, type Reconciler, RetryAfterError, reconciler, resource, TerminalError } from '#sdk'
+import { type FunctionServer, type ServeFunctionOptions, serve } from '#sdk/serve'
+
+const Shop = resource({
+  group: 'example.com',
+  version: 'v1',
+  kind: 'Shop',
+  plural: 'shops',
+  spec: z.object({ size: z.number() }),
+  status: z.object({ phase: z.string() }),
+})
+const object = (name: string) => ({
+  apiVersion: 'example.com/v1',
+  kind: 'Shop',
+  metadata: { name, namespace: 'x', uid: 'u', resourceVersion: '1' },
+  spec: { size: 3 },
+})
+const log = { debug() {}, info() {}, warn() {}, error() {} }
+let server: FunctionServer | undefined
+afterEach(async () => {
+  await server?.stop(0)
+  server = undefined
+})
+
+async function serving(reconcile: () => unknown, options: Partial<ServeFunctionOptions> = {}): Promise<string> {
+  const shops = reconciler({ name: 'shops', for: Shop, reconcile: reconcile as Reconciler['reconcile'] as never })
+  server = await serve(shops, { port: 0, host: '127.0.0.1', log, ...options })
+  return `http://127.0.0.1:${server.port}`
+}
+const run = (input: object) => ({
+  specversion: '1.0',
+  id: '1',
+  source: '/d',
+  type: 'dev.fairlead.reconcile',
+  datacontenttype: 'application/json',
+  data: input,
+})
+const asked = {
+  object: object('a'),
+  owned: {},
+  related: {},
+  attempt: 0,
+  now: '2030-01-01T00:00:00Z',
+  finalizing: false,
+}
+async function post(url: string, event: Parameters<typeof toHttp>[0], mode: 'binary' | 'structured' = 'binary') {
+  const { headers, body } = toHttp(event, mode)
+  return fetch(url, { method: 'POST', headers, body: Buffer.from(body) })
+}
+async function outcomeOf(response: Response) {
+  const body = new Uint8Array(await response.arrayBuffer())
+  return fromHttp({ headers: Object.fromEntries(response.headers), body })
+}
+
+describe('a function over HTTP', () => {
+  it.each(['binary', 'structured'] as const)('answers a run in %s mode with its outcome', async (mode) => {
+    const url = await serving(() => ({ status: { phase: 'OPEN' }, requeueAfter: 5 }))
+    const response = await post(url, run(asked), mode)
+    expect(response.status).toBe(200)
+    expect(await outcomeOf(response)).toMatchObject({
+      type: 'dev.fairlead.outcome',
+      data: { status: { phase: 'OPEN' }, requeueAfterSeconds: 5 },
+    })
+  })
+
+  it('answers 204 where there is nothing to do', async () => {
+    const url = await serving(() => undefined)
+    expect((await post(url, run(asked))).status).toBe(204)
+    expect((await post(url, run({ ...asked, object: null }))).status).toBe(204)
+  })
+
+  it.each([
+    ['added', 'dev.fairlead.resource.added', 200],
+    ['update, as Knative’s ApiServerSource says', 'dev.knative.apiserver.resource.update', 200],
+    ['deleted', 'dev.fairlead.resource.deleted', 204],
+    ['delete', 'dev.knative.apiserver.resource.delete', 204],
+  ])('answers the event of an object alone: %s', async (_, type, status) => {
+    const url = await serving(() => ({ status: { phase: 'OPEN' } }))
+    const ref = { group: 'example.com', version: 'v1', resource: 'shops' }
+    const event = objectEvent({ cluster: 'c', ref, verb: 'added', object: object('a'), now: new Date(0) })
+    expect((await post(url, { ...event, type })).status).toBe(status)
+  })
+
+  it.each([
+    ['a terminal error', new TerminalError('too small', { reason: 'TooSmall' }), 422, 'TooSmall', null],
+    ['a time to try again', new RetryAfterError('busy', { afterSeconds: 1.2, reason: 'Busy' }), 429, 'Busy', '2'],
+    ['moved state', new ConflictError('moved'), 409, 'Conflict', null],
+    ['anything else', new Error('oops'), 500, undefined, null],
+  ])('says with its status what a failure leads to: %s', async (_, error, status, reason, retryAfter) => {
+    const url = await serving(() => {
+      throw error
+    })
+    const response = await post(url, run(asked))
+    expect([response.status, response.headers.get('retry-after')]).toEqual([status, retryAfter])
+    expect(await response.json()).toEqual({ ...(reason && { reason }), message: error.message })
+  })
+
+  it.each([
+    ['no event', {}, '{}', 400],
+    ['a broken event', { 'ce-specversion': '1.0' }, '{}', 400],
+    ['a batch', { 'content-type': 'application/cloudevents-batch+json' }, '[]', 415],
+    ['another type', toHttp({ ...run(asked), type: 'x' }).headers, JSON.stringify(asked), 422],
+    ['a run without an object', toHttp(run({})).headers, '{}', 422],
+    [
+      'another kind',
+      toHttp({ ...run({}), type: 'dev.fairlead.resource.added' }).headers,
+      '{"kind":"Pod","metadata":{"name":"a"}}',
+      422,
+    ],
+    [
+      'a reference',
+      { ...toHttp({ ...run({}), type: 'dev.fairlead.resource.added' }).headers, 'ce-dataref': '/x' },
+      JSON.stringify(object('a')),
+      422,
+    ],
+    [
+      'an object that its schema refuses',
+      toHttp(run({})).headers,
+      JSON.stringify({ ...asked, object: { ...object('a'), spec: { size: 'x' } } }),
+      422,
+    ],
+  ])('refuses %s', async (_, headers, body, status) => {
+    const url = await serving(() => ({ status: { phase: 'OPEN' } }))
+    expect((await fetch(url, { method: 'POST', headers, body })).status).toBe(status)
+  })
+
+  it('is for POST to / alone, and says that it lives and is ready', async () => {
+    const url = await serving(() => undefined)
+    const [get, elsewhere, live, ready] = await Promise.all(
+      ['/', '/other', '/health/liveness', '/health/readiness'].map((path) => fetch(url + path)),
+    )
+    expect([get?.status, get?.headers.get('allow'), elsewhere?.status]).toEqual([405, 'POST', 404])
+    expect([live?.status, ready?.status]).toEqual([200, 200])
+  })
+
+  it('refuses what is too large before it has read it, however it comes', async () => {
+    const url = await serving(() => undefined, { maxBodyBytes: 2048 })
+    const announced = ['Content-Length: 1000000000', '', 'x'.repeat(100)]
+    const chunked = ['Transfer-Encoding: chunked', '', '1000', 'x'.repeat(4096), '']
+    for (const lines of [announced, chunked]) {
+      const socket = connect(Number(new URL(url).port), '127.0.0.1')
+      socket.write(['POST / HTTP/1.1', 'Host: x', ...lines].join('\r\n'))
+      let said = ''
+      for await (const chunk of socket) said += String(chunk)
+      expect(said).toMatch(/^HTTP\/1\.1 413 [^]*larger than 2048 bytes/)
+    }
+  })
+
+  it('lets requests under way end at a stop, and takes no more', async () => {
+    const begun = Promise.withResolvers<void>()
+    const release = Promise.withResolvers<void>()
+    const url = await serving(async () => {
+      begun.resolve()
+      await release.promise
+      return { status: { phase: 'OPEN' } }
+    })
+    const response = post(url, run(asked))
+    await begun.promise
+    const stopped = server?.stop(60_000)
+    await expect(fetch(url)).rejects.toThrow('fetch failed')
+    release.resolve()
+    expect((await response).status).toBe(200)
+    await stopped
+  })
+
+  it('cuts off at the end of its grace what has not ended, and tells the function', async () => {
+    const begun = Promise.withResolvers<AbortSignal>()
+    const url = await serving((({ signal }: { signal: AbortSignal }) => {
+      begun.resolve(signal)
+      return new Promise(() => {})
+    }) as never)
+    const response = post(url, run(asked))
+    const signal = await begun.promise
+    const [, cut] = await Promise.allSettled([server?.stop(1), response])
+    expect([cut.status, signal.aborted]).toEqual(['rejected', true])
+  })
+
+  it('tells the function when its caller has gone', async () => {
+    const begun = Promise.withResolvers<AbortSignal>()
+    const url = await serving((({ signal }: { signal: AbortSignal }) => {
+      begun.resolve(signal)
+      return new Promise(() => {})
+    }) as never)
+    const caller = new AbortController()
+    const { headers, body } = toHttp(run(asked))
+    const response = fetch(url, { method: 'POST', headers, body: Buffer.from(body), signal: caller.signal })
+    const signal = await begun.promise
+    caller.abort()
+    await expect(response).rejects.toThrow(/abort/i)
+    await new Promise((resolve) => (signal.aborted ? resolve(undefined) : signal.addEventListener('abort', resolve)))
+  })
+})
