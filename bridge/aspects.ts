@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import type { KubeObject, ReconcilerSpec } from '#contracts'
+import { type KubeObject, PAUSED_ANNOTATION, type ReconcilerSpec } from '#contracts'
 
 type Aspect = NonNullable<ReconcilerSpec['changes']>[number]
 
@@ -35,12 +35,13 @@ export class Aspects {
 }
 
 const AT: Record<Aspect, number> = { Generation: 2, Labels: 3, Annotations: 4 }
-/** Another object of that name, and the beginning of its deletion. */
-const ALWAYS = [0, 1]
+/** Another object of that name, the beginning of its deletion, and of a pause or its end. */
+const ALWAYS = [0, 1, 5]
 
 function digest({ metadata }: KubeObject): string {
   const { uid, deletionTimestamp, generation, labels, annotations } = metadata
-  return [uid, deletionTimestamp ?? '-', generation, digestOf(labels), digestOf(annotations)].join(' ')
+  const pause = annotations?.[PAUSED_ANNOTATION] === 'true' ? 'paused' : '-'
+  return [uid, deletionTimestamp ?? '-', generation, digestOf(labels), digestOf(annotations), pause].join(' ')
 }
 
 /** The API server sends the entries of a map in order. */

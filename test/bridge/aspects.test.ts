@@ -1,0 +1,29 @@
+import { describe, expect, it } from 'vitest'
+import { type KubeObject, PAUSED_ANNOTATION } from '#contracts'
+import { Aspects } from '../../bridge/aspects.ts'
+
+const object = (metadata: object): KubeObject => ({
+  apiVersion: 'v1',
+  kind: 'Widget',
+  metadata: { name: 'w', uid: 'u', generation: 1, ...metadata },
+})
+
+describe('an update counts for who looks at the generation only', () => {
+  it.each([
+    ['when it is another', { generation: 2 }, true],
+    ['when the deletion begins', { deletionTimestamp: 'now' }, true],
+    ['when a pause begins', { annotations: { [PAUSED_ANNOTATION]: 'true' } }, true],
+    ['not when another annotation changes', { annotations: { other: 'true' } }, false],
+    ['not when a label changes', { labels: { a: 'b' } }, false],
+  ])('%s', (_, metadata, counts) => {
+    const aspects = new Aspects()
+    aspects.remember('w', object({}))
+    expect(aspects.hasChanged('w', object(metadata), ['Generation'])).toBe(counts)
+  })
+
+  it('when a pause ends', () => {
+    const aspects = new Aspects()
+    aspects.remember('w', object({ annotations: { [PAUSED_ANNOTATION]: 'true' } }))
+    expect(aspects.hasChanged('w', object({}), ['Generation'])).toBe(true)
+  })
+})
