@@ -6,7 +6,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Outcome, RetryAfterError, type RunContext, TerminalError } from '#contracts'
 import { keyOf } from '#events'
-import { PODS, startFixture, until } from '../../dispatch/fixture.ts'
+import { resourcePath } from '#kube'
+import { PODS, startFixture, until, WIDGETS } from '../../dispatch/fixture.ts'
 import { gate } from '../support.ts'
 
 type Fixture = Awaited<ReturnType<typeof startFixture>>
@@ -172,6 +173,43 @@ describe('an end', () => {
     await scene.queue.enqueue(scene.name, keyOf(scene.name, 'low'), { lane: 'low' })
     await until(async () => (await entryOf('low'))?.lane === 'high')
     expect(await entryOf('low')).toMatchObject({ state: 'waiting', reason: 'Requeue' })
+  })
+})
+
+describe('a timer', () => {
+  it('goes with its object: the run that the deletion makes finds nothing, and nothing is left', async () => {
+    const widget = await scene.widget('deleted', () => ({ requeueAfterSeconds: 3600 }))
+    await until(async () => (await entryOf('deleted'))?.state === 'waiting')
+    await fixture.events.put(WIDGETS, 'deleted', {
+      ...widget,
+      metadata: { ...widget.metadata, resourceVersion: `${Number(widget.metadata.resourceVersion) + 1}` },
+    })
+    await scene.enqueue('deleted')
+    await until(async () => (await entryOf('deleted')) === undefined)
+  })
+
+  it('of an object that is created again under its name is its own', async () => {
+    const first = await scene.widget('again-created', () => ({ requeueAfterSeconds: 3600 }))
+    await until(async () => (await entryOf('again-created'))?.state === 'waiting')
+    await fixture.kube.delete(resourcePath(WIDGETS, scene.name, 'again-created'))
+    const uids: (string | undefined)[] = []
+    const second = await scene.widget('again-created', ({ object }) => {
+      uids.push(object?.metadata.uid)
+      return {}
+    })
+    await until(async () => (await entryOf('again-created')) === undefined)
+    expect(uids).toContain(second.metadata.uid)
+    expect(first.metadata.generation).toBe(second.metadata.generation)
+  })
+
+  it('is set for the instant, whatever the offset it is written with', async () => {
+    const due = new Date(Math.ceil(Date.now() / 60_000) * 60_000 + 7_200_000)
+    const inIndia = `${new Date(due.getTime() + 5.5 * 3_600_000).toISOString().slice(0, 19)}+05:30`
+    await scene.widget('india', () => ({ requeueAt: inIndia }))
+    await until(async () => (await entryOf('india'))?.state === 'waiting')
+    const entry = await entryOf('india')
+    const at = entry?.state === 'waiting' ? entry.until.getTime() : 0
+    expect(Math.abs(at - due.getTime())).toBeLessThan(50)
   })
 })
 
