@@ -77,6 +77,7 @@ export class Run {
   readonly #lease: Lease
   #log: RunLog
   #span: Span | undefined
+  readonly #told = new Set<string>()
   readonly #confidences: Confidences
 
   constructor(deps: RunDependencies, served: Served, lease: Lease, log: RunLog) {
@@ -257,8 +258,14 @@ export class Run {
     return isGoing && !isFinalizing(observed.object, name) ? undefined : observed
   }
 
+  /** Once in a run, however often it is decided. */
   #tell(object: KubeObject, events: readonly EventReport[]): void {
-    for (const event of events) this.#deps.recorder.record(this.#deps.kube, this.#served.name, object, event)
+    for (const event of events) {
+      const said = JSON.stringify(event)
+      if (this.#told.has(said)) continue
+      this.#told.add(said)
+      this.#deps.recorder.record(this.#deps.kube, this.#served.name, object, event)
+    }
   }
 
   /** How the run ends after an error; undefined: not yet, the state has moved while it was reported. */
