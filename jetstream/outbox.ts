@@ -15,6 +15,8 @@ interface Outgoing {
 export class Outbox {
   readonly #nc: NatsConnection
   #waiting: Outgoing[] = []
+  #tasks: (() => void)[] = []
+  #scheduled = false
 
   constructor(nc: NatsConnection) {
     this.#nc = nc
@@ -27,11 +29,20 @@ export class Outbox {
     options?: PublishOptions,
     failed: (error: Error) => void = () => {},
   ): void {
-    if (this.#waiting.length === 0) setImmediate(() => this.flush())
     this.#waiting.push({ subject, payload, options, failed })
+    this.#schedule()
+  }
+
+  /** Runs the task at the end of this turn: what it sends goes out with all that the turn has sent. */
+  atEndOfTurn(task: () => void): void {
+    this.#tasks.push(task)
+    this.#schedule()
   }
 
   flush(): void {
+    const tasks = this.#tasks
+    this.#tasks = []
+    for (const task of tasks) task()
     const waiting = this.#waiting
     this.#waiting = []
     for (const { subject, payload, options, failed } of waiting) {
@@ -41,5 +52,14 @@ export class Outbox {
         failed(error as Error)
       }
     }
+  }
+
+  #schedule(): void {
+    if (this.#scheduled) return
+    this.#scheduled = true
+    setImmediate(() => {
+      this.flush()
+      this.#scheduled = false
+    })
   }
 }

@@ -66,7 +66,7 @@ export class Puller {
   poke(): void {
     if (this.#scheduled || this.#stopped) return
     this.#scheduled = true
-    setImmediate(() => {
+    this.#js.outbox.atEndOfTurn(() => {
       this.#scheduled = false
       this.#pull()
     })
