@@ -8,6 +8,9 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const BIN = fileURLToPath(new URL('../bin.js', import.meta.url))
 const REPORT = new URL('./report.ts', import.meta.url).href
 
+/** Its runs have less than that; servers that do not answer any more keep nobody longer. */
+const ENDS_WITHIN_MS = 5000
+
 export interface ReloadOptions {
   args: readonly string[]
   env: NodeJS.ProcessEnv
@@ -36,7 +39,9 @@ export async function runReloading({ args, env, files, say, signal }: ReloadOpti
     const file = await Promise.race([changed.promise, aborted(signal)])
     if (file !== undefined) say(`${file} has changed: starting again`)
     child.kill('SIGTERM')
+    const overdue = setTimeout(() => child.kill('SIGKILL'), ENDS_WITHIN_MS)
     await ended
+    clearTimeout(overdue)
   }
 }
 

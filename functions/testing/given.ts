@@ -82,7 +82,8 @@ const isOwned = (object: KubeObject, owner: KubeObject): boolean => controllerOf
 /** The child as the dispatcher would have made it: in its owner's namespace, and controlled by it. */
 export function ownedBy<Child extends KubeObject>(owner: KubeObject, child: Child): Child {
   const { apiVersion, kind, metadata } = withUid(owner)
-  const reference = { apiVersion, kind, name: metadata.name, uid: metadata.uid, controller: true }
+  const { name, uid } = metadata
+  const reference = { apiVersion, kind, name, uid, controller: true, blockOwnerDeletion: true }
   const namespace = metadata.namespace === undefined ? {} : { namespace: metadata.namespace }
   return { ...child, metadata: { ...namespace, ...child.metadata, ownerReferences: [reference] } }
 }

@@ -2,7 +2,7 @@ import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { reconcilerSpec } from '#contracts'
+import { type KubeObject, reconcilerSpec } from '#contracts'
 import { at } from '#functions/at'
 import { resource, toInvoke } from '#sdk'
 import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
@@ -177,6 +177,15 @@ describe('a schema with all that can be said, on a real API server', () => {
     kind: 'Kitchen',
     plural: 'kitchens',
     shortNames: ['kn'],
+    categories: ['food'],
+    served: [
+      {
+        version: 'v1beta1',
+        spec: z.object({ small: z.int32().min(1).default(3) }),
+        deprecated: 'use test.fairlead.dev/v1',
+      },
+    ],
+    scale: { spec: '.spec.small', status: '.status.small' },
     spec: z.object({
       port: z.union([z.int(), z.string()]).optional(),
       small: z.int32().min(1).default(3),
@@ -210,7 +219,7 @@ describe('a schema with all that can be said, on a real API server', () => {
         .optional()
         .meta({ 'x-kubernetes-validations': [{ rule: 'self == oldSelf', message: 'fixed is fixed' }] }),
     }),
-    status: z.object({ seen: z.boolean() }),
+    status: z.object({ seen: z.boolean(), small: z.int32() }),
   })
   const kitchen = (name: string, spec: object) => ({ ...Kitchen.of({ metadata: { name }, spec: {} }), spec })
 
@@ -273,6 +282,15 @@ describe('a schema with all that can be said, on a real API server', () => {
     ['items', { items: [{ name: 'a' }, { name: 'a' }] }],
   ])('refuses a wrong %s, on the server', async (path, spec) => {
     await expect(create(kitchen('wrong', spec))).rejects.toThrow(`spec.${path}`)
+  })
+
+  it('is served in several versions, with a warning of the old one, and scaled', async () => {
+    const old = { ...kitchen('old', { small: 2 }), apiVersion: 'test.fairlead.dev/v1beta1' }
+    expect(JSON.parse(await create(old))).toMatchObject({ apiVersion: 'test.fairlead.dev/v1beta1', spec: { small: 2 } })
+    await kubectl(['scale', 'kn/old', '--replicas=5'])
+    const [read] = JSON.parse(await kubectl(['get', 'food', '-o', 'json'])).items as KubeObject[]
+    expect(Kitchen.parse(read!)).toMatchObject({ apiVersion: 'test.fairlead.dev/v1', metadata: { name: 'full' } })
+    expect(await kubectl(['get', 'kn', 'old', '-o', 'jsonpath={.spec.small}'])).toBe('5')
   })
 
   it('enforces rules about what was there before', async () => {
