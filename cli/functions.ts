@@ -14,6 +14,18 @@ export async function loadFunctions(files: readonly string[]): Promise<Reconcile
   return functions
 }
 
+/** The one of that name; without a name, the only one there is. */
+export function functionNamed(functions: readonly Reconciler[], name: string | undefined): Reconciler {
+  const [only, ...others] = name === undefined ? functions : functions.filter((one) => one.name === name)
+  if (only !== undefined && others.length === 0) return only
+  const names = functions.map((one) => one.name).join(', ')
+  throw new UsageError(
+    name === undefined
+      ? `say which function: ${names}`
+      : `there is no function ${name}, but ${names}; -f FILE loads others`,
+  )
+}
+
 async function exported(file: string): Promise<Reconciler[]> {
   if (!existsSync(file)) throw new UsageError(`there is no function module ${file}: give the path of a file`)
   const module = await import(pathToFileURL(resolve(file)).href).catch((cause: Error) => {

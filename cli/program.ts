@@ -10,14 +10,14 @@ import { localDown, localEnv, localStatus, localUp } from './commands/local.ts'
 import { publishCommand } from './commands/publish.ts'
 import { queueCommands } from './commands/queue.ts'
 import { runCommand } from './commands/run.ts'
-import { chosen, serveCommand } from './commands/serve.ts'
+import { serveCommand } from './commands/serve.ts'
 import { type UpOptions, up } from './commands/up.ts'
 import { completionScript, type Shell, shells } from './completion.ts'
 import { type CommonOptions, readConfig, variablesOf } from './config.ts'
 import { openKube } from './connections.ts'
 import { demo } from './demo/demo.ts'
 import { UsageError } from './exit.ts'
-import { loadFunctions } from './functions.ts'
+import { functionNamed, loadFunctions } from './functions.ts'
 import { collect, functionOption, objectName, outputOption, type Print, whole } from './options.ts'
 import { untilStopped } from './signals.ts'
 import { table } from './table.ts'
@@ -106,10 +106,10 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
     .option('--module <path>', 'of the functions inside the image; left out: the built-in functions')
     .action(async (name: string | undefined, options: KnativeOptions & { function: string[] }) => {
       const functions = await loadFunctions(options.function)
-      print(generateKnative(name === undefined ? functions : [chosen(functions, name)], options))
+      print(generateKnative(name === undefined ? functions : [functionNamed(functions, name)], options))
     })
 
-  runCommand(program, { config, print, setExitCode }, functionOption)
+  runCommand(program, { config, print, setExitCode })
 
   const serving = (command: Command) =>
     command

@@ -1,4 +1,4 @@
-import type { Command, Option } from 'commander'
+import type { Command } from 'commander'
 import type { Logger } from 'pino'
 import { stringify } from 'yaml'
 import { reconcilerSpec } from '#contracts'
@@ -7,9 +7,9 @@ import { isNotFound, type KubeClient, resourcePath } from '#kube'
 import { manifest, type Reconciler, toInvoke } from '#sdk'
 import { openKube } from '../connections.ts'
 import { EXIT, UsageError } from '../exit.ts'
-import { loadFunctions } from '../functions.ts'
+import { functionNamed, loadFunctions } from '../functions.ts'
 import { createLogger } from '../logging.ts'
-import { objectName, outputOption, type Surroundings } from '../options.ts'
+import { functionOption, objectName, outputOption, type Surroundings } from '../options.ts'
 import { untilStopped } from '../signals.ts'
 
 interface RunOptions {
@@ -19,11 +19,7 @@ interface RunOptions {
 }
 
 /** `fairlead run NAME OBJECT --dry-run` */
-export function runCommand(
-  program: Command,
-  { config, print, setExitCode }: Surroundings,
-  functionOption: () => Option,
-): void {
+export function runCommand(program: Command, { config, print, setExitCode }: Surroundings): void {
   program
     .command('run')
     .description('what a function would do for one object, on the cluster as it is now')
@@ -36,7 +32,7 @@ export function runCommand(
     .action(async (name: string, object: string, options: RunOptions) => {
       const settings = config()
       await using kube = await openKube(settings)
-      const found = chosen(await loadFunctions(options.function), name)
+      const found = functionNamed(await loadFunctions(options.function), name)
       const isClusterScoped = found.for.crd().spec.scope === 'Cluster'
       const key = { namespace: isClusterScoped ? undefined : (options.namespace ?? 'default'), name: object }
       const log = createLogger({ ...settings, LOG_LEVEL: 'error' })
@@ -44,13 +40,6 @@ export function runCommand(
       print(options.output === 'json' ? JSON.stringify(result, null, 2) : dryRunText(result))
       if (result.finish.kind === 'error' || result.finish.kind === 'terminal') setExitCode(EXIT.failed)
     })
-}
-
-function chosen(functions: readonly Reconciler[], wanted: string): Reconciler {
-  const found = functions.find(({ name }) => name === wanted)
-  if (found !== undefined) return found
-  const there = functions.map(({ name }) => name).join(', ')
-  throw new UsageError(`there is no function ${wanted}, but ${there}; -f FILE loads others`)
 }
 
 /** What a run of this function for this object would do on the cluster as it is now. Writes nothing. */

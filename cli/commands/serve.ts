@@ -1,8 +1,7 @@
 import { type Command, Option } from 'commander'
-import type { Reconciler } from '#sdk'
 import { serve } from '#sdk/serve'
 import { UsageError } from '../exit.ts'
-import { loadFunctions } from '../functions.ts'
+import { functionNamed, loadFunctions } from '../functions.ts'
 import { createLogger } from '../logging.ts'
 import { functionOption, type Surroundings, whole } from '../options.ts'
 import { untilStopped } from '../signals.ts'
@@ -27,7 +26,7 @@ export function serveCommand(program: Command, { config }: Pick<Surroundings, 'c
     .action(async (name: string | undefined, options: ServeOptions) => {
       const log = createLogger(config())
       const { graceSeconds, maxBodyBytes, port = 8080 } = options
-      const one = chosen(await loadFunctions(options.function), name)
+      const one = functionNamed(await loadFunctions(options.function), name)
       const server = await serve(one, { port, maxBodyBytes, log }).catch((cause: Error) => {
         throw new UsageError(`cannot listen on port ${port}: ${cause.message}`, { cause })
       })
@@ -37,13 +36,4 @@ export function serveCommand(program: Command, { config }: Pick<Surroundings, 'c
       await server.stop(graceSeconds * 1000)
       log.info({ function: one.name, because: (signal.reason as Error).message }, 'stopped')
     })
-}
-
-export function chosen(functions: readonly Reconciler[], name: string | undefined): Reconciler {
-  const [only, ...others] = name === undefined ? functions : functions.filter((one) => one.name === name)
-  if (only !== undefined && others.length === 0) return only
-  const names = functions.map((one) => one.name).join(', ')
-  throw new UsageError(
-    name === undefined ? `say which function: ${names}` : `there is no function ${name}, only ${names}`,
-  )
 }

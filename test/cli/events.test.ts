@@ -3,12 +3,12 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { main } from '#cli'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
 import { type EventStore, fromHttp, fromNats, openEventStore } from '#events'
 import { connectJetStream, type JetStream } from '#jetstream'
 import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
+import { command } from '../support/command.ts'
 import { startFairlead } from '../support/fairlead.ts'
 import { startHttpReceiver } from '../support/http-receiver.ts'
 import { startTestCluster } from '../support/servers.ts'
@@ -262,27 +262,7 @@ describe('publish', () => {
   })
 })
 
-/** The command in this process: what it prints and its exit code. */
-async function fairlead(args: string[], more: Record<string, string> = {}) {
-  const before = { ...process.env }
-  Object.assign(process.env, env, more)
-  const written = { stdout: '', stderr: '' }
-  const spies = (['stdout', 'stderr'] as const).map((name) =>
-    vi.spyOn(process[name], 'write').mockImplementation((text) => {
-      written[name] += String(text)
-      return true
-    }),
-  )
-  const log = vi.spyOn(console, 'error').mockImplementation((text: string) => void (written.stderr += `${text}\n`))
-  try {
-    await main(['node', 'fairlead', ...args])
-    return { ...written, code: Number(process.exitCode) }
-  } finally {
-    for (const spy of [...spies, log]) spy.mockRestore()
-    process.exitCode = 0
-    process.env = before
-  }
-}
+const fairlead = (args: string[], more: Record<string, string> = {}) => command(args, { ...env, ...more })
 
 async function withInput(input: string, args: string[], more: Record<string, string> = {}) {
   const file = join(cluster.dir, 'input')

@@ -23,3 +23,16 @@ it.each([[['#functions/at']], [['#functions/at', '#sdk/serve']]])(
     expect(JSON.parse(stdout)).toEqual(['fairlead', 'zod'])
   },
 )
+
+it('is served without loading a client of NATS or Kubernetes', async () => {
+  const serve = `const { main } = await import('#cli'); await main(['node', 'fairlead', 'serve', '--port', 'none'])`
+  const code = program().replace('console.log', `${serve}\n  console.log`)
+  const { stdout } = await promisify(execFile)(process.execPath, [
+    '--input-type=module',
+    '--eval',
+    `${code}\nprocess.exit(0)`,
+  ])
+  const packages = JSON.parse(stdout) as string[]
+  expect(packages).toContain('commander')
+  expect(packages.filter((name) => /nats|kube|prom/.test(name))).toEqual([])
+})

@@ -1,0 +1,25 @@
+import { vi } from 'vitest'
+import { main } from '#cli'
+import type { Finished } from './fairlead.ts'
+
+/** `fairlead …` in this process, much quicker than as one of its own: what it prints and its exit code. */
+export async function command(args: string[], env: Record<string, string> = {}): Promise<Finished> {
+  const before = { ...process.env }
+  Object.assign(process.env, env)
+  const written = { stdout: '', stderr: '' }
+  const spies = (['stdout', 'stderr'] as const).map((name) =>
+    vi.spyOn(process[name], 'write').mockImplementation((text) => {
+      written[name] += String(text)
+      return true
+    }),
+  )
+  const log = vi.spyOn(console, 'error').mockImplementation((text: string) => void (written.stderr += `${text}\n`))
+  try {
+    await main(['node', 'fairlead', ...args])
+    return { ...written, code: Number(process.exitCode) }
+  } finally {
+    for (const spy of [...spies, log]) spy.mockRestore()
+    process.exitCode = 0
+    process.env = before
+  }
+}
