@@ -11,6 +11,7 @@ import {
   installReconcilers,
   installWidgets,
   kubeClientOf,
+  moveWidgetsToV2,
   refuseWithPriorityAndFairness,
   removeReconcilers,
   removeWidgets,
@@ -297,6 +298,22 @@ describe('what cannot be watched', () => {
     await untilCondition(kube, 'widget', 'Watching')
     await until('it runs', async () => bridge.keysOf('widget').includes('_.wide'))
     await until('the old one is known to be gone', async () => bridge.enqueued.length >= 2)
+    await removeWidgets(kube)
+    await installWidgets(kube)
+  })
+
+  it('since its version is not served any more is said, and heals when the Reconciler asks for the next one', async () => {
+    await createReconciler(kube, 'widget', { for: widgets })
+    await createWidget('a', {})
+    await using bridge = await start()
+    await untilCondition(kube, 'widget', 'Watching')
+    await moveWidgetsToV2(kube)
+    await untilCondition(kube, 'widget', 'ResourceNotFound')
+    bridge.enqueued.length = 0
+    await kube.patch(resourcePath(RECONCILERS, undefined, 'widget'), { spec: { for: { version: 'v2' } } }, 'merge')
+    await untilCondition(kube, 'widget', 'Watching')
+    expect(bridge.keysOf('widget')).toEqual(['default.a'])
+    expect(await stored(bridge.events, { ...widgets, version: 'v2' })).toHaveProperty('size', 1)
     await removeWidgets(kube)
     await installWidgets(kube)
   })
