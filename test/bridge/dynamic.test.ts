@@ -12,7 +12,6 @@ import {
   installWidgets,
   kubeClientOf,
   moveWidgetsToV2,
-  refuseWithPriorityAndFairness,
   removeReconcilers,
   removeWidgets,
   restrictedClient,
@@ -334,27 +333,5 @@ describe('what cannot be watched', () => {
     await grant(kube, 'maps-once-more', { apiGroups: [''], resources: ['configmaps'], verbs })
     await until('what happened meanwhile is enqueued', async () => bridge.keysOf('maps').includes('default.meanwhile'))
     await untilCondition(kube, 'maps', 'Watching')
-  })
-
-  it('since the server is overloaded waits, lists nothing again, and goes on (priority and fairness)', async () => {
-    const verbs = ['get', 'list', 'watch', 'patch']
-    await grant(kube, 'reconcilers-calm', { apiGroups: [RECONCILERS.group], resources: ['*'], verbs })
-    await grant(kube, 'maps-calm', { apiGroups: [''], resources: ['configmaps'], verbs })
-    await createReconciler(kube, 'maps', { for: configMaps })
-    await using restricted = await restrictedClient(kube, cluster.kubeconfig)
-    const prefix = `d${++number}`
-    {
-      await using before = await startBridge(restricted, nats.url, { prefix })
-      await untilCondition(kube, 'maps', 'Watching')
-      await until('its cursor is written', async () => (await before.events.cursor(configMaps)) !== undefined)
-    }
-    await using refusal = await refuseWithPriorityAndFairness(kube, configMaps)
-    await createMap('meanwhile')
-    await using bridge = await startBridge(restricted, nats.url, { prefix })
-    const status = () => bridge.bridge.status().resources.find(({ resource }) => resource === 'configmaps.v1')
-    await until('the server refuses', async () => status()?.failure?.kind === 'busy')
-    await refusal[Symbol.asyncDispose]()
-    await until('what happened meanwhile is enqueued', async () => bridge.keysOf('maps').includes('default.meanwhile'))
-    expect(bridge.relists.filter(({ resource }) => resource === 'configmaps.v1')).toEqual([])
   })
 })

@@ -38,39 +38,6 @@ export async function grant(kube: KubeClient, name: string, rule: Rule, namespac
   })
 }
 
-const FLOW_CONTROL = '/apis/flowcontrol.apiserver.k8s.io/v1'
-
-/** The service account `default` is answered with 429 until the end of the block, whatever it asks of the resource. */
-export async function refuseWithPriorityAndFairness(
-  kube: KubeClient,
-  { group, resource }: ResourceRef,
-): Promise<AsyncDisposable> {
-  const name = `refuse-${resource}`
-  const limited = { nominalConcurrencyShares: 0, lendablePercent: 0, borrowingLimitPercent: 0 }
-  await kube.create(`${FLOW_CONTROL}/prioritylevelconfigurations`, {
-    metadata: { name },
-    spec: { type: 'Limited', limited: { ...limited, limitResponse: { type: 'Reject' } } },
-  })
-  const user = { kind: 'ServiceAccount', serviceAccount: { namespace: 'default', name: 'default' } }
-  const rule = { verbs: ['*'], apiGroups: [group], resources: [resource], namespaces: ['*'], clusterScope: true }
-  const path = `${FLOW_CONTROL}/flowschemas`
-  await kube.create(path, {
-    metadata: { name },
-    spec: {
-      priorityLevelConfiguration: { name },
-      matchingPrecedence: 1,
-      rules: [{ subjects: [user], resourceRules: [rule] }],
-    },
-  })
-  return {
-    [Symbol.asyncDispose]: () =>
-      kube.delete(`${path}/${name}`).then(
-        () => undefined,
-        () => undefined,
-      ),
-  }
-}
-
 /** Takes back what was granted everywhere. */
 export async function revoke(kube: KubeClient, name: string): Promise<void> {
   await kube.delete(`${RBAC}/clusterrolebindings/${name}`)
