@@ -155,7 +155,11 @@ describe('a change of a related object makes run', () => {
     await bridge.synced('widgets.v1.example.com')
     await bridge.synced('configmaps.v1')
     bridge.enqueued.length = 0
+    const unconfirmed = () =>
+      bridge.bridge.status().resources.find(({ resource }) => resource === 'configmaps.v1')?.unconfirmed
+    nats.signal('SIGSTOP')
     await Promise.all(Array.from({ length: 100 }, (_, i) => createMap(`many-${i}`)))
+    await until('all are read', async () => unconfirmed() === 100).finally(() => nats.signal('SIGCONT'))
     await until('both run', async () => bridge.keysOf('wide').join() === 'default.a,other.c')
     await until('everything is confirmed', async () =>
       bridge.bridge.status().resources.every((r) => r.unconfirmed === 0),
