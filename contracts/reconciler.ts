@@ -82,6 +82,12 @@ export const reconcilerSpec = z.object({
     .max(3)
     .optional()
     .describe('An update of the primary counts only if one of these has changed; left out: every update counts.'),
+  revision: z
+    .string()
+    .min(1)
+    .max(253)
+    .optional()
+    .describe('Of the function, e.g. a commit: where it is another one, every object runs again.'),
   resyncSeconds: z
     .int32()
     .min(1)

@@ -10,7 +10,8 @@ const REPORT = new URL('./report.ts', import.meta.url).href
 const ENDS_WITHIN_MS = 5000
 
 export interface ReloadOptions {
-  args: readonly string[]
+  /** Of the next start. */
+  args: () => readonly string[]
   env: NodeJS.ProcessEnv
   /** Watched from the start: what they import is, once it is imported. */
   files: readonly string[]
@@ -29,7 +30,7 @@ export async function runReloading({ args, env, files, say, signal }: ReloadOpti
   for (const file of files) watched.add(file)
   while (!signal.aborted) {
     changed = Promise.withResolvers<string>()
-    const child = start(args, env, (file) => isOwn(file) && watched.add(file))
+    const child = start(args(), env, (file) => isOwn(file) && watched.add(file))
     const ended = once(child, 'exit')
     let isWanted = true
     void ended.then(() => {
