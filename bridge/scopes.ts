@@ -5,7 +5,7 @@ interface ResourceList {
   resources: { name: string; namespaced: boolean }[]
 }
 
-/** Which resources are cluster-scoped, as the API server's discovery says; asked once. */
+/** Which resources are cluster-scoped, as the API server's discovery says; asked once per resource. */
 export class Scopes {
   readonly #kube: KubeClient
   readonly #clusterScoped = new Map<string, boolean>()
@@ -17,15 +17,11 @@ export class Scopes {
   /** Answers from what learn() has found; a resource that is not served counts as namespaced. */
   isClusterScoped = (ref: ResourceRef): boolean => this.#clusterScoped.get(resourceName(ref)) === true
 
-  /** Asks once for each API group and version. */
   async learn(refs: readonly ResourceRef[], signal: AbortSignal): Promise<void> {
-    const unknown = refs.filter((ref) => !this.#clusterScoped.has(resourceName(ref)))
-    for (const [path, asked] of Map.groupBy(unknown, discoveryPath)) {
-      const served = await this.#ask(path, signal)
-      for (const ref of asked) {
-        const found = served.find(({ name }) => name === ref.resource)
-        if (found) this.#clusterScoped.set(resourceName(ref), !found.namespaced)
-      }
+    for (const ref of refs) {
+      if (this.#clusterScoped.has(resourceName(ref))) continue
+      const found = await this.#ask(ref, signal)
+      if (found !== undefined) this.#clusterScoped.set(resourceName(ref), found)
     }
   }
 
@@ -34,15 +30,15 @@ export class Scopes {
     this.#clusterScoped.delete(resourceName(ref))
   }
 
-  async #ask(path: string, signal: AbortSignal): Promise<ResourceList['resources']> {
+  async #ask({ group, version, resource }: ResourceRef, signal: AbortSignal): Promise<boolean | undefined> {
     try {
-      return (await this.#kube.request<ResourceList>({ method: 'GET', path, signal })).resources
+      const path = group === '' ? `/api/${version}` : `/apis/${group}/${version}`
+      const { resources } = await this.#kube.request<ResourceList>({ method: 'GET', path, signal })
+      const found = resources.find(({ name }) => name === resource)
+      return found && !found.namespaced
     } catch (error) {
-      if (isNotFound(error)) return []
+      if (isNotFound(error)) return undefined
       throw error
     }
   }
 }
-
-const discoveryPath = ({ group, version }: ResourceRef): string =>
-  group === '' ? `/api/${version}` : `/apis/${group}/${version}`

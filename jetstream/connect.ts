@@ -48,8 +48,17 @@ const CREDENTIALS = /^([a-z]+:\/\/|)([^@/]*)@/
 function credentialsIn(servers: string): Pick<ConnectionOptions, 'user' | 'pass' | 'token'> {
   const [, , credentials] = CREDENTIALS.exec(servers.trim()) ?? []
   if (credentials === undefined) return {}
-  const [user = '', pass] = credentials.split(/:(.*)/s).map(decodeURIComponent)
+  const [user = '', pass] = credentials.split(/:(.*)/s).map(unescaped)
   return pass === undefined ? { token: user } : { user, pass }
+}
+
+/** A bare percent sign, which an address should not have, stands for itself. */
+function unescaped(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
 }
 
 const withoutSecrets = (servers: string): string => servers.replaceAll(/\/\/[^@/,]*@/g, '//…@')

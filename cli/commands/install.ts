@@ -23,9 +23,9 @@ export interface Installed {
 export async function install(
   kube: KubeClient,
   functions: readonly Reconciler[],
-  { force = false, revision }: { force?: boolean; revision?: string | undefined } = {},
+  { force = false }: { force?: boolean } = {},
 ): Promise<Installed[]> {
-  const manifests = functions.map((one) => manifest(one, { revision }))
+  const manifests = functions.map((one) => manifest(one))
   const crds = [reconcilerCrd(), ...functions.map((one) => one.for.crd())]
   if (!force) for (const crd of crds) await refuseToBreak(kube, crd)
   const installed: Installed[] = []

@@ -9,5 +9,3 @@ registerHooks({
   },
 })
 process.on('disconnect', () => process.kill(process.pid, 'SIGTERM'))
-// The listener alone would keep a process that is done.
-process.channel?.unref()

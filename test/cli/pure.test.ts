@@ -23,6 +23,14 @@ describe('configuration', () => {
     })
   })
 
+  it('takes kinds that travel as references as kubectl names them', () => {
+    expect(readConfig({}).FAIRLEAD_REFERENCE_ONLY).toEqual([])
+    expect(readConfig({ FAIRLEAD_REFERENCE_ONLY: 'configmaps,widgets.example.com' }).FAIRLEAD_REFERENCE_ONLY).toEqual([
+      { group: '', resource: 'configmaps' },
+      { group: 'example.com', resource: 'widgets' },
+    ])
+  })
+
   it.each(['nats://a:4222', 'a', 'tls://u:p@a:4222', 'nats://a:1,nats://b:2', '[::1]:4222'])(
     'connects to %s',
     (url) => {
@@ -36,6 +44,7 @@ describe('configuration', () => {
     ['NATS_URL', 'nats://a,,b'],
     ['LOG_LEVEL', 'loud'],
     ['LOG_FORMAT', 'xml'],
+    ['FAIRLEAD_REFERENCE_ONLY', 'Config Maps'],
     ['FAIRLEAD_REPLICAS', '2'],
     ['FAIRLEAD_LEASE_SECONDS', 'soon'],
     ['FAIRLEAD_LEASE_SECONDS', '1'],

@@ -73,6 +73,11 @@ describe('a user with the permissions of docs/events.md', () => {
   })
 })
 
+it('takes a password as it is where it has a percent sign that escapes nothing', async () => {
+  const refused = connectJetStream({ servers: nats.url.replace('://', '://look:50%@'), name: 'test' })
+  await expect(refused).rejects.toThrow(/Authorization Violation/)
+})
+
 it('refuses a wrong password without showing it', async () => {
   const refused = connectJetStream({ servers: as('look', 'wrong-password'), name: 'test' })
   await expect(refused).rejects.toThrow(

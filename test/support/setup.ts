@@ -7,6 +7,7 @@ import {
   nodeBinaries,
   progressOn,
 } from '#local'
+import { goProgram } from './go-program.ts'
 
 /** Once per run, so that no test file waits, unseen, for a build. */
 export default async function setup(): Promise<void> {
@@ -14,4 +15,5 @@ export default async function setup(): Promise<void> {
   const { kind } = await chooseNode('auto', progress)
   const ofNode = kind === 'real' ? nodeBinaries : []
   await ensureBinaries([...natsBinaries, ...controlPlaneBinaries, ...kwokBinaries, ...ofNode], progress)
+  await goProgram('cloudevents')
 }
