@@ -7,6 +7,7 @@ import { Registry } from './registry.ts'
 import { Relations } from './relations.ts'
 import { ResourceWatch } from './resource-watch.ts'
 import { Resyncs } from './resyncs.ts'
+import { Room } from './room.ts'
 import { Routes } from './routing.ts'
 import { Scopes } from './scopes.ts'
 import type { Bridge, BridgeOptions, BridgeStatus, ResourceStatus } from './types.ts'
@@ -28,6 +29,10 @@ interface Place {
 
 const nameOf = ({ ref, namespace }: Place): string => [resourceName(ref), namespace ?? ''].join(' ')
 
+/** Hundreds of resources at the start are no storm of requests. */
+const LISTS_AT_ONCE = 8
+/** Lists take no more of what NATS and this process can do at once: the changes of watches overtake them. */
+const LISTED_AT_ONCE = 32
 const ASK_FOR_INCARNATION_EVERY_MS = 5000
 
 class WatchingBridge implements Bridge {
@@ -37,6 +42,7 @@ class WatchingBridge implements Bridge {
   readonly #relations: Relations
   readonly #resyncs: Resyncs
   readonly #ended = new AbortController()
+  readonly #rooms = { lists: new Room(LISTS_AT_ONCE), listed: new Room(LISTED_AT_ONCE) }
   readonly #registry: Registry
   readonly #conditions: ConditionWriter
   readonly #watches = new Map<string, RunningWatch>()
@@ -135,6 +141,7 @@ class WatchingBridge implements Bridge {
       observer,
       publisher: this.#publisher,
       routes: () => this.#routes,
+      rooms: this.#rooms,
       incarnation: async () => incarnation?.(),
       onlooker: resourceName(ref) === resourceName(RECONCILERS) ? this.#registry : undefined,
       moved: (state) => this.#noteMove(ref, state),

@@ -3,22 +3,12 @@
  * before it. Changes without a position of their own (those of a list, which come in any order) only hold it back.
  */
 export class Checkpoint<Position> {
-  readonly #pending: { position: Position | undefined; since: Date; done: boolean }[] = []
-  readonly #now: () => Date
+  readonly #pending: { position: Position | undefined; done: boolean }[] = []
   #safe: Position | undefined
-
-  constructor(now: () => Date = () => new Date()) {
-    this.#now = now
-  }
 
   /** Undefined until a first position was reached. */
   get safe(): Position | undefined {
     return this.#safe
-  }
-
-  /** Since when the oldest change that is not finished holds it back. */
-  get heldBackSince(): Date | undefined {
-    return this.#pending[0]?.since
   }
 
   /** The last position that has begun. */
@@ -28,7 +18,7 @@ export class Checkpoint<Position> {
 
   /** Begins one change, in the order of the stream; call what it returns when the change is finished. */
   begin(position?: Position): () => void {
-    const entry = { position, since: this.#now(), done: false }
+    const entry = { position, done: false }
     this.#pending.push(entry)
     return () => {
       entry.done = true

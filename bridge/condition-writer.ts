@@ -61,10 +61,12 @@ export class ConditionWriter {
 
   async #say(object: KubeObject, condition: SyncedCondition, signal: AbortSignal): Promise<boolean> {
     const { name, uid = '' } = object.metadata
-    if (isSame(this.#said.get(uid), condition)) return true
+    const said = this.#said.get(uid)
+    if (isSame(said, condition)) return true
     const before = storedCondition(object)
     try {
-      if (!isSame(before, condition))
+      // What it last said here may not be in sight yet.
+      if (said !== undefined || !isSame(before, condition))
         await this.#apply(object, withTransition(condition, before, this.#deps.now()), signal)
       this.#said.set(uid, condition)
       return true

@@ -5,6 +5,7 @@ const PATIENCE_MS = 30_000
 
 /** Why a bridge does not do its work now; nothing: it does. What a Reconciler asks for in vain is no fault of the bridge. */
 export function troubles({ resources }: BridgeStatus, now: Date): string[] {
+  if (resources.length === 0) return ['the bridge has not begun to watch']
   return resources.flatMap((resource) => {
     const trouble = troubleOf(resource, now)
     const where = resource.namespace === undefined ? '' : ` in ${resource.namespace}`

@@ -3,6 +3,7 @@ import type { Checkpoint } from './checkpoint.ts'
 import type { Position } from './cursor-writer.ts'
 import type { Publication, Publisher } from './publisher.ts'
 import type { Found } from './relist.ts'
+import type { Room } from './room.ts'
 import type { Selection } from './selection.ts'
 import { Window } from './window.ts'
 
@@ -14,20 +15,23 @@ export interface Reading extends Pick<Publication, 'routes' | 'lane' | 'isFresh'
 interface OutletDeps {
   publisher: Publisher
   log: RunLog
+  now: () => Date
+  /** What all lists of the process share. */
+  listed: Room
   /** One more change is stored and enqueued, or read by a run that has ended. */
   published: () => void
 }
 
 const UNCONFIRMED_AT_MOST = 128
-/** A list fills no more of what NATS and this process can do at once: other resources' changes overtake it. */
-const LISTED_AT_MOST = 32
 
 /** Where a watch puts what it has read: side by side, in order per key, bounded, and noted in the checkpoint. */
 export class Outlet {
   readonly #ref: ResourceRef
   readonly #checkpoint: Checkpoint<Position>
   readonly #deps: OutletDeps
-  readonly #window = new Window()
+  readonly #window = new Window(UNCONFIRMED_AT_MOST)
+  /** When each began, in this order. */
+  readonly #begun = new Set<{ at: Date }>()
   readonly #end = new AbortController()
 
   constructor(ref: ResourceRef, checkpoint: Checkpoint<Position>, deps: OutletDeps) {
@@ -39,6 +43,12 @@ export class Outlet {
   /** Changes taken and not confirmed. */
   get unconfirmed(): number {
     return this.#window.active
+  }
+
+  /** Since when the oldest of them waits. */
+  get heldBackSince(): Date | undefined {
+    const [oldest] = this.#begun
+    return oldest?.at
   }
 
   /** Resolves when there is room for the next. */
@@ -55,14 +65,19 @@ export class Outlet {
     }
     const isPartial = selection.metadataOfKind !== undefined
     const publication = { ref: this.#ref, isPartial, ...reading, ...found }
-    const room = reading.lane === 'low' ? LISTED_AT_MOST : UNCONFIRMED_AT_MOST
-    await this.#window.admit(key, room, async () => {
+    const begun = { at: this.#deps.now() }
+    this.#begun.add(begun)
+    const leave = reading.lane === 'low' ? await this.#deps.listed.enter() : undefined
+    await this.#window.admit(key, async () => {
       try {
         const { withRuns } = await this.#deps.publisher.publish(publication, this.#end.signal)
         if (withRuns.length === 0) confirm()
         else void Promise.all(withRuns).then(confirm, fail)
       } catch (error) {
         fail(error)
+      } finally {
+        leave?.()
+        this.#begun.delete(begun)
       }
     })
   }

@@ -1,7 +1,7 @@
 import type { KubeObject, RunLog } from '#contracts'
 import type { Verb } from '#events'
+import type { Onlooker } from './lister.ts'
 import { isRefused, parseReconciler, type Reconciler, type Refused } from './reconcilers.ts'
-import type { Onlooker } from './resource-watch.ts'
 
 /** The Reconcilers that exist, as their watch tells them. */
 export class Registry implements Onlooker {

@@ -1,7 +1,7 @@
 import { setTimeout } from 'node:timers'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { apiVersionOf, type KubeObject, type ResourceRef, resourceName } from '#contracts'
-import { keyOf, type Verb } from '#events'
+import { keyOf } from '#events'
 import { resourcePath, type WatchEvent } from '#kube'
 import { unlessAborted } from './abort.ts'
 import { Checkpoint } from './checkpoint.ts'
@@ -9,25 +9,22 @@ import type { CoveredUpTo } from './compare.ts'
 import { Coverage } from './coverage.ts'
 import { CursorWriter, type Position } from './cursor-writer.ts'
 import { classify } from './failure.ts'
+import { Lister, type Onlooker } from './lister.ts'
 import { Outlet, type Reading } from './outlet.ts'
-import { NotStreamedError, ofKind, watchQuery } from './present.ts'
+import { ofKind, watchQuery } from './present.ts'
 import type { Publisher } from './publisher.ts'
-import { type RelistPlan, relist } from './relist.ts'
+import type { RelistPlan } from './relist.ts'
+import type { Room } from './room.ts'
 import type { Routes } from './routing.ts'
 import { isSameSelection, type Selection } from './selection.ts'
-import type { BridgeOptions, RelistReport, ResourceStatus } from './types.ts'
+import type { BridgeOptions, ResourceStatus } from './types.ts'
 import { type Input, type Listing, type Relist, type State, step, type Watching } from './watch-state.ts'
-
-/** Sees the objects of a resource as the API server tells them, stored or not. */
-export interface Onlooker {
-  /** All that there are. */
-  listed(objects: KubeObject[]): void
-  changed(verb: Verb, object: KubeObject): void
-}
 
 export interface ResourceWatchDeps extends Pick<BridgeOptions, 'kube' | 'events' | 'log' | 'observer'> {
   publisher: Publisher
   routes: () => Routes
+  /** Lists under way at once, and what they have in hand, of all watches of the process. */
+  rooms: { lists: Room; listed: Room }
   incarnation: () => Promise<string | undefined>
   /** With one, everything is listed at the start, so that it knows of every object. */
   onlooker?: Onlooker | undefined
@@ -52,7 +49,7 @@ export class ResourceWatch {
   readonly #path: string
   readonly #deps: ResourceWatchDeps
   readonly #outlet: Outlet
-  readonly #checkpoint: Checkpoint<Position>
+  readonly #checkpoint = new Checkpoint<Position>()
   readonly #cursor: CursorWriter
   /** Aborted to leave a watch or a wait when a list is demanded. */
   #interrupt = new AbortController()
@@ -67,7 +64,7 @@ export class ResourceWatch {
   #wasSynced = false
   /** What the open watch was asked for. */
   #watched: Selection | undefined
-  #canStream = true
+  readonly #lister: Lister
 
   /** `namespace` left out: all of them. */
   constructor(ref: ResourceRef, namespace: string | undefined, deps: ResourceWatchDeps) {
@@ -75,8 +72,12 @@ export class ResourceWatch {
     this.#namespace = namespace
     this.#path = resourcePath(ref, namespace)
     this.#deps = deps
-    this.#checkpoint = new Checkpoint(deps.now)
-    this.#outlet = new Outlet(ref, this.#checkpoint, { ...deps, published: () => this.#noteProgress() })
+    this.#outlet = new Outlet(ref, this.#checkpoint, {
+      ...deps,
+      listed: deps.rooms.listed,
+      published: () => this.#noteProgress(),
+    })
+    this.#lister = new Lister(deps)
     this.#cursor = new CursorWriter(ref, namespace, this.#checkpoint, deps)
     this.#since = deps.now()
   }
@@ -92,7 +93,7 @@ export class ResourceWatch {
       covers: this.#covered(),
       resourceVersion: this.#checkpoint.safe?.resourceVersion,
       latestResourceVersion: this.#checkpoint.latest?.resourceVersion,
-      heldBackSince: this.#checkpoint.heldBackSince,
+      heldBackSince: this.#outlet.heldBackSince,
       lastEventAt: this.#lastEventAt,
       failingSince: this.#failingSince,
       unconfirmed: this.#outlet.unconfirmed,
@@ -141,7 +142,7 @@ export class ResourceWatch {
       case 'starting':
         return this.#attempt(signal, () => this.#resume())
       case 'listing':
-        return this.#attempt(signal, () => this.#list(state, signal))
+        return this.#attempt(signal, () => this.#listInTurn(state, signal))
       case 'watching':
         return this.#watch(state, AbortSignal.any([signal, this.#interrupt.signal]))
       case 'waiting':
@@ -174,6 +175,16 @@ export class ResourceWatch {
     return this.#deps.onlooker ? 'initial' : undefined
   }
 
+  async #listInTurn(state: Listing, signal: AbortSignal): Promise<Input> {
+    const leave = await this.#deps.rooms.lists.enter()
+    try {
+      signal.throwIfAborted()
+      return await this.#list(state, signal)
+    } finally {
+      leave()
+    }
+  }
+
   async #list({ because, attempt }: Listing, signal: AbortSignal): Promise<Input> {
     // What was read before has to be in EVENTS before it is compared, and the cursor as far as it can be.
     await this.#outlet.idle()
@@ -190,12 +201,13 @@ export class ResourceWatch {
       coveredUpTo: this.#coveredUpTo(incarnation),
       covers: this.#coverage.tokens,
       // What broke off once may break off always: a server drops a slow reader when too much changes meanwhile.
-      stream: this.#canStream && attempt === 0,
+      stream: attempt === 0,
       onBytes: this.#noteBytes,
       signal,
     }
     try {
-      const report = await this.#relist(plan, { routes, lane: 'low', selection, isFresh })
+      const reading: Reading = { routes, lane: 'low', selection, isFresh }
+      const report = await this.#lister.list(plan, (found) => this.#outlet.publish(found, reading))
       this.#coverage.endList(this.#tokens())
       this.#failingSince = undefined
       this.#incarnation = incarnation
@@ -203,32 +215,10 @@ export class ResourceWatch {
       this.#noteProgress()
       const about = { resource: resourceName(this.#ref), because }
       this.#deps.observer?.relisted?.({ ...report, ...about })
-      this.#deps.log.info({ ...about, namespace: this.#namespace, streamed: plan.stream, ...report }, 'listed')
+      this.#deps.log.info({ ...about, namespace: this.#namespace, ...report }, 'listed')
       return { type: 'listed', resourceVersion: report.resourceVersion }
     } finally {
       this.#coverage.endList()
-    }
-  }
-
-  async #relist(plan: RelistPlan, reading: Reading): Promise<RelistReport & { resourceVersion: string }> {
-    const { kube, events, onlooker } = this.#deps
-    const objects = new Map<string | undefined, KubeObject>()
-    const note = (object: KubeObject, isGone: boolean) =>
-      isGone ? objects.delete(object.metadata.uid) : objects.set(object.metadata.uid, object)
-    try {
-      const report = await relist(plan, {
-        kube,
-        events,
-        publish: (found) => this.#outlet.publish(found, reading),
-        listed: onlooker && note,
-      })
-      onlooker?.listed([...objects.values()])
-      return report
-    } catch (error) {
-      if (!(error instanceof NotStreamedError)) throw error
-      this.#canStream = false
-      this.#deps.log.info({ resource: resourceName(this.#ref), detail: error.message }, 'lists come in pages')
-      return this.#relist({ ...plan, stream: false }, reading)
     }
   }
 

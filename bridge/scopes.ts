@@ -5,7 +5,7 @@ interface ResourceList {
   resources: { name: string; namespaced: boolean }[]
 }
 
-/** Which resources are cluster-scoped, as the API server's discovery says; asked once per resource. */
+/** Which resources are cluster-scoped, as the API server's discovery says; asked once. */
 export class Scopes {
   readonly #kube: KubeClient
   readonly #clusterScoped = new Map<string, boolean>()
@@ -17,11 +17,15 @@ export class Scopes {
   /** Answers from what learn() has found; a resource that is not served counts as namespaced. */
   isClusterScoped = (ref: ResourceRef): boolean => this.#clusterScoped.get(resourceName(ref)) === true
 
+  /** Asks once for each API group and version. */
   async learn(refs: readonly ResourceRef[], signal: AbortSignal): Promise<void> {
-    for (const ref of refs) {
-      if (this.#clusterScoped.has(resourceName(ref))) continue
-      const found = await this.#ask(ref, signal)
-      if (found !== undefined) this.#clusterScoped.set(resourceName(ref), found)
+    const unknown = refs.filter((ref) => !this.#clusterScoped.has(resourceName(ref)))
+    for (const [path, asked] of Map.groupBy(unknown, discoveryPath)) {
+      const served = await this.#ask(path, signal)
+      for (const ref of asked) {
+        const found = served.find(({ name }) => name === ref.resource)
+        if (found) this.#clusterScoped.set(resourceName(ref), !found.namespaced)
+      }
     }
   }
 
@@ -30,15 +34,15 @@ export class Scopes {
     this.#clusterScoped.delete(resourceName(ref))
   }
 
-  async #ask({ group, version, resource }: ResourceRef, signal: AbortSignal): Promise<boolean | undefined> {
+  async #ask(path: string, signal: AbortSignal): Promise<ResourceList['resources']> {
     try {
-      const path = group === '' ? `/api/${version}` : `/apis/${group}/${version}`
-      const { resources } = await this.#kube.request<ResourceList>({ method: 'GET', path, signal })
-      const found = resources.find(({ name }) => name === resource)
-      return found && !found.namespaced
+      return (await this.#kube.request<ResourceList>({ method: 'GET', path, signal })).resources
     } catch (error) {
-      if (isNotFound(error)) return undefined
+      if (isNotFound(error)) return []
       throw error
     }
   }
 }
+
+const discoveryPath = ({ group, version }: ResourceRef): string =>
+  group === '' ? `/api/${version}` : `/apis/${group}/${version}`

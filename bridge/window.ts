@@ -1,20 +1,25 @@
 /**
- * Runs tasks side by side, but those of one key one after the other in the order they came, and never more at
- * once than who feeds it allows (waiting ones included): it is held back. Tasks must not reject.
+ * Runs tasks side by side, but those of one key one after the other in the order they came, and never more than
+ * `limit` at once (waiting ones included): who feeds it is held back. Tasks must not reject.
  */
 export class Window {
+  readonly #limit: number
   readonly #tails = new Map<string, Promise<void>>()
   #active = 0
   #waiters: (() => void)[] = []
+
+  constructor(limit: number) {
+    this.#limit = limit
+  }
 
   /** Tasks admitted and not finished. */
   get active(): number {
     return this.#active
   }
 
-  /** Resolves when the task has been admitted as one of `limit` at most, not when it is done. */
-  async admit(key: string, limit: number, task: () => Promise<void>): Promise<void> {
-    while (this.#active >= limit) await this.#nextEnd()
+  /** Resolves when the task has been admitted, not when it is done. */
+  async admit(key: string, task: () => Promise<void>): Promise<void> {
+    while (this.#active >= this.#limit) await this.#nextEnd()
     this.#active++
     const tail = this.#runAfter(this.#tails.get(key), task).then(() => {
       this.#active--

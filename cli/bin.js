@@ -2,7 +2,9 @@
 // Starts the command from its TypeScript source. Node.js runs TypeScript itself from 24.12 on; with an older one on
 // the PATH the version that the project installed is used.
 import { spawn } from 'node:child_process'
-import { existsSync } from 'node:fs'
+import { existsSync, mkdirSync } from 'node:fs'
+import { enableCompileCache } from 'node:module'
+import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
@@ -10,6 +12,7 @@ const [major, minor] = process.versions.node.split('.').map(Number)
 const runsTypeScript = major > 24 || (major === 24 && minor >= 12)
 
 if (runsTypeScript) {
+  keepWhatIsCompiled()
   const { main } = await import('./index.ts')
   await main(process.argv)
 } else {
@@ -24,4 +27,20 @@ if (runsTypeScript) {
   const child = spawn(node, [fileURLToPath(import.meta.url), ...process.argv.slice(2)], { stdio: 'inherit' })
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal))
   child.on('exit', (code, signal) => process.exit(code ?? (signal === 'SIGINT' ? 130 : 143)))
+}
+
+/**
+ * What was compiled once is read the next time: half the start, and 20 MiB less. Where the cache folder cannot be made
+ * it is left; made here step by step, for Node.js 24 goes round for ever where a parent cannot exist (/proc/x).
+ */
+function keepWhatIsCompiled() {
+  const { FAIRLEAD_CACHE, XDG_CACHE_HOME, NODE_COMPILE_CACHE } = process.env
+  const root = FAIRLEAD_CACHE || join(XDG_CACHE_HOME || join(homedir(), '.cache'), 'fairlead')
+  const folder = join(root, 'compiled')
+  if (NODE_COMPILE_CACHE) return
+  for (const part of [dirname(root), root, folder])
+    try {
+      mkdirSync(part)
+    } catch {}
+  if (existsSync(folder)) enableCompileCache(folder)
 }

@@ -85,7 +85,7 @@ export async function openExisting(
   const js = await openJetStream(config, 'queue')
   try {
     const queue = await openQueue(js, { ...queueOptions(config, log), create: false })
-    const dead = await openDeadLetters(js, { ...prefixOf(config), cluster: '', log })
+    const dead = await openDeadLetters(js, { ...prefixOf(config), cluster: '', log, create: false })
     return { js, queue, dead, [Symbol.asyncDispose]: () => js.close() }
   } catch (error) {
     await js.close()

@@ -63,13 +63,17 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
     .showHelpAfterError('(fairlead --help lists commands, variables and exit codes)')
   const config = () => readConfig(process.env, program.opts<CommonOptions>())
 
+  const revisionOption = () =>
+    new Option('--revision <text>', 'of the functions, e.g. a commit: where it is another one, every object runs again')
+
   program
     .command('install')
     .description('apply accounts, their rights, CRDs and Reconcilers of the functions; may be repeated')
     .addOption(functionOption())
     .addOption(outputOption('table', 'json'))
+    .addOption(revisionOption())
     .option('--force', 'also where objects that are stored would lose something or be refused', false)
-    .action(async (options: { function: string[]; output: string; force: boolean }) => {
+    .action(async (options: { function: string[]; output: string; force: boolean; revision?: string }) => {
       await using kube = await openKube(config())
       const installed = await install(kube, await loadFunctions(options.function), options)
       const rows = installed.map(({ kind, name, result }) => [kind, name, result])
@@ -124,6 +128,7 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
   dispatching(program.command('up'))
     .description('bridge and dispatcher in one process; any number may run')
     .option('--install', 'apply CRDs and Reconcilers first')
+    .addOption(revisionOption())
     .action((options: UpOptions) => up(config(), { bridge: true, dispatch: true }, options))
   serving(program.command('bridge'))
     .description('the bridge alone: the API server’s changes become CloudEvents on NATS')

@@ -7,6 +7,7 @@ import type { ReconcilerSpec } from './reconciler.ts'
  * says: everything that concerns it is stored under the right owner, and its keys were enqueued.
  */
 export function coverageToken({ metadata }: KubeObject, spec: ReconcilerSpec): string {
-  const asked = JSON.stringify([metadata.uid, spec.for, spec.owns, spec.related])
+  const { for: primary, owns, related, revision = [] } = spec
+  const asked = JSON.stringify([metadata.uid, primary, owns, related].concat(revision))
   return `${metadata.name}@${hash('sha256', asked, 'base64url').slice(0, 16)}`
 }

@@ -34,22 +34,32 @@ const owned = z.object({
   metadataOnly,
 })
 
-const related = z.object({
-  ...resourceRef,
-  selector: labelSelector.describe('Label selector; only objects that match are related.'),
-  fieldSelector,
-  byName: z
-    .string()
-    .max(1000)
-    .regex(FIELD_PATH, 'write a path such as spec.configMapName or spec.volumes[*].configMap.name')
-    .optional()
-    .describe('Path in the primary of the name, or the names, of what is related; left out: of any name.'),
-  within: z
-    .enum(['Namespace', 'Cluster'])
-    .default('Namespace')
-    .describe('Namespace: in the namespace of the primary, and cluster-scoped objects. Cluster: anywhere.'),
-  metadataOnly,
-})
+const related = z
+  .object({
+    ...resourceRef,
+    selector: labelSelector.describe('Label selector; only objects that match are related.'),
+    fieldSelector,
+    byName: z
+      .string()
+      .max(1000)
+      .regex(FIELD_PATH, 'write a path such as spec.configMapName or spec.volumes[*].configMap.name')
+      .optional()
+      .describe('Path in the primary of the name, or the names, of what is related; left out: of any name.'),
+    within: z
+      .enum(['Namespace', 'Cluster'])
+      .default('Namespace')
+      .describe('Namespace: in the namespace of the primary, and cluster-scoped objects. Cluster: anywhere.'),
+    metadataOnly,
+  })
+  .refine(({ metadataOnly, fieldSelector = '' }) => !metadataOnly || isOfMetadata(fieldSelector), {
+    path: ['fieldSelector'],
+    message: 'with metadataOnly only fields of metadata can be selected',
+  })
+
+/** Of every requirement. */
+function isOfMetadata(fieldSelector: string): boolean {
+  return fieldSelector.split(',').every((term) => /^\s*(metadata\.|$)/.test(term))
+}
 
 export const reconcilerSpec = z.object({
   for: z
@@ -72,6 +82,12 @@ export const reconcilerSpec = z.object({
     .max(3)
     .optional()
     .describe('An update of the primary counts only if one of these has changed; left out: every update counts.'),
+  revision: z
+    .string()
+    .min(1)
+    .max(253)
+    .optional()
+    .describe('Of the function, e.g. a commit: where it is another one, every object runs again.'),
   resyncSeconds: z
     .int32()
     .min(1)

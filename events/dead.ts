@@ -15,6 +15,8 @@ export interface DeadLettersOptions {
   prefix?: string
   /** Left out: 1 when the stream has to be created, else as it is. */
   replicas?: 1 | 3
+  /** False: it is there, or nothing can be read. */
+  create?: boolean
   cluster: string
   log: RunLog
   now?: () => Date
@@ -46,6 +48,11 @@ const namesOf = (prefix = '') => ({
 
 export async function openDeadLetters(js: JetStream, options: DeadLettersOptions): Promise<DeadLetters> {
   const { stream, root } = namesOf(options.prefix)
+  if (options.create !== false) await declareDead(js, stream, root, options.replicas)
+  return deadLettersIn(js, stream, root, options)
+}
+
+async function declareDead(js: JetStream, stream: string, root: string, replicas: 1 | 3 | undefined): Promise<void> {
   await declareStream(js, {
     name: stream,
     subjects: [`${root}dead.>`],
@@ -56,9 +63,8 @@ export async function openDeadLetters(js: JetStream, options: DeadLettersOptions
     max_msgs_per_subject: MAX_PER_SUBJECT,
     allow_direct: true,
     duplicate_window: DUPLICATE_WINDOW_NS,
-    ...(options.replicas === undefined ? undefined : { num_replicas: options.replicas }),
+    ...(replicas === undefined ? undefined : { num_replicas: replicas }),
   })
-  return deadLettersIn(js, stream, root, options)
 }
 
 function deadLettersIn(js: JetStream, stream: string, root: string, options: DeadLettersOptions): DeadLetters {

@@ -25,7 +25,8 @@ export async function dev(options: DevOptions, { env, given, progress, signal }:
   const missing = files.find((file) => !existsSync(file))
   if (missing !== undefined) throw new UsageError(`there is no function module ${missing}: give the path of a file`)
   const servers = await serversFor(options, { env, given, progress, signal })
-  const args = ['up', '--install', '--grace-seconds', '2', ...files.flatMap((file) => ['-f', file])]
+  const functions = files.flatMap((file) => ['-f', file])
+  const args = () => ['up', '--install', '--revision', `dev-${Date.now()}`, '--grace-seconds', '2', ...functions]
   const say = (text: string): void => progress.line(text)
   await runReloading({ args, env: { ...env, ...servers }, files, say, signal })
 }

@@ -23,9 +23,9 @@ export interface Installed {
 export async function install(
   kube: KubeClient,
   functions: readonly Reconciler[],
-  { force = false }: { force?: boolean } = {},
+  { force = false, revision }: { force?: boolean; revision?: string | undefined } = {},
 ): Promise<Installed[]> {
-  const manifests = functions.map((one) => manifest(one))
+  const manifests = functions.map((one) => manifest(one, { revision }))
   const crds = [reconcilerCrd(), ...functions.map((one) => one.for.crd())]
   if (!force) for (const crd of crds) await refuseToBreak(kube, crd)
   const installed: Installed[] = []

@@ -12,6 +12,7 @@ import { install } from './install.ts'
 
 export interface UpOptions {
   install?: boolean
+  revision?: string
   function: string[]
   listen?: string
   apiConcurrency: number
@@ -25,7 +26,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   const metrics = createMetrics()
   const functions = await loadFunctions(options.function)
   await using kube = await openKube(config, metrics.onRequest)
-  if (options.install) for (const one of await install(kube, functions)) log.info(one, 'installed')
+  if (options.install) for (const one of await install(kube, functions, options)) log.info(one, 'installed')
   metrics.start(functions.map(({ name }) => name))
   const { concurrency: slots } = options
   await using streams = await openStreams(config, kube, role(parts), log, { slots, observer: metrics.queue })

@@ -1,10 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { WatchedFiles } from './files.ts'
 
-const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const BIN = fileURLToPath(new URL('../bin.js', import.meta.url))
 const REPORT = new URL('./report.ts', import.meta.url).href
 
@@ -12,7 +10,8 @@ const REPORT = new URL('./report.ts', import.meta.url).href
 const ENDS_WITHIN_MS = 5000
 
 export interface ReloadOptions {
-  args: readonly string[]
+  /** Of the next start. */
+  args: () => readonly string[]
   env: NodeJS.ProcessEnv
   /** Watched from the start: what they import is, once it is imported. */
   files: readonly string[]
@@ -21,8 +20,8 @@ export interface ReloadOptions {
 }
 
 /**
- * Runs `fairlead …` and starts it anew whenever one of the files changes that it has imported from outside of Fairlead
- * and of node_modules. What it had begun is ended or goes back to the queue, and what changed meanwhile waits there. One
+ * Runs `fairlead …` and starts it anew whenever one of the files changes that it has imported from outside of
+ * node_modules. What it had begun is ended or goes back to the queue, and what changed meanwhile waits there. One
  * that ends by itself is started again at the next change. Returns after the signal, when it has ended.
  */
 export async function runReloading({ args, env, files, say, signal }: ReloadOptions): Promise<void> {
@@ -31,12 +30,14 @@ export async function runReloading({ args, env, files, say, signal }: ReloadOpti
   for (const file of files) watched.add(file)
   while (!signal.aborted) {
     changed = Promise.withResolvers<string>()
-    const child = start(args, env, (file) => isOwn(file) && watched.add(file))
+    const child = start(args(), env, (file) => isOwn(file) && watched.add(file))
     const ended = once(child, 'exit')
-    void ended.then(([code]) => {
-      if (code !== 0 && !signal.aborted) say('waiting for a change of the file')
+    let isWanted = true
+    void ended.then(() => {
+      if (isWanted && !signal.aborted) say('it has ended: waiting for a change of the file')
     })
     const file = await Promise.race([changed.promise, aborted(signal)])
+    isWanted = false
     if (file !== undefined) say(`${file} has changed: starting again`)
     child.kill('SIGTERM')
     const overdue = setTimeout(() => child.kill('SIGKILL'), ENDS_WITHIN_MS)
@@ -54,21 +55,7 @@ function start(args: readonly string[], env: NodeJS.ProcessEnv, onImport: (file:
   return child
 }
 
-const isOwn = (file: string): boolean =>
-  !file.includes('/node_modules/') &&
-  ![
-    'bridge',
-    'cli',
-    'contracts',
-    'crds',
-    'dispatch',
-    'events',
-    'functions',
-    'jetstream',
-    'kube',
-    'local',
-    'queue',
-  ].some((room) => file.startsWith(join(ROOT, room, '/')))
+const isOwn = (file: string): boolean => !file.includes('/node_modules/')
 
 async function aborted(signal: AbortSignal): Promise<undefined> {
   if (!signal.aborted) await once(signal, 'abort')

@@ -9,3 +9,5 @@ registerHooks({
   },
 })
 process.on('disconnect', () => process.kill(process.pid, 'SIGTERM'))
+// The listener alone would keep a process that is done.
+process.channel?.unref()

@@ -1,5 +1,6 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import type { BridgeObserver, BridgeStatus, ResourceStatus } from '#bridge'
+import { resourceName } from '#contracts'
 
 const SECONDS = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
 
@@ -45,8 +46,9 @@ export function bridgeMetrics(registry: Registry): BridgeObserver {
   })
   return {
     published({ ref, outcome, ms }) {
-      published.inc({ resource: ref.resource, outcome })
-      publishing.observe({ resource: ref.resource }, ms / 1000)
+      const resource = resourceName(ref)
+      published.inc({ resource, outcome })
+      publishing.observe({ resource }, ms / 1000)
     },
     dropped: ({ fn }) => echoes.inc({ controller: fn }),
     received: ({ resource, bytes: count }) => bytes.inc({ resource }, count),

@@ -25,7 +25,8 @@ export async function serveMetrics(
       response.writeHead(code, { 'content-type': type }).end(body)
     if (request.url === '/healthz') return answer(200, 'ok\n')
     if (request.url === '/readyz') {
-      const found = troubles(status() ?? { resources: [], refused: [] }, new Date())
+      const bridge = status()
+      const found = bridge ? troubles(bridge, new Date()) : []
       return found.length === 0 ? answer(200, 'ok\n') : answer(503, `${found.join('\n')}\n`)
     }
     if (request.url !== '/metrics') return answer(404, 'GET /metrics, /healthz or /readyz\n')

@@ -14,7 +14,7 @@ export type ReconcilerManifest = {
 /** What to apply so that bridge and dispatcher serve this function; by default a dispatcher runs it in its process. */
 export function manifest(
   reconciler: Reconciler,
-  { invoke = { pull: {} } }: { invoke?: ReconcilerSpec['invoke'] } = {},
+  { invoke = { pull: {} }, revision }: { invoke?: ReconcilerSpec['invoke']; revision?: string | undefined } = {},
 ): ReconcilerManifest {
   const { name, selector, namespaces, owns, related, changes, resyncSeconds } = reconciler
   const { concurrency, timeoutSeconds, backoff } = reconciler
@@ -29,6 +29,7 @@ export function manifest(
     finalize: reconciler.finalize !== undefined,
     related,
     changes,
+    revision,
     resyncSeconds,
     invoke,
     concurrency,

@@ -51,7 +51,7 @@ export class Informer implements AsyncDisposable {
   /** Milliseconds from sending to seeing, of the changes since the last call. */
   async delays(): Promise<number[]> {
     this.#child.stdin?.write('report\n')
-    return JSON.parse((await this.#lines.next()).value as string).delays
+    return JSON.parse((await this.#lines.next()).value as string).delays ?? []
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

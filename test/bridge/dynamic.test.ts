@@ -11,6 +11,7 @@ import {
   installReconcilers,
   installWidgets,
   kubeClientOf,
+  moveWidgetsToV2,
   removeReconcilers,
   removeWidgets,
   restrictedClient,
@@ -154,7 +155,11 @@ describe('a change of a related object makes run', () => {
     await bridge.synced('widgets.v1.example.com')
     await bridge.synced('configmaps.v1')
     bridge.enqueued.length = 0
+    const unconfirmed = () =>
+      bridge.bridge.status().resources.find(({ resource }) => resource === 'configmaps.v1')?.unconfirmed
+    nats.signal('SIGSTOP')
     await Promise.all(Array.from({ length: 100 }, (_, i) => createMap(`many-${i}`)))
+    await until('all are read', async () => unconfirmed() === 100).finally(() => nats.signal('SIGCONT'))
     await until('both run', async () => bridge.keysOf('wide').join() === 'default.a,other.c')
     await until('everything is confirmed', async () =>
       bridge.bridge.status().resources.every((r) => r.unconfirmed === 0),
@@ -296,6 +301,22 @@ describe('what cannot be watched', () => {
     await untilCondition(kube, 'widget', 'Watching')
     await until('it runs', async () => bridge.keysOf('widget').includes('_.wide'))
     await until('the old one is known to be gone', async () => bridge.enqueued.length >= 2)
+    await removeWidgets(kube)
+    await installWidgets(kube)
+  })
+
+  it('since its version is not served any more is said, and heals when the Reconciler asks for the next one', async () => {
+    await createReconciler(kube, 'widget', { for: widgets })
+    await createWidget('a', {})
+    await using bridge = await start()
+    await untilCondition(kube, 'widget', 'Watching')
+    await moveWidgetsToV2(kube)
+    await untilCondition(kube, 'widget', 'ResourceNotFound')
+    bridge.enqueued.length = 0
+    await kube.patch(resourcePath(RECONCILERS, undefined, 'widget'), { spec: { for: { version: 'v2' } } }, 'merge')
+    await untilCondition(kube, 'widget', 'Watching')
+    expect(bridge.keysOf('widget')).toEqual(['default.a'])
+    expect(await stored(bridge.events, { ...widgets, version: 'v2' })).toHaveProperty('size', 1)
     await removeWidgets(kube)
     await installWidgets(kube)
   })

@@ -31,6 +31,10 @@ describe('a bridge', () => {
     expect(troubles({ resources: [status(more)], refused: [] }, now)).toEqual([])
   })
 
+  it('that has not begun does not', () => {
+    expect(troubles({ resources: [], refused: [] }, now)).toEqual(['the bridge has not begun to watch'])
+  })
+
   it.each<[string, Partial<ResourceStatus>, string]>([
     ['that has not listed everything', { synced: false }, 'pods.v1: not synced yet'],
     [

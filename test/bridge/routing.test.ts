@@ -107,6 +107,13 @@ describe('a Reconciler object', () => {
     })
   })
 
+  it('that would select by fields which it does not want to see is refused', () => {
+    const related = [{ ...pods, metadataOnly: true, fieldSelector: 'metadata.namespace=a,spec.nodeName=x' }]
+    expect(parseReconciler(reconcilerObject('x', { for: widgets, related }))).toMatchObject({
+      message: expect.stringContaining('spec.related.0.fieldSelector') as string,
+    })
+  })
+
   it('asks anew for every key when it is another one, or asks for other objects, and only then', () => {
     const token = (uid: string, spec: Parameters<typeof reconcilerObject>[1]) => {
       const made = reconcilerObject('x', spec)

@@ -4,12 +4,12 @@ import { Window } from '../../bridge/window.ts'
 const deferred = () => Promise.withResolvers<void>()
 
 it('runs tasks of one key in their order and those of others beside them', async () => {
-  const window = new Window()
+  const window = new Window(10)
   const ran: string[] = []
   const gate = deferred()
-  await window.admit('a', 10, () => gate.promise.then(() => void ran.push('a1')))
-  await window.admit('a', 10, async () => void ran.push('a2'))
-  await window.admit('b', 10, async () => void ran.push('b1'))
+  await window.admit('a', () => gate.promise.then(() => void ran.push('a1')))
+  await window.admit('a', async () => void ran.push('a2'))
+  await window.admit('b', async () => void ran.push('b1'))
   await Promise.resolve()
   gate.resolve()
   await window.idle()
@@ -17,12 +17,12 @@ it('runs tasks of one key in their order and those of others beside them', async
 })
 
 it('holds back who feeds it when it is full, even by one key', async () => {
-  const window = new Window()
+  const window = new Window(2)
   const gate = deferred()
-  await window.admit('a', 2, () => gate.promise)
-  await window.admit('a', 2, async () => {})
+  await window.admit('a', () => gate.promise)
+  await window.admit('a', async () => {})
   let admitted = false
-  const third = window.admit('c', 2, async () => {}).then(() => (admitted = true))
+  const third = window.admit('c', async () => {}).then(() => (admitted = true))
   await new Promise(setImmediate)
   expect(admitted).toBe(false)
   expect(window.active).toBe(2)

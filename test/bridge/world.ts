@@ -43,6 +43,13 @@ export async function revoke(kube: KubeClient, name: string): Promise<void> {
   await kube.delete(`${RBAC}/clusterrolebindings/${name}`)
 }
 
+const widgetVersion = (name: string, isServed: boolean) => ({
+  name,
+  served: isServed,
+  storage: isServed,
+  schema: { openAPIV3Schema: { type: 'object', 'x-kubernetes-preserve-unknown-fields': true } },
+})
+
 const widgetDefinition = (scope: string) => ({
   apiVersion: 'apiextensions.k8s.io/v1',
   kind: 'CustomResourceDefinition',
@@ -51,14 +58,7 @@ const widgetDefinition = (scope: string) => ({
     group: 'example.com',
     names: { kind: 'Widget', listKind: 'WidgetList', plural: 'widgets', singular: 'widget' },
     scope,
-    versions: [
-      {
-        name: 'v1',
-        served: true,
-        storage: true,
-        schema: { openAPIV3Schema: { type: 'object', 'x-kubernetes-preserve-unknown-fields': true } },
-      },
-    ],
+    versions: [widgetVersion('v1', true)],
   },
 })
 
@@ -75,6 +75,12 @@ export async function removeWidgets(kube: KubeClient): Promise<void> {
   const path = `${DEFINITIONS}/widgets.example.com`
   await kube.delete(path)
   await until('the definition has gone', () => kube.get(path).then(() => false, isNotFound))
+}
+
+/** Version v1 is not served any more, v2 is. */
+export async function moveWidgetsToV2(kube: KubeClient): Promise<void> {
+  const versions = [widgetVersion('v1', false), widgetVersion('v2', true)]
+  await kube.patch(`${DEFINITIONS}/widgets.example.com`, { spec: { versions } }, 'merge')
 }
 
 export async function installWidgets(kube: KubeClient, scope = 'Namespaced'): Promise<void> {

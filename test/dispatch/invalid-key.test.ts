@@ -2,19 +2,19 @@ import { expect, it, vi } from 'vitest'
 import type { DeadMessage } from '#events'
 import type { RunDependencies, Served } from '../../dispatch/run.ts'
 import { Serving } from '../../dispatch/serving.ts'
-import { FN, openTestQueue } from '../queue/support.ts'
+import { FN, openTestQueue, statesOf } from '../queue/support.ts'
 import { startTestNats } from '../support/servers.ts'
 
 const log = { debug() {}, info() {}, warn() {}, error() {} }
 
-it('a key that names no object is kept among the dead, and only then done', async () => {
+it('a key that names no object is kept among the dead, and only then done; it delays no other one', async () => {
   await using nats = await startTestNats()
   await using test = await openTestQueue(nats.url, '')
   const buried: DeadMessage[] = []
   const stored = Promise.withResolvers<void>()
-  const bury = (dead: DeadMessage) => {
+  const bury = async (dead: DeadMessage) => {
     buried.push(dead)
-    return stored.promise
+    if (dead.subject.endsWith('one-token-only')) await stored.promise
   }
   const deps = { bury, now: () => new Date(), observe: () => undefined } as unknown as RunDependencies
   const served = { name: FN, spec: { concurrency: 4 } } as unknown as Served
@@ -27,7 +27,9 @@ it('a key that names no object is kept among the dead, and only then done', asyn
     stream: 'WORK',
     subject: `work.${FN}.low.one-token-only`,
   })
-  expect(await test.queue.depth(FN)).toMatchObject({ running: 1 })
+  await test.queue.enqueue(FN, 'three.tokens.here')
+  await vi.waitFor(() => expect(buried).toHaveLength(2))
+  await vi.waitFor(async () => expect(await statesOf(test.queue)).toEqual(['one-token-only running']))
   stored.resolve()
   await vi.waitFor(async () =>
     expect(await test.queue.depth(FN)).toEqual({ queued: 0, running: 0, waiting: 0, parked: 0 }),

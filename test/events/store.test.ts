@@ -295,6 +295,26 @@ describe('what is published', () => {
     expect(await before.put(ATS, 'modified', object('old', 6), ownedBy('x'))).toMatchObject({ outcome: 'stored' })
   })
 
+  it('is metadata only where no more was asked for, until somebody brings the whole of that version', async () => {
+    await using store = await open(fresh())
+    const whole = { ...object('p', 5), spec: { containers: [] } }
+    const read = async () => (await store.observe(podNamed('p'))).primary
+    const first = await store.put(PODS, 'added', object('p', 5), { referenceOnly: true, origin: 'at/ns.x/1' })
+    expect(await read()).toMatchObject({ referenceOnly: true })
+    expect(await store.put(PODS, 'added', object('p', 5), { referenceOnly: true })).toMatchObject({
+      outcome: 'present',
+      sequence: first.sequence,
+    })
+    const second = await store.put(PODS, 'added', whole)
+    expect(second).toMatchObject({ outcome: 'stored', origin: 'at/ns.x/1' })
+    expect(await read()).toMatchObject({ referenceOnly: false, object: { spec: { containers: [] } } })
+    for (const options of [{ referenceOnly: true }, {}])
+      expect(await store.put(PODS, 'added', whole, options)).toMatchObject({
+        outcome: 'present',
+        sequence: second.sequence,
+      })
+  })
+
   it('is a CloudEvent on k8s.> for whoever subscribes', async () => {
     await using store = await open({ ...fresh() })
     const prefix = store.stream.split('_')[0]

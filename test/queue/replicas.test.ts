@@ -50,6 +50,19 @@ describe('on three replicas', () => {
     await Promise.all(workers.map((worker) => worker.drain(1000)))
   })
 
+  it('law 1: a change after a purge is never taken for the one that was thrown away', async () => {
+    await using test = await open()
+    const purgeAndChange = async (key: string) => {
+      await test.queue.enqueue(FN, key)
+      expect(await test.queue.purge({ fn: FN, key })).toBe('purged')
+      expect(await test.queue.enqueue(FN, key)).toBe('queued')
+      expect(await test.queue.find({ fn: FN, key })).toMatchObject([{ state: 'queued' }])
+      await test.queue.purge({ fn: FN, key })
+    }
+    for (let i = 0; i < 12; i++) await Promise.all(Array.from({ length: 12 }, (_, k) => purgeAndChange(`n.k${k}`)))
+    await until(async () => expect(await statesOf(test.queue)).toEqual([]))
+  })
+
   it('law 4: timers fire although the leader that held them is killed', async () => {
     const prefix = freshPrefix()
     await using test = await open(prefix)

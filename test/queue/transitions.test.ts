@@ -380,3 +380,98 @@ describe('janitor', () => {
     expect(resultOf(after(transitions.revive, token, conflict))).toBe('moved')
   })
 })
+
+describe('RETRY by hand', () => {
+  const waiting = record({ state: 'waiting', generation: 'w-x-1', attempt: 5, sequence: 20, error: 'failed' })
+
+  it('does what the server does when the timer is due, on the record as it was read', () => {
+    expect(messageOf(after(transitions.retry, {}, waiting))).toEqual({
+      role: 'token',
+      lane: 'high',
+      attempt: 5,
+      error: 'failed',
+      expected: expectedRecord(20),
+      cancels: 'w-x-1',
+    })
+    expect(resultOf(after(transitions.retry, {}, waiting, stored(21)))).toBe('queued')
+  })
+
+  it('leaves alone what runs, and what is not there', () => {
+    expect(resultOf(after(transitions.retry, {}, record()))).toBe('running')
+    expect(resultOf(after(transitions.retry, {}, absent))).toBe('none')
+  })
+
+  it('looks again after a conflict, and knows an answer that was lost', () => {
+    const moved = record({ state: 'waiting', generation: 'w-y-1', sequence: 30 })
+    expect(messageOf(after(transitions.retry, {}, waiting, conflict, moved))).toMatchObject({ cancels: 'w-y-1' })
+    expect(resultOf(after(transitions.retry, {}, waiting, unknown, conflict, absent))).toBe('queued')
+    expect(resultOf(after(transitions.retry, {}, waiting, conflict, absent))).toBe('none')
+    expect(ioOf(after(transitions.retry, {}, unknown))).toEqual({ do: 'readRecord' })
+  })
+})
+
+describe('PARK and PURGE by hand', () => {
+  const removed: Answer = { kind: 'removed' }
+  const waiting = record({
+    state: 'waiting',
+    generation: 'w-x-1',
+    attempt: 2,
+    sequence: 20,
+    lane: 'low',
+    error: 'failed',
+  })
+  const tokens = [
+    { lane: 'high' as const, sequence: 7, attempt: 3 },
+    { lane: 'low' as const, sequence: 9, attempt: 0 },
+  ]
+  const park = { to: 'park', nonce: 'me', tokens }
+  const purge = { to: 'purge', nonce: 'me', tokens }
+  const { withdraw } = transitions
+
+  it('parks in place of what waits, with what is known of it', () => {
+    expect(messageOf(after(withdraw, { ...park, tokens: [] }, waiting))).toMatchObject({
+      role: 'record',
+      record: { state: 'parked', generation: 'p-me-0', lane: 'low', attempt: 2, reason: 'Withdrawn', error: 'failed' },
+      expected: expectedRecord(20),
+      cancels: 'w-x-1',
+    })
+    expect(messageOf(after(withdraw, park, absent))).toMatchObject({
+      record: { state: 'parked', attempt: 3 },
+      expected: expectedRecord(0),
+    })
+  })
+
+  it('takes away the tokens that were seen, after the record', () => {
+    for (const [act, result] of [
+      [park, 'parked'],
+      [purge, 'purged'],
+    ] as const) {
+      expect(ioOf(after(withdraw, act, waiting, stored(21)))).toEqual({ do: 'removeToken', sequence: 7 })
+      expect(ioOf(after(withdraw, act, waiting, stored(21), removed))).toEqual({ do: 'removeToken', sequence: 9 })
+      expect(resultOf(after(withdraw, act, waiting, stored(21), removed, unknown, removed))).toBe(result)
+    }
+  })
+
+  it('purges a record in the way a run ends that leaves nothing', () => {
+    const message = { role: 'done', expected: expectedRecord(20), cancels: 'w-x-1' }
+    expect(messageOf(after(withdraw, purge, waiting))).toEqual(message)
+    expect(ioOf(after(withdraw, purge, absent))).toEqual({ do: 'removeToken', sequence: 7 })
+  })
+
+  it('leaves a running key alone, also one that began to run meanwhile', () => {
+    for (const act of [park, purge]) {
+      expect(resultOf(after(withdraw, act, record()))).toBe('running')
+      expect(resultOf(after(withdraw, act, waiting, conflict, record()))).toBe('running')
+    }
+  })
+
+  it('says when there is nothing, and knows an answer that was lost', () => {
+    const none = { ...purge, tokens: [] }
+    expect(resultOf(after(withdraw, none, absent))).toBe('none')
+    expect(resultOf(after(withdraw, { ...park, tokens: [] }, absent))).toBe('none')
+    expect(resultOf(after(withdraw, none, waiting, conflict, absent))).toBe('none')
+    expect(resultOf(after(withdraw, none, waiting, unknown, conflict, absent))).toBe('purged')
+    const mine = record({ state: 'parked', generation: 'p-me-0', owner: 'me' })
+    expect(resultOf(after(withdraw, { ...park, tokens: [] }, waiting, unknown, conflict, mine))).toBe('parked')
+  })
+})

@@ -113,6 +113,7 @@ export const LARGE: Record<string, Config> = {
   'by hand, two lanes': { ...LANES, ...ENDINGS, ...BY_ANY_HAND, ends: 1 },
   'by hand twice': { ...STRICT, ...ENDINGS, ...BY_ANY_HAND, ends: 1, interventions: 2, high: 2 },
   'by hand, two changes, replicated': { ...STRICT, ...ENDINGS, ...BY_ANY_HAND, ends: 1, high: 2, replicas: 3 },
+  'by hand, told': { ...STRICT, ...ENDINGS, ...BY_ANY_HAND, ends: 1, announces: 1, tokenLaps: true },
   'by hand, killed server': { ...STRICT, ...BY_ANY_HAND, resurrections: 1, high: 2 },
   'tokens of two lanes told to a run': { ...LANES, tokenLaps: true },
   'told twice and queued, crash': { ...STRICT, announces: 2, crashes: 1 },

@@ -1,0 +1,46 @@
+import { execFile } from 'node:child_process'
+import { hash } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { chmod, mkdir, mkdtemp, readdir, readlink, rename, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import type { ImageFiles } from '#local'
+
+const run = promisify(execFile)
+
+/** What these Debian packages install, as files of an image: the packages and nothing that they depend on. */
+export async function debianFiles(packages: readonly string[], cacheDir: string): Promise<ImageFiles> {
+  const root = await debianRoot(packages, cacheDir)
+  const entries = await readdir(root, { withFileTypes: true })
+  const sources = entries.map(async (entry) => {
+    const path = join(root, entry.name)
+    return [entry.name, entry.isSymbolicLink() ? { link: await readlink(path) } : { from: path }] as const
+  })
+  return Object.fromEntries(await Promise.all(sources))
+}
+
+/**
+ * A folder with that. Made once per list of packages, with apt-get and dpkg-deb of this machine, and by one of several
+ * processes that want it at once.
+ */
+async function debianRoot(packages: readonly string[], cacheDir: string): Promise<string> {
+  const root = join(cacheDir, 'debian', hash('sha256', packages.join(' ')).slice(0, 16))
+  if (existsSync(root)) return root
+  await mkdir(join(cacheDir, 'debian'), { recursive: true })
+  const work = await mkdtemp(join(tmpdir(), 'fl-debian-'))
+  try {
+    // apt-get downloads as a user of its own, where it may.
+    await chmod(work, 0o777)
+    await run('apt-get', ['download', '-qq', ...packages], { cwd: work })
+    const files = await readdir(work)
+    for (const file of files) await run('dpkg-deb', ['--extract', file, 'root'], { cwd: work })
+    await rm(join(work, 'root/usr/share/doc'), { recursive: true, force: true })
+    const parts = await mkdtemp(join(cacheDir, 'debian', 'part-'))
+    await run('cp', ['-a', `${work}/root/.`, parts])
+    await rename(parts, root).catch(() => rm(parts, { recursive: true }))
+    return root
+  } finally {
+    await rm(work, { recursive: true, force: true })
+  }
+}

@@ -1,0 +1,79 @@
+import { describe, expect, it } from 'vitest'
+import { FanOut } from '../../bridge/fan-out.ts'
+import { NameIndex } from '../../bridge/name-index.ts'
+import { type Ask, namespacesOf, widest } from '../../bridge/selection.ts'
+import { pods } from './objects.ts'
+
+const ask = (more: Partial<Ask> = {}): Ask => ({ ref: pods, ...more })
+
+describe('of several who ask for one resource', () => {
+  it.each<[string, Ask[], ReturnType<typeof widest>]>([
+    [
+      'one gets what it asks for',
+      [ask({ selector: 'a=b', fieldSelector: 'c=d' })],
+      { labelSelector: 'a=b', fieldSelector: 'c=d' },
+    ],
+    ['those that agree get it, too', [ask({ selector: 'a=b' }), ask({ selector: 'a=b' })], { labelSelector: 'a=b' }],
+    ['those that do not agree get everything', [ask({ selector: 'a=b' }), ask({ selector: 'a=c' })], {}],
+    ['one that wants everything gets it', [ask({ selector: 'a=b' }), ask()], {}],
+    ['metadata are enough if they are for all', [ask({ metadataOnly: true })], { metadataOfKind: 'Pod' }],
+    ['metadata are not enough if one wants more', [ask({ metadataOnly: true }), ask()], {}],
+  ])('%s', (_name, asks, selection) => {
+    expect(widest(asks)).toEqual(selection)
+  })
+
+  it.each<[string, Ask[], string[] | undefined]>([
+    [
+      'each namespace is watched that one of them names',
+      [ask({ namespaces: ['b'] }), ask({ namespaces: ['a', 'b'] })],
+      ['a', 'b'],
+    ],
+    ['all are watched at once when one names none', [ask({ namespaces: ['b'] }), ask()], undefined],
+    [
+      'all are watched at once when they are many',
+      [ask({ namespaces: Array.from({ length: 17 }, (_, i) => `${i}`) })],
+      undefined,
+    ],
+  ])('%s', (_name, asks, namespaces) => {
+    expect(namespacesOf(asks)).toEqual(namespaces)
+  })
+})
+
+describe('an index of names', () => {
+  it('gives who names something now, and forgets what nobody names', () => {
+    const index = new NameIndex()
+    index.set('k1', ['a', 'b'])
+    index.set('k2', ['a'])
+    expect([index.keysOf('a'), index.keysOf('b')]).toEqual([['k1', 'k2'], ['k1']])
+    index.set('k1', ['b', 'c'])
+    expect([index.keysOf('a'), index.keysOf('b'), index.keysOf('c')]).toEqual([['k2'], ['k1'], ['k1']])
+    index.set('k1', [])
+    index.set('k2', [])
+    expect(['a', 'b', 'c'].flatMap((name) => index.keysOf(name))).toEqual([])
+  })
+})
+
+describe('what concerns all keys', () => {
+  it('is done once for all who ask while it is being done, after they asked, and again after a failure', async () => {
+    const rounds: PromiseWithResolvers<void>[] = []
+    const fanOut = new FanOut(() => {
+      const round = Promise.withResolvers<void>()
+      rounds.push(round)
+      return round.promise
+    })
+    const first = fanOut.run()
+    const later = [fanOut.run(), fanOut.run()]
+    expect(rounds).toHaveLength(1)
+    rounds[0]?.reject(new Error('NATS is away'))
+    await expect(first).rejects.toThrow('away')
+    await new Promise(setImmediate)
+    expect(rounds).toHaveLength(2)
+    const last = fanOut.run()
+    rounds[1]?.resolve()
+    await Promise.all(later)
+    await new Promise(setImmediate)
+    rounds[2]?.resolve()
+    await last
+    expect(rounds).toHaveLength(3)
+  })
+})

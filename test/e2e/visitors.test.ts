@@ -1,0 +1,134 @@
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type RunningOperators, runOperators } from 'fairlead/testing/cluster'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { VisitorsApp, visitors } from '#functions/visitors'
+import { cacheDir } from '#local'
+import { Deployment, PersistentVolumeClaim, Secret, Service } from '#sdk'
+import { addVisitorsImages } from '../../deploy/images/visitors/index.ts'
+import { NODE_IP } from '../../local/node/addresses.ts'
+import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
+import { takeTurnWithNode } from '../support/node.ts'
+
+const turn = await takeTurnWithNode()
+afterAll(turn.end)
+
+interface Visit {
+  id: number
+  client_ip: string
+  service_ip: string
+  timestamp: string
+}
+
+describe.skipIf(turn.skip)('VisitorsApps on a real node', () => {
+  let operators: RunningOperators
+  let kubectl: Kubectl
+
+  beforeAll(async () => {
+    operators = await runOperators([visitors], { node: 'real', controllers: true, patienceSeconds: 55 })
+    await addVisitorsImages(operators.cluster!.registryUrl!, cacheDir(process.env))
+    kubectl = await kubectlFor(operators.cluster!)
+  })
+  afterAll(() => operators?.[Symbol.asyncDispose]())
+
+  const app = (name: string, spec: object) =>
+    operators.create(
+      VisitorsApp,
+      VisitorsApp.of({ metadata: { name }, spec: { service: { type: 'NodePort' }, ...spec } }),
+    )
+  const ready = (name: string, holds: (spec: string) => boolean = () => true) =>
+    operators.until(VisitorsApp, name, (found) => {
+      const condition = found?.status.conditions?.find(({ type }) => type === 'Ready')
+      const isCurrent = condition?.observedGeneration === found?.metadata.generation
+      return isCurrent && found?.status.phase === 'Ready' && holds(JSON.stringify(found.spec))
+    })
+  const portOf = async (service: string) => (await operators.get(Service, service))?.spec?.ports?.[0]?.nodePort
+  const page = async (name: string) =>
+    (await fetch(`http://${NODE_IP}:${await portOf(`${name}-frontend-service`)}/`)).text()
+
+  /** What the page's script does when it is opened. */
+  async function open(name: string): Promise<Visit[]> {
+    const [, port] = /data-port="(\d+)"/.exec(await page(name)) ?? []
+    const url = `http://${NODE_IP}:${port}/visitors/`
+    const posted = await fetch(url, { method: 'POST', headers: { 'x-forwarded-for': '10.9.8.7, 1.1.1.1' } })
+    if (posted.status !== 200) throw new Error(await posted.text())
+    return (await (await fetch(url)).json()) as Visit[]
+  }
+
+  it('show a page with its title, and each visit arrives, in order of time', async () => {
+    await kubectl(['apply', '-f', '-'], {
+      apiVersion: 'v1',
+      kind: 'PersistentVolume',
+      metadata: { name: 'visits' },
+      spec: {
+        capacity: { storage: '1Gi' },
+        accessModes: ['ReadWriteOnce'],
+        persistentVolumeReclaimPolicy: 'Retain',
+        claimRef: { namespace: 'default', name: 'one-mysql-data' },
+        hostPath: { path: join(operators.cluster!.dir, 'visits'), type: 'DirectoryOrCreate' },
+      },
+    })
+    const storage = { size: '1Gi', storageClassName: '' }
+    await app('one', {
+      title: 'One & only',
+      database: { storage },
+      cleanUp: { image: 'busybox', command: ['sh', '-c', 'test -n "$MYSQL_PASSWORD"'] },
+    })
+    await app('two', { title: 'Two' })
+    await ready('one')
+    expect(await page('one')).toContain('<h2>One &amp; only</h2>')
+    expect(await open('one')).toMatchObject([{ id: 1, client_ip: '10.9.8.7' }])
+    expect((await open('one')).map(({ id }) => id)).toEqual([2, 1])
+  })
+
+  it('are two in one namespace, each with visits of its own', async () => {
+    await ready('two')
+    expect(await open('two')).toMatchObject([{ id: 1 }])
+    expect(await operators.list(Secret)).toHaveLength(2)
+  })
+
+  it('roll out another title and size', async () => {
+    await operators.patch(VisitorsApp, 'one', { spec: { title: 'Changed', size: 2 } })
+    const { status } = (await ready('one', (spec) => spec.includes('Changed')))!
+    expect(status.readyReplicas).toEqual({ database: 1, backend: 2, frontend: 1 })
+    await eventually(async () => (await page('one')).includes('<h2>Changed</h2>'))
+  })
+
+  it('heal a lost Secret: another password, the same visits', async () => {
+    const before = (await operators.get(Secret, 'one-mysql-auth'))?.data?.['password']
+    await operators.delete(Secret, 'one-mysql-auth')
+    const after = await operators.until(Secret, 'one-mysql-auth', (found) => found !== undefined)
+    expect(after?.data?.['password']).not.toBe(before)
+    await eventually(async () => {
+      const status = await kubectl([
+        'rollout',
+        'status',
+        'deploy/one-mysql',
+        'deploy/one-backend',
+        '--timeout=40s',
+      ]).catch(() => '')
+      return status !== '' && (await open('one').catch(() => [])).length >= 3
+    })
+  })
+
+  it('go one by one, after their clean-up, with all that they have; the other one stays', async () => {
+    await operators.delete(VisitorsApp, 'one')
+    await operators.until(VisitorsApp, 'one', (found) => found === undefined)
+    for (const name of ['one-mysql', 'one-backend', 'one-frontend'])
+      await operators.until(Deployment, name, (found) => found === undefined)
+    await operators.until(PersistentVolumeClaim, 'one-mysql-data', (found) => found === undefined)
+    const events = await kubectl([
+      'get',
+      'events',
+      '--field-selector=reason=Completed',
+      '-o',
+      'jsonpath={.items[*].involvedObject.name}',
+    ])
+    expect(events).toContain('one-clean-up')
+    expect((await open('two')).map(({ id }) => id)).toEqual([2, 1])
+  })
+
+  async function eventually(holds: () => Promise<boolean>): Promise<void> {
+    while (!(await holds().catch(() => false))) await sleep(250)
+  }
+})
