@@ -308,7 +308,9 @@ export class ResourceWatch {
     this.#deps.observer?.received?.({ resource: resourceName(this.#ref), bytes })
 
   #isSynced(): boolean {
-    const isListed = this.#checkpoint.safe !== undefined || this.#cursor.written !== undefined
+    // An onlooker knows nothing from before this process.
+    const isResumed = this.#deps.onlooker === undefined && this.#cursor.written !== undefined
+    const isListed = this.#checkpoint.safe !== undefined || isResumed
     const covered = new Set(this.#covered())
     return isListed && this.#tokens().every((token) => covered.has(token))
   }

@@ -2,6 +2,7 @@ import type { ServerResponse } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { troubles } from '#bridge'
 import { json } from '../kube/scripted-server.ts'
 import { startTestNats } from '../support/servers.ts'
 import { configMaps } from './objects.ts'
@@ -256,4 +257,24 @@ describe.concurrent('a watch', () => {
     expect(api.asked).toHaveLength(asked)
     await api[Symbol.asyncDispose]()
   })
+})
+
+it('a bridge that starts again does its work only once it knows of the Reconcilers, not by what a cursor says', async () => {
+  let isAnswering = true
+  const api = await startScriptedApi(
+    afterList((_, response) => hold(response)),
+    { reconcilers: () => isAnswering },
+  )
+  const prefix = `r${++number}`
+  {
+    await using first = await startBridge(api.kube, nats.url, { prefix })
+    await first.synced('configmaps.v1')
+    expect(troubles(first.bridge.status(), new Date())).toEqual([])
+  }
+  isAnswering = false
+  await using again = await startBridge(api.kube, nats.url, { prefix })
+  const status = () => again.bridge.status().resources[0]
+  await until('its cursor is read', async () => status()?.phase === 'listing')
+  expect(troubles(again.bridge.status(), new Date())).toEqual(['reconcilers.v1alpha1.fairlead.dev: not synced yet'])
+  await api[Symbol.asyncDispose]()
 })

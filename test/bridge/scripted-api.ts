@@ -19,8 +19,11 @@ export interface ScriptedApi extends AsyncDisposable {
   asked: Asked[]
 }
 
-/** An API server with one Reconciler, for ConfigMaps, which the script plays. */
-export async function startScriptedApi(script: Script): Promise<ScriptedApi> {
+/** An API server with one Reconciler, told of while `reconcilers` holds, for ConfigMaps, which the script plays. */
+export async function startScriptedApi(
+  script: Script,
+  { reconcilers = () => true }: { reconcilers?: () => boolean } = {},
+): Promise<ScriptedApi> {
   const asked: Asked[] = []
   const server: ScriptedServer = await startScriptedServer((request, response) => {
     const { pathname } = new URL(request.url ?? '', 'https://x')
@@ -29,7 +32,8 @@ export async function startScriptedApi(script: Script): Promise<ScriptedApi> {
       asked.push(ask)
       return script({ ...ask, number: asked.filter(({ kind }) => kind === ask.kind).length }, response)
     }
-    if (pathname.endsWith('/reconcilers')) return playReconcilers(askedIn(request), response)
+    if (pathname.endsWith('/reconcilers'))
+      return reconcilers() ? playReconcilers(askedIn(request), response) : hold(response)
     return json(response, 200, {})
   })
   const kube = createKubeClient({ ...server.access, userAgent: 'test' })
