@@ -79,6 +79,7 @@ export class Serving {
       return current.finish
     } finally {
       current.ms = performance.now() - began
+      this.#observe(key, { step: 'ended' })
     }
   }
 

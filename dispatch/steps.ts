@@ -32,6 +32,8 @@ export type RunStep = { reconciler: string; key: string } & Partial<Span> &
     /** The function was not waited for any longer. */
     | { step: 'timedOut' }
     | { step: 'armed'; at: Date; why: 'requeue' | 'error' }
+    /** The function and its writes are over; how the run ended is not stored yet. */
+    | { step: 'ended' }
     | {
         step: 'finished'
         /** controller-runtime's names, and `terminal` and `fenced`. */

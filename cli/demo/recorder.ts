@@ -53,6 +53,7 @@ export function recordLifeOf(at: { namespace: string; name: string }, onMoment: 
       armed = { until, by: add('timer armed', `for ${until.toISOString()}, in JetStream`) }
     },
     timedOut: () => add('timed out', 'the function did not come back'),
+    ended: () => undefined,
     finished: () => undefined,
   }
 

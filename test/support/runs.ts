@@ -9,20 +9,19 @@ export interface RunInterval {
 }
 
 /**
- * The runs of one process, from its log; what had not ended, ended when the process did. The line of an end is written
- * once the end is stored, when another process may already have begun the next run: its `ms`, counted from the line of
- * the start, says when the run was over.
+ * The runs of one process, from its log; what had not ended, ended when the process did. A run is over before its end is
+ * stored, and it must be: another process may begin the next one as soon as the server has it.
  */
 export function runsOf(logs: readonly LogLine[], process: number, endedAt: number): RunInterval[] {
   const open = new Map<string, number>()
   const runs: RunInterval[] = []
-  for (const { step, key, reconciler, time, ms } of logs) {
+  for (const { step, key, reconciler, time } of logs) {
     if (key === undefined) continue
     const id = `${reconciler}/${key}`
     if (step === 'started') open.set(id, Date.parse(time))
-    if (step !== 'finished') continue
+    if (step !== 'ended') continue
     const from = open.get(id)
-    if (from !== undefined) runs.push({ key: id, from, to: from + Math.floor(Number(ms)), process })
+    if (from !== undefined) runs.push({ key: id, from, to: Date.parse(time), process })
     open.delete(id)
   }
   for (const [key, from] of open) runs.push({ key, from, to: endedAt, process })
