@@ -27,7 +27,8 @@ export function guardFunctions({ files, leaseMs, log, fatal }: GuardOptions): Gu
   resources.use(endWhenStalled(calls, leaseMs, log))
   return {
     invoke(reconciler) {
-      const [here, apart] = [toInvoke(reconciler), isolated(reconciler.name)]
+      const here = toInvoke(reconciler)
+      const apart = isolated(reconciler.name, here)
       const either: Invoke = (input, context) => (context.suspect ? apart : here)(input, context)
       return calls.around(reconciler.name, either)
     },

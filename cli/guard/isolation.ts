@@ -23,7 +23,8 @@ export type FromFunction =
   | { kind: 'outcome'; outcome: Outcome }
   | { kind: 'error'; error: Thrown }
 
-const MAX_PROCESSES = 4
+/** Where more are suspected at once, something else ended the process they ran in: the others run as ever. */
+const MAX_PROCESSES = 2
 /** Of each of them. */
 const HEAP_MB = 512
 
@@ -31,12 +32,19 @@ const HEAP_MB = 512
  * The same functions, each call in a process of its own: an endless loop, a full heap or process.exit() end that and
  * nothing else. Costs half a second and a heap per call.
  */
-export function isolation(files: readonly string[], heapMb = HEAP_MB): (reconciler: string) => Invoke {
-  const turns = new Turns(MAX_PROCESSES)
-  return (reconciler) => async (input, context) => {
-    await using _turn = await turns.take()
-    context.signal.throwIfAborted()
-    return callInProcess({ files, reconciler, input }, heapMb, context)
+export function isolation(
+  files: readonly string[],
+  heapMb = HEAP_MB,
+): (reconciler: string, otherwise: Invoke) => Invoke {
+  let busy = 0
+  return (reconciler, otherwise) => async (input, context) => {
+    if (busy >= MAX_PROCESSES) return otherwise(input, context)
+    busy++
+    try {
+      return await callInProcess({ files, reconciler, input }, heapMb, context)
+    } finally {
+      busy--
+    }
   }
 }
 
@@ -81,25 +89,4 @@ function revive({ name, message, stack, reason, afterSeconds = 0 }: Thrown): Err
           : new Error(message)
   if (stack !== undefined) error.stack = stack
   return error
-}
-
-class Turns {
-  #free: number
-  readonly #waiting: (() => void)[] = []
-
-  constructor(free: number) {
-    this.#free = free
-  }
-
-  async take(): Promise<AsyncDisposable> {
-    if (this.#free === 0) await new Promise<void>((resolve) => this.#waiting.push(resolve))
-    else this.#free--
-    return {
-      [Symbol.asyncDispose]: async () => {
-        const next = this.#waiting.shift()
-        if (next) next()
-        else this.#free++
-      },
-    }
-  }
 }

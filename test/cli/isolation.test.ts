@@ -1,11 +1,12 @@
 import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'
-import type { RunInput, RunLog } from '#contracts'
+import type { Invoke, RunInput, RunLog } from '#contracts'
 import { isolation } from '../../cli/guard/isolation.ts'
 
 const MODULE = fileURLToPath(new URL('./naughty.ts', import.meta.url))
 
-const apart = isolation([MODULE], 100)('naughty')
+const notApart: Invoke = () => Promise.reject(new Error('run beside the others'))
+const apart = isolation([MODULE], 100)('naughty', notApart)
 const lines: string[] = []
 const line = (_: object, message: string) => void lines.push(message)
 const log: RunLog = { debug: line, info: line, warn: line, error: line }
