@@ -24,7 +24,7 @@ export type FromFunction =
   | { kind: 'error'; error: Thrown }
 
 /** Where more are suspected at once, something else ended the process they ran in: the others run as ever. */
-const MAX_PROCESSES = 2
+const MAX_PROCESSES = 4
 /** Of each of them. */
 const HEAP_MB = 512
 
