@@ -2,18 +2,17 @@ import { describe, expect, it } from 'vitest'
 import type { LogLine } from '../support/fairlead.ts'
 import { overlaps, runsOf } from '../support/runs.ts'
 
-const line = (step: 'started' | 'finished', time: number, ms?: number): LogLine => ({
+const line = (step: 'started' | 'ended' | 'finished', time: number): LogLine => ({
   level: 'debug',
   msg: 'run',
   time: new Date(time).toISOString(),
   reconciler: 'at',
   key: 'default.a',
   step,
-  ms,
 })
 
 describe('runs read from logs', () => {
-  const whole = runsOf([line('started', 1000), line('finished', 1090, 50.7)], 1, 5000)
+  const whole = runsOf([line('started', 1000), line('ended', 1050), line('finished', 1090)], 1, 5000)
 
   it('end when the function and its writes did, not when that was stored', () => {
     expect(whole).toEqual([{ key: 'at/default.a', from: 1000, to: 1050, process: 1 }])
@@ -24,7 +23,7 @@ describe('runs read from logs', () => {
   })
 
   it('overlap where one begins before another of the key has ended, however many began in between', () => {
-    const at = (from: number) => runsOf([line('started', from), line('finished', from, 10)], 2, 5000)
+    const at = (from: number) => runsOf([line('started', from), line('ended', from + 10)], 2, 5000)
     expect(overlaps([...whole, ...at(1050)])).toEqual([])
     expect(overlaps([...whole, ...at(1049)])).toHaveLength(1)
     expect(overlaps([...whole, ...at(1010), ...at(1030)])).toHaveLength(2)
