@@ -44,15 +44,15 @@ describe.skipIf(turn.skip)('VisitorsApps on a real node', () => {
     })
   const portOf = async (service: string) => (await operators.get(Service, service))?.spec?.ports?.[0]?.nodePort
   const page = async (name: string) =>
-    (await fetch(`http://${NODE_IP}:${await portOf(`${name}-frontend-service`)}/`)).text()
+    (await fetchOnceOpen(`http://${NODE_IP}:${await portOf(`${name}-frontend-service`)}/`)).text()
 
   /** What the page's script does when it is opened. */
   async function open(name: string): Promise<Visit[]> {
     const [, port] = /data-port="(\d+)"/.exec(await page(name)) ?? []
     const url = `http://${NODE_IP}:${port}/visitors/`
-    const posted = await fetch(url, { method: 'POST', headers: { 'x-forwarded-for': '10.9.8.7, 1.1.1.1' } })
+    const posted = await fetchOnceOpen(url, { method: 'POST', headers: { 'x-forwarded-for': '10.9.8.7, 1.1.1.1' } })
     if (posted.status !== 200) throw new Error(await posted.text())
-    return (await (await fetch(url)).json()) as Visit[]
+    return (await (await fetchOnceOpen(url)).json()) as Visit[]
   }
 
   it('show a page with its title, and each visit arrives, in order of time', async () => {
@@ -127,6 +127,19 @@ describe.skipIf(turn.skip)('VisitorsApps on a real node', () => {
     expect(events).toContain('one-clean-up')
     expect((await open('two')).map(({ id }) => id)).toEqual([2, 1])
   })
+
+  /** kube-proxy opens a node port a little after the pods behind it are ready: a refused connection is asked again. */
+  async function fetchOnceOpen(url: string, init?: RequestInit): Promise<Response> {
+    for (;;) {
+      try {
+        return await fetch(url, init)
+      } catch (error) {
+        const { code } = ((error as Error).cause ?? {}) as { code?: string }
+        if (code !== 'ECONNREFUSED') throw error
+        await sleep(50)
+      }
+    }
+  }
 
   async function eventually(holds: () => Promise<boolean>): Promise<void> {
     while (!(await holds().catch(() => false))) await sleep(250)
