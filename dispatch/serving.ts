@@ -79,7 +79,7 @@ export class Serving {
       return current.finish
     } finally {
       current.ms = performance.now() - began
-      this.#observe(key, { step: 'ended' })
+      this.#observe(key, { step: 'ended', leaseUntil: lease.until })
     }
   }
 

@@ -33,7 +33,11 @@ export type RunStep = { reconciler: string; key: string } & Partial<Span> &
     | { step: 'timedOut' }
     | { step: 'armed'; at: Date; why: 'requeue' | 'error' }
     /** The function and its writes are over; how the run ended is not stored yet. */
-    | { step: 'ended' }
+    | {
+        step: 'ended'
+        /** The run has written nothing after that, and another of its key may have begun. */
+        leaseUntil: Date
+      }
     | {
         step: 'finished'
         /** controller-runtime's names, and `terminal` and `fenced`. */

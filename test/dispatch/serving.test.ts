@@ -153,14 +153,17 @@ describe('the dispatcher', () => {
 
   it('writes nothing for a run that was held up beyond its lease before anybody could tell it', async () => {
     const scene = await fixture.scene('stalled', { queue: { leaseMs: 900 } })
+    let stalledUntil = 0
     await scene.widget('a', () => {
       scene.behave('a', () => ({ status: { by: 'the second run' } }))
-      const end = Date.now() + 1500
-      while (Date.now() < end);
+      stalledUntil = Date.now() + 1500
+      while (Date.now() < stalledUntil);
       return { apply: [pod('a-pod')], status: { by: 'the first run' } }
     })
     await until(() => scene.writes('a').length > 0)
     expect(scene.stepsOf('a').find((step) => step.step === 'finished')).toMatchObject({ result: 'fenced' })
+    const ended = scene.stepsOf('a').find((step) => step.step === 'ended')
+    expect(ended?.leaseUntil.getTime()).toBeLessThan(stalledUntil)
     expect(scene.writes('a')).toEqual(['status Widget a'])
     expect((await scene.get(WIDGETS, 'a'))?.status).toMatchObject({ by: 'the second run' })
     await scene.stop()

@@ -2,13 +2,14 @@ import { describe, expect, it } from 'vitest'
 import type { LogLine } from '../support/fairlead.ts'
 import { overlaps, runsOf } from '../support/runs.ts'
 
-const line = (step: 'started' | 'ended' | 'finished', time: number): LogLine => ({
+const line = (step: 'started' | 'ended' | 'finished', time: number, fields: object = {}): LogLine => ({
   level: 'debug',
   msg: 'run',
   time: new Date(time).toISOString(),
   reconciler: 'at',
   key: 'default.a',
   step,
+  ...fields,
 })
 
 describe('runs read from logs', () => {
@@ -16,6 +17,12 @@ describe('runs read from logs', () => {
 
   it('end when the function and its writes did, not when that was stored', () => {
     expect(whole).toEqual([{ key: 'at/default.a', from: 1000, to: 1050, process: 1 }])
+  })
+
+  it('end with their lease if their process says it later, and not before they end if the lease is longer', () => {
+    const endOf = (leaseUntil: number) =>
+      runsOf([line('started', 1000), line('ended', 5000, { leaseUntil: new Date(leaseUntil) })], 1, 9000)[0]?.to
+    expect([endOf(4000), endOf(5000), endOf(6000)]).toEqual([4000, 5000, 5000])
   })
 
   it('end with their process if it was killed', () => {

@@ -14,6 +14,7 @@ export interface LogLine {
   reconciler?: string
   key?: string
   result?: string
+  leaseUntil?: string
   [field: string]: unknown
 }
 

@@ -3,25 +3,27 @@ import type { LogLine } from './fairlead.ts'
 export interface RunInterval {
   key: string
   from: number
-  /** When its function and writes were over, or its process dead. */
+  /** When its function and writes were over, its lease at an end, or its process dead. */
   to: number
   process: number
 }
 
 /**
  * The runs of one process, from its log; what had not ended, ended when the process did. A run is over before its end is
- * stored, and it must be: another process may begin the next one as soon as the server has it.
+ * stored, and it must be: another process may begin the next one as soon as the server has it. Nor does it last longer
+ * than its lease: a process that was held up writes nothing more, whenever it comes to say that the run has ended.
  */
 export function runsOf(logs: readonly LogLine[], process: number, endedAt: number): RunInterval[] {
   const open = new Map<string, number>()
   const runs: RunInterval[] = []
-  for (const { step, key, reconciler, time } of logs) {
+  for (const { step, key, reconciler, time, leaseUntil = time } of logs) {
     if (key === undefined) continue
     const id = `${reconciler}/${key}`
     if (step === 'started') open.set(id, Date.parse(time))
     if (step !== 'ended') continue
     const from = open.get(id)
-    if (from !== undefined) runs.push({ key: id, from, to: Date.parse(time), process })
+    const to = Math.min(Date.parse(time), Date.parse(leaseUntil))
+    if (from !== undefined) runs.push({ key: id, from, to, process })
     open.delete(id)
   }
   for (const [key, from] of open) runs.push({ key, from, to: endedAt, process })
