@@ -18,6 +18,8 @@ interface Kind {
   inflict: (arena: Arena, target: string, random: () => number) => Promise<void>
 }
 
+const BRINK_WITHIN_MS = 2000
+
 async function killAndRestart(arena: Arena, target: string, random: () => number): Promise<void> {
   await arena.processes.kill(target)
   await sleep(random() < 0.5 ? 0 : 2000 * random())
@@ -28,6 +30,14 @@ async function killServer(arena: Arena, target: string, random: () => number): P
   await arena.processes.kill(target)
   await sleep(random() < 0.5 ? 0 : 2 * LEASE_MS * random())
   await arena.nats.restart(arena.nats.names.indexOf(target))
+}
+
+/** It dies by itself, between two accesses to the stream; if it cannot, it is killed. */
+async function bringToBrink({ processes }: Arena, target: string): Promise<void> {
+  processes.signal(target, 'SIGHUP')
+  await Promise.race([processes.get(target)?.exited, sleep(BRINK_WITHIN_MS, undefined, { ref: false })])
+  await processes.kill(target)
+  await processes.restart(target)
 }
 
 const pause =
@@ -63,6 +73,14 @@ export function faultKinds(replicas: 1 | 3): Kind[] {
   const slow = slowDiskOf()
   const ofWorkers: Kind[] = [
     { name: 'worker killed', weight: 10, ofServer: false, target: mortalWorker, inflict: killAndRestart, ends: true },
+    {
+      name: 'worker killed between two accesses',
+      weight: 10,
+      ofServer: false,
+      target: mortalWorker,
+      inflict: bringToBrink,
+      ends: true,
+    },
     {
       name: 'worker paused beyond its lease',
       weight: 6,

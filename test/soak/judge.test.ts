@@ -6,6 +6,7 @@ import { grewIn, type Remains, remainsOf } from './judge/leaks.ts'
 import { type Fault, recoveries } from './judge/recovery.ts'
 import { addNote, lostEnqueues, noDiaries, overlaps, runsByKey } from './judge/runs.ts'
 import { armedTooEarly, undisturbed } from './judge/timers.ts'
+import { neverTaken } from './judge/tokens.ts'
 import { soakOptions } from './options.ts'
 import { reportOf } from './report.ts'
 
@@ -169,6 +170,33 @@ describe('a history', () => {
     expect([...history.wrong, ...leftOver(history)]).toEqual([])
     expect(history.missed).toBe(3)
     expect(leftOver(historyOf(record('r-1', 100), { ...token, sequence: 9 }))).toEqual([])
+  })
+})
+
+describe('a token', () => {
+  const queued = { ...token, headers: { 'Nats-Last-Sequence': '0' } }
+  const running = {
+    ...record('r-1', 100),
+    headers: { ...record('r-1', 100).headers, 'Nats-Schedule-Target': token.subject },
+  }
+
+  it('may go after a record was stored for it, or be replaced', () => {
+    expect(historyOf(queued, running, done('r-1'), queued).wrong).toEqual([])
+    expect(historyOf(queued, { ...token, headers: { 'Nats-Last-Sequence': '1' } }).wrong).toEqual([])
+    expect(neverTaken(historyOf(queued, running))).toEqual([])
+  })
+
+  it('that is gone without a record is lost, whether or not the key is queued again', () => {
+    expect(historyOf(queued, queued).wrong).toEqual([expect.stringContaining('(1) was gone by 2')])
+    expect(historyOf(running, queued, done('r-1'), queued).wrong).toEqual([
+      expect.stringContaining('(2) was gone by 4'),
+    ])
+    expect(neverTaken(historyOf(running, queued))).toEqual([expect.stringContaining('gone by the end')])
+  })
+
+  it('is not missed where the record may be in a gap', () => {
+    const history = historyOf(queued, { ...queued, sequence: 3 }, { ...running, sequence: 5 })
+    expect([...history.wrong, ...neverTaken(history)]).toEqual([])
   })
 })
 

@@ -1,12 +1,13 @@
 /**
  * A worker to be mistreated, which also changes keys as a bridge in the same process would: `node worker.ts '{"url":…}'`.
- * Its wall clock is wrong, and steps at SIGUSR2.
+ * Its wall clock is wrong, and steps at SIGUSR2. At SIGHUP it stops before every access of one kind, and dies with all
+ * that has come so far, which a kill from outside would hardly ever find just there.
  */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connectJetStream } from '#jetstream'
-import { type Finish, type Lease, openQueue } from '#queue'
+import { type Finish, type Lease, openQueue, type QueueOptions } from '#queue'
 import { randomFrom } from '../support/random.ts'
 import { changeKeys } from './changes.ts'
 import { diaryIn, monotonicMs, noteMemory, type Outcome } from './diary.ts'
@@ -16,6 +17,9 @@ const SLOTS = 16
 const DRAIN_MS = 1000
 const CHANGE_PAUSE_MS = 60
 const SKEW_MS = 600_000
+/** What was sent before has long arrived by then. */
+const BRINK_MS = 250
+const BRINKS = ['record', 'token', 'done', 'acknowledge', 'readRecord', 'readToken'] as const
 
 const terms = JSON.parse(process.argv[2] ?? '{}') as ProcessTerms
 const note = diaryIn(terms.dir, terms.name)
@@ -24,6 +28,15 @@ const { pid } = process
 
 let skewMs = SKEW_MS * (random() - 0.5)
 process.on('SIGUSR2', () => (skewMs = SKEW_MS * (random() - 0.5)))
+let brink: (typeof BRINKS)[number] | undefined
+process.on('SIGHUP', () => {
+  brink = BRINKS[Math.floor(BRINKS.length * random())]
+  setTimeout(() => process.kill(pid, 'SIGKILL'), BRINK_MS * (0.2 + random()))
+})
+const stopAtBrink: QueueOptions['onIo'] = (io) => {
+  const kind = io.do === 'publish' ? io.message.role : io.do
+  return kind === brink ? new Promise(() => {}) : undefined
+}
 const names = new WeakMap<Lease, string>()
 let runs = 0
 const calm = new AbortController()
@@ -36,6 +49,7 @@ const queue = await openQueue(js, {
   leaseMs: LEASE_MS,
   ackWaitMs: LEASE_MS,
   now: () => Date.now() + skewMs,
+  onIo: stopAtBrink,
   log: { ...quiet, error: (fields, message) => console.error(message, fields) },
 })
 const worker = queue.serve({

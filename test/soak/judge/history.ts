@@ -1,4 +1,5 @@
 import type { Names } from '../../../queue/names.ts'
+import { addToken, type Tokens, taken } from './tokens.ts'
 
 /** A message of the stream's history, in the words of the queue's protocol. Times are the server's, in milliseconds. */
 export interface Stored {
@@ -35,6 +36,7 @@ export interface History {
   lastMissed: number
   /** By key, the one record that stands. */
   records: Map<string, Standing>
+  tokens: Tokens
   /** By key, the sequence of the message that ended its last record. */
   endedBy: Map<string, number>
   /** How each generation ended, for as long as it may matter. */
@@ -56,6 +58,7 @@ export const noHistory = (names: Names, { replicated = false } = {}): History =>
   missed: 0,
   lastMissed: -1,
   records: new Map(),
+  tokens: new Map(),
   endedBy: new Map(),
   ended: new Map(),
   crossed: 0,
@@ -77,7 +80,10 @@ export function addStored(history: History, message: Stored): void {
   const ended = headers['Nats-Schedule-Next'] === 'purge' ? headers['Nats-Scheduler'] : undefined
   if (ended !== undefined) endRecord(history, ended, message, place?.kind === 'token')
   if (place?.kind === 'record') addRecord(history, `${place.fn} ${place.key}`, message)
-  if (place?.kind === 'token') history.counts.tokens++
+  if (place?.kind === 'token') {
+    history.counts.tokens++
+    addToken(history, message)
+  }
   if (place === undefined) history.counts.releases++
 }
 
@@ -125,7 +131,7 @@ function forget(ended: Map<string, Ending>, before: number): void {
 }
 
 /** Nothing was missed since that message. */
-const isWhole = ({ lastMissed }: History, since: number): boolean => lastMissed < since
+export const isWhole = ({ lastMissed }: History, since: number): boolean => lastMissed < since
 
 function fire(history: History, { subject, due, running }: Standing, { at, sequence }: Stored): void {
   if (at < due) history.wrong.push(`${subject} fired ${due - at} ms early (${sequence})`)
@@ -146,6 +152,7 @@ function addRecord(history: History, key: string, message: Stored): void {
     )
   const due = Date.parse((headers['Nats-Schedule'] ?? '').replace('@at ', ''))
   const running = headers['Fairlead-State'] === 'running'
+  if (running) taken(history, headers['Nats-Schedule-Target'])
   const owner = headers['Fairlead-Owner'] ?? ''
   history.records.set(key, { subject, sequence, running, due })
   if (headers['Fairlead-State'] === 'waiting')
