@@ -6,7 +6,6 @@ import { grewIn, type Remains, remainsOf } from './judge/leaks.ts'
 import { type Fault, recoveries } from './judge/recovery.ts'
 import { addNote, lostEnqueues, noDiaries, overlaps, runsByKey } from './judge/runs.ts'
 import { armedTooEarly, undisturbed } from './judge/timers.ts'
-import { neverTaken } from './judge/tokens.ts'
 import { soakOptions } from './options.ts'
 import { reportOf } from './report.ts'
 
@@ -106,6 +105,7 @@ const record = (generation: string, due: number, ends?: string, state = 'running
     'Fairlead-State': state,
     'Fairlead-Owner': 'A',
     'Nats-Schedule': `@at ${new Date(due).toISOString()}`,
+    'Nats-Schedule-Target': token.subject,
     ...(ends && ending(ends)),
   },
 })
@@ -130,6 +130,8 @@ describe('a history', () => {
       fire('w-0', 130),
       record('r-2', 300),
       fire('r-2', 300, 'running'),
+      record('r-3', 400),
+      done('r-3'),
     )
     expect([...history.wrong, ...leftOver(history)]).toEqual([])
     expect(history.lateness).toEqual([{ due: 100, ms: 30 }])
@@ -169,21 +171,18 @@ describe('a history', () => {
     const history = historyOf(record('r-1', 100), { ...record('r-3', 300, 'r-2'), sequence: 5 }, done('r-3'))
     expect([...history.wrong, ...leftOver(history)]).toEqual([])
     expect(history.missed).toBe(3)
-    expect(leftOver(historyOf(record('r-1', 100), { ...token, sequence: 9 }))).toEqual([])
+    expect(leftOver(historyOf(record('r-1', 100), { ...done('w-9'), sequence: 9 }))).toEqual([])
   })
 })
 
 describe('a token', () => {
   const queued = { ...token, headers: { 'Nats-Last-Sequence': '0' } }
-  const running = {
-    ...record('r-1', 100),
-    headers: { ...record('r-1', 100).headers, 'Nats-Schedule-Target': token.subject },
-  }
+  const running = record('r-1', 100)
 
   it('may go after a record was stored for it, or be replaced', () => {
     expect(historyOf(queued, running, done('r-1'), queued).wrong).toEqual([])
     expect(historyOf(queued, { ...token, headers: { 'Nats-Last-Sequence': '1' } }).wrong).toEqual([])
-    expect(neverTaken(historyOf(queued, running))).toEqual([])
+    expect(leftOver(historyOf(queued, running, done('r-1')))).toEqual([])
   })
 
   it('that is gone without a record is lost, whether or not the key is queued again', () => {
@@ -191,12 +190,12 @@ describe('a token', () => {
     expect(historyOf(running, queued, done('r-1'), queued).wrong).toEqual([
       expect.stringContaining('(2) was gone by 4'),
     ])
-    expect(neverTaken(historyOf(running, queued))).toEqual([expect.stringContaining('gone by the end')])
+    expect(leftOver(historyOf(running, queued, done('r-1')))).toEqual([expect.stringContaining('gone by the end')])
   })
 
   it('is not missed where the record may be in a gap', () => {
-    const history = historyOf(queued, { ...queued, sequence: 3 }, { ...running, sequence: 5 })
-    expect([...history.wrong, ...neverTaken(history)]).toEqual([])
+    const history = historyOf(queued, { ...queued, sequence: 3 }, { ...running, sequence: 5 }, done('r-1'))
+    expect([...history.wrong, ...leftOver(history)]).toEqual([])
   })
 })
 

@@ -1,5 +1,5 @@
 import type { Names } from '../../../queue/names.ts'
-import { addToken, type Tokens, taken } from './tokens.ts'
+import { addToken, neverTaken, type Tokens } from './tokens.ts'
 
 /** A message of the stream's history, in the words of the queue's protocol. Times are the server's, in milliseconds. */
 export interface Stored {
@@ -82,7 +82,8 @@ export function addStored(history: History, message: Stored): void {
   if (place?.kind === 'record') addRecord(history, `${place.fn} ${place.key}`, message)
   if (place?.kind === 'token') {
     history.counts.tokens++
-    addToken(history, message)
+    const lost = addToken(history.tokens, message, (since) => isWhole(history, since))
+    if (lost !== undefined) history.wrong.push(lost)
   }
   if (place === undefined) history.counts.releases++
 }
@@ -131,7 +132,7 @@ function forget(ended: Map<string, Ending>, before: number): void {
 }
 
 /** Nothing was missed since that message. */
-export const isWhole = ({ lastMissed }: History, since: number): boolean => lastMissed < since
+const isWhole = ({ lastMissed }: History, since: number): boolean => lastMissed < since
 
 function fire(history: History, { subject, due, running }: Standing, { at, sequence }: Stored): void {
   if (at < due) history.wrong.push(`${subject} fired ${due - at} ms early (${sequence})`)
@@ -152,15 +153,17 @@ function addRecord(history: History, key: string, message: Stored): void {
     )
   const due = Date.parse((headers['Nats-Schedule'] ?? '').replace('@at ', ''))
   const running = headers['Fairlead-State'] === 'running'
-  if (running) taken(history, headers['Nats-Schedule-Target'])
+  if (running) history.tokens.delete(headers['Nats-Schedule-Target'] ?? '')
   const owner = headers['Fairlead-Owner'] ?? ''
   history.records.set(key, { subject, sequence, running, due })
   if (headers['Fairlead-State'] === 'waiting')
     history.promised.set(owner, [...(history.promised.get(owner) ?? []), due])
 }
 
-/** Records that stand although the queue is idle: lost timers, or orphans. */
-export const leftOver = (history: History): string[] =>
-  [...history.records.values()]
+/** Of an idle queue: records that stand, which are lost timers or orphans, and tokens that went without a run. */
+export const leftOver = (history: History): string[] => [
+  ...[...history.records.values()]
     .filter(({ sequence }) => isWhole(history, sequence))
-    .map(({ subject, sequence }) => `${subject} (${sequence}) neither fired nor was ended`)
+    .map(({ subject, sequence }) => `${subject} (${sequence}) neither fired nor was ended`),
+  ...neverTaken(history.tokens, (since) => isWhole(history, since)),
+]

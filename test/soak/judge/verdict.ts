@@ -3,7 +3,6 @@ import { grewIn, type Memory, quantile, type Remains, remainsOf } from './leaks.
 import { type Fault, type Recovery, recoveries } from './recovery.ts'
 import { type Diaries, lostEnqueues, overlaps, runsByKey } from './runs.ts'
 import { armedTooEarly, undisturbed } from './timers.ts'
-import { neverTaken } from './tokens.ts'
 
 /** All that a soak has to show. */
 export interface Evidence {
@@ -40,7 +39,7 @@ export function judge(evidence: Evidence): Verdict {
     ...overlaps(byKey),
     ...lostEnqueues(diaries.enqueued, byKey),
     ...history.wrong,
-    ...(remains ? [...leftOver(history), ...neverTaken(history), ...remainsOf(remains)] : []),
+    ...(remains ? [...leftOver(history), ...remainsOf(remains)] : []),
     ...armedTooEarly(diaries.runs.values(), history, wallOf, clockToleranceMs),
     ...diaries.memory.flatMap((memory) => grewIn(memory) ?? []),
     ...deathsOfTheirOwn(evidence),
