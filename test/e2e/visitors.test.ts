@@ -1,5 +1,7 @@
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { isDeepStrictEqual } from 'node:util'
 import { type RunningOperators, runOperators } from 'fairlead/testing/cluster'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { VisitorsApp, visitors } from '#functions/visitors'
@@ -7,8 +9,13 @@ import { cacheDir } from '#local'
 import { Deployment, PersistentVolumeClaim, Secret, Service } from '#sdk'
 import { addVisitorsImages } from '../../deploy/images/visitors/index.ts'
 import { NODE_IP } from '../../local/node/addresses.ts'
+import { startBrowser, whyNoBrowser } from '../support/browser.ts'
 import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
 import { takeTurnWithNode } from '../support/node.ts'
+
+const BOOK = fileURLToPath(new URL('../functions/visitors/book.yaml', import.meta.url))
+const CLIENT_IP = '10.9.8.7'
+const BOOK_PAGE = `http://${NODE_IP}:30686/`
 
 const turn = await takeTurnWithNode()
 afterAll(turn.end)
@@ -28,6 +35,9 @@ describe.skipIf(turn.skip)('VisitorsApps on a real node', () => {
     operators = await runOperators([visitors], { node: 'real', controllers: true, patienceSeconds: 55 })
     await addVisitorsImages(operators.cluster!.registryUrl!, cacheDir(process.env))
     kubectl = await kubectlFor(operators.cluster!)
+    // Before any app, which may get one of its node ports otherwise.
+    await kubectl(['create', 'namespace', 'book'])
+    await kubectl(['apply', '-n', 'book', '-f', BOOK])
   })
   afterAll(() => operators?.[Symbol.asyncDispose]())
 
@@ -43,14 +53,15 @@ describe.skipIf(turn.skip)('VisitorsApps on a real node', () => {
       return isCurrent && found?.status.phase === 'Ready' && holds(JSON.stringify(found.spec))
     })
   const portOf = async (service: string) => (await operators.get(Service, service))?.spec?.ports?.[0]?.nodePort
-  const page = async (name: string) =>
-    (await fetchOnceOpen(`http://${NODE_IP}:${await portOf(`${name}-frontend-service`)}/`)).text()
+  const pageOf = async (name: string) => `http://${NODE_IP}:${await portOf(`${name}-frontend-service`)}/`
+  const page = async (name: string) => (await fetchOnceOpen(await pageOf(name))).text()
+  const open = async (name: string) => visit(await pageOf(name))
 
   /** What the page's script does when it is opened. */
-  async function open(name: string): Promise<Visit[]> {
-    const [, port] = /data-port="(\d+)"/.exec(await page(name)) ?? []
+  async function visit(pageUrl: string): Promise<Visit[]> {
+    const [, port] = /data-port="(\d+)"/.exec(await (await fetchOnceOpen(pageUrl)).text()) ?? []
     const url = `http://${NODE_IP}:${port}/visitors/`
-    const posted = await fetchOnceOpen(url, { method: 'POST', headers: { 'x-forwarded-for': '10.9.8.7, 1.1.1.1' } })
+    const posted = await fetchOnceOpen(url, { method: 'POST', headers: { 'x-forwarded-for': `${CLIENT_IP}, 1.1.1.1` } })
     if (posted.status !== 200) throw new Error(await posted.text())
     return (await (await fetchOnceOpen(url)).json()) as Visit[]
   }
@@ -77,8 +88,31 @@ describe.skipIf(turn.skip)('VisitorsApps on a real node', () => {
     await app('two', { title: 'Two' })
     await ready('one')
     expect(await page('one')).toContain('<h2>One &amp; only</h2>')
-    expect(await open('one')).toMatchObject([{ id: 1, client_ip: '10.9.8.7' }])
+    expect(await open('one')).toMatchObject([{ id: 1, client_ip: CLIENT_IP }])
     expect((await open('one')).map(({ id }) => id)).toEqual([2, 1])
+  })
+
+  it('show in a browser what the plain manifests of the book show: visits, as they arrive', async ({ skip }) => {
+    skip(whyNoBrowser() !== undefined, `The page is not opened in a browser: ${whyNoBrowser()}`)
+    await using browser = await startBrowser()
+    for (const [url, title] of [
+      [BOOK_PAGE, 'Visitors Dashboard'],
+      [await pageOf('one'), 'One & only'],
+    ] as const) {
+      await eventually(async () => (await visit(url)).length > 0)
+      await browser.open(url)
+      const texts = (selector: string) =>
+        browser.evaluate<string[]>(`[...document.querySelectorAll('${selector}')].map((one) => one.textContent)`)
+      const latestOnPage = async () => await texts('tbody tr:first-child td')
+      await eventually(async () => isDeepStrictEqual(await texts('h2'), [title]))
+      expect(await texts('th')).toEqual(['Service IP', 'Client IP', 'Timestamp'])
+      await eventually(async () => ![CLIENT_IP, undefined].includes((await latestOnPage())[1]))
+      const rows = (await texts('tbody tr')).length
+      const [arrived] = await visit(url)
+      const { service_ip, client_ip, timestamp } = arrived!
+      await eventually(async () => isDeepStrictEqual(await latestOnPage(), [service_ip, client_ip, timestamp]))
+      expect(await texts('tbody tr')).toHaveLength(rows + 1)
+    }
   })
 
   it('are two in one namespace, each with visits of its own', async () => {

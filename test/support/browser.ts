@@ -1,0 +1,129 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createReadStream, createWriteStream, existsSync } from 'node:fs'
+import { chmod, mkdir, readFile, rename, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import { fileURLToPath } from 'node:url'
+import { createBrotliDecompress } from 'node:zlib'
+import { cacheDir } from '../../local/build.ts'
+import { withLock } from '../../local/lock.ts'
+import { shortTempDir } from './servers.ts'
+
+/** Chromium, and the few libraries of Amazon Linux beyond libc that it is linked to. */
+const PACKAGE = fileURLToPath(new URL('..', import.meta.resolve('@sparticuz/chromium')))
+/** Nothing that it shows is foreign: the sandbox, which root may not have, protects nobody here. */
+const FLAGS = ['--headless=shell', '--no-sandbox', '--no-zygote', '--disable-gpu', '--disable-webgl']
+
+/** A headless Chromium that shows one page. */
+export interface Browser extends AsyncDisposable {
+  open(url: string): Promise<void>
+  /** The value of an expression in the page. */
+  evaluate<T>(expression: string): Promise<T>
+}
+
+/** Why this machine cannot run it: it is built for one platform only. */
+export function whyNoBrowser(): string | undefined {
+  const platform = `${process.platform} ${process.arch}`
+  return platform === 'linux x64' ? undefined : `its Chromium is for linux x64, and this is ${platform}`
+}
+
+/**
+ * `await using browser = await startBrowser()`: ready in about a second; unpacked on first use, into the user's cache.
+ * It is told what to do by the DevTools protocol.
+ */
+export async function startBrowser(): Promise<Browser> {
+  const { program, libraries } = await unpacked()
+  const profile = await shortTempDir()
+  const chromium = spawn(program, [...FLAGS, '--remote-debugging-port=0', `--user-data-dir=${profile}`], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+    env: { ...process.env, LD_LIBRARY_PATH: libraries },
+  })
+  const stop = async () => {
+    if (chromium.exitCode === null && chromium.kill('SIGKILL')) await once(chromium, 'exit')
+    await rm(profile, { recursive: true, force: true, maxRetries: 5 })
+  }
+  try {
+    const call = await connect(await newPage(await debuggingPort(chromium)))
+    return {
+      async open(url) {
+        const { errorText } = await call<{ errorText?: string }>('Page.navigate', { url })
+        if (errorText !== undefined) throw new Error(`Chromium cannot open ${url}: ${errorText}`)
+      },
+      async evaluate<T>(expression: string) {
+        const { result } = await call<{ result: { value: T } }>('Runtime.evaluate', { expression, returnByValue: true })
+        return result.value
+      },
+      [Symbol.asyncDispose]: stop,
+    }
+  } catch (error) {
+    await stop()
+    throw error
+  }
+}
+
+async function unpacked(): Promise<{ program: string; libraries: string }> {
+  const { version } = JSON.parse(await readFile(join(PACKAGE, 'package.json'), 'utf8')) as { version: string }
+  const dir = join(cacheDir(), 'chromium', version)
+  await mkdir(join(cacheDir(), 'chromium'), { recursive: true })
+  const unpackOnce = async () => {
+    if (!existsSync(dir)) await unpack(dir)
+  }
+  await withLock(`${dir}.lock`, () => {}, unpackOnce)
+  return { program: join(dir, 'chromium'), libraries: join(dir, 'lib') }
+}
+
+async function unpack(dir: string): Promise<void> {
+  const [part, libraries] = [`${dir}.part`, `${dir}.part/libraries.tar`]
+  await rm(part, { recursive: true, force: true })
+  await mkdir(part)
+  await decompress('chromium.br', join(part, 'chromium'))
+  await chmod(join(part, 'chromium'), 0o755)
+  await decompress('al2023.tar.br', libraries)
+  await once(spawn('tar', ['-xf', libraries, '-C', part]), 'exit')
+  await rm(libraries)
+  await rename(part, dir)
+}
+
+const decompress = (name: string, to: string): Promise<void> =>
+  pipeline(createReadStream(join(PACKAGE, 'bin', name)), createBrotliDecompress(), createWriteStream(to))
+
+/** Rejects with its own words when it ends before it listens. */
+function debuggingPort({ stderr }: ChildProcess): Promise<string> {
+  const found = Promise.withResolvers<string>()
+  let said = ''
+  stderr!.on('data', (chunk) => {
+    said += String(chunk)
+    const [, port] = /^DevTools listening on ws:\/\/[^:]+:(\d+)/m.exec(said) ?? []
+    if (port !== undefined) found.resolve(port)
+  })
+  stderr!.once('close', () => found.reject(new Error(`Chromium ended before it could be used: ${said}`)))
+  return found.promise
+}
+
+async function newPage(port: string): Promise<string> {
+  const made = await fetch(`http://127.0.0.1:${port}/json/new`, { method: 'PUT' })
+  return ((await made.json()) as { webSocketDebuggerUrl: string }).webSocketDebuggerUrl
+}
+
+type Call = <T>(method: string, params: object) => Promise<T>
+
+async function connect(url: string): Promise<Call> {
+  const socket = new WebSocket(url)
+  await once(socket, 'open')
+  let calls = 0
+  return async <T>(method: string, params: object): Promise<T> => {
+    const id = ++calls
+    const answered = Promise.withResolvers<T>()
+    const listen = ({ data }: MessageEvent): void => {
+      const answer = JSON.parse(String(data)) as { id?: number; result: T; error?: { message: string } }
+      if (answer.id !== id) return
+      socket.removeEventListener('message', listen)
+      if (answer.error === undefined) answered.resolve(answer.result)
+      else answered.reject(new Error(`${method}: ${answer.error.message}`))
+    }
+    socket.addEventListener('message', listen)
+    socket.send(JSON.stringify({ id, method, params }))
+    return answered.promise
+  }
+}
