@@ -1,18 +1,20 @@
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import type { Nats } from '#local'
+import { describe, expect, it } from 'vitest'
 import type { Finish } from '#queue'
-import { startTestNats } from '../support/servers.ts'
 import { startLossyProxy } from './lossy-proxy.ts'
-import { DONE, entriesOf, LEASE_MS, openTestQueue, statesOf, type TestQueue, World } from './support.ts'
+import {
+  DONE,
+  entriesOf,
+  inOneHour,
+  LEASE_MS,
+  openTestQueue,
+  statesOf,
+  type TestQueue,
+  until,
+  useTestNats,
+  World,
+} from './support.ts'
 
-let nats: Nats & AsyncDisposable
-beforeAll(async () => {
-  nats = await startTestNats()
-})
-afterAll(() => nats[Symbol.asyncDispose]())
-
-const until = (condition: () => void | Promise<void>) => vi.waitFor(condition, { timeout: 20_000, interval: 20 })
-const inOneHour = () => new Date(Date.now() + 3_600_000)
+const { nats, open } = useTestNats()
 
 async function letWait({ queue }: TestQueue, world: World): Promise<void> {
   const worker = world.serve(queue, () => ({ kind: 'requeue', at: inOneHour() }))
@@ -36,8 +38,8 @@ const cases = scenes.flatMap(({ scene, steps }) =>
 describe('a connection that breaks in the middle of a step', () => {
   it.concurrent.each(cases)('$step, the key being $scene, $lost lost', async ({ scene, lost, access }) => {
     const prefix = `${scene}${access}${lost}`
-    await using proxy = await startLossyProxy(nats.url)
-    await using steady = await openTestQueue(nats.url, prefix)
+    await using proxy = await startLossyProxy(nats().url)
+    await using steady = await open(prefix)
     const world = new World()
     if (scene === 'waiting') await letWait(steady, world)
     let accesses = 0
@@ -62,7 +64,7 @@ describe('a connection that breaks in the middle of a step', () => {
   })
 
   it.concurrent.each(['answers', 'requests'] as const)('ENQUEUE: the key is queued once, %s lost', async (lost) => {
-    await using proxy = await startLossyProxy(nats.url)
+    await using proxy = await startLossyProxy(nats().url)
     await using shaky = await openTestQueue(proxy.url, `enqueue${lost}`)
     const world = new World()
     proxy.lose(lost)

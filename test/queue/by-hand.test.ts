@@ -1,21 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import type { Nats } from '#local'
+import { describe, expect, it } from 'vitest'
 import type { Finish, WorkQueue } from '#queue'
 import { randomFrom } from '../support/random.ts'
-import { startTestNats } from '../support/servers.ts'
-import { DONE, entriesOf, FN, freshPrefix, gate, openTestQueue, statesOf, World } from './support.ts'
+import { DONE, entriesOf, FN, freshPrefix, gate, inOneHour, statesOf, until, useTestNats, World } from './support.ts'
 
-let nats: Nats & AsyncDisposable
-beforeAll(async () => {
-  nats = await startTestNats()
-})
-afterAll(() => nats[Symbol.asyncDispose]())
-
-const open = (prefix = freshPrefix(), options = {}) => openTestQueue(nats.url, prefix, options)
-const until = (condition: () => void | Promise<void>) => vi.waitFor(condition, { timeout: 15_000, interval: 20 })
+const { open } = useTestNats()
 const of = (key: string) => ({ fn: FN, key })
-const inOneHour = () => new Date(Date.now() + 3_600_000)
 const failed = (): Finish => ({ kind: 'error', message: 'broken', retryAt: inOneHour() })
 
 /** Enqueues the keys and lets each end in its own way. */

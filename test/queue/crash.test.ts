@@ -1,12 +1,11 @@
 import { once } from 'node:events'
 import { cp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import type { Nats } from '#local'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { WorkQueue } from '#queue'
 import { shortTempDir, startTestNats } from '../support/servers.ts'
 import { FileWorld, kill, startWorker } from './processes.ts'
-import { DONE, freshPrefix, gate, LEASE_MS, openTestQueue, type TestQueue } from './support.ts'
+import { DONE, freshPrefix, gate, LEASE_MS, openTestQueue, type TestQueue, until, useTestNats } from './support.ts'
 import type { WorkerSettings } from './worker-process.ts'
 
 let dir: string
@@ -15,16 +14,10 @@ beforeAll(async () => {
 })
 afterAll(() => rm(dir, { recursive: true, force: true }))
 
-const until = (condition: () => void | Promise<void>, timeout = 25_000) =>
-  vi.waitFor(condition, { timeout, interval: 50 })
 const pick = <T>(items: readonly T[]): T => items[Math.floor(Math.random() * items.length)]!
 
 describe('a worker killed with -9 between any two steps', () => {
-  let nats: Nats & AsyncDisposable
-  beforeAll(async () => {
-    nats = await startTestNats()
-  })
-  afterAll(() => nats[Symbol.asyncDispose]())
+  const { nats, open } = useTestNats()
 
   async function bringTo(scene: string, queue: WorkQueue, key: string, goesOn: Promise<void>): Promise<void> {
     if (scene === 'idle') return
@@ -55,13 +48,13 @@ describe('a worker killed with -9 between any two steps', () => {
 
   it.concurrent.each(points)('before $step, the key being $scene', async ({ scene, dieBefore }) => {
     const prefix = `${scene}${dieBefore}`
-    await using test = await openTestQueue(nats.url, prefix)
+    await using test = await open(prefix)
     const world = new FileWorld(`${dir}/${prefix}`)
     const key = 'n.a'
     const goesOn = gate()
     await bringTo(scene, test.queue, key, goesOn.opened)
     const settings: WorkerSettings = {
-      url: nats.url,
+      url: nats().url,
       prefix,
       fn: 'f',
       replicas: 1,
@@ -84,10 +77,10 @@ describe('a worker killed with -9 between any two steps', () => {
 
   it('in the middle of a run: the key runs again when the lease has ended', async () => {
     const prefix = freshPrefix()
-    await using test = await openTestQueue(nats.url, prefix)
+    await using test = await open(prefix)
     const world = new FileWorld(`${dir}/${prefix}`)
     const settings: WorkerSettings = {
-      url: nats.url,
+      url: nats().url,
       prefix,
       fn: 'f',
       replicas: 1,

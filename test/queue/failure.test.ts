@@ -1,37 +1,30 @@
 import { once } from 'node:events'
 import { rm } from 'node:fs/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Nats } from '#local'
 import type { Finish, Lease } from '#queue'
-import { shortTempDir, startTestNats } from '../support/servers.ts'
+import { shortTempDir } from '../support/servers.ts'
 import { FileWorld, startWorker } from './processes.ts'
 import {
   DONE,
   entriesOf,
   FN,
   freshPrefix,
+  inMs,
   inOneHour,
   keysNamed,
   LEASE_MS,
-  openTestQueue,
   statesOf,
   until,
+  useTestNats,
   World,
 } from './support.ts'
 
-let nats: Nats & AsyncDisposable
+const { nats, open } = useTestNats()
 let dir: string
 beforeAll(async () => {
-  nats = await startTestNats()
   dir = await shortTempDir()
 })
-afterAll(async () => {
-  await rm(dir, { recursive: true, force: true })
-  await nats[Symbol.asyncDispose]()
-})
-
-const open = (prefix = freshPrefix(), options = {}) => openTestQueue(nats.url, prefix, options)
-const inMs = (ms: number) => new Date(Date.now() + ms)
+afterAll(() => rm(dir, { recursive: true, force: true }))
 
 describe('the count of failures', () => {
   it('survives the workers and the server, and a success resets it', async () => {
@@ -42,7 +35,7 @@ describe('the count of failures', () => {
     await world.change(test.queue, 'n.a')
     await until(() => expect(world.leases.length).toBeGreaterThanOrEqual(3))
     await first.drain(1000)
-    await nats.restart()
+    await nats().restart()
     const before = world.leases.at(-1)!.attempt
     const next = world.serve(test.queue)
     await until(async () => expect(await statesOf(test.queue)).toEqual([]))
@@ -129,7 +122,7 @@ describe('a poison key', () => {
 
 describe('a run that takes its process along', () => {
   const settingsOf = (prefix: string, world: FileWorld) => ({
-    url: nats.url,
+    url: nats().url,
     prefix,
     fn: FN,
     replicas: 1 as const,

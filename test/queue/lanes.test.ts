@@ -1,17 +1,10 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Nats } from '#local'
+import { describe, expect, it } from 'vitest'
 import type { Lease } from '#queue'
 import { allowances, type Load, ProcessSlots } from '../../queue/slots.ts'
-import { startTestNats } from '../support/servers.ts'
-import { DONE, FN, freshPrefix, gate, HeldRuns, keysNamed, openTestQueue, statesOf, until, World } from './support.ts'
+import { DONE, FN, freshPrefix, gate, HeldRuns, keysNamed, statesOf, until, useTestNats, World } from './support.ts'
 
-let nats: Nats & AsyncDisposable
-beforeAll(async () => {
-  nats = await startTestNats()
-})
-afterAll(() => nats[Symbol.asyncDispose]())
+const { open } = useTestNats()
 
-const open = (prefix = freshPrefix(), options = {}) => openTestQueue(nats.url, prefix, options)
 describe('a worker may have on their way', () => {
   const load = (given: Partial<Load>): Load => ({
     slots: 16,

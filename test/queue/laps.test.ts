@@ -1,19 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import type { Nats } from '#local'
+import { describe, expect, it } from 'vitest'
 import type { Finish, Lease, WorkQueue } from '#queue'
 import { randomFrom } from '../support/random.ts'
-import { startTestNats } from '../support/servers.ts'
-import { DONE, FN, freshPrefix, gate, openTestQueue, statesOf, type TestQueue } from './support.ts'
+import { DONE, FN, freshPrefix, gate, statesOf, type TestQueue, until, useTestNats } from './support.ts'
 
-let nats: Nats & AsyncDisposable
-beforeAll(async () => {
-  nats = await startTestNats()
-})
-afterAll(() => nats[Symbol.asyncDispose]())
-
-const open = (prefix = freshPrefix()) => openTestQueue(nats.url, prefix)
-const until = (condition: () => void | Promise<void>) => vi.waitFor(condition, { timeout: 15_000, interval: 10 })
+const { open } = useTestNats()
 const storedIn = ({ js, queue }: TestQueue) => js.lastSequence(queue.stream)
 
 /** Handlers that read a version in each lap, as long as there are changes. */

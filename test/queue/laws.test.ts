@@ -1,19 +1,20 @@
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import type { Nats } from '#local'
+import { describe, expect, it } from 'vitest'
 import { LeaseLostError } from '#queue'
-import { startTestNats } from '../support/servers.ts'
-import { DONE, entriesOf, FN, freshPrefix, gate, LEASE_MS, openTestQueue, statesOf, World } from './support.ts'
+import {
+  DONE,
+  entriesOf,
+  FN,
+  freshPrefix,
+  gate,
+  inOneHour,
+  LEASE_MS,
+  statesOf,
+  until,
+  useTestNats,
+  World,
+} from './support.ts'
 
-let nats: Nats & AsyncDisposable
-beforeAll(async () => {
-  nats = await startTestNats()
-})
-afterAll(() => nats[Symbol.asyncDispose]())
-
-const open = (prefix = freshPrefix(), options = {}) => openTestQueue(nats.url, prefix, options)
-const until = (condition: () => void | Promise<void>, timeout = 15_000) =>
-  vi.waitFor(condition, { timeout, interval: 20 })
-const inOneHour = () => new Date(Date.now() + 3_600_000)
+const { nats, open } = useTestNats()
 
 describe('law 1: after ENQUEUE returned, a run that starts later completes', () => {
   it('for every key of a burst', async () => {
@@ -67,8 +68,9 @@ describe('law 2: never two owners of a key inside their leases', () => {
     let renewing = true
     const resumes = gate()
     await using stalled = await open(prefix, {
-      onIo: (io: { do: string; message?: { record?: { state: string } } }) => {
-        const isRenewal = world.leases.length > 0 && io.message?.record?.state === 'running'
+      onIo: (io) => {
+        const isStored = io.do === 'publish' && io.message.role === 'record' && io.message.record.state === 'running'
+        const isRenewal = world.leases.length > 0 && isStored
         return isRenewal && !renewing ? resumes.opened : undefined
       },
     })
@@ -174,7 +176,7 @@ describe('law 4: a waiting timer is never lost', () => {
     await Promise.all(keys.map((key) => world.change(test.queue, key)))
     await until(async () => expect((await test.queue.depth(FN)).waiting).toBe(20))
     await first.drain(1000)
-    await nats.restart()
+    await nats().restart()
     const worker = world.serve(test.queue)
     await until(() => expect(keys.map((key) => world.runsOf(key) >= 2)).not.toContain(false))
     expect(world.leases.slice(20).filter(({ fired }) => fired).length).toBeGreaterThanOrEqual(20)

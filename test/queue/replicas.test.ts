@@ -1,17 +1,8 @@
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import type { Nats } from '#local'
+import { describe, expect, it } from 'vitest'
 import type { Finish, Lease } from '#queue'
-import { startTestNats } from '../support/servers.ts'
-import { DONE, FN, freshPrefix, openTestQueue, statesOf, World } from './support.ts'
+import { DONE, FN, freshPrefix, statesOf, until, useTestNats, World } from './support.ts'
 
-let nats: Nats & AsyncDisposable
-beforeAll(async () => {
-  nats = await startTestNats({ replicas: 3 })
-})
-afterAll(() => nats[Symbol.asyncDispose]())
-
-const open = (prefix = freshPrefix(), url = nats.url) => openTestQueue(url, prefix, { replicas: 3 })
-const until = (condition: () => void | Promise<void>) => vi.waitFor(condition, { timeout: 25_000, interval: 30 })
+const { nats, open } = useTestNats({ replicas: 3 })
 
 describe('on three replicas', () => {
   it('law 1: a change the moment a run has begun never ends in a token that is about to go', async () => {
@@ -30,9 +21,9 @@ describe('on three replicas', () => {
 
   it('laws 2, 3 and 7: workers at different servers, hot keys, both lanes', async () => {
     const prefix = freshPrefix()
-    await using a = await open(prefix, nats.urls[0])
-    await using b = await open(prefix, nats.urls[1])
-    await using c = await open(prefix, nats.urls[2])
+    await using a = await open(prefix, {}, nats().urls[0])
+    await using b = await open(prefix, {}, nats().urls[1])
+    await using c = await open(prefix, {}, nats().urls[2])
     const world = new World()
     const brief = async (): Promise<Finish> => {
       await new Promise((resolve) => setTimeout(resolve, Math.random() * 10))
@@ -74,7 +65,7 @@ describe('on three replicas', () => {
     await Promise.all(keys.map((key) => world.change(test.queue, key)))
     await until(async () => expect((await test.queue.depth(FN)).waiting).toBe(20))
     const { cluster } = await test.js.admin.streams.info(`${prefix}_WORK`)
-    nats.signal('SIGKILL', nats.names.indexOf(cluster?.leader ?? ''))
+    nats().signal('SIGKILL', nats().names.indexOf(cluster?.leader ?? ''))
     await until(() => expect(world.leases.filter(({ fired }) => fired)).toHaveLength(20))
     await until(async () => expect(await statesOf(test.queue)).toEqual([]))
     await worker.drain(1000)

@@ -1,26 +1,21 @@
 import type { ChildProcess } from 'node:child_process'
 import { rm } from 'node:fs/promises'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import type { Nats } from '#local'
-import { shortTempDir, startTestNats } from '../support/servers.ts'
+import { shortTempDir } from '../support/servers.ts'
 import { FileWorld, kill, startWorker } from './processes.ts'
-import { entriesOf, FN, keysNamed, openTestQueue, until } from './support.ts'
+import { entriesOf, FN, keysNamed, until, useTestNats } from './support.ts'
 import type { WorkerSettings } from './worker-process.ts'
 
-let nats: Nats & AsyncDisposable
+const { nats, open: openQueue } = useTestNats()
 let dir: string
 beforeAll(async () => {
-  nats = await startTestNats()
   dir = await shortTempDir()
 })
-afterAll(async () => {
-  await rm(dir, { recursive: true, force: true })
-  await nats[Symbol.asyncDispose]()
-})
+afterAll(() => rm(dir, { recursive: true, force: true }))
 
 const LEASE_MS = 3000
 const settingsOf = (prefix: string, world: FileWorld): WorkerSettings => ({
-  url: nats.url,
+  url: nats().url,
   prefix,
   fn: FN,
   replicas: 1,
@@ -28,7 +23,7 @@ const settingsOf = (prefix: string, world: FileWorld): WorkerSettings => ({
   dir: world.dir,
   workMs: 10,
 })
-const open = (prefix: string) => openTestQueue(nats.url, prefix, { leaseMs: LEASE_MS, ackWaitMs: LEASE_MS })
+const open = (prefix: string) => openQueue(prefix, { leaseMs: LEASE_MS, ackWaitMs: LEASE_MS })
 
 it('from 1 to 8 processes and back under load no key is run twice at a time, and no run is cut off', async () => {
   await using test = await open('scale')

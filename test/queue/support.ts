@@ -1,6 +1,8 @@
-import { vi } from 'vitest'
+import { afterAll, beforeAll, vi } from 'vitest'
 import { connectJetStream, type JetStream } from '#jetstream'
+import type { Nats } from '#local'
 import { type Entry, type Finish, type Lease, openQueue, type QueueOptions, type Worker, type WorkQueue } from '#queue'
+import { startTestNats } from '../support/servers.ts'
 
 export const FN = 'f'
 /** Short, so that what waits for the end of a lease does not take long. */
@@ -31,6 +33,20 @@ export async function openTestQueue(
   const queue = await openQueue(js, { prefix, log, leaseMs: LEASE_MS, ackWaitMs: LEASE_MS, ...options })
   await queue.declare(FN)
   return { js, queue, logged, [Symbol.asyncDispose]: () => js.close() }
+}
+
+/** A nats-server of one or three for the tests of a file or of a block, and queues on it. */
+export function useTestNats({ replicas = 1 }: { replicas?: 1 | 3 } = {}) {
+  let nats: Nats & AsyncDisposable
+  beforeAll(async () => {
+    nats = await startTestNats({ replicas })
+  })
+  afterAll(() => nats?.[Symbol.asyncDispose]())
+  return {
+    nats: (): Nats => nats,
+    open: (prefix = freshPrefix(), options: Partial<QueueOptions> = {}, url = nats.url) =>
+      openTestQueue(url, prefix, { replicas, ...options }),
+  }
 }
 
 /**
@@ -110,7 +126,9 @@ export function gate(): { opened: Promise<void>; open: () => void } {
 export const until = (condition: () => void | Promise<void>, timeout = 20_000) =>
   vi.waitFor(condition, { timeout, interval: 15 })
 
-export const inOneHour = () => new Date(Date.now() + 3_600_000)
+export const inMs = (ms: number) => new Date(Date.now() + ms)
+
+export const inOneHour = () => inMs(3_600_000)
 
 /** `n.<name>0`, `n.<name>1`, … */
 export const keysNamed = (name: string, count: number): string[] =>

@@ -1,27 +1,19 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Nats } from '#local'
+import { describe, expect, it } from 'vitest'
 import type { Entry } from '#queue'
-import { startTestNats } from '../support/servers.ts'
 import {
   DONE,
   entriesOf,
   freshPrefix,
   inOneHour,
   keysNamed,
-  openTestQueue,
   statesOf,
   type TestQueue,
   until,
+  useTestNats,
   World,
 } from './support.ts'
 
-let nats: Nats & AsyncDisposable
-beforeAll(async () => {
-  nats = await startTestNats()
-})
-afterAll(() => nats[Symbol.asyncDispose]())
-
-const open = (prefix = freshPrefix(), options = {}) => openTestQueue(nats.url, prefix, options)
+const { open } = useTestNats()
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 

@@ -3,37 +3,29 @@
  * three of which some are killed. 1 → 8 → 1 processes: scale.test.ts. Out-of-order versions across two bridges and
  * deletions found after a 410: test/bridge.
  */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Nats } from '#local'
+import { describe, expect, it } from 'vitest'
 import { InvalidNameError, LeaseLostError } from '#queue'
-import { startTestNats } from '../../support/servers.ts'
 import {
   DONE,
   entriesOf,
   FN,
   freshPrefix,
   gate,
+  inMs,
   inOneHour,
   keysNamed,
   LEASE_MS,
-  openTestQueue,
   statesOf,
   type TestQueue,
   until,
+  useTestNats,
   World,
 } from '../support.ts'
 
-const inMs = (ms: number) => new Date(Date.now() + ms)
 const idle = ({ queue }: TestQueue) => until(async () => expect(await statesOf(queue)).toEqual([]), 30_000)
 
 describe.each([{ replicas: 1 as const }, { replicas: 3 as const }])('with $replicas server(s)', ({ replicas }) => {
-  let nats: Nats & AsyncDisposable
-  beforeAll(async () => {
-    nats = await startTestNats({ replicas })
-  })
-  afterAll(() => nats[Symbol.asyncDispose]())
-
-  const open = (prefix = freshPrefix(), options = {}) => openTestQueue(nats.url, prefix, { replicas, ...options })
+  const { nats, open } = useTestNats({ replicas })
 
   it('a worker that is stalled beyond its lease is fenced while it still runs', async () => {
     const prefix = freshPrefix()
@@ -107,7 +99,7 @@ describe.each([{ replicas: 1 as const }, { replicas: 3 as const }])('with $repli
     const adding = Promise.all(keys.map((key) => world.change(test.queue, key)))
     await until(() => expect(world.starts.length).toBeGreaterThan(10))
     const { cluster } = await test.js.admin.streams.info(`${prefix}_WORK`)
-    await nats.restart(replicas === 1 ? 0 : nats.names.indexOf(cluster?.leader ?? ''))
+    await nats().restart(replicas === 1 ? 0 : nats().names.indexOf(cluster?.leader ?? ''))
     await adding
     for (const key of keys.slice(0, 30)) await world.change(test.queue, key)
     await until(() => expect(world.dealtWith).toEqual(world.versions), 40_000)
@@ -126,8 +118,8 @@ describe.each([{ replicas: 1 as const }, { replicas: 3 as const }])('with $repli
     for (const key of ['n.parked', 'n.failed', 'n.soon', 'n.later']) await test.queue.enqueue(FN, key)
     await until(async () => expect(await test.queue.depth(FN)).toMatchObject({ waiting: 3, parked: 1 }))
     await before.drain(1000)
-    for (const server of nats.names.keys()) nats.signal('SIGKILL', server)
-    await Promise.all([...nats.names.keys()].map((server) => nats.restart(server)))
+    for (const server of nats().names.keys()) nats().signal('SIGKILL', server)
+    await Promise.all([...nats().names.keys()].map((server) => nats().restart(server)))
     const world = new World()
     const worker = world.serve(test.queue)
     await until(() => expect(world.starts.toSorted()).toEqual(['n.failed', 'n.soon']), 40_000)
@@ -138,27 +130,7 @@ describe.each([{ replicas: 1 as const }, { replicas: 3 as const }])('with $repli
 })
 
 describe('one server suffices for', () => {
-  let nats: Nats & AsyncDisposable
-  beforeAll(async () => {
-    nats = await startTestNats()
-  })
-  afterAll(() => nats[Symbol.asyncDispose]())
-  const open = (prefix = freshPrefix(), options = {}) => openTestQueue(nats.url, prefix, options)
-
-  it('a deletion that comes while the key is in backoff ends its timer: the run finds nothing, and nothing is left', async () => {
-    await using test = await open()
-    const exists = new Set(['n.a'])
-    const world = new World()
-    const worker = world.serve(test.queue, ({ key }) =>
-      exists.has(key) ? { kind: 'error', message: 'no', retryAt: inOneHour() } : DONE,
-    )
-    await world.change(test.queue, 'n.a')
-    await until(async () => expect(await statesOf(test.queue)).toEqual(['n.a waiting']))
-    exists.delete('n.a')
-    await world.change(test.queue, 'n.a')
-    await idle(test)
-    await worker.drain(1000)
-  })
+  const { open } = useTestNats()
 
   it('a hot key in a long backlog: it coalesces and keeps its place, and the others come through', async () => {
     await using test = await open()

@@ -1,29 +1,22 @@
 /** The laws of kube-rs's scheduler and runner, with the names of its tests; what differs is in docs/decisions/0011-conformance.md. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Nats } from '#local'
-import { startTestNats } from '../../support/servers.ts'
+import { describe, expect, it } from 'vitest'
 import { startLossyProxy } from '../lossy-proxy.ts'
 import {
   DONE,
   FN,
   freshPrefix,
   HeldRuns,
+  inMs,
   inOneHour,
   keysNamed,
   openTestQueue,
   statesOf,
   until,
+  useTestNats,
   World,
 } from '../support.ts'
 
-let nats: Nats & AsyncDisposable
-beforeAll(async () => {
-  nats = await startTestNats()
-})
-afterAll(() => nats[Symbol.asyncDispose]())
-
-const open = (prefix = freshPrefix(), options = {}) => openTestQueue(nats.url, prefix, options)
-const inMs = (ms: number) => new Date(Date.now() + ms)
+const { nats, open } = useTestNats()
 
 describe('scheduler', () => {
   it('holds a key until its time and releases it then (scheduler_should_hold_and_release_items)', async () => {
@@ -171,7 +164,7 @@ describe('applier', () => {
 
   it('a connection that died without a word does not stop it (idle_timeout_returns_none_on_dead_connection)', async () => {
     const prefix = freshPrefix()
-    await using proxy = await startLossyProxy(nats.url)
+    await using proxy = await startLossyProxy(nats().url)
     await using shaky = await openTestQueue(proxy.url, prefix)
     await using steady = await open(prefix)
     const world = new World()

@@ -2,11 +2,9 @@
  * The laws of controller-runtime's priority queue, with the names of its tests. Two lanes stand for the priorities: high
  * for changes and timers, low for initial lists and resync. See docs/decisions/0011-conformance.md for what differs.
  */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Nats } from '#local'
+import { describe, expect, it } from 'vitest'
 import type { Finish, Lane } from '#queue'
 import { randomFrom } from '../../support/random.ts'
-import { startTestNats } from '../../support/servers.ts'
 import {
   DONE,
   entriesOf,
@@ -14,23 +12,17 @@ import {
   freshPrefix,
   gate,
   HeldRuns,
+  inMs,
   inOneHour,
   keysNamed,
-  openTestQueue,
   statesOf,
   type TestQueue,
   until,
+  useTestNats,
   World,
 } from '../support.ts'
 
-let nats: Nats & AsyncDisposable
-beforeAll(async () => {
-  nats = await startTestNats()
-})
-afterAll(() => nats[Symbol.asyncDispose]())
-
-const open = (prefix = freshPrefix(), options = {}) => openTestQueue(nats.url, prefix, options)
-const inMs = (ms: number) => new Date(Date.now() + ms)
+const { open } = useTestNats()
 const idle = ({ queue }: TestQueue) => until(async () => expect(await statesOf(queue)).toEqual([]))
 
 /** Enqueues in this order, has one worker with one slot run them all, and gives the order of the runs. */

@@ -4,11 +4,9 @@
  */
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Nats } from '#local'
+import { describe, expect, it } from 'vitest'
 import type { Finish, Lease, QueueObserver } from '#queue'
 import { type BackoffTerms, backoffMs } from '../../../queue/backoff.ts'
-import { startTestNats } from '../../support/servers.ts'
 import {
   DONE,
   entriesOf,
@@ -16,22 +14,16 @@ import {
   freshPrefix,
   gate,
   HeldRuns,
+  inMs,
   inOneHour,
   keysNamed,
-  openTestQueue,
   statesOf,
   until,
+  useTestNats,
   World,
 } from '../support.ts'
 
-let nats: Nats & AsyncDisposable
-beforeAll(async () => {
-  nats = await startTestNats()
-})
-afterAll(() => nats[Symbol.asyncDispose]())
-
-const open = (prefix = freshPrefix(), options = {}) => openTestQueue(nats.url, prefix, options)
-const inMs = (ms: number) => new Date(Date.now() + ms)
+const { open } = useTestNats()
 
 describe('queue.go', () => {
   it('every key that 50 producers add is run by 10 consumers, and none after the drain (TestBasic)', async () => {
