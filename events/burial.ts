@@ -14,6 +14,10 @@ export interface BurialContext {
   log: RunLog
 }
 
+/** Whoever quotes what is wrong with a broken message quotes the message. */
+const UNTOLD = 'of its kind only references travel, so nothing of it is kept'
+const EMPTY = { headers: {}, data: new Uint8Array() }
+
 /** What becomes of messages in EVENTS that nobody can read: one of them never keeps a reader from the next. */
 export class Burial {
   readonly #context: BurialContext
@@ -34,16 +38,18 @@ export class Burial {
   }
 
   /** Taken out of the stream only when it is kept elsewhere. */
-  async #bury({ subject, sequence }: StoredMessage, reason: DeadMessage['reason'], detail: string): Promise<undefined> {
+  async #bury({ subject, sequence }: StoredMessage, reason: DeadMessage['reason'], why: string): Promise<undefined> {
     const { js, names, bury, log } = this.#context
     const { stream } = names
+    const mayKeep = this.#mayKeep(subject)
+    const detail = mayKeep ? why : UNTOLD
     log.warn({ subject, sequence, reason, detail }, 'a message in EVENTS cannot be read')
     if (bury === undefined) return
     const message = await persist(() => js.bySequence(stream, sequence), { log })
     if (message === undefined) return
-    const { headers, storedAt } = message
-    const data = this.#mayKeep(subject) ? message.data : new Uint8Array()
-    await bury({ reason, detail, stream, subject, sequence, storedAt: new Date(storedAt), headers, data })
+    const { headers, data } = mayKeep ? message : EMPTY
+    const storedAt = new Date(message.storedAt)
+    await bury({ reason, detail, stream, subject, sequence, storedAt, headers, data })
     await persist(() => js.remove(stream, sequence), { log })
   }
 

@@ -1,8 +1,11 @@
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import type { KubeObject } from '#contracts'
+import { buryGone } from '#bridge'
+import { type KubeObject, RECONCILERS } from '#contracts'
+import { openDeadLetters } from '#events'
 import { connectJetStream, type JetStream } from '#jetstream'
 import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
+import { openQueue } from '#queue'
 import { type FairleadProcess, startFairlead } from '../support/fairlead.ts'
 import { startTestCluster } from '../support/servers.ts'
 import { digest } from './vault.ts'
@@ -13,6 +16,9 @@ const VAULTS = { group: 'test.fairlead.dev', version: 'v1', resource: 'vaults' }
 const SECRETS = { group: '', version: 'v1', resource: 'secrets' }
 const CONFIG_MAPS = { group: '', version: 'v1', resource: 'configmaps' }
 const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
+/** Of a Secret, in events that somebody else has published and nobody can read. */
+const BROKEN = `broken-${crypto.randomUUID()}`
+const silent = { debug() {}, info() {}, warn() {}, error() {} }
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration'
 
 let cluster: Awaited<ReturnType<typeof startTestCluster>>
@@ -128,6 +134,26 @@ it('tells of failures without the values that were in them', async () => {
   })
 })
 
+it('keeps nothing in DEAD of a broken event of a Secret', async () => {
+  const headers = { 'ce-specversion': '1.0', 'ce-id': '1', 'ce-source': '/', 'ce-type': 'x' }
+  const broken = [
+    { reason: 'invalid-attribute', headers: { ...headers, 'ce-time': BROKEN }, data: '{}' },
+    {
+      reason: 'invalid-data',
+      headers: { ...headers, 'content-type': 'application/json' },
+      data: `{"data":${BROKEN}`,
+    },
+  ]
+  for (const { reason, headers, data } of broken)
+    await js.publish(`k8s._.v1.secrets.default.vaults~kept.${reason}`, data, headers)
+  await kube.patch(resourcePath(VAULTS, 'default', 'kept'), { spec: { act: 'keep' } }, 'merge')
+  for (const { reason } of broken) {
+    const subject = `k8s._.v1.secrets.default.vaults~kept.${reason}`
+    await until(async () => published.some((one) => one.startsWith(`dead._.${reason}.${subject}\n`)))
+    await until(async () => (await js.lastOf('EVENTS', subject)) === undefined)
+  }
+})
+
 it('has let no value into any stream, message or log, nor into an Event, after all that and its end', async () => {
   for (const name of ['kept', 'looks']) await kube.delete(resourcePath(VAULTS, 'default', name))
   for (const name of ['kept', 'large']) await kube.delete(resourcePath(SECRETS, 'default', name))
@@ -137,13 +163,18 @@ it('has let no value into any stream, message or log, nor into an Event, after a
   )
   up.kill('SIGTERM')
   await up.exited
+  await kube.delete(resourcePath(RECONCILERS, undefined, 'vault'))
+  expect(await buried()).toContainEqual(expect.stringContaining('cannot log in with [confidential]'))
   const told: string[] = []
   for await (const { items } of kube.list(resourcePath(EVENTS))) told.push(...items.map((item) => JSON.stringify(item)))
-  const everywhere = [...published, ...(await stored()), ...up.logs.map((line) => JSON.stringify(line)), ...told]
+  const kept = [...(await stored()), ...up.logs.map((line) => JSON.stringify(line)), ...told]
+  const everywhere = [...published, ...kept]
   expect(everywhere.length).toBeGreaterThan(100)
   expect(values.size).toBeGreaterThan(6)
   const forms = [...values.values()].flatMap((text) => [text, base64(text), base64(text).slice(0, 20)])
   expect(everywhere.filter((one) => forms.some((form) => one.includes(form)))).toEqual([])
+  const since = [...kept, ...published.filter((one) => one.startsWith('dead.'))]
+  expect(since.filter((one) => one.includes(BROKEN) || one.includes(base64(BROKEN)))).toEqual([])
 })
 
 /** Every message of every stream there is, as it is kept. */
@@ -153,4 +184,19 @@ async function stored(): Promise<string[]> {
     for await (const { headers, data } of js.scan(config.name, '>'))
       messages.push(JSON.stringify(headers) + Buffer.from(data).toString('latin1'))
   return messages
+}
+
+/** What DEAD says of the keys of which no Reconciler is left. */
+async function buried(): Promise<string[]> {
+  const queue = await openQueue(js, { log: silent })
+  const dead = await openDeadLetters(js, { cluster: 'test', log: silent })
+  const stop = new AbortController()
+  const burying = buryGone(
+    { kube, queue, bury: (letter) => dead.put(letter), log: silent, absentMs: 0, everyMs: 50 },
+    stop.signal,
+  )
+  await until(async () => (await dead.count())['unknown-reconciler'] >= 4)
+  stop.abort()
+  await burying
+  return (await Array.fromAsync(dead.list())).map(({ detail }) => detail)
 }
