@@ -41,11 +41,14 @@ export function parseReconciler(object: KubeObject): Reconciler | Refused {
 
 export const isRefused = (entry: Reconciler | Refused): entry is Refused => 'reason' in entry
 
-/** What a Reconciler wants to be watched: what it owns or is related to is near the primary, unless it says otherwise. */
-export function asksOf({ for: primary, owns, related }: ReconcilerSpec): Ask[] {
+/**
+ * What a Reconciler wants to be watched: what it owns or is related to is near the primary, unless it says otherwise. One
+ * that finalizes wants all primaries, whatever it selects: it has to see that one has left its selection.
+ */
+export function asksOf({ for: primary, finalize, owns, related }: ReconcilerSpec): Ask[] {
   const { namespaces } = primary
   return [
-    { ...selectorsOf(primary), namespaces, ref: primary },
+    { ...(finalize ? {} : selectorsOf(primary)), namespaces, ref: primary },
     ...owns.map((owned) => ({ namespaces, metadataOnly: owned.metadataOnly, ref: owned })),
     ...related.map((one) => ({
       ...selectorsOf(one),

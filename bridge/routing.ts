@@ -1,5 +1,6 @@
 import {
   controllerOf,
+  holdsFinalizer,
   type KubeObject,
   type ReconcilerSpec,
   type RelatedResource,
@@ -136,9 +137,18 @@ export class Routes {
 
 function primaryTargets({ name: fn, token, spec, selects }: Reconciler, change: Change): Target[] {
   const { namespace, name, object } = change
-  const wanted = object === undefined ? inNamespaces(spec.for.namespaces, namespace) : selects(object)
-  const counts = spec.changes === undefined || (change.counts?.(spec.changes) ?? true)
-  return wanted && counts ? [{ fn, token, key: keyOf(namespace, name) }] : []
+  if (!inNamespaces(spec.for.namespaces, namespace)) return []
+  const target = { fn, token, key: keyOf(namespace, name) }
+  if (object === undefined) return [target]
+  // What has left the selection waits, once it is deleted, until its finalizer is taken back.
+  if (!selects(object)) return holdsFinalizer(object, fn) ? [target] : []
+  return doesCount(spec, change) ? [target] : []
+}
+
+/** An update by which an object may have come into the selection always does. */
+function doesCount({ changes, for: { selector, fieldSelector } }: ReconcilerSpec, { counts }: Change): boolean {
+  if (changes === undefined || fieldSelector !== undefined) return true
+  return counts?.(selector === undefined ? changes : [...changes, 'Labels']) ?? true
 }
 
 function ownerTargets(reconciler: Reconciler, change: Change, isClusterScoped: IsClusterScoped): Target[] {

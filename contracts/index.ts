@@ -13,6 +13,7 @@ export {
 export {
   type Backoff,
   finalizerOf,
+  holdsFinalizer,
   type OwnedResource,
   PAUSED_ANNOTATION,
   RECONCILERS,

@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import { z } from 'zod'
 import { FIELD_PATH } from './fields.ts'
+import type { KubeObject } from './objects.ts'
 
 /** API of the Reconciler resource (cluster-scoped). */
 export const RECONCILERS = { group: 'fairlead.dev', version: 'v1alpha1', resource: 'reconcilers' } as const
@@ -129,6 +130,10 @@ export type ReconcilerSpec = z.output<typeof reconcilerSpec>
 /** The finalizer of a reconciler that has `finalize`. The part after the slash has 63 characters at most. */
 export const finalizerOf = (reconciler: string): string =>
   `fairlead.dev/${reconciler.length <= 63 ? reconciler : hash('sha256', reconciler).slice(0, 63)}`
+
+/** Whether the object, once it is deleted, waits for that reconciler. */
+export const holdsFinalizer = ({ metadata }: KubeObject, reconciler: string): boolean =>
+  (metadata.finalizers ?? []).includes(finalizerOf(reconciler))
 
 /** Where the accounts of Fairlead and of its functions live, unless a Reconciler names another one. */
 export const SYSTEM_NAMESPACE = 'fairlead-system'

@@ -1,6 +1,7 @@
 import {
   ConflictError,
   type EventReport,
+  holdsFinalizer,
   type Invoke,
   type KubeObject,
   type ReconcilerSpec,
@@ -56,7 +57,7 @@ export interface Served {
   name: string
   spec: ReconcilerSpec
   invoke: Invoke
-  /** Whether the reconciler is for this object: its namespaces and selector. */
+  /** Whether the reconciler is for this object: its namespaces and selectors. */
   selects: (object: KubeObject) => boolean
 }
 
@@ -146,16 +147,17 @@ export class Run {
 
   /** Keeps the finalizer, and says of a paused object that it is. False: the function is not to be called. */
   async #isToBeDecided(lap: Lap): Promise<boolean> {
-    const { name, spec } = this.#served
+    const { name, spec, selects } = this.#served
     const { object } = lap.world
+    const isSelected = selects(object)
     if (isPaused(object)) {
-      const patch = pausePatch(object, lap.now)
+      const patch = isSelected ? pausePatch(object, lap.now) : undefined
       if (patch !== undefined) await lap.writer.status(object, patch, () => true)
       return false
     }
-    const finalizers = finalizersBefore(object, name, spec)
+    const finalizers = finalizersBefore(object, name, spec, isSelected)
     if (finalizers !== undefined) await this.#writeFinalizers(lap, finalizers)
-    return object.metadata.deletionTimestamp === undefined || spec.finalize
+    return isFinalizing(object, name) ? spec.finalize : isSelected
   }
 
   async #writeFinalizers(lap: Lap, finalizers: string[]): Promise<void> {
@@ -245,17 +247,22 @@ export class Run {
   async #lookAgain(lap: Lap): Promise<void> {
     const observed = await this.#observe()
     if (observed === undefined) throw new GoneError('the object was deleted during its run')
+    const { name, selects } = this.#served
+    if (!selects(observed.object) && !isFinalizing(observed.object, name))
+      throw new ConflictError('the object has left the selection during its run')
     lap.world = observed
   }
 
-  /** Undefined: the object is gone, goes without waiting for the reconciler, or is not the reconciler's. */
+  /** Undefined: the object is gone, or goes or is not the reconciler's, and does not wait for it. */
   async #observe(): Promise<Observation | undefined> {
     const { name, spec, selects } = this.#served
     const observed = await observePrimary(this.#deps, spec, parseKey(this.#lease.key), this.#lease.signal)
-    if (observed === undefined || !selects(observed.object)) return undefined
+    if (observed === undefined) return undefined
+    const { object } = observed
+    const isServed = selects(object) && object.metadata.deletionTimestamp === undefined
+    if (!isServed && !holdsFinalizer(object, name)) return undefined
     this.#confidences.noteObserved(observed)
-    const isGoing = observed.object.metadata.deletionTimestamp !== undefined
-    return isGoing && !isFinalizing(observed.object, name) ? undefined : observed
+    return observed
   }
 
   /** Once in a run, however often it is decided. */

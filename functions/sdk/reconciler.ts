@@ -59,7 +59,7 @@ export interface ReconcilerOptions<For, Owns extends Kind<unknown>, Related exte
   /**
    * Runs instead of `reconcile` while the object is being deleted, and holds it back: until it returns without asking
    * for another run and nothing of what it returned is left to write. What the object owns goes after it, by garbage
-   * collection.
+   * collection. An object that the selector matches no longer is let go without it.
    */
   finalize?: Reconcile<For, Owns, Related>
   /** Keys held at once per dispatcher process. */

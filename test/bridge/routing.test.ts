@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { KubeObject, ResourceRef } from '#contracts'
+import { finalizerOf, type KubeObject, type ResourceRef } from '#contracts'
 import { isRefused, parseReconciler } from '../../bridge/reconcilers.ts'
 import { type Owner, Routes } from '../../bridge/routing.ts'
 import { configMaps, controlledBy, object, pods, reconciler, reconcilerObject, widgets } from './objects.ts'
@@ -78,6 +78,38 @@ describe('a Reconciler hears only of', () => {
     const routes = new Routes([reconciler('widget', { for: { ...widgets, selector: 'tier=gold' } })])
     expect(keys(routes, widgets, object('Widget', 'a', { labels: { tier: 'gold' } }))).toHaveLength(1)
     expect(keys(routes, widgets, object('Widget', 'a'))).toHaveLength(0)
+  })
+
+  it('what it selected once, as long as that waits for it, and watches all for this if it finalizes', () => {
+    const spec = {
+      for: { ...widgets, namespaces: ['default'], selector: 'tier=gold' },
+      changes: ['Generation'] as const,
+    }
+    const routes = new Routes([reconciler('widget', { ...spec, finalize: true })])
+    const held = { finalizers: [finalizerOf('widget')] }
+    const heard = (more: object) => keys(routes, widgets, object('Widget', 'a', more))
+    expect(heard(held)).toEqual(['widget default.a'])
+    expect(heard({ finalizers: [finalizerOf('other')] })).toEqual([])
+    expect(heard({ ...held, namespace: 'other' })).toEqual([])
+    expect(routes.selectionOf(widgets)).toEqual({})
+    expect(new Routes([reconciler('widget', spec)]).selectionOf(widgets)).toEqual({ labelSelector: 'tier=gold' })
+  })
+
+  it('labels too, where they select, whatever else it looks at', () => {
+    const countsOf = (selector?: string): unknown[] => {
+      const asked: unknown[] = []
+      const routes = new Routes([reconciler('widget', { for: { ...widgets, selector }, changes: ['Generation'] })])
+      const counts = (aspects: readonly string[]) => asked.push(aspects) > 0
+      const change = {
+        namespace: 'default',
+        name: 'a',
+        object: object('Widget', 'a', { labels: { a: 'b' } }),
+        owners: [],
+      }
+      routes.targetsOf(widgets, { ...change, counts }, () => false)
+      return asked.flat()
+    }
+    expect([countsOf(), countsOf('a=b')]).toEqual([['Generation'], ['Generation', 'Labels']])
   })
 
   it('its namespaces, for owned objects as well', () => {

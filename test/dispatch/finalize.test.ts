@@ -129,6 +129,72 @@ describe('a finalizer', () => {
   })
 })
 
+describe('an object that leaves the selection', () => {
+  const label = async (name: string, tier: string) => {
+    await fixture.kube.patch(resourcePath(WIDGETS, 'chosen', name), { metadata: { labels: { tier } } }, 'merge')
+  }
+  let chosen: typeof scene
+
+  beforeAll(async () => {
+    const selected = { ...WIDGETS, namespaces: ['chosen'], selector: 'tier!=none' }
+    chosen = await fixture.scene('chosen', { spec: { for: selected, finalize: true } })
+  })
+  afterAll(() => chosen?.stop())
+
+  it('gets its finalizer taken back, and keeps all that it has, without asking the function', async () => {
+    let calls = 0
+    await chosen.widget('leaves', () => {
+      calls++
+      return { apply: [configMap('leaves-config')] }
+    })
+    await chosen.ended('leaves')
+    await label('leaves', 'none')
+    await chosen.see(WIDGETS, 'leaves')
+    const before = calls
+    expect(await chosen.requestsDuring(() => chosen.run('leaves'))).toEqual(['PATCH widgets/leaves 200'])
+    expect((await chosen.get(WIDGETS, 'leaves'))?.metadata.finalizers).toBeUndefined()
+    expect(await chosen.get(CONFIG_MAPS, 'leaves-config')).toBeDefined()
+    expect(await chosen.requestsDuring(() => chosen.run('leaves'))).toEqual([])
+    expect(calls).toBe(before)
+  })
+
+  it('in the middle of its run is not asked about any more', async () => {
+    let calls = 0
+    await chosen.widget('midway', async () => {
+      if (++calls === 1) await label('midway', 'none')
+      if (calls === 1) await chosen.see(WIDGETS, 'midway')
+      return { status: { phase: 'DONE' } }
+    })
+    await chosen.ended('midway')
+    expect((await chosen.get(WIDGETS, 'midway'))?.metadata.finalizers).toBeUndefined()
+    expect([calls, (await chosen.get(WIDGETS, 'midway'))?.status]).toEqual([1, undefined])
+  })
+
+  it('and is deleted before that was seen is finalized: who waits for a clean-up gets it', async () => {
+    const seen: boolean[] = []
+    await chosen.widget('both', ({ finalizing }) => {
+      seen.push(finalizing)
+      return {}
+    })
+    await chosen.ended('both')
+    await label('both', 'none')
+    await fixture.kube.delete(resourcePath(WIDGETS, 'chosen', 'both'))
+    await chosen.see(WIDGETS, 'both')
+    await chosen.run('both')
+    expect([seen.at(-1), await chosen.get(WIDGETS, 'both')]).toEqual([true, undefined])
+  })
+
+  it('is not touched while it is paused', async () => {
+    await chosen.widget('still', () => ({}))
+    await chosen.ended('still')
+    const paused = { metadata: { labels: { tier: 'none' }, annotations: { 'fairlead.dev/paused': 'true' } } }
+    await fixture.kube.patch(resourcePath(WIDGETS, 'chosen', 'still'), paused, 'merge')
+    await chosen.see(WIDGETS, 'still')
+    expect(await chosen.requestsDuring(() => chosen.run('still'))).toEqual([])
+    expect((await chosen.get(WIDGETS, 'still'))?.metadata.finalizers).toEqual([finalizerOf('chosen')])
+  })
+})
+
 describe('a paused object', () => {
   const annotate = async (name: string, value: string | null) => {
     await fixture.kube.patch(pathOf(name), { metadata: { annotations: { 'fairlead.dev/paused': value } } }, 'merge')

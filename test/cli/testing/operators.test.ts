@@ -1,6 +1,7 @@
+import { isDeepStrictEqual } from 'node:util'
 import { ConfigMap, reconciler, resource, z } from 'fairlead'
-import { runOperators } from 'fairlead/testing/cluster'
-import { describe, expect, it } from 'vitest'
+import { type RunningOperators, runOperators } from 'fairlead/testing/cluster'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 const Note = resource({
   group: 'example.com',
@@ -22,9 +23,31 @@ const notes = reconciler({
   }),
 })
 
+const Door = resource({
+  group: 'example.com',
+  version: 'v1',
+  kind: 'Door',
+  plural: 'doors',
+  spec: z.object({}),
+  status: z.object({}),
+})
+const closed = reconciler({
+  name: 'closed',
+  for: Door,
+  selector: 'open=false',
+  reconcile: () => ({}),
+  finalize: () => ({}),
+})
+
 describe('reconcilers on real servers of their own', () => {
+  let operators: RunningOperators
+
+  beforeAll(async () => {
+    operators = await runOperators([notes, closed])
+  })
+  afterAll(() => operators?.[Symbol.asyncDispose]())
+
   it('are served, and see what is created, changed and deleted', async () => {
-    await using operators = await runOperators([notes])
     await operators.create(Note, note('hello'))
     await operators.until(ConfigMap, 'a', (found) => found?.data?.['text'] === 'hello')
     await operators.patch(Note, 'a', { spec: { text: 'hello world' } })
@@ -32,5 +55,16 @@ describe('reconcilers on real servers of their own', () => {
     await operators.delete(ConfigMap, 'a')
     await operators.until(ConfigMap, 'a', (found) => found?.data?.['text'] === 'hello world')
     expect((await operators.list(Note)).map(({ metadata }) => metadata.name)).toEqual(['a'])
+  })
+
+  it('let go of what leaves their selection, and take it up again', async () => {
+    const relabel = async (open: string, finalizers: string[] | undefined) => {
+      await operators.patch(Door, 'a', { metadata: { labels: { open } } })
+      await operators.until(Door, 'a', (found) => isDeepStrictEqual(found?.metadata.finalizers, finalizers))
+    }
+    await operators.create(Door, Door.of({ metadata: { name: 'a' }, spec: {} }))
+    await relabel('false', ['fairlead.dev/closed'])
+    await relabel('true', undefined)
+    await relabel('false', ['fairlead.dev/closed'])
   })
 })
