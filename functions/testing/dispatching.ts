@@ -14,8 +14,10 @@ import {
   finalizersBefore,
   finalizersWithout,
   isFinalizing,
+  isPaused,
   type Plan,
   parseOutcome,
+  pausePatch,
   plan,
   RefusedError,
   type SettledWrites,
@@ -53,6 +55,8 @@ const MAX_ROUNDS = 8
 /** From one look at the world until nothing is left to write. Returns when the function wants to run again. */
 export async function lap(run: Dispatching): Promise<Date | undefined> {
   const { reconciler, primary } = run
+  const first = primary()
+  if (first !== undefined && isPaused(first)) return leave(run, first)
   const finalizers = finalizersToKeep(run)
   if (finalizers !== undefined) writeFinalizers(run, finalizers)
   for (let round = 0; round < MAX_ROUNDS; round++) {
@@ -68,6 +72,12 @@ export async function lap(run: Dispatching): Promise<Date | undefined> {
     return next.requeueAt
   }
   throw new Error(`the function asks for a change after each of its changes, ${MAX_ROUNDS} times in a row`)
+}
+
+/** Paused: only that is said of it. */
+function leave(run: Dispatching, object: KubeObject): undefined {
+  const patch = pausePatch(object, run.memory.now)
+  if (patch !== undefined) writeStatus(run, object, patch)
 }
 
 const isGoing = (object: KubeObject, { name }: Reconciler): boolean =>

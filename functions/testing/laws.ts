@@ -1,7 +1,8 @@
+import { PAUSED_ANNOTATION } from '#contracts'
 import type { Reconciler } from '#sdk'
 import type { SimulatedWrite } from './dispatching.ts'
 import { invokeOf } from './given.ts'
-import { decided, permutations, reordered, same, stateOf, TOUCHED, withoutHistory } from './same.ts'
+import { decided, permutations, reordered, same, stateOf, TOUCHED, withoutHistory, withoutPause } from './same.ts'
 import { Crash, Simulation, type SimulationOptions } from './simulation.ts'
 
 /** A change that comes from outside: `['its pod succeeds', (world) => world.patch(Pod, { status: … })]`. */
@@ -26,6 +27,7 @@ const LAWS: Record<string, (reconciler: Reconciler, scenario: Scenario) => Promi
   'writes nothing when it runs again': writesNothingTwice,
   'comes to the same end if its process dies between any two writes': survivesCrashes,
   'comes to the same end if somebody else writes first': survivesConflicts,
+  'writes nothing while it is paused, and comes to the same end when it is resumed': survivesPauses,
   'leaves nothing behind if its object goes in the middle of a run': leavesNothingBehind,
   'comes to the same end in whatever order changes come, one by one or at once': takesAnyOrder,
 }
@@ -55,9 +57,6 @@ async function writesNothingTwice(reconciler: Reconciler, scenario: Scenario): P
 }
 
 async function survivesCrashes(reconciler: Reconciler, scenario: Scenario): Promise<void> {
-  const die = (): never => {
-    throw new Crash()
-  }
   await comesToTheSameEnd(reconciler, scenario, 'the process dies', die)
 }
 
@@ -82,6 +81,40 @@ async function comesToTheSameEnd(
       same(stateOf(world), stateOf(undisturbed), `it ends otherwise if ${what} before ${write}, ${when}`)
   }
 }
+
+async function survivesPauses(reconciler: Reconciler, scenario: Scenario): Promise<void> {
+  for await (const { start, when } of starts(reconciler, scenario)) {
+    const undisturbed = start()
+    await undisturbed.settle()
+    const resumedEnd = async (paused: Simulation): Promise<unknown> => {
+      if (paused.object !== undefined) pause(paused, null)
+      await paused.settle()
+      return withoutPause(stateOf(paused))
+    }
+    const atOnce = start()
+    if (atOnce.object === undefined) continue
+    pause(atOnce, 'true')
+    const dead = atOnce.copy()
+    await settleDisturbed(dead, 0, die)
+    for (const paused of [atOnce, dead.copy()]) {
+      await paused.settle()
+      const written = paused.writes.filter(
+        ({ verb, object }) => verb !== 'status' || object.kind !== reconciler.for.kind,
+      )
+      same(written, [], `something is written while it is paused, ${when}`)
+      same(await resumedEnd(paused), withoutPause(stateOf(undisturbed)), `it ends otherwise after a pause, ${when}`)
+    }
+    for await (const { world, write } of disturbances(start, (one) => one.object && pause(one, 'true')))
+      same(
+        await resumedEnd(world),
+        withoutPause(stateOf(undisturbed)),
+        `it ends otherwise if it is paused before ${write}, ${when}`,
+      )
+  }
+}
+
+const pause = (world: Simulation, value: 'true' | null): void =>
+  world.edit({ metadata: { annotations: { [PAUSED_ANNOTATION]: value } } })
 
 async function leavesNothingBehind(reconciler: Reconciler, scenario: Scenario): Promise<void> {
   for await (const { start, when } of starts(reconciler, scenario)) {
@@ -123,7 +156,7 @@ interface Start {
   when: string
 }
 
-/** The world as it is at first and after each step. */
+/** The world as it is at first, after each step, and when its object is deleted in the end. */
 async function* starts(reconciler: Reconciler, { steps = [], ...options }: Scenario): AsyncGenerator<Start> {
   const world = new Simulation(reconciler, options)
   yield { start: () => world.copy(), when: 'at the start' }
@@ -133,6 +166,9 @@ async function* starts(reconciler: Reconciler, { steps = [], ...options }: Scena
     yield { start: () => world.copy(), when: `after "${what}"` }
     await world.settle()
   }
+  if (world.object === undefined) return
+  world.delete()
+  yield { start: () => world.copy(), when: 'after its deletion' }
 }
 
 /** Worlds that settled although that happened before their first, second, … write. */
@@ -149,6 +185,10 @@ async function* disturbances(
     await next.settle()
     yield { world: next, write }
   }
+}
+
+const die = (): never => {
+  throw new Crash()
 }
 
 /** Undefined: it makes no such write. */

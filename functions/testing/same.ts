@@ -1,7 +1,7 @@
 import { AssertionError } from 'node:assert'
 import { isDeepStrictEqual } from 'node:util'
 import type { KubeObject, Outcome, RunInput } from '#contracts'
-import { deepFreeze } from '#dispatch'
+import { deepFreeze, PAUSED } from '#dispatch'
 import type { Simulation } from './simulation.ts'
 
 /** The mark of somebody who writes first. It says nothing of the end. */
@@ -24,6 +24,18 @@ const HISTORY = new Set(['uid', 'creationTimestamp', 'generation', 'observedGene
 /** How often and when something was made or changed is no part of an end that can be reached in several ways. */
 export const withoutHistory = (state: unknown): unknown =>
   JSON.parse(JSON.stringify(state), (field, value: unknown) => (HISTORY.has(field) ? undefined : value))
+
+/** That it was paused once is no part of an end. */
+export const withoutPause = (state: unknown): unknown =>
+  JSON.parse(JSON.stringify(state), (_, value: unknown) =>
+    withoutEmpty(Array.isArray(value) ? value.filter(isNoPause) : value),
+  )
+
+const isNoPause = (condition: unknown): boolean => (condition as { type?: unknown } | null)?.type !== PAUSED
+
+/** What held nothing but that is as if it were not there. */
+const withoutEmpty = (value: unknown): unknown =>
+  typeof value === 'object' && value !== null && Object.keys(value).length === 0 ? undefined : value
 
 function withoutVersion({ metadata, ...content }: KubeObject): KubeObject {
   const { resourceVersion: _, annotations = {}, ...kept } = metadata

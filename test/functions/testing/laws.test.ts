@@ -116,6 +116,29 @@ describe('what a law finds', () => {
       'if the process dies before apply of ConfigMap two',
     ],
     [
+      'a clean-up that waits for what it never began',
+      reconciler({
+        name: 'shop',
+        for: Shop,
+        owns,
+        reconcile: () => ({}),
+        finalize({ owned }) {
+          const begun = owned(ConfigMap).length
+          return begun === 1 ? { requeueAfter: 60 } : { apply: [config('one'), config('two')] }
+        },
+      }),
+      'comes to the same end if its process dies',
+      'if the process dies before apply of ConfigMap two, after its deletion',
+    ],
+    [
+      'a decision on its having been paused',
+      shopThat(({ object: { status } }) => ({
+        status: { phase: String(status.conditions?.some(({ type }) => type === 'Paused')) },
+      })),
+      'writes nothing while it is paused',
+      'it ends otherwise after a pause, at the start',
+    ],
+    [
       'a decision on what it happened to see',
       shopThat(({ object: { spec, status } }) => ({
         status: { phase: String(Math.max(Number(status.phase ?? 0), spec.size * spec.title.length)) },
