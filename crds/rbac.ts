@@ -8,7 +8,7 @@ import {
 } from '#contracts'
 
 /** The account of a process that is bridge and dispatcher in one; one that is either has the account of its name. */
-const BOTH = 'fairlead'
+export const PROCESS_ACCOUNT = 'fairlead'
 const BRIDGE = 'fairlead-bridge'
 const DISPATCHER = 'fairlead-dispatcher'
 
@@ -30,7 +30,7 @@ export interface RbacInput {
 
 /** What bridges and dispatchers may do by themselves. What a function needs of them, each function adds by a label. */
 export function platformRbac(): KubeObject[] {
-  const accounts = [BRIDGE, DISPATCHER, BOTH]
+  const accounts = [BRIDGE, DISPATCHER, PROCESS_ACCOUNT]
   return [
     { apiVersion: 'v1', kind: 'Namespace', metadata: { name: SYSTEM_NAMESPACE, labels: LABELS } },
     ...accounts.map((name) => serviceAccount(name, SYSTEM_NAMESPACE)),
@@ -43,9 +43,9 @@ export function platformRbac(): KubeObject[] {
     aggregated(BRIDGE, AGGREGATE.bridge),
     aggregated(DISPATCHER, AGGREGATE.dispatcher),
     clusterBinding('fairlead-common', accounts.map(inSystemNamespace)),
-    clusterBinding(BRIDGE, [BRIDGE, BOTH].map(inSystemNamespace)),
+    clusterBinding(BRIDGE, [BRIDGE, PROCESS_ACCOUNT].map(inSystemNamespace)),
     // Only below this namespace: a service account elsewhere that has the name of a function's is out of reach.
-    binding(DISPATCHER, SYSTEM_NAMESPACE, [DISPATCHER, BOTH].map(inSystemNamespace)),
+    binding(DISPATCHER, SYSTEM_NAMESPACE, [DISPATCHER, PROCESS_ACCOUNT].map(inSystemNamespace)),
   ]
 }
 
@@ -73,7 +73,9 @@ export function functionRbac({ metadata: { name }, spec }: RbacInput): KubeObjec
       [{ apiGroups: [''], resources: ['serviceaccounts'], resourceNames: [account.name], verbs: ['impersonate'] }],
       isAtHome ? { [AGGREGATE.dispatcher]: 'true' } : undefined,
     ),
-    ...(isAtHome ? [] : [binding(`${role}-impersonate`, account.namespace, [DISPATCHER, BOTH].map(inSystemNamespace))]),
+    ...(isAtHome
+      ? []
+      : [binding(`${role}-impersonate`, account.namespace, [DISPATCHER, PROCESS_ACCOUNT].map(inSystemNamespace))]),
   ]
 }
 

@@ -3,8 +3,18 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
+import { SYSTEM_NAMESPACE } from '#contracts'
+import { PROCESS_ACCOUNT } from '#crds'
 import type { RunObserver } from '#dispatch'
-import { isNotFound, type KubeClient, resourcePath } from '#kube'
+import {
+  createKubeClient,
+  isForbidden,
+  isNotFound,
+  type KubeClient,
+  kubeConfigPaths,
+  loadKubeConfig,
+  resourcePath,
+} from '#kube'
 import { type Cluster, type ClusterOptions, startCluster } from '#local'
 import type { Kind, KubeObject, ObservedBy, Reconciler } from '#sdk'
 import { install } from '../commands/install.ts'
@@ -25,7 +35,8 @@ export type OperatorOptions = Pick<ClusterOptions, 'node' | 'controllers' | 'aud
 const GRACE_MS = 5000
 
 /**
- * Runs reconcilers against real servers: etcd, kube-apiserver and nats-server, and what `options` ask for.
+ * Runs reconcilers against real servers: etcd, kube-apiserver and nats-server, and what `options` ask for. With
+ * `controllers` they have the rights only that are generated from what they declare, else all.
  *
  *     await using operators = await runOperators([memcached])
  *     await operators.create(Memcached, Memcached.of({ metadata: { name: 'a' }, spec: { size: 3 } }))
@@ -44,14 +55,32 @@ export async function runOperators(
     await install(kube, reconcilers)
     // It looks for new kinds every 30 s, and collects nothing of those that it does not know.
     if (options.controllers === true) await cluster?.restart('kube-controller-manager')
+    const own = options.controllers === true ? resources.use(await openWithGeneratedRights(config, kube)) : kube
     const streams = resources.use(await openStreams(config, kube, 'test', log))
     const operators = new RunningOperators(kube, cluster, options.patienceSeconds ?? 30, resources)
-    await operators.serve(reconcilers, streams, log, options.observer)
+    await operators.serve(reconcilers, { kube: own, streams, log, runObserver: options.observer })
     return operators
   } catch (error) {
     await resources.disposeAsync()
     throw error
   }
+}
+
+/** As the account of a process that is bridge and dispatcher. Only a controller manager adds up the rights of that. */
+async function openWithGeneratedRights(config: Config, admin: KubeClient): Promise<KubeClient> {
+  const { token } = (
+    await admin.create<{ status: { token: string } }>(
+      resourcePath(
+        { group: '', version: 'v1', resource: 'serviceaccounts' },
+        SYSTEM_NAMESPACE,
+        PROCESS_ACCOUNT,
+        'token',
+      ),
+      { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenRequest', spec: {} },
+    )
+  ).status
+  const { cert: _, key: __, ...server } = await loadKubeConfig({ paths: kubeConfigPaths(config.KUBECONFIG, '') })
+  return createKubeClient({ ...server, token: async () => token, userAgent: 'fairlead-test' })
 }
 
 const configOf = ({ kubeconfig, natsUrl }: { kubeconfig: string; natsUrl: string }): Config =>
@@ -68,6 +97,25 @@ async function ownCluster({ node, controllers = false, audit, progress }: Operat
     ...(progress && { progress }),
   })
   return Object.assign(cluster, { [Symbol.asyncDispose]: () => cluster.stop() })
+}
+
+/** What reconcilers work with. */
+interface Work {
+  kube: KubeClient
+  streams: Streams
+  log: Logger
+  runObserver: RunObserver | undefined
+}
+
+async function mayWatch(kube: KubeClient, reconcilers: readonly Reconciler[]): Promise<boolean> {
+  for (const { for: primary } of reconcilers)
+    try {
+      await kube.list(resourcePath(primary), { limit: 1 }).next()
+    } catch (error) {
+      if (!isForbidden(error)) throw error
+      return false
+    }
+  return true
 }
 
 /** Reconcilers at work, in this process. Objects without a namespace are meant to be in `default`. */
@@ -91,14 +139,10 @@ export class RunningOperators implements AsyncDisposable {
   }
 
   /** Returns when all of them are served. */
-  async serve(
-    reconcilers: readonly Reconciler[],
-    streams: Streams,
-    log: Logger,
-    runObserver?: RunObserver,
-  ): Promise<void> {
+  async serve(reconcilers: readonly Reconciler[], { kube, streams, log, runObserver }: Work): Promise<void> {
+    await this.#wait(() => mayWatch(kube, reconcilers), 'the rights to watch what is reconciled')
     const runtime = createRuntime({
-      kube: this.kube,
+      kube,
       streams,
       parts: { bridge: true, dispatch: true },
       functions: reconcilers,

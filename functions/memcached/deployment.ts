@@ -28,7 +28,7 @@ export function deploymentFor(object: MemcachedObject): ObservedBy<typeof Deploy
             {
               name: 'memcached',
               image,
-              command: ['memcached', `-m=${memoryMegabytes}`, '-o', 'modern', '-v', `-p=${containerPort}`],
+              command: ['memcached', '-m', `${memoryMegabytes}`, '-o', 'modern', '-v', '-p', `${containerPort}`],
               ports: [{ containerPort, name: 'memcached' }],
               readinessProbe: { ...probe, periodSeconds: 5 },
               livenessProbe: { ...probe, initialDelaySeconds: 10 },

@@ -35,7 +35,7 @@ describe('a Memcached', () => {
           spec: {
             containers: [
               {
-                command: ['memcached', '-m=64', '-o', 'modern', '-v', '-p=12345'],
+                command: ['memcached', '-m', '64', '-o', 'modern', '-v', '-p', '12345'],
                 ports: [{ containerPort: 12_345, name: 'memcached' }],
               },
             ],
