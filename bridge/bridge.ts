@@ -33,6 +33,8 @@ const nameOf = ({ ref, namespace }: Place): string => [resourceName(ref), namesp
 const LISTS_AT_ONCE = 8
 /** Lists take no more of what NATS and this process can do at once: the changes of watches overtake them. */
 const LISTED_AT_ONCE = 32
+/** About half a millisecond: so long at most is a change on the socket not looked at. */
+const LISTED_PER_TURN = 4
 const ASK_FOR_INCARNATION_EVERY_MS = 5000
 
 class WatchingBridge implements Bridge {
@@ -42,7 +44,7 @@ class WatchingBridge implements Bridge {
   readonly #relations: Relations
   readonly #resyncs: Resyncs
   readonly #ended = new AbortController()
-  readonly #rooms = { lists: new Room(LISTS_AT_ONCE), listed: new Room(LISTED_AT_ONCE) }
+  readonly #rooms = { lists: new Room(LISTS_AT_ONCE), listed: new Room(LISTED_AT_ONCE, { perTurn: LISTED_PER_TURN }) }
   readonly #registry: Registry
   readonly #conditions: ConditionWriter
   readonly #watches = new Map<string, RunningWatch>()

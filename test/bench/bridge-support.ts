@@ -4,25 +4,42 @@ import { readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import type { KubeObject } from '#contracts'
 
-/** Straight into etcd: an API server takes a minute for what this does in seconds. */
-export async function fillConfigMaps(clusterDir: string, count: number, bytes: number): Promise<void> {
+export const CONFIG_MAPS = { group: '', version: 'v1', resource: 'configmaps', kind: 'ConfigMap' }
+
+/** Writes ConfigMaps behind the API server's back: that takes a minute for what this does in seconds. */
+export interface Etcd {
+  put(object: KubeObject): Promise<void>
+}
+
+export async function etcdOf(clusterDir: string): Promise<Etcd> {
   const { args } = JSON.parse(await readFile(join(clusterDir, 'pid', 'etcd.json'), 'utf8')) as { args: string[] }
   const url = args.find((arg) => arg.startsWith('--advertise-client-urls='))?.split('=')[1]
+  const uids = new Map<string, string>()
+  return {
+    async put({ metadata, ...rest }) {
+      const path = `${metadata.namespace}/${metadata.name}`
+      const uid = uids.get(path) ?? randomUUID()
+      uids.set(path, uid)
+      const object = { ...rest, metadata: { ...metadata, uid, creationTimestamp: '2030-01-01T00:00:00Z' } }
+      const body = { key: base64(`/registry/configmaps/${path}`), value: base64(JSON.stringify(object)) }
+      const response = await fetch(`${url}/v3/kv/put`, { method: 'POST', body: JSON.stringify(body) })
+      if (!response.ok) throw new Error(`etcd answers ${response.status}: ${await response.text()}`)
+      await response.arrayBuffer()
+    },
+  }
+}
+
+const base64 = (text: string): string => Buffer.from(text).toString('base64')
+
+export async function fillConfigMaps(etcd: Etcd, count: number, bytes: number): Promise<void> {
   const value = 'x'.repeat(bytes - 400)
   let next = 0
   const put = async () => {
     while (next < count) {
-      const name = `filler-${next++}`
-      const metadata = { name, namespace: 'default', uid: randomUUID(), creationTimestamp: '2030-01-01T00:00:00Z' }
-      const object = { apiVersion: 'v1', kind: 'ConfigMap', metadata, data: { value } }
-      const body = {
-        key: Buffer.from(`/registry/configmaps/default/${name}`).toString('base64'),
-        value: Buffer.from(JSON.stringify(object)).toString('base64'),
-      }
-      const response = await fetch(`${url}/v3/kv/put`, { method: 'POST', body: JSON.stringify(body) })
-      if (!response.ok) throw new Error(`etcd answers ${response.status}: ${await response.text()}`)
-      await response.arrayBuffer()
+      const metadata = { name: `filler-${next++}`, namespace: 'default' }
+      await etcd.put({ apiVersion: 'v1', kind: 'ConfigMap', metadata, data: { value } })
     }
   }
   await Promise.all(Array.from({ length: 32 }, put))
@@ -71,6 +88,9 @@ export function cpuOf(pid: number): number {
   const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? []
   return (Number(fields[11]) + Number(fields[12])) / 100
 }
+
+export const median = (numbers: number[]): number =>
+  numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? Number.POSITIVE_INFINITY
 
 export function percentiles(times: number[]): string {
   const sorted = times.toSorted((a, b) => a - b)

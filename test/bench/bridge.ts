@@ -4,12 +4,22 @@ import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { RECONCILERS, type ResourceRef } from '#contracts'
 import { objectFilter } from '#events'
-import { connectJetStream, follow, type JetStream } from '#jetstream'
-import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
+import { connectJetStream, follow } from '#jetstream'
+import { createKubeClient, loadKubeConfig, resourcePath } from '#kube'
 import { type FairleadProcess, fairlead, startFairlead } from '../support/fairlead.ts'
 import { goProgram } from '../support/go-program.ts'
 import { startTestCluster } from '../support/servers.ts'
-import { cpuOf, fillConfigMaps, Informer, memoryOf, percentiles } from './bridge-support.ts'
+import { Arrivals, type Change, HOT_NAMESPACE, hotName, steadyChanges, throughApiServer } from './bridge-changes.ts'
+import {
+  CONFIG_MAPS,
+  cpuOf,
+  etcdOf,
+  fillConfigMaps,
+  Informer,
+  median,
+  memoryOf,
+  percentiles,
+} from './bridge-support.ts'
 
 /**
  * `npm run bench:bridge -- [--objects 100000] [--bytes 3072] [--seconds 60] [--rate 1000] [--resources 200]`: what the
@@ -27,18 +37,18 @@ const { values } = parseArgs({
 const OBJECTS = Number(values.objects)
 const SECONDS = Number(values.seconds)
 const RATE = Number(values.rate)
+const CALM_RATE = 50
 const RESOURCES = Number(values.resources)
-const CONFIG_MAPS = { group: '', version: 'v1', resource: 'configmaps', kind: 'ConfigMap' }
 const SERVICE_ACCOUNTS = { group: '', version: 'v1', resource: 'serviceaccounts', kind: 'ServiceAccount' }
 const HOT = 200
-/** Of what changes at a steady rate. */
-const HOT_NAMESPACE = 'hot'
 const CLIENT_NODE = fileURLToPath(new URL('./client-node-informer.ts', import.meta.url))
 
-const table: { what: string; value: string }[] = []
-function row(what: string, value: string): void {
-  table.push({ what, value })
-  console.log(`${what}: ${value}`)
+/** What only the bridge does, and what all three do. */
+const alone: string[][] = []
+const compared: string[][] = []
+function row(rows: string[][], ...cells: string[]): void {
+  rows.push(cells)
+  console.log(cells.join(' | '))
 }
 
 await using cluster = await startTestCluster({ nats: true })
@@ -49,69 +59,75 @@ await kube.delete(resourcePath(RECONCILERS, undefined, 'at')).catch(() => undefi
 const js = await connectJetStream({ servers: env.NATS_URL, name: 'bench' })
 
 const filling = performance.now()
-await fillConfigMaps(cluster.dir, OBJECTS, Number(values.bytes))
+await fillConfigMaps(await etcdOf(cluster.dir), OBJECTS, Number(values.bytes))
 console.log(`${OBJECTS} ConfigMaps are in etcd after ${seconds(filling)} s`)
 const account = (name: string) => ({ apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name } })
 await kube.create(resourcePath(SERVICE_ACCOUNTS, 'default'), account('edited'))
 await kube.create('/api/v1/namespaces', { metadata: { name: HOT_NAMESPACE } })
+for (let number = 0; number < HOT; number++) await throughApiServer(kube)(hotName(number), '')
 const listing = performance.now()
 let listed = 0
 for await (const { items } of kube.list(resourcePath(CONFIG_MAPS))) listed += items.length
-const listSeconds = (performance.now() - listing) / 1000
-row(`listing ${listed} objects in pages of 500, nothing else, s`, listSeconds.toFixed(1))
+row(alone, `listing ${listed} objects of ${values.bytes} bytes in pages of 500, nothing else, s`, seconds(listing))
 
+const known: string[] = []
+const memory: string[] = []
 await reconcile('accounts', SERVICE_ACCOUNTS)
 {
   await using bridge = startFairlead(['bridge'], env)
   await listedBy(bridge, 'serviceaccounts.v1')
   await editAccount()
-  row('edit → stream, quiet, p50 / p99 ms', percentiles(await edits(() => false)))
+  const quiet = await edits(() => false)
+  row(alone, 'an edit, sent → in the stream, quiet, p50 / p99 ms', percentiles(quiet))
   const before = cpuOf(bridge.pid)
   await sleep(5000)
-  row('processor time of 5 s with two quiet watches, ms', ((cpuOf(bridge.pid) - before) * 1000).toFixed(0))
+  row(alone, 'processor time of 5 s with two quiet watches, ms', ((cpuOf(bridge.pid) - before) * 1000).toFixed(0))
   const began = performance.now()
   await reconcile('maps', CONFIG_MAPS)
   let isListed = false
-  const done = listedBy(bridge, 'configmaps.v1').then((line) => {
+  const done = listedBy(bridge, 'configmaps.v1').then(() => {
     isListed = true
-    return line
+    known.push(seconds(began))
   })
-  row('edit → stream of another resource meanwhile, p50 / p99 ms', percentiles(await edits(() => isListed, 100_000)))
-  const line = await done
-  row(`${String(line['objects'])} objects caught up, s (goal: listing + 20)`, seconds(began))
-  const { now, peak } = memoryOf(bridge.pid)
-  row('RSS of the bridge then / at its highest, MiB', `${now} / ${peak}`)
+  const meanwhile = await edits(() => isListed, 100_000)
+  await done
+  row(alone, 'the same of another resource during the list', percentiles(meanwhile))
+  row(alone, 'how many times as long (goal: less than 2)', (median(meanwhile) / median(quiet)).toFixed(1))
+  memory.push(`${memoryOf(bridge.pid).peak} at its highest`)
 }
 {
   const began = performance.now()
   await using bridge = startFairlead(['bridge'], { ...env, LOG_LEVEL: 'debug' })
   await bridge.logged(({ msg }) => msg === 'started')
   const started = seconds(began)
-  await editAccount()
   await changeSeen(async () => void (await editAccount()))
-  row('start with a valid cursor: connected / first change in the stream, s', `${started} / ${seconds(began)}`)
+  row(alone, 'start with a valid cursor: connected / first change in the stream, s', `${started} / ${seconds(began)}`)
   const informers = [
-    {
-      name: '@kubernetes/client-node',
-      informer: new Informer(process.execPath, [CLIENT_NODE], cluster.kubeconfig),
-    },
-    { name: 'client-go', informer: new Informer(await goProgram('informer'), [], cluster.kubeconfig) },
+    new Informer(await goProgram('informer'), [], cluster.kubeconfig),
+    new Informer(process.execPath, [CLIENT_NODE], cluster.kubeconfig),
   ]
-  for (const { name, informer } of informers) {
-    const { syncedMs, objects } = await informer.synced()
-    row(
-      `informer of ${name}: ${objects} objects, s / MiB`,
-      `${(syncedMs / 1000).toFixed(1)} / ${memoryOf(informer.pid).now}`,
-    )
+  for (const informer of informers) {
+    known.push(((await informer.synced()).syncedMs / 1000).toFixed(1))
+    memory.push(`${memoryOf(informer.pid).now}`)
   }
-  await sustained(bridge, informers)
-  for (const { informer } of informers) await informer[Symbol.asyncDispose]()
+  row(compared, `${listed} objects known, s`, ...known)
+  row(compared, 'memory then, MiB', ...memory)
+  await sustained(bridge, informers, CALM_RATE, Math.min(20, SECONDS))
+  await sustained(bridge, informers, RATE, SECONDS)
+  row(compared, 'memory at the end, MiB', ...[bridge, ...informers].map(({ pid }) => String(memoryOf(pid).now)))
+  for (const informer of informers) await informer[Symbol.asyncDispose]()
 }
 if (RESOURCES > 0) await manyResources()
 
-console.log(`${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}`)
-console.table(table)
+console.log(`\n${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}\n`)
+console.log(markdown(['', ''], alone))
+console.log(markdown(['', 'bridge', 'client-go informer', '@kubernetes/client-node informer'], compared))
 await js.close()
+
+function markdown(head: string[], rows: string[][]): string {
+  const line = (cells: string[]) => `| ${cells.join(' | ')} |\n`
+  return [head, head.map(() => '---'), ...rows].map(line).join('')
+}
 
 function seconds(since: number): string {
   return ((performance.now() - since) / 1000).toFixed(1)
@@ -147,7 +163,7 @@ async function changeSeen(act: () => Promise<void>): Promise<Date> {
   return value?.storedAt ?? new Date()
 }
 
-/** Milliseconds from the answer of the API server to the event in the stream. */
+/** Milliseconds from sending a change to its event in the stream, one after the other. */
 async function edits(isOver: () => boolean, atMost = 200): Promise<number[]> {
   const stop = new AbortController()
   const filter = objectFilter({ ref: SERVICE_ACCOUNTS, namespace: 'default', name: 'edited' })
@@ -156,8 +172,8 @@ async function edits(isOver: () => boolean, atMost = 200): Promise<number[]> {
   const times: number[] = []
   while (!isOver() && times.length < atMost) {
     const sent = performance.now()
-    const [acknowledged] = await Promise.all([editAccount().then(() => performance.now()), messages.next()])
-    times.push(performance.now() - Math.max(sent, acknowledged))
+    await Promise.all([editAccount(), messages.next()])
+    times.push(performance.now() - sent)
     await sleep(20)
   }
   stop.abort()
@@ -165,68 +181,28 @@ async function edits(isOver: () => boolean, atMost = 200): Promise<number[]> {
 }
 
 /** Changes at a steady rate; each carries when it was sent. */
-async function sustained(bridge: FairleadProcess, informers: { name: string; informer: Informer }[]): Promise<void> {
-  const streamed: number[] = []
-  const stop = new AbortController()
-  const following = followChanges(js, stop.signal, streamed)
-  const cpu = [bridge.pid, ...informers.map(({ informer }) => informer.pid)]
-  const cpuBefore = cpu.map(cpuOf)
-  const began = performance.now()
-  const windows: string[] = []
+async function sustained(bridge: FairleadProcess, informers: Informer[], rate: number, length: number): Promise<void> {
+  const processes = [bridge, ...informers]
+  await using arrivals = new Arrivals(js)
+  const answered: number[] = []
+  const write = throughApiServer(kube)
+  const timed: Change = async (name, at) => {
+    const began = performance.now()
+    await write(name, at)
+    answered.push(performance.now() - began)
+  }
+  for (const informer of informers) await informer.delays()
+  const cpuBefore = processes.map(({ pid }) => cpuOf(pid))
   let sent = 0
-  let inFlight = 0
-  for (let second = 0; second < SECONDS; second++) {
-    const until = began + (second + 1) * 1000
-    const due = (second + 1) * RATE
-    while (performance.now() < until) {
-      while (sent < due && inFlight < 64 && sent < ((performance.now() - began) / 1000) * RATE) {
-        inFlight++
-        void touch(kube, sent++ % HOT).finally(() => inFlight--)
-      }
-      await sleep(2)
-    }
-    if ((second + 1) % Math.ceil(SECONDS / 6) === 0) windows.push(percentiles(streamed.splice(0)))
-  }
-  const rate = sent / ((performance.now() - began) / 1000)
+  for await (sent of steadyChanges(timed, { rate, seconds: length, objects: HOT }));
   await sleep(2000)
-  const [bridgeCpu, ...others] = cpu.map((pid, index) => (cpuOf(pid) - (cpuBefore[index] ?? 0)) / (sent / 1000))
-  stop.abort()
-  await following
-  row(`${rate.toFixed(0)} changes/s for ${SECONDS} s: sent → stream, six windows, p50 / p99 ms`, windows.join(', '))
-  row(
-    'the same: processor time of the bridge per 1,000 changes, s; RSS, MiB',
-    `${bridgeCpu?.toFixed(2)}; ${memoryOf(bridge.pid).now}`,
-  )
-  for (const [index, { name, informer }] of informers.entries()) {
-    const delays = await informer.delays()
-    row(
-      `the same: sent → handler of ${name}, p50 / p99 ms; processor time per 1,000, s; RSS, MiB`,
-      `${percentiles(delays)} (${delays.length} of ${sent}); ${others[index]?.toFixed(2)}; ${memoryOf(informer.pid).now}`,
-    )
-  }
-}
-
-async function followChanges(stream: JetStream, signal: AbortSignal, times: number[]): Promise<void> {
-  const filter = objectFilter({ ref: CONFIG_MAPS, namespace: HOT_NAMESPACE })
-  const began = new Date()
-  for await (const { data } of follow(stream, 'EVENTS', [filter], signal)) {
-    const event = JSON.parse(Buffer.from(data).toString()) as { metadata: { annotations?: Record<string, string> } }
-    const sent = Number(event.metadata.annotations?.['bench/sent'])
-    if (sent > began.getTime()) times.push(performance.timeOrigin + performance.now() - sent)
-  }
-}
-
-async function touch(client: KubeClient, number: number): Promise<void> {
-  const sent = `${performance.timeOrigin + performance.now()}`
-  const name = `hot-${number}`
-  const object = {
-    apiVersion: 'v1',
-    kind: 'ConfigMap',
-    metadata: { name, namespace: HOT_NAMESPACE, annotations: { 'bench/sent': sent } },
-  }
-  await client
-    .replace(resourcePath(CONFIG_MAPS, HOT_NAMESPACE, name), object)
-    .catch(() => client.create(resourcePath(CONFIG_MAPS, HOT_NAMESPACE), object).catch(() => undefined))
+  const cpu = processes.map(({ pid }, index) => (cpuOf(pid) - (cpuBefore[index] ?? 0)) / (sent / 1000))
+  const delays = [arrivals.take(), ...(await Promise.all(informers.map((informer) => informer.delays())))]
+  const taken = `${(sent / length).toFixed(0)} changes/s (${rate} asked for)`
+  row(alone, `${taken}: sent → answer of the API server, p50 / p99 ms`, percentiles(answered))
+  row(compared, `${taken}: seen of ${sent}`, ...delays.map((list) => String(list.length)))
+  row(compared, `${taken}: sent → stream or handler, p50 / p99 ms`, ...delays.map(percentiles))
+  row(compared, `${taken}: processor time per 1,000, s`, ...cpu.map((perThousand) => perThousand.toFixed(2)))
 }
 
 /** As many resources, each asked for in 50 namespaces: requests of the first half minute. */
@@ -251,13 +227,14 @@ async function manyResources(): Promise<void> {
   }
   const ready = seconds(began)
   const text = await (await fetch(`http://${listen}/metrics`)).text()
-  const requests = [...text.matchAll(/^rest_client_requests_total\{.*\} (\d+)$/gm)].reduce(
-    (sum, [, count]) => sum + Number(count),
-    0,
-  )
+  const count = (method: string) =>
+    [...text.matchAll(/^rest_client_requests_total\{(.*)\} (\d+)$/gm)]
+      .filter(([, labels]) => labels?.includes(`method="${method}"`))
+      .reduce((sum, [, , number]) => sum + Number(number), 0)
   row(
-    `${RESOURCES} resources × 50 namespaces: ready after s / requests until then / RSS MiB`,
-    `${ready} / ${requests} / ${memoryOf(bridge.pid).now}`,
+    alone,
+    `${RESOURCES} resources × 50 namespaces: ready after s / GET (lists, watches, discovery), PATCH (conditions) until then / RSS MiB`,
+    `${ready} / ${count('GET')}, ${count('PATCH')} / ${memoryOf(bridge.pid).now}`,
   )
 }
 

@@ -12,6 +12,7 @@ import {
   installWidgets,
   kubeClientOf,
   moveWidgetsToV2,
+  refuseRequests,
   removeReconcilers,
   removeWidgets,
   restrictedClient,
@@ -337,5 +338,26 @@ describe('what cannot be watched', () => {
     await grant(kube, 'maps-once-more', { apiGroups: [''], resources: ['configmaps'], verbs })
     await until('what happened meanwhile is enqueued', async () => bridge.keysOf('maps').includes('default.meanwhile'))
     await untilCondition(kube, 'maps', 'Watching')
+  })
+
+  it('wait where priority and fairness refuse them, and go on once they are let in', async () => {
+    const verbs = ['get', 'list', 'watch', 'patch']
+    await grant(kube, 'reconcilers-busy', { apiGroups: [RECONCILERS.group], resources: ['*'], verbs })
+    await grant(kube, 'maps-busy', { apiGroups: [''], resources: ['configmaps'], verbs })
+    await createReconciler(kube, 'maps', { for: configMaps })
+    await createMap('a')
+    await using restricted = await restrictedClient(kube, cluster.kubeconfig)
+    const refusal = await refuseRequests(kube, cluster.kubeconfig)
+    const interruptions: string[] = []
+    const observer = { interrupted: (event: { failure: string }) => interruptions.push(event.failure) }
+    await using bridge = await startBridge(restricted, nats.url, { prefix: `d${++number}`, observer })
+    await until('the bridge is refused', async () => interruptions.length > 0)
+    expect(bridge.bridge.status().resources.map(({ phase, synced }) => ({ phase, synced }))).toEqual([
+      { phase: 'waiting', synced: false },
+    ])
+    await refusal[Symbol.asyncDispose]()
+    await untilCondition(kube, 'maps', 'Watching')
+    expect(bridge.keysOf('maps')).toContain('default.a')
+    expect(new Set(interruptions)).toEqual(new Set(['busy']))
   })
 })

@@ -1,0 +1,102 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { KubeObject } from '#contracts'
+import { objectFilter } from '#events'
+import { follow, type JetStream } from '#jetstream'
+import { type KubeClient, resourcePath } from '#kube'
+import { CONFIG_MAPS, type Etcd } from './bridge-support.ts'
+
+/** Of what changes at a steady rate. */
+export const HOT_NAMESPACE = 'hot'
+const SENT = 'bench/sent'
+const IN_FLIGHT = 64
+
+/** Makes one more version of an object, which says when it was sent. */
+export type Change = (name: string, sent: string) => Promise<unknown>
+
+const hot = (name: string, sent: string): KubeObject => ({
+  apiVersion: 'v1',
+  kind: 'ConfigMap',
+  metadata: { name, namespace: HOT_NAMESPACE, annotations: { [SENT]: sent } },
+})
+
+export const throughApiServer =
+  (kube: KubeClient): Change =>
+  (name, sent) =>
+    kube
+      .replace(resourcePath(CONFIG_MAPS, HOT_NAMESPACE, name), hot(name, sent))
+      .catch(() => kube.create(resourcePath(CONFIG_MAPS, HOT_NAMESPACE), hot(name, sent)))
+
+/** What the API server cannot write at this rate it can still watch. */
+export const throughEtcd =
+  (etcd: Etcd): Change =>
+  (name, sent) =>
+    etcd.put(hot(name, sent))
+
+export const hotName = (number: number): string => `hot-${number}`
+const nowMs = (): number => performance.timeOrigin + performance.now()
+
+export interface Pace {
+  rate: number
+  seconds: number
+  /** How many are changed, one after the other. */
+  objects: number
+}
+
+/** As many changes a second as asked for, or as are taken; gives the number sent at each full second. */
+export async function* steadyChanges(change: Change, { rate, seconds, objects }: Pace): AsyncGenerator<number> {
+  const began = performance.now()
+  let sent = 0
+  const inFlight = new Set<Promise<unknown>>()
+  for (let second = 1; second <= seconds; second++) {
+    while (performance.now() < began + second * 1000) {
+      const due = Math.min(second * rate, ((performance.now() - began) / 1000) * rate)
+      for (; sent < due && inFlight.size < IN_FLIGHT; sent++) {
+        const done = change(hotName(sent % objects), String(nowMs())).finally(() => inFlight.delete(done))
+        inFlight.add(done)
+      }
+      await sleep(2)
+    }
+    yield sent
+  }
+  await Promise.all(inFlight)
+}
+
+/** What arrives in EVENTS of these changes, and how many milliseconds after it was sent. */
+export class Arrivals implements AsyncDisposable {
+  #delays: number[] = []
+  #count = 0
+  readonly #stop = new AbortController()
+  readonly #following: Promise<void>
+
+  constructor(js: JetStream) {
+    this.#following = this.#follow(js)
+  }
+
+  /** Of what has arrived since this was asked last. */
+  take(): number[] {
+    const delays = this.#delays
+    this.#delays = []
+    return delays
+  }
+
+  get count(): number {
+    return this.#count
+  }
+
+  async #follow(js: JetStream): Promise<void> {
+    const filter = objectFilter({ ref: CONFIG_MAPS, namespace: HOT_NAMESPACE })
+    const began = Date.now()
+    for await (const { data } of follow(js, 'EVENTS', [filter], this.#stop.signal)) {
+      const { metadata } = JSON.parse(Buffer.from(data).toString()) as KubeObject
+      const sent = Number(metadata.annotations?.[SENT])
+      if (!(sent > began)) continue
+      this.#delays.push(nowMs() - sent)
+      this.#count++
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort()
+    await this.#following
+  }
+}
