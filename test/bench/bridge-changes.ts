@@ -33,7 +33,7 @@ export const throughEtcd =
     etcd.put(hot(name, sent))
 
 export const hotName = (number: number): string => `hot-${number}`
-const nowMs = (): number => performance.timeOrigin + performance.now()
+export const nowMs = (): number => performance.timeOrigin + performance.now()
 
 export interface Pace {
   rate: number
@@ -61,9 +61,17 @@ export async function* steadyChanges(change: Change, { rate, seconds, objects }:
   await Promise.all(inFlight)
 }
 
-/** What arrives in EVENTS of these changes, and how many milliseconds after it was sent. */
+/** Epoch milliseconds, with fractions. */
+interface Arrival {
+  sent: number
+  at: number
+}
+
+export const delaysOf = (arrivals: readonly Arrival[]): number[] => arrivals.map(({ sent, at }) => at - sent)
+
+/** What arrives in EVENTS of these changes, and when. */
 export class Arrivals implements AsyncDisposable {
-  #delays: number[] = []
+  #arrived: Arrival[] = []
   #count = 0
   readonly #stop = new AbortController()
   readonly #following: Promise<void>
@@ -72,11 +80,11 @@ export class Arrivals implements AsyncDisposable {
     this.#following = this.#follow(js)
   }
 
-  /** Of what has arrived since this was asked last. */
-  take(): number[] {
-    const delays = this.#delays
-    this.#delays = []
-    return delays
+  /** What has arrived since this was asked last. */
+  take(): Arrival[] {
+    const arrived = this.#arrived
+    this.#arrived = []
+    return arrived
   }
 
   get count(): number {
@@ -90,7 +98,7 @@ export class Arrivals implements AsyncDisposable {
       const { metadata } = JSON.parse(Buffer.from(data).toString()) as KubeObject
       const sent = Number(metadata.annotations?.[SENT])
       if (!(sent > began)) continue
-      this.#delays.push(nowMs() - sent)
+      this.#arrived.push({ sent, at: nowMs() })
       this.#count++
     }
   }

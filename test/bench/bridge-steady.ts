@@ -5,7 +5,7 @@ import { connectJetStream } from '#jetstream'
 import { createKubeClient, loadKubeConfig, resourcePath } from '#kube'
 import { fairlead, startFairlead } from '../support/fairlead.ts'
 import { startTestCluster } from '../support/servers.ts'
-import { Arrivals, HOT_NAMESPACE, steadyChanges, throughApiServer, throughEtcd } from './bridge-changes.ts'
+import { Arrivals, delaysOf, HOT_NAMESPACE, steadyChanges, throughApiServer, throughEtcd } from './bridge-changes.ts'
 import { CONFIG_MAPS, cpuOf, etcdOf, median, memoryOf, percentiles } from './bridge-support.ts'
 
 /**
@@ -53,7 +53,7 @@ let sent = 0
 let before = { sent: 0, cpu: cpuOf(bridge.pid) }
 for await (sent of steadyChanges(change, { rate: RATE, seconds: SECONDS, objects: OBJECTS })) {
   if (++second % WINDOW_SECONDS !== 0) continue
-  const delays = arrivals.take()
+  const delays = delaysOf(arrivals.take())
   const now = { sent, cpu: cpuOf(bridge.pid) }
   const perSecond = (count: number) => (count / WINDOW_SECONDS).toFixed(0)
   console.log(
