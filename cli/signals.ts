@@ -15,3 +15,18 @@ export function untilStopped(): AbortController {
     })
   return controller
 }
+
+/** After the grace, which is for runs in flight: to hand back the rest takes 4 s at most. */
+const AFTER_GRACE_SECONDS = 5
+
+/** A server that does not answer keeps nobody from stopping. Nothing is lost by it that `kill -9` would not lose. */
+export function endInTime(stop: AbortSignal, graceSeconds: number, fatal: (error: Error) => void): void {
+  const late = () =>
+    fatal(
+      new Error(
+        `stopped without NATS or the API server, which did not answer within ${AFTER_GRACE_SECONDS} s after the grace of ${graceSeconds} s: keys in hand are run again when their leases end`,
+      ),
+    )
+  const wait = () => setTimeout(late, (graceSeconds + AFTER_GRACE_SECONDS) * 1000).unref()
+  stop.addEventListener('abort', wait, { once: true })
+}

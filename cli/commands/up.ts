@@ -6,7 +6,7 @@ import { guardFunctions } from '../guard/index.ts'
 import { createLogger } from '../logging.ts'
 import { createMetrics, depthGauges, serveMetrics } from '../metrics/index.ts'
 import { createRuntime, type RuntimeOptions } from '../runtime.ts'
-import { untilStopped } from '../signals.ts'
+import { endInTime, untilStopped } from '../signals.ts'
 import { openTraceKeeper } from '../tracing/index.ts'
 import { install } from './install.ts'
 
@@ -31,14 +31,15 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   const { concurrency: slots } = options
   await using streams = await openStreams(config, kube, role(parts), log, { slots, observer: metrics.queue })
   depthGauges(metrics.registry, streams.queue, streams.dead)
+  const fatal = (error: unknown) => {
+    console.error(describe(error, config.LOG_LEVEL === 'debug'))
+    process.exit(exitCodeOf(error))
+  }
   using guard = guardFunctions({
     files: options.function,
     leaseMs: config.FAIRLEAD_LEASE_SECONDS * 1000,
     log,
-    fatal: (error) => {
-      console.error(describe(error, config.LOG_LEVEL === 'debug'))
-      process.exit(exitCodeOf(error))
-    },
+    fatal,
   })
   await using traces = await openTraceKeeper(process.env, log)
   const runtime = createRuntime({
@@ -61,6 +62,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
       ? undefined
       : await serveMetrics(options.listen, metrics.registry, () => runtime.bridge?.status())
   const stop = untilStopped()
+  endInTime(stop.signal, options.graceSeconds, fatal)
   log.info(
     {
       role: role(parts),

@@ -7,6 +7,7 @@ import type { DeadMessage } from '#events'
 import { readConfig } from '../../cli/config.ts'
 import { openKube } from '../../cli/connections.ts'
 import { openTestQueue } from '../queue/support.ts'
+import { command } from '../support/command.ts'
 import { fairlead, startFairlead } from '../support/fairlead.ts'
 import { startTestCluster } from '../support/servers.ts'
 
@@ -52,59 +53,59 @@ describe('wrong use', () => {
     [['--context', 'nope', 'install'], 'has no context nope'],
     [['--kubeconfig', '/nope', 'demo'], 'there is no kubeconfig /nope'],
   ])('%j ends with 2', async (args, message) => {
-    const { code, stderr, stdout } = await fairlead(args, env)
+    const { code, stderr, stdout } = await command(args, env)
     expect(stderr).toContain(message)
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
   })
 
   it('teaches when it is called without a command', async () => {
-    const { code, stderr } = await fairlead([])
+    const { code, stderr } = await command([])
     expect(stderr).toContain('Start here:')
     expect(code).toBe(2)
   })
 
   it('says what is wrong with a module of functions', async () => {
-    const none = await fairlead(['install', '-f', await file('none.mjs', 'export const x = 1')], env)
+    const none = await command(['install', '-f', await file('none.mjs', 'export const x = 1')], env)
     expect(none).toMatchObject({ code: 2, stderr: expect.stringContaining('exports no reconciler') })
     const one = 'const one = { name: "a", reconcile() {}, for: {}, owns: [] }; export { one, one as two }'
-    const two = await fairlead(['install', '-f', await file('two.mjs', one)], env)
+    const two = await command(['install', '-f', await file('two.mjs', one)], env)
     expect(two).toMatchObject({ code: 2, stderr: expect.stringContaining('two functions are named "a"') })
   })
 })
 
 describe('servers that cannot be used', () => {
   it('ends with 2 and one line for a kubeconfig that is no YAML', async () => {
-    const { code, stderr } = await fairlead(['install'], { ...env, KUBECONFIG: await file('broken', 'a: [b\n') })
+    const { code, stderr } = await command(['install'], { ...env, KUBECONFIG: await file('broken', 'a: [b\n') })
     expect(stderr.trim().split('\n')).toEqual([expect.stringContaining('is not valid YAML')])
     expect(code).toBe(2)
   })
 
   it('ends with 3 when no API server answers, or it refuses', async () => {
     const nobody = await file('nobody', kubeconfigOf('https://127.0.0.1:9'))
-    const gone = await fairlead(['install'], { ...env, KUBECONFIG: nobody })
+    const gone = await command(['install'], { ...env, KUBECONFIG: nobody })
     expect(gone).toMatchObject({ code: 3, stderr: expect.stringContaining('nothing listens at 127.0.0.1:9') })
     const wrong = await file('wrong', kubeconfigOf(cluster.apiServer))
-    const refused = await fairlead(['install'], { ...env, KUBECONFIG: wrong })
+    const refused = await command(['install'], { ...env, KUBECONFIG: wrong })
     expect(refused).toMatchObject({ code: 3, stderr: expect.stringContaining('401') })
-    const demo = await fairlead(['demo'], { ...env, KUBECONFIG: nobody })
+    const demo = await command(['demo'], { ...env, KUBECONFIG: nobody })
     expect(demo).toMatchObject({ code: 3, stderr: expect.stringContaining('Unset KUBECONFIG') })
   })
 
   it('ends with 4 when no NATS answers', async () => {
-    const { code, stderr } = await fairlead(['--nats', 'nats://127.0.0.1:9', 'queue', 'ls'], env)
+    const { code, stderr } = await command(['--nats', 'nats://127.0.0.1:9', 'queue', 'ls'], env)
     expect(stderr).toContain('cannot connect to NATS at nats://127.0.0.1:9')
     expect(code).toBe(4)
   })
 
   it('ends with 2 when three replicas are wanted of a single server', async () => {
-    const { code, stderr } = await fairlead(['--prefix', 'three', 'up'], { ...env, FAIRLEAD_REPLICAS: '3' })
+    const { code, stderr } = await command(['--prefix', 'three', 'up'], { ...env, FAIRLEAD_REPLICAS: '3' })
     expect(stderr).toContain('FAIRLEAD_REPLICAS is 3')
     expect(code).toBe(2)
   })
 
   it('ends with 2 when the address to listen on is taken', async () => {
     const taken = new URL(env['NATS_URL'] ?? '').host
-    const { code, stderr } = await fairlead(['up', '--listen', taken], env)
+    const { code, stderr } = await command(['up', '--listen', taken], env)
     expect(stderr).toContain(`cannot listen on ${taken}`)
     expect(code).toBe(2)
   })
@@ -153,4 +154,18 @@ it.each(['SIGTERM', 'SIGINT'] as const)('ends with 0 after %s, which asks `up` t
   up.kill(signal)
   expect((await up.exited).code).toBe(0)
   expect(up.logs.at(-1)).toMatchObject({ msg: 'stopped', because: signal })
+})
+
+it('ends soon after its grace although NATS is gone, and says so if it could hand nothing back', async () => {
+  await using up = startFairlead(['up', '--install', '--grace-seconds', '1'], env)
+  await up.logged(({ msg }) => msg === 'reconciler served')
+  const { nats } = cluster
+  nats?.signal('SIGKILL')
+  const asked = Date.now()
+  up.kill('SIGTERM')
+  const { code, at } = await up.exited
+  await nats?.restart()
+  expect(at - asked).toBeLessThan(9000)
+  if (code === 0) expect(up.logs).toContainEqual(expect.objectContaining({ msg: 'stopped' }))
+  else expect(up.logs.at(-1)?.msg).toContain('keys in hand are run again when their leases end')
 })

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import type { WorkQueue } from '#queue'
+import { LEASHED } from '../support/fairlead.ts'
 import type { WorkerSettings } from './worker-process.ts'
 
 const program = fileURLToPath(new URL('./worker-process.ts', import.meta.url))
@@ -10,7 +11,8 @@ const program = fileURLToPath(new URL('./worker-process.ts', import.meta.url))
 /** A worker process that serves, or has died of what it was told to die of; started anew while NATS is away. */
 export async function startWorker(settings: WorkerSettings): Promise<ChildProcess> {
   for (;;) {
-    const child = spawn(process.execPath, [program, JSON.stringify(settings)], { stdio: ['ignore', 'pipe', 'ignore'] })
+    const args = [...LEASHED, program, JSON.stringify(settings)]
+    const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'ignore'] })
     await Promise.race([once(child.stdout, 'data'), once(child, 'exit')])
     if (child.exitCode === null) return child
   }

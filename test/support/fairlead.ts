@@ -5,6 +5,9 @@ import { fileURLToPath } from 'node:url'
 
 const BIN = fileURLToPath(new URL('../../cli/bin.js', import.meta.url))
 
+/** What node is given first, so that the process goes with the one that started it. */
+export const LEASHED = ['--import', new URL('./leash.ts', import.meta.url).href]
+
 /** A line of the process's own log. */
 export interface LogLine {
   level: string
@@ -31,7 +34,7 @@ export interface FairleadProcess extends AsyncDisposable {
 
 /** `fairlead …` as a process of its own, with the log of every run; killed at the end of the block. */
 export function startFairlead(args: string[], env: Record<string, string>): FairleadProcess {
-  const child = spawn(process.execPath, [BIN, ...args], {
+  const child = spawn(process.execPath, [...LEASHED, BIN, ...args], {
     env: { PATH: process.env['PATH'], HOME: process.env['HOME'], LOG_LEVEL: 'debug', LOG_FORMAT: 'json', ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
@@ -94,7 +97,7 @@ export interface Finished {
 
 /** `fairlead …` to its end. */
 export async function fairlead(args: string[], env: Record<string, string> = {}): Promise<Finished> {
-  const child = spawn(process.execPath, [BIN, ...args], {
+  const child = spawn(process.execPath, [...LEASHED, BIN, ...args], {
     env: { PATH: process.env['PATH'], HOME: process.env['HOME'], ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
