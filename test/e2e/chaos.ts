@@ -1,0 +1,172 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { expect } from 'vitest'
+import type { FairleadProcess } from '../support/fairlead.ts'
+import { playNode, type SeenPod } from '../support/node-player.ts'
+import { randomFrom } from '../support/random.ts'
+import { overlaps, type RunInterval, runsOf } from '../support/runs.ts'
+import { at, until, type World } from './world.ts'
+
+export const SEED = Number(process.env['FAIRLEAD_CHAOS_SEED'] ?? Date.now() % 1_000_000)
+/** Left out: each load is as large as it has to be. */
+export const GIVEN_COUNT = process.env['FAIRLEAD_CHAOS_ATS'] as `${number}` | undefined
+
+/** All of them are created before the first is due, or little later. */
+const LEAD_MS = 3000
+export const PATIENCE_MS = 120_000
+
+/** A process that is started anew after each kill. */
+class Replica {
+  readonly #up: () => FairleadProcess
+
+  readonly #lives: { process: FairleadProcess; endedAt?: number }[] = []
+
+  constructor(up: () => FairleadProcess) {
+    this.#up = up
+  }
+
+  start(): FairleadProcess {
+    const process = this.#up()
+    this.#lives.push({ process })
+    return process
+  }
+
+  get kills(): number {
+    return this.#lives.length - 1
+  }
+
+  async kill(): Promise<void> {
+    const life = this.#lives.at(-1)
+    if (life === undefined) return
+    life.process.kill('SIGKILL')
+    life.endedAt = (await life.process.exited).at
+  }
+
+  /** Runs that a kill ended. */
+  get cut(): number {
+    return this.#lives.flatMap(({ process, endedAt }) =>
+      runsOf(process.logs, process.pid, endedAt ?? 0).filter(({ to }) => to === endedAt),
+    ).length
+  }
+
+  runs(): RunInterval[] {
+    return this.#lives.flatMap(({ process, endedAt = Date.now() }) => runsOf(process.logs, process.pid, endedAt))
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.kill()
+  }
+}
+
+interface Load {
+  /** Begins the names of its Ats. */
+  prefix: string
+  count: number
+  /** Between the first and the last that is due. */
+  spreadMs: number
+  /** Each has a bridge and a dispatcher. */
+  processes: number
+}
+
+interface Targets {
+  replicas: Replica[]
+  random: () => number
+}
+
+/** Ats that are due one after the other and some processes, while `chaos` goes on; what came of it. */
+export async function underLoad(
+  world: World,
+  { prefix, count, spreadMs, processes }: Load,
+  chaos: (targets: Targets) => Promise<void>,
+) {
+  const stop = new AbortController()
+  const pods = await playNode(world.kube, 'default', stop.signal)
+  await using running = new AsyncDisposableStack()
+  const replicas = Array.from({ length: processes }, () => running.use(new Replica(() => world.up())))
+  await Promise.all(replicas.map((replica) => replica.start().logged(({ msg }) => msg === 'started')))
+
+  const first = Date.now() + LEAD_MS
+  const due = new Map(
+    Array.from({ length: count }, (_, i) => [`${prefix}-${i}`, first + Math.floor((i * spreadMs) / count)]),
+  )
+  const allDone = async () => {
+    await Promise.all([...due].map(([name, time]) => world.create(at(name, new Date(time)))))
+    await until(() => areDone(world, prefix, count), 500)
+  }
+  try {
+    await Promise.all([chaos({ replicas, random: randomFrom(SEED) }), allDone()])
+  } finally {
+    stop.abort()
+  }
+  return {
+    world,
+    due,
+    pods: [...pods.values()].filter(({ name }) => name.startsWith(`${prefix}-`)),
+    kills: sum(replicas.map((replica) => replica.kills)),
+    cut: sum(replicas.map((replica) => replica.cut)),
+    runs: replicas.flatMap((replica) => replica.runs()),
+  }
+}
+
+async function areDone(world: World, prefix: string, count: number): Promise<boolean> {
+  const done = (await world.ats()).filter(
+    ({ metadata, status }) => metadata.name.startsWith(`${prefix}-`) && status?.phase === 'DONE',
+  )
+  return done.length === count
+}
+
+const sum = (numbers: number[]): number => numbers.reduce((total, number) => total + number, 0)
+
+interface Came {
+  world: World
+  due: Map<string, number>
+  pods: SeenPod[]
+  runs: RunInterval[]
+}
+
+export function expectOnePodEach({ due, pods }: Came): void {
+  const ofAt = Map.groupBy(pods, ({ owner }) => owner)
+  const counted = [...due.keys()].map((name) => ({ name, pods: ofAt.get(name)?.length ?? 0 }))
+  expect(counted.filter(({ pods: uids }) => uids !== 1)).toEqual([])
+  expect(ofAt.size).toBe(due.size)
+}
+
+/**
+ * The audit log of a request says nothing of what was stored if the server was killed before it wrote the line, or the
+ * client while it waited for the answer (the line then has an error's code): there, it shows that no pod was created
+ * twice, and the watch that each was.
+ */
+export async function expectOneCreationEach({ world, due }: Came, { atMost = false } = {}): Promise<void> {
+  const creations = await world.podCreations()
+  const counted = [...due.keys()].map((name) => ({ name, created: creations.get(`${name}-pod`)?.length ?? 0 }))
+  expect(counted.filter(({ created }) => created !== 1 && !(atMost && created === 0))).toEqual([])
+  const early = [...due].filter(([name, time]) => creations.get(`${name}-pod`)?.some((created) => created < time))
+  expect(early, 'pods created before their time').toEqual([])
+}
+
+export const expectNoTwoAtOnce = ({ due, runs }: Came): void => {
+  expect(runs.length).toBeGreaterThanOrEqual(2 * due.size)
+  expect(overlaps(runs)).toEqual([])
+}
+
+/** About one a second, of the first so many processes. */
+export const killAgainAndAgain =
+  (kills: number, victims: number) =>
+  async ({ replicas, random }: Targets): Promise<void> => {
+    for (let kill = 0; kill < kills; kill++) {
+      await sleep(500 + random() * 1000)
+      const victim = replicas[Math.floor(random() * victims)]!
+      await victim.kill()
+      victim.start()
+    }
+  }
+
+/** A server, from when the first At is due. */
+export const killThrice =
+  (world: World, server: string) =>
+  async ({ random }: Targets): Promise<void> => {
+    await sleep(LEAD_MS)
+    for (let kill = 0; kill < 3; kill++) {
+      await sleep(500 + random() * 1500)
+      await world.cluster.restart(server)
+    }
+  }
