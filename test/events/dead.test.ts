@@ -1,32 +1,22 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { type DeadLetter, type DeadLetters, type DeadMessage, deadKey, fromNats, openDeadLetters } from '#events'
-import { connectJetStream, type JetStream } from '#jetstream'
-import { startTestNats } from '../support/servers.ts'
+import { useJetStream } from '../support/jetstream.ts'
 import { ATS, collected, object, openStore, ownedBy, PODS, SECRETS, until } from './objects.ts'
 
-let nats: Awaited<ReturnType<typeof startTestNats>>
-let js: JetStream
+const { nats, js } = useJetStream()
 let next = 0
-beforeAll(async () => {
-  nats = await startTestNats()
-  js = await connectJetStream({ servers: nats.url, name: 'test' })
-})
-afterAll(async () => {
-  await js.close()
-  await nats[Symbol.asyncDispose]()
-})
 
 const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} }
-const openDead = (prefix: string): Promise<DeadLetters> => openDeadLetters(js, { prefix, cluster: 'c1', log })
+const openDead = (prefix: string): Promise<DeadLetters> => openDeadLetters(js(), { prefix, cluster: 'c1', log })
 
 /** EVENTS, and the dead letters that it buries in. */
 async function opened() {
   const prefix = `dead${next++}`
   const dead = await openDead(prefix)
-  const store = await openStore(nats.url, { prefix, bury: (message) => dead.put(message) })
+  const store = await openStore(nats().url, { prefix, bury: (message) => dead.put(message) })
   const letters = () => collected(dead.list())
   const put = (subject: string, data: string, headers: Record<string, string> = {}) =>
-    js.publish(`${prefix}.${subject}`, data, headers)
+    js().publish(`${prefix}.${subject}`, data, headers)
   return { prefix, dead, store, letters, put, [Symbol.asyncDispose]: () => store[Symbol.asyncDispose]() }
 }
 
@@ -66,7 +56,7 @@ describe('what cannot be read in EVENTS', () => {
       ['no-cloudevent', `${test.prefix}.k8s._.v1.pods.ns.%zz._`, `${test.prefix}_EVENTS`],
       ['invalid-data', `${test.prefix}.cursor._.v1.pods._`, `${test.prefix}_EVENTS`],
     ])
-    expect(await js.count(test.store.stream, `${test.prefix}.k8s.>`)).toMatchObject({ count: 1 })
+    expect(await js().count(test.store.stream, `${test.prefix}.k8s.>`)).toMatchObject({ count: 1 })
     expect(await test.dead.count()).toMatchObject({ 'no-cloudevent': 2, 'unsupported-version': 1, 'too-large': 0 })
   })
 
@@ -91,16 +81,16 @@ describe('what cannot be read in EVENTS', () => {
       asked.push(found)
       return confirmed.promise
     }
-    await using store = await openStore(nats.url, { prefix, bury })
-    await js.publish(`${prefix}.k8s._.v1.pods.ns._.x`, 'garbage', { kept: 'yes' })
+    await using store = await openStore(nats().url, { prefix, bury })
+    await js().publish(`${prefix}.k8s._.v1.pods.ns._.x`, 'garbage', { kept: 'yes' })
     const observed = store.observe({ primary: { ref: PODS, namespace: 'ns', name: 'x' }, related: [{ ref: PODS }] })
     const identities = collected(store.identities(PODS))
     await until(async () => asked.length > 0)
     expect(asked[0]).toMatchObject({ headers: { kept: 'yes' }, data: Buffer.from('garbage') })
-    expect((await js.count(store.stream, `${prefix}.k8s.>`)).count).toBe(1)
+    expect((await js().count(store.stream, `${prefix}.k8s.>`)).count).toBe(1)
     confirmed.resolve()
     await Promise.all([observed, identities])
-    expect((await js.count(store.stream, `${prefix}.k8s.>`)).count).toBe(0)
+    expect((await js().count(store.stream, `${prefix}.k8s.>`)).count).toBe(0)
   })
 
   it('leaves no body in DEAD that may not be in EVENTS', async () => {
@@ -121,7 +111,7 @@ describe('a dead letter', () => {
     await dead.put(message({ reconciler: 'at.example.com' }))
     const letter = await stored(dead)
     expect(letter).toMatchObject({ ...message(), reconciler: 'at.example.com', detail: 'not JSON: é', bytes: 3 })
-    const raw = await js.bySequence(dead.stream, letter?.id ?? 0)
+    const raw = await js().bySequence(dead.stream, letter?.id ?? 0)
     expect(raw?.subject).toBe(`${prefix}.dead.at_example_com.invalid-data.k8s.a.b.c.d._.e`)
     expect(fromNats(raw!)).toMatchObject({
       type: 'dev.fairlead.dead',
@@ -141,7 +131,7 @@ describe('a dead letter', () => {
 
   it('is cut where the whole would be refused', async () => {
     const dead = await openDead(`dead${next++}`)
-    const data = Buffer.alloc(js.nc.info!.max_payload, 'x')
+    const data = Buffer.alloc(js().nc.info!.max_payload, 'x')
     await dead.put(message({ reason: 'too-large', data }))
     const letter = await stored(dead)
     expect(letter?.bytes).toBe(data.length)

@@ -1,24 +1,14 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { connectJetStream, follow, type JetStream } from '#jetstream'
-import { startTestNats } from '../support/servers.ts'
+import { describe, expect, it } from 'vitest'
+import { follow } from '#jetstream'
+import { useJetStream } from '../support/jetstream.ts'
 
 describe('following a stream', () => {
-  let nats: Awaited<ReturnType<typeof startTestNats>>
-  let js: JetStream
+  const { nats, js } = useJetStream()
   let next = 0
-
-  beforeAll(async () => {
-    nats = await startTestNats()
-    js = await connectJetStream({ servers: nats.url, name: 'test' })
-  })
-  afterAll(async () => {
-    await js.close()
-    await nats[Symbol.asyncDispose]()
-  })
 
   async function stream(): Promise<string> {
     const name = `S${next++}`
-    await js.admin.streams.add({ name, subjects: [`${name}.>`], max_msgs_per_subject: 1 })
+    await js().admin.streams.add({ name, subjects: [`${name}.>`], max_msgs_per_subject: 1 })
     return name
   }
 
@@ -30,12 +20,12 @@ describe('following a stream', () => {
       ['a', '3'],
       ['other', '4'],
     ] as const)
-      await js.publish(`${name}.${subject}`, text, {})
+      await js().publish(`${name}.${subject}`, text, {})
     const end = new AbortController()
     const seen: string[] = []
-    for await (const { subject, sequence, data } of follow(js, name, [`${name}.a`, `${name}.b`], end.signal)) {
+    for await (const { subject, sequence, data } of follow(js(), name, [`${name}.a`, `${name}.b`], end.signal)) {
       seen.push(`${subject.slice(name.length + 1)} ${Buffer.from(data).toString()} ${sequence}`)
-      if (seen.length === 2) await js.publish(`${name}.a`, '5', {})
+      if (seen.length === 2) await js().publish(`${name}.a`, '5', {})
       if (seen.length === 3) end.abort()
     }
     expect(seen).toEqual(['b 2 2', 'a 3 3', 'a 5 5'])
@@ -43,8 +33,10 @@ describe('following a stream', () => {
 
   it('gives headers without data if that is asked for', async () => {
     const name = await stream()
-    await js.publish(`${name}.a`, 'text', { 'x-header': 'x' })
-    for await (const message of follow(js, name, [`${name}.>`], new AbortController().signal, { headersOnly: true })) {
+    await js().publish(`${name}.a`, 'text', { 'x-header': 'x' })
+    for await (const message of follow(js(), name, [`${name}.>`], new AbortController().signal, {
+      headersOnly: true,
+    })) {
       expect(message).toMatchObject({ subject: `${name}.a`, headers: { 'x-header': 'x' }, data: { length: 0 } })
       break
     }
@@ -53,10 +45,10 @@ describe('following a stream', () => {
   it('loses nothing when the reader is slower than the stream', async () => {
     const name = await stream()
     const text = 'x'.repeat(20_000)
-    const publishing = Promise.all(Array.from({ length: 2000 }, (_, at) => js.publish(`${name}.${at}`, text, {})))
+    const publishing = Promise.all(Array.from({ length: 2000 }, (_, at) => js().publish(`${name}.${at}`, text, {})))
     const end = new AbortController()
     const seen = new Set<string>()
-    for await (const { subject } of follow(js, name, [`${name}.>`], end.signal)) {
+    for await (const { subject } of follow(js(), name, [`${name}.>`], end.signal)) {
       seen.add(subject)
       if (seen.size % 100 === 0) await new Promise((resolve) => setTimeout(resolve, 10))
       if (seen.size === 2000) end.abort()
@@ -68,16 +60,20 @@ describe('following a stream', () => {
   it('goes on where it was when the server was killed', async () => {
     const name = await stream()
     const publish = async (count: number) => {
-      for (let at = 0; at < count; at++) await js.publish(`${name}.a`, '', {})
+      for (let at = 0; at < count; at++) await js().publish(`${name}.a`, '', {})
     }
     await publish(1)
     const sequences: number[] = []
-    for await (const { sequence } of follow(js, name, [`${name}.>`], new AbortController().signal)) {
+    for await (const { sequence } of follow(js(), name, [`${name}.>`], new AbortController().signal)) {
       sequences.push(sequence)
       if (sequence === 3) {
-        nats.signal('SIGKILL')
-        await nats.restart()
-        while ((await js.lastSequence(name).catch(() => 0)) === 0)
+        nats().signal('SIGKILL')
+        await nats().restart()
+        while (
+          (await js()
+            .lastSequence(name)
+            .catch(() => 0)) === 0
+        )
           await new Promise((resolve) => setTimeout(resolve, 20))
       }
       if (sequence === 5) break
@@ -88,13 +84,13 @@ describe('following a stream', () => {
 
   it('leaves no consumer behind', async () => {
     const name = await stream()
-    await js.publish(`${name}.a`, '', {})
-    for await (const _ of follow(js, name, [`${name}.>`], new AbortController().signal)) break
-    while ((await js.admin.streams.info(name)).state.consumer_count > 0);
+    await js().publish(`${name}.a`, '', {})
+    for await (const _ of follow(js(), name, [`${name}.>`], new AbortController().signal)) break
+    while ((await js().admin.streams.info(name)).state.consumer_count > 0);
   })
 
   it('fails where there is no stream', async () => {
-    const following = follow(js, 'NONE', ['x'], new AbortController().signal)
+    const following = follow(js(), 'NONE', ['x'], new AbortController().signal)
     await expect(following.next()).rejects.toThrow('stream not found')
   })
 })

@@ -16,6 +16,22 @@ afterAll(() => rm(dir, { recursive: true, force: true }))
 
 const pick = <T>(items: readonly T[]): T => items[Math.floor(Math.random() * items.length)]!
 
+const settingsOf = (
+  url: string,
+  prefix: string,
+  { dir }: FileWorld,
+  more: Partial<WorkerSettings> = {},
+): WorkerSettings => ({
+  url,
+  prefix,
+  fn: 'f',
+  replicas: 1,
+  leaseMs: LEASE_MS,
+  dir,
+  workMs: 5,
+  ...more,
+})
+
 describe('a worker killed with -9 between any two steps', () => {
   const { nats, open } = useTestNats()
 
@@ -53,15 +69,7 @@ describe('a worker killed with -9 between any two steps', () => {
     const key = 'n.a'
     const goesOn = gate()
     await bringTo(scene, test.queue, key, goesOn.opened)
-    const settings: WorkerSettings = {
-      url: nats().url,
-      prefix,
-      fn: 'f',
-      replicas: 1,
-      leaseMs: LEASE_MS,
-      dir: world.dir,
-      workMs: 5,
-    }
+    const settings = settingsOf(nats().url, prefix, world)
     await world.change(test.queue, 'f', key)
     const doomed = await startWorker({ ...settings, dieBefore })
     if (doomed.signalCode === null) await once(doomed, 'exit')
@@ -79,15 +87,7 @@ describe('a worker killed with -9 between any two steps', () => {
     const prefix = freshPrefix()
     await using test = await open(prefix)
     const world = new FileWorld(`${dir}/${prefix}`)
-    const settings: WorkerSettings = {
-      url: nats().url,
-      prefix,
-      fn: 'f',
-      replicas: 1,
-      leaseMs: LEASE_MS,
-      dir: world.dir,
-      workMs: 5,
-    }
+    const settings = settingsOf(nats().url, prefix, world)
     await world.change(test.queue, 'f', 'n.a')
     const doomed = await startWorker({ ...settings, dieInRun: true })
     if (doomed.signalCode === null) await once(doomed, 'exit')
@@ -107,15 +107,7 @@ describe.each([
     const prefix = `chaos${replicas}`
     await using test = await openTestQueue(nats.url, prefix, { replicas })
     const world = new FileWorld(`${dir}/${prefix}`)
-    const settings: WorkerSettings = {
-      url: nats.url,
-      prefix,
-      fn: 'f',
-      replicas,
-      leaseMs: LEASE_MS,
-      dir: world.dir,
-      workMs: 8,
-    }
+    const settings = settingsOf(nats.url, prefix, world, { replicas, workMs: 8 })
     const workers = await Promise.all([0, 1, 2].map(() => startWorker(settings)))
     const keys = Array.from({ length: 15 }, (_, i) => `n.k${i}`)
     const end = Date.now() + ms

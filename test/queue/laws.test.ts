@@ -8,6 +8,7 @@ import {
   gate,
   inOneHour,
   LEASE_MS,
+  pausedWork,
   statesOf,
   until,
   useTestNats,
@@ -125,15 +126,10 @@ describe('law 3: a mark during a run causes a run after it', () => {
   it.each(['high', 'low'] as const)('exactly one, however often it was marked (lane %s)', async (lane) => {
     await using test = await open()
     const world = new World()
-    const began = gate()
-    const goesOn = gate()
-    const worker = world.serve(test.queue, async () => {
-      began.open()
-      await goesOn.opened
-      return { kind: 'requeue', at: inOneHour() }
-    })
+    const paused = pausedWork({ kind: 'requeue', at: inOneHour() })
+    const worker = world.serve(test.queue, paused.work)
     await world.change(test.queue, 'n.a')
-    await began.opened
+    await paused.began
     for (let i = 0; i < 5; i++) {
       await world.change(test.queue, 'n.a', lane)
       await until(async () =>
@@ -143,7 +139,7 @@ describe('law 3: a mark during a run causes a run after it', () => {
         ]),
       )
     }
-    goesOn.open()
+    paused.letGo()
     await until(async () => expect(await statesOf(test.queue)).toEqual(['n.a waiting']))
     expect(world.starts).toEqual(['n.a', 'n.a'])
     expect(world.dealtWith).toEqual(world.versions)
@@ -214,25 +210,16 @@ describe('law 5: a waiting key keeps its place', () => {
     await using a = await open(prefix)
     await using b = await open(prefix)
     const world = new World()
-    const began = gate()
-    const goesOn = gate()
-    const first = world.serve(
-      a.queue,
-      async () => {
-        began.open()
-        await goesOn.opened
-        return DONE
-      },
-      1,
-    )
+    const paused = pausedWork()
+    const first = world.serve(a.queue, paused.work, 1)
     await world.change(a.queue, 'n.a')
-    await began.opened
+    await paused.began
     await world.change(a.queue, 'n.a')
     const marker = world.serve(b.queue, undefined, 1)
     await until(async () => expect(await entriesOf(a.queue)).toMatchObject([{ state: 'running', dirty: true }]))
     await marker.drain(1000)
     for (const key of ['n.b', 'n.c']) await world.change(a.queue, key)
-    goesOn.open()
+    paused.letGo()
     await until(async () => expect(await statesOf(a.queue)).toEqual([]))
     expect(world.starts).toEqual(['n.a', 'n.b', 'n.c', 'n.a'])
     await first.drain(1000)

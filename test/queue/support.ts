@@ -134,6 +134,18 @@ export const inOneHour = () => inMs(3_600_000)
 export const keysNamed = (name: string, count: number): string[] =>
   Array.from({ length: count }, (_, index) => `n.${name}${index}`)
 
+/** Work that tells when the first run has begun, and ends when it is let go. */
+export function pausedWork(finish: Finish = DONE) {
+  const began = gate()
+  const goesOn = gate()
+  const work = async (): Promise<Finish> => {
+    began.open()
+    await goesOn.opened
+    return finish
+  }
+  return { work, began: began.opened, letGo: goesOn.open }
+}
+
 /** Runs that stay until they are let go, and the most that were under way at a time. */
 export class HeldRuns {
   readonly running: Lease[] = []

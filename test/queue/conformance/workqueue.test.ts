@@ -12,11 +12,11 @@ import {
   entriesOf,
   FN,
   freshPrefix,
-  gate,
   HeldRuns,
   inMs,
   inOneHour,
   keysNamed,
+  pausedWork,
   statesOf,
   until,
   useTestNats,
@@ -102,21 +102,15 @@ describe('queue.go', () => {
     await using a = await open(prefix)
     await using b = await open(prefix)
     const world = new World()
-    const began = gate()
-    const goesOn = gate()
-    const work = async () => {
-      began.open()
-      await goesOn.opened
-      return DONE
-    }
-    const workers = [world.serve(a.queue, work, 1), world.serve(b.queue, work, 1)]
+    const paused = pausedWork()
+    const workers = [world.serve(a.queue, paused.work, 1), world.serve(b.queue, paused.work, 1)]
     await world.change(a.queue, 'n.foo')
-    await began.opened
+    await paused.began
     await world.change(a.queue, 'n.foo')
     await world.change(a.queue, 'n.foo')
     await until(async () => expect(await entriesOf(a.queue)).toContainEqual(expect.objectContaining({ dirty: true })))
     expect(world.starts).toEqual(['n.foo'])
-    goesOn.open()
+    paused.letGo()
     await until(async () => expect(await statesOf(a.queue)).toEqual([]))
     expect([world.starts, world.overlaps]).toEqual([['n.foo', 'n.foo'], []])
     await Promise.all(workers.map((worker) => worker.drain(1000)))
@@ -165,18 +159,13 @@ describe('queue.go', () => {
   it('a key that got dirty while draining is run, by whoever serves next (TestQueueDrainageUsingShutDownWithDrainWithDirtyItem)', async () => {
     await using test = await open()
     const world = new World()
-    const began = gate()
-    const goesOn = gate()
-    const worker = world.serve(test.queue, async () => {
-      began.open()
-      await goesOn.opened
-      return DONE
-    })
+    const paused = pausedWork()
+    const worker = world.serve(test.queue, paused.work)
     await world.change(test.queue, 'n.k')
-    await began.opened
+    await paused.began
     await world.change(test.queue, 'n.k')
     const drain = worker.drain(30_000)
-    goesOn.open()
+    paused.letGo()
     await drain
     expect(await statesOf(test.queue)).toEqual(['n.k queued'])
     const next = world.serve(test.queue)
@@ -355,22 +344,13 @@ describe('metrics.go', () => {
   it('adds, takes and ends are counted once each; five adds during a run are one run more (TestMetrics)', async () => {
     const { count, observer } = counting()
     await using test = await open(undefined, { observer })
-    const began = gate()
-    const goesOn = gate()
-    const worker = new World().serve(
-      test.queue,
-      async () => {
-        began.open()
-        await goesOn.opened
-        return DONE
-      },
-      1,
-    )
+    const paused = pausedWork()
+    const worker = new World().serve(test.queue, paused.work, 1)
     await test.queue.enqueue(FN, 'n.foo')
-    await began.opened
+    await paused.began
     for (let added = 0; added < 5; added++) await test.queue.enqueue(FN, 'n.foo')
     expect([count('f queued'), count('f coalesced'), count('taken')]).toEqual([2, 4, 1])
-    goesOn.open()
+    paused.letGo()
     await until(async () => expect(await statesOf(test.queue)).toEqual([]))
     await until(() => expect([count('taken'), count('done')]).toEqual([2, 2]))
     await worker.drain(1000)
