@@ -47,24 +47,35 @@ export const configMap = (name: string, data: Record<string, string> = {}): Kube
 
 type Behaviour = (input: RunInput, context: RunContext) => Outcome | Promise<Outcome>
 
+/** One of them for all the files that a worker runs, for it takes seconds to start; it goes with the worker. */
+let servers: Promise<{ kubeconfig: string; natsUrl: string }> | undefined
+let files = 0
+
+async function startServers() {
+  const { kubeconfig, nats } = await startTestCluster({ nats: true })
+  const kube = createKubeClient({ ...(await loadKubeConfig({ paths: [kubeconfig] })), userAgent: 'fairlead-test' })
+  await installCrds(kube)
+  await kube.close()
+  return { kubeconfig, natsUrl: nats?.url ?? '' }
+}
+
 /** Real servers, a store and a queue; what the bridge would do is done by hand, so that each test says what is known. */
 export async function startFixture() {
-  const cluster = await startTestCluster({ nats: true })
+  servers ??= startServers()
+  const { kubeconfig, natsUrl } = await servers
   const requests: RequestReport[] = []
   const kube = createKubeClient({
-    ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })),
+    ...(await loadKubeConfig({ paths: [kubeconfig] })),
     userAgent: 'fairlead-test',
     onRequest: (request) => requests.push(request),
   })
-  const js = await connectJetStream({ servers: cluster.nats?.url ?? '', name: 'test' })
-  const events = await openEventStore(js, { cluster: 'test', log: silent })
-  await installCrds(kube)
+  const js = await connectJetStream({ servers: natsUrl, name: 'test' })
+  const events = await openEventStore(js, { prefix: `file${++files}`, cluster: 'test', log: silent })
   const fixture = new Fixture(kube, js, events, requests)
   return Object.assign(fixture, {
     async [Symbol.asyncDispose]() {
       await js.close()
       await kube.close()
-      await cluster[Symbol.asyncDispose]()
     },
   })
 }

@@ -99,8 +99,8 @@ describe('a worker killed with -9 between any two steps', () => {
 })
 
 describe.each([
-  { replicas: 1 as const, ms: 5000 },
-  { replicas: 3 as const, ms: 7000 },
+  { replicas: 1 as const, ms: 4000 },
+  { replicas: 3 as const, ms: 5000 },
 ])('workers and servers killed with -9 under load, $replicas replica(s)', ({ replicas, ms }) => {
   it('lose no change, give no key to two workers, and leave nothing behind', async () => {
     await using nats = await startTestNats({ replicas })
