@@ -10,7 +10,7 @@ export default defineConfig({
     // Real servers on two cores: files side by side only as far as they do not starve each other. Many of them wait
     // for a time or a lease, so that three load two cores.
     maxWorkers: 3,
-    // No module has state, so that files may share what a worker has imported: a third of all the time otherwise.
+    // Files share what their worker has imported: to import it anew for each of them takes a third of all the time.
     isolate: false,
     sequence: { sequencer: LongestFirst },
     globalSetup: ['./test/support/setup.ts'],
