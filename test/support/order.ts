@@ -19,9 +19,12 @@ const FIRST = [
   'bridge/kill',
   'cli/commands',
   'queue/laws',
-  'local/node',
+  'e2e/memcached',
   'queue/model',
   'queue/replicas',
+  'local/node',
+  'e2e/rights',
+  'crds/api-server',
   'dispatch/own-writes',
 ]
 
