@@ -38,7 +38,7 @@ export class FileWorld {
   readonly dir: string
   readonly versions = new Map<string, number>()
   /** When a process is known to be dead, by the monotonic clock. */
-  readonly deaths = new Map<number, number>()
+  readonly #deaths = new Map<number, number>()
 
   constructor(dir: string) {
     mkdirSync(dir, { recursive: true })
@@ -51,6 +51,10 @@ export class FileWorld {
     writeFileSync(`${this.dir}/${key}.new`, String(version))
     renameSync(`${this.dir}/${key}.new`, `${this.dir}/${key}`)
     await queue.enqueue(fn, key, { lane })
+  }
+
+  died({ pid }: ChildProcess): void {
+    if (pid !== undefined) this.#deaths.set(pid, Number(process.hrtime.bigint() / 1000n) / 1000)
   }
 
   runs(): LoggedRun[] {
@@ -77,7 +81,7 @@ export class FileWorld {
   /** Runs of one key that began while another was under way in a living process. */
   overlaps(): string[] {
     const runs = this.runs()
-    const endOf = (run: LoggedRun) => run.end ?? this.deaths.get(run.pid) ?? Number.POSITIVE_INFINITY
+    const endOf = (run: LoggedRun) => run.end ?? this.#deaths.get(run.pid) ?? Number.POSITIVE_INFINITY
     return runs.flatMap((run) =>
       runs
         .filter((other) => other.key === run.key && other.start > run.start && other.start < endOf(run))
