@@ -1,20 +1,20 @@
 import { type Delivery, declareConsumer, declareStream, type JetStream, Puller } from '#jetstream'
-import { inFlight, rate, SLOTS } from './queue-support.ts'
+import { inFlight, rate, SLOTS, WARM_RUNS } from './queue-support.ts'
 
 const STREAM = 'FLOOR'
 const CONSUMER = 'floor'
 
-export interface Floor {
-  /** Runs per second, were a run nothing but its JetStream operations. */
-  withEnqueues: number
-  backlog: number
+/** Runs per second, were a run nothing but its JetStream operations. */
+export interface Floor extends AsyncDisposable {
+  withEnqueues(runs: number): Promise<number>
+  backlog(runs: number): Promise<number>
 }
 
 /**
  * What the server gives to so many bare operations per run at the same concurrency: a publish for the enqueue; a
  * delivery, a publish, a confirmed acknowledgement and a publish for the run. No expectations, schedules or headers.
  */
-export async function measureFloor(js: JetStream, runs: number, replicas: 1 | 3): Promise<Floor> {
+export async function openFloor(js: JetStream, replicas: 1 | 3): Promise<Floor> {
   const config = { retention: 'workqueue', max_msgs_per_subject: 1, discard: 'old', num_replicas: replicas } as const
   await declareStream(js, { name: STREAM, subjects: ['floor.>'], ...config })
   await declareConsumer(js, STREAM, {
@@ -23,13 +23,19 @@ export async function measureFloor(js: JetStream, runs: number, replicas: 1 | 3)
     ack_policy: 'explicit',
     max_ack_pending: 20_000,
   })
-  const enqueue = (index: number) => js.publish(`floor.work.${index}`, '', {})
-  await drained(js, 1000, () => inFlight(1000, enqueue))
-  const withEnqueues = await drained(js, runs, () => inFlight(runs, enqueue))
-  await inFlight(runs, enqueue)
-  const backlog = await drained(js, runs, async () => {})
-  await js.admin.streams.delete(STREAM)
-  return { withEnqueues: rate(runs, withEnqueues), backlog: rate(runs, backlog) }
+  const enqueueAll = (runs: number) => inFlight(runs, (index) => js.publish(`floor.work.${index}`, '', {}))
+  const withEnqueues = async (runs: number) => rate(runs, await drained(js, runs, () => enqueueAll(runs)))
+  await withEnqueues(WARM_RUNS)
+  return {
+    withEnqueues,
+    async backlog(runs) {
+      await enqueueAll(runs)
+      return rate(runs, await drained(js, runs, async () => {}))
+    },
+    async [Symbol.asyncDispose]() {
+      await js.admin.streams.delete(STREAM)
+    },
+  }
 }
 
 /** How long it takes, in milliseconds, until all are run. */

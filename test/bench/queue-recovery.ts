@@ -2,13 +2,14 @@ import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { JetStream } from '#jetstream'
 import type { Nats } from '#local'
-import { enqueueAll, FN, openBenchQueue, SLOTS, startWorker } from './queue-support.ts'
+import { enqueueAll, FN, open, openBenchQueue, SLOTS, startWorker } from './queue-support.ts'
 
 /** Seconds from the kill of a worker until the first and the last of its keys run in another process. */
 export async function afterWorkerKill(js: JetStream, url: string): Promise<string> {
   const prefix = 'killed'
   const queue = await openBenchQueue(js, prefix)
-  const doomed = await startWorker({ url, prefix, slots: SLOTS, holds: true })
+  const doomed = await startWorker({ url, slots: SLOTS, holds: true })
+  await open(doomed, prefix)
   doomed.send('go')
   await enqueueAll(queue, SLOTS)
   while ((await queue.depth(FN)).running < SLOTS) await sleep(20)
@@ -34,14 +35,14 @@ export async function afterWorkerKill(js: JetStream, url: string): Promise<strin
 export async function afterServerKill(js: JetStream, nats: Nats): Promise<string> {
   const queue = await openBenchQueue(js, 'restarted')
   const seen = { enqueued: 0, latestRun: 0 }
-  const open = new Set<string>()
+  const unfinished = new Set<string>()
   const worker = queue.serve({
     fn: FN,
     slots: SLOTS,
     handler: async ({ key }) => {
       seen.latestRun = performance.now()
       await sleep(5)
-      open.delete(key)
+      unfinished.delete(key)
       return { kind: 'done' }
     },
   })
@@ -50,7 +51,7 @@ export async function afterServerKill(js: JetStream, nats: Nats): Promise<string
     const calls: Promise<unknown>[] = []
     while (!stop.signal.aborted) {
       const key = `n.s${seen.enqueued++}`
-      open.add(key)
+      unfinished.add(key)
       calls.push(queue.enqueue(FN, key))
       await sleep(2)
     }
@@ -59,10 +60,10 @@ export async function afterServerKill(js: JetStream, nats: Nats): Promise<string
   while (seen.enqueued < 500) await sleep(10)
   await nats.restart()
   const back = performance.now()
-  const before = new Set(open)
+  const before = new Set(unfinished)
   while (seen.latestRun < back) await sleep(1)
   const again = seen.latestRun - back
-  while (before.intersection(open).size > 0) await sleep(5)
+  while (before.intersection(unfinished).size > 0) await sleep(5)
   const all = performance.now() - back
   stop.abort()
   await enqueueing

@@ -13,7 +13,6 @@ const silent = { debug() {}, info() {}, warn() {}, error() {} }
 /** For queue-worker.ts. */
 export interface WorkerSettings {
   url: string
-  prefix: string
   slots: number
   /** Runs never end: until the process is killed it holds its keys. */
   holds?: boolean
@@ -29,11 +28,49 @@ export async function openBenchQueue(
   return queue
 }
 
-/** A worker process that waits for `go`. */
+/** As long as it takes until nothing gets faster any more. */
+export const WARM_RUNS = 20_000
+
+/** What a process does for the first time is several times as slow: a queue of its own, enqueued and drained. */
+export async function warmUp(js: JetStream): Promise<void> {
+  const queue = await openBenchQueue(js, `warm${process.pid}`)
+  await enqueueAll(queue, WARM_RUNS)
+  await msOfRuns(queue, WARM_RUNS)
+  await js.admin.streams.delete(queue.stream)
+}
+
+/** How long it takes, in milliseconds, until so many keys have run; what brings them may begin with it. */
+export async function msOfRuns(queue: WorkQueue, count: number, begin?: () => Promise<void>): Promise<number> {
+  let left = count
+  const all = Promise.withResolvers<void>()
+  const handler = async () => {
+    if (--left === 0) all.resolve()
+    return { kind: 'done' as const }
+  }
+  const worker = queue.serve({ fn: FN, slots: SLOTS, handler })
+  const began = performance.now()
+  await Promise.all([begin?.(), all.promise])
+  const ms = performance.now() - began
+  await worker.drain(1000)
+  return ms
+}
+
+/** A worker process that is warm, and waits to be told of a queue. */
 export async function startWorker(settings: WorkerSettings): Promise<ChildProcess> {
   const worker = fork(fileURLToPath(new URL('./queue-worker.ts', import.meta.url)), [JSON.stringify(settings)])
-  await once(worker, 'message')
+  await isReady(worker)
   return worker
+}
+
+/** It has opened that queue, and serves it when told to `go`. */
+export async function open(worker: ChildProcess, prefix: string): Promise<void> {
+  const ready = isReady(worker)
+  worker.send(prefix)
+  await ready
+}
+
+async function isReady(worker: ChildProcess): Promise<void> {
+  for (;;) if ((await once(worker, 'message'))[0] === 'ready') return
 }
 
 /** Runs the task with 0 to `count` - 1, so many at a time. */
@@ -51,6 +88,9 @@ export const enqueueAll = (queue: WorkQueue, count: number): Promise<void> =>
 export const rate = (count: number, ms: number): number => Math.round((count / ms) * 1000)
 
 export const thousands = (count: number): string => Math.round(count).toLocaleString('en')
+
+export const median = (numbers: readonly number[]): number =>
+  numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? 0
 
 /** p50 / p99. */
 export function percentiles(times: readonly number[], digits = 2): string {

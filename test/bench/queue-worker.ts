@@ -1,21 +1,39 @@
-/** A process that does nothing, as often as the queue asks; started by queue.ts and queue-recovery.ts. */
-import { once } from 'node:events'
+/** A process that does nothing, as often as the queue asks; started by queue-support.ts. */
 import { connectJetStream } from '#jetstream'
-import { FN, openBenchQueue, type WorkerSettings } from './queue-support.ts'
+import type { Worker } from '#queue'
+import { FN, openBenchQueue, type WorkerSettings, warmUp } from './queue-support.ts'
 
-const { url, prefix, slots, holds = false } = JSON.parse(process.argv[2] ?? '{}') as WorkerSettings
+const { url, slots, holds = false } = JSON.parse(process.argv[2] ?? '{}') as WorkerSettings
 const js = await connectJetStream({ servers: url, name: 'bench worker' })
-const queue = await openBenchQueue(js, prefix)
-process.send?.('ready')
-await once(process, 'message')
+if (!holds) await warmUp(js)
 let begun = 0
-queue.serve({
-  fn: FN,
-  slots,
-  handler: async () => {
-    begun++
-    if (holds) await new Promise(() => {})
-    return { kind: 'done' }
-  },
-})
-setInterval(() => process.send?.(begun), 5)
+let worker: Worker | undefined
+
+/** The first message names a queue, the next starts it, and so on: to have opened it is no part of what is measured. */
+async function obey(): Promise<void> {
+  for (;;) {
+    const queue = await openBenchQueue(js, await said('ready'))
+    await said('ready')
+    begun = 0
+    worker = queue.serve({ fn: FN, slots, handler: run })
+  }
+}
+
+async function run() {
+  begun++
+  if (holds) await new Promise(() => {})
+  return { kind: 'done' as const }
+}
+
+async function said(answer: string): Promise<string> {
+  const { promise, resolve } = Promise.withResolvers<string>()
+  process.once('message', resolve)
+  process.send?.(answer)
+  const message = await promise
+  await worker?.drain(1000)
+  worker = undefined
+  return message
+}
+
+setInterval(() => worker && process.send?.(begun), 5)
+await obey()

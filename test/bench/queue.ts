@@ -5,22 +5,27 @@
 import type { ChildProcess } from 'node:child_process'
 import { cpus } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { nuid } from 'nats'
 import { connectJetStream, type JetStream } from '#jetstream'
 import type { Nats } from '#local'
 import type { WorkQueue } from '#queue'
 import { startTestNats } from '../support/servers.ts'
-import { measureFloor } from './queue-floor.ts'
+import { openFloor } from './queue-floor.ts'
 import { afterServerKill, afterWorkerKill } from './queue-recovery.ts'
 import {
   enqueueAll,
   FN,
   inFlight,
+  median,
+  msOfRuns,
+  open,
   openBenchQueue,
   percentiles,
   rate,
   SLOTS,
   startWorker,
   thousands,
+  warmUp,
 } from './queue-support.ts'
 import { latenessAmong, latenessAtOnce } from './queue-timers.ts'
 
@@ -29,6 +34,8 @@ type Row = [what: string, value: string]
 const SINGLE_RUNS = 500
 const BURST_RUNS = 12_000
 const PROCESSES = [1, 2, 4]
+/** Of which the median counts. */
+const ROUNDS = 3
 
 const PARTS: Record<string, (js: JetStream, nats: Nats) => Promise<Row[]>> = {
   runs: (js, nats) => runs(js, nats, 1),
@@ -63,30 +70,42 @@ for (const [name, measure] of Object.entries(PARTS)) {
 }
 
 async function runs(js: JetStream, { url }: Nats, replicas: 1 | 3): Promise<Row[]> {
-  const open = (prefix: string) => openBenchQueue(js, prefix, { replicas })
-  const own = await open('own')
+  const opened = (prefix: string) => openBenchQueue(js, prefix, { replicas })
+  const own = await opened('own')
   const enqueue = (queue: WorkQueue) => (key: string) => queue.enqueue(FN, key)
   const announce = (queue: WorkQueue) => (key: string) => queue.announce(FN, key).safe
-  await together(own, enqueue(own), 2000) // warms up
-  const singly = await open('latency')
+  await warmUp(js)
+  const singly = await opened('latency')
   const rows: Row[] = [
     ['enqueue → run start, p50 / p99 ms', await latency(singly, enqueue(singly))],
     ['announce → run start in the same process, p50 / p99 ms', await latency(singly, announce(singly))],
   ]
-  const floor = await measureFloor(js, BURST_RUNS, replicas)
-  const versus = (perSecond: number, bare: number) =>
-    `${thousands(perSecond)}, ${(perSecond / bare).toFixed(2)} of the floor's ${thousands(bare)}`
-  rows.push(['runs/s with enqueues', versus(await together(own, enqueue(own)), floor.withEnqueues)])
-  rows.push(['runs/s with announcements', thousands(await together(own, announce(own)))])
-  for (const processes of PROCESSES) {
-    const perSecond = await backlog(
-      await open(`p${processes}`),
-      { url, prefix: `p${processes}`, slots: SLOTS },
-      processes,
-    )
-    const what = `runs/s of a backlog, ${processes} process${processes > 1 ? 'es' : ''}`
-    rows.push([what, processes === 1 ? versus(perSecond, floor.backlog) : thousands(perSecond)])
+  await using floor = await openFloor(js, replicas)
+  const versus = (measured: readonly number[], bare: readonly number[]) =>
+    `${thousands(median(measured))}, ${(median(measured) / median(bare)).toFixed(2)} of the floor's ${thousands(median(bare))}`
+  const bare: number[] = []
+  const enqueued: number[] = []
+  const announced: number[] = []
+  for (let round = 0; round < ROUNDS; round++) {
+    bare.push(await floor.withEnqueues(BURST_RUNS))
+    enqueued.push(await together(own, enqueue(own)))
+    announced.push(await together(own, announce(own)))
   }
+  rows.push(['runs/s with enqueues', versus(enqueued, bare)])
+  rows.push(['runs/s with announcements', thousands(median(announced))])
+  const bareBacklogs: number[] = []
+  const crew: ChildProcess[] = []
+  for (const processes of PROCESSES) {
+    while (crew.length < processes) crew.push(await startWorker({ url, slots: SLOTS }))
+    const rates: number[] = []
+    for (let round = 0; round < ROUNDS; round++) {
+      if (processes === 1) bareBacklogs.push(await floor.backlog(BURST_RUNS))
+      rates.push(await backlog(opened, crew))
+    }
+    const what = `runs/s of a backlog, ${processes} process${processes > 1 ? 'es' : ''}`
+    rows.push([what, processes === 1 ? versus(rates, bareBacklogs) : thousands(median(rates))])
+  }
+  for (const worker of crew) worker.kill()
   return rows
 }
 
@@ -118,44 +137,34 @@ async function together(
   call: (key: string) => Promise<unknown>,
   count = BURST_RUNS,
 ): Promise<number> {
-  let left = count
-  const all = Promise.withResolvers<void>()
-  const handler = async () => {
-    if (--left === 0) all.resolve()
-    return { kind: 'done' as const }
-  }
-  const worker = queue.serve({ fn: FN, slots: SLOTS, handler })
-  const began = performance.now()
-  await inFlight(count, (index) => call(`n.b${index}`))
-  await all.promise
-  const ms = performance.now() - began
-  await worker.drain(1000)
-  return rate(count, ms)
+  return rate(count, await msOfRuns(queue, count, () => inFlight(count, (index) => call(`n.b${index}`))))
 }
 
-async function backlog(
-  queue: WorkQueue,
-  settings: Parameters<typeof startWorker>[0],
-  processes: number,
-): Promise<number> {
+async function backlog(openQueue: (prefix: string) => Promise<WorkQueue>, workers: ChildProcess[]): Promise<number> {
+  const prefix = `backlog${nuid.next()}`
+  const queue = await openQueue(prefix)
   await enqueueAll(queue, BURST_RUNS)
-  const workers = await Promise.all(Array.from({ length: processes }, () => startWorker(settings)))
+  await Promise.all(workers.map((worker) => open(worker, prefix)))
   const began = performance.now()
   for (const worker of workers) worker.send('go')
   await runsOf(workers, BURST_RUNS)
-  const ms = performance.now() - began
-  for (const worker of workers) worker.kill()
-  return rate(BURST_RUNS, ms)
+  return rate(BURST_RUNS, performance.now() - began)
 }
 
 /** Workers tell how many runs they have behind them. */
 function runsOf(workers: ChildProcess[], wanted: number): Promise<void> {
   const counts = new Map<ChildProcess, number>()
   return new Promise((resolve) => {
-    for (const worker of workers)
-      worker.on('message', (count: number) => {
+    const listeners = workers.map((worker) => {
+      const listen = (count: unknown) => {
+        if (typeof count !== 'number') return
         counts.set(worker, count)
-        if ([...counts.values()].reduce((sum, one) => sum + one, 0) >= wanted) resolve()
-      })
+        if ([...counts.values()].reduce((sum, one) => sum + one, 0) < wanted) return
+        for (const [index, other] of workers.entries()) other.off('message', listeners[index] ?? listen)
+        resolve()
+      }
+      worker.on('message', listen)
+      return listen
+    })
   })
 }
