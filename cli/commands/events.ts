@@ -43,6 +43,8 @@ export function eventsCommands(program: Command, { config, print }: Pick<Surroun
       const settings = config()
       await using js = await openJetStream(settings, 'events')
       const log = createLogger(settings)
+      const server = js.nc.getServer()
+      js.onDisconnect(() => log.warn({ server }, 'NATS is gone; what it has is shown when it is back'))
       const view = viewEvents(js, { prefix: settings.FAIRLEAD_PREFIX, log })
       const { namespace, type } = options
       const filters = filtersOf({ kinds, name, namespace }, await view.resources())

@@ -71,7 +71,7 @@ export function publishCommand(program: Command, { config, print }: Pick<Surroun
     .option('--to <target>', 'http://…, https://… or nats:SUBJECT (default: EVENTS)', target)
     .addOption(new Option('--type <verb>', 'what happened to it').choices(['added', 'modified', 'deleted']))
     .addOption(modeOption())
-    .option('--dry-run', 'print the event instead')
+    .addOption(new Option('--dry-run', 'print the event instead').conflicts('curl'))
     .option('--curl', 'print a curl command instead')
     .option('--offline', 'ask no API server: guess the resource of a kind, make uid and version up')
     .addHelpText('after', HELP)
@@ -99,17 +99,21 @@ async function find(settings: Config, kind: string | undefined, name: string | u
     }))
     return { cluster: named ?? NO_CLUSTER, objects, areStored: false }
   }
+  const given = file === undefined ? undefined : await objectsIn(file)
   await using kube = await openKube(settings)
   const cluster = named ?? (await clusterId(kube))
-  if (file !== undefined) return { cluster, objects: await inCluster(kube, file, namespace), areStored: false }
+  if (given) return { cluster, objects: await inCluster(kube, given, namespace), areStored: false }
   const ref = resourceNamed(kind ?? '', await servedResources(kube))
   const path = resourcePath(ref, ref.namespaced ? (namespace ?? 'default') : undefined, name)
   return { cluster, objects: [{ ref, object: await kube.get(path) }], areStored: true }
 }
 
 /** As the API server would store them: it fills in and checks, and stores nothing. */
-async function inCluster(kube: KubeClient, file: string, namespace: string | undefined): Promise<Found['objects']> {
-  const objects = await objectsIn(file)
+async function inCluster(
+  kube: KubeClient,
+  objects: KubeObject[],
+  namespace: string | undefined,
+): Promise<Found['objects']> {
   const resources = await servedResources(kube)
   return Promise.all(
     objects.map(async (given) => {

@@ -11,13 +11,16 @@ export async function objectsIn(file: string): Promise<KubeObject[]> {
   const content = file === '-' ? await text(process.stdin) : await contentOf(file)
   const documents = parseAllDocuments(content).map((document) => {
     const [error] = document.errors
-    if (error) throw new UsageError(`${nameOf(file)} is neither YAML nor JSON: ${error.message}`)
+    if (error) throw new UsageError(`${nameOf(file)} is neither YAML nor JSON: ${firstLine(error.message)}`)
     return document.toJS() as unknown
   })
   const objects = documents.filter((one) => one !== null).flatMap(itemsOf)
   if (objects.length === 0) throw new UsageError(`${nameOf(file)} has no object`)
   return objects.map((object) => demandObject(object, file))
 }
+
+/** Below it the parser draws where that is. */
+const firstLine = (message: string): string => message.replace(/:?\n.*/s, '')
 
 const nameOf = (file: string): string => (file === '-' ? 'standard input' : file)
 
@@ -38,7 +41,9 @@ function demandObject(value: unknown, file: string): KubeObject {
   const { apiVersion, kind, metadata } = (value ?? {}) as Partial<KubeObject>
   if (typeof apiVersion === 'string' && typeof kind === 'string' && typeof metadata?.name === 'string')
     return value as KubeObject
-  throw new UsageError(`${nameOf(file)} has something that is no object: it needs apiVersion, kind and metadata.name`)
+  throw new UsageError(
+    `${nameOf(file)} has something that is no object: it needs apiVersion, kind and metadata.name, as text`,
+  )
 }
 
 /** The resource type of an object, as the API server says. */

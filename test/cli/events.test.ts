@@ -149,6 +149,20 @@ describe('events tail', () => {
       { name: 'x', verb: 'added', resourceVersion: '5' },
       { name: 'x', verb: 'modified', resourceVersion: '6' },
     ])
+    expect(tail.logs.filter(({ level }) => level === 'warn')).toEqual([])
+  })
+
+  it('says that NATS is gone, and goes on when it is back', async () => {
+    await using tail = startFairlead(['events', 'tail', 'widgets', '-n', 'again', '-o', 'json'], {
+      ...env,
+      LOG_LEVEL: 'debug',
+    })
+    await tail.logged(({ msg }) => msg === 'following; Ctrl-C ends')
+    await cluster.restart('nats')
+    await tail.logged(({ level, msg }) => level === 'warn' && msg.startsWith('NATS is gone'))
+    await events.put(WIDGETS, 'added', widget('y', 7, 'again'))
+    while (tail.output.length < 1) await sleep(20)
+    expect(JSON.parse(tail.output[0] ?? '')).toMatchObject({ name: 'y', resourceVersion: '7' })
   })
 })
 
