@@ -40,6 +40,11 @@ export class Member implements AsyncDisposable {
     })
   }
 
+  async warmUp(keys: number): Promise<void> {
+    this.order({ do: 'warm', keys })
+    await this.told(({ warm }) => warm)
+  }
+
   async enqueue(keys: number): Promise<void> {
     this.order({ do: 'enqueue', keys })
     await this.told(({ enqueued }) => enqueued)

@@ -7,6 +7,8 @@ import type { Server } from './servers.ts'
 export interface Sizes {
   /** Of a backlog that is drained. */
   backlog: number
+  /** Enqueued and run by each process before that. */
+  warm: number
   /** One after the other on an idle machine. */
   single: number
   /** Keys that wait, and timers. */
@@ -27,8 +29,6 @@ export async function measure(peer: PeerName, server: Server | undefined, sizes:
   return rows
 
   async function rates(): Promise<Row[]> {
-    // Warms up server and, where it is one process, the code.
-    await drained('warm', 1)
     const found: Row[] = []
     let enqueueRate = 0
     for (const processes of server ? sizes.processes : [1]) {
@@ -44,6 +44,7 @@ export async function measure(peer: PeerName, server: Server | undefined, sizes:
     const members: Member[] = []
     try {
       for (let i = 0; i < processes; i++) members.push(await Member.start(settings(prefix)))
+      await Promise.all(members.map((member) => member.warmUp(sizes.warm)))
       const [first] = members
       if (first === undefined) throw new Error('no process')
       const before = { client: (await first.usage()).cpuMs, server: server ? cpuMsOf(server.pid) : 0 }

@@ -13,8 +13,8 @@ const TITLES: Record<PeerName, string> = {
   memory: 'in process',
   bullmq: 'BullMQ',
 }
-const WHOLE: Sizes = { backlog: 8000, single: 500, many: 100_000, processes: [1, 2, 4, 8] }
-const QUICK: Sizes = { backlog: 500, single: 50, many: 2000, processes: [1, 2] }
+const WHOLE: Sizes = { backlog: 8000, warm: 12_000, single: 500, many: 100_000, processes: [1, 2, 4, 8] }
+const QUICK: Sizes = { backlog: 500, warm: 500, single: 50, many: 2000, processes: [1, 2] }
 
 const USAGE = `npm run bench:peers -- [${PEERS.join('] [')}] [--quick] [--json]`
 const say = (what: string) => void process.stderr.write(`${what}\n`)

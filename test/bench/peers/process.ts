@@ -1,14 +1,16 @@
 /** One process of a peer, told by its parent what to do; see {@link Order}. */
-import { openPeer, type PeerSettings } from './peer.ts'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { openPeer, type Peer, type PeerSettings } from './peer.ts'
 
 /**
- * `enqueue`: so many keys, some in flight at once. `drain`: serve, and tell how many runs began. `arm`: the same, and each
+ * `warm`: as many, enqueued and run in a queue of its own, for what a process does for the first time is slow. `enqueue`: so many keys, some in flight at once. `drain`: serve, and tell how many runs began. `arm`: the same, and each
  * run arms a timer. `hold`: serve, never let a key go.
  */
-export type Order = { do: 'enqueue' | 'drain' | 'arm'; keys: number } | { do: 'hold' | 'usage' }
+export type Order = { do: 'warm' | 'enqueue' | 'drain' | 'arm'; keys: number } | { do: 'hold' | 'usage' }
 
 export interface Told {
   ready?: true
+  warm?: true
   enqueued?: number
   /** That began so far. */
   runs?: number
@@ -21,7 +23,8 @@ const IN_FLIGHT = 64
 const HOUR_MS = 3_600_000
 const TELL_MS = 5
 
-const peer = await openPeer(JSON.parse(process.argv[2] ?? '{}') as PeerSettings)
+const settings = JSON.parse(process.argv[2] ?? '{}') as PeerSettings
+const peer = await openPeer(settings)
 const tell = (told: Told) => process.send?.(told)
 const monotonicMs = () => Number(process.hrtime.bigint()) / 1e6
 
@@ -31,8 +34,11 @@ tell({ ready: true })
 
 async function obey(order: Order): Promise<void> {
   switch (order.do) {
+    case 'warm':
+      await warmUp(order.keys)
+      return void tell({ warm: true })
     case 'enqueue':
-      await enqueue(order.keys)
+      await enqueue(peer, order.keys)
       return void tell({ enqueued: order.keys })
     case 'drain':
       return serveCounting(order.keys, undefined)
@@ -50,10 +56,25 @@ async function obey(order: Order): Promise<void> {
   }
 }
 
-async function enqueue(keys: number): Promise<void> {
+async function warmUp(keys: number): Promise<void> {
+  const own = await openPeer({ ...settings, prefix: `${settings.prefix}w${process.pid}` })
+  await enqueue(own, keys)
+  const all = Promise.withResolvers<void>()
+  let left = keys
+  await own.serve(async () => {
+    if (--left === 0) all.resolve()
+    return undefined
+  })
+  await all.promise
+  // The last of them have begun only.
+  await sleep(500)
+  await own.close()
+}
+
+async function enqueue(to: Peer, keys: number): Promise<void> {
   let next = 0
   const some = async () => {
-    while (next < keys) await peer.enqueue(`n.k${next++}`)
+    while (next < keys) await to.enqueue(`n.k${next++}`)
   }
   await Promise.all(Array.from({ length: IN_FLIGHT }, some))
 }
