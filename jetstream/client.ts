@@ -31,6 +31,7 @@ export class JetStream {
   readonly #mux: RequestMux
   readonly #timeoutMs: number
   readonly #onDisconnect = new Set<() => void>()
+  readonly #onReconnect = new Set<() => void>()
 
   private constructor(nc: NatsConnection, admin: JetStreamManager, timeoutMs: number) {
     this.nc = nc
@@ -167,6 +168,12 @@ export class JetStream {
     return () => this.#onDisconnect.delete(listener)
   }
 
+  /** Calls back each time the connection is there again: what was asked without it may never be answered. */
+  onReconnect(listener: () => void): () => void {
+    this.#onReconnect.add(listener)
+    return () => this.#onReconnect.delete(listener)
+  }
+
   /** Everything sent so far has reached the server. */
   flush(): Promise<void> {
     this.outbox.flush()
@@ -211,7 +218,10 @@ export class JetStream {
   async #abandonWithConnection(): Promise<void> {
     for await (const status of this.nc.status()) {
       // What was asked while there was no connection may not have been sent at all.
-      if (status.type === 'reconnect') this.#mux.abandon('there was no connection to NATS when it was asked')
+      if (status.type === 'reconnect') {
+        this.#mux.abandon('there was no connection to NATS when it was asked')
+        for (const listener of this.#onReconnect) listener()
+      }
       if (status.type !== 'disconnect') continue
       this.#mux.abandon('the connection to NATS dropped')
       for (const listener of this.#onDisconnect) listener()

@@ -60,27 +60,31 @@ function startAfter(last: number, start: FollowOptions['start']): Partial<Consum
   return { deliver_policy: 'by_start_sequence', opt_start_seq: start + 1 }
 }
 
-/** Its name; undefined, after a pause, when the server could not do it now. */
+/** Its name; undefined, after a pause, when the server could not do it now, or was away when it was asked. */
 async function addConsumer(
   js: JetStream,
   stream: string,
   config: Partial<ConsumerConfig>,
 ): Promise<string | undefined> {
+  const back = Promise.withResolvers<undefined>()
+  const forget = js.onReconnect(() => back.resolve(undefined))
+  const added = js.admin.consumers.add(stream, {
+    ...config,
+    ack_policy: 'none',
+    mem_storage: true,
+    num_replicas: 1,
+    flow_control: true,
+    idle_heartbeat: HEARTBEAT_MS * 1e6,
+    inactive_threshold: UNUSED_MS * 1e6,
+  })
   try {
-    const { name } = await js.admin.consumers.add(stream, {
-      ...config,
-      ack_policy: 'none',
-      mem_storage: true,
-      num_replicas: 1,
-      flow_control: true,
-      idle_heartbeat: HEARTBEAT_MS * 1e6,
-      inactive_threshold: UNUSED_MS * 1e6,
-    })
-    return name
+    return await Promise.race([added.then(({ name }) => name), back.promise])
   } catch (error) {
     if (error instanceof JetStreamApiError && error.status < 500) throw error
     if (error instanceof PermissionViolationError) throw error
     await sleep(PAUSE_MS)
     return undefined
+  } finally {
+    forget()
   }
 }
