@@ -48,8 +48,8 @@ afterAll(async () => {
 })
 
 describe.each([
-  { bridges: 1, rounds: 8 },
-  { bridges: 3, rounds: 8 },
+  { bridges: 1, rounds: 5 },
+  { bridges: 3, rounds: 5 },
 ])(`$bridges killed with -9 at any moment, $rounds times (SEED=${seed})`, ({ bridges, rounds }) => {
   it('leave the stream that one leaves in peace, and enqueue every key after its last change', async () => {
     const prefix = `kill${bridges}`

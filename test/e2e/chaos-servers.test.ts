@@ -12,10 +12,10 @@ import {
 } from './chaos.ts'
 import { startWorld, type World } from './world.ts'
 
-const COUNT = Number(GIVEN_COUNT ?? 120)
+const COUNT = Number(GIVEN_COUNT ?? 60)
 const PROCESSES = Number(process.env['FAIRLEAD_CHAOS_PROCESSES'] ?? 3)
-const SPREAD_MS = 6000
-const KILLS = 9
+const SPREAD_MS = 5000
+const KILLS = 7
 
 let world: World
 beforeAll(async () => {
@@ -23,27 +23,27 @@ beforeAll(async () => {
 })
 afterAll(() => world?.[Symbol.asyncDispose]())
 
-const load = (prefix: string) => ({ prefix, count: COUNT, spreadMs: SPREAD_MS, processes: PROCESSES })
+const load = (prefix: string, processes: number) => ({ prefix, count: COUNT, spreadMs: SPREAD_MS, processes })
 
 describe(`${COUNT} Ats due over some seconds all run exactly once, FAIRLEAD_CHAOS_SEED=${SEED}`, {
   timeout: PATIENCE_MS,
 }, () => {
   it(`while any of ${PROCESSES} processes is killed again and again`, async () => {
-    const came = await underLoad(world, load('killed'), killAgainAndAgain(KILLS, PROCESSES))
+    const came = await underLoad(world, load('killed', PROCESSES), killAgainAndAgain(KILLS, PROCESSES))
     expectOnePodEach(came)
     await expectOneCreationEach(came, { atMost: true })
     expectNoTwoAtOnce(came)
   })
 
   it('while nats-server is killed again and again', async () => {
-    const came = await underLoad(world, load('nats'), killThrice(world, 'nats'))
+    const came = await underLoad(world, load('nats', 2), killThrice(world, 'nats'))
     expectOnePodEach(came)
     await expectOneCreationEach(came)
     expectNoTwoAtOnce(came)
   })
 
   it('while kube-apiserver is killed again and again', async () => {
-    const came = await underLoad(world, load('api'), killThrice(world, 'kube-apiserver'))
+    const came = await underLoad(world, load('api', 2), killThrice(world, 'kube-apiserver'))
     expectOnePodEach(came)
     await expectOneCreationEach(came, { atMost: true })
     expectNoTwoAtOnce(came)
