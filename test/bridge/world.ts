@@ -302,6 +302,6 @@ export async function until(what: string, holds: () => Promise<boolean>, timeout
   const deadline = performance.now() + timeoutMs
   while (!(await holds())) {
     if (performance.now() > deadline) throw new Error(`not within ${timeoutMs} ms: ${what}`)
-    await sleep(25)
+    await sleep(50)
   }
 }

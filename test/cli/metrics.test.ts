@@ -14,7 +14,7 @@ beforeAll(async () => {
 })
 afterAll(() => nats[Symbol.asyncDispose]())
 
-const until = (condition: () => void | Promise<void>) => vi.waitFor(condition, { timeout: 15_000, interval: 20 })
+const until = (condition: () => void | Promise<void>) => vi.waitFor(condition, { timeout: 15_000, interval: 40 })
 const log = { debug() {}, info() {}, warn() {}, error() {} }
 
 /** What is exported, by name and labels. */

@@ -18,7 +18,7 @@ beforeAll(async () => {
 })
 afterAll(() => nats[Symbol.asyncDispose]())
 
-const until = (condition: () => void | Promise<void>) => vi.waitFor(condition, { timeout: 15_000, interval: 20 })
+const until = (condition: () => void | Promise<void>) => vi.waitFor(condition, { timeout: 15_000, interval: 40 })
 const now = () => new Date()
 const LS: LsOptions = { output: 'table', limit: 100 }
 

@@ -271,7 +271,7 @@ export async function until(holds: () => boolean | Promise<boolean>, timeoutMs =
   const deadline = Date.now() + timeoutMs
   while (!(await holds())) {
     if (Date.now() > deadline) throw new Error(`still not so after ${timeoutMs} ms: ${holds.toString()}`)
-    await new Promise((resolve) => setTimeout(resolve, 10))
+    await new Promise((resolve) => setTimeout(resolve, 25))
   }
 }
 

@@ -90,7 +90,7 @@ export async function underLoad(
   )
   const allDone = async () => {
     await Promise.all([...due].map(([name, time]) => world.create(at(name, new Date(time)))))
-    await until(() => areDone(world, prefix, count), 500)
+    await until(() => areDone(world, prefix, count), 1000)
   }
   try {
     await Promise.all([chaos({ replicas, random: randomFrom(SEED) }), allDone()])

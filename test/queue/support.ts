@@ -124,7 +124,7 @@ export function gate(): { opened: Promise<void>; open: () => void } {
 }
 
 export const until = (condition: () => void | Promise<void>, timeout = 20_000) =>
-  vi.waitFor(condition, { timeout, interval: 15 })
+  vi.waitFor(condition, { timeout, interval: 40 })
 
 export const inMs = (ms: number) => new Date(Date.now() + ms)
 
