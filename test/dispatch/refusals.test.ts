@@ -74,7 +74,11 @@ describe('a refusal of the API server', () => {
     })
     await fixture.kube.create(resourcePath(BINDINGS), {
       metadata: { name: 'no-secrets-in-configs' },
-      spec: { policyName: 'no-secrets-in-configs', validationActions: ['Deny'] },
+      spec: {
+        policyName: 'no-secrets-in-configs',
+        validationActions: ['Deny'],
+        matchResources: { namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': scene.name } } },
+      },
     })
     const wrong = configMap('policy-config', { password: 'x' })
     await refused(wrong)
