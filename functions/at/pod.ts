@@ -52,5 +52,9 @@ function commandOf({ command, shell = false, args }: AtSpec): Pick<Container, 'c
 const invalidCommand = (what: string): TerminalError =>
   new TerminalError(`${what}: give a program and its arguments, such as echo YAY`, { reason: 'InvalidCommand' })
 
-const LONGEST_NAME = 253
+/**
+ * The API takes 253, but no kubelet runs such a pod: it keeps its logs in a folder NAMESPACE_NAME_UID, whose name has 255
+ * bytes at most.
+ */
+const LONGEST_NAME = 255 - '_'.length - 36 - '_'.length - 63
 const LONGEST_LABEL = 63

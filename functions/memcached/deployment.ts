@@ -1,4 +1,4 @@
-import { Deployment, type ObservedBy, shortName } from '#sdk'
+import { Deployment, deploymentName, type ObservedBy, shortName } from '#sdk'
 import type { MemcachedObject } from './resource.ts'
 
 /** What all memcached servers have in common, for those who read them. */
@@ -16,7 +16,7 @@ export function deploymentFor(object: MemcachedObject): ObservedBy<typeof Deploy
   const labels = labelsOf(object)
   const probe = { tcpSocket: { port: 'memcached' } }
   return Deployment.of({
-    metadata: { name: object.metadata.name, labels },
+    metadata: { name: deploymentName(object.metadata.name), labels },
     spec: {
       replicas: size,
       selector: { matchLabels: labels },

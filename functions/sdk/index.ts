@@ -31,7 +31,7 @@ export {
   StatefulSet,
 } from './kinds.ts'
 export { manifest, type ReconcilerManifest } from './manifest.ts'
-export { serviceName, shortName } from './names.ts'
+export { deploymentName, serviceName, shortName } from './names.ts'
 export type { ReconcileOutcome } from './outcome.ts'
 export { type Rollout, rolloutOf } from './readiness.ts'
 export { type Reconciler, type ReconcilerOptions, type RelatedKind, type Run, reconciler } from './reconciler.ts'

@@ -14,6 +14,9 @@ export function shortName(name: string, limit = 253): string {
   return `${head}-${hashOf(name)}`
 }
 
+/** A name for a Deployment: its ReplicaSets add eleven characters, and have 253 at most. */
+export const deploymentName = (name: string): string => shortName(name, 242)
+
 /** A name for a Service, which is a DNS label that begins with a letter; other names have many more characters. */
 export function serviceName(name: string): string {
   if (/^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$/.test(name)) return name

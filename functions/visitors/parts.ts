@@ -1,4 +1,4 @@
-import { Deployment, type ObservedBy, type Rollout, Service, serviceName, shortName } from '#sdk'
+import { Deployment, deploymentName, type ObservedBy, type Rollout, Service, serviceName, shortName } from '#sdk'
 import type { VisitorsObject } from './resource.ts'
 
 export type DeploymentObject = ObservedBy<typeof Deployment>
@@ -19,9 +19,9 @@ export const DATABASE = 'visitors'
 export const MYSQL_PORT = 3306
 
 export const namesOf = ({ metadata: { name } }: VisitorsObject) => ({
-  mysql: shortName(`${name}-mysql`),
-  backend: shortName(`${name}-backend`),
-  frontend: shortName(`${name}-frontend`),
+  mysql: deploymentName(`${name}-mysql`),
+  backend: deploymentName(`${name}-backend`),
+  frontend: deploymentName(`${name}-frontend`),
   auth: shortName(`${name}-mysql-auth`),
   data: shortName(`${name}-mysql-data`),
   cleanUp: shortName(`${name}-clean-up`, 63),

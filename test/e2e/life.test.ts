@@ -1,3 +1,4 @@
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type FairleadProcess, fairlead } from '../support/fairlead.ts'
@@ -6,6 +7,7 @@ import { takeTurnWithNode } from '../support/node.ts'
 import { type At, at, startWorld, until, type World } from './world.ts'
 
 const EXAMPLE = fileURLToPath(new URL('../../functions/at/example.yaml', import.meta.url))
+const LONG_NAME = 'a'.repeat(253)
 const LONG_AGO = new Date('2019-04-12T10:12:00Z')
 
 const turn = await takeTurnWithNode()
@@ -22,11 +24,36 @@ describe.skipIf(turn.skip)('an At on a real node', () => {
     await world.cluster.restart('kube-controller-manager')
     kubectl = await kubectlFor(world.cluster)
     process = world.up()
+    await createThoseThatTakeTime()
   })
   afterAll(async () => {
     await process?.[Symbol.asyncDispose]()
     await world?.[Symbol.asyncDispose]()
   })
+
+  /** What waits for ten seconds or so; looked at last. */
+  async function createThoseThatTakeTime(): Promise<void> {
+    const volume = { name: 'data', hostPath: { path: join(world.cluster.dir, 'at'), type: 'DirectoryOrCreate' } }
+    const mounted = { name: 'at', volumeMounts: [{ name: 'data', mountPath: '/data' }] }
+    const once = 'test -e /data/tried && echo "$DAY" || { touch /data/tried; exit 7; }'
+    const env = [{ name: 'DAY', value: 'second' }]
+    await createWith('retried', once, {
+      shell: true,
+      template: {
+        metadata: { labels: { kind: 'try' } },
+        spec: { volumes: [volume], containers: [{ ...mounted, env }] },
+      },
+    })
+    await createWith('short-lived', 'true', { ttlSecondsAfterFinished: 1 })
+    await createWith('suspended', 'true', { suspend: true })
+    await createWith('too-late', 'true', { startingDeadlineSeconds: 60 })
+    await createWith(LONG_NAME, 'true', {})
+  }
+
+  async function createWith(name: string, command: string, spec: object): Promise<void> {
+    const object = at(name, LONG_AGO, command) as At
+    await world.create({ ...object, spec: { ...object.spec, ...spec } })
+  }
 
   const done = (name: string) => kubectl(['wait', '--for=jsonpath={.status.phase}=DONE', `at/${name}`, '--timeout=50s'])
   const uidOf = (object: string) => kubectl(['get', object, '-o', 'jsonpath={.metadata.uid}'])
@@ -120,6 +147,28 @@ describe.skipIf(turn.skip)('an At on a real node', () => {
     expect(await kubectl(['logs', 'failing-pod'])).toContain("it's  2|sh|")
     expect((await atNamed('slow')).status).toMatchObject({ reason: 'DeadlineExceeded', failures: 1 })
     await until(async () => (await eventReasons('failing')).includes('BackoffLimitExceeded'))
+  })
+
+  it('runs whatever its name, up to the limit of the API', async () => {
+    await done(LONG_NAME)
+  })
+
+  it('starts when it is suspended no longer, and not after its deadline', async () => {
+    const { status } = await atNamed('suspended')
+    expect(status).toMatchObject({ phase: 'PENDING', conditions: [{ type: 'Suspended', status: 'True' }] })
+    await kubectl(['patch', 'at', 'suspended', '--type=merge', '-p', '{"spec":{"suspend":false}}'])
+    await done('suspended')
+    expect((await atNamed('too-late')).status).toMatchObject({ phase: 'FAILED', reason: 'StartingDeadlineExceeded' })
+  })
+
+  it('that failed is tried again in another pod, with the same volumes and variables; one after its time to live has none', async () => {
+    await done('retried')
+    expect((await atNamed('retried')).status).toMatchObject({ failures: 1, exitCode: 0 })
+    const tries = await kubectl(['get', 'pods', '-l', 'kind=try', '-o', 'name'])
+    expect(tries.trim().split('\n')).toHaveLength(2)
+    expect(await kubectl(['logs', `${(await atNamed('retried')).status?.podName}`])).toBe('second\n')
+    await until(async () => (await world.pods()).every(({ metadata }) => !metadata.name.startsWith('short-lived')))
+    expect((await atNamed('short-lived')).status).toMatchObject({ phase: 'DONE' })
   })
 
   async function queueState(name: string): Promise<string | undefined> {

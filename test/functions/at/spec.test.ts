@@ -157,7 +157,7 @@ describe('the pod of an At', () => {
 
   it('keeps names as long as they fit', async () => {
     expect((await podOf('a'.repeat(63)))?.labels).toEqual({ app: 'a'.repeat(63) })
-    expect((await podOf('a'.repeat(249)))?.name).toBe(`${'a'.repeat(249)}-pod`)
+    expect((await podOf('a'.repeat(150)))?.name).toBe(`${'a'.repeat(150)}-pod`)
   })
 
   it.each([
@@ -167,7 +167,7 @@ describe('the pod of an At', () => {
     `${'a.'.repeat(126)}a`,
   ])('has a name and a label that the API server takes, for %s', async (name) => {
     const { name: podName = '', labels } = (await podOf(name)) ?? {}
-    expect(podName.length).toBeLessThanOrEqual(253)
+    expect(podName.length).toBeLessThanOrEqual(154)
     expect(podName).toMatch(dnsSubdomain)
     expect(labels?.['app']).toMatch(/^[a-z0-9][-.a-z0-9]{0,61}[a-z0-9]$/)
   })

@@ -2,7 +2,17 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import type { RunInput } from '#contracts'
-import { Deployment, type Reconciler, reconciler, resource, rolloutOf, serviceName, shortName, toInvoke } from '#sdk'
+import {
+  Deployment,
+  deploymentName,
+  type Reconciler,
+  reconciler,
+  resource,
+  rolloutOf,
+  serviceName,
+  shortName,
+  toInvoke,
+} from '#sdk'
 
 const dnsName = fc.stringMatching(/^[a-z0-9]([-a-z0-9.]{0,250}[a-z0-9])?$/)
 
@@ -12,6 +22,11 @@ describe('names made from longer ones', () => {
     const one = shortName(`${'a'.repeat(100)}x`, 63)
     expect(one).toMatch(/^a{52}-[0-9a-f]{10}$/)
     expect(one).not.toBe(shortName(`${'a'.repeat(100)}y`, 63))
+  })
+
+  it('of Deployments leave room for those of their ReplicaSets', () => {
+    expect(deploymentName('a'.repeat(253))).toHaveLength(253 - '-0123456789'.length)
+    expect(deploymentName('a'.repeat(242))).toBe('a'.repeat(242))
   })
 
   it('of Services are DNS labels that begin with a letter, each its own', () => {

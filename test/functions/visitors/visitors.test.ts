@@ -130,7 +130,7 @@ describe('a VisitorsApp', () => {
     const world = running({}, name)
     await world.settle()
     for (const service of namesOf(world, Service)) expect(service).toMatch(/^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$/)
-    for (const one of namesOf(world, Deployment)) expect(one.length).toBeLessThanOrEqual(253)
+    for (const one of namesOf(world, Deployment)) expect(one.length).toBeLessThanOrEqual(242)
   })
 })
 
