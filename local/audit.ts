@@ -12,17 +12,23 @@ export interface AuditedRequest {
   name: string
   userAgent: string
   user: string
+  /** As whom that user has made it; empty: as itself. */
+  actedAs: string
   /** Epoch milliseconds. */
   receivedAt: number
 }
 
-/** Requests that change something; what servers tell each other about themselves is left out. */
+/**
+ * Requests that change something, and all that accounts of Fairlead and its functions make; what servers tell each other
+ * about themselves is left out.
+ */
 const POLICY = {
   apiVersion: 'audit.k8s.io/v1',
   kind: 'Policy',
   omitStages: ['RequestReceived', 'ResponseStarted'],
   rules: [
     { level: 'None', resources: [{ group: 'coordination.k8s.io', resources: ['leases'] }] },
+    { level: 'Metadata', userGroups: ['system:serviceaccounts:fairlead-system'] },
     { level: 'Metadata', verbs: ['create', 'update', 'patch', 'delete', 'deletecollection'] },
     { level: 'None' },
   ],
@@ -43,12 +49,13 @@ interface AuditEvent {
   verb: string
   userAgent?: string
   user?: { username?: string }
+  impersonatedUser?: { username?: string }
   objectRef?: { resource?: string; subresource?: string; namespace?: string; name?: string }
   responseStatus?: { code?: number }
   requestReceivedTimestamp: string
 }
 
-/** Every write since the cluster started with `audit: true`. A line that a kill cut short is left out. */
+/** Those since the cluster started with `audit: true`. A line that a kill cut short is left out. */
 export async function readAudit(dir: string): Promise<AuditedRequest[]> {
   const lines = (await readFile(auditLogOf(dir), 'utf8')).split('\n')
   return lines.filter((line) => line.endsWith('}')).map((line) => summarize(JSON.parse(line) as AuditEvent))
@@ -58,6 +65,7 @@ function summarize({
   verb,
   userAgent,
   user,
+  impersonatedUser,
   objectRef,
   responseStatus,
   requestReceivedTimestamp,
@@ -71,6 +79,7 @@ function summarize({
     name,
     userAgent: userAgent ?? '',
     user: user?.username ?? '',
+    actedAs: impersonatedUser?.username ?? '',
     receivedAt: Date.parse(requestReceivedTimestamp),
   }
 }

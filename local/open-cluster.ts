@@ -23,7 +23,7 @@ export interface Cluster {
   recover(): Promise<void>
   /** Returns when kube-apiserver takes requests. */
   ready(): Promise<void>
-  /** All writes so far, as the API server logged them; only of one that was started with `audit`. */
+  /** All writes so far, and all requests of Fairlead’s accounts, as the API server logged them; only of one that was started with `audit`. */
   audit(): Promise<AuditedRequest[]>
   stop(): Promise<void>
 }

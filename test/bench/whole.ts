@@ -31,13 +31,22 @@ const started = performance.now()
 await using up = startFairlead(['up', ...FUNCTIONS], env)
 await up.logged(({ msg }) => msg === 'started')
 row('start of fairlead up until connected, ms', (performance.now() - started).toFixed(0))
+const beforeEdits = await requestsTo(kube)
 row('edit acknowledged → Deployment seen, p50 / p99 ms', percentiles(await edits(kube)))
 await sleep(5000)
+row(
+  'API requests per edit, without the edit itself',
+  ((await requestsTo(kube)) / EDITS - beforeEdits / EDITS - 1).toFixed(2),
+)
 const idle = residentMiBOf(up.pid)
 row('RSS of fairlead up, idle, MiB', idle.toFixed(0))
 const seconds = await waitingAts(kube)
 row(`${ATS} Ats of the year 2099: created and all PENDING, s`, seconds.toFixed(1))
+const untilPending = (await requestsTo(kube, 'ats', 'PATCH')) / ATS
+const beforeIdling = await requestsTo(kube)
 await sleep(20_000)
+row(`API requests per At until it is PENDING`, untilPending.toFixed(2))
+row(`API requests in 20 s with ${ATS} waiting Ats, but for watches`, String((await requestsTo(kube)) - beforeIdling))
 row(`RSS of fairlead up with ${ATS} waiting Ats, MiB`, residentMiBOf(up.pid).toFixed(0))
 const again = startFairlead(['up', ...FUNCTIONS], env)
 await again.logged(({ msg }) => msg === 'started')
@@ -84,6 +93,20 @@ async function edits(client: KubeClient): Promise<number[]> {
   }
   stop.abort()
   return times
+}
+
+/** Requests that the API server has answered so far, but for watches, of what operators work on. */
+async function requestsTo(
+  client: KubeClient,
+  resource = '(?:ats|pods|memcacheds|deployments|events|reconcilers)',
+  verb = '(?!WATCH)[A-Z]+',
+) {
+  const metrics = await client.text('/metrics')
+  const counted = new RegExp(
+    `^apiserver_request_total\\{(?=.*\\bresource="${resource}")(?=.*\\bverb="${verb}").*\\} (\\S+)$`,
+    'gm',
+  )
+  return [...metrics.matchAll(counted)].reduce((sum, [, count]) => sum + Number(count), 0)
 }
 
 async function waitingAts(client: KubeClient): Promise<number> {

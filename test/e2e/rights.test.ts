@@ -1,5 +1,8 @@
+import { isDeepStrictEqual } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { resourcePath } from '#kube'
+import { Memcached } from '#functions/memcached'
+import { VisitorsApp } from '#functions/visitors'
+import { isNotFound, resourcePath } from '#kube'
 import { kubeconfigOf } from '../support/account.ts'
 import { startCollector } from '../support/collector.ts'
 import { type FairleadProcess, fairlead, startFairlead } from '../support/fairlead.ts'
@@ -46,6 +49,30 @@ describe('with the generated rights only', () => {
     )
     expect(writes.length).toBeGreaterThan(0)
     expect(await world.pods()).toHaveLength(1)
+  })
+
+  it('a Memcached and a VisitorsApp are made, and finalized, each by its own account', async () => {
+    const made = { memcached: 'mc', visitors: 'va-mysql' }
+    const mc = Memcached.of({ metadata: { name: 'mc' }, spec: {} })
+    const va = VisitorsApp.of({ metadata: { name: 'va' }, spec: { database: { storage: { size: '1Gi' } } } })
+    await world.kube.create(resourcePath(Memcached, 'default'), mc)
+    await world.kube.create(resourcePath(VisitorsApp, 'default'), va)
+    const creators = async () => {
+      const created = (await world.cluster.audit()).filter(
+        ({ verb, resource, code }) => verb === 'patch' && resource === 'deployments' && code === 201,
+      )
+      return Object.fromEntries(created.map(({ name, actedAs }) => [name, actedAs]))
+    }
+    const expected = Object.entries(made).map(([fn, name]) => [
+      name,
+      `system:serviceaccount:fairlead-system:fairlead-${fn}`,
+    ])
+    await until(async () => isDeepStrictEqual(await creators(), Object.fromEntries(expected)), 50)
+    const refused = (await world.cluster.audit()).filter(({ actedAs, code }) => actedAs !== '' && code === 403)
+    expect(refused).toEqual([])
+    const path = resourcePath(Memcached, 'default', 'mc')
+    await world.kube.delete(path)
+    await until(async () => world.kube.get(path).then(() => false, isNotFound), 50)
   })
 
   it('its change is one trace, from the watch to each request, in spans and logs, across processes', async () => {
