@@ -33,7 +33,7 @@ export const throughEtcd =
     etcd.put(hot(name, sent))
 
 export const hotName = (number: number): string => `hot-${number}`
-export const nowMs = (): number => performance.timeOrigin + performance.now()
+const nowMs = (): number => performance.timeOrigin + performance.now()
 
 export interface Pace {
   rate: number
@@ -65,6 +65,28 @@ export async function* steadyChanges(change: Change, { rate, seconds, objects }:
 interface Arrival {
   sent: number
   at: number
+}
+
+/** Changes, and when whoever takes them said that they are taken: what comes after is the way to the stream. */
+export function timed(change: Change) {
+  const answered = new Map<number, number>()
+  const untilAnswer: number[] = []
+  return {
+    change: (async (name, sent) => {
+      await change(name, sent)
+      answered.set(Number(sent), nowMs())
+      untilAnswer.push(nowMs() - Number(sent))
+    }) satisfies Change,
+    /** Milliseconds from sending to the answer, since this was asked last. */
+    takeAnswers: (): number[] => untilAnswer.splice(0),
+    /** Milliseconds from the answer to the stream: none where the stream was first. */
+    delaysAfter: (arrivals: readonly Arrival[]): number[] =>
+      arrivals.map(({ sent, at }) => {
+        const delay = Math.max(0, at - (answered.get(sent) ?? at))
+        answered.delete(sent)
+        return delay
+      }),
+  }
 }
 
 export const delaysOf = (arrivals: readonly Arrival[]): number[] => arrivals.map(({ sent, at }) => at - sent)

@@ -9,16 +9,7 @@ import { createKubeClient, loadKubeConfig, resourcePath } from '#kube'
 import { type FairleadProcess, fairlead, startFairlead } from '../support/fairlead.ts'
 import { goProgram } from '../support/go-program.ts'
 import { startTestCluster } from '../support/servers.ts'
-import {
-  Arrivals,
-  type Change,
-  delaysOf,
-  HOT_NAMESPACE,
-  hotName,
-  nowMs,
-  steadyChanges,
-  throughApiServer,
-} from './bridge-changes.ts'
+import { Arrivals, delaysOf, HOT_NAMESPACE, hotName, steadyChanges, throughApiServer, timed } from './bridge-changes.ts'
 import {
   CONFIG_MAPS,
   cpuOf,
@@ -197,26 +188,18 @@ async function edits(isOver: () => boolean, atMost = 200): Promise<{ answered: n
 async function sustained(bridge: FairleadProcess, informers: Informer[], rate: number, length: number): Promise<void> {
   const processes = [bridge, ...informers]
   await using arrivals = new Arrivals(js)
-  /** By when they were sent. */
-  const answered = new Map<number, number>()
-  const write = throughApiServer(kube)
-  const timed: Change = async (name, at) => {
-    await write(name, at)
-    answered.set(Number(at), nowMs())
-  }
+  const { change, takeAnswers, delaysAfter } = timed(throughApiServer(kube))
   for (const informer of informers) await informer.delays()
   const cpuBefore = processes.map(({ pid }) => cpuOf(pid))
   let sent = 0
-  for await (sent of steadyChanges(timed, { rate, seconds: length, objects: HOT }));
+  for await (sent of steadyChanges(change, { rate, seconds: length, objects: HOT }));
   await sleep(2000)
   const cpu = processes.map(({ pid }, index) => (cpuOf(pid) - (cpuBefore[index] ?? 0)) / (sent / 1000))
   const arrived = arrivals.take()
   const delays = [delaysOf(arrived), ...(await Promise.all(informers.map((informer) => informer.delays())))]
   const taken = `${(sent / length).toFixed(0)} changes/s (${rate} asked for)`
-  const whole = [...answered].map(([at, end]) => end - at)
-  const ours = arrived.map(({ sent: at, at: end }) => Math.max(0, end - (answered.get(at) ?? end)))
-  row(alone, `${taken}: sent → answer of the API server, p50 / p99 ms`, percentiles(whole))
-  row(alone, `${taken}: answer of the API server → stream, p50 / p99 ms`, percentiles(ours))
+  row(alone, `${taken}: sent → answer of the API server, p50 / p99 ms`, percentiles(takeAnswers()))
+  row(alone, `${taken}: answer of the API server → stream, p50 / p99 ms`, percentiles(delaysAfter(arrived)))
   row(compared, `${taken}: seen of ${sent}`, ...delays.map((list) => String(list.length)))
   row(compared, `${taken}: sent → stream or handler, p50 / p99 ms`, ...delays.map(percentiles))
   row(compared, `${taken}: processor time per 1,000, s`, ...cpu.map((perThousand) => perThousand.toFixed(2)))
