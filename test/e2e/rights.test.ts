@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { Memcached } from '#functions/memcached'
@@ -6,9 +7,12 @@ import { isNotFound, resourcePath } from '#kube'
 import { kubeconfigOf } from '../support/account.ts'
 import { startCollector } from '../support/collector.ts'
 import { type FairleadProcess, fairlead, startFairlead } from '../support/fairlead.ts'
-import { ATS, at, startWorld, until, type World } from './world.ts'
+import { ATS, type At, at, startWorld, until, type World } from './world.ts'
 
 const ROLES = { group: 'rbac.authorization.k8s.io', version: 'v1', resource: 'clusterroles' }
+const PODS = { group: '', version: 'v1', resource: 'pods' }
+/** Longer than any delay between a change and what it causes. */
+const IDLE_MS = 1500
 const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
 
 let world: World
@@ -139,6 +143,40 @@ describe('with the generated rights only', () => {
       return (await world.kube.create<{ status: { allowed: boolean } }>(path, asked)).status.allowed
     }
     expect([await mayAct('fairlead-system'), await mayAct('default')]).toEqual([true, false])
+  })
+})
+
+describe('the API server counts', () => {
+  const ACCOUNT = 'system:serviceaccount:fairlead-system:'
+  /** What bridge and dispatcher asked of it since then; of a watch only its end is told. */
+  async function requestsSince(start: number): Promise<string[]> {
+    const own = (await world.cluster.audit()).filter(
+      ({ user, verb, receivedAt }) => user.startsWith(ACCOUNT) && verb !== 'watch' && receivedAt >= start,
+    )
+    return own.map(({ verb, resource, actedAs }) => `${actedAs.replace(ACCOUNT, '')} ${verb} ${resource}`)
+  }
+
+  async function lived(name: string, due: Date): Promise<string[]> {
+    const start = Date.now()
+    // No scheduler looks at its pod: why that does not start would be one more thing to say.
+    const object = at(name, due) as At
+    const template = { spec: { schedulerName: 'nobody' } }
+    await world.create({ ...object, spec: { ...object.spec, template } })
+    const pod = resourcePath(PODS, 'default', `${name}-pod`, 'status')
+    await until(async () => (await statusOf(name))?.phase === 'RUNNING', 20)
+    await world.kube.patch(pod, { status: { phase: 'Succeeded' } }, 'merge')
+    await until(async () => (await statusOf(name))?.phase === 'DONE', 20)
+    const own = await requestsSince(start)
+    const idleFrom = Date.now()
+    await sleep(IDLE_MS)
+    expect(await requestsSince(idleFrom), 'idle, with all functions served and objects of each').toEqual([])
+    return own
+  }
+
+  it('three requests for an At that is due at once, four for one that waits, and none while nothing happens', async () => {
+    const [create, status] = ['fairlead-at create pods', 'fairlead-at patch ats/status']
+    expect(await lived('counted', soon())).toEqual([create, status, status])
+    expect(await lived('waiting', new Date(Date.now() + 3000))).toEqual([status, create, status, status])
   })
 })
 
