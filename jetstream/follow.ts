@@ -32,12 +32,8 @@ export async function* follow(
   for (let last = 0; !signal.aborted; ) {
     if (js.nc.isClosed()) throw new ConnectionClosedError(`cannot follow ${stream}: the NATS connection is closed`)
     const feed = new Feed(js, signal)
-    const consumer = await addConsumer(js, stream, {
-      filter_subjects: subjects,
-      headers_only: headersOnly,
-      deliver_subject: feed.inbox,
-      ...startAfter(last, start),
-    })
+    const wanted = { filter_subjects: subjects, headers_only: headersOnly, deliver_subject: feed.inbox }
+    const consumer = await addConsumer(js, stream, { ...wanted, ...startAfter(last, start) }, signal)
     if (consumer === undefined) feed.close()
     try {
       for await (const message of feed) {
@@ -60,14 +56,17 @@ function startAfter(last: number, start: FollowOptions['start']): Partial<Consum
   return { deliver_policy: 'by_start_sequence', opt_start_seq: start + 1 }
 }
 
-/** Its name; undefined, after a pause, when the server could not do it now, or was away when it was asked. */
+/** Its name; undefined, after a pause, when the server could not do it now, was away when it was asked, or the signal came. */
 async function addConsumer(
   js: JetStream,
   stream: string,
   config: Partial<ConsumerConfig>,
+  signal: AbortSignal,
 ): Promise<string | undefined> {
-  const back = Promise.withResolvers<undefined>()
-  const forget = js.onReconnect(() => back.resolve(undefined))
+  const { promise: tooLate, resolve } = Promise.withResolvers<undefined>()
+  const giveUp = () => resolve(undefined)
+  const forget = js.onReconnect(giveUp)
+  signal.addEventListener('abort', giveUp, { once: true })
   const added = js.admin.consumers.add(stream, {
     ...config,
     ack_policy: 'none',
@@ -78,7 +77,7 @@ async function addConsumer(
     inactive_threshold: UNUSED_MS * 1e6,
   })
   try {
-    return await Promise.race([added.then(({ name }) => name), back.promise])
+    return await Promise.race([added.then(({ name }) => name), tooLate])
   } catch (error) {
     if (error instanceof JetStreamApiError && error.status < 500) throw error
     if (error instanceof PermissionViolationError) throw error
@@ -86,5 +85,6 @@ async function addConsumer(
     return undefined
   } finally {
     forget()
+    signal.removeEventListener('abort', giveUp)
   }
 }

@@ -3,6 +3,7 @@ import { type CloudEvent, type ContentMode, toHttp, toNats } from '#events'
 import { encodeHeaders, type JetStream } from '#jetstream'
 import type { Config } from '../config.ts'
 import { openJetStream } from '../connections.ts'
+import { UsageError } from '../exit.ts'
 
 /** Where single events are sent to. */
 export interface Sink {
@@ -41,7 +42,7 @@ export async function openSink(
 ): Promise<Sink & AsyncDisposable> {
   if (to.kind === 'http') return { ...httpSink(to.url, mode, tries), [Symbol.asyncDispose]: async () => {} }
   const js = await openJetStream(config, 'publish')
-  return { ...natsSink(js, to.subject, mode), [Symbol.asyncDispose]: () => js.close() }
+  return { ...natsSink(js, to.subject, mode, ownStreams(config)), [Symbol.asyncDispose]: () => js.close() }
 }
 
 function httpSink(url: string, mode: ContentMode, tries: number): Sink {
@@ -102,8 +103,11 @@ function reasonOf(error: unknown): string {
   return cause instanceof Error ? cause.message : (error as Error).message
 }
 
+const ownStreams = ({ FAIRLEAD_PREFIX: prefix }: Config): string[] =>
+  ['EVENTS', 'WORK', 'DEAD'].map((name) => (prefix === undefined ? name : `${prefix}_${name}`))
+
 /** Stored, where a stream takes the subject; else published to whoever listens. */
-function natsSink(js: JetStream, subject: string, mode: ContentMode): Sink {
+function natsSink(js: JetStream, subject: string, mode: ContentMode, own: readonly string[]): Sink {
   let found: Promise<string | undefined> | undefined
   return {
     name: `nats:${subject}`,
@@ -111,6 +115,8 @@ function natsSink(js: JetStream, subject: string, mode: ContentMode): Sink {
       const { headers, data } = toNats(event, mode)
       found ??= js.admin.streams.find(subject).catch(() => undefined)
       const stream = await found
+      if (stream !== undefined && own.includes(stream))
+        throw new UsageError(`${subject} is a subject of Fairlead's own stream ${stream}: name another one`)
       if (stream === undefined) {
         js.nc.publish(subject, data, { headers: encodeHeaders(headers) })
         await js.flush()

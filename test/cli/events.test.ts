@@ -184,6 +184,11 @@ describe('events replay', () => {
     expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining('uid-a:1:added: 400 Bad Request no') })
   })
 
+  it('sends nothing into the streams of Fairlead itself', async () => {
+    const { code, stderr } = await look('replay', 'widgets', '--to', 'nats:k8s.x')
+    expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining('own stream EVENTS') })
+  })
+
   it('forwards to a stream in structured mode, as Knative’s channel wants it, each event once', async () => {
     await js.admin.streams.add({ name: 'CHANNEL', subjects: ['channel.>'] })
     for (const _ of [1, 2]) {
