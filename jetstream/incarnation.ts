@@ -8,11 +8,19 @@ import type { JetStream } from './client.ts'
 export function incarnationOf(js: JetStream, stream: string): () => Promise<string> {
   let highest = 0
   let fallenBehind = 0
-  return async () => {
+  const ask = async () => {
     const { config, created, state } = await js.admin.streams.info(stream)
     if (state.last_seq < highest) fallenBehind++
     highest = state.last_seq
     const keeper = config.num_replicas > 1 ? 'replicas' : (js.nc.info?.server_id ?? '')
     return [keeper, created, ...(fallenBehind > 0 ? [fallenBehind] : [])].join(' ')
+  }
+  // One question at a time: of two, the older answer may come last, and would look like a stream that has fallen behind.
+  let asking: Promise<string> | undefined
+  return () => {
+    asking ??= ask().finally(() => {
+      asking = undefined
+    })
+    return asking
   }
 }
