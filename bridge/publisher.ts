@@ -94,7 +94,7 @@ export class Publisher {
     signal: AbortSignal,
   ): Promise<Promise<unknown>[]> {
     const { scopes, queue, relations } = this.#deps
-    const change = this.#changeOf(ref, news, routes, stored)
+    const change = this.#changeOf({ ref, routes, lane }, news, stored)
     await scopes.learn(routes.ownerRefs(ref, change.owners), signal)
     if (news.verb !== undefined) relations.learnPrimary(ref, keyOfChange(change), presentIn(news))
     const targets = routes
@@ -124,14 +124,19 @@ export class Publisher {
     return { fn, key, ...announced }
   }
 
-  #changeOf(ref: ResourceRef, news: News, routes: Routes, stored: PutResult | undefined): Change {
+  #changeOf(
+    { ref, routes, lane }: Pick<Publication, 'ref' | 'routes' | 'lane'>,
+    news: News,
+    stored: PutResult | undefined,
+  ): Change {
     if (news.verb === undefined) return { ...news, owners: news.owner ? [news.owner] : [] }
     const { object, verb } = news
     const { namespace, name } = object.metadata
     const owner = routes.ownerOf(object)
     const owners = [...(owner ? [owner] : []), ...(stored?.formerOwners ?? [])]
     const change = { namespace, name, object, owners }
-    if (verb !== 'modified') return change
+    // What a list finds is owed a run by what EVENTS and the cursor say, whatever this process has seen meanwhile.
+    if (verb !== 'modified' || lane === 'low') return change
     const id = idOf(ref, change)
     return { ...change, counts: (aspects) => this.#aspects.hasChanged(id, object, aspects) }
   }

@@ -92,6 +92,7 @@ export class Followed {
 
   async #serve(object: KubeObject, spec: ReconcilerSpec): Promise<void> {
     await this.#endServing(CHANGE_GRACE_MS)
+    if (this.#stopped) return
     const token = coverageToken(object, spec)
     const missing = resourcesOf(spec).filter((ref) => !this.#deps.isSynced(ref, token, spec.for.namespaces))
     if (missing.length > 0) {

@@ -250,6 +250,7 @@ export class Run {
     const { name, selects } = this.#served
     if (!selects(observed.object) && !isFinalizing(observed.object, name))
       throw new ConflictError('the object has left the selection during its run')
+    if (isPaused(observed.object)) throw new ConflictError('the object was paused during its run')
     lap.world = observed
   }
 

@@ -17,10 +17,16 @@ export function incarnationOf(js: JetStream, stream: string): () => Promise<stri
   }
   // One question at a time: of two, the older answer may come last, and would look like a stream that has fallen behind.
   let asking: Promise<string> | undefined
+  // What was asked without a connection is not answered.
+  js.onReconnect(() => {
+    asking = undefined
+  })
   return () => {
-    asking ??= ask().finally(() => {
-      asking = undefined
+    if (asking) return asking
+    const mine = ask().finally(() => {
+      if (asking === mine) asking = undefined
     })
-    return asking
+    asking = mine
+    return mine
   }
 }

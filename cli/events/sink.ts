@@ -106,15 +106,18 @@ function reasonOf(error: unknown): string {
 const ownStreams = ({ FAIRLEAD_PREFIX: prefix }: Config): string[] =>
   ['EVENTS', 'WORK', 'DEAD'].map((name) => (prefix === undefined ? name : `${prefix}_${name}`))
 
+/** Undefined: no stream takes it. Rejects where nobody could say. */
+const streamOf = async (js: JetStream, subject: string): Promise<string | undefined> =>
+  (await js.admin.streams.names(subject).next())[0]
+
 /** Stored, where a stream takes the subject; else published to whoever listens. */
 function natsSink(js: JetStream, subject: string, mode: ContentMode, own: readonly string[]): Sink {
-  let found: Promise<string | undefined> | undefined
+  let stream: string | undefined
   return {
     name: `nats:${subject}`,
     async send(event) {
       const { headers, data } = toNats(event, mode)
-      found ??= js.admin.streams.find(subject).catch(() => undefined)
-      const stream = await found
+      stream ??= await streamOf(js, subject)
       if (stream !== undefined && own.includes(stream))
         throw new UsageError(`${subject} is a subject of Fairlead's own stream ${stream}: name another one`)
       if (stream === undefined) {

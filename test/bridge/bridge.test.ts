@@ -313,6 +313,27 @@ describe('NATS', () => {
     expect(bridge.enqueued.every(({ lane }) => lane === 'low')).toBe(true)
     expect(bridge.relists.at(-1)).toMatchObject({ because: 'store-restarted', changed: 0, deleted: 0 })
   })
+
+  it('started anew without what it had confirmed last runs that again, also what changes nothing that counts', async () => {
+    prefix = fresh()
+    await createReconciler(kube, 'picky', { for: { ...configMaps, namespaces: ['default'] }, changes: ['Generation'] })
+    await createAll(['a'])
+    await using bridge = await startBridge(kube, nats.url, { prefix, noticeRestarts: true })
+    await bridge.synced('configmaps.v1')
+    const { js, events } = bridge
+    const { state } = await js.admin.streams.info(events.stream, { subjects_filter: '>' })
+    const subject = Object.keys(state.subjects ?? {}).find((one) => one.includes('.configmaps.default.'))!
+    const before = (await js.lastOf(events.stream, subject))!
+    await writeConfigMap(kube, 'a', 'changed')
+    await untilEqual(kube, events, configMaps, 'default')
+    expect(bridge.enqueued).toHaveLength(1)
+    const headers = Object.entries(before.headers).filter(([name]) => !name.startsWith('Nats-'))
+    await js.publish(subject, before.data, Object.fromEntries(headers))
+    nats.signal('SIGKILL')
+    await nats.restart()
+    await until('it is enqueued again', async () => bridge.enqueued.length > 1)
+    expect(bridge.relists.at(-1)).toMatchObject({ because: 'store-restarted', changed: 1 })
+  })
 })
 
 it('an API server that is killed under a bridge is watched again, and nothing is missing', async () => {

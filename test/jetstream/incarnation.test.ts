@@ -14,7 +14,11 @@ function answeringLate(real: JetStream): { js: JetStream; letThrough: () => void
     if (isFirst) await held.promise
     return answer
   }
-  const late = Object.create(real, { admin: { value: { streams: { info } } }, nc: { value: real.nc } }) as JetStream
+  const late = Object.create(real, {
+    admin: { value: { streams: { info } } },
+    nc: { value: real.nc },
+    onReconnect: { value: () => () => {} },
+  }) as JetStream
   return { js: late, letThrough: held.resolve }
 }
 

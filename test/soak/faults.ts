@@ -153,7 +153,11 @@ export function faultKinds(replicas: 1 | 3): Kind[] {
 export async function keepAlive({ processes, workers, enqueuers, inHands }: Arena, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     for (const name of [...workers, ...enqueuers])
-      if (!inHands.has(name) && !processes.get(name)?.alive()) await processes.restart(name)
+      if (!inHands.has(name) && !processes.get(name)?.alive()) {
+        inHands.add(name)
+        await processes.restart(name)
+        inHands.delete(name)
+      }
     await sleep(250, undefined, { signal }).catch(() => undefined)
   }
 }
@@ -172,8 +176,10 @@ export async function inflictFaults(
       if (signal.aborted) return
       const kind = choose(some, random)
       const target = await kind.target(arena, random).catch(() => undefined)
-      const pid = target && arena.processes.get(target)?.pid
-      if (!target || !pid) continue
+      const found = target === undefined ? undefined : arena.processes.get(target)
+      // What ended by itself, as a worker that starts while NATS is away, is about to be started again.
+      if (!target || !found?.alive() || arena.inHands.has(target)) continue
+      const { pid } = found
       const at = monotonicMs()
       arena.inHands.add(target)
       await kind.inflict(arena, target, random)
