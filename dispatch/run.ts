@@ -101,7 +101,7 @@ export class Run {
       let lap: Lap | undefined
       try {
         lap = await this.#begin(isLast)
-        const finish: Finish = lap === undefined ? { kind: 'done' } : await this.#settle(lap)
+        const finish: Finish = lap && (await this.#isToBeDecided(lap)) ? await this.#settle(lap) : { kind: 'done' }
         if (isLast || !this.#lease.overtaken) return finish
       } catch (error) {
         if (this.#lease.signal.aborted) throw error
@@ -132,8 +132,7 @@ export class Run {
       observe: this.#deps.observe,
       report: (event) => this.#tell(observed.object, [event]),
     })
-    const lap = { world: observed, writer, now: this.#deps.now(), seed: this.#deps.seed(), isLast }
-    return (await this.#isToBeDecided(lap)) ? lap : undefined
+    return { world: observed, writer, now: this.#deps.now(), seed: this.#deps.seed(), isLast }
   }
 
   /** The run is in the trace of the newest change that it sees. */

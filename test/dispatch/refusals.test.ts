@@ -92,6 +92,53 @@ describe('a refusal of the API server', () => {
     scene.behave('policy', () => ({ apply: [configMap('policy-config', { port: '1' })] }))
     await until(async () => (await scene.condition('policy'))?.['status'] === 'True')
   })
+
+  it('of the finalizer is shown with its words, and the function is not called without it', async () => {
+    const finalizing = await fixture.scene('finalizing', { spec: { finalize: true } })
+    const name = 'no-finalizers'
+    await fixture.kube.create(resourcePath(POLICIES), {
+      metadata: { name },
+      spec: {
+        failurePolicy: 'Fail',
+        matchConstraints: {
+          resourceRules: [
+            { apiGroups: [WIDGETS.group], apiVersions: ['*'], operations: ['UPDATE'], resources: [WIDGETS.resource] },
+          ],
+        },
+        validations: [{ expression: '!has(object.metadata.finalizers)', message: 'nothing is to be held back here' }],
+      },
+    })
+    const namespaceSelector = { matchLabels: { 'kubernetes.io/metadata.name': finalizing.name } }
+    await fixture.kube.create(resourcePath(BINDINGS), {
+      metadata: { name },
+      spec: { policyName: name, validationActions: ['Deny'], matchResources: { namespaceSelector } },
+    })
+    await fixture.kube.create(resourcePath(WIDGETS, finalizing.name), {
+      apiVersion: `${WIDGETS.group}/${WIDGETS.version}`,
+      kind: 'Widget',
+      metadata: { name: 'probe' },
+    })
+    const held = { metadata: { finalizers: ['example.com/x'] } }
+    await until(() =>
+      fixture.kube.patch(resourcePath(WIDGETS, finalizing.name, 'probe'), held, 'merge', { dryRun: true }).then(
+        () => false,
+        () => true,
+      ),
+    )
+    let calls = 0
+    await finalizing.widget('held', () => {
+      calls++
+      return {}
+    })
+    await until(async () => (await finalizing.condition('held')) !== undefined)
+    expect(await finalizing.condition('held')).toMatchObject({
+      status: 'False',
+      reason: 'AdmissionDenied',
+      message: expect.stringContaining('nothing is to be held back here'),
+    })
+    expect(calls).toBe(0)
+    await finalizing.stop()
+  })
 })
 
 describe('a field that another manager has changed', () => {
