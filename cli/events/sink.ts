@@ -112,12 +112,16 @@ const streamOf = async (js: JetStream, subject: string): Promise<string | undefi
 
 /** Stored, where a stream takes the subject; else published to whoever listens. */
 function natsSink(js: JetStream, subject: string, mode: ContentMode, own: readonly string[]): Sink {
-  let stream: string | undefined
+  let asked: Promise<string | undefined> | undefined
   return {
     name: `nats:${subject}`,
     async send(event) {
       const { headers, data } = toNats(event, mode)
-      stream ??= await streamOf(js, subject)
+      asked ??= streamOf(js, subject).catch((error: unknown) => {
+        asked = undefined
+        throw error
+      })
+      const stream = await asked
       if (stream !== undefined && own.includes(stream))
         throw new UsageError(`${subject} is a subject of Fairlead's own stream ${stream}: name another one`)
       if (stream === undefined) {
