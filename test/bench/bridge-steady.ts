@@ -6,7 +6,8 @@ import { createKubeClient, loadKubeConfig, resourcePath } from '#kube'
 import { fairlead, startFairlead } from '../support/fairlead.ts'
 import { startTestCluster } from '../support/servers.ts'
 import { Arrivals, HOT_NAMESPACE, steadyChanges, throughApiServer, throughEtcd, timed } from './bridge-changes.ts'
-import { CONFIG_MAPS, cpuOf, etcdOf, median, memoryOf, percentiles } from './bridge-support.ts'
+import { CONFIG_MAPS, cpuOf, etcdOf, memoryOf, percentiles } from './bridge-support.ts'
+import { median } from './median.ts'
 
 /**
  * `npm run soak:bridge -- [--minutes 10] [--rate 1000] [--objects 1000] [--through etcd|api]`: does the bridge keep up

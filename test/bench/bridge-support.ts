@@ -89,9 +89,6 @@ export function cpuOf(pid: number): number {
   return (Number(fields[11]) + Number(fields[12])) / 100
 }
 
-export const median = (numbers: number[]): number =>
-  numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? Number.POSITIVE_INFINITY
-
 export function percentiles(times: number[]): string {
   const sorted = times.toSorted((a, b) => a - b)
   const at = (share: number) =>

@@ -10,16 +10,8 @@ import { type FairleadProcess, fairlead, startFairlead } from '../support/fairle
 import { goProgram } from '../support/go-program.ts'
 import { startTestCluster } from '../support/servers.ts'
 import { Arrivals, delaysOf, HOT_NAMESPACE, hotName, steadyChanges, throughApiServer, timed } from './bridge-changes.ts'
-import {
-  CONFIG_MAPS,
-  cpuOf,
-  etcdOf,
-  fillConfigMaps,
-  Informer,
-  median,
-  memoryOf,
-  percentiles,
-} from './bridge-support.ts'
+import { CONFIG_MAPS, cpuOf, etcdOf, fillConfigMaps, Informer, memoryOf, percentiles } from './bridge-support.ts'
+import { median } from './median.ts'
 
 /**
  * `npm run bench:bridge -- [--objects 100000] [--bytes 3072] [--seconds 60] [--rate 1000] [--resources 200]`: what the

@@ -89,9 +89,6 @@ export const rate = (count: number, ms: number): number => Math.round((count / m
 
 export const thousands = (count: number): string => Math.round(count).toLocaleString('en')
 
-export const median = (numbers: readonly number[]): number =>
-  numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? 0
-
 /** p50 / p99. */
 export function percentiles(times: readonly number[], digits = 2): string {
   const sorted = times.toSorted((a, b) => a - b)

@@ -10,13 +10,13 @@ import { connectJetStream, type JetStream } from '#jetstream'
 import type { Nats } from '#local'
 import type { WorkQueue } from '#queue'
 import { startTestNats } from '../support/servers.ts'
+import { median } from './median.ts'
 import { openFloor } from './queue-floor.ts'
 import { afterServerKill, afterWorkerKill } from './queue-recovery.ts'
 import {
   enqueueAll,
   FN,
   inFlight,
-  median,
   msOfRuns,
   open,
   openBenchQueue,

@@ -34,10 +34,7 @@ row('start of fairlead up until connected, ms', (performance.now() - started).to
 const beforeEdits = await requestsTo(kube)
 row('edit acknowledged → Deployment seen, p50 / p99 ms', percentiles(await edits(kube)))
 await sleep(5000)
-row(
-  'API requests per edit, without the edit itself',
-  ((await requestsTo(kube)) / EDITS - beforeEdits / EDITS - 1).toFixed(2),
-)
+row('API requests per edit, without the edit itself', (((await requestsTo(kube)) - beforeEdits) / EDITS - 1).toFixed(2))
 const idle = residentMiBOf(up.pid)
 row('RSS of fairlead up, idle, MiB', idle.toFixed(0))
 const seconds = await waitingAts(kube)
@@ -45,7 +42,7 @@ row(`${ATS} Ats of the year 2099: created and all PENDING, s`, seconds.toFixed(1
 const untilPending = (await requestsTo(kube, 'ats', 'PATCH')) / ATS
 const beforeIdling = await requestsTo(kube)
 await sleep(20_000)
-row(`API requests per At until it is PENDING`, untilPending.toFixed(2))
+row('API requests per At until it is PENDING', untilPending.toFixed(2))
 row(`API requests in 20 s with ${ATS} waiting Ats, but for watches`, String((await requestsTo(kube)) - beforeIdling))
 row(`RSS of fairlead up with ${ATS} waiting Ats, MiB`, residentMiBOf(up.pid).toFixed(0))
 const again = startFairlead(['up', ...FUNCTIONS], env)
