@@ -11,6 +11,8 @@ export interface Known {
   covered: boolean
   /** Only its metadata are there. */
   partial: boolean
+  /** In EVENTS. */
+  sequence: number
 }
 
 /** What a listed object is, given what EVENTS has; `replaced`: another one of that name, whose end nobody has told. */
@@ -23,11 +25,12 @@ export interface CoveredUpTo {
 }
 
 /** As one string: a resource may have a hundred thousand objects. */
-export const packed = ({ uid, resourceVersion, deleted, owner, covered, partial }: Known): string =>
+export const packed = ({ uid, resourceVersion, deleted, owner, covered, partial, sequence }: Known): string =>
   [
     deleted ? 1 : 0,
     covered ? 1 : 0,
     partial ? 1 : 0,
+    sequence,
     uid,
     resourceVersion,
     owner?.resource ?? '',
@@ -35,14 +38,34 @@ export const packed = ({ uid, resourceVersion, deleted, owner, covered, partial 
   ].join(' ')
 
 export function unpacked(text: string): Known {
-  const [deleted, covered, partial, uid = '', resourceVersion = '', resource = '', name = ''] = text.split(' ')
-  const owner = resource === '' ? undefined : { resource, name }
-  return { uid, resourceVersion, deleted: deleted === '1', covered: covered === '1', partial: partial === '1', owner }
+  const [deleted, covered, partial, sequence, uid = '', resourceVersion = '', resource = '', name = ''] =
+    text.split(' ')
+  return {
+    uid,
+    resourceVersion,
+    deleted: deleted === '1',
+    covered: covered === '1',
+    partial: partial === '1',
+    sequence: Number(sequence),
+    owner: resource === '' ? undefined : { resource, name },
+  }
 }
 
 export function known(identity: Identity, coveredUpTo: CoveredUpTo | undefined): Known {
-  const { uid, resourceVersion, deleted, owner, referenceOnly: partial } = identity
-  return { uid, resourceVersion, deleted, owner, partial, covered: isCovered(identity, coveredUpTo) }
+  const { uid, resourceVersion, deleted, owner, referenceOnly: partial, sequence } = identity
+  return { uid, resourceVersion, deleted, owner, partial, sequence, covered: isCovered(identity, coveredUpTo) }
+}
+
+/** Of two copies in EVENTS, as its writers see it: of one version the deletion counts. */
+export function isLater(one: Pick<Known, 'resourceVersion' | 'deleted'>, other: Known): boolean {
+  const order = compareVersions(one.resourceVersion, other.resourceVersion) ?? 1
+  return order > 0 || (order === 0 && one.deleted)
+}
+
+/** The sequence of what EVENTS calls the end of an object that is listed as it was then: it had only left a selection. */
+export function disproved(before: Known | undefined, { metadata }: KubeObject): number | undefined {
+  const isSame = before?.uid === metadata.uid && before?.resourceVersion === metadata.resourceVersion
+  return isSame && before?.deleted ? before.sequence : undefined
 }
 
 export function difference(before: Known | undefined, object: KubeObject, owner: OwnerKey | undefined): Difference {

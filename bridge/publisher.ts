@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
-import { keyOf, type PutResult, type Verb } from '#events'
+import { keyOf, type PutOptions, type PutResult, type Verb } from '#events'
 import type { Announced } from '#queue'
 import { unlessAborted } from './abort.ts'
 import { Aspects } from './aspects.ts'
@@ -11,7 +11,7 @@ import type { BridgeOptions } from './types.ts'
 
 /** A change to store, or keys that are owed a run though EVENTS has the object's version. */
 export type News =
-  | { verb: Verb; object: KubeObject }
+  | ({ verb: Verb; object: KubeObject } & Pick<PutOptions, 'disproves'>)
   | ({ verb: undefined } & Omit<Change, 'owners' | 'counts'> & { owner: Owner | undefined })
 
 export interface Publication {
@@ -82,6 +82,7 @@ export class Publisher {
     return this.#deps.events.put(ref, news.verb, news.object, {
       ...(owner && { owner: { resource: owner.resource, name: owner.name } }),
       ...(isPartial && { referenceOnly: true }),
+      disproves: news.disproves,
       traceparent: this.#deps.trace?.({ ref, object: news.object }),
       signal,
     })

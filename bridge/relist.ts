@@ -1,7 +1,7 @@
 import { apiVersionOf, type KubeObject, type ResourceRef } from '#contracts'
-import { compareVersions, type EventStore, keyOf, parseKey } from '#events'
+import { type EventStore, keyOf, parseKey } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
-import { type CoveredUpTo, difference, type Known, known, packed, unpacked } from './compare.ts'
+import { type CoveredUpTo, difference, disproved, isLater, type Known, known, packed, unpacked } from './compare.ts'
 import { ofKind, type PresentOptions, present } from './present.ts'
 import type { News } from './publisher.ts'
 import type { Routes } from './routing.ts'
@@ -38,7 +38,8 @@ export interface RelistDeps {
  * Lists a resource, compares with EVENTS, and publishes the difference: what is new or changed, and as deletions, with
  * their last known state, what is gone. What is unchanged costs nothing unless its keys are owed a run.
  *
- * EVENTS is read first: whatever it has by then existed by then, so what a list of the newest state lacks is gone.
+ * EVENTS is read first: whatever it has by then existed by then, so what a list of the newest state lacks is gone; and
+ * what that list has is there, even if EVENTS says that it was deleted (docs/decisions/0025-back-in-a-selection.md).
  */
 export async function relist(plan: RelistPlan, deps: RelistDeps): Promise<RelistReport & { resourceVersion: string }> {
   const { ref, namespace, selection } = plan
@@ -84,9 +85,6 @@ async function readKnown(
   return objects
 }
 
-const isLater = (one: Pick<Known, 'resourceVersion'>, other: Known): boolean =>
-  (compareVersions(one.resourceVersion, other.resourceVersion) ?? 1) > 0
-
 function findingsOf(
   { ref, routes, covers, selection }: RelistPlan,
   events: EventStore,
@@ -101,7 +99,7 @@ function findingsOf(
   switch (verb) {
     case 'added':
     case 'modified':
-      return [{ key, news: { verb, object } }]
+      return [{ key, news: { verb, object, disproves: disproved(before, object) } }]
     case 'replaced':
       return [
         ...(before ? [{ key, news: ending(ref, key, before, events) }] : []),

@@ -24,6 +24,8 @@ export interface Wanted {
   owner: string
   resourceVersion: string
   verb: 'added' | 'modified' | 'deleted'
+  /** See PutOptions. */
+  disproves?: number | undefined
 }
 
 export type Decision = {
@@ -36,7 +38,8 @@ export type Decision = {
 
 /**
  * Whether a version may be stored, given everything held of that object. An older version never replaces a newer one;
- * a deletion replaces the version that it was last seen with; a version moves to an owner, never back to none.
+ * a deletion replaces the version that it was last seen with, and only who disproves it brings that version back; a version
+ * moves to an owner, never back to none.
  */
 export function decide(held: readonly Held[], wanted: Wanted): Decision {
   const holder = holderOf(held)
@@ -51,7 +54,10 @@ export function decide(held: readonly Held[], wanted: Wanted): Decision {
   return {
     act: 'store',
     expected: held.find(({ owner }) => owner === wanted.owner)?.sequence ?? 0,
-    retire: liveElsewhere(held, wanted.owner, wanted.resourceVersion),
+    retire: [
+      ...liveElsewhere(held, wanted.owner, wanted.resourceVersion),
+      ...held.filter((copy) => copy.owner !== wanted.owner && isDisproved(copy, wanted)),
+    ],
   }
 }
 
@@ -89,10 +95,14 @@ function reasonToKeep(holder: Held, wanted: Wanted): 'present' | 'newer' | undef
   if (order === undefined || order > 0) return undefined
   if (order < 0) return 'newer'
   const deletion = wanted.verb === 'deleted'
+  if (isDisproved(holder, wanted)) return undefined
   if (holder.verb === 'deleted') return deletion ? 'present' : 'newer'
   if (holder.verb === 'moved' || deletion) return undefined
   return wanted.owner === holder.owner || wanted.owner === NO_OWNER ? 'present' : undefined
 }
+
+const isDisproved = ({ verb, sequence, resourceVersion }: Held, wanted: Wanted): boolean =>
+  verb === 'deleted' && sequence === wanted.disproves && resourceVersion === wanted.resourceVersion
 
 /** The later version counts; of one version the deletion before the object, and both before the note that it moved. */
 function outranks(next: Held, best: Held): boolean {

@@ -68,6 +68,11 @@ export interface PutOptions {
   traceparent?: string | undefined
   /** The object has only metadata. Replaces no whole one of the same version; a whole one replaces it. */
   referenceOnly?: boolean | undefined
+  /**
+   * Sequence in EVENTS of a deletion of this very version that this call replaces: somebody knew of that message first, and
+   * then found the object, by its uid, in the newest state. It had only left what was watched.
+   */
+  disproves?: number | undefined
   /** Give up; the outcome is then unknown. Without it, put() goes on until NATS has answered. */
   signal?: AbortSignal | undefined
 }

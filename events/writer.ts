@@ -53,7 +53,7 @@ export class Writer {
       ref,
       object,
       options,
-      wanted: { owner: ownerToken(owner), resourceVersion, verb },
+      wanted: { owner: ownerToken(owner), resourceVersion, verb, disproves: options.disproves },
       identity: identityFilter({ ref, namespace, name }),
       subject: objectSubject({ ref, namespace, name, owner }),
     }
@@ -85,7 +85,7 @@ export class Writer {
 
   async #write(write: Write): Promise<PutResult> {
     const { wanted } = write
-    let view = this.#context.memory.get(write.identity) ?? (await this.#firstView(write))
+    let view = await this.#firstView(write)
     let message: NatsMessage | undefined
     for (;;) {
       const decision = decide(view.held, wanted)
@@ -112,9 +112,11 @@ export class Writer {
     return !isPartial(this.#message(write))
   }
 
-  /** A watch says "added" of what was not there before: nothing to read. */
+  /** A watch says "added" of what was not there before: nothing to read. Of a deletion elsewhere nothing is remembered. */
   async #firstView(write: Write): Promise<View> {
-    return viewOf(write.wanted.verb === 'added' ? [] : await this.#read(write))
+    const { verb, disproves } = write.wanted
+    if (disproves !== undefined) return viewOf(await this.#read(write))
+    return this.#context.memory.get(write.identity) ?? viewOf(verb === 'added' ? [] : await this.#read(write))
   }
 
   /** What counts is confirmed: puts copies under other owners out of use. */

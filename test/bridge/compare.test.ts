@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Identity } from '#events'
-import { difference, type Known, known } from '../../bridge/compare.ts'
+import { difference, disproved, type Known, known } from '../../bridge/compare.ts'
 import { configMaps, object } from './objects.ts'
 
 const listed = object('ConfigMap', 'c', { uid: 'u1', resourceVersion: '50' })
@@ -11,6 +11,7 @@ const had = (more: Partial<Known> = {}): Known => ({
   owner: undefined,
   covered: true,
   partial: false,
+  sequence: 9,
   ...more,
 })
 const owner = { resource: 'widgets', name: 'w' }
@@ -28,6 +29,12 @@ describe('a listed object is', () => {
   ] as const)('%s', (_name, before, wanted, expected) => {
     expect(difference(before, listed, wanted)).toBe(expected)
   })
+})
+
+it('a deletion is disproved by a listed object that is the very one, as it was then', () => {
+  expect(disproved(had({ deleted: true }), listed)).toBe(9)
+  for (const other of [{ deleted: false }, { uid: 'u0' }, { resourceVersion: '49' }])
+    expect(disproved(had({ deleted: true, ...other }), listed)).toBeUndefined()
 })
 
 describe('the keys of a version are known to be enqueued', () => {

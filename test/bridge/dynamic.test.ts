@@ -240,6 +240,31 @@ describe('what is watched', () => {
     expect(bridge.keysOf('third')).toEqual([])
   })
 
+  it.each([
+    { how: 'by a change of its labels', bridges: 1 },
+    { how: 'by a change of the selector', bridges: 2 },
+  ])('is there again, unchanged, once it is selected after it had left $how', async ({ how, bridges }) => {
+    const name = `left-${++number}`
+    const select = (selector: string) =>
+      kube.patch(resourcePath(RECONCILERS, undefined, 'narrow'), { spec: { for: { selector } } }, 'merge')
+    await createReconciler(kube, 'narrow', { for: { ...configMaps, selector: 'use=yes' } })
+    await createMap(name, { labels: { use: 'yes' } })
+    const prefix = `left${++number}`
+    await using first = await start({ prefix })
+    await using last = bridges === 1 ? first : await start({ prefix })
+    await first.synced('configmaps.v1')
+    await last.synced('configmaps.v1')
+    const version = async () => (await stored(first.events, configMaps)).get(`default.${name}`)
+    if (how.endsWith('labels')) await kube.patch(configMapPath(name), { metadata: { labels: { use: 'no' } } }, 'merge')
+    else await select('use=never')
+    await until('it has left', async () => (await version()) === 'deleted')
+    const { metadata } = await kube.get(configMapPath(name))
+    await createReconciler(kube, 'other', { for: { ...configMaps, selector: `use=${metadata.labels?.['use']}` } })
+    await until('it is there', async () => (await version()) === metadata.resourceVersion)
+    const runs = () => [first, last].flatMap((bridge) => bridge.keysOf('other'))
+    await until('it runs', async () => runs().includes(`default.${name}`))
+  })
+
   it('is selected by field', async () => {
     await createReconciler(kube, 'one', { for: { ...configMaps, fieldSelector: 'metadata.name=it' } })
     await createMap('it')

@@ -100,6 +100,21 @@ describe.concurrent('a list', () => {
     expect(await scene.content()).toEqual({ a: '8', b: 'deleted' })
   })
 
+  it('brings nothing back whose deletion was told after it had begun', async () => {
+    let go = () => {}
+    await using scene = await begin(({ kind }, response) => {
+      if (kind !== 'streamed list') return hold(response)
+      response.flushHeaders()
+      go = () => response.write(line('ADDED', map('a', 7)) + line('ADDED', map('b', 8)) + end(10))
+      return undefined
+    })
+    await until('it is asked for the list', async () => scene.count('streamed list') === 1)
+    await scene.events.put(configMaps, 'deleted', map('a', 7))
+    go()
+    await scene.synced('configmaps.v1')
+    expect(await scene.content()).toEqual({ a: 'deleted', b: '8' })
+  })
+
   it.each<[string, (response: ServerResponse) => void]>([
     ['refuses to stream', (response) => json(response, 422, failure(422, 'Invalid'))],
     ['ends the stream without the bookmark', (response) => response.end(line('ADDED', map('a', 7)))],

@@ -203,6 +203,22 @@ describe('owners', () => {
     expect((await doesNot.observe(podsOf('x'))).owned[0]).toHaveLength(1)
   })
 
+  it('get an object back that was only said to be deleted, unless that was said once more', async () => {
+    const options = fresh()
+    await using a = await open(options)
+    await using b = await open(options)
+    await a.put(PODS, 'added', object('p', 1))
+    const { sequence: disproves } = await b.put(PODS, 'deleted', object('p', 1))
+    const revived = await a.put(PODS, 'added', object('p', 1), { ...ownedBy('x'), disproves })
+    expect(revived.outcome).toBe('stored')
+    expect((await b.observe(podsOf('x'))).owned[0]).toHaveLength(1)
+    expect(await collected(b.identities(PODS))).toMatchObject([{ owner: { name: 'x' }, deleted: false }])
+    expect((await b.put(PODS, 'added', object('p', 1), { ...ownedBy('x'), disproves })).outcome).toBe('present')
+    await b.put(PODS, 'deleted', object('p', 1), ownedBy('x'))
+    expect((await a.put(PODS, 'added', object('p', 1), { ...ownedBy('x'), disproves })).outcome).toBe('newer')
+    expect((await a.observe(podNamed('p'))).primary).toBeUndefined()
+  })
+
   it('give up what a crash left with them when its version is brought again', async () => {
     const options = fresh()
     await using a = await open(options)
