@@ -2,20 +2,13 @@
 export const PRIORITY = { create: 0, delete: 1, status: 2, event: 3 } as const
 export type Priority = (typeof PRIORITY)[keyof typeof PRIORITY]
 
-/** A request that reached the head of the line and was not wanted any more: it was not sent. */
+/** A request that was not wanted any more before its turn came: it was not sent. */
 export const DROPPED: unique symbol = Symbol('dropped')
-
-interface Waiting {
-  start: () => void
-  refuse: (reason: unknown) => void
-  wanted: () => boolean
-  drop: () => void
-}
 
 export interface GateOptions {
   signal?: AbortSignal
-  /** Asked once, when the request reaches the head of the line. */
-  wanted?: () => boolean
+  /** Aborted: the request leaves the line at once, and is dropped. */
+  unwanted?: AbortSignal | undefined
 }
 
 /**
@@ -24,7 +17,7 @@ export interface GateOptions {
  */
 export class Gate {
   readonly #limit: number
-  readonly #lines: Waiting[][] = [[], [], [], []]
+  readonly #lines: (() => void)[][] = [[], [], [], []]
   #inFlight = 0
 
   constructor(limit: number) {
@@ -43,11 +36,11 @@ export class Gate {
   async run<T>(
     priority: Priority,
     request: () => Promise<T>,
-    { signal, wanted = () => true }: GateOptions = {},
+    { signal, unwanted }: GateOptions = {},
   ): Promise<T | typeof DROPPED> {
     signal?.throwIfAborted()
-    const turn = await this.#turn(priority, wanted, signal)
-    if (turn === DROPPED) return DROPPED
+    if (unwanted?.aborted) return DROPPED
+    if ((await this.#turn(priority, signal, unwanted)) === DROPPED) return DROPPED
     try {
       return await request()
     } finally {
@@ -56,41 +49,32 @@ export class Gate {
     }
   }
 
-  #turn(priority: Priority, wanted: () => boolean, signal: AbortSignal | undefined): Promise<typeof DROPPED | void> {
+  #turn(priority: Priority, signal?: AbortSignal, unwanted?: AbortSignal): Promise<typeof DROPPED | void> {
     return new Promise((resolve, reject) => {
       const line = this.#lines[priority] ?? []
+      const settle = () => {
+        signal?.removeEventListener('abort', refuse)
+        unwanted?.removeEventListener('abort', drop)
+      }
       const leave = () => {
-        line.splice(line.indexOf(waiting), 1)
-        reject(signal?.reason as Error)
+        settle()
+        line.splice(line.indexOf(start), 1)
       }
-      const done = () => signal?.removeEventListener('abort', leave)
-      const waiting: Waiting = {
-        wanted,
-        start: () => (done(), resolve()),
-        drop: () => (done(), resolve(DROPPED)),
-        refuse: (reason) => (done(), reject(reason)),
-      }
-      line.push(waiting)
-      signal?.addEventListener('abort', leave, { once: true })
+      const start = () => (settle(), this.#inFlight++, resolve())
+      const refuse = () => (leave(), reject(signal?.reason as Error))
+      const drop = () => (leave(), resolve(DROPPED))
+      line.push(start)
+      signal?.addEventListener('abort', refuse)
+      unwanted?.addEventListener('abort', drop)
       this.#admit()
     })
   }
 
   #admit(): void {
     while (this.#inFlight < this.#limit) {
-      const next = this.#lines.find((line) => line.length > 0)?.shift()
-      if (next === undefined) return
-      this.#admitOne(next)
+      const start = this.#lines.find((line) => line.length > 0)?.shift()
+      if (start === undefined) return
+      start()
     }
-  }
-
-  #admitOne(next: Waiting): void {
-    try {
-      if (!next.wanted()) return next.drop()
-    } catch (error) {
-      return next.refuse(error)
-    }
-    this.#inFlight++
-    next.start()
   }
 }

@@ -83,6 +83,6 @@ const leaseOf = (fn: string, key: string, now: Date, signal: AbortSignal): Lease
   until: now,
   signal,
   hold: () => undefined,
-  overtaken: false,
+  overtaken: new AbortController().signal,
   lap: async () => undefined,
 })

@@ -102,7 +102,7 @@ export class Run {
       try {
         lap = await this.#begin(isLast)
         const finish: Finish = lap && (await this.#isToBeDecided(lap)) ? await this.#settle(lap) : { kind: 'done' }
-        if (isLast || !this.#lease.overtaken) return finish
+        if (isLast || !this.#lease.overtaken.aborted) return finish
       } catch (error) {
         if (this.#lease.signal.aborted) throw error
         if (error instanceof GoneError) return { kind: 'done' }
@@ -151,7 +151,7 @@ export class Run {
     const isSelected = selects(object)
     if (isPaused(object)) {
       const patch = isSelected ? pausePatch(object, lap.now) : undefined
-      if (patch !== undefined) await lap.writer.status(object, patch, () => true)
+      if (patch !== undefined) await lap.writer.status(object, patch)
       return false
     }
     const finalizers = finalizersBefore(object, name, spec, isSelected)
@@ -234,7 +234,7 @@ export class Run {
   }
 
   async #writeStatus(lap: Lap, patch: StatusPatch): Promise<void> {
-    const written = await lap.writer.status(lap.world.object, patch, () => lap.isLast || !this.#lease.overtaken)
+    const written = await lap.writer.status(lap.world.object, patch, lap.isLast ? undefined : this.#lease.overtaken)
     if (written === DROPPED) {
       this.#deps.observe({ step: 'dropped', reconciler: this.#served.name, key: this.#lease.key })
       throw new ConflictError('the status was overtaken by a change before it was written')
@@ -301,6 +301,6 @@ export class Run {
     const { object } = lap.world
     this.#tell(object, [{ type: 'Warning', ...failure }])
     const patch = failurePatch(object, failure, lap.now)
-    if (patch !== undefined) await lap.writer.status(object, patch, () => true)
+    if (patch !== undefined) await lap.writer.status(object, patch)
   }
 }

@@ -94,11 +94,11 @@ export class Writer {
     }
   }
 
-  /** `object` is the primary as observed; `wanted` is asked when the request reaches the head of the line. */
-  async status(object: KubeObject, patch: StatusPatch, wanted: () => boolean): Promise<Written | typeof DROPPED> {
+  /** `object` is the primary as observed. `unwanted`, aborted before its turn comes: nothing is sent. */
+  async status(object: KubeObject, patch: StatusPatch, unwanted?: AbortSignal): Promise<Written | typeof DROPPED> {
     const { ref, owner } = this.#run.primary
     try {
-      const after = await this.#sendStatus(object, patch, wanted)
+      const after = await this.#sendStatus(object, patch, unwanted)
       if (after === DROPPED) return DROPPED
       if (after.metadata.resourceVersion === object.metadata.resourceVersion)
         this.#remember(statusTarget(object), after, fingerprint(patch.status))
@@ -136,13 +136,12 @@ export class Writer {
     return moved(object, error)
   }
 
-  #sendStatus(object: KubeObject, patch: StatusPatch, wanted: () => boolean): Promise<KubeObject | typeof DROPPED> {
+  #sendStatus(object: KubeObject, patch: StatusPatch, unwanted?: AbortSignal): Promise<KubeObject | typeof DROPPED> {
     const { ref } = this.#run.primary
     const path = resourcePath(ref, object.metadata.namespace, object.metadata.name, 'status')
     const { signal, fieldManager } = this.#run
-    return this.#request({ verb: 'status', ref, object }, PRIORITY.status, wanted, () =>
-      this.#kube.patch(path, patch, 'merge', { signal, fieldManager }),
-    )
+    const send = () => this.#kube.patch(path, patch, 'merge', { signal, fieldManager })
+    return this.#request({ verb: 'status', ref, object }, PRIORITY.status, send, unwanted)
   }
 
   async #send(write: Write): Promise<Written> {
@@ -223,14 +222,14 @@ export class Writer {
     priority: Priority,
     send: () => Promise<T>,
   ): Promise<T> {
-    return (await this.#request(target, priority, () => true, send)) as T
+    return (await this.#request(target, priority, send)) as T
   }
 
   #request<T extends KubeObject | Status | undefined>(
     { verb, ref, object }: Target,
     priority: Priority,
-    wanted: () => boolean,
     send: () => Promise<T>,
+    unwanted?: AbortSignal,
   ): Promise<T | typeof DROPPED> {
     const { reconciler, key, hold, signal, span, observe } = this.#run
     const { kind, metadata } = object
@@ -258,7 +257,7 @@ export class Writer {
       })
       return answer
     }
-    return this.#deps.gate.run(priority, timed, { signal, wanted })
+    return this.#deps.gate.run(priority, timed, { signal, unwanted })
   }
 
   #remember(target: string | undefined, { metadata }: KubeObject, mark: string): void {

@@ -20,6 +20,8 @@ interface Note {
   settle: (covered: boolean) => void
 }
 
+const OVERTAKEN = 'the key was changed since it was read'
+
 /** One key in the hands of this process: its lease is renewed every third of its length until the run ends. */
 export class Run implements Lease {
   readonly fn: string
@@ -32,6 +34,7 @@ export class Run implements Lease {
   readonly #abort = new AbortController()
   #held: Held
   #laps: Laps<Note> = laps.none
+  #overtaken = new AbortController()
   #renewal: Promise<void> | undefined
   #timer: NodeJS.Timeout | undefined
   #lost = false
@@ -71,12 +74,13 @@ export class Run implements Lease {
   }
 
   get overtaken() {
-    return this.#laps.unseen.length > 0
+    return this.#overtaken.signal
   }
 
   async lap(): Promise<void> {
     const { unseen } = this.#laps
     this.#laps = laps.begin(this.#laps)
+    if (this.overtaken.aborted) this.#overtaken = new AbortController()
     for (const { delivery } of unseen) if (delivery) await this.#absorb(delivery)
   }
 
@@ -97,6 +101,7 @@ export class Run implements Lease {
     const noted = laps.note(this.#laps, note)
     if (noted === undefined) return undefined
     this.#laps = noted
+    this.#overtaken.abort(OVERTAKEN)
     const timer = setTimeout(() => this.#withdraw(note), this.#core.ackWaitMs / 4)
     return promise.finally(() => clearTimeout(timer))
   }

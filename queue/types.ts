@@ -32,11 +32,11 @@ export interface Lease {
   readonly signal: AbortSignal
   /** Call before every write: throws LeaseLostError if the lease is over by now. */
   hold(): void
-  /** The key was changed since the last lap() began, by what this process was told: what was read then is old. */
-  readonly overtaken: boolean
+  /** Aborted when this process is told of a change after the last lap() began: what was read then is old. */
+  readonly overtaken: AbortSignal
   /**
    * Call before reading state. Who calls it makes the run open to changes that come while it lasts: then read again
-   * (another lap) rather than end while `overtaken`. What no lap has seen is queued.
+   * (another lap) rather than end when `overtaken`. What no lap has seen is queued.
    */
   lap(): Promise<void>
 }

@@ -46,19 +46,20 @@ it('lets creates go before deletes before status writes before Events, each in t
   expect(log).toEqual(['first', 'create', 'delete', 'status 1', 'status 2', 'event'])
 })
 
-it('asks whether a request is still wanted only when its turn has come, and drops it without a place in flight', async () => {
+it('drops a request that is not wanted any more at once, without a place in flight', async () => {
   const gate = new Gate(1)
   const log: string[] = []
   const first = request(log, 'first')
-  let wanted = true
+  const change = new AbortController()
   const running = gate.run(PRIORITY.create, first.send)
-  const overtaken = gate.run(PRIORITY.status, request(log, 'overtaken').send, { wanted: () => wanted })
+  const overtaken = gate.run(PRIORITY.status, request(log, 'overtaken').send, { unwanted: change.signal })
   const next = request(log, 'next')
   next.end()
   const after = gate.run(PRIORITY.event, next.send)
-  wanted = false
-  first.end()
+  change.abort()
   expect(await overtaken).toBe(DROPPED)
+  expect(await gate.run(PRIORITY.status, request(log, 'too late').send, { unwanted: change.signal })).toBe(DROPPED)
+  first.end()
   await Promise.all([running, after])
   expect(log).toEqual(['first', 'next'])
 })

@@ -14,6 +14,8 @@ class Looper {
   readonly overlaps: string[] = []
   runs = 0
   laps = 0
+  /** Of the latest lap. */
+  overtaken: AbortSignal | undefined
   readonly #running = new Set<string>()
 
   change(key: string): void {
@@ -35,9 +37,10 @@ class Looper {
         do {
           await lease.lap()
           this.laps++
+          this.overtaken = lease.overtaken
           version = this.versions.get(lease.key) ?? 0
           await work(lease)
-        } while (lease.overtaken)
+        } while (lease.overtaken.aborted)
         lease.hold()
         this.dealtWith.set(lease.key, version)
         return DONE
@@ -138,7 +141,7 @@ describe('a change that a process is told of', () => {
     await worker.drain(1000)
   })
 
-  it('is queued when its run takes too long to read it', async () => {
+  it('is queued when its run takes too long to read it, and the run still knows of it', async () => {
     await using test = await open()
     const looper = new Looper()
     const ends = gate()
@@ -147,6 +150,7 @@ describe('a change that a process is told of', () => {
     await until(() => expect(looper.laps).toBe(1))
     await looper.announce(test.queue, 'n.a').safe
     expect(await statesOf(test.queue)).toContain('n.a running')
+    expect(looper.overtaken?.aborted).toBe(true)
     ends.open()
     await until(() => expect(looper.dealtWith).toEqual(looper.versions))
     await until(async () => expect(await statesOf(test.queue)).toEqual([]))
