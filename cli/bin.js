@@ -42,5 +42,8 @@ function keepWhatIsCompiled() {
     try {
       mkdirSync(part)
     } catch {}
-  if (existsSync(folder)) enableCompileCache(folder)
+  if (!existsSync(folder)) return
+  enableCompileCache(folder)
+  // For the processes and threads that this one starts.
+  process.env['NODE_COMPILE_CACHE'] = folder
 }

@@ -47,6 +47,9 @@ const SERVER_NAMES = [
 /** Thousands of objects a minute are the point of a cluster for tests: its own parts must not be what holds them up. */
 const CLIENT_LIMITS = ['--kube-api-qps=500', '--kube-api-burst=1000']
 
+/** They start a quarter quicker, and their memory is bounded all the same. */
+const COLLECTS_RARELY = { GOGC: '400', GOMEMLIMIT: '1GiB' }
+
 export async function startEtcd({ dir, processes, binaries, ports }: ControlPlaneOptions): Promise<void> {
   const client = `http://127.0.0.1:${ports.etcd}`
   const peer = `http://127.0.0.1:${ports.etcdPeer}`
@@ -55,6 +58,7 @@ export async function startEtcd({ dir, processes, binaries, ports }: ControlPlan
   await processes.start({
     name: 'etcd',
     command: binaries('etcd'),
+    env: COLLECTS_RARELY,
     args: [
       `--data-dir=${data}`,
       // The page cache outlives any kill; a loss of power may cost a cluster that was for trying things anyway.
@@ -80,6 +84,7 @@ export async function startApiServer(options: ControlPlaneOptions): Promise<Cont
   await processes.start({
     name: 'kube-apiserver',
     command: options.binaries('kube-apiserver'),
+    env: COLLECTS_RARELY,
     args: await apiServerFlags(options),
     stopSignal: 'SIGKILL',
   })
@@ -156,6 +161,7 @@ async function startController(
   await processes.start({
     name,
     command: binaries(name),
+    env: COLLECTS_RARELY,
     args: [
       `--kubeconfig=${kubeconfig}`,
       `--authentication-kubeconfig=${kubeconfig}`,

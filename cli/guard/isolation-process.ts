@@ -1,6 +1,6 @@
 /** Hosts the thread of one call, passes on what that says, and is gone when it, or the process that asked, is. */
 import { Worker } from 'node:worker_threads'
-import { type FromFunction, type Isolated, thrownBy } from './isolation.ts'
+import { type FromFunction, type Isolated, thrownBy } from './isolation-messages.ts'
 
 const tell = (message: FromFunction) => process.send?.(message)
 

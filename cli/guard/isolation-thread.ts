@@ -3,7 +3,7 @@ import { parentPort, workerData } from 'node:worker_threads'
 import type { RunLog } from '#contracts'
 import { toInvoke } from '#sdk'
 import { loadFunctions } from '../functions.ts'
-import { type FromFunction, type Isolated, thrownBy } from './isolation.ts'
+import { type FromFunction, type Isolated, thrownBy } from './isolation-messages.ts'
 
 const { files, reconciler, input } = workerData as Isolated
 const tell = (message: FromFunction) => parentPort?.postMessage(message)

@@ -1,27 +1,6 @@
 import { fork } from 'node:child_process'
-import { ConflictError, type Invoke, type Outcome, RetryAfterError, type RunInput, TerminalError } from '#contracts'
-import { messageOf } from '#queue'
-
-export interface Isolated {
-  /** Modules of functions; none: the built-in ones. */
-  files: readonly string[]
-  reconciler: string
-  input: RunInput
-}
-
-/** What a function threw, as far as it can cross to another process. */
-export interface Thrown {
-  name: string
-  message: string
-  stack?: string | undefined
-  reason?: string | undefined
-  afterSeconds?: number | undefined
-}
-
-export type FromFunction =
-  | { kind: 'log'; level: 'debug' | 'info' | 'warn' | 'error'; fields: object; message: string }
-  | { kind: 'outcome'; outcome: Outcome }
-  | { kind: 'error'; error: Thrown }
+import { ConflictError, type Invoke, type Outcome, RetryAfterError, TerminalError } from '#contracts'
+import type { FromFunction, Isolated, Thrown } from './isolation-messages.ts'
 
 /** Where more are suspected at once, something else ended the process they ran in: the others run as ever. */
 const MAX_PROCESSES = 4
@@ -70,11 +49,6 @@ async function callInProcess(call: Isolated, heapMb: number, { signal, log }: Pa
     signal.removeEventListener('abort', abort)
     child.kill('SIGKILL')
   }
-}
-
-export function thrownBy(error: unknown): Thrown {
-  const { name = 'Error', stack, reason, afterSeconds } = error instanceof Error ? (error as Partial<Thrown>) : {}
-  return { name, message: messageOf(error), stack, reason, afterSeconds }
 }
 
 function revive({ name, message, stack, reason, afterSeconds = 0 }: Thrown): Error {

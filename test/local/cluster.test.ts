@@ -1,5 +1,7 @@
 import { execFile } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdir, rm, writeFile } from 'node:fs/promises'
+import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -96,8 +98,7 @@ describe('a whole cluster', () => {
 
 describe('clusters', () => {
   it('run side by side, each with its own objects, and stop without leaving a process', async () => {
-    const one = await startTestCluster()
-    const two = await startTestCluster()
+    const [one, two] = await Promise.all([startTestCluster(), startTestCluster()])
     await kubectl(one.kubeconfig, 'create', 'namespace', 'only-in-one')
     expect(await kubectl(one.kubeconfig, 'get', 'namespaces', '-o', 'name')).toContain('only-in-one')
     expect(await kubectl(two.kubeconfig, 'get', 'namespaces', '-o', 'name')).not.toContain('only-in-one')
@@ -116,13 +117,15 @@ describe('clusters', () => {
   })
 
   it('say which port is taken, and start nothing', async () => {
-    await using other = await startTestCluster()
-    const taken = Number(new URL(other.apiServer).port)
+    const other = createServer().listen(0, '127.0.0.1')
+    await once(other, 'listening')
+    const taken = (other.address() as AddressInfo).port
     const dir = await shortTempDir()
     await expect(startCluster({ dir, nats: false, controllers: false, ports: { apiServer: taken } })).rejects.toThrow(
       `port ${taken}, wanted for kube-apiserver, is taken: stop the process that has it, or choose another port`,
     )
     expect(programsWith(dir)).toEqual([])
+    other.close()
     await rm(dir, { recursive: true })
   })
 
