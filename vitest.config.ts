@@ -1,4 +1,6 @@
+import { join } from 'node:path'
 import { defineConfig } from 'vitest/config'
+import { cacheDir } from './local/build.ts'
 import { LongestFirst } from './test/support/order.ts'
 
 /** They load both cores on purpose, and say so where nothing else is to blame for what comes late. */
@@ -12,6 +14,8 @@ export default defineConfig({
     maxWorkers: 3,
     // Files share what their worker has imported: to import it anew for each of them takes a third of all the time.
     isolate: false,
+    // Of the processes that tests start, as the command has it.
+    env: { NODE_COMPILE_CACHE: join(cacheDir(), 'compiled') },
     sequence: { sequencer: LongestFirst },
     globalSetup: ['./test/support/setup.ts'],
     reporters: ['default', './test/support/reporter.ts'],

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type EventStore, openEventStore } from '#events'
 import { connectJetStream, type JetStream } from '#jetstream'
 import type { KubeClient } from '#kube'
+import { LEASHED } from '../support/fairlead.ts'
 import { randomFrom } from '../support/random.ts'
 import { startTestCluster, startTestNats } from '../support/servers.ts'
 import { configMaps } from './objects.ts'
@@ -57,7 +58,9 @@ describe.each([
     await writeFile(file, '')
     const random = randomFrom(seed)
     const start = () =>
-      fork(new URL('bridge-process.ts', import.meta.url), [cluster.kubeconfig, nats.url, prefix, file])
+      fork(new URL('bridge-process.ts', import.meta.url), [cluster.kubeconfig, nats.url, prefix, file], {
+        execArgv: LEASHED,
+      })
     const running = Array.from({ length: bridges }, start)
     await using undisturbed = await startBridge(kube, nats.url, { prefix: `peace${bridges}` })
     const events = await openEventStore(js, { prefix, cluster: 'test', log: silent })

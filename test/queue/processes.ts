@@ -1,9 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { cacheDir } from '#local'
 import type { WorkQueue } from '#queue'
 import { LEASHED } from '../support/fairlead.ts'
 import type { WorkerSettings } from './worker-process.ts'
@@ -12,11 +10,9 @@ const program = fileURLToPath(new URL('./worker-process.ts', import.meta.url))
 
 /** A worker process that serves, or has died of what it was told to die of; started anew while NATS is away. */
 export async function startWorker(settings: WorkerSettings): Promise<ChildProcess> {
-  // Read by the next one, as the command does it: half the time to start.
-  const env = { ...process.env, NODE_COMPILE_CACHE: join(cacheDir(process.env), 'compiled') }
   for (;;) {
     const args = [...LEASHED, program, JSON.stringify(settings)]
-    const child = spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'ignore'] })
+    const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'ignore'] })
     await Promise.race([once(child.stdout, 'data'), once(child, 'exit')])
     if (child.exitCode === null) return child
   }
