@@ -26,6 +26,8 @@ const environment = z.object({
     .refine((urls) => urls.split(',').every(isNatsUrl), 'nats://host:port, or several with commas between')
     .default('nats://127.0.0.1:4222'),
   NATS_CA: z.string().min(1).optional(),
+  NATS_CERT: z.string().min(1).optional(),
+  NATS_KEY: z.string().min(1).optional(),
   FAIRLEAD_PREFIX: name('a prefix').optional(),
   FAIRLEAD_CLUSTER: z.string().min(1).max(253).optional(),
   FAIRLEAD_REFERENCE_ONLY: z

@@ -1,4 +1,5 @@
 import { homedir, hostname } from 'node:os'
+import { PermissionViolationError } from 'nats'
 import type { Logger } from 'pino'
 import { type DeadLetters, type EventStore, openDeadLetters, openEventStore } from '#events'
 import { connectJetStream, type JetStream } from '#jetstream'
@@ -49,6 +50,7 @@ export async function openStreams(
 ): Promise<Streams> {
   const cluster = config.FAIRLEAD_CLUSTER ?? (await clusterId(kube))
   const js = await openJetStream(config, role)
+  void reportRefusals(js, log)
   const replicas = config.FAIRLEAD_REPLICAS
   try {
     const dead = await openDeadLetters(js, { ...prefixOf(config), replicas, cluster, log })
@@ -102,11 +104,27 @@ function queueOptions(config: Config, log: Logger): QueueOptions {
 
 const prefixOf = ({ FAIRLEAD_PREFIX: prefix }: Config) => (prefix === undefined ? {} : { prefix })
 
+/** What NATS refuses is never answered: without this line, whoever waits for the answer waits in silence. */
+async function reportRefusals(js: JetStream, log: Logger): Promise<void> {
+  for await (const status of js.nc.status())
+    if (status.type === 'error' && status.error instanceof PermissionViolationError)
+      log.error({ operation: status.error.operation, subject: status.error.subject }, 'NATS refuses: not permitted')
+}
+
+/** The files are read anew for each connection: who renews a certificate needs no restart. */
+function tlsOf({ NATS_CA: caFile, NATS_CERT: certFile, NATS_KEY: keyFile }: Config) {
+  if ((certFile === undefined) !== (keyFile === undefined))
+    throw new UsageError('NATS_CERT and NATS_KEY belong together: the certificate of this client, and its key')
+  const own = certFile !== undefined && keyFile !== undefined ? { certFile, keyFile } : undefined
+  if (caFile === undefined && own === undefined) return {}
+  return { options: { tls: { ...(caFile !== undefined && { caFile }), ...own } } }
+}
+
 export function openJetStream(config: Config, role: string): Promise<JetStream> {
   return connectJetStream({
     servers: config.NATS_URL,
     name: `fairlead ${role} ${hostname()} ${process.pid}`,
-    ...(config.NATS_CA !== undefined && { options: { tls: { caFile: config.NATS_CA } } }),
+    ...tlsOf(config),
   })
 }
 

@@ -28,6 +28,8 @@ Environment:
   KUBECONFIG         the cluster (default ~/.kube/config; in a pod its own cluster)
   NATS_URL           nats://host:port, or several with commas between (default nats://127.0.0.1:4222)
   NATS_CA            file of the certificate authority of a TLS server
+  NATS_CERT          file of the certificate by which the server knows this client,
+  NATS_KEY           and of its key
   FAIRLEAD_PREFIX    before the names of streams and subjects, so that clusters can share a NATS account
   FAIRLEAD_CLUSTER   the cluster's name in events (default the UID of namespace kube-system)
   FAIRLEAD_REFERENCE_ONLY  kinds whose contents stay in the API server, e.g. configmaps,widgets.example.com

@@ -17,6 +17,8 @@ export interface NatsOptions {
   port?: number
   /** Users and what they may do, as nats-server's configuration has it. Default: everybody everything. */
   authorization?: object
+  /** Certificates, as nats-server's configuration has them. Default: none, plain TCP. */
+  tls?: object
   progress?: Progress
   /** Stop when this process ends, even by kill -9. */
   dieWithParent?: boolean
@@ -67,10 +69,10 @@ export async function startNats(options: NatsOptions): Promise<Nats> {
 export async function startNatsServers(
   processes: ProcessGroup,
   command: string,
-  { replicas = 1, port, authorization }: Pick<NatsOptions, 'replicas' | 'port' | 'authorization'>,
+  { replicas = 1, port, authorization, tls }: Pick<NatsOptions, 'replicas' | 'port' | 'authorization' | 'tls'>,
 ): Promise<Nats> {
   const servers = await plan(replicas, port)
-  const more = authorization === undefined ? {} : { authorization }
+  const more = { ...(authorization && { authorization }), ...(tls && { tls }) }
   await Promise.all(servers.map((server) => startServer(processes, command, server, servers, more)))
   const nats = natsOf(processes, servers)
   await nats.ready()

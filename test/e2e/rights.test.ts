@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -6,6 +7,7 @@ import { VisitorsApp } from '#functions/visitors'
 import { isNotFound, resourcePath } from '#kube'
 import { kubeconfigOf } from '../support/account.ts'
 import { startCollector } from '../support/collector.ts'
+import { type DeployedNats, startDeployedNats } from '../support/deployed-nats.ts'
 import { type FairleadProcess, fairlead, startFairlead } from '../support/fairlead.ts'
 import { ATS, type At, at, startWorld, until, type World } from './world.ts'
 
@@ -16,16 +18,20 @@ const IDLE_MS = 1500
 const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
 
 let world: World
+let nats: DeployedNats
 let bridge: FairleadProcess
 let dispatcher: FairleadProcess
 let collector: Awaited<ReturnType<typeof startCollector>>
 
-/** Bridge and dispatcher as two processes, each with its own account and no other rights. */
+/** Bridge and dispatcher as two processes, each with its own account, its own user of NATS, and no other rights. */
 beforeAll(async () => {
-  world = await startWorld({ controllers: true })
+  nats = await startDeployedNats()
+  world = await startWorld({ controllers: true, nats: false })
+  Object.assign(world.env, await nats.as('fairlead-dispatcher'))
   collector = await startCollector()
   const as = async (name: string) => ({
     ...world.env,
+    ...(await nats.as(name)),
     OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
     KUBECONFIG: await kubeconfigOf(world.kube, world.cluster.kubeconfig, { namespace: 'fairlead-system', name }),
   })
@@ -39,6 +45,7 @@ afterAll(async () => {
   await bridge?.[Symbol.asyncDispose]()
   await collector?.[Symbol.asyncDispose]()
   await world?.[Symbol.asyncDispose]()
+  await nats?.[Symbol.asyncDispose]()
 })
 
 const soon = () => new Date(Date.now() - 1000)
@@ -122,6 +129,18 @@ describe('with the generated rights only', () => {
 
     await world.kube.patch(path, { rules: role.rules }, 'merge')
     await until(async () => (await statusOf('refused'))?.phase === 'RUNNING', 50)
+  })
+
+  it.each([
+    ['fairlead-bridge', '$JS.API.CONSUMER.MSG.NEXT.WORK.at-high'],
+    ['fairlead-bridge', '$JS.API.STREAM.DELETE.EVENTS'],
+    ['fairlead-dispatcher', 'cursor.core.pods.v1._'],
+    ['fairlead-dispatcher', '$JS.API.STREAM.PURGE.WORK'],
+  ])('NATS refuses nothing that they need; to %s it refuses %s', async (user, subject) => {
+    const log = readFileSync(nats.nats.processes.logFile('nats'), 'utf8').split('\n')
+    expect(log.filter((line) => line.includes('Violation') && !line.includes('probe'))).toEqual([])
+    await using js = await nats.connect(user, 'probe')
+    await expect(js.nc.request(subject, '', { timeout: 5000 })).rejects.toThrow(/Permissions Violation/)
   })
 
   it('a dispatcher may act as nobody else', async () => {

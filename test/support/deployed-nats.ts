@@ -1,0 +1,38 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { connectJetStream, type JetStream } from '#jetstream'
+import type { Nats } from '#local'
+import { createPki } from '../../local/pki.ts'
+import { shortTempDir, startTestNats } from './servers.ts'
+
+const USERS = readFileSync(new URL('../../deploy/nats/users.conf', import.meta.url), 'utf8')
+
+export interface DeployedNats extends AsyncDisposable {
+  nats: Nats
+  /** The environment of a process that is this user. */
+  as(user: string): Promise<Record<string, string>>
+  connect(user: string, name: string): Promise<JetStream>
+}
+
+/** nats-server over TLS with the users of deploy/nats: nobody without a certificate, and nobody may do more. */
+export async function startDeployedNats(): Promise<DeployedNats> {
+  const pki = await createPki(join(await shortTempDir(), 'pki'))
+  const { certFile, keyFile } = await pki.issue('nats', { cn: 'nats' }, ['localhost', '127.0.0.1'])
+  const nats = await startTestNats({
+    authorization: JSON.parse(USERS.replaceAll(/^#.*$/gm, '').replace('authorization:', '')) as object,
+    tls: { cert_file: certFile, key_file: keyFile, ca_file: pki.caFile, verify_and_map: true },
+  })
+  const certificateOf = (user: string) => pki.issue(user, { cn: user }, [user])
+  return {
+    nats,
+    async as(user) {
+      const { certFile: NATS_CERT, keyFile: NATS_KEY } = await certificateOf(user)
+      return { NATS_URL: nats.url, NATS_CA: pki.caFile, NATS_CERT, NATS_KEY }
+    },
+    async connect(user, name) {
+      const options = { tls: { caFile: pki.caFile, ...(await certificateOf(user)) } }
+      return connectJetStream({ servers: nats.url, name, options })
+    },
+    [Symbol.asyncDispose]: () => nats[Symbol.asyncDispose](),
+  }
+}
