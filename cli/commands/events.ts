@@ -48,7 +48,7 @@ export function eventsCommands(program: Command, { config, print }: Pick<Surroun
       const view = viewEvents(js, { prefix: settings.FAIRLEAD_PREFIX, log })
       const { namespace, type } = options
       const filters = filtersOf({ kinds, name, namespace }, await view.resources())
-      await act({ view, log, filters, isWanted: wants(type) }, options)
+      await act({ view, log, filters, name, isWanted: wants(type) }, options)
     }
 
   selecting(events.command('tail'))
@@ -66,17 +66,29 @@ export function eventsCommands(program: Command, { config, print }: Pick<Surroun
   selecting(events.command('get'))
     .description('the last event of each object')
     .addOption(format())
-    .action(
-      looking(async ({ view, filters, isWanted }, { since, output }: SelectOptions & { output: Format }) => {
-        for await (const event of view.stored(filters, since)) if (isWanted(event)) print(formatted[output](event))
-      }),
+    .addHelpText(
+      'after',
+      '\nWhere nothing is found, that is said on standard error; the exit code is 1 if a name was given, else 0.',
     )
+    .action(looking(get))
   selecting(events.command('replay'))
     .description('send the last event of each object somewhere, oldest first')
     .requiredOption('--to <target>', 'http://…, https://… or nats:SUBJECT', target)
     .addOption(modeOption())
     .option('--follow', 'then every later one, as it comes')
     .action(looking(replay))
+
+  async function get(look: Look, { since, output }: SelectOptions & { output: Format }): Promise<void> {
+    const { view, filters, name, isWanted } = look
+    let found = 0
+    for await (const event of matching(view.stored(filters, since), isWanted)) {
+      print(formatted[output](event))
+      found++
+    }
+    if (found > 0) return
+    if (name !== undefined) throw new Error(`EVENTS has no such event of ${name}`)
+    console.error('EVENTS has no such event')
+  }
 
   async function replay(look: Look, options: SelectOptions & { to: Target; mode: ContentMode; follow?: true }) {
     const { view, filters, isWanted } = look
@@ -97,6 +109,7 @@ interface Look {
   view: EventsView
   log: Logger
   filters: Parameters<EventsView['stored']>[0]
+  name: string | undefined
   isWanted: (event: StoredEvent) => boolean
 }
 

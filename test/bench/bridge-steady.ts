@@ -6,8 +6,8 @@ import { createKubeClient, loadKubeConfig, resourcePath } from '#kube'
 import { fairlead, startFairlead } from '../support/fairlead.ts'
 import { startTestCluster } from '../support/servers.ts'
 import { Arrivals, HOT_NAMESPACE, steadyChanges, throughApiServer, throughEtcd, timed } from './bridge-changes.ts'
-import { CONFIG_MAPS, cpuOf, etcdOf, memoryOf, percentiles } from './bridge-support.ts'
-import { median } from './median.ts'
+import { CONFIG_MAPS, cpuOf, etcdOf, memoryOf, reconcile } from './bridge-support.ts'
+import { median, percentiles } from './median.ts'
 
 /**
  * `npm run soak:bridge -- [--minutes 10] [--rate 1000] [--objects 1000] [--through etcd|api]`: does the bridge keep up
@@ -36,12 +36,7 @@ await using kube = createKubeClient({ ...(await loadKubeConfig({ paths: [cluster
 await fairlead(['install'], env)
 await kube.delete(resourcePath(RECONCILERS, undefined, 'at'))
 await kube.create('/api/v1/namespaces', { metadata: { name: HOT_NAMESPACE } })
-await kube.create(resourcePath(RECONCILERS), {
-  apiVersion: 'fairlead.dev/v1alpha1',
-  kind: 'Reconciler',
-  metadata: { name: 'maps' },
-  spec: { for: CONFIG_MAPS, invoke: { pull: {} } },
-})
+await reconcile(kube, 'maps', CONFIG_MAPS)
 await using js = await connectJetStream({ servers: env.NATS_URL, name: 'soak' })
 await using bridge = startFairlead(['bridge'], env)
 await bridge.logged(({ msg, resource }) => msg === 'listed' && resource === 'configmaps.v1')

@@ -4,7 +4,8 @@ import { readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import type { KubeObject } from '#contracts'
+import { type KubeObject, RECONCILERS, type ResourceRef } from '#contracts'
+import { type KubeClient, resourcePath } from '#kube'
 
 export const CONFIG_MAPS = { group: '', version: 'v1', resource: 'configmaps', kind: 'ConfigMap' }
 
@@ -89,9 +90,17 @@ export function cpuOf(pid: number): number {
   return (Number(fields[11]) + Number(fields[12])) / 100
 }
 
-export function percentiles(times: number[]): string {
-  const sorted = times.toSorted((a, b) => a - b)
-  const at = (share: number) =>
-    (sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? NaN).toFixed(1)
-  return `${at(0.5)} / ${at(0.99)}`
+/** Lets somebody ask for every object of a resource. */
+export async function reconcile(
+  kube: KubeClient,
+  name: string,
+  primary: ResourceRef & { kind: string },
+  more: object = {},
+): Promise<void> {
+  await kube.create(resourcePath(RECONCILERS), {
+    apiVersion: 'fairlead.dev/v1alpha1',
+    kind: 'Reconciler',
+    metadata: { name },
+    spec: { for: { ...primary, ...more }, invoke: { pull: {} } },
+  })
 }

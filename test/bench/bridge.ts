@@ -2,7 +2,7 @@ import { cpus } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
-import { RECONCILERS, type ResourceRef } from '#contracts'
+import { RECONCILERS } from '#contracts'
 import { objectFilter } from '#events'
 import { connectJetStream, follow } from '#jetstream'
 import { createKubeClient, loadKubeConfig, resourcePath } from '#kube'
@@ -10,8 +10,8 @@ import { type FairleadProcess, fairlead, startFairlead } from '../support/fairle
 import { goProgram } from '../support/go-program.ts'
 import { startTestCluster } from '../support/servers.ts'
 import { Arrivals, delaysOf, HOT_NAMESPACE, hotName, steadyChanges, throughApiServer, timed } from './bridge-changes.ts'
-import { CONFIG_MAPS, cpuOf, etcdOf, fillConfigMaps, Informer, memoryOf, percentiles } from './bridge-support.ts'
-import { median } from './median.ts'
+import { CONFIG_MAPS, cpuOf, etcdOf, fillConfigMaps, Informer, memoryOf, reconcile } from './bridge-support.ts'
+import { median, percentiles } from './median.ts'
 
 /**
  * `npm run bench:bridge -- [--objects 100000] [--bytes 3072] [--seconds 60] [--rate 1000] [--resources 200]`: what the
@@ -64,7 +64,7 @@ row(alone, `listing ${listed} objects of ${values.bytes} bytes in pages of 500, 
 
 const known: string[] = []
 const memory: string[] = []
-await reconcile('accounts', SERVICE_ACCOUNTS)
+await reconcile(kube, 'accounts', SERVICE_ACCOUNTS)
 {
   await using bridge = startFairlead(['bridge'], env)
   await listedBy(bridge, 'serviceaccounts.v1')
@@ -76,7 +76,7 @@ await reconcile('accounts', SERVICE_ACCOUNTS)
   await sleep(5000)
   row(alone, 'processor time of 5 s with two quiet watches, ms', ((cpuOf(bridge.pid) - before) * 1000).toFixed(0))
   const began = performance.now()
-  await reconcile('maps', CONFIG_MAPS)
+  await reconcile(kube, 'maps', CONFIG_MAPS)
   let isListed = false
   const done = listedBy(bridge, 'configmaps.v1').then(() => {
     isListed = true
@@ -126,15 +126,6 @@ function markdown(head: string[], rows: string[][]): string {
 
 function seconds(since: number): string {
   return ((performance.now() - since) / 1000).toFixed(1)
-}
-
-async function reconcile(name: string, primary: ResourceRef & { kind: string }, more: object = {}): Promise<void> {
-  await kube.create(resourcePath(RECONCILERS), {
-    apiVersion: 'fairlead.dev/v1alpha1',
-    kind: 'Reconciler',
-    metadata: { name },
-    spec: { for: { ...primary, ...more }, invoke: { pull: {} } },
-  })
 }
 
 function listedBy(bridge: FairleadProcess, resource: string) {
@@ -204,7 +195,7 @@ async function manyResources(): Promise<void> {
   for (const kind of kinds)
     await kube.create('/apis/apiextensions.k8s.io/v1/customresourcedefinitions', definition(kind))
   for (const kind of kinds)
-    await reconcile(kind, { group: 'bench.dev', version: 'v1', resource: `${kind}s`, kind }, { namespaces })
+    await reconcile(kube, kind, { group: 'bench.dev', version: 'v1', resource: `${kind}s`, kind }, { namespaces })
   const began = performance.now()
   const listen = '127.0.0.1:18099'
   await using bridge = startFairlead(['bridge', '--listen', listen], env)

@@ -88,10 +88,3 @@ export const enqueueAll = (queue: WorkQueue, count: number): Promise<void> =>
 export const rate = (count: number, ms: number): number => Math.round((count / ms) * 1000)
 
 export const thousands = (count: number): string => Math.round(count).toLocaleString('en')
-
-/** p50 / p99. */
-export function percentiles(times: readonly number[], digits = 2): string {
-  const sorted = times.toSorted((a, b) => a - b)
-  const at = (share: number) => (sorted[Math.floor(share * (sorted.length - 1))] ?? 0).toFixed(digits)
-  return `${at(0.5)} / ${at(0.99)}`
-}

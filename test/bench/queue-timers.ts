@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Lease, WorkQueue } from '#queue'
-import { FN, inFlight, percentiles, SLOTS } from './queue-support.ts'
+import { percentiles } from './median.ts'
+import { FN, inFlight, SLOTS } from './queue-support.ts'
 
 /** Ends each key's first run with a timer; how late the second began, in milliseconds, for each that has. */
 class Timers {

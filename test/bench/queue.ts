@@ -10,7 +10,7 @@ import { connectJetStream, type JetStream } from '#jetstream'
 import type { Nats } from '#local'
 import type { WorkQueue } from '#queue'
 import { startTestNats } from '../support/servers.ts'
-import { median } from './median.ts'
+import { median, percentiles } from './median.ts'
 import { openFloor } from './queue-floor.ts'
 import { afterServerKill, afterWorkerKill } from './queue-recovery.ts'
 import {
@@ -20,7 +20,6 @@ import {
   msOfRuns,
   open,
   openBenchQueue,
-  percentiles,
   rate,
   SLOTS,
   startWorker,
@@ -128,7 +127,7 @@ async function latency(queue: WorkQueue, call: (key: string) => Promise<unknown>
   }
   while (took.length < SINGLE_RUNS) await sleep(5)
   await worker.drain(1000)
-  return percentiles(took)
+  return percentiles(took, 2)
 }
 
 /** Runs per second while as many keys come. */

@@ -8,6 +8,7 @@ import { Deployment } from '#sdk'
 import { fairlead, startFairlead } from '../support/fairlead.ts'
 import { startTestCluster } from '../support/servers.ts'
 import { residentMiBOf } from '../support/usage.ts'
+import { median, percentiles } from './median.ts'
 import { memcached } from './memcached.ts'
 
 /** `node test/bench/whole.ts [Ats]`: what the whole costs on this machine, on a real API server and nats-server. */
@@ -19,8 +20,8 @@ const NAMESPACE = 'default'
 const table: { what: string; value: string }[] = []
 const row = (what: string, value: string) => table.push({ what, value })
 
-row('import of a function (At with the author’s kit), ms', median(importTimes("import('#functions/at')")))
-row('import of nothing (Node.js itself), ms', median(importTimes('0')))
+row('import of a function (At with the author’s kit), ms', median(importTimes("import('#functions/at')")).toFixed(0))
+row('import of nothing (Node.js itself), ms', median(importTimes('0')).toFixed(0))
 
 await using cluster = await startTestCluster({ nats: true })
 const env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '', LOG_LEVEL: 'info' }
@@ -124,14 +125,4 @@ async function pending(client: KubeClient): Promise<number> {
   for await (const { items } of client.list<KubeObject & { status?: { phase?: string } }>(resourcePath(At, NAMESPACE)))
     count += items.filter(({ status }) => status?.phase === 'PENDING').length
   return count
-}
-
-function median(times: number[]): string {
-  return (times.toSorted((a, b) => a - b)[Math.floor(times.length / 2)] ?? 0).toFixed(0)
-}
-
-function percentiles(times: number[]): string {
-  const sorted = times.toSorted((a, b) => a - b)
-  const at = (share: number) => (sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0).toFixed(1)
-  return `${at(0.5)} / ${at(0.99)}`
 }

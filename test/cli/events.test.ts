@@ -88,7 +88,8 @@ describe('events get', () => {
     [['--since', '1h', '-n', 'other'], ['b']],
     [['--since', '2999-01-01T00:00:00Z'], []],
   ])('%j finds %j', async (args, names) => {
-    const { stdout } = await look('get', ...args, '-o', 'json')
+    const { stdout, stderr, code } = await look('get', ...args, '-o', 'json')
+    expect({ stderr, code }).toEqual({ stderr: names.length > 0 ? '' : 'EVENTS has no such event\n', code: 0 })
     const found = stdout.trim() === '' ? [] : lines(stdout).map((line) => (JSON.parse(line) as { name: string }).name)
     expect(found).toEqual(names)
   })
@@ -104,6 +105,7 @@ describe('events get', () => {
 
   it.each([
     [['get', 'nothing'], 2, 'no bridge watches nothing; they watch configmaps.v1, widgets.v1.test.example.com'],
+    [['get', 'widgets', 'nobody'], 1, 'EVENTS has no such event of nobody'],
     [['get', '--type', 'bogus'], 2, 'is none of added, modified, deleted, moved'],
     [['tail', '--since', 'yesterday'], 2, 'how long ago'],
     [['replay', '--to', 'ftp://x'], 2, 'nats:SUBJECT'],
