@@ -90,6 +90,8 @@ export async function underLoad(
   )
   const allDone = async () => {
     await Promise.all([...due].map(([name, time]) => world.create(at(name, new Date(time)))))
+    // To list a thousand again and again is a load of its own.
+    await sleep(first + spreadMs - Date.now())
     await until(() => areDone(world, prefix, count), 1000)
   }
   try {

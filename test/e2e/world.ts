@@ -12,6 +12,8 @@ export interface At extends KubeObject {
   spec: { schedule: string; command: string }
   status?: {
     phase?: string
+    /** There if it had to wait for it. */
+    scheduledTime?: string
     podName?: string
     conditions?: { type: string; status: string; reason: string; message: string }[]
   }

@@ -1,31 +1,35 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
 
 /**
- * The files that take longest, in the order that they begin: so none of them is left over at the end, and those with the
- * one real node of a machine, which take turns, are far enough apart not to wait for each other.
+ * The files that take longest, in the order that they begin: so none of them is left over at the end, those with the one
+ * real node of a machine, which take turns, are far enough apart not to wait for each other, and beside those that wait
+ * are others that compute.
  */
 const FIRST = [
   'e2e/demo',
   'e2e/chaos-servers',
   'queue/crash',
-  'bridge/dynamic',
   'e2e/outage',
+  'queue/model',
+  'local/cluster',
+  'cli/commands',
+  'bridge/dynamic',
+  'bridge/bridge',
   'e2e/life',
   'queue/conformance/broker',
-  'bridge/bridge',
   'cli/guard',
-  'e2e/visitors',
-  'local/cluster',
   'bridge/kill',
-  'cli/commands',
+  'queue/model-mutations',
   'queue/laws',
-  'e2e/memcached',
-  'queue/model',
-  'queue/replicas',
-  'local/node',
-  'e2e/rights',
+  'e2e/visitors',
   'crds/api-server',
+  'e2e/rights',
+  'docs/tutorial',
+  'queue/replicas',
+  'e2e/memcached',
   'dispatch/own-writes',
+  'events/replicas',
+  'local/node',
 ]
 
 /** The same order in every run, on every machine. */
