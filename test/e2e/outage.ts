@@ -7,7 +7,7 @@ import { playNode } from '../support/node-player.ts'
 import { at, until, type World } from './world.ts'
 
 export interface Outage {
-  /** Of an At whose time passes while everything is dead, from its creation. */
+  /** Of an At whose time passes while everything is dead, from when all began. */
   missedMs: number
   /** Of an At that waits longer. */
   waitingMs: number
@@ -33,9 +33,7 @@ export interface AfterOutage {
 export async function surviveOutage(world: World, { missedMs, waitingMs, backMs, say }: Outage): Promise<AfterOutage> {
   const stop = new AbortController()
   await playNode(world.kube, 'default', stop.signal)
-  const began = Date.now()
-  const due = { missed: began + missedMs, waiting: began + waitingMs }
-  const before = await armAndKill(world, due)
+  const { began, due, phases: before } = await armAndKill(world, { missedMs, waitingMs })
   say?.('both Ats wait, and everything was killed')
   await absence(world, began + backMs)
   await world.cluster.recover()
@@ -49,16 +47,19 @@ export async function surviveOutage(world: World, { missedMs, waitingMs, backMs,
   return { due, backAt, before, podsBetween, created }
 }
 
-async function armAndKill(world: World, due: Record<string, number>): Promise<(string | undefined)[]> {
+async function armAndKill(world: World, { missedMs, waitingMs }: Pick<Outage, 'missedMs' | 'waitingMs'>) {
   await using one = world.up()
   await using other = world.up()
   await Promise.all([one, other].map((process) => process.logged(({ msg }) => msg === 'started')))
+  // Not before: on a busy machine they take long to start, and the first would be due while they live.
+  const began = Date.now()
+  const due = { missed: began + missedMs, waiting: began + waitingMs }
   for (const [name, time] of Object.entries(due)) await world.create(at(name, new Date(time)))
   await until(async () => (await waitingKeys(world)).length === 2)
   const phases = (await world.ats()).map(({ status }) => status?.phase)
   const { processes } = world.cluster
   await Promise.all(processes.names().map((name) => processes.kill(name)))
-  return phases
+  return { began, due, phases }
 }
 
 /** Nobody else on this machine gets the ports meanwhile. */
