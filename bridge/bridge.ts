@@ -135,7 +135,7 @@ class WatchingBridge implements Bridge {
   #start(ref: ResourceRef, namespace?: string): void {
     const name = nameOf({ ref, namespace })
     const stop = new AbortController()
-    const { kube, events, log, observer, incarnation, random = Math.random } = this.#options
+    const { kube, events, log, observer, incarnation, silenceSeconds, random = Math.random } = this.#options
     const watch = new ResourceWatch(ref, namespace, {
       kube,
       events,
@@ -144,6 +144,7 @@ class WatchingBridge implements Bridge {
       publisher: this.#publisher,
       routes: () => this.#routes,
       rooms: this.#rooms,
+      silenceSeconds,
       incarnation: async () => incarnation?.(),
       onlooker: resourceName(ref) === resourceName(RECONCILERS) ? this.#registry : undefined,
       moved: (state) => this.#noteMove(ref, state),

@@ -1,7 +1,9 @@
 import type { BridgeStatus, ResourceStatus } from './types.ts'
 
-/** A watch that cannot go on for so long, or changes that are not confirmed for so long, are no passing trouble. */
+/** A request that is not answered, a watch that cannot go on, changes that are not confirmed: longer is no passing trouble. */
 const PATIENCE_MS = 30_000
+/** Within it an open watch has said something, or has been asked for anew and the server has answered. */
+const SILENCE_MS = 90_000
 
 /** Why a bridge does not do its work now; nothing: it does. What a Reconciler asks for in vain is no fault of the bridge. */
 export function troubles({ resources }: BridgeStatus, now: Date): string[] {
@@ -14,12 +16,17 @@ export function troubles({ resources }: BridgeStatus, now: Date): string[] {
 }
 
 function troubleOf(resource: ResourceStatus, now: Date): string | undefined {
-  const { failure, failingSince, heldBackSince, synced } = resource
-  const secondsSince = (date: Date): number => Math.round((now.getTime() - date.getTime()) / 1000)
+  const { failure, failingSince, heldBackSince, phase, unansweredSince, heardAt, synced } = resource
+  const msSince = (date: Date): number => now.getTime() - date.getTime()
+  const secondsSince = (date: Date): number => Math.round(msSince(date) / 1000)
   if (failure !== undefined && ['absent', 'forbidden', 'rejected'].includes(failure.kind)) return undefined
-  if (heldBackSince && now.getTime() - heldBackSince.getTime() > PATIENCE_MS)
+  if (heldBackSince && msSince(heldBackSince) > PATIENCE_MS)
     return `a change is not confirmed by NATS since ${secondsSince(heldBackSince)} s`
-  if (failingSince && now.getTime() - failingSince.getTime() > PATIENCE_MS)
+  if (failingSince && msSince(failingSince) > PATIENCE_MS)
     return `the watch fails since ${secondsSince(failingSince)} s${failure ? `: ${failure.message}` : ''}`
+  if (unansweredSince && msSince(unansweredSince) > PATIENCE_MS)
+    return `the API server has not answered the request for the watch for ${secondsSince(unansweredSince)} s`
+  if (phase === 'watching' && heardAt && msSince(heardAt) > SILENCE_MS)
+    return `the API server has said nothing for ${secondsSince(heardAt)} s`
   return synced ? undefined : 'not synced yet'
 }

@@ -18,9 +18,11 @@ import type { Room } from './room.ts'
 import type { Routes } from './routing.ts'
 import { isSameSelection, type Selection } from './selection.ts'
 import type { BridgeOptions, ResourceStatus } from './types.ts'
+import { Vitals } from './vitals.ts'
 import { type Input, type Listing, type Relist, type State, step, type Watching } from './watch-state.ts'
 
-export interface ResourceWatchDeps extends Pick<BridgeOptions, 'kube' | 'events' | 'log' | 'observer'> {
+export interface ResourceWatchDeps
+  extends Pick<BridgeOptions, 'kube' | 'events' | 'log' | 'observer' | 'silenceSeconds'> {
   publisher: Publisher
   routes: () => Routes
   /** Lists under way at once, and what they have in hand, of all watches of the process. */
@@ -36,8 +38,11 @@ export interface ResourceWatchDeps extends Pick<BridgeOptions, 'kube' | 'events'
   random: () => number
 }
 
-/** A live server says something every minute, if only a bookmark (Kubernetes 1.36): after two, ask again. */
-const SILENCE_SECONDS = 130
+/**
+ * A live server says something every minute, if only a bookmark (Kubernetes 1.36): then ask again. One that sends no
+ * bookmarks answers that, so it is never taken for dead.
+ */
+const SILENCE_SECONDS = 75
 /** A stop waits so long for what was read to be confirmed. */
 const GRACE_MS = 1500
 const VERBS = { ADDED: 'added', MODIFIED: 'modified', DELETED: 'deleted' } as const
@@ -57,7 +62,7 @@ export class ResourceWatch {
   #state: State = { phase: 'starting', attempt: 0 }
   #since: Date
   #lastEventAt: Date | undefined
-  #failingSince: Date | undefined
+  readonly #vitals: Vitals
   readonly #coverage = new Coverage()
   /** What a position of this watch says besides. */
   #incarnation: string | undefined
@@ -80,6 +85,7 @@ export class ResourceWatch {
     this.#lister = new Lister(deps)
     this.#cursor = new CursorWriter(ref, namespace, this.#checkpoint, deps)
     this.#since = deps.now()
+    this.#vitals = new Vitals(deps.now)
   }
 
   status(): ResourceStatus {
@@ -95,9 +101,8 @@ export class ResourceWatch {
       latestResourceVersion: this.#checkpoint.latest?.resourceVersion,
       heldBackSince: this.#outlet.heldBackSince,
       lastEventAt: this.#lastEventAt,
-      failingSince: this.#failingSince,
       unconfirmed: this.#outlet.unconfirmed,
-      failure: this.#state.phase === 'waiting' ? this.#state.failure : undefined,
+      ...this.#vitals.status(),
     }
   }
 
@@ -209,7 +214,7 @@ export class ResourceWatch {
       const reading: Reading = { routes, lane: 'low', selection, isFresh }
       const report = await this.#lister.list(plan, (found) => this.#outlet.publish(found, reading))
       this.#coverage.endList(this.#tokens())
-      this.#failingSince = undefined
+      this.#vitals.succeeded()
       this.#incarnation = incarnation
       this.#checkpoint.mark(this.#position(report.resourceVersion))
       this.#noteProgress()
@@ -229,16 +234,15 @@ export class ResourceWatch {
     let { resourceVersion } = state
     let events = 0
     const openMs = () => performance.now() - began
+    this.#vitals.asked()
     try {
       const changes = this.#deps.kube.watch<KubeObject>(this.#path, {
         ...watchQuery(selection),
         resourceVersion,
         timeoutSeconds: 240 + Math.floor(this.#deps.random() * 100),
-        silenceSeconds: SILENCE_SECONDS,
+        silenceSeconds: this.#deps.silenceSeconds ?? SILENCE_SECONDS,
         onBytes: this.#noteBytes,
-        onOpen: () => {
-          this.#failingSince = undefined
-        },
+        onOpen: () => this.#vitals.opened(),
         signal,
       })
       for await (const event of changes) {
@@ -251,12 +255,14 @@ export class ResourceWatch {
       if (signal.aborted) return { type: 'ended', resourceVersion, events: 1, openMs: openMs() }
       return { type: 'failed', failure: classify(error), resourceVersion, openMs: openMs() }
     } finally {
+      this.#vitals.closed()
       this.#watched = undefined
     }
   }
 
   async #take(event: WatchEvent<KubeObject>, resourceVersion: string, selection: Selection): Promise<void> {
     this.#lastEventAt = this.#deps.now()
+    this.#vitals.succeeded()
     if (event.type === 'BOOKMARK') {
       this.#checkpoint.mark(this.#position(resourceVersion))
       return this.#noteProgress()
@@ -304,8 +310,10 @@ export class ResourceWatch {
     return this.#deps.routes().selectionOf(this.#ref)
   }
 
-  readonly #noteBytes = (bytes: number): void =>
+  readonly #noteBytes = (bytes: number): void => {
+    this.#vitals.heard()
     this.#deps.observer?.received?.({ resource: resourceName(this.#ref), bytes })
+  }
 
   #isSynced(): boolean {
     // An onlooker knows nothing from before this process.
@@ -322,7 +330,7 @@ export class ResourceWatch {
 
   #enter(state: State): void {
     if (state.phase !== this.#state.phase) this.#since = this.#deps.now()
-    if (state.phase === 'waiting') this.#failingSince ??= this.#deps.now()
+    this.#vitals.moved(state)
     this.#state = state
     this.#deps.moved(state)
   }

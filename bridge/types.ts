@@ -23,6 +23,8 @@ export interface BridgeOptions {
   /** W3C Trace Context of a change that is about to be stored. Left out: it has none. */
   trace?: ((change: { ref: ResourceRef; object: KubeObject }) => string | undefined) | undefined
   observer?: BridgeObserver | undefined
+  /** A watch that was listened to in vain for so long is asked for anew. Left out: 75. */
+  silenceSeconds?: number | undefined
   now?: (() => Date) | undefined
   random?: (() => number) | undefined
 }
@@ -85,11 +87,17 @@ export interface ResourceStatus {
   /** Since when the oldest change that is read and not confirmed waits. */
   heldBackSince: Date | undefined
   lastEventAt: Date | undefined
+  /** The API server has answered the watch, which has not ended. */
+  open: boolean
+  /** Since when the request for the watch waits for its answer. */
+  unansweredSince: Date | undefined
+  /** When the API server said something last: an answer, a change, a bookmark. */
+  heardAt: Date | undefined
   /** Since when no list and no watch has succeeded any more. */
   failingSince: Date | undefined
   /** Changes read and not confirmed yet: grows to a bound while NATS does not answer. */
   unconfirmed: number
-  /** Why it waits. */
+  /** Why the last list or watch failed, until one succeeds. */
   failure: { kind: FailureKind; message: string } | undefined
 }
 

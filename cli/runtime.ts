@@ -1,12 +1,13 @@
 import { hostname } from 'node:os'
 import type { Logger } from 'pino'
-import { type Bridge, type BridgeObserver, buryGone, createBridge } from '#bridge'
+import { type Bridge, type BridgeObserver, buryGone, createBridge, troubles } from '#bridge'
 import type { Invoke, KubeObject, ResourceRef } from '#contracts'
 import { createDispatcher, type Dispatcher, type RunObserver } from '#dispatch'
 import { incarnationOf } from '#jetstream'
 import type { KubeClient } from '#kube'
 import { type Reconciler, toInvoke } from '#sdk'
 import type { Streams } from './connections.ts'
+import { createPulse } from './pulse.ts'
 import { createTracing, type TraceKeeper } from './tracing/index.ts'
 
 export interface RuntimeOptions {
@@ -23,11 +24,14 @@ export interface RuntimeOptions {
   traces?: TraceKeeper
   bridgeObserver?: BridgeObserver
   runObserver?: RunObserver
+  now?: () => Date
 }
 
 export interface Runtime {
   bridge: Bridge | undefined
   dispatcher: Dispatcher | undefined
+  /** Why it does not do its work now; nothing: it does. */
+  troubles(): string[]
   /** Works until the signal, then finishes what is in flight within the grace and gives the rest back. */
   run(signal: AbortSignal, graceMs: number): Promise<void>
 }
@@ -42,9 +46,12 @@ export function createRuntime({
   apiConcurrency,
   log,
   traces,
+  now = () => new Date(),
   ...observers
 }: RuntimeOptions): Runtime {
   const { js, events, queue, dead } = streams
+  const incarnation = incarnationOf(js, events.stream)
+  const pulse = createPulse(incarnation, now)
   const bury = dead.put.bind(dead)
   const { keep, sample } = traces ?? { keep: undefined, sample: () => false }
   const writing = (ref: ResourceRef, object: KubeObject) => dispatcher?.traceOf(ref, object)
@@ -72,7 +79,7 @@ export function createRuntime({
         events,
         queue,
         log,
-        incarnation: incarnationOf(js, events.stream),
+        incarnation,
         settled: dispatcher && ((echo) => dispatcher.settled(echo)),
         trace: (change) => tracing.ofChange(change),
         observer: {
@@ -88,8 +95,10 @@ export function createRuntime({
   return {
     bridge,
     dispatcher,
+    troubles: () => [...pulse.troubles(), ...(bridge ? troubles(bridge.status(), now()) : [])],
     async run(signal, graceMs) {
       await Promise.all([
+        pulse.run(signal),
         bridge?.run(signal),
         bridge && buryGone({ kube, queue, bury, log }, signal),
         dispatcher?.run(signal).then(() => dispatcher.drain(graceMs)),

@@ -60,7 +60,10 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   const server =
     options.listen === undefined
       ? undefined
-      : await serveMetrics(options.listen, metrics.registry, () => runtime.bridge?.status())
+      : await serveMetrics(options.listen, metrics.registry, {
+          status: () => runtime.bridge?.status(),
+          troubles: () => runtime.troubles(),
+        })
   const stop = untilStopped()
   endInTime(stop.signal, options.graceSeconds, fatal)
   log.info(

@@ -64,9 +64,9 @@ export function bridgeGauges(registry: Registry, status: () => BridgeStatus | un
     ['lag_seconds', 'Age of the oldest change that is read and not confirmed', (one) => ageOf(one.heldBackSince)],
     ['lag_resource_versions', 'How far the confirmed changes are behind the newest that was read', versionsBehind],
     ['unconfirmed_changes', 'Changes that are read and not confirmed', ({ unconfirmed }) => unconfirmed],
-    ['silent_seconds', 'Time since the server’s last event or bookmark', (one) => ageOf(one.lastEventAt)],
+    ['silent_seconds', 'Time since the server’s last answer, event or bookmark', (one) => ageOf(one.heardAt)],
     ['synced', '1 when all that exists is known to every Reconciler that asks', ({ synced }) => Number(synced)],
-    ['watching', '1 while the watch is open', ({ phase }) => Number(phase === 'watching')],
+    ['watching', '1 while the watch is open and gets on', (one) => Number(one.open && !one.failingSince)],
   ]
   for (const [name, help, value] of gauges) {
     const gauge = new Gauge({

@@ -1,6 +1,6 @@
 import { createServer, type Server } from 'node:http'
 import type { Registry } from 'prom-client'
-import { type BridgeStatus, troubles } from '#bridge'
+import type { BridgeStatus } from '#bridge'
 import { UsageError } from '../exit.ts'
 import { bridgeGauges } from './bridge.ts'
 
@@ -13,11 +13,11 @@ export function parseAddress(address: string): { host: string | undefined; port:
   return { host: match[1] === '' ? undefined : match[1]?.replaceAll(/[[\]]/g, ''), port }
 }
 
-/** GET /metrics, /healthz and /readyz; ready while every watch is synced and gets on. */
+/** GET /metrics, /healthz and /readyz; ready while there are no troubles. */
 export async function serveMetrics(
   address: string,
   registry: Registry,
-  status: () => BridgeStatus | undefined,
+  { status, troubles }: { status: () => BridgeStatus | undefined; troubles: () => string[] },
 ): Promise<Server> {
   bridgeGauges(registry, status)
   const server = createServer((request, response) => {
@@ -25,8 +25,7 @@ export async function serveMetrics(
       response.writeHead(code, { 'content-type': type }).end(body)
     if (request.url === '/healthz') return answer(200, 'ok\n')
     if (request.url === '/readyz') {
-      const bridge = status()
-      const found = bridge ? troubles(bridge, new Date()) : []
+      const found = troubles()
       return found.length === 0 ? answer(200, 'ok\n') : answer(503, `${found.join('\n')}\n`)
     }
     if (request.url !== '/metrics') return answer(404, 'GET /metrics, /healthz or /readyz\n')

@@ -14,6 +14,9 @@ const status = (more: Partial<ResourceStatus>): ResourceStatus => ({
   latestResourceVersion: '7',
   heldBackSince: undefined,
   lastEventAt: ago(300),
+  open: true,
+  unansweredSince: undefined,
+  heardAt: ago(62),
   failingSince: undefined,
   unconfirmed: 0,
   failure: undefined,
@@ -22,7 +25,9 @@ const status = (more: Partial<ResourceStatus>): ResourceStatus => ({
 
 describe('a bridge', () => {
   it.each<[string, Partial<ResourceStatus>]>([
-    ['whose watch is quiet', {}],
+    ['whose watch is quiet: no more than a bookmark a minute', {}],
+    ['whose watch is asked for anew after silence', { open: false, heardAt: ago(80), unansweredSince: ago(5) }],
+    ['that lists for long', { phase: 'listing', open: false, heardAt: ago(300) }],
     ['whose changes wait for a moment', { heldBackSince: ago(5), unconfirmed: 3 }],
     ['whose watch broke a moment ago', { failingSince: ago(5), failure: { kind: 'unreachable', message: '' } }],
     ['that is asked for what does not exist', { synced: false, failure: { kind: 'absent', message: '' } }],
@@ -43,6 +48,12 @@ describe('a bridge', () => {
       'pods.v1 in one: a change is not confirmed by NATS since 40 s',
     ],
     ['whose watch is stuck', { failingSince: ago(31) }, 'pods.v1: the watch fails since 31 s'],
+    ['whose API server hangs', { heardAt: ago(91) }, 'pods.v1: the API server has said nothing for 91 s'],
+    [
+      'whose API server does not answer',
+      { open: false, unansweredSince: ago(31) },
+      'pods.v1: the API server has not answered the request for the watch for 31 s',
+    ],
   ])('%s does not, and says so', (_name, more, trouble) => {
     expect(troubles({ resources: [status(more)], refused: [] }, now)).toEqual([trouble])
   })

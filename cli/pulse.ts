@@ -1,0 +1,35 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+
+/** As long as a change may wait for NATS: longer is no passing trouble. */
+const PATIENCE_MS = 30_000
+const ASK_EVERY_MS = 5000
+
+export interface Pulse {
+  /** Asks until the signal. */
+  run(signal: AbortSignal): Promise<void>
+  /** That NATS has not answered for half a minute, or nothing. */
+  troubles(): string[]
+}
+
+/** Whether NATS answers, also while there is nothing to do; `ask` fails when it has waited long enough. */
+export function createPulse(ask: () => Promise<unknown>, now: () => Date): Pulse {
+  let answeredAt = now()
+  return {
+    async run(signal) {
+      while (!signal.aborted) {
+        await ask().then(
+          () => {
+            answeredAt = now()
+          },
+          // The age of the last answer says it.
+          () => undefined,
+        )
+        await sleep(ASK_EVERY_MS, undefined, { signal }).catch(() => undefined)
+      }
+    },
+    troubles() {
+      const isPatient = now().getTime() - answeredAt.getTime() <= PATIENCE_MS
+      return isPatient ? [] : [`NATS has not answered since ${answeredAt.toISOString()}`]
+    },
+  }
+}
