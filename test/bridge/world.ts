@@ -176,7 +176,7 @@ interface Enqueued {
   lane: 'high' | 'low'
 }
 
-interface StartOptions extends Pick<BridgeOptions, 'settled'> {
+interface StartOptions extends Pick<BridgeOptions, 'settled' | 'silenceSeconds'> {
   prefix: string
   observer?: BridgeObserver
   noticeRestarts?: boolean
@@ -186,7 +186,7 @@ interface StartOptions extends Pick<BridgeOptions, 'settled'> {
 export async function startBridge(
   kube: KubeClient,
   natsUrl: string,
-  { prefix, observer = {}, noticeRestarts = false, settled }: StartOptions,
+  { prefix, observer = {}, noticeRestarts = false, ...options }: StartOptions,
 ) {
   const js = await connectJetStream({ servers: natsUrl, name: prefix })
   const events = await openEventStore(js, { prefix, cluster: 'test', log: silent })
@@ -208,7 +208,7 @@ export async function startBridge(
       },
     },
     log: silent,
-    settled,
+    ...options,
     incarnation: noticeRestarts ? incarnationOf(js, events.stream) : undefined,
     observer: { ...observer, relisted: (report) => relists.push(report) },
   })
