@@ -47,9 +47,9 @@ const scripts: Record<Shell, (words: Word[]) => string> = {
   case "$path" in
 ${cases.join('\n')}
   esac
-  mapfile -t COMPREPLY < <(compgen -W "$words" -- "\${COMP_WORDS[COMP_CWORD]}")
+  COMPREPLY=(\$(compgen -W "$words" -- "\${COMP_WORDS[COMP_CWORD]}"))
 }
-complete -F _fairlead fairlead
+complete -o default -F _fairlead fairlead
 `
   },
   zsh: (words) => {

@@ -69,7 +69,12 @@ export function publishCommand(program: Command, { config, print }: Pick<Surroun
     .option('-f, --file <file>', 'YAML or JSON instead of an object in the cluster; - is standard input')
     .option('-n, --namespace <name>', 'of the object (default: that of the file, else default)')
     .option('--to <target>', 'http://…, https://… or nats:SUBJECT (default: EVENTS)', target)
-    .addOption(new Option('--type <verb>', 'what happened to it').choices(['added', 'modified', 'deleted']))
+    .addOption(
+      new Option(
+        '--type <verb>',
+        'what happened to it (default: added if nobody changed it since its creation)',
+      ).choices(['added', 'modified', 'deleted']),
+    )
     .addOption(modeOption())
     .addOption(new Option('--dry-run', 'print the event instead').conflicts('curl'))
     .option('--curl', 'print a curl command instead')
@@ -133,12 +138,18 @@ const inNamespace = (object: KubeObject, namespace: string): KubeObject => ({
 })
 
 function eventsOf({ cluster, objects, areStored }: Found, settings: Config, options: PublishOptions): Made[] {
-  const verb = options.type ?? (areStored ? 'modified' : 'added')
   const rules = { isReferenceOnly: referenceRule(settings.FAIRLEAD_REFERENCE_ONLY), maxObjectBytes: MAX_OBJECT_BYTES }
   return objects.map(({ ref, object }) => {
+    const verb = options.type ?? (areStored && wasChanged(object) ? 'modified' : 'added')
     const { event } = publicationOf({ cluster, ref, verb, object, now: new Date() }, rules)
     return { ref, verb, object, event }
   })
+}
+
+/** As far as the API server remembers: by whom and when, in whole seconds (metav1.ManagedFieldsEntry). */
+function wasChanged({ metadata }: KubeObject): boolean {
+  const writers = metadata['managedFields'] as { time?: string; subresource?: string }[] | undefined
+  return !writers?.every(({ time, subresource }) => time === metadata.creationTimestamp && subresource === undefined)
 }
 
 function curlOf(event: CloudEvent, { to, mode }: PublishOptions): string {

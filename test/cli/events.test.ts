@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import type { KubeObject } from '#contracts'
 import { type EventStore, fromHttp, fromNats, openEventStore } from '#events'
 import { connectJetStream, type JetStream } from '#jetstream'
@@ -207,13 +207,29 @@ describe('events replay', () => {
 
 describe('publish', () => {
   it('makes the very event that the bridge makes', async () => {
-    const { stdout } = await fairlead(['publish', 'cm', 'shop', '--type', 'added', '--dry-run'], env)
+    const { stdout } = await fairlead(['publish', 'cm', 'shop', '--dry-run'], env)
     await events.put(CONFIG_MAPS, 'added', config)
     const { primary } = await events.observe({ primary: { ref: CONFIG_MAPS, namespace: 'default', name: 'shop' } })
     const printed = JSON.parse(stdout) as Record<string, unknown>
     expect(printed['data']).toEqual(primary?.object)
     const [stored] = await collect(js, 'k8s._.v1.configmaps.default._.shop')
     expect({ ...printed, time: '' }).toEqual({ ...stored, time: '' })
+  })
+
+  it('knows an object that was changed after the second in which it was created', async () => {
+    const path = resourcePath(CONFIG_MAPS, 'default', 'edited')
+    const { metadata } = await kube.create(resourcePath(CONFIG_MAPS, 'default'), {
+      metadata: { name: 'edited' },
+      data: { at: '' },
+    })
+    const changedAt = async (): Promise<unknown> => {
+      await kube.patch(path, { data: { at: String(Math.random()) } }, 'merge')
+      const changed = await kube.get<KubeObject>(path)
+      return (changed.metadata['managedFields'] as { time: string }[]).at(-1)?.time
+    }
+    await vi.waitUntil(async () => (await changedAt()) !== metadata.creationTimestamp, { timeout: 5000 })
+    const { stdout } = await fairlead(['publish', 'cm', 'edited', '--dry-run'], env)
+    expect(JSON.parse(stdout)).toMatchObject({ type: 'dev.fairlead.resource.modified' })
   })
 
   it('stores it where the bridge would, once', async () => {
