@@ -47,7 +47,7 @@ const scripts: Record<Shell, (words: Word[]) => string> = {
   case "$path" in
 ${cases.join('\n')}
   esac
-  COMPREPLY=(\$(compgen -W "$words" -- "\${COMP_WORDS[COMP_CWORD]}"))
+  COMPREPLY=($(compgen -W "$words" -- "\${COMP_WORDS[COMP_CWORD]}"))
 }
 complete -o default -F _fairlead fairlead
 `
