@@ -310,10 +310,8 @@ export class ResourceWatch {
     return this.#deps.routes().selectionOf(this.#ref)
   }
 
-  readonly #noteBytes = (bytes: number): void => {
-    this.#vitals.heard()
+  readonly #noteBytes = (bytes: number): void =>
     this.#deps.observer?.received?.({ resource: resourceName(this.#ref), bytes })
-  }
 
   #isSynced(): boolean {
     // An onlooker knows nothing from before this process.

@@ -91,7 +91,7 @@ export interface ResourceStatus {
   open: boolean
   /** Since when the request for the watch waits for its answer. */
   unansweredSince: Date | undefined
-  /** When the API server said something last: an answer, a change, a bookmark. */
+  /** When the API server said something last: a whole list, the answer to a watch, a change, a bookmark. */
   heardAt: Date | undefined
   /** Since when no list and no watch has succeeded any more. */
   failingSince: Date | undefined

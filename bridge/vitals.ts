@@ -26,17 +26,12 @@ export class Vitals {
   opened(): void {
     this.#unansweredSince = undefined
     this.#openedAt = this.#now()
-    this.heard()
-  }
-
-  /** Something has come, whatever it was. */
-  heard(): void {
-    this.#heardAt = this.#now()
+    this.#heardAt = this.#openedAt
   }
 
   /** A list is complete, or a watch gave something. */
   succeeded(): void {
-    this.heard()
+    this.#heardAt = this.#now()
     this.#failing = undefined
   }
 
