@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type KubeObject, RECONCILERS, type ResourceRef, resourceName } from '#contracts'
 import { ConditionWriter } from './condition-writer.ts'
 import { refusedCondition, type SyncedCondition, servedCondition } from './conditions.ts'
+import { isStarting } from './failure.ts'
 import { Publisher } from './publisher.ts'
 import { Registry } from './registry.ts'
 import { Relations } from './relations.ts'
@@ -36,6 +37,8 @@ const LISTED_AT_ONCE = 32
 /** About half a millisecond: so long at most is a change on the socket not looked at. */
 const LISTED_PER_TURN = 4
 const ASK_FOR_INCARNATION_EVERY_MS = 5000
+/** A resource that refuses its watches once more does not merely start. */
+const STARTING_ATTEMPTS = 2
 
 class WatchingBridge implements Bridge {
   readonly #options: BridgeOptions
@@ -167,14 +170,15 @@ class WatchingBridge implements Bridge {
   #noteMove(ref: ResourceRef, state: State): void {
     this.#conditions.poke()
     if (state.phase !== 'waiting') return
-    const { ms, failure } = state
+    const { ms, failure, next } = state
     const resource = resourceName(ref)
     if (failure.kind === 'absent') {
       this.#scopes.forget(ref)
       void this.#learnScopes()
     }
     this.#options.observer?.interrupted?.({ resource, failure: failure.kind })
-    this.#options.log.warn({ resource, reason: failure.kind, detail: failure.message, ms }, 'a watch waits to go on')
+    const level = isStarting(failure) && next.attempt <= STARTING_ATTEMPTS ? 'debug' : 'warn'
+    this.#options.log[level]({ resource, reason: failure.kind, detail: failure.message, ms }, 'a watch waits to go on')
   }
 
   /** A single NATS server that was started anew may have lost what it had confirmed last. */

@@ -42,6 +42,10 @@ function kindOf(error: unknown): FailureKind {
   return error instanceof ApiError && error.code === 429 ? 'busy' : 'other'
 }
 
+/** Normal for a second or two after a resource, or the API server, has come into being. */
+export const isStarting = ({ kind, message }: Failure): boolean =>
+  kind === 'busy' && message.includes('storage is (re)initializing')
+
 /** The server knows no such resourceVersion yet: it lags behind another one, or was restored from a backup. */
 const isTooLarge = (error: unknown): boolean =>
   error instanceof ApiError && (error.details.causes ?? []).some(({ reason }) => reason === 'ResourceVersionTooLarge')

@@ -69,7 +69,7 @@ export class Publisher {
   async enqueue(fn: string, key: string, lane: 'high' | 'low'): Promise<void> {
     await this.#declared(fn)
     await this.#deps.queue.enqueue(fn, key, { lane })
-    this.#deps.observer?.enqueued?.({ fn, key, lane })
+    this.#deps.observer?.enqueued?.({ fn, key, lane, by: 'token' })
   }
 
   async #store(
@@ -104,24 +104,29 @@ export class Publisher {
     const isWanted = (token: string) => (only?.(token) ?? true) && !(isFresh?.(token) ?? false)
     const [announced] = await unlessAborted(
       Promise.all([
-        Promise.all(targets.map((target) => this.#announceOne(target, lane))),
+        Promise.all(targets.map((target) => this.#announceOne(target, lane, news))),
         relations.enqueue(ref, change, lane, isWanted),
       ]),
       signal,
     )
     return announced
       .filter(({ noted }) => noted)
-      .map(({ fn, key, safe }) =>
-        safe.catch(() => this.#persistently(ref, signal, () => queue.announce(fn, key, { lane }).safe)),
-      )
+      .map(async ({ fn, key, safe }) => {
+        const by = await safe.catch(() => this.#persistently(ref, signal, () => queue.announce(fn, key, { lane }).safe))
+        if (by !== 'run') this.#deps.observer?.enqueued?.({ fn, key, lane, by, ...objectOf(news) })
+      })
   }
 
-  async #announceOne({ fn, key }: Target, lane: Publication['lane']): Promise<Announced & { fn: string; key: string }> {
+  async #announceOne(
+    { fn, key }: Target,
+    lane: Publication['lane'],
+    news: News,
+  ): Promise<Announced & { fn: string; key: string }> {
     const { queue, observer } = this.#deps
     await this.#declared(fn)
     const announced = queue.announce(fn, key, { lane })
-    if (!announced.noted) await announced.safe
-    observer?.enqueued?.({ fn, key, lane })
+    const by = announced.noted ? 'run' : await announced.safe
+    observer?.enqueued?.({ fn, key, lane, by, ...objectOf(news) })
     return { fn, key, ...announced }
   }
 
@@ -189,6 +194,8 @@ const findOut = async ({ news }: Publication): Promise<News> => (typeof news ===
 
 const presentIn = ({ verb, object }: News & { verb: Verb }): KubeObject | undefined =>
   verb === 'deleted' ? undefined : object
+
+const objectOf = ({ object }: News): { object?: KubeObject } => (object === undefined ? {} : { object })
 
 const keyOfChange = ({ namespace, name }: Pick<Change, 'namespace' | 'name'>): string => keyOf(namespace, name)
 

@@ -1,7 +1,7 @@
 import type { KubeObject, ResourceRef, RunLog } from '#contracts'
 import type { EventStore, PutResult, Verb } from '#events'
 import type { KubeClient } from '#kube'
-import type { WorkQueue } from '#queue'
+import type { Safety, WorkQueue } from '#queue'
 import type { FailureKind } from './failure.ts'
 import type { Relist, State } from './watch-state.ts'
 
@@ -42,7 +42,7 @@ export interface BridgeObserver {
   seen?: ((change: SeenChange) => void) | undefined
   /** It is stored, and its keys are enqueued; `ms` since it was seen. */
   published?: ((change: SeenChange & { outcome: PutResult['outcome']; ms: number }) => void) | undefined
-  enqueued?: ((key: { fn: string; key: string; lane: 'high' | 'low' }) => void) | undefined
+  enqueued?: ((key: EnqueuedKey) => void) | undefined
   /** A change concerned a key that a run of its own had settled already. */
   dropped?: ((key: { fn: string; key: string }) => void) | undefined
   /** Read from a watch or a streamed list. */
@@ -50,6 +50,16 @@ export interface BridgeObserver {
   /** A watch or list ended otherwise than agreed. */
   interrupted?: ((event: { resource: string; failure: FailureKind }) => void) | undefined
   relisted?: ((event: RelistReport & { resource: string; because: Relist }) => void) | undefined
+}
+
+interface EnqueuedKey {
+  fn: string
+  key: string
+  lane: 'high' | 'low'
+  /** What keeps it. `run`: only the one under way here; should that not read it, this is told again of what else does. */
+  by: Safety
+  /** The object that has changed; left out: something else than a change of the primary or of what it owns. */
+  object?: KubeObject
 }
 
 export interface SeenChange {

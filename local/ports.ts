@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:net'
 import { tmpdir, userInfo } from 'node:os'
 import { join } from 'node:path'
@@ -28,24 +28,48 @@ export async function requirePort(port: number, what: string): Promise<number> {
   throw new Error(`port ${port}, wanted for ${what}, is taken: stop the process that has it, or choose another port`)
 }
 
+/** At the end of a process: what it was given lately is bound by now, or not wanted any more. */
+export function releasePorts(): void {
+  const dir = reservations()
+  const isOwn = (file: string) => readFileSync(file, 'utf8') === String(process.pid)
+  try {
+    for (const name of readdirSync(dir)) if (isOwn(join(dir, name))) rmSync(join(dir, name))
+    rmdirSync(dir)
+  } catch {
+    // Others have ports there, or take theirs away at the same time.
+  }
+}
+
 /** Long enough for a slow machine to start whatever is to listen there. */
 const RESERVED_MS = 60_000
 
-/** Several clusters may start at once, also in several processes: one empty file for each port that was given lately. */
+/** Several clusters may start at once, also in several processes: a file for each port that was given lately, and to whom. */
+const reservations = (): string => join(tmpdir(), `fairlead-ports-${userInfo().uid}`)
+
 function openReservations(): { take(port: number): boolean } {
-  const dir = join(tmpdir(), `fairlead-ports-${userInfo().uid}`)
-  mkdirSync(dir, { recursive: true, mode: 0o700 })
-  for (const name of readdirSync(dir)) dropIfOld(join(dir, name))
+  const dir = reservations()
+  for (const name of namesIn(dir)) dropIfOld(join(dir, name))
   return {
     take(port) {
+      mkdirSync(dir, { recursive: true, mode: 0o700 })
       try {
-        writeFileSync(join(dir, String(port)), '', { flag: 'wx' })
+        writeFileSync(join(dir, String(port)), String(process.pid), { flag: 'wx' })
         return true
       } catch (error) {
-        if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false
+        // ENOENT: somebody has just taken the empty folder away.
+        if (['EEXIST', 'ENOENT'].includes((error as NodeJS.ErrnoException).code ?? '')) return false
         throw error
       }
     },
+  }
+}
+
+function namesIn(dir: string): string[] {
+  try {
+    return readdirSync(dir)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
+    throw error
   }
 }
 

@@ -15,6 +15,7 @@ export {
   LeaseLostError,
   type QueueLog,
   type QueueObserver,
+  type Safety,
   type ServeOptions,
   type Worker,
 } from './types.ts'

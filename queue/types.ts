@@ -74,9 +74,12 @@ export interface Worker {
 export interface Announced {
   /** With the run under way: `safe` may take as long as that run. */
   noted: boolean
-  /** Resolves when a run that has seen the change has ended, or is certain whatever dies. */
-  safe: Promise<void>
+  /** Resolves when a run that has seen the change has ended, or is certain whatever dies: by what. */
+  safe: Promise<Safety>
 }
+
+/** A run that has ended; the record of one that begins here; a token. */
+export type Safety = 'run' | 'record' | 'token'
 
 /** For metrics. Called on the hot path: must be quick and must not throw. */
 export interface QueueObserver {

@@ -11,7 +11,18 @@ import { entriesOf, listEntries } from './list.ts'
 import { demandKey, Names } from './names.ts'
 import type { Io, Lane } from './record.ts'
 import { ProcessSlots } from './slots.ts'
-import type { Announced, Backlog, Depth, Entry, KeyOf, QueueLog, QueueObserver, ServeOptions, Worker } from './types.ts'
+import type {
+  Announced,
+  Backlog,
+  Depth,
+  Entry,
+  KeyOf,
+  QueueLog,
+  QueueObserver,
+  Safety,
+  ServeOptions,
+  Worker,
+} from './types.ts'
 import { QueueWorker } from './worker.ts'
 
 export interface QueueOptions {
@@ -136,15 +147,19 @@ class JetStreamQueue implements WorkQueue {
 
   announce(fn: string, key: string, { lane = 'high' }: { lane?: Lane } = {}): Announced {
     demandKey(key)
-    const enqueue = async () => void (await enqueueKey(this.#core, { fn, key }, { lane, attempt: 0 }))
+    const enqueue = async (): Promise<Safety> => {
+      await enqueueKey(this.#core, { fn, key }, { lane, attempt: 0 })
+      return 'token'
+    }
     const here = this.#workers.get(fn)?.announce(key, lane)
     if (here === undefined) return { noted: false, safe: enqueue() }
     const { noted, covered } = here
     return { noted, safe: covered.then((isCovered) => (isCovered ? this.#count(fn, noted) : enqueue())) }
   }
 
-  #count(fn: string, noted: boolean): void {
+  #count(fn: string, noted: boolean): Safety {
     this.#core.observer.onEnqueue?.(fn, noted ? 'coalesced' : 'queued')
+    return noted ? 'run' : 'record'
   }
 
   serve(options: ServeOptions): Worker {

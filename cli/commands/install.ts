@@ -1,6 +1,7 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { type KubeObject, RECONCILERS, type ResourceRef } from '#contracts'
 import { functionRbac, platformRbac, reconcilerCrd } from '#crds'
-import { ClusterAccessError, isNotFound, type KubeClient, resourcePath } from '#kube'
+import { ApiError, ClusterAccessError, isNotFound, type KubeClient, resourcePath } from '#kube'
 import { type CustomResourceDefinition, manifest, type Reconciler } from '#sdk'
 import { refuse } from './generate.ts'
 
@@ -8,6 +9,7 @@ const CRDS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'customre
 const RBAC = { group: 'rbac.authorization.k8s.io', version: 'v1' }
 const FIELD_MANAGER = 'fairlead-install'
 const ESTABLISHED_WITHIN_MS = 30_000
+const WATCHABLE_WITHIN_MS = 10_000
 
 export interface Installed {
   kind: string
@@ -32,6 +34,7 @@ export async function install(
   for (const object of [...platformRbac(), ...manifests.flatMap(functionRbac), ...crds])
     installed.push(await applied(kube, object))
   await Promise.all(crds.map((crd) => established(kube, crd.metadata.name)))
+  await Promise.all([RECONCILERS, ...functions.map((one) => one.for)].map((ref) => watchable(kube, ref)))
   for (const one of manifests) installed.push(await applied(kube, one))
   return installed
 }
@@ -97,6 +100,26 @@ async function established(kube: KubeClient, name: string): Promise<void> {
   throw new ClusterAccessError(
     `${name} is not Established after ${ESTABLISHED_WITHIN_MS / 1000} s: kubectl describe crd ${name}`,
   )
+}
+
+/** The first watches of a new CRD are refused for about a second: whoever starts now need not begin with a failure. */
+async function watchable(kube: KubeClient, ref: ResourceRef): Promise<void> {
+  const signal = AbortSignal.timeout(WATCHABLE_WITHIN_MS)
+  while (await isStarting(kube, ref, signal)) await sleep(100)
+}
+
+/** Only the API server's cache of watches can say so: a watch from no version at all goes past it (Kubernetes 1.36). */
+async function isStarting(kube: KubeClient, ref: ResourceRef, signal: AbortSignal): Promise<boolean> {
+  const opened = new AbortController()
+  const either = AbortSignal.any([signal, opened.signal])
+  const onOpen = () => opened.abort()
+  try {
+    for await (const _ of kube.watch(resourcePath(ref), { resourceVersion: '0', onOpen, signal: either })) break
+    return false
+  } catch (error) {
+    // Whoever may install need not be allowed to watch.
+    return error instanceof ApiError && error.code === 429
+  }
 }
 
 /** Takes away what install() reported, in reverse. */

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { resourceName } from '#contracts'
 import { At, at } from '#functions/at'
 import { isNotFound, type KubeClient, resourcePath } from '#kube'
-import type { Progress } from '#local'
+import { type Progress, releasePorts } from '#local'
 import { type Installed, install, uninstall } from '../commands/install.ts'
 import { readConfig } from '../config.ts'
 import { openKube, openStreams, type Streams } from '../connections.ts'
@@ -10,9 +10,9 @@ import { EXIT } from '../exit.ts'
 import { createLogger } from '../logging.ts'
 import { createRuntime, type Runtime } from '../runtime.ts'
 import { continueByHand, startInBackground } from './keep.ts'
-import { type Recorder, recordLifeOf } from './recorder.ts'
+import { idOf, type Recorder, recordLifeOf } from './recorder.ts'
 import { type DemoServers, demoServers } from './servers.ts'
-import { coloured, formatMoment, heading, type Painter, plain } from './timeline.ts'
+import { coloured, type Painter, plain, type Timeline, timelineOn } from './timeline.ts'
 
 const PODS = { group: '', version: 'v1', resource: 'pods' }
 const SAMPLE = { namespace: 'default', name: 'example-at' }
@@ -20,6 +20,9 @@ const PROBE = { namespace: 'default', name: 'fairlead-demo-probe' }
 const DUE_IN_MS = 5000
 const DONE_WITHIN_MS = 120_000
 const GRACE_MS = 5000
+
+/** Milliseconds since the epoch, by a clock that never goes back. */
+const now = (): number => performance.timeOrigin + performance.now()
 
 export interface DemoOptions {
   keep: boolean
@@ -31,6 +34,14 @@ export interface DemoOptions {
 
 /** One At from creation to DONE, on real servers, as one timeline. Returns the exit code. */
 export async function demo(options: DemoOptions): Promise<number> {
+  try {
+    return await demoOnServers(options)
+  } finally {
+    releasePorts()
+  }
+}
+
+async function demoOnServers(options: DemoOptions): Promise<number> {
   const servers = await demoServers(options)
   try {
     const code = await showLife(servers, options)
@@ -66,11 +77,8 @@ async function showLife(servers: DemoServers, { keep, env, out, signal, progress
 
   const paint = out.isTTY ? coloured : plain
   const stop = new AbortController()
-  let start = 0
-  let showing = true
-  const recorder = recordLifeOf(SAMPLE, (moment) => {
-    if (showing) out.write(`${formatMoment(moment, start, paint)}\n`)
-  })
+  const timeline = timelineOn(out, paint, now)
+  const recorder = recordLifeOf(SAMPLE, (told) => timeline.add(told), now)
   const parts = { bridge: true, dispatch: true }
   const runtime = createRuntime({
     kube,
@@ -87,11 +95,10 @@ async function showLife(servers: DemoServers, { keep, env, out, signal, progress
     const ready = () => runtime.dispatcher?.serving().includes('at') === true
     while (!ready()) await sleep(20, undefined, { signal })
     if (installed.some(({ result }) => result === 'created')) await watched(kube, runtime, signal)
-    out.write(`\n${heading(paint)}\n`)
-    start = performance.timeOrigin + performance.now()
-    return await live(kube, recorder, servers, out, paint, signal)
+    timeline.begin()
+    return await live(kube, { timeline, recorder }, servers, out, paint, signal)
   } finally {
-    showing = false
+    timeline.end()
     if (!keep) await removed(kube)
     stop.abort()
     await running
@@ -117,7 +124,7 @@ async function watched(kube: KubeClient, { bridge }: Runtime, signal: AbortSigna
 
 async function live(
   kube: KubeClient,
-  recorder: Recorder,
+  { timeline, recorder }: { timeline: Timeline; recorder: Recorder },
   servers: DemoServers,
   out: NodeJS.WriteStream,
   paint: Painter,
@@ -126,33 +133,47 @@ async function live(
   await removed(kube)
   const due = new Date(Math.ceil((Date.now() + DUE_IN_MS) / 1000) * 1000)
   const schedule = due.toISOString().replace('.000Z', 'Z')
-  const created = recorder.note('At created', `${SAMPLE.name}, due at ${schedule}, command echo YAY`)
+  const began = now()
+  const detail = `${SAMPLE.name}, due at ${schedule}, command echo YAY`
+  timeline.add({ at: began, what: 'At created', detail, id: idOf.creation('At', SAMPLE.name) })
   await kube.create(
     resourcePath(At, SAMPLE.namespace),
     At.of({ metadata: { ...SAMPLE }, spec: { schedule, command: 'echo YAY' } }),
   )
-  const phase = await done(kube, AbortSignal.any([signal, AbortSignal.timeout(DONE_WITHIN_MS)]))
+  const { phase, resourceVersion } = await done(kube, AbortSignal.any([signal, AbortSignal.timeout(DONE_WITHIN_MS)]))
   signal.throwIfAborted()
   if (phase !== 'DONE') {
+    timeline.end()
     out.write(
       `\nThe At is ${phase || 'without a phase'} after ${DONE_WITHIN_MS / 1000} s: kubectl describe at ${SAMPLE.name}; kubectl describe pod ${SAMPLE.name}-pod\n`,
     )
     return EXIT.failed
   }
-  recorder.note('pod log', servers.node === 'kwok' ? '(none: KWOK runs no containers)' : await podLog(kube))
-  const end = recorder.note('DONE', `${((Date.now() - due.getTime()) / 1000).toFixed(2)} s after it was due`)
+  const log = servers.node === 'kwok' ? '(none: KWOK runs no containers)' : await podLog(kube)
+  timeline.add({ at: now(), what: 'pod log', detail: log, cause: recorder.lastSight('Pod', `${SAMPLE.name}-pod`) })
+  const ended = now()
+  timeline.add({
+    at: ended,
+    what: 'DONE',
+    detail: `${((ended - due.getTime()) / 1000).toFixed(2)} s after it was due`,
+    cause: idOf.version('At', SAMPLE.name, resourceVersion),
+  })
+  timeline.end()
   out.write(
     paint(
       'green',
-      `\nDONE: one object, one pod, ${((end.at - created.at) / 1000).toFixed(1)} s, and nothing in memory that a kill -9 could have lost.\n`,
+      `\nDONE: one object, one pod, ${((ended - began) / 1000).toFixed(1)} s, and nothing in memory that a kill -9 could have lost.\n`,
     ),
   )
   return EXIT.ok
 }
 
-/** The last phase seen: DONE, or another when the time is up. */
-async function done(kube: KubeClient, signal: AbortSignal): Promise<string> {
-  let phase = ''
+/** The last phase seen, and in which version: DONE, or another when the time is up. */
+async function done(
+  kube: KubeClient,
+  signal: AbortSignal,
+): Promise<{ phase: string; resourceVersion: string | undefined }> {
+  let last = { phase: '', resourceVersion: undefined as string | undefined }
   try {
     const watched = kube.watch<ReturnType<typeof At.parse>>(resourcePath(At, SAMPLE.namespace), {
       fieldSelector: `metadata.name=${SAMPLE.name}`,
@@ -160,13 +181,14 @@ async function done(kube: KubeClient, signal: AbortSignal): Promise<string> {
     })
     for await (const event of watched) {
       if (event.type === 'BOOKMARK') continue
-      phase = event.object.status?.phase ?? ''
-      if (phase === 'DONE') return phase
+      const { status, metadata } = event.object
+      last = { phase: status?.phase ?? '', resourceVersion: metadata.resourceVersion }
+      if (last.phase === 'DONE') return last
     }
   } catch (error) {
     if (!signal.aborted) throw error
   }
-  return phase
+  return last
 }
 
 async function podLog(kube: KubeClient): Promise<string> {

@@ -1,77 +1,122 @@
 import type { BridgeObserver } from '#bridge'
 import type { KubeObject } from '#contracts'
 import type { RunObserver, RunStep } from '#dispatch'
-import type { Moment } from './timeline.ts'
+import type { Told } from './held-back.ts'
 
 export interface Recorder {
   bridge: BridgeObserver
   run: RunObserver
-  /** Adds what the demo itself did or saw. */
-  note(what: string, detail: string): Moment
+  /** What of this object was seen last, by id. */
+  lastSight(kind: string, name: string): string | undefined
 }
 
-interface StatusOfAt {
-  phase?: string
+type Step<Name extends RunStep['step']> = Extract<RunStep, { step: Name }>
+
+/** Ids of moments that somebody else tells of too, or waits for. */
+export const idOf = {
+  creation: (kind: string, name: string) => `${kind} ${name} created`,
+  version: (kind: string, name: string, version: string | undefined) => `${kind} ${name} written as ${version}`,
+}
+
+const WRITES = { create: 'created', apply: 'applied', delete: 'deleted', status: 'written', finalizers: 'held' }
+const QUEUED = {
+  token: 'a token in JetStream',
+  record: 'a record in JetStream, run at once: a slot is free',
 }
 
 /** Turns what bridge and dispatcher report about one At, and nothing else, into moments with their causes. */
-export function recordLifeOf(at: { namespace: string; name: string }, onMoment: (moment: Moment) => void): Recorder {
+export function recordLifeOf(
+  at: { namespace: string; name: string },
+  tell: (moment: Told) => void,
+  now: () => number,
+): Recorder {
   const key = `${at.namespace}.${at.name}`
-  let last: Moment | undefined
-  let armed: { until: Date; by: Moment } | undefined
+  const sights = new Map<string, string>()
+  const count = { queued: 0, taken: 0, runs: 0, timers: 0 }
+  let due: number | undefined
 
-  const add = (what: string, detail: string, cause: Moment | undefined = last): Moment => {
-    const moment = { at: performance.timeOrigin + performance.now(), what, detail, cause }
-    onMoment(moment)
-    last = moment
-    return moment
-  }
   const isAbout = ({ kind, metadata }: KubeObject) =>
     metadata.namespace === at.namespace &&
     ((kind === 'At' && metadata.name === at.name) ||
       metadata.ownerReferences?.some((owner) => owner.kind === 'At' && owner.name === at.name) === true)
 
-  const steps: { [S in RunStep['step']]: (step: Extract<RunStep, { step: S }>) => void } = {
-    started: ({ fired }) => {
-      if (!fired || !armed) return void add('run started', 'the function decides on the state in EVENTS')
-      const late = performance.timeOrigin + performance.now() - armed.until.getTime()
-      add('timer fired', `${late.toFixed(0)} ms after it was due`, armed.by)
-      armed = undefined
-      add('run started', 'the function decides on the state in EVENTS')
+  const addOfRun = (what: string, detail: string, more: Partial<Told> = {}) =>
+    tell({ at: now(), what, detail, cause: `run ${count.runs}`, ...more })
+
+  /** Keys that are queued several times before a run begins make one run. */
+  function takenKey(): string {
+    count.taken = Math.max(count.taken + 1, count.queued)
+    return `key queued ${count.taken}`
+  }
+
+  function firedTimer(dueAt: number, queuedMs: number): string {
+    const firedAt = Math.max(now() - queuedMs, dueAt)
+    const id = `timer ${count.timers} fired`
+    const detail = `${(firedAt - dueAt).toFixed(0)} ms after it was due`
+    tell({ at: firedAt, what: 'timer fired', detail, id, cause: `timer ${count.timers}` })
+    due = undefined
+    return id
+  }
+
+  const steps: { [S in RunStep['step']]: (step: Step<S>) => void } = {
+    started({ fired, queuedMs }) {
+      const cause = fired && due !== undefined ? firedTimer(due, queuedMs) : takenKey()
+      addOfRun('run started', 'the function decides on the state in EVENTS', { id: `run ${++count.runs}`, cause })
     },
-    written: ({ verb, kind, name, ms }) => {
-      const what = { create: 'created', apply: 'applied', delete: 'deleted', status: 'written', finalizers: 'held' }[
-        verb
-      ]
-      add(
-        verb === 'create' ? `${kind.toLowerCase()} ${what}` : what,
-        `${verb === 'status' ? `status of ${name}` : name} (${ms.toFixed(1)} ms at the API server)`,
-      )
+    written({ verb, kind, name, resourceVersion, ms }) {
+      const id = verb === 'create' ? idOf.creation(kind, name) : idOf.version(kind, name, resourceVersion)
+      const what = verb === 'create' ? `${kind.toLowerCase()} created` : WRITES[verb]
+      const detail = `${verb === 'status' ? 'status of ' : ''}${name}: asked for, answered ${ms.toFixed(1)} ms later`
+      addOfRun(what, detail, { at: now() - ms, id })
     },
-    dropped: () => add('overtaken', 'a status was not written: something newer happened'),
-    armed: ({ at: until }) => {
-      armed = { until, by: add('timer armed', `for ${until.toISOString()}, in JetStream`) }
+    dropped: () => addOfRun('overtaken', 'a status was not written: something newer happened'),
+    armed({ at: until }) {
+      due = until.getTime()
+      addOfRun('timer armed', `for ${until.toISOString()}, in JetStream`, { id: `timer ${++count.timers}` })
     },
-    timedOut: () => add('timed out', 'the function did not come back'),
+    timedOut: () => addOfRun('timed out', 'the function did not come back'),
     ended: () => undefined,
     finished: () => undefined,
   }
 
+  /** Of an At only Fairlead changes anything here; pods change by their node, after what was seen of them before. */
+  function causeOfSight(verb: string, { kind, metadata: { name, resourceVersion } }: KubeObject): string | undefined {
+    if (verb === 'added') return idOf.creation(kind, name)
+    return verb === 'modified' && kind === 'At'
+      ? idOf.version(kind, name, resourceVersion)
+      : sights.get(`${kind} ${name}`)
+  }
+
   return {
-    note: (what, detail) => add(what, detail),
     bridge: {
-      seen: ({ verb, object }) => {
+      seen({ verb, object }) {
         if (!isAbout(object)) return
-        const phase = (object.status as StatusOfAt | undefined)?.phase
-        add('event seen', `${object.kind} ${object.metadata.name} ${verb}${phase === undefined ? '' : `, ${phase}`}`)
+        const { kind, metadata } = object
+        const phase = (object.status as { phase?: string } | undefined)?.phase
+        const detail = `${kind} ${metadata.name} ${verb}${phase === undefined ? '' : `, ${phase}`}`
+        const id = idOfSight(object)
+        tell({ at: now(), what: 'event seen', detail, id, cause: causeOfSight(verb, object) })
+        sights.set(`${kind} ${metadata.name}`, id)
       },
-      enqueued: (entry) => {
-        if (entry.key === key) add('key queued', `${entry.fn} ${entry.key}`)
+      enqueued({ fn, key: queued, by, object }) {
+        if (queued !== key) return
+        const moment = { at: now(), cause: object && idOfSight(object) }
+        if (by === 'run') tell({ ...moment, what: 'run told', detail: `${fn} ${key}: it reads again before it ends` })
+        else
+          tell({
+            ...moment,
+            what: 'key queued',
+            detail: `${fn} ${key}: ${QUEUED[by]}`,
+            id: `key queued ${++count.queued}`,
+          })
       },
     },
-    run: (step) => {
-      if (step.key !== key) return
-      ;(steps[step.step] as (step: RunStep) => void)(step)
+    run(step) {
+      if (step.key === key) (steps[step.step] as (step: RunStep) => void)(step)
     },
+    lastSight: (kind, name) => sights.get(`${kind} ${name}`),
   }
 }
+
+const idOfSight = ({ kind, metadata }: KubeObject): string =>
+  `${kind} ${metadata.name} seen as ${metadata.resourceVersion}`

@@ -1,12 +1,14 @@
+import { clearInterval, setInterval } from 'node:timers'
 import { styleText } from 'node:util'
+import { HeldBack, type Told } from './held-back.ts'
 
 export interface Moment {
   /** Milliseconds since the epoch. */
   at: number
   what: string
   detail: string
-  /** The moment that made this one happen; left out: the one before. */
-  cause?: Moment | undefined
+  /** The moment that made this one happen; undefined: none, or nobody has told of it. */
+  cause: Moment | undefined
 }
 
 export interface Painter {
@@ -20,11 +22,45 @@ const seconds = (ms: number) => `${(ms / 1000).toFixed(3).padStart(9)} s`
 const since = (ms: number) =>
   (ms < 10_000 ? `+${ms.toFixed(ms < 100 ? 1 : 0)} ms` : `+${(ms / 1000).toFixed(1)} s`).padStart(11)
 
-export const heading = (paint: Painter): string =>
-  paint('dim', `${'time'.padStart(11)}  ${'since cause'.padStart(11)}  what`)
+const heading = (paint: Painter): string => paint('dim', `${'time'.padStart(11)}  ${'since cause'.padStart(11)}  what`)
 
 /** One line: when, how long after its cause, what happened. */
-export function formatMoment(moment: Moment, start: number, paint: Painter): string {
+function formatMoment(moment: Moment, start: number, paint: Painter): string {
   const delay = moment.cause === undefined ? ''.padStart(11) : since(moment.at - moment.cause.at)
   return `${seconds(moment.at - start)}  ${paint('dim', delay)}  ${paint('cyan', moment.what.padEnd(13))}  ${moment.detail}`
+}
+
+const SHOWN_EVERY_MS = 50
+
+export interface Timeline {
+  /** Ignored before the timeline has begun and after it has ended. */
+  add(told: Told): void
+  begin(): void
+  /** Shows what was still held back. */
+  end(): void
+}
+
+/** One line for each moment, in causal order, a moment after it happened. */
+export function timelineOn(out: NodeJS.WritableStream, paint: Painter, now: () => number): Timeline {
+  const held = new HeldBack(now)
+  let start: number | undefined
+  let timer: NodeJS.Timeout | undefined
+  const show = (moments: readonly Moment[]) => {
+    for (const moment of moments) out.write(`${formatMoment(moment, start ?? 0, paint)}\n`)
+  }
+  return {
+    add(told) {
+      if (start !== undefined) held.add(told)
+    },
+    begin() {
+      out.write(`\n${heading(paint)}\n`)
+      start = now()
+      timer = setInterval(() => show(held.takeDue()), SHOWN_EVERY_MS)
+    },
+    end() {
+      clearInterval(timer)
+      show(held.takeAll())
+      start = undefined
+    },
+  }
 }

@@ -22,7 +22,7 @@ const bridge = createBridge({
   queue: {
     async declare() {},
     enqueue: (_fn, key) => writeDown(key).then(() => 'queued'),
-    announce: (_fn, key) => ({ noted: false, safe: writeDown(key) }),
+    announce: (_fn, key) => ({ noted: false, safe: writeDown(key).then(() => 'token') }),
   },
   log: silent,
   incarnation: incarnationOf(js, events.stream),

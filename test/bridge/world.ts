@@ -204,7 +204,7 @@ export async function startBridge(
         return result
       },
       announce(fn, key, options) {
-        return { noted: false, safe: this.enqueue(fn, key, options).then(() => undefined) }
+        return { noted: false, safe: this.enqueue(fn, key, options).then(() => 'token' as const) }
       },
     },
     log: silent,

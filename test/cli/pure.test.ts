@@ -2,8 +2,6 @@ import { spawnSync } from 'node:child_process'
 import { describe, expect, it } from 'vitest'
 import { completionScript, completionWords } from '../../cli/completion.ts'
 import { readConfig, variablesOf } from '../../cli/config.ts'
-import { recordLifeOf } from '../../cli/demo/recorder.ts'
-import { formatMoment, type Moment, plain } from '../../cli/demo/timeline.ts'
 import { exitCodeOf, UsageError } from '../../cli/exit.ts'
 import { parseAddress } from '../../cli/metrics/index.ts'
 import { createProgram } from '../../cli/program.ts'
@@ -88,26 +86,6 @@ it.each([
   [18_120_000, '5h2m'],
   [3_542_400_000, '41d'],
 ])('writes %i ms as %s', (ms, text) => expect(duration(ms)).toBe(text))
-
-describe('timeline', () => {
-  it('says when, how long after the cause, and what', () => {
-    const cause: Moment = { at: 1000, what: 'a', detail: '' }
-    const line = formatMoment({ at: 1250, what: 'key queued', detail: 'at x', cause }, 1000, plain)
-    expect(line).toBe('    0.250 s      +250 ms  key queued     at x')
-  })
-
-  it('counts a fired timer from the moment it was armed', () => {
-    const moments: Moment[] = []
-    const { run } = recordLifeOf({ namespace: 'default', name: 'x' }, (moment) => moments.push(moment))
-    const about = { reconciler: 'at', key: 'default.x' }
-    const fired = { step: 'started', attempt: 1, fired: true, queuedMs: 0 } as const
-    run({ ...about, step: 'armed', at: new Date(), why: 'requeue' })
-    run({ ...about, key: 'default.other', ...fired })
-    run({ ...about, ...fired })
-    expect(moments.map(({ what }) => what)).toEqual(['timer armed', 'timer fired', 'run started'])
-    expect(moments[1]?.cause).toBe(moments[0])
-  })
-})
 
 describe('completion', () => {
   it('knows every command and long option by its place', () => {

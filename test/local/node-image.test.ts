@@ -1,15 +1,18 @@
 import { createHash } from 'node:crypto'
-import { mkdir, mkdtemp, readFile, symlink, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import * as fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
 import { run } from '../../local/node/command.ts'
 import { buildImage, imageOf } from '../../local/node/image.ts'
 import { repositoryOf } from '../../local/node/image-push.ts'
 import { type TarEntry, tar } from '../../local/node/tar.ts'
 
-const folder = async () => mkdtemp(join(tmpdir(), 'fairlead-image-'))
+const temporary = await mkdtemp(join(tmpdir(), 'fairlead-image-'))
+afterAll(() => rm(temporary, { recursive: true, force: true }))
+
+const folder = () => mkdtemp(join(temporary, 'folder-'))
 
 async function unpack(archive: Buffer): Promise<string> {
   const target = await folder()

@@ -1,0 +1,77 @@
+import type { Moment } from './timeline.ts'
+
+const HELD_BACK_MS = 200
+/** Somebody else may have caused it, and nobody tells of that. */
+const GIVEN_UP_MS = 2000
+
+/** A moment as it is told: `id` and `cause` are names by which moments find their causes. */
+export interface Told extends Omit<Moment, 'cause'> {
+  id?: string | undefined
+  cause?: string | undefined
+}
+
+interface Held extends Moment {
+  cause: Held | undefined
+  toldAt: number
+  /** The cause that nobody has told of yet. */
+  awaits: string | undefined
+}
+
+/** Brings into causal order what is told in another one: each moment is held back a while, and longer for its cause. */
+export class HeldBack {
+  readonly #now: () => number
+  readonly #named = new Map<string, Held>()
+  #held: Held[] = []
+
+  constructor(now: () => number) {
+    this.#now = now
+  }
+
+  add({ id, cause, ...told }: Told): void {
+    const known = cause === undefined ? undefined : this.#named.get(cause)
+    const moment = { ...told, cause: known, toldAt: this.#now(), awaits: known ? undefined : cause }
+    if (id !== undefined) this.#explain(id, moment)
+    this.#held.push(moment)
+  }
+
+  /** In order, what need not be held back any more. */
+  takeDue(): Moment[] {
+    const now = this.#now()
+    const ordered = inOrder(this.#held)
+    const first = ordered.findIndex(
+      ({ toldAt, awaits }) => now - toldAt < (awaits === undefined ? HELD_BACK_MS : GIVEN_UP_MS),
+    )
+    this.#held = first === -1 ? [] : ordered.slice(first)
+    return first === -1 ? ordered : ordered.slice(0, first)
+  }
+
+  takeAll(): Moment[] {
+    const all = inOrder(this.#held)
+    this.#held = []
+    return all
+  }
+
+  /** What was told before its cause has not happened before it. */
+  #explain(id: string, cause: Held): void {
+    this.#named.set(id, cause)
+    for (const moment of this.#held) {
+      if (moment.awaits !== id) continue
+      moment.cause = cause
+      moment.awaits = undefined
+      cause.at = Math.min(cause.at, moment.at)
+    }
+  }
+}
+
+/** By time, and nothing before its cause. */
+function inOrder(moments: readonly Held[]): Held[] {
+  const left = new Set(moments)
+  const placed: Held[] = []
+  const place = (moment: Held | undefined): void => {
+    if (moment === undefined || !left.delete(moment)) return
+    place(moment.cause)
+    placed.push(moment)
+  }
+  for (const moment of moments.toSorted((one, other) => one.at - other.at)) place(moment)
+  return placed
+}
