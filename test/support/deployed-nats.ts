@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { connectJetStream, type JetStream } from '#jetstream'
 import type { Nats } from '#local'
@@ -16,7 +17,8 @@ export interface DeployedNats extends AsyncDisposable {
 
 /** nats-server over TLS with the users of deploy/nats: nobody without a certificate, and nobody may do more. */
 export async function startDeployedNats(): Promise<DeployedNats> {
-  const pki = await createPki(join(await shortTempDir(), 'pki'))
+  const dir = await shortTempDir()
+  const pki = await createPki(join(dir, 'pki'))
   const { certFile, keyFile } = await pki.issue('nats', { cn: 'nats' }, ['localhost', '127.0.0.1'])
   const nats = await startTestNats({
     authorization: JSON.parse(USERS.replaceAll(/^#.*$/gm, '').replace('authorization:', '')) as object,
@@ -33,6 +35,9 @@ export async function startDeployedNats(): Promise<DeployedNats> {
       const options = { tls: { caFile: pki.caFile, ...(await certificateOf(user)) } }
       return connectJetStream({ servers: nats.url, name, options })
     },
-    [Symbol.asyncDispose]: () => nats[Symbol.asyncDispose](),
+    async [Symbol.asyncDispose]() {
+      await nats[Symbol.asyncDispose]()
+      await rm(dir, { recursive: true })
+    },
   }
 }
