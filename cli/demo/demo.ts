@@ -158,6 +158,7 @@ async function live(
     detail: `${((ended - due.getTime()) / 1000).toFixed(2)} s after it was due`,
     cause: idOf.version('At', SAMPLE.name, resourceVersion),
   })
+  await timeline.explained()
   timeline.end()
   out.write(
     paint(

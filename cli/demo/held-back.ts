@@ -38,17 +38,24 @@ export class HeldBack {
   takeDue(): Moment[] {
     const now = this.#now()
     const ordered = inOrder(this.#held)
-    const first = ordered.findIndex(
-      ({ toldAt, awaits }) => now - toldAt < (awaits === undefined ? HELD_BACK_MS : GIVEN_UP_MS),
-    )
+    const first = ordered.findIndex((moment) => this.#isAwaiting(moment) || now - moment.toldAt < HELD_BACK_MS)
     this.#held = first === -1 ? [] : ordered.slice(first)
     return first === -1 ? ordered : ordered.slice(0, first)
+  }
+
+  /** Nobody is waited for: what is held back has its cause, or has none. */
+  get isExplained(): boolean {
+    return !this.#held.some((moment) => this.#isAwaiting(moment))
   }
 
   takeAll(): Moment[] {
     const all = inOrder(this.#held)
     this.#held = []
     return all
+  }
+
+  #isAwaiting({ awaits, toldAt }: Held): boolean {
+    return awaits !== undefined && this.#now() - toldAt < GIVEN_UP_MS
   }
 
   /** What was told before its cause has not happened before it. */

@@ -1,4 +1,5 @@
 import { clearInterval, setInterval } from 'node:timers'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { styleText } from 'node:util'
 import { HeldBack, type Told } from './held-back.ts'
 
@@ -36,6 +37,8 @@ export interface Timeline {
   /** Ignored before the timeline has begun and after it has ended. */
   add(told: Told): void
   begin(): void
+  /** Resolves when what was told has its cause, or waits for it in vain. */
+  explained(): Promise<void>
   /** Shows what was still held back. */
   end(): void
 }
@@ -56,6 +59,9 @@ export function timelineOn(out: NodeJS.WritableStream, paint: Painter, now: () =
       out.write(`\n${heading(paint)}\n`)
       start = now()
       timer = setInterval(() => show(held.takeDue()), SHOWN_EVERY_MS)
+    },
+    async explained() {
+      while (!held.isExplained) await sleep(SHOWN_EVERY_MS)
     },
     end() {
       clearInterval(timer)

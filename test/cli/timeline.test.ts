@@ -1,7 +1,7 @@
 import { Writable } from 'node:stream'
 import { expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
-import { recordLifeOf } from '../../cli/demo/recorder.ts'
+import { type Recorder, recordLifeOf } from '../../cli/demo/recorder.ts'
 import { plain, timelineOn } from '../../cli/demo/timeline.ts'
 
 const ABOUT = { reconciler: 'at', key: 'default.x' }
@@ -19,20 +19,25 @@ const pod = (resourceVersion: string): KubeObject => ({
   },
 })
 
-/** The timeline of what `act` tells, by a clock that stands at 1000 ms and is moved by hand. */
-function shown(act: (told: ReturnType<typeof recordLifeOf>, at: (ms: number) => void) => void): string[] {
+function began(now: () => number) {
   const lines: string[] = []
   const out = new Writable({ write: (chunk, _encoding, done) => (lines.push(String(chunk)), done()) })
-  let clock = 1000
-  const now = () => clock
   const timeline = timelineOn(out, plain, now)
   const recorder = recordLifeOf({ namespace: 'default', name: 'x' }, (told) => timeline.add(told), now)
   timeline.begin()
+  const shown = () => lines.slice(1).map((line) => line.trim().replaceAll(/ {2,}/g, ' | '))
+  return { timeline, recorder, shown }
+}
+
+/** The timeline of what `act` tells, by a clock that stands at 1000 ms and is moved by hand. */
+function shown(act: (told: Recorder, at: (ms: number) => void) => void): string[] {
+  let clock = 1000
+  const { timeline, recorder, shown } = began(() => clock)
   act(recorder, (ms) => {
     clock = 1000 + ms
   })
   timeline.end()
-  return lines.slice(1).map((line) => line.trim().replaceAll(/ {2,}/g, ' | '))
+  return shown()
 }
 
 const change = (object: KubeObject, verb: 'added' | 'modified') => ({ ref: PODS, verb, object })
@@ -95,4 +100,17 @@ it('counts a change that a run under way was told of for no other run', () => {
 it('says of what nobody has told the cause just that it happened', () => {
   const lines = shown(({ bridge }) => bridge.seen?.(change(pod('1'), 'added')))
   expect(lines).toEqual(['0.000 s | event seen | Pod x-pod added'])
+})
+
+it('waits at its end for the cause of what it shows', async () => {
+  const { timeline, recorder, shown } = began(() => 1000)
+  recorder.bridge.enqueued?.(queued)
+  recorder.run(STARTED)
+  recorder.bridge.seen?.(change(pod('1'), 'added'))
+  const explained = timeline.explained().then(shown)
+  const request = { resource: 'pods.v1', kind: 'Pod', namespace: 'default', name: 'x-pod' }
+  recorder.run({ ...ABOUT, ...request, step: 'written', verb: 'create', resourceVersion: '1', ms: 0 })
+  expect(await explained).toEqual([])
+  timeline.end()
+  expect(shown().at(-1)).toBe('0.000 s | +0.0 ms | event seen | Pod x-pod added')
 })
