@@ -37,8 +37,6 @@ const LISTED_AT_ONCE = 32
 /** About half a millisecond: so long at most is a change on the socket not looked at. */
 const LISTED_PER_TURN = 4
 const ASK_FOR_INCARNATION_EVERY_MS = 5000
-/** A resource that refuses its watches once more does not merely start. */
-const STARTING_ATTEMPTS = 2
 
 class WatchingBridge implements Bridge {
   readonly #options: BridgeOptions
@@ -177,7 +175,7 @@ class WatchingBridge implements Bridge {
       void this.#learnScopes()
     }
     this.#options.observer?.interrupted?.({ resource, failure: failure.kind })
-    const level = isStarting(failure) && next.attempt <= STARTING_ATTEMPTS ? 'debug' : 'warn'
+    const level = isStarting(failure, next.attempt) ? 'debug' : 'warn'
     this.#options.log[level]({ resource, reason: failure.kind, detail: failure.message, ms }, 'a watch waits to go on')
   }
 

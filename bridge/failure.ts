@@ -42,9 +42,12 @@ function kindOf(error: unknown): FailureKind {
   return error instanceof ApiError && error.code === 429 ? 'busy' : 'other'
 }
 
-/** Normal for a second or two after a resource, or the API server, has come into being. */
-export const isStarting = ({ kind, message }: Failure): boolean =>
-  kind === 'busy' && message.includes('storage is (re)initializing')
+/** Who refuses watches once more than that does not merely start. */
+const STARTING_ATTEMPTS = 2
+
+/** Normal for a second or two after a resource, or the API server, has come into being; `attempt` counts from 1. */
+export const isStarting = ({ kind, message }: Failure, attempt: number): boolean =>
+  kind === 'busy' && attempt <= STARTING_ATTEMPTS && message.includes('storage is (re)initializing')
 
 /** The server knows no such resourceVersion yet: it lags behind another one, or was restored from a backup. */
 const isTooLarge = (error: unknown): boolean =>
