@@ -1,9 +1,12 @@
-import { readdir, rm } from 'node:fs/promises'
+import { execFile } from 'node:child_process'
+import { rmdir } from 'node:fs/promises'
 import { createServer } from 'node:net'
-import { tmpdir } from 'node:os'
+import { promisify } from 'node:util'
 import { expect, it } from 'vitest'
-import { freePorts, releasePorts, requirePort } from '../../local/ports.ts'
+import { freePorts, requirePort } from '../../local/ports.ts'
 import { shortTempDir } from '../support/servers.ts'
+
+const run = promisify(execFile)
 
 it('gives no port twice, however many ask at once', async () => {
   const asked = await Promise.all(Array.from({ length: 20 }, () => freePorts(10)))
@@ -24,16 +27,18 @@ it('says what a taken port was wanted for', async () => {
 })
 
 it('leaves no reservation behind that a process gives up', async () => {
-  const before = process.env['TMPDIR']
-  process.env['TMPDIR'] = await shortTempDir()
-  try {
+  const dir = await shortTempDir()
+  const ports = new URL('../../local/ports.ts', import.meta.url).href
+  const program = `
+    const { freePorts, releasePorts } = await import(${JSON.stringify(ports)})
+    const { readdirSync } = await import('node:fs')
     await freePorts(3)
-    expect(await readdir(tmpdir())).toHaveLength(1)
+    const reserved = readdirSync(process.env.TMPDIR).length
     releasePorts()
-    expect(await readdir(tmpdir())).toEqual([])
-  } finally {
-    await rm(tmpdir(), { recursive: true })
-    if (before === undefined) delete process.env['TMPDIR']
-    else process.env['TMPDIR'] = before
-  }
+    console.log(reserved, readdirSync(process.env.TMPDIR).length)`
+  // A process of its own: nothing here shall ever mean the folder of everybody.
+  const args = ['--input-type=module', '--eval', program]
+  const { stdout } = await run(process.execPath, args, { env: { PATH: process.env['PATH'], TMPDIR: dir } })
+  await rmdir(dir)
+  expect(stdout).toBe('1 0\n')
 })
