@@ -8,7 +8,7 @@ import { readConfig } from '../../cli/config.ts'
 import { openKube } from '../../cli/connections.ts'
 import { openTestQueue } from '../queue/support.ts'
 import { command } from '../support/command.ts'
-import { fairlead, startFairlead } from '../support/fairlead.ts'
+import { startFairlead } from '../support/fairlead.ts'
 import { startTestCluster } from '../support/servers.ts'
 
 const kubeconfigOf = (server: string) =>
@@ -112,15 +112,15 @@ describe('servers that cannot be used', () => {
 })
 
 it('installs twice, and says that the second time changed nothing', async () => {
-  const first = await fairlead(['install', '-o', 'json'], env)
+  const first = await command(['install', '-o', 'json'], env)
   expect(first.code).toBe(0)
-  const second = await fairlead(['install', '-o', 'json'], env)
+  const second = await command(['install', '-o', 'json'], env)
   const results = (JSON.parse(second.stdout) as { result: string }[]).map(({ result }) => result)
   expect(new Set(results)).toEqual(new Set(['unchanged']))
 })
 
 it('keys of a Reconciler that is gone go to the dead letters, others stay', async () => {
-  await fairlead(['install'], env)
+  await command(['install'], env)
   await using kube = await openKube(readConfig(env))
   await using test = await openTestQueue(cluster.nats?.url ?? '', 'gone')
   const { queue } = test
@@ -142,8 +142,8 @@ it('keys of a Reconciler that is gone go to the dead letters, others stay', asyn
 
 it('has nothing to stop where nothing runs', async () => {
   const nowhere = ['--dir', join(dir, 'nowhere')]
-  expect(await fairlead(['local', 'down', ...nowhere])).toMatchObject({ code: 0 })
-  const status = await fairlead(['local', 'status', '-o', 'json', ...nowhere])
+  expect(await command(['local', 'down', ...nowhere])).toMatchObject({ code: 0 })
+  const status = await command(['local', 'status', '-o', 'json', ...nowhere])
   expect(status.code).toBe(1)
   expect(JSON.parse(status.stdout)).toMatchObject({ running: false, processes: [] })
 })

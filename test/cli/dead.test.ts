@@ -4,7 +4,7 @@ import type { Nats } from '#local'
 import { type DeadLsOptions, describeLetter, listDead } from '../../cli/dead/letters.ts'
 import { replay } from '../../cli/dead/replay.ts'
 import { FN, freshPrefix, openTestQueue, statesOf } from '../queue/support.ts'
-import { fairlead } from '../support/fairlead.ts'
+import { command } from '../support/command.ts'
 import { startTestNats } from '../support/servers.ts'
 
 let nats: Nats & AsyncDisposable
@@ -79,11 +79,14 @@ it('dead replay leaves a key whose reconciler is not back', async () => {
 it('the commands show, replay and exit as they should', async () => {
   await using test = await opened()
   const dead = (...args: string[]) =>
-    fairlead(['dead', ...args], { NATS_URL: nats.url, FAIRLEAD_PREFIX: test.prefix, LOG_LEVEL: 'silent' })
-  const [ls, none, nothing] = await Promise.all([dead('ls', '-o', 'json'), dead('show', '99'), dead('replay')])
-  expect(JSON.parse(ls.stdout)).toMatchObject([{ code: 400 }, { bodyBase64: '/wA=' }, { reconciler: FN, code: 404 }])
-  expect(none).toMatchObject({ code: 2, stderr: expect.stringContaining('there is no 99') })
-  expect(nothing).toMatchObject({ code: 2, stderr: expect.stringContaining('--all') })
+    command(['dead', ...args], { NATS_URL: nats.url, FAIRLEAD_PREFIX: test.prefix, LOG_LEVEL: 'silent' })
+  expect(JSON.parse((await dead('ls', '-o', 'json')).stdout)).toMatchObject([
+    { code: 400 },
+    { bodyBase64: '/wA=' },
+    { reconciler: FN, code: 404 },
+  ])
+  expect(await dead('show', '99')).toMatchObject({ code: 2, stderr: expect.stringContaining('there is no 99') })
+  expect(await dead('replay')).toMatchObject({ code: 2, stderr: expect.stringContaining('--all') })
   const all = await dead('replay', '--all')
   expect(all).toMatchObject({ code: 1 })
   expect(all.stdout.trim().split('\n')).toHaveLength(3)

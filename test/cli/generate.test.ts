@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { fairlead } from '../support/fairlead.ts'
+import { command } from '../support/command.ts'
 
 let dir: string
 beforeAll(async () => {
@@ -12,8 +12,10 @@ afterAll(() => rm(dir, { recursive: true }))
 
 const SDK = join(import.meta.dirname, '../../functions/sdk/index.ts')
 
+let modules = 0
+
 async function shop(field: string): Promise<string> {
-  const file = join(dir, 'shop.ts')
+  const file = join(dir, `shop${++modules}.ts`)
   await writeFile(
     file,
     `import { reconciler, resource, z } from ${JSON.stringify(SDK)}
@@ -26,28 +28,23 @@ async function shop(field: string): Promise<string> {
 
 describe('fairlead generate crds', () => {
   it('prints what kubectl takes', async () => {
-    const { code, stdout } = await fairlead(['generate', 'crds', '-f', await shop('size: z.int32()'), '--no-platform'])
+    const { code, stdout } = await command(['generate', 'crds', '-f', await shop('size: z.int32()'), '--no-platform'])
     expect(code).toBe(0)
     expect(stdout).toContain('name: shops.example.com')
     expect(stdout).not.toContain('fairlead.dev')
   })
 
   it('refuses what a CustomResourceDefinition cannot say, by path', async () => {
-    const { code, stderr } = await fairlead(['generate', 'crds', '-f', await shop('size: z.tuple([z.int()])')])
+    const { code, stderr } = await command(['generate', 'crds', '-f', await shop('size: z.tuple([z.int()])')])
     expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining('spec.size is a tuple') })
   })
 
   it('refuses a change that objects which are stored would not survive', async () => {
-    const before = await fairlead([
-      'generate',
-      'crds',
-      '-f',
-      await shop('size: z.int32(), name: z.string().optional()'),
-    ])
+    const before = await command(['generate', 'crds', '-f', await shop('size: z.int32(), name: z.string().optional()')])
     const file = join(dir, 'before.yaml')
     await writeFile(file, before.stdout)
     const compatible = async (field: string) =>
-      fairlead(['generate', 'crds', '-f', await shop(field), '--compatible-with', file])
+      command(['generate', 'crds', '-f', await shop(field), '--compatible-with', file])
     expect(await compatible('size: z.int(), name: z.string().optional()')).toMatchObject({ code: 0 })
     const { code, stdout, stderr } = await compatible('size: z.string()')
     expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
@@ -56,6 +53,6 @@ describe('fairlead generate crds', () => {
       '  v1: spec.size was integer, and would be string',
       '  v1: spec.name is not there any more: what is stored in it would be lost',
     ])
-    expect(await fairlead(['generate', 'crds', '--compatible-with', '/nope'])).toMatchObject({ code: 2 })
+    expect(await command(['generate', 'crds', '--compatible-with', '/nope'])).toMatchObject({ code: 2 })
   })
 })

@@ -3,7 +3,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
 import type { Cluster } from '#local'
 import { until } from '../queue/support.ts'
-import { type FairleadProcess, fairlead, startFairlead } from '../support/fairlead.ts'
+import { command } from '../support/command.ts'
+import { type FairleadProcess, startFairlead } from '../support/fairlead.ts'
 import { startTestCluster } from '../support/servers.ts'
 
 const MODULE = fileURLToPath(new URL('./naughty.ts', import.meta.url))
@@ -16,7 +17,7 @@ beforeAll(async () => {
   cluster = await startTestCluster({ nats: true })
   env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '', FAIRLEAD_LEASE_SECONDS: '2' }
   kube = createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'test' })
-  await fairlead(['install', '-f', MODULE], env)
+  await command(['install', '-f', MODULE], env)
 })
 afterAll(async () => {
   await kube?.close()

@@ -9,7 +9,7 @@ import { rowTable, toRow } from '../../cli/queue/rows.ts'
 import { showKey } from '../../cli/queue/show.ts'
 import { type Screen, watchQueue } from '../../cli/queue/watch.ts'
 import { DONE, FN, freshPrefix, gate, openTestQueue } from '../queue/support.ts'
-import { type Finished, fairlead } from '../support/fairlead.ts'
+import { command } from '../support/command.ts'
 import { startTestNats } from '../support/servers.ts'
 
 let nats: Nats & AsyncDisposable
@@ -230,22 +230,21 @@ describe('the commands', () => {
     const prefix = freshPrefix()
     await using test = await openTestQueue(nats.url, prefix)
     await filled(test.queue)
-    const queue = (...args: string[]): Promise<Finished> =>
-      fairlead(['queue', ...args], { NATS_URL: nats.url, FAIRLEAD_PREFIX: prefix })
-    const [all, idle, unsure] = await Promise.all([
-      queue('ls', '-o', 'wide'),
-      queue('park', FN, 'nothing'),
-      queue('purge', FN, 'a/late'),
-    ])
-    expect(columns(all.stdout)).toHaveLength(6)
-    expect(all.stdout).toMatch(/^RECONCILER +NAMESPACE +NAME +STATE +SINCE +ATTEMPT +LANE +OWNER +DETAIL\n/)
-    expect(idle).toMatchObject({ code: 1, stdout: 'f nothing: idle, nothing to park\n' })
-    expect(unsure).toMatchObject({ code: 2, stdout: '', stderr: expect.stringContaining('add --yes') })
+    const queue = (...args: string[]) => command(['queue', ...args], { NATS_URL: nats.url, FAIRLEAD_PREFIX: prefix })
+    const { stdout } = await queue('ls', '-o', 'wide')
+    expect(columns(stdout)).toHaveLength(6)
+    expect(stdout).toMatch(/^RECONCILER +NAMESPACE +NAME +STATE +SINCE +ATTEMPT +LANE +OWNER +DETAIL\n/)
+    expect(await queue('park', FN, 'nothing')).toMatchObject({ code: 1, stdout: 'f nothing: idle, nothing to park\n' })
+    expect(await queue('purge', FN, 'a/late')).toMatchObject({
+      code: 2,
+      stdout: '',
+      stderr: expect.stringContaining('add --yes'),
+    })
     expect(await queue('purge', FN, 'a/late', '--yes')).toMatchObject({ code: 0, stdout: 'f a/late: purged\n' })
   })
 
   it('say that nobody has made a queue there', async () => {
-    const found = await fairlead(['--prefix', 'nowhere', 'queue', 'ls'], { NATS_URL: nats.url })
+    const found = await command(['--prefix', 'nowhere', 'queue', 'ls'], { NATS_URL: nats.url })
     expect(found).toMatchObject({ code: 2, stdout: '', stderr: expect.stringContaining('no stream nowhere_WORK') })
   })
 })

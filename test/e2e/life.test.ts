@@ -1,7 +1,8 @@
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type FairleadProcess, fairlead } from '../support/fairlead.ts'
+import { command } from '../support/command.ts'
+import type { FairleadProcess } from '../support/fairlead.ts'
 import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
 import { takeTurnWithNode } from '../support/node.ts'
 import { type At, at, startWorld, until, type World } from './world.ts'
@@ -172,7 +173,7 @@ describe.skipIf(turn.skip)('an At on a real node', () => {
   })
 
   async function queueState(name: string): Promise<string | undefined> {
-    const { stdout } = await fairlead(['queue', 'ls', '-o', 'json'], world.env)
+    const { stdout } = await command(['queue', 'ls', '-o', 'json'], world.env)
     return (JSON.parse(stdout) as { name: string; state: string }[]).find((row) => row.name === name)?.state
   }
 })

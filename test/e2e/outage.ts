@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { fairlead } from '../support/fairlead.ts'
+import { command } from '../support/command.ts'
 import { playNode } from '../support/node-player.ts'
 import { at, until, type World } from './world.ts'
 
@@ -89,7 +89,7 @@ async function untilDone(world: World): Promise<void> {
 }
 
 async function waitingKeys(world: World): Promise<string[]> {
-  const { stdout } = await fairlead(['queue', 'ls', '-o', 'json'], world.env)
+  const { stdout } = await command(['queue', 'ls', '-o', 'json'], world.env)
   const rows = JSON.parse(stdout) as { name: string; state: string }[]
   return rows.filter(({ state }) => state === 'waiting').map(({ name }) => name)
 }

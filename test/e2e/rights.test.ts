@@ -7,8 +7,9 @@ import { VisitorsApp } from '#functions/visitors'
 import { isNotFound, resourcePath } from '#kube'
 import { kubeconfigOf } from '../support/account.ts'
 import { startCollector } from '../support/collector.ts'
+import { command } from '../support/command.ts'
 import { type DeployedNats, startDeployedNats } from '../support/deployed-nats.ts'
-import { type FairleadProcess, fairlead, startFairlead } from '../support/fairlead.ts'
+import { type FairleadProcess, startFairlead } from '../support/fairlead.ts'
 import { ATS, type At, at, startWorld, until, type World } from './world.ts'
 
 const ROLES = { group: 'rbac.authorization.k8s.io', version: 'v1', resource: 'clusterroles' }
@@ -216,7 +217,7 @@ describe('a dry run from the command line', () => {
     const later = new Date(Date.now() + 3_600_000)
     await world.create(at('rehearsed', later))
     await until(async () => (await statusOf('rehearsed'))?.phase === 'PENDING', 50)
-    const run = (...args: string[]) => fairlead(['run', 'at', 'rehearsed', '--dry-run', ...args], world.env)
+    const run = (...args: string[]) => command(['run', 'at', 'rehearsed', '--dry-run', ...args], world.env)
     const waiting = await run()
     expect(waiting).toMatchObject({ code: 0, stdout: expect.stringContaining('Nothing would be written.') })
     expect(waiting.stdout).toContain(`the next one begin at ${later.toISOString()}`)
@@ -239,6 +240,6 @@ describe('a dry run from the command line', () => {
     [['run', 'bat', 'x', '--dry-run'], 'there is no function bat, but at'],
     [['run', 'at', 'x'], '--dry-run'],
   ])('%j is wrong use', async (args, message) => {
-    expect(await fairlead(args, world.env)).toMatchObject({ code: 2, stderr: expect.stringContaining(message) })
+    expect(await command(args, world.env)).toMatchObject({ code: 2, stderr: expect.stringContaining(message) })
   })
 })

@@ -2,7 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject } from '#contracts'
 import { createKubeClient, isAlreadyExists, isRetriable, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
 import type { Cluster } from '#local'
-import { type FairleadProcess, fairlead, startFairlead } from '../support/fairlead.ts'
+import { command } from '../support/command.ts'
+import { type FairleadProcess, startFairlead } from '../support/fairlead.ts'
 import { startTestCluster } from '../support/servers.ts'
 
 export const ATS = { group: 'cnat.programming-kubernetes.info', version: 'v1alpha1', resource: 'ats' }
@@ -31,7 +32,7 @@ export async function startWorld(options: Parameters<typeof startTestCluster>[0]
   const cluster = await startTestCluster({ nats: true, audit: true, ...options })
   try {
     const env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '', FAIRLEAD_LEASE_SECONDS: '3' }
-    const installed = await fairlead(['install'], env)
+    const installed = await command(['install'], env)
     if (installed.code !== 0) throw new Error(`fairlead install failed: ${installed.stderr}`)
     const access = await loadKubeConfig({ paths: [cluster.kubeconfig] })
     return new World(cluster, env, createKubeClient({ ...access, userAgent: 'fairlead-test' }))
