@@ -8,6 +8,7 @@ import {
   killThrice,
   PATIENCE_MS,
   SEED,
+  startReplicas,
   underLoad,
 } from './chaos.ts'
 import { startWorld, type World } from './world.ts'
@@ -20,32 +21,37 @@ const SPREAD_MS = GIVEN_COUNT === undefined ? 5000 : 10_000
 const KILLS = 7
 
 let world: World
+let replicas: Awaited<ReturnType<typeof startReplicas>>
 beforeAll(async () => {
   world = await startWorld()
+  replicas = await startReplicas(world, PROCESSES)
 })
-afterAll(() => world?.[Symbol.asyncDispose]())
+afterAll(async () => {
+  await replicas?.[Symbol.asyncDispose]()
+  await world?.[Symbol.asyncDispose]()
+})
 
-const load = (prefix: string) => ({ prefix, count: COUNT, spreadMs: SPREAD_MS, processes: PROCESSES })
+const load = (prefix: string) => ({ world, replicas, prefix, count: COUNT, spreadMs: SPREAD_MS })
 
 describe(`${COUNT} Ats due over some seconds all run exactly once, FAIRLEAD_CHAOS_SEED=${SEED}`, {
   timeout: PATIENCE_MS,
 }, () => {
   it(`while any of ${PROCESSES} processes is killed again and again`, async () => {
-    const came = await underLoad(world, load('killed'), killAgainAndAgain(KILLS, PROCESSES))
+    const came = await underLoad(load('killed'), killAgainAndAgain(KILLS, PROCESSES))
     expectOnePodEach(came)
     await expectOneCreationEach(came, { atMost: true })
     expectNoTwoAtOnce(came)
   })
 
   it('while nats-server is killed again and again', async () => {
-    const came = await underLoad(world, load('nats'), killThrice(world, 'nats'))
+    const came = await underLoad(load('nats'), killThrice(world, 'nats'))
     expectOnePodEach(came)
     await expectOneCreationEach(came)
     expectNoTwoAtOnce(came)
   })
 
   it('while kube-apiserver is killed again and again', async () => {
-    const came = await underLoad(world, load('api'), killThrice(world, 'kube-apiserver'))
+    const came = await underLoad(load('api'), killThrice(world, 'kube-apiserver'))
     expectOnePodEach(came)
     await expectOneCreationEach(came, { atMost: true })
     expectNoTwoAtOnce(came)

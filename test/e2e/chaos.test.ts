@@ -7,6 +7,7 @@ import {
   killAgainAndAgain,
   PATIENCE_MS,
   SEED,
+  startReplicas,
   underLoad,
 } from './chaos.ts'
 import { startWorld } from './world.ts'
@@ -19,8 +20,9 @@ it(
   `${COUNT} Ats due over ten seconds all run exactly once while one of two processes is killed again and again, FAIRLEAD_CHAOS_SEED=${SEED}`,
   async () => {
     await using world = await startWorld()
-    const load = { prefix: 'killed', count: COUNT, spreadMs: 10_000, processes: 2 }
-    const came = await underLoad(world, load, killAgainAndAgain(KILLS, 1))
+    await using replicas = await startReplicas(world, 2)
+    const load = { world, replicas, prefix: 'killed', count: COUNT, spreadMs: 10_000 }
+    const came = await underLoad(load, killAgainAndAgain(KILLS, 1))
     console.log(`${came.kills} kills, which cut ${came.cut} of ${came.runs.length} runs short`)
     expect(came.kills).toBe(KILLS)
     expectOnePodEach(came)

@@ -12,7 +12,8 @@ export const GIVEN_COUNT = process.env['FAIRLEAD_CHAOS_ATS'] as `${number}` | un
 
 /** All of them are created before the first is due, or little later. */
 const LEAD_MS = 3000
-export const PATIENCE_MS = 120_000
+/** Other tests may be running on the same cores. */
+export const PATIENCE_MS = 240_000
 
 /** A process that is started anew after each kill. */
 class Replica {
@@ -51,20 +52,24 @@ class Replica {
   runs(): RunInterval[] {
     return this.#lives.flatMap(({ process, endedAt = Date.now() }) => runsOf(process.logs, process.pid, endedAt))
   }
+}
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.kill()
-  }
+/** Processes that have started, each with a bridge and a dispatcher; killed at the end of the block. */
+export async function startReplicas(world: World, count: number): Promise<Replica[] & AsyncDisposable> {
+  const replicas = Array.from({ length: count }, () => new Replica(() => world.up()))
+  await Promise.all(replicas.map((replica) => replica.start().logged(({ msg }) => msg === 'started')))
+  const kill = async () => void (await Promise.all(replicas.map((replica) => replica.kill())))
+  return Object.assign(replicas, { [Symbol.asyncDispose]: kill })
 }
 
 interface Load {
+  world: World
+  replicas: Replica[]
   /** Begins the names of its Ats. */
   prefix: string
   count: number
   /** Between the first and the last that is due. */
   spreadMs: number
-  /** Each has a bridge and a dispatcher. */
-  processes: number
 }
 
 interface Targets {
@@ -72,18 +77,13 @@ interface Targets {
   random: () => number
 }
 
-/** Ats that are due one after the other and some processes, while `chaos` goes on; what came of it. */
+/** Ats that are due one after the other, while `chaos` goes on; what came of it. */
 export async function underLoad(
-  world: World,
-  { prefix, count, spreadMs, processes }: Load,
+  { world, replicas, prefix, count, spreadMs }: Load,
   chaos: (targets: Targets) => Promise<void>,
 ) {
   const stop = new AbortController()
   const pods = await playNode(world.kube, 'default', stop.signal)
-  await using running = new AsyncDisposableStack()
-  const replicas = Array.from({ length: processes }, () => running.use(new Replica(() => world.up())))
-  await Promise.all(replicas.map((replica) => replica.start().logged(({ msg }) => msg === 'started')))
-
   const first = Date.now() + LEAD_MS
   const due = new Map(
     Array.from({ length: count }, (_, i) => [`${prefix}-${i}`, first + Math.floor((i * spreadMs) / count)]),
@@ -105,7 +105,7 @@ export async function underLoad(
     pods: [...pods.values()].filter(({ name }) => name.startsWith(`${prefix}-`)),
     kills: sum(replicas.map((replica) => replica.kills)),
     cut: sum(replicas.map((replica) => replica.cut)),
-    runs: replicas.flatMap((replica) => replica.runs()),
+    runs: replicas.flatMap((replica) => replica.runs()).filter(({ key }) => key.includes(`.${prefix}-`)),
   }
 }
 

@@ -7,6 +7,7 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node'
  */
 const FIRST = [
   'e2e/demo',
+  'e2e/chaos',
   'e2e/chaos-servers',
   'queue/crash',
   'e2e/outage',
