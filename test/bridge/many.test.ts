@@ -56,6 +56,8 @@ it('asks for 200 resources in 50 namespaces each with a list and a watch per res
   })
   expect(new Set(ofThings().map(({ pathname }) => pathname)).size).toBe(RESOURCES)
   expect(ofThings()).toHaveLength(2 * RESOURCES)
-  expect(asked().length - ofThings().length).toBeLessThan(20)
+  // How often their conditions are written is a matter of time.
+  const others = asked().filter(({ pathname }) => !pathname.includes('/thing') && !pathname.endsWith('/status'))
+  expect(others).toHaveLength(2)
   expect(mostOpen).toBeLessThanOrEqual(LISTS_AT_ONCE)
 })

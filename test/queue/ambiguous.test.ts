@@ -68,7 +68,8 @@ describe('a connection that breaks in the middle of a step', () => {
     await using shaky = await openTestQueue(proxy.url, `enqueue${lost}`)
     const world = new World()
     proxy.lose(lost)
-    expect(await world.change(shaky.queue, 'n.a')).toBe(lost === 'answers' ? 'coalesced' : 'queued')
+    // The first of two tries that are sent is the one that it is coalesced with.
+    expect(await world.change(shaky.queue, 'n.a')).toBeOneOf(['coalesced', ...(lost === 'requests' ? ['queued'] : [])])
     expect(await entriesOf(shaky.queue)).toMatchObject([{ key: 'n.a', state: 'queued' }])
   })
 })

@@ -3,7 +3,7 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 
 export interface LossyProxy extends AsyncDisposable {
   url: string
-  /** From now on what goes that way is lost, and soon after the connection; the next one is whole again. */
+  /** From now on what goes that way is lost, and soon after the first of it the connection; the next one is whole again. */
   lose(what: 'requests' | 'answers'): void
 }
 
@@ -14,10 +14,14 @@ const CUT_AFTER_MS = 30
 export async function startLossyProxy(target: string): Promise<LossyProxy> {
   const { hostname, port } = new URL(target)
   let losing: 'requests' | 'answers' | undefined
+  let cutting: NodeJS.Timeout | undefined
   const sockets = new Set<Socket>()
   const forward = (from: Socket, to: Socket, what: 'requests' | 'answers') => {
     sockets.add(from)
-    from.on('data', (chunk) => (losing === what ? undefined : to.write(chunk)))
+    from.on('data', (chunk) => {
+      if (losing === what) cutting ??= setTimeout(cut, CUT_AFTER_MS)
+      else to.write(chunk)
+    })
     from.on('error', () => from.destroy())
     from.on('close', () => {
       sockets.delete(from)
@@ -32,16 +36,14 @@ export async function startLossyProxy(target: string): Promise<LossyProxy> {
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   const cut = () => {
+    clearTimeout(cutting)
+    cutting = losing = undefined
     for (const socket of sockets) socket.destroy()
   }
   return {
     url: `nats://127.0.0.1:${(server.address() as AddressInfo).port}`,
     lose(what) {
       losing = what
-      setTimeout(() => {
-        cut()
-        losing = undefined
-      }, CUT_AFTER_MS)
     },
     async [Symbol.asyncDispose]() {
       cut()
