@@ -190,7 +190,7 @@ export class ResourceWatch {
     }
   }
 
-  async #list({ because, attempt }: Listing, signal: AbortSignal): Promise<Input> {
+  async #list({ because, stream }: Listing, signal: AbortSignal): Promise<Input> {
     // What was read before has to be in EVENTS before it is compared, and the cursor as far as it can be.
     await this.#outlet.idle()
     await this.#cursor.flush()
@@ -206,7 +206,7 @@ export class ResourceWatch {
       coveredUpTo: this.#coveredUpTo(incarnation),
       covers: this.#coverage.tokens,
       // What broke off once may break off always: a server drops a slow reader when too much changes meanwhile.
-      stream: attempt === 0,
+      stream,
       onBytes: this.#noteBytes,
       signal,
     }

@@ -4,7 +4,8 @@ import type { Failure } from './failure.ts'
 export type Relist = 'initial' | 'expired' | 'store-restarted' | 'routes'
 
 type Starting = { phase: 'starting'; attempt: number }
-export type Listing = { phase: 'listing'; because: Relist; attempt: number }
+/** `stream`: as one, until a try of this very list has failed. */
+export type Listing = { phase: 'listing'; because: Relist; attempt: number; stream: boolean }
 export type Watching = { phase: 'watching'; resourceVersion: string; attempt: number }
 type Waiting = { phase: 'waiting'; ms: number; failure: Failure; next: Starting | Listing | Watching }
 
@@ -80,8 +81,9 @@ function afterFailure(state: State, input: Input & { type: 'failed' }, random: n
 function retried(state: State, attempt: number, resourceVersion: string | undefined): Waiting['next'] {
   switch (state.phase) {
     case 'starting':
-    case 'listing':
       return { ...state, attempt }
+    case 'listing':
+      return { ...state, attempt, stream: false }
     case 'watching':
       return watching(resourceVersion ?? state.resourceVersion, attempt)
     case 'waiting':
@@ -91,7 +93,7 @@ function retried(state: State, attempt: number, resourceVersion: string | undefi
 
 const attemptOf = (state: State): number => (state.phase === 'waiting' ? state.next.attempt : state.attempt)
 
-const listing = (because: Relist, attempt = 0): Listing => ({ phase: 'listing', because, attempt })
+const listing = (because: Relist, attempt = 0): Listing => ({ phase: 'listing', because, attempt, stream: true })
 
 const watching = (resourceVersion: string, attempt = 0): Watching => ({ phase: 'watching', resourceVersion, attempt })
 

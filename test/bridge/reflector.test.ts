@@ -227,6 +227,7 @@ describe.concurrent('a watch', () => {
       })()
       await until('it is watched again', async () => scene.watches().length === 2)
       expect(scene.watches()).toEqual(['10', '20'])
+      expect([scene.count('streamed list'), scene.count('list')]).toEqual([2, 0])
       await until('the recreation is seen', async () => seen.includes('added d 16'))
       stop.abort()
       expect(await scene.content()).toEqual({ a: '7', b: '18', c: 'deleted', d: '16' })

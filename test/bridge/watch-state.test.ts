@@ -1,11 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import type { Failure, FailureKind } from '../../bridge/failure.ts'
-import { type Input, type State, step } from '../../bridge/watch-state.ts'
+import { type Input, type Relist, type State, step } from '../../bridge/watch-state.ts'
 
-const listing = (because: 'initial' | 'expired' = 'initial', attempt = 0): State => ({
+const listing = (because: Relist = 'initial', attempt = 0, stream = true): State => ({
   phase: 'listing',
   because,
   attempt,
+  stream,
 })
 const watching = (resourceVersion = '100', attempt = 0): State => ({ phase: 'watching', resourceVersion, attempt })
 const failed = (kind: FailureKind, more: Partial<Input & { type: 'failed' }> & Partial<Failure> = {}): Input => ({
@@ -23,7 +24,7 @@ describe('a watch begins', () => {
     [
       'with a list where the cursor does not cover a Reconciler',
       { type: 'resumed', resourceVersion: '7', relist: 'routes' },
-      { phase: 'listing', because: 'routes', attempt: 0 },
+      listing('routes'),
     ],
   ])('%s', (_name, input, next) => {
     expect(after({ phase: 'starting', attempt: 0 }, input)).toEqual(next)
@@ -75,7 +76,7 @@ describe('a watch that fails', () => {
     expect(next).toMatchObject({ phase: 'waiting', failure: { kind }, next: { phase, resourceVersion, attempt: 1 } })
   })
 
-  it('because the history is gone lists at once', () => {
+  it('because the history is gone lists at once, as a stream', () => {
     expect(after(watching('100'), failed('expired'))).toEqual(listing('expired', 1))
   })
 
@@ -113,17 +114,17 @@ describe('a watch that fails', () => {
 
 describe('a list', () => {
   it.each<FailureKind>(['busy', 'unreachable', 'other', 'forbidden', 'absent', 'rejected'])(
-    'that is %s is repeated later, for the same reason',
+    'that is %s is repeated later in pages, for the same reason',
     (kind) => {
       expect(after(listing('expired'), failed(kind))).toMatchObject({
         phase: 'waiting',
-        next: { phase: 'listing', because: 'expired', attempt: 1 },
+        next: listing('expired', 1, false),
       })
     },
   )
 
   it('whose pages expired is begun again at once, the first time', () => {
-    expect(after(listing('initial'), failed('expired'))).toEqual(listing('initial', 1))
+    expect(after(listing('initial'), failed('expired'))).toEqual(listing('initial', 1, false))
     expect(after(listing('initial', 1), failed('expired'))).toMatchObject({ phase: 'waiting' })
   })
 
@@ -139,10 +140,6 @@ describe('a list', () => {
       },
     ],
   ])('can be demanded during %s', (_name, state) => {
-    expect(after(state, { type: 'demanded', because: 'store-restarted' })).toEqual({
-      phase: 'listing',
-      because: 'store-restarted',
-      attempt: 0,
-    })
+    expect(after(state, { type: 'demanded', because: 'store-restarted' })).toEqual(listing('store-restarted'))
   })
 })
