@@ -60,9 +60,12 @@ export function decodeToken(token: string): string {
   return text
 }
 
-/** The queue key of an object, two tokens: `<namespace|_>.<name>`. */
+/**
+ * The queue key of an object, two tokens: `<namespace|_>.<name>`. Flat: what is kept for many objects must not keep the
+ * parts that V8 makes a longer string of, nor what these were cut from.
+ */
 export const keyOf = (namespace: string | undefined, name: string): string =>
-  `${optional(namespace)}.${encodeToken(name)}`
+  [optional(namespace), encodeToken(name)].join('.')
 
 export function parseKey(key: string): { namespace: string | undefined; name: string } {
   const [namespace, name, ...rest] = key.split('.')
@@ -82,9 +85,9 @@ export function isKey(key: string): boolean {
 export const objectSubject = ({ ref, namespace, name, owner }: SubjectParts): string =>
   `${resourcePrefix(ref)}.${optional(namespace)}.${ownerToken(owner)}.${encodeToken(name)}`
 
-/** The object whatever its owner: at most a few subjects, of which the newest version counts. */
+/** The object whatever its owner: at most a few subjects, of which the newest version counts. Flat, as keyOf() is. */
 export const identityFilter = ({ ref, namespace, name }: ObjectKey): string =>
-  `${resourcePrefix(ref)}.${optional(namespace)}.*.${encodeToken(name)}`
+  [resourcePrefix(ref), optional(namespace), '*', encodeToken(name)].join('.')
 
 /** What this owner controls of one resource. A cluster-scoped owner has children in any namespace. */
 export const childrenFilter = (ref: ResourceRef, namespace: string | undefined, owner: OwnerKey): string =>

@@ -1,10 +1,15 @@
+import { fork } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import type { ServerResponse } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createKubeClient } from '#kube'
 import { json, startScriptedServer } from '../kube/scripted-server.ts'
+import { LEASHED } from '../support/fairlead.ts'
 import { startTestNats } from '../support/servers.ts'
 import { reconcilerObject } from './objects.ts'
-import { end, hold, line } from './scripted-api.ts'
+import { end, hold, line, map, type ScriptedApi, startScriptedApi } from './scripted-api.ts'
 import { startBridge, until } from './world.ts'
 
 const RESOURCES = 200
@@ -60,4 +65,56 @@ it('asks for 200 resources in 50 namespaces each with a list and a watch per res
   const others = asked().filter(({ pathname }) => !pathname.includes('/thing') && !pathname.endsWith('/status'))
   expect(others).toHaveLength(2)
   expect(mostOpen).toBeLessThanOrEqual(LISTS_AT_ONCE)
+})
+
+describe('of each object that it knows, however large that is', () => {
+  const BYTES = 200
+  const WARM_UP = 1000
+  const OBJECTS = 3000
+  const LARGE_BYTES = 30 * 1024
+
+  it(`a bridge keeps less than ${BYTES} bytes in memory`, async () => {
+    let list: ServerResponse | undefined
+    await using api = await startScriptedApi(({ kind }, response) => {
+      hold(response)
+      if (kind === 'streamed list') list = response
+    })
+    await using bridge = startMeasuredBridge(api.access)
+    await until('it lists', async () => list !== undefined)
+    list?.write(objects(0, WARM_UP))
+    const before = await bridge.bytesInUse(WARM_UP)
+    list?.write(objects(WARM_UP, OBJECTS))
+    const after = await bridge.bytesInUse(WARM_UP + OBJECTS)
+    expect(after.heap - before.heap).toBeLessThan(OBJECTS * BYTES)
+    expect(after.outside - before.outside).toBeLessThan(OBJECTS * BYTES)
+  })
+
+  /** One in thirty is large: together five times what may be kept. */
+  function objects(first: number, count: number): string {
+    const numbers = Array.from({ length: count }, (_, index) => first + index)
+    return numbers.map((number) => object(number, number % 30 === 0 ? LARGE_BYTES : 100)).join('')
+  }
+
+  function object(number: number, bytes: number): string {
+    const name = `visitors-config-${String(number).padStart(5, '0')}`
+    const one = { ...map(name, 1000 + number, { uid: randomUUID() }), data: { value: 'x'.repeat(bytes) } }
+    return line('ADDED', one)
+  }
+
+  function startMeasuredBridge({ server, ca }: ScriptedApi['access']) {
+    const args = [server, String(ca), nats.url, 'measured']
+    const child = fork(new URL('memory-process.ts', import.meta.url), args, { execArgv: ['--expose-gc', ...LEASHED] })
+    return {
+      /** As soon as it has published so many. */
+      async bytesInUse(published: number): Promise<{ heap: number; outside: number }> {
+        child.send(published)
+        const [bytes] = await once(child, 'message')
+        return bytes
+      },
+      async [Symbol.asyncDispose]() {
+        child.kill('SIGKILL')
+        await once(child, 'exit')
+      },
+    }
+  }
 })

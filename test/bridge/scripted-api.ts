@@ -15,6 +15,7 @@ export interface Asked {
 export type Script = (ask: Asked & { number: number }, response: ServerResponse) => void
 
 export interface ScriptedApi extends AsyncDisposable {
+  access: ScriptedServer['access']
   kube: KubeClient
   asked: Asked[]
 }
@@ -38,6 +39,7 @@ export async function startScriptedApi(
   })
   const kube = createKubeClient({ ...server.access, userAgent: 'test' })
   return {
+    access: server.access,
     kube,
     asked,
     async [Symbol.asyncDispose]() {
