@@ -8,7 +8,7 @@ import type { Selection } from './selection.ts'
 import { Window } from './window.ts'
 
 /** What holds for everything that one list or watch reads. */
-export interface Reading extends Pick<Publication, 'routes' | 'lane' | 'isFresh'> {
+export interface Reading extends Pick<Publication, 'routes' | 'lane' | 'isListed' | 'isFresh'> {
   selection: Selection
 }
 
@@ -67,7 +67,7 @@ export class Outlet {
     const publication = { ref: this.#ref, isPartial, ...reading, ...found }
     const begun = { at: this.#deps.now() }
     this.#begun.add(begun)
-    const leave = reading.lane === 'low' ? await this.#deps.listed.enter() : undefined
+    const leave = publication.lane === 'low' ? await this.#deps.listed.enter() : undefined
     await this.#window.admit(key, async () => {
       try {
         const { withRuns } = await this.#deps.publisher.publish(publication, this.#end.signal)

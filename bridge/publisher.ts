@@ -20,6 +20,8 @@ export interface Publication {
   /** As they were when the change was read: what a cursor says of it holds for these. */
   routes: Routes
   lane: 'high' | 'low'
+  /** Found by a list: owed a run by what EVENTS and the cursor say, whatever this process has seen before. */
+  isListed?: boolean | undefined
   /** The Reconcilers, by token, that are owed a run; left out: all. */
   only?: ((token: string) => boolean) | undefined
   /** The Reconcilers, by token, none of whose keys has ever run: what is only related need not make them run. */
@@ -89,13 +91,13 @@ export class Publisher {
   }
 
   async #announce(
-    { ref, routes, lane, only, isFresh }: Publication,
+    { ref, routes, lane, isListed, only, isFresh }: Publication,
     news: News,
     stored: PutResult | undefined,
     signal: AbortSignal,
   ): Promise<Promise<unknown>[]> {
     const { scopes, queue, relations } = this.#deps
-    const change = this.#changeOf({ ref, routes, lane }, news, stored)
+    const change = this.#changeOf({ ref, routes, isListed }, news, stored)
     await scopes.learn(routes.ownerRefs(ref, change.owners), signal)
     if (news.verb !== undefined) relations.learnPrimary(ref, keyOfChange(change), presentIn(news))
     const targets = routes
@@ -131,7 +133,7 @@ export class Publisher {
   }
 
   #changeOf(
-    { ref, routes, lane }: Pick<Publication, 'ref' | 'routes' | 'lane'>,
+    { ref, routes, isListed }: Pick<Publication, 'ref' | 'routes' | 'isListed'>,
     news: News,
     stored: PutResult | undefined,
   ): Change {
@@ -141,8 +143,7 @@ export class Publisher {
     const owner = routes.ownerOf(object)
     const owners = [...(owner ? [owner] : []), ...(stored?.formerOwners ?? [])]
     const change = { namespace, name, object, owners }
-    // What a list finds is owed a run by what EVENTS and the cursor say, whatever this process has seen meanwhile.
-    if (verb !== 'modified' || lane === 'low') return change
+    if (verb !== 'modified' || isListed) return change
     const id = idOf(ref, change)
     return { ...change, counts: (aspects) => this.#aspects.hasChanged(id, object, aspects) }
   }

@@ -21,6 +21,8 @@ export interface RelistPlan extends PresentOptions {
 export interface Found {
   key: string
   news: News | (() => Promise<News>)
+  /** Left out: that of the list. */
+  lane?: 'high'
   /** Left out: every Reconciler is owed a run. */
   only?: ((token: string) => boolean) | undefined
 }
@@ -93,7 +95,9 @@ function findingsOf(
   object: KubeObject,
   type: 'PRESENT' | 'MODIFIED' | 'DELETED',
 ): Found[] {
-  if (type !== 'PRESENT') return [{ key, news: { verb: type === 'DELETED' ? 'deleted' : 'modified', object } }]
+  // It has happened just now, and whoever waits for it does not wait for the list.
+  if (type !== 'PRESENT')
+    return [{ key, lane: 'high', news: { verb: type === 'DELETED' ? 'deleted' : 'modified', object } }]
   const owner = routes.ownerOf(object)
   const verb = difference(before, object, owner)
   switch (verb) {

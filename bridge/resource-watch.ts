@@ -211,7 +211,7 @@ export class ResourceWatch {
       signal,
     }
     try {
-      const reading: Reading = { routes, lane: 'low', selection, isFresh }
+      const reading: Reading = { routes, lane: 'low', isListed: true, selection, isFresh }
       const report = await this.#lister.list(plan, (found) => this.#outlet.publish(found, reading))
       this.#coverage.endList(this.#tokens())
       this.#vitals.succeeded()

@@ -4,16 +4,18 @@ import { once } from 'node:events'
 import type { ServerResponse } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { BridgeObserver } from '#bridge'
 import { createKubeClient } from '#kube'
 import { json, startScriptedServer } from '../kube/scripted-server.ts'
 import { LEASHED } from '../support/fairlead.ts'
 import { startTestNats } from '../support/servers.ts'
-import { reconcilerObject } from './objects.ts'
+import { configMaps, reconcilerObject } from './objects.ts'
 import { end, hold, line, map, type ScriptedApi, startScriptedApi } from './scripted-api.ts'
 import { startBridge, until } from './world.ts'
 
 const RESOURCES = 200
 const NAMESPACES = Array.from({ length: 50 }, (_, index) => `ns-${index}`)
+const secrets = { group: '', version: 'v1', resource: 'secrets', kind: 'Secret' }
 /** A Reconciler may own 64 kinds. */
 const OWNED = 50
 const LISTS_AT_ONCE = 8
@@ -25,6 +27,11 @@ const thing = (index: number) => ({
   kind: `Thing${index}`,
 })
 
+function listedReconciler(...args: Parameters<typeof reconcilerObject>): string {
+  const { metadata, ...rest } = reconcilerObject(...args)
+  return line('ADDED', { ...rest, metadata: { ...metadata, uid: metadata.name, resourceVersion: '1' } })
+}
+
 let nats: Awaited<ReturnType<typeof startTestNats>>
 beforeAll(async () => {
   nats = await startTestNats()
@@ -35,8 +42,7 @@ it('asks for 200 resources in 50 namespaces each with a list and a watch per res
   const things = Array.from({ length: RESOURCES }, (_, index) => thing(index))
   const reconcilers = Array.from({ length: RESOURCES / OWNED }, (_, index) => {
     const [first = thing(0), ...owns] = things.slice(index * OWNED, (index + 1) * OWNED)
-    const { metadata, ...rest } = reconcilerObject(`r${index}`, { for: { ...first, namespaces: NAMESPACES }, owns })
-    return line('ADDED', { ...rest, metadata: { ...metadata, uid: `r${index}`, resourceVersion: '1' } })
+    return listedReconciler(`r${index}`, { for: { ...first, namespaces: NAMESPACES }, owns })
   })
   let open = 0
   let mostOpen = 0
@@ -65,6 +71,40 @@ it('asks for 200 resources in 50 namespaces each with a list and a watch per res
   const others = asked().filter(({ pathname }) => !pathname.includes('/thing') && !pathname.endsWith('/status'))
   expect(others).toHaveLength(2)
   expect(mostOpen).toBeLessThanOrEqual(LISTS_AT_ONCE)
+})
+
+it('a change is published, and its key queued in the high lane, while a list of thousands has not ended', async () => {
+  const reconcilers = [configMaps, secrets].map((primary) => listedReconciler(primary.resource, { for: primary }))
+  let list: ServerResponse | undefined
+  let watch: ServerResponse | undefined
+  await using server = await startScriptedServer(({ url }, response) => {
+    const { pathname, searchParams } = new URL(url ?? '', 'https://x')
+    hold(response)
+    if (pathname.endsWith('/configmaps')) list = response
+    else if (searchParams.has('sendInitialEvents'))
+      response.write((pathname.endsWith('/reconcilers') ? reconcilers.join('') : '') + end(10))
+    else if (pathname.endsWith('/secrets')) watch = response
+  })
+  await using kube = createKubeClient({ ...server.access, userAgent: 'test' })
+  const published: string[] = []
+  const observer: BridgeObserver = { published: ({ object }) => published.push(object.metadata.name) }
+  await using bridge = await startBridge(kube, nats.url, { prefix: 'overtaken', observer })
+  const lanesOf = (name: string) =>
+    bridge.enqueued.filter(({ key }) => key === `default.${name}`).map(({ lane }) => lane)
+  await until('one is listed, the other watched', async () => list !== undefined && watch !== undefined)
+
+  const names = Array.from({ length: 3000 }, (_, index) => `listed-${index}`)
+  list?.write(names.map((name) => line('ADDED', map(name, 7))).join(''))
+  await until('the list is being published', async () => published.includes('listed-0'))
+  const before = published.length
+  watch?.write(line('ADDED', map('urgent', 11)))
+  await until('the other change is queued', async () => lanesOf('urgent').length > 0)
+  expect(published.indexOf('urgent') - before).toBeLessThan(names.length / 10)
+
+  list?.write(line('MODIFIED', map('listed-0', 12)))
+  await until('what was changed while it was listed is queued again', async () => lanesOf('listed-0').length > 1)
+  expect([lanesOf('urgent'), lanesOf('listed-0')]).toEqual([['high'], ['low', 'high']])
+  expect(bridge.relists.some(({ resource }) => resource === 'configmaps.v1')).toBe(false)
 })
 
 describe('of each object that it knows, however large that is', () => {
