@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import type { ServerResponse } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { BridgeObserver } from '#bridge'
+import type { Bridge, BridgeObserver } from '#bridge'
 import { createKubeClient } from '#kube'
 import { json, startScriptedServer } from '../kube/scripted-server.ts'
 import { LEASHED } from '../support/fairlead.ts'
@@ -157,4 +157,66 @@ describe('of each object that it knows, however large that is', () => {
       },
     }
   }
+})
+
+const statusOf = ({ bridge }: { bridge: Bridge }) =>
+  bridge.status().resources.find(({ resource }) => resource === 'configmaps.v1')
+
+it('of thousands of changes at once each is published, in order per object, 128 at a time, and no lag remains', async () => {
+  const names = Array.from({ length: 200 }, (_, index) => `changed-${index}`)
+  const versions = Array.from({ length: 3000 }, (_, index) => 11 + index)
+  /** Several in a row. */
+  const nameOf = (version: number) => names[Math.floor(version / 5) % names.length] ?? ''
+  await using api = await startScriptedApi(({ kind }, response) => {
+    const [type, objects, ending] =
+      kind === 'watch'
+        ? ['MODIFIED', versions.map((version) => map(nameOf(version), version)), '']
+        : ['ADDED', names.map((name) => map(name, 1)), end(10)]
+    response.write(objects.map((object) => line(type, object)).join('') + ending)
+  })
+  const stored: { name: string; version: number }[] = []
+  const unconfirmed: number[] = []
+  const observer: BridgeObserver = {
+    seen: () => unconfirmed.push(statusOf(bridge)?.unconfirmed ?? 0),
+    published({ verb, outcome, object: { metadata } }) {
+      if (verb === 'modified' && outcome === 'stored')
+        stored.push({ name: metadata.name, version: Number(metadata.resourceVersion) })
+    },
+  }
+  await using bridge = await startBridge(api.kube, nats.url, { prefix: 'burst', observer })
+  await until('all are stored', async () => stored.length === versions.length)
+  const ofEach = (changes: typeof stored) => Map.groupBy(changes, ({ name }) => name)
+  expect(ofEach(stored)).toEqual(ofEach(versions.map((version) => ({ name: nameOf(version), version }))))
+  expect(Math.max(...unconfirmed)).toBeLessThanOrEqual(128)
+  const newest = `${versions.at(-1)}`
+  await until('all are confirmed', async () => statusOf(bridge)?.resourceVersion === newest)
+  expect(statusOf(bridge)).toMatchObject({
+    unconfirmed: 0,
+    heldBackSince: undefined,
+    latestResourceVersion: newest,
+  })
+  expect(api.asked.map(({ kind }) => kind)).toEqual(['streamed list', 'watch'])
+})
+
+it('a bridge that starts with a cursor asks for one watch from there, and for no list, whatever there is', async () => {
+  const objects = Array.from({ length: 500 }, (_, index) => line('ADDED', map(`known-${index}`, 7)))
+  const watches: ServerResponse[] = []
+  await using api = await startScriptedApi(({ kind }, response) => {
+    hold(response)
+    if (kind === 'watch') watches.push(response)
+    else response.write(objects.join('') + end(10))
+  })
+  {
+    await using first = await startBridge(api.kube, nats.url, { prefix: 'again' })
+    await first.synced('configmaps.v1')
+    await until('it is watched', async () => watches.length === 1)
+  }
+  const before = api.asked.length
+  await using again = await startBridge(api.kube, nats.url, { prefix: 'again' })
+  await until('it is watched again', async () => watches.length === 2)
+  watches.at(-1)?.write(line('MODIFIED', map('known-0', 11)))
+  await until('the change is queued', async () => again.enqueued.length > 0)
+  const asked = api.asked.slice(before).map(({ kind, query: { resourceVersion } }) => ({ kind, resourceVersion }))
+  expect(asked).toEqual([{ kind: 'watch', resourceVersion: '10' }])
+  expect(again.keysOf('maps')).toEqual(['default.known-0'])
 })
