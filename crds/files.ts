@@ -11,7 +11,7 @@ const HEADER = '# Generated from the schemas in the code: change those, then npm
 const KNATIVE = { image: 'fairlead:latest', namespace: 'fairlead-functions' }
 
 /** Path, from the root of the repository, and content of every generated manifest. */
-export function generatedFiles(): Map<string, string> {
+export async function generatedFiles(): Promise<Map<string, string>> {
   const crds = [reconcilerCrd(), ...builtins.map((builtin) => builtin.for.crd())]
   const files: [string, object | readonly object[]][] = [
     ...crds.map((crd): [string, object] => [`crds/${crd.spec.group}_${crd.spec.names.plural}.yaml`, crd]),
@@ -20,5 +20,7 @@ export function generatedFiles(): Map<string, string> {
     ...builtins.map((one): [string, object[]] => [`deploy/rbac/${one.name}.yaml`, functionRbac(manifest(one))]),
     ...builtins.map((one): [string, object[]] => [`deploy/knative/${one.name}.yaml`, knativeManifests(one, KNATIVE)]),
   ]
-  return new Map(files.map(([path, content]) => [path, HEADER + yamlOf(content)]))
+  return new Map(
+    await Promise.all(files.map(async ([path, content]) => [path, HEADER + (await yamlOf(content))] as const)),
+  )
 }

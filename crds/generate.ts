@@ -33,7 +33,7 @@ async function write(path: string, content: string | undefined): Promise<void> {
   await writeFile(join(ROOT, path), content)
 }
 
-const expected = generatedFiles()
+const expected = await generatedFiles()
 const stale = await staleFiles(expected)
 
 if (process.argv.includes('--check')) {

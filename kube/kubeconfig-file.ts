@@ -1,5 +1,4 @@
 import { readFile } from 'node:fs/promises'
-import { parse } from 'yaml'
 import { z } from 'zod'
 import { ClusterAccessError } from './errors.ts'
 import { type KubeConfig, kubeConfigSchema } from './kubeconfig-schema.ts'
@@ -23,7 +22,7 @@ export async function readKubeConfigs(paths: string[]): Promise<KubeConfigFile[]
 async function readKubeConfig(path: string): Promise<KubeConfigFile | undefined> {
   const text = await readText(path)
   if (text === undefined) return undefined
-  const { success, data, error } = kubeConfigSchema.safeParse(parseYaml(path, text))
+  const { success, data, error } = kubeConfigSchema.safeParse(await parseYaml(path, text))
   if (success) return { path, config: data }
   throw new ClusterAccessError(`${path} is not a kubeconfig: ${z.prettifyError(error)}`, { cause: error })
 }
@@ -38,7 +37,9 @@ async function readText(path: string): Promise<string | undefined> {
   }
 }
 
-function parseYaml(path: string, text: string): unknown {
+/** In a pod there is no kubeconfig, and nothing else is YAML. */
+async function parseYaml(path: string, text: string): Promise<unknown> {
+  const { parse } = await import('yaml')
   try {
     return parse(text)
   } catch (cause) {
