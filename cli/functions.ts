@@ -1,13 +1,12 @@
 import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { builtins } from '#functions'
 import type { Reconciler } from '#sdk'
 import { UsageError } from './exit.ts'
 
 /** The functions to install or to run: the built-in ones, or those that the given modules export. */
 export async function loadFunctions(files: readonly string[]): Promise<Reconciler[]> {
-  if (files.length === 0) return [...builtins]
+  if (files.length === 0) return [...(await import('#functions')).builtins]
   const functions = (await Promise.all(files.map(exported))).flat()
   const twice = functions.find((one, index) => functions.findIndex((other) => other.name === one.name) < index)
   if (twice) throw new UsageError(`two functions are named "${twice.name}": a Reconciler's name is unique in a cluster`)

@@ -1,12 +1,11 @@
-import { type Command, CommanderError } from 'commander'
+import { CommanderError } from 'commander'
 import { describe, EXIT, exitCodeOf } from './exit.ts'
-import type { Print } from './options.ts'
+import { createProgram } from './program.ts'
 
 /** The command: parses, runs, and turns whatever fails into one line and an exit code. */
 export async function main(argv: string[]): Promise<void> {
   let code: number = EXIT.ok
-  const program = await programFor(
-    argv,
+  const program = createProgram(
     (text) => process.stdout.write(`${text}\n`),
     (wanted) => {
       code = wanted
@@ -24,11 +23,6 @@ export async function main(argv: string[]): Promise<void> {
     code = failed(error)
   }
   process.exitCode = code
-}
-
-async function programFor(argv: string[], print: Print, setExitCode: (code: number) => void): Promise<Command> {
-  if (argv[2] === 'serve') return (await import('./lean.ts')).createLeanProgram()
-  return (await import('./program.ts')).createProgram(print, setExitCode)
 }
 
 function failed(error: unknown): number {

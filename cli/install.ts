@@ -3,7 +3,7 @@ import { type KubeObject, RECONCILERS, type ResourceRef } from '#contracts'
 import { functionRbac, platformRbac, reconcilerCrd } from '#crds'
 import { ApiError, ClusterAccessError, isNotFound, type KubeClient, resourcePath } from '#kube'
 import { type CustomResourceDefinition, manifest, type Reconciler } from '#sdk'
-import { refuse } from './generate.ts'
+import { refuseBreaking } from './compatibility.ts'
 
 const CRDS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'customresourcedefinitions' }
 const RBAC = { group: 'rbac.authorization.k8s.io', version: 'v1' }
@@ -41,7 +41,7 @@ export async function install(
 
 async function refuseToBreak(kube: KubeClient, crd: CustomResourceDefinition): Promise<void> {
   const before = await found<CustomResourceDefinition>(kube, pathOf(crd.kind, undefined, crd.metadata.name))
-  if (before !== undefined) refuse(before, crd)
+  if (before !== undefined) refuseBreaking(before, crd)
 }
 
 const found = <T extends object>(kube: KubeClient, path: string): Promise<T | undefined> =>

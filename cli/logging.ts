@@ -1,9 +1,8 @@
 import { destination, type Logger, pino, stdTimeFunctions } from 'pino'
-import pretty from 'pino-pretty'
 import type { Config } from './config.ts'
 
 /** JSON lines in a pipe, readable lines on a terminal; always on standard error, which leaves standard output to results. */
-export function createLogger(config: Pick<Config, 'LOG_LEVEL' | 'LOG_FORMAT'>): Logger {
+export async function createLogger(config: Pick<Config, 'LOG_LEVEL' | 'LOG_FORMAT'>): Promise<Logger> {
   const format = config.LOG_FORMAT ?? (process.stderr.isTTY ? 'text' : 'json')
   const options = {
     level: config.LOG_LEVEL,
@@ -12,6 +11,7 @@ export function createLogger(config: Pick<Config, 'LOG_LEVEL' | 'LOG_FORMAT'>): 
     formatters: { level: (label: string) => ({ level: label }) },
   }
   if (format === 'json') return pino(options, destination({ dest: 2, sync: true }))
+  const { default: pretty } = await import('pino-pretty')
   const stream = pretty({
     destination: 2,
     sync: true,

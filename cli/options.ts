@@ -4,9 +4,9 @@ import type { Config } from './config.ts'
 /** Writes a result to standard output; everything else a command says goes to standard error. */
 export type Print = (text: string) => void
 
-/** What a group of commands is given. */
+/** What a command is given. */
 export interface Surroundings {
-  config: () => Config
+  config: () => Promise<Config>
   print: Print
   setExitCode: (code: number) => void
 }
@@ -37,3 +37,13 @@ export const functionOption = (): Option =>
   )
     .argParser(collect)
     .default([] as string[], 'the built-in functions')
+
+export const revisionOption = (): Option =>
+  new Option('--revision <text>', 'of the functions, e.g. a commit: where it is another one, every object runs again')
+
+export const dirOption = (): Option => new Option('--dir <folder>', 'where the cluster lives (default: one per user)')
+
+export const nodeOption = (): Option =>
+  new Option('--node <kind>', 'real: pods run; kwok: pods only change their phase; auto: real if the machine can')
+    .choices(['auto', 'real', 'kwok', 'none'])
+    .default('auto')

@@ -1,26 +1,19 @@
-import { Command, InvalidArgumentError, Option } from 'commander'
-import type { KnativeOptions } from '#crds'
-import { progressOn } from '#local'
+import { Command } from 'commander'
+import { completionCommand } from './commands/completion.ts'
 import { deadCommands } from './commands/dead.ts'
-import { type DevOptions, dev } from './commands/dev.ts'
+import { demoCommand } from './commands/demo.ts'
+import { devCommand } from './commands/dev.ts'
 import { eventsCommands } from './commands/events.ts'
-import { generateCrds, generateKnative, generateRbac, refuseBreakingChanges } from './commands/generate.ts'
-import { install } from './commands/install.ts'
-import { localDown, localEnv, localStatus, localUp } from './commands/local.ts'
+import { generateCommands } from './commands/generate.ts'
+import { installCommand } from './commands/install.ts'
+import { localCommands } from './commands/local.ts'
 import { publishCommand } from './commands/publish.ts'
 import { queueCommands } from './commands/queue.ts'
 import { runCommand } from './commands/run.ts'
 import { serveCommand } from './commands/serve.ts'
-import { type UpOptions, up } from './commands/up.ts'
-import { completionScript, type Shell, shells } from './completion.ts'
-import { type CommonOptions, readConfig, variablesOf } from './config.ts'
-import { openKube } from './connections.ts'
-import { demo } from './demo/demo.ts'
-import { UsageError } from './exit.ts'
-import { functionNamed, loadFunctions } from './functions.ts'
-import { collect, functionOption, objectName, outputOption, type Print, whole } from './options.ts'
-import { untilStopped } from './signals.ts'
-import { table } from './table.ts'
+import { upCommands } from './commands/up.ts'
+import type { CommonOptions } from './config.ts'
+import type { Print, Surroundings } from './options.ts'
 import { version } from './version.ts'
 
 const EPILOGUE = `
@@ -53,6 +46,10 @@ Start here:
   fairlead events tail                  every change of the cluster, as it comes
 `
 
+/**
+ * Every command, in the order of the help. A file of commands/ says what may be typed, and imports what does the work
+ * (actions/, and through it the rooms) when the command runs: to say what there is must not load all that there is.
+ */
 export function createProgram(print: Print, setExitCode: (code: number) => void): Command {
   const program = new Command('fairlead')
     .description('Kubernetes operators without running operators: reconcilers as functions, on NATS JetStream.')
@@ -63,148 +60,27 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
     .option('--prefix <name>', 'instead of FAIRLEAD_PREFIX')
     .addHelpText('after', EPILOGUE)
     .showHelpAfterError('(fairlead --help lists commands, variables and exit codes)')
-  const config = () => readConfig(process.env, program.opts<CommonOptions>())
+  const surroundings: Surroundings = {
+    print,
+    setExitCode,
+    async config() {
+      const { readConfig } = await import('./config.ts')
+      return readConfig(process.env, program.opts<CommonOptions>())
+    },
+  }
 
-  const revisionOption = () =>
-    new Option('--revision <text>', 'of the functions, e.g. a commit: where it is another one, every object runs again')
-
-  program
-    .command('install')
-    .description('apply accounts, their rights, CRDs and Reconcilers of the functions; may be repeated')
-    .addOption(functionOption())
-    .addOption(outputOption('table', 'json'))
-    .addOption(revisionOption())
-    .option('--force', 'also where objects that are stored would lose something or be refused', false)
-    .action(async (options: { function: string[]; output: string; force: boolean; revision?: string }) => {
-      await using kube = await openKube(config())
-      const installed = await install(kube, await loadFunctions(options.function), options)
-      const rows = installed.map(({ kind, name, result }) => [kind, name, result])
-      print(options.output === 'json' ? JSON.stringify(installed, null, 2) : table(['KIND', 'NAME', 'RESULT'], rows))
-    })
-
-  const generate = program.command('generate').description('manifests from the functions’ code, as YAML')
-  generate
-    .command('crds')
-    .description('the custom resources of the functions, and Reconciler')
-    .addOption(functionOption())
-    .option('--no-platform', 'without Reconciler')
-    .option('--compatible-with <file>', 'fail if objects stored under that definition would not survive', collect, [])
-    .action(async (options: { function: string[]; platform: boolean; compatibleWith: string[] }) => {
-      const functions = await loadFunctions(options.function)
-      await refuseBreakingChanges(functions, options.compatibleWith)
-      print(generateCrds(functions, options.platform))
-    })
-  generate
-    .command('rbac')
-    .description('what the functions may do, each with an account of its own, and bridge and dispatcher for them')
-    .addOption(functionOption())
-    .option('--no-platform', 'without what bridge and dispatcher need whatever the functions')
-    .action(async (options: { function: string[]; platform: boolean }) =>
-      print(generateRbac(await loadFunctions(options.function), options.platform)),
-    )
-  generate
-    .command('knative')
-    .description('Knative Services that run the functions, and the Reconcilers that call them there')
-    .argument('[name]', 'only of this function')
-    .addOption(functionOption())
-    .requiredOption('--image <image>', 'with the fairlead command as its entrypoint, and the functions’ modules')
-    .option('-n, --namespace <name>', 'of the Services', objectName, 'fairlead-functions')
-    .option('--module <path>', 'of the functions inside the image; left out: the built-in functions')
-    .action(async (name: string | undefined, options: KnativeOptions & { function: string[] }) => {
-      const functions = await loadFunctions(options.function)
-      print(generateKnative(name === undefined ? functions : [functionNamed(functions, name)], options))
-    })
-
-  runCommand(program, { config, print, setExitCode })
-
-  const serving = (command: Command) =>
-    command
-      .option('--listen <address>', 'serve /metrics, /healthz and /readyz there, e.g. 127.0.0.1:8080')
-      .option('--grace-seconds <n>', 'for runs in flight at a stop', whole(0, 3600), 20)
-  const dispatching = (command: Command) =>
-    serving(command)
-      .addOption(functionOption())
-      .option('--api-concurrency <n>', 'API requests in flight', whole(1, 1000), 10)
-      .option('--concurrency <n>', 'keys held at once, of all reconcilers together', whole(1, 100_000), 1000)
-
-  dispatching(program.command('up'))
-    .description('bridge and dispatcher in one process; any number may run')
-    .option('--install', 'apply CRDs and Reconcilers first')
-    .addOption(revisionOption())
-    .action((options: UpOptions) => up(config(), { bridge: true, dispatch: true }, options))
-  serving(program.command('bridge'))
-    .description('the bridge alone: the API server’s changes become CloudEvents on NATS')
-    .action((options: Omit<UpOptions, 'function' | 'apiConcurrency'>) =>
-      up(config(), { bridge: true, dispatch: false }, { ...options, function: [], apiConcurrency: 1 }),
-    )
-  dispatching(program.command('dispatch'))
-    .description('the dispatcher alone: takes keys, runs functions, applies what they say')
-    .action((options: UpOptions) => up(config(), { bridge: false, dispatch: true }, options))
-
-  queueCommands(program, { config, print, setExitCode })
-  deadCommands(program, { config, print, setExitCode })
-
-  serveCommand(program, { config })
-  eventsCommands(program, { config, print })
-  publishCommand(program, { config, print })
-
-  const local = program.command('local').description('real servers on this machine, for development')
-  const inDir = (command: Command) =>
-    command.option('--dir <folder>', 'where the cluster lives (default: one per user)')
-  const nodeOption = () =>
-    new Option('--node <kind>', 'real: pods run; kwok: pods only change their phase; auto: real if the machine can')
-      .choices(['auto', 'real', 'kwok', 'none'])
-      .default('auto')
-  inDir(local.command('up'))
-    .description('start etcd, kube-apiserver, controllers, nats-server and a node, building them on first use')
-    .addOption(nodeOption())
-    .action(async (options) => print(await localUp(options, untilStopped().signal)))
-  inDir(local.command('down'))
-    .description('stop them, completely')
-    .action(async (options) => print(await localDown(options)))
-  inDir(local.command('status'))
-    .description('what runs; exit code 1 if not everything does')
-    .addOption(outputOption('table', 'json'))
-    .action((options) => {
-      const { text, running } = localStatus(options)
-      print(text)
-      if (!running) setExitCode(1)
-    })
-  inDir(local.command('env'))
-    .description('variables for kubectl, nats and fairlead: eval "$(fairlead local env)"')
-    .addOption(outputOption('shell', 'json'))
-    .action((options) => print(localEnv(options)))
-
-  inDir(program.command('dev'))
-    .description('work on a function: runs it on the local cluster, and starts it again at each change of its files')
-    .addOption(functionOption())
-    .addOption(nodeOption())
-    .action((options: DevOptions) => {
-      const { kubeconfig, nats } = program.opts<CommonOptions>()
-      const progress = progressOn(process.stderr)
-      return dev(options, { env: process.env, given: { kubeconfig, nats }, progress, signal: untilStopped().signal })
-    })
-
-  program
-    .command('demo')
-    .description('one object’s life, from its creation to DONE, on real servers')
-    .option('--keep', 'leave everything running, and say how to go on by hand', false)
-    .action(async ({ keep }: { keep: boolean }) => {
-      const { context, ...given } = program.opts<CommonOptions>()
-      if (context !== undefined) throw new UsageError('the demo uses the current context: give it a kubeconfig instead')
-      const env = { ...process.env, ...variablesOf(given) }
-      const progress = progressOn(process.stderr)
-      setExitCode(await demo({ keep, env, progress, out: process.stdout, signal: untilStopped().signal }))
-    })
-
-  program
-    .command('completion')
-    .description('shell completion, e.g. source <(fairlead completion bash)')
-    .argument('<shell>', shells.join(', '), (text: string) => {
-      if (!shells.includes(text as Shell)) throw new InvalidArgumentError(`give one of ${shells.join(', ')}.`)
-      return text as Shell
-    })
-    .action((shell: Shell) => print(completionScript(program, shell)))
-
+  installCommand(program, surroundings)
+  generateCommands(program, surroundings)
+  runCommand(program, surroundings)
+  upCommands(program, surroundings)
+  queueCommands(program, surroundings)
+  deadCommands(program, surroundings)
+  serveCommand(program, surroundings)
+  eventsCommands(program, surroundings)
+  publishCommand(program, surroundings)
+  localCommands(program, surroundings)
+  devCommand(program)
+  demoCommand(program, surroundings)
+  completionCommand(program, surroundings)
   return program
 }

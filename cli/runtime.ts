@@ -6,7 +6,7 @@ import { createDispatcher, type Dispatcher, type RunObserver } from '#dispatch'
 import { incarnationOf } from '#jetstream'
 import type { KubeClient } from '#kube'
 import { type Reconciler, toInvoke } from '#sdk'
-import type { Streams } from './connections.ts'
+import type { Streams } from './connections/streams.ts'
 import { createPulse } from './pulse.ts'
 import { createTracing, type TraceKeeper } from './tracing/index.ts'
 

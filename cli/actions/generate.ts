@@ -1,27 +1,33 @@
 import { readFile } from 'node:fs/promises'
 import { parseAllDocuments } from 'yaml'
 import { functionRbac, type KnativeOptions, knativeManifests, platformRbac, reconcilerCrd, yamlOf } from '#crds'
-import { breakingChanges, type CustomResourceDefinition, manifest, type Reconciler } from '#sdk'
-import { IncompatibleError, UsageError } from '../exit.ts'
+import { type CustomResourceDefinition, manifest, type Reconciler } from '#sdk'
+import { refuseBreaking } from '../compatibility.ts'
+import { UsageError } from '../exit.ts'
+import { functionNamed, loadFunctions } from '../functions.ts'
 
-/** The CustomResourceDefinitions of these functions, for kubectl apply --server-side -f -. */
-export const generateCrds = (functions: readonly Reconciler[], platform: boolean): string =>
-  yamlOf([...(platform ? [reconcilerCrd()] : []), ...functions.map((one) => one.for.crd())]).trimEnd()
+interface OfFunctions {
+  /** Modules that export them. */
+  function: string[]
+}
+export type RbacOptions = OfFunctions & { platform: boolean }
+export type CrdsOptions = RbacOptions & { compatibleWith: string[] }
+export type KnativeOfOptions = OfFunctions & KnativeOptions
 
-/** Rejects, with all that is found, where objects stored under an earlier definition would be lost or refused. */
-export async function refuseBreakingChanges(functions: readonly Reconciler[], files: readonly string[]): Promise<void> {
-  const earlier = (await Promise.all(files.map(crdsIn))).flat()
-  for (const crd of functions.map((one) => one.for.crd()))
-    for (const before of earlier.filter(({ metadata }) => metadata.name === crd.metadata.name)) refuse(before, crd)
+/** The CustomResourceDefinitions of the functions, for kubectl apply --server-side -f -. */
+export async function generateCrds(options: CrdsOptions): Promise<string> {
+  const functions = await loadFunctions(options.function)
+  await refuseBreakingChanges(functions, options.compatibleWith)
+  const crds = functions.map((one) => one.for.crd())
+  return (await yamlOf([...(options.platform ? [reconcilerCrd()] : []), ...crds])).trimEnd()
 }
 
-export function refuse(before: CustomResourceDefinition, after: CustomResourceDefinition): void {
-  const found = breakingChanges(before, after)
-  if (found.length === 0) return
-  const { name } = after.metadata
-  throw new IncompatibleError(
-    `${name} would break objects that are stored:\n${found.map((one) => `  ${one}`).join('\n')}`,
-  )
+/** Rejects, with all that is found, where objects stored under an earlier definition would be lost or refused. */
+async function refuseBreakingChanges(functions: readonly Reconciler[], files: readonly string[]): Promise<void> {
+  const earlier = (await Promise.all(files.map(crdsIn))).flat()
+  for (const crd of functions.map((one) => one.for.crd()))
+    for (const before of earlier.filter(({ metadata }) => metadata.name === crd.metadata.name))
+      refuseBreaking(before, crd)
 }
 
 async function crdsIn(file: string): Promise<CustomResourceDefinition[]> {
@@ -32,10 +38,16 @@ async function crdsIn(file: string): Promise<CustomResourceDefinition[]> {
   return objects.filter((object) => object?.kind === 'CustomResourceDefinition') as CustomResourceDefinition[]
 }
 
-/** The rights that these functions need, for kubectl apply -f -. */
-export const generateRbac = (functions: readonly Reconciler[], platform: boolean): string =>
-  yamlOf([...(platform ? platformRbac() : []), ...functions.flatMap((one) => functionRbac(manifest(one)))]).trimEnd()
+/** The rights that the functions need, for kubectl apply -f -. */
+export async function generateRbac(options: RbacOptions): Promise<string> {
+  const functions = await loadFunctions(options.function)
+  const rights = functions.flatMap((one) => functionRbac(manifest(one)))
+  return (await yamlOf([...(options.platform ? platformRbac() : []), ...rights])).trimEnd()
+}
 
-/** A Knative Service for each function, and the Reconciler that calls it there. */
-export const generateKnative = (functions: readonly Reconciler[], options: KnativeOptions): string =>
-  yamlOf(functions.flatMap((one) => knativeManifests(one, options))).trimEnd()
+/** A Knative Service for each function, or for the one of that name, and the Reconciler that calls it there. */
+export async function generateKnative(name: string | undefined, options: KnativeOfOptions): Promise<string> {
+  const all = await loadFunctions(options.function)
+  const functions = name === undefined ? all : [functionNamed(all, name)]
+  return (await yamlOf(functions.flatMap((one) => knativeManifests(one, options)))).trimEnd()
+}

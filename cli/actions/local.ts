@@ -8,20 +8,22 @@ import {
   stopCluster,
   type WantedNode,
 } from '#local'
+import { untilStopped } from '../signals.ts'
 import { table } from '../table.ts'
 
 export interface LocalOptions {
   dir?: string
 }
+export type LocalUpOptions = LocalOptions & { node: WantedNode }
 
 const dirOf = ({ dir }: LocalOptions): string => dir ?? defaultClusterDir(process.env)
 
-export async function localUp(options: LocalOptions & { node: WantedNode }, signal: AbortSignal): Promise<string> {
+export async function localUp(options: LocalUpOptions): Promise<string> {
   const status = await ensureDevelopmentCluster({
     dir: dirOf(options),
     node: options.node,
     progress: progressOn(process.stderr),
-    signal,
+    signal: untilStopped().signal,
   })
   const { apiServer, natsUrl, node } = status.state ?? {}
   const inDir = options.dir === undefined ? '' : ` --dir ${options.dir}`

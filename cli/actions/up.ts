@@ -1,5 +1,6 @@
 import type { Config } from '../config.ts'
-import { openKube, openStreams } from '../connections.ts'
+import { openKube } from '../connections/kube.ts'
+import { openStreams } from '../connections/streams.ts'
 import { describe, exitCodeOf } from '../exit.ts'
 import { loadFunctions } from '../functions.ts'
 import { guardFunctions } from '../guard/index.ts'
@@ -8,7 +9,6 @@ import { createMetrics, depthGauges, serveMetrics } from '../metrics/index.ts'
 import { createRuntime, type RuntimeOptions } from '../runtime.ts'
 import { endInTime, untilStopped } from '../signals.ts'
 import { openTraceKeeper } from '../tracing/index.ts'
-import { install } from './install.ts'
 
 export interface UpOptions {
   install?: boolean
@@ -22,11 +22,14 @@ export interface UpOptions {
 
 /** `up`, `bridge` and `dispatch`: the same program with different parts. */
 export async function up(config: Config, parts: RuntimeOptions['parts'], options: UpOptions): Promise<void> {
-  const log = createLogger(config)
+  const log = await createLogger(config)
   const metrics = createMetrics()
   const functions = await loadFunctions(options.function)
   await using kube = await openKube(config, metrics.onRequest)
-  if (options.install) for (const one of await install(kube, functions, options)) log.info(one, 'installed')
+  if (options.install) {
+    const { install } = await import('../install.ts')
+    for (const one of await install(kube, functions, options)) log.info(one, 'installed')
+  }
   metrics.start(functions.map(({ name }) => name))
   const { concurrency: slots } = options
   await using streams = await openStreams(config, kube, role(parts), log, { slots, observer: metrics.queue })

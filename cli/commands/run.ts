@@ -1,25 +1,9 @@
 import type { Command } from 'commander'
-import type { Logger } from 'pino'
-import { stringify } from 'yaml'
-import { reconcilerSpec } from '#contracts'
-import { type RehearsalResult, type Rehearsed, rehearse } from '#dispatch'
-import { isNotFound, type KubeClient, resourcePath } from '#kube'
-import { manifest, type Reconciler, toInvoke } from '#sdk'
-import { openKube } from '../connections.ts'
-import { EXIT, UsageError } from '../exit.ts'
-import { functionNamed, loadFunctions } from '../functions.ts'
-import { createLogger } from '../logging.ts'
+import type { RunOptions } from '../actions/run.ts'
 import { functionOption, objectName, outputOption, type Surroundings } from '../options.ts'
-import { untilStopped } from '../signals.ts'
-
-interface RunOptions {
-  namespace?: string
-  function: string[]
-  output: 'text' | 'json'
-}
 
 /** `fairlead run NAME OBJECT --dry-run` */
-export function runCommand(program: Command, { config, print, setExitCode }: Surroundings): void {
+export function runCommand(program: Command, surroundings: Surroundings): void {
   program
     .command('run')
     .description('what a function would do for one object, on the cluster as it is now')
@@ -30,61 +14,7 @@ export function runCommand(program: Command, { config, print, setExitCode }: Sur
     .addOption(functionOption())
     .addOption(outputOption('text', 'json'))
     .action(async (name: string, object: string, options: RunOptions) => {
-      const settings = config()
-      await using kube = await openKube(settings)
-      const found = functionNamed(await loadFunctions(options.function), name)
-      const isClusterScoped = found.for.crd().spec.scope === 'Cluster'
-      const key = { namespace: isClusterScoped ? undefined : (options.namespace ?? 'default'), name: object }
-      const log = createLogger({ ...settings, LOG_LEVEL: 'error' })
-      const result = await dryRun(kube, found, key, log, untilStopped().signal)
-      print(options.output === 'json' ? JSON.stringify(result, null, 2) : dryRunText(result))
-      if (result.finish.kind === 'error' || result.finish.kind === 'terminal') setExitCode(EXIT.failed)
+      const { dryRun } = await import('../actions/run.ts')
+      await dryRun(name, object, options, surroundings)
     })
 }
-
-/** What a run of this function for this object would do on the cluster as it is now. Writes nothing. */
-async function dryRun(
-  kube: KubeClient,
-  found: Reconciler,
-  object: { namespace: string | undefined; name: string },
-  log: Logger,
-  signal: AbortSignal,
-): Promise<RehearsalResult> {
-  const spec = reconcilerSpec.parse(manifest(found).spec)
-  await kube.get(resourcePath(spec.for, object.namespace, object.name), { signal }).catch((cause: unknown) => {
-    if (!isNotFound(cause)) throw cause
-    const where = object.namespace === undefined ? '' : ` in namespace ${object.namespace}; -n names another one`
-    throw new UsageError(`there is no ${spec.for.kind} ${object.name}${where}`, { cause })
-  })
-  return rehearse({ kube, name: found.name, spec, invoke: toInvoke(found), object, log, now: new Date(), signal })
-}
-
-const dryRunText = ({ outcome, would, finish }: RehearsalResult): string =>
-  [
-    outcome === undefined
-      ? 'The function returned nothing.'
-      : `The function returned:\n${indented(stringify(outcome))}`,
-    would.length === 0 ? 'Nothing would be written.' : `It would:\n${would.map(textOf).join('\n')}`,
-    ENDS[finish.kind](finish as never),
-  ].join('\n\n')
-
-const ENDS = {
-  done: () => 'The run would end: nothing left to do.',
-  requeue: ({ at }: { at: Date }) => `The run would end, and the next one begin at ${at.toISOString()}.`,
-  error: ({ message }: { message: string }) => `The run would fail, and be tried again: ${message}`,
-  terminal: ({ message }: { message: string }) =>
-    `The run would fail, and not be tried again before something changes: ${message}`,
-}
-
-function textOf(step: Rehearsed): string {
-  if (step.would === 'tell') return `  tell ${step.type} ${step.reason}: ${step.message}`
-  const { would, kind, namespace, name, differences } = step
-  const lines = differences.map(({ path, ...values }) => {
-    if (!('before' in values)) return `    + ${path}: ${JSON.stringify(values.after)}`
-    if (!('after' in values)) return `    - ${path}: ${JSON.stringify(values.before)}`
-    return `    ~ ${path}: ${JSON.stringify(values.before)} → ${JSON.stringify(values.after)}`
-  })
-  return [`  ${would} ${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`, ...lines].join('\n')
-}
-
-const indented = (text: string): string => text.trimEnd().replaceAll(/^/gm, '  ')

@@ -1,20 +1,8 @@
 import { type Command, Option } from 'commander'
-import { serve } from '#sdk/serve'
-import { UsageError } from '../exit.ts'
-import { functionNamed, loadFunctions } from '../functions.ts'
-import { createLogger } from '../logging.ts'
+import type { ServeOptions } from '../actions/serve.ts'
 import { functionOption, type Surroundings, whole } from '../options.ts'
-import { untilStopped } from '../signals.ts'
 
-interface ServeOptions {
-  function: string[]
-  port?: number
-  graceSeconds: number
-  maxBodyBytes: number
-}
-
-/** A function over HTTP needs neither cluster nor NATS. */
-export function serveCommand(program: Command, { config }: Pick<Surroundings, 'config'>): void {
+export function serveCommand(program: Command, surroundings: Surroundings): void {
   program
     .command('serve')
     .description('one function over HTTP, as in a Knative Service: a dispatcher calls it')
@@ -24,16 +12,7 @@ export function serveCommand(program: Command, { config }: Pick<Surroundings, 'c
     .option('--grace-seconds <n>', 'for requests under way at a stop', whole(0, 3600), 20)
     .option('--max-body-bytes <n>', 'of a request', whole(1024, 2 ** 31), 32 * 1024 * 1024)
     .action(async (name: string | undefined, options: ServeOptions) => {
-      const log = createLogger(config())
-      const { graceSeconds, maxBodyBytes, port = 8080 } = options
-      const one = functionNamed(await loadFunctions(options.function), name)
-      const server = await serve(one, { port, maxBodyBytes, log }).catch((cause: Error) => {
-        throw new UsageError(`cannot listen on port ${port}: ${cause.message}`, { cause })
-      })
-      const { signal } = untilStopped()
-      log.info({ function: one.name, port: server.port }, 'serving')
-      await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }))
-      await server.stop(graceSeconds * 1000)
-      log.info({ function: one.name, because: (signal.reason as Error).message }, 'stopped')
+      const { serveFunction } = await import('../actions/serve.ts')
+      await serveFunction(name, options, surroundings)
     })
 }

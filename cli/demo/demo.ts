@@ -3,10 +3,11 @@ import { resourceName } from '#contracts'
 import { At, at } from '#functions/at'
 import { isNotFound, type KubeClient, resourcePath } from '#kube'
 import { type Progress, releasePorts } from '#local'
-import { type Installed, install, uninstall } from '../commands/install.ts'
 import { readConfig } from '../config.ts'
-import { openKube, openStreams, type Streams } from '../connections.ts'
+import { openKube } from '../connections/kube.ts'
+import { openStreams, type Streams } from '../connections/streams.ts'
 import { EXIT } from '../exit.ts'
+import { type Installed, install, uninstall } from '../install.ts'
 import { createLogger } from '../logging.ts'
 import { createRuntime, type Runtime } from '../runtime.ts'
 import { continueByHand, startInBackground } from './keep.ts'
@@ -64,7 +65,7 @@ async function showLife(servers: DemoServers, { keep, env, out, signal, progress
     KUBECONFIG: servers.kubeconfig,
     NATS_URL: servers.natsUrl,
   })
-  const log = createLogger(config)
+  const log = await createLogger(config)
   await using kube = await openKube(config)
   const installed = await install(kube, [at])
   progress.line(

@@ -1,8 +1,6 @@
 import { controllerOf, resourceName } from '#contracts'
 import type { StoredEvent } from '#events'
-
-export const FORMATS = ['text', 'json', 'event'] as const
-export type Format = (typeof FORMATS)[number]
+import type { Format } from './options.ts'
 
 /** One event, one line: for people, for scripts, or as the CloudEvent in structured mode. */
 export const formatted: Record<Format, (event: StoredEvent) => string> = {

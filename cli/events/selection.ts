@@ -1,4 +1,3 @@
-import { InvalidArgumentError } from 'commander'
 import { type ResourceRef, resourceName } from '#contracts'
 import type { ObjectFilter, StoredEvent } from '#events'
 import { UsageError } from '../exit.ts'
@@ -40,24 +39,4 @@ const pluralsOf = (singular: string): string[] => [`${singular}s`, `${singular}e
 /** Of what an object's subject cannot say. */
 export function wants(types: readonly string[]): (event: StoredEvent) => boolean {
   return ({ verb }) => (types.length === 0 ? verb !== 'moved' : types.includes(verb))
-}
-
-const VERBS = ['added', 'modified', 'deleted', 'moved']
-
-export function verbsFrom(text: string): string[] {
-  const verbs = text.split(',').map((verb) => verb.trim().replace('dev.fairlead.resource.', ''))
-  const wrong = verbs.find((verb) => !VERBS.includes(verb))
-  if (wrong !== undefined) throw new InvalidArgumentError(`${JSON.stringify(wrong)} is none of ${VERBS.join(', ')}.`)
-  return verbs
-}
-
-const UNITS = { s: 1, m: 60, h: 3600, d: 86_400 }
-
-/** A time, or how long ago. */
-export function momentFrom(text: string, now = Date.now()): Date {
-  const [, amount, unit] = /^(\d+)([smhd])$/.exec(text) ?? []
-  if (amount !== undefined) return new Date(now - Number(amount) * UNITS[unit as keyof typeof UNITS] * 1000)
-  const time = Date.parse(text)
-  if (/^\d{4}-\d\d-\d\dT/.test(text) && !Number.isNaN(time)) return new Date(time)
-  throw new InvalidArgumentError('give how long ago (30s, 10m, 2h, 1d) or a time (2026-01-31T12:00:00Z).')
 }

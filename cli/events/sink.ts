@@ -2,8 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type CloudEvent, type ContentMode, toHttp, toNats } from '#events'
 import { encodeHeaders, type JetStream } from '#jetstream'
 import type { Config } from '../config.ts'
-import { openJetStream } from '../connections.ts'
+import { openJetStream } from '../connections/nats.ts'
 import { UsageError } from '../exit.ts'
+import type { Target } from './options.ts'
 
 /** Where single events are sent to. */
 export interface Sink {
@@ -16,15 +17,6 @@ export interface Sink {
 /** Somebody got an event and did not take it. */
 class NotTakenError extends Error {
   override readonly name = 'NotTakenError'
-}
-
-export type Target = { kind: 'http'; url: string } | { kind: 'nats'; subject: string }
-
-/** `http(s)://…`, or `nats:SUBJECT`. */
-export function targetFrom(text: string): Target | undefined {
-  if (/^https?:\/\//.test(text) && URL.canParse(text)) return { kind: 'http', url: text }
-  const [, subject] = /^nats:([^\s*>]+)$/.exec(text) ?? []
-  return subject === undefined ? undefined : { kind: 'nats', subject }
 }
 
 const TIMEOUT_MS = 60_000

@@ -2,16 +2,8 @@ import type { RetryOutcome, WithdrawOutcome, WorkQueue } from '#queue'
 import { UsageError } from '../exit.ts'
 import type { Print } from '../options.ts'
 import { called } from './rows.ts'
-import { demandReconciler, elsewhere, type KeyName, keyFor, keyNameOf, type State, selectRows } from './select.ts'
-
-export type Act = 'retry' | 'park' | 'purge'
-
-/** What `--all` means without `--state`. */
-export const STATES_OF: Record<Act, readonly State[]> = {
-  retry: ['waiting', 'parked'],
-  park: ['queued', 'waiting'],
-  purge: ['queued', 'waiting', 'parked'],
-}
+import { demandReconciler, elsewhere, type KeyName, keyFor, keyNameOf, selectRows } from './select.ts'
+import type { Act, State } from './states.ts'
 
 export interface ActOptions {
   act: Act

@@ -1,10 +1,8 @@
 import { keyOf } from '#events'
-import type { Entry, WorkQueue } from '#queue'
+import type { WorkQueue } from '#queue'
 import { UsageError } from '../exit.ts'
 import { type Row, toRow } from './rows.ts'
-
-export type State = Entry['state']
-export const STATES: readonly State[] = ['queued', 'running', 'waiting', 'parked']
+import type { State } from './states.ts'
 
 export interface Filter {
   reconciler?: string | undefined

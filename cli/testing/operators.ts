@@ -17,9 +17,10 @@ import {
 } from '#kube'
 import { type Cluster, type ClusterOptions, startCluster } from '#local'
 import type { Kind, KubeObject, ObservedBy, Reconciler } from '#sdk'
-import { install } from '../commands/install.ts'
 import { type Config, readConfig } from '../config.ts'
-import { openKube, openStreams, type Streams } from '../connections.ts'
+import { openKube } from '../connections/kube.ts'
+import { openStreams, type Streams } from '../connections/streams.ts'
+import { install } from '../install.ts'
 import { createLogger } from '../logging.ts'
 import { createRuntime } from '../runtime.ts'
 
@@ -50,7 +51,7 @@ export async function runOperators(
   try {
     const cluster = options.use === undefined ? resources.use(await ownCluster(options)) : undefined
     const config = configOf(options.use ?? { kubeconfig: cluster?.kubeconfig ?? '', natsUrl: cluster?.nats?.url ?? '' })
-    const log = createLogger(config)
+    const log = await createLogger(config)
     const kube = resources.use(await openKube(config))
     await install(kube, reconcilers)
     // It looks for new kinds every 30 s, and collects nothing of those that it does not know.

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type BridgeStatus, troubles } from '#bridge'
 import type { Nats } from '#local'
 import { readConfig } from '../../cli/config.ts'
-import { openStreams } from '../../cli/connections.ts'
+import { openStreams } from '../../cli/connections/streams.ts'
 import { createLogger } from '../../cli/logging.ts'
 import { serveMetrics } from '../../cli/metrics/index.ts'
 import { createPulse } from '../../cli/pulse.ts'
@@ -113,7 +113,7 @@ describe.concurrent('a bridge is not ready', () => {
 it('a dispatcher alone is not ready while NATS does not answer', async () => {
   await using api = await startScriptedApi((_, response) => hold(response))
   const config = readConfig({ NATS_URL: nats.url, FAIRLEAD_PREFIX: 'hd', FAIRLEAD_CLUSTER: 'c', LOG_LEVEL: 'silent' })
-  const log = createLogger(config)
+  const log = await createLogger(config)
   await using streams = await openStreams(config, api.kube, 'dispatch', log)
   let seconds = 0
   const runtime = createRuntime({

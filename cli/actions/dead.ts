@@ -1,0 +1,44 @@
+import type { DeadLetter } from '#events'
+import { openExisting } from '../connections/existing.ts'
+import { type DeadFilter, type DeadLsOptions, describeLetter, listDead, selectLetters } from '../dead/letters.ts'
+import { type ReplayTools, replay } from '../dead/replay.ts'
+import { EXIT, UsageError } from '../exit.ts'
+import { createLogger } from '../logging.ts'
+import type { Surroundings } from '../options.ts'
+
+async function withDead({ config }: Surroundings, work: (tools: ReplayTools) => Promise<void>): Promise<void> {
+  const settings = await config()
+  await using open = await openExisting(settings, await createLogger(settings))
+  await work(open)
+}
+
+export const ls = (options: DeadLsOptions, surroundings: Surroundings): Promise<void> =>
+  withDead(surroundings, async ({ dead }) => surroundings.print(await listDead(dead, options, new Date())))
+
+export const show = (id: number, output: 'text' | 'json', surroundings: Surroundings): Promise<void> =>
+  withDead(surroundings, async (tools) =>
+    surroundings.print(describeLetter(await letterOf(tools, id), output, new Date())),
+  )
+
+/** Those of these numbers, or all that the filter selects. */
+export const replayLetters = (which: number[] | DeadFilter, surroundings: Surroundings): Promise<void> =>
+  withDead(surroundings, async (tools) => {
+    let isDone = true
+    const letters = Array.isArray(which) ? lettersOf(tools, which) : selectLetters(tools.dead, which)
+    for await (const letter of letters) {
+      const { done, text } = await replay(letter, tools)
+      surroundings.print(text)
+      isDone &&= done
+    }
+    if (!isDone) surroundings.setExitCode(EXIT.failed)
+  })
+
+async function* lettersOf(tools: ReplayTools, ids: readonly number[]): AsyncGenerator<DeadLetter> {
+  for (const id of ids) yield await letterOf(tools, id)
+}
+
+async function letterOf({ dead }: ReplayTools, id: number): Promise<DeadLetter> {
+  const letter = await dead.get(id)
+  if (letter === undefined) throw new UsageError(`there is no ${id} in ${dead.stream}: fairlead dead ls`)
+  return letter
+}

@@ -1,0 +1,19 @@
+import { openKube } from '../connections/kube.ts'
+import { loadFunctions } from '../functions.ts'
+import { install } from '../install.ts'
+import type { Surroundings } from '../options.ts'
+import { table } from '../table.ts'
+
+export interface InstallOptions {
+  function: string[]
+  output: 'table' | 'json'
+  revision?: string
+  force: boolean
+}
+
+export async function installFunctions(options: InstallOptions, { config, print }: Surroundings): Promise<void> {
+  await using kube = await openKube(await config())
+  const installed = await install(kube, await loadFunctions(options.function), options)
+  const rows = installed.map(({ kind, name, result }) => [kind, name, result])
+  print(options.output === 'json' ? JSON.stringify(installed, null, 2) : table(['KIND', 'NAME', 'RESULT'], rows))
+}

@@ -1,0 +1,66 @@
+import { createInterface } from 'node:readline/promises'
+import type { WorkQueue } from '#queue'
+import { openExisting } from '../connections/existing.ts'
+import { EXIT, UsageError } from '../exit.ts'
+import { createLogger } from '../logging.ts'
+import type { Surroundings } from '../options.ts'
+import { type ActOptions, actOnKeys } from '../queue/act.ts'
+import { type DrainOptions, untilDrained } from '../queue/drain.ts'
+import { type LsOptions, listQueue } from '../queue/ls.ts'
+import { type ShowOptions, showKey } from '../queue/show.ts'
+import { type Screen, watchQueue } from '../queue/watch.ts'
+import { untilStopped } from '../signals.ts'
+
+export type WatchOptions = LsOptions & { watch?: boolean }
+/** `yes` is undefined where nobody has to be asked. */
+export type GivenActOptions = ActOptions & { yes?: boolean }
+
+async function withQueue({ config }: Surroundings, work: (queue: WorkQueue) => Promise<void>): Promise<void> {
+  const settings = await config()
+  await using open = await openExisting(settings, await createLogger(settings))
+  await work(open.queue)
+}
+
+const now = () => new Date()
+
+export const ls = ({ watch, ...options }: WatchOptions, surroundings: Surroundings): Promise<void> =>
+  withQueue(surroundings, async (queue) => {
+    if (watch) await watchQueue(queue, options, screenOf(process.stdout), now, untilStopped().signal)
+    else surroundings.print(await listQueue(queue, options, now))
+  })
+
+export const show = (options: ShowOptions, surroundings: Surroundings): Promise<void> =>
+  withQueue(surroundings, async (queue) => surroundings.print(await showKey(queue, options, now())))
+
+export const actOn = ({ yes = true, ...options }: GivenActOptions, surroundings: Surroundings): Promise<void> =>
+  withQueue(surroundings, async (queue) => {
+    const confirm = yes ? async () => undefined : askOnTerminal
+    const tools = { print: surroundings.print, confirm, signal: untilStopped().signal }
+    if (!(await actOnKeys(queue, options, tools))) surroundings.setExitCode(EXIT.failed)
+  })
+
+export const drain = (options: DrainOptions, surroundings: Surroundings): Promise<void> =>
+  withQueue(surroundings, async (queue) => {
+    const report = (text: string) => console.error(text)
+    surroundings.print(await untilDrained(queue, options, untilStopped().signal, report))
+  })
+
+function screenOf(stream: NodeJS.WriteStream): Screen {
+  const size = () => ({ rows: stream.rows, columns: stream.columns })
+  return {
+    write: (text) => void stream.write(text),
+    note: (text) => console.error(text),
+    size: stream.isTTY ? size : undefined,
+  }
+}
+
+async function askOnTerminal(question: string): Promise<void> {
+  if (!process.stdin.isTTY) throw new UsageError(`${question} There is nobody to ask: add --yes`)
+  const terminal = createInterface({ input: process.stdin, output: process.stderr })
+  try {
+    const answer = await terminal.question(`${question} [y/N] `)
+    if (!/^y(es)?$/i.test(answer.trim())) throw new Error('nothing was done')
+  } finally {
+    terminal.close()
+  }
+}

@@ -1,0 +1,32 @@
+import { serve } from '#sdk/serve'
+import { UsageError } from '../exit.ts'
+import { functionNamed, loadFunctions } from '../functions.ts'
+import { createLogger } from '../logging.ts'
+import type { Surroundings } from '../options.ts'
+import { untilStopped } from '../signals.ts'
+
+export interface ServeOptions {
+  function: string[]
+  port?: number
+  graceSeconds: number
+  maxBodyBytes: number
+}
+
+/** A function over HTTP needs neither cluster nor NATS. */
+export async function serveFunction(
+  name: string | undefined,
+  options: ServeOptions,
+  { config }: Surroundings,
+): Promise<void> {
+  const log = await createLogger(await config())
+  const { graceSeconds, maxBodyBytes, port = 8080 } = options
+  const one = functionNamed(await loadFunctions(options.function), name)
+  const server = await serve(one, { port, maxBodyBytes, log }).catch((cause: Error) => {
+    throw new UsageError(`cannot listen on port ${port}: ${cause.message}`, { cause })
+  })
+  const { signal } = untilStopped()
+  log.info({ function: one.name, port: server.port }, 'serving')
+  await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }))
+  await server.stop(graceSeconds * 1000)
+  log.info({ function: one.name, because: (signal.reason as Error).message }, 'stopped')
+}

@@ -1,0 +1,17 @@
+import type { Command } from 'commander'
+import type { CommonOptions } from '../config.ts'
+import { UsageError } from '../exit.ts'
+import type { Surroundings } from '../options.ts'
+
+export function demoCommand(program: Command, { setExitCode }: Surroundings): void {
+  program
+    .command('demo')
+    .description('one object’s life, from its creation to DONE, on real servers')
+    .option('--keep', 'leave everything running, and say how to go on by hand', false)
+    .action(async ({ keep }: { keep: boolean }) => {
+      const { context, ...given } = program.opts<CommonOptions>()
+      if (context !== undefined) throw new UsageError('the demo uses the current context: give it a kubeconfig instead')
+      const { showDemo } = await import('../actions/demo.ts')
+      setExitCode(await showDemo(keep, given))
+    })
+}

@@ -1,0 +1,41 @@
+import type { Command } from 'commander'
+import type { CrdsOptions, KnativeOfOptions, RbacOptions } from '../actions/generate.ts'
+import { collect, functionOption, objectName, type Surroundings } from '../options.ts'
+
+export function generateCommands(program: Command, { print }: Surroundings): void {
+  const generate = program.command('generate').description('manifests from the functions’ code, as YAML')
+
+  generate
+    .command('crds')
+    .description('the custom resources of the functions, and Reconciler')
+    .addOption(functionOption())
+    .option('--no-platform', 'without Reconciler')
+    .option('--compatible-with <file>', 'fail if objects stored under that definition would not survive', collect, [])
+    .action(async (options: CrdsOptions) => {
+      const { generateCrds } = await import('../actions/generate.ts')
+      print(await generateCrds(options))
+    })
+
+  generate
+    .command('rbac')
+    .description('what the functions may do, each with an account of its own, and bridge and dispatcher for them')
+    .addOption(functionOption())
+    .option('--no-platform', 'without what bridge and dispatcher need whatever the functions')
+    .action(async (options: RbacOptions) => {
+      const { generateRbac } = await import('../actions/generate.ts')
+      print(await generateRbac(options))
+    })
+
+  generate
+    .command('knative')
+    .description('Knative Services that run the functions, and the Reconcilers that call them there')
+    .argument('[name]', 'only of this function')
+    .addOption(functionOption())
+    .requiredOption('--image <image>', 'with the fairlead command as its entrypoint, and the functions’ modules')
+    .option('-n, --namespace <name>', 'of the Services', objectName, 'fairlead-functions')
+    .option('--module <path>', 'of the functions inside the image; left out: the built-in functions')
+    .action(async (name: string | undefined, options: KnativeOfOptions) => {
+      const { generateKnative } = await import('../actions/generate.ts')
+      print(await generateKnative(name, options))
+    })
+}

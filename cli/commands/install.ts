@@ -1,0 +1,17 @@
+import type { Command } from 'commander'
+import type { InstallOptions } from '../actions/install.ts'
+import { functionOption, outputOption, revisionOption, type Surroundings } from '../options.ts'
+
+export function installCommand(program: Command, surroundings: Surroundings): void {
+  program
+    .command('install')
+    .description('apply accounts, their rights, CRDs and Reconcilers of the functions; may be repeated')
+    .addOption(functionOption())
+    .addOption(outputOption('table', 'json'))
+    .addOption(revisionOption())
+    .option('--force', 'also where objects that are stored would lose something or be refused', false)
+    .action(async (options: InstallOptions) => {
+      const { installFunctions } = await import('../actions/install.ts')
+      await installFunctions(options, surroundings)
+    })
+}

@@ -1,0 +1,26 @@
+import type { Logger } from 'pino'
+import { type DeadLetters, openDeadLetters } from '#events'
+import type { JetStream } from '#jetstream'
+import { NoQueueError, openQueue, type WorkQueue } from '#queue'
+import type { Config } from '../config.ts'
+import { UsageError } from '../exit.ts'
+import { openJetStream } from './nats.ts'
+import { prefixOf, queueOptions } from './settings.ts'
+
+/** Queue and dead letters as they are there, for those who look at them: an error if nobody has made them yet. */
+export async function openExisting(
+  config: Config,
+  log: Logger,
+): Promise<{ js: JetStream; queue: WorkQueue; dead: DeadLetters } & AsyncDisposable> {
+  const js = await openJetStream(config, 'queue')
+  try {
+    const queue = await openQueue(js, { ...queueOptions(config, log), create: false })
+    const dead = await openDeadLetters(js, { ...prefixOf(config), cluster: '', log, create: false })
+    return { js, queue, dead, [Symbol.asyncDispose]: () => js.close() }
+  } catch (error) {
+    await js.close()
+    if (!(error instanceof NoQueueError)) throw error
+    const hint = 'fairlead up makes it; or is this another NATS (--nats), or another --prefix?'
+    throw new UsageError(`${error.message} at ${js.nc.getServer()}: ${hint}`, { cause: error })
+  }
+}

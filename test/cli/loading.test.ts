@@ -1,0 +1,43 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import manifest from '../../package.json' with { type: 'json' }
+import { loadedBy } from '../support/loaded.ts'
+
+const BIN = join(import.meta.dirname, '../../cli/bin.js')
+const NOWHERE = {
+  NATS_URL: 'nats://127.0.0.1:9',
+  KUBERNETES_SERVICE_HOST: '127.0.0.1',
+  KUBERNETES_SERVICE_PORT: '9',
+}
+
+const ROOMS = ['contracts', 'jetstream', 'kube', 'events', 'queue', 'bridge', 'dispatch', 'functions', 'crds', 'local']
+/** What others depend on in turn is theirs. */
+const COUNTED = new Set([...ROOMS, ...Object.keys(manifest.dependencies)])
+
+let dir: string
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'fl-loading-'))
+  const cluster = { server: 'https://127.0.0.1:9' }
+  const contexts = [{ name: 'x', context: { cluster: 'c' } }]
+  const config = { clusters: [{ name: 'c', cluster }], contexts, 'current-context': 'x' }
+  await writeFile(join(dir, 'config'), JSON.stringify(config))
+})
+afterAll(() => rm(dir, { recursive: true }))
+
+const HTTP = ['contracts', 'events', 'functions', 'pino', 'zod']
+const NATS = ['@nats-io/jetstream', 'contracts', 'events', 'jetstream', 'nats', 'pino', 'zod']
+
+it.each([
+  ['--help', []],
+  ['serve nope', HTTP],
+  ['--kubeconfig config install', ['contracts', 'crds', 'functions', 'kube', 'yaml', 'zod']],
+  ['queue ls', [...NATS, 'queue']],
+  // In a pod: without a kubeconfig, and its log is no terminal.
+  ['up', [...NATS, 'bridge', 'dispatch', 'functions', 'kube', 'prom-client', 'queue']],
+])('a command loads what it needs and nothing else: %s', async (line, needed) => {
+  const args = line.split(' ').map((word) => (word === 'config' ? join(dir, word) : word))
+  const loaded = await loadedBy([BIN, ...args], NOWHERE)
+  expect(loaded.filter((one) => COUNTED.has(one))).toEqual(['commander', ...needed].sort())
+})
