@@ -1,9 +1,10 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import type { Echo } from '#bridge'
-import { type KubeObject, RECONCILERS } from '#contracts'
+import type { BridgeObserver, Echo } from '#bridge'
+import { type KubeObject, RECONCILERS, resourceName } from '#contracts'
 import { openEventStore } from '#events'
 import { connectJetStream } from '#jetstream'
 import { type KubeClient, resourcePath } from '#kube'
+import { compactEtcd } from '../kube/etcd.ts'
 import { startTestCluster, startTestNats } from '../support/servers.ts'
 import { configMaps, controlledBy, widgets } from './objects.ts'
 import {
@@ -48,6 +49,15 @@ afterEach(async () => {
 afterAll(async () => {
   await kube?.close()
   await Promise.all([cluster?.stop(), nats?.stop()])
+})
+
+const kubeEvents = { group: '', version: 'v1', resource: 'events', kind: 'Event' }
+const kubeEvent = (name: string, message: string): KubeObject => ({
+  apiVersion: 'v1',
+  kind: 'Event',
+  metadata: { name, namespace: 'default' },
+  involvedObject: { namespace: 'default' },
+  message,
 })
 
 const fresh = () => `t${++number}`
@@ -193,38 +203,44 @@ describe('a start', () => {
     expect(bridge.keysOf('maps')).toEqual(keys(['foreign', 'unwritten']))
   })
 
-  it('after the history is gone finds deletions, and what is unchanged costs no event and no run', async () => {
-    prefix = fresh()
-    await createReconciler(kube, 'maps', { for: configMaps })
-    await createAll(names(20))
-    {
-      await using bridge = await startBridge(kube, nats.url, { prefix })
-      await bridge.synced('configmaps.v1')
-      await untilEqual(kube, bridge.events, configMaps)
-    }
-    await deleteAll(['c0', 'c1', 'c2'])
-    await kube.create(configMapPath(), configMap('c2', 'anew'))
-    await writeConfigMap(kube, 'c3', 'second')
-    // A watch cache that has just been filled has no history.
-    await cluster.restart('kube-apiserver')
+  const cases: [string, typeof configMaps, (name: string, value: string) => KubeObject, () => Promise<void>][] = [
+    // A watch cache that has just been filled has none.
+    ['the cache of the API server', configMaps, configMap, () => cluster.restart('kube-apiserver')],
+    // Of this kind alone the API server keeps no cache (Kubernetes 1.36).
+    ['etcd', kubeEvents, kubeEvent, () => compactEtcd(cluster.dir)],
+  ]
+  it.each(cases)(
+    'after the history is gone from %s finds deletions, and what is unchanged costs no event and no run',
+    async (_, ref, object, forget) => {
+      prefix = fresh()
+      const path = (name?: string) => resourcePath(ref, 'default', name)
+      await createReconciler(kube, 'all', { for: ref })
+      await Promise.all(names(20).map((name) => kube.create(path(), object(name, 'first'))))
+      {
+        await using bridge = await startBridge(kube, nats.url, { prefix })
+        await bridge.synced(resourceName(ref))
+        await untilEqual(kube, bridge.events, ref)
+      }
+      for (const name of ['c0', 'c1', 'c2']) await kube.delete(path(name))
+      await kube.create(path(), object('c2', 'anew'))
+      await kube.replace(path('c3'), object('c3', 'second'))
+      await forget()
 
-    const published: string[] = []
-    const observer = {
-      published: ({ verb, object }: { verb: string; object: KubeObject }) =>
-        published.push(`${verb} ${object.metadata.name}`),
-    }
-    await using bridge = await startBridge(kube, nats.url, { prefix, observer })
-    await untilEqual(kube, bridge.events, configMaps)
-    await until('it was listed', async () => bridge.relists.some(({ resource }) => resource === 'configmaps.v1'))
-    const mine = published.filter((line) => / c\d+$/.test(line)).sort()
-    expect(mine).toEqual(['added c2', 'deleted c0', 'deleted c1', 'deleted c2', 'modified c3'])
-    expect(bridge.keysOf('maps')).toEqual(keys(['c0', 'c1', 'c2', 'c3']))
-    expect((await stored(bridge.events, configMaps)).get('default.c0')).toBe('deleted')
-    expect(bridge.relists.find(({ resource }) => resource === 'configmaps.v1')).toMatchObject({
-      because: 'expired',
-      deleted: 2,
-    })
-  })
+      const published: string[] = []
+      const observer: BridgeObserver = {
+        published: ({ verb, object: { metadata } }) => published.push(`${verb} ${metadata.name}`),
+      }
+      await using bridge = await startBridge(kube, nats.url, { prefix, observer })
+      await untilEqual(kube, bridge.events, ref)
+      const relist = () => bridge.relists.find(({ resource }) => resource === resourceName(ref))
+      await until('it was listed', async () => relist() !== undefined)
+      const mine = published.filter((line) => / c\d+$/.test(line)).sort()
+      expect(mine).toEqual(['added c2', 'deleted c0', 'deleted c1', 'deleted c2', 'modified c3'])
+      expect(bridge.keysOf('all')).toEqual(keys(['c0', 'c1', 'c2', 'c3']))
+      expect((await stored(bridge.events, ref)).get('default.c0')).toBe('deleted')
+      expect(relist()).toMatchObject({ because: 'expired', deleted: 2 })
+    },
+  )
 })
 
 describe('Reconcilers come and go while the bridge runs', () => {
