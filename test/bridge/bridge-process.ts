@@ -1,6 +1,7 @@
 /**
  * A bridge to be killed: `node bridge-process.ts <kubeconfig> <NATS URL> <prefix> <file>`. For every key it enqueues, it
- * first appends a line with the version that a run beginning now would read: `<key> <resourceVersion>`.
+ * first appends a line with the version that a run beginning now would read: `<key> <resourceVersion>`. It sends a message
+ * when it watches.
  */
 import { appendFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -8,7 +9,7 @@ import { createBridge } from '#bridge'
 import { identityFilter, openEventStore, parseKey } from '#events'
 import { connectJetStream, incarnationOf } from '#jetstream'
 import { configMaps } from './objects.ts'
-import { kubeClientOf, silent } from './world.ts'
+import { kubeClientOf, silent, until } from './world.ts'
 
 const [kubeconfig = '', natsUrl = '', prefix = '', file = ''] = process.argv.slice(2)
 // Whoever started it is gone.
@@ -27,7 +28,12 @@ const bridge = createBridge({
   log: silent,
   incarnation: incarnationOf(js, events.stream),
 })
-await bridge.run(new AbortController().signal)
+const running = bridge.run(new AbortController().signal)
+const isWatching = async () =>
+  bridge.status().resources.some(({ resource, open }) => resource === 'configmaps.v1' && open)
+await until('ConfigMaps are watched', isWatching)
+process.send?.('watching')
+await running
 
 /** Slow, so that kills between storing and enqueueing are frequent. */
 async function writeDown(key: string): Promise<void> {

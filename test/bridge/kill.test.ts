@@ -28,6 +28,8 @@ import {
 
 const seed = Number(process.env['SEED'] ?? Date.now() % 1_000_000)
 const OBJECTS = 500
+/** Less than a lease or a time-out of the dead ones would take. */
+const NO_TAKEOVER_MS = 5000
 
 let cluster: Awaited<ReturnType<typeof startTestCluster>>
 let nats: Awaited<ReturnType<typeof startTestNats>>
@@ -52,19 +54,22 @@ describe.each([
   { bridges: 1, rounds: 5 },
   { bridges: 3, rounds: 5 },
 ])(`$bridges killed with -9 at any moment, $rounds times (SEED=${seed})`, ({ bridges, rounds }) => {
-  it('leave the stream that one leaves in peace, and enqueue every key after its last change', async () => {
+  it('leave the stream that one leaves in peace, and enqueue every key after its last change; the last one left goes on at once', async () => {
     const prefix = `kill${bridges}`
     const file = join(cluster.dir, prefix)
     await writeFile(file, '')
     const random = randomFrom(seed)
-    const start = () =>
-      fork(new URL('bridge-process.ts', import.meta.url), [cluster.kubeconfig, nats.url, prefix, file], {
-        execArgv: LEASHED,
-      })
+    const start = () => {
+      const args = [cluster.kubeconfig, nats.url, prefix, file]
+      const child = fork(new URL('bridge-process.ts', import.meta.url), args, { execArgv: LEASHED })
+      return { child, watching: once(child, 'message') }
+    }
     const running = Array.from({ length: bridges }, start)
     await using undisturbed = await startBridge(kube, nats.url, { prefix: `peace${bridges}` })
     const events = await openEventStore(js, { prefix, cluster: 'test', log: silent })
     await undisturbed.synced('configmaps.v1')
+    // What one lists while it changes may be called otherwise: added, though it was modified since.
+    await Promise.all(running.map(({ watching }) => watching))
     await until('the first list is stored', async () => (await events.cursor(configMaps, 'default')) !== undefined)
     const changing = new AbortController()
     const load = changeAtRandom(random, changing.signal)
@@ -74,8 +79,15 @@ describe.each([
       await kill(running[victim]!)
       running[victim] = start()
     }
+    const [last, ...others] = running
+    await last?.watching
+    await Promise.all(others.map(kill))
+    const { metadata } = await kube.create(configMapPath(), configMap(`after-${prefix}`, 'new'))
     changing.abort()
     const changed = await load
+    const lines = async () => new Set((await readFile(file, 'utf8')).split('\n'))
+    const isEnqueued = async () => (await lines()).has(`default.${metadata.name} ${metadata.resourceVersion}`)
+    await until('a change after the last kill is stored and enqueued', isEnqueued, NO_TAKEOVER_MS)
 
     await untilEqual(kube, events, configMaps, 'default')
     await untilEqual(kube, undisturbed.events, configMaps, 'default')
@@ -84,8 +96,8 @@ describe.each([
     const newest = await versions(events)
     let owed: string[] = []
     await until('every changed key is enqueued', async () => {
-      const lines = new Set((await readFile(file, 'utf8')).split('\n'))
-      owed = [...changed].filter((key) => newest.has(key) && !lines.has(`${key} ${newest.get(key)}`))
+      const told = await lines()
+      owed = [...changed].filter((key) => newest.has(key) && !told.has(`${key} ${newest.get(key)}`))
       return owed.length === 0
     }).catch(() => undefined)
     await Promise.all(running.map(kill))
@@ -124,7 +136,7 @@ async function changeAtRandom(random: () => number, signal: AbortSignal): Promis
   return changed
 }
 
-async function kill(child: ChildProcess): Promise<void> {
+async function kill({ child }: { child: ChildProcess }): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return
   const exited = once(child, 'exit')
   child.kill('SIGKILL')
