@@ -200,5 +200,6 @@ const objectOf = ({ object }: News): { object?: KubeObject } => (object === unde
 
 const keyOfChange = ({ namespace, name }: Pick<Change, 'namespace' | 'name'>): string => keyOf(namespace, name)
 
+/** Flat, as keyOf() is. */
 const idOf = (ref: ResourceRef, change: Pick<Change, 'namespace' | 'name'>): string =>
-  `${resourceName(ref)} ${keyOfChange(change)}`
+  [resourceName(ref), keyOfChange(change)].join(' ')
