@@ -1,32 +1,45 @@
 /** The thread that watches the event loop of the main one; see stalls.ts. */
-import { writeSync } from 'node:fs'
+import { readFileSync, writeSync } from 'node:fs'
 import { Session } from 'node:inspector'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { workerData } from 'node:worker_threads'
 import { ENDING, type StallWatch, TURNS } from './stalls.ts'
+import { Stillness } from './stillness.ts'
 
 const { shared, limitMs, looks, event } = workerData as StallWatch
+const LOOK_MS = limitMs / looks
 const FRAMES = 8
 /** The debugger can stop JavaScript anywhere, but not what has left it, such as execSync. */
 const PAUSE_MS = 2000
 
-let turns = -1
-let still = 0
 for (;;) {
-  // Counted in looks of this thread, not by the clock: a machine that sleeps or a stopped process does not stall.
-  await sleep(limitMs / looks)
-  const now = Atomics.load(shared, TURNS)
-  still = now === turns ? still + 1 : 0
-  turns = now
-  if (still < looks) continue
-  still = 0
-  if (!(await Promise.race([tellMainThread(), sleep(PAUSE_MS, false)]))) {
+  await isStillFor(limitMs)
+  const told = new AbortController()
+  if (!(await Promise.race([tellMainThread(), isStillFor(PAUSE_MS, told.signal)]))) {
     writeSync(2, `fairlead: the process is blocked outside of JavaScript for longer than the lease: killed\n`)
     process.kill(process.pid, 'SIGKILL')
   }
+  told.abort()
   if (Atomics.load(shared, ENDING) !== 1) continue
-  await sleep(PAUSE_MS)
+  await isStillFor(PAUSE_MS)
   process.kill(process.pid, 'SIGKILL')
+}
+
+async function isStillFor(ms: number, enough?: AbortSignal): Promise<false> {
+  const stillness = new Stillness(LOOK_MS)
+  for (;;) {
+    await sleep(LOOK_MS)
+    if (enough?.aborted || stillness.look(Atomics.load(shared, TURNS), waitedForCore()) >= ms) return false
+  }
+}
+
+/** Milliseconds that the main thread has waited for a core, all in all; 0 where the system does not tell (Linux does). */
+function waitedForCore(): number {
+  try {
+    return Number(readFileSync('/proc/self/schedstat', 'utf8').split(' ')[1]) / 1e6
+  } catch {
+    return 0
+  }
 }
 
 /** Has the main thread log where it hangs; if it then wants to end, throws it out of there. */
