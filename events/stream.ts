@@ -27,7 +27,7 @@ export function streamNames(prefix = ''): StreamNames {
 
 /** Number of replicas as they are. */
 export async function declareEvents(js: JetStream, { stream, root }: StreamNames, replicas?: number): Promise<number> {
-  await declareStream(js, {
+  const declared = await declareStream(js, {
     name: stream,
     subjects: [`${root}k8s.>`, `${root}cursor.>`],
     retention: 'limits',
@@ -39,7 +39,7 @@ export async function declareEvents(js: JetStream, { stream, root }: StreamNames
     duplicate_window: DUPLICATE_WINDOW_NS,
     ...(replicas === undefined ? undefined : { num_replicas: replicas }),
   })
-  return (await js.admin.streams.info(stream)).config.num_replicas
+  return declared.num_replicas
 }
 
 /** Fails if the stream has the objects of another cluster: their resourceVersions do not compare with ours. */

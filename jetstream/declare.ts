@@ -1,27 +1,36 @@
 import { type ConsumerConfig, JetStreamApiError, type StreamConfig } from '@nats-io/jetstream'
+import { TimeoutError } from 'nats'
 import type { JetStream } from './client.ts'
-import { ERR } from './errors.ts'
+import { ERR, UnknownOutcomeError } from './errors.ts'
+
+/** A cluster that chooses its leader leaves unanswered what it is asked: to ask again does no harm. */
+const TRIES = 3
 
 /** A stream or consumer exists already and is not what this program needs. */
 export class DeclarationMismatchError extends Error {
   override readonly name = 'DeclarationMismatchError'
 }
 
-/** Creates the stream if it is not there; what is there must agree in every field given. */
-export async function declareStream(js: JetStream, config: Partial<StreamConfig> & { name: string }): Promise<void> {
+/** Creates the stream if it is not there; what is there must agree in every field given. Gives it as it is then. */
+export async function declareStream(
+  js: JetStream,
+  config: Partial<StreamConfig> & { name: string },
+): Promise<StreamConfig> {
+  const what = `stream ${config.name}`
   const existing = await findStream(js, config.name)
-  if (existing) return demandEqual(`stream ${config.name}`, config, existing)
+  if (existing) return demandEqual(what, config, existing)
   try {
-    await js.admin.streams.add(config)
+    return (await answered(what, () => js.admin.streams.add(config))).config
   } catch (error) {
     if (errCodeOf(error) !== ERR.streamNameInUse) throw error
-    demandEqual(`stream ${config.name}`, config, (await js.admin.streams.info(config.name)).config)
+    return demandEqual(what, config, (await js.admin.streams.info(config.name)).config)
   }
 }
 
 /** Its configuration, if it is there. */
 export async function findStream(js: JetStream, name: string): Promise<StreamConfig | undefined> {
-  return (await orUndefined(js.admin.streams.info(name), ERR.streamNotFound))?.config
+  const info = answered(`stream ${name}`, () => js.admin.streams.info(name))
+  return (await orUndefined(info, ERR.streamNotFound))?.config
 }
 
 /** Creates the durable consumer if it is not there; what is there must agree in every field given. */
@@ -30,12 +39,25 @@ export async function declareConsumer(
   stream: string,
   config: Partial<ConsumerConfig> & { durable_name: string },
 ): Promise<void> {
-  const existing = await orUndefined(js.admin.consumers.info(stream, config.durable_name), ERR.consumerNotFound)
-  if (existing) return demandEqual(`consumer ${config.durable_name} of stream ${stream}`, config, existing.config)
-  await js.admin.consumers.add(stream, config)
+  const what = `consumer ${config.durable_name} of stream ${stream}`
+  const info = answered(what, () => js.admin.consumers.info(stream, config.durable_name))
+  const existing = await orUndefined(info, ERR.consumerNotFound)
+  if (existing) demandEqual(what, config, existing.config)
+  else await answered(what, () => js.admin.consumers.add(stream, config))
 }
 
-function demandEqual(what: string, wanted: object, found: object): void {
+async function answered<T>(what: string, ask: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries++)
+    try {
+      return await ask()
+    } catch (cause) {
+      if (!(cause instanceof TimeoutError)) throw cause
+      const why = `NATS does not answer about ${what}: JetStream seems to be without a leader`
+      if (tries === TRIES) throw new UnknownOutcomeError(why, { cause })
+    }
+}
+
+function demandEqual<Found extends object>(what: string, wanted: object, found: Found): Found {
   for (const [field, value] of Object.entries(wanted)) {
     const present = (found as Record<string, unknown>)[field]
     if (JSON.stringify(present) === JSON.stringify(value)) continue
@@ -44,6 +66,7 @@ function demandEqual(what: string, wanted: object, found: object): void {
         'delete or update it, or choose another prefix',
     )
   }
+  return found
 }
 
 async function orUndefined<T>(promise: Promise<T>, errCode: number): Promise<T | undefined> {

@@ -12,8 +12,7 @@ const MAX_WAITING = 10_000
 /** Gives the number of replicas as they are; without a wish, an existing stream may have any. */
 export async function declareWork(js: JetStream, names: Names, replicas: number | undefined): Promise<number> {
   const wish = replicas === undefined ? undefined : { num_replicas: replicas }
-  await declareStream(js, { ...streamConfig(names), ...wish })
-  return (await js.admin.streams.info(names.stream)).config.num_replicas
+  return (await declareStream(js, { ...streamConfig(names), ...wish })).num_replicas
 }
 
 /** There is no such queue: nobody has made it yet, or it has another prefix. */

@@ -2,9 +2,10 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { addImage, type Cluster, clusterStatus, ProcessGroup, startCluster, stopCluster } from '#local'
 import { readNodeFacts } from '../../local/node/facts.ts'
+import { nodeHolder } from '../../local/node/holder.ts'
 import { nodePaths } from '../../local/node/paths.ts'
 import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
 import { takeTurnWithNode } from '../support/node.ts'
@@ -32,6 +33,7 @@ async function crashWithPod(dir: string): Promise<void> {
   await kubectl(['wait', '--for=condition=Ready', 'pod/lasting', '--timeout=30s'])
   starter.kill('SIGKILL')
   for (const name of ['kubelet', 'containerd']) new ProcessGroup(dir).signal(name, 'SIGKILL')
+  await vi.waitUntil(async () => (await nodeHolder()) === undefined, { timeout: 10_000 })
 }
 
 describe.skipIf(turn.skip)('a real node', () => {
