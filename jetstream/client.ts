@@ -46,6 +46,11 @@ export class JetStream {
     return new JetStream(nc, await jetstreamManager(nc, { checkAPI: false, timeout: timeoutMs * 5 }), timeoutMs)
   }
 
+  /** How long what need not be quick is asked for again, where nobody answers. */
+  get patienceMs(): number {
+    return this.#timeoutMs * 15
+  }
+
   /** Stores a message. JetStreamError: refused, nothing stored. UnknownOutcomeError: perhaps stored. */
   async publish(subject: string, payload: Uint8Array | string, headers: Headers): Promise<PublishAck> {
     const answer = await this.#request<{ seq: number; duplicate?: boolean }>(subject, payload, headers)

@@ -1,10 +1,11 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { type ConsumerConfig, JetStreamApiError, type StreamConfig } from '@nats-io/jetstream'
 import { TimeoutError } from 'nats'
 import type { JetStream } from './client.ts'
 import { ERR, UnknownOutcomeError } from './errors.ts'
 
-/** A cluster that chooses its leader leaves unanswered what it is asked: to ask again does no harm. */
-const TRIES = 3
+/** Between two questions where the answer comes at once. */
+const PAUSE_MS = 250
 
 /** A stream or consumer exists already and is not what this program needs. */
 export class DeclarationMismatchError extends Error {
@@ -20,16 +21,16 @@ export async function declareStream(
   const existing = await findStream(js, config.name)
   if (existing) return demandEqual(what, config, existing)
   try {
-    return (await answered(what, () => js.admin.streams.add(config))).config
+    return (await answered(js, what, () => js.admin.streams.add(config))).config
   } catch (error) {
     if (errCodeOf(error) !== ERR.streamNameInUse) throw error
-    return demandEqual(what, config, (await js.admin.streams.info(config.name)).config)
+    return demandEqual(what, config, (await answered(js, what, () => js.admin.streams.info(config.name))).config)
   }
 }
 
 /** Its configuration, if it is there. */
 export async function findStream(js: JetStream, name: string): Promise<StreamConfig | undefined> {
-  const info = answered(`stream ${name}`, () => js.admin.streams.info(name))
+  const info = answered(js, `stream ${name}`, () => js.admin.streams.info(name))
   return (await orUndefined(info, ERR.streamNotFound))?.config
 }
 
@@ -40,20 +41,23 @@ export async function declareConsumer(
   config: Partial<ConsumerConfig> & { durable_name: string },
 ): Promise<void> {
   const what = `consumer ${config.durable_name} of stream ${stream}`
-  const info = answered(what, () => js.admin.consumers.info(stream, config.durable_name))
+  const info = answered(js, what, () => js.admin.consumers.info(stream, config.durable_name))
   const existing = await orUndefined(info, ERR.consumerNotFound)
   if (existing) demandEqual(what, config, existing.config)
-  else await answered(what, () => js.admin.consumers.add(stream, config))
+  else await answered(js, what, () => js.admin.consumers.add(stream, config))
 }
 
-async function answered<T>(what: string, ask: () => Promise<T>): Promise<T> {
-  for (let tries = 1; ; tries++)
+/** A cluster that chooses its leader does not answer, or says that it cannot: to ask again does no harm. */
+async function answered<T>(js: JetStream, what: string, ask: () => Promise<T>): Promise<T> {
+  const until = performance.now() + js.patienceMs
+  for (;;)
     try {
       return await ask()
     } catch (cause) {
-      if (!(cause instanceof TimeoutError)) throw cause
+      if (!(cause instanceof TimeoutError) && errCodeOf(cause) !== ERR.unavailable) throw cause
       const why = `NATS does not answer about ${what}: JetStream seems to be without a leader`
-      if (tries === TRIES) throw new UnknownOutcomeError(why, { cause })
+      if (performance.now() > until) throw new UnknownOutcomeError(why, { cause })
+      await sleep(PAUSE_MS)
     }
 }
 

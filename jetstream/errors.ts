@@ -31,6 +31,8 @@ export const ERR = {
   consumerNotFound: 10014,
   sequenceNotFound: 10043,
   deleteFailed: 10057,
+  /** JetStream system temporarily unavailable: it has no leader. */
+  unavailable: 10008,
 } as const
 
 /** The expected last sequence did not hold; nothing was stored. */

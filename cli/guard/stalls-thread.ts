@@ -4,7 +4,7 @@ import { Session } from 'node:inspector'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { workerData } from 'node:worker_threads'
 import { ENDING, type StallWatch, TURNS } from './stalls.ts'
-import { Stillness } from './stillness.ts'
+import { type Look, Stillness } from './stillness.ts'
 
 const { shared, limitMs, looks, event } = workerData as StallWatch
 const LOOK_MS = limitMs / looks
@@ -21,7 +21,7 @@ for (;;) {
   }
   told.abort()
   if (Atomics.load(shared, ENDING) !== 1) continue
-  await isStillFor(PAUSE_MS)
+  await Promise.race([isStillFor(PAUSE_MS), sleep(5 * PAUSE_MS)])
   process.kill(process.pid, 'SIGKILL')
 }
 
@@ -29,14 +29,18 @@ async function isStillFor(ms: number, enough?: AbortSignal): Promise<false> {
   const stillness = new Stillness(LOOK_MS)
   for (;;) {
     await sleep(LOOK_MS)
-    if (enough?.aborted || stillness.look(Atomics.load(shared, TURNS), waitedForCore()) >= ms) return false
+    if (enough?.aborted || stillness.look(look()) >= ms) return false
   }
+}
+
+function look(): Look {
+  return { turns: Atomics.load(shared, TURNS), atMs: performance.now(), waitedMs: waitedForCore() }
 }
 
 /** Milliseconds that the main thread has waited for a core, all in all; 0 where the system does not tell (Linux does). */
 function waitedForCore(): number {
   try {
-    return Number(readFileSync('/proc/self/schedstat', 'utf8').split(' ')[1]) / 1e6
+    return Number(readFileSync('/proc/self/schedstat', 'utf8').split(' ')[1] ?? 0) / 1e6
   } catch {
     return 0
   }

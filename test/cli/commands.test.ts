@@ -8,7 +8,7 @@ import { readConfig } from '../../cli/config.ts'
 import { openKube } from '../../cli/connections/kube.ts'
 import { openTestQueue } from '../queue/support.ts'
 import { command } from '../support/command.ts'
-import { startFairlead } from '../support/fairlead.ts'
+import { fairlead, startFairlead } from '../support/fairlead.ts'
 import { startTestCluster } from '../support/servers.ts'
 
 const kubeconfigOf = (server: string) =>
@@ -112,7 +112,7 @@ describe('servers that cannot be used', () => {
 })
 
 it('installs twice, and says that the second time changed nothing', async () => {
-  const first = await command(['install', '-o', 'json'], env)
+  const first = await fairlead(['install', '-o', 'json'], env)
   expect(first.code).toBe(0)
   const second = await command(['install', '-o', 'json'], env)
   const results = (JSON.parse(second.stdout) as { result: string }[]).map(({ result }) => result)

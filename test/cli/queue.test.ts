@@ -10,6 +10,7 @@ import { showKey } from '../../cli/queue/show.ts'
 import { type Screen, watchQueue } from '../../cli/queue/watch.ts'
 import { DONE, FN, freshPrefix, gate, openTestQueue } from '../queue/support.ts'
 import { command } from '../support/command.ts'
+import { fairlead } from '../support/fairlead.ts'
 import { startTestNats } from '../support/servers.ts'
 
 let nats: Nats & AsyncDisposable
@@ -231,7 +232,8 @@ describe('the commands', () => {
     await using test = await openTestQueue(nats.url, prefix)
     await filled(test.queue)
     const queue = (...args: string[]) => command(['queue', ...args], { NATS_URL: nats.url, FAIRLEAD_PREFIX: prefix })
-    const { stdout } = await queue('ls', '-o', 'wide')
+    // A process of its own, which ends by itself.
+    const { stdout } = await fairlead(['queue', 'ls', '-o', 'wide'], { NATS_URL: nats.url, FAIRLEAD_PREFIX: prefix })
     expect(columns(stdout)).toHaveLength(6)
     expect(stdout).toMatch(/^RECONCILER +NAMESPACE +NAME +STATE +SINCE +ATTEMPT +LANE +OWNER +DETAIL\n/)
     expect(await queue('park', FN, 'nothing')).toMatchObject({ code: 1, stdout: 'f nothing: idle, nothing to park\n' })

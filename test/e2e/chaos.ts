@@ -19,7 +19,7 @@ export const PATIENCE_MS = 240_000
 class Replica {
   readonly #up: () => FairleadProcess
   readonly #lives: { process: FairleadProcess; endedAt?: number }[] = []
-  readonly #lost = Promise.withResolvers<never>()
+  #ended: string | undefined
 
   constructor(up: () => FairleadProcess) {
     this.#up = up
@@ -29,17 +29,14 @@ class Replica {
     const life: { process: FairleadProcess; endedAt?: number } = { process: this.#up() }
     this.#lives.push(life)
     void life.process.exited.then(({ code, signal, at }) => {
-      const last = JSON.stringify(life.process.logs.slice(-5))
-      if (life.endedAt === undefined)
-        this.#lost.reject(new Error(`a process ended by itself (${code ?? signal}): ${last}`))
+      if (life.endedAt === undefined) this.#ended = `${code ?? signal}: ${JSON.stringify(life.process.logs.slice(-5))}`
       life.endedAt = at
     })
     return life.process
   }
 
-  /** Rejects when one of its processes ends by itself. */
-  get lost(): Promise<never> {
-    return this.#lost.promise
+  expectAlive(): void {
+    if (this.#ended !== undefined) throw new Error(`a process ended by itself, ${this.#ended}`)
   }
 
   get kills(): number {
@@ -87,6 +84,8 @@ interface Load {
 interface Targets {
   replicas: Replica[]
   random: () => number
+  /** The load is over, or has failed. */
+  signal: AbortSignal
 }
 
 /** Ats that are due one after the other, while `chaos` goes on; what came of it. */
@@ -104,11 +103,13 @@ export async function underLoad(
     await Promise.all([...due].map(([name, time]) => world.create(at(name, new Date(time)))))
     // To list a thousand again and again is a load of its own.
     await sleep(Math.max(0, first + spreadMs - Date.now()))
-    await until(() => areDone(world, prefix, count), 1000)
+    await until(() => {
+      for (const replica of replicas) replica.expectAlive()
+      return areDone(world, prefix, count)
+    }, 1000)
   }
   try {
-    const all = Promise.all([chaos({ replicas, random: randomFrom(SEED) }), allDone()])
-    await Promise.race([all, ...replicas.map(({ lost }) => lost)])
+    await Promise.all([chaos({ replicas, random: randomFrom(SEED), signal: stop.signal }), allDone()])
   } finally {
     stop.abort()
   }
@@ -166,9 +167,9 @@ export const expectNoTwoAtOnce = ({ due, runs }: Came): void => {
 /** About one a second, of the first so many processes. */
 export const killAgainAndAgain =
   (kills: number, victims: number) =>
-  async ({ replicas, random }: Targets): Promise<void> => {
+  async ({ replicas, random, signal }: Targets): Promise<void> => {
     for (let kill = 0; kill < kills; kill++) {
-      await sleep(500 + random() * 1000)
+      await sleep(500 + random() * 1000, undefined, { signal })
       const victim = replicas[Math.floor(random() * victims)]!
       await victim.kill()
       victim.start()
@@ -178,10 +179,10 @@ export const killAgainAndAgain =
 /** A server, from when the first At is due. */
 export const killThrice =
   (world: World, server: string) =>
-  async ({ random }: Targets): Promise<void> => {
-    await sleep(LEAD_MS)
+  async ({ random, signal }: Targets): Promise<void> => {
+    await sleep(LEAD_MS, undefined, { signal })
     for (let kill = 0; kill < 3; kill++) {
-      await sleep(500 + random() * 1500)
+      await sleep(500 + random() * 1500, undefined, { signal })
       await world.cluster.restart(server)
     }
   }

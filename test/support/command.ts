@@ -1,10 +1,22 @@
+import type { EventEmitter } from 'node:events'
 import { main } from '#cli'
 import type { Finished } from './fairlead.ts'
+
+type Listener = () => void
+
+/** What a command listens to until its process ends. */
+const HEARD: [EventEmitter, string][] = [
+  [process, 'SIGINT'],
+  [process, 'SIGTERM'],
+  [process, 'SIGHUP'],
+  [process.stdout, 'error'],
+]
 
 /** `fairlead …` in this process, much quicker than as one of its own: what it prints and its exit code. One at a time. */
 export async function command(args: string[], env: Record<string, string> = {}): Promise<Finished> {
   const before = Object.keys(env).map((name) => [name, process.env[name]] as const)
   const { exitCode } = process
+  const hearing = HEARD.map(([emitter, name]) => ({ emitter, name, before: emitter.listeners(name) as Listener[] }))
   const written = { stdout: '', stderr: '' }
   const streams = (['stdout', 'stderr'] as const).map((name) => {
     const write = process[name].write.bind(process[name])
@@ -23,6 +35,8 @@ export async function command(args: string[], env: Record<string, string> = {}):
   } finally {
     for (const restore of streams) restore()
     console.error = error
+    for (const { emitter, name, before: known } of hearing)
+      for (const one of emitter.listeners(name) as Listener[]) if (!known.includes(one)) emitter.off(name, one)
     process.exitCode = exitCode
     // One by one: an object in its place would no longer be what the system, and os.tmpdir(), see.
     for (const [name, value] of before)
