@@ -8,8 +8,8 @@ export default defineConfig({
     include: ['test/**/*.test.ts'],
     exclude: ['test/bench/**'],
     // Real servers on two cores: files side by side only as far as they do not starve each other. Many of them wait
-    // for a time or a lease, so that three load two cores.
-    maxWorkers: 3,
+    // for a time or a lease, so that four load two cores.
+    maxWorkers: 4,
     // Files share what their worker has imported: to import it anew for each of them takes a third of all the time.
     isolate: false,
     // Of the processes that tests start, as the command has it.

@@ -170,13 +170,17 @@ describe('the HTTP binding', () => {
   ])('says %s of what it cannot take', (reason, read) => expect(reasonOf(read)).toBe(reason))
 })
 
+// fast-check's own URLs take seconds to set up.
+const source = fc
+  .array(fc.constantFrom('a', 'Z', '0', '-', '.', '_', '~', '%20', '%C3%BC', '/', ':', '@', '?', '=', '&', ';', ','))
+  .map((parts) => `https://example.com/${parts.join('')}`)
 const value = fc.string({ unit: 'grapheme', minLength: 1 }).filter((text) => !/\p{Cc}/u.test(text))
 const anyEvent = fc
   .record(
     {
       specversion: fc.constant('1.0'),
       id: value,
-      source: fc.webUrl(),
+      source,
       type: value,
       subject: value,
       extension: value,
