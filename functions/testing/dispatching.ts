@@ -23,9 +23,10 @@ import {
   type SettledWrites,
   type Write,
 } from '#dispatch'
-import { manifest, type Reconciler } from '#sdk'
+import type { Reconciler } from '#sdk'
 import { inputOf, invokeOf } from './given.ts'
 import { type Memory, MemoryRefusal } from './memory.ts'
+import { prepared } from './prepared.ts'
 
 /** One request of a run. */
 export interface SimulatedWrite {
@@ -85,7 +86,7 @@ const isGoing = (object: KubeObject, { name }: Reconciler): boolean =>
 
 function finalizersToKeep({ reconciler, primary }: Dispatching): string[] | undefined {
   const object = primary()
-  return object && finalizersBefore(object, reconciler.name, manifest(reconciler).spec)
+  return object && finalizersBefore(object, reconciler.name, prepared(reconciler).spec)
 }
 
 function writeFinalizers(run: Dispatching, finalizers: string[]): void {
@@ -105,7 +106,7 @@ async function decide(
   const input = inputOf(reconciler, { object, others: memory.all(), now, attempt })
   decidesOn(structuredClone(input))
   const outcome = parseOutcome(await invokeOf(reconciler)(deepFreeze(input)))
-  const { spec } = manifest(reconciler)
+  const { spec } = prepared(reconciler)
   const owned = spec.owns.flatMap((resource) =>
     (input.owned[kindName(resource.kind, apiVersionOf(resource))] ?? []).map((child) => ({ resource, object: child })),
   )

@@ -10,8 +10,9 @@ import {
   relation,
 } from '#contracts'
 import { isFinalizing } from '#dispatch'
-import { manifest, type Reconciler, toInvoke } from '#sdk'
+import type { Reconciler } from '#sdk'
 import { asStored } from './memory.ts'
+import { prepared } from './prepared.ts'
 
 export interface Given {
   /** The object that is reconciled; null: it is gone. */
@@ -38,14 +39,14 @@ export function outcomeOf(reconciler: Reconciler, given: Given): Promise<Outcome
 
 /** The function as a plain call on its input. */
 export function invokeOf(reconciler: Reconciler): (input: RunInput) => ReturnType<Invoke> {
-  const invoke = toInvoke(reconciler)
+  const { invoke } = prepared(reconciler)
   return (input) => invoke(input, { signal: new AbortController().signal, log: quiet })
 }
 
 export function inputOf(reconciler: Reconciler, given: Given): RunInput {
   const { others = [], now = DEFAULT_NOW, attempt = 0 } = given
   const object = given.object && withUid(given.object)
-  const { spec } = manifest(reconciler)
+  const { spec } = prepared(reconciler)
   return {
     object,
     owned: byKind(spec.owns, others, () => (other) => object !== null && isOwned(other, object)),

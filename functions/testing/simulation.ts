@@ -1,9 +1,10 @@
 import { ConflictError, type EventReport, type KubeObject, type RunInput } from '#contracts'
 import { consequenceOf, failurePatch, SettledWrites } from '#dispatch'
-import { type Kind, manifest, type ObservedBy, type Reconciler } from '#sdk'
+import type { Kind, ObservedBy, Reconciler } from '#sdk'
 import { type Dispatching, lap, type SimulatedWrite, writeStatus } from './dispatching.ts'
 import { DEFAULT_NOW, isOfKind } from './given.ts'
 import { type Identity, Memory } from './memory.ts'
+import { prepared } from './prepared.ts'
 
 export interface SimulationOptions {
   /** The first one is reconciled; the others are simply there. */
@@ -159,7 +160,7 @@ export class Simulation {
   /** False: the state has moved while the failure was written on the object. */
   #fail(error: Error): boolean {
     this.failure = error
-    const { backoff } = manifest(this.#reconciler).spec
+    const { backoff } = prepared(this.#reconciler).spec
     const { finish, report } = consequenceOf(error, { attempt: this.#attempt, backoff, now: this.now, random: () => 0 })
     if (finish.kind === 'error') this.timer = finish.retryAt
     this.#isMeant = report !== undefined
