@@ -5,7 +5,7 @@ import {
   expectOnePodEach,
   GIVEN_COUNT,
   killAgainAndAgain,
-  killThrice,
+  killServer,
   PATIENCE_MS,
   SEED,
   startReplicas,
@@ -14,11 +14,10 @@ import {
 import { startWorld, type World } from './world.ts'
 
 /** `npm run soak:chaos` takes as many as the load that is alone. */
-const COUNT = Number(GIVEN_COUNT ?? 100)
+const COUNT = Number(GIVEN_COUNT ?? 60)
 /** Each has a bridge and a dispatcher. */
 const PROCESSES = Number(process.env['FAIRLEAD_CHAOS_PROCESSES'] ?? 3)
-const SPREAD_MS = GIVEN_COUNT === undefined ? 5000 : 10_000
-const KILLS = 7
+const [SPREAD_MS, KILLS, SERVER_KILLS] = GIVEN_COUNT === undefined ? [4000, 5, 2] : [10_000, 12, 4]
 
 let world: World
 let replicas: Awaited<ReturnType<typeof startReplicas>>
@@ -44,14 +43,14 @@ describe(`${COUNT} Ats due over some seconds all run exactly once, FAIRLEAD_CHAO
   })
 
   it('while nats-server is killed again and again', async () => {
-    const came = await underLoad(load('nats'), killThrice(world, 'nats'))
+    const came = await underLoad(load('nats'), killServer(world, 'nats', SERVER_KILLS))
     expectOnePodEach(came)
     await expectOneCreationEach(came)
     expectNoTwoAtOnce(came)
   })
 
   it('while kube-apiserver is killed again and again', async () => {
-    const came = await underLoad(load('api'), killThrice(world, 'kube-apiserver'))
+    const came = await underLoad(load('api'), killServer(world, 'kube-apiserver', SERVER_KILLS))
     expectOnePodEach(came)
     await expectOneCreationEach(came, { atMost: true })
     expectNoTwoAtOnce(came)

@@ -177,11 +177,11 @@ export const killAgainAndAgain =
   }
 
 /** A server, from when the first At is due. */
-export const killThrice =
-  (world: World, server: string) =>
+export const killServer =
+  (world: World, server: string, kills: number) =>
   async ({ random, signal }: Targets): Promise<void> => {
     await sleep(LEAD_MS, undefined, { signal })
-    for (let kill = 0; kill < 3; kill++) {
+    for (let kill = 0; kill < kills; kill++) {
       await sleep(500 + random() * 1500, undefined, { signal })
       await world.cluster.restart(server)
     }
