@@ -24,15 +24,16 @@ export async function declareStream(
     return (await answered(js, what, () => js.admin.streams.add(config))).config
   } catch (error) {
     if (errCodeOf(error) !== ERR.streamNameInUse) throw error
-    return demandEqual(what, config, (await answered(js, what, () => js.admin.streams.info(config.name))).config)
+    return demandEqual(what, config, (await infoOf(js, config.name)).config)
   }
 }
 
 /** Its configuration, if it is there. */
 export async function findStream(js: JetStream, name: string): Promise<StreamConfig | undefined> {
-  const info = answered(js, `stream ${name}`, () => js.admin.streams.info(name))
-  return (await orUndefined(info, ERR.streamNotFound))?.config
+  return (await orUndefined(infoOf(js, name), ERR.streamNotFound))?.config
 }
+
+const infoOf = (js: JetStream, name: string) => answered(js, `stream ${name}`, () => js.admin.streams.info(name))
 
 /** Creates the durable consumer if it is not there; what is there must agree in every field given. */
 export async function declareConsumer(

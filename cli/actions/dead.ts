@@ -1,28 +1,21 @@
 import type { DeadLetter } from '#events'
-import { openExisting } from '../connections/existing.ts'
+import { withExisting } from '../connections/existing.ts'
 import { type DeadFilter, type DeadLsOptions, describeLetter, listDead, selectLetters } from '../dead/letters.ts'
 import { type ReplayTools, replay } from '../dead/replay.ts'
 import { EXIT, UsageError } from '../exit.ts'
-import { createLogger } from '../logging.ts'
 import type { Surroundings } from '../options.ts'
 
-async function withDead({ config }: Surroundings, work: (tools: ReplayTools) => Promise<void>): Promise<void> {
-  const settings = await config()
-  await using open = await openExisting(settings, await createLogger(settings))
-  await work(open)
-}
-
 export const ls = (options: DeadLsOptions, surroundings: Surroundings): Promise<void> =>
-  withDead(surroundings, async ({ dead }) => surroundings.print(await listDead(dead, options, new Date())))
+  withExisting(surroundings, async ({ dead }) => surroundings.print(await listDead(dead, options, new Date())))
 
 export const show = (id: number, output: 'text' | 'json', surroundings: Surroundings): Promise<void> =>
-  withDead(surroundings, async (tools) =>
+  withExisting(surroundings, async (tools) =>
     surroundings.print(describeLetter(await letterOf(tools, id), output, new Date())),
   )
 
 /** Those of these numbers, or all that the filter selects. */
 export const replayLetters = (which: number[] | DeadFilter, surroundings: Surroundings): Promise<void> =>
-  withDead(surroundings, async (tools) => {
+  withExisting(surroundings, async (tools) => {
     let isDone = true
     const letters = Array.isArray(which) ? lettersOf(tools, which) : selectLetters(tools.dead, which)
     for await (const letter of letters) {

@@ -1,8 +1,6 @@
 import { createInterface } from 'node:readline/promises'
-import type { WorkQueue } from '#queue'
-import { openExisting } from '../connections/existing.ts'
+import { withExisting } from '../connections/existing.ts'
 import { EXIT, UsageError } from '../exit.ts'
-import { createLogger } from '../logging.ts'
 import type { Surroundings } from '../options.ts'
 import { type ActOptions, actOnKeys } from '../queue/act.ts'
 import { type DrainOptions, untilDrained } from '../queue/drain.ts'
@@ -15,32 +13,26 @@ export type WatchOptions = LsOptions & { watch?: boolean }
 /** `yes` is undefined where nobody has to be asked. */
 export type GivenActOptions = ActOptions & { yes?: boolean }
 
-async function withQueue({ config }: Surroundings, work: (queue: WorkQueue) => Promise<void>): Promise<void> {
-  const settings = await config()
-  await using open = await openExisting(settings, await createLogger(settings))
-  await work(open.queue)
-}
-
 const now = () => new Date()
 
 export const ls = ({ watch, ...options }: WatchOptions, surroundings: Surroundings): Promise<void> =>
-  withQueue(surroundings, async (queue) => {
+  withExisting(surroundings, async ({ queue }) => {
     if (watch) await watchQueue(queue, options, screenOf(process.stdout), now, untilStopped().signal)
     else surroundings.print(await listQueue(queue, options, now))
   })
 
 export const show = (options: ShowOptions, surroundings: Surroundings): Promise<void> =>
-  withQueue(surroundings, async (queue) => surroundings.print(await showKey(queue, options, now())))
+  withExisting(surroundings, async ({ queue }) => surroundings.print(await showKey(queue, options, now())))
 
 export const actOn = ({ yes = true, ...options }: GivenActOptions, surroundings: Surroundings): Promise<void> =>
-  withQueue(surroundings, async (queue) => {
+  withExisting(surroundings, async ({ queue }) => {
     const confirm = yes ? async () => undefined : askOnTerminal
     const tools = { print: surroundings.print, confirm, signal: untilStopped().signal }
     if (!(await actOnKeys(queue, options, tools))) surroundings.setExitCode(EXIT.failed)
   })
 
 export const drain = (options: DrainOptions, surroundings: Surroundings): Promise<void> =>
-  withQueue(surroundings, async (queue) => {
+  withExisting(surroundings, async ({ queue }) => {
     const report = (text: string) => console.error(text)
     surroundings.print(await untilDrained(queue, options, untilStopped().signal, report))
   })

@@ -4,14 +4,28 @@ import type { JetStream } from '#jetstream'
 import { NoQueueError, openQueue, type WorkQueue } from '#queue'
 import type { Config } from '../config.ts'
 import { UsageError } from '../exit.ts'
+import { createLogger } from '../logging.ts'
+import type { Surroundings } from '../options.ts'
 import { openJetStream } from './nats.ts'
 import { prefixOf, queueOptions } from './settings.ts'
 
-/** Queue and dead letters as they are there, for those who look at them: an error if nobody has made them yet. */
-export async function openExisting(
-  config: Config,
-  log: Logger,
-): Promise<{ js: JetStream; queue: WorkQueue; dead: DeadLetters } & AsyncDisposable> {
+interface Existing {
+  js: JetStream
+  queue: WorkQueue
+  dead: DeadLetters
+}
+
+/** Queue and dead letters as they are there, for a command that looks at them: an error if nobody has made them yet. */
+export async function withExisting(
+  { config }: Surroundings,
+  work: (existing: Existing) => Promise<void>,
+): Promise<void> {
+  const settings = await config()
+  await using existing = await openExisting(settings, await createLogger(settings))
+  await work(existing)
+}
+
+async function openExisting(config: Config, log: Logger): Promise<Existing & AsyncDisposable> {
   const js = await openJetStream(config, 'queue')
   try {
     const queue = await openQueue(js, { ...queueOptions(config, log), create: false })

@@ -15,10 +15,16 @@ const LEAD_MS = 3000
 /** Other tests may be running on the same cores. */
 export const PATIENCE_MS = 240_000
 
+interface Life {
+  process: FairleadProcess
+  /** From when it is to be killed; in the end, when it was gone. */
+  endedAt?: number
+}
+
 /** A process that is started anew after each kill. */
 class Replica {
   readonly #up: () => FairleadProcess
-  readonly #lives: { process: FairleadProcess; endedAt?: number }[] = []
+  readonly #lives: Life[] = []
   #ended: string | undefined
 
   constructor(up: () => FairleadProcess) {
@@ -26,7 +32,7 @@ class Replica {
   }
 
   start(): FairleadProcess {
-    const life: { process: FairleadProcess; endedAt?: number } = { process: this.#up() }
+    const life: Life = { process: this.#up() }
     this.#lives.push(life)
     void life.process.exited.then(({ code, signal, at }) => {
       if (life.endedAt === undefined) this.#ended = `${code ?? signal}: ${JSON.stringify(life.process.logs.slice(-5))}`
@@ -46,9 +52,9 @@ class Replica {
   async kill(): Promise<void> {
     const life = this.#lives.at(-1)
     if (life === undefined) return
-    life.endedAt = Date.now()
+    life.endedAt ??= Date.now()
     life.process.kill('SIGKILL')
-    life.endedAt = (await life.process.exited).at
+    await life.process.exited
   }
 
   /** Runs that a kill ended. */
