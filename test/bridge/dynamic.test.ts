@@ -285,6 +285,7 @@ describe('what is watched', () => {
     await using bridge = await startBridge(restricted, nats.url, { prefix: `d${++number}` })
     await untilCondition(kube, 'there', 'Watching')
     expect([...(await stored(bridge.events, configMaps)).keys()]).toEqual(['other.a'])
+    await until('its key is queued, which follows', async () => bridge.keysOf('there').length > 0)
     expect(bridge.keysOf('there')).toEqual(['other.a'])
     await revoke(kube, 'only-reconcilers')
   })
