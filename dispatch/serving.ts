@@ -71,7 +71,7 @@ export class Serving {
     this.#current.set(lease, current)
     keepNewest(this.#owners, lease.owner, true, REMEMBERED_RUNS)
     const queuedMs = this.#deps.now().getTime() - enqueuedAt.getTime()
-    this.#observe(key, { step: 'started', attempt, fired, cutShort, queuedMs })
+    this.#observe(key, { step: 'started', attempt, fired, cutShort, queuedMs, leaseUntil: lease.until })
     const began = performance.now()
     try {
       current.run = new Run(this.#depsOf(log), this.#served, lease, log)

@@ -13,6 +13,8 @@ export type RunStep = { reconciler: string; key: string } & Partial<Span> &
         cutShort?: boolean
         /** Since the key was queued. */
         queuedMs: number
+        /** Another run of its key may begin then, unless the lease is renewed. */
+        leaseUntil: Date
       }
     | {
         step: 'written'

@@ -167,6 +167,7 @@ export class Run implements Lease {
       const result = await operate(this.#core, transitions.renew, { held: this.#held, terms }, this)
       if (result.kind === 'lost') return this.#lose('another worker may own the key')
       this.#held = result.held
+      log.debug({ fn: this.fn, key: this.key, leaseUntil: this.until }, 'lease renewed')
     } catch (error) {
       log.error(
         { err: error, fn: this.fn, key: this.key },

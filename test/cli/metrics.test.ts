@@ -49,7 +49,16 @@ it('counts runs under the names of controller-runtime, from 0 on', async () => {
     'fairlead_leases_lost_total{controller=at}': 0,
   })
   const began = (key: string, cutShort = false) =>
-    run({ reconciler: 'at', key, step: 'started', attempt: 0, fired: false, queuedMs: 5, cutShort })
+    run({
+      reconciler: 'at',
+      key,
+      step: 'started',
+      attempt: 0,
+      fired: false,
+      queuedMs: 5,
+      cutShort,
+      leaseUntil: new Date(9000),
+    })
   const ended = (key: string, result: 'success' | 'requeue_after' | 'error' | 'terminal' | 'fenced') =>
     run({ reconciler: 'at', key, step: 'finished', result, ms: 20, message: undefined })
   for (const [key, result] of Object.entries({

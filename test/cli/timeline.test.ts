@@ -5,7 +5,14 @@ import { type Recorder, recordLifeOf } from '../../cli/demo/recorder.ts'
 import { plain, timelineOn } from '../../cli/demo/timeline.ts'
 
 const ABOUT = { reconciler: 'at', key: 'default.x' }
-const STARTED = { ...ABOUT, step: 'started', attempt: 1, fired: false, queuedMs: 0 } as const
+const STARTED = {
+  ...ABOUT,
+  step: 'started',
+  attempt: 1,
+  fired: false,
+  queuedMs: 0,
+  leaseUntil: new Date(9000),
+} as const
 const PODS = { group: '', version: 'v1', resource: 'pods' }
 
 const pod = (resourceVersion: string): KubeObject => ({

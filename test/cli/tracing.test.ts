@@ -48,7 +48,7 @@ describe('what bridge and dispatcher tell', () => {
     tracing.bridge({ ref: ATS, verb: 'added', object: at, outcome: 'stored', ms: 4 })
     const step = { reconciler: 'at', key: 'default.a' }
     now = 10_020
-    tracing.run({ ...step, step: 'started', attempt: 0, fired: false, queuedMs: 15 })
+    tracing.run({ ...step, step: 'started', attempt: 0, fired: false, queuedMs: 15, leaseUntil: new Date(9000) })
     const run = spanAfter(traceparent, true)
     const request = spanAfter(traceparentOf(run), true)
     now = 10_030

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect } from 'vitest'
-import type { FairleadProcess } from '../support/fairlead.ts'
+import type { FairleadProcess, LogLine } from '../support/fairlead.ts'
 import { playNode, type SeenPod } from '../support/node-player.ts'
 import { randomFrom } from '../support/random.ts'
 import { overlaps, type RunInterval, runsOf } from '../support/runs.ts'
@@ -57,11 +57,11 @@ class Replica {
     await life.process.exited
   }
 
-  /** Runs that a kill ended. */
-  get cut(): number {
-    return this.#lives.flatMap(({ process, endedAt }) =>
-      runsOf(process.logs, process.pid, endedAt ?? 0).filter(({ to }) => to === endedAt),
-    ).length
+  /** What was logged of a key of the At reconciler, with the processes that said so. */
+  logOf(key: string): LogLine[] {
+    return this.#lives.flatMap(({ process }) =>
+      process.logs.filter((line) => `at/${line.key}` === key).map((line) => ({ ...line, pid: process.pid })),
+    )
   }
 
   runs(): RunInterval[] {
@@ -119,13 +119,15 @@ export async function underLoad(
   } finally {
     stop.abort()
   }
+  const runs = replicas.flatMap((replica) => replica.runs()).filter(({ key }) => key.includes(`.${prefix}-`))
   return {
     world,
     due,
     pods: [...pods.values()].filter(({ name }) => name.startsWith(`${prefix}-`)),
     kills: sum(replicas.map((replica) => replica.kills)),
-    cut: sum(replicas.map((replica) => replica.cut)),
-    runs: replicas.flatMap((replica) => replica.runs()).filter(({ key }) => key.includes(`.${prefix}-`)),
+    cut: runs.filter(({ cut }) => cut).length,
+    runs,
+    logOf: (key: string) => replicas.flatMap((replica) => replica.logOf(key)),
   }
 }
 
@@ -143,6 +145,7 @@ interface Came {
   due: Map<string, number>
   pods: SeenPod[]
   runs: RunInterval[]
+  logOf: (key: string) => LogLine[]
 }
 
 export function expectOnePodEach({ due, pods }: Came): void {
@@ -165,10 +168,13 @@ export async function expectOneCreationEach({ world, due }: Came, { atMost = fal
   expect(early, 'pods created before their time').toEqual([])
 }
 
-export const expectNoTwoAtOnce = ({ due, runs }: Came): void => {
+export const expectNoTwoAtOnce = ({ due, runs, logOf }: Came): void => {
   expect(runs.length).toBeGreaterThanOrEqual(due.size)
-  expect(overlaps(runs)).toEqual([])
+  const found = overlaps(runs).map((pair) => ({ pair, log: logOf(pair[0].key).toSorted(byTime) }))
+  expect(found.map((of) => JSON.stringify(of))).toEqual([])
 }
+
+const byTime = (a: LogLine, b: LogLine): number => Date.parse(a.time) - Date.parse(b.time)
 
 /** About one a second, of the first so many processes. */
 export const killAgainAndAgain =

@@ -15,6 +15,7 @@ export interface LogLine {
   msg: string
   step?: string
   reconciler?: string
+  fn?: string
   key?: string
   result?: string
   leaseUntil?: string

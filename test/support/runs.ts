@@ -6,27 +6,32 @@ export interface RunInterval {
   /** When its function and writes were over, its lease at an end, or its process dead. */
   to: number
   process: number
+  /** Its process died first. */
+  cut?: true
 }
 
 /**
  * The runs of one process, from its log; what had not ended, ended when the process did. A run is over before its end is
  * stored, and it must be: another process may begin the next one as soon as the server has it. Nor does it last longer
- * than its lease: a process that was held up writes nothing more, whenever it comes to say that the run has ended.
+ * than its lease: a process that was held up writes nothing more, whether it comes to say that the run has ended or not.
  */
 export function runsOf(logs: readonly LogLine[], process: number, endedAt: number): RunInterval[] {
-  const open = new Map<string, number>()
+  const open = new Map<string, { from: number; leaseUntil: number }>()
   const runs: RunInterval[] = []
-  for (const { step, key, reconciler, time, leaseUntil = time } of logs) {
-    if (key === undefined) continue
-    const id = `${reconciler}/${key}`
-    if (step === 'started') open.set(id, Date.parse(time))
+  for (const { msg, step, key, reconciler, fn = reconciler, time, leaseUntil } of logs) {
+    if (key === undefined || leaseUntil === undefined) continue
+    const id = `${fn}/${key}`
+    const until = Date.parse(leaseUntil)
+    const run = open.get(id)
+    if (step === 'started') open.set(id, { from: Date.parse(time), leaseUntil: until })
+    if (run === undefined) continue
+    if (msg === 'lease renewed') run.leaseUntil = until
     if (step !== 'ended') continue
-    const from = open.get(id)
-    const to = Math.min(Date.parse(time), Date.parse(leaseUntil))
-    if (from !== undefined) runs.push({ key: id, from, to, process })
+    runs.push({ key: id, from: run.from, to: Math.min(Date.parse(time), until), process })
     open.delete(id)
   }
-  for (const [key, from] of open) runs.push({ key, from, to: endedAt, process })
+  for (const [key, { from, leaseUntil }] of open)
+    runs.push({ key, from, to: Math.min(leaseUntil, endedAt), process, cut: true })
   return runs
 }
 
