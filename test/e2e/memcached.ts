@@ -1,62 +1,19 @@
 import { once } from 'node:events'
 import { connect } from 'node:net'
-import { type RunningOperators, runOperators } from 'fairlead/testing/cluster'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { Memcached, memcached } from '#functions/memcached'
+import type { RunningOperators } from 'fairlead/testing/cluster'
+import { beforeAll, expect, it } from 'vitest'
+import { Memcached } from '#functions/memcached'
 import { cacheDir } from '#local'
 import { Deployment, Pod } from '#sdk'
 import { addMemcachedImage } from '../../deploy/images/memcached/index.ts'
-import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
-import { takeTurnWithNode } from '../support/node.ts'
-
-const turn = await takeTurnWithNode()
-afterAll(turn.end)
+import type { Kubectl } from '../support/kubectl.ts'
+import type { Scene } from './on-node.test.ts'
 
 const cache = (name: string, spec: Parameters<typeof Memcached.of>[0]['spec']) =>
   Memcached.of({ metadata: { name }, spec })
 
-let operators: RunningOperators
-let kubectl: Kubectl
-
-beforeAll(async () => {
-  operators = await runOperators([memcached], { controllers: true, node: turn.skip ? 'kwok' : 'real' })
-  if (!turn.skip) await addMemcachedImage(operators.cluster!.registryUrl!, cacheDir(process.env))
-  kubectl = await kubectlFor(operators.cluster!)
-})
-afterAll(() => operators?.[Symbol.asyncDispose]())
-
 /** With the longest name that the API takes. */
 const LONGEST = 'b'.repeat(253)
-
-/** As it is when all that it asks for runs. */
-async function available(name: string, size: number) {
-  const found = await operators.until(Memcached, name, (found) => {
-    const isSo = (type: string, status: string) =>
-      found?.status.conditions?.some(
-        (one) => one.type === type && one.status === status && one.observedGeneration === found.metadata.generation,
-      ) === true
-    return found?.status.nodes?.length === size && isSo('Available', 'True') && isSo('Progressing', 'False')
-  })
-  return found!
-}
-
-async function podsOf(name: string) {
-  const pods = await operators.list(Pod)
-  return pods.filter(
-    ({ metadata: { labels, deletionTimestamp } }) =>
-      labels?.['app.kubernetes.io/instance'] === name && deletionTimestamp === undefined,
-  )
-}
-
-/** Names of its live pods, as the API server tells. */
-const namesOf = async (name: string) => (await podsOf(name)).map(({ metadata }) => metadata.name).sort()
-
-/** What each of its servers answers; nothing, where pods only pretend to run. */
-async function answersOf(name: string, port: number, request: string): Promise<string[]> {
-  if (turn.skip) return []
-  const pods = await podsOf(name)
-  return Promise.all(pods.map(({ status }) => ask(status?.podIP ?? '', port, request)))
-}
 
 async function ask(host: string, port: number, request: string): Promise<string> {
   const socket = connect(port, host).setEncoding('utf8')
@@ -67,7 +24,46 @@ async function ask(host: string, port: number, request: string): Promise<string>
   return answer
 }
 
-describe(`a Memcached on a ${turn.skip ? 'pretended' : 'real'} node`, () => {
+/** Pretended: no server answers, for pods only pretend to run. */
+export function memcachedOnNode(scene: () => Scene, { pretended }: { pretended: boolean }): void {
+  let operators: RunningOperators
+  let kubectl: Kubectl
+
+  beforeAll(async () => {
+    ;({ operators, kubectl } = scene())
+    if (!pretended) await addMemcachedImage(operators.cluster!.registryUrl!, cacheDir(process.env))
+  })
+
+  /** As it is when all that it asks for runs. */
+  async function available(name: string, size: number) {
+    const found = await operators.until(Memcached, name, (found) => {
+      const isSo = (type: string, status: string) =>
+        found?.status.conditions?.some(
+          (one) => one.type === type && one.status === status && one.observedGeneration === found.metadata.generation,
+        ) === true
+      return found?.status.nodes?.length === size && isSo('Available', 'True') && isSo('Progressing', 'False')
+    })
+    return found!
+  }
+
+  async function podsOf(name: string) {
+    const pods = await operators.list(Pod)
+    return pods.filter(
+      ({ metadata: { labels, deletionTimestamp } }) =>
+        labels?.['app.kubernetes.io/instance'] === name && deletionTimestamp === undefined,
+    )
+  }
+
+  /** Names of its live pods, as the API server tells. */
+  const namesOf = async (name: string) => (await podsOf(name)).map(({ metadata }) => metadata.name).sort()
+
+  /** What each of its servers answers; nothing, where pods only pretend to run. */
+  async function answersOf(name: string, port: number, request: string): Promise<string[]> {
+    if (pretended) return []
+    const pods = await podsOf(name)
+    return Promise.all(pods.map(({ status }) => ask(status?.podIP ?? '', port, request)))
+  }
+
   it('runs where the restricted Pod Security Standard is enforced, and is available when its servers are', async () => {
     await kubectl(['label', 'ns', 'default', 'pod-security.kubernetes.io/enforce=restricted'])
     await expect(kubectl(['run', 'loose', '--image=busybox'])).rejects.toThrow('violates PodSecurity "restricted')
@@ -122,4 +118,4 @@ describe(`a Memcached on a ${turn.skip ? 'pretended' : 'real'} node`, () => {
     const { status } = await available(LONGEST, 1)
     expect(status.nodes).toEqual([expect.stringMatching(/^bbb/)])
   })
-})
+}

@@ -2,23 +2,20 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { isDeepStrictEqual } from 'node:util'
-import { type RunningOperators, runOperators } from 'fairlead/testing/cluster'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { VisitorsApp, visitors } from '#functions/visitors'
+import type { RunningOperators } from 'fairlead/testing/cluster'
+import { beforeAll, expect, it } from 'vitest'
+import { VisitorsApp } from '#functions/visitors'
 import { cacheDir } from '#local'
 import { Deployment, PersistentVolumeClaim, Secret, Service } from '#sdk'
 import { addVisitorsImages } from '../../deploy/images/visitors/index.ts'
 import { NODE_IP } from '../../local/node/addresses.ts'
 import { startBrowser, whyNoBrowser } from '../support/browser.ts'
-import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
-import { takeTurnWithNode } from '../support/node.ts'
+import type { Kubectl } from '../support/kubectl.ts'
+import type { Scene } from './on-node.test.ts'
 
 const BOOK = fileURLToPath(new URL('../functions/visitors/book.yaml', import.meta.url))
 const CLIENT_IP = '10.9.8.7'
 const BOOK_PAGE = `http://${NODE_IP}:30686/`
-
-const turn = await takeTurnWithNode()
-afterAll(turn.end)
 
 interface Visit {
   id: number
@@ -27,19 +24,17 @@ interface Visit {
   timestamp: string
 }
 
-describe.skipIf(turn.skip)('VisitorsApps on a real node', () => {
+export function visitorsOnNode(scene: () => Scene): void {
   let operators: RunningOperators
   let kubectl: Kubectl
 
   beforeAll(async () => {
-    operators = await runOperators([visitors], { node: 'real', controllers: true, patienceSeconds: 55 })
+    ;({ operators, kubectl } = scene())
     await addVisitorsImages(operators.cluster!.registryUrl!, cacheDir(process.env))
-    kubectl = await kubectlFor(operators.cluster!)
     // Before any app, which may get one of its node ports otherwise.
     await kubectl(['create', 'namespace', 'book'])
     await kubectl(['apply', '-n', 'book', '-f', BOOK])
   })
-  afterAll(() => operators?.[Symbol.asyncDispose]())
 
   const app = (name: string, spec: object) =>
     operators.create(
@@ -178,4 +173,4 @@ describe.skipIf(turn.skip)('VisitorsApps on a real node', () => {
   async function eventually(holds: () => Promise<boolean>): Promise<void> {
     while (!(await holds().catch(() => false))) await sleep(250)
   }
-})
+}
