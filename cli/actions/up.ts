@@ -1,3 +1,4 @@
+import { flushCompileCache } from 'node:module'
 import type { Config } from '../config.ts'
 import { openKube } from '../connections/kube.ts'
 import { openStreams } from '../connections/streams.ts'
@@ -78,6 +79,8 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
     },
     'started',
   )
+  // Node.js does it at the exit, which a process that is killed does not come to: each start would compile anew.
+  flushCompileCache()
   await runtime.run(stop.signal, options.graceSeconds * 1000)
   log.info({ role: role(parts), because: (stop.signal.reason as Error).message }, 'stopped')
   server?.close()

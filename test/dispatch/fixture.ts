@@ -1,3 +1,4 @@
+import { inject } from 'vitest'
 import {
   coverageToken,
   type Invoke,
@@ -13,9 +14,17 @@ import { reconcilerCrd } from '#crds'
 import { createDispatcher, type Dispatcher, type DispatcherOptions, type RunStep } from '#dispatch'
 import { type EventStore, keyOf, type OwnerKey, openEventStore } from '#events'
 import { connectJetStream, type JetStream } from '#jetstream'
-import { createKubeClient, isNotFound, type KubeClient, loadKubeConfig, type RequestReport, resourcePath } from '#kube'
+import {
+  createKubeClient,
+  isAlreadyExists,
+  isNotFound,
+  type KubeClient,
+  loadKubeConfig,
+  type RequestReport,
+  resourcePath,
+} from '#kube'
 import { openQueue, type WorkQueue } from '#queue'
-import { startTestCluster } from '../support/servers.ts'
+import type { SharedServers } from '../support/setup.ts'
 
 export const WIDGETS = { group: 'test.fairlead.dev', version: 'v1', resource: 'widgets', kind: 'Widget' }
 export const PODS = { group: '', version: 'v1', resource: 'pods', kind: 'Pod', strategy: 'CreateOnly' } as const
@@ -47,22 +56,27 @@ export const configMap = (name: string, data: Record<string, string> = {}): Kube
 
 type Behaviour = (input: RunInput, context: RunContext) => Outcome | Promise<Outcome>
 
-/** One of them for all the files that a worker runs, for it takes seconds to start; it goes with the worker. */
-let servers: Promise<{ kubeconfig: string; natsUrl: string }> | undefined
+let ready: Promise<SharedServers> | undefined
 let files = 0
 
-async function startServers() {
-  const { kubeconfig, nats } = await startTestCluster({ nats: true })
-  const kube = createKubeClient({ ...(await loadKubeConfig({ paths: [kubeconfig] })), userAgent: 'fairlead-test' })
+/** Shared with the other workers: whoever asks first makes the kinds of resources there. */
+async function sharedServers(): Promise<SharedServers> {
+  const answer = await fetch(inject('sharedServers'))
+  if (!answer.ok) throw new Error(await answer.text())
+  const servers = (await answer.json()) as SharedServers
+  const kube = createKubeClient({
+    ...(await loadKubeConfig({ paths: [servers.kubeconfig] })),
+    userAgent: 'fairlead-test',
+  })
   await installCrds(kube)
   await kube.close()
-  return { kubeconfig, natsUrl: nats?.url ?? '' }
+  return servers
 }
 
 /** Real servers, a store and a queue; what the bridge would do is done by hand, so that each test says what is known. */
 export async function startFixture() {
-  servers ??= startServers()
-  const { kubeconfig, natsUrl } = await servers
+  ready ??= sharedServers()
+  const { kubeconfig, natsUrl } = await ready
   const requests: RequestReport[] = []
   const kube = createKubeClient({
     ...(await loadKubeConfig({ paths: [kubeconfig] })),
@@ -70,7 +84,7 @@ export async function startFixture() {
     onRequest: (request) => requests.push(request),
   })
   const js = await connectJetStream({ servers: natsUrl, name: 'test' })
-  const events = await openEventStore(js, { prefix: `file${++files}`, cluster: 'test', log: silent })
+  const events = await openEventStore(js, { prefix: `file${process.pid}-${++files}`, cluster: 'test', log: silent })
   const fixture = new Fixture(kube, js, events, requests)
   return Object.assign(fixture, {
     async [Symbol.asyncDispose]() {
@@ -276,8 +290,10 @@ export async function until(holds: () => boolean | Promise<boolean>, timeoutMs =
 }
 
 async function installCrds(kube: KubeClient): Promise<void> {
-  await kube.create(resourcePath(CRDS), reconcilerCrd())
-  await kube.create(resourcePath(CRDS), widgetCrd)
+  for (const crd of [reconcilerCrd(), widgetCrd])
+    await kube.create(resourcePath(CRDS), crd).catch((error: unknown) => {
+      if (!isAlreadyExists(error)) throw error
+    })
   const isEstablished = async (name: string) => {
     const { status } = await kube.get(resourcePath(CRDS, undefined, name))
     const { conditions } = (status ?? {}) as { conditions?: { type: string; status: string }[] | null }

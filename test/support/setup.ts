@@ -1,3 +1,6 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { TestProject } from 'vitest/node'
 import {
   chooseNode,
   controlPlaneBinaries,
@@ -8,9 +11,48 @@ import {
   progressOn,
 } from '#local'
 import { goProgram } from './go-program.ts'
+import { startTestCluster } from './servers.ts'
+
+declare module 'vitest' {
+  export interface ProvidedContext {
+    /** Asked for, it answers with the addresses of servers that files share which keep to a namespace of their own. */
+    sharedServers: string
+  }
+}
+
+export interface SharedServers {
+  kubeconfig: string
+  natsUrl: string
+}
+
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  await buildServers()
+  const { url, stop } = await shareServers()
+  project.provide('sharedServers', url)
+  return stop
+}
+
+/** An API server takes seconds to start, and more to live: one for all workers, if any of them asks for it. */
+async function shareServers(): Promise<{ url: string; stop: () => Promise<void> }> {
+  let cluster: ReturnType<typeof startTestCluster> | undefined
+  const server = createServer((_, response) => {
+    cluster ??= startTestCluster({ nats: true })
+    cluster.then(
+      ({ kubeconfig, nats }) => response.end(JSON.stringify({ kubeconfig, natsUrl: nats?.url ?? '' })),
+      (error: unknown) => response.writeHead(500).end(String(error)),
+    )
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const stop = async (): Promise<void> => {
+    server.closeAllConnections()
+    server.close()
+    await (await cluster)?.stop()
+  }
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, stop }
+}
 
 /** Once per run, so that no test file waits, unseen, for a build. */
-export default async function setup(): Promise<void> {
+async function buildServers(): Promise<void> {
   const progress = progressOn(process.stderr)
   const { kind } = await chooseNode('auto', progress)
   const ofNode = kind === 'real' ? nodeBinaries : []
