@@ -49,8 +49,8 @@ afterAll(async () => {
 })
 
 describe.each([
-  { bridges: 1, rounds: 5 },
-  { bridges: 3, rounds: 5 },
+  { bridges: 1, rounds: 4 },
+  { bridges: 3, rounds: 4 },
 ])(`$bridges killed with -9 at any moment, $rounds times (SEED=${seed})`, ({ bridges, rounds }) => {
   it('leave the stream that one leaves in peace, and enqueue every key after its last change; the last one left goes on', async () => {
     const prefix = `kill${bridges}`

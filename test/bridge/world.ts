@@ -1,6 +1,5 @@
 import { readFile } from 'node:fs/promises'
 import { Agent, request } from 'node:https'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { parse } from 'yaml'
 import { type BridgeObserver, type BridgeOptions, createBridge } from '#bridge'
 import { type KubeObject, RECONCILERS, type ResourceRef, type RunLog } from '#contracts'
@@ -8,6 +7,7 @@ import { type EventStore, keyOf, openEventStore } from '#events'
 import { connectJetStream, incarnationOf, type JetStream } from '#jetstream'
 import { createKubeClient, isNotFound, isRetriable, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
 import { openQueue } from '#queue'
+import { pause } from '../support/wait.ts'
 import { configMaps, reconcilerObject, widgets } from './objects.ts'
 
 export const silent: RunLog = { debug() {}, info() {}, warn() {}, error() {} }
@@ -300,8 +300,8 @@ export async function untilCondition(kube: KubeClient, name: string, reason: str
 
 export async function until(what: string, holds: () => Promise<boolean>, timeoutMs = 20_000): Promise<void> {
   const deadline = performance.now() + timeoutMs
-  while (!(await holds())) {
+  for (let began = performance.now(); !(await holds()); began = performance.now()) {
     if (performance.now() > deadline) throw new Error(`not within ${timeoutMs} ms: ${what}`)
-    await sleep(50)
+    await pause(began, 50)
   }
 }

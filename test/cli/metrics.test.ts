@@ -1,11 +1,11 @@
 import { Registry } from 'prom-client'
-import { afterAll, beforeAll, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, expect, it } from 'vitest'
 import { deadKey, openDeadLetters } from '#events'
 import type { Nats } from '#local'
 import type { Finish } from '#queue'
 import { createMetrics, depthGauges } from '../../cli/metrics/index.ts'
 import { runMetrics } from '../../cli/metrics/runs.ts'
-import { DONE, FN, freshPrefix, gate, openTestQueue } from '../queue/support.ts'
+import { DONE, FN, freshPrefix, gate, openTestQueue, until } from '../queue/support.ts'
 import { startTestNats } from '../support/servers.ts'
 
 let nats: Nats & AsyncDisposable
@@ -14,7 +14,6 @@ beforeAll(async () => {
 })
 afterAll(() => nats[Symbol.asyncDispose]())
 
-const until = (condition: () => void | Promise<void>) => vi.waitFor(condition, { timeout: 15_000, interval: 40 })
 const log = { debug() {}, info() {}, warn() {}, error() {} }
 
 /** What is exported, by name and labels. */

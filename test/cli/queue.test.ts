@@ -1,5 +1,5 @@
 import { stripVTControlCharacters } from 'node:util'
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Nats } from '#local'
 import type { Entry, WorkQueue } from '#queue'
 import { type ActOptions, actOnKeys } from '../../cli/queue/act.ts'
@@ -8,7 +8,7 @@ import { type LsOptions, listQueue } from '../../cli/queue/ls.ts'
 import { rowTable, toRow } from '../../cli/queue/rows.ts'
 import { showKey } from '../../cli/queue/show.ts'
 import { type Screen, watchQueue } from '../../cli/queue/watch.ts'
-import { DONE, FN, freshPrefix, gate, openTestQueue } from '../queue/support.ts'
+import { DONE, FN, freshPrefix, gate, openTestQueue, until } from '../queue/support.ts'
 import { command } from '../support/command.ts'
 import { fairlead } from '../support/fairlead.ts'
 import { startTestNats } from '../support/servers.ts'
@@ -19,7 +19,6 @@ beforeAll(async () => {
 })
 afterAll(() => nats[Symbol.asyncDispose]())
 
-const until = (condition: () => void | Promise<void>) => vi.waitFor(condition, { timeout: 15_000, interval: 40 })
 const now = () => new Date()
 const LS: LsOptions = { output: 'table', limit: 100 }
 

@@ -25,6 +25,7 @@ import {
 } from '#kube'
 import { openQueue, type WorkQueue } from '#queue'
 import type { SharedServers } from '../support/setup.ts'
+import { pause } from '../support/wait.ts'
 
 export const WIDGETS = { group: 'test.fairlead.dev', version: 'v1', resource: 'widgets', kind: 'Widget' }
 export const PODS = { group: '', version: 'v1', resource: 'pods', kind: 'Pod', strategy: 'CreateOnly' } as const
@@ -283,9 +284,9 @@ class Scene {
 
 export async function until(holds: () => boolean | Promise<boolean>, timeoutMs = 10_000): Promise<void> {
   const deadline = Date.now() + timeoutMs
-  while (!(await holds())) {
+  for (let began = performance.now(); !(await holds()); began = performance.now()) {
     if (Date.now() > deadline) throw new Error(`still not so after ${timeoutMs} ms: ${holds.toString()}`)
-    await new Promise((resolve) => setTimeout(resolve, 25))
+    await pause(began, 25)
   }
 }
 

@@ -13,11 +13,11 @@ import {
 } from './chaos.ts'
 import { startWorld, type World } from './world.ts'
 
-/** `npm run soak:chaos` takes as many as the load that is alone. */
-const COUNT = Number(GIVEN_COUNT ?? 60)
-/** Each has a bridge and a dispatcher. */
-const PROCESSES = Number(process.env['FAIRLEAD_CHAOS_PROCESSES'] ?? 3)
-const [SPREAD_MS, KILLS, SERVER_KILLS] = GIVEN_COUNT === undefined ? [4000, 5, 2] : [10_000, 12, 4]
+/** `npm run soak:chaos`: as many Ats as in the load that is alone, and a third process. Each has a bridge and a dispatcher. */
+const [COUNT, PROCESSES, SPREAD_MS, SERVER_KILLS] =
+  GIVEN_COUNT === undefined ? [60, 2, 4000, 2] : [Number(GIVEN_COUNT), 3, 10_000, 4]
+/** Of the processes; not in `npm test`, where chaos.test.ts kills one of two. */
+const KILLS = 12
 
 let world: World
 let replicas: Awaited<ReturnType<typeof startReplicas>>
@@ -35,7 +35,7 @@ const load = (prefix: string) => ({ world, replicas, prefix, count: COUNT, sprea
 describe(`${COUNT} Ats due over some seconds all run exactly once, FAIRLEAD_CHAOS_SEED=${SEED}`, {
   timeout: PATIENCE_MS,
 }, () => {
-  it(`while any of ${PROCESSES} processes is killed again and again`, async () => {
+  it.skipIf(GIVEN_COUNT === undefined)(`while any of ${PROCESSES} processes is killed again and again`, async () => {
     const came = await underLoad(load('killed'), killAgainAndAgain(KILLS, PROCESSES))
     expectOnePodEach(came)
     await expectOneCreationEach(came, { atMost: true })

@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { pause } from '../support/wait.ts'
 
 /** Command lines of the living processes of this machine that name `text`, our own left out. Linux only. */
 export function programsWith(text: string): string[] {
@@ -17,5 +17,5 @@ function commandLineOf(pid: string): string {
 
 /** The test's own timeout bounds it. */
 export async function eventually(holds: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await holds())) await sleep(50)
+  for (let began = performance.now(); !(await holds()); began = performance.now()) await pause(began, 50)
 }

@@ -1,8 +1,9 @@
-import { afterAll, beforeAll, vi } from 'vitest'
+import { afterAll, beforeAll } from 'vitest'
 import { connectJetStream, type JetStream } from '#jetstream'
 import type { Nats } from '#local'
 import { type Entry, type Finish, type Lease, openQueue, type QueueOptions, type Worker, type WorkQueue } from '#queue'
 import { startTestNats } from '../support/servers.ts'
+import { untilPasses } from '../support/wait.ts'
 
 export const FN = 'f'
 /** Short, so that what waits for the end of a lease does not take long. */
@@ -123,8 +124,7 @@ export function gate(): { opened: Promise<void>; open: () => void } {
   return { opened: promise, open: resolve }
 }
 
-export const until = (condition: () => void | Promise<void>, timeout = 20_000) =>
-  vi.waitFor(condition, { timeout, interval: 40 })
+export const until = untilPasses
 
 export const inMs = (ms: number) => new Date(Date.now() + ms)
 

@@ -12,7 +12,6 @@ const FIRST = [
   'bridge/dynamic',
   'bridge/bridge',
   'e2e/outage',
-  'check',
   'queue/crash',
   'cli/guard',
   'e2e/life',

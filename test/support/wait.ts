@@ -1,0 +1,19 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+
+/** Before a condition is looked at again: those that take long to look at shall not be what the machine is busy with. */
+export const pause = (lookedSince: number, leastMs: number): Promise<void> =>
+  sleep(Math.max(leastMs, 3 * (performance.now() - lookedSince)))
+
+/** Returns what it returns when it throws no more; its last error if that takes too long. */
+export async function untilPasses<T>(condition: () => T | Promise<T>, timeoutMs = 20_000): Promise<T> {
+  const deadline = performance.now() + timeoutMs
+  for (;;) {
+    const began = performance.now()
+    try {
+      return await condition()
+    } catch (error) {
+      if (performance.now() > deadline) throw error
+      await pause(began, 40)
+    }
+  }
+}
