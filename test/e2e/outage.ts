@@ -3,6 +3,7 @@ import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { command } from '../support/command.ts'
+import type { FairleadProcess } from '../support/fairlead.ts'
 import { playNode } from '../support/node-player.ts'
 import { at, until, type World } from './world.ts'
 
@@ -55,12 +56,23 @@ async function armAndKill(world: World, { missedMs, waitingMs }: Pick<Outage, 'm
   const began = Date.now()
   const due = { missed: began + missedMs, waiting: began + waitingMs }
   for (const [name, time] of Object.entries(due)) await world.create(at(name, new Date(time)))
+  await Promise.all(Object.keys(due).map((name) => waits(name, [one, other])))
   await until(async () => (await waitingKeys(world)).length === 2)
   const phases = (await world.ats()).map(({ status }) => status?.phase)
   const { processes } = world.cluster
   await Promise.all(processes.names().map((name) => processes.kill(name)))
   return { began, due, phases }
 }
+
+/** As the log of either says. */
+const waits = (name: string, processes: FairleadProcess[]) =>
+  Promise.any(
+    processes.map((process) =>
+      process.logged(
+        ({ step, result, key }) => step === 'finished' && result === 'requeue_after' && key === `default.${name}`,
+      ),
+    ),
+  )
 
 /** Nobody else on this machine gets the ports meanwhile. */
 async function absence(world: World, until: number): Promise<void> {

@@ -1,8 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
+const LONGEST_MS = 1000
+
 /** Before a condition is looked at again: those that take long to look at shall not be what the machine is busy with. */
 export const pause = (lookedSince: number, leastMs: number): Promise<void> =>
-  sleep(Math.max(leastMs, 3 * (performance.now() - lookedSince)))
+  sleep(Math.max(leastMs, Math.min(3 * (performance.now() - lookedSince), LONGEST_MS)))
 
 /** Returns what it returns when it throws no more; its last error if that takes too long. */
 export async function untilPasses<T>(condition: () => T | Promise<T>, timeoutMs = 20_000): Promise<T> {
