@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
-const LONGEST_MS = 1000
+/** What is waited for may not last. */
+const LONGEST_MS = 300
 
 /** Before a condition is looked at again: those that take long to look at shall not be what the machine is busy with. */
 export const pause = (lookedSince: number, leastMs: number): Promise<void> =>
