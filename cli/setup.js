@@ -29,18 +29,13 @@ if (!upToDate()) {
   const started = Date.now()
   console.error('fairlead: installing the npm dependencies (about 30 s) …')
   const npm = process.platform === 'win32' ? 'npm.cmd' : 'npm'
-  const run = (args, errors) =>
-    spawnSync(npm, [...args, '--no-audit', '--no-fund', '--loglevel=error'], {
-      cwd: root,
-      stdio: ['ignore', 'ignore', errors],
-    })
-  // npm ci insists on every platform's packages, which a registry mirror may not have; npm install takes the locked
-  // versions too, and leaves those out.
-  const strict = run(['ci'], 'ignore')
-  const { status, error } = strict.status === 0 ? strict : run(['install', '--no-save'], 'inherit')
+  const { status, error } = spawnSync(npm, ['ci', '--no-audit', '--no-fund', '--loglevel=error'], {
+    cwd: root,
+    stdio: ['ignore', 'ignore', 'inherit'],
+  })
   if (status !== 0) {
     console.error(
-      `fairlead: npm install failed${error ? ` (${error.message})` : ''}. The dependencies come from the npm registry: ` +
+      `fairlead: npm ci failed${error ? ` (${error.message})` : ''}. The dependencies come from the npm registry: ` +
         'check the network or the registry setting (npm config get registry), then run the command again.',
     )
     process.exit(1)
