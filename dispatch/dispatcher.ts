@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Invoke, type KubeObject, RECONCILERS, type ResourceRef, type RunLog, resourceName } from '#contracts'
 import type { DeadMessage, EventStore, StoredCursor } from '#events'
@@ -12,6 +11,7 @@ import { InFlight } from './in-flight.ts'
 import { EventRecorder } from './recorder.ts'
 import { References } from './references.ts'
 import type { RunDependencies } from './run.ts'
+import { drawSeed } from './seed.ts'
 import { SettledWrites } from './settled-writes.ts'
 import type { RunObserver } from './steps.ts'
 
@@ -78,7 +78,7 @@ class LiveDispatcher implements Dispatcher {
       recorder: new EventRecorder({ gate, instance, now, log }),
       now,
       random,
-      seed: () => randomBytes(24).toString('base64url'),
+      seed: drawSeed,
       inFlight: new InFlight(),
       sampled: options.sampled ?? false,
       observe: options.observer ?? (() => undefined),

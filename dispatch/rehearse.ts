@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto'
 import type { Invoke, Outcome, ReconcilerSpec, RunLog } from '#contracts'
 import { keyOf } from '#events'
 import type { KubeClient } from '#kube'
@@ -10,6 +9,7 @@ import { selectorOf } from './reconcilers.ts'
 import { References } from './references.ts'
 import { type Rehearsed, rehearsing } from './rehearsal.ts'
 import { Run } from './run.ts'
+import { drawSeed } from './seed.ts'
 import { SettledWrites } from './settled-writes.ts'
 
 export interface RehearsalOptions {
@@ -47,7 +47,7 @@ export async function rehearse(options: RehearsalOptions): Promise<RehearsalResu
       recorder: { record: () => undefined },
       now: () => now,
       random: Math.random,
-      seed: () => randomBytes(24).toString('base64url'),
+      seed: drawSeed,
       inFlight: new InFlight(),
       sampled: false,
       observe: () => undefined,
