@@ -2,7 +2,6 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { command } from '../support/command.ts'
 import type { FairleadProcess } from '../support/fairlead.ts'
 import { playNode } from '../support/node-player.ts'
 import { at, until, type World } from './world.ts'
@@ -57,7 +56,6 @@ async function armAndKill(world: World, { missedMs, waitingMs }: Pick<Outage, 'm
   const due = { missed: began + missedMs, waiting: began + waitingMs }
   for (const [name, time] of Object.entries(due)) await world.create(at(name, new Date(time)))
   await Promise.all(Object.keys(due).map((name) => waits(name, [one, other])))
-  await until(async () => (await waitingKeys(world)).length === 2)
   const phases = (await world.ats()).map(({ status }) => status?.phase)
   const { processes } = world.cluster
   await Promise.all(processes.names().map((name) => processes.kill(name)))
@@ -98,10 +96,4 @@ async function untilDone(world: World): Promise<void> {
   )
   const done = until(async () => (await world.ats()).every(({ status }) => status?.phase === 'DONE'))
   await Promise.race([done, ...ended])
-}
-
-async function waitingKeys(world: World): Promise<string[]> {
-  const { stdout } = await command(['queue', 'ls', '-o', 'json'], world.env)
-  const rows = JSON.parse(stdout) as { name: string; state: string }[]
-  return rows.filter(({ state }) => state === 'waiting').map(({ name }) => name)
 }
