@@ -378,7 +378,11 @@ describe('what cannot be watched', () => {
     const observer = { interrupted: (event: { failure: string }) => interruptions.push(event.failure) }
     await using bridge = await startBridge(restricted, nats.url, { prefix: `d${++number}`, observer })
     await until('the bridge is refused', async () => interruptions.length > 0)
-    expect(bridge.bridge.status().resources.map(({ synced }) => synced)).toEqual([false])
+    const states = () => bridge.bridge.status().resources.map(({ phase, synced }) => ({ phase, synced }))
+    // Between two tries it waits; else it tries.
+    let seen = states()
+    await until('it waits', async () => (seen = states()).some(({ phase }) => phase === 'waiting'))
+    expect(seen).toEqual([{ phase: 'waiting', synced: false }])
     await refusal[Symbol.asyncDispose]()
     await untilCondition(kube, 'maps', 'Watching')
     expect(bridge.keysOf('maps')).toContain('default.a')

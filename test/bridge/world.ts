@@ -7,7 +7,7 @@ import { type EventStore, keyOf, openEventStore } from '#events'
 import { connectJetStream, incarnationOf, type JetStream } from '#jetstream'
 import { createKubeClient, isNotFound, isRetriable, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
 import { openQueue } from '#queue'
-import { pause } from '../support/wait.ts'
+import { untilHolds } from '../support/wait.ts'
 import { configMaps, reconcilerObject, widgets } from './objects.ts'
 
 export const silent: RunLog = { debug() {}, info() {}, warn() {}, error() {} }
@@ -298,10 +298,5 @@ export async function untilCondition(kube: KubeClient, name: string, reason: str
   })
 }
 
-export async function until(what: string, holds: () => Promise<boolean>, timeoutMs = 20_000): Promise<void> {
-  const deadline = performance.now() + timeoutMs
-  for (let began = performance.now(); !(await holds()); began = performance.now()) {
-    if (performance.now() > deadline) throw new Error(`not within ${timeoutMs} ms: ${what}`)
-    await pause(began, 50)
-  }
-}
+export const until = (what: string, holds: () => Promise<boolean>, timeoutMs = 20_000): Promise<void> =>
+  untilHolds(holds, { leastMs: 50, timeoutMs, what })

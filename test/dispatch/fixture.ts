@@ -25,7 +25,7 @@ import {
 } from '#kube'
 import { openQueue, type WorkQueue } from '#queue'
 import type { SharedServers } from '../support/setup.ts'
-import { pause } from '../support/wait.ts'
+import { untilHolds } from '../support/wait.ts'
 
 export const WIDGETS = { group: 'test.fairlead.dev', version: 'v1', resource: 'widgets', kind: 'Widget' }
 export const PODS = { group: '', version: 'v1', resource: 'pods', kind: 'Pod', strategy: 'CreateOnly' } as const
@@ -282,13 +282,8 @@ class Scene {
   }
 }
 
-export async function until(holds: () => boolean | Promise<boolean>, timeoutMs = 10_000): Promise<void> {
-  const deadline = Date.now() + timeoutMs
-  for (let began = performance.now(); !(await holds()); began = performance.now()) {
-    if (Date.now() > deadline) throw new Error(`still not so after ${timeoutMs} ms: ${holds.toString()}`)
-    await pause(began, 25)
-  }
-}
+export const until = (holds: () => boolean | Promise<boolean>, timeoutMs = 10_000): Promise<void> =>
+  untilHolds(holds, { leastMs: 25, timeoutMs })
 
 async function installCrds(kube: KubeClient): Promise<void> {
   for (const crd of [reconcilerCrd(), widgetCrd])

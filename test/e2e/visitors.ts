@@ -12,6 +12,7 @@ import { NODE_IP } from '../../local/node/addresses.ts'
 import { startBrowser, whyNoBrowser } from '../support/browser.ts'
 import type { Kubectl } from '../support/kubectl.ts'
 import type { Scene } from './on-node.test.ts'
+import { until } from './world.ts'
 
 const BOOK = fileURLToPath(new URL('../functions/visitors/book.yaml', import.meta.url))
 const CLIENT_IP = '10.9.8.7'
@@ -170,7 +171,5 @@ export function visitorsOnNode(scene: () => Scene): void {
     }
   }
 
-  async function eventually(holds: () => Promise<boolean>): Promise<void> {
-    while (!(await holds().catch(() => false))) await sleep(250)
-  }
+  const eventually = (holds: () => Promise<boolean>): Promise<void> => until(() => holds().catch(() => false))
 }

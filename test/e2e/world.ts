@@ -5,7 +5,7 @@ import type { Cluster } from '#local'
 import { command } from '../support/command.ts'
 import { type FairleadProcess, startFairlead } from '../support/fairlead.ts'
 import { startTestCluster } from '../support/servers.ts'
-import { pause } from '../support/wait.ts'
+import { untilHolds } from '../support/wait.ts'
 
 export const ATS = { group: 'cnat.programming-kubernetes.info', version: 'v1alpha1', resource: 'ats' }
 const PODS = { group: '', version: 'v1', resource: 'pods' }
@@ -120,6 +120,4 @@ async function whileAway<T>(call: () => Promise<T>): Promise<T> {
 }
 
 /** Returns when it holds; the test's own time-out bounds it. */
-export async function until(holds: () => Promise<boolean>, everyMs = 250): Promise<void> {
-  for (let began = performance.now(); !(await holds()); began = performance.now()) await pause(began, everyMs)
-}
+export const until = (holds: () => Promise<boolean>, leastMs = 250): Promise<void> => untilHolds(holds, { leastMs })

@@ -1,6 +1,7 @@
 import type { KubeObject, ResourceRef } from '#contracts'
 import { type EventStore, type EventStoreOptions, openEventStore } from '#events'
 import { connectJetStream, type JetStream } from '#jetstream'
+import { untilHolds } from '../support/wait.ts'
 
 export const PODS: ResourceRef = { group: '', version: 'v1', resource: 'pods' }
 export const ATS: ResourceRef = { group: 'cnat.example.com', version: 'v1alpha1', resource: 'ats' }
@@ -45,9 +46,7 @@ export async function openStore(
 }
 
 /** Resolves when the condition holds; what ends the wait otherwise is the test's own time limit. */
-export async function until(condition: () => Promise<boolean>): Promise<void> {
-  while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 20))
-}
+export const until = (condition: () => Promise<boolean>): Promise<void> => untilHolds(condition, { leastMs: 20 })
 
 export async function collected<T>(items: AsyncIterable<T>): Promise<T[]> {
   const all: T[] = []

@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs'
-import { pause } from '../support/wait.ts'
+import { untilHolds } from '../support/wait.ts'
 
 /** Command lines of the living processes of this machine that name `text`, our own left out. Linux only. */
 export function programsWith(text: string): string[] {
@@ -16,6 +16,4 @@ function commandLineOf(pid: string): string {
 }
 
 /** The test's own timeout bounds it. */
-export async function eventually(holds: () => boolean | Promise<boolean>): Promise<void> {
-  for (let began = performance.now(); !(await holds()); began = performance.now()) await pause(began, 50)
-}
+export const eventually = (holds: () => boolean | Promise<boolean>): Promise<void> => untilHolds(holds, { leastMs: 50 })

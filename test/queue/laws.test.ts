@@ -278,15 +278,19 @@ describe('how runs end', () => {
 
   it('a handler that throws is an error with backoff, and the message can be read', async () => {
     await using test = await open()
-    const world = new World()
-    const worker = world.serve(test.queue, () => Promise.reject(new Error('böse\nzweite Zeile')))
-    await world.change(test.queue, 'n.a')
-    const entry = await until(async () => {
-      const [found] = await entriesOf(test.queue)
-      expect(found).toMatchObject({ state: 'waiting', reason: 'Error', error: 'böse\nzweite Zeile' })
-      return found
+    const worker = test.queue.serve({
+      fn: FN,
+      slots: 1,
+      // Whenever it is looked at, it has been tried once.
+      backoff: { initialSeconds: 600, maxSeconds: 600, jitter: 0 },
+      handler: () => Promise.reject(new Error('böse\nzweite Zeile')),
     })
-    expect(entry?.attempt).toBeGreaterThan(0)
+    await test.queue.enqueue(FN, 'n.a')
+    await until(async () =>
+      expect(await entriesOf(test.queue)).toContainEqual(
+        expect.objectContaining({ state: 'waiting', reason: 'Error', error: 'böse\nzweite Zeile', attempt: 1 }),
+      ),
+    )
     await worker.drain(1000)
   })
 

@@ -3,7 +3,6 @@ import { connectJetStream, type JetStream } from '#jetstream'
 import type { Nats } from '#local'
 import { type Entry, type Finish, type Lease, openQueue, type QueueOptions, type Worker, type WorkQueue } from '#queue'
 import { startTestNats } from '../support/servers.ts'
-import { untilPasses } from '../support/wait.ts'
 
 export const FN = 'f'
 /** Short, so that what waits for the end of a lease does not take long. */
@@ -124,7 +123,7 @@ export function gate(): { opened: Promise<void>; open: () => void } {
   return { opened: promise, open: resolve }
 }
 
-export const until = untilPasses
+export { untilPasses as until } from '../support/wait.ts'
 
 export const inMs = (ms: number) => new Date(Date.now() + ms)
 

@@ -1,5 +1,3 @@
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import type { TestProject } from 'vitest/node'
 import {
   chooseNode,
@@ -11,6 +9,7 @@ import {
   progressOn,
 } from '#local'
 import { goProgram } from './go-program.ts'
+import { startHttpReceiver } from './http-receiver.ts'
 import { startTestCluster } from './servers.ts'
 
 declare module 'vitest' {
@@ -35,20 +34,18 @@ export default async function setup(project: TestProject): Promise<() => Promise
 /** An API server takes seconds to start, and more to live: one for all workers, if any of them asks for it. */
 async function shareServers(): Promise<{ url: string; stop: () => Promise<void> }> {
   let cluster: ReturnType<typeof startTestCluster> | undefined
-  const server = createServer((_, response) => {
+  const receiver = await startHttpReceiver((_, response) => {
     cluster ??= startTestCluster({ nats: true })
     cluster.then(
       ({ kubeconfig, nats }) => response.end(JSON.stringify({ kubeconfig, natsUrl: nats?.url ?? '' })),
       (error: unknown) => response.writeHead(500).end(String(error)),
     )
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const stop = async (): Promise<void> => {
-    server.closeAllConnections()
-    server.close()
+    await receiver[Symbol.asyncDispose]()
     await (await cluster)?.stop()
   }
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, stop }
+  return { url: receiver.url, stop }
 }
 
 /** Once per run, so that no test file waits, unseen, for a build. */
