@@ -1,8 +1,10 @@
-/** What a call in a process of its own is told, and tells. Imports nothing: that process is started for each call. */
+/** What a process of suspected calls is told, and tells. Imports nothing: that process shall start quickly. */
 import { inspect } from 'node:util'
 import type { Outcome, RunInput } from '#contracts'
 
 export interface Isolated {
+  /** Of the call, in its process. */
+  id: number
   /** Modules of functions; none: the built-in ones. */
   files: readonly string[]
   reconciler: string
@@ -18,10 +20,12 @@ export interface Thrown {
   afterSeconds?: number | undefined
 }
 
+/** `stray`: of no call that could catch it; the process ends. */
 export type FromFunction =
-  | { kind: 'log'; level: 'debug' | 'info' | 'warn' | 'error'; fields: object; message: string }
-  | { kind: 'outcome'; outcome: Outcome }
-  | { kind: 'error'; error: Thrown }
+  | { kind: 'log'; id: number; level: 'debug' | 'info' | 'warn' | 'error'; fields: object; message: string }
+  | { kind: 'outcome'; id: number; outcome: Outcome }
+  | { kind: 'error'; id: number; error: Thrown }
+  | { kind: 'stray'; error: Thrown }
 
 export function thrownBy(thrown: unknown): Thrown {
   if (!(thrown instanceof Error))

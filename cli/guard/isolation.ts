@@ -1,66 +1,52 @@
-import { fork } from 'node:child_process'
-import { ConflictError, type Invoke, type Outcome, RetryAfterError, TerminalError } from '#contracts'
-import type { FromFunction, Isolated, Thrown } from './isolation-messages.ts'
+import type { Invoke } from '#contracts'
+import { ConfinedProcess, ProcessEndedError } from './confined-process.ts'
 
 /** Where more are suspected at once, something else ended the process they ran in: the others run as ever. */
 const MAX_PROCESSES = 4
 /** Of each of them. */
 const HEAP_MB = 512
+/** For the next suspect: to load the functions takes a fifth of a second of a processor. */
+const KEPT_MS = 10_000
 
 /**
- * The same functions, each call in a process of its own: an endless loop, a full heap or process.exit() end that and
- * nothing else. Costs half a second and a heap per call.
+ * The same functions, each call alone in a process: an endless loop, a full heap or process.exit() end that and nothing
+ * else. A process whose calls have all come back serves the next one; if it ends in that, whose fault it is cannot be
+ * known, so the call is made once more in a process of its own.
  */
 export function isolation(
   files: readonly string[],
   heapMb = HEAP_MB,
 ): (reconciler: string, otherwise: Invoke) => Invoke {
+  const idle = new Set<ConfinedProcess>()
   let busy = 0
+
+  const keep = (used: ConfinedProcess): void => {
+    idle.add(used)
+    used.rest(KEPT_MS, () => idle.delete(used))
+  }
+
+  const callApart = async (reconciler: string, ...[input, context]: Parameters<Invoke>): ReturnType<Invoke> => {
+    const [used] = idle
+    if (used) idle.delete(used)
+    const confined = used ?? new ConfinedProcess(files, heapMb)
+    try {
+      const outcome = await confined.call(reconciler, input, context)
+      keep(confined)
+      return outcome
+    } catch (error) {
+      confined.end()
+      if (used === undefined || !(error instanceof ProcessEndedError)) throw error
+      return callApart(reconciler, input, context)
+    }
+  }
+
   return (reconciler, otherwise) => async (input, context) => {
     if (busy >= MAX_PROCESSES) return otherwise(input, context)
     busy++
     try {
-      return await callInProcess({ files, reconciler, input }, heapMb, context)
+      return await callApart(reconciler, input, context)
     } finally {
       busy--
     }
   }
-}
-
-async function callInProcess(call: Isolated, heapMb: number, { signal, log }: Parameters<Invoke>[1]): Promise<Outcome> {
-  const child = fork(new URL('./isolation-process.ts', import.meta.url), {
-    serialization: 'advanced',
-    execArgv: [`--max-old-space-size=${heapMb}`],
-    stdio: ['ignore', 2, 2, 'ipc'],
-  })
-  const { promise, resolve, reject } = Promise.withResolvers<Outcome>()
-  const abort = () => reject(signal.reason as Error)
-  signal.addEventListener('abort', abort, { once: true })
-  child.on('message', (message: FromFunction) => {
-    if (message.kind === 'log') return log[message.level](message.fields, message.message)
-    return message.kind === 'outcome' ? resolve(message.outcome) : reject(revive(message.error))
-  })
-  child.on('error', reject)
-  child.on('exit', (code, by) => reject(new Error(`the function ended its process: ${by ?? `exit code ${code}`}`)))
-  child.send(call)
-  try {
-    return await promise
-  } finally {
-    signal.removeEventListener('abort', abort)
-    child.kill('SIGKILL')
-  }
-}
-
-function revive({ name, message, stack, reason, afterSeconds = 0 }: Thrown): Error {
-  const options = reason === undefined ? {} : { reason }
-  const error =
-    name === 'TerminalError'
-      ? new TerminalError(message, options)
-      : name === 'RetryAfterError'
-        ? new RetryAfterError(message, { ...options, afterSeconds })
-        : name === 'ConflictError'
-          ? new ConflictError(message)
-          : new Error(message)
-  if (stack !== undefined) error.stack = stack
-  return error
 }

@@ -27,6 +27,14 @@ it('a function in a process of its own gives the outcome that it gives elsewhere
   expect(lines).toEqual(['done'])
 })
 
+it('the next call is made in the same process; where that ends, by whatever, in a new one', async () => {
+  const tell = () => doing('tell its process')
+  const first = await tell()
+  expect(await tell()).toEqual(first)
+  expect(await doing('exit where it is not the first')).toEqual({ status: { phase: 'DONE' } })
+  expect(await tell()).not.toEqual(first)
+})
+
 it.each([
   ['exit', { message: 'the function ended its process: exit code 1' }],
   ['fill the heap', { message: expect.stringMatching(/SIGABRT|memory/) }],

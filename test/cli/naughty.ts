@@ -13,6 +13,8 @@ const DEEDS = [
   'fill the heap',
   'refuse',
   'put off',
+  'tell its process',
+  'exit where it is not the first',
 ] as const
 
 export const Naughty = resource({
@@ -24,12 +26,16 @@ export const Naughty = resource({
   status: z.object({ phase: z.string().optional() }),
 })
 
+/** Of this process, or thread. */
+let calls = 0
+
 async function doIt(deed: (typeof DEEDS)[number]): Promise<void> {
   await sleep(1)
+  calls++
   const heap: number[][] = []
   if (deed === 'refuse') throw new TerminalError('never', { reason: 'Refused' })
   if (deed === 'put off') throw new RetryAfterError('later', { afterSeconds: 7 })
-  if (deed === 'exit') process.exit(1)
+  if (deed === 'exit' || (deed === 'exit where it is not the first' && calls > 1)) process.exit(1)
   if (deed === 'hang') await new Promise(() => undefined)
   if (deed === 'throw in a timer') setTimeout(() => void thrown('from a timer'), 1)
   if (deed === 'leave a rejection') void Promise.reject(new Error('from a promise'))
@@ -49,6 +55,6 @@ export const naughty = reconciler({
   async reconcile({ object, log }) {
     await doIt(object.spec.does)
     log.info({}, 'done')
-    return { status: { phase: 'DONE' } }
+    return { status: { phase: object.spec.does === 'tell its process' ? `${process.pid}` : 'DONE' } }
   },
 })
