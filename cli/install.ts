@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type KubeObject, RECONCILERS, type ResourceRef } from '#contracts'
+import { type KubeObject, RECONCILERS, type ResourceRef, SYSTEM_NAMESPACE } from '#contracts'
 import { functionRbac, platformRbac, reconcilerCrd } from '#crds'
 import { ApiError, ClusterAccessError, isNotFound, type KubeClient, resourcePath } from '#kube'
 import { type CustomResourceDefinition, manifest, type Reconciler } from '#sdk'
@@ -10,6 +10,12 @@ const RBAC = { group: 'rbac.authorization.k8s.io', version: 'v1' }
 const FIELD_MANAGER = 'fairlead-install'
 const ESTABLISHED_WITHIN_MS = 30_000
 const WATCHABLE_WITHIN_MS = 10_000
+
+interface InstallOptions {
+  force?: boolean
+  revision?: string | undefined
+  natsCertificates?: boolean
+}
 
 export interface Installed {
   kind: string
@@ -25,7 +31,7 @@ export interface Installed {
 export async function install(
   kube: KubeClient,
   functions: readonly Reconciler[],
-  { force = false, revision }: { force?: boolean; revision?: string | undefined } = {},
+  { force = false, revision, natsCertificates = false }: InstallOptions = {},
 ): Promise<Installed[]> {
   const manifests = functions.map((one) => manifest(one, { revision }))
   const crds = [reconcilerCrd(), ...functions.map((one) => one.for.crd())]
@@ -36,7 +42,29 @@ export async function install(
   await Promise.all(crds.map((crd) => established(kube, crd.metadata.name)))
   await Promise.all([RECONCILERS, ...functions.map((one) => one.for)].map((ref) => watchable(kube, ref)))
   for (const one of manifests) installed.push(await applied(kube, one))
+  if (natsCertificates) installed.push(...(await certified(kube)))
   return installed
+}
+
+/** Each Secret by itself: who may install need not be allowed to list them. */
+async function certified(kube: KubeClient): Promise<Installed[]> {
+  const { CERTIFICATE_SECRETS, natsCertificates } = await import('./certificates.ts')
+  const present = new Map<string, KubeObject>()
+  for (const name of CERTIFICATE_SECRETS) {
+    const secret = await found<KubeObject>(kube, pathOf('Secret', SYSTEM_NAMESPACE, name))
+    if (secret !== undefined) present.set(name, secret)
+  }
+  const wanting = natsCertificates(present, new Date())
+  const kept = CERTIFICATE_SECRETS.filter((name) => !wanting.some(({ metadata }) => metadata.name === name))
+  const unchanged = kept.map((name) => ({
+    kind: 'Secret',
+    namespace: SYSTEM_NAMESPACE,
+    name,
+    result: 'unchanged' as const,
+  }))
+  const installed: Installed[] = []
+  for (const secret of wanting) installed.push(await applied(kube, secret))
+  return [...installed, ...unchanged]
 }
 
 async function refuseToBreak(kube: KubeClient, crd: CustomResourceDefinition): Promise<void> {
@@ -52,6 +80,7 @@ const found = <T extends object>(kube: KubeClient, path: string): Promise<T | un
 
 /** What can be installed, by kind. */
 const RESOURCES: Record<string, ResourceRef> = {
+  Secret: { group: '', version: 'v1', resource: 'secrets' },
   Namespace: { group: '', version: 'v1', resource: 'namespaces' },
   ServiceAccount: { group: '', version: 'v1', resource: 'serviceaccounts' },
   ClusterRole: { ...RBAC, resource: 'clusterroles' },

@@ -32,7 +32,7 @@ export interface RbacInput {
 export function platformRbac(): KubeObject[] {
   const accounts = [BRIDGE, DISPATCHER, PROCESS_ACCOUNT]
   return [
-    { apiVersion: 'v1', kind: 'Namespace', metadata: { name: SYSTEM_NAMESPACE, labels: LABELS } },
+    { apiVersion: 'v1', kind: 'Namespace', metadata: { name: SYSTEM_NAMESPACE, labels: { ...LABELS, ...RESTRICTED } } },
     ...accounts.map((name) => serviceAccount(name, SYSTEM_NAMESPACE)),
     clusterRole('fairlead-common', [
       { ...refRule(RECONCILERS), verbs: ['list', 'watch'] },
@@ -119,6 +119,12 @@ interface Account {
 
 /** Without any field of its own, server-side apply would touch an object once more when it is repeated. */
 const LABELS = { 'app.kubernetes.io/part-of': 'fairlead' }
+
+/** No pod may be more than the restricted Pod Security Standard allows; what would make such pods is warned of. */
+const RESTRICTED = {
+  'pod-security.kubernetes.io/enforce': 'restricted',
+  'pod-security.kubernetes.io/warn': 'restricted',
+}
 
 const RBAC = 'rbac.authorization.k8s.io'
 const inSystemNamespace = (name: string): Account => ({ name, namespace: SYSTEM_NAMESPACE })

@@ -9,6 +9,7 @@ export interface InstallOptions {
   output: 'table' | 'json'
   revision?: string
   force: boolean
+  natsCertificates: boolean
 }
 
 export async function installFunctions(options: InstallOptions, { config, print }: Surroundings): Promise<void> {

@@ -10,6 +10,7 @@ export function installCommand(program: Command, surroundings: Surroundings): vo
     .addOption(outputOption('table', 'json'))
     .addOption(revisionOption())
     .option('--force', 'also where objects that are stored would lose something or be refused', false)
+    .option('--nats-certificates', 'also what deploy/fairlead needs: Secrets by which NATS knows its clients', false)
     .action(async (options: InstallOptions) => {
       const { installFunctions } = await import('../actions/install.ts')
       await installFunctions(options, surroundings)

@@ -1,0 +1,113 @@
+import { createPrivateKey, generateKeyPairSync, type KeyObject, X509Certificate } from 'node:crypto'
+import { type KubeObject, SYSTEM_NAMESPACE } from '#contracts'
+import { signCertificate } from '#local'
+
+/** A Secret of type kubernetes.io/tls, with the authority's certificate beside it: as cert-manager makes them. */
+export interface TlsSecret extends KubeObject {
+  type: 'kubernetes.io/tls'
+  /** Base64. */
+  data: { 'tls.crt': string; 'tls.key': string; 'ca.crt': string }
+}
+
+/** What is kept in a TlsSecret. */
+interface Issued {
+  certificate: X509Certificate
+  privateKey: KeyObject
+}
+
+const NATS = 'fairlead-nats'
+const NATS_HOST = `${NATS}.${SYSTEM_NAMESPACE}`
+const AUTHORITY = { secret: `${NATS}-ca`, subject: { cn: 'fairlead-nats-ca' }, days: 3650 }
+const DAYS_VALID = 365
+
+/** By the name of its Secret: the DNS names by which NATS is found, and those by which it knows its users. */
+const LEAVES: Record<string, [string, ...string[]]> = {
+  [`${NATS}-server`]: [NATS, NATS_HOST, `${NATS_HOST}.svc`, `${NATS_HOST}.svc.cluster.local`, 'localhost'],
+  [`${NATS}-bridge`]: ['fairlead-bridge'],
+  [`${NATS}-dispatcher`]: ['fairlead-dispatcher'],
+}
+
+export const CERTIFICATE_SECRETS: readonly string[] = [AUTHORITY.secret, ...Object.keys(LEAVES)]
+
+const DAY_MS = 86_400_000
+/** What ends sooner is made anew. */
+const RENEWED_BEFORE_MS = 30 * DAY_MS
+
+/**
+ * The Secrets by which NATS and the parts of Fairlead know each other, those to be written: what is missing, not of this
+ * authority, or ends within 30 days. `present` by name; the authority comes first, and without it everything is new.
+ */
+export function natsCertificates(present: ReadonlyMap<string, KubeObject>, now: Date): TlsSecret[] {
+  const known = issuedIn(present.get(AUTHORITY.secret))
+  const authority = known && lasts(known, now) ? known : undefined
+  const ca = authority ?? newAuthority(now)
+  const isGood = (name: string): boolean => {
+    const leaf = issuedIn(present.get(name))
+    return leaf !== undefined && lasts(leaf, now) && leaf.certificate.verify(ca.certificate.publicKey)
+  }
+  const wanting = Object.entries(LEAVES).filter(([name]) => !isGood(name))
+  return [
+    ...(authority === undefined ? [secretOf(AUTHORITY.secret, ca, ca)] : []),
+    ...wanting.map(([name, sans]) => secretOf(name, newLeaf(sans, ca, now), ca)),
+  ]
+}
+
+const lasts = ({ certificate }: Issued, now: Date): boolean =>
+  certificate.validToDate.getTime() - now.getTime() > RENEWED_BEFORE_MS
+
+/** undefined: there is none, or none that can be read. */
+function issuedIn(secret: KubeObject | undefined): Issued | undefined {
+  const { 'tls.crt': certificate, 'tls.key': key } = (secret as Partial<TlsSecret> | undefined)?.data ?? {}
+  if (certificate === undefined || key === undefined) return undefined
+  try {
+    return {
+      certificate: new X509Certificate(Buffer.from(certificate, 'base64')),
+      privateKey: createPrivateKey(Buffer.from(key, 'base64')),
+    }
+  } catch {
+    return undefined
+  }
+}
+
+function newAuthority(now: Date): Issued {
+  const { subject, days } = AUTHORITY
+  const keys = newKeys()
+  return issued(
+    keys,
+    signCertificate({ subject, issuer: { subject, ...keys }, isCa: true, ...keys, ...during(now, days) }),
+  )
+}
+
+function newLeaf(sans: [string, ...string[]], { certificate, privateKey }: Issued, now: Date): Issued {
+  const keys = newKeys()
+  const issuer = { subject: AUTHORITY.subject, publicKey: certificate.publicKey, privateKey }
+  return issued(keys, signCertificate({ subject: { cn: sans[0] }, sans, issuer, ...keys, ...during(now, DAYS_VALID) }))
+}
+
+const newKeys = (): { publicKey: KeyObject; privateKey: KeyObject } =>
+  generateKeyPairSync('ec', { namedCurve: 'P-256' })
+
+const issued = ({ privateKey }: { privateKey: KeyObject }, pem: string): Issued => ({
+  certificate: new X509Certificate(pem),
+  privateKey,
+})
+
+/** From an hour ago: a clock that was just corrected makes no certificate invalid. */
+const during = (now: Date, days: number): { notBefore: Date; notAfter: Date } => ({
+  notBefore: new Date(now.getTime() - 3_600_000),
+  notAfter: new Date(now.getTime() + days * DAY_MS),
+})
+
+const secretOf = (name: string, { certificate, privateKey }: Issued, authority: Issued): TlsSecret => ({
+  apiVersion: 'v1',
+  kind: 'Secret',
+  metadata: { name, namespace: SYSTEM_NAMESPACE, labels: { 'app.kubernetes.io/part-of': 'fairlead' } },
+  type: 'kubernetes.io/tls',
+  data: {
+    'tls.crt': base64(certificate.toString()),
+    'tls.key': base64(privateKey.export({ type: 'pkcs8', format: 'pem' })),
+    'ca.crt': base64(authority.certificate.toString()),
+  },
+})
+
+const base64 = (pem: string | Buffer): string => Buffer.from(pem).toString('base64')

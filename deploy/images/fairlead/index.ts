@@ -1,0 +1,49 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { addImage, ensureBinaries, type ImageFiles, natsBinaries, silentProgress } from '#local'
+import { debianFiles } from '../debian.ts'
+
+const ROOT = join(import.meta.dirname, '../../..')
+const LIBRARIES = ['libc6', 'libgcc-s1', 'libstdc++6']
+
+/**
+ * Stand-ins for the images of deploy/fairlead, in a registry under their own names: this checkout as the Dockerfile beside
+ * has it, with the Node.js that it is run by, and nats-server as it is built for `local`.
+ */
+export async function addFairleadImages(registryUrl: string, cacheDir: string): Promise<void> {
+  const [dockerfile, nats] = await Promise.all([
+    readFile(join(import.meta.dirname, 'Dockerfile'), 'utf8'),
+    ensureBinaries(natsBinaries, silentProgress),
+  ])
+  const folders = [...dockerfile.matchAll(/^COPY (\w+) \w+$/gm)].map(([, name = '']) => name)
+  const copied = [...folders, ...(await installedInProduction()), 'package.json']
+  const files = Object.fromEntries(copied.map((path) => [`app/${path}`, { from: join(ROOT, path) }]))
+  await Promise.all([
+    addImage(registryUrl, 'nats:2.15.2', {
+      files: { 'nats-server': { from: nats('nats-server') } },
+      config: { Entrypoint: ['/nats-server'] },
+    }),
+    addImage(registryUrl, 'fairlead:latest', {
+      files: {
+        ...(await debianFiles(LIBRARIES, cacheDir)),
+        ...resolving,
+        ...files,
+        'usr/bin/node': { from: process.execPath },
+      },
+      config: { Entrypoint: ['node', '/app/cli/bin.js'], User: '65532:65532', WorkingDir: '/app' },
+    }),
+  ])
+}
+
+const resolving: ImageFiles = { 'etc/nsswitch.conf': { content: 'hosts: files dns\n' } }
+
+/** As `npm ci --omit=dev` would. */
+async function installedInProduction(): Promise<string[]> {
+  const { packages } = JSON.parse(await readFile(join(ROOT, 'package-lock.json'), 'utf8')) as {
+    packages: Record<string, { dev?: boolean; optional?: boolean }>
+  }
+  return Object.entries(packages)
+    .filter(([path, { dev, optional }]) => path.startsWith('node_modules/') && !dev && !optional)
+    .map(([path]) => path)
+    .filter((path) => !path.includes('/node_modules/'))
+}

@@ -1,0 +1,80 @@
+import { chown, mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { beforeAll, expect, it } from 'vitest'
+import { cacheDir } from '#local'
+import { addFairleadImages } from '../../deploy/images/fairlead/index.ts'
+import { command } from '../support/command.ts'
+import type { Kubectl } from '../support/kubectl.ts'
+import { at, type World } from './world.ts'
+
+const MANIFESTS = fileURLToPath(new URL('../../deploy/fairlead', import.meta.url))
+const PARTS = ['statefulset/fairlead-nats', 'deployment/fairlead-bridge', 'deployment/fairlead-dispatcher']
+const USER = 65_532
+
+/** On a cluster with a real node, on which nothing of Fairlead runs any more. */
+export function deployedOnCluster(scene: () => { world: World; kubectl: Kubectl }): void {
+  let world: World
+  let kubectl: Kubectl
+
+  beforeAll(async () => {
+    ;({ world, kubectl } = scene())
+    await addFairleadImages(world.cluster.registryUrl!, cacheDir(process.env))
+  })
+
+  const system = (...args: string[]) => kubectl(['-n', 'fairlead-system', ...args])
+  const done = (name: string) => kubectl(['wait', '--for=jsonpath={.status.phase}=DONE', `at/${name}`, '--timeout=50s'])
+
+  async function ready(): Promise<void> {
+    for (const one of PARTS) await system('rollout', 'status', one, '--timeout=50s')
+  }
+
+  async function haveVolume(): Promise<void> {
+    const path = join(world.cluster.dir, 'jetstream')
+    await mkdir(path)
+    await chown(path, USER, USER)
+    await kubectl(['apply', '-f', '-'], {
+      apiVersion: 'v1',
+      kind: 'PersistentVolume',
+      metadata: { name: 'jetstream' },
+      spec: {
+        capacity: { storage: '10Gi' },
+        accessModes: ['ReadWriteOnce'],
+        claimRef: { namespace: 'fairlead-system', name: 'data-fairlead-nats-0' },
+        hostPath: { path },
+      },
+    })
+  }
+
+  /** What became of each Secret. */
+  async function certificatesInstalled(): Promise<string[]> {
+    const { stdout } = await command(['install', '--nats-certificates', '-o', 'json'], world.env)
+    const installed = JSON.parse(stdout) as { kind: string; result: string }[]
+    return installed.filter(({ kind }) => kind === 'Secret').map(({ result }) => result)
+  }
+
+  it('starts where the restricted Pod Security Standard is enforced, with certificates that are made once', async () => {
+    expect(await certificatesInstalled()).toEqual(['created', 'created', 'created', 'created'])
+    expect(await certificatesInstalled()).toEqual(['unchanged', 'unchanged', 'unchanged', 'unchanged'])
+    await expect(system('run', 'loose', '--image=busybox')).rejects.toThrow('violates PodSecurity "restricted')
+    await haveVolume()
+    await kubectl(['apply', '-k', MANIFESTS])
+    await ready()
+  })
+
+  it('runs an At, and is refused nothing', async () => {
+    await world.create(at('by-pods', new Date()))
+    await done('by-pods')
+    expect(await kubectl(['logs', 'by-pods-pod'])).toBe('YAY\n')
+    for (const part of PARTS.slice(1)) expect(await system('logs', part, '--all-pods')).not.toContain('refuses')
+  })
+
+  it('loses neither timer nor change when all of its pods are gone at once', async () => {
+    await world.create(at('waiting', new Date(Date.now() + 6000)))
+    await kubectl(['wait', '--for=jsonpath={.status.phase}=PENDING', 'at/waiting', '--timeout=50s'])
+    await system('delete', 'pod', '--all', '--grace-period=0', '--force')
+    await world.create(at('meanwhile', new Date()))
+    await done('meanwhile')
+    await done('waiting')
+  })
+}
