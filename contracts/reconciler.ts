@@ -22,7 +22,7 @@ const metadataOnly = z
   .optional()
   .describe('Only apiVersion, kind and metadata are watched: enough to know what is there, and cheap.')
 
-const exactlyOneInvoke = 'give exactly one of http and pull'
+const someInvoke = 'give http or pull'
 
 const owned = z.object({
   ...resourceRef,
@@ -103,10 +103,10 @@ export const reconcilerSpec = z.object({
         .describe('POST to this address, e.g. a Knative Service.'),
       pull: z.object({}).optional().describe('A dispatcher that has the function built in runs it.'),
     })
-    .refine(({ http, pull }) => (http === undefined) !== (pull === undefined), exactlyOneInvoke)
+    .refine(({ http, pull }) => http !== undefined || pull !== undefined, someInvoke)
     .meta({
-      description: 'How the function is called: exactly one of http and pull.',
-      'x-kubernetes-validations': [{ rule: 'has(self.http) != has(self.pull)', message: exactlyOneInvoke }],
+      description: 'How the function is called: over http where that is given, else by pull.',
+      'x-kubernetes-validations': [{ rule: 'has(self.http) || has(self.pull)', message: someInvoke }],
     }),
   concurrency: z.int32().min(1).max(10000).default(256).describe('Keys held at once per dispatcher process.'),
   timeoutSeconds: z.int32().min(1).max(3600).default(60),

@@ -9,6 +9,7 @@ import { openKube } from '../../cli/connections/kube.ts'
 import { openTestQueue } from '../queue/support.ts'
 import { command } from '../support/command.ts'
 import { fairlead, startFairlead } from '../support/fairlead.ts'
+import { kubectlFor } from '../support/kubectl.ts'
 import { startTestCluster } from '../support/servers.ts'
 
 const kubeconfigOf = (server: string) =>
@@ -118,6 +119,25 @@ it('installs twice, and says that the second time changed nothing', async () => 
   const results = (JSON.parse(second.stdout) as { result: string }[]).map(({ result }) => result)
   expect(new Set(results)).toEqual(new Set(['unchanged']))
 })
+
+it.each(['--server-side=false', '--server-side'])(
+  'moves an installed function to Knative by kubectl apply %s, and installing again leaves it there',
+  async (how) => {
+    const kubectl = await kubectlFor(cluster)
+    const invoke = async () => JSON.parse(await kubectl(['get', 'reconciler', 'at', '-o', 'jsonpath={.spec.invoke}']))
+    await kubectl(['delete', 'reconciler', 'at', '--ignore-not-found'])
+    await command(['install'], env)
+    expect(await invoke()).toEqual({ pull: {} })
+    const { stdout } = await command(['generate', 'knative', 'at', '--image', 'x'], env)
+    const [, reconciler = ''] = stdout.split('---\n')
+    await kubectl(['apply', how, ...(how === '--server-side' ? ['--force-conflicts'] : []), '-f', '-'], reconciler)
+    const onKnative = { http: { url: 'http://at.fairlead-functions.svc.cluster.local' } }
+    expect(await invoke()).toMatchObject(onKnative)
+    expect(await command(['install'], env)).toMatchObject({ code: 0 })
+    expect(await invoke()).toMatchObject(onKnative)
+    await kubectl(['delete', 'reconciler', 'at'])
+  },
+)
 
 it('keys of a Reconciler that is gone go to the dead letters, others stay', async () => {
   await command(['install'], env)

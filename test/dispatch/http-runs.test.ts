@@ -25,7 +25,7 @@ beforeAll(async () => {
     else response.writeHead(204).end()
   })
   fixture = await startFixture()
-  scene = await fixture.scene('http', { spec: { invoke: { http: { url: server.url } }, timeoutSeconds: 1 } })
+  scene = await fixture.scene('http', { spec: { invoke: { http: { url: server.url }, pull: {} }, timeoutSeconds: 1 } })
 })
 afterAll(async () => {
   await scene?.stop()

@@ -12,6 +12,33 @@ const MANIFESTS = fileURLToPath(new URL('../../deploy/fairlead', import.meta.url
 const PARTS = ['statefulset/fairlead-nats', 'deployment/fairlead-bridge', 'deployment/fairlead-dispatcher']
 const USER = 65_532
 
+/** Applies deploy/fairlead on a cluster with a real node, whose registry has the images, and waits until it is ready. */
+export async function deployFairlead({ cluster }: World, kubectl: Kubectl): Promise<void> {
+  const path = join(cluster.dir, 'jetstream')
+  await mkdir(path)
+  await chown(path, USER, USER)
+  await kubectl(['apply', '-f', '-'], {
+    apiVersion: 'v1',
+    kind: 'PersistentVolume',
+    metadata: { name: 'jetstream' },
+    spec: {
+      capacity: { storage: '10Gi' },
+      accessModes: ['ReadWriteOnce'],
+      claimRef: { namespace: 'fairlead-system', name: 'data-fairlead-nats-0' },
+      hostPath: { path },
+    },
+  })
+  await kubectl(['apply', '-k', MANIFESTS])
+  for (const one of PARTS) await kubectl(['-n', 'fairlead-system', 'rollout', 'status', one, '--timeout=50s'])
+}
+
+/** What became of each Secret. */
+export async function installCertificates({ env }: World): Promise<string[]> {
+  const { stdout } = await command(['install', '--nats-certificates', '-o', 'json'], env)
+  const installed = JSON.parse(stdout) as { kind: string; result: string }[]
+  return installed.filter(({ kind }) => kind === 'Secret').map(({ result }) => result)
+}
+
 /** On a cluster with a real node, on which nothing of Fairlead runs any more. */
 export function deployedOnCluster(scene: () => { world: World; kubectl: Kubectl }): void {
   let world: World
@@ -25,41 +52,11 @@ export function deployedOnCluster(scene: () => { world: World; kubectl: Kubectl 
   const system = (...args: string[]) => kubectl(['-n', 'fairlead-system', ...args])
   const done = (name: string) => kubectl(['wait', '--for=jsonpath={.status.phase}=DONE', `at/${name}`, '--timeout=50s'])
 
-  async function ready(): Promise<void> {
-    for (const one of PARTS) await system('rollout', 'status', one, '--timeout=50s')
-  }
-
-  async function haveVolume(): Promise<void> {
-    const path = join(world.cluster.dir, 'jetstream')
-    await mkdir(path)
-    await chown(path, USER, USER)
-    await kubectl(['apply', '-f', '-'], {
-      apiVersion: 'v1',
-      kind: 'PersistentVolume',
-      metadata: { name: 'jetstream' },
-      spec: {
-        capacity: { storage: '10Gi' },
-        accessModes: ['ReadWriteOnce'],
-        claimRef: { namespace: 'fairlead-system', name: 'data-fairlead-nats-0' },
-        hostPath: { path },
-      },
-    })
-  }
-
-  /** What became of each Secret. */
-  async function certificatesInstalled(): Promise<string[]> {
-    const { stdout } = await command(['install', '--nats-certificates', '-o', 'json'], world.env)
-    const installed = JSON.parse(stdout) as { kind: string; result: string }[]
-    return installed.filter(({ kind }) => kind === 'Secret').map(({ result }) => result)
-  }
-
   it('starts where the restricted Pod Security Standard is enforced, with certificates that are made once', async () => {
-    expect(await certificatesInstalled()).toEqual(['created', 'created', 'created', 'created'])
-    expect(await certificatesInstalled()).toEqual(['unchanged', 'unchanged', 'unchanged', 'unchanged'])
+    expect(await installCertificates(world)).toEqual(['created', 'created', 'created', 'created'])
+    expect(await installCertificates(world)).toEqual(['unchanged', 'unchanged', 'unchanged', 'unchanged'])
     await expect(system('run', 'loose', '--image=busybox')).rejects.toThrow('violates PodSecurity "restricted')
-    await haveVolume()
-    await kubectl(['apply', '-k', MANIFESTS])
-    await ready()
+    await deployFairlead(world, kubectl)
   })
 
   it('runs an At, and is refused nothing', async () => {

@@ -282,8 +282,7 @@ describe('the manifest of a function', () => {
   it('is refused with a wrong value', () => {
     const hasty = reconciler({ name: 'shop', for: Shop, reconcile: () => undefined, timeoutSeconds: 0 })
     expect(() => manifest(hasty)).toThrow('timeoutSeconds')
-    const both = { http: { url: 'http://shop' }, pull: {} }
-    expect(() => manifest(hasty, { invoke: both })).toThrow('exactly one of http and pull')
+    expect(() => manifest(hasty, { invoke: {} })).toThrow('give http or pull')
     expect(() => reconciler({ name: 'My Shop', for: Shop, reconcile: () => undefined })).toThrow(
       'reconciler name "My Shop" is no DNS label',
     )
