@@ -7,6 +7,7 @@ import { loadFunctions } from '../functions.ts'
 import { guardFunctions } from '../guard/index.ts'
 import { createLogger } from '../logging.ts'
 import { createMetrics, depthGauges, serveMetrics } from '../metrics/index.ts'
+import { patiently } from '../patience.ts'
 import { createRuntime, type RuntimeOptions } from '../runtime.ts'
 import { endInTime, untilStopped } from '../signals.ts'
 import { openTraceKeeper } from '../tracing/index.ts'
@@ -19,6 +20,7 @@ export interface UpOptions {
   apiConcurrency: number
   concurrency?: number
   graceSeconds: number
+  waitSeconds: number
 }
 
 /** `up`, `bridge` and `dispatch`: the same program with different parts. */
@@ -33,7 +35,8 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   }
   metrics.start(functions.map(({ name }) => name))
   const { concurrency: slots } = options
-  await using streams = await openStreams(config, kube, role(parts), log, { slots, observer: metrics.queue })
+  const open = () => openStreams(config, kube, role(parts), log, { slots, observer: metrics.queue })
+  await using streams = await patiently(options.waitSeconds, log, open)
   depthGauges(metrics.registry, streams.queue, streams.dead)
   const fatal = (error: unknown) => {
     console.error(describe(error, config.LOG_LEVEL === 'debug'))

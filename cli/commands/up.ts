@@ -8,6 +8,7 @@ export function upCommands(program: Command, { config }: Surroundings): void {
     command
       .option('--listen <address>', 'serve /metrics, /healthz and /readyz there, e.g. 127.0.0.1:8080')
       .option('--grace-seconds <n>', 'for runs in flight at a stop', whole(0, 3600), 20)
+      .option('--wait-seconds <n>', 'for NATS and the API server, at the start', whole(0, 3600), 0)
   const dispatching = (command: Command) =>
     serving(command)
       .addOption(functionOption())

@@ -1,4 +1,5 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { type AddressInfo, connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
@@ -118,6 +119,21 @@ it('installs twice, and says that the second time changed nothing', async () => 
   const second = await command(['install', '-o', 'json'], env)
   const results = (JSON.parse(second.stdout) as { result: string }[]).map(({ result }) => result)
   expect(new Set(results)).toEqual(new Set(['unchanged']))
+})
+
+it('waits, when it is told to, for a NATS that is still starting', async () => {
+  const { hostname: host, port } = new URL(env['NATS_URL'] ?? '')
+  const late = createServer((client) => client.pipe(connect(Number(port), host)).pipe(client))
+  const address = await new Promise<AddressInfo>((resolve) =>
+    late.listen(0, host, () => resolve(late.address() as AddressInfo)),
+  )
+  await new Promise((resolve) => late.close(resolve))
+  const there = { ...env, NATS_URL: `nats://${host}:${address.port}` }
+  await using up = startFairlead(['up', '--install', '--wait-seconds', '50'], there)
+  await up.logged(({ msg }) => msg === 'not there yet, trying again')
+  late.listen(address.port, host)
+  await up.logged(({ msg }) => msg === 'started')
+  late.close()
 })
 
 it.each(['--server-side=false', '--server-side'])(
