@@ -14,6 +14,10 @@ interface Issued {
   certificate: X509Certificate
   privateKey: KeyObject
 }
+interface Present extends Issued {
+  /** The certificate of the authority that stands beside it, PEM. */
+  authority: string
+}
 
 const NATS = 'fairlead-nats'
 const NATS_HOST = `${NATS}.${SYSTEM_NAMESPACE}`
@@ -22,7 +26,15 @@ const DAYS_VALID = 365
 
 /** By the name of its Secret: the DNS names by which NATS is found, and those by which it knows its users. */
 const LEAVES: Record<string, [string, ...string[]]> = {
-  [`${NATS}-server`]: [NATS, NATS_HOST, `${NATS_HOST}.svc`, `${NATS_HOST}.svc.cluster.local`, 'localhost'],
+  [`${NATS}-server`]: [
+    NATS,
+    NATS_HOST,
+    `${NATS_HOST}.svc`,
+    `${NATS_HOST}.svc.cluster.local`,
+    // Of one among several servers.
+    `*.${NATS}`,
+    'localhost',
+  ],
   [`${NATS}-bridge`]: ['fairlead-bridge'],
   [`${NATS}-dispatcher`]: ['fairlead-dispatcher'],
 }
@@ -32,37 +44,53 @@ export const CERTIFICATE_SECRETS: readonly string[] = [AUTHORITY.secret, ...Obje
 const DAY_MS = 86_400_000
 /** What ends sooner is made anew. */
 const RENEWED_BEFORE_MS = 30 * DAY_MS
+/** Nothing that it issues outlives it. */
+const CA_RENEWED_BEFORE_MS = DAYS_VALID * DAY_MS + RENEWED_BEFORE_MS
 
 /**
- * The Secrets by which NATS and the parts of Fairlead know each other, those to be written: what is missing, not of this
- * authority, or ends within 30 days. `present` by name; the authority comes first, and without it everything is new.
+ * The Secrets by which NATS and the parts of Fairlead know each other, those to be written: what is missing, not valid, not
+ * of this authority or not for these names, or ends within 30 days. `present` by name; the authority comes first, and
+ * without it everything is new.
  */
 export function natsCertificates(present: ReadonlyMap<string, KubeObject>, now: Date): TlsSecret[] {
   const known = issuedIn(present.get(AUTHORITY.secret))
-  const authority = known && lasts(known, now) ? known : undefined
+  const authority = known && isGood(known, now, CA_RENEWED_BEFORE_MS) ? known : undefined
   const ca = authority ?? newAuthority(now)
-  const isGood = (name: string): boolean => {
+  const isIssued = (name: string, sans: readonly string[]): boolean => {
     const leaf = issuedIn(present.get(name))
-    return leaf !== undefined && lasts(leaf, now) && leaf.certificate.verify(ca.certificate.publicKey)
+    return (
+      leaf !== undefined &&
+      isGood(leaf, now, RENEWED_BEFORE_MS) &&
+      leaf.authority === ca.certificate.toString() &&
+      leaf.certificate.verify(ca.certificate.publicKey) &&
+      leaf.certificate.subjectAltName === sans.map((san) => `DNS:${san}`).join(', ')
+    )
   }
-  const wanting = Object.entries(LEAVES).filter(([name]) => !isGood(name))
+  const wanting = Object.entries(LEAVES).filter(([name, sans]) => !isIssued(name, sans))
   return [
     ...(authority === undefined ? [secretOf(AUTHORITY.secret, ca, ca)] : []),
     ...wanting.map(([name, sans]) => secretOf(name, newLeaf(sans, ca, now), ca)),
   ]
 }
 
-const lasts = ({ certificate }: Issued, now: Date): boolean =>
-  certificate.validToDate.getTime() - now.getTime() > RENEWED_BEFORE_MS
+const isGood = ({ certificate, privateKey }: Issued, now: Date, renewedBeforeMs: number): boolean =>
+  certificate.checkPrivateKey(privateKey) &&
+  certificate.validFromDate <= now &&
+  certificate.validToDate.getTime() - now.getTime() > renewedBeforeMs
 
 /** undefined: there is none, or none that can be read. */
-function issuedIn(secret: KubeObject | undefined): Issued | undefined {
-  const { 'tls.crt': certificate, 'tls.key': key } = (secret as Partial<TlsSecret> | undefined)?.data ?? {}
-  if (certificate === undefined || key === undefined) return undefined
+function issuedIn(secret: KubeObject | undefined): Present | undefined {
+  const {
+    'tls.crt': certificate,
+    'tls.key': key,
+    'ca.crt': ca,
+  } = (secret as Partial<TlsSecret> | undefined)?.data ?? {}
+  if (certificate === undefined || key === undefined || ca === undefined) return undefined
   try {
     return {
       certificate: new X509Certificate(Buffer.from(certificate, 'base64')),
       privateKey: createPrivateKey(Buffer.from(key, 'base64')),
+      authority: Buffer.from(ca, 'base64').toString(),
     }
   } catch {
     return undefined

@@ -34,8 +34,10 @@ export async function install(
   { force = false, revision, natsCertificates = false }: InstallOptions = {},
 ): Promise<Installed[]> {
   const manifests = functions.map((one) => manifest(one, { revision }))
-  const crds = [reconcilerCrd(), ...functions.map((one) => one.for.crd())]
-  if (!force) for (const crd of crds) await refuseToBreak(kube, crd)
+  const own = functions.map((one) => one.for.crd())
+  // That of Reconcilers is kept compatible here, also where rules in other words only seem to ask for more.
+  if (!force) for (const crd of own) await refuseToBreak(kube, crd)
+  const crds = [reconcilerCrd(), ...own]
   const installed: Installed[] = []
   for (const object of [...platformRbac(), ...manifests.flatMap(functionRbac), ...crds])
     installed.push(await applied(kube, object))

@@ -105,7 +105,8 @@ export class Followed {
     if (callee === undefined) return
     const served = { name: this.#name, spec, invoke: callee.invoke, selects: selectorOf(spec) }
     this.#current = { spec, callee, serving: new Serving(actingAs(this.#deps, spec), queue, served, log) }
-    this.#say('info', { slots: spec.concurrency }, 'reconciler served')
+    const { concurrency: slots, invoke } = spec
+    this.#say('info', { slots, ...(invoke.http && { calls: invoke.http.url }) }, 'reconciler served')
   }
 
   #callee(spec: ReconcilerSpec): Callee | undefined {

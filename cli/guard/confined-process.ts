@@ -5,12 +5,21 @@ import type { FromFunction, Isolated, Thrown } from './isolation-messages.ts'
 /** The process is gone, by what one of its calls has done. */
 export class ProcessEndedError extends Error {}
 
+interface Pending {
+  id: number
+  resolve: (outcome: Outcome) => void
+  reject: (error: Error) => void
+  log: Parameters<Invoke>[1]['log']
+}
+
 /** A process in which functions are called, one call after the other. */
 export class ConfinedProcess {
   readonly #files: readonly string[]
   readonly #child: ChildProcess
-  readonly #ended: Promise<never>
   #calls = 0
+  #pending: Pending | undefined
+  #end: Error | undefined
+  #leftBehind = false
   #rest: NodeJS.Timeout | undefined
 
   constructor(files: readonly string[], heapMb: number) {
@@ -20,39 +29,47 @@ export class ConfinedProcess {
       execArgv: [`--max-old-space-size=${heapMb}`],
       stdio: ['ignore', 2, 2, 'ipc'],
     })
-    this.#ended = this.#end()
-    this.#ended.catch(() => undefined)
+    this.#child.on('message', (message: FromFunction) => this.#hear(message))
+    this.#child.on('error', (error) => this.#ended(error))
+    this.#child.on('exit', (code, by) =>
+      this.#ended(new ProcessEndedError(`the function ended its process: ${by ?? `exit code ${code}`}`)),
+    )
+  }
+
+  get ended(): boolean {
+    return this.#end !== undefined
+  }
+
+  /** The call that came back last has something still to come. */
+  get leftBehind(): boolean {
+    return this.#leftBehind
   }
 
   /** Rejects with what the function threw, or ProcessEndedError. Ended by the signal, the process may still be at it. */
   async call(reconciler: string, ...[input, { signal, log }]: Parameters<Invoke>): Promise<Outcome> {
-    const id = ++this.#calls
-    const { promise, resolve, reject } = Promise.withResolvers<Outcome>()
-    const abort = () => reject(signal.reason as Error)
-    const hear = (message: FromFunction) => {
-      if (message.kind === 'stray' || message.id !== id) return
-      if (message.kind === 'log') return log[message.level](message.fields, message.message)
-      return message.kind === 'outcome' ? resolve(message.outcome) : reject(revive(message.error))
-    }
+    signal.throwIfAborted()
     this.#wake()
-    this.#child.on('message', hear)
+    const { promise, resolve, reject } = Promise.withResolvers<Outcome>()
+    const id = ++this.#calls
+    this.#pending = { id, resolve, reject, log }
+    if (this.#end) reject(this.#end)
+    const abort = () => reject(signal.reason as Error)
     signal.addEventListener('abort', abort, { once: true })
     // What cannot be sent has nobody to go to: that it has ended is heard of by itself.
     this.#child.send({ id, files: this.#files, reconciler, input } satisfies Isolated, () => undefined)
     try {
-      return await Promise.race([promise, this.#ended])
+      return await promise
     } finally {
+      this.#pending = undefined
       signal.removeEventListener('abort', abort)
-      this.#child.off('message', hear)
     }
   }
 
-  /** Waits for the next call without keeping this process; `gone` is called when it has ended. */
-  rest(ms: number, gone: () => void): void {
+  /** Waits so long for the next call, without keeping the process that asks. */
+  rest(ms: number): void {
     this.#child.unref()
     this.#child.channel?.unref()
     this.#rest = setTimeout(() => this.end(), ms).unref()
-    this.#ended.catch(gone)
   }
 
   end(): void {
@@ -66,16 +83,21 @@ export class ConfinedProcess {
     this.#child.channel?.ref()
   }
 
-  #end(): Promise<never> {
-    return new Promise((_, reject) => {
-      this.#child.on('message', (message: FromFunction) => {
-        if (message.kind === 'stray') reject(new ProcessEndedError(message.error.message, { cause: message.error }))
-      })
-      this.#child.on('error', reject)
-      this.#child.on('exit', (code, by) =>
-        reject(new ProcessEndedError(`the function ended its process: ${by ?? `exit code ${code}`}`)),
-      )
-    })
+  #hear(message: FromFunction): void {
+    if (message.kind === 'stray')
+      return this.#ended(new ProcessEndedError(message.error.message, { cause: message.error }))
+    const pending = this.#pending
+    if (pending?.id !== message.id) return
+    if (message.kind === 'log') return pending.log[message.level](message.fields, message.message)
+    if (message.kind === 'error') return pending.reject(revive(message.error))
+    this.#leftBehind = message.leftBehind
+    pending.resolve(message.outcome)
+  }
+
+  /** The first reason counts. */
+  #ended(error: Error): void {
+    this.#end ??= error
+    this.#pending?.reject(this.#end)
   }
 }
 

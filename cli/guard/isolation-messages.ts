@@ -23,7 +23,8 @@ export interface Thrown {
 /** `stray`: of no call that could catch it; the process ends. */
 export type FromFunction =
   | { kind: 'log'; id: number; level: 'debug' | 'info' | 'warn' | 'error'; fields: object; message: string }
-  | { kind: 'outcome'; id: number; outcome: Outcome }
+  /** `leftBehind`: a timer, say, is still to come. */
+  | { kind: 'outcome'; id: number; outcome: Outcome; leftBehind: boolean }
   | { kind: 'error'; id: number; error: Thrown }
   | { kind: 'stray'; error: Thrown }
 

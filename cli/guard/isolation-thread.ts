@@ -16,10 +16,11 @@ async function call({ id, files, reconciler, input }: Isolated): Promise<void> {
     if (found === undefined) throw new Error(`no function ${reconciler} in ${files.join(', ')}`)
     // The process is ended when the run is: its signal never comes.
     const outcome = await toInvoke(found)(input, { signal: new AbortController().signal, log, suspect: true })
-    tell({ kind: 'outcome', id, outcome })
+    tell({ kind: 'outcome', id, outcome, leftBehind: process.getActiveResourcesInfo().length > atRest })
   } catch (error) {
     tell({ kind: 'error', id, error: thrownBy(error) })
   }
 }
 
 parentPort?.on('message', (asked: Isolated) => void call(asked))
+const atRest = process.getActiveResourcesInfo().length

@@ -23,15 +23,25 @@ it('where nothing is, all are made, each of the one authority and for its own na
 it('what is there stays until a month before its end', () => {
   expect(natsCertificates(all, inDays(334))).toEqual([])
   expect(namesOf(natsCertificates(all, inDays(336)))).toEqual(LEAVES)
-  expect(namesOf(natsCertificates(all, inDays(3621)))).toEqual(CERTIFICATE_SECRETS)
+  expect(namesOf(natsCertificates(all, inDays(3250)))).toEqual(LEAVES)
+  // What it would issue now would outlive it.
+  expect(namesOf(natsCertificates(all, inDays(3260)))).toEqual(CERTIFICATE_SECRETS)
 })
 
-it('what is missing, cannot be read, or is of another authority, is made anew, and nothing else', () => {
+it('what was made by a clock that is ahead is made anew', () => {
+  expect(namesOf(natsCertificates(all, inDays(-700)))).toEqual(CERTIFICATE_SECRETS)
+})
+
+it('what is missing, cannot be read, is of another authority or for other names, is made anew, and nothing else', () => {
   const other = byName(natsCertificates(new Map(), NOW)).get('fairlead-nats-bridge')!
   const broken = { ...other, data: { ...other.data, 'tls.crt': 'AAAA' } }
   const { 'fairlead-nats-bridge': bridge, ...without } = Object.fromEntries(all)
+  const withoutAuthority = { ...bridge!, data: { ...bridge!.data, 'ca.crt': '' } }
+  const ofOther = { ...all.get('fairlead-nats-dispatcher')!, metadata: other.metadata }
   for (const present of [
     without,
+    { ...without, [other.metadata.name]: ofOther },
+    { ...without, [other.metadata.name]: withoutAuthority },
     { ...without, [other.metadata.name]: other },
     { ...without, [other.metadata.name]: broken },
   ]) {

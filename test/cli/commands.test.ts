@@ -155,6 +155,17 @@ it.each(['--server-side=false', '--server-side'])(
   },
 )
 
+it('installs over the Reconcilers of an earlier version, whose rules were stricter', async () => {
+  const kubectl = await kubectlFor(cluster)
+  await command(['install'], env)
+  const crd = 'crd/reconcilers.fairlead.dev'
+  const rules = '/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/invoke/x-kubernetes-validations'
+  const earlier = [{ op: 'replace', path: `${rules}/0/rule`, value: 'has(self.http) != has(self.pull)' }]
+  await kubectl(['patch', crd, '--type=json', '-p', JSON.stringify(earlier)])
+  expect(await command(['install'], env)).toMatchObject({ code: 0 })
+  expect(await kubectl(['get', crd, '-o', 'json'])).toContain('has(self.http) || has(self.pull)')
+})
+
 it('keys of a Reconciler that is gone go to the dead letters, others stay', async () => {
   await command(['install'], env)
   await using kube = await openKube(readConfig(env))

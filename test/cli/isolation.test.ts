@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'
 import type { Invoke, RunInput, RunLog } from '#contracts'
-import { isolation } from '../../cli/guard/isolation.ts'
+import { heapWithin, isolation } from '../../cli/guard/isolation.ts'
 
 const MODULE = fileURLToPath(new URL('./naughty.ts', import.meta.url))
 
@@ -34,6 +34,23 @@ it('the next call is made in the same process; where that ends, by whatever, in 
   expect(await doing('exit where it is not the first')).toEqual({ status: { phase: 'DONE' } })
   expect(await tell()).not.toEqual(first)
 })
+
+it('what a call has left behind cannot be the next one’s end: that has a process of its own', async () => {
+  const tell = () => doing('tell its process')
+  const before = await tell()
+  expect(await doing('leave a loop')).toEqual({ status: { phase: 'DONE' } })
+  expect(await tell()).not.toEqual(before)
+})
+
+it('a call whose signal has been given is not made', async () => {
+  await expect(doing('loop', AbortSignal.abort(new Error('too late')))).rejects.toThrow('too late')
+})
+
+it.each([
+  [0, 512],
+  [2 ** 30, 128],
+  [2 ** 40, 512],
+])('of %i bytes for all, the heap of one may have %i MiB', (bytes, heapMb) => expect(heapWithin(bytes)).toBe(heapMb))
 
 it.each([
   ['exit', { message: 'the function ended its process: exit code 1' }],

@@ -14,6 +14,7 @@ const DEEDS = [
   'refuse',
   'put off',
   'tell its process',
+  'leave a loop',
   'exit where it is not the first',
 ] as const
 
@@ -37,11 +38,16 @@ async function doIt(deed: (typeof DEEDS)[number]): Promise<void> {
   if (deed === 'put off') throw new RetryAfterError('later', { afterSeconds: 7 })
   if (deed === 'exit' || (deed === 'exit where it is not the first' && calls > 1)) process.exit(1)
   if (deed === 'hang') await new Promise(() => undefined)
+  if (deed === 'leave a loop') setTimeout(() => void loop(), 100)
   if (deed === 'throw in a timer') setTimeout(() => void thrown('from a timer'), 1)
   if (deed === 'leave a rejection') void Promise.reject(new Error('from a promise'))
   if (deed !== 'nothing') await sleep(50)
   if (deed === 'loop') for (;;);
   if (deed === 'fill the heap') for (;;) heap.push(Array<number>(4e6).fill(1.5))
+}
+
+function loop(): never {
+  for (;;);
 }
 
 function thrown(message: string): never {

@@ -44,12 +44,15 @@ describe('the generated manifests, on a real API server', () => {
     expect(conditions.match(/Established/g)).toHaveLength((await crdFiles()).length)
   })
 
-  it('deploy Fairlead, in a namespace that allows restricted pods only, without a warning', async () => {
-    await kubectl(['apply', '-f', join(ROOT, 'deploy/rbac/fairlead.yaml')])
-    const tried = ['--dry-run=server', '--warnings-as-errors', '-o', 'name']
-    const said = await kubectl(['apply', '-k', join(ROOT, 'deploy/fairlead'), ...tried])
-    expect(said.split('\n')).toContain('statefulset.apps/fairlead-nats')
-  })
+  it.each(['fairlead', 'fairlead-ha'])(
+    'deploy %s, in a namespace that allows restricted pods only, without a warning',
+    async (folder) => {
+      await kubectl(['apply', '-f', join(ROOT, 'deploy/rbac/fairlead.yaml')])
+      const tried = ['--dry-run=server', '--warnings-as-errors', '-o', 'name']
+      const said = await kubectl(['apply', '-k', join(ROOT, 'deploy', folder), ...tried])
+      expect(said.split('\n')).toContain('statefulset.apps/fairlead-nats')
+    },
+  )
 
   it('explain themselves', async () => {
     expect(await kubectl(['explain', 'at.spec.schedule'])).toContain('RFC 3339')

@@ -8,29 +8,37 @@ import { command } from '../support/command.ts'
 import type { Kubectl } from '../support/kubectl.ts'
 import { at, type World } from './world.ts'
 
-const MANIFESTS = fileURLToPath(new URL('../../deploy/fairlead', import.meta.url))
+const DEPLOY = fileURLToPath(new URL('../../deploy', import.meta.url))
 const PARTS = ['statefulset/fairlead-nats', 'deployment/fairlead-bridge', 'deployment/fairlead-dispatcher']
 const USER = 65_532
 
-/** Applies deploy/fairlead on a cluster with a real node, whose registry has the images, and waits until it is ready. */
-export async function deployFairlead({ cluster }: World, kubectl: Kubectl): Promise<void> {
-  const path = join(cluster.dir, 'jetstream')
-  await mkdir(path)
-  await chown(path, USER, USER)
-  await kubectl(['apply', '-f', '-'], {
-    apiVersion: 'v1',
-    kind: 'PersistentVolume',
-    metadata: { name: 'jetstream' },
-    spec: {
-      capacity: { storage: '10Gi' },
-      accessModes: ['ReadWriteOnce'],
-      claimRef: { namespace: 'fairlead-system', name: 'data-fairlead-nats-0' },
-      hostPath: { path },
-    },
-  })
-  await kubectl(['apply', '-k', MANIFESTS])
-  for (const one of PARTS) await kubectl(['-n', 'fairlead-system', 'rollout', 'status', one, '--timeout=50s'])
+/** Applies it on a cluster with a real node, whose registry has the images, and waits until it is ready. */
+export async function deployFairlead(
+  { cluster }: World,
+  kubectl: Kubectl,
+  folder: 'fairlead' | 'fairlead-ha' = 'fairlead',
+): Promise<void> {
+  for (const index of folder === 'fairlead' ? [0] : [0, 1, 2]) {
+    const path = join(cluster.dir, `jetstream-${index}`)
+    await mkdir(path)
+    await chown(path, USER, USER)
+    await kubectl(['apply', '-f', '-'], volumeFor(`data-fairlead-nats-${index}`, path))
+  }
+  await kubectl(['apply', '-k', join(DEPLOY, folder)])
+  for (const one of PARTS) await kubectl(['-n', 'fairlead-system', 'rollout', 'status', one, '--timeout=90s'])
 }
+
+const volumeFor = (claim: string, path: string): object => ({
+  apiVersion: 'v1',
+  kind: 'PersistentVolume',
+  metadata: { name: claim },
+  spec: {
+    capacity: { storage: '10Gi' },
+    accessModes: ['ReadWriteOnce'],
+    claimRef: { namespace: 'fairlead-system', name: claim },
+    hostPath: { path },
+  },
+})
 
 /** What became of each Secret. */
 export async function installCertificates({ env }: World): Promise<string[]> {

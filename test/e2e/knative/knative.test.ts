@@ -1,3 +1,5 @@
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { cacheDir } from '#local'
 import { addFairleadImages } from '../../../deploy/images/fairlead/index.ts'
@@ -38,7 +40,7 @@ describe.skipIf(turn.skip)('a function on Knative Serving, FAIRLEAD_KNATIVE=<a c
     await kubectl(['apply', '-f', '-'], withoutRetention(stdout))
     await kubectl(['-n', FUNCTIONS, 'wait', '--for=condition=Ready', 'ksvc/at', '--timeout=120s'])
     await installCertificates(world)
-    await deployFairlead(world, kubectl)
+    await deployFairlead(world, kubectl, 'fairlead-ha')
   }, 900_000)
 
   afterAll(async () => {
@@ -58,6 +60,14 @@ describe.skipIf(turn.skip)('a function on Knative Serving, FAIRLEAD_KNATIVE=<a c
     await done('first')
     expect(await pods()).toContain('pod/at-00001-deployment')
   })
+
+  it('is reached all the same when one of three NATS servers is lost with all that it kept', async () => {
+    await kubectl(['-n', 'fairlead-system', 'delete', 'pod', 'fairlead-nats-1', '--grace-period=0', '--force'])
+    await rm(join(world.cluster.dir, 'jetstream-1/jetstream'), { recursive: true })
+    await world.create(at('meanwhile', new Date()))
+    await done('meanwhile')
+    await kubectl(['-n', 'fairlead-system', 'rollout', 'status', 'statefulset/fairlead-nats', '--timeout=50s'])
+  }, 120_000)
 
   it('is gone again while an At waits for its time, and started by that', async () => {
     await world.create(at('later', new Date(Date.now() + 75_000)))
