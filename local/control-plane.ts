@@ -48,7 +48,7 @@ const SERVER_NAMES = [
 const CLIENT_LIMITS = ['--kube-api-qps=500', '--kube-api-burst=1000']
 
 /** They start a quarter quicker, and their memory is bounded all the same. */
-const COLLECTS_RARELY = { GOGC: '400', GOMEMLIMIT: '1GiB' }
+const COLLECTS_RARELY = { GOGC: '800', GOMEMLIMIT: '1GiB' }
 
 export async function startEtcd({ dir, processes, binaries, ports }: ControlPlaneOptions): Promise<void> {
   const client = `http://127.0.0.1:${ports.etcd}`
