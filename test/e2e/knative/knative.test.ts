@@ -62,10 +62,12 @@ describe.skipIf(turn.skip)('a function on Knative Serving, FAIRLEAD_KNATIVE=<a c
   })
 
   it('is reached all the same when one of three NATS servers is lost with all that it kept', async () => {
-    await kubectl(['-n', 'fairlead-system', 'delete', 'pod', 'fairlead-nats-1', '--grace-period=0', '--force'])
-    await rm(join(world.cluster.dir, 'jetstream-1/jetstream'), { recursive: true })
+    await kubectl(['-n', 'fairlead-system', 'scale', 'statefulset/fairlead-nats', '--replicas=2'])
+    await kubectl(['-n', 'fairlead-system', 'wait', '--for=delete', 'pod/fairlead-nats-2', '--timeout=50s'])
+    await rm(join(world.cluster.dir, 'jetstream-2/jetstream'), { recursive: true })
     await world.create(at('meanwhile', new Date()))
     await done('meanwhile')
+    await kubectl(['-n', 'fairlead-system', 'scale', 'statefulset/fairlead-nats', '--replicas=3'])
     await kubectl(['-n', 'fairlead-system', 'rollout', 'status', 'statefulset/fairlead-nats', '--timeout=50s'])
   }, 120_000)
 
