@@ -1,6 +1,6 @@
-import { createPrivateKey, generateKeyPairSync, type KeyObject, X509Certificate } from 'node:crypto'
+import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import { type KubeObject, SYSTEM_NAMESPACE } from '#contracts'
-import { signCertificate } from '#local'
+import { issueFrom, newAuthority, type Signed } from '#local'
 
 /** A Secret of type kubernetes.io/tls, with the authority's certificate beside it: as cert-manager makes them. */
 export interface TlsSecret extends KubeObject {
@@ -55,7 +55,7 @@ const CA_RENEWED_BEFORE_MS = DAYS_VALID * DAY_MS + RENEWED_BEFORE_MS
 export function natsCertificates(present: ReadonlyMap<string, KubeObject>, now: Date): TlsSecret[] {
   const known = issuedIn(present.get(AUTHORITY.secret))
   const authority = known && isGood(known, now, CA_RENEWED_BEFORE_MS) ? known : undefined
-  const ca = authority ?? newAuthority(now)
+  const ca = authority ?? asIssued(newAuthority(AUTHORITY.subject, { now, days: AUTHORITY.days }))
   const isIssued = (name: string, sans: readonly string[]): boolean => {
     const leaf = issuedIn(present.get(name))
     return (
@@ -97,34 +97,15 @@ function issuedIn(secret: KubeObject | undefined): Present | undefined {
   }
 }
 
-function newAuthority(now: Date): Issued {
-  const { subject, days } = AUTHORITY
-  const keys = newKeys()
-  return issued(
-    keys,
-    signCertificate({ subject, issuer: { subject, ...keys }, isCa: true, ...keys, ...during(now, days) }),
-  )
-}
-
-function newLeaf(sans: [string, ...string[]], { certificate, privateKey }: Issued, now: Date): Issued {
-  const keys = newKeys()
-  const issuer = { subject: AUTHORITY.subject, publicKey: certificate.publicKey, privateKey }
-  return issued(keys, signCertificate({ subject: { cn: sans[0] }, sans, issuer, ...keys, ...during(now, DAYS_VALID) }))
-}
-
-const newKeys = (): { publicKey: KeyObject; privateKey: KeyObject } =>
-  generateKeyPairSync('ec', { namedCurve: 'P-256' })
-
-const issued = ({ privateKey }: { privateKey: KeyObject }, pem: string): Issued => ({
-  certificate: new X509Certificate(pem),
+const asIssued = ({ certificate, privateKey }: Signed): Issued => ({
+  certificate: new X509Certificate(certificate),
   privateKey,
 })
 
-/** From an hour ago: a clock that was just corrected makes no certificate invalid. */
-const during = (now: Date, days: number): { notBefore: Date; notAfter: Date } => ({
-  notBefore: new Date(now.getTime() - 3_600_000),
-  notAfter: new Date(now.getTime() + days * DAY_MS),
-})
+function newLeaf(sans: [string, ...string[]], { certificate: { publicKey }, privateKey }: Issued, now: Date): Issued {
+  const issuer = { subject: AUTHORITY.subject, publicKey, privateKey }
+  return asIssued(issueFrom(issuer, { subject: { cn: sans[0] }, sans }, { now, days: DAYS_VALID }))
+}
 
 const secretOf = (name: string, { certificate, privateKey }: Issued, authority: Issued): TlsSecret => ({
   apiVersion: 'v1',

@@ -1,7 +1,8 @@
-import { generateKeyPairSync, type KeyObject } from 'node:crypto'
+import type { KeyObject } from 'node:crypto'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { type Subject, signCertificate } from './pki/certificate.ts'
+import { issueFrom, newAuthority, newKeys } from './pki/authority.ts'
+import type { Subject } from './pki/certificate.ts'
 
 /** A certificate authority of one cluster, in a folder of its own: NAME.crt and NAME.key beside ca.crt. */
 export interface Pki {
@@ -22,23 +23,17 @@ export interface CertificateFiles {
 }
 
 const DAYS_VALID = 365
-const DAY_MS = 86_400_000
 const CA: Subject = { cn: 'fairlead-local-ca' }
 
 export async function createPki(dir: string, now = new Date()): Promise<Pki> {
   await mkdir(dir, { recursive: true, mode: 0o700 })
-  // An hour back: a clock that was just corrected must not make the certificates invalid.
-  const validity = {
-    notBefore: new Date(now.getTime() - 3_600_000),
-    notAfter: new Date(now.getTime() + DAYS_VALID * DAY_MS),
-  }
-  const ca = newKey()
-  const issuer = { subject: CA, ...ca }
-  const caPem = signCertificate({ subject: CA, publicKey: ca.publicKey, issuer, isCa: true, ...validity })
+  const validity = { now, days: DAYS_VALID }
+  const ca = newAuthority(CA, validity)
+  const caPem = ca.certificate
   const caFile = join(dir, 'ca.crt')
   const caKeyFile = join(dir, 'ca.key')
   const serviceAccountKey = { keyFile: join(dir, 'service-accounts.key'), pubFile: join(dir, 'service-accounts.pub') }
-  const signer = newKey()
+  const signer = newKeys()
   await Promise.all([
     writeFile(caFile, caPem),
     writeFile(caKeyFile, privatePem(ca.privateKey), { mode: 0o600 }),
@@ -54,9 +49,8 @@ export async function createPki(dir: string, now = new Date()): Promise<Pki> {
     serviceAccountKey,
     async issue(name, subject, sans = []) {
       const { certFile, keyFile } = certificateFiles(dir, name)
-      const key = newKey()
-      const pem = signCertificate({ subject, publicKey: key.publicKey, sans, issuer, ...validity })
-      await Promise.all([writeFile(certFile, pem), writeFile(keyFile, privatePem(key.privateKey), { mode: 0o600 })])
+      const { certificate, privateKey } = issueFrom(ca, { subject, sans }, validity)
+      await Promise.all([writeFile(certFile, certificate), writeFile(keyFile, privatePem(privateKey), { mode: 0o600 })])
       return { certFile, keyFile }
     },
     async kubeconfig(name, server, file) {
@@ -69,10 +63,6 @@ export async function createPki(dir: string, now = new Date()): Promise<Pki> {
 
 function certificateFiles(dir: string, name: string): CertificateFiles {
   return { certFile: join(dir, `${name}.crt`), keyFile: join(dir, `${name}.key`) }
-}
-
-function newKey(): { publicKey: KeyObject; privateKey: KeyObject } {
-  return generateKeyPairSync('ec', { namedCurve: 'P-256' })
 }
 
 /** SEC 1, the form of EC keys that every Kubernetes server reads. */

@@ -36,13 +36,9 @@ export class ConfinedProcess {
     )
   }
 
-  get ended(): boolean {
-    return this.#end !== undefined
-  }
-
-  /** The call that came back last has something still to come. */
-  get leftBehind(): boolean {
-    return this.#leftBehind
+  /** It is there, and its last call has nothing still to come. */
+  get isReusable(): boolean {
+    return this.#end === undefined && !this.#leftBehind
   }
 
   /** Rejects with what the function threw, or ProcessEndedError. Ended by the signal, the process may still be at it. */

@@ -24,13 +24,13 @@ export function isolation(
   let busy = 0
 
   const keep = (used: ConfinedProcess): void => {
-    if (idle !== undefined || used.leftBehind) return used.end()
+    if (idle !== undefined || !used.isReusable) return used.end()
     idle = used
     used.rest(KEPT_MS)
   }
 
   const callApart = async (reconciler: string, ...[input, context]: Parameters<Invoke>): ReturnType<Invoke> => {
-    const used = idle?.ended ? undefined : idle
+    const used = idle?.isReusable ? idle : undefined
     idle = undefined
     const confined = used ?? new ConfinedProcess(files, heapMb)
     try {

@@ -9,6 +9,9 @@ import type { ImageFiles } from '#local'
 
 const run = promisify(execFile)
 
+/** What the C library needs in order to find hosts by name. */
+export const FINDS_HOSTS: ImageFiles = { 'etc/nsswitch.conf': { content: 'hosts: files dns\n' } }
+
 /** What these Debian packages install, as files of an image: the packages and nothing that they depend on. */
 export async function debianFiles(packages: readonly string[], cacheDir: string): Promise<ImageFiles> {
   const root = await debianRoot(packages, cacheDir)

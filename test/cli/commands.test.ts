@@ -1,5 +1,5 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { type AddressInfo, connect, createServer } from 'node:net'
+import { connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
@@ -7,6 +7,7 @@ import { buryGone } from '#bridge'
 import type { DeadMessage } from '#events'
 import { readConfig } from '../../cli/config.ts'
 import { openKube } from '../../cli/connections/kube.ts'
+import { freePorts } from '../../local/ports.ts'
 import { openTestQueue } from '../queue/support.ts'
 import { command } from '../support/command.ts'
 import { fairlead, startFairlead } from '../support/fairlead.ts'
@@ -124,14 +125,11 @@ it('installs twice, and says that the second time changed nothing', async () => 
 it('waits, when it is told to, for a NATS that is still starting', async () => {
   const { hostname: host, port } = new URL(env['NATS_URL'] ?? '')
   const late = createServer((client) => client.pipe(connect(Number(port), host)).pipe(client))
-  const address = await new Promise<AddressInfo>((resolve) =>
-    late.listen(0, host, () => resolve(late.address() as AddressInfo)),
-  )
-  await new Promise((resolve) => late.close(resolve))
-  const there = { ...env, NATS_URL: `nats://${host}:${address.port}` }
+  const [latePort] = await freePorts(1)
+  const there = { ...env, NATS_URL: `nats://${host}:${latePort}` }
   await using up = startFairlead(['up', '--install', '--wait-seconds', '50'], there)
   await up.logged(({ msg }) => msg === 'not there yet, trying again')
-  late.listen(address.port, host)
+  late.listen(latePort, host)
   await up.logged(({ msg }) => msg === 'started')
   late.close()
 })

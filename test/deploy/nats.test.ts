@@ -1,11 +1,10 @@
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { ensureBinaries, natsBinaries, silentProgress } from '#local'
+import { ensureBinaries, natsBinaries, ProcessGroup, silentProgress, stopCluster } from '#local'
 import { natsCertificates } from '../../cli/certificates.ts'
 import { freePorts } from '../../local/ports.ts'
+import { type Reaper, stopWithThisProcess } from '../../local/reaper.ts'
 import { shortTempDir } from '../support/servers.ts'
 import { untilHolds } from '../support/wait.ts'
 
@@ -15,10 +14,13 @@ const deployed = (name: string) => readFile(new URL(`../../deploy/${name}`, impo
 
 let dir: string
 let program: string
-const running: ChildProcess[] = []
+let processes: ProcessGroup
+let reaper: Reaper
 
 beforeAll(async () => {
   dir = await shortTempDir()
+  processes = new ProcessGroup(dir)
+  reaper = stopWithThisProcess(dir, { removeDir: true })
   program = (await ensureBinaries(natsBinaries, silentProgress))('nats-server')
   for (const { metadata, data } of natsCertificates(new Map(), new Date())) {
     await mkdir(join(dir, metadata.name))
@@ -27,24 +29,20 @@ beforeAll(async () => {
   }
 })
 afterAll(async () => {
-  for (const child of running) {
-    child.kill('SIGKILL')
-    if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
-  }
-  await rm(dir, { recursive: true, force: true })
+  await stopCluster(dir, { removeDir: true })
+  reaper.release()
 })
 
 /** What a nats-server with this configuration says. */
-async function start(name: string, config: string): Promise<{ log: () => string }> {
+async function start(name: string, config: string): Promise<{ log: () => Promise<string> }> {
   await mkdir(join(dir, name))
   await writeFile(join(dir, name, 'nats.conf'), config)
   await writeFile(join(dir, name, 'users.conf'), await deployed('nats/users.conf'))
-  const child = spawn(program, ['--config', join(dir, name, 'nats.conf')], { env: { POD_NAME: name } })
-  running.push(child)
-  let log = ''
-  child.stderr.on('data', (chunk: Buffer) => (log += chunk.toString()))
-  await untilHolds(() => log.includes('Server is ready'), PATIENCE)
-  return { log: () => log }
+  const args = ['--config', join(dir, name, 'nats.conf')]
+  await processes.start({ name, command: program, args, env: { POD_NAME: name }, stopSignal: 'SIGKILL' })
+  const log = () => readFile(processes.logFile(name), 'utf8')
+  await processes.waitFor(name, async () => (await log()).includes('Server is ready'), 20_000, [name])
+  return { log }
 }
 
 /** As it is deployed, but for addresses and folders. */
@@ -68,9 +66,9 @@ it('a certificate of a server makes a server of a cluster, and that of a client 
     return start(name, `listen: 127.0.0.1:${others.pop()}\ncluster { ${cluster} }`)
   }
   const other = await joining('other', 'fairlead-nats-bridge')
-  await untilHolds(() => other.log().includes('Authorization Violation'), PATIENCE)
-  expect(one.log()).toContain('Authentication Failure')
+  await untilHolds(async () => (await other.log()).includes('Authorization Violation'), PATIENCE)
+  expect(await one.log()).toContain('Authentication Failure')
   const server = await joining('server', 'fairlead-nats-server')
-  await untilHolds(() => server.log().includes('Route connection created'), PATIENCE)
-  expect(server.log()).not.toContain('Authorization Violation')
+  await untilHolds(async () => (await server.log()).includes('Route connection created'), PATIENCE)
+  expect(await server.log()).not.toContain('Authorization Violation')
 })

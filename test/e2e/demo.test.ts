@@ -11,7 +11,7 @@ import { fairlead } from '../support/fairlead.ts'
 import { kubectlFor } from '../support/kubectl.ts'
 import { takeTurnWithNode } from '../support/node.ts'
 import { shortTempDir } from '../support/servers.ts'
-import { at, until } from './world.ts'
+import { at, until, untilPhase } from './world.ts'
 
 const BIN = fileURLToPath(new URL('../../cli/bin.js', import.meta.url))
 
@@ -139,7 +139,7 @@ describe.skipIf(turn.skip)('the demo', () => {
       const kubectl = await kubectlFor({ kubeconfig: join(dir, 'kubeconfig') })
       expect(await kubectl(['get', 'at', 'example-at', '-o', 'jsonpath={.status.phase}'])).toBe('DONE')
       await kubectl(['create', '-f', '-'], at('by-hand', new Date()))
-      await kubectl(['wait', '--for=jsonpath={.status.phase}=DONE', 'at/by-hand', '--timeout=60s'])
+      await untilPhase(kubectl, 'DONE', 'by-hand', 60)
       expect(await fairlead(['local', 'down', '--dir', dir], env)).toMatchObject({ code: 0 })
       await nothingLeft()
     } finally {

@@ -6,7 +6,7 @@ import { cacheDir } from '#local'
 import { addFairleadImages } from '../../deploy/images/fairlead/index.ts'
 import { command } from '../support/command.ts'
 import type { Kubectl } from '../support/kubectl.ts'
-import { at, type World } from './world.ts'
+import { at, untilPhase, type World } from './world.ts'
 
 const DEPLOY = fileURLToPath(new URL('../../deploy', import.meta.url))
 const PARTS = ['statefulset/fairlead-nats', 'deployment/fairlead-bridge', 'deployment/fairlead-dispatcher']
@@ -58,7 +58,7 @@ export function deployedOnCluster(scene: () => { world: World; kubectl: Kubectl 
   })
 
   const system = (...args: string[]) => kubectl(['-n', 'fairlead-system', ...args])
-  const done = (name: string) => kubectl(['wait', '--for=jsonpath={.status.phase}=DONE', `at/${name}`, '--timeout=50s'])
+  const done = (name: string) => untilPhase(kubectl, 'DONE', name)
 
   it('starts where the restricted Pod Security Standard is enforced, with certificates that are made once', async () => {
     expect(await installCertificates(world)).toEqual(['created', 'created', 'created', 'created'])
@@ -76,7 +76,7 @@ export function deployedOnCluster(scene: () => { world: World; kubectl: Kubectl 
 
   it('loses neither timer nor change when all of its pods are gone at once', async () => {
     await world.create(at('waiting', new Date(Date.now() + 6000)))
-    await kubectl(['wait', '--for=jsonpath={.status.phase}=PENDING', 'at/waiting', '--timeout=50s'])
+    await untilPhase(kubectl, 'PENDING', 'waiting')
     // Not by force: a nats-server must have ended before another one has its volume.
     await system('delete', 'pod', '--all', '--grace-period=1')
     await world.create(at('meanwhile', new Date()))

@@ -6,7 +6,7 @@ import type { FairleadProcess } from '../support/fairlead.ts'
 import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
 import { takeTurnWithNode } from '../support/node.ts'
 import { deployedOnCluster } from './deployed.ts'
-import { type At, at, startWorld, until, type World } from './world.ts'
+import { type At, at, startWorld, until, untilPhase, type World } from './world.ts'
 
 const EXAMPLE = fileURLToPath(new URL('../../functions/at/example.yaml', import.meta.url))
 const LONG_NAME = 'a'.repeat(253)
@@ -57,7 +57,7 @@ describe.skipIf(turn.skip)('an At on a real node', () => {
     await world.create({ ...object, spec: { ...object.spec, ...spec } })
   }
 
-  const done = (name: string) => kubectl(['wait', '--for=jsonpath={.status.phase}=DONE', `at/${name}`, '--timeout=50s'])
+  const done = (name: string) => untilPhase(kubectl, 'DONE', name)
   const uidOf = (object: string) => kubectl(['get', object, '-o', 'jsonpath={.metadata.uid}'])
   const atNamed = async (name: string) => JSON.parse(await kubectl(['get', 'at', name, '-o', 'json'])) as At
 
@@ -143,8 +143,7 @@ describe.skipIf(turn.skip)('an At on a real node', () => {
     const template = { spec: { terminationGracePeriodSeconds: 0 } }
     await world.create({ ...slow, spec: { ...slow.spec, activeDeadlineSeconds: 2, template } })
 
-    for (const name of ['failing', 'slow'])
-      await kubectl(['wait', '--for=jsonpath={.status.phase}=FAILED', `at/${name}`, '--timeout=50s'])
+    for (const name of ['failing', 'slow']) await untilPhase(kubectl, 'FAILED', name)
     expect((await atNamed('failing')).status).toMatchObject({ exitCode: 3, reason: 'Error', podName: 'failing-pod' })
     expect(await kubectl(['logs', 'failing-pod'])).toContain("it's  2|sh|")
     expect((await atNamed('slow')).status).toMatchObject({ reason: 'DeadlineExceeded', failures: 1 })

@@ -4,6 +4,7 @@ import { createKubeClient, isAlreadyExists, isRetriable, type KubeClient, loadKu
 import type { Cluster } from '#local'
 import { command } from '../support/command.ts'
 import { type FairleadProcess, startFairlead } from '../support/fairlead.ts'
+import type { Kubectl } from '../support/kubectl.ts'
 import { startTestCluster } from '../support/servers.ts'
 import { untilHolds } from '../support/wait.ts'
 
@@ -118,6 +119,10 @@ async function whileAway<T>(call: () => Promise<T>): Promise<T> {
     }
   }
 }
+
+/** Returns when an At has that phase, as kubectl sees it. */
+export const untilPhase = (kubectl: Kubectl, phase: string, name: string, seconds = 50): Promise<string> =>
+  kubectl(['wait', `--for=jsonpath={.status.phase}=${phase}`, `at/${name}`, `--timeout=${seconds}s`])
 
 /** Returns when it holds; the test's own time-out bounds it. */
 export const until = (holds: () => Promise<boolean>, leastMs = 250): Promise<void> => untilHolds(holds, { leastMs })

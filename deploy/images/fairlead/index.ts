@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { addImage, ensureBinaries, type ImageFiles, natsBinaries, silentProgress } from '#local'
-import { debianFiles } from '../debian.ts'
+import { addImage, ensureBinaries, natsBinaries, silentProgress } from '#local'
+import { debianFiles, FINDS_HOSTS } from '../debian.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
 const LIBRARIES = ['libc6', 'libgcc-s1', 'libstdc++6']
@@ -26,7 +26,7 @@ export async function addFairleadImages(registryUrl: string, cacheDir: string): 
     addImage(registryUrl, 'fairlead:latest', {
       files: {
         ...(await debianFiles(LIBRARIES, cacheDir)),
-        ...resolving,
+        ...FINDS_HOSTS,
         ...files,
         'usr/bin/node': { from: process.execPath },
       },
@@ -35,15 +35,12 @@ export async function addFairleadImages(registryUrl: string, cacheDir: string): 
   ])
 }
 
-const resolving: ImageFiles = { 'etc/nsswitch.conf': { content: 'hosts: files dns\n' } }
-
 /** As `npm ci --omit=dev` would. */
 async function installedInProduction(): Promise<string[]> {
   const { packages } = JSON.parse(await readFile(join(ROOT, 'package-lock.json'), 'utf8')) as {
     packages: Record<string, { dev?: boolean; optional?: boolean }>
   }
   return Object.entries(packages)
-    .filter(([path, { dev, optional }]) => path.startsWith('node_modules/') && !dev && !optional)
+    .filter(([path, { dev, optional }]) => /^node_modules\/(?!.*\/node_modules\/)/.test(path) && !dev && !optional)
     .map(([path]) => path)
-    .filter((path) => !path.includes('/node_modules/'))
 }

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { addImage, type ImageSource } from '#local'
-import { debianFiles } from '../debian.ts'
+import { debianFiles, FINDS_HOSTS } from '../debian.ts'
 
 const LIBC = ['libc6', 'libcrypt1', 'liblzma5', 'libssl3', 'zlib1g']
 const BUSYBOX = ['busybox-static']
@@ -49,7 +49,7 @@ export async function addVisitorsImages(registryUrl: string, cacheDir: string): 
     'jdob/visitors-service:1.0.0': {
       files: {
         ...(await debianFiles(PYTHON, cacheDir)),
-        'etc/nsswitch.conf': { content: 'hosts: files dns\n' },
+        ...FINDS_HOSTS,
         'service.py': here('service.py'),
       },
       config: { Entrypoint: ['/usr/bin/python3.11', '/service.py'] },

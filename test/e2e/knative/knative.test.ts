@@ -7,7 +7,7 @@ import { command } from '../../support/command.ts'
 import { type Kubectl, kubectlFor } from '../../support/kubectl.ts'
 import { takeTurnWithNode } from '../../support/node.ts'
 import { deployFairlead, installCertificates } from '../deployed.ts'
-import { at, startWorld, until, type World } from '../world.ts'
+import { at, startWorld, until, untilPhase, type World } from '../world.ts'
 import { Ingress } from './ingress.ts'
 import { INGRESS_DOMAIN, installServing } from './serving.ts'
 
@@ -49,7 +49,7 @@ describe.skipIf(turn.skip)('a function on Knative Serving, FAIRLEAD_KNATIVE=<a c
   })
 
   const pods = () => kubectl(['-n', FUNCTIONS, 'get', 'pods', '-o', 'name'])
-  const done = (name: string) => kubectl(['wait', '--for=jsonpath={.status.phase}=DONE', `at/${name}`, '--timeout=50s'])
+  const done = (name: string) => untilPhase(kubectl, 'DONE', name)
 
   it('has no pod while nothing is to be done', async () => {
     await until(async () => (await pods()) === '')
@@ -73,10 +73,10 @@ describe.skipIf(turn.skip)('a function on Knative Serving, FAIRLEAD_KNATIVE=<a c
 
   it('is gone again while an At waits for its time, and started by that', async () => {
     await world.create(at('later', new Date(Date.now() + 75_000)))
-    await kubectl(['wait', '--for=jsonpath={.status.phase}=PENDING', 'at/later', '--timeout=50s'])
+    await untilPhase(kubectl, 'PENDING', 'later')
     await until(async () => (await pods()) === '')
     expect((await world.ats()).find(({ metadata }) => metadata.name === 'later')?.status?.phase).toBe('PENDING')
-    await kubectl(['wait', '--for=jsonpath={.status.phase}=DONE', 'at/later', '--timeout=90s'])
+    await untilPhase(kubectl, 'DONE', 'later', 90)
   }, 180_000)
 })
 
