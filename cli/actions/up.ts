@@ -6,7 +6,7 @@ import { describe, exitCodeOf } from '../exit.ts'
 import { loadFunctions } from '../functions.ts'
 import { guardFunctions } from '../guard/index.ts'
 import { createLogger } from '../logging.ts'
-import { createMetrics, depthGauges, serveMetrics } from '../metrics/index.ts'
+import { certificateGauge, createMetrics, depthGauges, serveMetrics } from '../metrics/index.ts'
 import { patiently } from '../patience.ts'
 import { createRuntime, type RuntimeOptions } from '../runtime.ts'
 import { endInTime, untilStopped } from '../signals.ts'
@@ -29,14 +29,16 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   const metrics = createMetrics()
   const functions = await loadFunctions(options.function)
   await using kube = await openKube(config, metrics.onRequest)
+  const whenThere = <T>(open: () => Promise<T>) => patiently(options.waitSeconds, log, open)
   if (options.install) {
     const { install } = await import('../install.ts')
-    for (const one of await install(kube, functions, options)) log.info(one, 'installed')
+    for (const one of await whenThere(() => install(kube, functions, options))) log.info(one, 'installed')
   }
   metrics.start(functions.map(({ name }) => name))
   const { concurrency: slots } = options
-  const open = () => openStreams(config, kube, role(parts), log, { slots, observer: metrics.queue })
-  await using streams = await patiently(options.waitSeconds, log, open)
+  const certificates = certificateGauge(metrics.registry, config.NATS_CERT)
+  const open = () => openStreams(config, kube, role(parts), log, { slots, observer: metrics.queue, certificates })
+  await using streams = await whenThere(open)
   depthGauges(metrics.registry, streams.queue, streams.dead)
   const fatal = (error: unknown) => {
     console.error(describe(error, config.LOG_LEVEL === 'debug'))

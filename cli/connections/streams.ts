@@ -6,6 +6,7 @@ import type { KubeClient } from '#kube'
 import { openQueue, type QueueObserver, type WorkQueue } from '#queue'
 import type { Config } from '../config.ts'
 import { UsageError } from '../exit.ts'
+import type { CertificateObserver } from '../metrics/index.ts'
 import { clusterId } from './kube.ts'
 import { openJetStream } from './nats.ts'
 import { prefixOf, queueOptions } from './settings.ts'
@@ -17,16 +18,23 @@ export interface Streams extends AsyncDisposable {
   dead: DeadLetters
 }
 
+export interface StreamsOptions {
+  /** Keys held at once. */
+  slots?: number | undefined
+  observer?: QueueObserver
+  certificates?: CertificateObserver
+}
+
 /** EVENTS, WORK and DEAD, created on first use. */
 export async function openStreams(
   config: Config,
   kube: KubeClient,
   role: string,
   log: Logger,
-  { slots, observer }: { /** Keys held at once. */ slots?: number | undefined; observer?: QueueObserver } = {},
+  { slots, observer, certificates }: StreamsOptions = {},
 ): Promise<Streams> {
   const cluster = config.FAIRLEAD_CLUSTER ?? (await clusterId(kube))
-  const js = await openJetStream(config, role)
+  const js = await openJetStream(config, role, certificates)
   void reportRefusals(js, log)
   const replicas = config.FAIRLEAD_REPLICAS
   try {

@@ -4,6 +4,7 @@ import type { RequestReport } from '#kube'
 import { bridgeMetrics } from './bridge.ts'
 import { type RunMetrics, runMetrics } from './runs.ts'
 
+export { type CertificateObserver, certificateGauge } from './certificates.ts'
 export { depthGauges } from './depth.ts'
 export { parseAddress, serveMetrics } from './server.ts'
 

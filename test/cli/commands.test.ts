@@ -1,4 +1,4 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -122,16 +122,28 @@ it('installs twice, and says that the second time changed nothing', async () => 
   expect(new Set(results)).toEqual(new Set(['unchanged']))
 })
 
-it('waits, when it is told to, for a NATS that is still starting', async () => {
-  const { hostname: host, port } = new URL(env['NATS_URL'] ?? '')
-  const late = createServer((client) => client.pipe(connect(Number(port), host)).pipe(client))
-  const [latePort] = await freePorts(1)
-  const there = { ...env, NATS_URL: `nats://${host}:${latePort}` }
-  await using up = startFairlead(['up', '--install', '--wait-seconds', '50'], there)
-  await up.logged(({ msg }) => msg === 'not there yet, trying again')
-  late.listen(latePort, host)
-  await up.logged(({ msg }) => msg === 'started')
-  late.close()
+describe('waits, when it is told to, for servers that are still starting:', () => {
+  it.each([
+    ['NATS', () => env['NATS_URL'] ?? '', (url: string) => ({ NATS_URL: url })],
+    [
+      'the API server',
+      () => cluster.apiServer,
+      async (url: string) => {
+        const kubeconfig = await readFile(cluster.kubeconfig, 'utf8')
+        return { KUBECONFIG: await file('late-kubeconfig', kubeconfig.replace(cluster.apiServer, url)) }
+      },
+    ],
+  ])('%s', async (_, address, at) => {
+    const { protocol, hostname: host, port } = new URL(address())
+    const late = createServer((client) => client.pipe(connect(Number(port), host)).pipe(client))
+    const [latePort] = await freePorts(1)
+    const there = { ...env, ...(await at(`${protocol}//${host}:${latePort}`)) }
+    await using up = startFairlead(['up', '--install', '--wait-seconds', '50'], there)
+    await up.logged(({ msg }) => msg === 'not there yet, trying again')
+    late.listen(latePort, host)
+    await up.logged(({ msg }) => msg === 'started')
+    late.close()
+  })
 })
 
 it.each(['--server-side=false', '--server-side'])(

@@ -1,11 +1,16 @@
+import { X509Certificate } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import { Registry } from 'prom-client'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { deadKey, openDeadLetters } from '#events'
 import type { Nats } from '#local'
 import type { Finish } from '#queue'
-import { createMetrics, depthGauges } from '../../cli/metrics/index.ts'
+import { readConfig } from '../../cli/config.ts'
+import { openJetStream } from '../../cli/connections/nats.ts'
+import { certificateGauge, createMetrics, depthGauges } from '../../cli/metrics/index.ts'
 import { runMetrics } from '../../cli/metrics/runs.ts'
 import { DONE, FN, freshPrefix, gate, openTestQueue, until } from '../queue/support.ts'
+import { startDeployedNats } from '../support/deployed-nats.ts'
 import { startTestNats } from '../support/servers.ts'
 
 let nats: Nats & AsyncDisposable
@@ -131,6 +136,33 @@ it('counts requests to the API server by code, method and host', async () => {
     'rest_client_requests_total{code=409,method=GET,host=h:1}': 1,
   })
 })
+
+it('tells when the certificates end by which it and NATS know each other', async () => {
+  await using deployed = await startDeployedNats()
+  const env = await deployed.as('fairlead-dispatcher')
+  const { NATS_CERT = '' } = env
+  const registry = new Registry()
+  const end = (certificate: string) =>
+    `fairlead_nats_certificate_expiration_timestamp_seconds{certificate=${certificate}}`
+  const config = readConfig({ ...env, KUBECONFIG: '/dev/null' })
+  const observer = certificateGauge(registry, NATS_CERT)
+  const js = await openJetStream(config, 'test', observer)
+  await js.close()
+  const own = new X509Certificate(readFileSync(NATS_CERT)).validToDate
+  const ends = await exported(registry)
+  expect(ends).toEqual({
+    [end('client')]: own.getTime() / 1000,
+    [end('server')]: expect.closeTo(own.getTime() / 1000, -2),
+  })
+  expect(await exported(withoutTls())).toEqual({})
+})
+
+/** What a process tells that speaks to NATS without TLS. */
+function withoutTls(): Registry {
+  const registry = new Registry()
+  certificateGauge(registry, undefined)
+  return registry
+}
 
 it('tells the depth from the stream: the same in a process that has done nothing', async () => {
   const prefix = freshPrefix()

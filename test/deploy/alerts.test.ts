@@ -7,7 +7,7 @@ import { promisify } from 'node:util'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { parse, stringify } from 'yaml'
 import { bridgeGauges } from '../../cli/metrics/bridge.ts'
-import { createMetrics, depthGauges } from '../../cli/metrics/index.ts'
+import { certificateGauge, createMetrics, depthGauges } from '../../cli/metrics/index.ts'
 import { goProgram } from '../support/go-program.ts'
 
 interface Rule {
@@ -43,6 +43,7 @@ function exportedNames(): Set<string> {
   const { registry } = createMetrics()
   const nothing = async () => ({}) as never
   bridgeGauges(registry, () => undefined)
+  certificateGauge(registry, undefined)
   depthGauges(registry, { functions: async () => [], depth: nothing, backlog: nothing }, { count: nothing })
   return new Set(
     registry
