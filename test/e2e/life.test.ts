@@ -102,7 +102,7 @@ describe.skipIf(turn.skip)('an At on a real node', () => {
     expect(await kubectl(['logs', 'example-at-pod'])).toBe('YAY\n')
     expect(await uidOf('pod/example-at-pod')).not.toBe(before)
     await runAnother('after-second-life')
-    expect((await world.podCreations()).get('example-at-pod')).toHaveLength(2)
+    expect(await world.podCreations('example-at-pod')).toHaveLength(2)
   })
 
   it('takes its pod along when it is deleted', async () => {

@@ -42,8 +42,10 @@ export async function surviveOutage(world: World, { missedMs, waitingMs, backMs,
   say?.('the servers are back')
   await untilDone(world)
   stop.abort()
-  const creations = await world.podCreations()
-  const created = { missed: creations.get('missed-pod') ?? [], waiting: creations.get('waiting-pod') ?? [] }
+  const created = {
+    missed: await world.podCreations('missed-pod'),
+    waiting: await world.podCreations('waiting-pod'),
+  }
   return { due, backAt, before, podsBetween, created }
 }
 

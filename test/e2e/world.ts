@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject } from '#contracts'
 import { createKubeClient, isAlreadyExists, isRetriable, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
-import type { Cluster } from '#local'
+import type { AuditedRequest, Cluster } from '#local'
 import { command } from '../support/command.ts'
 import { type FairleadProcess, startFairlead } from '../support/fairlead.ts'
 import type { Kubectl } from '../support/kubectl.ts'
@@ -84,22 +84,17 @@ export class World {
     return all
   }
 
-  /** When the API server took each request that created a pod, by the pod's name, in its own words. */
-  async podCreations(): Promise<Map<string, number[]>> {
+  /** The requests to create a pod, by its name, in the API server's own words. */
+  async podRequests(): Promise<Map<string, AuditedRequest[]>> {
     const requests = await this.cluster.audit()
-    const creations = requests.filter(
-      ({ verb, resource, code }) => verb === 'create' && resource === 'pods' && code === 201,
-    )
-    return Map.groupBy(creations, ({ name }) => name)
-      .entries()
-      .reduce(
-        (times, [name, found]) =>
-          times.set(
-            name,
-            found.map(({ receivedAt }) => receivedAt),
-          ),
-        new Map<string, number[]>(),
-      )
+    const creating = requests.filter(({ verb, resource }) => verb === 'create' && resource === 'pods')
+    return Map.groupBy(creating, ({ name }) => name)
+  }
+
+  /** When the API server took each request that created this pod. */
+  async podCreations(name: string): Promise<number[]> {
+    const requests = (await this.podRequests()).get(name) ?? []
+    return requests.filter(({ code }) => code === 201).map(({ receivedAt }) => receivedAt)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
