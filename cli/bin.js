@@ -1,9 +1,9 @@
 #!/usr/bin/env node
 // Starts the command from its TypeScript source. Node.js runs TypeScript itself from 24.12 on; with an older one on
-// the PATH the version that the project installed is used.
+// the PATH the version that the project installed is used. Until then names that older ones lack must not be imported.
 import { spawn } from 'node:child_process'
 import { existsSync, mkdirSync } from 'node:fs'
-import { enableCompileCache } from 'node:module'
+import module from 'node:module'
 import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -43,7 +43,7 @@ function keepWhatIsCompiled() {
       mkdirSync(part)
     } catch {}
   if (!existsSync(folder)) return
-  enableCompileCache(folder)
+  module.enableCompileCache(folder)
   // For the processes and threads that this one starts.
   process.env['NODE_COMPILE_CACHE'] = folder
 }

@@ -1,0 +1,31 @@
+import { execFileSync } from 'node:child_process'
+import { existsSync, readFileSync } from 'node:fs'
+import { delimiter, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { expect, it } from 'vitest'
+
+const isOlder = (node: string): boolean =>
+  existsSync(node) && Number(/^v(\d+)/.exec(execFileSync(node, ['--version'], { encoding: 'utf8' }))?.[1]) < 24
+
+/** One that the machine has beside the one of the project. */
+const older = (process.env['PATH'] ?? '')
+  .split(delimiter)
+  .filter((folder) => folder !== '' && !folder.includes('node_modules'))
+  .map((folder) => join(folder, 'node'))
+  .find(isOlder)
+
+const fileOf = (name: string): string => fileURLToPath(new URL(`../../cli/${name}`, import.meta.url))
+
+it.skipIf(older === undefined)('an older Node.js on the PATH starts the one that the project installed', () => {
+  const { version } = JSON.parse(readFileSync(fileOf('../package.json'), 'utf8')) as { version: string }
+  expect(execFileSync(older ?? '', [fileOf('bin.js'), '--version'], { encoding: 'utf8' }).trim()).toBe(version)
+})
+
+const OLD = 'dirname existsSync fileURLToPath homedir join mkdirSync readFileSync spawn spawnSync'.split(' ')
+
+it.each(['bin.js', 'setup.js'])('%s imports by name only what Node.js 20 has, whichever runs this', (name) => {
+  const text = readFileSync(fileOf(name), 'utf8')
+  const named = [...text.matchAll(/^import \{ (.+) \} from 'node:/gm)].flatMap(([, names = '']) => names.split(', '))
+  expect(named.length).toBeGreaterThan(3)
+  expect(named.filter((one) => !OLD.includes(one))).toEqual([])
+})
