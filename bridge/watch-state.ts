@@ -3,13 +3,14 @@ import type { Failure } from './failure.ts'
 /** Why everything is listed: nothing is known, the history is gone, NATS may have lost a tail, other keys are asked for. */
 export type Relist = 'initial' | 'expired' | 'store-restarted' | 'routes'
 
-type Starting = { phase: 'starting'; attempt: number }
+/** `attempt` counts failures since the last healthy period, or since the server began to answer again. */
+type Try = { attempt: number /** Nobody answered the one before. */; unanswered?: true }
+type Starting = { phase: 'starting' } & Try
 /** `stream`: as one, until a try of this very list has failed. */
-export type Listing = { phase: 'listing'; because: Relist; attempt: number; stream: boolean }
-export type Watching = { phase: 'watching'; resourceVersion: string; attempt: number }
+export type Listing = { phase: 'listing'; because: Relist; stream: boolean } & Try
+export type Watching = { phase: 'watching'; resourceVersion: string } & Try
 type Waiting = { phase: 'waiting'; ms: number; failure: Failure; next: Starting | Listing | Watching }
 
-/** `attempt` counts failures since the last healthy period. */
 export type State = Starting | Listing | Watching | Waiting
 
 export type Input =
@@ -26,8 +27,9 @@ const HEALTHY_MS = 10_000
 const VERY_SHORT_MS = 1000
 const FIRST_DELAY_MS = 800
 const LAST_DELAY_MS = 30_000
-/** Somebody may be about to install or grant what is missing: look again rather soon. */
+/** Somebody may be about to install or grant what is missing, or to start the server: look again rather soon. */
 const LAST_DELAY_OF_THE_MISSING_MS = 5000
+const LAST_DELAY_OF_THE_UNREACHABLE_MS = 10_000
 
 /** What comes after `input`; `random` is a number in [0, 1). */
 export function step(state: State, input: Input, random: number): State {
@@ -36,7 +38,7 @@ export function step(state: State, input: Input, random: number): State {
       if (input.resourceVersion === undefined) return listing('initial')
       return input.relist === undefined ? watching(input.resourceVersion) : listing(input.relist)
     case 'listed':
-      return watching(input.resourceVersion, state.phase === 'listing' ? state.attempt : 0)
+      return watching(input.resourceVersion, state.phase === 'listing' && !wasUnanswered(state) ? state.attempt : 0)
     case 'demanded':
       return listing(input.because)
     case 'waited':
@@ -59,7 +61,9 @@ function afterEnd(end: Input & { type: 'ended' }, attempt: number, random: numbe
 
 function afterFailure(state: State, input: Input & { type: 'failed' }, random: number): State {
   const { failure, openMs, resourceVersion } = input
-  const attempt = openMs >= HEALTHY_MS ? 0 : attemptOf(state)
+  // A server that starts answers, to whom has waited long: be patient, and: that history is gone.
+  const answersAgain = wasUnanswered(state) && failure.kind !== 'unreachable'
+  const attempt = openMs >= HEALTHY_MS || answersAgain ? 0 : attemptOf(state)
   const again = retried(state, attempt + 1, resourceVersion)
   switch (failure.kind) {
     case 'expired': {
@@ -81,9 +85,9 @@ function afterFailure(state: State, input: Input & { type: 'failed' }, random: n
 function retried(state: State, attempt: number, resourceVersion: string | undefined): Waiting['next'] {
   switch (state.phase) {
     case 'starting':
-      return { ...state, attempt }
+      return { phase: 'starting', attempt }
     case 'listing':
-      return { ...state, attempt, stream: false }
+      return { phase: 'listing', because: state.because, attempt, stream: false }
     case 'watching':
       return watching(resourceVersion ?? state.resourceVersion, attempt)
     case 'waiting':
@@ -91,7 +95,9 @@ function retried(state: State, attempt: number, resourceVersion: string | undefi
   }
 }
 
-const attemptOf = (state: State): number => (state.phase === 'waiting' ? state.next.attempt : state.attempt)
+const lastTry = (state: State): Try => (state.phase === 'waiting' ? state.next : state)
+const attemptOf = (state: State): number => lastTry(state).attempt
+const wasUnanswered = (state: State): boolean => lastTry(state).unanswered === true
 
 const listing = (because: Relist, attempt = 0): Listing => ({ phase: 'listing', because, attempt, stream: true })
 
@@ -101,13 +107,16 @@ const waiting = (failure: Failure, next: Waiting['next'], attempt: number, rando
   phase: 'waiting',
   ms: delayMs(failure, attempt, random),
   failure,
-  next,
+  next: failure.kind === 'unreachable' ? { ...next, unanswered: true } : next,
 })
 
-/** 800 ms doubling to 30 s, each between once and twice that, and never less than the server asked for. */
+/** 800 ms doubling to 30 s at most, each between once and twice that, and never less than the server asked for. */
 function delayMs(failure: Failure, attempt: number, random: number): number {
-  const missing = failure.kind === 'absent' || failure.kind === 'forbidden'
-  const last = missing ? LAST_DELAY_OF_THE_MISSING_MS : LAST_DELAY_MS
-  const backoff = Math.min(FIRST_DELAY_MS * 2 ** attempt, last) * (1 + random)
+  const backoff = Math.min(FIRST_DELAY_MS * 2 ** attempt, lastDelayMs(failure)) * (1 + random)
   return Math.round(Math.max(backoff, failure.retryAfterMs ?? 0))
+}
+
+function lastDelayMs({ kind }: Failure): number {
+  if (kind === 'absent' || kind === 'forbidden') return LAST_DELAY_OF_THE_MISSING_MS
+  return kind === 'unreachable' ? LAST_DELAY_OF_THE_UNREACHABLE_MS : LAST_DELAY_MS
 }

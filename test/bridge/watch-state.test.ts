@@ -107,8 +107,40 @@ describe('a watch that fails', () => {
     expect(after(watching(), failed('unreachable'), 0.5)).toMatchObject({ ms: 1200 })
   })
 
-  it('looks more often for what somebody may be about to install', () => {
+  it('looks more often for what somebody may be about to install, or to start', () => {
     expect(after(watching('100', 9), failed('absent'))).toMatchObject({ ms: 5000 })
+    expect(after(watching('100', 9), failed('unreachable'))).toMatchObject({ ms: 10_000 })
+  })
+
+  describe('until the server is there again, which has forgotten the history:', () => {
+    const away = (): State => {
+      let state = watching('100')
+      for (let i = 0; i < 9; i++) state = after(after(state, failed('unreachable')), { type: 'waited' })
+      return state
+    }
+
+    it('lists at once', () => {
+      expect(after(away(), failed('expired'))).toEqual(listing('expired', 1))
+    })
+
+    it.each<FailureKind>(['busy', 'other'])(
+      'is %s for a moment, and is asked again as if it had just begun',
+      (kind) => {
+        const asked = after(after(away(), failed(kind)), { type: 'waited' })
+        expect(asked).toEqual(watching('100', 1))
+        expect(after(asked, failed('expired'))).toMatchObject({ phase: 'waiting', ms: 1600 })
+      },
+    )
+
+    it('has listed, and whatever fails next is the first', () => {
+      const lists: State = { phase: 'listing', because: 'initial', attempt: 9, stream: false, unanswered: true }
+      expect(after(lists, { type: 'listed', resourceVersion: '5' })).toEqual(watching('5'))
+    })
+
+    it('and whoever lists then in vain waits longer each time', () => {
+      const listed = after(after(away(), failed('expired')), { type: 'listed', resourceVersion: '5' })
+      expect(after(listed, failed('expired'))).toMatchObject({ phase: 'waiting', ms: 1600, next: { attempt: 2 } })
+    })
   })
 })
 
