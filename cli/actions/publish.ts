@@ -147,6 +147,11 @@ async function store({ cluster, areStored }: Found, made: Made[], settings: Conf
     throw new UsageError(
       'EVENTS has only what the API server has: apply the file and the bridge publishes it, or name another place with --to',
     )
+  const living = made.find(({ verb }) => verb === 'deleted')
+  if (living)
+    throw new UsageError(
+      `EVENTS has all that the API server has, and that has ${called(living.object)}: delete it and the bridge publishes that, or name another place with --to`,
+    )
   await using js = await openJetStream(settings, 'publish')
   const log = await createLogger(settings)
   const referenceOnly = settings.FAIRLEAD_REFERENCE_ONLY
@@ -156,5 +161,8 @@ async function store({ cluster, areStored }: Found, made: Made[], settings: Conf
     print(`${event.id}: ${SAID[outcome]} in ${events.stream} at ${sequence}`)
   }
 }
+
+const called = ({ kind, metadata: { namespace, name } }: KubeObject): string =>
+  `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`
 
 const SAID = { stored: 'stored', present: 'was there already', newer: 'not stored, a newer version is' } as const

@@ -237,6 +237,16 @@ describe('publish', () => {
     expect(again).toMatchObject({ code: 0, stdout: expect.stringContaining('was there already in EVENTS') })
   })
 
+  it('tells of the end of an object that is there whoever asks, but never EVENTS', async () => {
+    const refused = await fairlead(['publish', 'cm', 'shop', '--type', 'deleted'], env)
+    expect(refused).toMatchObject({ code: 2, stdout: '', stderr: expect.stringContaining('ConfigMap default/shop') })
+    const { primary } = await events.observe({ primary: { ref: CONFIG_MAPS, namespace: 'default', name: 'shop' } })
+    expect(primary?.object).toMatchObject({ data: config['data'] })
+    await using server = await receiver([])
+    const sent = await fairlead(['publish', 'cm', 'shop', '--type', 'deleted', '--to', server.url], env)
+    expect(sent).toMatchObject({ code: 0, stdout: expect.stringContaining(':deleted to') })
+  })
+
   it('never shows the values of a Secret', async () => {
     await kube.create(resourcePath(SECRETS, 'default'), {
       metadata: { name: 'key' },
