@@ -9,7 +9,7 @@ export function apiView(kube: KubeClient, signal: AbortSignal): Pick<EventStore,
     isReferenceOnly: ({ group, resource }) => group === '' && resource === 'secrets',
     async observe({ primary, owned = [], related = [] }) {
       const { ref, namespace, name } = primary
-      const [object] = await read(ref, { namespace, name })
+      const object = await one(ref, namespace, name)
       const all = (found: Promise<KubeObject[]>[], refs: readonly (ResourceRef | undefined)[]) =>
         Promise.all(found.map(async (objects, index) => stored(refs[index] ?? ref, await objects)))
       return {
@@ -31,17 +31,23 @@ export function apiView(kube: KubeClient, signal: AbortSignal): Pick<EventStore,
     { namespace, clusterScoped, name }: Omit<ObjectFilter, 'namespace'> & { namespace?: string | undefined },
   ): Promise<KubeObject[]> {
     if (clusterScoped === true && (await isNamespaced(ref))) return []
-    if (name !== undefined) {
-      const found = await kube.get(resourcePath(ref, namespace, name), { signal }).catch(undefinedIfGone)
+    if (name !== undefined && (clusterScoped === true || namespace !== undefined)) {
+      const found = await one(ref, namespace, name)
       return found === undefined ? [] : [found]
     }
     const objects: KubeObject[] = []
+    const fieldSelector = name && `metadata.name=${name.replaceAll(/[\\,=]/g, '\\$&')}`
     try {
-      for await (const { items } of kube.list(resourcePath(ref, namespace), { signal })) objects.push(...items)
+      for await (const { items } of kube.list(resourcePath(ref, namespace), { fieldSelector, signal }))
+        objects.push(...items)
     } catch (error) {
       undefinedIfGone(error)
     }
     return objects
+  }
+
+  async function one(ref: ResourceRef, namespace: string | undefined, name: string): Promise<KubeObject | undefined> {
+    return kube.get(resourcePath(ref, namespace, name), { signal }).catch(undefinedIfGone)
   }
 
   async function isNamespaced({ group, version, resource }: ResourceRef): Promise<boolean> {

@@ -1,12 +1,14 @@
 import type { Logger } from 'pino'
 import { stringify } from 'yaml'
-import { reconcilerSpec } from '#contracts'
+import { type Invoke, type Outcome, reconcilerSpec } from '#contracts'
 import { type RehearsalResult, type Rehearsed, rehearse } from '#dispatch'
 import { isNotFound, type KubeClient, resourcePath } from '#kube'
-import { manifest, type Reconciler, toInvoke } from '#sdk'
+import type { Finish } from '#queue'
+import { manifest, type Reconciler } from '#sdk'
 import { openKube } from '../connections/kube.ts'
-import { EXIT, UsageError } from '../exit.ts'
+import { describe, EXIT, exitCodeOf, UsageError } from '../exit.ts'
 import { functionNamed, loadFunctions } from '../functions.ts'
+import { guardFunctions } from '../guard/index.ts'
 import { createLogger } from '../logging.ts'
 import type { Surroundings } from '../options.ts'
 import { untilStopped } from '../signals.ts'
@@ -29,15 +31,27 @@ export async function dryRun(
   const isClusterScoped = found.for.crd().spec.scope === 'Cluster'
   const key = { namespace: isClusterScoped ? undefined : (options.namespace ?? 'default'), name: object }
   const log = await createLogger({ ...settings, LOG_LEVEL: 'error' })
-  const result = await rehearsed(kube, found, key, log, untilStopped().signal)
+  const { signal } = untilStopped()
+  using guard = guardFunctions({
+    files: options.function,
+    leaseMs: settings.FAIRLEAD_LEASE_SECONDS * 1000,
+    log,
+    fatal: (error) => {
+      console.error(describe(error, settings.LOG_LEVEL === 'debug'))
+      process.exit(exitCodeOf(error))
+    },
+  })
+  using _ = tellOfExit(signal)
+  const result = await rehearsed(kube, found, guard.invoke(found), key, log, signal)
   print(options.output === 'json' ? JSON.stringify(result, null, 2) : textOf(result))
-  if (result.finish.kind === 'error' || result.finish.kind === 'terminal') setExitCode(EXIT.failed)
+  if (isFailure(result.finish)) setExitCode(EXIT.failed)
 }
 
 /** What a run of this function for this object would do on the cluster as it is now. Writes nothing. */
 async function rehearsed(
   kube: KubeClient,
   found: Reconciler,
+  invoke: Invoke,
   object: { namespace: string | undefined; name: string },
   log: Logger,
   signal: AbortSignal,
@@ -48,17 +62,36 @@ async function rehearsed(
     const where = object.namespace === undefined ? '' : ` in namespace ${object.namespace}; -n names another one`
     throw new UsageError(`there is no ${spec.for.kind} ${object.name}${where}`, { cause })
   })
-  return rehearse({ kube, name: found.name, spec, invoke: toInvoke(found), object, log, now: new Date(), signal })
+  return rehearse({ kube, name: found.name, spec, invoke, object, log, now: new Date(), signal })
 }
+
+/** A function that ends the process would end that of `up`, too; here it must not look like the end of the run. */
+function tellOfExit(stop: AbortSignal): Disposable {
+  const ended = (code: number): void => {
+    if (stop.aborted || code === EXIT.stalled) return
+    console.error(`fairlead: the function ended the process (process.exit, code ${code}): throw an error instead`)
+    process.exitCode = EXIT.failed
+  }
+  process.on('exit', ended)
+  return { [Symbol.dispose]: () => void process.off('exit', ended) }
+}
+
+const isFailure = ({ kind }: Finish): boolean => kind === 'error' || kind === 'terminal'
 
 const textOf = ({ outcome, would, finish }: RehearsalResult): string =>
   [
-    outcome === undefined
-      ? 'The function returned nothing.'
-      : `The function returned:\n${indented(stringify(outcome))}`,
+    ...(isFailure(finish) && outcome === undefined ? [] : [returnedText(outcome)]),
     would.length === 0 ? 'Nothing would be written.' : `It would:\n${would.map(stepText).join('\n')}`,
     ENDS[finish.kind](finish as never),
   ].join('\n\n')
+
+function returnedText(outcome: Outcome | undefined): string {
+  if (outcome === undefined)
+    return 'The function was not called: its selection leaves the object out, or it is paused or going.'
+  return Object.keys(outcome).length === 0
+    ? 'The function returned nothing.'
+    : `The function returned:\n${indented(stringify(outcome))}`
+}
 
 const ENDS = {
   done: () => 'The run would end: nothing left to do.',
