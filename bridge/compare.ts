@@ -1,5 +1,5 @@
 import type { KubeObject } from '#contracts'
-import { compareVersions, type Identity, type OwnerKey } from '#events'
+import { compareVersions, type Identity, NO_OWNER, type OwnerKey, ownerToken, parseOwner } from '#events'
 
 /** What EVENTS has of one object, small enough to be kept for every object of a resource during a list. */
 export interface Known {
@@ -26,20 +26,10 @@ export interface CoveredUpTo {
 
 /** As one string: a resource may have a hundred thousand objects. */
 export const packed = ({ uid, resourceVersion, deleted, owner, covered, partial, sequence }: Known): string =>
-  [
-    deleted ? 1 : 0,
-    covered ? 1 : 0,
-    partial ? 1 : 0,
-    sequence,
-    uid,
-    resourceVersion,
-    owner?.resource ?? '',
-    owner?.name ?? '',
-  ].join(' ')
+  [deleted ? 1 : 0, covered ? 1 : 0, partial ? 1 : 0, sequence, uid, resourceVersion, ownerToken(owner)].join(' ')
 
 export function unpacked(text: string): Known {
-  const [deleted, covered, partial, sequence, uid = '', resourceVersion = '', resource = '', name = ''] =
-    text.split(' ')
+  const [deleted, covered, partial, sequence, uid = '', resourceVersion = '', owner = NO_OWNER] = text.split(' ')
   return {
     uid,
     resourceVersion,
@@ -47,7 +37,7 @@ export function unpacked(text: string): Known {
     covered: covered === '1',
     partial: partial === '1',
     sequence: Number(sequence),
-    owner: resource === '' ? undefined : { resource, name },
+    owner: parseOwner(owner),
   }
 }
 
@@ -72,8 +62,7 @@ export function difference(before: Known | undefined, object: KubeObject, owner:
   if (before === undefined || before.deleted) return 'added'
   const { uid, resourceVersion } = object.metadata
   if (before.uid !== uid) return 'replaced'
-  const sameOwner =
-    owner === undefined || (before.owner?.resource === owner.resource && before.owner.name === owner.name)
+  const sameOwner = owner === undefined || ownerToken(before.owner) === ownerToken(owner)
   return before.resourceVersion === resourceVersion && sameOwner ? 'same' : 'modified'
 }
 

@@ -111,7 +111,8 @@ export class Routes {
 
   ownerOf(object: KubeObject): Owner | undefined {
     const controller = controllerOf(object)
-    const ref = controller && this.#kinds.get(groupKind(groupOf(controller.apiVersion), controller.kind))
+    if (controller === undefined || !isPossibleName(controller.name)) return undefined
+    const ref = this.#kinds.get(groupKind(groupOf(controller.apiVersion), controller.kind))
     return ref && { group: ref.group, resource: ref.resource, name: controller.name }
   }
 
@@ -162,6 +163,12 @@ function ownerTargets(reconciler: Reconciler, change: Change, isClusterScoped: I
 
 const isOf = (owner: Owner, ref: ResourceRef): boolean =>
   owner.resource === ref.resource && (owner.group === undefined || owner.group === ref.group)
+
+/**
+ * Nobody checks the names in owner references. These no API server takes for the name of anything: they could not stand in
+ * a path. Length says nothing: names in RBAC may have any.
+ */
+const isPossibleName = (name: string): boolean => name !== '.' && name !== '..' && !/[/%]/.test(name)
 
 const inNamespaces = (namespaces: readonly string[] | undefined, namespace: string | undefined): boolean =>
   namespaces === undefined || namespace === undefined || namespaces.includes(namespace)

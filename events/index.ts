@@ -13,22 +13,23 @@ export { WrongClusterError } from './stream.ts'
 export {
   childrenFilter,
   cursorSubject,
-  decodeToken,
-  encodeToken,
   identityFilter,
   isKey,
   keyOf,
+  NO_OWNER,
   type ObjectFilter,
   type ObjectKey,
   type OwnerKey,
   objectFilter,
   objectSubject,
+  ownerToken,
   parseCursorSubject,
   parseKey,
   parseObjectSubject,
-  SubjectError,
+  parseOwner,
   type SubjectParts,
 } from './subjects.ts'
+export { decodeToken, encodeToken, SubjectError } from './token.ts'
 export type {
   CloudEvent,
   Cursor,

@@ -5,7 +5,8 @@ import type { Held } from './guard.ts'
 import { decodeHeaderValue, encodeHeaderValue } from './header-value.ts'
 import { fromNats } from './nats-codec.ts'
 import { PoisonEventError } from './poison.ts'
-import { parseObjectSubject } from './subjects.ts'
+import { parseObjectSubject, type SubjectParts } from './subjects.ts'
+import { isShortened } from './token.ts'
 import type { Identity, ObjectEvent, StoredEvent, StoredObject } from './types.ts'
 
 const ORIGIN = 'fairlead-origin'
@@ -47,7 +48,7 @@ export function storedEventFrom(subject: string, message: StoredMessage): Stored
 /** From the headers alone. */
 export function identityFrom(subject: string, message: StoredMessage): Identity {
   const event = fromNats({ ...message, data: new Uint8Array() }) as ObjectEvent
-  const { namespace, name } = parseObjectSubject(subject)
+  const { namespace, name } = keyOn(subject, event)
   const object: KubeObject = {
     apiVersion: event.apiversion,
     kind: event.kind,
@@ -62,7 +63,7 @@ export function identityFrom(subject: string, message: StoredMessage): Identity 
 }
 
 function storedObject(subject: string, message: StoredMessage, event: ObjectEvent, object: KubeObject): StoredObject {
-  const { owner, ...key } = parseObjectSubject(subject)
+  const { owner, ...key } = keyOn(subject, event)
   return {
     key,
     owner,
@@ -74,6 +75,12 @@ function storedObject(subject: string, message: StoredMessage, event: ObjectEven
     referenceOnly: event.dataref !== undefined,
     object,
   }
+}
+
+/** The name in whole where the subject has only what stands for it. */
+function keyOn(subject: string, { name }: Partial<ObjectEvent>): SubjectParts {
+  const parts = parseObjectSubject(subject)
+  return name !== undefined && isShortened(parts.name) ? { ...parts, name } : parts
 }
 
 function originOf(headers: StoredMessage['headers']): string | undefined {

@@ -1,9 +1,5 @@
 import type { ResourceRef } from '#contracts'
-
-/** A string that Kubernetes would never accept as a name, or a subject that no object has. */
-export class SubjectError extends TypeError {
-  override readonly name = 'SubjectError'
-}
+import { decodeToken, encodeToken, NONE, SubjectError } from './token.ts'
 
 /** Which object: unique within a cluster. `namespace` is undefined for cluster-scoped objects. */
 export interface ObjectKey {
@@ -32,33 +28,8 @@ export interface SubjectParts extends ObjectKey {
   owner: OwnerKey | undefined
 }
 
-/** The token that means "none": no namespace, no owner, the core group. */
-const NONE = '_'
 /** Owner token of what nobody controls. */
 export const NO_OWNER = NONE
-const PLAIN = /^[A-Za-z0-9_-]+$/
-
-/**
- * One NATS token for any non-empty string: every UTF-8 byte outside `A-Za-z0-9_-` becomes `%XX`, and the string `_`
- * becomes `%5F`. Injective, and decodeToken reverses it.
- */
-export function encodeToken(text: string): string {
-  if (PLAIN.test(text)) return text === NONE ? '%5F' : text
-  if (text === '') throw new SubjectError('an empty name cannot be part of a subject')
-  if (!text.isWellFormed()) throw new SubjectError(`${JSON.stringify(text)} is not valid Unicode`)
-  return encodeURIComponent(text).replaceAll(
-    /[.!~*'()]/g,
-    (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`,
-  )
-}
-
-/** Accepts exactly what encodeToken produces. */
-export function decodeToken(token: string): string {
-  if (PLAIN.test(token) && token !== NONE) return token
-  const text = unescaped(token)
-  if (text === undefined || encodeToken(text) !== token) throw new SubjectError(`${token} is no escaped name`)
-  return text
-}
 
 /**
  * The queue key of an object, two tokens: `<namespace|_>.<name>`. Flat: what is kept for many objects must not keep the
@@ -169,11 +140,3 @@ const parseRef = (group = '', version = '', resource = ''): ResourceRef => ({
 const optional = (text: string | undefined): string => (text === undefined ? NONE : encodeToken(text))
 
 const decodeOptional = (token: string): string | undefined => (token === NONE ? undefined : decodeToken(token))
-
-function unescaped(token: string): string | undefined {
-  try {
-    return decodeURIComponent(token)
-  } catch {
-    return undefined
-  }
-}

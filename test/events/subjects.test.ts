@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
@@ -14,6 +15,8 @@ import {
   parseObjectSubject,
   SubjectError,
 } from '#events'
+
+const sha256 = (text: string): string => hash('sha256', text)
 
 const anyName = fc.oneof(
   fc.string({ unit: 'grapheme', minLength: 1 }),
@@ -35,7 +38,13 @@ const anyName = fc.oneof(
   ),
 )
 const maybe = fc.option(anyName, { nil: undefined })
+/** Each needs more than one token may have; many have the same beginning. */
+const longName = fc
+  .tuple(fc.constantFrom('', 'x', ':', '😀', 'é_'), fc.string({ unit: 'grapheme' }), fc.nat(4000))
+  .map(([stem, end, more]) => `${(stem === '' ? 'a' : stem).repeat(800 + more)}${end}`)
 const anyRef = fc.record({ group: fc.oneof(fc.constant(''), anyName), version: anyName, resource: anyName })
+/** Of any length, as nobody checks the names in owner references. */
+const uncheckedName = fc.oneof(anyName, longName)
 const anyOwner = fc.option(fc.record({ resource: anyName, name: anyName }), { nil: undefined })
 const anyParts = fc.record({ ref: anyRef, namespace: maybe, owner: anyOwner, name: anyName })
 
@@ -50,16 +59,17 @@ describe('a Kubernetes name as a NATS token', () => {
 
   it('is one token that NATS takes literally', () => {
     fc.assert(
-      fc.property(anyName, (name) => {
-        expect(encodeToken(name)).toMatch(/^(?!_$)[A-Za-z0-9_%-]+$/)
+      fc.property(uncheckedName, (name) => {
+        expect(encodeToken(name)).toMatch(/^(?!_$)[A-Za-z0-9_%=-]{1,768}$/)
       }),
     )
   })
 
   it('is the only token that decodes to that name', () => {
-    const token = fc.stringMatching(/^[A-Za-z0-9_.~%-]{1,12}$/)
+    const token = fc.stringMatching(/^[A-Za-z0-9_.~%=-]{1,12}$/)
+    const hashed = fc.stringMatching(/^[ab%~_.:]{1,3}(=|%|%25)[0-9a-f]{64}$/)
     fc.assert(
-      fc.property(fc.oneof(token, anyName), (text) => {
+      fc.property(fc.oneof(token, hashed, uncheckedName), (text) => {
         const name = nameIn(text)
         fc.pre(name !== undefined)
         expect(encodeToken(name)).toBe(text)
@@ -69,10 +79,32 @@ describe('a Kubernetes name as a NATS token', () => {
 
   it('never equals the token of another name', () => {
     fc.assert(
-      fc.property(anyName, anyName, (a, b) => {
+      fc.property(uncheckedName, uncheckedName, (a, b) => {
         expect(encodeToken(a) === encodeToken(b)).toBe(a === b)
       }),
     )
+  })
+
+  it('says the beginning of what is too long for one, and the whole to nobody but the same name', () => {
+    fc.assert(
+      fc.property(longName, (name) => {
+        const token = encodeToken(name)
+        const shown = decodeToken(token)
+        expect(encodeToken(shown)).toBe(token)
+        expect(name.startsWith(shown.slice(0, shown.lastIndexOf('%')))).toBe(true)
+        expect(shown).toMatch(/^[^]{31,32}%[0-9a-f]{64}$/)
+      }),
+    )
+  })
+
+  it('is never shortened where Kubernetes checks the name', () => {
+    const dns = fc.stringMatching(/^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$/)
+    fc.assert(
+      fc.property(dns, (name) => {
+        expect(decodeToken(encodeToken(name))).toBe(name)
+      }),
+    )
+    for (const char of 'a.:-_ ') expect(decodeToken(encodeToken(char.repeat(253)))).toBe(char.repeat(253))
   })
 
   it.each([
@@ -83,6 +115,14 @@ describe('a Kubernetes name as a NATS token', () => {
     ['a b*>', 'a%20b%2A%3E'],
     ['日', '%E6%97%A5'],
   ])('writes %j as %j', (name, token) => expect(encodeToken(name)).toBe(token))
+
+  it('has at most 768 characters: the first 32 of a longer one, never half of one, and the SHA-256 of all', () => {
+    const emoji = `${'x'.repeat(31)}${'😀'.repeat(99)}`
+    expect(encodeToken('x'.repeat(768))).toBe('x'.repeat(768))
+    expect(encodeToken('x'.repeat(769))).toBe(`${'x'.repeat(32)}=${sha256('x'.repeat(769))}`)
+    expect(encodeToken(':'.repeat(257))).toBe(`${'%3A'.repeat(32)}=${sha256(':'.repeat(257))}`)
+    expect(encodeToken(emoji)).toBe(`${'x'.repeat(31)}=${sha256(emoji)}`)
+  })
 
   it.each(['', '\ud800'])('refuses %j, which no object is called', (name) => {
     expect(() => encodeToken(name)).toThrow(SubjectError)
@@ -111,6 +151,16 @@ describe('the subject of an object', () => {
           ...(owner ? [childrenFilter(ref, namespace, owner)] : []),
         ]
         for (const filter of filters) expect(covers(filter, subject), `${filter} ${subject}`).toBe(true)
+      }),
+    )
+  })
+
+  it('is short enough for a line of the NATS protocol, whatever the names', () => {
+    const ref = { group: '.'.repeat(253), version: 'v'.repeat(63), resource: 'r'.repeat(63) }
+    const owner = fc.record({ resource: fc.constant(ref.resource), name: uncheckedName })
+    fc.assert(
+      fc.property(owner, uncheckedName, (owner, name) => {
+        expect(objectSubject({ ref, namespace: 'n'.repeat(63), owner, name }).length).toBeLessThan(3000)
       }),
     )
   })

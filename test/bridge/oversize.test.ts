@@ -1,0 +1,116 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import type { KubeObject } from '#contracts'
+import { keyOf, parseKey } from '#events'
+import type { JetStream } from '#jetstream'
+import { type KubeClient, resourcePath } from '#kube'
+import { startTestCluster, startTestNats } from '../support/servers.ts'
+import { configMaps, controlledBy, widgets } from './objects.ts'
+import {
+  configMap,
+  configMapPath,
+  createReconciler,
+  installReconcilers,
+  installWidgets,
+  kubeClientOf,
+  removeReconcilers,
+  startBridge,
+  until,
+} from './world.ts'
+
+const roles = { group: 'rbac.authorization.k8s.io', version: 'v1', resource: 'roles', kind: 'Role' }
+const ROLES = 'roles.v1.rbac.authorization.k8s.io'
+
+let cluster: Awaited<ReturnType<typeof startTestCluster>>
+let nats: Awaited<ReturnType<typeof startTestNats>>
+let kube: KubeClient
+
+beforeAll(async () => {
+  ;[cluster, nats] = await Promise.all([startTestCluster(), startTestNats()])
+  kube = await kubeClientOf(cluster.kubeconfig)
+  await installReconcilers(kube)
+  await installWidgets(kube)
+})
+
+afterEach(async () => {
+  await removeReconcilers(kube)
+  await kube.request({ method: 'DELETE', path: configMapPath() })
+})
+
+afterAll(async () => {
+  await kube?.close()
+  await Promise.all([cluster?.stop(), nats?.stop()])
+})
+
+const createRole = (name: string): Promise<KubeObject> =>
+  kube.create(resourcePath(roles, 'default'), {
+    apiVersion: 'rbac.authorization.k8s.io/v1',
+    kind: 'Role',
+    metadata: { name, namespace: 'default' },
+  })
+
+/** How often the server has ended the connection since. */
+function countDisconnects({ nc }: JetStream): () => number {
+  let count = 0
+  void (async () => {
+    for await (const { type } of nc.status()) if (type === 'disconnect') count++
+  })()
+  return () => count
+}
+
+describe('a name longer than a line of the NATS protocol', () => {
+  it('is an owner like any other that is not there, and stops nobody', async () => {
+    await using bridge = await startBridge(kube, nats.url, { prefix: 'owner' })
+    await createReconciler(kube, 'w', { for: widgets, owns: [configMaps] })
+    await bridge.synced('configmaps.v1')
+    const disconnects = countDisconnects(bridge.js)
+    const owner = 'x'.repeat(5000)
+    await kube.create(configMapPath(), configMap('child', 'one', controlledBy('Widget', owner)))
+    await kube.create(configMapPath(), configMap('other', 'one', controlledBy('Widget', 'w')))
+    await until('both owners are enqueued', async () => bridge.keysOf('w').length === 2)
+    expect(bridge.keysOf('w')).toEqual(['default.w', keyOf('default', owner)])
+    const { owned } = await bridge.events.observe({
+      primary: { ref: widgets, ...parseKey(keyOf('default', owner)) },
+      owned: [configMaps],
+    })
+    expect(owned[0]?.map(({ key }) => key.name)).toEqual(['child'])
+    expect(disconnects()).toBe(0)
+  })
+
+  it('that no object can have is no owner', async () => {
+    await using bridge = await startBridge(kube, nats.url, { prefix: 'nobody' })
+    await createReconciler(kube, 'w', { for: widgets, owns: [configMaps] })
+    await bridge.synced('configmaps.v1')
+    for (const [index, owner] of ['..', `x%${'0'.repeat(64)}`, 'a/b', 'w'].entries())
+      await kube.create(configMapPath(), configMap(`c${index}`, 'one', controlledBy('Widget', owner)))
+    await until('the last one is enqueued', async () => bridge.keysOf('w').includes('default.w'))
+    expect(bridge.keysOf('w')).toEqual(['default.w'])
+  })
+
+  it('is a name: its object is stored, found by its key, and the same for the next bridge', async () => {
+    const name = ':'.repeat(1500)
+    const key = keyOf('default', name)
+    {
+      await using bridge = await startBridge(kube, nats.url, { prefix: 'role' })
+      await createReconciler(kube, 'roles', { for: { ...roles, namespaces: ['default'] } })
+      await bridge.synced(ROLES)
+      const disconnects = countDisconnects(bridge.js)
+      await createRole(name)
+      await createRole('after')
+      await until('both are enqueued', async () => bridge.keysOf('roles').length === 2)
+      expect(bridge.keysOf('roles')).toEqual([key, 'default.after'])
+      const { primary } = await bridge.events.observe({ primary: { ref: roles, ...parseKey(key) } })
+      expect([primary?.key.name, primary?.object.metadata.name]).toEqual([name, name])
+      expect(disconnects()).toBe(0)
+    }
+    await createReconciler(kube, 'more', { for: { ...roles, namespaces: ['default'] } })
+    await using next = await startBridge(kube, nats.url, { prefix: 'role' })
+    await next.synced(ROLES)
+    expect(next.keysOf('more')).toEqual([key, 'default.after'])
+    expect(next.relists.filter(({ resource }) => resource === ROLES)).toMatchObject([{ changed: 0, deleted: 0 }])
+    await kube.delete(resourcePath(roles, 'default', name))
+    await until('it is gone', async () => {
+      const { primary } = await next.events.observe({ primary: { ref: roles, namespace: 'default', name } })
+      return primary === undefined
+    })
+  })
+})
