@@ -1,8 +1,8 @@
-import { readFile } from 'node:fs/promises'
-import { parseAllDocuments } from 'yaml'
+import type { KubeObject } from '#contracts'
 import { functionRbac, type KnativeOptions, knativeManifests, platformRbac, reconcilerCrd, yamlOf } from '#crds'
 import { type CustomResourceDefinition, manifest, type Reconciler } from '#sdk'
 import { refuseBreaking } from '../compatibility.ts'
+import { objectsIn } from '../events/objects.ts'
 import { UsageError } from '../exit.ts'
 import { functionNamed, loadFunctions } from '../functions.ts'
 
@@ -11,32 +11,39 @@ interface OfFunctions {
   function: string[]
 }
 export type RbacOptions = OfFunctions & { platform: boolean }
-export type CrdsOptions = RbacOptions & { compatibleWith: string[] }
+export type CrdsOptions = RbacOptions & { compatibleWith: string[]; new: string[] }
 export type KnativeOfOptions = OfFunctions & KnativeOptions
 
 /** The CustomResourceDefinitions of the functions, for kubectl apply --server-side -f -. */
 export async function generateCrds(options: CrdsOptions): Promise<string> {
   const functions = await loadFunctions(options.function)
-  await refuseBreakingChanges(functions, options.compatibleWith)
+  await refuseBreakingChanges(functions, options)
   const crds = functions.map((one) => one.for.crd())
   return (await yamlOf([...(options.platform ? [reconcilerCrd()] : []), ...crds])).trimEnd()
 }
 
-/** Rejects, with all that is found, where objects stored under an earlier definition would be lost or refused. */
-async function refuseBreakingChanges(functions: readonly Reconciler[], files: readonly string[]): Promise<void> {
-  const earlier = (await Promise.all(files.map(crdsIn))).flat()
-  for (const crd of functions.map((one) => one.for.crd()))
-    for (const before of earlier.filter(({ metadata }) => metadata.name === crd.metadata.name))
-      refuseBreaking(before, crd)
+/**
+ * Rejects, with all that is found, where objects stored under an earlier definition would be lost or refused, and where
+ * there is none to compare with: a check that looks at the wrong file must not pass.
+ */
+async function refuseBreakingChanges(
+  functions: readonly Reconciler[],
+  { compatibleWith: files, new: brandNew }: CrdsOptions,
+): Promise<void> {
+  if (files.length === 0) return
+  const earlier = (await Promise.all(files.map(objectsIn))).flat().filter(isDefinition)
+  for (const [name, crd] of functions.map((one) => [one.name, one.for.crd()] as const)) {
+    const known = earlier.filter(({ metadata }) => metadata.name === crd.metadata.name)
+    if (known.length === 0 && !brandNew.includes(crd.metadata.name))
+      throw new UsageError(
+        `the definition ${crd.metadata.name} of function ${name} is not in ${files.join(', ')}: give the file that has it, or --new ${crd.metadata.name} where nothing is stored under it yet`,
+      )
+    for (const before of known) refuseBreaking(before, crd)
+  }
 }
 
-async function crdsIn(file: string): Promise<CustomResourceDefinition[]> {
-  const text = await readFile(file, 'utf8').catch((cause: Error) => {
-    throw new UsageError(`cannot read ${file}: ${cause.message}`, { cause })
-  })
-  const objects = parseAllDocuments(text).map((document) => document.toJS() as CustomResourceDefinition | null)
-  return objects.filter((object) => object?.kind === 'CustomResourceDefinition') as CustomResourceDefinition[]
-}
+const isDefinition = (object: KubeObject): object is CustomResourceDefinition =>
+  object.kind === 'CustomResourceDefinition'
 
 /** The rights that the functions need, for kubectl apply -f -. */
 export async function generateRbac(options: RbacOptions): Promise<string> {

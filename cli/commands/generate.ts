@@ -11,6 +11,7 @@ export function generateCommands(program: Command, { print }: Surroundings): voi
     .addOption(functionOption())
     .option('--no-platform', 'without Reconciler')
     .option('--compatible-with <file>', 'fail if objects stored under that definition would not survive', collect, [])
+    .option('--new <name>', 'a definition that is in none of those files yet, e.g. shops.example.com', collect, [])
     .action(async (options: CrdsOptions) => {
       const { generateCrds } = await import('../actions/generate.ts')
       print(await generateCrds(options))

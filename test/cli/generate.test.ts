@@ -55,4 +55,26 @@ describe('fairlead generate crds', () => {
     ])
     expect(await command(['generate', 'crds', '--compatible-with', '/nope'])).toMatchObject({ code: 2 })
   })
+
+  it('compares with a definition, or says that there is none', async () => {
+    const sell = await shop('size: z.int32()')
+    const compared = async (text: string, ...options: string[]) => {
+      const file = join(dir, 'earlier.yaml')
+      await writeFile(file, text)
+      return command(['generate', 'crds', '-f', sell, '--compatible-with', file, ...options])
+    }
+    const other = 'apiVersion: v1\nkind: ConfigMap\nmetadata: { name: shops.example.com }\n'
+    const missing = {
+      code: 2,
+      stdout: '',
+      stderr: expect.stringContaining('the definition shops.example.com of function'),
+    }
+    expect(await compared(other)).toMatchObject(missing)
+    expect(await compared(other, '--new', 'other.example.com')).toMatchObject(missing)
+    expect(await compared(other, '--new', 'shops.example.com')).toMatchObject({ code: 0 })
+    expect(await compared('')).toMatchObject({ code: 2, stderr: expect.stringContaining('has no object') })
+    expect(await compared('a: [b')).toMatchObject({ code: 2, stderr: expect.stringContaining('neither YAML nor JSON') })
+    const { stdout } = await command(['generate', 'crds', '-f', await shop('size: z.string()')])
+    expect(await compared(stdout, '--new', 'shops.example.com')).toMatchObject({ code: 1 })
+  })
 })
