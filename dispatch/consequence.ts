@@ -1,9 +1,11 @@
 import { type Backoff, ConflictError, RetryAfterError, TerminalError } from '#contracts'
-import { ApiError } from '#kube'
+import { ApiConnectionError, ApiError } from '#kube'
 import { backoffMs, type Finish, messageOf } from '#queue'
 import { FunctionError, NamespaceTerminatingError, RefusedError } from './errors.ts'
 import { type Failure, REASON } from './status.ts'
 
+/** In a row. Before, what may pass by itself is not shown on the object: it mostly does. */
+const FAILURES_SHOWN_FROM = 5
 /** A namespace takes seconds to go, or hangs for days: nothing is gained by asking often. */
 const TERMINATING_RETRY_MS = 60_000
 
@@ -24,18 +26,20 @@ export function consequenceOf(error: unknown, { attempt, backoff, now, random }:
   const message = messageOf(error)
   const after = (ms: number) => ({ kind: 'error' as const, message, retryAt: new Date(now.getTime() + ms) })
   const backedOff = () => after(backoffMs(attempt, backoff, random))
+  const lasting = (lastingError: Error) => (attempt + 1 < FAILURES_SHOWN_FROM ? undefined : failure(lastingError))
 
   if (error instanceof TerminalError) return { finish: { kind: 'terminal', message }, report: failure(error) }
   if (error instanceof RetryAfterError) return { finish: after(error.afterSeconds * 1000), report: failure(error) }
   if (error instanceof FunctionError) {
     const finish = error.afterSeconds === undefined ? backedOff() : after(error.afterSeconds * 1000)
-    return { finish: { ...finish, isCounted: !error.isAway }, report: undefined }
+    return { finish: { ...finish, isCounted: !error.isAway }, report: error.isAway ? undefined : lasting(error) }
   }
   if (error instanceof RefusedError) return { finish: backedOff(), report: failure(error) }
   if (error instanceof NamespaceTerminatingError) return { finish: after(TERMINATING_RETRY_MS), report: undefined }
   if (error instanceof ApiError && error.retryAfterSeconds !== undefined)
     return { finish: after(error.retryAfterSeconds * 1000), report: undefined }
-  return { finish: backedOff(), report: undefined }
+  const isOfTheServer = error instanceof ApiError || error instanceof ApiConnectionError
+  return { finish: backedOff(), report: isOfTheServer || !(error instanceof Error) ? undefined : lasting(error) }
 }
 
 /** Of several failures of one run, the one that decides how it goes on: moved state first, then what is to be shown. */
@@ -49,7 +53,7 @@ export function gravest(errors: readonly unknown[]): unknown {
 }
 
 /** A reason or message that metav1.Condition would refuse must not keep the failure from being shown. */
-const failure = (error: Error & Failure): Failure => ({
-  reason: REASON.test(error.reason) ? error.reason.slice(0, 1024) : error.name,
-  message: error.message.slice(0, 32_768),
-})
+function failure(error: Error & Partial<Failure>): Failure {
+  const { reason = '' } = error
+  return { reason: REASON.test(reason) ? reason.slice(0, 1024) : error.name, message: error.message.slice(0, 32_768) }
+}

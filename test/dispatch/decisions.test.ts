@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { ConflictError, RetryAfterError, reconcilerSpec, TerminalError } from '#contracts'
-import { ApiError } from '#kube'
+import { ApiConnectionError, ApiError } from '#kube'
 import { consequenceOf, gravest } from '../../dispatch/consequence.ts'
-import { NamespaceTerminatingError, RefusedError, refusalOf } from '../../dispatch/errors.ts'
+import { FunctionError, NamespaceTerminatingError, RefusedError, refusalOf } from '../../dispatch/errors.ts'
 import { readReconciler, selectorOf } from '../../dispatch/reconcilers.ts'
 import { widget } from './objects.ts'
 
@@ -27,6 +27,22 @@ describe('the consequence of a failure', () => {
     const retryAt = afterSeconds === undefined ? undefined : new Date(now.getTime() + afterSeconds * 1000)
     expect('retryAt' in finish ? finish.retryAt : undefined).toEqual(retryAt)
     expect(finish.kind).toBe(retryAt === undefined ? 'terminal' : 'error')
+  })
+
+  it.each([
+    ['what the function throws', new TypeError('no such field'), 'TypeError'],
+    ['a function over HTTP that answers with an error', new FunctionError('500', { isAway: false }), 'FunctionError'],
+    ['a function over HTTP that is not there', new FunctionError('refused', { isAway: true }), undefined],
+    ['an API server in trouble', apiError(500), undefined],
+    [
+      'an API server that is away',
+      new ApiConnectionError('no answer', { server: 'h:1', mayHaveTakenEffect: true }),
+      undefined,
+    ],
+  ])('is shown from the fifth failure in a row on, if it is about the object: %s', (_, error, reason) => {
+    const reasonAt = (attempt: number) =>
+      consequenceOf(error, { attempt, backoff, now, random: () => 0.5 }).report?.reason
+    expect([3, 4, 5].map(reasonAt)).toEqual([undefined, reason, reason])
   })
 
   it('never fails for a reason that no condition may have', () => {

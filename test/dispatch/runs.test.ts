@@ -320,6 +320,26 @@ describe('a failure', () => {
     expect(await scene.condition('throws')).toBeUndefined()
   })
 
+  it('that does not pass is shown after five in a row, until a run goes through', async () => {
+    let isBroken = true
+    await scene.widget('broken', () => {
+      if (isBroken) throw new TypeError('no such field')
+      return {}
+    })
+    await until(async () => (await scene.condition('broken')) !== undefined)
+    expect(await scene.condition('broken')).toMatchObject({
+      status: 'False',
+      reason: 'TypeError',
+      message: 'no such field',
+    })
+    const failures = scene.stepsOf('broken').filter(({ step }) => step === 'finished')
+    expect(failures.length).toBeGreaterThanOrEqual(4)
+    await until(async () => (await scene.reported('broken')).length === 1)
+    expect(await scene.reported('broken')).toMatchObject([{ type: 'Warning', reason: 'TypeError' }])
+    isBroken = false
+    await until(async () => (await scene.condition('broken'))?.['status'] === 'True')
+  })
+
   it('with a time to try again is tried then', async () => {
     let calls = 0
     await scene.widget('later', () => {
