@@ -1,4 +1,4 @@
-import { apiVersionOf, type KubeObject, type ResourceRef } from '#contracts'
+import { apiVersionOf, controllerOf, type KubeObject, type ResourceRef } from '#contracts'
 import type { ObjectEvent, StoredEvent } from './types.ts'
 
 /** The object lacks what the API server always gives: it did not come from there. */
@@ -71,6 +71,27 @@ export function asReference(event: ObjectEvent): ObjectEvent {
   const { annotations: _, ...kept } = metadata
   return asMetadata({ ...event, data: { apiVersion, kind, metadata: kept } })
 }
+
+/**
+ * A reference with no more than says which object it is, in which version, and whose: for an object with more metadata
+ * than may travel. Nobody bounds labels, finalizers and owner references but etcd, at 1.5 MB.
+ */
+export function asBareReference(event: ObjectEvent): ObjectEvent {
+  const { metadata } = event.data
+  const controller = controllerOf(event.data)
+  const kept = Object.fromEntries(Object.entries(metadata).filter(([field]) => IDENTIFYING.has(field)))
+  const bare = { name: metadata.name, ...kept, ...(controller && { ownerReferences: [controller] }) }
+  return asMetadata({ ...event, data: { ...event.data, metadata: bare } })
+}
+
+const IDENTIFYING = new Set([
+  'namespace',
+  'uid',
+  'resourceVersion',
+  'generation',
+  'creationTimestamp',
+  'deletionTimestamp',
+])
 
 /** The same event with apiVersion, kind and metadata only. */
 export function asMetadata(event: ObjectEvent): ObjectEvent {

@@ -1,5 +1,5 @@
 import type { ResourceRef } from '#contracts'
-import { asMetadata, asReference, type ObjectEventInput, objectEvent } from './event.ts'
+import { asBareReference, asMetadata, asReference, type ObjectEventInput, objectEvent } from './event.ts'
 import { type NatsMessage, toNats } from './nats-codec.ts'
 import type { ObjectEvent } from './types.ts'
 
@@ -23,12 +23,18 @@ export function publicationOf(
   { metadataOnly }: { metadataOnly?: boolean | undefined } = {},
 ): Publication {
   const event = objectEvent(input)
-  if (rules.isReferenceOnly(input.ref)) return referenceTo(event)
-  if (metadataOnly) return encoded(asMetadata(event))
-  const message = toNats(event)
-  return message.data.length <= rules.maxObjectBytes ? { event, message } : referenceTo(event)
+  if (rules.isReferenceOnly(input.ref)) return referenceTo(event, rules)
+  const publication = encoded(metadataOnly ? asMetadata(event) : event)
+  return mayTravel(publication, rules) ? publication : referenceTo(event, rules)
 }
 
-export const referenceTo = (event: ObjectEvent): Publication => encoded(asReference(event))
+/** Bare where the metadata alone are over the limit. */
+export function referenceTo(event: ObjectEvent, rules: Pick<TravelRules, 'maxObjectBytes'>): Publication {
+  const reference = encoded(asReference(event))
+  return mayTravel(reference, rules) ? reference : encoded(asBareReference(event))
+}
 
 const encoded = (event: ObjectEvent): Publication => ({ event, message: toNats(event) })
+
+const mayTravel = ({ message }: Publication, { maxObjectBytes }: Pick<TravelRules, 'maxObjectBytes'>): boolean =>
+  message.data.length <= maxObjectBytes

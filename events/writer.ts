@@ -78,7 +78,7 @@ export class Writer {
       const message = await persist(() => js.lastOf(names.stream, names.root + subject), { log })
       if (message === undefined || isReference(message)) return
       const { verb, event, origin } = storedEventFrom(subject, message)
-      const reference = this.#kept(referenceTo(event).message, origin, verb === 'deleted')
+      const reference = this.#kept(referenceTo(event, this.#context).message, origin, verb === 'deleted')
       if ((await this.#publish({ options: {} }, subject, reference, message.sequence)) !== undefined) return
     }
   }
@@ -136,7 +136,7 @@ export class Writer {
 
   async #retire(write: Write, copy: Held): Promise<void> {
     const subject = withOwnerToken(write.subject, copy.owner)
-    const note = referenceTo(objectEvent(this.#input(write, 'moved')))
+    const note = referenceTo(objectEvent(this.#input(write, 'moved')), this.#context)
     const message = this.#kept(note.message, undefined, true)
     let current: Held | undefined = copy
     while (current && (await this.#publish(write, subject, message, current.sequence)) === undefined) {

@@ -104,13 +104,34 @@ describe('a name longer than a line of the NATS protocol', () => {
     }
     await createReconciler(kube, 'more', { for: { ...roles, namespaces: ['default'] } })
     await using next = await startBridge(kube, nats.url, { prefix: 'role' })
-    await next.synced(ROLES)
+    await until('the new Reconciler has both', async () => next.keysOf('more').length === 2)
+    await until('they are listed', async () => next.relists.some(({ resource }) => resource === ROLES))
     expect(next.keysOf('more')).toEqual([key, 'default.after'])
-    expect(next.relists.filter(({ resource }) => resource === ROLES)).toMatchObject([{ changed: 0, deleted: 0 }])
+    const found = next.relists.filter(({ resource }) => resource === ROLES)
+    expect(found.map(({ changed, deleted }) => changed + deleted)).toEqual(found.map(() => 0))
     await kube.delete(resourcePath(roles, 'default', name))
     await until('it is gone', async () => {
       const { primary } = await next.events.observe({ primary: { ref: roles, namespace: 'default', name } })
       return primary === undefined
     })
   })
+})
+
+it('keeps of metadata over max_payload what says which object it is, and the cursor passes it', async () => {
+  await using bridge = await startBridge(kube, nats.url, { prefix: 'metadata' })
+  await createReconciler(kube, 'maps', { for: configMaps })
+  await bridge.synced('configmaps.v1')
+  const apiVersion = `${'g'.repeat(60)}.${'g'.repeat(60)}.example.com/v1`
+  const owner = { apiVersion, kind: `K${'k'.repeat(60)}`, name: 'n'.repeat(250) }
+  const ownerReferences = Array.from({ length: 2650 }, (_, n) => ({ ...owner, uid: `u${n}` }))
+  expect(JSON.stringify(ownerReferences).length).toBeGreaterThan(bridge.js.nc.info!.max_payload)
+  const { metadata } = await kube.create<KubeObject>(configMapPath(), configMap('big', 'one', { ownerReferences }))
+  const { metadata: later } = await kube.create<KubeObject>(configMapPath(), configMap('later', 'one'))
+  await until('the cursor has passed', async () => {
+    const { resourceVersion = '0' } = (await bridge.events.cursor(configMaps)) ?? {}
+    return Number(resourceVersion) >= Number(later.resourceVersion)
+  })
+  const { primary } = await bridge.events.observe({ primary: { ref: configMaps, namespace: 'default', name: 'big' } })
+  expect(primary).toMatchObject({ referenceOnly: true, uid: metadata.uid, resourceVersion: metadata.resourceVersion })
+  expect(bridge.keysOf('maps')).toContain('default.big')
 })

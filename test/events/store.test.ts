@@ -284,6 +284,26 @@ describe('what is published', () => {
     }
   })
 
+  it('is a reference without most metadata for an object whose metadata are over the limit, in part or in whole', async () => {
+    await using store = await open({ ...fresh(), maxObjectBytes: 2000 })
+    const controller = { apiVersion: 'v1', kind: 'At', name: 'x', uid: 'uid-x', controller: true }
+    const ownerReferences = Array.from({ length: 30 }, (_, n) => ({ ...controller, uid: `${n}`, controller: false }))
+    const labels = Object.fromEntries(Array.from({ length: 200 }, (_, n) => [`label${n}`, 'x']))
+    const read = async (name: string) => (await store.observe(podNamed(name))).primary
+    const { metadata, ...rest } = object('many', 1)
+    const known = { ...metadata, generation: 3, creationTimestamp: '2026-01-01T00:00:00Z' }
+    const many = { ...rest, metadata: { ...known, labels, ownerReferences: [...ownerReferences, controller] } }
+    await store.put(PODS, 'added', many)
+    const bare = { apiVersion: 'v1', kind: 'Pod', metadata: { ...known, ownerReferences: [controller] } }
+    expect(await read('many')).toMatchObject({ referenceOnly: true, object: bare })
+    expect((await read('many'))?.object).toEqual(bare)
+    const partial = { ...many, metadata: { ...many.metadata, resourceVersion: '2' }, spec: undefined }
+    await store.put(PODS, 'modified', partial, { referenceOnly: true })
+    expect((await read('many'))?.object.metadata).toEqual({ ...bare.metadata, resourceVersion: '2' })
+    await store.put(PODS, 'deleted', { ...partial, metadata: { ...partial.metadata, resourceVersion: '3' } })
+    expect(await read('many')).toBeUndefined()
+  })
+
   it('is a reference for what any process of the installation wants so, also from before it was said', async () => {
     const options = fresh()
     await using before = await open(options)
