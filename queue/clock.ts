@@ -25,7 +25,7 @@ export class ServerClock {
   /** Half of the round trip that the offset was measured by. */
   #error = Number.POSITIVE_INFINITY
   #measuredAt = 0
-  #asking = false
+  #measuring: Promise<void> | undefined
 
   constructor(sources: ClockSources, toleranceMs: number) {
     this.#sources = sources
@@ -33,10 +33,27 @@ export class ServerClock {
     this.#base = sources.wall() - sources.monotonic()
   }
 
-  now = (): number => {
-    const time = this.#local() + this.#offset
-    if (this.#error === Number.POSITIVE_INFINITY) void this.#measureSoon()
-    return time
+  /** After a step, until the server was asked: rather too late. That ends a lease; it must not begin or prolong one. */
+  now(): number {
+    return this.timeOf(this.moment())
+  }
+
+  /** For what is written. Undefined after a step, until a measurement. */
+  sure(): number | undefined {
+    const time = this.now()
+    return this.#error === Number.POSITIVE_INFINITY ? undefined : time
+  }
+
+  /** To be told in the server's time later, when that is better known. */
+  moment(): number {
+    const moment = this.#local()
+    // The machine slept, or somebody set its clock.
+    if (this.#error === Number.POSITIVE_INFINITY) this.measure().catch(() => undefined)
+    return moment
+  }
+
+  timeOf(moment: number): number {
+    return moment + this.#offset
   }
 
   /** The server's time at a moment that the wall clock gives. */
@@ -50,11 +67,20 @@ export class ServerClock {
   }
 
   /** Half a round trip is the error: asks until it is tolerable, and keeps an older offset if that is the surer one. */
-  async measure(): Promise<void> {
+  measure(): Promise<void> {
+    this.#measuring ??= this.#sample().finally(() => {
+      this.#measuring = undefined
+    })
+    return this.#measuring
+  }
+
+  async #sample(): Promise<void> {
     for (let sample = 0; sample < MAX_SAMPLES; sample++) {
       const sent = this.#local()
+      const base = this.#base
       const server = await this.#sources.server()
       const error = (this.#local() - sent) / 2
+      if (base !== this.#base) continue
       if (error <= this.#error + DRIFT * (sent - this.#measuredAt)) {
         this.#offset = server - (sent + error)
         this.#error = error
@@ -62,14 +88,6 @@ export class ServerClock {
       }
       if (error <= this.#toleranceMs) return
     }
-  }
-
-  /** The machine slept, or somebody set its clock: until the server is asked, timers and leases may be set too late. */
-  async #measureSoon(): Promise<void> {
-    if (this.#asking) return
-    this.#asking = true
-    await this.measure().catch(() => undefined)
-    this.#asking = false
   }
 
   #local(): number {

@@ -3,7 +3,7 @@ import type { ServerClock } from './clock.ts'
 import type { Terms } from './lease.ts'
 import { drive, type Machine } from './machine.ts'
 import type { Names } from './names.ts'
-import { perform } from './perform.ts'
+import { answerTo, perform } from './perform.ts'
 import type { Io, Lane } from './record.ts'
 import type { ProcessSlots } from './slots.ts'
 import { transitions } from './transitions.ts'
@@ -27,20 +27,43 @@ export interface Core {
   onIo: ((io: Io, key: string) => void | Promise<void>) | undefined
 }
 
+export interface Patience {
+  signal?: AbortSignal | undefined
+  /** With nobody to tell the time, it is given up when it may be later than that. */
+  until?: number
+}
+
 /** Runs a transition on the stream. To abort leaves it where it is, as a crash would. */
 export function operate<Input, State extends { io: Io }, Result>(
   core: Core,
   machine: Machine<Input, State, Result>,
   input: Input,
   { fn, key }: KeyOf,
-  { delivery, signal }: { delivery?: Delivery | undefined; signal?: AbortSignal | undefined } = {},
+  { delivery, ...patience }: Patience & { delivery?: Delivery | undefined } = {},
 ): Promise<Result> {
   const address = { names: core.names, fn, key, worker: core.worker }
   const ask = (io: Io) => {
-    signal?.throwIfAborted()
+    patience.signal?.throwIfAborted()
     return perform(io, core, address, delivery)
   }
-  return drive(machine, input, ask, core.clock.now)
+  return drive(machine, input, ask, () => core.clock.sure() ?? measured(core, patience))
+}
+
+/** The server's time, however long it takes to learn it. */
+export async function measured(
+  { clock, random }: Pick<Core, 'clock' | 'random'>,
+  { signal, until = Number.POSITIVE_INFINITY }: Patience = {},
+): Promise<number> {
+  for (let time = clock.sure(); ; time = clock.sure()) {
+    if (time !== undefined) return time
+    signal?.throwIfAborted()
+    try {
+      await clock.measure()
+    } catch (error) {
+      await answerTo(error, random)
+      if (clock.now() > until) throw error
+    }
+  }
 }
 
 export async function enqueueKey(

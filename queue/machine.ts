@@ -15,15 +15,20 @@ export interface Ended<Result> {
 
 export const end = <Result>(result: Result): Ended<Result> => ({ result })
 
-/** Performs what the machine asks for until it has a result. */
+/** Performs what the machine asks for until it has a result; a time that has to be asked for is awaited. */
 export async function drive<Input, State extends { io: Io }, Result>(
   machine: Machine<Input, State, Result>,
   input: Input,
   perform: (io: Io) => Promise<Answer>,
-  now: () => number,
+  now: () => number | Promise<number>,
 ): Promise<Result> {
-  let step = machine.start(input, now())
-  while ('io' in step) step = machine.next(step, await perform(step.io), now())
+  let time = now()
+  let step = machine.start(input, typeof time === 'number' ? time : await time)
+  while ('io' in step) {
+    const answer = await perform(step.io)
+    time = now()
+    step = machine.next(step, answer, typeof time === 'number' ? time : await time)
+  }
   return step.result
 }
 

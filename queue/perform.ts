@@ -50,7 +50,7 @@ const isStored = async (js: JetStream, stream: string, sequence: number): Promis
   (await js.bySequence(stream, sequence)) !== undefined
 
 /** Pauses before what will be asked again. What can never succeed is thrown on. */
-async function answerTo(error: unknown, random: () => number): Promise<Answer> {
+export async function answerTo(error: unknown, random: () => number): Promise<Answer> {
   if (isWrongSequence(error)) return { kind: 'conflict' }
   if (error instanceof JetStreamError && error.errCode === ERR.publishInFlight) {
     await sleep(1 + 4 * random())

@@ -1,5 +1,5 @@
 import type { Delivery } from '#jetstream'
-import { type Core, enqueueKey, operate } from './core.ts'
+import { type Core, enqueueKey, measured, operate } from './core.ts'
 import type { Ending, FinishResult } from './finish.ts'
 import { type Laps, laps } from './laps.ts'
 import { type Held, leaseEnd } from './lease.ts'
@@ -106,12 +106,12 @@ export class Run implements Lease {
     return promise.finally(() => clearTimeout(timer))
   }
 
-  /** Stores how the run ended; if its lease was lost instead, queues the key: its writes may have silenced the watch. */
-  async end(ending: Ending): Promise<'finished' | 'fenced'> {
+  /** Stores how the run ended, which is asked for when the time is known; if its lease was lost instead, queues the key: its writes may have silenced the watch. */
+  async end(endingNow: () => Ending): Promise<'finished' | 'fenced'> {
     this.#laps = laps.close(this.#laps)
     let stored = false
     try {
-      const result = await this.#conclude(ending)
+      const result = await this.#conclude(endingNow)
       stored = true
       return result
     } finally {
@@ -119,8 +119,8 @@ export class Run implements Lease {
     }
   }
 
-  async #conclude(ending: Ending): Promise<'finished' | 'fenced'> {
-    const result = this.#ended ? 'fenced' : await this.#stop(ending)
+  async #conclude(endingNow: () => Ending): Promise<'finished' | 'fenced'> {
+    const result = this.#ended ? 'fenced' : await this.#stop(endingNow)
     if (result !== 'fenced' && result !== 'unclear') return 'finished'
     this.#lose('it was lost before the run ended')
     this.#core.observer.onFenced?.(this.fn)
@@ -134,16 +134,18 @@ export class Run implements Lease {
     if (this.#ended) return
     this.#abortBecause('the worker shuts down')
     this.#laps = laps.close(this.#laps)
-    const result = await this.#stop({ kind: 'handback' }, signal)
+    const result = await this.#stop(() => ({ kind: 'handback' }), signal)
     this.#settle(result === 'queued')
   }
 
-  async #stop(ending: Ending, signal?: AbortSignal): Promise<FinishResult> {
+  async #stop(endingNow: () => Ending, signal?: AbortSignal): Promise<FinishResult> {
     this.#ended = true
     clearTimeout(this.#timer)
     await this.#renewal
     if (this.#lost) return 'fenced'
-    return operate(this.#core, transitions.finish, { held: this.#held, ending }, this, signal && { signal })
+    if (this.#core.clock.sure() === undefined) await measured(this.#core, { signal })
+    const input = { held: this.#held, ending: endingNow() }
+    return operate(this.#core, transitions.finish, input, this, { signal })
   }
 
   get #end(): number {
@@ -164,7 +166,9 @@ export class Run implements Lease {
   async #renew(): Promise<void> {
     const { terms, log } = this.#core
     try {
-      const result = await operate(this.#core, transitions.renew, { held: this.#held, terms }, this)
+      const result = await operate(this.#core, transitions.renew, { held: this.#held, terms }, this, {
+        until: this.#end,
+      })
       if (result.kind === 'lost') return this.#lose('another worker may own the key')
       this.#held = result.held
       log.debug({ fn: this.fn, key: this.key, leaseUntil: this.until }, 'lease renewed')

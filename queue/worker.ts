@@ -3,7 +3,7 @@ import { nuid } from 'nats'
 import { ConnectionClosedError, type Delivery, Puller } from '#jetstream'
 import { backoffMs, DEFAULT_BACKOFF } from './backoff.ts'
 import { dueOf, isFired, isWatchdog, tokenFrom } from './codec.ts'
-import { type Core, operate } from './core.ts'
+import { type Core, measured, operate } from './core.ts'
 import type { Ending } from './finish.ts'
 import { Janitor } from './janitor.ts'
 import type { Held } from './lease.ts'
@@ -22,10 +22,12 @@ interface LaneInHand extends LaneLoad {
 
 /** What a key is to be taken by. */
 interface Claim {
-  input: Omit<TakeInput, 'nonce' | 'by' | 'terms'>
+  input: Pick<TakeInput, 'token' | 'direct'>
   fired: boolean
-  /** Since when it waits, by the server's clock. */
-  queuedAt: number
+  /** When it came here, a moment of the clock. */
+  cameAt: number
+  /** How long after that it may be taken. */
+  freshMs: number
   delivery: Delivery | undefined
 }
 
@@ -133,9 +135,10 @@ export class QueueWorker implements Worker, Sharer {
     const { clock, ackWaitMs } = this.#core
     this.#lastLane = inHand.lane
     this.#occupy(inHand, place.key, {
-      input: { token: tokenFrom(delivery, inHand.lane), freshUntil: clock.now() + ackWaitMs / 2 },
+      input: { token: tokenFrom(delivery, inHand.lane) },
       fired: isFired(delivery),
-      queuedAt: delivery.storedAt,
+      cameAt: clock.moment(),
+      freshMs: ackWaitMs / 2,
       delivery,
     })
   }
@@ -145,9 +148,9 @@ export class QueueWorker implements Worker, Sharer {
     const { high } = this.#lanes
     if (high.backlog > 0 || this.#allowances.direct === 0 || this.#current.has(key)) return undefined
     const { clock, ackWaitMs } = this.#core
-    const queuedAt = clock.now()
-    const input = { token: { lane: high.lane, attempt: 0 }, direct: true, freshUntil: queuedAt + ackWaitMs / 4 }
-    this.#occupy(high, key, { input, fired: false, queuedAt, delivery: undefined })
+    const input = { token: { lane: high.lane, attempt: 0 }, direct: true }
+    const claim = { input, fired: false, cameAt: clock.moment(), freshMs: ackWaitMs / 4, delivery: undefined }
+    this.#occupy(high, key, claim)
     return this.#arriving.get(key)
   }
 
@@ -189,22 +192,33 @@ export class QueueWorker implements Worker, Sharer {
     }
   }
 
-  async #take(key: string, { input, queuedAt, delivery }: Claim): Promise<Held | undefined> {
+  async #take(key: string, claim: Claim): Promise<Held | undefined> {
     const { clock, terms, observer, log, instance } = this.#core
     const { fn } = this.#options
     const { signal } = this.#abandon
-    const claimed = { ...input, nonce: nuid.next(), by: instance, terms }
+    const { delivery } = claim
+    if (clock.sure() === undefined) await measured(this.#core, { signal })
+    const freshUntil = clock.timeOf(claim.cameAt) + claim.freshMs
+    const claimed = { ...claim.input, freshUntil, nonce: nuid.next(), by: instance, terms }
     const result = await operate(this.#core, transitions.take, claimed, { fn, key }, { delivery, signal })
     if (result.kind === 'dropped') log.warn({ fn, key, because: result.because }, 'token not taken')
     if (result.kind !== 'leased') return undefined
     const due = delivery && dueOf(delivery)
+    const queuedAt = this.#queuedAt(claim)
     observer.onTake?.(fn, clock.now() - queuedAt, due && queuedAt - due)
     return result.held
   }
 
-  async #run(key: string, held: Held, { fired, queuedAt, delivery }: Claim): Promise<void> {
+  /** Since when its key waits, by the server's clock. */
+  #queuedAt({ cameAt, delivery }: Claim): number {
+    return delivery?.storedAt ?? this.#core.clock.timeOf(cameAt)
+  }
+
+  async #run(key: string, held: Held, claim: Claim): Promise<void> {
     const { fn, onFinished } = this.#options
-    const run = new Run(this.#core, fn, key, held, { fired, enqueuedAt: this.#core.clock.dateOf(queuedAt) })
+    const { fired, delivery } = claim
+    const enqueuedAt = this.#core.clock.dateOf(this.#queuedAt(claim))
+    const run = new Run(this.#core, fn, key, held, { fired, enqueuedAt })
     if (this.#drained) return run.handBack(this.#abandon.signal)
     if (delivery && isWatchdog(delivery) && run.attempt >= CUT_SHORT_LIMIT) return this.#postpone(run)
     this.#runs.add(run)
@@ -212,7 +226,7 @@ export class QueueWorker implements Worker, Sharer {
     try {
       const began = performance.now()
       const finish = await this.#handle(run)
-      const result = await run.end(this.#endingOf(finish))
+      const result = await run.end(() => this.#endingOf(finish))
       if (result === 'finished') this.#core.observer.onFinish?.(fn, finish.kind, performance.now() - began)
       onFinished?.(run, result)
     } finally {
@@ -224,9 +238,13 @@ export class QueueWorker implements Worker, Sharer {
   /** A run that takes its process along shall not do so again at once, in one process after the other. */
   async #postpone(run: Run): Promise<void> {
     const { fn, key, attempt } = run
-    const at = this.#core.clock.now() + this.#backoffMs(attempt - 1)
-    this.#core.log.warn({ fn, key, attempt }, 'run cut short again, its process was lost: the key waits')
-    await run.end({ kind: 'postponed', at, message: `its process was lost during the run, attempt ${attempt}` })
+    const { clock, log } = this.#core
+    log.warn({ fn, key, attempt }, 'run cut short again, its process was lost: the key waits')
+    await run.end(() => ({
+      kind: 'postponed',
+      at: clock.now() + this.#backoffMs(attempt - 1),
+      message: `its process was lost during the run, attempt ${attempt}`,
+    }))
   }
 
   #backoffMs(attempt: number): number {

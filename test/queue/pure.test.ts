@@ -76,7 +76,7 @@ it('a record comes back from its headers as it was written', () => {
 
 describe('the clock', () => {
   function clockAt() {
-    const time = { wall: 1_000_000, monotonic: 500, server: 1_000_300, delay: 0, away: false }
+    const time = { wall: 1_000_000, monotonic: 500, server: 1_000_300, delay: 0, step: 0, away: false }
     const sources = {
       wall: () => time.wall,
       monotonic: () => time.monotonic,
@@ -84,6 +84,8 @@ describe('the clock', () => {
         if (time.away) throw new Error('nobody answers')
         const now = time.server
         time.monotonic += time.delay
+        time.wall += time.step
+        time.away = time.step > 0
         return now
       },
     }
@@ -137,5 +139,22 @@ describe('the clock', () => {
     clock.now()
     await new Promise(setImmediate)
     expect(clock.now()).toBe(1_000_300)
+  })
+  it('gives no time to be written from a step on until the server was asked', async () => {
+    const { clock, time } = clockAt()
+    expect(clock.sure()).toBe(undefined)
+    await clock.measure()
+    expect(clock.sure()).toBe(1_000_300)
+    time.wall += 60_000
+    expect(clock.sure()).toBe(undefined)
+    await new Promise(setImmediate)
+    expect(clock.sure()).toBe(1_000_300)
+  })
+  it('learns nothing from an answer that a step came before', async () => {
+    const { clock, time } = clockAt()
+    await clock.measure()
+    time.step = 60_000
+    await expect(clock.measure()).rejects.toThrow('nobody answers')
+    expect(clock.sure()).toBe(undefined)
   })
 })

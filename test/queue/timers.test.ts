@@ -1,11 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import type { Entry } from '#queue'
+import type { Entry, Finish, Lease } from '#queue'
 import {
   DONE,
   entriesOf,
   freshPrefix,
   inOneHour,
   keysNamed,
+  pausedWork,
   statesOf,
   type TestQueue,
   until,
@@ -13,7 +14,7 @@ import {
   World,
 } from './support.ts'
 
-const { open } = useTestNats()
+const { nats, open } = useTestNats()
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 
@@ -108,6 +109,14 @@ describe('a timer', () => {
   })
 })
 
+/** The janitor of a worker that begins has measured the clock: nothing does so for half a minute. */
+async function untilIdle({ queue }: TestQueue): Promise<void> {
+  for (const key of keysNamed('idle', 2)) {
+    await queue.enqueue('f', key)
+    await until(async () => expect(await statesOf(queue)).toEqual([]))
+  }
+}
+
 describe('a step of this machine’s clock', () => {
   it.each([
     ['forward', 2 * HOUR_MS],
@@ -128,6 +137,61 @@ describe('a step of this machine’s clock', () => {
     await world.change(test.queue, 'n.after')
     await until(() => expect([...firedAt.keys()]).toEqual(['n.before', 'n.after']))
     expect(firedAt.get('n.after')! - armedAfter).toBeGreaterThanOrEqual(850)
+    await worker.drain(1000)
+  })
+
+  it('forward leaves the key that is taken next to another worker no later, when its process is lost', async () => {
+    const prefix = freshPrefix()
+    let stepped = 0
+    await using dying = await open(prefix, { now: () => Date.now() + stepped })
+    await using test = await open(prefix)
+    const run = pausedWork()
+    new World().serve(dying.queue, ({ key }) => (key === 'n.a' ? run.work() : DONE))
+    await untilIdle(dying)
+    stepped = HOUR_MS
+    await test.queue.enqueue('f', 'n.a')
+    await run.began
+    await dying.js.close()
+    const world = new World()
+    const worker = world.serve(test.queue)
+    await until(() => expect(world.dealtWith.has('n.a')).toBe(true))
+    await worker.drain(1000)
+  })
+
+  it('forward during a run arms its timer no later', async () => {
+    let stepped = 0
+    await using test = await open(undefined, { now: () => Date.now() + stepped })
+    let hasFired = false
+    const handler = async ({ key, fired }: Lease): Promise<Finish> => {
+      hasFired ||= fired
+      if (fired || key !== 'n.a') return DONE
+      stepped = HOUR_MS
+      return { kind: 'requeue', at: new Date(Date.now() + stepped + 300) }
+    }
+    const worker = test.queue.serve({ fn: 'f', slots: 1, handler })
+    await untilIdle(test)
+    await test.queue.enqueue('f', 'n.a')
+    await until(() => expect(hasFired).toBe(true))
+    await worker.drain(1000)
+  })
+
+  it('forward, as of a machine that slept, takes the lease of a run away though NATS does not answer', async () => {
+    let stepped = 0
+    await using test = await open(undefined, { now: () => Date.now() + stepped })
+    const world = new World()
+    const run = pausedWork()
+    const worker = world.serve(test.queue, run.work)
+    await world.change(test.queue, 'n.a')
+    await run.began
+    nats().signal('SIGSTOP')
+    try {
+      stepped = HOUR_MS
+      await until(() => expect(world.leases[0]!.signal.aborted).toBe(true))
+    } finally {
+      nats().signal('SIGCONT')
+    }
+    run.letGo()
+    await until(async () => expect(await statesOf(test.queue)).toEqual([]))
     await worker.drain(1000)
   })
 })
