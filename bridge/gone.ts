@@ -6,7 +6,7 @@ import type { Entry, WorkQueue } from '#queue'
 
 export interface GoneOptions {
   kube: Pick<KubeClient, 'list'>
-  queue: Pick<WorkQueue, 'stream' | 'functions' | 'list' | 'purge'>
+  queue: Pick<WorkQueue, 'stream' | 'functions' | 'list' | 'purge' | 'enqueue'>
   bury: (dead: DeadMessage) => Promise<void>
   log: RunLog
   /** How long a Reconciler must be gone before its keys are given up. Default 5 min. */
@@ -42,25 +42,41 @@ export async function buryGone(options: GoneOptions, signal: AbortSignal): Promi
 }
 
 /** Rejects where the resource itself is not served: that says nothing of its objects. */
-async function presentNames(kube: GoneOptions['kube']): Promise<Set<string>> {
+async function presentNames(kube: GoneOptions['kube'], fieldSelector?: string): Promise<Set<string>> {
   const names = new Set<string>()
-  for await (const { items } of kube.list(resourcePath(RECONCILERS)))
+  for await (const { items } of kube.list(resourcePath(RECONCILERS), { fieldSelector }))
     for (const { metadata } of items) names.add(metadata.name)
   return names
 }
 
-/** Only what is kept among the dead is purged. */
-async function buryKeys({ queue, bury, log }: GoneOptions, fn: string, signal: AbortSignal): Promise<void> {
+/**
+ * Only what is kept among the dead is purged. What a Reconciler that comes back enqueues meanwhile may meet the old token
+ * and go with it: so each purge is followed by a look. If that is of before it came, it enqueues the key after the
+ * purge. A kill between the two leaves that one key to its next change or resync, and to the dead letters.
+ */
+async function buryKeys({ kube, queue, bury, log }: GoneOptions, fn: string, signal: AbortSignal): Promise<void> {
   let buried = 0
   for await (const entry of queue.list({ fn })) {
     signal.throwIfAborted()
     if (entry.state === 'running') continue
     await bury(deadKey({ ...entry, stream: queue.stream, reason: 'unknown-reconciler', detail: detailOf(entry) }))
     await queue.purge(entry)
+    if (await mayBeBack(kube, fn)) {
+      await queue.enqueue(fn, entry.key, { lane: 'low' })
+      log.info({ reconciler: fn, keys: buried }, 'this Reconciler may be back: no more of its keys go to DEAD')
+      return
+    }
     buried++
   }
   if (buried > 0) log.warn({ reconciler: fn, keys: buried }, 'this Reconciler is gone: its keys are in DEAD')
 }
+
+/** A look that fails says nothing. */
+const mayBeBack = (kube: GoneOptions['kube'], fn: string): Promise<boolean> =>
+  presentNames(kube, `metadata.name=${fn}`).then(
+    (names) => names.has(fn),
+    () => true,
+  )
 
 const detailOf = ({ fn, state, error }: Entry): string =>
   `there is no Reconciler ${fn}; the key was ${state}${error === undefined ? '' : `, its last run failed: ${error}`}`

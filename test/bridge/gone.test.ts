@@ -1,0 +1,77 @@
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { buryGone } from '#bridge'
+import { RECONCILERS } from '#contracts'
+import { type KubeClient, resourcePath } from '#kube'
+import { entriesOf, FN, keysNamed, openTestQueue } from '../queue/support.ts'
+import { startTestCluster, startTestNats } from '../support/servers.ts'
+import { configMaps } from './objects.ts'
+import { createReconciler, grant, installReconcilers, kubeClientOf, restrictedClient, revoke, until } from './world.ts'
+
+const KEYS = keysNamed('k', 30)
+
+let cluster: Awaited<ReturnType<typeof startTestCluster>>
+let nats: Awaited<ReturnType<typeof startTestNats>>
+let kube: KubeClient
+
+beforeAll(async () => {
+  ;[cluster, nats] = await Promise.all([startTestCluster(), startTestNats()])
+  kube = await kubeClientOf(cluster.kubeconfig)
+  await installReconcilers(kube)
+})
+
+afterAll(async () => {
+  await kube?.close()
+  await Promise.all([cluster?.stop(), nats?.stop()])
+})
+
+/** Keys of no Reconciler, and one pass that buries them, in which something happens once ten letters are written. */
+async function buryWhile(
+  kube: KubeClient,
+  prefix: string,
+  happens: (enqueueAll: () => Promise<void>) => Promise<void>,
+) {
+  await using test = await openTestQueue(nats.url, prefix)
+  const { queue } = test
+  const enqueueAll = async () => {
+    for (const key of KEYS) await queue.enqueue(FN, key)
+  }
+  await enqueueAll()
+  let buried = 0
+  const bury = async () => {
+    if (++buried === 10) await happens(enqueueAll)
+  }
+  const stop = new AbortController()
+  const over = Promise.withResolvers<void>()
+  const log = { debug() {}, info: () => over.resolve(), warn: () => over.resolve(), error() {} }
+  const burying = buryGone({ kube, queue, bury, log, absentMs: 0, everyMs: 3_600_000 }, stop.signal)
+  await over.promise
+  stop.abort()
+  await burying
+  return { buried, left: (await entriesOf(queue)).map(({ key }) => key) }
+}
+
+it('a Reconciler that comes back while its keys are being buried finds every key that it enqueues', async () => {
+  const { left } = await buryWhile(kube, 'back', async (enqueueAll) => {
+    await createReconciler(kube, FN, { for: { ...configMaps, kind: 'ConfigMap' } })
+    await enqueueAll()
+  })
+  await kube.delete(resourcePath(RECONCILERS, undefined, FN))
+  expect(left.toSorted()).toEqual(KEYS.toSorted())
+})
+
+it('a key is queued again when nobody says whether its Reconciler has come back', async () => {
+  const rule = { apiGroups: [RECONCILERS.group], resources: [RECONCILERS.resource], verbs: ['list'] }
+  await using restricted = await restrictedClient(kube, cluster.kubeconfig)
+  const isListed = () =>
+    Array.fromAsync(restricted.list(resourcePath(RECONCILERS))).then(
+      () => true,
+      () => false,
+    )
+  await grant(kube, 'reconcilers', rule)
+  await until('they may be listed', isListed)
+  const { buried, left } = await buryWhile(restricted, 'unknown', async () => {
+    await revoke(kube, 'reconcilers')
+    await until('they may not be listed', async () => !(await isListed()))
+  })
+  expect({ buried, left: left.length }).toEqual({ buried: 10, left: KEYS.length - 9 })
+})
