@@ -1,4 +1,5 @@
 import { apiVersionOf, RECONCILERS, type ReconcilerSpec, reconcilerSpec, SYSTEM_NAMESPACE } from '#contracts'
+import { explain } from './explain.ts'
 import type { Kind } from './kinds.ts'
 import type { Reconciler } from './reconciler.ts'
 
@@ -19,11 +20,7 @@ export function manifest(
   const { name, selector, namespaces, owns, related, changes, resyncSeconds } = reconciler
   const { concurrency, timeoutSeconds, backoff } = reconciler
   const { serviceAccount = { name: `fairlead-${name}`, namespace: SYSTEM_NAMESPACE } } = reconciler
-  const {
-    paused: _,
-    dryRun: __,
-    ...spec
-  } = reconcilerSpec.parse({
+  const given = {
     for: { ...resourceOf(reconciler.for), selector, namespaces },
     owns: owns.map((kind) => ({ ...resourceOf(kind), strategy: kind.strategy })),
     finalize: reconciler.finalize !== undefined,
@@ -36,7 +33,13 @@ export function manifest(
     timeoutSeconds,
     backoff,
     serviceAccount,
-  })
+  }
+  const { success, data, error } = reconcilerSpec.safeParse(given)
+  if (!success) {
+    const what = explain(error, given).replaceAll(/\bfor\.(selector|namespaces)\b/g, '$1')
+    throw new Error(`reconciler ${name}: ${what}`, { cause: error })
+  }
+  const { paused: _, dryRun: __, ...spec } = data
   return {
     apiVersion: apiVersionOf(RECONCILERS),
     kind: 'Reconciler',

@@ -1,6 +1,8 @@
 import type { z } from 'zod'
 import type { Backoff, ReconcilerSpec, RelatedResource, RunLog } from '#contracts'
 import type { Kind, ObservedBy } from './kinds.ts'
+import { manifest } from './manifest.ts'
+import { refuseUnknown } from './options.ts'
 import type { ReconcileOutcome } from './outcome.ts'
 import type { Resource } from './resource.ts'
 
@@ -93,7 +95,52 @@ export function reconciler<
   Owns extends Kind<unknown> = never,
   Related extends RelatedKind = never,
 >(options: ReconcilerOptions<For, Owns, Related>): Reconciler {
-  if (!/^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/.test(options.name))
-    throw new Error(`reconciler name "${options.name}" is no DNS label: use a-z, 0-9 and -, 63 characters at most`)
-  return Object.freeze({ owns: [], related: [], ...options })
+  refuseWrong(options)
+  const made: Reconciler = Object.freeze({ owns: [], related: [], ...options })
+  manifest(made)
+  return made
 }
+
+const OPTIONS = Object.keys({
+  name: true,
+  for: true,
+  selector: true,
+  namespaces: true,
+  owns: true,
+  related: true,
+  changes: true,
+  resyncSeconds: true,
+  reconcile: true,
+  finalize: true,
+  concurrency: true,
+  timeoutSeconds: true,
+  backoff: true,
+  serviceAccount: true,
+} satisfies Record<keyof ReconcilerOptions<never, never, never>, true>)
+
+const RELATED_OPTIONS = ['selector', 'fieldSelector', 'byName', 'within', 'metadataOnly']
+/** Of a kind, or a resource. */
+const KIND_FIELDS = ['group', 'version', 'resource', 'kind', 'strategy', 'parse', 'of', 'outcomeStatus', 'crd']
+const BACKOFF_OPTIONS = ['initialSeconds', 'maxSeconds', 'jitter']
+
+/** What the compiler would say: Node.js runs a module without asking it. Values are the manifest's to check. */
+function refuseWrong(options: { readonly [Name in keyof Reconciler]?: unknown }): void {
+  const { name, reconcile, finalize, owns = [], related = [], backoff = {} } = options
+  if (typeof name !== 'string' || !/^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/.test(name))
+    throw new Error(`reconciler name "${String(name)}" is no DNS label: use a-z, 0-9 and -, 63 characters at most`)
+  const whose = `reconciler ${name}`
+  refuseUnknown(options, OPTIONS, whose)
+  if (!isObject(options.for) || !('crd' in options.for))
+    throw new Error(`${whose}: "for" is no resource: give what resource({ … }) returns`)
+  if (typeof reconcile !== 'function') throw new Error(`${whose} has no "reconcile": give it a function of a run`)
+  if (finalize !== undefined && typeof finalize !== 'function')
+    throw new Error(`${whose}: "finalize" is no function: give it one of a run, or leave it out`)
+  for (const [list, kinds] of Object.entries({ owns, related }))
+    if (!Array.isArray(kinds) || !kinds.every(isObject))
+      throw new Error(`${whose}: "${list}" is no list of kinds: write ${list}: [ConfigMap]`)
+  for (const [index, one] of (related as object[]).entries())
+    refuseUnknown(one, [...RELATED_OPTIONS, ...KIND_FIELDS], `${whose}: related[${index}]`)
+  if (isObject(backoff)) refuseUnknown(backoff, BACKOFF_OPTIONS, `${whose}: backoff`)
+}
+
+const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null

@@ -76,6 +76,25 @@ describe('wrong use', () => {
   })
 })
 
+describe('a module of functions that is wrong', () => {
+  const SDK = JSON.stringify(join(import.meta.dirname, '../../functions/sdk/index.ts'))
+  const moduleOf = (options: string) => `
+    import { reconciler, resource, z } from ${SDK}
+    const Shop = resource({ group: 'example.com', version: 'v1', kind: 'Shop', plural: 'shops',
+      spec: z.object({}), status: z.object({}) })
+    export const shop = reconciler({ name: 'shop', for: Shop, ${options} })`
+
+  it.each([
+    ["reconcile() {}, timeoutSeconds: 'x'", 'reconciler shop: timeoutSeconds is "x": expected number, received string'],
+    ['reconcil() {}', 'reconciler shop has an unknown option "reconcil": did you mean "reconcile"?'],
+  ])('is refused in one line that names it: %s', async (options, message) => {
+    const shop = await file(`wrong-${options.length}.ts`, moduleOf(options))
+    const refused = await command(['generate', 'crds', '-f', shop])
+    const stderr = `fairlead: cannot load the function module ${shop}: ${message}\n`
+    expect(refused).toEqual({ code: 2, stdout: '', stderr })
+  })
+})
+
 describe('servers that cannot be used', () => {
   it('ends with 2 and one line for a kubeconfig that is no YAML', async () => {
     const { code, stderr } = await command(['install'], { ...env, KUBECONFIG: await file('broken', 'a: [b\n') })

@@ -280,11 +280,36 @@ describe('the manifest of a function', () => {
   })
 
   it('is refused with a wrong value', () => {
-    const hasty = reconciler({ name: 'shop', for: Shop, reconcile: () => undefined, timeoutSeconds: 0 })
-    expect(() => manifest(hasty)).toThrow('timeoutSeconds')
-    expect(() => manifest(hasty, { invoke: {} })).toThrow('give http or pull')
-    expect(() => reconciler({ name: 'My Shop', for: Shop, reconcile: () => undefined })).toThrow(
-      'reconciler name "My Shop" is no DNS label',
-    )
+    const one = reconciler({ name: 'shop', for: Shop, reconcile: () => undefined })
+    expect(() => manifest(one, { invoke: {} })).toThrow('reconciler shop: invoke is {}: give http or pull')
+  })
+})
+
+describe('a reconciler that the compiler has not seen', () => {
+  const whole = { name: 'shop', for: Shop, reconcile: () => undefined }
+
+  it.each([
+    [{ name: 'My Shop' }, 'reconciler name "My Shop" is no DNS label'],
+    [{ name: undefined }, 'reconciler name "undefined" is no DNS label'],
+    [{ timeoutSeconds: 'x' }, 'reconciler shop: timeoutSeconds is "x": expected number, received string'],
+    [{ timeoutSeconds: 0 }, 'reconciler shop: timeoutSeconds is 0: Too small'],
+    [{ selector: 5 }, 'reconciler shop: selector is 5: expected string'],
+    [{ related: [{ ...Secret, byName: 'x y' }] }, 'related[0].byName is "x y": write a path such as'],
+    [{ related: [{ ...Secret, byname: 'x' }] }, 'related[0] has an unknown option "byname": did you mean "byName"?'],
+    [{ backoff: { max: 3 } }, 'backoff has an unknown option "max": it takes initialSeconds, maxSeconds, jitter'],
+    [{ backoff: 3 }, 'backoff is 3: expected object'],
+    [{ own: [Pod] }, 'reconciler shop has an unknown option "own": did you mean "owns"?'],
+    [{ finalise: () => undefined }, 'an unknown option "finalise": did you mean "finalize"?'],
+    [{ reconcile: undefined, reconcil: () => undefined }, 'option "reconcil": did you mean "reconcile"?'],
+    [{ colour: 'red' }, 'an unknown option "colour": it takes name, for, selector'],
+    [{ reconcile: undefined }, 'reconciler shop has no "reconcile"'],
+    [{ finalize: true }, '"finalize" is no function'],
+    [{ for: Pod }, '"for" is no resource: give what resource({ … }) returns'],
+    [{ owns: Pod }, '"owns" is no list of kinds'],
+    [{ related: [undefined] }, '"related" is no list of kinds'],
+  ])('is refused with %j, in one line that says what to do', (wrong, message) => {
+    const make = () => reconciler({ ...whole, ...wrong } as never)
+    expect(make).toThrow(message)
+    expect(make).toThrow(/^.*$/)
   })
 })
