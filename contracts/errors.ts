@@ -17,8 +17,13 @@ export class RetryAfterError extends Error {
   readonly reason: string
   constructor(message: string, options: ErrorOptions & { afterSeconds: number; reason?: string }) {
     super(message, options)
-    this.afterSeconds = options.afterSeconds
-    this.reason = options.reason ?? 'RetryAfter'
+    const { afterSeconds, reason = 'RetryAfter' } = options ?? {}
+    if (typeof afterSeconds !== 'number' || !Number.isFinite(afterSeconds) || afterSeconds < 0)
+      throw new TypeError(
+        `RetryAfterError "${message}": afterSeconds is ${String(afterSeconds)}: give a number of seconds`,
+      )
+    this.afterSeconds = afterSeconds
+    this.reason = reason
   }
 }
 

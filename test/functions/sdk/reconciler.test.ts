@@ -313,3 +313,12 @@ describe('a reconciler that the compiler has not seen', () => {
     expect(make).toThrow(/^.*$/)
   })
 })
+
+describe('an error that asks for a later run', () => {
+  it.each([[{}], [undefined], [{ afterSeconds: '5' }], [{ afterSeconds: Number.NaN }], [{ afterSeconds: -1 }]])(
+    'is refused with %j, which is no time',
+    (options) => {
+      expect(() => new RetryAfterError('later', options as never)).toThrow('"later": afterSeconds is ')
+    },
+  )
+})
