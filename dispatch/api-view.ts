@@ -22,6 +22,7 @@ export function apiView(kube: KubeClient, signal: AbortSignal): Pick<EventStore,
           related.map((filter) => (filter.ref === undefined ? Promise.resolve([]) : read(filter.ref, filter))),
           related.map((filter) => filter.ref),
         ),
+        news: undefined,
       }
     },
   }

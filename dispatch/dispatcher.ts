@@ -128,8 +128,8 @@ class LiveDispatcher implements Dispatcher {
   }
 
   async #followReconcilers(signal: AbortSignal): Promise<void> {
-    for await (const { verb, object } of this.#options.events.follow({ ref: RECONCILERS }, signal))
-      if (verb !== 'moved') this.#followedAs(object.metadata.name).want(verb === 'deleted' ? undefined : object)
+    for await (const event of this.#options.events.follow({ ref: RECONCILERS }, signal))
+      if (event.verb !== 'moved') this.#followedAs(event.object.metadata.name).hear(event)
   }
 
   async #followCursors(signal: AbortSignal): Promise<void> {

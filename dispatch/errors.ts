@@ -21,6 +21,11 @@ export class GoneError extends Error {
   override readonly name = 'GoneError'
 }
 
+/** The Reconciler is another one by now: nothing that this run would do is asked for any more. */
+export class SupersededError extends Error {
+  override readonly name = 'SupersededError'
+}
+
 /** A function over HTTP gave no outcome, which may pass. */
 export class FunctionError extends Error {
   override readonly name = 'FunctionError'

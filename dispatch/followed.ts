@@ -8,16 +8,18 @@ import {
   type RunLog,
   resourceName,
 } from '#contracts'
+import type { StoredEvent } from '#events'
 import { isConflict, isNotFound, resourcePath } from '#kube'
 import type { WorkQueue } from '#queue'
 import { actingAs } from './account.ts'
 import { sameJson } from './covers.ts'
+import { Edition, isOlder } from './edition.ts'
 import { PRIORITY } from './gate.ts'
 import { type HttpFunction as Callee, httpFunction } from './http-function.ts'
 import { isRefused, readReconciler, resourcesOf, selectorOf } from './reconcilers.ts'
 import type { RunDependencies } from './run.ts'
 import { Serving } from './serving.ts'
-import { conditionPatch } from './status.ts'
+import { conditionPatch, type StatusPatch } from './status.ts'
 
 /** How long runs may take to end when their reconciler is changed or removed. */
 const CHANGE_GRACE_MS = 10_000
@@ -38,9 +40,12 @@ export interface FollowedDependencies extends RunDependencies {
 export class Followed {
   readonly #name: string
   readonly #deps: FollowedDependencies
-  #object: KubeObject | undefined
+  /** The newest that is known. */
+  #event: StoredEvent | undefined
   #current: { spec: ReconcilerSpec; callee: Callee; serving: Serving } | undefined
   #work: Promise<void> = Promise.resolve()
+  #announcing: Promise<unknown> = Promise.resolve()
+  #announced: StatusPatch | undefined
   #retry: NodeJS.Timeout | undefined
   #stopped = false
   #said = ''
@@ -54,9 +59,10 @@ export class Followed {
     return this.#current?.serving
   }
 
-  /** Undefined: the Reconciler is gone. */
-  want(object: KubeObject | undefined): void {
-    this.#object = object
+  /** Of its Reconciler, from the feed or from a run that saw it first. */
+  hear(event: StoredEvent): void {
+    if (this.#event !== undefined && isOlder(event, this.#event)) return
+    this.#event = event
     this.reconsider()
   }
 
@@ -71,12 +77,14 @@ export class Followed {
     clearTimeout(this.#retry)
     this.#work = this.#work.then(() => this.#endServing(graceMs))
     await this.#work
+    await this.#announcing
   }
 
   async #bringAbout(): Promise<void> {
-    if (this.#stopped) return
-    const object = this.#object
-    if (object === undefined) return this.#endServing(CHANGE_GRACE_MS)
+    const event = this.#event
+    if (this.#stopped || event === undefined) return
+    if (event.verb === 'deleted') return this.#endServing(CHANGE_GRACE_MS)
+    const { object } = event
     const read = readReconciler(object)
     if (isRefused(read)) {
       await this.#endServing(CHANGE_GRACE_MS)
@@ -86,14 +94,14 @@ export class Followed {
     if (read.paused) return this.#pause(object)
     if (read.invoke.http === undefined && this.#deps.invoke === undefined)
       return this.#say('info', {}, 'reconciler has no function here')
-    if (!sameJson(read, this.#current?.spec)) await this.#serve(object, read)
-    if (this.#current !== undefined) await this.#announce(object, { status: 'True', ...serving(read) })
+    if (!sameJson(read, this.#current?.spec)) await this.#serve(event, read)
+    if (this.#current !== undefined) this.#announce(object, { status: 'True', ...serving(read) })
   }
 
-  async #serve(object: KubeObject, spec: ReconcilerSpec): Promise<void> {
+  async #serve(event: StoredEvent, spec: ReconcilerSpec): Promise<void> {
     await this.#endServing(CHANGE_GRACE_MS)
     if (this.#stopped) return
-    const token = coverageToken(object, spec)
+    const token = coverageToken(event.object, spec)
     const missing = resourcesOf(spec).filter((ref) => !this.#deps.isSynced(ref, token, spec.for.namespaces))
     if (missing.length > 0) {
       const waitingFor = missing.map(resourceName)
@@ -103,7 +111,8 @@ export class Followed {
     await queue.declare(this.#name)
     const callee = this.#callee(spec)
     if (callee === undefined) return
-    const served = { name: this.#name, spec, invoke: callee.invoke, selects: selectorOf(spec) }
+    const edition = new Edition(event, spec, (newer) => this.hear(newer))
+    const served = { name: this.#name, spec, invoke: callee.invoke, selects: selectorOf(spec), edition }
     this.#current = { spec, callee, serving: new Serving(actingAs(this.#deps, spec), queue, served, log) }
     const { concurrency: slots, invoke } = spec
     this.#say('info', { slots, ...(invoke.http && { calls: invoke.http.url }) }, 'reconciler served')
@@ -120,7 +129,7 @@ export class Followed {
   async #pause(object: KubeObject): Promise<void> {
     await this.#endServing(CHANGE_GRACE_MS)
     this.#say('info', {}, 'reconciler paused')
-    await this.#announce(object, {
+    this.#announce(object, {
       status: 'False',
       reason: 'Paused',
       message: 'spec.paused: nothing runs until it is false',
@@ -136,14 +145,17 @@ export class Followed {
     this.#say('info', {}, 'reconciler not served any more')
   }
 
-  /** A conflict means that a newer version of the Reconciler is on its way here, and with it another try. */
-  async #announce(
-    object: KubeObject,
-    ready: { status: 'True' | 'False'; reason: string; message?: string },
-  ): Promise<void> {
-    const { kube, gate, now } = this.#deps
-    const patch = conditionPatch(object, { type: 'Ready', ...ready }, now())
+  /** One after the other, the latest of those that wait. Nothing waits for it: a slow API server delays no change. */
+  #announce(object: KubeObject, ready: { status: 'True' | 'False'; reason: string; message?: string }): void {
+    const patch = conditionPatch(object, { type: 'Ready', ...ready }, this.#deps.now())
     if (patch === undefined) return
+    this.#announced = patch
+    this.#announcing = this.#announcing.then(() => (this.#announced === patch ? this.#store(object, patch) : undefined))
+  }
+
+  /** A conflict means that a newer version of the Reconciler is on its way here, and with it another try. */
+  async #store(object: KubeObject, patch: StatusPatch): Promise<void> {
+    const { kube, gate } = this.#deps
     const path = resourcePath(RECONCILERS, undefined, object.metadata.name, 'status')
     try {
       await gate.run(PRIORITY.status, () => kube.patch(path, patch, 'merge', { fieldManager: 'fairlead' }))

@@ -1,5 +1,6 @@
 import { type KubeObject, type ReconcilerSpec, type ResourceRef, relatedLookup, relation } from '#contracts'
 import type { EventStore, ObjectFilter, ObjectKey, OwnerKey, StoredObject } from '#events'
+import type { Edition } from './edition.ts'
 import type { References } from './references.ts'
 import { isControlledBy, type OwnedObject, type World } from './world.ts'
 
@@ -16,18 +17,24 @@ type Whole = (resource: ResourceRef, stored: StoredObject) => Promise<KubeObject
 /**
  * The primary, what it controls and what is related to it, in one read of EVENTS; a second one where a field of the
  * primary names what is related. What travels as a reference is read from the API server. Undefined when the primary
- * is gone.
+ * is gone. Throws SupersededError when the Reconciler is another one by now.
  */
 export async function observePrimary(
   { events, references }: { events: Pick<EventStore, 'observe'>; references: References },
-  spec: ReconcilerSpec,
+  { spec, edition }: { spec: ReconcilerSpec; edition: Edition | undefined },
   { namespace, name }: Pick<ObjectKey, 'namespace' | 'name'>,
   signal: AbortSignal,
 ): Promise<Observation | undefined> {
   const key = { ref: spec.for, namespace, name }
   const anyName = spec.related.filter(({ byName }) => byName === undefined)
   const named = spec.related.filter(({ byName }) => byName !== undefined)
-  const first = await events.observe({ primary: key, owned: spec.owns, related: filtersOf(anyName, namespace) })
+  const first = await events.observe({
+    primary: key,
+    owned: spec.owns,
+    related: filtersOf(anyName, namespace),
+    news: edition?.news,
+  })
+  edition?.check(first.news)
   const { primary } = first
   const object = primary && (await references.whole(spec.for, primary, signal))
   if (primary === undefined || object === undefined) return undefined

@@ -8,7 +8,7 @@ import { InFlight } from './in-flight.ts'
 import { selectorOf } from './reconcilers.ts'
 import { References } from './references.ts'
 import { type Rehearsed, rehearsing } from './rehearsal.ts'
-import { Run } from './run.ts'
+import { Run, type Served } from './run.ts'
 import { drawSeed } from './seed.ts'
 import { SettledWrites } from './settled-writes.ts'
 
@@ -60,7 +60,13 @@ export async function rehearse(options: RehearsalOptions): Promise<RehearsalResu
     outcome = await invoke(input, context)
     return outcome
   }
-  const served = { name, spec: { ...spec, dryRun: true }, invoke: listening, selects: selectorOf(spec) }
+  const served: Served = {
+    name,
+    spec: { ...spec, dryRun: true },
+    invoke: listening,
+    selects: selectorOf(spec),
+    edition: undefined,
+  }
   const finish = await new Run(
     deps,
     served,

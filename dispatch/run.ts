@@ -18,7 +18,8 @@ import { callWithin } from './call.ts'
 import { Confidences } from './confidences.ts'
 import { consequenceOf, gravest } from './consequence.ts'
 import { originOf } from './echo.ts'
-import { GoneError, RunTimeoutError } from './errors.ts'
+import type { Edition } from './edition.ts'
+import { GoneError, RunTimeoutError, SupersededError } from './errors.ts'
 import { finalizersBefore, finalizersWithout, isFinalizing } from './finalizer.ts'
 import { deepFreeze } from './freeze.ts'
 import { DROPPED } from './gate.ts'
@@ -59,6 +60,8 @@ export interface Served {
   invoke: Invoke
   /** Whether the reconciler is for this object: its namespaces and selectors. */
   selects: (object: KubeObject) => boolean
+  /** Undefined: no other one comes. */
+  edition: Edition | undefined
 }
 
 /** What one observation has come to so far. */
@@ -94,7 +97,10 @@ export class Run {
     return this.#span
   }
 
-  /** Rejects only when the lease is lost or taken back: the run has then stopped and its end is not its own to say. */
+  /**
+   * Rejects only when the lease is lost or taken back, or with a SupersededError: the run has then stopped and its end is
+   * not its own to say.
+   */
   async toEnd(): Promise<Finish> {
     for (let number = 1; ; number++) {
       const isLast = number === MAX_LAPS
@@ -104,7 +110,7 @@ export class Run {
         const finish: Finish = lap && (await this.#isToBeDecided(lap)) ? await this.#settle(lap) : { kind: 'done' }
         if (isLast || !this.#lease.overtaken.aborted) return finish
       } catch (error) {
-        if (this.#lease.signal.aborted) throw error
+        if (this.#lease.signal.aborted || error instanceof SupersededError) throw error
         if (error instanceof GoneError) return { kind: 'done' }
         if (error instanceof ConflictError && !isLast) continue
         const finish = await this.#fail(lap, error)
@@ -255,8 +261,8 @@ export class Run {
 
   /** Undefined: the object is gone, or goes or is not the reconciler's, and does not wait for it. */
   async #observe(): Promise<Observation | undefined> {
-    const { name, spec, selects } = this.#served
-    const observed = await observePrimary(this.#deps, spec, parseKey(this.#lease.key), this.#lease.signal)
+    const { name, selects } = this.#served
+    const observed = await observePrimary(this.#deps, this.#served, parseKey(this.#lease.key), this.#lease.signal)
     if (observed === undefined) return undefined
     const { object } = observed
     const isServed = selects(object) && object.metadata.deletionTimestamp === undefined

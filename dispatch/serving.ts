@@ -1,6 +1,7 @@
 import type { RunLog } from '#contracts'
 import { deadKey, isKey } from '#events'
-import type { Finish, Lease, Worker, WorkQueue } from '#queue'
+import type { Finish, HandBack, Lease, Worker, WorkQueue } from '#queue'
+import { SupersededError } from './errors.ts'
 import { withFields } from './log.ts'
 import { keepNewest } from './newest.ts'
 import { rehearsing } from './rehearsal.ts'
@@ -51,7 +52,7 @@ export class Serving {
     return this.#worker.drain(graceMs)
   }
 
-  async #handle(lease: Lease): Promise<Finish> {
+  async #handle(lease: Lease): Promise<Finish | HandBack> {
     return isKey(lease.key) ? this.#run(lease) : this.#bury(lease)
   }
 
@@ -64,7 +65,7 @@ export class Serving {
     return { kind: 'done' }
   }
 
-  async #run(lease: Lease): Promise<Finish> {
+  async #run(lease: Lease): Promise<Finish | HandBack> {
     const { key, attempt, fired, cutShort, enqueuedAt } = lease
     const log = withFields(this.#log, { reconciler: this.#served.name, key, attempt })
     const current: Current = {}
@@ -77,6 +78,9 @@ export class Serving {
       current.run = new Run(this.#depsOf(log), this.#served, lease, log)
       current.finish = await current.run.toEnd()
       return current.finish
+    } catch (error) {
+      if (error instanceof SupersededError) return { kind: 'handback' }
+      throw error
     } finally {
       current.ms = performance.now() - began
       this.#observe(key, { step: 'ended', leaseUntil: lease.until })

@@ -44,20 +44,26 @@ export class Reader {
     this.#context = context
   }
 
-  async observe({ primary, owned = [], related = [], signal }: ObserveQuery): Promise<Observed> {
+  async observe({ primary, owned = [], related = [], news, signal }: ObserveQuery): Promise<Observed> {
     const owner = { resource: primary.ref.resource, name: primary.name }
     const primaryFilter = identityFilter(primary)
     const ownedFilters = owned.map((ref) => childrenFilter(ref, primary.namespace, owner))
     const relatedFilters = related.map(objectFilter)
-    const copies = await this.#last([primaryFilter, ...ownedFilters, ...relatedFilters], signal)
+    const filters = [primaryFilter, ...ownedFilters, ...relatedFilters]
+    const newsFilter = news && identityFilter(news.of)
+    const copies = await this.#last(newsFilter === undefined ? filters : [...filters, newsFilter], signal)
     this.#remember(copies, [primaryFilter, ...relatedFilters])
-    const present = await this.#objectsIn(copies)
+    const told = newsFilter === undefined ? [] : copies.filter(({ subject }) => isAt(newsFilter, subject))
+    const isAsked = (copy: Copy) =>
+      !told.includes(copy) || filters.some((filter) => matchesFilter(filter, copy.subject))
+    const present = await this.#objectsIn(copies.filter(isAsked))
     const matching = (filter: string): StoredObject[] =>
       present.filter(({ subject }) => matchesFilter(filter, subject)).map(({ event }) => event)
     return {
       primary: matching(primaryFilter)[0],
       owned: ownedFilters.map(matching),
       related: relatedFilters.map(matching),
+      news: await this.#newsIn(told, news?.known),
     }
   }
 
@@ -169,6 +175,12 @@ export class Reader {
     return subject.slice(this.#context.names.root.length)
   }
 
+  async #newsIn(copies: Copy[], known: number | undefined): Promise<StoredEvent | undefined> {
+    const copy = holderOf(copies)
+    if (copy === undefined || copy.sequence === known || copy.verb === 'moved') return undefined
+    return this.#context.burial.unless(copy.message, () => storedEventFrom(copy.subject, copy.message))
+  }
+
   /** Deleted objects are left out; so is what only says that the object moved to another owner. */
   async #objectsIn(copies: Copy[]): Promise<{ subject: string; event: StoredObject }[]> {
     const objects: { subject: string; event: StoredObject }[] = []
@@ -181,6 +193,10 @@ export class Reader {
     return objects
   }
 }
+
+/** As matchesFilter(), for a filter that few subjects match: most are told apart by how they begin. */
+const isAt = (filter: string, subject: string): boolean =>
+  subject.startsWith(filter.slice(0, filter.indexOf('*'))) && matchesFilter(filter, subject)
 
 /** Of each object the copy that counts, in the order of the stream. */
 const holders = (copies: Copy[]): Copy[] =>

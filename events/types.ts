@@ -127,11 +127,13 @@ export interface ObserveQuery {
   /** Resources of which the primary's children are wanted. */
   owned?: readonly ResourceRef[]
   related?: readonly ObjectFilter[]
+  /** One more object, wanted only if its message is another one than that with this sequence. */
+  news?: { of: ObjectKey; known: number } | undefined
   /** Give up. Without it, observe() goes on until NATS has answered. */
   signal?: AbortSignal | undefined
 }
 
-/** Deleted objects are left out. */
+/** Deleted objects are left out, but for news. */
 export interface Observed {
   primary: StoredObject | undefined
   /**
@@ -141,6 +143,8 @@ export interface Observed {
   owned: StoredObject[][]
   /** One list per filter asked for. */
   related: StoredObject[][]
+  /** Undefined: the message is still the one that is known, or is not there. */
+  news: StoredEvent | undefined
 }
 
 /** How far the watch of a resource has been stored. Its presence means: listed completely at least once. */

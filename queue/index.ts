@@ -10,6 +10,7 @@ export {
   type Depth,
   type Entry,
   type Finish,
+  type HandBack,
   type KeyOf,
   type Lease,
   LeaseLostError,

@@ -11,6 +11,14 @@ export type Finish =
   /** Not run again until the key is enqueued. */
   | { kind: 'terminal'; message: string }
 
+/**
+ * Not run: queued again as it was, at once, for somebody else. Only for who drains the worker by then: it would take the
+ * key again and again.
+ */
+export interface HandBack {
+  kind: 'handback'
+}
+
 /** The right to run one key, renewed in the background until the handler returns. */
 export interface Lease {
   readonly fn: string
@@ -51,7 +59,7 @@ export interface ServeOptions {
   /** Keys held at once, of both lanes together. */
   slots: number
   /** To throw is to end in an error, with this backoff. */
-  handler: (lease: Lease) => Promise<Finish>
+  handler: (lease: Lease) => Promise<Finish | HandBack>
   /** For runs that end without a say of their own: by throwing, or by taking their process along. */
   backoff?: BackoffTerms
   /** fenced: the finish was not stored, because the lease was lost; the key has been queued again. */
@@ -87,7 +95,7 @@ export interface QueueObserver {
   onServe?(fn: string, slots: number): void
   /** lateMs: of a timer, from when it was due until its key was queued. */
   onTake?(fn: string, queuedMs: number, lateMs?: number): void
-  onFinish?(fn: string, kind: Finish['kind'], workMs: number): void
+  onFinish?(fn: string, kind: (Finish | HandBack)['kind'], workMs: number): void
   onFenced?(fn: string): void
   /** The janitor replaced a token that would never have been delivered. */
   onRevive?(fn: string): void

@@ -13,7 +13,7 @@ import { Run } from './run.ts'
 import { allowances, type LaneLoad, type Sharer } from './slots.ts'
 import type { TakeInput } from './take.ts'
 import { transitions } from './transitions.ts'
-import type { Finish, ServeOptions, Worker } from './types.ts'
+import type { Finish, HandBack, ServeOptions, Worker } from './types.ts'
 
 interface LaneInHand extends LaneLoad {
   lane: Lane
@@ -251,7 +251,7 @@ export class QueueWorker implements Worker, Sharer {
     return backoffMs(attempt, this.#options.backoff ?? DEFAULT_BACKOFF, this.#core.random)
   }
 
-  async #handle(run: Run): Promise<Finish> {
+  async #handle(run: Run): Promise<Finish | HandBack> {
     try {
       return timely(await this.#options.handler(run))
     } catch (error) {
@@ -262,7 +262,7 @@ export class QueueWorker implements Worker, Sharer {
     }
   }
 
-  #endingOf(finish: Finish): Ending {
+  #endingOf(finish: Finish | HandBack): Ending {
     const { clock } = this.#core
     if (finish.kind === 'requeue') return { kind: 'requeue', at: clock.at(finish.at) }
     if (finish.kind === 'error') {
@@ -294,7 +294,7 @@ async function within(ms: number, work: Promise<unknown>): Promise<void> {
 }
 
 /** A time that is none can be waited for by nobody. */
-function timely(finish: Finish): Finish {
+function timely<Ended extends Finish | HandBack>(finish: Ended): Ended {
   const time = finish.kind === 'requeue' ? finish.at : finish.kind === 'error' ? finish.retryAt : undefined
   if (time !== undefined && Number.isNaN(time.getTime()))
     throw new Error(`the run ended in ${finish.kind} at no valid time`)

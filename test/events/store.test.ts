@@ -396,6 +396,28 @@ describe('observing', () => {
     expect(observed.related.map(names)).toEqual([['s'], ['s', 's'], ['x-pod']])
   })
 
+  it('tells of one more object when its message is not the known one any more, and keeps it apart from the rest', async () => {
+    await using store = await open(fresh())
+    await store.put(PODS, 'added', object('p', 1))
+    const { sequence: known } = await store.put(ATS, 'added', object('x', 1))
+    const of = { ref: ATS, namespace: 'ns', name: 'x' }
+    const told = async () => {
+      const { primary, news } = await store.observe({ ...podNamed('p'), news: { of, known } })
+      return [primary?.key.name, news?.verb, news?.resourceVersion]
+    }
+    expect(await told()).toEqual(['p', undefined, undefined])
+    await store.put(ATS, 'modified', object('x', 2))
+    expect(await told()).toEqual(['p', 'modified', '2'])
+    await store.put(ATS, 'deleted', object('x', 3))
+    expect(await told()).toEqual(['p', 'deleted', '3'])
+    const itself = await store.observe({ primary: of, related: [{ ref: ATS }], news: { of, known: known + 2 } })
+    expect(itself).toMatchObject({ primary: undefined, related: [[]] })
+    await store.put(ATS, 'added', object('x', 4))
+    const { primary, news } = await store.observe({ primary: of, news: { of, known } })
+    expect([primary?.resourceVersion, news?.resourceVersion]).toEqual(['4', '4'])
+    expect((await store.observe({ ...podNamed('p'), news: { of: { ...of, name: 'y' }, known } })).news).toBeUndefined()
+  })
+
   it('gives nothing where nothing is', async () => {
     await using store = await open(fresh())
     expect(await store.observe(podsOf('x'))).toEqual({ primary: undefined, owned: [[]], related: [] })

@@ -1,0 +1,41 @@
+import { RECONCILERS, type ReconcilerSpec } from '#contracts'
+import { compareVersions, type ObserveQuery, type StoredEvent } from '#events'
+import { sameJson } from './covers.ts'
+import { SupersededError } from './errors.ts'
+import { readReconciler } from './reconcilers.ts'
+
+/**
+ * The version of a Reconciler that is served. Who changed it has queued keys for the new one, which its feed may bring
+ * here later than the queue brings the keys: a run therefore reads it together with its object.
+ */
+export class Edition {
+  readonly #spec: ReconcilerSpec
+  readonly #superseded: (by: StoredEvent) => void
+  /** The latest that says the same. */
+  #seen: StoredEvent
+
+  constructor(event: StoredEvent, spec: ReconcilerSpec, superseded: (by: StoredEvent) => void) {
+    this.#seen = event
+    this.#spec = spec
+    this.#superseded = superseded
+  }
+
+  get news(): NonNullable<ObserveQuery['news']> {
+    const { name } = this.#seen.object.metadata
+    return { of: { ref: RECONCILERS, namespace: undefined, name }, known: this.#seen.sequence }
+  }
+
+  /** Throws SupersededError. A Reconciler that EVENTS has lost, or has in an older version, is none that was changed. */
+  check(news: StoredEvent | undefined): void {
+    if (news === undefined || isOlder(news, this.#seen)) return
+    if (news.verb !== 'deleted' && sameJson(readReconciler(news.object), this.#spec)) {
+      this.#seen = news
+      return
+    }
+    this.#superseded(news)
+    throw new SupersededError('the Reconciler was changed or removed, which this process learns by this run')
+  }
+}
+
+export const isOlder = (event: StoredEvent, known: StoredEvent): boolean =>
+  (compareVersions(event.resourceVersion, known.resourceVersion) || event.sequence - known.sequence) < 0

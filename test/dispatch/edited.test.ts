@@ -1,0 +1,220 @@
+import { once } from 'node:events'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { finalizerOf, type KubeObject, RECONCILERS } from '#contracts'
+import { type EventStore, keyOf } from '#events'
+import { resourcePath } from '#kube'
+import { CONFIG_MAPS, PODS, silent, startFixture, until, WIDGETS } from './fixture.ts'
+
+let fixture: Awaited<ReturnType<typeof startFixture>>
+type Scene = Awaited<ReturnType<typeof fixture.scene>>
+
+beforeAll(async () => {
+  fixture = await startFixture()
+})
+afterAll(() => fixture?.[Symbol.asyncDispose]())
+
+/** EVENTS, of which followers get nothing that is stored after `silence()`: their server has died, unnoticed. */
+function silenceable() {
+  let speaking: PromiseWithResolvers<void> | undefined
+  const heldBack: string[] = []
+  const { events } = fixture
+  const follow: EventStore['follow'] = async function* (filter, signal, caughtUp) {
+    for await (const event of events.follow(filter, signal, caughtUp)) {
+      if (speaking) {
+        heldBack.push(event.resourceVersion)
+        await Promise.race([speaking.promise, once(signal, 'abort')])
+      }
+      yield event
+    }
+  }
+  return {
+    events: { ...events, follow },
+    silence: () => {
+      speaking = Promise.withResolvers()
+    },
+    speak: () => speaking?.resolve(),
+    /** Versions that have reached this process. */
+    heldBack,
+  }
+}
+
+/** Says how often a Reconciler began to be served. */
+function countingLog() {
+  const said: string[] = []
+  const info = (_: object, message: string) => said.push(message)
+  return { log: { ...silent, info }, served: () => said.filter((message) => message === 'reconciler served').length }
+}
+
+async function edit(scene: Scene, version: number, spec: object): Promise<void> {
+  const object = scene.reconciler(spec)
+  object.metadata.resourceVersion = String(version)
+  await fixture.events.put(RECONCILERS, 'modified', object)
+}
+
+async function stored(scene: Scene, metadata: Partial<KubeObject['metadata']> = {}): Promise<KubeObject> {
+  const widget = {
+    apiVersion: 'test.fairlead.dev/v1',
+    kind: 'Widget',
+    metadata: { name: 'w', namespace: scene.name, ...metadata },
+    spec: {},
+  }
+  const created = await fixture.kube.create(resourcePath(WIDGETS, scene.name), widget)
+  await fixture.events.put(WIDGETS, 'added', created)
+  return created
+}
+
+const isIdle = async (scene: Scene) => Object.values(await scene.queue.depth(scene.name)).every((keys) => keys === 0)
+
+describe('a dispatcher whose feed of Reconcilers is silent', () => {
+  it('loses no key that a wider selector queues', async () => {
+    const { events, silence } = silenceable()
+    const narrow = { ...WIDGETS, namespaces: ['wider'], selector: 'app=x' }
+    const scene = await fixture.scene('wider', { dispatcher: { events }, spec: { for: narrow } })
+    let calls = 0
+    scene.behave('w', () => {
+      calls++
+      return {}
+    })
+    await stored(scene, { labels: { app: 'y' } })
+    silence()
+    await edit(scene, 2, { for: { ...narrow, selector: 'app in (x, y)' } })
+    await scene.enqueue('w')
+    await until(() => isIdle(scene))
+    expect(calls).toBe(1)
+    await scene.stop()
+  })
+
+  it('lets no object go that a new `finalize` owes its clean-up', async () => {
+    const { events, silence } = silenceable()
+    const scene = await fixture.scene('cleans', { dispatcher: { events } })
+    const finalizing: boolean[] = []
+    scene.behave('w', (input) => {
+      finalizing.push(input.finalizing)
+      return {}
+    })
+    silence()
+    await edit(scene, 2, { finalize: true })
+    await stored(scene, { finalizers: [finalizerOf(scene.name)] })
+    await fixture.kube.delete(resourcePath(WIDGETS, scene.name, 'w'))
+    await scene.see(WIDGETS, 'w')
+    await scene.enqueue('w')
+    await until(async () => (await scene.get(WIDGETS, 'w')) === undefined)
+    expect(finalizing).toEqual([true])
+    await scene.stop()
+  })
+
+  it.each([
+    ['primary', { for: { ...CONFIG_MAPS, namespaces: ['new-primary'] } }, 0],
+    ['owns', { owns: [PODS] }, 1],
+    ['related', { related: [{ ...CONFIG_MAPS, strategy: undefined }] }, 1],
+    ['revision', { revision: 'b' }, 1],
+    ['account', { serviceAccount: { name: 'default', namespace: 'new-account' } }, 1],
+    ['dryrun', { dryRun: true }, 1],
+  ])('calls the function by the new specification only: %s', async (what, spec, calls) => {
+    const { events, silence } = silenceable()
+    const { log, served } = countingLog()
+    const scene = await fixture.scene(`new-${what}`, { dispatcher: { events, log } })
+    const calledAt: number[] = []
+    scene.behave('w', () => {
+      calledAt.push(served())
+      return {}
+    })
+    await stored(scene)
+    silence()
+    await edit(scene, 2, spec)
+    await scene.enqueue('w')
+    await until(async () => served() === 2 && (await isIdle(scene)))
+    expect(calledAt).toEqual(Array.from({ length: calls }, () => 2))
+    await scene.stop()
+  })
+
+  it.each([
+    ['paused', (scene: Scene) => edit(scene, 2, { paused: true })],
+    ['refused', (scene: Scene) => edit(scene, 2, { invoke: { http: { url: 'nowhere' } } })],
+    ['deleted', (scene: Scene) => fixture.events.put(RECONCILERS, 'deleted', scene.reconciler()).then(() => undefined)],
+  ])('leaves the keys of a Reconciler in the queue that is %s', async (what, change) => {
+    const { events, silence } = silenceable()
+    const scene = await fixture.scene(`is-${what}`, { dispatcher: { events } })
+    let calls = 0
+    scene.behave('w', () => {
+      calls++
+      return {}
+    })
+    await stored(scene)
+    silence()
+    await change(scene)
+    await scene.enqueue('w')
+    await until(() => scene.dispatcher.serving().length === 0)
+    await until(async () => (await scene.queue.depth(scene.name)).running === 0)
+    expect(calls).toBe(0)
+    expect(await scene.queue.find({ fn: scene.name, key: keyOf(scene.name, 'w') })).toMatchObject([{ state: 'queued' }])
+    await scene.stop()
+  })
+
+  it('is not taken back by what the feed brings in the end', async () => {
+    const { events, silence, speak, heldBack } = silenceable()
+    const { log, served } = countingLog()
+    const scene = await fixture.scene('in-the-end', { dispatcher: { events, log } })
+    await stored(scene)
+    silence()
+    await edit(scene, 2, { concurrency: 2 })
+    await until(() => heldBack.includes('2'))
+    await edit(scene, 3, { concurrency: 3 })
+    await scene.enqueue('w')
+    await until(async () => served() === 2 && (await isIdle(scene)))
+    speak()
+    await until(() => heldBack.includes('3'))
+    await scene.run('w')
+    expect(served()).toBe(2)
+    await scene.stop()
+  })
+
+  it.each([
+    ['only its status was changed', 'same-spec', (scene: Scene) => edit(scene, 2, {})],
+    [
+      'EVENTS has lost it',
+      'lost-spec',
+      (scene: Scene) =>
+        fixture.js.admin.streams.purge(fixture.events.stream, { filter: `*.*.*.*.reconcilers.*.*.${scene.name}` }),
+    ],
+  ])('goes on with a Reconciler when %s', async (_, name, change) => {
+    const { events, silence } = silenceable()
+    const { log, served } = countingLog()
+    const scene = await fixture.scene(name, { dispatcher: { events, log } })
+    await stored(scene)
+    silence()
+    await change(scene)
+    expect((await scene.run('w')).result).toBe('success')
+    expect((await scene.run('w')).result).toBe('success')
+    expect(served()).toBe(1)
+    await scene.stop()
+  })
+})
+
+it('an API server that is slow to store how a Reconciler is served delays no change of it, and gets the latest', async () => {
+  const release = Promise.withResolvers<void>()
+  const asked: unknown[] = []
+  let isSlow = false
+  const kube = Object.assign(Object.create(fixture.kube) as typeof fixture.kube, {
+    async patch(...[path, patch, ...rest]: Parameters<typeof fixture.kube.patch>) {
+      if (path.includes('/reconcilers/slow-status/')) {
+        asked.push((patch as KubeObject).metadata.resourceVersion)
+        if (isSlow) await release.promise
+      }
+      return fixture.kube.patch(path, patch, ...rest)
+    },
+  })
+  const { log, served } = countingLog()
+  const scene = await fixture.scene('slow-status', { dispatcher: { kube, log } })
+  await until(() => asked.length > 0)
+  isSlow = true
+  for (const version of [2, 3, 4]) {
+    await edit(scene, version, { concurrency: version })
+    await until(() => served() === version)
+  }
+  expect(new Set(asked)).toEqual(new Set(['1', '2']))
+  release.resolve()
+  await until(() => asked.includes('4'))
+  expect([...new Set(asked)]).toEqual(['1', '2', '4'])
+  await scene.stop()
+})
