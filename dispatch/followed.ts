@@ -92,8 +92,10 @@ export class Followed {
       return this.#announce(object, { status: 'False', ...read })
     }
     if (read.paused) return this.#pause(object)
-    if (read.invoke.http === undefined && this.#deps.invoke === undefined)
+    if (read.invoke.http === undefined && this.#deps.invoke === undefined) {
+      await this.#endServing(CHANGE_GRACE_MS)
       return this.#say('info', {}, 'reconciler has no function here')
+    }
     if (!sameJson(read, this.#current?.spec)) await this.#serve(event, read)
     if (this.#current !== undefined) this.#announce(object, { status: 'True', ...serving(read) })
   }

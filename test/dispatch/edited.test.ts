@@ -1,4 +1,6 @@
 import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { finalizerOf, type KubeObject, RECONCILERS } from '#contracts'
 import { type EventStore, keyOf } from '#events'
@@ -217,4 +219,29 @@ it('an API server that is slow to store how a Reconciler is served delays no cha
   await until(() => asked.includes('4'))
   expect([...new Set(asked)]).toEqual(['1', '2', '4'])
   await scene.stop()
+})
+
+it('a function that is moved back from http to pull is not called at its address any more where it is not built in', async () => {
+  let calls = 0
+  const server = createServer((request, response) => {
+    calls++
+    request.resume()
+    response.writeHead(204).end()
+  })
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const scene = await fixture.scene('to-pull', {
+    dispatcher: { functions: new Map() },
+    spec: { invoke: { http: { url } } },
+  })
+  await stored(scene)
+  await scene.run('w')
+  expect(calls).toBe(1)
+  await edit(scene, 2, { invoke: { pull: {} } })
+  await until(() => scene.dispatcher.serving().length === 0)
+  await scene.enqueue('w')
+  expect(await scene.queue.depth(scene.name)).toMatchObject({ queued: 1, running: 0 })
+  expect(calls).toBe(1)
+  await scene.stop()
+  server.close()
 })
