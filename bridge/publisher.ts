@@ -51,13 +51,14 @@ export class Publisher {
   /**
    * Resolves when the change is stored and each of its keys is enqueued, or known to a run of the key that is under way
    * here. What it gives resolves when those runs have ended: until then the cursor may not pass the change. Goes on
-   * trying until the signal.
+   * trying until the signal. What EVENTS can never have makes no run, which would not see it.
    */
   async publish(publication: Publication, signal: AbortSignal): Promise<{ withRuns: Promise<unknown>[] }> {
     const { ref } = publication
     const began = performance.now()
     const news = await this.#persistently(ref, signal, () => findOut(publication))
     const stored = await this.#persistently(ref, signal, () => this.#store(publication, news, signal))
+    if (stored?.outcome === 'too-large') return { withRuns: [] }
     const withRuns = await this.#persistently(ref, signal, () => this.#announce(publication, news, stored, signal))
     this.#remember(publication, news)
     if (news.verb !== undefined && stored !== undefined) {

@@ -13,6 +13,7 @@ export interface BurialContext {
   isReferenceOnly: (ref: ResourceRef) => boolean
   bury: ((dead: DeadMessage) => Promise<void>) | undefined
   log: RunLog
+  now: () => Date
 }
 
 /** Whoever quotes what is wrong with a broken message quotes the message. */
@@ -36,6 +37,14 @@ export class Burial {
       if (error instanceof SubjectError) return this.#bury(message, 'no-cloudevent', error.message)
       throw error
     }
+  }
+
+  /** What never came into the stream: its body, which may be confidential, is left out. */
+  async ofUnstored(subject: string, detail: string, bytes: number): Promise<void> {
+    const { names, bury, log, now } = this.#context
+    const letter = { reason: 'too-large', detail, stream: names.stream, subject: names.root + subject } as const
+    log.warn({ ...letter, bytes }, 'an event is too large for EVENTS')
+    await bury?.({ ...letter, ...EMPTY, bytes, sequence: 0, storedAt: now() })
   }
 
   /** Taken out of the stream only when it is kept elsewhere. */

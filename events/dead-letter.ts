@@ -19,6 +19,8 @@ export interface DeadMessage {
   storedAt: Date
   headers: Record<string, string>
   data: Uint8Array
+  /** Of the body that it had: more than `data` has if it was too large to be kept, or may not be. Left out: all is there. */
+  bytes?: number
 }
 
 /** A key of the work queue: nobody runs it, or it names no object. */
@@ -52,7 +54,6 @@ export interface DeadLetter extends DeadMessage {
   /** Place in DEAD, by which it is called. */
   id: number
   diedAt: Date
-  /** Of the body that it had: more than `data` has if it was too large to be kept, or may not be. */
   bytes: number
 }
 
@@ -81,7 +82,7 @@ export const deadSubject = ({ reconciler, reason, subject }: DeadMessage): strin
  * `maxBytes`.
  */
 export function encodeDead(dead: DeadMessage, cluster: string, now: Date, maxBytes: number) {
-  const { stream, subject, sequence, reason, reconciler, detail, storedAt, data } = dead
+  const { stream, subject, sequence, reason, reconciler, detail, storedAt, data, bytes = data.length } = dead
   const { headers } = toNats({
     specversion: '1.0',
     id: `${stream}:${sequence}`,
@@ -98,7 +99,7 @@ export function encodeDead(dead: DeadMessage, cluster: string, now: Date, maxByt
     ...headers,
     'Fairlead-Stored-At': storedAt.toISOString(),
     'Fairlead-Headers': JSON.stringify(dead.headers),
-    'Fairlead-Bytes': data.length,
+    'Fairlead-Bytes': bytes,
     'Nats-Msg-Id': `${stream}:${sequence}:${storedAt.getTime()}:${subject}`,
   }
   const room = maxBytes - JSON.stringify(all).length

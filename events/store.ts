@@ -29,7 +29,7 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
 
   const memory = new Memory(options.remember ?? REMEMBERED_OBJECTS)
   void forgetOnReconnect(js, memory)
-  const burial = new Burial({ js, names, isReferenceOnly, bury: options.bury, log })
+  const burial = new Burial({ js, names, isReferenceOnly, bury: options.bury, log, now })
   const context = { js, names, memory, cluster, burial, log }
   const writer = new Writer({
     ...context,

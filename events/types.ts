@@ -77,14 +77,15 @@ export interface PutOptions {
   signal?: AbortSignal | undefined
 }
 
-/** From now on every fresh reader sees this version or a newer one, whatever the fields say. */
+/** From now on every fresh reader sees this version or a newer one, unless it was too large. */
 export interface PutResult {
   /**
    * `stored`: by this call. `present`: this very version was there already, and may have been followed by others.
-   * `newer`: a later version was there and stays.
+   * `newer`: a later version was there and stays. `too-large`: NATS will never take it, even as a reference, so it was
+   * buried; no reader sees it.
    */
-  outcome: 'stored' | 'present' | 'newer'
-  /** Sequence, in EVENTS, of the message that `outcome` speaks of. */
+  outcome: 'stored' | 'present' | 'newer' | 'too-large'
+  /** Sequence, in EVENTS, of the message that `outcome` speaks of; 0: there is none. */
   sequence: number
   /** Who wrote that message through; undefined when a bridge did. */
   origin: string | undefined

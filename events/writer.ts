@@ -1,12 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject, ResourceRef, RunLog } from '#contracts'
 import { isWrongSequence, type JetStream } from '#jetstream'
+import type { Burial } from './burial.ts'
 import { type ObjectEventInput, objectEvent } from './event.ts'
 import { type Decision, decide, type Held, leftOwners, type View, viewOf, type Wanted } from './guard.ts'
 import type { Memory } from './memory.ts'
 import type { NatsMessage } from './nats-codec.ts'
 import { persist, unlessAborted } from './persist.ts'
 import { publicationOf, referenceTo, type TravelRules } from './publication.ts'
+import { demandSize, TooLargeError } from './size.ts'
 import { heldFrom, isReference, storedEventFrom, storeHeaders } from './stored.ts'
 import { EXPECTED, type StreamNames } from './stream.ts'
 import { identityFilter, objectSubject, ownerToken, parseOwner, withOwnerToken } from './subjects.ts'
@@ -16,6 +18,7 @@ export interface WriterContext extends TravelRules {
   js: JetStream
   names: StreamNames
   memory: Memory
+  burial: Burial
   cluster: string
   tombstoneSeconds: number
   log: RunLog
@@ -59,7 +62,7 @@ export class Writer {
     }
     for (let other = this.#underWay.get(write.identity); other; other = this.#underWay.get(write.identity))
       await unlessAborted(other, options.signal)
-    const done = this.#write(write)
+    const done = this.#writeOrBury(write)
     this.#underWay.set(
       write.identity,
       done.catch(() => undefined),
@@ -80,6 +83,18 @@ export class Writer {
       const { verb, event, origin } = storedEventFrom(subject, message)
       const reference = this.#kept(referenceTo(event, this.#context).message, origin, verb === 'deleted')
       if ((await this.#publish({ options: {} }, subject, reference, message.sequence)) !== undefined) return
+    }
+  }
+
+  async #writeOrBury(write: Write): Promise<PutResult> {
+    const { object, subject, options } = write
+    try {
+      return await this.#write(write)
+    } catch (error) {
+      if (!(error instanceof TooLargeError)) throw error
+      const why = `the event of uid ${object.metadata.uid} cannot be stored: ${error.message}`
+      await unlessAborted(this.#context.burial.ofUnstored(subject, why, error.bytes), options.signal)
+      return { outcome: 'too-large', sequence: 0, origin: undefined, formerOwners: [] }
     }
   }
 
@@ -174,6 +189,7 @@ export class Writer {
   ): Promise<number | undefined> {
     const { js, names, log } = this.#context
     const guarded = { ...headers, [EXPECTED]: expected }
+    demandSize(guarded, data, js.nc.info?.max_payload)
     try {
       const ack = await persist(() => js.publish(names.root + subject, data, guarded), { signal: options.signal, log })
       return ack.sequence

@@ -165,4 +165,9 @@ async function store({ cluster, areStored }: Found, made: Made[], settings: Conf
 const called = ({ kind, metadata: { namespace, name } }: KubeObject): string =>
   `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`
 
-const SAID = { stored: 'stored', present: 'was there already', newer: 'not stored, a newer version is' } as const
+const SAID = {
+  stored: 'stored',
+  present: 'was there already',
+  newer: 'not stored, a newer version is',
+  'too-large': 'not stored, it is too large',
+} as const

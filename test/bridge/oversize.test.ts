@@ -135,3 +135,16 @@ it('keeps of metadata over max_payload what says which object it is, and the cur
   expect(primary).toMatchObject({ referenceOnly: true, uid: metadata.uid, resourceVersion: metadata.resourceVersion })
   expect(bridge.keysOf('maps')).toContain('default.big')
 })
+
+it('lets the cursor pass an object that NATS can never take, without a run', async () => {
+  await using bridge = await startBridge(kube, nats.url, { prefix: 'endless' })
+  await createReconciler(kube, 'roles', { for: { ...roles, namespaces: ['default'] } })
+  await bridge.synced(ROLES)
+  const { metadata } = await createRole('x'.repeat(25_000))
+  await until('the cursor has passed', async () => {
+    const { resourceVersion = '0' } = (await bridge.events.cursor(roles, 'default')) ?? {}
+    return Number(resourceVersion) >= Number(metadata.resourceVersion)
+  })
+  expect(bridge.keysOf('roles')).not.toContain(keyOf('default', metadata.name))
+  await kube.delete(resourcePath(roles, 'default', metadata.name))
+})

@@ -102,6 +102,28 @@ describe('what cannot be read in EVENTS', () => {
   })
 })
 
+describe('what can never be stored in EVENTS', () => {
+  const endless = object('x'.repeat(20_000), 3, { spec: 'secret' })
+
+  it('goes to DEAD without its body, and is no failure', async () => {
+    await using test = await opened()
+    expect(await test.store.put(PODS, 'added', endless)).toMatchObject({ outcome: 'too-large', formerOwners: [] })
+    const [letter, ...more] = await test.letters()
+    expect(more).toEqual([])
+    expect(letter).toMatchObject({ reason: 'too-large', data: Buffer.alloc(0), headers: {}, sequence: 0 })
+    expect(letter?.subject).toMatch(/^dead\d+\.k8s\._\.v1\.pods\.ns\._\.x{32}=[0-9a-f]{64}$/)
+    expect(letter?.detail).toContain(`uid ${endless.metadata.uid}`.slice(0, 900))
+    expect(letter?.bytes).toBeGreaterThan(65_535)
+    expect(await collected(test.store.identities(PODS))).toEqual([])
+  })
+
+  it('keeps no other from being stored, whether or not anybody buries it', async () => {
+    await using store = await openStore(nats().url, { prefix: `dead${next++}` })
+    await Promise.all([store.put(PODS, 'added', endless), store.put(PODS, 'added', object('good', 4))])
+    expect((await collected(store.identities(PODS))).map(({ key }) => key.name)).toEqual(['good'])
+  })
+})
+
 describe('a dead letter', () => {
   const stored = async (dead: DeadLetters): Promise<DeadLetter | undefined> => (await collected(dead.list()))[0]
 
