@@ -3,17 +3,14 @@ export class Coverage {
   #covers: ReadonlySet<string> = new Set()
   /** Those that a list under way will cover. */
   #listing: ReadonlySet<string> = new Set()
-  /** Those that were ever covered: their keys may have run. */
-  #met: ReadonlySet<string> = new Set()
 
   get tokens(): ReadonlySet<string> {
     return this.#covers
   }
 
-  /** What a cursor says; one of another life of NATS proves nothing but that they were covered once. */
-  resume(said: readonly string[] | undefined, isSameLife: boolean, wanted: readonly string[]): void {
-    this.#met = new Set(said)
-    this.#covers = new Set(isSameLife ? wanted.filter((token) => this.#met.has(token)) : [])
+  /** What a cursor says. */
+  resume(said: readonly string[], wanted: readonly string[]): void {
+    this.#covers = new Set(wanted.filter((token) => said.includes(token)))
   }
 
   /** Others are wanted from now on. */
@@ -35,17 +32,16 @@ export class Coverage {
     return wanted.every((token) => this.#covers.has(token) || this.#listing.has(token))
   }
 
-  /** A list begins, for these; returns who of them were never covered. */
+  /** A list begins, for these; returns who is owed a run of every key by it. */
   beginList(wanted: readonly string[]): (token: string) => boolean {
-    const met = this.#met
+    const covers = this.#covers
     this.#listing = new Set(wanted)
-    return (token) => !met.has(token)
+    return (token) => !covers.has(token)
   }
 
   /** `wanted`: by now. Without it, the list was broken off. */
   endList(wanted?: readonly string[]): void {
     if (wanted) this.#covers = new Set(wanted.filter((token) => this.#listing.has(token)))
-    if (wanted) this.#met = new Set([...this.#met, ...this.#covers])
     this.#listing = new Set()
   }
 }

@@ -8,7 +8,7 @@ import type { Selection } from './selection.ts'
 import { Window } from './window.ts'
 
 /** What holds for everything that one list or watch reads. */
-export interface Reading extends Pick<Publication, 'routes' | 'lane' | 'isListed' | 'isFresh'> {
+export interface Reading extends Pick<Publication, 'routes' | 'lane' | 'isListed' | 'isOwed'> {
   selection: Selection
 }
 
@@ -53,16 +53,7 @@ export class Outlet {
 
   /** Resolves when there is room for the next. */
   async publish({ key, ...found }: Found, { selection, ...reading }: Reading, position?: Position): Promise<void> {
-    const done = this.#checkpoint.begin(position)
-    const confirm = () => {
-      done()
-      this.#deps.published()
-    }
-    const fail = (error: unknown) => {
-      // A stop: the cursor stays before this change, and the next start repeats it.
-      if (this.#end.signal.aborted) return
-      this.#deps.log.error({ err: error, resource: resourceName(this.#ref), key }, 'the cursor cannot pass a change')
-    }
+    const { confirm, fail } = this.#begin(key, position)
     const isPartial = selection.metadataOfKind !== undefined
     const publication = { ref: this.#ref, isPartial, ...reading, ...found }
     const begun = { at: this.#deps.now() }
@@ -82,6 +73,16 @@ export class Outlet {
     })
   }
 
+  /**
+   * Resolves when all that was listed is stored. The cursor passes it once all keys of these Reconcilers, by token, that
+   * are related to it are enqueued.
+   */
+  async catchUp(isOwed: (token: string) => boolean): Promise<void> {
+    const { confirm, fail } = this.#begin()
+    await this.idle()
+    void this.#deps.publisher.enqueueRelated(this.#ref, isOwed, this.#end.signal).then(confirm, fail)
+  }
+
   /** Resolves when everything taken is confirmed or given up. */
   idle(): Promise<void> {
     return this.#window.idle()
@@ -90,5 +91,20 @@ export class Outlet {
   /** Waits for nothing any more. */
   giveUp(): void {
     this.#end.abort()
+  }
+
+  /** Holds the cursor back until it is confirmed. */
+  #begin(key?: string, position?: Position): { confirm: () => void; fail: (error: unknown) => void } {
+    const done = this.#checkpoint.begin(position)
+    const confirm = () => {
+      done()
+      this.#deps.published()
+    }
+    const fail = (error: unknown) => {
+      // A stop: the cursor stays before this change, and the next start repeats it.
+      if (this.#end.signal.aborted) return
+      this.#deps.log.error({ err: error, resource: resourceName(this.#ref), key }, 'the cursor cannot pass a change')
+    }
+    return { confirm, fail }
   }
 }

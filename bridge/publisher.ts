@@ -24,8 +24,8 @@ export interface Publication {
   isListed?: boolean | undefined
   /** The Reconcilers, by token, that are owed a run; left out: all. */
   only?: ((token: string) => boolean) | undefined
-  /** The Reconcilers, by token, none of whose keys has ever run: what is only related need not make them run. */
-  isFresh?: ((token: string) => boolean) | undefined
+  /** The Reconcilers, by token, that enqueueRelated() follows for: what is only related need not make them run. */
+  isOwed?: ((token: string) => boolean) | undefined
   /** EVENTS is given metadata only. */
   isPartial?: boolean | undefined
 }
@@ -75,6 +75,14 @@ export class Publisher {
     this.#deps.observer?.enqueued?.({ fn, key, lane, by: 'token' })
   }
 
+  /**
+   * Resolves when every key of these Reconcilers, by token, is enqueued that is related to the resource. Goes on trying
+   * until the signal.
+   */
+  enqueueRelated(ref: ResourceRef, isOwed: (token: string) => boolean, signal: AbortSignal): Promise<void> {
+    return this.#persistently(ref, signal, () => this.#deps.relations.enqueueAll(ref, isOwed))
+  }
+
   async #store(
     { ref, routes, isPartial }: Publication,
     news: News,
@@ -92,7 +100,7 @@ export class Publisher {
   }
 
   async #announce(
-    { ref, routes, lane, isListed, only, isFresh }: Publication,
+    { ref, routes, lane, isListed, only, isOwed }: Publication,
     news: News,
     stored: PutResult | undefined,
     signal: AbortSignal,
@@ -104,7 +112,7 @@ export class Publisher {
     const targets = routes
       .targetsOf(ref, change, scopes.isClusterScoped)
       .filter((target) => (only?.(target.token) ?? true) && !this.#isEcho(target, stored))
-    const isWanted = (token: string) => (only?.(token) ?? true) && !(isFresh?.(token) ?? false)
+    const isWanted = (token: string) => (only?.(token) ?? true) && !(isOwed?.(token) ?? false)
     const [announced] = await unlessAborted(
       Promise.all([
         Promise.all(targets.map((target) => this.#announceOne(target, lane, news))),

@@ -53,6 +53,13 @@ export class Relations {
     )
   }
 
+  /** Resolves when every key of the Reconcilers that are related to the resource and wanted is enqueued. */
+  async enqueueAll(ref: ResourceRef, isWanted: (token: string) => boolean): Promise<void> {
+    const wanted = this.#of(ref).filter(({ to }) => isWanted(to.reconciler.token))
+    const each = new Map(wanted.map(({ to }) => [to.reconciler.token, to]))
+    await Promise.all([...each.values()].map((to) => this.#everyKey(to, undefined, 'low').run()))
+  }
+
   #of(ref: ResourceRef): Relation[] {
     return [...this.#relations.values()].filter(({ to }) => resourceName(to.related) === resourceName(ref))
   }

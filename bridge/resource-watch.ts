@@ -170,7 +170,8 @@ export class ResourceWatch {
     this.#incarnation = await this.#deps.incarnation()
     const cursor = await this.#cursor.read()
     const isSameLife = cursor?.incarnation === this.#incarnation
-    this.#coverage.resume(cursor?.covers, isSameLife, tokens)
+    // One of another life of NATS proves nothing.
+    this.#coverage.resume((isSameLife && cursor?.covers) || [], tokens)
     return { type: 'resumed', resourceVersion: cursor?.resourceVersion, relist: this.#mustList(isSameLife, tokens) }
   }
 
@@ -197,7 +198,7 @@ export class ResourceWatch {
     const incarnation = await this.#deps.incarnation()
     const routes = this.#deps.routes()
     const selection = this.#selection()
-    const isFresh = this.#coverage.beginList(this.#tokens())
+    const isOwed = this.#coverage.beginList(this.#tokens())
     const plan: RelistPlan = {
       ref: this.#ref,
       namespace: this.#namespace,
@@ -211,9 +212,10 @@ export class ResourceWatch {
       signal,
     }
     try {
-      const reading: Reading = { routes, lane: 'low', isListed: true, selection, isFresh }
+      const reading: Reading = { routes, lane: 'low', isListed: true, selection, isOwed }
       const report = await this.#lister.list(plan, (found) => this.#outlet.publish(found, reading))
       this.#coverage.endList(this.#tokens())
+      await this.#outlet.catchUp((token) => isOwed(token) && this.#coverage.covers([token]))
       this.#vitals.succeeded()
       this.#incarnation = incarnation
       this.#checkpoint.mark(this.#position(report.resourceVersion))

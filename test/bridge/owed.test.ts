@@ -1,0 +1,166 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { type KubeObject, RECONCILERS, type ResourceRef } from '#contracts'
+import { type KubeClient, resourcePath, type WatchEvent, type WatchOptions } from '#kube'
+import { startTestCluster, startTestNats } from '../support/servers.ts'
+import { configMaps, widgets } from './objects.ts'
+import {
+  configMap,
+  configMapPath,
+  createReconciler,
+  grant,
+  installReconcilers,
+  installWidgets,
+  kubeClientOf,
+  removeReconcilers,
+  restrictedClient,
+  startBridge,
+  stored,
+  until,
+  untilCondition,
+  writeConfigMap,
+} from './world.ts'
+
+let cluster: Awaited<ReturnType<typeof startTestCluster>>
+let nats: Awaited<ReturnType<typeof startTestNats>>
+let kube: KubeClient
+let number = 0
+
+beforeAll(async () => {
+  ;[cluster, nats] = await Promise.all([startTestCluster(), startTestNats()])
+  kube = await kubeClientOf(cluster.kubeconfig)
+  await installReconcilers(kube)
+  await installWidgets(kube)
+})
+
+afterEach(async () => {
+  await removeReconcilers(kube)
+  for (const ref of [configMaps, widgets]) await kube.request({ method: 'DELETE', path: resourcePath(ref, 'default') })
+})
+
+afterAll(async () => {
+  await kube?.close()
+  await Promise.all([cluster?.stop(), nats?.stop()])
+})
+
+const freshPrefix = () => `o${++number}`
+const createMap = (name: string) => kube.create(configMapPath(), configMap(name, 'first'))
+const createWidget = (spec: object = {}, name = 'w') =>
+  kube.create(resourcePath(widgets, 'default'), {
+    apiVersion: 'example.com/v1',
+    kind: 'Widget',
+    metadata: { name, namespace: 'default' },
+    spec,
+  })
+const here = { ...widgets, namespaces: ['default'] }
+type Started = Awaited<ReturnType<typeof startBridge>>
+
+const untilStored = ({ events }: Started, ref: typeof widgets, { metadata }: KubeObject) =>
+  until(
+    'it is stored',
+    async () => (await stored(events, ref)).get(`default.${metadata.name}`) === metadata.resourceVersion,
+  )
+
+/** The API server does not answer a list of all ConfigMaps until `go`; `asked` resolves when it is asked for one. */
+function withSlowLists() {
+  const asked = Promise.withResolvers<void>()
+  const answer = Promise.withResolvers<void>()
+  async function* watch<T>(path: string, options?: WatchOptions): AsyncGenerator<WatchEvent<T>, void, undefined> {
+    if (path === resourcePath(configMaps) && options?.sendInitialEvents) {
+      asked.resolve()
+      await answer.promise
+    }
+    yield* kube.watch<T>(path, options)
+  }
+  return { kube: { ...kube, watch }, asked: asked.promise, go: answer.resolve }
+}
+
+describe('a change of a related object counts', () => {
+  it.each([{}, { byName: 'spec.config' }])(
+    'while the watch of its namespace becomes one of all, since somebody else asks for more (%o)',
+    async (relation) => {
+      await createMap('m')
+      await createWidget({ config: 'm' })
+      const slow = withSlowLists()
+      await using bridge = await startBridge(slow.kube, nats.url, { prefix: freshPrefix() })
+      await createReconciler(kube, 'one', { for: here, related: [{ ...configMaps, ...relation }] })
+      await untilCondition(kube, 'one', 'Watching')
+      await createReconciler(kube, 'two', { for: configMaps })
+      await slow.asked
+      bridge.enqueued.length = 0
+      const changed = await writeConfigMap(kube, 'm', 'second')
+      slow.go()
+      await untilCondition(kube, 'two', 'Watching')
+      await untilStored(bridge, configMaps, changed)
+      expect(bridge.keysOf('one')).toEqual(['default.w'])
+    },
+  )
+
+  it('once it may be seen, after somebody has asked for more than that, which is said of all whom it concerns', async () => {
+    const verbs = ['get', 'list', 'watch', 'patch']
+    await grant(kube, 'reconcilers', { apiGroups: [RECONCILERS.group], resources: ['*'], verbs })
+    await grant(
+      kube,
+      'here',
+      { apiGroups: ['', widgets.group], resources: ['configmaps', 'widgets'], verbs },
+      'default',
+    )
+    await createMap('m')
+    await createWidget()
+    await using restricted = await restrictedClient(kube, cluster.kubeconfig)
+    await using bridge = await startBridge(restricted, nats.url, { prefix: freshPrefix() })
+    await createReconciler(kube, 'one', { for: here, related: [configMaps] })
+    await untilCondition(kube, 'one', 'Watching')
+    await createReconciler(kube, 'two', { for: configMaps })
+    await untilCondition(kube, 'one', 'Forbidden')
+    bridge.enqueued.length = 0
+    await writeConfigMap(kube, 'm', 'second')
+    await grant(kube, 'everywhere', { apiGroups: [''], resources: ['configmaps'], verbs })
+    await untilCondition(kube, 'one', 'Watching')
+    expect(bridge.keysOf('one')).toEqual(['default.w'])
+  })
+
+  it('though the bridge that first knew everything died before it, and another one has not listed yet', async () => {
+    await createMap('m')
+    await createWidget()
+    const prefix = freshPrefix()
+    const slow = withSlowLists()
+    await using last = await startBridge(slow.kube, nats.url, { prefix })
+    {
+      await using first = await startBridge(kube, nats.url, { prefix })
+      await createReconciler(kube, 'one', { for: widgets, related: [configMaps] })
+      await untilCondition(kube, 'one', 'Watching')
+      // By what its cursors say a dispatcher has run every key.
+      await until('its cursor covers everybody', async () =>
+        Boolean((await first.events.cursor(configMaps))?.covers?.some((token) => token.startsWith('one@'))),
+      )
+      await last.synced('widgets.v1.example.com')
+      await slow.asked
+    }
+    last.enqueued.length = 0
+    const changed = await writeConfigMap(kube, 'm', 'second')
+    slow.go()
+    await last.synced('configmaps.v1')
+    await untilStored(last, configMaps, changed)
+    expect(last.keysOf('one')).toEqual(['default.w'])
+  })
+})
+
+it('the first list of what is related enqueues each key once, however much that is, before a cursor lets any run', async () => {
+  const names = Array.from({ length: 100 }, (_, index) => `w${index}`)
+  await Promise.all(names.flatMap((name) => [createMap(name), createWidget({}, name)]))
+  const slow = withSlowLists()
+  await using bridge = await startBridge(slow.kube, nats.url, { prefix: freshPrefix() })
+  await createReconciler(kube, 'one', { for: widgets, related: [configMaps] })
+  await until('the list of its own resource has enqueued them', async () => bridge.enqueued.length === names.length)
+  await slow.asked
+  bridge.enqueued.length = 0
+  slow.go()
+  await cursorOf(bridge, configMaps)
+  expect(bridge.enqueued.map(({ key }) => key).sort()).toEqual(names.map((name) => `default.${name}`).sort())
+})
+
+/** Resolves as soon as there is one. */
+async function cursorOf({ events }: Started, { resource }: ResourceRef): Promise<void> {
+  const enough = new AbortController()
+  for await (const cursor of events.followCursors(enough.signal)) if (cursor.ref.resource === resource) enough.abort()
+}
