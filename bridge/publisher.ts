@@ -108,7 +108,7 @@ export class Publisher {
     const { scopes, queue, relations } = this.#deps
     const change = this.#changeOf({ ref, routes, isListed }, news, stored)
     await scopes.learn(routes.ownerRefs(ref, change.owners), signal)
-    if (news.verb !== undefined) relations.learnPrimary(ref, keyOfChange(change), presentIn(news))
+    relations.learnPrimary(ref, keyOfChange(change), presentIn(news))
     const targets = routes
       .targetsOf(ref, change, scopes.isClusterScoped)
       .filter((target) => (only?.(target.token) ?? true) && !this.#isEcho(target, stored))
@@ -157,14 +157,16 @@ export class Publisher {
     return { ...change, counts: (aspects) => this.#aspects.hasChanged(id, object, aspects) }
   }
 
-  /** Only now: until everything is enqueued, what it was before still counts. */
+  /**
+   * Only now: until everything is enqueued, what it was before still counts. What EVENTS had already may be news to this
+   * process.
+   */
   #remember({ ref, routes }: Publication, news: News): void {
-    if (news.verb === undefined) return
-    const { namespace, name } = news.object.metadata
+    const { namespace, name } = news.verb === undefined ? news : news.object.metadata
     const present = presentIn(news)
     this.#deps.relations.learnRelated(ref, keyOf(namespace, name), present)
-    if (routes.primaryOf(ref).some(({ spec }) => spec.changes))
-      this.#aspects.remember(idOf(ref, { namespace, name }), present)
+    const isCompared = routes.primaryOf(ref).some(({ spec }) => spec.changes)
+    this.#aspects.remember(idOf(ref, { namespace, name }), isCompared ? present : undefined)
   }
 
   /** A queue has to exist before anything is put into it; once per process is enough. */
@@ -202,8 +204,7 @@ export class Publisher {
 
 const findOut = async ({ news }: Publication): Promise<News> => (typeof news === 'function' ? news() : news)
 
-const presentIn = ({ verb, object }: News & { verb: Verb }): KubeObject | undefined =>
-  verb === 'deleted' ? undefined : object
+const presentIn = ({ verb, object }: News): KubeObject | undefined => (verb === 'deleted' ? undefined : object)
 
 const objectOf = ({ object }: News): { object?: KubeObject } => (object === undefined ? {} : { object })
 

@@ -1,6 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type KubeObject, RECONCILERS } from '#contracts'
-import { type KubeClient, resourcePath } from '#kube'
+import { type KubeClient, resourcePath, type WatchEvent, type WatchOptions } from '#kube'
+import { unlessAborted } from '../../bridge/abort.ts'
+import { storedCondition } from '../../bridge/conditions.ts'
 import { startTestCluster, startTestNats } from '../support/servers.ts'
 import { configMaps, widgets } from './objects.ts'
 import {
@@ -63,6 +65,19 @@ const createWidget = (name: string, spec: object, namespace = 'default') =>
     metadata: { name, namespace },
     spec,
   })
+
+/** As long as `isHeld`, changes of widgets do not arrive by a watch. */
+function withSlowWatch() {
+  const slow = { isHeld: false, kube: { ...kube, watch } }
+  async function* watch<T>(path: string, options: WatchOptions = {}): AsyncGenerator<WatchEvent<T>> {
+    const isOfChanges = path === resourcePath(widgets) && !options.sendInitialEvents
+    for await (const event of kube.watch<T>(path, options)) {
+      if (slow.isHeld && isOfChanges && options.signal) await unlessAborted(new Promise(() => {}), options.signal)
+      yield event
+    }
+  }
+  return slow
+}
 
 /** What was enqueued for the Reconciler since `act` began, once a change made after it has come through. */
 async function enqueuedBy(bridge: Started, fn: string, act: () => Promise<unknown>): Promise<string[]> {
@@ -167,6 +182,28 @@ describe('a change of a related object makes run', () => {
     )
     expect(bridge.enqueued.length).toBeLessThan(100)
   })
+
+  it('those that name it by what another bridge has stored, which a list finds unchanged', async () => {
+    await createReconciler(kube, 'named', { for: widgets, related: [{ ...configMaps, byName: 'spec.config' }] })
+    await createMap('one')
+    await createWidget('a', {})
+    const prefix = `named${++number}`
+    const slow = withSlowWatch()
+    await using behind = await startBridge(slow.kube, nats.url, { prefix })
+    await behind.synced('widgets.v1.example.com')
+    await behind.synced('configmaps.v1')
+    slow.isHeld = true
+    {
+      await using ahead = await start({ prefix })
+      await ahead.synced('widgets.v1.example.com')
+      ahead.enqueued.length = 0
+      await kube.patch(widgetPath('a'), { spec: { config: 'one' } }, 'merge')
+      await until('the other one has it', async () => ahead.keysOf('named').length > 0)
+    }
+    await createReconciler(kube, 'other', { for: widgets })
+    await until('it has listed', async () => behind.keysOf('other').length > 0)
+    expect(await enqueuedBy(behind, 'named', () => writeConfigMap(kube, 'one', 'x'))).toEqual(['default.a'])
+  })
 })
 
 describe('an update counts', () => {
@@ -200,6 +237,60 @@ describe('an update counts', () => {
     await using bridge = await start({ prefix })
     await kube.patch(widgetPath('a'), { metadata: { labels: { x: '1' } } }, 'merge')
     await until('it runs', async () => bridge.keysOf('picky').length === 1)
+  })
+
+  const label = (size: string) => kube.patch<KubeObject>(widgetPath('a'), { metadata: { labels: { size } } }, 'merge')
+  const untilStored = ({ events }: Started, { metadata }: KubeObject) =>
+    until('it is stored', async () => (await stored(events, widgets)).get('default.a') === metadata.resourceVersion)
+
+  it('beside what it was before it changed while nobody looked at aspects', async () => {
+    await createReconciler(kube, 'picky', { for: widgets, changes: ['Labels'] })
+    await createReconciler(kube, 'all', { for: configMaps })
+    await using bridge = await start()
+    await bridge.synced('configmaps.v1')
+    const looksAt = async (changes: string[] | null) => {
+      const path = resourcePath(RECONCILERS, undefined, 'picky')
+      const { metadata } = await kube.patch<KubeObject>(path, { spec: { changes } }, 'merge')
+      const known = async () => storedCondition(await kube.get(path))?.observedGeneration
+      await until('the bridge knows', async () => (await known()) === metadata.generation)
+    }
+    await createWidget('a', {})
+    await untilStored(bridge, await label('first'))
+    await looksAt(null)
+    await untilStored(bridge, await label('second'))
+    await looksAt(['Labels'])
+    expect(await enqueuedBy(bridge, 'picky', async () => untilStored(bridge, await label('first')))).toEqual([
+      'default.a',
+    ])
+  })
+
+  it('beside what another bridge has stored, which a list finds unchanged', async () => {
+    await createReconciler(kube, 'picky', { for: widgets, changes: ['Labels'] })
+    await createWidget('a', {})
+    const prefix = `beside${++number}`
+    const slow = withSlowWatch()
+    await using behind = await startBridge(slow.kube, nats.url, { prefix })
+    await behind.synced('widgets.v1.example.com')
+    {
+      await using ahead = await start({ prefix })
+      await ahead.synced('widgets.v1.example.com')
+      behind.enqueued.length = 0
+      await label('first')
+      await until('it is behind no more', async () => behind.keysOf('picky').length > 0)
+      slow.isHeld = true
+      ahead.enqueued.length = 0
+      await label('second')
+      await until('the other one has it', async () => ahead.keysOf('picky').length > 0)
+    }
+    await createReconciler(kube, 'other', { for: widgets })
+    await until('it has listed', async () => behind.keysOf('other').length > 0)
+    slow.isHeld = false
+    behind.enqueued.length = 0
+    await untilStored(behind, await label('first'))
+    await until('nothing is under way', async () =>
+      behind.bridge.status().resources.every(({ unconfirmed }) => unconfirmed === 0),
+    )
+    expect(behind.keysOf('picky')).toEqual(['default.a'])
   })
 })
 
