@@ -15,6 +15,8 @@ if (runsTypeScript) {
   keepWhatIsCompiled()
   const { main } = await import('./index.ts')
   await main(process.argv)
+  // A server that accepts a connection of the NATS client (3.4.0) and says nothing keeps it, and so this process, for ever.
+  if (process.exitCode) process.exit()
 } else {
   const here = dirname(fileURLToPath(import.meta.url))
   const node = join(dirname(here), 'node_modules', '.bin', 'node')

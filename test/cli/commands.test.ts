@@ -1,5 +1,6 @@
+import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { connect, createServer } from 'node:net'
+import { type AddressInfo, connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
@@ -117,6 +118,15 @@ describe('servers that cannot be used', () => {
     const { code, stderr } = await command(['--nats', 'nats://127.0.0.1:9', 'queue', 'ls'], env)
     expect(stderr).toContain('cannot connect to NATS at nats://127.0.0.1:9')
     expect(code).toBe(4)
+  })
+
+  it('ends with 4 when what accepts the connection to NATS says nothing', async () => {
+    const mute = createServer().listen(0, '127.0.0.1')
+    await once(mute, 'listening')
+    const NATS_URL = `nats://127.0.0.1:${(mute.address() as AddressInfo).port}`
+    const { code, stderr } = await fairlead(['queue', 'ls'], { ...env, NATS_URL })
+    mute.close()
+    expect({ code, stderr }).toEqual({ code: 4, stderr: `fairlead: cannot connect to NATS at ${NATS_URL}: timeout\n` })
   })
 
   it('ends with 2 when three replicas are wanted of a single server', async () => {
