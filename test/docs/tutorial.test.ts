@@ -1,15 +1,14 @@
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readFile, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { ensureBinaries, silentProgress } from '#local'
 import { startTestCluster } from '../support/servers.ts'
-import { type Block, tutorialBlocks } from './tutorial.ts'
+import { authorsFolder } from './author.ts'
+import { type Block, blocksOf } from './blocks.ts'
 
-const ROOT = join(import.meta.dirname, '../..')
 const DEV = 'npx fairlead dev -f website.ts'
 
 let cluster: Awaited<ReturnType<typeof startTestCluster>>
@@ -19,22 +18,15 @@ let blocks: Block[]
 const stack = new AsyncDisposableStack()
 
 beforeAll(async () => {
-  blocks = await tutorialBlocks()
-  cluster = await startTestCluster({ nats: true, controllers: true, node: 'kwok' })
-  dir = await mkdtemp(join(tmpdir(), 'fl-tutorial-'))
-  // What npm makes of its third command, without asking a registry.
-  await mkdir(join(dir, 'node_modules/.bin'), { recursive: true })
-  await symlink(ROOT, join(dir, 'node_modules/fairlead'))
-  await symlink('../fairlead/cli/bin.js', join(dir, 'node_modules/.bin/fairlead'))
-  await writeFile(join(dir, 'package.json'), '{ "name": "my-operator", "type": "module" }')
+  blocks = await blocksOf('tutorial')
+  cluster = stack.use(await startTestCluster({ nats: true, controllers: true, node: 'kwok' }))
+  dir = stack.use(await authorsFolder()).dir
   const kubectl = dirname((await ensureBinaries(['kubectl'], silentProgress))('kubectl'))
   const path = [join(dir, 'node_modules/.bin'), kubectl, dirname(process.execPath), process.env['PATH']].join(':')
   env = { HOME: process.env['HOME'], PATH: path, KUBECONFIG: cluster.kubeconfig }
 })
 afterAll(async () => {
   await stack.disposeAsync()
-  await cluster?.[Symbol.asyncDispose]()
-  await rm(dir, { recursive: true, force: true })
 })
 
 const shell = async (script: string): Promise<string> => {
@@ -61,6 +53,11 @@ it('an operator, written from the documentation alone, works in under 40 lines',
   expect(output).toMatch(/^hello +1 +\d+s$/m)
   expect(await readFile(join(dir, 'website-crd.yaml'), 'utf8')).toContain('websites.example.com')
   expect(await readFile(join(dir, 'website-rbac.yaml'), 'utf8')).toContain('fairlead-website')
+
+  const legal = `my.${'very-long-'.repeat(20)}site`
+  const site = { apiVersion: 'example.com/v1', kind: 'Website', metadata: { name: legal }, spec: { html: 'hello' } }
+  await writeFile(join(dir, 'legal.yaml'), JSON.stringify(site))
+  await shell(`kubectl apply -f legal.yaml && kubectl wait --for=condition=Ready website/${legal} --timeout=30s`)
 
   await writeFile(join(dir, 'website.ts'), source.replace('html: z.string().min(1)', 'html: z.int32()'))
   const check = 'npx fairlead generate crds -f website.ts --compatible-with website-crd.yaml'

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
-/** A code block of the tutorial: a file to write, or commands to run. */
+/** A code block of a page: a file to write, or commands to run. */
 export interface Block {
   language: string
   /** After the language: the name of the file, or `background`. */
@@ -11,7 +11,10 @@ export interface Block {
 
 const BLOCK = /^```(\w+)(?: +(\S+))?\n([\s\S]*?)^```$/gm
 
-export async function tutorialBlocks(): Promise<Block[]> {
-  const page = await readFile(join(import.meta.dirname, '../../docs/tutorial.md'), 'utf8')
+export const pageOf = (name: string): Promise<string> =>
+  readFile(join(import.meta.dirname, '../../docs', `${name}.md`), 'utf8')
+
+export async function blocksOf(name: string): Promise<Block[]> {
+  const page = await pageOf(name)
   return [...page.matchAll(BLOCK)].map(([, language = '', about = '', text = '']) => ({ language, about, text }))
 }

@@ -1,0 +1,159 @@
+import { execFile } from 'node:child_process'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { beforeAll, describe, expect, it } from 'vitest'
+import * as sdk from '#sdk'
+import * as testing from '#testing'
+import { authorsFolder, ROOT } from './author.ts'
+import { type Block, blocksOf, pageOf } from './blocks.ts'
+
+type Options = sdk.ReconcilerOptions<sdk.Resource, sdk.Kind<unknown>, sdk.RelatedKind>
+
+/** The compiler holds the lists of keys below to the types that they are of. */
+const keysOf = <T>(keys: Record<keyof T, true>): string[] => Object.keys(keys)
+
+const RESOURCE = keysOf<sdk.ResourceOptions<sdk.z.ZodObject, sdk.z.ZodObject>>({
+  group: true,
+  version: true,
+  served: true,
+  kind: true,
+  plural: true,
+  scope: true,
+  shortNames: true,
+  categories: true,
+  spec: true,
+  status: true,
+  scale: true,
+  columns: true,
+})
+const RECONCILER = keysOf<Options>({
+  name: true,
+  for: true,
+  selector: true,
+  namespaces: true,
+  owns: true,
+  related: true,
+  changes: true,
+  resyncSeconds: true,
+  reconcile: true,
+  finalize: true,
+  concurrency: true,
+  timeoutSeconds: true,
+  backoff: true,
+  serviceAccount: true,
+})
+const RELATED = keysOf<Omit<sdk.RelatedKind, keyof sdk.Kind>>({
+  selector: true,
+  fieldSelector: true,
+  byName: true,
+  within: true,
+  metadataOnly: true,
+})
+const RUN = keysOf<sdk.Run<sdk.Resource, never, never>>({
+  object: true,
+  owned: true,
+  related: true,
+  now: true,
+  secret: true,
+  attempt: true,
+  log: true,
+  signal: true,
+})
+const OUTCOME = keysOf<sdk.ReconcileOutcome>({
+  apply: true,
+  status: true,
+  conditions: true,
+  events: true,
+  requeueAfter: true,
+  requeueAt: true,
+})
+const INNER = [
+  ...keysOf<sdk.ServedVersion>({ version: true, spec: true, status: true, deprecated: true }),
+  ...keysOf<sdk.Scale>({ spec: true, status: true, selector: true }),
+  ...keysOf<sdk.Column>({ name: true, path: true, type: true, description: true, priority: true }),
+  ...keysOf<NonNullable<Options['backoff']>>({ initialSeconds: true, maxSeconds: true, jitter: true }),
+  ...keysOf<Parameters<typeof sdk.kind>[0]>({ group: true, version: true, kind: true, plural: true, strategy: true }),
+  ...keysOf<sdk.ConditionUpdate>({ type: true, status: true, reason: true, message: true }),
+  ...keysOf<sdk.Rollout>({ ready: true, isComplete: true, isStuck: true }),
+]
+
+let page: string
+beforeAll(async () => {
+  page = await pageOf('functions')
+})
+
+/** Rows of the tables under a heading, by the code in their first cells. */
+function rowsUnder(heading: string): Map<string, string> {
+  const [, rest = ''] = page.split(`\n## ${heading}\n`)
+  const [section = ''] = rest.split('\n## ')
+  const rows = section.matchAll(/^\| `(\w+)` \| .*$/gm)
+  return new Map([...rows].map(([row, name = '']) => [name, row]))
+}
+
+describe('the reference of functions', () => {
+  it.each([
+    ['`resource()`', RESOURCE],
+    ['`reconciler()`', RECONCILER],
+    ['Related objects', RELATED],
+    ['What a function is given', RUN],
+    ['What it returns', OUTCOME],
+  ])('%s has a row for each option that there is, and for no other', (heading, options) => {
+    expect([...rowsUnder(heading).keys()].sort()).toEqual(options.toSorted())
+  })
+
+  it('names what these are made of, and everything that the package exports', () => {
+    const code = new Set([...page.matchAll(/`[^`\n]+`/g)].flatMap(([span]) => span.match(/\w+/g) ?? []))
+    const names = [...INNER, ...Object.keys(sdk), ...Object.keys(testing)]
+    expect(names.filter((name) => !code.has(name))).toEqual([])
+  })
+
+  it('has the defaults of the code', () => {
+    const Thing = sdk.resource({
+      group: 'example.com',
+      version: 'v1',
+      kind: 'Thing',
+      plural: 'things',
+      spec: sdk.z.object({}),
+      status: sdk.z.object({}),
+    })
+    const { spec } = sdk.manifest(sdk.reconciler({ name: 'thing', for: Thing, reconcile: () => undefined }))
+    const rows = rowsUnder('`reconciler()`')
+    const { concurrency, timeoutSeconds, backoff } = spec
+    for (const [option, value] of Object.entries({ concurrency, timeoutSeconds }))
+      expect(rows.get(option)).toContain(`| ${value} |`)
+    for (const [option, value] of Object.entries(backoff)) expect(rows.get('backoff')).toContain(`${option}: ${value}`)
+  })
+})
+
+describe('the code of the pages for authors', () => {
+  it('type-checks against the package', async () => {
+    await using folder = await authorsFolder()
+    const { dir } = folder
+    await writeFiles(dir, [...(await blocksOf('functions')), ...(await blocksOf('tutorial'))])
+    const compilerOptions = { tsBuildInfoFile: 'tsc.tsbuildinfo', typeRoots: [join(ROOT, 'node_modules/@types')] }
+    const project = { extends: join(ROOT, 'tsconfig.json'), compilerOptions, include: ['*.ts'] }
+    await writeFile(join(dir, 'tsconfig.json'), JSON.stringify(project))
+    await ran(dir, join(ROOT, 'node_modules/.bin/tsc'), ['-p', '.'])
+  })
+
+  it('passes the tests that the reference has for it', async () => {
+    await using folder = await authorsFolder()
+    await writeFiles(folder.dir, await blocksOf('functions'))
+    await ran(folder.dir, process.execPath, ['--test'])
+  })
+})
+
+async function writeFiles(dir: string, blocks: readonly Block[]): Promise<void> {
+  for (const { about, text } of blocks.filter(({ language }) => language === 'ts')) {
+    expect(about, `a file for ${text}`).toMatch(/^[\w-]+(\.test)?\.ts$/)
+    await writeFile(join(dir, about), text)
+  }
+}
+
+/** Rejects with all that it said. */
+async function ran(cwd: string, program: string, args: string[]): Promise<void> {
+  await promisify(execFile)(program, args, { cwd }).catch((failed: Error & { stdout: string; stderr: string }) => {
+    throw new Error(`${failed.message}\n${failed.stdout}\n${failed.stderr}`, { cause: failed })
+  })
+}
