@@ -83,6 +83,8 @@ describe('a dispatcher whose feed of Reconcilers is silent', () => {
     await scene.enqueue('w')
     await until(() => isIdle(scene))
     expect(calls).toBe(1)
+    const results = scene.stepsOf('w').flatMap((step) => (step.step === 'finished' ? [step.result] : []))
+    expect(results, 'handed back once').toEqual(['fenced', 'success'])
     await scene.stop()
   })
 

@@ -340,6 +340,31 @@ describe('drain', () => {
     expect(world.overlaps).toEqual([])
     await successor.drain(1000)
   })
+
+  it('leaves a key that the handler hands back to the next worker, as it was', async () => {
+    const prefix = freshPrefix()
+    await using a = await open(prefix)
+    await using b = await open(prefix)
+    const attempts: number[] = []
+    const first = a.queue.serve({
+      fn: FN,
+      slots: 1,
+      handler: async ({ attempt }) => {
+        attempts.push(attempt)
+        if (attempt === 0) return { kind: 'error', message: 'once', retryAt: new Date() }
+        void first.drain(1000)
+        return { kind: 'handback' }
+      },
+    })
+    await a.queue.enqueue(FN, 'n.a')
+    await until(async () => expect(attempts).toEqual([0, 1]))
+    await first.drain(1000)
+    expect(await entriesOf(b.queue)).toMatchObject([{ state: 'queued', attempt: 1 }])
+    const second = b.queue.serve({ fn: FN, slots: 1, handler: async ({ attempt }) => (attempts.push(attempt), DONE) })
+    await until(async () => expect(await statesOf(b.queue)).toEqual([]))
+    expect(attempts).toEqual([0, 1, 1])
+    await second.drain(1000)
+  })
 })
 
 it('the list shows queued, running, waiting and parked keys with what is known of them', async () => {
