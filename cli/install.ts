@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type KubeObject, RECONCILERS, type ResourceRef, SYSTEM_NAMESPACE } from '#contracts'
 import { functionRbac, platformRbac, reconcilerCrd } from '#crds'
 import { ApiError, ClusterAccessError, isNotFound, type KubeClient, resourcePath } from '#kube'
-import { type CustomResourceDefinition, manifest, type Reconciler } from '#sdk'
+import { type CustomResourceDefinition, manifest, type Reconciler, type ReconcilerManifest } from '#sdk'
 import { refuseBreaking } from './compatibility.ts'
 
 const CRDS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'customresourcedefinitions' }
@@ -39,13 +39,39 @@ export async function install(
   if (!force) for (const crd of own) await refuseToBreak(kube, crd)
   const crds = [reconcilerCrd(), ...own]
   const installed: Installed[] = []
-  for (const object of [...platformRbac(), ...manifests.flatMap(functionRbac), ...crds])
-    installed.push(await applied(kube, object))
+  const rights = (await Promise.all(manifests.map((one) => rightsOf(kube, one)))).flat()
+  for (const object of [...platformRbac(), ...rights, ...crds]) installed.push(await applied(kube, object))
   await Promise.all(crds.map((crd) => established(kube, crd.metadata.name)))
   await Promise.all([RECONCILERS, ...functions.map((one) => one.for)].map((ref) => watchable(kube, ref)))
   for (const one of manifests) installed.push(await applied(kube, one))
   if (natsCertificates) installed.push(...(await certified(kube)))
   return installed
+}
+
+/**
+ * A function that does not finalize any more keeps the right to take its finalizer away: an object that carries it
+ * could otherwise neither be reconciled nor go.
+ */
+async function rightsOf(kube: KubeClient, { metadata, spec }: ReconcilerManifest): Promise<KubeObject[]> {
+  if (spec.finalize) return functionRbac({ metadata, spec })
+  const finalizing = functionRbac({ metadata, spec: { ...spec, finalize: true } })
+  const role = finalizing.find((object) => object.kind === 'ClusterRole' && canPatch(object, spec.for))
+  const before = role && (await found<KubeObject>(kube, pathOf(role.kind, undefined, role.metadata.name)))
+  return before && canPatch(before, spec.for) ? finalizing : functionRbac({ metadata, spec })
+}
+
+function canPatch(role: KubeObject, { group, resource }: Pick<ResourceRef, 'group' | 'resource'>): boolean {
+  const rules = (role as KubeObject & { rules?: Rule[] | null }).rules ?? []
+  return rules.some(
+    ({ apiGroups = [], resources = [], verbs }) =>
+      apiGroups.includes(group) && resources.includes(resource) && verbs.includes('patch'),
+  )
+}
+
+interface Rule {
+  apiGroups?: string[]
+  resources?: string[]
+  verbs: string[]
 }
 
 /** Each Secret by itself: who may install need not be allowed to list them. */

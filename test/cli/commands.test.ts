@@ -96,6 +96,29 @@ describe('a module of functions that is wrong', () => {
   })
 })
 
+it('a function that gives finalize up keeps the right to take its finalizer from objects, however often installed', async () => {
+  const SDK = JSON.stringify(join(import.meta.dirname, '../../functions/sdk/index.ts'))
+  const kubectl = await kubectlFor(cluster)
+  /** What its account may do with its objects. */
+  const verbsAfter = async (version: string, name: string, options: string): Promise<string[] | undefined> => {
+    const text = `
+      import { reconciler, resource, z } from ${SDK}
+      const Held = resource({ group: '${name}.example.com', version: 'v1', kind: 'Held', plural: 'helds',
+        spec: z.object({}), status: z.object({}) })
+      export const held = reconciler({ name: '${name}', for: Held, reconcile() {}, ${options} })`
+    const installed = await command(['install', '-f', await file(`${name}-${version}.ts`, text)], env)
+    expect(installed).toMatchObject({ code: 0 })
+    const role = JSON.parse(await kubectl(['get', 'clusterrole', `fairlead-${name}`, '-o', 'json'])) as {
+      rules: { resources: string[]; verbs: string[] }[]
+    }
+    return role.rules.find(({ resources }) => resources.includes('helds'))?.verbs
+  }
+  expect(await verbsAfter('1', 'held', 'finalize() {}')).toEqual(['get', 'patch'])
+  expect(await verbsAfter('2', 'held', '')).toEqual(['get', 'patch'])
+  expect(await verbsAfter('3', 'held', '')).toEqual(['get', 'patch'])
+  expect(await verbsAfter('1', 'free', '')).toEqual(['get'])
+})
+
 describe('servers that cannot be used', () => {
   it('ends with 2 and one line for a kubeconfig that is no YAML', async () => {
     const { code, stderr } = await command(['install'], { ...env, KUBECONFIG: await file('broken', 'a: [b\n') })
