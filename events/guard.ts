@@ -29,7 +29,7 @@ export interface Wanted {
 }
 
 export type Decision = {
-  /** Copies under other owners that this very version puts out of use. */
+  /** Copies under other owners that are out of use by this very version, or by the newer one that is there. */
   retire: Held[]
 } & (
   | { act: 'store' /** Last sequence of the wanted owner's subject. */; expected: number }
@@ -49,7 +49,9 @@ export function decide(held: readonly Held[], wanted: Wanted): Decision {
       act: 'keep',
       outcome: keep,
       holder,
-      retire: keep === 'present' ? liveElsewhere(held, holder.owner, holder.resourceVersion) : [],
+      retire: liveElsewhere(held, holder.owner, holder.resourceVersion).filter(
+        (copy) => keep === 'present' || isOlder(copy, holder),
+      ),
     }
   return {
     act: 'store',
@@ -100,6 +102,10 @@ function reasonToKeep(holder: Held, wanted: Wanted): 'present' | 'newer' | undef
   if (holder.verb === 'moved' || deletion) return undefined
   return wanted.owner === holder.owner || wanted.owner === NO_OWNER ? 'present' : undefined
 }
+
+/** Of copies of one version, only who brings that version knows which is to stay. */
+const isOlder = (copy: Held, holder: Held): boolean =>
+  (compareVersions(copy.resourceVersion, holder.resourceVersion) ?? 0) < 0
 
 const isDisproved = ({ verb, sequence, resourceVersion }: Held, wanted: Wanted): boolean =>
   verb === 'deleted' && sequence === wanted.disproves && resourceVersion === wanted.resourceVersion

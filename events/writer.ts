@@ -142,22 +142,26 @@ export class Writer {
     holder: Held,
     outcome: PutResult['outcome'],
   ): Promise<PutResult> {
-    for (const copy of retire) await this.#retire(write, copy)
-    const left = leftOwners(view, retire, holder.owner)
+    const retired = await this.#retire(write, retire)
+    const left = leftOwners(view, [...retire, ...retired], holder.owner)
     this.#context.memory.set(write.identity, holder, left)
     const formerOwners = left.map(parseOwner).filter((owner) => owner !== undefined)
     return { outcome, sequence: holder.sequence, origin: holder.origin, formerOwners }
   }
 
-  async #retire(write: Write, copy: Held): Promise<void> {
-    const subject = withOwnerToken(write.subject, copy.owner)
+  /** After a conflict, whatever is there by then: the object may have moved on since the view was taken. Gives which it was. */
+  async #retire(write: Write, copies: readonly Held[]): Promise<Held[]> {
+    const retired: Held[] = []
+    if (copies.length === 0) return retired
     const note = referenceTo(objectEvent(this.#input(write, 'moved')), this.#context)
     const message = this.#kept(note.message, undefined, true)
-    let current: Held | undefined = copy
-    while (current && (await this.#publish(write, subject, message, current.sequence)) === undefined) {
-      const { retire } = decide(await this.#read(write), write.wanted)
-      current = retire.find(({ owner }) => owner === copy.owner)
+    let pending = [...copies]
+    for (let copy = pending.shift(); copy; copy = pending.shift()) {
+      const subject = withOwnerToken(write.subject, copy.owner)
+      if ((await this.#publish(write, subject, message, copy.sequence)) !== undefined) retired.push(copy)
+      else pending = decide(await this.#read(write), write.wanted).retire
     }
+    return retired
   }
 
   #message(write: Write): NatsMessage {

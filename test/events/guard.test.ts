@@ -98,6 +98,12 @@ describe('whether a version may be stored', () => {
       wanted(6, { owner: b, verb: 'deleted' }),
       stores(7, [held(4, { owner: a })]),
     ],
+    [
+      'an older version retires what the newer one has left',
+      [held(5, { owner: a }), held(6, { owner: b })],
+      wanted(5, { owner: a }),
+      keeps('newer', held(6, { owner: b }), [held(5, { owner: a })]),
+    ],
     ['a tombstone elsewhere stays', [held(4, { owner: a, verb: 'deleted' })], wanted(5, { owner: b }), stores(0)],
   ]
   it.each(table)('%s', (_, there, want, decision) => {
