@@ -54,7 +54,7 @@ export interface RunContext {
   /** Aborted at the time-out of the run, when its lease is lost, or at shutdown. */
   signal: AbortSignal
   log: RunLog
-  /** Several runs of this key have taken their process along: run it where it can do no harm. */
+  /** Several runs of this key have taken their process along, and none has succeeded since: run it where it can do no harm. */
   suspect?: boolean
   /** W3C Trace Context of the run, for requests that the function causes. */
   traceparent?: string | undefined

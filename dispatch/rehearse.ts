@@ -84,6 +84,7 @@ const leaseOf = (fn: string, key: string, now: Date, signal: AbortSignal): Lease
   owner: 'dry-run',
   attempt: 0,
   cutShort: false,
+  suspect: false,
   fired: false,
   enqueuedAt: now,
   until: now,

@@ -34,8 +34,6 @@ import type { RunObserver } from './steps.ts'
 import { byKind, type World, withObject, withOwned } from './world.ts'
 import { Writer, type WriterDependencies } from './writer.ts'
 
-/** A first run that is cut short may be anybody's fault; one after it hardly. */
-const SUSPECT_ATTEMPT = 2
 /** Decisions on results in memory before the function counts as one that never settles. */
 const MAX_ROUNDS = 8
 /** Fresh observations in one run, after conflicts and changes that came meanwhile. */
@@ -208,11 +206,11 @@ export class Run {
       now: now.toISOString(),
       finalizing: isFinalizing(world.object, this.#served.name),
     }
-    const { signal, cutShort, attempt } = this.#lease
+    const { signal, suspect } = this.#lease
     const context = {
       signal,
       log: this.#log,
-      suspect: cutShort && attempt >= SUSPECT_ATTEMPT,
+      suspect,
       traceparent: this.#span && traceparentOf(this.#span),
     }
     const returned = await callWithin(spec.timeoutSeconds, invoke, deepFreeze(input), context)

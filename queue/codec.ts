@@ -1,4 +1,5 @@
 import type { Headers, StoredMessage } from '#jetstream'
+import { type Failures, isSuspect } from './failures.ts'
 import type { Names } from './names.ts'
 import type { Expected, KeyRecord, NewRecord, Publish, Token } from './record.ts'
 
@@ -27,7 +28,7 @@ export function toWire(message: Publish, { names, fn, key, worker }: Address): W
   }
   switch (message.role) {
     case 'token': {
-      const headers = { 'Fairlead-Attempt': message.attempt || undefined, ...guards }
+      const headers = { ...failureHeaders(message), ...guards }
       return { subject: names.token(fn, message.lane, key), headers, payload: shortened(message.error) }
     }
     case 'record': {
@@ -52,7 +53,7 @@ const recordHeaders = (record: NewRecord, target: string): Headers => ({
   'Fairlead-State': record.state,
   'Fairlead-Owner': record.owner,
   'Fairlead-By': record.by,
-  'Fairlead-Attempt': record.attempt || undefined,
+  ...failureHeaders(record),
   'Fairlead-Since': Math.round(record.since),
   'Fairlead-Dirty': record.dirty ? 1 : undefined,
   'Fairlead-Other-Lane': record.otherLaneWaits ? 1 : undefined,
@@ -60,6 +61,11 @@ const recordHeaders = (record: NewRecord, target: string): Headers => ({
   'Fairlead-Due': record.state === 'waiting' ? Math.ceil(record.at) : undefined,
   'Nats-Schedule': `@at ${new Date(Math.ceil(record.at)).toISOString()}`,
   'Nats-Schedule-Target': target,
+})
+
+const failureHeaders = ({ attempt, suspect }: Failures): Headers => ({
+  'Fairlead-Attempt': attempt || undefined,
+  'Fairlead-Suspect': suspect ? 1 : undefined,
 })
 
 const shortened = (error = ''): string =>
@@ -80,7 +86,7 @@ export function recordFrom(message: StoredMessage, names: Names): KeyRecord | un
     owner: headers['Fairlead-Owner'] ?? '',
     ...(headers['Fairlead-By'] !== undefined && { by: headers['Fairlead-By'] }),
     lane: target.lane,
-    attempt: attemptFrom(message),
+    ...failuresFrom(message, attemptFrom(message), isCutShort(message)),
     at: Date.parse(headers['Nats-Schedule']?.slice('@at '.length) ?? ''),
     since: Number(headers['Fairlead-Since']),
     dirty: headers['Fairlead-Dirty'] === '1',
@@ -103,9 +109,16 @@ export const errorFrom = ({ data }: StoredMessage): { error?: string } =>
 
 export function tokenFrom(message: StoredMessage, lane: Token['lane']): Token {
   const attempt = attemptFrom(message) + (isWatchdog(message) ? 1 : 0)
-  const cutShort = isWatchdog(message) || message.headers['Fairlead-Reason'] === 'CutShort'
-  return { lane, sequence: message.sequence, attempt, cutShort }
+  const cutShort = isWatchdog(message) || isCutShort(message)
+  return { lane, sequence: message.sequence, cutShort, ...failuresFrom(message, attempt, cutShort) }
 }
+
+function failuresFrom({ headers }: StoredMessage, attempt: number, cutShort: boolean): Failures {
+  const suspect = headers['Fairlead-Suspect'] === '1' || isSuspect({ attempt, cutShort })
+  return { attempt, ...(suspect && { suspect }) }
+}
+
+const isCutShort = ({ headers }: StoredMessage): boolean => headers['Fairlead-Reason'] === 'CutShort'
 
 /** The end of a lease: the server made this token out of a running record, whose run has never ended. */
 export const isWatchdog = ({ headers }: StoredMessage): boolean => headers['Fairlead-State'] === 'running'

@@ -1,3 +1,4 @@
+import type { Failures } from './failures.ts'
 import { generationOf, type Held, isRunOf } from './lease.ts'
 import { end, type Machine, UnexpectedAnswerError } from './machine.ts'
 import { type Io, type KeyRecord, type NewRecord, otherLane, type Publish } from './record.ts'
@@ -65,12 +66,12 @@ function release({ held, ending }: FinishInput, now: number): FinishStep {
 function releaseMessage(held: Held, ending: Ending, now: number): Publish {
   const { record } = held
   const guards = { expected: { of: 'record' as const, sequence: record.sequence }, cancels: record.generation }
-  const attempt = attemptAfter(record, ending)
+  const failures = failuresAfter(record, ending)
   const error = 'message' in ending ? { error: ending.message } : {}
   if (record.dirty || record.otherLaneWaits || ending.kind === 'handback')
-    return { role: 'token', lane: rerunLane(record), attempt, ...error, ...guards }
+    return { role: 'token', lane: rerunLane(record), ...failures, ...error, ...guards }
   if (ending.kind === 'done') return { role: 'done', ...guards }
-  return { role: 'record', record: waitingRecord(held, ending, attempt, now), ...guards }
+  return { role: 'record', record: waitingRecord(held, ending, failures, now), ...guards }
 }
 
 /**
@@ -79,16 +80,22 @@ function releaseMessage(held: Held, ending: Ending, now: number): Publish {
  */
 const rerunLane = ({ lane, dirty, otherLaneWaits }: KeyRecord) => (otherLaneWaits && !dirty ? otherLane(lane) : lane)
 
-function attemptAfter({ attempt }: KeyRecord, ending: Ending): number {
+/** Only success clears a suspect: what throws this time may take its process along the next time. */
+function failuresAfter({ attempt, suspect }: KeyRecord, ending: Ending): Failures {
   const { kind } = ending
-  if (kind === 'error') return ending.isCounted === false ? attempt : attempt + 1
-  return kind === 'handback' || kind === 'postponed' ? attempt : 0
+  if (kind === 'done' || kind === 'requeue') return { attempt: 0 }
+  return { attempt: attemptAfter(attempt, ending), ...(suspect && { suspect }) }
+}
+
+function attemptAfter(attempt: number, ending: Ending): number {
+  if (ending.kind === 'terminal') return 0
+  return ending.kind === 'error' && ending.isCounted !== false ? attempt + 1 : attempt
 }
 
 function waitingRecord(
   { record, writes }: Held,
   ending: Exclude<Ending, { kind: 'done' | 'handback' }>,
-  attempt: number,
+  failures: Failures,
   now: number,
 ): NewRecord {
   const state = ending.kind === 'terminal' ? 'parked' : 'waiting'
@@ -98,7 +105,7 @@ function waitingRecord(
     owner: record.owner,
     // A timer that somebody asked for is as urgent as a change; a failed run keeps its place in the order.
     lane: ending.kind === 'requeue' ? 'high' : record.lane,
-    attempt,
+    ...failures,
     at: Math.min(ending.kind === 'terminal' ? Number.POSITIVE_INFINITY : ending.at, now + CENTURY_MS),
     since: now,
     dirty: false,

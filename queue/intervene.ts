@@ -1,3 +1,4 @@
+import { worst } from './failures.ts'
 import { CENTURY_MS } from './finish.ts'
 import { generationOf } from './lease.ts'
 import { type Ended, end, type Machine, UnexpectedAnswerError } from './machine.ts'
@@ -29,13 +30,13 @@ export const retry: Machine<object, RetryStep, RetryResult> = {
   },
 }
 
-const fired = ({ attempt, error, sequence, generation }: KeyRecord): Publish => ({
+const fired = (record: KeyRecord): Publish => ({
   role: 'token',
   lane: 'high',
-  attempt,
-  ...(error !== undefined && { error }),
-  expected: { of: 'record', sequence },
-  cancels: generation,
+  ...worst(record),
+  ...(record.error !== undefined && { error: record.error }),
+  expected: { of: 'record', sequence: record.sequence },
+  cancels: record.generation,
 })
 
 export interface WithdrawInput {
@@ -119,7 +120,7 @@ const parked = ({ nonce, writes, tokens }: Position, before: KeyRecord | undefin
   generation: generationOf('parked', nonce, writes),
   owner: nonce,
   lane: before?.lane ?? 'high',
-  attempt: Math.max(before?.attempt ?? 0, ...tokens.map(({ attempt }) => attempt)),
+  ...worst(...(before ? [before] : []), ...tokens),
   at: now + CENTURY_MS,
   since: now,
   dirty: false,

@@ -1,3 +1,5 @@
+import type { Failures } from './failures.ts'
+
 /** High: changes and timers. Low: initial lists and resync. */
 export type Lane = 'high' | 'low'
 
@@ -6,12 +8,10 @@ export const LANES: readonly Lane[] = ['high', 'low']
 export const otherLane = (lane: Lane): Lane => (lane === 'high' ? 'low' : 'high')
 
 /** A message at `work.<fn>.<lane>.<key>`: this key needs a run. */
-export interface Token {
+export interface Token extends Failures {
   lane: Lane
   /** Stream sequence. */
   sequence: number
-  /** Failed runs before this one. Advisory: a fire may overwrite a token that holds a higher count. */
-  attempt: number
   /** The run before it never said how it ended, or it is the retry of such a run: its process may have died of it. */
   cutShort?: boolean
 }
@@ -24,7 +24,7 @@ export interface Token {
  * that marked it. Whatever ends such a record publishes onto that lane and thereby replaces them: a late
  * acknowledgement then removes nothing. For this reason a running record never changes its lane.
  */
-export interface KeyRecord {
+export interface KeyRecord extends Failures {
   state: 'running' | 'waiting' | 'parked'
   sequence: number
   /** Unique per write; the last token of the subject. */
@@ -32,7 +32,6 @@ export interface KeyRecord {
   /** Unique per delivery that was taken. */
   owner: string
   lane: Lane
-  attempt: number
   /** running: the process that runs it, for people. */
   by?: string
   /** running: end of the lease. waiting: due. parked: a hundred years ahead. */
@@ -58,7 +57,7 @@ export interface Expected {
 
 /** One message to store. `cancels` removes that generation of the record in the same step. */
 export type Publish =
-  | { role: 'token'; lane: Lane; attempt: number; error?: string; expected: Expected; cancels?: string }
+  | ({ role: 'token'; lane: Lane; error?: string; expected: Expected; cancels?: string } & Failures)
   | { role: 'record'; record: NewRecord; expected: Expected; cancels?: string }
   | { role: 'done'; expected: Expected; cancels: string }
 

@@ -28,6 +28,7 @@ export class Run implements Lease {
   readonly key: string
   readonly attempt: number
   readonly cutShort: boolean
+  readonly suspect: boolean
   readonly fired: boolean
   readonly enqueuedAt: Date
   readonly #core: Core
@@ -46,6 +47,7 @@ export class Run implements Lease {
     this.key = key
     this.attempt = held.record.attempt
     this.cutShort = held.record.reason === 'CutShort'
+    this.suspect = held.record.suspect === true
     this.fired = fired
     this.enqueuedAt = enqueuedAt
     this.#held = held

@@ -1,3 +1,4 @@
+import { type Failures, worst } from './failures.ts'
 import { generationOf, type Held, isRunOf, nearlyOver, type Terms, withoutSequence } from './lease.ts'
 import { type Ended, end, type Machine, UnexpectedAnswerError } from './machine.ts'
 import type { Answer, Io, KeyRecord, NewRecord, Token } from './record.ts'
@@ -25,9 +26,8 @@ export type TakeResult =
   | { kind: 'dropped'; because: 'delivery too old' | 'lease nearly over' }
 
 /** A delivery on its way to a lease. */
-interface Claim extends TakeInput {
+interface Claim extends TakeInput, Failures {
   writes: number
-  attempt: number
   cutShort?: boolean
 }
 
@@ -86,9 +86,8 @@ function onRecord(claim: Claim, record: KeyRecord | undefined, now: number): Nex
   if (record === undefined) return takeFresh(claim, now)
   if (isRunOf(record, claim.nonce)) return taken(claim, { record, writes: claim.writes }, now)
   if (record.state === 'running') return claim.direct ? end({ kind: 'occupied' }) : mark(claim, record)
-  const attempt = Math.max(claim.attempt, record.attempt)
   const cutShort = claim.cutShort === true || record.reason === 'CutShort'
-  return writeRunning('steal', { ...claim, attempt, cutShort }, record, now)
+  return writeRunning('steal', { ...claim, ...worst(claim, record), cutShort }, record, now)
 }
 
 /** TAKE of an idle key, or STEAL: the waiting record goes with the same write. */
@@ -98,7 +97,7 @@ function writeRunning(name: 'take' | 'steal', claim: Claim, waiting: KeyRecord |
     generation: generationOf('running', claim.nonce, claim.writes),
     owner: claim.nonce,
     lane: claim.token.lane,
-    attempt: claim.attempt,
+    ...worst(claim),
     at: now + claim.terms.leaseMs,
     since: now,
     dirty: false,
@@ -126,7 +125,7 @@ function mark(claim: Claim, running: KeyRecord): Next {
   const record: NewRecord = {
     ...withoutSequence(running),
     generation: generationOf('running', claim.nonce, claim.writes),
-    attempt: Math.max(running.attempt, claim.attempt),
+    ...worst(running, claim),
     ...(sameLane ? { dirty: true } : { otherLaneWaits: true }),
   }
   const expected = { of: 'record' as const, sequence: running.sequence }

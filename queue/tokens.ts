@@ -1,3 +1,4 @@
+import { worst } from './failures.ts'
 import { end, type Machine } from './machine.ts'
 import type { Io, Lane, Token } from './record.ts'
 
@@ -25,9 +26,10 @@ export type ReviveResult = 'revived' | 'moved'
 
 /** Puts a fresh token in the place of one that no consumer will ever deliver. At worst one run too many. */
 export const revive: Machine<Token, { io: Io }, ReviveResult> = {
-  start({ lane, attempt, sequence }) {
+  start(token) {
+    const { lane, sequence } = token
     const expected = { of: 'token' as const, sequence }
-    return { io: { do: 'publish', message: { role: 'token', lane, attempt, expected } } }
+    return { io: { do: 'publish', message: { role: 'token', lane, ...worst(token), expected } } }
   },
   next(step, answer) {
     if (answer.kind === 'stored') return end('revived')

@@ -30,6 +30,8 @@ export interface Lease {
   readonly attempt: number
   /** Runs of this key before this one never ended: their process was lost, perhaps because of them. */
   readonly cutShort: boolean
+  /** Two of them in a row, and no run of this key has succeeded since: let it do no harm. */
+  readonly suspect: boolean
   /** A timer that came due caused this run. */
   readonly fired: boolean
   /** When the token was stored, by the local wall clock. */

@@ -34,9 +34,6 @@ interface Claim {
 /** How long handing back may take when NATS does not answer; after that the watchdogs do it. */
 const HANDBACK_MS = 2000
 
-/** Runs of a key in a row that never ended. The first may well be somebody else's fault: it is repeated at once. */
-const CUT_SHORT_LIMIT = 2
-
 /** Serves one function: takes tokens of both lanes while slots are free, and runs the handler under a lease. */
 export class QueueWorker implements Worker, Sharer {
   readonly #core: Core
@@ -220,7 +217,7 @@ export class QueueWorker implements Worker, Sharer {
     const enqueuedAt = this.#core.clock.dateOf(this.#queuedAt(claim))
     const run = new Run(this.#core, fn, key, held, { fired, enqueuedAt })
     if (this.#drained) return run.handBack(this.#abandon.signal)
-    if (delivery && isWatchdog(delivery) && run.attempt >= CUT_SHORT_LIMIT) return this.#postpone(run)
+    if (delivery && isWatchdog(delivery) && run.suspect) return this.#postpone(run)
     this.#runs.add(run)
     this.#current.set(key, run)
     try {

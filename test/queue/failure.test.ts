@@ -190,7 +190,48 @@ describe('a run that takes its process along', () => {
     await until(async () => expect(await statesOf(test.queue)).toEqual(['n.poison waiting']))
     await test.queue.enqueue(FN, 'n.poison')
     await until(async () => expect(await statesOf(test.queue)).toEqual([]))
-    expect(leases).toMatchObject([{ key: 'n.poison', cutShort: true, attempt: 2 }])
+    expect(leases).toMatchObject([{ key: 'n.poison', cutShort: true, suspect: true, attempt: 2 }])
     await worker.drain(1000)
+  })
+
+  it('is a suspect until one succeeds, whatever it does meanwhile and whoever runs it', async () => {
+    const prefix = freshPrefix()
+    await using test = await open(prefix)
+    const world = new FileWorld(`${dir}/${prefix}`)
+    await world.change(test.queue, FN, 'n.poison')
+    for (let died = 1; died <= 2; died++) {
+      const doomed = await startWorker({ ...settingsOf(prefix, world), dieInRun: true })
+      if (doomed.exitCode === null && doomed.signalCode === null) await once(doomed, 'exit')
+    }
+    const suspected: boolean[] = []
+    const runsOnce = async (finish: Finish | undefined, left: string[]): Promise<void> => {
+      const before = suspected.length
+      const worker = test.queue.serve({
+        fn: FN,
+        slots: 4,
+        backoff: { initialSeconds: 0.3, maxSeconds: 600, jitter: 0 },
+        handler: async ({ suspect, signal }) => {
+          suspected.push(suspect)
+          if (finish === undefined) await once(signal, 'abort')
+          return finish ?? DONE
+        },
+      })
+      await until(() => expect(suspected.length).toBeGreaterThan(before))
+      await until(async () => expect(await statesOf(test.queue)).toEqual(left))
+      await worker.drain(0)
+    }
+    const error: Finish = { kind: 'error', message: 'no', retryAt: inOneHour() }
+    await runsOnce(error, ['n.poison waiting'])
+    await test.queue.enqueue(FN, 'n.poison')
+    await runsOnce(error, ['n.poison waiting'])
+    await test.queue.retry({ fn: FN, key: 'n.poison' })
+    await runsOnce(undefined, ['n.poison running'])
+    await runsOnce({ kind: 'terminal', message: 'never' }, ['n.poison parked'])
+    await nats().restart()
+    await test.queue.enqueue(FN, 'n.poison')
+    await runsOnce(DONE, [])
+    await test.queue.enqueue(FN, 'n.poison')
+    await runsOnce(DONE, [])
+    expect(suspected).toEqual([true, true, true, true, true, false])
   })
 })

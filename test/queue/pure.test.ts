@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { backoffMs } from '../../queue/backoff.ts'
 import { ServerClock } from '../../queue/clock.ts'
-import { recordFrom, toWire } from '../../queue/codec.ts'
+import { recordFrom, tokenFrom, toWire } from '../../queue/codec.ts'
 import { demandKey, InvalidNameError, Names } from '../../queue/names.ts'
 import type { NewRecord } from '../../queue/record.ts'
 
@@ -50,6 +50,7 @@ it('a record comes back from its headers as it was written', () => {
       owner: fc.stringMatching(/^[A-Za-z0-9]{1,22}$/),
       lane: fc.constantFrom('high' as const, 'low' as const),
       attempt: fc.nat(1000),
+      suspect: fc.constant(true),
       at: fc.integer({ min: 0, max: 4_000_000_000_000 }),
       since: fc.integer({ min: 0, max: 4_000_000_000_000 }),
       dirty: fc.boolean(),
@@ -72,6 +73,45 @@ it('a record comes back from its headers as it was written', () => {
       expect(recordFrom(message, names)).toEqual({ ...record, sequence: 5 })
     }),
   )
+})
+
+describe('a suspect', () => {
+  const names = new Names('')
+  const target = names.token('at', 'high', 'ns.name')
+  const stored = (subject: string, headers: Record<string, string>) => ({
+    subject,
+    sequence: 5,
+    storedAt: 0,
+    headers: { 'Nats-Schedule-Target': target, ...headers },
+    data: new Uint8Array(),
+  })
+  it.each([
+    ['once', { 'Fairlead-State': 'running' }, { attempt: 1 }],
+    ['twice', { 'Fairlead-State': 'running', 'Fairlead-Attempt': '1' }, { attempt: 2, suspect: true }],
+    [
+      'before, and waited as a suspect',
+      { 'Fairlead-Attempt': '3', 'Fairlead-Suspect': '1' },
+      { attempt: 3, suspect: true },
+    ],
+    [
+      'before, and waited without the mark',
+      { 'Fairlead-Attempt': '2', 'Fairlead-Reason': 'CutShort' },
+      { attempt: 2, suspect: true },
+    ],
+    ['never', { 'Fairlead-Attempt': '3', 'Fairlead-Reason': 'Error' }, { attempt: 3 }],
+  ])('is known by its token: cut short %s', (_, headers, expected) => {
+    const {
+      sequence: _sequence,
+      lane: _lane,
+      cutShort: _cutShort,
+      ...failures
+    } = tokenFrom(stored(target, headers), 'high')
+    expect(failures).toEqual(expected)
+  })
+  it('is known by a waiting record without the mark', () => {
+    const headers = { 'Fairlead-State': 'waiting', 'Fairlead-Attempt': '2', 'Fairlead-Reason': 'CutShort' }
+    expect(recordFrom(stored(names.record('at', 'ns.name', 'w-x-1'), headers), names)).toMatchObject({ suspect: true })
+  })
 })
 
 describe('the clock', () => {

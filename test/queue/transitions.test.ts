@@ -361,6 +361,55 @@ describe('FINISH', () => {
   })
 })
 
+describe('a suspect', () => {
+  const suspect = { attempt: 3, suspect: true }
+  const suspected = { ...input, token: { ...token, suspect: true } }
+  const waiting = record({ state: 'waiting', generation: 'w-x-1', ...suspect })
+  const running = { start: { held: held(suspect) }, dirty: { held: held({ ...suspect, dirty: true }) } }
+
+  it('is one to whoever takes its token or its timer', () => {
+    expect(messageOf(after(transitions.take, suspected))).toMatchObject({ record: { suspect: true } })
+    expect(messageOf(after(transitions.take, input, conflict, waiting))).toMatchObject({ record: suspect })
+    expect(messageOf(after(transitions.take, input))).not.toHaveProperty('record.suspect')
+  })
+  it('leaves its mark with the run that has the key already', () => {
+    expect(messageOf(after(transitions.take, suspected, conflict, record()))).toMatchObject({
+      record: { owner: 'other', suspect: true },
+    })
+  })
+  it.each([
+    ['error', { kind: 'error' as const, at: NOW, message: 'boom' }],
+    ['terminal', { kind: 'terminal' as const, message: 'bad input' }],
+    ['postponed', { kind: 'postponed' as const, at: NOW, message: 'lost' }],
+  ])('stays one after %s', (_, ending) => {
+    expect(messageOf(after(transitions.finish, { ...running.start, ending }))).toMatchObject({
+      role: 'record',
+      record: { suspect: true },
+    })
+    expect(messageOf(after(transitions.finish, { ...running.dirty, ending }))).toMatchObject({
+      role: 'token',
+      suspect: true,
+    })
+  })
+  it('stays one when it is handed back, revived, retried or parked by hand', () => {
+    const handedBack = after(transitions.finish, { ...running.start, ending: { kind: 'handback' } })
+    expect(messageOf(handedBack)).toMatchObject({ role: 'token', ...suspect })
+    expect(messageOf(after(transitions.revive, suspected.token))).toMatchObject({ suspect: true })
+    expect(messageOf(after(transitions.retry, {}, waiting))).toMatchObject({ role: 'token', ...suspect })
+    const park = { to: 'park', nonce: 'me', tokens: [suspected.token] }
+    expect(messageOf(after(transitions.withdraw, park, absent))).toMatchObject({ record: { suspect: true } })
+    expect(messageOf(after(transitions.withdraw, { ...park, tokens: [] }, waiting))).toMatchObject({ record: suspect })
+  })
+  it('is none any more when a run has succeeded', () => {
+    const requeue = { kind: 'requeue', at: NOW + 60_000 }
+    expect(messageOf(after(transitions.finish, { ...running.start, ending: requeue }))).not.toHaveProperty(
+      'record.suspect',
+    )
+    for (const ending of [{ kind: 'done' }, requeue])
+      expect(messageOf(after(transitions.finish, { ...running.dirty, ending }))).not.toHaveProperty('suspect')
+  })
+})
+
 describe('janitor', () => {
   const at = (subject: string, sequence: number) => ({ subject, sequence })
   it('suspects only what two passes have seen below the floor with the same sequence', () => {

@@ -10,7 +10,7 @@ interface Template {
 /**
  * The state up to renaming: workers of the same kind are interchangeable, and sequences, owners and generations are
  * only ever compared for equality, so each is replaced by the order in which it is met. Left out is what no decision
- * depends on: attempts, errors, times on the coarse clock, counts of writes (a new generation is new in any case).
+ * depends on: attempts, suspicions, errors, times on the coarse clock, counts of writes (a new generation is new in any case).
  */
 export function canonical(state: State, config: Config): string {
   const names = new Map<string | number, number>([
@@ -92,7 +92,18 @@ function templateOf(value: object): Template {
 }
 
 const IDENTITIES = new Set(['sequence', 'generation', 'owner', 'nonce', 'cancels'])
-const IRRELEVANT = new Set(['attempt', 'error', 'message', 'at', 'since', 'freshUntil', 'terms', 'writes', 'reason'])
+const IRRELEVANT = new Set([
+  'attempt',
+  'suspect',
+  'error',
+  'message',
+  'at',
+  'since',
+  'freshUntil',
+  'terms',
+  'writes',
+  'reason',
+])
 
 function read(value: object): Template {
   const texts: string[] = []
