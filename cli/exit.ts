@@ -5,7 +5,7 @@ export const EXIT = {
   usage: 2,
   kubernetes: 3,
   nats: 4,
-  stalled: 5,
+  byFunction: 5,
   interrupted: 130,
 } as const
 

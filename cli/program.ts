@@ -35,7 +35,7 @@ Environment:
 Exit codes:
   0 done   1 failed while running   2 wrong arguments or configuration
   3 the API server cannot be reached, or refuses   4 NATS cannot be reached, or refuses
-  5 a function blocked the process   130 interrupted
+  5 a function blocked or ended the process   130 interrupted
 
 Start here:
   fairlead demo                         one object's life on real servers of this machine

@@ -41,7 +41,6 @@ export async function dryRun(
       process.exit(exitCodeOf(error))
     },
   })
-  using _ = tellOfExit(signal)
   const result = await rehearsed(kube, found, guard.invoke(found), key, log, signal)
   print(options.output === 'json' ? JSON.stringify(result, null, 2) : textOf(result))
   if (isFailure(result.finish)) setExitCode(EXIT.failed)
@@ -63,17 +62,6 @@ async function rehearsed(
     throw new UsageError(`there is no ${spec.for.kind} ${object.name}${where}`, { cause })
   })
   return rehearse({ kube, name: found.name, spec, invoke, object, log, now: new Date(), signal })
-}
-
-/** A function that ends the process would end that of `up`, too; here it must not look like the end of the run. */
-function tellOfExit(stop: AbortSignal): Disposable {
-  const ended = (code: number): void => {
-    if (stop.aborted || code === EXIT.stalled) return
-    console.error(`fairlead: the function ended the process (process.exit, code ${code}): throw an error instead`)
-    process.exitCode = EXIT.failed
-  }
-  process.on('exit', ended)
-  return { [Symbol.dispose]: () => void process.off('exit', ended) }
 }
 
 const isFailure = ({ kind }: Finish): boolean => kind === 'error' || kind === 'terminal'

@@ -12,20 +12,33 @@ interface Call {
 
 /** Knows whose code is running: in the call itself, after each of its awaits, and in timers and promises it left behind. */
 export class Calls {
-  readonly #calls = new AsyncLocalStorage<Call>()
+  readonly #calls = new AsyncLocalStorage<Call | undefined>()
+  readonly #underWay = new Set<Call>()
 
   get current(): Readonly<Call> | undefined {
     return this.#calls.getStore()
+  }
+
+  /** Those that have not ended. */
+  get underWay(): Iterable<Readonly<Call>> {
+    return this.#underWay
+  }
+
+  /** For what a call has caused and is not its own. */
+  outside(act: () => void): void {
+    this.#calls.run(undefined, act)
   }
 
   around(reconciler: string, invoke: Invoke): Invoke {
     return async (input, context) => {
       const { promise: stray, reject: fail } = Promise.withResolvers<never>()
       const call: Call = { reconciler, object: nameOf(input), fail, ended: false }
+      this.#underWay.add(call)
       try {
         return await Promise.race([this.#calls.run(call, () => invoke(input, context)), stray])
       } finally {
         call.ended = true
+        this.#underWay.delete(call)
       }
     }
   }

@@ -1,6 +1,7 @@
 import type { Invoke, RunLog } from '#contracts'
 import { type Reconciler, toInvoke } from '#sdk'
 import { Calls } from './calls.ts'
+import { tellOfExits } from './exits.ts'
 import { isolation } from './isolation.ts'
 import { endWhenStalled } from './stalls.ts'
 import { catchStrays } from './strays.ts'
@@ -24,6 +25,7 @@ export function guardFunctions({ files, leaseMs, log, fatal }: GuardOptions): Gu
   const isolated = isolation(files)
   const resources = new DisposableStack()
   resources.use(catchStrays(calls, log, fatal))
+  resources.use(tellOfExits(calls, log))
   resources.use(endWhenStalled(calls, leaseMs, log))
   return {
     invoke(reconciler) {

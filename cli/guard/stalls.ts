@@ -40,7 +40,7 @@ export function endWhenStalled(calls: Calls, limitMs: number, log: RunLog): Disp
       'a function has blocked the process for longer than the lease, all keys of the process are lost: exiting',
     )
     Atomics.store(shared, ENDING, 1)
-    setTimeout(() => process.exit(EXIT.stalled), 0)
+    calls.outside(() => setTimeout(() => process.exit(EXIT.byFunction), 0))
   }
   process.on(EVENT, stalled)
   return {

@@ -85,10 +85,10 @@ describe('a dry run', () => {
     expect(JSON.parse(stdout)).toMatchObject({ outcome: { status: { found } } })
   })
 
-  it('does not take the end of the process for the end of the run', async () => {
+  it('ends as up would, where the function ends the process: not as the run', async () => {
     const { code, stdout, stderr } = await run('deed', 'exit')
-    expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
-    expect(stderr).toBe('fairlead: the function ended the process (process.exit, code 0): throw an error instead\n')
+    expect({ code, stdout }).toEqual({ code: 5, stdout: '' })
+    expect(stderr).toContain('a function has ended the process')
   })
 
   it('ends as up would, where the function blocks the process for longer than the lease', async () => {
@@ -96,7 +96,7 @@ describe('a dry run', () => {
     expect({ code, stdout }).toEqual({ code: 5, stdout: expect.not.stringContaining('nothing left to do') })
     expect(stderr).toContain('blocked the process for longer than the lease')
     expect(stderr).toContain('functions.ts')
-    expect(stderr).not.toContain('process.exit')
+    expect(stderr).not.toContain('ended the process')
   })
 
   it('tells what the function returned apart from what it threw, and from that it was not called', async () => {

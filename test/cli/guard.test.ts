@@ -4,7 +4,7 @@ import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from 
 import type { Cluster } from '#local'
 import { until } from '../queue/support.ts'
 import { command } from '../support/command.ts'
-import { type FairleadProcess, startFairlead } from '../support/fairlead.ts'
+import { type FairleadProcess, type LogLine, startFairlead } from '../support/fairlead.ts'
 import { startTestCluster } from '../support/servers.ts'
 
 const MODULE = fileURLToPath(new URL('./naughty.ts', import.meta.url))
@@ -37,8 +37,13 @@ const phaseOf = async (name: string) => {
   return (status as { phase?: string } | undefined)?.phase
 }
 const isDone = (name: string) => until(async () => expect(await phaseOf(name)).toBe('DONE'), 30_000)
-const errorOf = (running: FairleadProcess, name: string) =>
-  running.logged(({ step, key, result }) => step === 'finished' && result === 'error' && key === `default.${name}`)
+const doInstead = (name: string, does: string) =>
+  kube.patch(resourcePath(NAUGHTIES, 'default', name), { spec: { does } }, 'merge')
+const errorsOf = ({ logs }: FairleadProcess, name: string) =>
+  logs.filter((line) => isErrorOf(name, line)).map(({ message }) => message)
+const errorOf = (running: FairleadProcess, name: string) => running.logged((line) => isErrorOf(name, line))
+const isErrorOf = (name: string, { step, key, result }: LogLine) =>
+  step === 'finished' && result === 'error' && key === `default.${name}`
 
 describe('what a function does wrong', () => {
   it('without stopping the process is an error of that run, and of no other', async () => {
@@ -63,6 +68,7 @@ describe('what a function does wrong', () => {
       expect([time, code]).toEqual([time, 5])
       const said = running.logs.find(({ msg }) => msg.startsWith('a function has blocked the process'))
       expect(said).toMatchObject({ reconciler: 'naughty', object: 'default/loops' })
+      expect(running.logs.filter(({ msg }) => msg.startsWith('a function has '))).toEqual([said])
       expect(said?.['stack']).toContainEqual(expect.stringMatching(/^doIt .*naughty\.ts:\d+$/))
     }
     await using running = up()
@@ -73,5 +79,39 @@ describe('what a function does wrong', () => {
     await isDone('good-after-all')
     running.kill('SIGTERM')
     expect(await running.exited).toMatchObject({ code: 0 })
+  })
+
+  it('by ending the process is told of with a code of its own, and happens apart from it until a run succeeds', async () => {
+    await create('exits', 'exit')
+    for (const time of ['first', 'second']) {
+      await using running = up()
+      const { code } = await running.exited
+      expect([time, code]).toEqual([time, 5])
+      const said = running.logs.find(({ msg }) => msg.startsWith('a function has ended the process'))
+      expect(said).toMatchObject({ reconciler: 'naughty', object: 'default/exits', code: 0 })
+      expect(said?.['underWay']).toContain('naughty default/exits')
+    }
+    {
+      await using running = up()
+      await until(() => expect(errorsOf(running, 'exits').length).toBeGreaterThanOrEqual(3), 30_000)
+      expect(errorsOf(running, 'exits')).toContain('the function ended its process: exit code 0')
+      running.kill('SIGTERM')
+      expect(await running.exited).toMatchObject({ code: 0 })
+    }
+    await using running = up()
+    await errorOf(running, 'exits')
+    await doInstead('exits', 'nothing')
+    await isDone('exits')
+    running.kill('SIGTERM')
+    expect(await running.exited).toMatchObject({ code: 0 })
+  })
+
+  it('by ending the process from outside of its call is told of by the keys that were under way', async () => {
+    await using running = up()
+    await create('exits-elsewhere', 'exit from elsewhere')
+    expect(await running.exited).toMatchObject({ code: 5 })
+    const said = running.logs.find(({ msg }) => msg.startsWith('a function has ended the process'))
+    expect(said?.['underWay']).toContain('naughty default/exits-elsewhere')
+    await kube.delete(resourcePath(NAUGHTIES, 'default', 'exits-elsewhere'))
   })
 })

@@ -53,7 +53,7 @@ it.each([
 ])('of %i bytes for all, the heap of one may have %i MiB', (bytes, heapMb) => expect(heapWithin(bytes)).toBe(heapMb))
 
 it.each([
-  ['exit', { message: 'the function ended its process: exit code 1' }],
+  ['exit', { message: 'the function ended its process: exit code 0' }],
   ['fill the heap', { message: expect.stringMatching(/SIGABRT|memory/) }],
   ['leave a rejection', { message: 'from a promise' }],
   ['refuse', { name: 'TerminalError', message: 'never', reason: 'Refused' }],

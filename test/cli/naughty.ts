@@ -1,4 +1,6 @@
 /** A function that does what its object says, and nobody should do. */
+import { AsyncResource } from 'node:async_hooks'
+import { EventEmitter } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { z } from 'zod'
 import { RetryAfterError, reconciler, resource, TerminalError } from '#sdk'
@@ -7,6 +9,7 @@ const DEEDS = [
   'nothing',
   'loop',
   'exit',
+  'exit from elsewhere',
   'leave a rejection',
   'throw in a timer',
   'hang',
@@ -27,6 +30,13 @@ export const Naughty = resource({
   status: z.object({ phase: z.string().optional() }),
 })
 
+/** Its listeners belong to no call. */
+const elsewhere = new EventEmitter()
+elsewhere.on(
+  'exit',
+  AsyncResource.bind(() => process.exit(0)),
+)
+
 /** Of this process, or thread. */
 let calls = 0
 
@@ -36,7 +46,8 @@ async function doIt(deed: (typeof DEEDS)[number]): Promise<void> {
   const heap: number[][] = []
   if (deed === 'refuse') throw new TerminalError('never', { reason: 'Refused' })
   if (deed === 'put off') throw new RetryAfterError('later', { afterSeconds: 7 })
-  if (deed === 'exit' || (deed === 'exit where it is not the first' && calls > 1)) process.exit(1)
+  if (deed === 'exit' || (deed === 'exit where it is not the first' && calls > 1)) process.exit(0)
+  if (deed === 'exit from elsewhere') elsewhere.emit('exit')
   if (deed === 'hang') await new Promise(() => undefined)
   if (deed === 'leave a loop') setTimeout(() => void loop(), 100)
   if (deed === 'throw in a timer') setTimeout(() => void thrown('from a timer'), 1)
