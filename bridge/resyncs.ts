@@ -16,12 +16,15 @@ export interface ResyncDeps {
 /** Not a resource of the API server: names the times of the last resyncs among the cursors. */
 const RESYNCS: ResourceRef = { group: 'fairlead.dev', version: 'v1alpha1', resource: 'resyncs' }
 const LOOK_EVERY_MS = 1000
+/** One that failed. */
+const AGAIN_MS = 60_000
 const JITTER = 0.1
 
 /**
  * Enqueues every key of a Reconciler about every resyncSeconds, in the low lane. The time of the last one is kept beside
- * the cursors, so it is one resync whatever the number of bridges, but for two that look in the same moment: their keys
- * are the same.
+ * the cursors once all are queued, so that the next bridge makes the one that a bridge died in, and it is one whatever the
+ * number of bridges, but for those that look while it is made: each of them makes it once, and keys that are still
+ * queued stay one.
  */
 export class Resyncs {
   readonly #deps: ResyncDeps
@@ -46,18 +49,21 @@ export class Resyncs {
 
   async #resyncIfDue({ name, token, spec }: Reconciler, seconds: number): Promise<void> {
     const { events, now, random, log, enqueue } = this.#deps
-    if (now().getTime() < (this.#due.get(token) ?? 0)) return
+    const began = now()
+    if (began.getTime() < (this.#due.get(token) ?? 0)) return
     const periodMs = seconds * 1000 * (1 + (random() * 2 - 1) * JITTER)
     const last = await events.cursor(RESYNCS, name)
     const isKnown = last?.covers?.includes(token) === true
     const due = isKnown ? Date.parse(last.at) + periodMs : 0
-    const isDue = now().getTime() >= due
-    this.#due.set(token, isDue ? now().getTime() + periodMs : due)
+    const isDue = began.getTime() >= due
+    this.#due.set(token, isDue ? began.getTime() + Math.min(AGAIN_MS, periodMs) : due)
     if (!isDue) return
-    await events.setCursor(RESYNCS, name, { resourceVersion: '0', at: now().toISOString(), covers: [token] })
     // The first time needs none: the list at its beginning has enqueued every key.
-    if (!isKnown) return
-    const keys = await forEachKey(keysIn(events, spec.for), (key) => enqueue(name, key, 'low'))
-    log.info({ reconciler: name, keys }, 'every key is enqueued again')
+    if (isKnown) {
+      const keys = await forEachKey(keysIn(events, spec.for), (key) => enqueue(name, key, 'low'))
+      log.info({ reconciler: name, keys }, 'every key is enqueued again')
+    }
+    await events.setCursor(RESYNCS, name, { resourceVersion: '0', at: began.toISOString(), covers: [token] })
+    this.#due.set(token, began.getTime() + periodMs)
   }
 }

@@ -96,6 +96,16 @@ describe('a module of functions that is wrong', () => {
   })
 })
 
+it('the file and the line are named where the syntax of a module of functions is wrong', async () => {
+  const broken = await file('broken.ts', 'export const one = 1\nexport const = 2\n')
+  for (const outer of [broken, await file('outer.ts', "import './broken.ts'\n")]) {
+    const { code, stderr } = await fairlead(['generate', 'crds', '-f', outer])
+    expect(code).toBe(2)
+    expect(stderr).toMatch(/^fairlead: cannot load the function module .*Unexpected token.*\n$/)
+    expect(stderr).toContain(`(${broken}:2)`)
+  }
+})
+
 it('a function that gives finalize up keeps the right to take its finalizer from objects, however often installed', async () => {
   const SDK = JSON.stringify(join(import.meta.dirname, '../../functions/sdk/index.ts'))
   const kubectl = await kubectlFor(cluster)
