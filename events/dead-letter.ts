@@ -2,6 +2,7 @@ import type { Headers, StoredMessage } from '#jetstream'
 import { decodeHeaderValue } from './header-value.ts'
 import { toNats } from './nats-codec.ts'
 import type { PoisonReason } from './poison.ts'
+import { encodeToken } from './token.ts'
 
 /** Why a message is dead; also a NATS token. */
 export type DeadReason = PoisonReason | 'invalid-key' | 'unknown-reconciler'
@@ -73,9 +74,14 @@ const TYPE = 'dev.fairlead.dead'
 /** Knative cuts there, too. */
 const MAX_ERROR_DATA = 1024
 
-/** `dead.<reconciler>.<reason>.<subject that it had>` */
+/** Of a subject with something before it that still has room in a line of 4096 bytes (nats-server's max_control_line). */
+const MAX_SUBJECT = 3000
+
+/** `dead.<reconciler>.<reason>.<subject that it had>`, which is one hashed token if there is no room for it. */
 export const deadSubject = ({ reconciler, reason, subject }: DeadMessage): string =>
-  `dead.${reconciler === undefined ? '_' : reconciler.replaceAll('.', '_')}.${reason}.${subject}`
+  `dead.${reconciler === undefined ? '_' : reconciler.replaceAll('.', '_')}.${reason}.${
+    subject.length <= MAX_SUBJECT ? subject : encodeToken(subject)
+  }`
 
 /**
  * A CloudEvent in binary mode whose data is the dead message's body as it was; cut where the whole would have more than
@@ -109,7 +115,7 @@ export function encodeDead(dead: DeadMessage, cluster: string, now: Date, maxByt
 /** undefined: it is no dead letter of ours. `subject` without the installation's prefix. */
 export function decodeDead(subject: string, message: StoredMessage): DeadLetter | undefined {
   const { headers } = message
-  const [, reconciler, reason, ...original] = subject.split('.')
+  const [, reconciler, reason] = subject.split('.')
   const [stream, sequence] = (headers['ce-id'] ?? '').split(':')
   if (headers['ce-type'] !== TYPE || !isReason(reason) || stream === undefined) return undefined
   return {
@@ -119,7 +125,7 @@ export function decodeDead(subject: string, message: StoredMessage): DeadLetter 
     ...(reconciler !== '_' && { reconciler: reconciler?.replaceAll('_', '.') }),
     detail: decodeHeaderValue(headers['ce-knativeerrordata'] ?? ''),
     stream,
-    subject: original.join('.'),
+    subject: decodeHeaderValue(headers['ce-subject'] ?? ''),
     sequence: Number(sequence),
     storedAt: new Date(headers['Fairlead-Stored-At'] ?? message.storedAt),
     headers: JSON.parse(headers['Fairlead-Headers'] ?? '{}') as Record<string, string>,

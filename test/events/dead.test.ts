@@ -60,6 +60,14 @@ describe('what cannot be read in EVENTS', () => {
     expect(await test.dead.count()).toMatchObject({ 'no-cloudevent': 2, 'unsupported-version': 1, 'too-large': 0 })
   })
 
+  it('goes there also from a subject that has no room for anything before it', async () => {
+    await using test = await opened()
+    const subject = `k8s._.v1.pods.ns._.${'x'.repeat(4010)}`
+    await test.put(subject, 'hello')
+    expect(await collected(test.store.identities(PODS))).toEqual([])
+    expect(await test.letters()).toMatchObject([{ reason: 'no-cloudevent', subject: `${test.prefix}.${subject}` }])
+  })
+
   it('is no reason for a run to fail: a child that is garbage is not there', async () => {
     await using test = await opened()
     await test.store.put(ATS, 'added', object('a', 1))

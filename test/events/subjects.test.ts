@@ -199,6 +199,15 @@ describe('a queue key', () => {
     )
   })
 
+  it('is the same for the name that it shows, however long the name was', () => {
+    fc.assert(
+      fc.property(maybe, uncheckedName, (namespace, name) => {
+        const key = keyOf(namespace, name)
+        expect(keyOf(namespace, parseKey(key).name)).toBe(key)
+      }),
+    )
+  })
+
   it.each(['a', 'a.b.c', '.b', 'a.', '_._'])('is not %j', (key) => expect(() => parseKey(key)).toThrow(SubjectError))
 })
 
