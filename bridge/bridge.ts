@@ -175,7 +175,13 @@ class WatchingBridge implements Bridge {
       void this.#learnScopes()
     }
     this.#options.observer?.interrupted?.({ resource, failure: failure.kind })
-    const level = isStarting(failure, next.attempt) ? 'debug' : 'warn'
+    const isNotInstalled = failure.kind === 'absent' && resource === resourceName(RECONCILERS)
+    if (isNotInstalled && next.attempt === 1)
+      this.#options.log.error(
+        { resource },
+        'the API server knows no Reconcilers, so there is nothing to do: run fairlead install, or up --install',
+      )
+    const level = isNotInstalled || isStarting(failure, next.attempt) ? 'debug' : 'warn'
     this.#options.log[level]({ resource, reason: failure.kind, detail: failure.message, ms }, 'a watch waits to go on')
   }
 

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { RECONCILERS, type RunLog } from '#contracts'
 import { type DeadMessage, deadKey } from '#events'
-import { type KubeClient, resourcePath } from '#kube'
+import { isNotFound, type KubeClient, resourcePath } from '#kube'
 import type { Entry, WorkQueue } from '#queue'
 
 export interface GoneOptions {
@@ -35,7 +35,9 @@ export async function buryGone(options: GoneOptions, signal: AbortSignal): Promi
         if (isGone && performance.now() - since >= absentMs) await buryKeys(options, fn, signal)
       }
     } catch (error) {
-      if (!signal.aborted) log.warn({ err: error }, 'keys of Reconcilers that are gone could not be looked for')
+      // That there are no Reconcilers at all, their watch says.
+      if (!signal.aborted && !isNotFound(error))
+        log.warn({ err: error }, 'keys of Reconcilers that are gone could not be looked for')
     }
     await sleep(everyMs, undefined, { signal }).catch(() => undefined)
   }
