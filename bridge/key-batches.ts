@@ -20,8 +20,11 @@ export async function forEachKey(
   return count
 }
 
-/** The keys of every object that EVENTS has of a resource; `namespace` left out: in all of them. */
+/**
+ * The keys of every object that EVENTS has of a resource in a namespace (left out: in all of them), and of those that are in
+ * none, to which every namespace belongs.
+ */
 export async function* keysIn(events: EventStore, ref: ResourceRef, namespace?: string): AsyncGenerator<string> {
-  for await (const { key, deleted } of events.identities(ref, namespace))
+  for await (const { key, deleted } of events.identities(ref, namespace, { withoutNamespace: true }))
     if (!deleted) yield keyOf(key.namespace, key.name)
 }

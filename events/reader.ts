@@ -67,10 +67,15 @@ export class Reader {
     }
   }
 
-  async *identities(ref: ResourceRef, scope: string | undefined): AsyncGenerator<Identity> {
-    const filter = objectFilter(scope === undefined ? { ref } : { ref, namespace: scope })
+  async *identities(
+    ref: ResourceRef,
+    scope: string | undefined,
+    { withoutNamespace = false }: { withoutNamespace?: boolean } = {},
+  ): AsyncGenerator<Identity> {
+    const filters = [objectFilter(scope === undefined ? { ref } : { ref, namespace: scope })]
+    if (scope !== undefined && withoutNamespace) filters.push(objectFilter({ ref, clusterScoped: true }))
     const done = new AbortController()
-    for await (const message of this.#follow([filter], done.signal, () => done.abort(), true)) {
+    for await (const message of this.#follow(filters, done.signal, () => done.abort(), true)) {
       const { subject, verb } = this.#copy(message)
       // Of an object that moved, another copy counts.
       if (verb === 'moved') continue

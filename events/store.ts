@@ -50,7 +50,7 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
     cursor: (ref, scope) => cursors.get(ref, scope),
     setCursor: (ref, scope, cursor) => cursors.set(ref, scope, cursor),
     followCursors: (signal) => cursors.follow(signal),
-    identities: (ref, scope) => reader.identities(ref, scope),
+    identities: (ref, scope, also) => reader.identities(ref, scope, also),
     follow: (filter, signal, caughtUp) => reader.follow(filter, signal, caughtUp),
   }
 }

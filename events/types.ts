@@ -198,7 +198,11 @@ export interface EventStore {
    * Everything stored of a resource, deletions of the last hour included: for the comparison with a list. Takes no memory;
    * an object that was about to move to another owner when its writer died may come twice, then its later version counts.
    */
-  identities(ref: ResourceRef, scope?: string): AsyncIterable<Identity>
+  identities(
+    ref: ResourceRef,
+    scope?: string,
+    also?: { /** Those of no namespace, too. */ withoutNamespace?: boolean },
+  ): AsyncIterable<Identity>
 
   /** The last event of each object that matches, then every later one; `caughtUp` is called once in between. */
   follow(filter: ObjectFilter, signal: AbortSignal, caughtUp?: () => void): AsyncIterable<StoredEvent>

@@ -119,6 +119,23 @@ describe('a change of a related object counts', () => {
     expect(bridge.keysOf('one')).toEqual(['default.w'])
   })
 
+  it('for objects that are in no namespace, to which those of all namespaces are related', async () => {
+    const classes = { group: 'storage.k8s.io', version: 'v1', resource: 'storageclasses', kind: 'StorageClass' }
+    const ofStorage = { apiVersion: 'storage.k8s.io/v1', kind: 'StorageClass', metadata: { name: 's' } }
+    await kube.create(resourcePath(classes), { ...ofStorage, provisioner: 'example.com/none' })
+    await createMap('m')
+    await createWidget()
+    await using bridge = await startBridge(kube, nats.url, { prefix: freshPrefix() })
+    await createReconciler(kube, 'class', { for: classes, related: [configMaps] })
+    await createReconciler(kube, 'widget', { for: widgets, related: [configMaps] })
+    for (const name of ['class', 'widget']) await untilCondition(kube, name, 'Watching')
+    bridge.enqueued.length = 0
+    await untilStored(bridge, configMaps, await writeConfigMap(kube, 'm', 'second'))
+    await until('both are enqueued', async () => bridge.enqueued.length >= 2)
+    expect([bridge.keysOf('class'), bridge.keysOf('widget')]).toEqual([['_.s'], ['default.w']])
+    await kube.delete(resourcePath(classes, undefined, 's'))
+  })
+
   it('though the bridge that first knew everything died before it, and another one has not listed yet', async () => {
     await createMap('m')
     await createWidget()
