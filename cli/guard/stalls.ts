@@ -40,6 +40,8 @@ export function endWhenStalled(calls: Calls, limitMs: number, log: RunLog): Disp
       'a function has blocked the process for longer than the lease, all keys of the process are lost: exiting',
     )
     Atomics.store(shared, ENDING, 1)
+    // A command that comes to its own end before ends no other way.
+    process.once('exit', () => (process.exitCode = EXIT.byFunction))
     calls.outside(() => setTimeout(() => process.exit(EXIT.byFunction), 0))
   }
   process.on(EVENT, stalled)
