@@ -12,7 +12,6 @@ const TERMINATING_RETRY_MS = 60_000
 export interface Circumstances {
   attempt: number
   backoff: Backoff
-  now: Date
   random: () => number
 }
 
@@ -22,9 +21,9 @@ export interface Consequence {
   report: Failure | undefined
 }
 
-export function consequenceOf(error: unknown, { attempt, backoff, now, random }: Circumstances): Consequence {
+export function consequenceOf(error: unknown, { attempt, backoff, random }: Circumstances): Consequence {
   const message = messageOf(error)
-  const after = (ms: number) => ({ kind: 'error' as const, message, retryAt: new Date(now.getTime() + ms) })
+  const after = (afterMs: number) => ({ kind: 'error' as const, message, retryAt: { afterMs } })
   const backedOff = () => after(backoffMs(attempt, backoff, random))
   const lasting = (lastingError: Error) => (attempt + 1 < FAILURES_SHOWN_FROM ? undefined : failure(lastingError))
 

@@ -1,3 +1,4 @@
+export { dueDate } from '#queue'
 export { consequenceOf } from './consequence.ts'
 export { createDispatcher, type Dispatcher, type DispatcherOptions } from './dispatcher.ts'
 export { RefusedError } from './errors.ts'

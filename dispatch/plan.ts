@@ -1,4 +1,5 @@
 import type { EventReport, KubeObject, OwnedResource, ReconcilerSpec } from '#contracts'
+import type { Due } from '#queue'
 import { covers, fingerprint } from './covers.ts'
 import { completeDesired, DESIRED_ANNOTATION } from './desired.ts'
 import { HUNDRED_YEARS_S, type PlainOutcome } from './outcome.ts'
@@ -32,7 +33,8 @@ export interface Plan {
   stages: Write[][]
   status: StatusPatch | undefined
   events: EventReport[]
-  requeueAt: Date | undefined
+  /** A delay counts from the time that the function was given. */
+  requeue: Due | undefined
   /** Faults of the outcome itself: with any, nothing of it is written. */
   findings: string[]
 }
@@ -60,7 +62,7 @@ export function plan(
     stages: [...inStages(applies), deletes].filter((stage) => stage.length > 0),
     status: status !== undefined && isSettled(world, status, settled) ? undefined : status,
     events: outcome.events ?? [],
-    requeueAt: requeueTime(outcome, now),
+    requeue: requeueOf(outcome, now),
     findings: desired.findings,
   }
 }
@@ -148,10 +150,10 @@ function inStages(writes: Write[]): Write[][] {
   return stages
 }
 
-function requeueTime({ requeueAfterSeconds, requeueAt }: PlainOutcome, now: Date): Date | undefined {
-  const times = [
-    ...(requeueAfterSeconds === undefined ? [] : [now.getTime() + requeueAfterSeconds * 1000]),
-    ...(requeueAt === undefined ? [] : [Date.parse(requeueAt)]),
-  ]
-  return times.length === 0 ? undefined : new Date(Math.min(...times, now.getTime() + HUNDRED_YEARS_S * 1000))
+/** The earlier one. */
+function requeueOf({ requeueAfterSeconds, requeueAt }: PlainOutcome, now: Date): Due | undefined {
+  const atMs = requeueAt === undefined ? Number.POSITIVE_INFINITY : Date.parse(requeueAt) - now.getTime()
+  if (requeueAfterSeconds !== undefined && requeueAfterSeconds * 1000 <= atMs)
+    return { afterMs: requeueAfterSeconds * 1000 }
+  return requeueAt === undefined ? undefined : new Date(now.getTime() + Math.min(atMs, HUNDRED_YEARS_S * 1000))
 }

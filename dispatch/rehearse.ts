@@ -1,7 +1,7 @@
 import type { Invoke, Outcome, ReconcilerSpec, RunLog } from '#contracts'
 import { keyOf } from '#events'
 import type { KubeClient } from '#kube'
-import type { Finish, Lease } from '#queue'
+import { dated, type Finish, type Lease } from '#queue'
 import { apiView } from './api-view.ts'
 import { Gate } from './gate.ts'
 import { InFlight } from './in-flight.ts'
@@ -27,7 +27,7 @@ export interface RehearsalResult {
   /** What the function returned in the end; undefined: it was not called, or threw. */
   outcome: Outcome | undefined
   would: Rehearsed[]
-  finish: Finish
+  finish: Finish<Date>
 }
 
 /** One run of one object on the state that the API server has, which writes nothing and needs neither queue nor EVENTS. */
@@ -73,7 +73,7 @@ export async function rehearse(options: RehearsalOptions): Promise<RehearsalResu
     leaseOf(name, keyOf(object.namespace, object.name), now, signal),
     log,
   ).toEnd()
-  return { outcome, would, finish }
+  return { outcome, would, finish: dated(finish, now) }
 }
 
 /** Nobody else can have a run that does nothing. */

@@ -13,7 +13,7 @@ import {
   traceparentOf,
 } from '#contracts'
 import { type DeadMessage, parseKey } from '#events'
-import type { Finish, Lease } from '#queue'
+import type { Due, Finish, Lease } from '#queue'
 import { callWithin } from './call.ts'
 import { Confidences } from './confidences.ts'
 import { consequenceOf, gravest } from './consequence.ts'
@@ -67,6 +67,8 @@ interface Lap {
   world: World
   writer: Writer
   now: Date
+  /** The same moment by the monotonic clock. */
+  beganAt: number
   seed: string
   /** No other lap follows: what was overtaken is written all the same. */
   isLast: boolean
@@ -136,7 +138,14 @@ export class Run {
       observe: this.#deps.observe,
       report: (event) => this.#tell(observed.object, [event]),
     })
-    return { world: observed, writer, now: this.#deps.now(), seed: this.#deps.seed(), isLast }
+    return {
+      world: observed,
+      writer,
+      now: this.#deps.now(),
+      beganAt: performance.now(),
+      seed: this.#deps.seed(),
+      isLast,
+    }
   }
 
   /** The run is in the trace of the newest change that it sees. */
@@ -178,7 +187,7 @@ export class Run {
       else if (next.status !== undefined) await this.#writeStatus(lap, next.status)
       this.#tell(lap.world.object, next.events)
       if (!isStable) continue
-      if (next.requeueAt !== undefined) return { kind: 'requeue', at: next.requeueAt }
+      if (next.requeue !== undefined) return { kind: 'requeue', at: fromNow(next.requeue, lap) }
       await this.#release(lap)
       return { kind: 'done' }
     }
@@ -281,8 +290,8 @@ export class Run {
 
   /** How the run ends after an error; undefined: not yet, the state has moved while it was reported. */
   async #fail(lap: Lap | undefined, error: unknown): Promise<Finish | undefined> {
-    const { now, random } = this.#deps
-    const circumstances = { attempt: this.#lease.attempt, backoff: this.#served.spec.backoff, now: now(), random }
+    const { random } = this.#deps
+    const circumstances = { attempt: this.#lease.attempt, backoff: this.#served.spec.backoff, random }
     const { finish, report, shown } = this.#confidences.withheldFrom(error, consequenceOf(error, circumstances))
     this.#log.warn({ err: shown, finish }, 'run failed')
     if (error instanceof RunTimeoutError)
@@ -308,3 +317,7 @@ export class Run {
     if (patch !== undefined) await lap.writer.status(object, patch)
   }
 }
+
+/** What is left of a delay that began with the lap. */
+const fromNow = (due: Due, { beganAt }: Lap): Due =>
+  due instanceof Date ? due : { afterMs: due.afterMs - (performance.now() - beganAt) }

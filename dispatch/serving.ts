@@ -1,6 +1,6 @@
 import type { RunLog } from '#contracts'
 import { deadKey, isKey } from '#events'
-import type { Finish, HandBack, Lease, Worker, WorkQueue } from '#queue'
+import { dated, type Finish, type HandBack, type Lease, type Worker, type WorkQueue } from '#queue'
 import { SupersededError } from './errors.ts'
 import { withFields } from './log.ts'
 import { keepNewest } from './newest.ts'
@@ -100,8 +100,9 @@ export class Serving {
     if (stored === 'fenced' || finish === undefined)
       return this.#observe(key, { step: 'finished', ...run?.span, result: 'fenced', ms, message: undefined })
     const message = 'message' in finish ? finish.message : undefined
-    if (finish.kind === 'requeue') this.#observe(key, { step: 'armed', at: finish.at, why: 'requeue' })
-    if (finish.kind === 'error') this.#observe(key, { step: 'armed', at: finish.retryAt, why: 'error' })
+    const shown = dated(finish, this.#deps.now())
+    if (shown.kind === 'requeue') this.#observe(key, { step: 'armed', at: shown.at, why: 'requeue' })
+    if (shown.kind === 'error') this.#observe(key, { step: 'armed', at: shown.retryAt, why: 'error' })
     this.#observe(key, { step: 'finished', ...run?.span, result: RESULTS[finish.kind], ms, message })
   }
 

@@ -1,13 +1,14 @@
 import type { BackoffTerms } from './backoff.ts'
+import type { Due } from './due.ts'
 import type { Lane } from './record.ts'
 
 /** How a run ended. */
-export type Finish =
+export type Finish<When = Due> =
   | { kind: 'done' }
-  /** Run again at that time, even if nothing changes. */
-  | { kind: 'requeue'; at: Date }
+  /** Run again then, even if nothing changes. */
+  | { kind: 'requeue'; at: When }
   /** Not counted: `attempt` stays as it is, because it was not the key's doing. */
-  | { kind: 'error'; message: string; retryAt: Date; isCounted?: boolean }
+  | { kind: 'error'; message: string; retryAt: When; isCounted?: boolean }
   /** Not run again until the key is enqueued. */
   | { kind: 'terminal'; message: string }
 

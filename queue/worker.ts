@@ -4,6 +4,7 @@ import { ConnectionClosedError, type Delivery, Puller } from '#jetstream'
 import { backoffMs, DEFAULT_BACKOFF } from './backoff.ts'
 import { dueOf, isFired, isWatchdog, tokenFrom } from './codec.ts'
 import { type Core, measured, operate } from './core.ts'
+import { type Due, isTime } from './due.ts'
 import type { Ending } from './finish.ts'
 import { Janitor } from './janitor.ts'
 import type { Held } from './lease.ts'
@@ -223,7 +224,7 @@ export class QueueWorker implements Worker, Sharer {
     try {
       const began = performance.now()
       const finish = await this.#handle(run)
-      const result = await run.end(() => this.#endingOf(finish))
+      const result = await run.end(this.#endingOf(finish))
       if (result === 'finished') this.#core.observer.onFinish?.(fn, finish.kind, performance.now() - began)
       onFinished?.(run, result)
     } finally {
@@ -252,21 +253,24 @@ export class QueueWorker implements Worker, Sharer {
     try {
       return timely(await this.#options.handler(run))
     } catch (error) {
-      const { log, clock } = this.#core
+      const { log } = this.#core
       if (!run.signal.aborted) log.warn({ err: error, fn: run.fn, key: run.key }, 'run failed')
-      const retryAt = clock.dateOf(clock.now() + this.#backoffMs(run.attempt))
-      return { kind: 'error', message: messageOf(error), retryAt }
+      return { kind: 'error', message: messageOf(error), retryAt: { afterMs: this.#backoffMs(run.attempt) } }
     }
   }
 
-  #endingOf(finish: Finish | HandBack): Ending {
+  /** Delays count from here. */
+  #endingOf(finish: Finish | HandBack): () => Ending {
     const { clock } = this.#core
-    if (finish.kind === 'requeue') return { kind: 'requeue', at: clock.at(finish.at) }
-    if (finish.kind === 'error') {
+    const endedAt = performance.now()
+    const timeOf = (due: Due) =>
+      due instanceof Date ? clock.at(due) : clock.now() + due.afterMs - (performance.now() - endedAt)
+    return () => {
+      if (finish.kind === 'requeue') return { kind: 'requeue', at: timeOf(finish.at) }
+      if (finish.kind !== 'error') return finish
       const { message, retryAt, isCounted = true } = finish
-      return { kind: 'error', message, at: clock.at(retryAt), isCounted }
+      return { kind: 'error', message, at: timeOf(retryAt), isCounted }
     }
-    return finish
   }
 
   async #drain(): Promise<void> {
@@ -292,8 +296,7 @@ async function within(ms: number, work: Promise<unknown>): Promise<void> {
 
 /** A time that is none can be waited for by nobody. */
 function timely<Ended extends Finish | HandBack>(finish: Ended): Ended {
-  const time = finish.kind === 'requeue' ? finish.at : finish.kind === 'error' ? finish.retryAt : undefined
-  if (time !== undefined && Number.isNaN(time.getTime()))
-    throw new Error(`the run ended in ${finish.kind} at no valid time`)
+  const due = finish.kind === 'requeue' ? finish.at : finish.kind === 'error' ? finish.retryAt : undefined
+  if (due !== undefined && !isTime(due)) throw new Error(`the run ended in ${finish.kind} at no valid time`)
   return finish
 }

@@ -11,6 +11,7 @@ import {
 } from '#contracts'
 import {
   deepFreeze,
+  dueDate,
   finalizersBefore,
   finalizersWithout,
   isFinalizing,
@@ -68,9 +69,9 @@ export async function lap(run: Dispatching): Promise<Date | undefined> {
     else if (next.status !== undefined) writeStatus(run, object, next.status)
     for (const event of next.events) run.tells(event)
     if (next.stages.length > 0 || next.status !== undefined) continue
-    if (next.requeueAt === undefined && isFinalizing(object, reconciler.name))
+    if (next.requeue === undefined && isFinalizing(object, reconciler.name))
       writeFinalizers(run, finalizersWithout(object.metadata, reconciler.name))
-    return next.requeueAt
+    return next.requeue && dueDate(next.requeue, run.memory.now)
   }
   throw new Error(`the function asks for a change after each of its changes, ${MAX_ROUNDS} times in a row`)
 }

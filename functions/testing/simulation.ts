@@ -1,5 +1,5 @@
 import { ConflictError, type EventReport, type KubeObject, type RunInput } from '#contracts'
-import { consequenceOf, failurePatch, SettledWrites } from '#dispatch'
+import { consequenceOf, dueDate, failurePatch, SettledWrites } from '#dispatch'
 import type { Kind, ObservedBy, Reconciler } from '#sdk'
 import { type Dispatching, lap, type SimulatedWrite, writeStatus } from './dispatching.ts'
 import { DEFAULT_NOW, isOfKind } from './given.ts'
@@ -161,8 +161,8 @@ export class Simulation {
   #fail(error: Error): boolean {
     this.failure = error
     const { backoff } = prepared(this.#reconciler).spec
-    const { finish, report } = consequenceOf(error, { attempt: this.#attempt, backoff, now: this.now, random: () => 0 })
-    if (finish.kind === 'error') this.timer = finish.retryAt
+    const { finish, report } = consequenceOf(error, { attempt: this.#attempt, backoff, random: () => 0 })
+    if (finish.kind === 'error') this.timer = dueDate(finish.retryAt, this.now)
     this.#isMeant = report !== undefined
     const { object } = this
     const patch = object && report && failurePatch(object, report, this.now)

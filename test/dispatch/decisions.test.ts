@@ -6,7 +6,6 @@ import { FunctionError, NamespaceTerminatingError, RefusedError, refusalOf } fro
 import { readReconciler, selectorOf } from '../../dispatch/reconcilers.ts'
 import { widget } from './objects.ts'
 
-const now = new Date('2030-01-01T00:00:00Z')
 const backoff = { initialSeconds: 1, maxSeconds: 60, jitter: 0 }
 const apiError = (code: number, more: object = {}, retryAfterSeconds?: number) =>
   new ApiError('POST /x', { apiVersion: 'v1', kind: 'Status', code, message: 'no', ...more }, retryAfterSeconds)
@@ -22,9 +21,9 @@ describe('the consequence of a failure', () => {
     ['anything else: backoff', new Error('oops'), 8, undefined],
     ['something thrown that is no error', 'oops', 8, undefined],
   ])('%s', (_, error, afterSeconds, reason) => {
-    const { finish, report } = consequenceOf(error, { attempt: 3, backoff, now, random: () => 0.5 })
+    const { finish, report } = consequenceOf(error, { attempt: 3, backoff, random: () => 0.5 })
     expect(report?.reason).toBe(reason)
-    const retryAt = afterSeconds === undefined ? undefined : new Date(now.getTime() + afterSeconds * 1000)
+    const retryAt = afterSeconds === undefined ? undefined : { afterMs: afterSeconds * 1000 }
     expect('retryAt' in finish ? finish.retryAt : undefined).toEqual(retryAt)
     expect(finish.kind).toBe(retryAt === undefined ? 'terminal' : 'error')
   })
@@ -40,8 +39,7 @@ describe('the consequence of a failure', () => {
       undefined,
     ],
   ])('is shown from the fifth failure in a row on, if it is about the object: %s', (_, error, reason) => {
-    const reasonAt = (attempt: number) =>
-      consequenceOf(error, { attempt, backoff, now, random: () => 0.5 }).report?.reason
+    const reasonAt = (attempt: number) => consequenceOf(error, { attempt, backoff, random: () => 0.5 }).report?.reason
     expect([3, 4, 5].map(reasonAt)).toEqual([undefined, reason, reason])
   })
 
@@ -49,7 +47,6 @@ describe('the consequence of a failure', () => {
     const { report } = consequenceOf(new TerminalError('bad', { reason: 'bad schedule!' }), {
       attempt: 0,
       backoff,
-      now,
       random: () => 0.5,
     })
     expect(report?.reason).toBe('TerminalError')

@@ -23,7 +23,7 @@ import {
   type RequestReport,
   resourcePath,
 } from '#kube'
-import { openQueue, type WorkQueue } from '#queue'
+import { openQueue, type QueueOptions, type WorkQueue } from '#queue'
 import type { SharedServers } from '../support/setup.ts'
 import { untilHolds } from '../support/wait.ts'
 
@@ -120,7 +120,7 @@ class Fixture {
 }
 
 interface SceneOptions {
-  queue?: { leaseMs?: number }
+  queue?: Pick<QueueOptions, 'leaseMs' | 'now'>
   dispatcher?: Partial<DispatcherOptions>
   spec?: object
   /** A Reconciler of the API server's; left out: one that EVENTS alone knows. */

@@ -176,6 +176,19 @@ describe('a run', () => {
   })
 })
 
+it('runs again in time when its clock was set back during the run that asked for it', async () => {
+  let stepped = 0
+  const now = () => Date.now() + stepped
+  const stepping = await fixture.scene('stepping', { queue: { now }, dispatcher: { now: () => new Date(now()) } })
+  let calls = 0
+  await stepping.widget('again', () => {
+    stepped = -3_600_000
+    return ++calls === 1 ? { requeueAfterSeconds: 1 } : {}
+  })
+  await until(() => calls === 2)
+  await stepping.stop()
+})
+
 describe('a name that is taken', () => {
   it('by somebody else is reported, never counted as ours, never touched, and tried again', async () => {
     await create(CONFIG_MAPS, configMap('foreign-config', { theirs: 'yes' }))
