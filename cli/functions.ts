@@ -28,11 +28,17 @@ export function functionNamed(functions: readonly Reconciler[], name: string | u
 async function exported(file: string): Promise<Reconciler[]> {
   if (!existsSync(file)) throw new UsageError(`there is no function module ${file}: give the path of a file`)
   const module = await import(pathToFileURL(resolve(file)).href).catch((cause: Error) => {
-    throw new UsageError(`cannot load the function module ${file}: ${cause.message}`, { cause })
+    throw new UsageError(`cannot load the function module ${file}: ${cause.message}${placeOf(cause)}`, { cause })
   })
   const found = Object.values(module as Record<string, unknown>).filter(isReconciler)
   if (found.length === 0) throw new UsageError(`${file} exports no reconciler: export what reconciler({ … }) returns`)
   return found
+}
+
+/** Where the syntax is wrong: before the error itself, in its stack, where Node.js knows it (24: not of JavaScript). */
+function placeOf({ stack = '' }: Error): string {
+  const [, place] = /^(?:file:\/\/)?(\/.*:\d+)\n/.exec(stack) ?? []
+  return place === undefined ? '' : ` (${place})`
 }
 
 const isReconciler = (value: unknown): value is Reconciler =>
