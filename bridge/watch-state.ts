@@ -3,8 +3,12 @@ import type { Failure } from './failure.ts'
 /** Why everything is listed: nothing is known, the history is gone, NATS may have lost a tail, other keys are asked for. */
 export type Relist = 'initial' | 'expired' | 'store-restarted' | 'routes'
 
-/** `attempt` counts failures since the last healthy period, or since the server began to answer again. */
-type Try = { attempt: number /** Nobody answered the one before. */; unanswered?: true }
+interface Try {
+  /** Counts failures since the last healthy period, or since the server began to answer again. */
+  attempt: number
+  /** Nobody answered the one before. */
+  unanswered?: true
+}
 type Starting = { phase: 'starting' } & Try
 /** `stream`: as one, until a try of this very list has failed. */
 export type Listing = { phase: 'listing'; because: Relist; stream: boolean } & Try

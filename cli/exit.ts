@@ -41,6 +41,14 @@ export function exitCodeOf(error: unknown): number {
   return codeByName[error.name] ?? exitCodeOf(error.cause)
 }
 
+/** Ends the process at once, and says why. */
+export const dieBecause =
+  ({ LOG_LEVEL }: { LOG_LEVEL: string }) =>
+  (error: unknown): never => {
+    console.error(describe(error, LOG_LEVEL === 'debug'))
+    process.exit(exitCodeOf(error))
+  }
+
 /** One line for people; the stack only with FAIRLEAD_DEBUG. */
 export function describe(error: unknown, debug: boolean): string {
   if (!(error instanceof Error)) return `fairlead: ${String(error)}`

@@ -6,7 +6,7 @@ import { isNotFound, type KubeClient, resourcePath } from '#kube'
 import type { Finish } from '#queue'
 import { manifest, type Reconciler } from '#sdk'
 import { openKube } from '../connections/kube.ts'
-import { describe, EXIT, exitCodeOf, UsageError } from '../exit.ts'
+import { dieBecause, EXIT, UsageError } from '../exit.ts'
 import { functionNamed, loadFunctions } from '../functions.ts'
 import { guardFunctions } from '../guard/index.ts'
 import { createLogger } from '../logging.ts'
@@ -36,10 +36,7 @@ export async function dryRun(
     files: options.function,
     leaseMs: settings.FAIRLEAD_LEASE_SECONDS * 1000,
     log,
-    fatal: (error) => {
-      console.error(describe(error, settings.LOG_LEVEL === 'debug'))
-      process.exit(exitCodeOf(error))
-    },
+    fatal: dieBecause(settings),
   })
   const result = await rehearsed(kube, found, guard.invoke(found), key, log, signal)
   print(options.output === 'json' ? JSON.stringify(result, null, 2) : textOf(result))

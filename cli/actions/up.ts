@@ -2,7 +2,7 @@ import { flushCompileCache } from 'node:module'
 import type { Config } from '../config.ts'
 import { openKube } from '../connections/kube.ts'
 import { openStreams } from '../connections/streams.ts'
-import { describe, exitCodeOf } from '../exit.ts'
+import { dieBecause } from '../exit.ts'
 import { loadFunctions } from '../functions.ts'
 import { guardFunctions } from '../guard/index.ts'
 import { createLogger } from '../logging.ts'
@@ -40,10 +40,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   const open = () => openStreams(config, kube, role(parts), log, { slots, observer: metrics.queue, certificates })
   await using streams = await whenThere(open)
   depthGauges(metrics.registry, streams.queue, streams.dead)
-  const fatal = (error: unknown) => {
-    console.error(describe(error, config.LOG_LEVEL === 'debug'))
-    process.exit(exitCodeOf(error))
-  }
+  const fatal = dieBecause(config)
   using guard = guardFunctions({
     files: options.function,
     leaseMs: config.FAIRLEAD_LEASE_SECONDS * 1000,

@@ -1,3 +1,6 @@
+/** The compiler holds the list to the type that it is of. */
+export const keysOf = <T>(keys: Record<keyof T, true>): readonly string[] => Object.keys(keys)
+
 /** Throws for an option that nobody knows, and names the one that was probably meant: unread, it would be missed. */
 export function refuseUnknown(given: object, known: readonly string[], whose: string): void {
   const unknown = Object.keys(given).find((name) => !known.includes(name))

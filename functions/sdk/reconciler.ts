@@ -2,7 +2,7 @@ import type { z } from 'zod'
 import type { Backoff, ReconcilerSpec, RelatedResource, RunLog } from '#contracts'
 import type { Kind, ObservedBy } from './kinds.ts'
 import { manifest } from './manifest.ts'
-import { refuseUnknown } from './options.ts'
+import { keysOf, refuseUnknown } from './options.ts'
 import type { ReconcileOutcome } from './outcome.ts'
 import type { Resource } from './resource.ts'
 
@@ -101,7 +101,7 @@ export function reconciler<
   return made
 }
 
-const OPTIONS = Object.keys({
+export const RECONCILER_OPTIONS = keysOf<ReconcilerOptions<Resource, Kind<unknown>, RelatedKind>>({
   name: true,
   for: true,
   selector: true,
@@ -116,12 +116,18 @@ const OPTIONS = Object.keys({
   timeoutSeconds: true,
   backoff: true,
   serviceAccount: true,
-} satisfies Record<keyof ReconcilerOptions<never, never, never>, true>)
+})
 
-const RELATED_OPTIONS = ['selector', 'fieldSelector', 'byName', 'within', 'metadataOnly']
+export const RELATED_OPTIONS = keysOf<Omit<RelatedKind, keyof Kind>>({
+  selector: true,
+  fieldSelector: true,
+  byName: true,
+  within: true,
+  metadataOnly: true,
+})
 /** Of a kind, or a resource. */
 const KIND_FIELDS = ['group', 'version', 'resource', 'kind', 'strategy', 'parse', 'of', 'outcomeStatus', 'crd']
-const BACKOFF_OPTIONS = ['initialSeconds', 'maxSeconds', 'jitter']
+export const BACKOFF_OPTIONS = keysOf<Backoff>({ initialSeconds: true, maxSeconds: true, jitter: true })
 
 /** What the compiler would say: Node.js runs a module without asking it. Values are the manifest's to check. */
 function refuseWrong(options: { readonly [Name in keyof Reconciler]?: unknown }): void {
@@ -129,7 +135,7 @@ function refuseWrong(options: { readonly [Name in keyof Reconciler]?: unknown })
   if (typeof name !== 'string' || !/^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/.test(name))
     throw new Error(`reconciler name "${String(name)}" is no DNS label: use a-z, 0-9 and -, 63 characters at most`)
   const whose = `reconciler ${name}`
-  refuseUnknown(options, OPTIONS, whose)
+  refuseUnknown(options, RECONCILER_OPTIONS, whose)
   if (!isObject(options.for) || !('crd' in options.for))
     throw new Error(`${whose}: "for" is no resource: give what resource({ … }) returns`)
   if (typeof reconcile !== 'function') throw new Error(`${whose} has no "reconcile": give it a function of a run`)

@@ -3,18 +3,16 @@ import type { BridgeObserver, Echo } from '#bridge'
 import { type KubeObject, RECONCILERS, resourceName } from '#contracts'
 import { openEventStore } from '#events'
 import { connectJetStream } from '#jetstream'
-import { type KubeClient, resourcePath } from '#kube'
+import { resourcePath } from '#kube'
 import { compactEtcd } from '../kube/etcd.ts'
-import { startTestCluster, startTestNats } from '../support/servers.ts'
 import { configMaps, controlledBy, widgets } from './objects.ts'
+import { type Servers, startServers } from './servers.ts'
 import {
   configMap,
   configMapPath,
   createReconciler,
   grant,
-  installReconcilers,
   installWidgets,
-  kubeClientOf,
   lastSequence,
   present,
   removeReconcilers,
@@ -28,17 +26,17 @@ import {
   writeConfigMap,
 } from './world.ts'
 
-let cluster: Awaited<ReturnType<typeof startTestCluster>>
-let nats: Awaited<ReturnType<typeof startTestNats>>
-let kube: KubeClient
+let servers: Servers
+let cluster: Servers['cluster']
+let nats: Servers['nats']
+let kube: Servers['kube']
 let number = 0
 /** A stream of its own for each test. */
 let prefix: string
 
 beforeAll(async () => {
-  ;[cluster, nats] = await Promise.all([startTestCluster(), startTestNats()])
-  kube = await kubeClientOf(cluster.kubeconfig)
-  await installReconcilers(kube)
+  servers = await startServers()
+  ;({ cluster, nats, kube } = servers)
 })
 
 afterEach(async () => {
@@ -46,10 +44,7 @@ afterEach(async () => {
   await kube.request({ method: 'DELETE', path: configMapPath() })
 })
 
-afterAll(async () => {
-  await kube?.close()
-  await Promise.all([cluster?.stop(), nats?.stop()])
-})
+afterAll(() => servers?.[Symbol.asyncDispose]())
 
 const kubeEvents = { group: '', version: 'v1', resource: 'events', kind: 'Event' }
 const kubeEvent = (name: string, message: string): KubeObject => ({

@@ -1,18 +1,16 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type KubeObject, RECONCILERS } from '#contracts'
-import { type KubeClient, resourcePath, type WatchEvent, type WatchOptions } from '#kube'
+import { resourcePath, type WatchEvent, type WatchOptions } from '#kube'
 import { unlessAborted } from '../../bridge/abort.ts'
 import { storedCondition } from '../../bridge/conditions.ts'
-import { startTestCluster, startTestNats } from '../support/servers.ts'
 import { configMaps, widgets } from './objects.ts'
+import { type Servers, startServers } from './servers.ts'
 import {
   configMap,
   configMapPath,
   createReconciler,
   grant,
-  installReconcilers,
   installWidgets,
-  kubeClientOf,
   moveWidgetsToV2,
   refuseRequests,
   removeReconcilers,
@@ -26,15 +24,15 @@ import {
   writeConfigMap,
 } from './world.ts'
 
-let cluster: Awaited<ReturnType<typeof startTestCluster>>
-let nats: Awaited<ReturnType<typeof startTestNats>>
-let kube: KubeClient
+let servers: Servers
+let cluster: Servers['cluster']
+let nats: Servers['nats']
+let kube: Servers['kube']
 let number = 0
 
 beforeAll(async () => {
-  ;[cluster, nats] = await Promise.all([startTestCluster(), startTestNats()])
-  kube = await kubeClientOf(cluster.kubeconfig)
-  await installReconcilers(kube)
+  servers = await startServers()
+  ;({ cluster, nats, kube } = servers)
   await installWidgets(kube)
   await kube.create('/api/v1/namespaces', { metadata: { name: 'other' } })
 })
@@ -46,10 +44,7 @@ afterEach(async () => {
       await kube.request({ method: 'DELETE', path: resourcePath(ref, namespace) })
 })
 
-afterAll(async () => {
-  await kube?.close()
-  await Promise.all([cluster?.stop(), nats?.stop()])
-})
+afterAll(() => servers?.[Symbol.asyncDispose]())
 
 const start = (options: Partial<Parameters<typeof startBridge>[2]> = {}) =>
   startBridge(kube, nats.url, { prefix: `d${++number}`, ...options })

@@ -3,26 +3,23 @@ import { buryGone } from '#bridge'
 import { RECONCILERS } from '#contracts'
 import { type KubeClient, resourcePath } from '#kube'
 import { entriesOf, FN, keysNamed, openTestQueue } from '../queue/support.ts'
-import { startTestCluster, startTestNats } from '../support/servers.ts'
 import { configMaps } from './objects.ts'
-import { createReconciler, grant, installReconcilers, kubeClientOf, restrictedClient, revoke, until } from './world.ts'
+import { type Servers, startServers } from './servers.ts'
+import { createReconciler, grant, restrictedClient, revoke, until } from './world.ts'
 
 const KEYS = keysNamed('k', 30)
 
-let cluster: Awaited<ReturnType<typeof startTestCluster>>
-let nats: Awaited<ReturnType<typeof startTestNats>>
-let kube: KubeClient
+let servers: Servers
+let cluster: Servers['cluster']
+let nats: Servers['nats']
+let kube: Servers['kube']
 
 beforeAll(async () => {
-  ;[cluster, nats] = await Promise.all([startTestCluster(), startTestNats()])
-  kube = await kubeClientOf(cluster.kubeconfig)
-  await installReconcilers(kube)
+  servers = await startServers()
+  ;({ cluster, nats, kube } = servers)
 })
 
-afterAll(async () => {
-  await kube?.close()
-  await Promise.all([cluster?.stop(), nats?.stop()])
-})
+afterAll(() => servers?.[Symbol.asyncDispose]())
 
 /** Keys of no Reconciler, and one pass that buries them, in which something happens once ten letters are written. */
 async function buryWhile(

@@ -6,17 +6,14 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type EventStore, openEventStore } from '#events'
 import { connectJetStream, type JetStream } from '#jetstream'
-import type { KubeClient } from '#kube'
 import { LEASHED } from '../support/fairlead.ts'
 import { randomFrom } from '../support/random.ts'
-import { startTestCluster, startTestNats } from '../support/servers.ts'
 import { configMaps } from './objects.ts'
+import { type Servers, startServers } from './servers.ts'
 import {
   configMap,
   configMapPath,
   createReconciler,
-  installReconcilers,
-  kubeClientOf,
   present,
   silent,
   startBridge,
@@ -29,23 +26,22 @@ import {
 const seed = Number(process.env['SEED'] ?? Date.now() % 1_000_000)
 const OBJECTS = 500
 
-let cluster: Awaited<ReturnType<typeof startTestCluster>>
-let nats: Awaited<ReturnType<typeof startTestNats>>
-let kube: KubeClient
+let servers: Servers
+let cluster: Servers['cluster']
+let nats: Servers['nats']
+let kube: Servers['kube']
 let js: JetStream
 
 beforeAll(async () => {
-  ;[cluster, nats] = await Promise.all([startTestCluster(), startTestNats()])
-  kube = await kubeClientOf(cluster.kubeconfig)
+  servers = await startServers()
+  ;({ cluster, nats, kube } = servers)
   js = await connectJetStream({ servers: nats.url, name: 'kill-test' })
-  await installReconcilers(kube)
   await createReconciler(kube, 'maps', { for: { ...configMaps, namespaces: ['default'] } })
 })
 
 afterAll(async () => {
   await js?.close()
-  await kube?.close()
-  await Promise.all([cluster?.stop(), nats?.stop()])
+  await servers?.[Symbol.asyncDispose]()
 })
 
 describe.each([

@@ -2,16 +2,14 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
 import { keyOf, parseKey } from '#events'
 import type { JetStream } from '#jetstream'
-import { type KubeClient, resourcePath } from '#kube'
-import { startTestCluster, startTestNats } from '../support/servers.ts'
+import { resourcePath } from '#kube'
 import { configMaps, controlledBy, widgets } from './objects.ts'
+import { type Servers, startServers } from './servers.ts'
 import {
   configMap,
   configMapPath,
   createReconciler,
-  installReconcilers,
   installWidgets,
-  kubeClientOf,
   removeReconcilers,
   startBridge,
   until,
@@ -20,14 +18,13 @@ import {
 const roles = { group: 'rbac.authorization.k8s.io', version: 'v1', resource: 'roles', kind: 'Role' }
 const ROLES = 'roles.v1.rbac.authorization.k8s.io'
 
-let cluster: Awaited<ReturnType<typeof startTestCluster>>
-let nats: Awaited<ReturnType<typeof startTestNats>>
-let kube: KubeClient
+let servers: Servers
+let nats: Servers['nats']
+let kube: Servers['kube']
 
 beforeAll(async () => {
-  ;[cluster, nats] = await Promise.all([startTestCluster(), startTestNats()])
-  kube = await kubeClientOf(cluster.kubeconfig)
-  await installReconcilers(kube)
+  servers = await startServers()
+  ;({ nats, kube } = servers)
   await installWidgets(kube)
 })
 
@@ -36,10 +33,7 @@ afterEach(async () => {
   await kube.request({ method: 'DELETE', path: configMapPath() })
 })
 
-afterAll(async () => {
-  await kube?.close()
-  await Promise.all([cluster?.stop(), nats?.stop()])
-})
+afterAll(() => servers?.[Symbol.asyncDispose]())
 
 const createRole = (name: string): Promise<KubeObject> =>
   kube.create(resourcePath(roles, 'default'), {

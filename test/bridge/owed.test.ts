@@ -1,16 +1,14 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type KubeObject, RECONCILERS, type ResourceRef } from '#contracts'
-import { type KubeClient, resourcePath, type WatchEvent, type WatchOptions } from '#kube'
-import { startTestCluster, startTestNats } from '../support/servers.ts'
+import { resourcePath, type WatchEvent, type WatchOptions } from '#kube'
 import { configMaps, widgets } from './objects.ts'
+import { type Servers, startServers } from './servers.ts'
 import {
   configMap,
   configMapPath,
   createReconciler,
   grant,
-  installReconcilers,
   installWidgets,
-  kubeClientOf,
   removeReconcilers,
   restrictedClient,
   startBridge,
@@ -20,15 +18,15 @@ import {
   writeConfigMap,
 } from './world.ts'
 
-let cluster: Awaited<ReturnType<typeof startTestCluster>>
-let nats: Awaited<ReturnType<typeof startTestNats>>
-let kube: KubeClient
+let servers: Servers
+let cluster: Servers['cluster']
+let nats: Servers['nats']
+let kube: Servers['kube']
 let number = 0
 
 beforeAll(async () => {
-  ;[cluster, nats] = await Promise.all([startTestCluster(), startTestNats()])
-  kube = await kubeClientOf(cluster.kubeconfig)
-  await installReconcilers(kube)
+  servers = await startServers()
+  ;({ cluster, nats, kube } = servers)
   await installWidgets(kube)
 })
 
@@ -37,10 +35,7 @@ afterEach(async () => {
   for (const ref of [configMaps, widgets]) await kube.request({ method: 'DELETE', path: resourcePath(ref, 'default') })
 })
 
-afterAll(async () => {
-  await kube?.close()
-  await Promise.all([cluster?.stop(), nats?.stop()])
-})
+afterAll(() => servers?.[Symbol.asyncDispose]())
 
 const freshPrefix = () => `o${++number}`
 const createMap = (name: string) => kube.create(configMapPath(), configMap(name, 'first'))

@@ -5,13 +5,10 @@ import { promisify } from 'node:util'
 import { beforeAll, describe, expect, it } from 'vitest'
 import * as sdk from '#sdk'
 import * as testing from '#testing'
+import { keysOf } from '../../functions/sdk/options.ts'
+import { BACKOFF_OPTIONS, RECONCILER_OPTIONS, RELATED_OPTIONS } from '../../functions/sdk/reconciler.ts'
 import { authorsFolder, ROOT } from './author.ts'
 import { type Block, blocksOf, pageOf } from './blocks.ts'
-
-type Options = sdk.ReconcilerOptions<sdk.Resource, sdk.Kind<unknown>, sdk.RelatedKind>
-
-/** The compiler holds the lists of keys below to the types that they are of. */
-const keysOf = <T>(keys: Record<keyof T, true>): string[] => Object.keys(keys)
 
 const RESOURCE = keysOf<sdk.ResourceOptions<sdk.z.ZodObject, sdk.z.ZodObject>>({
   group: true,
@@ -26,29 +23,6 @@ const RESOURCE = keysOf<sdk.ResourceOptions<sdk.z.ZodObject, sdk.z.ZodObject>>({
   status: true,
   scale: true,
   columns: true,
-})
-const RECONCILER = keysOf<Options>({
-  name: true,
-  for: true,
-  selector: true,
-  namespaces: true,
-  owns: true,
-  related: true,
-  changes: true,
-  resyncSeconds: true,
-  reconcile: true,
-  finalize: true,
-  concurrency: true,
-  timeoutSeconds: true,
-  backoff: true,
-  serviceAccount: true,
-})
-const RELATED = keysOf<Omit<sdk.RelatedKind, keyof sdk.Kind>>({
-  selector: true,
-  fieldSelector: true,
-  byName: true,
-  within: true,
-  metadataOnly: true,
 })
 const RUN = keysOf<sdk.Run<sdk.Resource, never, never>>({
   object: true,
@@ -72,7 +46,7 @@ const INNER = [
   ...keysOf<sdk.ServedVersion>({ version: true, spec: true, status: true, deprecated: true }),
   ...keysOf<sdk.Scale>({ spec: true, status: true, selector: true }),
   ...keysOf<sdk.Column>({ name: true, path: true, type: true, description: true, priority: true }),
-  ...keysOf<NonNullable<Options['backoff']>>({ initialSeconds: true, maxSeconds: true, jitter: true }),
+  ...BACKOFF_OPTIONS,
   ...keysOf<Parameters<typeof sdk.kind>[0]>({ group: true, version: true, kind: true, plural: true, strategy: true }),
   ...keysOf<sdk.ConditionUpdate>({ type: true, status: true, reason: true, message: true }),
   ...keysOf<sdk.Rollout>({ ready: true, isComplete: true, isStuck: true }),
@@ -94,8 +68,8 @@ function rowsUnder(heading: string): Map<string, string> {
 describe('the reference of functions', () => {
   it.each([
     ['`resource()`', RESOURCE],
-    ['`reconciler()`', RECONCILER],
-    ['Related objects', RELATED],
+    ['`reconciler()`', RECONCILER_OPTIONS],
+    ['Related objects', RELATED_OPTIONS],
     ['What a function is given', RUN],
     ['What it returns', OUTCOME],
   ])('%s has a row for each option that there is, and for no other', (heading, options) => {

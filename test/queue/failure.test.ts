@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { rm } from 'node:fs/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Finish, Lease } from '#queue'
+import type { Finish, Lease, WorkQueue } from '#queue'
 import { shortTempDir } from '../support/servers.ts'
 import { FileWorld, startWorker } from './processes.ts'
 import {
@@ -121,27 +121,23 @@ describe('a poison key', () => {
 })
 
 describe('a run that takes its process along', () => {
-  const settingsOf = (prefix: string, world: FileWorld) => ({
-    url: nats().url,
-    prefix,
-    fn: FN,
-    replicas: 1 as const,
-    leaseMs: LEASE_MS,
-    dir: world.dir,
-    workMs: 5,
-  })
+  /** The key n.poison does, with its first two runs. */
+  async function killsTwoProcesses(queue: WorkQueue, prefix: string): Promise<void> {
+    const world = new FileWorld(`${dir}/${prefix}`)
+    const { url } = nats()
+    const settings = { url, prefix, fn: FN, replicas: 1, leaseMs: LEASE_MS, dir: world.dir, workMs: 5 } as const
+    await world.change(queue, FN, 'n.poison')
+    for (let died = 1; died <= 2; died++) {
+      const doomed = await startWorker({ ...settings, dieInRun: 'n.poison' })
+      if (doomed.exitCode === null && doomed.signalCode === null) await once(doomed, 'exit')
+      await until(() => expect(world.runs().filter(({ key }) => key === 'n.poison')).toHaveLength(died))
+    }
+  }
 
   it('is tried again at once by another, then later each time: it does not bring down one process after the other', async () => {
     const prefix = freshPrefix()
     await using test = await open(prefix)
-    const world = new FileWorld(`${dir}/${prefix}`)
-    const settings = { ...settingsOf(prefix, world), dieInRun: 'n.poison' }
-    await world.change(test.queue, FN, 'n.poison')
-    for (let died = 1; died <= 2; died++) {
-      const doomed = await startWorker(settings)
-      if (doomed.exitCode === null && doomed.signalCode === null) await once(doomed, 'exit')
-      await until(() => expect(world.runs().filter(({ key }) => key === 'n.poison')).toHaveLength(died))
-    }
+    await killsTwoProcesses(test.queue, prefix)
     await test.queue.enqueue(FN, 'n.good')
     const leases: Lease[] = []
     const worker = test.queue.serve({
@@ -169,12 +165,7 @@ describe('a run that takes its process along', () => {
   it('is run by a change that comes meanwhile, still as a suspect', async () => {
     const prefix = freshPrefix()
     await using test = await open(prefix)
-    const world = new FileWorld(`${dir}/${prefix}`)
-    await world.change(test.queue, FN, 'n.poison')
-    for (let died = 1; died <= 2; died++) {
-      const doomed = await startWorker({ ...settingsOf(prefix, world), dieInRun: true })
-      if (doomed.exitCode === null && doomed.signalCode === null) await once(doomed, 'exit')
-    }
+    await killsTwoProcesses(test.queue, prefix)
     const leases: Lease[] = []
     const serve = () =>
       test.queue.serve({
@@ -197,12 +188,7 @@ describe('a run that takes its process along', () => {
   it('is a suspect until one succeeds, whatever it does meanwhile and whoever runs it', async () => {
     const prefix = freshPrefix()
     await using test = await open(prefix)
-    const world = new FileWorld(`${dir}/${prefix}`)
-    await world.change(test.queue, FN, 'n.poison')
-    for (let died = 1; died <= 2; died++) {
-      const doomed = await startWorker({ ...settingsOf(prefix, world), dieInRun: true })
-      if (doomed.exitCode === null && doomed.signalCode === null) await once(doomed, 'exit')
-    }
+    await killsTwoProcesses(test.queue, prefix)
     const suspected: boolean[] = []
     const runsOnce = async (finish: Finish | undefined, left: string[]): Promise<void> => {
       const before = suspected.length
