@@ -51,6 +51,7 @@ class WatchingBridge implements Bridge {
   readonly #watches = new Map<string, RunningWatch>()
   readonly #stopping = new Set<Promise<void>>()
   #routes = new Routes([])
+  #isStopping = false
 
   constructor(options: BridgeOptions) {
     this.#options = options
@@ -83,6 +84,7 @@ class WatchingBridge implements Bridge {
       if (signal.aborted) resolve(undefined)
       else signal.addEventListener('abort', resolve, { once: true })
     })
+    this.#isStopping = true
     for (const name of this.#watches.keys()) this.#stop(name)
     await Promise.all([...this.#stopping, ...sideJobs])
     this.#ended.abort()
@@ -97,6 +99,7 @@ class WatchingBridge implements Bridge {
 
   /** The Reconcilers have changed: exactly the resources that they name are watched from now on. */
   #reroute(): void {
+    if (this.#isStopping) return
     this.#routes = new Routes(this.#registry.served)
     this.#relations.reroute(this.#routes)
     const before = [...this.#watches.values()]

@@ -3,11 +3,18 @@ import { NotStreamedError } from './present.ts'
 import { type Found, type RelistPlan, relist } from './relist.ts'
 import type { BridgeOptions, RelistReport } from './types.ts'
 
-/** Sees the objects of a resource as the API server tells them, stored or not. */
+/** Sees the objects of a resource as the API server tells them, each when EVENTS has it (or can never have it). */
 export interface Onlooker {
   /** All that there are. */
   listed(objects: KubeObject[]): void
   changed(verb: 'added' | 'modified' | 'deleted', object: KubeObject): void
+}
+
+interface Sink {
+  /** Resolves when there is room for the next. */
+  publish(found: Found): Promise<void>
+  /** Resolves when all that was published is stored. */
+  stored(): Promise<void>
 }
 
 type ListerDeps = Pick<BridgeOptions, 'kube' | 'events' | 'log'> & { onlooker?: Onlooker | undefined }
@@ -21,24 +28,23 @@ export class Lister {
     this.#deps = deps
   }
 
-  async list(
-    plan: RelistPlan,
-    publish: (found: Found) => Promise<void>,
-  ): Promise<RelistReport & { resourceVersion: string; streamed: boolean }> {
+  async list(plan: RelistPlan, sink: Sink): Promise<RelistReport & { resourceVersion: string; streamed: boolean }> {
     const { kube, events, onlooker, log } = this.#deps
     const streamed = plan.stream && this.#canStream
     const objects = new Map<string | undefined, KubeObject>()
     const note = (object: KubeObject, isGone: boolean) =>
       isGone ? objects.delete(object.metadata.uid) : objects.set(object.metadata.uid, object)
     try {
+      const publish = (found: Found) => sink.publish(found)
       const report = await relist({ ...plan, stream: streamed }, { kube, events, publish, listed: onlooker && note })
+      if (onlooker) await sink.stored()
       onlooker?.listed([...objects.values()])
       return { ...report, streamed }
     } catch (error) {
       if (!(error instanceof NotStreamedError)) throw error
       this.#canStream = false
       log.info({ resource: resourceName(plan.ref), detail: error.message }, 'lists come in pages')
-      return this.list(plan, publish)
+      return this.list(plan, sink)
     }
   }
 }

@@ -213,7 +213,10 @@ export class ResourceWatch {
     }
     try {
       const reading: Reading = { routes, lane: 'low', isListed: true, selection, isOwed }
-      const report = await this.#lister.list(plan, (found) => this.#outlet.publish(found, reading))
+      const report = await this.#lister.list(plan, {
+        publish: (found) => this.#outlet.publish(found, reading),
+        stored: () => this.#outlet.idle(),
+      })
       this.#coverage.endList(this.#tokens())
       await this.#outlet.catchUp((token) => isOwed(token) && this.#coverage.covers([token]))
       this.#vitals.succeeded()
@@ -272,10 +275,12 @@ export class ResourceWatch {
     const object = ofKind(event.object, selection, apiVersionOf(this.#ref))
     const verb = VERBS[event.type]
     this.#deps.observer?.seen?.({ ref: this.#ref, verb, object })
-    this.#deps.onlooker?.changed(verb, object)
     const key = keyOf(object.metadata.namespace, object.metadata.name)
     const reading: Reading = { routes: this.#deps.routes(), lane: 'high', selection }
     await this.#outlet.publish({ key, news: { verb, object } }, reading, this.#position(resourceVersion))
+    if (!this.#deps.onlooker) return
+    await this.#outlet.idle()
+    this.#deps.onlooker.changed(verb, object)
   }
 
   async #writeLastCursor(): Promise<void> {

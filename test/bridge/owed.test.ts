@@ -176,3 +176,32 @@ async function cursorOf({ events }: Started, { resource }: ResourceRef): Promise
   const enough = new AbortController()
   for await (const cursor of events.followCursors(enough.signal)) if (cursor.ref.resource === resource) enough.abort()
 }
+
+describe('what a Reconciler says is acted upon when EVENTS has it', () => {
+  const some = { ...configMaps, selector: 'take=yes' }
+
+  it.each([
+    { when: 'at the start', generation: 1 },
+    { when: 'after an edit', generation: 2 },
+  ])('no key is queued for it before ($when)', async ({ generation }) => {
+    await createMap('m')
+    const started = Promise.withResolvers<Started>()
+    const early = Promise.withResolvers<unknown[]>()
+    let isHeld = false
+    const before = async ({ metadata }: KubeObject) => {
+      if (isHeld || metadata.name !== 'one' || metadata.generation !== generation) return
+      isHeld = true
+      const { enqueued } = await started.promise
+      await until('a key is queued', async () => enqueued.length > 0, 1000).catch(() => {})
+      early.resolve([...enqueued])
+    }
+    await createReconciler(kube, 'one', { for: generation === 1 ? configMaps : some })
+    await using bridge = await startBridge(kube, nats.url, { prefix: freshPrefix(), before })
+    started.resolve(bridge)
+    await untilCondition(kube, 'one', 'Watching')
+    const edit = { spec: { for: { selector: null } } }
+    if (generation === 2) await kube.patch(resourcePath(RECONCILERS, undefined, 'one'), edit, 'merge')
+    await until('its key is queued', async () => bridge.keysOf('one').includes('default.m'))
+    expect(await early.promise).toEqual([])
+  })
+})

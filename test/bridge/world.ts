@@ -180,13 +180,15 @@ interface StartOptions extends Pick<BridgeOptions, 'settled' | 'silenceSeconds'>
   prefix: string
   observer?: BridgeObserver
   noticeRestarts?: boolean
+  /** What EVENTS is told waits for it. */
+  before?: (object: KubeObject) => Promise<void>
 }
 
 /** A bridge on a stream of its own, whose enqueued keys are written down. */
 export async function startBridge(
   kube: KubeClient,
   natsUrl: string,
-  { prefix, observer = {}, noticeRestarts = false, ...options }: StartOptions,
+  { prefix, observer = {}, noticeRestarts = false, before = async () => {}, ...options }: StartOptions,
 ) {
   const js = await connectJetStream({ servers: natsUrl, name: prefix })
   const events = await openEventStore(js, { prefix, cluster: 'test', log: silent })
@@ -195,7 +197,7 @@ export async function startBridge(
   const relists: { resource: string; because: string; objects: number; changed: number; deleted: number }[] = []
   const bridge = createBridge({
     kube,
-    events,
+    events: slowed(events, before),
     queue: {
       declare: (fn) => queue.declare(fn),
       async enqueue(fn, key, { lane = 'high' } = {}) {
@@ -233,6 +235,16 @@ export async function startBridge(
     },
   }
 }
+
+const slowed = (events: EventStore, before: (object: KubeObject) => Promise<void>): EventStore =>
+  new Proxy(events, {
+    get(target, name) {
+      if (name === 'put')
+        return (...args: Parameters<EventStore['put']>) => before(args[2]).then(() => target.put(...args))
+      const value: unknown = Reflect.get(target, name, target)
+      return typeof value === 'function' ? (value.bind(target) as unknown) : value
+    },
+  })
 
 /** What a store has of a resource, by key: resourceVersion, or `deleted`. */
 export async function stored(events: EventStore, ref: ResourceRef): Promise<Map<string, string>> {
