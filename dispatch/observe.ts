@@ -7,7 +7,7 @@ import { isControlledBy, type OwnedObject, type World } from './world.ts'
 export interface Observation extends World {
   /** The primary's own controller, where that is the primary of some Reconciler. */
   owner: OwnerKey | undefined
-  /** Of the newest change of the primary or of what it controls. */
+  /** Of the newest change of the primary, of what it controls or of what is related to it. */
   traceparent: string | undefined
 }
 
@@ -48,8 +48,17 @@ export async function observePrimary(
     relatedTo(object, spec, [...first.related, ...second].flat(), whole),
   ])
   const mine = first.owned.flat().filter((child) => isControlledBy(child.object, object))
-  const newest = mine.reduce((latest, other) => (other.sequence > latest.sequence ? other : latest), primary)
-  return { object, owned, related, owner: primary.owner, traceparent: newest.traceparent }
+  const newest = [...mine, ...related].reduce(
+    (latest, other) => (other.sequence > latest.sequence ? other : latest),
+    primary,
+  )
+  return {
+    object,
+    owned,
+    related: related.map((other) => other.object),
+    owner: primary.owner,
+    traceparent: newest.traceparent,
+  }
 }
 
 const isMetadataEnough = ({ owns, related }: ReconcilerSpec, { group, resource }: ResourceRef): boolean =>
@@ -92,15 +101,15 @@ async function relatedTo(
   { related }: ReconcilerSpec,
   found: readonly StoredObject[],
   whole: Whole,
-): Promise<KubeObject[]> {
+): Promise<StoredObject[]> {
   const isNear = anyRelation(related.map((one) => ({ ...one, fieldSelector: undefined })))
   const isRelated = anyRelation(related)
   const near = found.filter((other) => isNear(primary, other.key.ref, other.object))
   const once = [...new Map(near.map((other) => [`${other.key.ref.resource} ${other.uid}`, other])).values()]
-  const others = await Promise.all(
-    once.map(async (other) => ({ ref: other.key.ref, object: await whole(other.key.ref, other) })),
+  const others = await Promise.all(once.map(async (other) => ({ ...other, object: await whole(other.key.ref, other) })))
+  return others.flatMap(({ object, ...other }) =>
+    object && isRelated(primary, other.key.ref, object) ? [{ ...other, object }] : [],
   )
-  return others.flatMap(({ ref, object }) => (object && isRelated(primary, ref, object) ? [object] : []))
 }
 
 function anyRelation(related: ReconcilerSpec['related']) {

@@ -18,6 +18,7 @@ const stored = async (
   namespace: string | undefined,
   name: string,
   labels: Record<string, string> = {},
+  options: { traceparent?: string } = {},
 ) => {
   const metadata = {
     name,
@@ -27,7 +28,7 @@ const stored = async (
     labels,
   }
   const apiVersion = ref.group === '' ? 'v1' : `${ref.group}/${ref.version}`
-  await fixture.events.put(ref, 'added', { apiVersion, kind: ref.kind, metadata })
+  await fixture.events.put(ref, 'added', { apiVersion, kind: ref.kind, metadata }, options)
 }
 
 /** What the function is given for a widget. */
@@ -100,6 +101,24 @@ describe('what is related', () => {
     })
     expect(requests).toEqual(['POST widgets 201'])
     expect(await scene.get(CONFIG_MAPS, 'theirs')).toBeDefined()
+    await scene.stop()
+  })
+
+  it('gives a run its trace where it has changed last', async () => {
+    const traceId = '0af7651916cd43dd8448eb211c80319c'
+    const namespace = 'related-trace'
+    const related = [{ ...configMaps, selector: 'letter=a' }]
+    const scene = await fixture.scene(namespace, { spec: { related } })
+    await stored(configMaps, namespace, 'a', { letter: 'a' })
+    await scene.widget('w', () => ({}))
+    await scene.ended('w')
+    const traces = () =>
+      scene.stepsOf('w').flatMap((step) => (step.step === 'finished' && step.traceId ? [step.traceId] : []))
+    expect(traces()).not.toContain(traceId)
+    const change = { traceparent: `00-${traceId}-b7ad6b7169203331-00` }
+    await stored(configMaps, namespace, 'a', { letter: 'a', is: 'new' }, change)
+    await scene.run('w')
+    expect(traces().at(-1)).toBe(traceId)
     await scene.stop()
   })
 })
