@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { ConnectionClosedError, type StoredMessage } from '#jetstream'
 import { tokenFrom } from './codec.ts'
 import { type Core, operate } from './core.ts'
+import { Overdue } from './overdue.ts'
 import type { Lane } from './record.ts'
 import { deadTokens, type Suspects } from './tokens.ts'
 import { transitions } from './transitions.ts'
@@ -18,11 +19,12 @@ const RECHECK_MS = 3000
 
 /**
  * Finds tokens that no consumer will deliver any more. A single server that is killed can bring back messages whose
- * acknowledgement it had confirmed; every later ENQUEUE would coalesce into such a token.
+ * acknowledgement it had confirmed; every later ENQUEUE would coalesce into such a token. And timers that it has given up.
  */
 export class Janitor {
   readonly #core: Core
   readonly #fn: string
+  readonly #overdue: Overdue
   readonly #stopping = new AbortController()
   #suspects: Suspects = new Map()
   #wake = new AbortController()
@@ -30,6 +32,7 @@ export class Janitor {
   constructor(core: Core, fn: string) {
     this.#core = core
     this.#fn = fn
+    this.#overdue = new Overdue(core, fn)
   }
 
   /** Looks at once, after each reconnect, and every 30 to 60 s. */
@@ -42,8 +45,12 @@ export class Janitor {
     this.#stopping.abort()
   }
 
-  /** One pass; gives the number of tokens replaced. Only what two passes in a row have seen is. */
+  /** One pass; gives the number of keys that it put right. Of tokens, only what two passes in a row have seen is. */
   async pass(): Promise<number> {
+    return (await this.#revive()) + (await this.#overdue.look())
+  }
+
+  async #revive(): Promise<number> {
     const { observer, log } = this.#core
     const found = [...(await this.#belowFloor('high')), ...(await this.#belowFloor('low'))]
     let revived = 0
@@ -80,8 +87,8 @@ export class Janitor {
       let pauseMs = PASS_MS * (1 + random())
       try {
         await this.#core.clock.measure()
-        await this.pass()
-        if (this.#suspects.size > 0) pauseMs = RECHECK_MS
+        const mended = await this.pass()
+        if (mended > 0 || this.#suspects.size > 0) pauseMs = RECHECK_MS
       } catch (error) {
         if (error instanceof ConnectionClosedError || this.#core.js.nc.isClosed()) return
         log.warn({ err: error, fn: this.#fn }, 'janitor could not look: will try again')

@@ -87,7 +87,7 @@ export interface WorkQueue {
   park(of: KeyOf, signal?: AbortSignal): Promise<WithdrawOutcome>
   /** Throws away what a key that does not run is due: its timer, and every change enqueued before this resolves. */
   purge(of: KeyOf, signal?: AbortSignal): Promise<WithdrawOutcome>
-  /** Finds and replaces tokens that would never be delivered; workers do it by themselves. */
+  /** Finds and replaces tokens that would never be delivered and timers that would never fire; workers do it by themselves. */
   janitor(fn: string): Pick<Janitor, 'pass'>
 }
 
