@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { ConnectionClosedError, type StoredMessage } from '#jetstream'
+import { ConnectionClosedError, findConsumer, type StoredMessage } from '#jetstream'
 import { tokenFrom } from './codec.ts'
 import { type Core, operate } from './core.ts'
+import { declareFunction } from './declare.ts'
 import { Overdue } from './overdue.ts'
 import type { Lane } from './record.ts'
 import { deadTokens, type Suspects } from './tokens.ts'
@@ -19,7 +20,8 @@ const RECHECK_MS = 3000
 
 /**
  * Finds tokens that no consumer will deliver any more. A single server that is killed can bring back messages whose
- * acknowledgement it had confirmed; every later ENQUEUE would coalesce into such a token. And timers that it has given up.
+ * acknowledgement it had confirmed; every later ENQUEUE would coalesce into such a token. And timers that it has given up, and
+ * consumers that somebody has deleted.
  */
 export class Janitor {
   readonly #core: Core
@@ -69,7 +71,7 @@ export class Janitor {
   /** Acknowledged as far as the consumer knows, and yet there. A healthy queue has none: one read. */
   async #belowFloor(lane: Lane): Promise<Found[]> {
     const { js, names } = this.#core
-    const { ack_floor: floor } = await js.admin.consumers.info(names.stream, names.consumer(this.#fn, lane))
+    const floor = await this.#floor(lane)
     const found: Found[] = []
     for (let from = 1; from <= floor.stream_seq; ) {
       const message = await js.firstFrom(names.stream, from, names.tokensOf(this.#fn, lane))
@@ -79,6 +81,15 @@ export class Janitor {
       from = message.sequence + 1
     }
     return found
+  }
+
+  async #floor(lane: Lane): Promise<{ stream_seq: number }> {
+    const { js, names, ackWaitMs, log } = this.#core
+    const found = await findConsumer(js, names.stream, names.consumer(this.#fn, lane))
+    if (found !== undefined) return found.ack_floor
+    await declareFunction(js, names, this.#fn, ackWaitMs)
+    log.warn({ fn: this.#fn, lane }, 'consumer that somebody has deleted made anew')
+    return { stream_seq: 0 }
   }
 
   async #keepLooking(): Promise<void> {
