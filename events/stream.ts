@@ -17,6 +17,7 @@ export interface StreamNames {
 const DUPLICATE_WINDOW_NS = 120e9
 /** One message that always exists: it names the cluster, and rewriting it marks a point in the stream's order. */
 export const ANCHOR = 'cursor._'
+export const MARK = `${ANCHOR}.mark`
 
 export function streamNames(prefix = ''): StreamNames {
   if (prefix === '') return { stream: 'EVENTS', root: '' }

@@ -174,6 +174,8 @@ export interface EventStore {
   readonly cluster: string
   /** Name of the stream. */
   readonly stream: string
+  /** A subject of it that is about no object, for who wants to know whether somebody has emptied it. */
+  readonly mark: string
 
   /** Only references of this kind travel: its contents are for the API server to show, and for nobody else. */
   isReferenceOnly(ref: Pick<ResourceRef, 'group' | 'resource'>): boolean

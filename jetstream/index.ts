@@ -4,6 +4,6 @@ export { DeclarationMismatchError, declareConsumer, declareStream, findConsumer,
 export { ConnectionClosedError, ERR, isWrongSequence, JetStreamError, UnknownOutcomeError } from './errors.ts'
 export { type FollowOptions, follow } from './follow.ts'
 export { encodeHeaders, type Headers } from './headers.ts'
-export { incarnationOf } from './incarnation.ts'
+export { incarnationOf, type Kept, StreamLostError } from './incarnation.ts'
 export type { Delivery, StoredMessage } from './messages.ts'
 export { Puller, type PullOptions } from './pull.ts'
