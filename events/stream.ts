@@ -1,4 +1,4 @@
-import { declareStream, isWrongSequence, type JetStream } from '#jetstream'
+import { declareStream, isWrongSequence, type JetStream, UNLIMITED } from '#jetstream'
 import { parseJson } from './data.ts'
 import { type Persistence, persist } from './persist.ts'
 
@@ -35,6 +35,7 @@ export async function declareEvents(js: JetStream, { stream, root }: StreamNames
     storage: 'file',
     discard: 'old',
     max_msgs_per_subject: 1,
+    ...UNLIMITED,
     allow_direct: true,
     allow_msg_ttl: true,
     duplicate_window: DUPLICATE_WINDOW_NS,

@@ -7,6 +7,9 @@ import { ERR, UnknownOutcomeError } from './errors.ts'
 /** Between two questions where the answer comes at once. */
 const PAUSE_MS = 250
 
+/** With a limit, the oldest messages would go without a word: what waits longest, what has not changed for longest. */
+export const UNLIMITED = { max_msgs: -1, max_bytes: -1, max_age: 0 } as const
+
 /** A stream or consumer exists already and is not what this program needs. */
 export class DeclarationMismatchError extends Error {
   override readonly name = 'DeclarationMismatchError'
