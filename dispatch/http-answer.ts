@@ -24,6 +24,8 @@ const LONGEST_QUOTE = 1000
 export function outcomeIn(answer: HttpAnswer, now: Date): Outcome {
   const { code } = answer
   if (code === 202 || code === 204) return {}
+  if (code >= 200 && code < 300 && mayBePart(answer))
+    throw new FunctionError('the answer broke off, or should have a content-length', { isAway: true })
   if (code >= 200 && code < 300) return answer.body.length === 0 ? {} : outcomeOf(answer)
   const said = reportIn(answer)
   const message = `the function answered ${code}${said.message === '' ? '' : `: ${said.message}`}`
@@ -36,6 +38,21 @@ export function outcomeIn(answer: HttpAnswer, now: Date): Outcome {
   if (afterSeconds !== undefined && said.reason !== undefined)
     throw new RetryAfterError(said.message, { afterSeconds, reason: said.reason })
   throw new FunctionError(message, { afterSeconds, isAway: AWAY.has(code) })
+}
+
+/** Where neither says how long it is, the end of the connection is its end: also where the server was killed. */
+function mayBePart({ headers, body }: HttpAnswer): boolean {
+  const isMeasured = headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined
+  return !isMeasured && !isJson(body)
+}
+
+function isJson(body: Buffer): boolean {
+  try {
+    JSON.parse(body.toString())
+    return true
+  } catch {
+    return false
+  }
 }
 
 function outcomeOf({ headers, body }: HttpAnswer): Outcome {
