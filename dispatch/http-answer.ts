@@ -24,9 +24,7 @@ const LONGEST_QUOTE = 1000
 export function outcomeIn(answer: HttpAnswer, now: Date): Outcome {
   const { code } = answer
   if (code === 202 || code === 204) return {}
-  if (code >= 200 && code < 300 && mayBePart(answer))
-    throw new FunctionError('the answer broke off, or should have a content-length', { isAway: true })
-  if (code >= 200 && code < 300) return answer.body.length === 0 ? {} : outcomeOf(answer)
+  if (code >= 200 && code < 300) return outcomeOf(answer)
   const said = reportIn(answer)
   const message = `the function answered ${code}${said.message === '' ? '' : `: ${said.message}`}`
   if (code === 409 && said.reason === 'Conflict') throw new ConflictError(message)
@@ -55,7 +53,11 @@ function isJson(body: Buffer): boolean {
   }
 }
 
-function outcomeOf({ headers, body }: HttpAnswer): Outcome {
+function outcomeOf(answer: HttpAnswer): Outcome {
+  const { headers, body } = answer
+  if (mayBePart(answer))
+    throw new FunctionError('the answer broke off, or should have a content-length', { isAway: true })
+  if (body.length === 0) return {}
   const event = eventIn(headers, body)
   if (event.type !== OUTCOME_TYPE) throw invalid(`its type is ${event.type}, not ${OUTCOME_TYPE}`)
   return event.data as Outcome
