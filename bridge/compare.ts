@@ -52,16 +52,21 @@ export function isLater(one: Pick<Known, 'resourceVersion' | 'deleted'>, other: 
   return order > 0 || (order === 0 && one.deleted)
 }
 
-/** The sequence of what EVENTS calls the end of an object that is listed as it was then: it had only left a selection. */
+/**
+ * The sequence of what EVENTS has of a listed object and cannot be so: its end, where it is listed as it was then and had
+ * only left a selection; a later version, where the API server was restored from a backup.
+ */
 export function disproved(before: Known | undefined, { metadata }: KubeObject): number | undefined {
-  const isSame = before?.uid === metadata.uid && before?.resourceVersion === metadata.resourceVersion
-  return isSame && before?.deleted ? before.sequence : undefined
+  if (before === undefined) return undefined
+  const order = compareVersions(metadata.resourceVersion ?? '', before.resourceVersion) ?? 1
+  const isBack = before.deleted && before.uid === metadata.uid && order === 0
+  return isBack || order < 0 ? before.sequence : undefined
 }
 
 export function difference(before: Known | undefined, object: KubeObject, owner: OwnerKey | undefined): Difference {
   if (before === undefined || before.deleted) return 'added'
   const { uid, resourceVersion } = object.metadata
-  if (before.uid !== uid) return 'replaced'
+  if (before.uid !== uid) return disproved(before, object) === undefined ? 'replaced' : 'added'
   const sameOwner = owner === undefined || ownerToken(before.owner) === ownerToken(owner)
   return before.resourceVersion === resourceVersion && sameOwner ? 'same' : 'modified'
 }

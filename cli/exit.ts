@@ -29,6 +29,7 @@ const codeByName: Record<string, number> = {
   ApiAnswerError: EXIT.kubernetes,
   NatsUnreachableError: EXIT.nats,
   NoEventsError: EXIT.nats,
+  StreamLostError: EXIT.nats,
   PermissionViolationError: EXIT.nats,
   JetStreamApiError: EXIT.nats,
   JetStreamError: EXIT.nats,

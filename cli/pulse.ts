@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { StreamLostError } from '#jetstream'
 
 /** As long as a change may wait for NATS: longer is no passing trouble. */
 const PATIENCE_MS = 30_000
@@ -11,8 +12,15 @@ export interface Pulse {
   troubles(): string[]
 }
 
-/** Whether NATS answers, also while there is nothing to do; `ask` fails when it has waited long enough. */
-export function createPulse(ask: () => Promise<unknown>, now: () => Date): Pulse {
+/**
+ * Whether NATS answers, also while there is nothing to do; `ask` fails when it has waited long enough, or with what `lost`
+ * is told.
+ */
+export function createPulse(
+  ask: () => Promise<unknown>,
+  now: () => Date,
+  lost: (error: StreamLostError) => void = () => undefined,
+): Pulse {
   let answeredAt = now()
   return {
     async run(signal) {
@@ -21,8 +29,8 @@ export function createPulse(ask: () => Promise<unknown>, now: () => Date): Pulse
           () => {
             answeredAt = now()
           },
-          // The age of the last answer says it.
-          () => undefined,
+          // Else the age of the last answer says it.
+          (error: unknown) => (error instanceof StreamLostError ? lost(error) : undefined),
         )
         await sleep(ASK_EVERY_MS, undefined, { signal }).catch(() => undefined)
       }

@@ -3,7 +3,7 @@ import type { Logger } from 'pino'
 import { type Bridge, type BridgeObserver, buryGone, createBridge, troubles } from '#bridge'
 import type { Invoke, KubeObject, ResourceRef } from '#contracts'
 import { createDispatcher, type Dispatcher, type RunObserver } from '#dispatch'
-import { incarnationOf } from '#jetstream'
+import { incarnationOf, type StreamLostError } from '#jetstream'
 import type { KubeClient } from '#kube'
 import { type Reconciler, toInvoke } from '#sdk'
 import type { Streams } from './connections/streams.ts'
@@ -24,6 +24,8 @@ export interface RuntimeOptions {
   traces?: TraceKeeper
   bridgeObserver?: BridgeObserver
   runObserver?: RunObserver
+  /** Called when somebody has deleted or emptied a stream: this process cannot go on. */
+  lost?: (error: StreamLostError) => void
   now?: () => Date
 }
 
@@ -46,12 +48,14 @@ export function createRuntime({
   apiConcurrency,
   log,
   traces,
+  lost,
   now = () => new Date(),
   ...observers
 }: RuntimeOptions): Runtime {
   const { js, events, queue, dead } = streams
-  const incarnation = incarnationOf(js, events.stream)
-  const pulse = createPulse(incarnation, now)
+  // Dispatchers may not write there.
+  const incarnation = incarnationOf(js, [events, queue], { marks: parts.bridge })
+  const pulse = createPulse(incarnation, now, lost)
   const bury = dead.put.bind(dead)
   const { keep, sample } = traces ?? { keep: undefined, sample: () => false }
   const writing = (ref: ResourceRef, object: KubeObject) => dispatcher?.traceOf(ref, object)

@@ -24,7 +24,7 @@ const LONGEST_QUOTE = 1000
 export function outcomeIn(answer: HttpAnswer, now: Date): Outcome {
   const { code } = answer
   if (code === 202 || code === 204) return {}
-  if (code >= 200 && code < 300) return answer.body.length === 0 ? {} : outcomeOf(answer)
+  if (code >= 200 && code < 300) return outcomeOf(answer)
   const said = reportIn(answer)
   const message = `the function answered ${code}${said.message === '' ? '' : `: ${said.message}`}`
   if (code === 409 && said.reason === 'Conflict') throw new ConflictError(message)
@@ -38,7 +38,26 @@ export function outcomeIn(answer: HttpAnswer, now: Date): Outcome {
   throw new FunctionError(message, { afterSeconds, isAway: AWAY.has(code) })
 }
 
-function outcomeOf({ headers, body }: HttpAnswer): Outcome {
+/** Where neither says how long it is, the end of the connection is its end: also where the server was killed. */
+function mayBePart({ headers, body }: HttpAnswer): boolean {
+  const isMeasured = headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined
+  return !isMeasured && !isJson(body)
+}
+
+function isJson(body: Buffer): boolean {
+  try {
+    JSON.parse(body.toString())
+    return true
+  } catch {
+    return false
+  }
+}
+
+function outcomeOf(answer: HttpAnswer): Outcome {
+  const { headers, body } = answer
+  if (mayBePart(answer))
+    throw new FunctionError('the answer broke off, or should have a content-length', { isAway: true })
+  if (body.length === 0) return {}
   const event = eventIn(headers, body)
   if (event.type !== OUTCOME_TYPE) throw invalid(`its type is ${event.type}, not ${OUTCOME_TYPE}`)
   return event.data as Outcome

@@ -9,7 +9,7 @@ import {
   decodeDead,
   encodeDead,
 } from './dead-letter.ts'
-import { persist } from './persist.ts'
+import { isUnanswered, persist } from './persist.ts'
 
 export interface DeadLettersOptions {
   prefix?: string
@@ -71,12 +71,18 @@ function deadLettersIn(js: JetStream, stream: string, root: string, options: Dea
   const { cluster, log, now = () => new Date() } = options
   const read = (message: { subject: string } & Parameters<typeof decodeDead>[1]) =>
     decodeDead(message.subject.slice(root.length), message)
+  /** Somebody may have deleted it to be rid of all letters. */
+  const declareAgain = async (error: unknown) => {
+    if (isUnanswered(error)) await declareDead(js, stream, root, options.replicas)
+    throw error
+  }
   return {
     stream,
     async put(dead) {
       const maxBytes = (js.nc.info?.max_payload ?? 1_048_576) - OVERHEAD_BYTES
       const { headers, data } = encodeDead(dead, cluster, now(), maxBytes)
-      await persist(() => js.publish(root + deadSubject(dead), data, headers), { log })
+      const store = () => js.publish(root + deadSubject(dead), data, headers)
+      await persist(() => store().catch(declareAgain), { log })
       const { reason, detail, reconciler, stream: from, subject, sequence } = dead
       log.warn({ reason, detail, reconciler, stream: from, subject, sequence }, 'message is dead: kept in DEAD')
     },

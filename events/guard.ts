@@ -37,8 +37,8 @@ export type Decision = {
 )
 
 /**
- * Whether a version may be stored, given everything held of that object. An older version never replaces a newer one;
- * a deletion replaces the version that it was last seen with, and only who disproves it brings that version back; a version
+ * Whether a version may be stored, given everything held of that object. An older version never replaces a newer one,
+ * and a deletion the version that it was last seen with, unless who has that version disproves what is held; a version
  * moves to an owner, never back to none.
  */
 export function decide(held: readonly Held[], wanted: Wanted): Decision {
@@ -94,10 +94,9 @@ const VERSION = /^[1-9]\d*$/
 function reasonToKeep(holder: Held, wanted: Wanted): 'present' | 'newer' | undefined {
   const order = compareVersions(wanted.resourceVersion, holder.resourceVersion)
   // What does not compare is stored: a watch delivers in order, so the last one written is the latest in the end.
-  if (order === undefined || order > 0) return undefined
+  if (order === undefined || order > 0 || isDisproved(holder, wanted)) return undefined
   if (order < 0) return 'newer'
   const deletion = wanted.verb === 'deleted'
-  if (isDisproved(holder, wanted)) return undefined
   if (holder.verb === 'deleted') return deletion ? 'present' : 'newer'
   if (holder.verb === 'moved' || deletion) return undefined
   return wanted.owner === holder.owner || wanted.owner === NO_OWNER ? 'present' : undefined
@@ -107,8 +106,7 @@ function reasonToKeep(holder: Held, wanted: Wanted): 'present' | 'newer' | undef
 const isOlder = (copy: Held, holder: Held): boolean =>
   (compareVersions(copy.resourceVersion, holder.resourceVersion) ?? 0) < 0
 
-const isDisproved = ({ verb, sequence, resourceVersion }: Held, wanted: Wanted): boolean =>
-  verb === 'deleted' && sequence === wanted.disproves && resourceVersion === wanted.resourceVersion
+const isDisproved = ({ sequence }: Held, { disproves }: Wanted): boolean => sequence === disproves
 
 /** The later version counts; of one version the deletion before the object, and both before the note that it moved. */
 function outranks(next: Held, best: Held): boolean {

@@ -49,5 +49,7 @@ export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | u
 const isInFlight = (error: unknown): boolean => error instanceof JetStreamError && error.errCode === ERR.publishInFlight
 
 /** No answer, or no leader just now. */
-const isPassing = (error: unknown): boolean =>
-  error instanceof UnknownOutcomeError || (error instanceof JetStreamError && error.code === 503)
+const isPassing = (error: unknown): boolean => error instanceof UnknownOutcomeError || isUnanswered(error)
+
+/** There is no leader, no room, or no such stream. */
+export const isUnanswered = (error: unknown): boolean => error instanceof JetStreamError && error.code === 503

@@ -6,7 +6,7 @@ import { MAX_OBJECT_BYTES } from './publication.ts'
 import { Reader } from './reader.ts'
 import { redact } from './redaction.ts'
 import { agreeOnReferences, referenceRule } from './references.ts'
-import { bindToCluster, declareEvents, streamNames } from './stream.ts'
+import { bindToCluster, declareEvents, MARK, streamNames } from './stream.ts'
 import type { EventStore, EventStoreOptions } from './types.ts'
 import { Writer } from './writer.ts'
 
@@ -44,6 +44,7 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
   return {
     cluster,
     stream: names.stream,
+    mark: names.root + MARK,
     isReferenceOnly,
     put: (ref, verb, object, putOptions = {}) => writer.put(ref, verb, object, putOptions),
     observe: (query) => reader.observe(query),

@@ -1,4 +1,4 @@
-import { declareStream, isWrongSequence, type JetStream } from '#jetstream'
+import { declareStream, isWrongSequence, type JetStream, UNLIMITED } from '#jetstream'
 import { parseJson } from './data.ts'
 import { type Persistence, persist } from './persist.ts'
 
@@ -17,6 +17,7 @@ export interface StreamNames {
 const DUPLICATE_WINDOW_NS = 120e9
 /** One message that always exists: it names the cluster, and rewriting it marks a point in the stream's order. */
 export const ANCHOR = 'cursor._'
+export const MARK = `${ANCHOR}.mark`
 
 export function streamNames(prefix = ''): StreamNames {
   if (prefix === '') return { stream: 'EVENTS', root: '' }
@@ -34,6 +35,7 @@ export async function declareEvents(js: JetStream, { stream, root }: StreamNames
     storage: 'file',
     discard: 'old',
     max_msgs_per_subject: 1,
+    ...UNLIMITED,
     allow_direct: true,
     allow_msg_ttl: true,
     duplicate_window: DUPLICATE_WINDOW_NS,

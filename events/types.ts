@@ -69,8 +69,9 @@ export interface PutOptions {
   /** The object has only metadata. Replaces no whole one of the same version; a whole one replaces it. */
   referenceOnly?: boolean | undefined
   /**
-   * Sequence in EVENTS of a deletion of this very version that this call replaces: somebody knew of that message first, and
-   * then found the object, by its uid, in the newest state. It had only left what was watched.
+   * Sequence in EVENTS of a deletion of this very version, or of a later version, that this call replaces: somebody knew of
+   * that message first, and then found the object in the newest state. It had only left what was watched, or the API
+   * server was restored from a backup.
    */
   disproves?: number | undefined
   /** Give up; the outcome is then unknown. Without it, put() goes on until NATS has answered. */
@@ -174,6 +175,8 @@ export interface EventStore {
   readonly cluster: string
   /** Name of the stream. */
   readonly stream: string
+  /** A subject of it that is about no object, for who wants to know whether somebody has emptied it. */
+  readonly mark: string
 
   /** Only references of this kind travel: its contents are for the API server to show, and for nobody else. */
   isReferenceOnly(ref: Pick<ResourceRef, 'group' | 'resource'>): boolean

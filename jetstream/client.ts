@@ -18,6 +18,14 @@ export interface BatchLast {
   upToSequence: number | undefined
 }
 
+interface ScanOptions {
+  pageSize?: number
+  /** With this sequence or a later one. */
+  first?: number
+  /** Stored then or later. */
+  since?: Date | undefined
+}
+
 interface ApiAnswer {
   error?: { code: number; err_code?: number; description?: string }
 }
@@ -107,9 +115,9 @@ export class JetStream {
   async *scan(
     stream: string,
     subject: string,
-    { pageSize = 500, since }: { pageSize?: number /** Stored then or later. */; since?: Date | undefined } = {},
+    { pageSize = 500, first = 1, since }: ScanOptions = {},
   ): AsyncGenerator<StoredMessage> {
-    let from: object = since === undefined ? { seq: 1 } : { start_time: since.toISOString() }
+    let from: object = since === undefined ? { seq: first } : { start_time: since.toISOString() }
     for (;;) {
       const query = JSON.stringify({ batch: pageSize, next_by_subj: subject, ...from })
       const isLast = (message: Msg) => statusOf(message) !== 0

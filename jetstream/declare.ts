@@ -1,11 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type ConsumerConfig, JetStreamApiError, type StreamConfig } from '@nats-io/jetstream'
+import { type ConsumerConfig, type ConsumerInfo, JetStreamApiError, type StreamConfig } from '@nats-io/jetstream'
 import { TimeoutError } from 'nats'
 import type { JetStream } from './client.ts'
 import { ERR, UnknownOutcomeError } from './errors.ts'
 
 /** Between two questions where the answer comes at once. */
 const PAUSE_MS = 250
+
+/** With a limit, the oldest messages would go without a word: what waits longest, what has not changed for longest. */
+export const UNLIMITED = { max_msgs: -1, max_bytes: -1, max_age: 0 } as const
 
 /** A stream or consumer exists already and is not what this program needs. */
 export class DeclarationMismatchError extends Error {
@@ -42,10 +45,17 @@ export async function declareConsumer(
   config: Partial<ConsumerConfig> & { durable_name: string },
 ): Promise<void> {
   const what = `consumer ${config.durable_name} of stream ${stream}`
-  const info = answered(js, what, () => js.admin.consumers.info(stream, config.durable_name))
-  const existing = await orUndefined(info, ERR.consumerNotFound)
+  const existing = await findConsumer(js, stream, config.durable_name)
   if (existing) demandEqual(what, config, existing.config)
   else await answered(js, what, () => js.admin.consumers.add(stream, config))
+}
+
+export function findConsumer(js: JetStream, stream: string, name: string): Promise<ConsumerInfo | undefined> {
+  const what = `consumer ${name} of stream ${stream}`
+  return orUndefined(
+    answered(js, what, () => js.admin.consumers.info(stream, name)),
+    ERR.consumerNotFound,
+  )
 }
 
 /** A cluster that chooses its leader does not answer, or says that it cannot: to ask again does no harm. */

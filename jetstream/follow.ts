@@ -19,8 +19,8 @@ export interface FollowOptions {
 
 /**
  * The last message of each subject that matches, then every later one, in stream order, for ever; ends with the
- * signal. Goes on where it was after a lost connection or server. On more than one replica the start may be older than
- * what was just stored; what is missing follows.
+ * signal. Goes on where it was after a lost connection or server, and begins anew where the server has lost what it gave.
+ * On more than one replica the start may be older than what was just stored; what is missing follows.
  */
 export async function* follow(
   js: JetStream,
@@ -34,7 +34,9 @@ export async function* follow(
     const feed = new Feed(js, signal)
     const wanted = { filter_subjects: subjects, headers_only: headersOnly, deliver_subject: feed.inbox }
     const consumer = await addConsumer(js, stream, { ...wanted, ...startAfter(last, start) }, signal)
-    if (consumer === undefined) feed.close()
+    const isLost = last > 0 && (await js.lastSequence(stream).catch(() => last)) < last
+    if (isLost) last = 0
+    if (consumer === undefined || isLost) feed.close()
     try {
       for await (const message of feed) {
         const { sequence, storedAt } = ackMetadata(message.reply ?? '')

@@ -1,20 +1,31 @@
+import { JetStreamApiError, type StreamInfo } from '@nats-io/jetstream'
 import type { JetStream } from './client.ts'
+import { ERR, isWrongSequence } from './errors.ts'
+
+/** A stream that this process uses was deleted or emptied by somebody: what it held is lost. */
+export class StreamLostError extends Error {
+  override readonly name = 'StreamLostError'
+}
+
+export interface Kept {
+  stream: string
+  /** Where one message stands from the beginning: without it the stream was emptied. */
+  mark: string
+}
 
 /**
- * Names the present life of whatever keeps this stream; another answer than before means that confirmed messages may
+ * Names the present life of whatever keeps these streams; another answer than before means that confirmed messages may
  * be lost. With replicas that is the stream itself, as long as its sequences never fall behind those seen; a stream
- * without replicas is as safe as the page cache of its server, so each start of that server counts.
+ * without replicas is as safe as the page cache of its server, so each start of that server counts. Rejects with a
+ * StreamLostError when one is not the stream any more that the first answer was about. `marks`: makes the marks.
  */
-export function incarnationOf(js: JetStream, stream: string): () => Promise<string> {
-  let highest = 0
-  let fallenBehind = 0
-  const ask = async () => {
-    const { config, created, state } = await js.admin.streams.info(stream)
-    if (state.last_seq < highest) fallenBehind++
-    highest = state.last_seq
-    const keeper = config.num_replicas > 1 ? 'replicas' : (js.nc.info?.server_id ?? '')
-    return [keeper, created, ...(fallenBehind > 0 ? [fallenBehind] : [])].join(' ')
-  }
+export function incarnationOf(
+  js: JetStream,
+  streams: readonly Kept[],
+  { marks }: { marks: boolean },
+): () => Promise<string> {
+  const lives = streams.map((kept) => lifeOf(js, kept, marks))
+  const ask = async () => (await Promise.all(lives.map((life) => life()))).join(' ')
   // One question at a time: of two, the older answer may come last, and would look like a stream that has fallen behind.
   let asking: Promise<string> | undefined
   // What was asked without a connection is not answered.
@@ -28,5 +39,47 @@ export function incarnationOf(js: JetStream, stream: string): () => Promise<stri
     })
     asking = mine
     return mine
+  }
+}
+
+function lifeOf(js: JetStream, kept: Kept, marks: boolean): () => Promise<string> {
+  const { stream } = kept
+  let highest = 0
+  let fallenBehind = 0
+  let known: { created: string; mark: number | undefined } | undefined
+  return async () => {
+    const found = await findInfo(js, stream)
+    if (found === undefined || (known && known.created !== found.created))
+      throw new StreamLostError(`stream ${stream} was deleted: start again, and everything is listed and runs anew`)
+    const { config, created, state } = found
+    const mark = await markOf(js, kept, marks && known?.mark === undefined)
+    if (known?.mark !== undefined && known.mark !== mark)
+      throw new StreamLostError(`stream ${stream} was emptied: start again, and everything is listed and runs anew`)
+    known = { created, mark }
+    if (state.last_seq < highest) fallenBehind++
+    highest = state.last_seq
+    const keeper = config.num_replicas > 1 ? 'replicas' : (js.nc.info?.server_id ?? '')
+    return [keeper, created, mark, ...(fallenBehind > 0 ? [fallenBehind] : [])].join(' ')
+  }
+}
+
+async function findInfo(js: JetStream, stream: string): Promise<StreamInfo | undefined> {
+  try {
+    return await js.admin.streams.info(stream)
+  } catch (error) {
+    if (error instanceof JetStreamApiError && error.code === ERR.streamNotFound) return undefined
+    throw error
+  }
+}
+
+/** The sequence of the mark. */
+async function markOf(js: JetStream, { stream, mark }: Kept, makes: boolean): Promise<number | undefined> {
+  const found = await js.lastOf(stream, mark)
+  if (found !== undefined || !makes) return found?.sequence
+  try {
+    return (await js.publish(mark, '', { 'Nats-Expected-Last-Subject-Sequence': 0 })).sequence
+  } catch (error) {
+    if (!isWrongSequence(error)) throw error
+    return (await js.lastOf(stream, mark))?.sequence
   }
 }

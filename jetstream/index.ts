@@ -1,9 +1,16 @@
 export { type BatchLast, JetStream, type PublishAck } from './client.ts'
 export { type ConnectOptions, connectJetStream, NatsUnreachableError } from './connect.ts'
-export { DeclarationMismatchError, declareConsumer, declareStream, findStream } from './declare.ts'
+export {
+  DeclarationMismatchError,
+  declareConsumer,
+  declareStream,
+  findConsumer,
+  findStream,
+  UNLIMITED,
+} from './declare.ts'
 export { ConnectionClosedError, ERR, isWrongSequence, JetStreamError, UnknownOutcomeError } from './errors.ts'
 export { type FollowOptions, follow } from './follow.ts'
 export { encodeHeaders, type Headers } from './headers.ts'
-export { incarnationOf } from './incarnation.ts'
+export { incarnationOf, type Kept, StreamLostError } from './incarnation.ts'
 export type { Delivery, StoredMessage } from './messages.ts'
 export { Puller, type PullOptions } from './pull.ts'

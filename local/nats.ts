@@ -15,6 +15,8 @@ export interface NatsOptions {
   replicas?: 1 | 3
   /** Of the (first) server. Default a free one. */
   port?: number
+  /** Of all streams together. Default: what nats-server makes of the disk. */
+  maxBytes?: number
   /** Users and what they may do, as nats-server's configuration has it. Default: everybody everything. */
   authorization?: object
   /** Certificates, as nats-server's configuration has them. Default: none, plain TCP. */
@@ -69,11 +71,18 @@ export async function startNats(options: NatsOptions): Promise<Nats> {
 export async function startNatsServers(
   processes: ProcessGroup,
   command: string,
-  { replicas = 1, port, authorization, tls }: Pick<NatsOptions, 'replicas' | 'port' | 'authorization' | 'tls'>,
+  {
+    replicas = 1,
+    port,
+    maxBytes,
+    authorization,
+    tls,
+  }: Omit<NatsOptions, 'dir' | 'progress' | 'dieWithParent' | 'temporary'>,
 ): Promise<Nats> {
   const servers = await plan(replicas, port)
+  const limits = maxBytes === undefined ? {} : { max_file: maxBytes }
   const more = { ...(authorization && { authorization }), ...(tls && { tls }) }
-  await Promise.all(servers.map((server) => startServer(processes, command, server, servers, more)))
+  await Promise.all(servers.map((server) => startServer(processes, command, server, servers, { limits, more })))
   const nats = natsOf(processes, servers)
   await nats.ready()
   return nats
@@ -93,17 +102,28 @@ async function startServer(
   command: string,
   server: NatsServer,
   all: readonly NatsServer[],
-  more: object,
+  settings: Settings,
 ): Promise<ManagedProcess> {
   const dir = join(processes.dir, 'nats', server.name)
   mkdirSync(dir, { recursive: true })
   const configFile = join(dir, 'server.conf')
-  writeFileSync(configFile, configOf(server, all, join(dir, 'store'), more))
+  writeFileSync(configFile, configOf(server, all, join(dir, 'store'), settings))
   return processes.start({ name: server.name, command, args: ['-c', configFile] })
 }
 
+interface Settings {
+  /** Of JetStream. */
+  limits: object
+  more: object
+}
+
 /** JSON is a form that nats-server's configuration takes. */
-function configOf(server: NatsServer, all: readonly NatsServer[], storeDir: string, more: object): string {
+function configOf(
+  server: NatsServer,
+  all: readonly NatsServer[],
+  storeDir: string,
+  { limits, more }: Settings,
+): string {
   const cluster = {
     name: 'fairlead-local',
     listen: `127.0.0.1:${server.clusterPort}`,
@@ -113,7 +133,7 @@ function configOf(server: NatsServer, all: readonly NatsServer[], storeDir: stri
     server_name: server.name,
     listen: `127.0.0.1:${server.port}`,
     http: `127.0.0.1:${server.monitoringPort}`,
-    jetstream: { store_dir: storeDir },
+    jetstream: { store_dir: storeDir, ...limits },
     ...(all.length > 1 ? { cluster } : {}),
     ...more,
   }

@@ -1,5 +1,5 @@
 import { type ConsumerConfig, DiscardPolicy, RetentionPolicy, StorageType, type StreamConfig } from '@nats-io/jetstream'
-import { declareConsumer, declareStream, findStream, type JetStream } from '#jetstream'
+import { declareConsumer, declareStream, findStream, type JetStream, UNLIMITED } from '#jetstream'
 import type { Names } from './names.ts'
 import { LANES, type Lane } from './record.ts'
 
@@ -49,7 +49,7 @@ function streamConfig(names: Names): Partial<StreamConfig> & { name: string } {
     storage: StorageType.File,
     max_msgs_per_subject: 1,
     discard: DiscardPolicy.Old,
-    max_age: 0,
+    ...UNLIMITED,
     duplicate_window: 120_000 * MS,
     allow_msg_schedules: true,
     allow_msg_ttl: true,

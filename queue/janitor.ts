@@ -1,7 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { ConnectionClosedError, type StoredMessage } from '#jetstream'
+import { ConnectionClosedError, findConsumer, type StoredMessage } from '#jetstream'
 import { tokenFrom } from './codec.ts'
 import { type Core, operate } from './core.ts'
+import { declareFunction } from './declare.ts'
+import { Overdue } from './overdue.ts'
 import type { Lane } from './record.ts'
 import { deadTokens, type Suspects } from './tokens.ts'
 import { transitions } from './transitions.ts'
@@ -18,11 +20,13 @@ const RECHECK_MS = 3000
 
 /**
  * Finds tokens that no consumer will deliver any more. A single server that is killed can bring back messages whose
- * acknowledgement it had confirmed; every later ENQUEUE would coalesce into such a token.
+ * acknowledgement it had confirmed; every later ENQUEUE would coalesce into such a token. And timers that it has given up, and
+ * consumers that somebody has deleted.
  */
 export class Janitor {
   readonly #core: Core
   readonly #fn: string
+  readonly #overdue: Overdue
   readonly #stopping = new AbortController()
   #suspects: Suspects = new Map()
   #wake = new AbortController()
@@ -30,6 +34,7 @@ export class Janitor {
   constructor(core: Core, fn: string) {
     this.#core = core
     this.#fn = fn
+    this.#overdue = new Overdue(core, fn)
   }
 
   /** Looks at once, after each reconnect, and every 30 to 60 s. */
@@ -42,8 +47,12 @@ export class Janitor {
     this.#stopping.abort()
   }
 
-  /** One pass; gives the number of tokens replaced. Only what two passes in a row have seen is. */
+  /** One pass; gives the number of keys that it put right. Of tokens, only what two passes in a row have seen is. */
   async pass(): Promise<number> {
+    return (await this.#revive()) + (await this.#overdue.look())
+  }
+
+  async #revive(): Promise<number> {
     const { observer, log } = this.#core
     const found = [...(await this.#belowFloor('high')), ...(await this.#belowFloor('low'))]
     let revived = 0
@@ -62,7 +71,7 @@ export class Janitor {
   /** Acknowledged as far as the consumer knows, and yet there. A healthy queue has none: one read. */
   async #belowFloor(lane: Lane): Promise<Found[]> {
     const { js, names } = this.#core
-    const { ack_floor: floor } = await js.admin.consumers.info(names.stream, names.consumer(this.#fn, lane))
+    const floor = await this.#floor(lane)
     const found: Found[] = []
     for (let from = 1; from <= floor.stream_seq; ) {
       const message = await js.firstFrom(names.stream, from, names.tokensOf(this.#fn, lane))
@@ -74,14 +83,23 @@ export class Janitor {
     return found
   }
 
+  async #floor(lane: Lane): Promise<{ stream_seq: number }> {
+    const { js, names, ackWaitMs, log } = this.#core
+    const found = await findConsumer(js, names.stream, names.consumer(this.#fn, lane))
+    if (found !== undefined) return found.ack_floor
+    await declareFunction(js, names, this.#fn, ackWaitMs)
+    log.warn({ fn: this.#fn, lane }, 'consumer that somebody has deleted made anew')
+    return { stream_seq: 0 }
+  }
+
   async #keepLooking(): Promise<void> {
     const { log, random } = this.#core
     while (!this.#stopping.signal.aborted) {
       let pauseMs = PASS_MS * (1 + random())
       try {
         await this.#core.clock.measure()
-        await this.pass()
-        if (this.#suspects.size > 0) pauseMs = RECHECK_MS
+        const mended = await this.pass()
+        if (mended > 0 || this.#suspects.size > 0) pauseMs = RECHECK_MS
       } catch (error) {
         if (error instanceof ConnectionClosedError || this.#core.js.nc.isClosed()) return
         log.warn({ err: error, fn: this.#fn }, 'janitor could not look: will try again')

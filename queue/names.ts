@@ -26,6 +26,11 @@ export class Names {
     return ['work', 'key', 'done'].map((role) => `${this.#root}${role}.>`)
   }
 
+  /** Of no function. */
+  get mark(): string {
+    return `${this.#root}key._`
+  }
+
   token = (fn: string, lane: Lane, key: string): string => `${this.#root}work.${fnToken(fn)}.${lane}.${key}`
 
   /** The state, a generation's first letter, stands in front: the server can count the records of one state. */

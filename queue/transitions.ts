@@ -1,12 +1,13 @@
 import { absorb } from './absorb.ts'
 import { finish } from './finish.ts'
 import { retry, withdraw } from './intervene.ts'
+import { rearm } from './rearm.ts'
 import { renew } from './renew.ts'
 import { take } from './take.ts'
 import { enqueue, revive } from './tokens.ts'
 
 /**
- * The whole protocol: TAKE (with STEAL, MARK and ACK), ABSORB, RENEW, FINISH, ENQUEUE, the janitor's repair, and what
- * people do by hand.
+ * The whole protocol: TAKE (with STEAL, MARK and ACK), ABSORB, RENEW, FINISH, ENQUEUE, the janitor's repairs, and
+ * what people do by hand.
  */
-export const transitions = { enqueue, take, absorb, renew, finish, revive, retry, withdraw } as const
+export const transitions = { enqueue, take, absorb, renew, finish, revive, rearm, retry, withdraw } as const

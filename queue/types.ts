@@ -100,7 +100,7 @@ export interface QueueObserver {
   onTake?(fn: string, queuedMs: number, lateMs?: number): void
   onFinish?(fn: string, kind: (Finish | HandBack)['kind'], workMs: number): void
   onFenced?(fn: string): void
-  /** The janitor replaced a token that would never have been delivered. */
+  /** The janitor replaced a token that would never have been delivered, or a timer that would never have fired. */
   onRevive?(fn: string): void
 }
 

@@ -60,6 +60,8 @@ interface ListOptions {
 export interface WorkQueue {
   /** Name of the JetStream stream that holds it all. */
   readonly stream: string
+  /** A subject of it that is about no key, for who wants to know whether somebody has emptied it. */
+  readonly mark: string
   /** The two consumers of a function: before its first enqueue or serve. */
   declare(fn: string): Promise<void>
   /**
@@ -87,7 +89,7 @@ export interface WorkQueue {
   park(of: KeyOf, signal?: AbortSignal): Promise<WithdrawOutcome>
   /** Throws away what a key that does not run is due: its timer, and every change enqueued before this resolves. */
   purge(of: KeyOf, signal?: AbortSignal): Promise<WithdrawOutcome>
-  /** Finds and replaces tokens that would never be delivered; workers do it by themselves. */
+  /** Finds and replaces tokens that would never be delivered and timers that would never fire; workers do it by themselves. */
   janitor(fn: string): Pick<Janitor, 'pass'>
 }
 
@@ -133,6 +135,10 @@ class JetStreamQueue implements WorkQueue {
 
   get stream(): string {
     return this.#core.names.stream
+  }
+
+  get mark(): string {
+    return this.#core.names.mark
   }
 
   declare(fn: string): Promise<void> {

@@ -57,6 +57,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
     invoke: guard.invoke,
     apiConcurrency: options.apiConcurrency,
     log,
+    lost: fatal,
     bridgeObserver: metrics.bridge,
     runObserver: (step) => {
       metrics.run(step)

@@ -44,7 +44,7 @@ export function runMetrics(registry: Registry, now: () => number = () => perform
       'Total number of reconciliation timeouts per controller',
     ),
     leasesLost: counter('fairlead_leases_lost_total', 'Runs whose key may have been another’s before they ended'),
-    revived: counter('fairlead_tokens_revived_total', 'Keys that were queued and would never have been delivered'),
+    revived: counter('fairlead_tokens_revived_total', 'Keys that were queued, or due, and would never have run'),
     coalesced: counter('fairlead_changes_coalesced_total', 'Changes of keys that were queued already'),
   }
   const adds = counter('workqueue_adds_total', 'Total number of adds handled by workqueue', ['name', 'controller'])

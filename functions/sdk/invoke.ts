@@ -8,7 +8,7 @@ import type { Resource } from './resource.ts'
 /**
  * The function behind the seam for every kind of function: plain data in, plain data out, both checked.
  * An object that is gone or being deleted is not reconciled: what it owns goes by garbage collection. One that waits for
- * the reconciler's finalizer is finalized.
+ * the reconciler's finalizer is finalized. What another version of the function has to decide fails, and is tried again.
  */
 export function toInvoke(reconciler: Reconciler): Invoke {
   const readOutcome = outcomeReader(reconciler.name, reconciler.for.outcomeStatus)
@@ -16,9 +16,32 @@ export function toInvoke(reconciler: Reconciler): Invoke {
     const { object, finalizing } = input
     if (object === null || (object.metadata.deletionTimestamp !== undefined && !finalizing)) return {}
     const run = openRun(reconciler, object, input, context)
+    if (finalizing) demandFinalize(reconciler)
     const returned = await (finalizing ? reconciler.finalize?.(run) : reconciler.reconcile(run))
-    return readOutcome(returned ?? {})
+    const outcome = readOutcome(returned ?? {})
+    if (outcome.apply !== undefined) refuseToPruneUnknown(reconciler, input)
+    return outcome
   }
+}
+
+/** The Reconciler may be installed already while functions of the version before still run: these must not let go. */
+function demandFinalize(reconciler: Reconciler): void {
+  if (reconciler.finalize === undefined)
+    throw new OtherVersionError(`Reconciler ${reconciler.name} finalizes, but this version of its function does not`)
+}
+
+/** What the version after has made would go, since it is not in a set that this one takes for complete. */
+function refuseToPruneUnknown({ name, owns }: Reconciler, { owned }: RunInput): void {
+  const known = new Set(owns.map(inputKey))
+  const unknown = Object.keys(owned).filter((kind) => !known.has(kind) && (owned[kind] ?? []).length > 0)
+  if (unknown.length === 0) return
+  const kinds = unknown.join(', ')
+  throw new OtherVersionError(`Reconciler ${name} owns ${kinds}, which this version of its function would delete`)
+}
+
+/** Somebody else shall run the object: it passes when all processes, and the Reconciler, are of one version. */
+class OtherVersionError extends Error {
+  override readonly name = 'OtherVersionError'
 }
 
 function openRun(

@@ -26,7 +26,7 @@ const bridge = createBridge({
     announce: (_fn, key) => ({ noted: false, safe: writeDown(key).then(() => 'token') }),
   },
   log: silent,
-  incarnation: incarnationOf(js, events.stream),
+  incarnation: incarnationOf(js, [events], { marks: true }),
 })
 const running = bridge.run(new AbortController().signal)
 const isWatching = async () =>

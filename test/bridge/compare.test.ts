@@ -37,6 +37,13 @@ it('a deletion is disproved by a listed object that is the very one, as it was t
     expect(disproved(had({ deleted: true, ...other }), listed)).toBeUndefined()
 })
 
+it('what EVENTS has is disproved by a listed object of a version before: the API server was restored from a backup', () => {
+  for (const later of [{}, { deleted: true }, { uid: 'u2' }, { uid: 'u2', deleted: true }])
+    expect(disproved(had({ resourceVersion: '51', ...later }), listed)).toBe(9)
+  expect(difference(had({ resourceVersion: '51' }), listed, undefined)).toBe('modified')
+  expect(difference(had({ resourceVersion: '51', uid: 'u2' }), listed, undefined)).toBe('added')
+})
+
 describe('the keys of a version are known to be enqueued', () => {
   const identity = (resourceVersion: string, sequence: number): Identity => ({
     key: { ref: configMaps, namespace: 'default', name: 'c' },

@@ -211,7 +211,7 @@ export async function startBridge(
     },
     log: silent,
     ...options,
-    incarnation: noticeRestarts ? incarnationOf(js, events.stream) : undefined,
+    incarnation: noticeRestarts ? incarnationOf(js, [events, queue], { marks: true }) : undefined,
     observer: { ...observer, relisted: (report) => relists.push(report) },
   })
   const stop = new AbortController()

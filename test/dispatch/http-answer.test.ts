@@ -3,11 +3,11 @@ import { toHttp } from '#events'
 import { type HttpAnswer, outcomeIn } from '../../dispatch/http-answer.ts'
 
 const now = new Date('2030-01-01T00:00:00Z')
-const answer = (code: number, body: string | object = '', headers: HttpAnswer['headers'] = {}): HttpAnswer => ({
-  code,
-  headers: typeof body === 'string' ? headers : { 'content-type': 'application/json', ...headers },
-  body: Buffer.from(typeof body === 'string' ? body : JSON.stringify(body)),
-})
+const answer = (code: number, content: string | object = '', headers: HttpAnswer['headers'] = {}): HttpAnswer => {
+  const body = Buffer.from(typeof content === 'string' ? content : JSON.stringify(content))
+  const type = typeof content === 'string' ? {} : { 'content-type': 'application/json' }
+  return { code, headers: { 'content-length': String(body.length), ...type, ...headers }, body }
+}
 const thrownBy = (one: HttpAnswer): unknown => {
   try {
     return outcomeIn(one, now)

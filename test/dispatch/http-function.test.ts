@@ -1,5 +1,5 @@
 import { createServer, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, createServer as createConnectionServer } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
 import { type Outcome, type ReconcilerSpec, type RunInput, reconcilerSpec } from '#contracts'
 import { fromHttp } from '#events'
@@ -21,6 +21,18 @@ const input: RunInput = {
   now: '2030-01-01T00:00:00Z',
   finalizing: false,
 }
+/** Its answer ends with the connection. */
+async function startUnmeasured(body: string): Promise<{ url: string } & AsyncDisposable> {
+  const server = createConnectionServer((socket) => {
+    socket.once('data', () => socket.end(`HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n${body}`))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    [Symbol.asyncDispose]: () => new Promise((resolve) => server.close(() => resolve())),
+  }
+}
+
 const open: HttpFunction[] = []
 afterEach(() => {
   for (const one of open.splice(0)) one.close()
@@ -121,6 +133,19 @@ describe('calling a function over HTTP', () => {
       response.writeHead(200, { 'content-length': 100 }).write('{"sta', () => response.socket?.resetAndDestroy())
     })
     await expect(at(server.url).call()).rejects.toMatchObject({ isAway: true })
+  })
+
+  it.each(['', '{"status":{"pha'])(
+    'takes %j for away where nobody has said how long the answer is: its server may have been killed in it',
+    async (part) => {
+      await using server = await startUnmeasured(part)
+      await expect(at(server.url).call()).rejects.toMatchObject({ name: 'FunctionError', isAway: true })
+    },
+  )
+
+  it('takes an answer of a length that nobody has said when it is whole', async () => {
+    await using server = await startUnmeasured('{"status":{"phase":"DONE"}}')
+    expect(await at(server.url).call()).toEqual({ status: { phase: 'DONE' } })
   })
 
   it('stops at once when the run is over, with its reason', async () => {

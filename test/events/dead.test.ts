@@ -60,6 +60,14 @@ describe('what cannot be read in EVENTS', () => {
     expect(await test.dead.count()).toMatchObject({ 'no-cloudevent': 2, 'unsupported-version': 1, 'too-large': 0 })
   })
 
+  it('goes there also when somebody has deleted DEAD, to be rid of all letters', async () => {
+    await using test = await opened()
+    await js().admin.streams.delete(test.dead.stream)
+    await test.put('k8s._.v1.pods.ns._.garbage', 'hello')
+    expect(await collected(test.store.identities(PODS))).toEqual([])
+    expect(await test.letters()).toMatchObject([{ reason: 'no-cloudevent' }])
+  })
+
   it('goes there also from a subject that has no room for anything before it', async () => {
     await using test = await opened()
     const subject = `k8s._.v1.pods.ns._.${'x'.repeat(4010)}`

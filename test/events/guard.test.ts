@@ -60,7 +60,7 @@ describe('whether a version may be stored', () => {
     ['the version that disproves its deletion', [gone], wanted(5, { disproves: 7 }), stores(7)],
     ['the same under another owner', [gone], wanted(5, { owner: a, disproves: 7 }), stores(0, [gone])],
     ['a version that disproves an earlier deletion', [gone], wanted(5, { disproves: 6 }), keeps('newer', gone)],
-    ['no older version that disproves a deletion', [gone], wanted(4, { disproves: 7 }), keeps('newer', gone)],
+    ['an older version that disproves a deletion', [gone], wanted(4, { disproves: 7 }), stores(7)],
     ['an older version after a deletion', [gone], wanted(4), keeps('newer', gone)],
     ['a new incarnation after a deletion', [gone], wanted(6, { verb: 'added' }), stores(7)],
     ['versions that do not compare', [held('x')], wanted('y'), stores(7)],

@@ -1,9 +1,18 @@
-import { expect, it } from 'vitest'
-import { connectJetStream, declareConsumer, declareStream, UnknownOutcomeError } from '#jetstream'
+import { describe, expect, it } from 'vitest'
+import { openEventStore } from '#events'
+import {
+  connectJetStream,
+  DeclarationMismatchError,
+  declareConsumer,
+  declareStream,
+  UnknownOutcomeError,
+} from '#jetstream'
+import { openQueue } from '#queue'
 import { startLossyProxy } from '../queue/lossy-proxy.ts'
 import { useJetStream } from '../support/jetstream.ts'
 
-const { nats } = useJetStream()
+const { nats, js } = useJetStream()
+const log = { debug() {}, info() {}, warn() {}, error() {} }
 
 it.each(['requests', 'answers'] as const)('what is declared is asked for again when %s are lost', async (lost) => {
   await using proxy = await startLossyProxy(nats().url)
@@ -25,4 +34,22 @@ it('says that NATS does not answer, and about what', async () => {
   await expect(declared).rejects.toThrow(UnknownOutcomeError)
   await expect(declared).rejects.toThrow('NATS does not answer about stream X')
   await js.close()
+})
+
+describe.each([
+  { stream: 'EVENTS', open: (prefix: string) => openEventStore(js(), { prefix, cluster: 'test', log }) },
+  { stream: 'WORK', open: (prefix: string) => openQueue(js(), { prefix, log }) },
+])('what $stream has held longest would go without a word', ({ stream, open }) => {
+  it.each([
+    ['max_msgs', 1e6],
+    ['max_bytes', 1e6],
+    ['max_age', 3600e9],
+  ])('by a limit: with %s it is refused', async (limit, value) => {
+    const prefix = limit.replaceAll('_', '-')
+    await open(prefix)
+    await js().admin.streams.update(`${prefix}_${stream}`, { [limit]: value })
+    const refused = open(prefix)
+    await expect(refused).rejects.toThrow(DeclarationMismatchError)
+    await expect(refused).rejects.toThrow(`stream ${prefix}_${stream} exists with ${limit} = ${value}`)
+  })
 })

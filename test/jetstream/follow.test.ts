@@ -1,6 +1,9 @@
+import { cp, rename, rm } from 'node:fs/promises'
+import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { follow } from '#jetstream'
 import { useJetStream } from '../support/jetstream.ts'
+import { untilPasses } from '../support/wait.ts'
 
 describe('following a stream', () => {
   const { nats, js } = useJetStream()
@@ -55,6 +58,35 @@ describe('following a stream', () => {
     }
     await publishing
     expect(seen.size).toBe(2000)
+  })
+
+  it('begins anew when the server has lost what it gave: what took its place is not passed over', async () => {
+    const name = await stream()
+    const publish = (subject: string) => js().publish(`${name}.${subject}`, '', {})
+    const { processes, names } = nats()
+    const store = join(processes.dir, 'nats', names[0] ?? '', 'store')
+    const older = `${store}-older`
+    const startWith = async (act: () => Promise<void>) => {
+      await processes.kill(names[0] ?? '')
+      await act()
+      await nats().restart()
+      await untilPasses(() => js().lastSequence(name))
+    }
+    await publish('a')
+    await startWith(() => cp(store, older, { recursive: true }))
+    await publish('lost')
+    await publish('lost')
+    const seen: string[] = []
+    for await (const { subject } of follow(js(), name, [`${name}.>`], new AbortController().signal)) {
+      seen.push(subject.slice(name.length + 1))
+      if (seen.at(-1) === 'lost')
+        await startWith(async () => {
+          await rm(store, { recursive: true })
+          await rename(older, store)
+        }).then(() => publish('b'))
+      if (seen.at(-1) === 'b') break
+    }
+    expect(seen).toEqual(['a', 'lost', 'a', 'b'])
   })
 
   it('goes on where it was when the server was killed', async () => {

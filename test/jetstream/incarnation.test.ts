@@ -18,6 +18,7 @@ function answeringLate(real: JetStream): { js: JetStream; letThrough: () => void
     admin: { value: { streams: { info } } },
     nc: { value: real.nc },
     onReconnect: { value: () => () => {} },
+    lastOf: { value: real.lastOf.bind(real) },
   }) as JetStream
   return { js: late, letThrough: held.resolve }
 }
@@ -25,7 +26,7 @@ function answeringLate(real: JetStream): { js: JetStream; letThrough: () => void
 it('a stream that grows while its life is asked for by two at once lives on', async () => {
   await js().admin.streams.add({ name: 'LIFE', subjects: ['life.>'] })
   const { js: late, letThrough } = answeringLate(js())
-  const life = incarnationOf(late, 'LIFE')
+  const life = incarnationOf(late, [{ stream: 'LIFE', mark: 'life.mark' }], { marks: false })
   const first = life()
   await js().admin.streams.info('LIFE')
   await js().publish('life.a', 'text', {})

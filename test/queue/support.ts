@@ -36,10 +36,10 @@ export async function openTestQueue(
 }
 
 /** A nats-server of one or three for the tests of a file or of a block, and queues on it. */
-export function useTestNats({ replicas = 1 }: { replicas?: 1 | 3 } = {}) {
+export function useTestNats({ replicas = 1, ...more }: { replicas?: 1 | 3; maxBytes?: number } = {}) {
   let nats: Nats & AsyncDisposable
   beforeAll(async () => {
-    nats = await startTestNats({ replicas })
+    nats = await startTestNats({ replicas, ...more })
   })
   afterAll(() => nats?.[Symbol.asyncDispose]())
   return {

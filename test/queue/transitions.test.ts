@@ -428,6 +428,17 @@ describe('janitor', () => {
     })
     expect(resultOf(after(transitions.revive, token, conflict))).toBe('moved')
   })
+  it('arms exactly the timer that it saw anew, as it was', () => {
+    const waiting = recordOf({ state: 'waiting', generation: 'w-x-1', attempt: 5, sequence: 20, error: 'failed' })
+    const { sequence, ...same } = waiting
+    expect(messageOf(after(transitions.rearm, { record: waiting, nonce: 'j' }))).toEqual({
+      role: 'record',
+      record: { ...same, generation: 'w-j-0' },
+      expected: { of: 'record', sequence },
+      cancels: 'w-x-1',
+    })
+    expect(resultOf(after(transitions.rearm, { record: waiting, nonce: 'j' }, conflict))).toBe('moved')
+  })
 })
 
 describe('RETRY by hand', () => {

@@ -105,7 +105,13 @@ describe('an object that is being deleted', () => {
     const holder = reconciler({ name: 'shop', for: Shop, reconcile: failing, finalize: () => outcome })
     expect(await run(holder, { object: going, finalizing: true })).toEqual(outcome)
     expect(await run(holder, { object: going, finalizing: false })).toEqual({})
-    const other = reconciler({ name: 'shop', for: Shop, reconcile: failing })
-    expect(await run(other, { object: going, finalizing: true })).toEqual({})
+  })
+
+  it('is not let go by a version of the function that does not finalize', async () => {
+    const older = reconciler({ name: 'shop', for: Shop, reconcile: failing })
+    await expect(run(older, { object: going, finalizing: true })).rejects.toThrow(
+      'Reconciler shop finalizes, but this version of its function does not',
+    )
+    expect(await run(older, { object: going, finalizing: false })).toEqual({})
   })
 })

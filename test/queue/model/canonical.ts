@@ -30,7 +30,8 @@ export function canonical(state: State, config: Config): string {
     const delivered = redeliveries && slot?.delivered ? 'D' : ''
     key += `|${slotText(slot, name)}${delivered}${slotText(state.acknowledged[lane], name)}`
   }
-  for (const { record, due } of state.records) key += `|${due ? 'due' : ''}${filled(templateOf(record), name)}`
+  for (const { record, due, givenUp } of state.records)
+    key += `|${due ? 'due' : ''}${givenUp ? 'x' : ''}${filled(templateOf(record), name)}`
   for (const { generation, lane } of state.fires) key += `|f${name(generation)}${lane}`
   for (const { message, completes } of state.network)
     key += `|${completes ? 'c' : ''}${filled(templateOf(message), name)}`

@@ -115,8 +115,8 @@ export function initialState(config: Config): State {
 
 function budgetOf(config: Config): Budget {
   const { high, low, announces, crashes, faults, expiries, ends, renews, interventions } = config
-  const { lates, slow, resurrections, mistakes } = config
-  const disorder = { crashes, faults, expiries, lates, slow, resurrections, mistakes }
+  const { lates, slow, resurrections, refusals, mistakes } = config
+  const disorder = { crashes, faults, expiries, lates, slow, resurrections, refusals, mistakes }
   return { high, low, announces, ends, renews, interventions, ...disorder }
 }
 

@@ -414,4 +414,10 @@ export const MUTATIONS: Record<string, Mutation> = {
     subject: { ...PRODUCTION, janitor: false },
     config: { ...CALM, resurrections: 1 },
   },
+  'no janitor of timers': {
+    guard: 'a schedule that the server has given up is armed anew',
+    breaks: 'law 7',
+    subject: { ...PRODUCTION, janitor: false },
+    config: { ...CALM, endings: ['requeue'], ends: 1, refusals: 1 },
+  },
 }

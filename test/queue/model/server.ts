@@ -22,7 +22,7 @@ export function store(state: State, message: Publish): State | undefined {
   if (message.role === 'done') return next
   const { record } = message
   const others = without(records, record.generation)
-  return { ...next, records: [...others, { record: { ...record, sequence }, due: false }] }
+  return { ...next, records: [...others, { record: { ...record, sequence }, due: false, givenUp: false }] }
 }
 
 const ALIVE = { delivered: false, acking: false, gone: false, dead: false }
@@ -141,7 +141,7 @@ function timeMoves(state: State): Move[] {
     if (costs && state.left.expiries === 0) return
     const next = {
       ...state,
-      records: state.records.with(index, { record, due: true }),
+      records: state.records.with(index, { record, due: true, givenUp: false }),
       processes: state.processes.map((process) => (isOwner(process) ? { ...process, overdue: true } : process)),
       left: costs ? { ...state.left, expiries: state.left.expiries - 1 } : state.left,
     }
@@ -166,14 +166,29 @@ function fireMoves(state: State): Move[] {
           `server: ${fire.generation} fires: stores token ${fire.lane} ${sequence} and purges ${fire.generation}`,
         state: withToken(next, fire.lane, token),
       },
+      ...refusals(state, fire),
     ]
   }
   return state.records
-    .filter(({ due }) => due)
+    .filter(({ due, givenUp }) => due && !givenUp)
     .map(({ record: { generation, lane, attempt } }) => ({
       label: () => `server: reads the due schedule ${generation}`,
       state: { ...state, fires: [{ generation, lane, attempt }] },
     }))
+}
+
+function refusals(state: State, { generation }: State['fires'][number]): Move[] {
+  if (state.left.refusals === 0) return []
+  const records = state.records.map((stored) =>
+    stored.record.generation === generation ? { ...stored, givenUp: true } : stored,
+  )
+  const left = { ...state.left, refusals: state.left.refusals - 1 }
+  return [
+    {
+      label: () => `server: ${generation} fires: no room for its token, which is not tried again`,
+      state: { ...state, fires: [], records, left },
+    },
+  ]
 }
 
 export function nameOf(message: Publish): string {

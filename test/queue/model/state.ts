@@ -24,7 +24,7 @@ export interface Subject {
   queuesRefused: boolean
   /** The watch's cursor does not pass a change before it is safe: who dies is told of it again. */
   cursorWaits: boolean
-  /** Somebody looks for tokens that nobody will deliver. */
+  /** Somebody looks for tokens that nobody will deliver, and for schedules that will not fire. */
   janitor: boolean
 }
 
@@ -50,7 +50,9 @@ export interface Budget {
   slow: number
   /** Kills of a single server that bring an acknowledged token back. */
   resurrections: number
-  /** Tokens on their way out that the janitor takes for dead. */
+  /** Schedules that are due when the server has no room for their token. */
+  refusals: number
+  /** Tokens on their way out that the janitor takes for dead, and schedules about to fire that it takes for given up. */
   mistakes: number
   /** Retries, parkings and purges by hand. */
   interventions: number
@@ -92,6 +94,8 @@ interface Stored {
   record: KeyRecord
   /** Its time has come. */
   due: boolean
+  /** The server has tried it in vain, and will not again. */
+  givenUp: boolean
 }
 
 /** A schedule that the server has read and not yet carried out. */

@@ -22,7 +22,9 @@ export function clientMoves(state: State, subject: Subject, config: Config): Mov
     ]),
     ...interventions(state, subject, config),
     ...announcements(state, subject, config),
-    ...(subject.janitor ? LANES.flatMap((lane) => revival(state, lane, subject)) : []),
+    ...(subject.janitor
+      ? [...LANES.flatMap((lane) => revival(state, lane, subject)), ...rearming(state, subject)]
+      : []),
     ...state.processes.flatMap((process) => processMoves(state, process, subject, config)),
   ]
 }
@@ -183,6 +185,26 @@ function revive(state: State, lane: Lane, slot: Slot, machines: Subject['machine
     state: outcome.state,
   }))
 }
+
+/** So late that it must have been given up; by mistake, or that the server is slow. */
+function rearming(state: State, { machines }: Subject): Move[] {
+  const last = state.records.at(-1)
+  if (!last?.due || (!last.givenUp && state.left.mistakes === 0)) return []
+  const left = last.givenUp ? state.left : { ...state.left, mistakes: state.left.mistakes - 1 }
+  const counter = state.counter + 1
+  const step = begun(machines.rearm.start({ record: last.record, nonce: `n${counter}` }, CLOCKS.overdue))
+  return outcomes({ ...state, counter, left }, undefined, step.io, undefined).map((outcome) => ({
+    label: () => `janitor: arms ${last.record.generation} anew: ${outcome.label}`,
+    state: stillDue(outcome.state),
+  }))
+}
+
+const stillDue = (state: State): State => ({
+  ...state,
+  records: state.records.map((stored, index) =>
+    index === state.records.length - 1 ? { ...stored, due: true } : stored,
+  ),
+})
 
 function processMoves(state: State, process: Process, subject: Subject, config: Config): Move[] {
   return [...crash(state, process, subject, config), ...ownMoves(state, process, subject, config)]

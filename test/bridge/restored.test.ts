@@ -1,0 +1,51 @@
+import { cp, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { configMaps } from './objects.ts'
+import { type Servers, startServers } from './servers.ts'
+import { configMap, configMapPath, createReconciler, startBridge, until, untilEqual, writeConfigMap } from './world.ts'
+
+let servers: Servers
+beforeAll(async () => {
+  servers = await startServers()
+})
+afterAll(() => servers?.[Symbol.asyncDispose]())
+
+/** With the API server's data at rest. */
+async function whileDown(act: (data: string) => Promise<void>): Promise<void> {
+  const { cluster } = servers
+  await cluster.processes.kill('kube-apiserver')
+  await cluster.processes.kill('etcd')
+  await act(join(cluster.dir, 'etcd'))
+  await cluster.recover()
+}
+
+it('what a list shows is believed when the API server was restored from a backup, though EVENTS has later versions', async () => {
+  const { kube, cluster, nats } = servers
+  const backup = join(cluster.dir, 'backup')
+  const create = (name: string) => kube.create(configMapPath(), configMap(name, 'value'))
+  await createReconciler(kube, 'maps', { for: { ...configMaps, namespaces: ['default'] } })
+  for (const name of ['changed', 'recreated', 'deleted']) await create(name)
+  await using bridge = await startBridge(kube, nats.url, { prefix: 'restored', noticeRestarts: true })
+  await bridge.synced('configmaps.v1')
+  await whileDown((data) => cp(data, backup, { recursive: true }))
+
+  await writeConfigMap(kube, 'changed', 'later')
+  await kube.delete(configMapPath('recreated'))
+  await create('recreated')
+  await kube.delete(configMapPath('deleted'))
+  await create('added')
+  await untilEqual(kube, bridge.events, configMaps, 'default')
+
+  await whileDown(async (data) => {
+    await rm(data, { recursive: true })
+    await cp(backup, data, { recursive: true })
+  })
+  bridge.enqueued.length = 0
+  // Any reason for a list does.
+  await nats.restart()
+  await untilEqual(kube, bridge.events, configMaps, 'default')
+  const keys = ['default.added', 'default.changed', 'default.deleted', 'default.recreated']
+  await until('all are enqueued', async () => bridge.keysOf('maps').length === keys.length)
+  expect(bridge.keysOf('maps')).toEqual(keys)
+})

@@ -1,0 +1,67 @@
+import { describe, expect, it } from 'vitest'
+import { type JetStream, JetStreamError } from '#jetstream'
+import type { Finish } from '#queue'
+import { DONE, FN, freshPrefix, inMs, statesOf, type TestQueue, until, useTestNats, World } from './support.ts'
+
+const { open } = useTestNats({ maxBytes: 1_000_000 })
+
+/** Long enough to take all room before. */
+const DUE_MS = 3000
+
+/** Another stream takes all the room that there is, until what this gives is called. */
+async function fill(js: JetStream): Promise<() => Promise<unknown>> {
+  await js.admin.streams.add({ name: 'FULL', subjects: ['full'] })
+  for (const size of [10_000, 10])
+    for (let isRoom = true; isRoom; )
+      isRoom = await js.publish('full', 'x'.repeat(size), {}).then(
+        () => true,
+        (error: unknown) => {
+          if (error instanceof JetStreamError) return false
+          throw error
+        },
+      )
+  return () => js.admin.streams.delete('FULL')
+}
+
+/** There is no room before the key is due, and some after that; resolves when the janitor has mended what came of it. */
+async function dueWithoutRoom({ js, queue }: TestQueue): Promise<void> {
+  const makeRoom = await fill(js)
+  const due = (await js.serverTime(queue.stream)) + DUE_MS
+  await until(async () => expect(await js.serverTime(queue.stream)).toBeGreaterThan(due))
+  await makeRoom()
+  const janitor = queue.janitor(FN)
+  await until(async () => expect(await janitor.pass()).toBe(1))
+}
+
+describe('where the stream had no room when it was due', () => {
+  it('a timer fires once there is some', async () => {
+    await using test = await open()
+    const world = new World()
+    const work = ({ fired }: { fired: boolean }): Finish => (fired ? DONE : { kind: 'requeue', at: inMs(DUE_MS) })
+    const worker = world.serve(test.queue, work)
+    await world.change(test.queue, 'n.a')
+    await until(async () => expect(await statesOf(test.queue)).toEqual(['n.a waiting']))
+    await worker.drain(1000)
+    await dueWithoutRoom(test)
+    const next = world.serve(test.queue, work)
+    await until(() => expect(world.leases.at(-1)?.fired).toBe(true))
+    await until(async () => expect(await statesOf(test.queue)).toEqual([]))
+    await next.drain(1000)
+  })
+
+  it('the key of a lost process runs again once there is some', async () => {
+    const prefix = freshPrefix()
+    await using test = await open(prefix, { leaseMs: DUE_MS })
+    const world = new World()
+    const lost = await open(prefix, { leaseMs: DUE_MS })
+    world.serve(lost.queue, () => new Promise(() => {}))
+    await world.change(test.queue, 'n.a')
+    await until(() => expect(world.runsOf('n.a')).toBe(1))
+    await lost.js.close()
+    await dueWithoutRoom(test)
+    const worker = world.serve(test.queue)
+    await until(() => expect(world.dealtWith.get('n.a')).toBe(1))
+    expect(world.leases.at(-1)).toMatchObject({ attempt: 1, cutShort: true })
+    await worker.drain(1000)
+  })
+})
