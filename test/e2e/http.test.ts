@@ -40,10 +40,10 @@ describe('the function of Ats, served over HTTP by a process of its own', () => 
     fn.kill('SIGKILL')
     await fn.exited
     await world.create(at('second', LONG_AGO))
-    await up.logged(({ msg, key }) => msg === 'run failed' && key === 'default.second')
+    await up.logged(({ msg, key }) => msg === 'run failed' && key === 'default/second')
     await serveAt(port)
     await hasPod('second')
-    const attempts = up.logs.filter(({ step, key }) => step === 'started' && key === 'default.second')
+    const attempts = up.logs.filter(({ step, key }) => step === 'started' && key === 'default/second')
     expect(attempts.length).toBeGreaterThan(1)
     expect(attempts.map(({ attempt }) => attempt)).toEqual(attempts.map(() => 0))
   })
