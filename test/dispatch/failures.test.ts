@@ -50,7 +50,7 @@ describe('the log of a failed run', () => {
     [
       'invalid',
       'an outcome that is not valid',
-      () => ({ conditions: [{ type: 'Ready', status: 'True', reason: 'two words' }] }),
+      () => ({ requeueAfterSeconds: -1 }),
       'no valid outcome',
     ],
     [
