@@ -163,6 +163,10 @@ describe('acting by hand', () => {
       well: false,
       printed: ['f next: idle, nothing to park; there is a/next, b/next'],
     })
+    expect(await tell(test.queue, { act: 'retry', keys: ['a/idle'] })).toEqual({
+      well: false,
+      printed: ['f a/idle: idle, nothing to retry; queue run runs it all the same'],
+    })
     expect(await tell(test.queue, { act: 'park', keys: ['a/next'] })).toEqual({
       well: true,
       printed: ['f a/next: parked until it is retried or changes'],
