@@ -47,12 +47,7 @@ describe('the log of a failed run', () => {
       () => ({ apply: [configMap('Not_A_Name')] }),
       'cannot apply ConfigMap failures/Not_A_Name',
     ],
-    [
-      'invalid',
-      'an outcome that is not valid',
-      () => ({ requeueAfterSeconds: -1 }),
-      'no valid outcome',
-    ],
+    ['invalid', 'an outcome that is not valid', () => ({ requeueAfterSeconds: -1 }), 'no valid outcome'],
     [
       'terminal',
       'what the function gives up',
