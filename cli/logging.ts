@@ -1,5 +1,8 @@
-import { destination, type Logger, pino, stdTimeFunctions } from 'pino'
+import { destination, type Logger, pino, stdSerializers, stdTimeFunctions } from 'pino'
 import type { Config } from './config.ts'
+
+/** Of an error; what is told of one instead stays as it is. */
+const withStack = (err: unknown): unknown => (err instanceof Error ? stdSerializers.err(err) : err)
 
 /** JSON lines in a pipe, readable lines on a terminal; always on standard error, which leaves standard output to results. */
 export async function createLogger(config: Pick<Config, 'LOG_LEVEL' | 'LOG_FORMAT'>): Promise<Logger> {
@@ -9,6 +12,7 @@ export async function createLogger(config: Pick<Config, 'LOG_LEVEL' | 'LOG_FORMA
     base: null,
     timestamp: stdTimeFunctions.isoTime,
     formatters: { level: (label: string) => ({ level: label }) },
+    serializers: { err: withStack },
   }
   if (format === 'json') return pino(options, destination({ dest: 2, sync: true }))
   const { default: pretty } = await import('pino-pretty')
