@@ -81,10 +81,10 @@ describe('a dispatcher whose feed of Reconcilers is silent', () => {
     silence()
     await edit(scene, 2, { for: { ...narrow, selector: 'app in (x, y)' } })
     await scene.enqueue('w')
-    await until(() => isIdle(scene))
+    const results = () => scene.stepsOf('w').flatMap((step) => (step.step === 'finished' ? [step.result] : []))
+    await until(async () => results().includes('success') && (await isIdle(scene)))
     expect(calls).toBe(1)
-    const results = scene.stepsOf('w').flatMap((step) => (step.step === 'finished' ? [step.result] : []))
-    expect(results, 'handed back once').toEqual(['fenced', 'success'])
+    expect(results(), 'handed back once').toEqual(['fenced', 'success'])
     await scene.stop()
   })
 
