@@ -110,6 +110,18 @@ describe('what a law finds', () => {
       'after each of its changes',
     ],
     [
+      'the time of the run in its status',
+      shopThat(({ now }) => ({ status: { phase: now.toISOString() } })),
+      'writes nothing when it runs again',
+      'a run a moment later, before its timer, writes the time or so, at the start',
+    ],
+    [
+      'a clock of its own',
+      shopThat(() => ({ status: { phase: new Date().toISOString() } })),
+      'decides the same',
+      'a second call on the same state decides otherwise',
+    ],
+    [
       'a first object that stands for all of them',
       shopThat(({ owned }) => (owned(ConfigMap).length > 0 ? {} : { apply: [config('one'), config('two')] })),
       'comes to the same end if its process dies',
