@@ -1,5 +1,7 @@
 import { ApiError, isConflict, isForbidden, isInvalid, isNotFound } from '#kube'
+import type { Plan } from './plan.ts'
 import type { Failure } from './status.ts'
+import { called } from './world.ts'
 
 /** A write is refused as things are. Shown on the primary object, and tried again later. */
 export class RefusedError extends Error implements Failure {
@@ -48,6 +50,17 @@ export class RunTimeoutError extends Error {
 /** It asks for another change after each of its changes: it would write without end. */
 export class UnsettledError extends Error {
   override readonly name = 'UnsettledError'
+  constructor(rounds: number, last: Plan) {
+    const asked = askedFor(last)
+    super(`the function asks for a change after each of its changes, ${rounds} times in a row; the last: ${asked}`)
+  }
+}
+
+/** By name: values may be confidential. */
+function askedFor({ stages, status }: Plan): string {
+  const [first, ...others] = stages.flat()
+  if (first === undefined) return `status ${Object.keys(status?.status ?? {}).join(', ')}`
+  return `${first.verb} ${called(first.object)}${others.length === 0 ? '' : ` and ${others.length} more`}`
 }
 
 /** What the API server's refusal of a write means; anything that may pass by itself is returned as it is. */

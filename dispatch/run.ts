@@ -184,18 +184,18 @@ export class Run {
 
   /** Decides and writes, and again on what that has made, until there is nothing left to write. */
   async #settle(lap: Lap): Promise<Finish> {
-    for (let round = 0; round < MAX_ROUNDS; round++) {
+    for (let round = 1; ; round++) {
       const next = await this.#decide(lap)
       const isStable = next.stages.length === 0 && next.status === undefined
       if (next.stages.length > 0) for (const stage of next.stages) await this.#write(lap, stage)
       else if (next.status !== undefined) await this.#writeStatus(lap, next.status)
       this.#tell(lap.world.object, next.events)
+      if (!isStable && round === MAX_ROUNDS) throw new UnsettledError(MAX_ROUNDS, next)
       if (!isStable) continue
       if (next.requeue !== undefined) return { kind: 'requeue', at: fromNow(next.requeue, lap) }
       await this.#release(lap)
       return { kind: 'done' }
     }
-    throw new UnsettledError(`the function asks for a change after each of its changes, ${MAX_ROUNDS} times in a row`)
   }
 
   /** The function has nothing left to do for an object that is being deleted: it may go. */
