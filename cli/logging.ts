@@ -1,5 +1,14 @@
-import { destination, type Logger, pino, stdTimeFunctions } from 'pino'
+import { destination, type Logger, pino, stdSerializers, stdTimeFunctions } from 'pino'
 import type { Config } from './config.ts'
+
+/** What the API server says, or that it says nothing, is no fault of the code that asked. */
+const WITHOUT_STACK = new Set(['ApiError', 'ApiConnectionError', 'ApiAnswerError'])
+
+/** An error as a log shows it; what is told of one instead stays as it is. */
+export function errorFields(err: unknown): unknown {
+  if (!(err instanceof Error)) return err
+  return WITHOUT_STACK.has(err.name) ? { type: err.name, message: err.message } : stdSerializers.err(err)
+}
 
 /** JSON lines in a pipe, readable lines on a terminal; always on standard error, which leaves standard output to results. */
 export async function createLogger(config: Pick<Config, 'LOG_LEVEL' | 'LOG_FORMAT'>): Promise<Logger> {
@@ -9,6 +18,7 @@ export async function createLogger(config: Pick<Config, 'LOG_LEVEL' | 'LOG_FORMA
     base: null,
     timestamp: stdTimeFunctions.isoTime,
     formatters: { level: (label: string) => ({ level: label }) },
+    serializers: { err: errorFields },
   }
   if (format === 'json') return pino(options, destination({ dest: 2, sync: true }))
   const { default: pretty } = await import('pino-pretty')

@@ -39,7 +39,13 @@ export const functionOption = (): Option =>
     .default([] as string[], 'the built-in functions')
 
 export const revisionOption = (): Option =>
-  new Option('--revision <text>', 'of the functions, e.g. a commit: where it is another one, every object runs again')
+  new Option(
+    '--revision <text>',
+    'of the functions, e.g. a commit: where it is another one, every object runs again',
+  ).argParser((text) => {
+    if (text.length >= 1 && text.length <= 253) return text
+    throw new InvalidArgumentError(`give 1 to 253 characters, not ${text.length}.`)
+  })
 
 export const dirOption = (): Option => new Option('--dir <folder>', 'where the cluster lives (default: one per user)')
 

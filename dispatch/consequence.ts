@@ -26,6 +26,7 @@ export function consequenceOf(error: unknown, { attempt, backoff, random }: Circ
   const after = (afterMs: number) => ({ kind: 'error' as const, message, retryAt: { afterMs } })
   const backedOff = () => after(backoffMs(attempt, backoff, random))
   const lasting = (lastingError: Error) => (attempt + 1 < FAILURES_SHOWN_FROM ? undefined : failure(lastingError))
+  const asError = error instanceof Error ? error : new Error(message)
 
   if (error instanceof TerminalError) return { finish: { kind: 'terminal', message }, report: failure(error) }
   if (error instanceof RetryAfterError) return { finish: after(error.afterSeconds * 1000), report: failure(error) }
@@ -38,7 +39,7 @@ export function consequenceOf(error: unknown, { attempt, backoff, random }: Circ
   if (error instanceof ApiError && error.retryAfterSeconds !== undefined)
     return { finish: after(error.retryAfterSeconds * 1000), report: undefined }
   const isOfTheServer = error instanceof ApiError || error instanceof ApiConnectionError
-  return { finish: backedOff(), report: isOfTheServer || !(error instanceof Error) ? undefined : lasting(error) }
+  return { finish: backedOff(), report: isOfTheServer ? undefined : lasting(asError) }
 }
 
 /** Of several failures of one run, the one that decides how it goes on: moved state first, then what is to be shown. */

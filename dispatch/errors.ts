@@ -1,5 +1,7 @@
 import { ApiError, isConflict, isForbidden, isInvalid, isNotFound } from '#kube'
+import type { Plan } from './plan.ts'
 import type { Failure } from './status.ts'
+import { called } from './world.ts'
 
 /** A write is refused as things are. Shown on the primary object, and tried again later. */
 export class RefusedError extends Error implements Failure {
@@ -45,21 +47,39 @@ export class RunTimeoutError extends Error {
   override readonly name = 'RunTimeoutError'
 }
 
+/** It asks for another change after each of its changes: it would write without end. */
+export class UnsettledError extends Error {
+  override readonly name = 'UnsettledError'
+  constructor(rounds: number, last: Plan) {
+    const asked = askedFor(last)
+    super(`the function asks for a change after each of its changes, ${rounds} times in a row; the last: ${asked}`)
+  }
+}
+
+/** By name: values may be confidential. */
+function askedFor({ stages, status }: Plan): string {
+  const [first, ...others] = stages.flat()
+  if (first === undefined) return `status ${Object.keys(status?.status ?? {}).join(', ')}`
+  return `${first.verb} ${called(first.object)}${others.length === 0 ? '' : ` and ${others.length} more`}`
+}
+
 /** What the API server's refusal of a write means; anything that may pass by itself is returned as it is. */
 export function refusalOf(error: unknown, what: string): unknown {
   if (!(error instanceof ApiError)) return error
   const { message } = error
   if (error.details.causes?.some((cause) => cause.reason === 'NamespaceTerminating'))
     return new NamespaceTerminatingError(message, { cause: error })
-  if (isForbidden(error) || isInvalid(error) || isNotFound(error) || isUntyped(error))
+  if (isForbidden(error) || isInvalid(error) || isNotFound(error) || isUntyped(error) || isTooLarge(error))
     return new RefusedError(`${what}: ${message}`, { reason: reasonFor(error), cause: error })
   return error
 }
 
 /** Who refuses is only said in the message (Kubernetes 1.36: plugin/resourcequota, validating admission, podsecurity). */
-function reasonFor({ reason, message }: ApiError): string {
+function reasonFor(error: ApiError): string {
+  const { reason, message } = error
   if (message.includes('exceeded quota')) return 'QuotaExceeded'
   if (/ denied (?:the )?request|violates PodSecurity/.test(message)) return 'AdmissionDenied'
+  if (isTooLarge(error)) return 'TooLarge'
   return reason === '' ? 'Invalid' : reason
 }
 
@@ -83,6 +103,10 @@ const isOtherUid = (error: unknown): boolean =>
 /** Server-side apply of a field that the schema does not have is answered with a bare 500 (Kubernetes 1.36). */
 const isUntyped = (error: ApiError): boolean =>
   error.code === 500 && error.message.includes('failed to create typed patch object')
+
+/** What etcd does not take is answered with a bare 500 (Kubernetes 1.36: its client's limit, or its server's). */
+const isTooLarge = ({ code, message }: ApiError): boolean =>
+  code === 500 && /trying to send message larger than max|request is too large/.test(message)
 
 export function undefinedIfGone(error: unknown): undefined {
   if (!isNotFound(error)) throw error

@@ -36,6 +36,13 @@ export interface FollowedDependencies extends RunDependencies {
   log: RunLog
 }
 
+/** Of its condition. */
+interface Ready {
+  status: 'True' | 'False'
+  reason: string
+  message?: string
+}
+
 /** One Reconciler object over time: served while it can be. */
 export class Followed {
   readonly #name: string
@@ -49,6 +56,10 @@ export class Followed {
   #retry: NodeJS.Timeout | undefined
   #stopped = false
   #said = ''
+  /** Why the function is not reached, as long as the Reconciler does not show it. */
+  #lost: string | undefined
+  /** The version of the Reconciler that an answer of the function has disproved. */
+  #disproved: string | undefined
 
   constructor(name: string, deps: FollowedDependencies) {
     this.#name = name
@@ -97,7 +108,24 @@ export class Followed {
       return this.#say('info', {}, 'reconciler has no function here')
     }
     if (!sameJson(read, this.#current?.spec)) await this.#serve(event, read)
-    if (this.#current !== undefined) this.#announce(object, { status: 'True', ...serving(read) })
+    if (this.#current === undefined) return
+    // Whose calls are not answered knows better than who has made none.
+    if (isShownLost(object)) this.#lost = undefined
+    else this.#announce(object, this.#lost === undefined ? ready(read) : unreachable(this.#lost))
+  }
+
+  #isLost(why: string): void {
+    this.#lost = why
+    this.reconsider()
+  }
+
+  #isFound(): void {
+    this.#lost = undefined
+    const object = this.#event?.object
+    if (object === undefined || this.#current === undefined || !isShownLost(object)) return
+    if (this.#disproved === object.metadata.resourceVersion) return
+    this.#disproved = object.metadata.resourceVersion
+    this.#announce(object, ready(this.#current.spec))
   }
 
   async #serve(event: StoredEvent, spec: ReconcilerSpec): Promise<void> {
@@ -106,7 +134,7 @@ export class Followed {
     const token = coverageToken(event.object, spec)
     const missing = resourcesOf(spec).filter((ref) => !this.#deps.isSynced(ref, token, spec.for.namespaces))
     if (missing.length > 0) {
-      const waitingFor = missing.map(resourceName)
+      const waitingFor = [...new Set(missing.map(resourceName))]
       return this.#say('info', { waitingFor }, 'reconciler waits for its resources')
     }
     const { queue, log } = this.#deps
@@ -123,7 +151,8 @@ export class Followed {
   #callee(spec: ReconcilerSpec): Callee | undefined {
     const { invoke, cluster, now, random } = this.#deps
     const url = spec.invoke.http?.url
-    if (url !== undefined) return httpFunction({ name: this.#name, spec, url, cluster, now, random })
+    const heard = { lost: (why: string) => this.#isLost(why), found: () => this.#isFound() }
+    if (url !== undefined) return httpFunction({ name: this.#name, spec, url, cluster, now, random, ...heard })
     return invoke && { invoke, close: () => undefined }
   }
 
@@ -144,12 +173,13 @@ export class Followed {
     if (ending === undefined) return
     await ending.serving.drain(graceMs)
     ending.callee.close()
+    this.#lost = undefined
     this.#say('info', {}, 'reconciler not served any more')
   }
 
   /** One after the other, the latest of those that wait. Nothing waits for it: a slow API server delays no change. */
-  #announce(object: KubeObject, ready: { status: 'True' | 'False'; reason: string; message?: string }): void {
-    const patch = conditionPatch(object, { type: 'Ready', ...ready }, this.#deps.now())
+  #announce(object: KubeObject, condition: Ready): void {
+    const patch = conditionPatch(object, { type: 'Ready', ...condition }, this.#deps.now())
     if (patch === undefined) return
     this.#announced = patch
     this.#announcing = this.#announcing.then(() => (this.#announced === patch ? this.#store(object, patch) : undefined))
@@ -161,6 +191,7 @@ export class Followed {
     const path = resourcePath(RECONCILERS, undefined, object.metadata.name, 'status')
     try {
       await gate.run(PRIORITY.status, () => kube.patch(path, patch, 'merge', { fieldManager: 'fairlead' }))
+      if (isShownLost({ ...object, status: patch.status })) this.#lost = undefined
     } catch (error) {
       if (!isConflict(error) && !isNotFound(error))
         this.#deps.log.warn({ err: error, reconciler: this.#name }, 'condition of the reconciler not written')
@@ -180,7 +211,17 @@ export class Followed {
   }
 }
 
-const serving = ({ dryRun }: ReconcilerSpec): { reason: string; message?: string } =>
+const ready = ({ dryRun }: ReconcilerSpec): Ready =>
   dryRun
-    ? { reason: 'DryRun', message: 'spec.dryRun: runs write nothing, and log what they would' }
-    : { reason: 'Serving' }
+    ? { status: 'True', reason: 'DryRun', message: 'spec.dryRun: runs write nothing, and log what they would' }
+    : { status: 'True', reason: 'Serving' }
+
+const LOST = 'FunctionUnreachable'
+
+const unreachable = (message: string): Ready => ({ status: 'False', reason: LOST, message })
+
+/** Of the specification as it is now: another address is another function. */
+function isShownLost({ metadata, status }: Pick<KubeObject, 'metadata' | 'status'>): boolean {
+  const { conditions = [] } = (status ?? {}) as { conditions?: { reason?: string; observedGeneration?: number }[] }
+  return conditions.some((one) => one.reason === LOST && one.observedGeneration === metadata.generation)
+}

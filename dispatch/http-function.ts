@@ -22,6 +22,10 @@ export interface HttpFunctionOptions {
   cluster: string
   now: () => Date
   random: () => number
+  /** After so many calls in a row that nothing answered: why. */
+  lost?: (why: string) => void
+  /** After each answer, whatever it says. */
+  found?: () => void
 }
 
 export interface HttpFunction {
@@ -30,11 +34,14 @@ export interface HttpFunction {
   close(): void
 }
 
+/** One that starts or is replaced is away for some calls. */
+const LOST_FROM = 5
 /** Pauses while nothing answers at all: no object's doing, so no object's attempts are counted for it. */
 const AWAY_BACKOFF = { initialSeconds: 0.25, maxSeconds: 15, jitter: 0.2 }
 
 /** A function behind a URL: a Knative Service, or anything else that answers as docs/http-functions.md says. */
-export function httpFunction({ name, spec, url, cluster, now, random }: HttpFunctionOptions): HttpFunction {
+export function httpFunction(options: HttpFunctionOptions): HttpFunction {
+  const { name, spec, url, cluster, now, random, lost, found } = options
   const poster = new Poster(url)
   let lastAnswer = 0
   let away = 0
@@ -69,6 +76,7 @@ export function httpFunction({ name, spec, url, cluster, now, random }: HttpFunc
   function noteAnswer(): void {
     away = 0
     lastAnswer = performance.now()
+    found?.()
   }
 
   /** While others were answered, the function was there: then the failure is this object's own. */
@@ -76,7 +84,7 @@ export function httpFunction({ name, spec, url, cluster, now, random }: HttpFunc
     if (lastAnswer > began)
       return new FunctionError(error.message, { afterSeconds: error.afterSeconds, isAway: false, cause: error })
     const afterSeconds = error.afterSeconds ?? backoffMs(away, AWAY_BACKOFF, random) / 1000
-    away++
+    if (++away === LOST_FROM) lost?.(error.message)
     return new FunctionError(error.message, { afterSeconds, isAway: true, cause: error.cause })
   }
 

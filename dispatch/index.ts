@@ -1,7 +1,7 @@
 export { dueDate } from '#queue'
 export { consequenceOf } from './consequence.ts'
 export { createDispatcher, type Dispatcher, type DispatcherOptions } from './dispatcher.ts'
-export { RefusedError } from './errors.ts'
+export { RefusedError, UnsettledError } from './errors.ts'
 export { finalizersBefore, finalizersWithout, isFinalizing } from './finalizer.ts'
 export { deepFreeze } from './freeze.ts'
 export { parseOutcome } from './outcome.ts'

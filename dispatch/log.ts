@@ -1,4 +1,6 @@
-import type { RunLog } from '#contracts'
+import { ConflictError, RetryAfterError, type RunLog, TerminalError } from '#contracts'
+import { ApiConnectionError, ApiError } from '#kube'
+import { FunctionError, NamespaceTerminatingError, RefusedError, RunTimeoutError, UnsettledError } from './errors.ts'
 
 /** The same log with these fields in each line. */
 export const withFields = (log: RunLog, fields: object): RunLog => ({
@@ -7,3 +9,24 @@ export const withFields = (log: RunLog, fields: object): RunLog => ({
   warn: (more, message) => log.warn({ ...fields, ...more }, message),
   error: (more, message) => log.error({ ...fields, ...more }, message),
 })
+
+/** Their message says what is wrong and where; a stack would only lead into the dispatcher. */
+const EXPLAINED = [
+  ApiConnectionError,
+  ApiError,
+  ConflictError,
+  FunctionError,
+  NamespaceTerminatingError,
+  RefusedError,
+  RetryAfterError,
+  RunTimeoutError,
+  TerminalError,
+  UnsettledError,
+]
+
+/** What a log tells of a failure: `shown` is the error as it may be shown. */
+export function failureFields(error: unknown, shown: unknown): object {
+  if (!(shown instanceof Error && EXPLAINED.some((explained) => error instanceof explained))) return { err: shown }
+  const { name, message } = shown
+  return { err: { type: name, message } }
+}

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import {
   ConflictError,
   type EventReport,
@@ -13,17 +14,17 @@ import {
   traceparentOf,
 } from '#contracts'
 import { type DeadMessage, parseKey } from '#events'
-import type { Due, Finish, Lease } from '#queue'
+import { backoffMs, type Due, type Finish, type Lease } from '#queue'
 import { callWithin } from './call.ts'
 import { Confidences } from './confidences.ts'
 import { consequenceOf, gravest } from './consequence.ts'
 import { originOf } from './echo.ts'
 import type { Edition } from './edition.ts'
-import { GoneError, RunTimeoutError, SupersededError } from './errors.ts'
+import { GoneError, RunTimeoutError, SupersededError, UnsettledError } from './errors.ts'
 import { finalizersBefore, finalizersWithout, isFinalizing } from './finalizer.ts'
 import { deepFreeze } from './freeze.ts'
 import { DROPPED } from './gate.ts'
-import { withFields } from './log.ts'
+import { failureFields, withFields } from './log.ts'
 import { type Observation, observePrimary } from './observe.ts'
 import { parseOutcome } from './outcome.ts'
 import { isPaused, pausePatch } from './pause.ts'
@@ -36,6 +37,8 @@ import { Writer, type WriterDependencies } from './writer.ts'
 
 /** Decisions on results in memory before the function counts as one that never settles. */
 const MAX_ROUNDS = 8
+/** What of its backoff a run that never settles waits before it ends. */
+const LONGEST_HELD_MS = 10_000
 /** Fresh observations in one run, after conflicts and changes that came meanwhile. */
 const MAX_LAPS = 5
 
@@ -114,6 +117,7 @@ export class Run {
         if (error instanceof GoneError) return { kind: 'done' }
         if (error instanceof ConflictError && !isLast) continue
         const finish = await this.#fail(lap, error)
+        if (finish !== undefined && error instanceof UnsettledError) await this.#holdBack()
         if (finish !== undefined) return finish
       }
     }
@@ -180,18 +184,18 @@ export class Run {
 
   /** Decides and writes, and again on what that has made, until there is nothing left to write. */
   async #settle(lap: Lap): Promise<Finish> {
-    for (let round = 0; round < MAX_ROUNDS; round++) {
+    for (let round = 1; ; round++) {
       const next = await this.#decide(lap)
       const isStable = next.stages.length === 0 && next.status === undefined
       if (next.stages.length > 0) for (const stage of next.stages) await this.#write(lap, stage)
       else if (next.status !== undefined) await this.#writeStatus(lap, next.status)
       this.#tell(lap.world.object, next.events)
+      if (!isStable && round === MAX_ROUNDS) throw new UnsettledError(MAX_ROUNDS, next)
       if (!isStable) continue
       if (next.requeue !== undefined) return { kind: 'requeue', at: fromNow(next.requeue, lap) }
       await this.#release(lap)
       return { kind: 'done' }
     }
-    throw new Error(`the function asks for a change after each of its changes, ${MAX_ROUNDS} times in a row`)
   }
 
   /** The function has nothing left to do for an object that is being deleted: it may go. */
@@ -293,7 +297,7 @@ export class Run {
     const { random } = this.#deps
     const circumstances = { attempt: this.#lease.attempt, backoff: this.#served.spec.backoff, random }
     const { finish, report, shown } = this.#confidences.withheldFrom(error, consequenceOf(error, circumstances))
-    this.#log.warn({ err: shown, finish }, 'run failed')
+    this.#log.warn({ ...failureFields(error, shown), finish: withoutMessage(finish) }, 'run failed')
     if (error instanceof RunTimeoutError)
       this.#deps.observe({ step: 'timedOut', reconciler: this.#served.name, key: this.#lease.key })
     if (lap === undefined || report === undefined) return finish
@@ -305,9 +309,19 @@ export class Run {
       if (failure instanceof GoneError) return { kind: 'done' }
       if (failure instanceof ConflictError && !lap.isLast) return undefined
       const { finish, shown } = this.#confidences.withheldFrom(failure, consequenceOf(failure, circumstances))
-      this.#log.warn({ err: shown }, 'failure not shown on the object')
+      this.#log.warn(failureFields(failure, shown), 'failure not shown on the object')
       return finish
     }
+  }
+
+  /**
+   * The watch tells of its writes after it, or of those of a process that the bridge does not share: changes, which run
+   * the key at once whatever its backoff says.
+   */
+  async #holdBack(): Promise<void> {
+    const { attempt, signal } = this.#lease
+    const ms = backoffMs(attempt, this.#served.spec.backoff, this.#deps.random)
+    await sleep(Math.min(ms, LONGEST_HELD_MS), undefined, { signal }).catch(() => signal.throwIfAborted())
   }
 
   async #report(lap: Lap, failure: Failure): Promise<void> {
@@ -321,3 +335,6 @@ export class Run {
 /** What is left of a delay that began with the lap. */
 const fromNow = (due: Due, { beganAt }: Lap): Due =>
   due instanceof Date ? due : { afterMs: due.afterMs - (performance.now() - beganAt) }
+
+/** The message is the error's. */
+const withoutMessage = (finish: Finish): object => ({ ...finish, message: undefined })

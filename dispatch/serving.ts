@@ -1,5 +1,5 @@
 import type { RunLog } from '#contracts'
-import { deadKey, isKey } from '#events'
+import { deadKey, isKey, shownKey } from '#events'
 import { dated, type Finish, type HandBack, type Lease, type Worker, type WorkQueue } from '#queue'
 import { SupersededError } from './errors.ts'
 import { withFields } from './log.ts'
@@ -67,7 +67,7 @@ export class Serving {
 
   async #run(lease: Lease): Promise<Finish | HandBack> {
     const { key, attempt, fired, cutShort, enqueuedAt } = lease
-    const log = withFields(this.#log, { reconciler: this.#served.name, key, attempt })
+    const log = withFields(this.#log, { reconciler: this.#served.name, key: shownKey(key), attempt })
     const current: Current = {}
     this.#current.set(lease, current)
     keepNewest(this.#owners, lease.owner, true, REMEMBERED_RUNS)

@@ -55,13 +55,16 @@ export const called = ({ kind, metadata }: Pick<KubeObject, 'kind' | 'metadata'>
 
 /** Why an object of that name cannot be counted as the owner's. */
 export function nameTaken(found: KubeObject, owner: KubeObject): string {
+  const [whose, cure] = whoseIs(found, owner)
+  const next = found.metadata.deletionTimestamp === undefined ? `: ${cure}` : ', and is being deleted'
+  return `${called(found)} exists, but ${whose}${next}`
+}
+
+function whoseIs(found: KubeObject, owner: KubeObject): [whose: string, cure: string] {
   const controller = controllerOf(found)
-  const whose =
-    controller === undefined
-      ? 'has no controller'
-      : controller.kind === owner.kind && controller.name === owner.metadata.name
-        ? `belongs to an earlier ${owner.kind} of this name`
-        : `is controlled by ${controller.kind} ${controller.name}`
-  const going = found.metadata.deletionTimestamp === undefined ? '' : ', and is being deleted'
-  return `${called(found)} exists, but ${whose}${going}`
+  const anotherName = 'have the function give what it makes another name'
+  if (controller === undefined) return ['has no controller', `delete it, or ${anotherName}`]
+  if (controller.kind === owner.kind && controller.name === owner.metadata.name)
+    return [`belongs to an earlier ${owner.kind} of this name`, 'delete it']
+  return [`is controlled by ${controller.kind} ${controller.name}`, anotherName]
 }

@@ -28,6 +28,7 @@ export {
   parseObjectSubject,
   parseOwner,
   type SubjectParts,
+  shownKey,
 } from './subjects.ts'
 export { decodeToken, encodeToken, SubjectError } from './token.ts'
 export type {

@@ -52,6 +52,13 @@ export function isKey(key: string): boolean {
   }
 }
 
+/** `namespace/name`, or the name alone, as the command takes it; a key that is none of ours stays as it is. */
+export function shownKey(key: string): string {
+  if (!isKey(key)) return key
+  const { namespace, name } = parseKey(key)
+  return namespace === undefined ? name : `${namespace}/${name}`
+}
+
 /** `k8s.<group>.<version>.<resource>.<namespace>.<owner>.<name>`: where the last event of an object is kept. */
 export const objectSubject = ({ ref, namespace, name, owner }: SubjectParts): string =>
   `${resourcePrefix(ref)}.${optional(namespace)}.${ownerToken(owner)}.${encodeToken(name)}`

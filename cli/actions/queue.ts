@@ -5,6 +5,7 @@ import type { Surroundings } from '../options.ts'
 import { type ActOptions, actOnKeys } from '../queue/act.ts'
 import { type DrainOptions, untilDrained } from '../queue/drain.ts'
 import { type LsOptions, listQueue } from '../queue/ls.ts'
+import { type RunNowOptions, runNow } from '../queue/run.ts'
 import { type ShowOptions, showKey } from '../queue/show.ts'
 import { type Screen, watchQueue } from '../queue/watch.ts'
 import { untilStopped } from '../signals.ts'
@@ -29,6 +30,11 @@ export const actOn = ({ yes = true, ...options }: GivenActOptions, surroundings:
     const confirm = yes ? async () => undefined : askOnTerminal
     const tools = { print: surroundings.print, confirm, signal: untilStopped().signal }
     if (!(await actOnKeys(queue, options, tools))) surroundings.setExitCode(EXIT.failed)
+  })
+
+export const run = (options: RunNowOptions, surroundings: Surroundings): Promise<void> =>
+  withExisting(surroundings, async ({ queue, view: events }) => {
+    if (!(await runNow(options, { queue, events, print: surroundings.print }))) surroundings.setExitCode(EXIT.failed)
   })
 
 export const drain = (options: DrainOptions, surroundings: Surroundings): Promise<void> =>

@@ -1,4 +1,5 @@
 import { flushCompileCache } from 'node:module'
+import { shownKey } from '#events'
 import type { Config } from '../config.ts'
 import { openKube } from '../connections/kube.ts'
 import { openStreams } from '../connections/streams.ts'
@@ -61,7 +62,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
     bridgeObserver: metrics.bridge,
     runObserver: (step) => {
       metrics.run(step)
-      log.debug(step, 'run')
+      log.debug({ ...step, key: shownKey(step.key) }, 'run')
     },
   })
   const server =

@@ -2,6 +2,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { GivenActOptions, WatchOptions } from '../actions/queue.ts'
 import { UsageError } from '../exit.ts'
 import { objectName, outputOption, type Surroundings, whole } from '../options.ts'
+import type { RunNowOptions } from '../queue/run.ts'
 import type { ShowOptions } from '../queue/show.ts'
 import { type Act, STATES, STATES_OF, type State } from '../queue/states.ts'
 
@@ -33,6 +34,18 @@ export function queueCommands(program: Command, surroundings: Surroundings): voi
     .action(async (reconciler: string, key: string, options: Pick<ShowOptions, 'namespace' | 'output'>) => {
       const { show } = await import('../actions/queue.ts')
       await show({ ...options, reconciler, key }, surroundings)
+    })
+
+  queue
+    .command('run')
+    .description('run objects now, idle ones too, as if they had changed')
+    .argument('<reconciler>', 'whose objects', objectName)
+    .argument('<keys...>', 'name, or namespace/name')
+    .addOption(namespaceOption())
+    .addOption(outputOption('text', 'json'))
+    .action(async (reconciler: string, keys: string[], options: Pick<RunNowOptions, 'namespace' | 'output'>) => {
+      const { run } = await import('../actions/queue.ts')
+      await run({ ...options, reconciler, keys }, surroundings)
     })
 
   const acting = (act: Act, description: string): Command =>

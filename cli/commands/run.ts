@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
 import type { RunOptions } from '../actions/run.ts'
+import { UsageError } from '../exit.ts'
 import { functionOption, objectName, outputOption, type Surroundings } from '../options.ts'
 
 /** `fairlead run NAME OBJECT --dry-run` */
@@ -10,10 +11,14 @@ export function runCommand(program: Command, surroundings: Surroundings): void {
     .argument('<function>', 'its name, e.g. at', objectName)
     .argument('<object>', 'the name of the object', objectName)
     .option('-n, --namespace <name>', 'of the object (default: default)', objectName)
-    .requiredOption('--dry-run', 'write nothing: show the outcome, and what would differ')
+    .option('--dry-run', 'write nothing: show the outcome, and what would differ')
     .addOption(functionOption())
     .addOption(outputOption('text', 'json'))
-    .action(async (name: string, object: string, options: RunOptions) => {
+    .action(async (name: string, object: string, { dryRun: isDry, ...options }: RunOptions & { dryRun?: true }) => {
+      if (!isDry)
+        throw new UsageError(
+          `add --dry-run to see what would be written; a dispatcher runs it for real: fairlead queue run ${name} NAMESPACE/${object}`,
+        )
       const { dryRun } = await import('../actions/run.ts')
       await dryRun(name, object, options, surroundings)
     })

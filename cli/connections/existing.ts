@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import { type DeadLetters, openDeadLetters } from '#events'
+import { type DeadLetters, type EventsView, openDeadLetters, viewEvents } from '#events'
 import type { JetStream } from '#jetstream'
 import { NoQueueError, openQueue, type WorkQueue } from '#queue'
 import type { Config } from '../config.ts'
@@ -13,6 +13,8 @@ interface Existing {
   js: JetStream
   queue: WorkQueue
   dead: DeadLetters
+  /** EVENTS; what it asks for may not be there. */
+  view: EventsView
 }
 
 /** Queue and dead letters as they are there, for a command that looks at them: an error if nobody has made them yet. */
@@ -30,7 +32,8 @@ async function openExisting(config: Config, log: Logger): Promise<Existing & Asy
   try {
     const queue = await openQueue(js, { ...queueOptions(config, log), create: false })
     const dead = await openDeadLetters(js, { ...prefixOf(config), cluster: '', log, create: false })
-    return { js, queue, dead, [Symbol.asyncDispose]: () => js.close() }
+    const view = viewEvents(js, { prefix: config.FAIRLEAD_PREFIX, log })
+    return { js, queue, dead, view, [Symbol.asyncDispose]: () => js.close() }
   } catch (error) {
     await js.close()
     if (!(error instanceof NoQueueError)) throw error

@@ -1,6 +1,7 @@
 import type { BridgeObserver } from '#bridge'
 import type { KubeObject } from '#contracts'
 import type { RunObserver, RunStep } from '#dispatch'
+import { keyOf, shownKey } from '#events'
 import type { Told } from './held-back.ts'
 
 export interface Recorder {
@@ -30,7 +31,7 @@ export function recordLifeOf(
   tell: (moment: Told) => void,
   now: () => number,
 ): Recorder {
-  const key = `${at.namespace}.${at.name}`
+  const key = keyOf(at.namespace, at.name)
   const sights = new Map<string, string>()
   const count = { queued: 0, taken: 0, runs: 0, timers: 0 }
   let due: number | undefined
@@ -101,12 +102,13 @@ export function recordLifeOf(
       enqueued({ fn, key: queued, by, object }) {
         if (queued !== key) return
         const moment = { at: now(), cause: object && idOfSight(object) }
-        if (by === 'run') tell({ ...moment, what: 'run told', detail: `${fn} ${key}: it reads again before it ends` })
+        if (by === 'run')
+          tell({ ...moment, what: 'run told', detail: `${fn} ${shownKey(key)}: it reads again before it ends` })
         else
           tell({
             ...moment,
             what: 'key queued',
-            detail: `${fn} ${key}: ${QUEUED[by]}`,
+            detail: `${fn} ${shownKey(key)}: ${QUEUED[by]}`,
             id: `key queued ${++count.queued}`,
           })
       },

@@ -84,7 +84,11 @@ async function* actOn(
 
 async function told(queue: WorkQueue, act: Act, acted: Acted): Promise<string> {
   const { reconciler, result, ...name } = acted
-  if (result === 'idle') return `${called(acted)}: idle, nothing to ${act}${await elsewhere(queue, reconciler, name)}`
+  if (result === 'idle') {
+    const hint =
+      (await elsewhere(queue, reconciler, name)) || (act === 'retry' ? '; queue run runs it all the same' : '')
+    return `${called(acted)}: idle, nothing to ${act}${hint}`
+  }
   return `${called(acted)}: ${MEANING[result]}${isDone(result, act) ? '' : ', left alone: try again when its run is over'}`
 }
 

@@ -21,7 +21,7 @@ export async function showKey(queue: WorkQueue, options: ShowOptions, now: Date)
   if (rows.length > 0) return rows.map((row) => described(row, now)).join('\n\n')
   const hint = await elsewhere(queue, reconciler, name)
   if (hint !== '') throw new UsageError(`${called({ reconciler, ...name })} is idle${hint}`)
-  return `${called({ reconciler, ...name })} is idle: it runs when it changes.`
+  return `${called({ reconciler, ...name })} is idle: it runs when it changes, or by queue run.`
 }
 
 function described(row: Row, now: Date): string {

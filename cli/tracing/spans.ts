@@ -2,6 +2,7 @@ import type { BridgeObserver } from '#bridge'
 import type { KubeObject, ResourceRef, Span } from '#contracts'
 import { resourceName, spanAfter, traceparentOf } from '#contracts'
 import type { RunObserver, RunStep } from '#dispatch'
+import { shownKey } from '#events'
 
 /** What happened between two moments, as it is exported. */
 export interface FinishedSpan extends Span {
@@ -66,7 +67,7 @@ export function createTracing({ keep, sample, writing, now }: TracingOptions): T
       const times = waiting.get(id)
       waiting.delete(id)
       if (times === undefined || !span?.sampled) return
-      const attributes = { 'fairlead.reconciler': step.reconciler, 'fairlead.key': step.key }
+      const attributes = { 'fairlead.reconciler': step.reconciler, 'fairlead.key': shownKey(step.key) }
       const { queuedAt, startedAt } = times
       const queued = { ...span, spanId: spanAfter(undefined, true).spanId, attributes }
       keep({ ...queued, name: `queue ${step.reconciler}`, kind: 'consumer', start: queuedAt, end: startedAt })

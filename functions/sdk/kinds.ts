@@ -19,6 +19,7 @@ import {
   type OwnedResource,
   type ResourceRef,
 } from '#contracts'
+import { keysOf, refuseUnknown } from './options.ts'
 
 /** A resource type as a function uses it: what to watch, how to write it, and the type of its objects. */
 export interface Kind<Observed = KubeObject> extends ResourceRef {
@@ -63,8 +64,11 @@ export interface KindOptions {
   strategy?: OwnedResource['strategy']
 }
 
+const KIND_OPTIONS = keysOf<KindOptions>({ group: true, version: true, kind: true, plural: true, strategy: true })
+
 /** A resource type that is not in the list below. `Model` is a type of @kubernetes/client-node, or any object type. */
 export function kind<Model = KubeObject>(options: KindOptions): PlainKind<TypedObject<Model>> {
+  refuseUnknown(options, KIND_OPTIONS, `kind ${options.kind}`)
   const { group, version, kind, plural, strategy = 'Apply' } = options
   const apiVersion = apiVersionOf(options)
   return Object.freeze({

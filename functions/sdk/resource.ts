@@ -3,6 +3,7 @@ import { apiVersionOf, type KeptStatus, type KubeObject, keptStatus, type Object
 import { type CustomResourceDefinition, crdOf, type ResourceOptions } from './crd.ts'
 import { explain } from './explain.ts'
 import type { Kind } from './kinds.ts'
+import { keysOf, refuseUnknown } from './options.ts'
 
 /** An object that its schema has admitted. Nothing in the status is certain: at first nobody has written it. */
 export type Parsed<Spec extends z.ZodObject, Status extends z.ZodObject> = {
@@ -27,6 +28,7 @@ export interface Resource<Spec extends z.ZodObject = z.ZodObject, Status extends
 export function resource<Spec extends z.ZodObject, Status extends z.ZodObject>(
   options: ResourceOptions<Spec, Status>,
 ): Resource<Spec, Status> {
+  refuseWrong(options)
   const { group, version, kind, plural, spec, status } = options
   refuseKeptFields(kind, status)
   const schema = z.looseObject({ spec, status: observedStatus(status) })
@@ -41,6 +43,33 @@ export function resource<Spec extends z.ZodObject, Status extends z.ZodObject>(
     of: (body: object) => ({ apiVersion: apiVersionOf(options), kind, ...body }) as KubeObject,
     crd: () => crdOf(options),
   })
+}
+
+export const RESOURCE_OPTIONS = keysOf<ResourceOptions<z.ZodObject, z.ZodObject>>({
+  group: true,
+  version: true,
+  served: true,
+  kind: true,
+  plural: true,
+  scope: true,
+  shortNames: true,
+  categories: true,
+  spec: true,
+  status: true,
+  scale: true,
+  columns: true,
+})
+
+/** What the compiler would say: Node.js runs a module without asking it. */
+function refuseWrong(options: { readonly [Name in keyof ResourceOptions<z.ZodObject, z.ZodObject>]?: unknown }): void {
+  const whose = `resource ${String(options.kind)}`
+  refuseUnknown(options, RESOURCE_OPTIONS, whose)
+  for (const name of ['group', 'version', 'kind', 'plural'] as const)
+    if (typeof options[name] !== 'string' || options[name] === '')
+      throw new Error(`${whose} has no "${name}": give it a text`)
+  for (const name of ['spec', 'status'] as const)
+    if (!(options[name] instanceof z.ZodObject))
+      throw new Error(`${whose}: "${name}" is no z.object() of the z that fairlead exports`)
 }
 
 function parse(schema: z.ZodType, object: KubeObject): unknown {

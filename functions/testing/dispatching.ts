@@ -22,6 +22,7 @@ import {
   plan,
   RefusedError,
   type SettledWrites,
+  UnsettledError,
   type Write,
 } from '#dispatch'
 import type { Reconciler } from '#sdk'
@@ -61,19 +62,20 @@ export async function lap(run: Dispatching): Promise<Date | undefined> {
   if (first !== undefined && isPaused(first)) return leave(run, first)
   const finalizers = finalizersToKeep(run)
   if (finalizers !== undefined) writeFinalizers(run, finalizers)
-  for (let round = 0; round < MAX_ROUNDS; round++) {
+  for (let round = 1; ; round++) {
     const object = primary()
     if (object === undefined || isGoing(object, reconciler)) return undefined
     const next = await decide(run, object)
     if (next.stages.length > 0) for (const write of next.stages.flat()) send(run, object, write)
     else if (next.status !== undefined) writeStatus(run, object, next.status)
     for (const event of next.events) run.tells(event)
-    if (next.stages.length > 0 || next.status !== undefined) continue
+    const isStable = next.stages.length === 0 && next.status === undefined
+    if (!isStable && round === MAX_ROUNDS) throw new UnsettledError(MAX_ROUNDS, next)
+    if (!isStable) continue
     if (next.requeue === undefined && isFinalizing(object, reconciler.name))
       writeFinalizers(run, finalizersWithout(object.metadata, reconciler.name))
     return next.requeue && dueDate(next.requeue, run.memory.now)
   }
-  throw new Error(`the function asks for a change after each of its changes, ${MAX_ROUNDS} times in a row`)
 }
 
 /** Paused: only that is said of it. */

@@ -53,6 +53,7 @@ describe('wrong use', () => {
     [['queue', 'ls', '--state', 'asleep'], 'queued, running, waiting, parked'],
     [['completion', 'tcsh'], 'bash, zsh, fish'],
     [['up', '--listen', 'nonsense'], 'host:port'],
+    [['install', '--revision', ''], 'give 1 to 253 characters'],
     [['up', '-f', '/nope.ts'], 'there is no function module /nope.ts'],
     [['--context', 'nope', 'install'], 'has no context nope'],
     [['--kubeconfig', '/nope', 'demo'], 'there is no kubeconfig /nope'],

@@ -52,6 +52,7 @@ describe('fairlead generate crds', () => {
       'fairlead: shops.example.com would break objects that are stored:',
       '  v1: spec.size was integer, and would be string',
       '  v1: spec.name is not there any more: what is stored in it would be lost',
+      expect.stringContaining('install --force'),
     ])
     expect(await command(['generate', 'crds', '--compatible-with', '/nope'])).toMatchObject({ code: 2 })
   })

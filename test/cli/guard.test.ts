@@ -43,7 +43,7 @@ const errorsOf = ({ logs }: FairleadProcess, name: string) =>
   logs.filter((line) => isErrorOf(name, line)).map(({ message }) => message)
 const errorOf = (running: FairleadProcess, name: string) => running.logged((line) => isErrorOf(name, line))
 const isErrorOf = (name: string, { step, key, result }: LogLine) =>
-  step === 'finished' && result === 'error' && key === `default.${name}`
+  step === 'finished' && result === 'error' && key === `default/${name}`
 
 describe('what a function does wrong', () => {
   it('without stopping the process is an error of that run, and of no other', async () => {

@@ -1,8 +1,10 @@
 import { spawnSync } from 'node:child_process'
 import { describe, expect, it } from 'vitest'
+import { ApiError } from '#kube'
 import { completionScript, completionWords } from '../../cli/completion.ts'
 import { readConfig, variablesOf } from '../../cli/config.ts'
 import { exitCodeOf, UsageError } from '../../cli/exit.ts'
+import { errorFields } from '../../cli/logging.ts'
 import { parseAddress } from '../../cli/metrics/index.ts'
 import { createProgram } from '../../cli/program.ts'
 import { duration, table } from '../../cli/table.ts'
@@ -86,6 +88,18 @@ it.each([
   [18_120_000, '5h2m'],
   [3_542_400_000, '41d'],
 ])('writes %i ms as %s', (ms, text) => expect(duration(ms)).toBe(text))
+
+describe('an error in a log', () => {
+  it('has its stack, but for an answer of the API server', () => {
+    expect(errorFields(new TypeError('oops'))).toMatchObject({
+      message: 'oops',
+      stack: expect.stringContaining('pure.test'),
+    })
+    const forbidden = new ApiError('POST /x', { apiVersion: 'v1', kind: 'Status', code: 403, message: 'no' })
+    expect(errorFields(forbidden)).toEqual({ type: 'ApiError', message: 'POST /x: no (403)' })
+    expect(errorFields({ type: 'RefusedError', message: 'no' })).toEqual({ type: 'RefusedError', message: 'no' })
+  })
+})
 
 describe('completion', () => {
   it('knows every command and long option by its place', () => {

@@ -163,6 +163,10 @@ describe('acting by hand', () => {
       well: false,
       printed: ['f next: idle, nothing to park; there is a/next, b/next'],
     })
+    expect(await tell(test.queue, { act: 'retry', keys: ['a/idle'] })).toEqual({
+      well: false,
+      printed: ['f a/idle: idle, nothing to retry; queue run runs it all the same'],
+    })
     expect(await tell(test.queue, { act: 'park', keys: ['a/next'] })).toEqual({
       well: true,
       printed: ['f a/next: parked until it is retried or changes'],
@@ -204,7 +208,7 @@ it('queue show tells all that is known of a key', async () => {
     /State: +waiting\n[^]*Failures: +1 in a row\n[^]*Last error: +no route \[31mto host$/,
   )
   expect(await show('b/next')).toMatch(/Place: +2 in its lane/)
-  expect(await show('a/idle')).toBe('f a/idle is idle: it runs when it changes.')
+  expect(await show('a/idle')).toBe('f a/idle is idle: it runs when it changes, or by queue run.')
   await expect(show('late')).rejects.toThrow('f late is idle; there is a/late')
 })
 

@@ -60,7 +60,7 @@ it('shows a key as queued before its run, though it is told of after it', () => 
   })
   expect(lines).toEqual([
     '0.000 s | event seen | Pod x-pod modified',
-    '0.003 s | +3.0 ms | key queued | at default.x: a record in JetStream, run at once: a slot is free',
+    '0.003 s | +3.0 ms | key queued | at default/x: a record in JetStream, run at once: a slot is free',
     '0.003 s | +0.0 ms | run started | the function decides on the state in EVENTS',
   ])
 })

@@ -30,6 +30,7 @@ describe('the consequence of a failure', () => {
 
   it.each([
     ['what the function throws', new TypeError('no such field'), 'TypeError'],
+    ['what it throws that is no error', 'oops', 'Error'],
     ['a function over HTTP that answers with an error', new FunctionError('500', { isAway: false }), 'FunctionError'],
     ['a function over HTTP that is not there', new FunctionError('refused', { isAway: true }), undefined],
     ['an API server in trouble', apiError(500), undefined],

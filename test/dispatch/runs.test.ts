@@ -208,7 +208,8 @@ describe('a name that is taken', () => {
     expect(await scene.condition('foreign')).toMatchObject({
       status: 'False',
       reason: 'NameTaken',
-      message: 'ConfigMap runs/foreign-config exists, but has no controller',
+      message:
+        'ConfigMap runs/foreign-config exists, but has no controller: delete it, or have the function give what it makes another name',
     })
     expect((await scene.get(WIDGETS, 'foreign'))?.status).not.toHaveProperty('phase')
     expect(await scene.get(CONFIG_MAPS, 'foreign-config')).toMatchObject({ data: { theirs: 'yes' } })

@@ -7,23 +7,10 @@ import * as sdk from '#sdk'
 import * as testing from '#testing'
 import { keysOf } from '../../functions/sdk/options.ts'
 import { BACKOFF_OPTIONS, RECONCILER_OPTIONS, RELATED_OPTIONS } from '../../functions/sdk/reconciler.ts'
+import { RESOURCE_OPTIONS } from '../../functions/sdk/resource.ts'
 import { authorsFolder, ROOT } from './author.ts'
 import { type Block, blocksOf, pageOf } from './blocks.ts'
 
-const RESOURCE = keysOf<sdk.ResourceOptions<sdk.z.ZodObject, sdk.z.ZodObject>>({
-  group: true,
-  version: true,
-  served: true,
-  kind: true,
-  plural: true,
-  scope: true,
-  shortNames: true,
-  categories: true,
-  spec: true,
-  status: true,
-  scale: true,
-  columns: true,
-})
 const RUN = keysOf<sdk.Run<sdk.Resource, never, never>>({
   object: true,
   owned: true,
@@ -67,7 +54,7 @@ function rowsUnder(heading: string): Map<string, string> {
 
 describe('the reference of functions', () => {
   it.each([
-    ['`resource()`', RESOURCE],
+    ['`resource()`', RESOURCE_OPTIONS],
     ['`reconciler()`', RECONCILER_OPTIONS],
     ['Related objects', RELATED_OPTIONS],
     ['What a function is given', RUN],

@@ -120,7 +120,7 @@ export async function underLoad(
   } finally {
     stop.abort()
   }
-  const runs = replicas.flatMap((replica) => replica.runs()).filter(({ key }) => key.includes(`.${prefix}-`))
+  const runs = replicas.flatMap((replica) => replica.runs()).filter(({ key }) => key.includes(`/${prefix}-`))
   return {
     world,
     due,

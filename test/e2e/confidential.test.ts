@@ -80,7 +80,7 @@ const hasSeen = (name: string, ...texts: string[]) =>
     const { seen = [] } = await statusOf(name)
     return texts.every((text) => seen.includes(digest(text)))
   })
-const hasFailed = (name: string) => up.logged(({ msg, key }) => msg === 'run failed' && key === `default.${name}`)
+const hasFailed = (name: string) => up.logged(({ msg, key }) => msg === 'run failed' && key === `default/${name}`)
 const ownedBy = (owner: KubeObject, name: string, data: Record<string, string>) => ({
   metadata: {
     name,

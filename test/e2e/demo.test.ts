@@ -19,7 +19,7 @@ const BIN = fileURLToPath(new URL('../../cli/bin.js', import.meta.url))
 const LIFE = [
   'At created     example-at',
   'event seen     At example-at added',
-  'key queued     at default.example-at',
+  'key queued     at default/example-at',
   'run started',
   'written        status of example-at',
   'timer armed',

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { RECONCILERS } from '#contracts'
 import { resourcePath } from '#kube'
-import { type FairleadProcess, startFairlead } from '../support/fairlead.ts'
+import { type FairleadProcess, type LogLine, startFairlead } from '../support/fairlead.ts'
 import { at, startWorld, until, type World } from './world.ts'
 
 const LONG_AGO = new Date('2019-04-12T10:12:00Z')
@@ -40,10 +40,13 @@ describe('the function of Ats, served over HTTP by a process of its own', () => 
     fn.kill('SIGKILL')
     await fn.exited
     await world.create(at('second', LONG_AGO))
-    await up.logged(({ msg, key }) => msg === 'run failed' && key === 'default.second')
+    const isOfSecond = ({ msg, key }: LogLine) => msg === 'run failed' && key === 'default/second'
+    await up.logged(isOfSecond)
+    const message = expect.stringContaining(`the function at http://127.0.0.1:${port} cannot be reached`) as string
+    expect(up.logs.find(isOfSecond)?.['err']).toEqual({ type: 'FunctionError', message })
     await serveAt(port)
     await hasPod('second')
-    const attempts = up.logs.filter(({ step, key }) => step === 'started' && key === 'default.second')
+    const attempts = up.logs.filter(({ step, key }) => step === 'started' && key === 'default/second')
     expect(attempts.length).toBeGreaterThan(1)
     expect(attempts.map(({ attempt }) => attempt)).toEqual(attempts.map(() => 0))
   })

@@ -130,7 +130,7 @@ describe.skipIf(turn.skip)('an At on a real node', () => {
     await until(async () => (await reasonOf('bad')) === 'InvalidSchedule')
     await until(async () => (await eventReasons('bad')).includes('InvalidSchedule'))
     await until(async () => (await queueState('bad')) === 'parked')
-    const runs = process.logs.filter(({ step, key }) => step === 'started' && key === 'default.bad').length
+    const runs = process.logs.filter(({ step, key }) => step === 'started' && key === 'default/bad').length
     expect(runs, 'once, and once more for its own condition').toBeOneOf([1, 2])
     await kubectl(['patch', 'at', 'bad', '--type=merge', '-p', '{"spec":{"schedule":"2019-04-12T10:12:00Z"}}'])
     await done('bad')

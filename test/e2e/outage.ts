@@ -69,7 +69,7 @@ const waits = (name: string, processes: FairleadProcess[]) =>
   Promise.any(
     processes.map((process) =>
       process.logged(
-        ({ step, result, key }) => step === 'finished' && result === 'requeue_after' && key === `default.${name}`,
+        ({ step, result, key }) => step === 'finished' && result === 'requeue_after' && key === `default/${name}`,
       ),
     ),
   )

@@ -7,7 +7,7 @@ const line = (step: 'started' | 'renewed' | 'ended' | 'finished', time: number, 
   msg: 'run',
   time: new Date(time).toISOString(),
   reconciler: 'at',
-  key: 'default.a',
+  key: 'default/a',
   step,
   leaseUntil: new Date(4000).toISOString(),
   ...fields,
@@ -17,7 +17,7 @@ describe('runs read from logs', () => {
   const whole = runsOf([line('started', 1000), line('ended', 1050), line('finished', 1090)], 1, 5000)
 
   it('end when the function and its writes did, not when that was stored', () => {
-    expect(whole).toEqual([{ key: 'at/default.a', from: 1000, to: 1050, process: 1 }])
+    expect(whole).toEqual([{ key: 'at/default/a', from: 1000, to: 1050, process: 1 }])
   })
 
   it('end with their lease if their process says it later, and not before they end if the lease is longer', () => {

@@ -15,7 +15,6 @@ export interface LogLine {
   msg: string
   step?: string
   reconciler?: string
-  fn?: string
   key?: string
   result?: string
   leaseUntil?: string

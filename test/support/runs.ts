@@ -18,9 +18,9 @@ export interface RunInterval {
 export function runsOf(logs: readonly LogLine[], process: number, endedAt: number): RunInterval[] {
   const open = new Map<string, { from: number; leaseUntil: number }>()
   const runs: RunInterval[] = []
-  for (const { msg, step, key, reconciler, fn = reconciler, time, leaseUntil } of logs) {
+  for (const { msg, step, key, reconciler, time, leaseUntil } of logs) {
     if (key === undefined || leaseUntil === undefined) continue
-    const id = `${fn}/${key}`
+    const id = `${reconciler}/${key}`
     const until = Date.parse(leaseUntil)
     const run = open.get(id)
     if (step === 'started') open.set(id, { from: Date.parse(time), leaseUntil: until })

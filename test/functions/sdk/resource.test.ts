@@ -1,7 +1,7 @@
 import { describe, expect, expectTypeOf, it } from 'vitest'
 import { z } from 'zod'
 import type { KubeObject } from '#contracts'
-import { resource } from '#sdk'
+import { kind, resource } from '#sdk'
 
 const Shop = resource({
   group: 'example.com',
@@ -98,5 +98,31 @@ describe('a CustomResourceDefinition', () => {
     expect(() =>
       resource({ group: 'a.b', version: 'v1', kind: 'X', plural: 'xs', spec: z.object({}), status }),
     ).toThrow('X: status.conditions is kept by the platform')
+  })
+})
+
+describe('a resource that is wrong', () => {
+  const whole = {
+    group: 'example.com',
+    version: 'v1',
+    kind: 'Shop',
+    plural: 'shops',
+    spec: z.object({}),
+    status: z.object({}),
+  }
+  it.each([
+    [{ shortnames: ['sh'] }, 'resource Shop has an unknown option "shortnames": did you mean "shortNames"?'],
+    [{ plural: undefined }, 'resource Shop has no "plural": give it a text'],
+    [{ spec: { size: 1 } }, 'resource Shop: "spec" is no z.object()'],
+    [{ status: undefined }, 'resource Shop: "status" is no z.object()'],
+  ])('is refused with %j, in one line that says what to do', (wrong, message) => {
+    const make = () => resource({ ...whole, ...wrong } as never)
+    expect(make).toThrow(message)
+    expect(make).toThrow(/^.*$/)
+  })
+
+  it('is refused also where it is a kind of somebody else', () => {
+    const options = { group: '', version: 'v1', kind: 'Namespace', plural: 'namespaces', scope: 'Cluster' }
+    expect(() => kind(options)).toThrow('kind Namespace has an unknown option "scope": it takes group, version')
   })
 })

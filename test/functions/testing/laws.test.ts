@@ -83,7 +83,7 @@ describe('what a law finds', () => {
       'a random decision',
       shopThat(() => ({ apply: [config('one', { call: String(calls++) })] })),
       'decides the same',
-      'after each of its changes',
+      'a change after each of its changes, 8 times in a row; the last: apply ConfigMap default/one',
     ],
     [
       'a list in the order in which it came',
@@ -107,7 +107,19 @@ describe('what a law finds', () => {
       'a run that counts itself',
       shopThat(({ object: { status } }) => ({ status: { phase: `${status.phase ?? ''}x` } })),
       'decides the same',
-      'after each of its changes',
+      'a change after each of its changes, 8 times in a row; the last: status phase',
+    ],
+    [
+      'the time of the run in its status',
+      shopThat(({ now }) => ({ status: { phase: now.toISOString() } })),
+      'writes nothing when it runs again',
+      'a run a moment later, before its timer, writes the time or so, at the start',
+    ],
+    [
+      'a clock of its own',
+      shopThat(() => ({ status: { phase: new Date().toISOString() } })),
+      'decides the same',
+      'a second call on the same state decides otherwise',
     ],
     [
       'a first object that stands for all of them',

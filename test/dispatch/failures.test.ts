@@ -1,0 +1,96 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { TerminalError } from '#contracts'
+import { configMap, startFixture } from './fixture.ts'
+
+interface Line {
+  message: string
+  fields: { key?: string; err?: { message: string; stack?: string }; finish?: { message?: string } }
+}
+
+const lines: Line[] = []
+const keep = (fields: object, message: string) => void lines.push({ fields, message })
+
+let fixture: Awaited<ReturnType<typeof startFixture>>
+let scene: Awaited<ReturnType<typeof fixture.scene>>
+
+beforeAll(async () => {
+  fixture = await startFixture()
+  scene = await fixture.scene('failures', {
+    dispatcher: { log: { debug: keep, info: keep, warn: keep, error: keep } },
+    spec: { backoff: { initialSeconds: 0.4, maxSeconds: 0.4, jitter: 0 } },
+  })
+})
+afterAll(async () => {
+  await scene?.stop()
+  await fixture?.[Symbol.asyncDispose]()
+})
+
+const failedLine = (name: string) =>
+  lines.find(({ message, fields }) => message === 'run failed' && fields.key === `failures/${name}`)?.fields
+
+describe('the log of a failed run', () => {
+  it('names the object as the command does, and shows where the function went wrong', async () => {
+    await scene.widget('thrown', () => {
+      throw new TypeError('no such field')
+    })
+    await scene.ended('thrown')
+    expect(failedLine('thrown')?.err).toMatchObject({
+      message: 'no such field',
+      stack: expect.stringContaining('failures.test.ts'),
+    })
+  })
+
+  it.each([
+    [
+      'refused',
+      'what the API server refuses',
+      () => ({ apply: [configMap('Not_A_Name')] }),
+      'cannot apply ConfigMap failures/Not_A_Name',
+    ],
+    ['invalid', 'an outcome that is not valid', () => ({ requeueAfterSeconds: -1 }), 'no valid outcome'],
+    [
+      'terminal',
+      'what the function gives up',
+      () => {
+        throw new TerminalError('no such host')
+      },
+      'no such host',
+    ],
+  ])('says once, without a stack, %s: %s', async (name, _, behaviour, said) => {
+    await scene.widget(name, behaviour)
+    await scene.ended(name)
+    const failed = failedLine(name)
+    expect(failed?.err?.message).toContain(said)
+    expect(JSON.stringify(failed).split(said)).toHaveLength(2)
+    expect(failed?.err?.stack).toBeUndefined()
+  })
+})
+
+describe('a failure that lasts', () => {
+  it('is shown also where what was thrown is no error', async () => {
+    await scene.widget('text', () => {
+      throw 'just a text' as unknown as Error
+    })
+    for (let failures = 0; failures < 5; failures++) await scene.run('text')
+    expect(await scene.condition('text')).toMatchObject({ reason: 'Error', message: 'just a text' })
+  })
+
+  it('of a status that is too large for the API server is shown at once', async () => {
+    await scene.widget('huge', () => ({ status: { text: 'x'.repeat(3_000_000) } }))
+    expect((await scene.ended('huge')).result).toBe('error')
+    expect(await scene.condition('huge')).toMatchObject({ status: 'False', reason: 'TooLarge' })
+  })
+
+  it('of a function that asks for another change each time goes on no faster than its backoff, though its changes run it', async () => {
+    const began: number[] = []
+    await scene.widget('restless', async ({ object, attempt }) => {
+      began[attempt] ??= performance.now()
+      await scene.enqueue('restless')
+      return { status: { n: ((object?.status as { n?: number } | undefined)?.n ?? 0) + 1 } }
+    })
+    for (let from = 0; began.length < 4; from = scene.steps.length) await scene.ended('restless', from)
+    scene.behave('restless', () => ({}))
+    const pauses = began.slice(1).map((at, index) => at - (began[index] ?? 0))
+    expect(Math.min(...pauses)).toBeGreaterThanOrEqual(399)
+  })
+})
