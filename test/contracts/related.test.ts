@@ -75,6 +75,11 @@ describe('a field selector', () => {
     expect(parseFieldSelector(text)(named('p', {}, { spec: { nodeName: 'n1', on: true } }))).toBe(expected)
   })
 
+  it('takes a field that is no single value for empty, however deep it is', () => {
+    const deep = JSON.parse(`${'['.repeat(9000)}${']'.repeat(9000)}`) as unknown
+    expect(parseFieldSelector('spec.a=x')(named('p', {}, { spec: { a: deep } }))).toBe(false)
+  })
+
   it('that is none is refused', () => {
     expect(() => selectionOf({ fieldSelector: 'spec.nodeName' })).toThrow('no field requirement')
   })
