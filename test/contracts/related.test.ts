@@ -54,7 +54,7 @@ describe('an object is related', () => {
     ['not by other labels', related({ selector: 'a=b' }), named('x'), false],
     ['by a field', related({ fieldSelector: 'status.phase!=Done' }), named('x', {}, { status: {} }), true],
   ])('%s', (_name, declared, object, expected) => {
-    expect(relation(declared)(primary, object)).toBe(expected)
+    expect(relation(declared)(primary)(object)).toBe(expected)
   })
 
   it('where a reader has to look', () => {

@@ -81,6 +81,12 @@ describe('what is related', () => {
     })
   })
 
+  it('is what fields of the primary name, also where they name more than one request has room for', async () => {
+    const byName = { ...configMaps, byName: 'spec.uses[*].name' }
+    const uses = [{ name: 'b' }, ...Array.from({ length: 25_000 }, (_, n) => ({ name: `n${n}` }))]
+    expect(await given('many', [byName], { uses })).toEqual({ 'ConfigMap.v1': ['many/b'] })
+  })
+
   it('is cluster-scoped where the resource is, and each object is there once', async () => {
     const all = { ...CLASSES, byName: 'spec.class' }
     const related = [all, { ...all, byName: 'spec.other' }, configMaps, { ...configMaps, selector: 'letter=a' }]
