@@ -1,5 +1,6 @@
 import { destination, type Logger, pino, stdTimeFunctions } from 'pino'
 import type { Config } from './config.ts'
+import { harmlessJson } from './terminal.ts'
 
 /** JSON lines in a pipe, readable lines on a terminal; always on standard error, which leaves standard output to results. */
 export async function createLogger(config: Pick<Config, 'LOG_LEVEL' | 'LOG_FORMAT'>): Promise<Logger> {
@@ -19,5 +20,6 @@ export async function createLogger(config: Pick<Config, 'LOG_LEVEL' | 'LOG_FORMA
     translateTime: 'SYS:HH:MM:ss.l',
     singleLine: true,
   })
-  return pino({ ...options, formatters: {} }, stream)
+  // It shows stacks as they are.
+  return pino({ ...options, formatters: {} }, { write: (line) => stream.write(`${harmlessJson(line)}\n`) })
 }
