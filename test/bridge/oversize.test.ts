@@ -161,3 +161,18 @@ it('keeps of an object that is nested too deeply for JSON a reference, and the c
   expect(bridge.keysOf('w')).toEqual(['default.deep'])
   await kube.delete(`${path}/deep`)
 })
+
+it('lets the cursor pass an object whose name no event can have, without a run', async () => {
+  await using bridge = await startBridge(kube, nats.url, { prefix: 'control' })
+  await createReconciler(kube, 'roles', { for: { ...roles, namespaces: ['default'] } })
+  await bridge.synced(ROLES)
+  const { metadata } = await createRole('a\u0007b\nc')
+  await createRole('after-control')
+  await until('the cursor has passed', async () => {
+    const { resourceVersion = '0' } = (await bridge.events.cursor(roles, 'default')) ?? {}
+    return Number(resourceVersion) >= Number(metadata.resourceVersion)
+  })
+  await until('the next one is enqueued', async () => bridge.keysOf('roles').includes('default.after-control'))
+  expect(bridge.keysOf('roles')).not.toContain(keyOf('default', metadata.name))
+  await kube.delete(resourcePath(roles, 'default', metadata.name))
+})

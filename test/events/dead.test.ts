@@ -113,9 +113,22 @@ describe('what cannot be read in EVENTS', () => {
 describe('what can never be stored in EVENTS', () => {
   const endless = object('x'.repeat(20_000), 3, { spec: 'secret' })
 
+  it('for its name goes to DEAD, which says so', async () => {
+    await using test = await opened()
+    const odd = object('a\u0007b\nc', 3, { uid: 'u', spec: 'secret' })
+    expect(await test.store.put(PODS, 'added', odd)).toMatchObject({ outcome: 'buried' })
+    expect(await test.letters()).toMatchObject([
+      {
+        reason: 'invalid-attribute',
+        data: Buffer.alloc(0),
+        detail: expect.stringContaining('name is "a\\u0007b\\nc"'),
+      },
+    ])
+  })
+
   it('goes to DEAD without its body, and is no failure', async () => {
     await using test = await opened()
-    expect(await test.store.put(PODS, 'added', endless)).toMatchObject({ outcome: 'too-large', formerOwners: [] })
+    expect(await test.store.put(PODS, 'added', endless)).toMatchObject({ outcome: 'buried', formerOwners: [] })
     const [letter, ...more] = await test.letters()
     expect(more).toEqual([])
     expect(letter).toMatchObject({ reason: 'too-large', data: Buffer.alloc(0), headers: {}, sequence: 0 })
