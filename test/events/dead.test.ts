@@ -110,6 +110,24 @@ describe('what cannot be read in EVENTS', () => {
   })
 })
 
+describe('what somebody else has put into DEAD', () => {
+  it.each<[string, Record<string, string>, string?]>([
+    ['headers that are no JSON', { 'Fairlead-Headers': '{' }],
+    ['headers that are none', { 'Fairlead-Headers': 'null' }],
+    ['a header that is no text', { 'Fairlead-Headers': '{"a":1}' }],
+    ['no time', { 'ce-time': 'soon' }],
+    ['a detail that is no text', { 'ce-knativeerrordata': '%FF' }],
+    ['a reason that is none', {}, 'constructor'],
+  ])('with %s keeps nobody from the letters', async (_, broken, reason = 'invalid-data') => {
+    await using test = await opened()
+    const headers = { 'ce-type': 'dev.fairlead.dead', 'ce-id': 'EVENTS:1', ...broken }
+    await js().publish(`${test.prefix}.dead._.${reason}.x`, '', headers)
+    await test.dead.put(message())
+    expect((await test.letters()).map(({ id }) => id)).toEqual([2])
+    expect(await test.dead.get(1)).toBeUndefined()
+  })
+})
+
 describe('what can never be stored in EVENTS', () => {
   const endless = object('x'.repeat(20_000), 3, { spec: 'secret' })
 
