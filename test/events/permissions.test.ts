@@ -37,7 +37,7 @@ afterAll(async () => {
 const as = (user: string, password: string) =>
   nats.url.replace('://', `://${encodeURIComponent(user)}:${encodeURIComponent(password)}@`)
 const connected = (user: string): Promise<JetStream> =>
-  connectJetStream({ servers: as(user, 'x'), name: 'test', timeoutMs: 500 })
+  connectJetStream({ servers: as(user, 'x'), name: 'test', timeoutMs: 500, inboxPrefix: '_INBOX.events' })
 
 describe('a user with the permissions of docs/events.md', () => {
   it('sees what is watched, what is stored, and every change', async () => {
@@ -60,6 +60,17 @@ describe('a user with the permissions of docs/events.md', () => {
     expect(
       (await store.observe({ primary: { ref: PODS, namespace: 'shop', name: 'a' } })).primary?.resourceVersion,
     ).toBe('1')
+  })
+
+  it('is not told what others are answered', async () => {
+    await using js = await connected('look')
+    const heard: string[] = []
+    for (const subject of ['_INBOX.>', '_INBOX.*.*', '_INBOX.events.>'])
+      js.nc.subscribe(subject, { callback: (error, message) => void (error ?? heard.push(message.subject)) })
+    await js.nc.flush()
+    await store.observe({ primary: { ref: PODS, namespace: 'shop', name: 'a' } })
+    await js.nc.flush()
+    expect(heard.filter((subject) => !subject.startsWith('_INBOX.events.'))).toEqual([])
   })
 
   it('for one namespace, is told of that one alone', async () => {
