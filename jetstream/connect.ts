@@ -65,4 +65,5 @@ function unescaped(text: string): string {
   }
 }
 
-const withoutSecrets = (servers: string): string => servers.replaceAll(/\/\/[^@/,]*@/g, '//…@')
+/** A password may have any character: nothing before the last `@` is shown. */
+const withoutSecrets = (servers: string): string => servers.replace(/^([a-z]+:\/\/)?.*@/s, '$1…@')

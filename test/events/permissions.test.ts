@@ -89,6 +89,17 @@ it('takes a password as it is where it has a percent sign that escapes nothing',
   await expect(refused).rejects.toThrow(/Authorization Violation/)
 })
 
+it.each([
+  'look:p_a_s_s@127.0.0.1:1',
+  'p_a_s_s@127.0.0.1:1',
+  'nats://look:p_a@s_s@127.0.0.1:1',
+  'nats://127.0.0.1:1,look:p_a_s_s@127.0.0.1:1',
+])('does not show a password where nobody answers: %s', async (servers) => {
+  await expect(connectJetStream({ servers, name: 'test' })).rejects.toThrow(
+    /^cannot connect to NATS at (?:nats:\/\/)?…@127\.0\.0\.1:1: /,
+  )
+})
+
 it('refuses a wrong password without showing it', async () => {
   const refused = connectJetStream({ servers: as('look', 'wrong-password'), name: 'test' })
   await expect(refused).rejects.toThrow(
