@@ -5,6 +5,7 @@ import { type EventStore, openEventStore } from '#events'
 import { connectJetStream, type JetStream } from '#jetstream'
 import type { Nats } from '#local'
 import { describe as described } from '../../cli/exit.ts'
+import { logged } from '../../cli/logging.ts'
 import { table } from '../../cli/table.ts'
 import { harmless, harmlessJson } from '../../cli/terminal.ts'
 import { command } from '../support/command.ts'
@@ -54,6 +55,16 @@ describe('what other people have written', () => {
     const json = await get('json')
     expect(json).not.toMatch(CONTROL)
     expect((JSON.parse(json) as { object: KubeObject }).object).toEqual(pod)
+  })
+
+  it('has no more of a line of the log than people read', () => {
+    const long = 'x'.repeat(1_000_000)
+    const error = Object.assign(new Error(long, { cause: new Error(long) }), { reason: long, code: 422 })
+    const shown = logged(error)
+    expect(JSON.stringify(shown).length).toBeLessThan(100_000)
+    expect(shown).toMatchObject({ type: 'Error', code: 422 })
+    expect(logged(new TypeError('short'))).toMatchObject({ type: 'TypeError', message: 'short' })
+    expect(logged('thrown')).toBe('thrown')
   })
 
   it('stays in its cell of a table', () => {
