@@ -5,7 +5,8 @@ export class NameIndex {
 
   /** What a key names from now on. */
   set(key: string, names: readonly string[]): void {
-    for (const name of this.#names.get(key) ?? []) if (!names.includes(name)) this.#remove(name, key)
+    const kept = new Set(names)
+    for (const name of this.#names.get(key) ?? []) if (!kept.has(name)) this.#remove(name, key)
     for (const name of names) this.#add(name, key)
     if (names.length === 0) this.#names.delete(key)
     else this.#names.set(key, names)

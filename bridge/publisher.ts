@@ -58,7 +58,7 @@ export class Publisher {
     const began = performance.now()
     const news = await this.#persistently(ref, signal, () => findOut(publication))
     const stored = await this.#persistently(ref, signal, () => this.#store(publication, news, signal))
-    if (stored?.outcome === 'too-large') return { withRuns: [] }
+    if (stored?.outcome === 'buried') return { withRuns: [] }
     const withRuns = await this.#persistently(ref, signal, () => this.#announce(publication, news, stored, signal))
     this.#remember(publication, news)
     if (news.verb !== undefined && stored !== undefined) {

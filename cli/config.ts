@@ -66,7 +66,8 @@ export function readConfig(env: NodeJS.ProcessEnv, options: CommonOptions = {}):
     const variable = String(issue.path[0])
     const option = optionOf[variable]
     const source = option !== undefined && variable in fromOptions ? `--${option}` : variable
-    const value = fromOptions[variable] ?? given[variable]
+    // A password may stand before the @.
+    const value = (fromOptions[variable] ?? given[variable])?.replace(/^.*@/s, '…@')
     return `${source} is ${JSON.stringify(value)}, which is not valid: ${issue.message}`
   })
   throw new UsageError(wrong.join('; '))

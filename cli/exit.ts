@@ -1,3 +1,5 @@
+import { harmless } from './terminal.ts'
+
 /** Exit codes, also in `fairlead --help` and docs/cli.md. */
 export const EXIT = {
   ok: 0,
@@ -51,9 +53,11 @@ export const dieBecause =
   }
 
 /** One line for people; the stack only with FAIRLEAD_DEBUG. */
-export function describe(error: unknown, debug: boolean): string {
+export const describe = (error: unknown, debug: boolean): string => harmless(described(error, debug))
+
+function described(error: unknown, debug: boolean): string {
   if (!(error instanceof Error)) return `fairlead: ${String(error)}`
   if (debug)
-    return `fairlead: ${error.stack ?? error.message}${error.cause === undefined ? '' : `\ncaused by ${describe(error.cause, true)}`}`
+    return `fairlead: ${error.stack ?? error.message}${error.cause === undefined ? '' : `\ncaused by ${described(error.cause, true)}`}`
   return `fairlead: ${error.message}`
 }

@@ -1,12 +1,13 @@
 import { CommanderError } from 'commander'
 import { describe, EXIT, exitCodeOf } from './exit.ts'
 import { createProgram } from './program.ts'
+import { harmless } from './terminal.ts'
 
 /** The command: parses, runs, and turns whatever fails into one line and an exit code. */
 export async function main(argv: string[]): Promise<void> {
   let code: number = EXIT.ok
   const program = createProgram(
-    (text) => process.stdout.write(`${text}\n`),
+    (text) => process.stdout.write(`${harmless(text)}\n`),
     (wanted) => {
       code = wanted
     },

@@ -1,5 +1,6 @@
-/** Columns padded to their widest cell, two spaces apart; the last one is not padded. */
-export function table(head: string[], rows: string[][]): string {
+/** Columns padded to their widest cell, two spaces apart; the last one is not padded. What a cell says stays in its line. */
+export function table(head: string[], unsafeRows: string[][]): string {
+  const rows = unsafeRows.map((row) => row.map((cell) => oneLine(cell)))
   const widths = head.map((title, column) => Math.max(title.length, ...rows.map((row) => row[column]?.length ?? 0)))
   const line = (cells: string[]) =>
     cells

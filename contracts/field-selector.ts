@@ -8,7 +8,8 @@ const TERM = /^([^!=]+?)\s*(==|=|!=)\s*(.*)$/
 
 /**
  * The selector as a predicate. The API server knows which fields of a kind may be asked for and refuses others; all that
- * it knows but `source` of Events are paths in the object, and a missing field is the empty string.
+ * it knows but `source` of Events are paths in the object, and a missing field is the empty string; so is one that is no
+ * single value, of which the API server knows none.
  */
 export function parseFieldSelector(text: string): ObjectSelector {
   if (text.trim() === '') return () => true
@@ -25,5 +26,6 @@ function parseTerm(text: string): ObjectSelector {
 
 function textAt(object: KubeObject, path: string): string {
   const [value = ''] = valuesAt(object, path)
+  if (typeof value === 'object') return ''
   return typeof value === 'string' ? value : JSON.stringify(value)
 }

@@ -8,10 +8,20 @@ export const RECONCILERS = { group: 'fairlead.dev', version: 'v1alpha1', resourc
 
 const name = z.string().min(1).max(253)
 
+/** Of a path that leads elsewhere, to Secrets under another name, nobody would know what may not travel. */
+const segment = z
+  .string()
+  .min(1)
+  .regex(/^[a-z]([-a-z0-9]*[a-z0-9])?$/, 'lower-case letters, digits and -, a letter first')
+
 const resourceRef = {
-  group: z.string().max(253).describe('API group; empty for the core group.'),
-  version: z.string().min(1).max(63),
-  resource: z.string().min(1).max(253).describe('Plural name as in API paths, e.g. pods.'),
+  group: z
+    .string()
+    .max(253)
+    .regex(/^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$/, 'lower-case letters, digits, - and .')
+    .describe('API group; empty for the core group.'),
+  version: segment.max(63),
+  resource: segment.max(253).describe('Plural name as in API paths, e.g. pods.'),
   kind: z.string().min(1).max(63),
 }
 

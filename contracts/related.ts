@@ -30,13 +30,19 @@ export function relatedLookup(related: RelatedResource, primary: KubeObject): Re
   }
 }
 
-/** As one predicate per declaration, since a selector is parsed once. Throws SelectorError. */
-export function relation(related: RelatedResource): (primary: KubeObject, object: KubeObject) => boolean {
+/**
+ * Step by step, since a selector is parsed once per declaration, and names are looked up once per primary. Throws
+ * SelectorError.
+ */
+export function relation(related: RelatedResource): (primary: KubeObject) => ObjectSelector {
   const selects = selectionOf(related)
-  return (primary, object) => {
+  return (primary) => {
     const { namespace, names } = relatedLookup(related, primary)
-    const isNear = namespace === undefined || [undefined, namespace].includes(object.metadata.namespace)
-    return isNear && (names?.includes(object.metadata.name) ?? true) && selects(object)
+    const isNamed = names && new Set(names)
+    return (object) => {
+      const isNear = namespace === undefined || [undefined, namespace].includes(object.metadata.namespace)
+      return isNear && (isNamed?.has(object.metadata.name) ?? true) && selects(object)
+    }
   }
 }
 

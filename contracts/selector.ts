@@ -34,7 +34,7 @@ function parseRequirement(text: string): LabelSelector {
   const exists = EXISTS.exec(text)
   if (exists) {
     const [, not, key = ''] = exists
-    return (labels) => key in labels === (not === '')
+    return (labels) => Object.hasOwn(labels, key) === (not === '')
   }
   throw new SelectorError(
     `${JSON.stringify(text)} is no label requirement: write key=value, key!=value, key in (a, b), key notin (a, b), key or !key`,

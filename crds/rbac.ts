@@ -54,6 +54,7 @@ export function platformRbac(): KubeObject[] {
  * and dispatcher. With `for.namespaces` its rights to write end there.
  */
 export function functionRbac({ metadata: { name }, spec }: RbacInput): KubeObject[] {
+  refuseTaken(name)
   const { serviceAccount: account } = spec
   const role = `fairlead-${name}`
   const watched = [spec.for, ...spec.owns, ...spec.related]
@@ -77,6 +78,12 @@ export function functionRbac({ metadata: { name }, spec }: RbacInput): KubeObjec
       ? []
       : [binding(`${role}-impersonate`, account.namespace, [DISPATCHER, PROCESS_ACCOUNT].map(inSystemNamespace))]),
   ]
+}
+
+/** By its name it would have, or take away, the rights of bridge or dispatcher, or of the function it is named after. */
+function refuseTaken(name: string): void {
+  if (/^(?:bridge|dispatcher|common)$|-(?:watch|impersonate)$/.test(name))
+    throw new Error(`no function can be called ${name}: fairlead-${name} is, or may be, a role of something else`)
 }
 
 /** Reads are for what has moved under a write, and for what travels as a reference only. */

@@ -33,7 +33,7 @@ export function sameJson(one: unknown, other: unknown): boolean {
   const fields = Object.keys(one)
   return (
     fields.length === Object.keys(other).length &&
-    fields.every((field) => field in other && sameJson(one[field], other[field]))
+    fields.every((field) => Object.hasOwn(other, field) && sameJson(one[field], other[field]))
   )
 }
 

@@ -1,6 +1,7 @@
 import { ConflictError, type Outcome, RetryAfterError, TerminalError } from '#contracts'
 import { type CloudEvent, fromHttp, PoisonEventError } from '#events'
 import { FunctionError } from './errors.ts'
+import { HUNDRED_YEARS_S } from './outcome.ts'
 
 /** What a function over HTTP said, read to its end. */
 export interface HttpAnswer {
@@ -96,7 +97,7 @@ function reportIn({ headers, body }: HttpAnswer): { reason?: string; message: st
 /** Seconds, or an HTTP date (RFC 9110 §10.2.3). */
 function retryAfter({ headers }: HttpAnswer, now: Date): number | undefined {
   const asked = String(headers['retry-after'] ?? '').trim()
-  if (/^\d+$/.test(asked)) return Number(asked)
+  if (/^\d+$/.test(asked)) return Math.min(Number(asked), HUNDRED_YEARS_S)
   const at = Date.parse(asked)
   return Number.isNaN(at) ? undefined : Math.max(0, (at - now.getTime()) / 1000)
 }

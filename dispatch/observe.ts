@@ -40,7 +40,7 @@ export async function observePrimary(
   if (primary === undefined || object === undefined) return undefined
   const whole: Whole = async (resource, stored) =>
     isMetadataEnough(spec, resource) ? stored.object : references.whole(resource, stored, signal)
-  const names = named.flatMap((one) => relatedLookup(one, object).names?.map((name) => ({ ...one, name })) ?? [])
+  const names = lookupsOf(named, object)
   const second =
     names.length === 0 ? [] : (await events.observe({ primary: key, related: filtersOf(names, namespace) })).related
   const [owned, related] = await Promise.all([
@@ -83,6 +83,17 @@ async function ownedBy(
 
 type Lookup = ReconcilerSpec['related'][number] & { name?: string }
 
+/**
+ * The server compares each name with each (nats-server 2.15: 700 take it four seconds), and whoever may write a primary says
+ * how many there are: of more than these everything is read that is near enough to have one of them.
+ */
+const MOST_NAMES = 64
+
+function lookupsOf(named: ReconcilerSpec['related'], primary: KubeObject): Lookup[] {
+  const each = named.flatMap((one) => relatedLookup(one, primary).names?.map((name) => ({ ...one, name })) ?? [])
+  return each.length <= MOST_NAMES ? each : named
+}
+
 /** What is cluster-scoped is found beside what is in the namespace, whichever of the two the resource is. */
 const filtersOf = (related: readonly Lookup[], namespace: string | undefined): ObjectFilter[] =>
   related.flatMap(({ group, version, resource, within, name }) => {
@@ -102,20 +113,21 @@ async function relatedTo(
   found: readonly StoredObject[],
   whole: Whole,
 ): Promise<StoredObject[]> {
-  const isNear = anyRelation(related.map((one) => ({ ...one, fieldSelector: undefined })))
-  const isRelated = anyRelation(related)
-  const near = found.filter((other) => isNear(primary, other.key.ref, other.object))
+  const isNear = anyRelation(
+    related.map((one) => ({ ...one, fieldSelector: undefined })),
+    primary,
+  )
+  const isRelated = anyRelation(related, primary)
+  const near = found.filter((other) => isNear(other.key.ref, other.object))
   const once = [...new Map(near.map((other) => [`${other.key.ref.resource} ${other.uid}`, other])).values()]
   const others = await Promise.all(once.map(async (other) => ({ ...other, object: await whole(other.key.ref, other) })))
   return others.flatMap(({ object, ...other }) =>
-    object && isRelated(primary, other.key.ref, object) ? [{ ...other, object }] : [],
+    object && isRelated(other.key.ref, object) ? [{ ...other, object }] : [],
   )
 }
 
-function anyRelation(related: ReconcilerSpec['related']) {
-  const relations = related.map((one) => ({ one, holds: relation(one) }))
-  return (primary: KubeObject, ref: ResourceRef, other: KubeObject): boolean =>
-    relations.some(
-      ({ one, holds }) => one.group === ref.group && one.resource === ref.resource && holds(primary, other),
-    )
+function anyRelation(related: ReconcilerSpec['related'], primary: KubeObject) {
+  const relations = related.map((one) => ({ one, holds: relation(one)(primary) }))
+  return (ref: ResourceRef, other: KubeObject): boolean =>
+    relations.some(({ one, holds }) => one.group === ref.group && one.resource === ref.resource && holds(other))
 }

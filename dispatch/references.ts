@@ -27,23 +27,29 @@ export class References {
     this.#deps = deps
   }
 
-  /** At least as new as what is stored; undefined when the object is gone by now. */
+  /**
+   * At least as new as what is stored; undefined when the object is gone by now. What is nested too deeply for JSON is
+   * given with its metadata alone: nobody could send it anywhere, and who is merely related to it must be able to run.
+   */
   async whole(ref: ResourceRef, stored: StoredObject, signal: AbortSignal): Promise<KubeObject | undefined> {
     if (!stored.referenceOnly) return stored.object
     const known = this.#known.get(versionOf(stored.object))
     if (known !== undefined) return known.object
     const found = await this.#read(ref, stored.object, signal)
-    if (found !== undefined) this.#remember(found)
-    return found
+    if (found === undefined) return undefined
+    const size = jsonSize(found)
+    const object = size === undefined ? metadataOf(found) : found
+    this.#remember(object, size ?? 0)
+    return object
   }
 
   /** What the API server has answered to a write need not be read once more. */
   written(ref: ResourceRef, object: KubeObject): void {
-    if (this.#deps.events.isReferenceOnly(ref)) this.#remember(object)
+    const size = this.#deps.events.isReferenceOnly(ref) ? jsonSize(object) : undefined
+    if (size !== undefined) this.#remember(object, size)
   }
 
-  #remember(object: KubeObject): void {
-    const size = JSON.stringify(object).length
+  #remember(object: KubeObject, size: number): void {
     this.#forget(versionOf(object))
     this.#known.set(versionOf(object), { object, size })
     this.#size += size
@@ -70,5 +76,17 @@ export class References {
     }
   }
 }
+
+/** Undefined: JSON.stringify() cannot follow it to its end. */
+function jsonSize(object: KubeObject): number | undefined {
+  try {
+    return JSON.stringify(object).length
+  } catch (error) {
+    if (error instanceof RangeError) return undefined
+    throw error
+  }
+}
+
+const metadataOf = ({ apiVersion, kind, metadata }: KubeObject): KubeObject => ({ apiVersion, kind, metadata })
 
 const versionOf = ({ metadata }: KubeObject): string => `${metadata.uid} ${metadata.resourceVersion}`

@@ -12,10 +12,10 @@ const INSTEAD = '[confidential]'
 
 /**
  * Takes out of a text whatever these objects hold beside metadata and conditions: values of a Secret as text and in
- * base64, of other kinds every text and number, also quoted as in JSON, line by line, and cut off at the end.
+ * base64, of other kinds every text and number, also quoted as in JSON, as in a URL, line by line, and cut off at the end.
  */
 export function scrubber(objects: readonly Contents[]): (text: string) => string {
-  const values = objects.flatMap(valuesIn).flatMap((value) => [value, quoted(value), ...linesOf(value)])
+  const values = objects.flatMap(valuesIn).flatMap((value) => [value, quoted(value), inUrl(value), ...linesOf(value)])
   const known = [...new Set(values)].filter(({ length }) => length >= SHORTEST).sort((a, b) => b.length - a.length)
   return (text) => known.reduce(withoutValue, text)
 }
@@ -61,6 +61,8 @@ function textsIn(value: unknown): string[] {
 const decoded = (base64: string): string => Buffer.from(base64, 'base64').toString()
 
 const quoted = (text: string): string => JSON.stringify(text).slice(1, -1)
+
+const inUrl = (text: string): string => encodeURIComponent(text.toWellFormed())
 
 const linesOf = (text: string): string[] => (text.includes('\n') ? text.split('\n').map((line) => line.trim()) : [])
 

@@ -122,9 +122,9 @@ function mergePatch(from: unknown, to: unknown): unknown {
   if (sameJson(from, to)) return undefined
   if (!isRecord(from) || !isRecord(to)) return to
   const patch: Record<string, unknown> = {}
-  for (const field of Object.keys(from)) if (!(field in to)) patch[field] = null
+  for (const field of Object.keys(from)) if (!Object.hasOwn(to, field)) patch[field] = null
   for (const [field, value] of Object.entries(to)) {
-    const change = field in from ? mergePatch(from[field], value) : value
+    const change = Object.hasOwn(from, field) ? mergePatch(from[field], value) : value
     if (change !== undefined) patch[field] = change
   }
   return patch

@@ -40,10 +40,10 @@ export class Burial {
   }
 
   /** What never came into the stream: its body, which may be confidential, is left out. */
-  async ofUnstored(subject: string, detail: string, bytes: number): Promise<void> {
+  async ofUnstored(subject: string, reason: DeadMessage['reason'], detail: string, bytes: number): Promise<void> {
     const { names, bury, log, now } = this.#context
-    const letter = { reason: 'too-large', detail, stream: names.stream, subject: names.root + subject } as const
-    log.warn({ ...letter, bytes }, 'an event is too large for EVENTS')
+    const letter = { reason, detail, stream: names.stream, subject: names.root + subject }
+    log.warn({ ...letter, bytes }, 'an event cannot be stored in EVENTS')
     await bury?.({ ...letter, ...EMPTY, bytes, sequence: 0, storedAt: now() })
   }
 

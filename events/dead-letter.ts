@@ -1,7 +1,7 @@
 import type { Headers, StoredMessage } from '#jetstream'
 import { decodeHeaderValue } from './header-value.ts'
 import { toNats } from './nats-codec.ts'
-import type { PoisonReason } from './poison.ts'
+import { PoisonEventError, type PoisonReason } from './poison.ts'
 import { encodeToken } from './token.ts'
 
 /** Why a message is dead; also a NATS token. */
@@ -114,6 +114,16 @@ export function encodeDead(dead: DeadMessage, cluster: string, now: Date, maxByt
 
 /** undefined: it is no dead letter of ours. `subject` without the installation's prefix. */
 export function decodeDead(subject: string, message: StoredMessage): DeadLetter | undefined {
+  try {
+    const letter = letterIn(subject, message)
+    return letter && isWhole(letter) ? letter : undefined
+  } catch (error) {
+    if (error instanceof SyntaxError || error instanceof PoisonEventError) return undefined
+    throw error
+  }
+}
+
+function letterIn(subject: string, message: StoredMessage): DeadLetter | undefined {
   const { headers } = message
   const [, reconciler, reason] = subject.split('.')
   const [stream, sequence] = (headers['ce-id'] ?? '').split(':')
@@ -134,7 +144,14 @@ export function decodeDead(subject: string, message: StoredMessage): DeadLetter 
   }
 }
 
-const isReason = (text: string | undefined): text is DeadReason => text !== undefined && text in CODES
+/** Somebody else may have put it there. */
+const isWhole = ({ diedAt, storedAt, headers }: DeadLetter): boolean =>
+  [diedAt, storedAt].every((date) => !Number.isNaN(date.getTime())) && areTexts(headers)
+
+const areTexts = (fields: unknown): boolean =>
+  typeof fields === 'object' && fields !== null && Object.values(fields).every((value) => typeof value === 'string')
+
+const isReason = (text: string | undefined): text is DeadReason => text !== undefined && Object.hasOwn(CODES, text)
 
 /** As a CloudEvents attribute may be. */
 const cleaned = (text: string): string =>

@@ -10,6 +10,7 @@ import {
   encodeDead,
 } from './dead-letter.ts'
 import { isUnanswered, persist } from './persist.ts'
+import { isIn, streamNames } from './stream.ts'
 
 export interface DeadLettersOptions {
   prefix?: string
@@ -31,6 +32,8 @@ export interface DeadLetters {
   list(): AsyncGenerator<DeadLetter>
   get(id: number): Promise<DeadLetter | undefined>
   remove(id: number): Promise<void>
+  /** It says that it was in EVENTS, on a subject that is there: no letter can send what it holds to anywhere else. */
+  isFromEvents(letter: DeadLetter): boolean
   count(): Promise<Record<DeadReason, number>>
 }
 
@@ -69,6 +72,7 @@ async function declareDead(js: JetStream, stream: string, root: string, replicas
 
 function deadLettersIn(js: JetStream, stream: string, root: string, options: DeadLettersOptions): DeadLetters {
   const { cluster, log, now = () => new Date() } = options
+  const events = streamNames(options.prefix)
   const read = (message: { subject: string } & Parameters<typeof decodeDead>[1]) =>
     decodeDead(message.subject.slice(root.length), message)
   /** Somebody may have deleted it to be rid of all letters. */
@@ -97,6 +101,7 @@ function deadLettersIn(js: JetStream, stream: string, root: string, options: Dea
       return message && read(message)
     },
     remove: (id) => js.remove(stream, id),
+    isFromEvents: (letter) => letter.stream === events.stream && isIn(events, letter.subject),
     async count() {
       const ofReason = async (reason: string) => [reason, (await js.count(stream, `${root}dead.*.${reason}.>`)).count]
       return Object.fromEntries(await Promise.all(Object.keys(CODES).map(ofReason)))

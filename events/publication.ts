@@ -24,8 +24,21 @@ export function publicationOf(
 ): Publication {
   const event = objectEvent(input)
   if (rules.isReferenceOnly(input.ref)) return referenceTo(event, rules)
-  const publication = encoded(metadataOnly ? asMetadata(event) : event)
-  return mayTravel(publication, rules) ? publication : referenceTo(event, rules)
+  const publication = encodedIfFlat(metadataOnly ? asMetadata(event) : event)
+  return publication !== undefined && mayTravel(publication, rules) ? publication : referenceTo(event, rules)
+}
+
+/**
+ * Undefined: it is nested too deeply for JSON.stringify(), whose stack ends at some thousand levels. The API server takes
+ * 10,000, of fields whose schema preserves what it does not know; metadata have none of these.
+ */
+function encodedIfFlat(event: ObjectEvent): Publication | undefined {
+  try {
+    return encoded(event)
+  } catch (error) {
+    if (error instanceof RangeError) return undefined
+    throw error
+  }
 }
 
 /** Bare where the metadata alone are over the limit. */

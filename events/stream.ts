@@ -14,6 +14,8 @@ export interface StreamNames {
   root: string
 }
 
+/** With what the subjects begin. */
+const ROLES = ['k8s', 'cursor']
 const DUPLICATE_WINDOW_NS = 120e9
 /** One message that always exists: it names the cluster, and rewriting it marks a point in the stream's order. */
 export const ANCHOR = 'cursor._'
@@ -26,11 +28,15 @@ export function streamNames(prefix = ''): StreamNames {
   return { stream: `${prefix}_EVENTS`, root: `${prefix}.` }
 }
 
+/** A subject that a message of the stream can have. */
+export const isIn = ({ root }: StreamNames, subject: string): boolean =>
+  ROLES.some((role) => subject.startsWith(`${root}${role}.`)) && !/[\s\p{Cc}*>]/u.test(subject)
+
 /** Number of replicas as they are. */
 export async function declareEvents(js: JetStream, { stream, root }: StreamNames, replicas?: number): Promise<number> {
   const declared = await declareStream(js, {
     name: stream,
-    subjects: [`${root}k8s.>`, `${root}cursor.>`],
+    subjects: ROLES.map((role) => `${root}${role}.>`),
     retention: 'limits',
     storage: 'file',
     discard: 'old',

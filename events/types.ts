@@ -78,14 +78,14 @@ export interface PutOptions {
   signal?: AbortSignal | undefined
 }
 
-/** From now on every fresh reader sees this version or a newer one, unless it was too large. */
+/** From now on every fresh reader sees this version or a newer one, unless it was buried. */
 export interface PutResult {
   /**
    * `stored`: by this call. `present`: this very version was there already, and may have been followed by others.
-   * `newer`: a later version was there and stays. `too-large`: NATS will never take it, even as a reference, so it was
-   * buried; no reader sees it.
+   * `newer`: a later version was there and stays. `buried`: NATS will never take it, even as a reference, or
+   * no event can have its name, so it went to DEAD; no reader sees it.
    */
-  outcome: 'stored' | 'present' | 'newer' | 'too-large'
+  outcome: 'stored' | 'present' | 'newer' | 'buried'
   /** Sequence, in EVENTS, of the message that `outcome` speaks of; 0: there is none. */
   sequence: number
   /** Who wrote that message through; undefined when a bridge did. */

@@ -7,6 +7,7 @@ import { type Decision, decide, type Held, leftOwners, type View, viewOf, type W
 import type { Memory } from './memory.ts'
 import type { NatsMessage } from './nats-codec.ts'
 import { persist, unlessAborted } from './persist.ts'
+import { PoisonEventError } from './poison.ts'
 import { publicationOf, referenceTo, type TravelRules } from './publication.ts'
 import { demandSize, TooLargeError } from './size.ts'
 import { heldFrom, isReference, storedEventFrom, storeHeaders } from './stored.ts'
@@ -91,10 +92,13 @@ export class Writer {
     try {
       return await this.#write(write)
     } catch (error) {
-      if (!(error instanceof TooLargeError)) throw error
+      const isTooLarge = error instanceof TooLargeError
+      // A name in RBAC may have any character but / and %, an attribute no control character.
+      if (!isTooLarge && !(error instanceof PoisonEventError)) throw error
+      const [reason, bytes] = isTooLarge ? (['too-large', error.bytes] as const) : ([error.reason, 0] as const)
       const why = `the event of uid ${object.metadata.uid} cannot be stored: ${error.message}`
-      await unlessAborted(this.#context.burial.ofUnstored(subject, why, error.bytes), options.signal)
-      return { outcome: 'too-large', sequence: 0, origin: undefined, formerOwners: [] }
+      await unlessAborted(this.#context.burial.ofUnstored(subject, reason, why, bytes), options.signal)
+      return { outcome: 'buried', sequence: 0, origin: undefined, formerOwners: [] }
     }
   }
 

@@ -1,5 +1,5 @@
 import { type JetStreamManager, jetstreamManager } from '@nats-io/jetstream'
-import type { Msg, NatsConnection } from 'nats'
+import { type Msg, type NatsConnection, nuid } from 'nats'
 import { ERR, isGone, JetStreamError } from './errors.ts'
 import { type Headers, statusOf } from './headers.ts'
 import { fromDirect, fromLeader, type StoredMessage } from './messages.ts'
@@ -26,6 +26,12 @@ interface ScanOptions {
   since?: Date | undefined
 }
 
+interface Terms {
+  timeoutMs: number
+  /** Before every subject for answers. */
+  inboxPrefix: string
+}
+
 interface ApiAnswer {
   error?: { code: number; err_code?: number; description?: string }
 }
@@ -38,20 +44,27 @@ export class JetStream {
   readonly outbox: Outbox
   readonly #mux: RequestMux
   readonly #timeoutMs: number
+  readonly #inboxPrefix: string
   readonly #onDisconnect = new Set<() => void>()
   readonly #onReconnect = new Set<() => void>()
 
-  private constructor(nc: NatsConnection, admin: JetStreamManager, timeoutMs: number) {
+  private constructor(nc: NatsConnection, admin: JetStreamManager, { timeoutMs, inboxPrefix }: Terms) {
     this.nc = nc
     this.admin = admin
     this.outbox = new Outbox(nc)
     this.#timeoutMs = timeoutMs
-    this.#mux = new RequestMux(nc, this.outbox)
+    this.#inboxPrefix = inboxPrefix
+    this.#mux = new RequestMux(nc, this.outbox, this.newInbox())
     void this.#abandonWithConnection()
   }
 
-  static async over(nc: NatsConnection, timeoutMs: number): Promise<JetStream> {
-    return new JetStream(nc, await jetstreamManager(nc, { checkAPI: false, timeout: timeoutMs * 5 }), timeoutMs)
+  static async over(nc: NatsConnection, terms: Terms): Promise<JetStream> {
+    return new JetStream(nc, await jetstreamManager(nc, { checkAPI: false, timeout: terms.timeoutMs * 5 }), terms)
+  }
+
+  /** A subject for answers, that nobody else has. */
+  newInbox(): string {
+    return `${this.#inboxPrefix}.${nuid.next()}`
   }
 
   /** How long what need not be quick is asked for again, where nobody answers. */

@@ -8,6 +8,8 @@ export interface ConnectOptions {
   name: string
   /** How long one request waits before its outcome counts as unknown. */
   timeoutMs?: number
+  /** Answers come on subjects below it: who may listen there sees them all. Default `_INBOX`. */
+  inboxPrefix?: string
   /** Credentials file, TLS and the like, as the NATS client takes them. */
   options?: Omit<ConnectionOptions, 'servers' | 'name'>
 }
@@ -22,6 +24,7 @@ export async function connectJetStream({
   servers,
   name,
   timeoutMs = 2000,
+  inboxPrefix = '_INBOX',
   options,
 }: ConnectOptions): Promise<JetStream> {
   const nc = await connect({
@@ -35,11 +38,12 @@ export async function connectJetStream({
     maxPingOut: 2,
     timeout: 3000,
     noAsyncTraces: true,
+    inboxPrefix,
     ...options,
   }).catch((cause: Error) => {
     throw new NatsUnreachableError(`cannot connect to NATS at ${withoutSecrets(servers)}: ${cause.message}`, { cause })
   })
-  return JetStream.over(nc, timeoutMs)
+  return JetStream.over(nc, { timeoutMs, inboxPrefix })
 }
 
 const CREDENTIALS = /^([a-z]+:\/\/|)([^@/]*)@/
@@ -61,4 +65,5 @@ function unescaped(text: string): string {
   }
 }
 
-const withoutSecrets = (servers: string): string => servers.replaceAll(/\/\/[^@/,]*@/g, '//…@')
+/** A password may have any character: nothing before the last `@` is shown. */
+const withoutSecrets = (servers: string): string => servers.replace(/^([a-z]+:\/\/)?.*@/s, '$1…@')

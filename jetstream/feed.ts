@@ -1,4 +1,4 @@
-import { type Msg, nuid, type Subscription } from 'nats'
+import type { Msg, Subscription } from 'nats'
 import type { JetStream } from './client.ts'
 import { statusOf } from './headers.ts'
 import { ackMetadata } from './messages.ts'
@@ -13,7 +13,7 @@ const IDLE_OR_FLOW_CONTROL = 100
  * is missing, the server went silent, the connection dropped, the consumer is gone, or the signal was given.
  */
 export class Feed implements AsyncIterable<Msg> {
-  readonly inbox = `_INBOX.${nuid.next()}`
+  readonly inbox: string
   readonly #subscription: Subscription
   readonly #watchdog: NodeJS.Timeout
   readonly #signal: AbortSignal
@@ -28,6 +28,7 @@ export class Feed implements AsyncIterable<Msg> {
 
   constructor(js: JetStream, signal: AbortSignal) {
     this.#js = js
+    this.inbox = js.newInbox()
     this.#subscription = js.nc.subscribe(this.inbox, {
       callback: (error, message) => (error ? this.close() : this.#receive(message)),
     })

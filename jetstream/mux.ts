@@ -1,4 +1,4 @@
-import { type Msg, type NatsConnection, nuid } from 'nats'
+import type { Msg, NatsConnection } from 'nats'
 import { ConnectionClosedError, UnknownOutcomeError } from './errors.ts'
 import { encodeHeaders, type Headers } from './headers.ts'
 import type { Outbox } from './outbox.ts'
@@ -20,12 +20,13 @@ const SWEEP_MS = 100
 export class RequestMux {
   readonly #nc: NatsConnection
   readonly #outbox: Outbox
-  readonly #prefix = `_INBOX.${nuid.next()}.`
+  readonly #prefix: string
   readonly #pending = new Map<string, Pending>()
   #next = 0
   #sweeper: NodeJS.Timeout | undefined
 
-  constructor(nc: NatsConnection, outbox: Outbox) {
+  constructor(nc: NatsConnection, outbox: Outbox, inbox: string) {
+    this.#prefix = `${inbox}.`
     this.#nc = nc
     this.#outbox = outbox
     nc.subscribe(`${this.#prefix}*`, { callback: (error, message) => (error ? undefined : this.#dispatch(message)) })

@@ -1,4 +1,4 @@
-import { type Msg, nuid, type Subscription } from 'nats'
+import type { Msg, Subscription } from 'nats'
 import type { JetStream } from './client.ts'
 import { plainHeaders, statusOf } from './headers.ts'
 import { ackMetadata, type Delivery } from './messages.ts'
@@ -38,7 +38,7 @@ const SILENCE_MS = 5000
 export class Puller {
   readonly #js: JetStream
   readonly #options: Required<PullOptions>
-  readonly #inbox = `_INBOX.${nuid.next()}.`
+  readonly #inbox: string
   readonly #requests = new Set<PullRequest>()
   /** Answered in full: nothing more can come there, so the next request may use it. */
   readonly #answered: PullRequest[] = []
@@ -49,6 +49,7 @@ export class Puller {
 
   constructor(js: JetStream, options: PullOptions) {
     this.#js = js
+    this.#inbox = `${js.newInbox()}.`
     this.#options = { expiresMs: 30_000, expected: () => false, onEmpty: () => undefined, ...options }
     this.#check = setInterval(() => this.#dropExpired(), 1000)
     void this.#startAnewOnReconnect()

@@ -1,4 +1,4 @@
-import { apiVersionOf, type ResourceRef } from '#contracts'
+import type { ResourceRef } from '#contracts'
 
 /**
  * The true path of a resource type, an object or its subresource. Left-out namespace: cluster scope, or a namespaced
@@ -9,8 +9,8 @@ export function resourcePath(ref: ResourceRef, namespace?: string, name?: string
     throw new Error(`the path of ${ref.resource}/${subresource} needs the name of an object`)
   }
   return [
-    ref.group === '' ? '/api' : '/apis',
-    apiVersionOf(ref),
+    ...(ref.group === '' ? ['/api'] : ['/apis', segment('group', ref.group)]),
+    segment('version', ref.version),
     ...(namespace === undefined ? [] : ['namespaces', segment('namespace', namespace)]),
     segment('resource', ref.resource),
     ...(name === undefined ? [] : [segment('name', name)]),

@@ -169,5 +169,5 @@ const SAID = {
   stored: 'stored',
   present: 'was there already',
   newer: 'not stored, a newer version is',
-  'too-large': 'not stored, it is too large',
+  buried: 'not stored, but buried',
 } as const

@@ -10,6 +10,7 @@ export function openJetStream(config: Config, role: string, certificates?: Certi
   return connectJetStream({
     servers: config.NATS_URL,
     name: `fairlead ${role} ${hostname()} ${process.pid}`,
+    inboxPrefix: `_INBOX.${role}`,
     ...tlsOf(config, certificates),
   })
 }

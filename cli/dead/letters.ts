@@ -64,11 +64,11 @@ export function describeLetter(letter: DeadLetter, output: 'text' | 'json', now:
     ['Reason', `${reason} (${CODES[reason]})`],
     ['Detail', oneLine(detail)],
     ['Reconciler', reconciler ?? '-'],
-    ['Stream', `${stream}${sequence === 0 ? '' : `, sequence ${sequence}`}`],
-    ['Subject', subject],
+    ['Stream', `${oneLine(stream)}${sequence === 0 ? '' : `, sequence ${sequence}`}`],
+    ['Subject', oneLine(subject)],
     [key ? 'Key since' : 'Stored', storedAt.toISOString()],
   ]
-  for (const [name, value] of Object.entries(headers)) lines.push(['Header', `${name}: ${oneLine(value)}`])
+  for (const [name, value] of Object.entries(headers)) lines.push(['Header', oneLine(`${name}: ${value}`)])
   const width = Math.max(...lines.map(([title]) => title.length)) + 1
   const text = lines.map(([title, value]) => `${`${title}:`.padEnd(width)}  ${value}`).join('\n')
   return key ? text : `${text}\n\n${bodyText(data, bytes)}`

@@ -15,12 +15,13 @@ export async function replay(letter: DeadLetter, tools: ReplayTools): Promise<{ 
   return { done: back.done, text: `${letter.id} ${letter.subject}: ${back.text}` }
 }
 
-async function putBack(letter: DeadLetter, { js, queue }: ReplayTools): Promise<{ done: boolean; text: string }> {
+async function putBack(letter: DeadLetter, { js, queue, dead }: ReplayTools): Promise<{ done: boolean; text: string }> {
   const key = keyIn(letter)
   if (key) {
     if (!(await queue.functions()).includes(key.fn)) return left(`there is no queue of a reconciler ${key.fn}`)
     return { done: true, text: await queue.enqueue(key.fn, key.key) }
   }
+  if (!dead.isFromEvents(letter)) return left('it has no place in EVENTS')
   if (letter.data.length < letter.bytes) return left('its body was not kept whole')
   try {
     // What stands there by now is newer.

@@ -1,5 +1,6 @@
 import { controllerOf, resourceName } from '#contracts'
 import type { StoredEvent } from '#events'
+import { oneLine } from '../table.ts'
 import type { Format } from './options.ts'
 
 /** One event, one line: for people, for scripts, or as the CloudEvent in structured mode. */
@@ -9,9 +10,9 @@ export const formatted: Record<Format, (event: StoredEvent) => string> = {
       event.time,
       verb.padEnd(8),
       resourceName(key.ref),
-      nameOf(key),
+      oneLine(nameOf(key)),
       `version ${resourceVersion}`,
-      ...notesOn({ event, verb, key, resourceVersion, ...stored }),
+      ...notesOn({ event, verb, key, resourceVersion, ...stored }).map((note) => oneLine(note)),
     ].join('  '),
   json: ({ event, verb, key, owner, origin, sequence, resourceVersion, uid, referenceOnly, object }) =>
     JSON.stringify({

@@ -1,5 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { WorkQueue } from '#queue'
+import { oneLine } from '../table.ts'
+import { harmless } from '../terminal.ts'
 import { firstRows, type LsOptions, NOTHING } from './ls.ts'
 import { called, detail, type Row, rowTable } from './rows.ts'
 import { demandReconciler } from './select.ts'
@@ -42,9 +44,9 @@ function lineByLine({ write, note }: Screen, { output }: LsOptions, now: () => D
   let failing = false
   const say = (row: Omit<Row, 'state'> & { state: Row['state'] | 'idle' }, what: string) => {
     const time = now().toISOString()
-    write(
-      output === 'json' ? `${JSON.stringify({ time, ...row })}\n` : `${time}  ${called(row)}  ${row.state}  ${what}\n`,
-    )
+    const line =
+      output === 'json' ? JSON.stringify({ time, ...row }) : `${time}  ${oneLine(called(row))}  ${row.state}  ${what}`
+    write(`${harmless(line)}\n`)
   }
   return (looked) => {
     if (looked instanceof Error) {
@@ -101,11 +103,11 @@ function inPlace(
 
 function frame(looked: Looked, output: LsOptions['output'], now: Date): string[] {
   const time = now.toISOString().slice(11, 19)
-  if (looked instanceof Error) return [`${time}Z  NATS does not answer: ${looked.message}`]
+  if (looked instanceof Error) return [`${time}Z  NATS does not answer: ${harmless(looked.message)}`]
   const { rows, more } = looked
   const count = (state: Row['state']) => `${rows.filter((row) => row.state === state).length} ${state}`
   const head = `${time}Z  ${count('queued')}, ${count('running')}, ${count('waiting')}, ${count('parked')}${more ? ', and more' : ''}`
   const body =
     rows.length === 0 ? NOTHING : output === 'json' ? JSON.stringify(rows, null, 2) : rowTable(rows, now, output)
-  return [head, '', ...body.split('\n')]
+  return [head, '', ...harmless(body).split('\n')]
 }

@@ -55,7 +55,8 @@ class FunctionHost {
 
   handle(request: IncomingMessage, response: ServerResponse): void {
     this.#endConnectionAtStop(response)
-    const path = new URL(request.url ?? '/', 'http://function').pathname
+    const { url = '/' } = request
+    const path = URL.parse(url, 'http://function')?.pathname ?? url
     if (path === '/health/liveness') return text(response, 200, 'alive')
     if (path === '/health/readiness')
       return this.#isStopping ? text(response, 503, 'stopping') : text(response, 200, 'ready')

@@ -50,10 +50,7 @@ export function inputOf(reconciler: Reconciler, given: Given): RunInput {
   return {
     object,
     owned: byKind(spec.owns, others, () => (other) => object !== null && isOwned(other, object)),
-    related: byKind(spec.related, others, (one) => {
-      const isRelated = relation(one)
-      return (other) => object !== null && isRelated(object, other)
-    }),
+    related: byKind(spec.related, others, (one) => (object === null ? () => false : relation(one)(object))),
     attempt,
     seed: 'the same in every test',
     now: new Date(now).toISOString(),

@@ -142,3 +142,37 @@ it('lets the cursor pass an object that NATS can never take, without a run', asy
   expect(bridge.keysOf('roles')).not.toContain(keyOf('default', metadata.name))
   await kube.delete(resourcePath(roles, 'default', metadata.name))
 })
+
+it('keeps of an object that is nested too deeply for JSON a reference, and the cursor passes it', async () => {
+  await using bridge = await startBridge(kube, nats.url, { prefix: 'deep' })
+  await createReconciler(kube, 'w', { for: widgets })
+  await bridge.synced('widgets.v1.example.com')
+  const path = resourcePath(widgets, 'default')
+  const half = JSON.parse(`${'{"a":'.repeat(2500)}{}${'}'.repeat(2500)}`) as object
+  await kube.create(path, { apiVersion: 'example.com/v1', kind: 'Widget', metadata: { name: 'deep' }, spec: half })
+  const deeper = [{ op: 'add', path: `/spec${'/a'.repeat(2500)}/a`, value: half }]
+  const { metadata } = await kube.patch<KubeObject>(`${path}/deep`, deeper, 'json')
+  await until('the cursor has passed', async () => {
+    const { resourceVersion = '0' } = (await bridge.events.cursor(widgets)) ?? {}
+    return Number(resourceVersion) >= Number(metadata.resourceVersion)
+  })
+  const { primary } = await bridge.events.observe({ primary: { ref: widgets, namespace: 'default', name: 'deep' } })
+  expect(primary).toMatchObject({ referenceOnly: true, resourceVersion: metadata.resourceVersion })
+  expect(bridge.keysOf('w')).toEqual(['default.deep'])
+  await kube.delete(`${path}/deep`)
+})
+
+it('lets the cursor pass an object whose name no event can have, without a run', async () => {
+  await using bridge = await startBridge(kube, nats.url, { prefix: 'control' })
+  await createReconciler(kube, 'roles', { for: { ...roles, namespaces: ['default'] } })
+  await bridge.synced(ROLES)
+  const { metadata } = await createRole('a\u0007b\nc')
+  await createRole('after-control')
+  await until('the cursor has passed', async () => {
+    const { resourceVersion = '0' } = (await bridge.events.cursor(roles, 'default')) ?? {}
+    return Number(resourceVersion) >= Number(metadata.resourceVersion)
+  })
+  await until('the next one is enqueued', async () => bridge.keysOf('roles').includes('default.after-control'))
+  expect(bridge.keysOf('roles')).not.toContain(keyOf('default', metadata.name))
+  await kube.delete(resourcePath(roles, 'default', metadata.name))
+})

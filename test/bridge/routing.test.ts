@@ -131,6 +131,23 @@ describe('a Reconciler object', () => {
     })
   })
 
+  it.each([
+    ['version', { version: 'v1/secrets?watch=true&x=' }],
+    ['version', { version: 'v1/namespaces/default/secrets?x=' }],
+    ['resource', { resource: 'pods%' }],
+    ['group', { group: '../api' }],
+  ])('whose %s would lead to other objects is refused', (field, elsewhere) => {
+    const specs = {
+      for: { for: { ...widgets, ...elsewhere } },
+      'owns.0': { for: widgets, owns: [{ ...pods, ...elsewhere }] },
+      'related.0': { for: widgets, related: [{ ...pods, ...elsewhere }] },
+    }
+    for (const [path, spec] of Object.entries(specs))
+      expect(parseReconciler(reconcilerObject('x', spec))).toMatchObject({
+        message: expect.stringContaining(`spec.${path}.${field}: lower-case letters`) as string,
+      })
+  })
+
   it('with a selector that is none is refused', () => {
     const entry = parseReconciler(reconcilerObject('x', { for: { ...widgets, selector: 'a>1' } }))
     expect(entry).toMatchObject({

@@ -51,6 +51,14 @@ describe('an index of names', () => {
     index.set('k2', [])
     expect(['a', 'b', 'c'].flatMap((name) => index.keysOf(name))).toEqual([])
   })
+
+  it('is soon done with all that one object has room for: to compare each name with each took minutes', () => {
+    const index = new NameIndex()
+    const names = (letter: string) => Array.from({ length: 200_000 }, (_, n) => letter + n)
+    index.set('k', names('a'))
+    index.set('k', names('b'))
+    expect([index.keysOf('a1'), index.keysOf('b1')]).toEqual([[], ['k']])
+  })
 })
 
 describe('what concerns all keys', () => {

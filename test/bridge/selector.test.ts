@@ -16,6 +16,8 @@ it.each<[selector: string, labels: Record<string, string>, matches: boolean]>([
   ['app', { app: '' }, true],
   ['!app', { app: '' }, false],
   ['!app', {}, true],
+  ['constructor', {}, false],
+  ['!constructor', {}, true],
   ['app.kubernetes.io/name=x,tier in (a,b),!old', { 'app.kubernetes.io/name': 'x', tier: 'b' }, true],
   ['app.kubernetes.io/name=x,tier in (a,b),!old', { 'app.kubernetes.io/name': 'x', tier: 'b', old: '' }, false],
 ])('%s of %o: %s', (selector, labels, matches) => {

@@ -34,6 +34,7 @@ async function opened() {
   return { ...test, prefix, dead, stream, subject }
 }
 
+const queueStream = ({ queue }: { queue: { stream: string } }) => queue.stream
 const idsOf = async (dead: DeadLetters) =>
   (JSON.parse(await listDead(dead, { ...LS, output: 'json' }, now)) as { id: number }[]).map(({ id }) => id)
 
@@ -68,6 +69,26 @@ it('dead replay puts back what has its place free, and takes it from the dead', 
   expect(await statesOf(test.queue)).toEqual(['ns.a queued'])
   expect(await idsOf(test.dead)).toEqual([2])
 })
+
+it.each(['$JS.API.STREAM.DELETE.VICTIM', 'PREFIX.work.f.high.a', 'PREFIX.k8s.x 0\r\n\r\nPUB victim 0\r\n'])(
+  'dead replay puts nothing elsewhere than into EVENTS, whatever a letter says: %j',
+  async (subject) => {
+    await using test = await opened()
+    const { js, dead, stream } = test
+    await js.admin.streams.add({ name: 'VICTIM', subjects: ['victim'] })
+    const { messages } = (await js.admin.streams.info(queueStream(test))).state
+    const forged = { stream, subject: subject.replace('PREFIX', test.prefix), sequence: 9, storedAt: now, headers: {} }
+    await dead.put({ ...forged, subject: stream, reason: 'invalid-data', detail: 'x', data: new Uint8Array() })
+    const letter = { ...(await dead.get(4))!, ...forged }
+    expect(await replay(letter, test)).toMatchObject({
+      done: false,
+      text: expect.stringContaining('no place in EVENTS'),
+    })
+    expect((await js.admin.streams.info('VICTIM')).state.messages).toBe(0)
+    expect((await js.admin.streams.info(queueStream(test))).state.messages).toBe(messages)
+    await js.admin.streams.delete('VICTIM')
+  },
+)
 
 it('dead replay leaves a key whose reconciler is not back', async () => {
   await using test = await opened()

@@ -53,6 +53,11 @@ describe('configuration', () => {
     expect(() => readConfig({ [variable]: value })).toThrow(`${variable} is ${JSON.stringify(value)}`)
   })
 
+  it('does not show the password of an address that is none', () => {
+    for (const url of ['nats://u:p_a/s_s@a:1', 'nats://u:p_a,s_s@a:1', 'http://u:p_as_s@a:1'])
+      expect(() => readConfig({ NATS_URL: url })).toThrow('NATS_URL is "…@a:1", which')
+  })
+
   it('puts an option before its variable, and blames the option for its value', () => {
     expect(readConfig({ NATS_URL: 'nats://a' }, { nats: 'nats://b' }).NATS_URL).toBe('nats://b')
     expect(() => readConfig({}, { prefix: 'a.b' })).toThrow('--prefix is "a.b"')

@@ -1,4 +1,4 @@
-import { createServer } from 'node:http'
+import { createServer, get } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { parseAllDocuments } from 'yaml'
@@ -35,6 +35,17 @@ describe('serving a function', () => {
     at.kill('SIGTERM')
     expect((await at.exited).code).toBe(0)
   })
+})
+
+it('lives on, whatever path it is asked for', async () => {
+  await using at = startFairlead(['serve', 'at'], { PORT: '0' })
+  const { port } = await at.logged(({ msg }) => msg === 'serving')
+  const ask = (path: string): Promise<number | undefined> =>
+    new Promise((resolve, reject) =>
+      get({ port: Number(port), path }, (response) => resolve(response.resume().statusCode)).on('error', reject),
+    )
+  for (const path of ['//', '//[', '/\\', 'http://', '*', '/?x']) await ask(path).catch(() => undefined)
+  expect([await ask('//'), await ask('/health/readiness?x')]).toEqual([404, 200])
 })
 
 it('generates a Service and its Reconciler for each function', async () => {

@@ -54,7 +54,7 @@ describe('an object is related', () => {
     ['not by other labels', related({ selector: 'a=b' }), named('x'), false],
     ['by a field', related({ fieldSelector: 'status.phase!=Done' }), named('x', {}, { status: {} }), true],
   ])('%s', (_name, declared, object, expected) => {
-    expect(relation(declared)(primary, object)).toBe(expected)
+    expect(relation(declared)(primary)(object)).toBe(expected)
   })
 
   it('where a reader has to look', () => {
@@ -73,6 +73,11 @@ describe('a field selector', () => {
     ['spec.on=true', true],
   ])('%s: %s', (text, expected) => {
     expect(parseFieldSelector(text)(named('p', {}, { spec: { nodeName: 'n1', on: true } }))).toBe(expected)
+  })
+
+  it('takes a field that is no single value for empty, however deep it is', () => {
+    const deep = JSON.parse(`${'['.repeat(9000)}${']'.repeat(9000)}`) as unknown
+    expect(parseFieldSelector('spec.a=x')(named('p', {}, { spec: { a: deep } }))).toBe(false)
   })
 
   it('that is none is refused', () => {

@@ -36,6 +36,13 @@ const rights = (role: KubeObject | undefined): string[] =>
   )
 
 describe('the rights of a function', () => {
+  it.each(['bridge', 'dispatcher', 'common', 'shop-watch', 'shop-impersonate'])(
+    'are never those of somebody else by its name: %s is refused',
+    (name) => {
+      expect(() => functionRbac(shop({ name }))).toThrow(`no function can be called ${name}`)
+    },
+  )
+
   it('are to write what it declares, and no more', () => {
     expect(rights(find(functionRbac(shop()), 'ClusterRole', 'fairlead-shop')[0])).toEqual([
       'get shops',

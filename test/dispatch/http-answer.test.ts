@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { toHttp } from '#events'
 import { type HttpAnswer, outcomeIn } from '../../dispatch/http-answer.ts'
+import { HUNDRED_YEARS_S } from '../../dispatch/outcome.ts'
 
 const now = new Date('2030-01-01T00:00:00Z')
 const answer = (code: number, content: string | object = '', headers: HttpAnswer['headers'] = {}): HttpAnswer => {
@@ -30,6 +31,15 @@ describe('an answer of a function over HTTP', () => {
   it.each([200, 201, 202, 204])('%d without a body asks for nothing', (code) =>
     expect(outcomeIn(answer(code), now)).toEqual({}),
   )
+
+  it('that is to be asked for after the end of all time is asked for in a hundred years, in its own words', () => {
+    const endless = { 'retry-after': '9'.repeat(400) }
+    expect(thrownBy(answer(429, { reason: 'Wait', message: 'for ever' }, endless))).toMatchObject({
+      name: 'RetryAfterError',
+      message: 'for ever',
+      afterSeconds: HUNDRED_YEARS_S,
+    })
+  })
 
   it('202 is never taken for an outcome', () => expect(outcomeIn(answer(202, outcome), now)).toEqual({}))
 

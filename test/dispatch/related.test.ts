@@ -82,6 +82,32 @@ describe('what is related', () => {
     })
   })
 
+  it('is what fields of the primary name, also where they name more than one request has room for', async () => {
+    const byName = { ...configMaps, byName: 'spec.uses[*].name' }
+    const uses = [{ name: 'b' }, ...Array.from({ length: 25_000 }, (_, n) => ({ name: `n${n}` }))]
+    expect(await given('many', [byName], { uses })).toEqual({ 'ConfigMap.v1': ['many/b'] })
+  })
+
+  it('that is nested too deeply for JSON stops nobody: its metadata are there', async () => {
+    const scene = await fixture.scene('deep', { spec: { related: [WIDGETS] } })
+    const half = JSON.parse(`${'{"a":'.repeat(2500)}{}${'}'.repeat(2500)}`) as object
+    const path = `/apis/test.fairlead.dev/v1/namespaces/deep/widgets`
+    const odd = { apiVersion: 'test.fairlead.dev/v1', kind: 'Widget', metadata: { name: 'odd' }, spec: half }
+    await fixture.kube.create(path, odd)
+    const deeper = [{ op: 'add', path: `/spec${'/a'.repeat(2500)}/a`, value: half }]
+    await fixture.events.put(WIDGETS, 'added', await fixture.kube.patch<KubeObject>(`${path}/odd`, deeper, 'json'))
+    let input: RunInput | undefined
+    await scene.widget('w', (run) => {
+      input = run
+      return {}
+    })
+    expect((await scene.ended('w')).result).toBe('success')
+    const found = input?.related['Widget.v1.test.fairlead.dev']?.find(({ metadata }) => metadata.name === 'odd')
+    expect(found).toMatchObject({ kind: 'Widget', metadata: { name: 'odd' } })
+    expect(found).not.toHaveProperty('spec')
+    await scene.stop()
+  })
+
   it('is cluster-scoped where the resource is, and each object is there once', async () => {
     const all = { ...CLASSES, byName: 'spec.class' }
     const related = [all, { ...all, byName: 'spec.other' }, configMaps, { ...configMaps, selector: 'letter=a' }]

@@ -20,6 +20,13 @@ describe('a text scrubbed of what is confidential', () => {
     ],
     ['quoted', secret({ stringData: { a: 'he said "yes"' } }), 'is "he said \\"yes\\""', 'is "[confidential]"'],
     [
+      'in a URL',
+      secret({ stringData: { a: 'p@ss/word é' } }),
+      'connect postgres://u:p%40ss%2Fword%20%C3%A9@db',
+      'connect postgres://u:[confidential]@db',
+    ],
+    ['that is no whole text', secret({ stringData: { a: 'half \ud800' } }), 'is half \ud800', 'is [confidential]'],
+    [
       'cut off',
       secret({ stringData: { a: 'x'.repeat(16) + 'yz'.repeat(50) } }),
       `is ${'x'.repeat(16)}yzyz…`,

@@ -53,6 +53,13 @@ describe('the status write', () => {
     expect(statusPatch(object, { status: { phase: 'DONE' } }, now)?.status).toEqual({ phase: 'DONE', pod: null })
   })
 
+  it('removes fields that are called like those which every object has', () => {
+    const object = widget({ status: { nodes: { constructor: 'up', toString: 'up', a: 'up' }, observedGeneration: 1 } })
+    expect(statusPatch(object, { status: { nodes: { a: 'up' } } }, now)?.status).toEqual({
+      nodes: { constructor: null, toString: null },
+    })
+  })
+
   it('shows a failure without touching anything else, once', () => {
     const object = widget({ metadata: { generation: 2 }, status: { phase: 'RUNNING', observedGeneration: 1 } })
     const patch = failurePatch(object, { reason: 'NameTaken', message: 'Pod default/a exists' }, now)!

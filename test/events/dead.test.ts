@@ -118,12 +118,43 @@ describe('what cannot be read in EVENTS', () => {
   })
 })
 
+describe('what somebody else has put into DEAD', () => {
+  it.each<[string, Record<string, string>, string?]>([
+    ['headers that are no JSON', { 'Fairlead-Headers': '{' }],
+    ['headers that are none', { 'Fairlead-Headers': 'null' }],
+    ['a header that is no text', { 'Fairlead-Headers': '{"a":1}' }],
+    ['no time', { 'ce-time': 'soon' }],
+    ['a detail that is no text', { 'ce-knativeerrordata': '%FF' }],
+    ['a reason that is none', {}, 'constructor'],
+  ])('with %s keeps nobody from the letters', async (_, broken, reason = 'invalid-data') => {
+    await using test = await opened()
+    const headers = { 'ce-type': 'dev.fairlead.dead', 'ce-id': 'EVENTS:1', ...broken }
+    await js().publish(`${test.prefix}.dead._.${reason}.x`, '', headers)
+    await test.dead.put(message())
+    expect((await test.letters()).map(({ id }) => id)).toEqual([2])
+    expect(await test.dead.get(1)).toBeUndefined()
+  })
+})
+
 describe('what can never be stored in EVENTS', () => {
   const endless = object('x'.repeat(20_000), 3, { spec: 'secret' })
 
+  it('for its name goes to DEAD, which says so', async () => {
+    await using test = await opened()
+    const odd = object('a\u0007b\nc', 3, { uid: 'u', spec: 'secret' })
+    expect(await test.store.put(PODS, 'added', odd)).toMatchObject({ outcome: 'buried' })
+    expect(await test.letters()).toMatchObject([
+      {
+        reason: 'invalid-attribute',
+        data: Buffer.alloc(0),
+        detail: expect.stringContaining('name is "a\\u0007b\\nc"'),
+      },
+    ])
+  })
+
   it('goes to DEAD without its body, and is no failure', async () => {
     await using test = await opened()
-    expect(await test.store.put(PODS, 'added', endless)).toMatchObject({ outcome: 'too-large', formerOwners: [] })
+    expect(await test.store.put(PODS, 'added', endless)).toMatchObject({ outcome: 'buried', formerOwners: [] })
     const [letter, ...more] = await test.letters()
     expect(more).toEqual([])
     expect(letter).toMatchObject({ reason: 'too-large', data: Buffer.alloc(0), headers: {}, sequence: 0 })

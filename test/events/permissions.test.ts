@@ -37,7 +37,7 @@ afterAll(async () => {
 const as = (user: string, password: string) =>
   nats.url.replace('://', `://${encodeURIComponent(user)}:${encodeURIComponent(password)}@`)
 const connected = (user: string): Promise<JetStream> =>
-  connectJetStream({ servers: as(user, 'x'), name: 'test', timeoutMs: 500 })
+  connectJetStream({ servers: as(user, 'x'), name: 'test', timeoutMs: 500, inboxPrefix: '_INBOX.events' })
 
 describe('a user with the permissions of docs/events.md', () => {
   it('sees what is watched, what is stored, and every change', async () => {
@@ -62,6 +62,17 @@ describe('a user with the permissions of docs/events.md', () => {
     ).toBe('1')
   })
 
+  it('is not told what others are answered', async () => {
+    await using js = await connected('look')
+    const heard: string[] = []
+    for (const subject of ['_INBOX.>', '_INBOX.*.*', '_INBOX.events.>'])
+      js.nc.subscribe(subject, { callback: (error, message) => void (error ?? heard.push(message.subject)) })
+    await js.nc.flush()
+    await store.observe({ primary: { ref: PODS, namespace: 'shop', name: 'a' } })
+    await js.nc.flush()
+    expect(heard.filter((subject) => !subject.startsWith('_INBOX.events.'))).toEqual([])
+  })
+
   it('for one namespace, is told of that one alone', async () => {
     await using js = await connected('shop')
     const subscription = js.nc.subscribe('k8s.*.*.*.shop.*.*', { max: 1 })
@@ -76,6 +87,17 @@ describe('a user with the permissions of docs/events.md', () => {
 it('takes a password as it is where it has a percent sign that escapes nothing', async () => {
   const refused = connectJetStream({ servers: nats.url.replace('://', '://look:50%@'), name: 'test' })
   await expect(refused).rejects.toThrow(/Authorization Violation/)
+})
+
+it.each([
+  'look:p_a_s_s@127.0.0.1:1',
+  'p_a_s_s@127.0.0.1:1',
+  'nats://look:p_a@s_s@127.0.0.1:1',
+  'nats://127.0.0.1:1,look:p_a_s_s@127.0.0.1:1',
+])('does not show a password where nobody answers: %s', async (servers) => {
+  await expect(connectJetStream({ servers, name: 'test' })).rejects.toThrow(
+    /^cannot connect to NATS at (?:nats:\/\/)?…@127\.0\.0\.1:1: /,
+  )
 })
 
 it('refuses a wrong password without showing it', async () => {

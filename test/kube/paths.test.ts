@@ -37,4 +37,9 @@ describe('the path of a resource', () => {
     expect(() => resourcePath(pods, 'default', name)).toThrow('cannot be the name in an API path')
     expect(() => resourcePath(pods, name)).toThrow('cannot be the namespace in an API path')
   })
+
+  it.each(['..', 'v1/secrets?x='])('refuses the version %j, and the group', (text) => {
+    expect(() => resourcePath({ ...pods, version: text })).toThrow('cannot be the version in an API path')
+    expect(() => resourcePath({ ...ats, group: text })).toThrow('cannot be the group in an API path')
+  })
 })

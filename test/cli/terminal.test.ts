@@ -1,0 +1,95 @@
+import { assert, property, string } from 'fast-check'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { KubeObject } from '#contracts'
+import { type EventStore, openEventStore } from '#events'
+import { connectJetStream, type JetStream } from '#jetstream'
+import type { Nats } from '#local'
+import { describe as described } from '../../cli/exit.ts'
+import { errorFields } from '../../cli/logging.ts'
+import { table } from '../../cli/table.ts'
+import { harmless, harmlessJson } from '../../cli/terminal.ts'
+import { command } from '../support/command.ts'
+import { startTestNats } from '../support/servers.ts'
+
+const PODS = { group: '', version: 'v1', resource: 'pods' }
+const silent = { debug() {}, info() {}, warn() {}, error() {} }
+/** Erases the screen, sets the clipboard, says it in one byte, turns the text round, begins a line. */
+const HOSTILE = '\u001b[2J\u001b]52;c;eA==\u0007\u009b2J\u202e\r\nforged'
+// oxlint-disable-next-line no-control-regex
+const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/
+
+let nats: Nats & AsyncDisposable
+let js: JetStream
+let events: EventStore
+beforeAll(async () => {
+  nats = await startTestNats()
+  js = await connectJetStream({ servers: nats.url, name: 'test' })
+  events = await openEventStore(js, { cluster: 'test', log: silent })
+  await events.setCursor(PODS, undefined, { resourceVersion: '1', at: '' })
+})
+afterAll(async () => {
+  await js?.close()
+  await nats?.[Symbol.asyncDispose]()
+})
+
+describe('what other people have written', () => {
+  it('in an object, does nothing to a terminal, and is one line', async () => {
+    // The API server takes such an owner of whoever may write a ConfigMap.
+    const pod: KubeObject = {
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: {
+        name: 'a',
+        uid: 'u',
+        resourceVersion: '1',
+        ownerReferences: [{ apiVersion: 'v1', kind: HOSTILE, name: HOSTILE, uid: 'o', controller: true }],
+      },
+      status: { phase: HOSTILE },
+    }
+    await events.put(PODS, 'added', pod)
+    const get = async (format: string) =>
+      (await command(['events', 'get', '-o', format], { NATS_URL: nats.url, LOG_LEVEL: 'silent' })).stdout
+    const text = await get('text')
+    expect(text).not.toMatch(CONTROL)
+    expect(text.trim().split('\n')).toHaveLength(1)
+    const json = await get('json')
+    expect(json).not.toMatch(CONTROL)
+    expect((JSON.parse(json) as { object: KubeObject }).object).toEqual(pod)
+  })
+
+  it('has no more of a line of the log than people read', () => {
+    const long = 'x'.repeat(1_000_000)
+    const error = Object.assign(new Error(long, { cause: new Error(long) }), { reason: long, code: 422 })
+    const shown = errorFields(error)
+    expect(JSON.stringify(shown).length).toBeLessThan(100_000)
+    expect(shown).toMatchObject({ type: 'Error', code: 422 })
+    expect(errorFields(new TypeError('short'))).toMatchObject({ type: 'TypeError', message: 'short' })
+    expect(errorFields('thrown')).toBe('thrown')
+  })
+
+  it('stays in its cell of a table', () => {
+    expect(table(['A', 'B'], [[HOSTILE, 'b']]).split('\n')).toHaveLength(2)
+  })
+
+  it('does nothing to a terminal as an error', () => {
+    const error = new Error(HOSTILE, { cause: new Error(HOSTILE) })
+    for (const debug of [false, true]) expect(described(error, debug)).not.toMatch(CONTROL)
+  })
+
+  it('is the same in JSON', () => {
+    assert(
+      property(string({ unit: 'binary' }), (text) => {
+        expect(harmless(text)).not.toMatch(CONTROL)
+        expect(JSON.parse(harmless(JSON.stringify(text)))).toBe(text)
+      }),
+    )
+  })
+
+  it('does nothing to a terminal where a log shows its texts as they are', () => {
+    const line = harmlessJson(JSON.stringify({ err: { stack: `Error: ${HOSTILE}\n    at x` }, msg: 'run failed' }))
+    const { err, msg } = JSON.parse(line) as { err: { stack: string }; msg: string }
+    expect(err.stack).not.toMatch(CONTROL)
+    expect(err.stack.split('\n')).toHaveLength(3)
+    expect(msg).toBe('run failed')
+  })
+})
