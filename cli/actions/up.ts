@@ -6,6 +6,7 @@ import { openStreams } from '../connections/streams.ts'
 import { dieBecause } from '../exit.ts'
 import { loadFunctions } from '../functions.ts'
 import { guardFunctions } from '../guard/index.ts'
+import { giveMemoryBack } from '../heap.ts'
 import { createLogger } from '../logging.ts'
 import { certificateGauge, createMetrics, depthGauges, serveMetrics } from '../metrics/index.ts'
 import { patiently } from '../patience.ts'
@@ -72,6 +73,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
           status: () => runtime.bridge?.status(),
           troubles: () => runtime.troubles(),
         })
+  using _heap = giveMemoryBack()
   const stop = untilStopped()
   endInTime(stop.signal, options.graceSeconds, fatal)
   log.info(
