@@ -19,7 +19,7 @@ afterAll(async () => {
 
 const waits = (process: FairleadProcess, name: string) =>
   process.logged(
-    ({ step, result, key }) => step === 'finished' && result === 'requeue_after' && key === `default.${name}`,
+    ({ step, result, key }) => step === 'finished' && result === 'requeue_after' && key === `default/${name}`,
   )
 
 async function isWaiting(name: string): Promise<boolean> {
