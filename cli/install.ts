@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type KubeObject, RECONCILERS, type ResourceRef, SYSTEM_NAMESPACE } from '#contracts'
 import { functionRbac, platformRbac, reconcilerCrd } from '#crds'
 import { ApiError, ClusterAccessError, isNotFound, type KubeClient, resourcePath } from '#kube'
-import { type CustomResourceDefinition, manifest, type Reconciler, type ReconcilerManifest } from '#sdk'
+import { type CustomResourceDefinition, definitionsOf, manifest, type Reconciler, type ReconcilerManifest } from '#sdk'
 import { refuseBreaking } from './compatibility.ts'
 
 const CRDS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'customresourcedefinitions' }
@@ -34,7 +34,7 @@ export async function install(
   { force = false, revision, natsCertificates = false }: InstallOptions = {},
 ): Promise<Installed[]> {
   const manifests = functions.map((one) => manifest(one, { revision }))
-  const own = functions.map((one) => one.for.crd())
+  const own = definitionsOf(functions)
   // That of Reconcilers is kept compatible here, also where rules in other words only seem to ask for more.
   if (!force) for (const crd of own) await refuseToBreak(kube, crd)
   const crds = [reconcilerCrd(), ...own]

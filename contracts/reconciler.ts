@@ -79,6 +79,12 @@ export const reconcilerSpec = z.object({
       selector: labelSelector.describe('Label selector; only objects that match are reconciled.'),
       fieldSelector,
       namespaces: z.array(name).max(1000).optional().describe('Only these namespaces; left out: all.'),
+      status: z
+        .enum(['Kept', 'Untouched'])
+        .optional()
+        .describe(
+          'Kept (if left out): what the function says, and the conditions Reconciled and Paused, are written to it. Untouched: it is of another controller, or there is none.',
+        ),
     })
     .describe('The primary resource: one key per object.'),
   owns: z.array(owned).max(64).default([]).describe('Changes of these map to their controller owner.'),
@@ -137,6 +143,9 @@ export const reconcilerSpec = z.object({
 
 /** What bridge and dispatcher know of a function. */
 export type ReconcilerSpec = z.output<typeof reconcilerSpec>
+/** Whether the status of its objects is the function's to say. */
+export const keepsStatus = ({ for: primary }: Pick<ReconcilerSpec, 'for'>): boolean => primary.status !== 'Untouched'
+
 /** The finalizer of a reconciler that has `finalize`. The part after the slash has 63 characters at most. */
 export const finalizerOf = (reconciler: string): string =>
   `fairlead.dev/${reconciler.length <= 63 ? reconciler : hash('sha256', reconciler).slice(0, 63)}`

@@ -1,5 +1,5 @@
 import { builtins } from '#functions'
-import { manifest } from '#sdk'
+import { definitionsOf, manifest } from '#sdk'
 import { knativeManifests } from './knative.ts'
 import { functionRbac, platformRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
@@ -12,7 +12,7 @@ const KNATIVE = { image: 'fairlead:latest', namespace: 'fairlead-functions' }
 
 /** Path, from the root of the repository, and content of every generated manifest. */
 export async function generatedFiles(): Promise<Map<string, string>> {
-  const crds = [reconcilerCrd(), ...builtins.map((builtin) => builtin.for.crd())]
+  const crds = [reconcilerCrd(), ...definitionsOf(builtins)]
   const files: [string, object | readonly object[]][] = [
     ...crds.map((crd): [string, object] => [`crds/${crd.spec.group}_${crd.spec.names.plural}.yaml`, crd]),
     ...builtins.map((builtin): [string, object] => [`functions/${builtin.name}/reconciler.yaml`, manifest(builtin)]),

@@ -1,5 +1,6 @@
 import {
   type KubeObject,
+  keepsStatus,
   type OwnedResource,
   RECONCILERS,
   type ReconcilerSpec,
@@ -90,7 +91,7 @@ function refuseTaken(name: string): void {
 function writeRules({ for: primary, owns, related, finalize }: RbacInput['spec']): Rule[] {
   return merged([
     ruleOf(primary, finalize ? ['get', 'patch'] : ['get']),
-    { ...refRule(primary, '/status'), verbs: ['patch'] },
+    ...(keepsStatus({ for: primary }) ? [{ ...refRule(primary, '/status'), verbs: ['patch'] }] : []),
     // Owner references that block the owner's deletion need it, where the API server enforces that.
     { ...refRule(primary, '/finalizers'), verbs: ['update'] },
     ...owns.map((owned) => ruleOf(owned, OWNED_VERBS[owned.strategy])),

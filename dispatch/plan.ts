@@ -1,4 +1,4 @@
-import type { EventReport, KubeObject, OwnedResource, ReconcilerSpec } from '#contracts'
+import { type EventReport, type KubeObject, keepsStatus, type OwnedResource, type ReconcilerSpec } from '#contracts'
 import type { Due } from '#queue'
 import { covers, fingerprint } from './covers.ts'
 import { completeDesired, DESIRED_ANNOTATION } from './desired.ts'
@@ -48,23 +48,28 @@ export interface Circumstances {
 
 /** What has to be written so that the world is as the outcome says. */
 export function plan(
-  { owns }: Pick<ReconcilerSpec, 'owns'>,
+  spec: Pick<ReconcilerSpec, 'for' | 'owns'>,
   world: Family,
   outcome: PlainOutcome,
   circumstances: Circumstances,
 ): Plan {
   const { now, settled } = circumstances
-  const desired = completeDesired(world.object, owns, outcome.apply ?? [])
+  const desired = completeDesired(world.object, spec.owns, outcome.apply ?? [])
   const applies = desired.objects.flatMap((wanted) => writeFor(world, wanted, circumstances) ?? [])
   const deletes = outcome.apply === undefined ? [] : prune(world, desired.objects)
-  const status = statusPatch(world.object, outcome, now)
+  const status = keepsStatus(spec) ? statusPatch(world.object, outcome, now) : undefined
   return {
     stages: [...inStages(applies), deletes].filter((stage) => stage.length > 0),
     status: status !== undefined && isSettled(world, status, settled) ? undefined : status,
     events: outcome.events ?? [],
     requeue: requeueOf(outcome, now),
-    findings: desired.findings,
+    findings: [...desired.findings, ...strayStatus(spec, outcome)],
   }
+}
+
+function strayStatus(spec: Pick<ReconcilerSpec, 'for'>, { status, conditions = [] }: PlainOutcome): string[] {
+  if (keepsStatus(spec) || (status === undefined && conditions.length === 0)) return []
+  return [`the status of a ${spec.for.kind} is not this function's: return no "status" and no "conditions"`]
 }
 
 export const statusTarget = ({ metadata }: KubeObject): string => `${metadata.uid}/status`

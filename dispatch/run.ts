@@ -5,6 +5,7 @@ import {
   holdsFinalizer,
   type Invoke,
   type KubeObject,
+  keepsStatus,
   type ReconcilerSpec,
   type RunInput,
   type RunLog,
@@ -167,7 +168,7 @@ export class Run {
     const { object } = lap.world
     const isSelected = selects(object)
     if (isPaused(object)) {
-      const patch = isSelected ? pausePatch(object, lap.now) : undefined
+      const patch = isSelected && keepsStatus(spec) ? pausePatch(object, lap.now) : undefined
       if (patch !== undefined) await lap.writer.status(object, patch)
       return false
     }
@@ -327,7 +328,7 @@ export class Run {
   async #report(lap: Lap, failure: Failure): Promise<void> {
     const { object } = lap.world
     this.#tell(object, [{ type: 'Warning', ...failure }])
-    const patch = failurePatch(object, failure, lap.now)
+    const patch = keepsStatus(this.#served.spec) ? failurePatch(object, failure, lap.now) : undefined
     if (patch !== undefined) await lap.writer.status(object, patch)
   }
 }

@@ -1,6 +1,6 @@
 import type { KubeObject } from '#contracts'
 import { functionRbac, type KnativeOptions, knativeManifests, platformRbac, reconcilerCrd, yamlOf } from '#crds'
-import { type CustomResourceDefinition, manifest, type Reconciler } from '#sdk'
+import { type CustomResourceDefinition, definitionsOf, manifest, type Reconciler } from '#sdk'
 import { refuseBreaking } from '../compatibility.ts'
 import { objectsIn } from '../events/objects.ts'
 import { UsageError } from '../exit.ts'
@@ -18,7 +18,7 @@ export type KnativeOfOptions = OfFunctions & KnativeOptions
 export async function generateCrds(options: CrdsOptions): Promise<string> {
   const functions = await loadFunctions(options.function)
   await refuseBreakingChanges(functions, options)
-  const crds = functions.map((one) => one.for.crd())
+  const crds = definitionsOf(functions)
   return (await yamlOf([...(options.platform ? [reconcilerCrd()] : []), ...crds])).trimEnd()
 }
 
@@ -32,7 +32,7 @@ async function refuseBreakingChanges(
 ): Promise<void> {
   if (files.length === 0) return
   const earlier = (await Promise.all(files.map(objectsIn))).flat().filter(isDefinition)
-  for (const [name, crd] of functions.map((one) => [one.name, one.for.crd()] as const)) {
+  for (const [name, crd] of functions.flatMap((one) => definitionsOf([one]).map((crd) => [one.name, crd] as const))) {
     const known = earlier.filter(({ metadata }) => metadata.name === crd.metadata.name)
     if (known.length === 0 && !brandNew.includes(crd.metadata.name))
       throw new UsageError(

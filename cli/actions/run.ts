@@ -1,8 +1,8 @@
 import type { Logger } from 'pino'
 import { stringify } from 'yaml'
-import { type Invoke, type Outcome, reconcilerSpec } from '#contracts'
+import { type Invoke, type Outcome, type ResourceRef, reconcilerSpec } from '#contracts'
 import { type RehearsalResult, type Rehearsed, rehearse } from '#dispatch'
-import { isNotFound, type KubeClient, resourcePath } from '#kube'
+import { isNotFound, type KubeClient, resourcePath, servedResources } from '#kube'
 import type { Finish } from '#queue'
 import { manifest, type Reconciler } from '#sdk'
 import { openKube } from '../connections/kube.ts'
@@ -28,7 +28,7 @@ export async function dryRun(
   const settings = await config()
   await using kube = await openKube(settings)
   const found = functionNamed(await loadFunctions(options.function), name)
-  const isClusterScoped = found.for.crd().spec.scope === 'Cluster'
+  const isClusterScoped = await isInNoNamespace(kube, found.for)
   const key = { namespace: isClusterScoped ? undefined : (options.namespace ?? 'default'), name: object }
   const log = await createLogger({ ...settings, LOG_LEVEL: 'error' })
   const { signal } = untilStopped()
@@ -41,6 +41,12 @@ export async function dryRun(
   const result = await rehearsed(kube, found, guard.invoke(found), key, log, signal)
   print(options.output === 'json' ? JSON.stringify(result, null, 2) : textOf(result))
   if (isFailure(result.finish)) setExitCode(EXIT.failed)
+}
+
+async function isInNoNamespace(kube: KubeClient, { group, version, resource }: ResourceRef): Promise<boolean> {
+  const served = await servedResources(kube)
+  const found = served.find((one) => one.group === group && one.version === version && one.resource === resource)
+  return found?.namespaced === false
 }
 
 /** What a run of this function for this object would do on the cluster as it is now. Writes nothing. */

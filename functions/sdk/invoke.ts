@@ -3,7 +3,7 @@ import { controllerOf, type Invoke, type KubeObject, type RunContext, type RunIn
 import { inputKey, type Kind, type ObservedBy } from './kinds.ts'
 import { outcomeReader } from './outcome.ts'
 import type { Reconciler, RelatedKind, Run } from './reconciler.ts'
-import type { Resource } from './resource.ts'
+import { isResource } from './resource.ts'
 
 /**
  * The function behind the seam for every kind of function: plain data in, plain data out, both checked.
@@ -11,7 +11,10 @@ import type { Resource } from './resource.ts'
  * the reconciler's finalizer is finalized. What another version of the function has to decide fails, and is tried again.
  */
 export function toInvoke(reconciler: Reconciler): Invoke {
-  const readOutcome = outcomeReader(reconciler.name, reconciler.for.outcomeStatus)
+  const readOutcome = outcomeReader(
+    reconciler.name,
+    isResource(reconciler.for) ? reconciler.for.outcomeStatus : undefined,
+  )
   return async (input, context) => {
     const { object, finalizing } = input
     if (object === null || (object.metadata.deletionTimestamp !== undefined && !finalizing)) return {}
@@ -49,7 +52,7 @@ function openRun(
   object: KubeObject,
   { owned, related, now, attempt, seed }: RunInput,
   { log, signal }: RunContext,
-): Run<Resource, Kind<unknown>, RelatedKind> {
+): Run<Kind<unknown>, Kind<unknown>, RelatedKind> {
   return {
     object: reconciler.for.parse(object),
     owned: (kind) => {

@@ -2,6 +2,7 @@ import { apiVersionOf, RECONCILERS, type ReconcilerSpec, reconcilerSpec, SYSTEM_
 import { explain } from './explain.ts'
 import type { Kind } from './kinds.ts'
 import type { Reconciler } from './reconciler.ts'
+import { isResource } from './resource.ts'
 
 /** The Reconciler resource of a function. A type, not an interface, so that it is a KubeObject too. */
 export type ReconcilerManifest = {
@@ -21,7 +22,12 @@ export function manifest(
   const { concurrency, timeoutSeconds, backoff } = reconciler
   const { serviceAccount = { name: `fairlead-${name}`, namespace: SYSTEM_NAMESPACE } } = reconciler
   const given = {
-    for: { ...resourceOf(reconciler.for), selector, namespaces },
+    for: {
+      ...resourceOf(reconciler.for),
+      selector,
+      namespaces,
+      status: isResource(reconciler.for) ? undefined : 'Untouched',
+    },
     owns: owns.map((kind) => ({ ...resourceOf(kind), strategy: kind.strategy })),
     finalize: reconciler.finalize !== undefined,
     related,

@@ -17,11 +17,14 @@ export interface ReconcileOutcome<Status = unknown> {
   requeueAt?: Date | undefined
 }
 
-const outcomeOf = (status: z.ZodType) =>
+/** Without a status of its own the object has none that a function could return. */
+const outcomeOf = (status: z.ZodType | undefined) =>
   z.strictObject({
     apply: z.array(z.looseObject({ apiVersion: z.string(), kind: z.string() })).optional(),
-    status: status.optional(),
-    conditions: z.array(z.looseObject({ type: z.string() })).optional(),
+    ...(status && {
+      status: status.optional(),
+      conditions: z.array(z.looseObject({ type: z.string() })).optional(),
+    }),
     events: z.array(z.looseObject({ type: z.string() })).optional(),
     requeueAfter: z.number().min(0).optional(),
     requeueAt: z.date().optional(),
@@ -31,7 +34,7 @@ const outcomeOf = (status: z.ZodType) =>
  * Makes the plain outcome of what a function returned, checked as far as only its author's schema and types can tell;
  * the rest is checked where outcomes of every origin arrive. The schema is built once, here, not at each run.
  */
-export function outcomeReader(reconciler: string, status: z.ZodType): (returned: unknown) => Outcome {
+export function outcomeReader(reconciler: string, status: z.ZodType | undefined): (returned: unknown) => Outcome {
   const schema = outcomeOf(status)
   return (returned) => {
     const { success, error } = schema.safeParse(returned)

@@ -38,14 +38,15 @@ export type RelatedKind = Kind<unknown> &
  */
 type Reconcile<For, Owns, Related> =
   For extends Resource<infer _Spec, infer Status>
-    ? (
-        run: Run<For, Owns, Related>,
-      ) => ReconcileOutcome<z.input<Status>> | undefined | Promise<ReconcileOutcome<z.input<Status>> | undefined>
-    : never
+    ? (run: Run<For, Owns, Related>) => Answer<ReconcileOutcome<z.input<Status>>>
+    : (run: Run<For, Owns, Related>) => Answer<Omit<ReconcileOutcome<never>, 'status' | 'conditions'>>
+
+type Answer<Outcome> = Outcome | undefined | Promise<Outcome | undefined>
 
 export interface ReconcilerOptions<For, Owns extends Kind<unknown>, Related extends RelatedKind> {
   /** A DNS label; the name of the Reconciler resource. */
   name: string
+  /** A resource(), whose status is the function's to say; or a kind that is there anyway, whose status stays untouched. */
   for: For
   /** Label selector; only objects that match are reconciled. */
   selector?: string
@@ -75,15 +76,15 @@ export interface ReconcilerOptions<For, Owns extends Kind<unknown>, Related exte
 /** A function with all that bridge and dispatcher must know of it. */
 export interface Reconciler {
   readonly name: string
-  readonly for: Resource
+  readonly for: Kind<unknown>
   readonly selector?: string
   readonly namespaces?: string[]
   readonly owns: readonly Kind<unknown>[]
   readonly related: readonly RelatedKind[]
   readonly changes?: ReconcilerSpec['changes']
   readonly resyncSeconds?: number
-  reconcile(run: Run<Resource, Kind<unknown>, RelatedKind>): unknown
-  finalize?(run: Run<Resource, Kind<unknown>, RelatedKind>): unknown
+  reconcile(run: Run<Kind<unknown>, Kind<unknown>, RelatedKind>): unknown
+  finalize?(run: Run<Kind<unknown>, Kind<unknown>, RelatedKind>): unknown
   readonly concurrency?: number
   readonly timeoutSeconds?: number
   readonly backoff?: Partial<Backoff>
@@ -91,7 +92,7 @@ export interface Reconciler {
 }
 
 export function reconciler<
-  For extends Resource,
+  For extends Kind<unknown>,
   Owns extends Kind<unknown> = never,
   Related extends RelatedKind = never,
 >(options: ReconcilerOptions<For, Owns, Related>): Reconciler {
@@ -101,7 +102,7 @@ export function reconciler<
   return made
 }
 
-export const RECONCILER_OPTIONS = keysOf<ReconcilerOptions<Resource, Kind<unknown>, RelatedKind>>({
+export const RECONCILER_OPTIONS = keysOf<ReconcilerOptions<Kind<unknown>, Kind<unknown>, RelatedKind>>({
   name: true,
   for: true,
   selector: true,
@@ -136,8 +137,9 @@ function refuseWrong(options: { readonly [Name in keyof Reconciler]?: unknown })
     throw new Error(`reconciler name "${String(name)}" is no DNS label: use a-z, 0-9 and -, 63 characters at most`)
   const whose = `reconciler ${name}`
   refuseUnknown(options, RECONCILER_OPTIONS, whose)
-  if (!isObject(options.for) || !('crd' in options.for))
-    throw new Error(`${whose}: "for" is no resource: give what resource({ … }) returns`)
+  const primary = options.for
+  if (!isObject(primary) || !('resource' in primary))
+    throw new Error(`${whose}: "for" is no resource: give what resource({ … }) or kind({ … }) returns`)
   if (typeof reconcile !== 'function') throw new Error(`${whose} has no "reconcile": give it a function of a run`)
   if (finalize !== undefined && typeof finalize !== 'function')
     throw new Error(`${whose}: "finalize" is no function: give it one of a run, or leave it out`)
@@ -146,7 +148,15 @@ function refuseWrong(options: { readonly [Name in keyof Reconciler]?: unknown })
       throw new Error(`${whose}: "${list}" is no list of kinds: write ${list}: [ConfigMap]`)
   for (const [index, one] of (related as object[]).entries())
     refuseUnknown(one, [...RELATED_OPTIONS, ...KIND_FIELDS], `${whose}: related[${index}]`)
+  const makesItsOwn = (owns as Kind<unknown>[]).some((one) => isSame(one, primary as Kind<unknown>))
+  if (makesItsOwn && !('crd' in primary) && options.selector === undefined)
+    throw new Error(
+      `${whose} owns what it is for, so that all that it makes would be reconciled as well: give it a "selector" that leaves that out`,
+    )
   if (isObject(backoff)) refuseUnknown(backoff, BACKOFF_OPTIONS, `${whose}: backoff`)
 }
 
 const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null
+
+const isSame = (one: Kind<unknown>, other: Kind<unknown>): boolean =>
+  one.group === other.group && one.resource === other.resource

@@ -60,6 +60,13 @@ export const RESOURCE_OPTIONS = keysOf<ResourceOptions<z.ZodObject, z.ZodObject>
   columns: true,
 })
 
+/** Whether the kind is a custom resource of the author's own, and not one that is there anyway. */
+export const isResource = (kind: Kind<unknown>): kind is Resource => 'crd' in kind
+
+/** The CustomResourceDefinitions that functions bring. */
+export const definitionsOf = (functions: readonly { for: Kind<unknown> }[]): CustomResourceDefinition[] =>
+  functions.flatMap((one) => (isResource(one.for) ? [one.for.crd()] : []))
+
 /** What the compiler would say: Node.js runs a module without asking it. */
 function refuseWrong(options: { readonly [Name in keyof ResourceOptions<z.ZodObject, z.ZodObject>]?: unknown }): void {
   const whose = `resource ${String(options.kind)}`

@@ -4,6 +4,7 @@ import {
   controllerOf,
   type EventReport,
   type KubeObject,
+  keepsStatus,
   kindName,
   type ResourceRef,
   type RunInput,
@@ -80,7 +81,8 @@ export async function lap(run: Dispatching): Promise<Date | undefined> {
 
 /** Paused: only that is said of it. */
 function leave(run: Dispatching, object: KubeObject): undefined {
-  const patch = pausePatch(object, run.memory.now)
+  const { spec } = prepared(run.reconciler)
+  const patch = keepsStatus(spec) ? pausePatch(object, run.memory.now) : undefined
   if (patch !== undefined) writeStatus(run, object, patch)
 }
 

@@ -1,4 +1,4 @@
-import { ConflictError, type EventReport, type KubeObject, type RunInput } from '#contracts'
+import { ConflictError, type EventReport, type KubeObject, keepsStatus, type RunInput } from '#contracts'
 import { consequenceOf, dueDate, failurePatch, SettledWrites } from '#dispatch'
 import type { Kind, ObservedBy, Reconciler } from '#sdk'
 import { type Dispatching, lap, type SimulatedWrite, writeStatus } from './dispatching.ts'
@@ -160,12 +160,13 @@ export class Simulation {
   /** False: the state has moved while the failure was written on the object. */
   #fail(error: Error): boolean {
     this.failure = error
-    const { backoff } = prepared(this.#reconciler).spec
+    const { spec } = prepared(this.#reconciler)
+    const { backoff } = spec
     const { finish, report } = consequenceOf(error, { attempt: this.#attempt, backoff, random: () => 0 })
     if (finish.kind === 'error') this.timer = dueDate(finish.retryAt, this.now)
     this.#isMeant = report !== undefined
     const { object } = this
-    const patch = object && report && failurePatch(object, report, this.now)
+    const patch = object && report && keepsStatus(spec) ? failurePatch(object, report, this.now) : undefined
     try {
       if (object && patch) writeStatus(this.#dispatching(), object, patch)
     } catch (moved) {

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { Deployment, reconciler, resource } from '#sdk'
 
-const Memcached = resource({
+export const Memcached = resource({
   group: 'cache.example.com',
   version: 'v1alpha1',
   kind: 'Memcached',

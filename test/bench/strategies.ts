@@ -15,15 +15,20 @@ const circumstances = { now, settled: new SettledWrites(), isConfidential: () =>
 async function perRun(strategy: OwnedResource['strategy'], change: (child: KubeObject) => KubeObject): Promise<string> {
   const resource: OwnedResource = { ...Deployment, strategy }
   const outcome = parseOutcome(await invoke(inputOf(memcached, { object: primary })))
-  const [created] = plan({ owns: [resource] }, { object: primary, owned: [] }, outcome, circumstances).stages.flat()
+  const [created] = plan(
+    { for: Memcached, owns: [resource] },
+    { object: primary, owned: [] },
+    outcome,
+    circumstances,
+  ).stages.flat()
   const child = change({ ...ownedBy(primary, (created as Write).object), status: {} })
   const input = inputOf(memcached, { object: primary, others: [child] })
   const world = { object: primary, owned: [{ resource, object: child }] }
   const began = process.cpuUsage()
   for (let round = 0; round < ROUNDS; round++)
-    plan({ owns: [resource] }, world, parseOutcome(await invoke(input)), circumstances)
+    plan({ for: Memcached, owns: [resource] }, world, parseOutcome(await invoke(input)), circumstances)
   const { user, system } = process.cpuUsage(began)
-  const writes = plan({ owns: [resource] }, world, outcome, circumstances).stages.flat().length
+  const writes = plan({ for: Memcached, owns: [resource] }, world, outcome, circumstances).stages.flat().length
   return `${((user + system) / ROUNDS).toFixed(0).padStart(4)} µs of CPU, ${writes} request(s)`
 }
 

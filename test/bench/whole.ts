@@ -9,7 +9,7 @@ import { fairlead, startFairlead } from '../support/fairlead.ts'
 import { startTestCluster } from '../support/servers.ts'
 import { residentMiBOf } from '../support/usage.ts'
 import { median, percentiles } from './median.ts'
-import { memcached } from './memcached.ts'
+import { Memcached, memcached } from './memcached.ts'
 
 /** `node test/bench/whole.ts [Ats]`: what the whole costs on this machine, on a real API server and nats-server. */
 const ATS = Number(process.argv[2] ?? 10_000)
@@ -68,7 +68,7 @@ async function edits(client: KubeClient): Promise<number[]> {
   const path = resourcePath(memcached.for, NAMESPACE, 'bench')
   await client.create(
     resourcePath(memcached.for, NAMESPACE),
-    memcached.for.of({ metadata: { name: 'bench' }, spec: { size: 0 } }),
+    Memcached.of({ metadata: { name: 'bench' }, spec: { size: 0 } }),
   )
   const stop = new AbortController()
   const changes = client.watch<KubeObject & { spec: { replicas: number } }>(resourcePath(Deployment, NAMESPACE), {

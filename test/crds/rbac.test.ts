@@ -56,6 +56,13 @@ describe('the rights of a function', () => {
     ])
   })
 
+  it('end before the status of objects that are another controller’s', () => {
+    const spec = { ...shop().spec, for: { ...shop().spec.for, status: 'Untouched' as const } }
+    const found = rights(find(functionRbac({ ...shop(), spec }), 'ClusterRole', 'fairlead-shop')[0])
+    expect(found).toContain('get shops')
+    expect(found).not.toContain('patch shops/status')
+  })
+
   it('are cluster-wide, or those of its namespaces', () => {
     expect(find(functionRbac(shop()), 'ClusterRoleBinding', 'fairlead-shop')).toHaveLength(1)
     const limited = functionRbac(shop({ namespaces: ['a', 'b'] }))

@@ -8,10 +8,11 @@ import type { World } from '../../dispatch/world.ts'
 import { CONFIG_MAPS, child, JOBS, ownedByWidget, PODS, SECRETS, widget, world } from './objects.ts'
 
 const now = new Date('2030-01-01T00:00:00.000Z')
+const WIDGETS = { group: 'example.com', version: 'v1', resource: 'widgets', kind: 'Widget' }
 const owns = [PODS, CONFIG_MAPS, SECRETS, JOBS]
 
 const planned = (observed: World, outcome: unknown, settled = new SettledWrites()): Plan =>
-  plan({ owns }, observed, parseOutcome(outcome as never), {
+  plan({ for: WIDGETS, owns }, observed, parseOutcome(outcome as never), {
     now,
     settled,
     isConfidential: ({ resource }) => resource === 'secrets',
@@ -148,7 +149,7 @@ describe('planning the writes of an outcome', () => {
     const kinds = ['Pod', 'RoleBinding', 'Secret', 'Namespace', 'ServiceAccount', 'Service']
     const all = kinds.map((kind): OwnedResource => ({ ...CONFIG_MAPS, resource: kind.toLowerCase(), kind }))
     const apply = kinds.map((kind) => ({ apiVersion: 'v1', kind, metadata: { name: 'x' } }))
-    const { stages } = plan({ owns: all }, world(widget()), parseOutcome({ apply }), {
+    const { stages } = plan({ for: WIDGETS, owns: all }, world(widget()), parseOutcome({ apply }), {
       now,
       settled: new SettledWrites(),
       isConfidential: () => false,

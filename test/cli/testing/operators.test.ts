@@ -1,7 +1,8 @@
 import { isDeepStrictEqual } from 'node:util'
-import { ConfigMap, reconciler, resource, z } from 'fairlead'
+import { ConfigMap, kind, reconciler, resource, ServiceAccount, z } from 'fairlead'
 import { type RunningOperators, runOperators } from 'fairlead/testing/cluster'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { untilHolds } from '../../support/wait.ts'
 
 const Note = resource({
   group: 'example.com',
@@ -39,11 +40,23 @@ const closed = reconciler({
   finalize: () => ({}),
 })
 
+const Namespace = kind({ group: '', version: 'v1', kind: 'Namespace', plural: 'namespaces' })
+const robots = reconciler({
+  name: 'robots',
+  for: Namespace,
+  selector: 'robot',
+  owns: [ServiceAccount],
+  reconcile: ({ object: { metadata } }) => ({
+    apply: [ServiceAccount.of({ metadata: { name: 'robot', namespace: metadata.name } })],
+  }),
+  finalize: () => ({}),
+})
+
 describe('reconcilers on real servers of their own', () => {
   let operators: RunningOperators
 
   beforeAll(async () => {
-    operators = await runOperators([notes, closed])
+    operators = await runOperators([notes, closed, robots])
   })
   afterAll(() => operators?.[Symbol.asyncDispose]())
 
@@ -66,5 +79,17 @@ describe('reconcilers on real servers of their own', () => {
     await relabel('false', ['fairlead.dev/closed'])
     await relabel('true', undefined)
     await relabel('false', ['fairlead.dev/closed'])
+  })
+
+  it('are also of kinds that Kubernetes has: what it owns in a namespace belongs to that', async () => {
+    const { kube } = operators
+    const path = '/api/v1/namespaces/shop'
+    await kube.create('/api/v1/namespaces', { metadata: { name: 'shop' } })
+    await kube.patch(path, { metadata: { labels: { robot: 'yes' } } }, 'merge')
+    await operators.until(ServiceAccount, 'robot', (found) => found !== undefined, 'shop')
+    expect((await kube.get(path)).metadata.finalizers).toEqual(['fairlead.dev/robots'])
+    await kube.patch(path, { metadata: { labels: { robot: null } } }, 'merge')
+    const isReleased = async () => (await kube.get(path)).metadata.finalizers === undefined
+    await untilHolds(isReleased, { leastMs: 50, timeoutMs: 20_000 })
   })
 })

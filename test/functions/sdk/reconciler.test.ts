@@ -304,7 +304,6 @@ describe('a reconciler that the compiler has not seen', () => {
     [{ colour: 'red' }, 'an unknown option "colour": it takes name, for, selector'],
     [{ reconcile: undefined }, 'reconciler shop has no "reconcile"'],
     [{ finalize: true }, '"finalize" is no function'],
-    [{ for: Pod }, '"for" is no resource: give what resource({ … }) returns'],
     [{ owns: Pod }, '"owns" is no list of kinds'],
     [{ related: [undefined] }, '"related" is no list of kinds'],
   ])('is refused with %j, in one line that says what to do', (wrong, message) => {
@@ -321,4 +320,39 @@ describe('an error that asks for a later run', () => {
       expect(() => new RetryAfterError('later', options as never)).toThrow('"later": afterSeconds is ')
     },
   )
+})
+
+describe('a reconciler of a kind that is there anyway', () => {
+  const Namespace = kind<{ spec?: { finalizers?: string[] } }>({
+    group: '',
+    version: 'v1',
+    kind: 'Namespace',
+    plural: 'namespaces',
+  })
+  const namespace: KubeObject = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'a', uid: 'this-one' } }
+
+  it('has the object as the API server sent it, and leaves its status alone', async () => {
+    const quotas = reconciler({
+      name: 'quotas',
+      for: Namespace,
+      reconcile({ object }) {
+        expectTypeOf(object).toHaveProperty('spec').toEqualTypeOf<{ finalizers?: string[] } | undefined>()
+        return { events: [{ type: 'Normal', reason: 'Seen', message: object.metadata.name }] }
+      },
+    })
+    expect(manifest(quotas).spec.for).toMatchObject({ resource: 'namespaces', status: 'Untouched' })
+    expect(await run(quotas, { object: namespace })).toMatchObject({ events: [{ message: 'a' }] })
+  })
+
+  it('cannot return a status', async () => {
+    // @ts-expect-error: it has none that is the function's
+    const wrong = reconciler({ name: 'wrong', for: Namespace, reconcile: () => ({ status: { phase: 'Active' } }) })
+    await expect(run(wrong, { object: namespace })).rejects.toThrow('status')
+  })
+
+  it('has to leave out what it makes, where that is of the same kind', () => {
+    const copies = { name: 'copies', for: Secret, owns: [Secret], reconcile: () => undefined }
+    expect(() => reconciler(copies)).toThrow('reconciler copies owns what it is for')
+    expect(() => reconciler({ ...copies, selector: 'copy=yes' })).not.toThrow()
+  })
 })

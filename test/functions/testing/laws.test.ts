@@ -77,6 +77,27 @@ describe('a reconciler that refuses its object for good', () => {
   it.each(lawsOf(refusing, scenario))('%s', (_, holds) => holds())
 })
 
+describe('a reconciler of a kind whose status is another controller’s', () => {
+  const twins = reconciler({
+    name: 'twins',
+    for: ConfigMap,
+    owns: [Secret],
+    reconcile({ object: { metadata, data } }) {
+      if (data === undefined) throw new TerminalError('no data', { reason: 'Empty' })
+      return { apply: [Secret.of({ metadata: { name: metadata.name }, stringData: data })] }
+    },
+    finalize: () => undefined,
+  })
+  const laws = lawsOf(twins, {
+    objects: [ConfigMap.of({ metadata: { name: 'a', namespace: 'default' }, data: { key: 'one' } })],
+    steps: [
+      ['it changes', (world) => world.edit({ data: { key: 'two' } })],
+      ['it is emptied', (world) => world.edit({ data: null })],
+    ],
+  })
+  it.each(laws)('%s', (_, holds) => holds())
+})
+
 describe('what a law finds', () => {
   const broken: [string, ReturnType<typeof shopThat>, string, string][] = [
     [
