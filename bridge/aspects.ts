@@ -19,7 +19,8 @@ export class Aspects {
     if (before === undefined) return true
     const now = digest(object).split(' ')
     return (
-      ALWAYS.some((at) => before[at] !== now[at]) || aspects.some((aspect) => before[AT[aspect]] !== now[AT[aspect]])
+      ALWAYS.some((at) => before[at] !== now[at]) ||
+      aspects.some((aspect) => isUnknown(aspect, object) || before[AT[aspect]] !== now[AT[aspect]])
     )
   }
 
@@ -33,6 +34,10 @@ export class Aspects {
     if (oldest !== undefined) this.#known.delete(oldest)
   }
 }
+
+/** ConfigMaps, Secrets and Namespaces, among others, have no generation: whatever was updated may be their content. */
+const isUnknown = (aspect: Aspect, { metadata }: KubeObject): boolean =>
+  aspect === 'Generation' && metadata.generation === undefined
 
 const AT: Record<Aspect, number> = { Generation: 2, Labels: 3, Annotations: 4 }
 /** Another object of that name, the beginning of its deletion, and of a pause or its end. */

@@ -21,6 +21,13 @@ describe('an update counts for who looks at the generation only', () => {
     expect(aspects.hasChanged('w', object(metadata), ['Generation'])).toBe(counts)
   })
 
+  it('always, where the kind has no generation', () => {
+    const aspects = new Aspects()
+    aspects.remember('w', object({ generation: undefined }))
+    expect(aspects.hasChanged('w', object({ generation: undefined }), ['Generation'])).toBe(true)
+    expect(aspects.hasChanged('w', object({ generation: undefined }), ['Labels'])).toBe(false)
+  })
+
   it('when a pause ends', () => {
     const aspects = new Aspects()
     aspects.remember('w', object({ annotations: { [PAUSED_ANNOTATION]: 'true' } }))

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import { ConfigMap, kind, reconciler, resource, ServiceAccount, z } from 'fairlead'
+import { ConfigMap, kind, reconciler, resource, Secret, ServiceAccount, z } from 'fairlead'
 import { type RunningOperators, runOperators } from 'fairlead/testing/cluster'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { untilHolds } from '../../support/wait.ts'
@@ -52,11 +52,22 @@ const robots = reconciler({
   finalize: () => ({}),
 })
 
+const mirror = reconciler({
+  name: 'mirror',
+  for: ConfigMap,
+  selector: 'mirrored',
+  changes: ['Generation'],
+  owns: [Secret],
+  reconcile: ({ object: { metadata, data = {} } }) => ({
+    apply: [Secret.of({ metadata: { name: metadata.name }, stringData: data })],
+  }),
+})
+
 describe('reconcilers on real servers of their own', () => {
   let operators: RunningOperators
 
   beforeAll(async () => {
-    operators = await runOperators([notes, closed, robots])
+    operators = await runOperators([notes, closed, robots, mirror])
   })
   afterAll(() => operators?.[Symbol.asyncDispose]())
 
@@ -91,5 +102,15 @@ describe('reconcilers on real servers of their own', () => {
     await kube.patch(path, { metadata: { labels: { robot: null } } }, 'merge')
     const isReleased = async () => (await kube.get(path)).metadata.finalizers === undefined
     await untilHolds(isReleased, { leastMs: 50, timeoutMs: 20_000 })
+  })
+
+  it('see every change of a kind without generations, also where only these are to count', async () => {
+    const holds = (text: string) =>
+      operators.until(Secret, 'mirrored', (found) => found?.data?.['text'] === Buffer.from(text).toString('base64'))
+    const metadata = { name: 'mirrored', labels: { mirrored: 'yes' } }
+    await operators.create(ConfigMap, ConfigMap.of({ metadata, data: { text: 'one' } }))
+    await holds('one')
+    await operators.patch(ConfigMap, 'mirrored', { data: { text: 'two' } })
+    await holds('two')
   })
 })
