@@ -23,12 +23,11 @@ export const isWorthIt = ({ now, before }: Resident): boolean =>
  */
 export function giveMemoryBack(everyMs = LOOK_EVERY_MS): Disposable {
   let busy = performance.eventLoopUtilization()
-  let before: number | undefined
+  let before = memoryUsage.rss()
   const look = async () => {
     const { utilization } = performance.eventLoopUtilization(busy)
     busy = performance.eventLoopUtilization()
     if (utilization > IDLE_BELOW) return
-    before ??= memoryUsage.rss()
     if (!isWorthIt({ now: memoryUsage.rss(), before })) return
     await collectAll()
     before = memoryUsage.rss()

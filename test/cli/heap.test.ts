@@ -7,9 +7,9 @@ import { untilHolds } from '../support/wait.ts'
 const MIB = 2 ** 20
 
 describe('the memory of a burst', () => {
-  it('is given back once the process idles', async () => {
+  it.each(['idle', 'at once'])('is given back once the process idles, where it begins %s', async (begins) => {
     const script = new URL('./heap-process.ts', import.meta.url).pathname
-    const child = spawn(process.execPath, [script], { stdio: ['pipe', 'pipe', 'inherit'] })
+    const child = spawn(process.execPath, [script, begins], { stdio: ['pipe', 'pipe', 'inherit'] })
     const said = on(child.stdout, 'data')
     const next = async () => Number(String((await said.next()).value))
     const full = await next()
