@@ -335,7 +335,7 @@ describe('NATS', () => {
 
   it('started anew without what it had confirmed last runs that again, also what changes nothing that counts', async () => {
     prefix = fresh()
-    await createReconciler(kube, 'picky', { for: { ...configMaps, namespaces: ['default'] }, changes: ['Generation'] })
+    await createReconciler(kube, 'picky', { for: { ...configMaps, namespaces: ['default'] }, changes: ['Labels'] })
     await createAll(['a'])
     await using bridge = await startBridge(kube, nats.url, { prefix, noticeRestarts: true })
     await bridge.synced('configmaps.v1')
