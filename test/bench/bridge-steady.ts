@@ -10,7 +10,7 @@ import { CONFIG_MAPS, cpuOf, etcdOf, memoryOf, reconcile } from './bridge-suppor
 import { median, percentiles } from './median.ts'
 
 /**
- * `npm run soak:bridge -- [--minutes 10] [--rate 1000] [--objects 1000] [--through etcd|api]`: does the bridge keep up
+ * `npm run soak bridge -- [--minutes 10] [--rate 1000] [--objects 1000] [--through etcd|api]`: does the bridge keep up
  * with so many changes a second, on a real API server and nats-server? Exit code 0: all of them have arrived, and the
  * last ones as soon as the first ones.
  */

@@ -15,7 +15,7 @@ import { CONFIG_MAPS, cpuOf, etcdOf, fillConfigMaps, Informer, memoryOf, reconci
 import { median, percentiles } from './median.ts'
 
 /**
- * `npm run bench:bridge -- [--objects 100000] [--bytes 3072] [--seconds 60] [--rate 1000] [--resources 200]`: what the
+ * `npm run bench bridge -- [--objects 100000] [--bytes 3072] [--seconds 60] [--rate 1000] [--resources 200]`: what the
  * bridge costs and how fast it is, beside two informers that do nothing, on a real API server and nats-server.
  */
 const { values } = parseArgs({

@@ -13,7 +13,7 @@ import {
 } from './chaos.ts'
 import { startWorld, type World } from './world.ts'
 
-/** `npm run soak:chaos`: as many Ats as in the load that is alone, and a third process. Each has a bridge and a dispatcher. */
+/** `npm run soak chaos`: as many Ats as in the load that is alone, and a third process. Each has a bridge and a dispatcher. */
 const [COUNT, PROCESSES, SPREAD_MS, SERVER_KILLS] =
   GIVEN_COUNT === undefined ? [60, 2, 4000, 2] : [Number(GIVEN_COUNT), 3, 10_000, 4]
 /** Of the processes; not in `npm test`, where chaos.test.ts kills one of two. */

@@ -1,4 +1,8 @@
 import type { Reporter, TestModule } from 'vitest/node'
+import { recordDurations } from './durations.ts'
+
+/** Set: the durations of this run, which should be one of all tests, replace those in `test/durations.json`. */
+const RECORD = process.env['FAIRLEAD_RECORD_DURATIONS'] !== undefined
 
 /** The last line of a test run, alone: `N passed, N failed`, and skipped tests when there are any. */
 export default class ClosingLine implements Reporter {
@@ -11,7 +15,13 @@ export default class ClosingLine implements Reporter {
         if (state !== 'pending') count[state]++
       }
     }
+    if (RECORD) recordDurations(new Map(modules.map((module) => [module.moduleId, secondsOf(module)])))
     const skipped = count.skipped > 0 ? `, ${count.skipped} skipped` : ''
     process.once('exit', () => console.log(`${count.passed} passed, ${count.failed} failed${skipped}`))
   }
+}
+
+function secondsOf(module: TestModule): number {
+  const { setupDuration, collectDuration, duration } = module.diagnostic()
+  return (setupDuration + collectDuration + duration) / 1000
 }

@@ -1,4 +1,4 @@
-/** `npm run bench:peers -- [NAME…] [--quick]`: our queue beside what else one might take, in one run. One table. */
+/** `npm run bench peers -- [NAME…] [--quick]`: our queue beside what else one might take, in one run. One table. */
 import { cpus } from 'node:os'
 import { parseArgs } from 'node:util'
 import type { Nats } from '#local'
@@ -16,7 +16,7 @@ const TITLES: Record<PeerName, string> = {
 const WHOLE: Sizes = { backlog: 8000, warm: 12_000, single: 500, many: 100_000, processes: [1, 2, 4, 8] }
 const QUICK: Sizes = { backlog: 500, warm: 500, single: 50, many: 2000, processes: [1, 2] }
 
-const USAGE = `npm run bench:peers -- [${PEERS.join('] [')}] [--quick] [--json]`
+const USAGE = `npm run bench peers -- [${PEERS.join('] [')}] [--quick] [--json]`
 const say = (what: string) => void process.stderr.write(`${what}\n`)
 const { quick, json, peers } = options()
 const sizes = quick ? QUICK : WHOLE

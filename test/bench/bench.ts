@@ -1,0 +1,17 @@
+/** `npm run bench [NAME] [-- ARGUMENTS]`: the benchmark of that name; without a name, those of the README. */
+import { runProgram } from '../support/programs.ts'
+
+process.exitCode = await runProgram(
+  {
+    usage: 'npm run bench',
+    programs: {
+      queue: { does: 'the queue beside bare JetStream operations', command: ['node', 'test/bench/queue.ts'] },
+      whole: { does: 'an edit, a burst and memory, through all parts', command: ['node', 'test/bench/whole.ts'] },
+      strategies: { does: 'the ways to write an object', command: ['node', 'test/bench/strategies.ts'] },
+      bridge: { does: 'the bridge beside informers', command: ['node', 'test/bench/bridge.ts'] },
+      peers: { does: 'the queue beside other queues', command: ['node', 'test/bench/peers/peers.ts'] },
+    },
+    byDefault: ['queue', 'whole', 'strategies', 'bridge'],
+  },
+  process.argv.slice(2),
+)
