@@ -1,5 +1,5 @@
 import type { Invoke, Outcome, RunContext, RunInput } from '#contracts'
-import { RunTimeoutError } from './errors.ts'
+import { RunTimeoutError } from '#reconcile'
 
 /**
  * Calls a function and stops waiting for it at its time-out or when the signal is aborted, whether it listens to its

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import type { EventReport, KubeObject } from '#contracts'
-import { keepNewest } from './newest.ts'
+import { keepNewest } from '#reconcile'
 
 /** As client-go's correlator: tools/record/events_cache.go. */
 const SIMILAR_MOST = 10

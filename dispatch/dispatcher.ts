@@ -3,7 +3,7 @@ import { type Invoke, type KubeObject, RECONCILERS, type ResourceRef, type RunLo
 import type { DeadMessage, EventStore, StoredCursor } from '#events'
 import type { KubeClient } from '#kube'
 import type { WorkQueue } from '#queue'
-import { sameJson } from './covers.ts'
+import { SettledWrites, sameJson } from '#reconcile'
 import { ownerIn } from './echo.ts'
 import { Followed } from './followed.ts'
 import { Gate } from './gate.ts'
@@ -12,7 +12,6 @@ import { EventRecorder } from './recorder.ts'
 import { References } from './references.ts'
 import type { RunDependencies } from './run.ts'
 import { drawSeed } from './seed.ts'
-import { SettledWrites } from './settled-writes.ts'
 import type { RunObserver } from './steps.ts'
 
 const RETRY_MS = 1000

@@ -1,6 +1,6 @@
 import { RECONCILERS, type ReconcilerSpec } from '#contracts'
 import { compareVersions, type ObserveQuery, type StoredEvent } from '#events'
-import { sameJson } from './covers.ts'
+import { sameJson } from '#reconcile'
 import { SupersededError } from './errors.ts'
 import { readReconciler } from './reconcilers.ts'
 

@@ -11,15 +11,14 @@ import {
 import type { StoredEvent } from '#events'
 import { isConflict, isNotFound, resourcePath } from '#kube'
 import type { WorkQueue } from '#queue'
+import { conditionPatch, reconciled, type StatusPatch, sameJson } from '#reconcile'
 import { actingAs } from './account.ts'
-import { sameJson } from './covers.ts'
 import { Edition, isOlder } from './edition.ts'
 import { PRIORITY } from './gate.ts'
 import { type HttpFunction as Callee, httpFunction } from './http-function.ts'
-import { isRefused, readReconciler, resourcesOf, selectorOf } from './reconcilers.ts'
+import { isRefused, readReconciler, resourcesOf } from './reconcilers.ts'
 import type { RunDependencies } from './run.ts'
 import { Serving } from './serving.ts'
-import { conditionPatch, type StatusPatch } from './status.ts'
 
 /** How long runs may take to end when their reconciler is changed or removed. */
 const CHANGE_GRACE_MS = 10_000
@@ -142,7 +141,8 @@ export class Followed {
     const callee = this.#callee(spec)
     if (callee === undefined) return
     const edition = new Edition(event, spec, (newer) => this.hear(newer))
-    const served = { name: this.#name, spec, invoke: callee.invoke, selects: selectorOf(spec), edition }
+    const what = reconciled(this.#name, spec, (resource) => this.#deps.events.isReferenceOnly(resource))
+    const served = { ...what, invoke: callee.invoke, edition }
     this.#current = { spec, callee, serving: new Serving(actingAs(this.#deps, spec), queue, served, log) }
     const { concurrency: slots, invoke } = spec
     this.#say('info', { slots, ...(invoke.http && { calls: invoke.http.url }) }, 'reconciler served')

@@ -1,7 +1,6 @@
 import { ConflictError, type Outcome, RetryAfterError, TerminalError } from '#contracts'
 import { type CloudEvent, fromHttp, PoisonEventError } from '#events'
-import { FunctionError } from './errors.ts'
-import { HUNDRED_YEARS_S } from './outcome.ts'
+import { FunctionError, HUNDRED_YEARS_S } from '#reconcile'
 
 /** What a function over HTTP said, read to its end. */
 export interface HttpAnswer {

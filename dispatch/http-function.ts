@@ -9,7 +9,7 @@ import {
 import { type CloudEvent, toHttp } from '#events'
 import { resourcePath } from '#kube'
 import { backoffMs } from '#queue'
-import { FunctionError } from './errors.ts'
+import { FunctionError } from '#reconcile'
 import { outcomeIn } from './http-answer.ts'
 import { Poster } from './http-post.ts'
 

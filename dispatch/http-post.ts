@@ -1,7 +1,7 @@
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import { TerminalError } from '#contracts'
-import { FunctionError } from './errors.ts'
+import { FunctionError } from '#reconcile'
 import type { HttpAnswer } from './http-answer.ts'
 
 export interface Post {

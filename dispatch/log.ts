@@ -1,6 +1,6 @@
 import { ConflictError, RetryAfterError, type RunLog, TerminalError } from '#contracts'
 import { ApiConnectionError, ApiError } from '#kube'
-import { FunctionError, NamespaceTerminatingError, RefusedError, RunTimeoutError, UnsettledError } from './errors.ts'
+import { FunctionError, NamespaceTerminatingError, RefusedError, RunTimeoutError, UnsettledError } from '#reconcile'
 
 /** The same log with these fields in each line. */
 export const withFields = (log: RunLog, fields: object): RunLog => ({

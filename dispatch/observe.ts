@@ -1,8 +1,8 @@
 import { type KubeObject, type ReconcilerSpec, type ResourceRef, relatedLookup, relation } from '#contracts'
 import type { EventStore, ObjectFilter, ObjectKey, OwnerKey, StoredObject } from '#events'
+import { isControlledBy, type OwnedObject, type World } from '#reconcile'
 import type { Edition } from './edition.ts'
 import type { References } from './references.ts'
-import { isControlledBy, type OwnedObject, type World } from './world.ts'
 
 export interface Observation extends World {
   /** The primary's own controller, where that is the primary of some Reconciler. */

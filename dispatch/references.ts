@@ -1,9 +1,9 @@
 import type { KubeObject, ResourceRef } from '#contracts'
 import { asTravelling, type EventStore, type StoredObject } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
+import { called } from '#reconcile'
 import { refusalOf, undefinedIfGone } from './errors.ts'
 import { DROPPED, type Gate, PRIORITY } from './gate.ts'
-import { called } from './world.ts'
 
 export interface ReferencesDependencies {
   kube: KubeClient

@@ -1,9 +1,8 @@
 import type { EventReport, KubeObject } from '#contracts'
 import type { KubeClient } from '#kube'
-import { type Difference, differences } from './diff.ts'
+import { type Difference, differences, SettledWrites } from '#reconcile'
 import { undefinedIfGone } from './errors.ts'
 import type { RunDependencies } from './run.ts'
-import { SettledWrites } from './settled-writes.ts'
 
 /** What a run would have done. */
 export type Rehearsed =

@@ -2,15 +2,14 @@ import type { Invoke, Outcome, ReconcilerSpec, RunLog } from '#contracts'
 import { keyOf } from '#events'
 import type { KubeClient } from '#kube'
 import { dated, type Finish, type Lease } from '#queue'
+import { reconciled, SettledWrites } from '#reconcile'
 import { apiView } from './api-view.ts'
 import { Gate } from './gate.ts'
 import { InFlight } from './in-flight.ts'
-import { selectorOf } from './reconcilers.ts'
 import { References } from './references.ts'
 import { type Rehearsed, rehearsing } from './rehearsal.ts'
 import { Run, type Served } from './run.ts'
 import { drawSeed } from './seed.ts'
-import { SettledWrites } from './settled-writes.ts'
 
 export interface RehearsalOptions {
   kube: KubeClient
@@ -61,10 +60,8 @@ export async function rehearse(options: RehearsalOptions): Promise<RehearsalResu
     return outcome
   }
   const served: Served = {
-    name,
-    spec: { ...spec, dryRun: true },
+    ...reconciled(name, { ...spec, dryRun: true }, view.isReferenceOnly),
     invoke: listening,
-    selects: selectorOf(spec),
     edition: undefined,
   }
   const finish = await new Run(

@@ -1,14 +1,8 @@
 import type { KubeObject, ResourceRef } from '#contracts'
 import { asTravelling, type EventStore, type OwnerKey, type PutResult, type Verb } from '#events'
+import type { Written } from '#reconcile'
 import type { InFlight } from './in-flight.ts'
 import type { References } from './references.ts'
-
-/** What EVENTS holds after a write; undefined: nothing any more. */
-export interface Written {
-  object: KubeObject | undefined
-  /** EVENTS holds something newer: read it again instead of going on with `object`. */
-  overtaken: boolean
-}
 
 interface WriteThroughDependencies {
   events: Pick<EventStore, 'put'>
@@ -46,13 +40,13 @@ export class WriteThrough {
     const stored = asTravelling(object)
     this.#references.written(ref, stored)
     const outcome = await this.#put(ref, verb, stored, owner)
-    return { object: stored, overtaken: outcome === 'newer' }
+    return { object: stored, isOld: outcome === 'newer' }
   }
 
   /** `object` is its last known version. */
   async gone(ref: ResourceRef, owner: OwnerKey | undefined, object: KubeObject): Promise<Written> {
     const outcome = await this.#put(ref, 'deleted', object, owner)
-    return { object: undefined, overtaken: outcome === 'newer' }
+    return { object: undefined, isOld: outcome === 'newer' }
   }
 
   async #put(

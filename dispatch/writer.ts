@@ -10,17 +10,22 @@ import {
 } from '#contracts'
 import type { EventStore, OwnerKey } from '#events'
 import { ApiError, isAlreadyExists, isNotFound, type KubeClient, resourcePath, type Status } from '#kube'
-import { fingerprint } from './covers.ts'
-import { fieldsOfOthers, GoneError, isStale, RefusedError, refusalOf, undefinedIfGone } from './errors.ts'
+import {
+  called,
+  GoneError,
+  isControlledBy,
+  nameTaken,
+  RefusedError,
+  type StatusPatch,
+  type Write,
+  type Written,
+} from '#reconcile'
+import { fieldsOfOthers, isStale, refusalOf, undefinedIfGone } from './errors.ts'
 import { DROPPED, type Gate, PRIORITY, type Priority } from './gate.ts'
 import type { InFlight } from './in-flight.ts'
-import { statusTarget, type Write } from './plan.ts'
 import type { References } from './references.ts'
-import type { SettledWrites } from './settled-writes.ts'
-import type { StatusPatch } from './status.ts'
 import type { RunObserver } from './steps.ts'
-import { called, isControlledBy, nameTaken } from './world.ts'
-import { WriteThrough, type Written } from './write-through.ts'
+import { WriteThrough } from './write-through.ts'
 
 /** What runs use of EVENTS. */
 type RunEvents = Pick<EventStore, 'observe' | 'put' | 'isReferenceOnly'>
@@ -29,7 +34,6 @@ export interface WriterDependencies {
   kube: KubeClient
   events: RunEvents
   gate: Gate
-  settled: SettledWrites
   references: References
   inFlight: InFlight
 }
@@ -95,13 +99,11 @@ export class Writer {
   }
 
   /** `object` is the primary as observed. `unwanted`, aborted before its turn comes: nothing is sent. */
-  async status(object: KubeObject, patch: StatusPatch, unwanted?: AbortSignal): Promise<Written | typeof DROPPED> {
+  async status(object: KubeObject, patch: StatusPatch, unwanted?: AbortSignal): Promise<Written | 'dropped'> {
     const { ref, owner } = this.#run.primary
     try {
       const after = await this.#sendStatus(object, patch, unwanted)
-      if (after === DROPPED) return DROPPED
-      if (after.metadata.resourceVersion === object.metadata.resourceVersion)
-        this.#remember(statusTarget(object), after, fingerprint(patch.status))
+      if (after === DROPPED) return 'dropped'
       return await this.#through.present(ref, owner, after)
     } catch (error) {
       throw await this.#primaryRefused(object, error, `cannot write the status of ${called(object)}`)
@@ -148,7 +150,6 @@ export class Writer {
     if (write.verb === 'delete') return this.#delete(write)
     const { resource } = write
     const after = await this.#sendDesired(write)
-    if (write.verb === 'apply') this.#remember(after.metadata.uid, after, write.fingerprint)
     const verb = write.verb === 'apply' && write.observed !== undefined ? 'modified' : 'added'
     return this.#through.present(resource, this.#childrenOf, after, verb)
   }
@@ -258,11 +259,6 @@ export class Writer {
       return answer
     }
     return this.#deps.gate.run(priority, timed, { signal, unwanted })
-  }
-
-  #remember(target: string | undefined, { metadata }: KubeObject, mark: string): void {
-    if (target !== undefined && metadata.resourceVersion !== undefined)
-      this.#deps.settled.remember(target, metadata.resourceVersion, mark)
   }
 }
 

@@ -1,33 +1,29 @@
 import {
-  apiVersionOf,
   ConflictError,
   controllerOf,
   type EventReport,
   type KubeObject,
-  keepsStatus,
-  kindName,
   type ResourceRef,
   type RunInput,
-  TerminalError,
 } from '#contracts'
+import type { Finish } from '#queue/terms'
 import {
-  deepFreeze,
-  dueDate,
-  finalizersBefore,
-  finalizersWithout,
-  isFinalizing,
-  isPaused,
-  type Plan,
-  parseOutcome,
-  pausePatch,
-  plan,
+  type Answer,
+  type Ask,
+  GoneError,
+  type Note,
+  nameTaken,
+  next,
+  type Observed,
   RefusedError,
+  reconciled,
   type SettledWrites,
-  UnsettledError,
+  start,
   type Write,
-} from '#dispatch'
+  type Written,
+} from '#reconcile'
 import type { Reconciler } from '#sdk'
-import { inputOf, invokeOf } from './given.ts'
+import { invokeOf, SEED, worldOf } from './given.ts'
 import { type Memory, MemoryRefusal } from './memory.ts'
 import { prepared } from './prepared.ts'
 
@@ -53,92 +49,139 @@ export interface Dispatching {
   tells: (event: EventReport) => void
 }
 
-/** Decisions on its own results before the function counts as one that never settles; as in a dispatcher. */
-const MAX_ROUNDS = 8
-
-/** From one look at the world until nothing is left to write. Returns when the function wants to run again. */
-export async function lap(run: Dispatching): Promise<Date | undefined> {
-  const { reconciler, primary } = run
-  const first = primary()
-  if (first !== undefined && isPaused(first)) return leave(run, first)
-  const finalizers = finalizersToKeep(run)
-  if (finalizers !== undefined) writeFinalizers(run, finalizers)
-  for (let round = 1; ; round++) {
-    const object = primary()
-    if (object === undefined || isGoing(object, reconciler)) return undefined
-    const next = await decide(run, object)
-    if (next.stages.length > 0) for (const write of next.stages.flat()) send(run, object, write)
-    else if (next.status !== undefined) writeStatus(run, object, next.status)
-    for (const event of next.events) run.tells(event)
-    const isStable = next.stages.length === 0 && next.status === undefined
-    if (!isStable && round === MAX_ROUNDS) throw new UnsettledError(MAX_ROUNDS, next)
-    if (!isStable) continue
-    if (next.requeue === undefined && isFinalizing(object, reconciler.name))
-      writeFinalizers(run, finalizersWithout(object.metadata, reconciler.name))
-    return next.requeue && dueDate(next.requeue, run.memory.now)
-  }
+/** Thrown from `before`: the process dies here. */
+export class Crash extends Error {
+  override readonly name = 'Crash'
 }
 
-/** Paused: only that is said of it. */
-function leave(run: Dispatching, object: KubeObject): undefined {
+/** How a run ended, and the error of the last failure in it. */
+export interface Ended {
+  finish: Finish
+  failure: Error | undefined
+}
+
+/** One run on a cluster in memory. Rejects with a Crash from `before`, as it would have left the cluster. */
+export async function dispatch(run: Dispatching): Promise<Ended> {
+  const { name } = run.reconciler
   const { spec } = prepared(run.reconciler)
-  const patch = keepsStatus(spec) ? pausePatch(object, run.memory.now) : undefined
-  if (patch !== undefined) writeStatus(run, object, patch)
-}
-
-const isGoing = (object: KubeObject, { name }: Reconciler): boolean =>
-  object.metadata.deletionTimestamp !== undefined && !isFinalizing(object, name)
-
-function finalizersToKeep({ reconciler, primary }: Dispatching): string[] | undefined {
-  const object = primary()
-  return object && finalizersBefore(object, reconciler.name, prepared(reconciler).spec)
-}
-
-function writeFinalizers(run: Dispatching, finalizers: string[]): void {
-  const object = run.primary()
-  if (object === undefined) return
-  const { resourceVersion } = object.metadata
-  run.before({ verb: 'finalizers', object })
-  if (run.memory.find(object) === undefined) return
-  run.wrote({ verb: 'finalizers', object: run.memory.patch(object, { metadata: { finalizers, resourceVersion } }) })
-}
-
-async function decide(
-  { reconciler, memory, attempt, settled, decidesOn }: Dispatching,
-  object: KubeObject,
-): Promise<Plan> {
-  const { now } = memory
-  const input = inputOf(reconciler, { object, others: memory.all(), now, attempt })
-  decidesOn(structuredClone(input))
-  const outcome = parseOutcome(await invokeOf(reconciler)(deepFreeze(input)))
-  const { spec } = prepared(reconciler)
-  const owned = spec.owns.flatMap((resource) =>
-    (input.owned[kindName(resource.kind, apiVersionOf(resource))] ?? []).map((child) => ({ resource, object: child })),
-  )
-  const next = plan(spec, { object, owned }, outcome, { now, settled, isConfidential })
-  if (next.findings.length === 0) return next
-  throw new TerminalError(next.findings.join('; '), { reason: 'InvalidOutcome' })
+  const driver = new Driver(run)
+  let failure: Error | undefined
+  const tell = (note: Note): void => {
+    if (note.note === 'event') run.tells(note.event)
+    if (note.note === 'settled') run.settled.remember(note.target, note.value)
+    if (note.note === 'failed' || note.note === 'unreported') failure = note.error as Error
+  }
+  for (let step = start(reconciled(name, spec, isConfidential), { attempt: run.attempt, random: 0 }); ; ) {
+    for (const note of step.notes) tell(note)
+    const { ask } = step
+    if (ask.do === 'finish' && !(ask.mayLookAgain && driver.isOvertaken)) return { finish: ask.finish, failure }
+    step = next(step, await driver.answer(ask))
+  }
 }
 
 const isConfidential = ({ group, resource }: ResourceRef): boolean => group === '' && resource === 'secrets'
 
-function send(run: Dispatching, owner: KubeObject, write: Write): void {
-  const { memory, settled } = run
-  const { verb, object } = write
-  run.before({ verb, object })
-  if (verb === 'delete') {
-    if (memory.find(object) !== undefined) memory.delete(object)
-    return run.wrote({ verb, object })
+class Driver {
+  readonly #run: Dispatching
+  /** By whom the memory was changed last: this run, or somebody else since it has looked. */
+  isOvertaken = false
+
+  constructor(run: Dispatching) {
+    this.#run = run
   }
-  const before = memory.find(object)
-  if (before !== undefined && controllerOf(before)?.uid !== owner.metadata.uid)
-    throw new RefusedError(`${object.kind} ${object.metadata.name} exists, but is not controlled by this object`, {
-      reason: 'NameTaken',
-    })
-  const after = verb === 'create' ? created(memory, object) : memory.apply(object)
-  if (write.verb === 'apply')
-    settled.remember(after.metadata.uid ?? '', after.metadata.resourceVersion ?? '', write.fingerprint)
-  if (after.metadata.resourceVersion !== before?.metadata.resourceVersion) run.wrote({ verb, object: after })
+
+  async answer(ask: Ask): Promise<Answer> {
+    try {
+      return await this.#perform(ask)
+    } catch (error) {
+      if (error instanceof Crash) throw error
+      return { failed: error }
+    }
+  }
+
+  async #perform(ask: Ask): Promise<Answer> {
+    switch (ask.do) {
+      case 'observe':
+        return { did: ask.do, seen: this.#observe() }
+      case 'call': {
+        this.#run.decidesOn(structuredClone(ask.input))
+        return { did: ask.do, returned: await invokeOf(this.#run.reconciler)(ask.input) }
+      }
+      case 'write':
+        return { did: ask.do, results: ask.writes.map((write) => this.#tried(write)) }
+      case 'writeStatus':
+        return { did: ask.do, result: this.#patch('status', ask.object, ask.patch) }
+      case 'writeFinalizers': {
+        const { resourceVersion } = ask.object.metadata
+        const patch = { metadata: { finalizers: ask.finalizers, resourceVersion } }
+        return { did: ask.do, result: this.#patch('finalizers', ask.object, patch) }
+      }
+      case 'hold':
+        return { did: ask.do }
+      case 'finish':
+        return { did: ask.do, changed: true }
+    }
+  }
+
+  #observe(): Observed | undefined {
+    const { reconciler, memory, settled, primary } = this.#run
+    this.isOvertaken = false
+    const object = primary()
+    if (object === undefined) return undefined
+    const world = worldOf(prepared(reconciler).spec, object, memory.all())
+    return { world, now: memory.now, seed: SEED, settled: settled.of(world) }
+  }
+
+  #tried(write: Write): Written | { failed: unknown } {
+    try {
+      return this.#send(write)
+    } catch (error) {
+      if (error instanceof Crash) throw error
+      return { failed: error }
+    }
+  }
+
+  #send({ verb, object }: Write): Written {
+    const { before, memory, primary } = this.#run
+    before({ verb, object })
+    const found = memory.find(object)
+    if (verb === 'delete') {
+      if (found !== undefined) memory.delete(object)
+      return this.#wrote(verb, object, memory.find(object), found)
+    }
+    const owner = primary()
+    if (owner === undefined) throw new GoneError('the object was deleted during its run')
+    if (found !== undefined && controllerOf(found)?.uid !== owner.metadata.uid)
+      throw new RefusedError(nameTaken(found, owner), { reason: 'NameTaken' })
+    return this.#wrote(verb, object, verb === 'create' ? created(memory, object) : memory.apply(object), found)
+  }
+
+  /** A merge patch that holds for the version that was observed. */
+  #patch(verb: 'status' | 'finalizers', object: KubeObject, patch: object): Written {
+    const { before, memory } = this.#run
+    before({ verb, object })
+    const found = memory.find(object)
+    if (found === undefined) throw new GoneError(`${object.kind} ${object.metadata.name} is gone`)
+    const after = memory.patch(object, patch)
+    return this.#wrote(verb, after, memory.find(object) && after, found)
+  }
+
+  /** What others do then is seen by looking again. */
+  #wrote(
+    verb: SimulatedWrite['verb'],
+    sent: KubeObject,
+    after: KubeObject | undefined,
+    found: KubeObject | undefined,
+  ): Written {
+    const { memory, wrote } = this.#run
+    if (found !== undefined && after?.metadata.resourceVersion === found.metadata.resourceVersion)
+      return { object: after, isOld: false }
+    const { version } = memory
+    wrote({ verb, object: after ?? sent })
+    if (memory.version !== version) this.isOvertaken = true
+    const isOld = memory.find(sent)?.metadata.resourceVersion !== after?.metadata.resourceVersion
+    return { object: after, isOld }
+  }
 }
 
 function created(memory: Memory, object: KubeObject): KubeObject {
@@ -148,11 +191,4 @@ function created(memory: Memory, object: KubeObject): KubeObject {
     if (error instanceof MemoryRefusal) throw new ConflictError(error.message, { cause: error })
     throw error
   }
-}
-
-/** A merge patch that holds for the version that was observed. */
-export function writeStatus(run: Dispatching, object: KubeObject, patch: object): void {
-  run.before({ verb: 'status', object })
-  if (run.memory.find(object) === undefined) return
-  run.wrote({ verb: 'status', object: run.memory.patch(object, patch) })
 }

@@ -5,11 +5,12 @@ import {
   type KubeObject,
   kindName,
   type Outcome,
+  type ReconcilerSpec,
   type ResourceRef,
   type RunInput,
   relation,
 } from '#contracts'
-import { isFinalizing } from '#dispatch'
+import { isFinalizing, type World } from '#reconcile'
 import type { Reconciler } from '#sdk'
 import { asStored } from './memory.ts'
 import { prepared } from './prepared.ts'
@@ -26,6 +27,7 @@ export interface Given {
 }
 
 export const DEFAULT_NOW = '2030-01-01T00:00:00.000Z'
+export const SEED = 'the same in every test'
 const quiet = { debug() {}, info() {}, warn() {}, error() {} }
 
 /**
@@ -52,10 +54,22 @@ export function inputOf(reconciler: Reconciler, given: Given): RunInput {
     owned: byKind(spec.owns, others, () => (other) => object !== null && isOwned(other, object)),
     related: byKind(spec.related, others, (one) => (object === null ? () => false : relation(one)(object))),
     attempt,
-    seed: 'the same in every test',
+    seed: SEED,
     now: new Date(now).toISOString(),
     finalizing: given.finalizing ?? (object !== null && isFinalizing(object, reconciler.name)),
   }
+}
+
+/** What a dispatcher would observe of these objects for one of them. */
+export function worldOf(spec: ReconcilerSpec, object: KubeObject, others: readonly KubeObject[]): World {
+  const owned = spec.owns.flatMap((resource) =>
+    others
+      .filter((other) => isOfKind(other, resource) && isOwned(other, object))
+      .map((child) => ({ resource, object: child })),
+  )
+  const isRelated = spec.related.map((one) => ({ one, holds: relation(one)(object) }))
+  const related = others.filter((other) => isRelated.some(({ one, holds }) => isOfKind(other, one) && holds(other)))
+  return { object, owned, related }
 }
 
 function byKind<Declared extends ResourceRef & { kind: string }>(

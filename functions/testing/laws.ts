@@ -1,9 +1,9 @@
 import { PAUSED_ANNOTATION } from '#contracts'
 import type { Reconciler } from '#sdk'
-import type { SimulatedWrite } from './dispatching.ts'
+import { Crash, type SimulatedWrite } from './dispatching.ts'
 import { invokeOf } from './given.ts'
 import { decided, permutations, reordered, same, stateOf, TOUCHED, withoutHistory, withoutPause } from './same.ts'
-import { Crash, Simulation, type SimulationOptions } from './simulation.ts'
+import { Simulation, type SimulationOptions } from './simulation.ts'
 
 /** A change that comes from outside: `['its pod succeeds', (world) => world.patch(Pod, { status: … })]`. */
 export type Step = readonly [what: string, change: (world: Simulation) => void | Promise<void>]

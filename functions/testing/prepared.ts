@@ -1,8 +1,8 @@
-import type { Invoke } from '#contracts'
+import type { Invoke, ReconcilerSpec } from '#contracts'
 import { manifest, type Reconciler, toInvoke } from '#sdk'
 
 interface Prepared {
-  spec: ReturnType<typeof manifest>['spec']
+  spec: ReconcilerSpec
   invoke: Invoke
 }
 
@@ -12,7 +12,8 @@ const known = new WeakMap<Reconciler, Prepared>()
 export function prepared(reconciler: Reconciler): Prepared {
   const before = known.get(reconciler)
   if (before) return before
-  const made = { spec: manifest(reconciler).spec, invoke: toInvoke(reconciler) }
+  const spec = { ...manifest(reconciler).spec, paused: false, dryRun: false }
+  const made = { spec, invoke: toInvoke(reconciler) }
   known.set(reconciler, made)
   return made
 }

@@ -1,7 +1,7 @@
 import { AssertionError } from 'node:assert'
 import { isDeepStrictEqual } from 'node:util'
 import type { KubeObject, Outcome, RunInput } from '#contracts'
-import { deepFreeze, PAUSED } from '#dispatch'
+import { deepFreeze, PAUSED } from '#reconcile'
 import type { Simulation } from './simulation.ts'
 
 /** The mark of somebody who writes first. It says nothing of the end. */

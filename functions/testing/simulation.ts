@@ -1,10 +1,10 @@
-import { ConflictError, type EventReport, type KubeObject, keepsStatus, type RunInput } from '#contracts'
-import { consequenceOf, dueDate, failurePatch, SettledWrites } from '#dispatch'
+import { type EventReport, type KubeObject, RetryAfterError, type RunInput, TerminalError } from '#contracts'
+import { dueDate } from '#queue/terms'
+import { RefusedError, SettledWrites } from '#reconcile'
 import type { Kind, ObservedBy, Reconciler } from '#sdk'
-import { type Dispatching, lap, type SimulatedWrite, writeStatus } from './dispatching.ts'
+import { type Dispatching, dispatch, type SimulatedWrite } from './dispatching.ts'
 import { DEFAULT_NOW, isOfKind } from './given.ts'
 import { type Identity, Memory } from './memory.ts'
-import { prepared } from './prepared.ts'
 
 export interface SimulationOptions {
   /** The first one is reconciled; the others are simply there. */
@@ -14,17 +14,12 @@ export interface SimulationOptions {
   cluster?: (simulation: Simulation) => void
 }
 
-/** Fresh observations after a conflict; as in a dispatcher. */
-const MAX_LAPS = 5
 /** Runs at one moment before the function counts as one that never settles. */
 const MAX_RUNS = 20
+/** Failures that a function means, or that the cluster answers with: they are shown on the object. */
+const MEANT = [TerminalError, RetryAfterError, RefusedError]
 /** Changes in a row that the rest of the cluster may make. */
 const MAX_REACTIONS = 100
-
-/** Thrown from `before`: the process dies here. */
-export class Crash extends Error {
-  override readonly name = 'Crash'
-}
 
 /**
  * One object, its function, and a cluster in memory whose clock stands still until it is moved. Runs go as in a
@@ -140,42 +135,16 @@ export class Simulation {
     this.pass((end - this.now.getTime()) / 1000)
   }
 
-  /** One run, with all its fresh looks. It survives a failure, as a dispatcher does, and keeps it in `failure`. */
+  /** One run, as in a dispatcher. It survives a failure and keeps it in `failure`. */
   async run(): Promise<void> {
     this.timer = undefined
     this.failure = undefined
-    for (let laps = 1; ; laps++) {
-      try {
-        this.timer = await lap(this.#dispatching())
-        this.#attempt = 0
-        return
-      } catch (error) {
-        if (error instanceof Crash) throw error
-        if (error instanceof ConflictError && laps < MAX_LAPS) continue
-        if (this.#fail(error as Error)) return
-      }
-    }
-  }
-
-  /** False: the state has moved while the failure was written on the object. */
-  #fail(error: Error): boolean {
-    this.failure = error
-    const { spec } = prepared(this.#reconciler)
-    const { backoff } = spec
-    const { finish, report } = consequenceOf(error, { attempt: this.#attempt, backoff, random: () => 0 })
+    const { finish, failure } = await dispatch(this.#dispatching())
+    this.failure = failure
+    this.#isMeant = MEANT.some((meant) => failure instanceof meant)
+    this.#attempt = finish.kind === 'error' || finish.kind === 'terminal' ? this.#attempt + 1 : 0
+    if (finish.kind === 'requeue') this.timer = dueDate(finish.at, this.now)
     if (finish.kind === 'error') this.timer = dueDate(finish.retryAt, this.now)
-    this.#isMeant = report !== undefined
-    const { object } = this
-    const patch = object && report && keepsStatus(spec) ? failurePatch(object, report, this.now) : undefined
-    try {
-      if (object && patch) writeStatus(this.#dispatching(), object, patch)
-    } catch (moved) {
-      if (moved instanceof ConflictError) return false
-      throw moved
-    }
-    if (report !== undefined) this.#tell({ type: 'Warning', ...report })
-    this.#attempt++
-    return true
   }
 
   /** The same thing twice is one Event. */

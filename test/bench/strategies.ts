@@ -1,15 +1,16 @@
 import type { KubeObject, OwnedResource } from '#contracts'
-import { parseOutcome, plan, SettledWrites, type Write } from '#dispatch'
 import { Memcached, memcached } from '#functions/memcached'
 import { Deployment } from '#sdk'
 import { ownedBy } from '#testing'
 import { inputOf, invokeOf } from '../../functions/testing/given.ts'
+import { parseOutcome } from '../../reconcile/outcome.ts'
+import { plan, type Write } from '../../reconcile/plan.ts'
 
 const ROUNDS = 20_000
 const now = new Date('2030-01-01T00:00:00Z')
 const primary = Memcached.of({ metadata: { name: 'a', namespace: 'default', uid: 'u' }, spec: { size: 3 } })
 const invoke = invokeOf(memcached)
-const circumstances = { now, settled: new SettledWrites(), isConfidential: () => false }
+const circumstances = { now, settled: {}, isConfidential: () => false }
 
 /** CPU of one decision in a dispatcher: the function's call, and what is to be written of its one Deployment. */
 async function perRun(strategy: OwnedResource['strategy'], change: (child: KubeObject) => KubeObject): Promise<string> {

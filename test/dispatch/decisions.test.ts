@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { ConflictError, RetryAfterError, reconcilerSpec, TerminalError } from '#contracts'
 import { ApiConnectionError, ApiError } from '#kube'
-import { consequenceOf, gravest } from '../../dispatch/consequence.ts'
-import { FunctionError, NamespaceTerminatingError, RefusedError, refusalOf } from '../../dispatch/errors.ts'
+import { failedBy, refusalOf } from '../../dispatch/errors.ts'
 import { readReconciler, selectorOf } from '../../dispatch/reconcilers.ts'
+import { consequenceOf, gravest } from '../../reconcile/consequence.ts'
+import { FunctionError, NamespaceTerminatingError, RefusedError } from '../../reconcile/errors.ts'
 import { widget } from './objects.ts'
 
 const backoff = { initialSeconds: 1, maxSeconds: 60, jitter: 0 }
@@ -21,7 +22,8 @@ describe('the consequence of a failure', () => {
     ['anything else: backoff', new Error('oops'), 8, undefined],
     ['something thrown that is no error', 'oops', 8, undefined],
   ])('%s', (_, error, afterSeconds, reason) => {
-    const { finish, report } = consequenceOf(error, { attempt: 3, backoff, random: () => 0.5 })
+    const { server } = failedBy(error)
+    const { finish, report } = consequenceOf(error, { attempt: 3, backoff, random: () => 0.5, server })
     expect(report?.reason).toBe(reason)
     const retryAt = afterSeconds === undefined ? undefined : { afterMs: afterSeconds * 1000 }
     expect('retryAt' in finish ? finish.retryAt : undefined).toEqual(retryAt)
@@ -40,7 +42,9 @@ describe('the consequence of a failure', () => {
       undefined,
     ],
   ])('is shown from the fifth failure in a row on, if it is about the object: %s', (_, error, reason) => {
-    const reasonAt = (attempt: number) => consequenceOf(error, { attempt, backoff, random: () => 0.5 }).report?.reason
+    const { server } = failedBy(error)
+    const reasonAt = (attempt: number) =>
+      consequenceOf(error, { attempt, backoff, random: () => 0.5, server }).report?.reason
     expect([3, 4, 5].map(reasonAt)).toEqual([undefined, reason, reason])
   })
 
@@ -55,9 +59,10 @@ describe('the consequence of a failure', () => {
 
   it('of several is that of the moved state, then of what may pass, then of all refusals together', () => {
     const refused = [new RefusedError('a', { reason: 'NameTaken' }), new RefusedError('b', { reason: 'Invalid' })]
-    expect(gravest([...refused, new Error('net'), new ConflictError('moved')])).toBeInstanceOf(ConflictError)
-    expect(gravest([...refused, new Error('net')])).toMatchObject({ message: 'net' })
-    expect(gravest(refused)).toMatchObject({ name: 'RefusedError', reason: 'NameTaken', message: 'a; b' })
+    const of = (...errors: Error[]) => gravest(errors.map((failed) => ({ failed }))).failed
+    expect(of(...refused, new Error('net'), new ConflictError('moved'))).toBeInstanceOf(ConflictError)
+    expect(of(...refused, new Error('net'))).toMatchObject({ message: 'net' })
+    expect(of(...refused)).toMatchObject({ name: 'RefusedError', reason: 'NameTaken', message: 'a; b' })
   })
 })
 

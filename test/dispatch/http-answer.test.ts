@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { toHttp } from '#events'
 import { type HttpAnswer, outcomeIn } from '../../dispatch/http-answer.ts'
-import { HUNDRED_YEARS_S } from '../../dispatch/outcome.ts'
+import { HUNDRED_YEARS_S } from '../../reconcile/outcome.ts'
 
 const now = new Date('2030-01-01T00:00:00Z')
 const answer = (code: number, content: string | object = '', headers: HttpAnswer['headers'] = {}): HttpAnswer => {

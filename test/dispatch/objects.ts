@@ -1,5 +1,5 @@
 import type { KubeObject, ObjectMeta, OwnedResource } from '#contracts'
-import type { World } from '../../dispatch/world.ts'
+import type { World } from '../../reconcile/world.ts'
 
 export const PODS: OwnedResource = { group: '', version: 'v1', resource: 'pods', kind: 'Pod', strategy: 'CreateOnly' }
 export const CONFIG_MAPS: OwnedResource = {

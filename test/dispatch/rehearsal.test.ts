@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { RECONCILERS } from '#contracts'
 import { resourcePath } from '#kube'
-import { differences } from '../../dispatch/diff.ts'
+import { differences } from '../../reconcile/diff.ts'
 import { CONFIG_MAPS, configMap, PODS, pod, silent, startFixture, until, WIDGETS } from './fixture.ts'
 
 describe('what differs', () => {

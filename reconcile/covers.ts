@@ -21,6 +21,7 @@ export function covers(desired: unknown, observed: unknown): boolean {
 
 /** The same JSON value, whatever the order of fields. */
 export function sameJson(one: unknown, other: unknown): boolean {
+  if (one === other) return true
   if (Array.isArray(one) || Array.isArray(other)) {
     return (
       Array.isArray(one) &&
@@ -29,7 +30,7 @@ export function sameJson(one: unknown, other: unknown): boolean {
       one.every((item, index) => sameJson(item, other[index]))
     )
   }
-  if (!isRecord(one) || !isRecord(other)) return one === other
+  if (!isRecord(one) || !isRecord(other)) return false
   const fields = Object.keys(one)
   return (
     fields.length === Object.keys(other).length &&

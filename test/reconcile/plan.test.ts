@@ -1,18 +1,18 @@
 import { describe, expect, it } from 'vitest'
 import type { OwnedResource } from '#contracts'
-import { DESIRED_ANNOTATION } from '../../dispatch/desired.ts'
-import { parseOutcome } from '../../dispatch/outcome.ts'
-import { ONLY_IF_ABSENT, type Plan, plan, type Write } from '../../dispatch/plan.ts'
-import { SettledWrites } from '../../dispatch/settled-writes.ts'
-import type { World } from '../../dispatch/world.ts'
-import { CONFIG_MAPS, child, JOBS, ownedByWidget, PODS, SECRETS, widget, world } from './objects.ts'
+import { DESIRED_ANNOTATION } from '../../reconcile/desired.ts'
+import { parseOutcome } from '../../reconcile/outcome.ts'
+import { ONLY_IF_ABSENT, type Plan, plan, type Write } from '../../reconcile/plan.ts'
+import type { Settled } from '../../reconcile/vocabulary.ts'
+import type { World } from '../../reconcile/world.ts'
+import { CONFIG_MAPS, child, JOBS, ownedByWidget, PODS, SECRETS, widget, world } from '../dispatch/objects.ts'
 
 const now = new Date('2030-01-01T00:00:00.000Z')
 const WIDGETS = { group: 'example.com', version: 'v1', resource: 'widgets', kind: 'Widget' }
 const owns = [PODS, CONFIG_MAPS, SECRETS, JOBS]
 
-const planned = (observed: World, outcome: unknown, settled = new SettledWrites()): Plan =>
-  plan({ for: WIDGETS, owns }, observed, parseOutcome(outcome as never), {
+const planned = (observed: World, outcome: unknown, settled: Settled = {}): Plan =>
+  plan({ for: WIDGETS, owns }, observed, parseOutcome(outcome), {
     now,
     settled,
     isConfidential: ({ resource }) => resource === 'secrets',
@@ -124,9 +124,8 @@ describe('planning the writes of an outcome', () => {
     const outcome = { apply: [configMap('c', { k: null })] }
     const [[write]] = planned(world(widget()), outcome).stages as [[Write & { verb: 'apply' }]]
     const normalised = taken(write, { data: { k: '' } })
-    const settled = new SettledWrites()
-    expect(inShort(planned(world(widget(), normalised), outcome, settled))).toEqual([['apply ConfigMap c']])
-    settled.remember('uid-taken', '201', write.fingerprint)
+    expect(inShort(planned(world(widget(), normalised), outcome))).toEqual([['apply ConfigMap c']])
+    const settled = { 'uid-taken': `201 ${write.fingerprint}` }
     expect(planned(world(widget(), normalised), outcome, settled).stages).toEqual([])
     const changed = taken(write, { data: { k: 'x' }, metadata: { ...normalised.metadata, resourceVersion: '202' } })
     expect(inShort(planned(world(widget(), changed), outcome, settled))).toEqual([['apply ConfigMap c']])
@@ -151,7 +150,7 @@ describe('planning the writes of an outcome', () => {
     const apply = kinds.map((kind) => ({ apiVersion: 'v1', kind, metadata: { name: 'x' } }))
     const { stages } = plan({ for: WIDGETS, owns: all }, world(widget()), parseOutcome({ apply }), {
       now,
-      settled: new SettledWrites(),
+      settled: {},
       isConfidential: () => false,
     })
     expect(stages.map((stage) => stage.map(({ object }) => object.kind))).toEqual([

@@ -1,10 +1,10 @@
 import { type EventReport, type KubeObject, keepsStatus, type OwnedResource, type ReconcilerSpec } from '#contracts'
-import type { Due } from '#queue'
+import type { Due } from '#queue/terms'
 import { covers, fingerprint } from './covers.ts'
 import { completeDesired, DESIRED_ANNOTATION } from './desired.ts'
 import { HUNDRED_YEARS_S, type PlainOutcome } from './outcome.ts'
-import type { SettledWrites } from './settled-writes.ts'
 import { type StatusPatch, statusPatch } from './status.ts'
+import type { Settled } from './vocabulary.ts'
 import { type Family, findOwned, type OwnedObject } from './world.ts'
 
 /**
@@ -41,7 +41,7 @@ export interface Plan {
 
 export interface Circumstances {
   now: Date
-  settled: Pick<SettledWrites, 'has'>
+  settled: Settled
   /** Its contents must not be told, not even as a fingerprint. */
   isConfidential: (resource: OwnedResource) => boolean
 }
@@ -74,8 +74,8 @@ function strayStatus(spec: Pick<ReconcilerSpec, 'for'>, { status, conditions = [
 
 export const statusTarget = ({ metadata }: KubeObject): string => `${metadata.uid}/status`
 
-function isSettled({ object }: Family, { status }: StatusPatch, settled: Pick<SettledWrites, 'has'>): boolean {
-  return settled.has(statusTarget(object), object.metadata.resourceVersion, fingerprint(status))
+function isSettled({ object }: Family, { status }: StatusPatch, settled: Settled): boolean {
+  return settled[statusTarget(object)] === `${object.metadata.resourceVersion} ${fingerprint(status)}`
 }
 
 function writeFor(
@@ -94,7 +94,7 @@ function writeFor(
   const apply = { verb: 'apply', resource, fingerprint: mark, observed } as const
   if (observed === undefined) return { ...apply, object: bound(marked, { resourceVersion: ONLY_IF_ABSENT }) }
   const { uid, resourceVersion } = observed.metadata
-  if (uid === undefined || settled.has(uid, resourceVersion, mark)) return undefined
+  if (uid === undefined || settled[uid] === `${resourceVersion} ${mark}`) return undefined
   const comparable = resource.metadataOnly === true ? { metadata: marked.metadata } : marked
   // Without the mark a field that is no longer desired would not show as a difference.
   if (marked !== object && covers(comparable, observed)) return undefined

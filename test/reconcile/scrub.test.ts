@@ -1,6 +1,6 @@
 import { inspect } from 'node:util'
 import { describe, expect, it } from 'vitest'
-import { scrubbedError, scrubber } from '../../dispatch/scrub.ts'
+import { scrubbedError, scrubber } from '../../reconcile/scrub.ts'
 
 const base64 = (text: string) => Buffer.from(text).toString('base64')
 const secret = (fields: object) => ({ apiVersion: 'v1', kind: 'Secret', metadata: { name: 'name-of-it' }, ...fields })

@@ -1,18 +1,20 @@
 import { type Backoff, ConflictError, RetryAfterError, TerminalError } from '#contracts'
-import { ApiConnectionError, ApiError } from '#kube'
-import { backoffMs, type Finish, messageOf } from '#queue'
+import { backoffMs, type Finish, messageOf } from '#queue/terms'
 import { FunctionError, NamespaceTerminatingError, RefusedError } from './errors.ts'
 import { type Failure, REASON } from './status.ts'
+import type { Failed } from './vocabulary.ts'
 
 /** In a row. Before, what may pass by itself is not shown on the object: it mostly does. */
 const FAILURES_SHOWN_FROM = 5
 /** A namespace takes seconds to go, or hangs for days: nothing is gained by asking often. */
 const TERMINATING_RETRY_MS = 60_000
 
-export interface Circumstances {
+interface Failing {
   attempt: number
   backoff: Backoff
+  /** 0 ≤ x < 1 */
   random: () => number
+  server?: Failed['server']
 }
 
 /** What a failed run leads to: when the key runs again, and what its object shows meanwhile. */
@@ -21,7 +23,7 @@ export interface Consequence {
   report: Failure | undefined
 }
 
-export function consequenceOf(error: unknown, { attempt, backoff, random }: Circumstances): Consequence {
+export function consequenceOf(error: unknown, { attempt, backoff, random, server }: Failing): Consequence {
   const message = messageOf(error)
   const after = (afterMs: number) => ({ kind: 'error' as const, message, retryAt: { afterMs } })
   const backedOff = () => after(backoffMs(attempt, backoff, random))
@@ -36,20 +38,21 @@ export function consequenceOf(error: unknown, { attempt, backoff, random }: Circ
   }
   if (error instanceof RefusedError) return { finish: backedOff(), report: failure(error) }
   if (error instanceof NamespaceTerminatingError) return { finish: after(TERMINATING_RETRY_MS), report: undefined }
-  if (error instanceof ApiError && error.retryAfterSeconds !== undefined)
-    return { finish: after(error.retryAfterSeconds * 1000), report: undefined }
-  const isOfTheServer = error instanceof ApiError || error instanceof ApiConnectionError
-  return { finish: backedOff(), report: isOfTheServer ? undefined : lasting(asError) }
+  if (server?.retryAfterSeconds !== undefined)
+    return { finish: after(server.retryAfterSeconds * 1000), report: undefined }
+  return { finish: backedOff(), report: server === undefined ? lasting(asError) : undefined }
 }
 
-/** Of several failures of one run, the one that decides how it goes on: moved state first, then what is to be shown. */
-export function gravest(errors: readonly unknown[]): unknown {
-  const refused = errors.filter((error) => error instanceof RefusedError)
-  const transient = errors.find((error) => !(error instanceof RefusedError))
-  if (transient !== undefined) return errors.find((error) => error instanceof ConflictError) ?? transient
+/** The failure of several that decides how the run goes on: moved state first, then what may pass, then all refusals. */
+export function gravest(failures: readonly Failed[]): Failed {
+  const isRefused = ({ failed }: Failed): boolean => failed instanceof RefusedError
+  const transient = failures.find((failure) => !isRefused(failure))
+  if (transient !== undefined) return failures.find(({ failed }) => failed instanceof ConflictError) ?? transient
+  const refused = failures.map(({ failed }) => failed).filter((error) => error instanceof RefusedError)
   const [first] = refused
-  if (first === undefined || refused.length === 1) return first
-  return new RefusedError(refused.map(({ message }) => message).join('; '), { reason: first.reason, cause: first })
+  if (first === undefined || refused.length === 1) return { failed: first }
+  const message = refused.map((error) => error.message).join('; ')
+  return { failed: new RefusedError(message, { reason: first.reason, cause: first }) }
 }
 
 /** A reason or message that metav1.Condition would refuse must not keep the failure from being shown. */

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { failurePatch, mergeConditions, RECONCILED, statusPatch } from '../../dispatch/status.ts'
-import { widget } from './objects.ts'
+import { failurePatch, mergeConditions, RECONCILED, statusPatch } from '../../reconcile/status.ts'
+import { widget } from '../dispatch/objects.ts'
 
 const now = new Date('2030-01-01T00:00:00.500Z')
 const before = '2020-01-01T00:00:00Z'

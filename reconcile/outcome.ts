@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { type Outcome, TerminalError } from '#contracts'
+import { TerminalError } from '#contracts'
 import { REASON } from './status.ts'
 
 /**
@@ -55,7 +55,7 @@ export type DesiredInput = NonNullable<PlainOutcome['apply']>[number]
  * What a function returned, as plain JSON: exactly what an answer over HTTP would be, sharing nothing with the
  * function's own values. Nothing returned is the empty outcome. Throws TerminalError with the path that is wrong.
  */
-export function parseOutcome(returned: Outcome | undefined | null): PlainOutcome {
+export function parseOutcome(returned: unknown): PlainOutcome {
   const result = outcomeSchema.safeParse(asJson(returned ?? {}))
   if (result.success) return result.data
   const issues = result.error.issues.map(({ path, message }) => `${path.join('.') || 'outcome'}: ${message}`)

@@ -1,0 +1,38 @@
+import { apiVersionOf, type KubeObject } from '#contracts'
+import type { Consequence } from './consequence.ts'
+import type { Progress, Reconciled } from './progress.ts'
+import { type Contents, scrubbedError, scrubber } from './scrub.ts'
+import type { World } from './world.ts'
+
+/** The run with all objects in it whose contents its failures must not tell. */
+export function noting<P extends Progress>(run: P, objects: readonly Contents[]): P {
+  const found = objects.filter((object) => isConfidential(run.of, object))
+  return found.length === 0 ? run : { ...run, confidential: [...run.confidential, ...found] }
+}
+
+export const objectsOf = ({ object, owned, related }: World): KubeObject[] => [
+  object,
+  ...owned.map((child) => child.object),
+  ...related,
+]
+
+function isConfidential({ spec, isReferenceOnly }: Reconciled, { apiVersion, kind }: Contents): boolean {
+  return [spec.for, ...spec.owns, ...spec.related].some(
+    (resource) => resource.kind === kind && apiVersionOf(resource) === apiVersion && isReferenceOnly(resource),
+  )
+}
+
+/** The consequence of a failure without contents that must not be told, and how a log may show the error. */
+export function withheld(
+  { confidential }: Progress,
+  error: unknown,
+  { finish, report }: Consequence,
+): Consequence & { shown: unknown } {
+  if (confidential.length === 0) return { finish, report, shown: error }
+  const scrub = scrubber(confidential)
+  return {
+    finish: 'message' in finish ? { ...finish, message: scrub(finish.message) } : finish,
+    report: report && { ...report, message: scrub(report.message) },
+    shown: scrubbedError(error, scrub),
+  }
+}

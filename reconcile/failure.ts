@@ -1,0 +1,64 @@
+import { ConflictError, keepsStatus } from '#contracts'
+import { backoffMs, type Finish } from '#queue/terms'
+import { withheld } from './confidential.ts'
+import { type Consequence, consequenceOf } from './consequence.ts'
+import { GoneError, UnsettledError } from './errors.ts'
+import { isLastPass, type Pass, type Progress, tell } from './progress.ts'
+import { failurePatch } from './status.ts'
+import { after, finish, observe, type Step, step } from './step.ts'
+import type { Failed, Note } from './vocabulary.ts'
+
+/** The longest time for which a run that never settles keeps its key. */
+const LONGEST_HELD_MS = 10_000
+
+/** How a run goes on after an error. Without a world it has not seen its object. */
+export function fail(run: Progress | Pass, failure: Failed): Step {
+  const { failed: error } = failure
+  const soon = whatItMeansFor(run, error)
+  if (soon !== undefined) return soon
+  const { finish: how, report, shown } = withheld(run, error, consequenceIn(run, failure))
+  const notes: Note[] = [{ note: 'failed', error, shown, finish: how }]
+  const holdMs = error instanceof UnsettledError ? heldMs(run) : 0
+  if (report === undefined || !isPass(run)) return after(notes, end(run, how, holdMs))
+  const { object } = run.world
+  const [pass, told] = tell(run, object, [{ type: 'Warning', ...report }])
+  const patch = keepsStatus(pass.of.spec) ? failurePatch(object, report, pass.now) : undefined
+  if (patch === undefined) return after([...notes, ...told], end(pass, how, holdMs))
+  const ask = { do: 'writeStatus' as const, object, patch, mayBeDropped: false }
+  return step({ at: 'reporting', pass, finish: how, holdMs }, ask, [...notes, ...told])
+}
+
+/** The failure could not be written on the object. */
+export function unreported(pass: Pass, failure: Failed): Step {
+  const { failed: error } = failure
+  const soon = whatItMeansFor(pass, error)
+  if (soon !== undefined) return soon
+  const { finish: how, shown } = withheld(pass, error, consequenceIn(pass, failure))
+  return after([{ note: 'unreported', error, shown }], finish(pass, how, { mayLookAgain: false }))
+}
+
+/**
+ * A run that never settles keeps its key for a while: the watch reports its writes after it, or those of a process that
+ * the bridge does not share, as changes, and these run the key at once whatever its backoff is.
+ */
+export function end(run: Progress, how: Finish, holdMs: number): Step {
+  if (holdMs > 0) return step({ at: 'holding', run, finish: how }, { do: 'hold', ms: holdMs })
+  return finish(run, how, { mayLookAgain: false })
+}
+
+function whatItMeansFor(run: Progress, error: unknown): Step | undefined {
+  if (error instanceof GoneError) return finish(run, { kind: 'done' }, { mayLookAgain: false })
+  return error instanceof ConflictError && !isLastPass(run) ? observe(run) : undefined
+}
+
+function consequenceIn({ attempt, random, of }: Progress, { failed, server }: Failed): Consequence {
+  return consequenceOf(failed, { attempt, backoff: of.spec.backoff, random: () => random, server })
+}
+
+const heldMs = ({ attempt, random, of }: Progress): number =>
+  Math.min(
+    backoffMs(attempt, of.spec.backoff, () => random),
+    LONGEST_HELD_MS,
+  )
+
+const isPass = (run: Progress | Pass): run is Pass => 'world' in run

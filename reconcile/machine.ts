@@ -1,0 +1,69 @@
+import { end, fail, unreported } from './failure.ts'
+import { begin, leave, lookedAgain } from './observed.ts'
+import type { Progress, Reconciled } from './progress.ts'
+import { endRound, returned } from './rounds.ts'
+import { observe, type Step } from './step.ts'
+import type { Answer, Ask } from './vocabulary.ts'
+import { addedFinalizer, released, wroteStage, wroteStatus } from './written.ts'
+
+class UnexpectedAnswerError extends Error {
+  override readonly name = 'UnexpectedAnswerError'
+  constructor(ask: Ask, answer: Answer) {
+    super(`the driver answered ${'did' in answer ? answer.did : 'a failure'} to ${ask.do}`)
+  }
+}
+
+/** The first step of a run. `attempt`: failed runs of the key since the last success. `random`: 0 ≤ x < 1. */
+export function start(of: Reconciled, { attempt, random }: Pick<Progress, 'attempt' | 'random'>): Step {
+  return observe({ of, attempt, random, passes: 0, told: [], confidential: [] })
+}
+
+/**
+ * What follows an answer. Pure: no clock, no randomness, no input or output. A driver does what `ask` says, until it asks
+ * for the finish; one that stops before, because it may not write any more, leaves the run where a crash would.
+ */
+export function next({ place, ask }: Step, answer: Answer): Step {
+  if ('failed' in answer) {
+    if (place.at === 'reporting') return unreported(place.pass, answer)
+    return fail('pass' in place ? place.pass : place.run, answer)
+  }
+  switch (place.at) {
+    case 'observing':
+      if (answer.did === 'observe') return begin(place.run, answer.seen)
+      break
+    case 'sayingPaused':
+      if (answer.did === 'writeStatus') return leave(place.pass)
+      break
+    case 'addingFinalizer':
+      if (answer.did === 'writeFinalizers') return addedFinalizer(place.pass, answer.result)
+      break
+    case 'calling':
+      if (answer.did === 'call') return returned(place.pass, place.input, answer.returned)
+      break
+    case 'writing':
+      if (answer.did === 'write') return wroteStage(place.pass, place.plan, place.stage, answer.results)
+      break
+    case 'writingStatus':
+      if (answer.did === 'writeStatus' && ask.do === 'writeStatus')
+        return wroteStatus(place.pass, place.plan, ask.patch, answer.result)
+      break
+    case 'lookingAgain': {
+      if (answer.did !== 'observe') break
+      const looked = lookedAgain(place.pass, answer.seen)
+      return 'ask' in looked ? looked : endRound(looked, place.plan)
+    }
+    case 'releasing':
+      if (answer.did === 'writeFinalizers') return released(place.pass, answer.result)
+      break
+    case 'reporting':
+      if (answer.did === 'writeStatus') return end(place.pass, place.finish, place.holdMs)
+      break
+    case 'holding':
+      if (answer.did === 'hold') return end(place.run, place.finish, 0)
+      break
+    case 'finishing':
+      if (answer.did === 'finish') return observe(place.run)
+      break
+  }
+  throw new UnexpectedAnswerError(ask, answer)
+}

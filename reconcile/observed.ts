@@ -1,0 +1,56 @@
+import { ConflictError, holdsFinalizer, type KubeObject, keepsStatus } from '#contracts'
+import { noting, objectsOf } from './confidential.ts'
+import { GoneError } from './errors.ts'
+import { fail } from './failure.ts'
+import { finalizersBefore, isFinalizing } from './finalizer.ts'
+import { isPaused, pausePatch } from './pause.ts'
+import { isLastPass, type Pass, type Progress, type Reconciled } from './progress.ts'
+import { call } from './rounds.ts'
+import { finish, type Step, step } from './step.ts'
+import type { Observed } from './vocabulary.ts'
+
+/** A pass begins: is the object this reconciler's to decide, and has it the finalizer that it has to have? */
+export function begin(run: Progress, seen: Observed | undefined): Step {
+  if (seen === undefined || !isServed(run.of, seen.world.object)) return leave(run)
+  const pass: Pass = { ...noting(run, objectsOf(seen.world)), ...seen, rounds: 0, called: undefined }
+  const { of, world } = pass
+  const { object } = world
+  const isSelected = of.selects(object)
+  if (isPaused(object)) return sayPaused(pass, isSelected)
+  const finalizers = finalizersBefore(object, of.name, of.spec, isSelected)
+  if (finalizers === undefined) return decideOrLeave(pass)
+  return step({ at: 'addingFinalizer', pass }, { do: 'writeFinalizers', object, finalizers })
+}
+
+/** The finalizers are as they have to be. */
+export function decideOrLeave(pass: Pass): Step {
+  const { of, world } = pass
+  const isToBeDecided = isFinalizing(world.object, of.name) ? of.spec.finalize : of.selects(world.object)
+  return isToBeDecided ? call(pass) : leave(pass)
+}
+
+/** There is nothing to do. */
+export const leave = (run: Progress): Step => finish(run, { kind: 'done' }, { mayLookAgain: !isLastPass(run) })
+
+/** What a second look in the same pass shows; a Step: the pass is over. */
+export function lookedAgain(pass: Pass, seen: Observed | undefined): Pass | Step {
+  if (seen === undefined || !isServed(pass.of, seen.world.object))
+    return fail(pass, { failed: new GoneError('the object was deleted during its run') })
+  const { object } = seen.world
+  const { name, selects } = pass.of
+  const moved = (why: string): Step => fail(pass, { failed: new ConflictError(why) })
+  if (!selects(object) && !isFinalizing(object, name)) return moved('the object has left the selection during its run')
+  if (isPaused(object)) return moved('the object was paused during its run')
+  return { ...noting(pass, objectsOf(seen.world)), world: seen.world, settled: { ...pass.settled, ...seen.settled } }
+}
+
+function sayPaused(pass: Pass, isSelected: boolean): Step {
+  const { object } = pass.world
+  const patch = isSelected && keepsStatus(pass.of.spec) ? pausePatch(object, pass.now) : undefined
+  if (patch === undefined) return leave(pass)
+  return step({ at: 'sayingPaused', pass }, { do: 'writeStatus', object, patch, mayBeDropped: false })
+}
+
+/** An object that goes, or is not the reconciler's, is left alone unless it waits for the reconciler. */
+const isServed = ({ name, selects }: Reconciled, object: KubeObject): boolean =>
+  (selects(object) && object.metadata.deletionTimestamp === undefined) || holdsFinalizer(object, name)

@@ -1,0 +1,86 @@
+import { type RunInput, TerminalError } from '#contracts'
+import { noting } from './confidential.ts'
+import { sameJson } from './covers.ts'
+import { UnsettledError } from './errors.ts'
+import { fail } from './failure.ts'
+import { finalizersWithout, isFinalizing } from './finalizer.ts'
+import { deepFreeze } from './freeze.ts'
+import { type PlainOutcome, parseOutcome } from './outcome.ts'
+import { type Plan, plan } from './plan.ts'
+import { isLastPass, MAX_ROUNDS, type Pass, tell } from './progress.ts'
+import { after, finish, type Step, step } from './step.ts'
+import { byKind } from './world.ts'
+
+/** Calls the function, unless this pass has called it with this input. */
+export function call(pass: Pass): Step {
+  const input = inputOf(pass)
+  const { called } = pass
+  if (called !== undefined && sameJson(called.input, input)) return decide(pass, called.outcome)
+  return step({ at: 'calling', pass, input }, { do: 'call', input: deepFreeze(input) })
+}
+
+function inputOf({ of, world, attempt, seed, now }: Pass): RunInput {
+  const { name, spec } = of
+  const owned = world.owned.map((child) => child.object)
+  return {
+    object: world.object,
+    owned: byKind(spec.owns, owned),
+    related: byKind(spec.related, world.related),
+    attempt,
+    seed,
+    now: now.toISOString(),
+    finalizing: isFinalizing(world.object, name),
+  }
+}
+
+/** The function has returned. */
+export function returned(pass: Pass, input: RunInput, value: unknown): Step {
+  let outcome: PlainOutcome
+  try {
+    outcome = parseOutcome(value)
+  } catch (error) {
+    return fail(pass, { failed: error })
+  }
+  return decide({ ...noting(pass, outcome.apply ?? []), called: { input, outcome } }, outcome)
+}
+
+function decide(pass: Pass, outcome: PlainOutcome): Step {
+  const { of, world, now, settled } = pass
+  const next = plan(of.spec, world, outcome, { now, settled, isConfidential: of.isReferenceOnly })
+  if (next.findings.length > 0)
+    return fail(pass, { failed: new TerminalError(next.findings.join('; '), { reason: 'InvalidOutcome' }) })
+  const round = { ...pass, rounds: pass.rounds + 1 }
+  if (next.stages.length > 0) return writeStage(round, next, 0)
+  if (next.status === undefined) return conclude(round, next)
+  const { object } = world
+  const ask = { do: 'writeStatus' as const, object, patch: next.status, mayBeDropped: !isLastPass(pass) }
+  return step({ at: 'writingStatus', pass: round, plan: next }, ask)
+}
+
+/** The stages of a plan are written one after the other. */
+export function writeStage(pass: Pass, next: Plan, stage: number): Step {
+  const writes = next.stages[stage]
+  if (writes === undefined) return endRound(pass, next)
+  return step({ at: 'writing', pass, plan: next, stage }, { do: 'write', writes })
+}
+
+/** All is written that one decision asked for: the function decides on the result. */
+export function endRound(pass: Pass, next: Plan): Step {
+  const [told, notes] = tell(pass, pass.world.object, next.events)
+  const isTooOften = pass.rounds >= MAX_ROUNDS
+  return after(notes, isTooOften ? fail(told, { failed: new UnsettledError(MAX_ROUNDS, next) }) : call(told))
+}
+
+/** Nothing is left to write. The finalizer goes when the function has nothing left to do for an object that goes. */
+function conclude(pass: Pass, { events, requeue }: Plan): Step {
+  const [told, notes] = tell(pass, pass.world.object, events)
+  const { object } = pass.world
+  if (requeue !== undefined)
+    return after(notes, finish(told, { kind: 'requeue', at: requeue }, { mayLookAgain: !isLastPass(told) }))
+  const { name } = pass.of
+  if (!isFinalizing(object, name)) return after(notes, done(told))
+  const finalizers = finalizersWithout(object.metadata, name)
+  return step({ at: 'releasing', pass: told }, { do: 'writeFinalizers', object, finalizers }, notes)
+}
+
+export const done = (pass: Pass): Step => finish(pass, { kind: 'done' }, { mayLookAgain: !isLastPass(pass) })

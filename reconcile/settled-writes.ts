@@ -1,0 +1,26 @@
+import { keepNewest } from './newest.ts'
+import { statusTarget } from './plan.ts'
+import type { Settled } from './vocabulary.ts'
+import type { Family } from './world.ts'
+
+const CAPACITY = 20_000
+
+/** What the runs of a process have learned of writes that change nothing. */
+export class SettledWrites {
+  readonly #known = new Map<string, string>()
+
+  remember(target: string, value: string): void {
+    keepNewest(this.#known, target, value, CAPACITY)
+  }
+
+  /** Of one object and what it controls. */
+  of({ object, owned }: Family): Settled {
+    const targets = [statusTarget(object), ...owned.map((child) => child.object.metadata.uid ?? '')]
+    return Object.fromEntries(
+      targets.flatMap((target) => {
+        const value = this.#known.get(target)
+        return value === undefined ? [] : [[target, value]]
+      }),
+    )
+  }
+}

@@ -1,0 +1,72 @@
+import { ConflictError } from '#contracts'
+import { gravest } from './consequence.ts'
+import { fingerprint } from './covers.ts'
+import { fail } from './failure.ts'
+import { decideOrLeave } from './observed.ts'
+import { type Plan, statusTarget, type Write } from './plan.ts'
+import type { Pass } from './progress.ts'
+import { done, endRound, writeStage } from './rounds.ts'
+import type { StatusPatch } from './status.ts'
+import { after, type Step, step } from './step.ts'
+import type { Failed, Note, Written } from './vocabulary.ts'
+import { withObject, withOwned } from './world.ts'
+
+/** The writes of one stage have ended. */
+export function wroteStage(pass: Pass, plan: Plan, stage: number, results: readonly (Written | Failed)[]): Step {
+  const writes = plan.stages[stage] ?? []
+  const notes: Note[] = []
+  let written = pass
+  for (const [index, write] of writes.entries()) {
+    const result = results[index]
+    if (result === undefined || 'failed' in result) continue
+    written = { ...written, world: withOwned(written.world, write.resource, write.object, result.object) }
+    const [target, value] = settledBy(write, result) ?? []
+    if (target === undefined || value === undefined) continue
+    written = { ...written, settled: { ...written.settled, [target]: value } }
+    notes.push({ note: 'settled', target, value })
+  }
+  const failures = results.filter((result) => 'failed' in result)
+  if (failures.length > 0) return after(notes, fail(written, gravest(failures)))
+  const isOld = results.some((result) => 'isOld' in result && result.isOld)
+  return after(notes, isOld ? lookAgain(written, plan) : writeStage(written, plan, stage + 1))
+}
+
+/** An object that was applied needs no apply of the same as long as it has the version that this one left. */
+function settledBy(write: Write, { object }: Written): [target: string, value: string] | undefined {
+  if (write.verb !== 'apply' || object?.metadata.uid === undefined) return undefined
+  return [object.metadata.uid, `${object.metadata.resourceVersion} ${write.fingerprint}`]
+}
+
+export function wroteStatus(pass: Pass, plan: Plan, patch: StatusPatch, result: Written | 'dropped'): Step {
+  if (result === 'dropped') {
+    const moved = new ConflictError('the status was overtaken by a change before it was written')
+    return after([{ note: 'dropped' }], fail(pass, { failed: moved }))
+  }
+  const { object } = pass.world
+  const { resourceVersion } = object.metadata
+  const isUnchanged = result.object?.metadata.resourceVersion === resourceVersion
+  const target = statusTarget(object)
+  const value = `${resourceVersion} ${fingerprint(patch.status)}`
+  const settled = isUnchanged ? { ...pass.settled, [target]: value } : pass.settled
+  const notes: Note[] = isUnchanged ? [{ note: 'settled', target, value }] : []
+  const written = { ...present(pass, result), settled }
+  return after(notes, result.isOld ? lookAgain(written, plan) : endRound(written, plan))
+}
+
+export function addedFinalizer(pass: Pass, result: Written): Step {
+  return result.isOld ? movedMeanwhile(pass) : decideOrLeave(present(pass, result))
+}
+
+export function released(pass: Pass, result: Written): Step {
+  return result.isOld ? movedMeanwhile(pass) : done(present(pass, result))
+}
+
+const movedMeanwhile = (pass: Pass): Step =>
+  fail(pass, { failed: new ConflictError('the object was changed while its finalizers were written') })
+
+const present = (pass: Pass, { object }: Written): Pass =>
+  object === undefined ? pass : { ...pass, world: withObject(pass.world, object) }
+
+/** What was written is not the newest any more. */
+const lookAgain = (pass: Pass, plan: Plan): Step =>
+  step({ at: 'lookingAgain', pass, plan }, { do: 'observe', begins: false })
