@@ -190,7 +190,8 @@ export class Writer {
   async #findWhoHas({ resource, object }: Write): Promise<Written> {
     const found = await this.#get(resource, object)
     if (found === undefined) throw new ConflictError(`${called(object)} was deleted just now`)
-    if (isControlledBy(found, this.#run.primary.object)) return this.#through.present(resource, this.#childrenOf, found)
+    if (isControlledBy(found, this.#run.primary.object))
+      return { ...(await this.#through.present(resource, this.#childrenOf, found)), isFound: true }
     throw new RefusedError(nameTaken(found, this.#run.primary.object), { reason: 'NameTaken' })
   }
 

@@ -37,10 +37,12 @@ export function lookedAgain(pass: Pass, seen: Observed | undefined): Pass | Step
   if (seen === undefined || !isServed(pass.of, seen.world.object))
     return fail(pass, { failed: new GoneError('the object was deleted during its run') })
   const { object } = seen.world
-  const { name, selects } = pass.of
+  const { name, selects, spec } = pass.of
   const moved = (why: string): Step => fail(pass, { failed: new ConflictError(why) })
   if (!selects(object) && !isFinalizing(object, name)) return moved('the object has left the selection during its run')
   if (isPaused(object)) return moved('the object was paused during its run')
+  if (finalizersBefore(object, name, spec, selects(object)) !== undefined)
+    return moved('somebody has changed the finalizers of the object during its run')
   return { ...noting(pass, objectsOf(seen.world)), world: seen.world, settled: { ...pass.settled, ...seen.settled } }
 }
 

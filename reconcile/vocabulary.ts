@@ -50,6 +50,8 @@ export interface Observed {
 export interface Written {
   object: KubeObject | undefined
   isOld: boolean
+  /** Nothing was written: the object has been there already. */
+  isFound?: true
 }
 
 /** What was asked for could not be done. The class of `failed` decides the consequence. */

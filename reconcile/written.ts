@@ -32,8 +32,8 @@ export function wroteStage(pass: Pass, plan: Plan, stage: number, results: reado
 }
 
 /** An object that was applied needs no apply of the same as long as it has the version that this one left. */
-function settledBy(write: Write, { object }: Written): [target: string, value: string] | undefined {
-  if (write.verb !== 'apply' || object?.metadata.uid === undefined) return undefined
+function settledBy(write: Write, { object, isFound }: Written): [target: string, value: string] | undefined {
+  if (write.verb !== 'apply' || isFound || object?.metadata.uid === undefined) return undefined
   return [object.metadata.uid, `${object.metadata.resourceVersion} ${write.fingerprint}`]
 }
 

@@ -147,6 +147,13 @@ export class Simulation {
     if (finish.kind === 'error') this.timer = dueDate(finish.retryAt, this.now)
   }
 
+  /** The writes of one run, as a dry run shows them. The cluster stays as it is. */
+  async dryRun(): Promise<SimulatedWrite[]> {
+    const copy = this.copy()
+    await copy.run()
+    return copy.writes
+  }
+
   /** The same thing twice is one Event. */
   #tell(event: EventReport): void {
     const isTold = this.events.some(({ reason, message }) => reason === event.reason && message === event.message)

@@ -165,3 +165,32 @@ describe('a simulation that makes no sense', () => {
     expect(() => simulate(mapper, { objects: [corner()], cluster })).toThrow('"cluster" still changes something')
   })
 })
+
+describe('a simulated run decides whether the object is its own, as a dispatcher does', () => {
+  const only = (selection: object) =>
+    reconciler({ name: 'shop', for: Shop, ...selection, owns, reconcile: () => ({ apply: [config({ a: '1' })] }) })
+  const writesOf = async (one: ReturnType<typeof only>, object = corner()) => {
+    const world = simulate(one, { objects: [object] })
+    await world.settle()
+    return world.writes.map(({ verb }) => verb)
+  }
+
+  it.each([
+    ['its labels match', { selector: 'app=web' }, { labels: { app: 'web' } }, ['apply']],
+    ['its labels do not match', { selector: 'app=web' }, { labels: { app: 'db' } }, []],
+    ['it is in one of the namespaces', { namespaces: ['default'] }, {}, ['apply']],
+    ['it is in another namespace', { namespaces: ['elsewhere'] }, {}, []],
+    ['it is paused', {}, { annotations: { 'fairlead.dev/paused': 'true' } }, ['status']],
+  ])('%s', async (_, selection, metadata, writes) => {
+    const object = corner()
+    expect(await writesOf(only(selection), { ...object, metadata: { ...object.metadata, ...metadata } })).toEqual(
+      writes,
+    )
+  })
+
+  it('shows in a dry run what it would write, and writes nothing', async () => {
+    const world = simulate(mapper, { objects: [corner({ data: { a: '1' } })] })
+    expect((await world.dryRun()).map(({ verb, object }) => [verb, object.kind])).toEqual([['apply', 'ConfigMap']])
+    expect([world.list(ConfigMap), world.writes]).toEqual([[], []])
+  })
+})

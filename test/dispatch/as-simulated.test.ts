@@ -1,0 +1,103 @@
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { z } from 'zod'
+import { type KubeObject, PAUSED_ANNOTATION, type RunInput } from '#contracts'
+import { ConfigMap, manifest, Pod, reconciler, resource, TerminalError, toInvoke } from '#sdk'
+import { type Simulation, simulate } from '#testing'
+import { startFixture, WIDGETS } from './fixture.ts'
+
+let fixture: Awaited<ReturnType<typeof startFixture>>
+beforeAll(async () => {
+  fixture = await startFixture()
+})
+afterAll(() => fixture?.[Symbol.asyncDispose]())
+
+const Widget = resource({
+  group: WIDGETS.group,
+  version: WIDGETS.version,
+  kind: WIDGETS.kind,
+  plural: WIDGETS.resource,
+  spec: z.object({ data: z.string().optional(), isBad: z.boolean().optional() }),
+  status: z.object({ phase: z.string().optional() }),
+})
+
+/** Finalizes, creates, updates, prunes, reports, fails for good and asks for a timer. */
+const named = (name: string) =>
+  reconciler({
+    name,
+    for: Widget,
+    owns: [Pod, ConfigMap],
+    reconcile({ object, owned }) {
+      const { isBad, data } = object.spec
+      if (isBad) throw new TerminalError('spec.isBad is true', { reason: 'Bad' })
+      const container = { name: 'c', image: 'busybox' }
+      return {
+        apply: [
+          Pod.of({ metadata: { name: 'p' }, spec: { containers: [container] } }),
+          ...(data === undefined ? [] : [ConfigMap.of({ metadata: { name: 'c' }, data: { data } })]),
+        ],
+        status: { phase: `${owned(Pod).length} and ${owned(ConfigMap).length}` },
+        ...(data === 'wait' && { requeueAfter: 3600 }),
+      }
+    },
+    finalize: ({ owned }) => (owned(ConfigMap).length > 0 ? { apply: [] } : undefined),
+  })
+
+const CHANGES: readonly [what: string, patch: object | undefined][] = [
+  ['is created', {}],
+  ['wants a ConfigMap', { spec: { data: 'a' } }],
+  ['wants another', { spec: { data: 'wait' } }],
+  ['is paused', { metadata: { annotations: { [PAUSED_ANNOTATION]: 'true' } } }],
+  ['is resumed', { metadata: { annotations: { [PAUSED_ANNOTATION]: null } } }],
+  ['is wrong', { spec: { isBad: true } }],
+  ['is right', { spec: { isBad: null, data: null } }],
+  ['is deleted', undefined],
+]
+
+/** What the function has seen: which objects, and the phase. */
+const callOf = ({ object, owned, finalizing }: RunInput) => ({
+  owned: Object.values(owned).flatMap((list) => list.map(({ kind }) => kind)),
+  phase: (object?.status as { phase?: string } | undefined)?.phase,
+  finalizing,
+})
+
+it('a simulated run makes the calls and writes of a real one, in their order', async () => {
+  const name = 'as-simulated'
+  const one = named(name)
+  const calls: unknown[] = []
+  const { for: primary, owns, finalize } = manifest(one).spec
+  const scene = await fixture.scene(name, { spec: { for: { ...primary, namespaces: [name] }, owns, finalize } })
+  const real: unknown[] = []
+  const simulated: unknown[] = []
+  const world = simulate(one, { objects: [Widget.of({ metadata: { name: 'w', namespace: name }, spec: {} })] })
+  for (const [what, patch] of CHANGES) {
+    calls.length = 0
+    const before = scene.writes('w').length
+    if (what === 'is created') {
+      await scene.widget('w', (input, context) => {
+        calls.push(callOf(input))
+        return toInvoke(one)(input, context)
+      })
+      await scene.ended('w')
+    } else {
+      const path = `/apis/${WIDGETS.group}/${WIDGETS.version}/namespaces/${name}/widgets/w`
+      if (patch === undefined) await fixture.kube.delete(path)
+      else await fixture.kube.patch(path, patch, 'merge')
+      await scene.see(WIDGETS, 'w')
+      await scene.run('w')
+    }
+    real.push([what, scene.writes('w').slice(before), [...calls]])
+    simulated.push([what, ...(await simulatedStep(world, patch))])
+  }
+  expect(simulated).toEqual(real)
+  await scene.stop()
+})
+
+async function simulatedStep(world: Simulation, patch: object | undefined) {
+  const [writes, calls] = [world.writes.length, world.inputs.length]
+  if (patch === undefined) world.delete()
+  else if (Object.keys(patch).length > 0) world.edit(patch)
+  await world.run()
+  const said = ({ verb, object }: { verb: string; object: KubeObject }) =>
+    `${verb} ${object.kind} ${object.metadata.name}`
+  return [world.writes.slice(writes).map(said), world.inputs.slice(calls).map(callOf)]
+}

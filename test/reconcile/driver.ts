@@ -1,0 +1,101 @@
+import { finalizerOf, type KubeObject, reconcilerSpec } from '#contracts'
+import { type Answer, type Ask, deepFreeze, next, type Reconciled, reconciled, type Step, start } from '#reconcile'
+import { CONFIG_MAPS, ownedByWidget, PODS, SECRETS, widget, world } from '../dispatch/objects.ts'
+
+export const WIDGETS = { group: 'test.fairlead.dev', version: 'v1', resource: 'widgets', kind: 'Widget' }
+export const NOW = new Date('2030-01-01T00:00:00Z')
+export const FINALIZER = finalizerOf('widget')
+
+/** A reconciler for widgets that owns pods, ConfigMaps and Secrets. */
+export function widgets(more: object = {}): Reconciled {
+  const spec = reconcilerSpec.parse({
+    for: WIDGETS,
+    owns: [PODS, CONFIG_MAPS, SECRETS],
+    invoke: { pull: {} },
+    backoff: { initialSeconds: 1, maxSeconds: 60, jitter: 0 },
+    ...more,
+  })
+  return reconciled('widget', spec, ({ resource }) => resource === 'secrets')
+}
+
+/** What a test answers: to each Ask of a kind in turn, then the last again. */
+export type Script = Partial<{ [Kind in Ask['do']]: readonly (Answer | ((ask: Ask) => Answer))[] }>
+
+/** All steps of a run whose asks are answered by the script; what it leaves out succeeds. */
+export function drive(script: Script, of = widgets(), attempt = 0): Step[] {
+  const asked: Record<string, number> = {}
+  const steps: Step[] = []
+  for (let step = start(of, { attempt, random: 0.5 }); ; ) {
+    // Nothing that a step holds is changed by those after it.
+    steps.push(deepFreeze(step))
+    const { ask } = step
+    const answers = script[ask.do] ?? []
+    const count = (asked[ask.do] = (asked[ask.do] ?? 0) + 1)
+    const chosen = answers[Math.min(count, answers.length) - 1]
+    if (ask.do === 'finish' && (chosen === undefined || count > answers.length || !ask.mayLookAgain)) return steps
+    step = next(step, (typeof chosen === 'function' ? chosen(ask) : chosen) ?? succeeds(ask))
+  }
+}
+
+export const sees = (object: KubeObject = widget(), ...owned: KubeObject[]): Answer => ({
+  did: 'observe',
+  seen: { world: world(object, ...owned), now: NOW, seed: 's', settled: {} },
+})
+export const GONE: Answer = { did: 'observe', seen: undefined }
+export const fails = (failed: unknown, server?: { retryAfterSeconds: number | undefined }): Answer => ({
+  failed,
+  ...(server && { server }),
+})
+export const returns = (returned: unknown): Answer => ({ did: 'call', returned })
+
+let version = 1000
+
+/** As the API server answers: the object as it was sent, in a new version. */
+export const stored = (object: KubeObject, more: object = {}): KubeObject => ({
+  ...object,
+  ...more,
+  metadata: {
+    ...object.metadata,
+    uid: object.metadata.uid ?? `uid-${object.metadata.name}`,
+    resourceVersion: `${++version}`,
+    ownerReferences: object.kind === 'Widget' ? [] : [ownedByWidget()],
+  },
+})
+
+export function succeeds(ask: Ask): Answer {
+  switch (ask.do) {
+    case 'observe':
+      return sees()
+    case 'call':
+      return returns({})
+    case 'write':
+      return {
+        did: 'write',
+        results: ask.writes.map(({ verb, object }) => ({
+          object: verb === 'delete' ? undefined : stored(object),
+          isOld: false,
+        })),
+      }
+    case 'writeStatus': {
+      const status = { ...(ask.object.status as object), ...(ask.patch.status as object) }
+      return { did: 'writeStatus', result: { object: stored(ask.object, { status }), isOld: false } }
+    }
+    case 'writeFinalizers': {
+      const { metadata } = ask.object
+      const object = stored({ ...ask.object, metadata: { ...metadata, finalizers: ask.finalizers } })
+      return { did: 'writeFinalizers', result: { object, isOld: false } }
+    }
+    case 'hold':
+      return { did: 'hold' }
+    case 'finish':
+      return { did: 'finish', changed: true }
+  }
+}
+
+/** `observe call write …`, and how it ended. */
+export const asksOf = (steps: readonly Step[]): string => steps.map(({ ask }) => ask.do).join(' ')
+
+export const endOf = (steps: readonly Step[]) => {
+  const ask = steps.at(-1)?.ask
+  return ask?.do === 'finish' ? ask.finish : undefined
+}

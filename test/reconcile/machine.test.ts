@@ -1,0 +1,200 @@
+import { describe, expect, it } from 'vitest'
+import { ConflictError, PAUSED_ANNOTATION, TerminalError } from '#contracts'
+import { GoneError, next, RefusedError, start } from '#reconcile'
+import { child, widget } from '../dispatch/objects.ts'
+import { asksOf, drive, endOf, FINALIZER, fails, GONE, returns, type Script, sees, stored, widgets } from './driver.ts'
+
+const POD = { apiVersion: 'v1', kind: 'Pod', metadata: { name: 'p' } }
+const MAP = { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'c' }, data: { a: '1' } }
+const paused = widget({ metadata: { annotations: { [PAUSED_ANNOTATION]: 'true' } } })
+const going = (finalizers: string[]) =>
+  widget({ metadata: { finalizers, deletionTimestamp: '2030-01-01T00:00:00Z' } as never })
+const finalizing = widgets({ finalize: true })
+const labelled = widgets({ for: { ...widgets().spec.for, selector: 'app=web' } })
+const CONFLICT = fails(new ConflictError('moved'))
+const old = { did: 'writeStatus', result: { object: widget(), isOld: true } } as const
+
+describe('a run asks, in this order', () => {
+  it.each<[what: string, script: Script, asks: string, of?: ReturnType<typeof widgets>]>([
+    ['nothing for an object that is gone', { observe: [GONE] }, 'observe finish'],
+    ['nothing for an object that is being deleted', { observe: [sees(going([]))] }, 'observe finish'],
+    ['nothing for an object outside the selection', {}, 'observe finish', labelled],
+    ['one call when nothing is to be written', {}, 'observe call finish'],
+    [
+      'a call after each change of what the function has seen',
+      { call: [returns({ apply: [POD], status: { phase: 'Up' } })] },
+      'observe call write call writeStatus call finish',
+    ],
+    [
+      'no further call when a write has changed nothing',
+      {
+        call: [returns({ status: { phase: 'Up' } })],
+        writeStatus: [{ did: 'writeStatus', result: { object: widget(), isOld: false } }],
+      },
+      'observe call writeStatus finish',
+    ],
+    [
+      'the stages of a plan, one after the other',
+      { call: [returns({ apply: [POD, MAP] })] },
+      'observe call write write call finish',
+    ],
+    ['the status of a paused object, and no call', { observe: [sees(paused)] }, 'observe writeStatus finish'],
+    ['the finalizer before the call', {}, 'observe writeFinalizers call finish', finalizing],
+    [
+      'the release of an object that goes, after the call',
+      { observe: [sees(going([FINALIZER]))] },
+      'observe call writeFinalizers finish',
+      finalizing,
+    ],
+    [
+      'no release while the function wants to run again',
+      { observe: [sees(going([FINALIZER]))], call: [returns({ requeueAfterSeconds: 5 })] },
+      'observe call finish',
+      finalizing,
+    ],
+    [
+      'another observation when the status was dropped',
+      {
+        call: [returns({ status: { phase: 'Up' } }), returns({})],
+        writeStatus: [{ did: 'writeStatus', result: 'dropped' }],
+      },
+      'observe call writeStatus observe call finish',
+    ],
+    [
+      'a second look when there is a newer version than the one written',
+      {
+        observe: [sees(), sees(stored(widget()))],
+        call: [returns({ status: { phase: 'Up' } }), returns({})],
+        writeStatus: [old],
+      },
+      'observe call writeStatus observe call finish',
+    ],
+    [
+      'another pass when the driver knows of a change at the end',
+      { finish: [{ did: 'finish', changed: true }] },
+      'observe call finish observe call finish',
+    ],
+    [
+      'another pass after a conflict',
+      { call: [returns({ apply: [POD] })], write: [CONFLICT], observe: [sees(), sees(widget(), child('Pod', 'p'))] },
+      'observe call write observe call finish',
+    ],
+    [
+      'the report of a failure that its object shows',
+      { call: [fails(new TerminalError('bad', { reason: 'Bad' }))] },
+      'observe call writeStatus finish',
+    ],
+    [
+      'another pass when the object moved while a failure was reported',
+      { call: [fails(new TerminalError('bad')), returns({})], writeStatus: [CONFLICT] },
+      'observe call writeStatus observe call finish',
+    ],
+    ['no report without an object', { observe: [fails(new Error('no'))] }, 'observe finish'],
+    [
+      'nothing more when the object is gone in the middle',
+      { call: [returns({ apply: [POD] })], write: [fails(new GoneError('gone'))] },
+      'observe call write finish',
+    ],
+  ])('%s', (_, script, asks, of) => {
+    const steps = drive(script, of)
+
+    expect(asksOf(steps)).toBe(asks)
+  })
+})
+
+describe('a run ends', () => {
+  it.each<[what: string, script: Script, end: object, attempt?: number]>([
+    ['done', {}, { kind: 'done' }],
+    ['in a timer that the function asks for', { call: [returns({ requeueAfterSeconds: 5 })] }, { kind: 'requeue' }],
+    ['parked by a terminal error', { call: [fails(new TerminalError('bad'))] }, { kind: 'terminal', message: 'bad' }],
+    [
+      'parked by an outcome that is none',
+      { call: [returns({ apply: 'all' })] },
+      { kind: 'terminal', message: expect.stringContaining('apply') },
+    ],
+    [
+      'in a backoff that grows with the failures before',
+      { call: [fails(new Error('no'))] },
+      { kind: 'error', retryAt: { afterMs: 8000 } },
+      3,
+    ],
+    [
+      'when the API server wants to be asked again',
+      { observe: [fails(new Error('busy'), { retryAfterSeconds: 7 })] },
+      { kind: 'error', retryAt: { afterMs: 7000 } },
+    ],
+    [
+      'with the failure to report one, where that fails too',
+      { call: [fails(new TerminalError('bad'))], writeStatus: [fails(new Error('away'))] },
+      { kind: 'error', message: 'away' },
+    ],
+    [
+      'with all refusals of a stage',
+      {
+        call: [returns({ apply: [MAP, { ...MAP, metadata: { name: 'd' } }] })],
+        write: [
+          {
+            did: 'write',
+            results: ['a', 'b'].map((what) => ({ failed: new RefusedError(what, { reason: 'Forbidden' }) })),
+          },
+        ],
+      },
+      { kind: 'error', message: 'a; b' },
+    ],
+  ])('%s', (_, script, end, attempt) => {
+    expect(endOf(drive(script, widgets(), attempt))).toMatchObject(end)
+  })
+
+  it('after five passes, however often the state moves', () => {
+    const steps = drive({ call: [returns({ apply: [POD] })], write: [CONFLICT] })
+    expect(asksOf(steps).match(/observe/g)).toHaveLength(5)
+    expect(endOf(steps)).toMatchObject({ kind: 'error', message: 'moved' })
+  })
+
+  it('after the fifth pass also when the driver knows of another change', () => {
+    const changed = { did: 'finish', changed: true } as const
+    const steps = drive({ finish: [changed, changed, changed, changed, changed, changed] })
+    expect(asksOf(steps).match(/observe/g)).toHaveLength(5)
+  })
+
+  it('after eight decisions on its own changes, and keeps the key for the time of its backoff', () => {
+    let phase = 0
+    const steps = drive({ call: [() => returns({ status: { phase: `${++phase}` } })] }, widgets(), 1)
+    expect(asksOf(steps).match(/call/g)).toHaveLength(8)
+    expect(steps.at(-2)?.ask).toEqual({ do: 'hold', ms: 2000 })
+    expect(endOf(steps)).toMatchObject({ kind: 'error', message: expect.stringContaining('8 times in a row') })
+  })
+})
+
+describe('a run tells', () => {
+  const notesOf = (script: Script, of = widgets()) => drive(script, of).flatMap(({ notes }) => notes)
+
+  it('an Event once, however often it is decided', () => {
+    const event = { type: 'Normal', reason: 'Made', message: 'made' }
+    const notes = notesOf({ call: [returns({ apply: [POD], status: { a: '1' }, events: [event] })] })
+    expect(notes.filter(({ note }) => note === 'event')).toMatchObject([{ event }])
+  })
+
+  it('nothing that a Secret which it has seen contains', () => {
+    const secret = { ...child('Secret', 's'), data: { password: 'aHVudGVyMjI=' } }
+    const notes = notesOf({ observe: [sees(widget(), secret)], call: [fails(new TerminalError('hunter22 is weak'))] })
+    expect(JSON.stringify(notes.map((note) => ('error' in note ? { ...note, error: '' } : note)))).not.toContain(
+      'hunter22',
+    )
+  })
+
+  it('which writes need not be sent again', () => {
+    const notes = notesOf({ call: [returns({ apply: [MAP] })] })
+    expect(notes).toMatchObject([{ note: 'settled', target: 'uid-c', value: expect.stringMatching(/^\d+ .{16}$/) }])
+  })
+})
+
+it('an answer to another question is refused', () => {
+  expect(() => next(start(widgets(), { attempt: 0, random: 0 }), { did: 'hold' })).toThrow('answered hold to observe')
+})
+
+it('a step can be answered twice: nothing in it changes', () => {
+  const [first] = drive({})
+  expect(next(first!, sees())).toEqual(next(first!, sees()))
+  expect(stored(widget()).metadata.resourceVersion).not.toBe(widget().metadata.resourceVersion)
+})
