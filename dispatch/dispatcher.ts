@@ -3,6 +3,7 @@ import { type Invoke, type KubeObject, RECONCILERS, type ResourceRef, type RunLo
 import type { DeadMessage, EventStore, StoredCursor } from '#events'
 import type { KubeClient } from '#kube'
 import type { WorkQueue } from '#queue'
+import { Adoptions } from './adoptions.ts'
 import { sameJson } from './covers.ts'
 import { ownerIn } from './echo.ts'
 import { Followed } from './followed.ts'
@@ -74,6 +75,7 @@ class LiveDispatcher implements Dispatcher {
       events,
       gate,
       references: new References({ kube, events, gate }),
+      adoptions: new Adoptions({ kube, gate }),
       settled: new SettledWrites(),
       recorder: new EventRecorder({ gate, instance, now, log }),
       now,

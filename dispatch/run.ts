@@ -4,6 +4,7 @@ import {
   type EventReport,
   holdsFinalizer,
   type Invoke,
+  identityOf,
   type KubeObject,
   keepsStatus,
   type ReconcilerSpec,
@@ -16,6 +17,7 @@ import {
 } from '#contracts'
 import { type DeadMessage, parseKey } from '#events'
 import { backoffMs, type Due, type Finish, type Lease } from '#queue'
+import type { Adoptions } from './adoptions.ts'
 import { callWithin } from './call.ts'
 import { Confidences } from './confidences.ts'
 import { consequenceOf, gravest } from './consequence.ts'
@@ -28,6 +30,7 @@ import { DROPPED } from './gate.ts'
 import { failureFields, withFields } from './log.ts'
 import { type Observation, observePrimary } from './observe.ts'
 import { parseOutcome } from './outcome.ts'
+import { fieldManagerOf } from './ownership.ts'
 import { isPaused, pausePatch } from './pause.ts'
 import { type Circumstances, type Plan, plan, type Write } from './plan.ts'
 import type { EventRecorder } from './recorder.ts'
@@ -44,6 +47,7 @@ const LONGEST_HELD_MS = 10_000
 const MAX_LAPS = 5
 
 export interface RunDependencies extends WriterDependencies {
+  adoptions: Adoptions
   recorder: Pick<EventRecorder, 'record'>
   now: () => Date
   random: () => number
@@ -82,6 +86,7 @@ interface Lap {
 export class Run {
   readonly #deps: RunDependencies
   readonly #served: Served
+  readonly #identity: string
   readonly #lease: Lease
   #log: RunLog
   #span: Span | undefined
@@ -91,6 +96,7 @@ export class Run {
   constructor(deps: RunDependencies, served: Served, lease: Lease, log: RunLog) {
     this.#deps = deps
     this.#served = served
+    this.#identity = identityOf(served.name, served.spec)
     this.#lease = lease
     this.#log = log
     this.#confidences = new Confidences(served.spec, deps.events)
@@ -135,7 +141,8 @@ export class Run {
       reconciler: name,
       key,
       origin: originOf(name, key, owner),
-      fieldManager: `fairlead-${name}`.slice(0, 128),
+      identity: this.#identity,
+      fieldManager: fieldManagerOf(this.#identity),
       primary: { ref: spec.for, object: observed.object, owner: observed.owner },
       hold: () => this.#lease.hold(),
       signal,
@@ -164,7 +171,7 @@ export class Run {
 
   /** Keeps the finalizer, and says of a paused object that it is. False: the function is not to be called. */
   async #isToBeDecided(lap: Lap): Promise<boolean> {
-    const { name, spec, selects } = this.#served
+    const { spec, selects } = this.#served
     const { object } = lap.world
     const isSelected = selects(object)
     if (isPaused(object)) {
@@ -172,9 +179,9 @@ export class Run {
       if (patch !== undefined) await lap.writer.status(object, patch)
       return false
     }
-    const finalizers = finalizersBefore(object, name, spec, isSelected)
+    const finalizers = finalizersBefore(object, this.#identity, spec, isSelected)
     if (finalizers !== undefined) await this.#writeFinalizers(lap, finalizers)
-    return isFinalizing(object, name) ? spec.finalize : isSelected
+    return isFinalizing(object, this.#identity) ? spec.finalize : isSelected
   }
 
   async #writeFinalizers(lap: Lap, finalizers: string[]): Promise<void> {
@@ -201,9 +208,9 @@ export class Run {
 
   /** The function has nothing left to do for an object that is being deleted: it may go. */
   async #release(lap: Lap): Promise<void> {
-    const { name } = this.#served
     const { object } = lap.world
-    if (isFinalizing(object, name)) await this.#writeFinalizers(lap, finalizersWithout(object.metadata, name))
+    if (!isFinalizing(object, this.#identity)) return
+    await this.#writeFinalizers(lap, finalizersWithout(object.metadata, this.#identity))
   }
 
   async #decide({ world, now, seed }: Lap): Promise<Plan> {
@@ -218,7 +225,7 @@ export class Run {
       attempt: this.#lease.attempt,
       seed,
       now: now.toISOString(),
-      finalizing: isFinalizing(world.object, this.#served.name),
+      finalizing: isFinalizing(world.object, this.#identity),
     }
     const { signal, suspect } = this.#lease
     const context = {
@@ -231,7 +238,8 @@ export class Run {
     const outcome = parseOutcome(returned)
     this.#confidences.noteDesired(outcome.apply)
     const isConfidential: Circumstances['isConfidential'] = (resource) => this.#deps.events.isReferenceOnly(resource)
-    const next = plan(spec, world, outcome, { now, settled: this.#deps.settled, isConfidential })
+    const circumstances = { identity: this.#identity, now, settled: this.#deps.settled, isConfidential }
+    const next = plan(spec, world, outcome, circumstances)
     if (next.findings.length === 0) return next
     throw new TerminalError(next.findings.join('; '), { reason: 'InvalidOutcome' })
   }
@@ -264,8 +272,8 @@ export class Run {
   async #lookAgain(lap: Lap): Promise<void> {
     const observed = await this.#observe()
     if (observed === undefined) throw new GoneError('the object was deleted during its run')
-    const { name, selects } = this.#served
-    if (!selects(observed.object) && !isFinalizing(observed.object, name))
+    const { selects } = this.#served
+    if (!selects(observed.object) && !isFinalizing(observed.object, this.#identity))
       throw new ConflictError('the object has left the selection during its run')
     if (isPaused(observed.object)) throw new ConflictError('the object was paused during its run')
     lap.world = observed
@@ -273,12 +281,14 @@ export class Run {
 
   /** Undefined: the object is gone, or goes or is not the reconciler's, and does not wait for it. */
   async #observe(): Promise<Observation | undefined> {
-    const { name, selects } = this.#served
-    const observed = await observePrimary(this.#deps, this.#served, parseKey(this.#lease.key), this.#lease.signal)
+    const { spec, edition, selects } = this.#served
+    const { key, signal } = this.#lease
+    const observing = { identity: this.#identity, spec, edition }
+    const observed = await observePrimary(this.#deps, observing, parseKey(key), signal)
     if (observed === undefined) return undefined
     const { object } = observed
     const isServed = selects(object) && object.metadata.deletionTimestamp === undefined
-    if (!isServed && !holdsFinalizer(object, name)) return undefined
+    if (!isServed && !holdsFinalizer(object, this.#identity)) return undefined
     this.#confidences.noteObserved(observed)
     return observed
   }

@@ -14,12 +14,14 @@ import { fingerprint } from './covers.ts'
 import { fieldsOfOthers, GoneError, isStale, RefusedError, refusalOf, undefinedIfGone } from './errors.ts'
 import { DROPPED, type Gate, PRIORITY, type Priority } from './gate.ts'
 import type { InFlight } from './in-flight.ts'
+import { nameTaken } from './name-taken.ts'
+import { isCreatedBy } from './ownership.ts'
 import { statusTarget, type Write } from './plan.ts'
 import type { References } from './references.ts'
 import type { SettledWrites } from './settled-writes.ts'
 import type { StatusPatch } from './status.ts'
 import type { RunObserver } from './steps.ts'
-import { called, isControlledBy, nameTaken } from './world.ts'
+import { called, isControlledBy } from './world.ts'
 import { WriteThrough, type Written } from './write-through.ts'
 
 /** What runs use of EVENTS. */
@@ -39,6 +41,7 @@ export interface Writing {
   reconciler: string
   key: string
   origin: string
+  identity: string
   fieldManager: string
   /** The primary, and where it is kept: its own controller may be the primary of some other Reconciler. */
   primary: { ref: ResourceRef; object: KubeObject; owner: OwnerKey | undefined }
@@ -189,8 +192,11 @@ export class Writer {
   async #findWhoHas({ resource, object }: Write): Promise<Written> {
     const found = await this.#get(resource, object)
     if (found === undefined) throw new ConflictError(`${called(object)} was deleted just now`)
-    if (isControlledBy(found, this.#run.primary.object)) return this.#through.present(resource, this.#childrenOf, found)
-    throw new RefusedError(nameTaken(found, this.#run.primary.object), { reason: 'NameTaken' })
+    const { identity, primary } = this.#run
+    if (isControlledBy(found, primary.object) && isCreatedBy(identity, primary.object, found))
+      return this.#through.present(resource, this.#childrenOf, found)
+    const message = nameTaken(resource, found, { identity, owner: primary.object })
+    throw new RefusedError(message, { reason: 'NameTaken' })
   }
 
   async #refreshOwned(write: Write): Promise<void> {

@@ -1,8 +1,8 @@
 import {
   apiVersionOf,
   ConflictError,
-  controllerOf,
   type EventReport,
+  identityOf,
   type KubeObject,
   keepsStatus,
   kindName,
@@ -17,6 +17,7 @@ import {
   finalizersWithout,
   isFinalizing,
   isPaused,
+  nameTaken,
   type Plan,
   parseOutcome,
   pausePatch,
@@ -27,7 +28,7 @@ import {
   type Write,
 } from '#dispatch'
 import type { Reconciler } from '#sdk'
-import { inputOf, invokeOf } from './given.ts'
+import { inputOf, invokeOf, isOwned } from './given.ts'
 import { type Memory, MemoryRefusal } from './memory.ts'
 import { prepared } from './prepared.ts'
 
@@ -73,8 +74,8 @@ export async function lap(run: Dispatching): Promise<Date | undefined> {
     const isStable = next.stages.length === 0 && next.status === undefined
     if (!isStable && round === MAX_ROUNDS) throw new UnsettledError(MAX_ROUNDS, next)
     if (!isStable) continue
-    if (next.requeue === undefined && isFinalizing(object, reconciler.name))
-      writeFinalizers(run, finalizersWithout(object.metadata, reconciler.name))
+    if (next.requeue === undefined && isFinalizing(object, identityIn(reconciler)))
+      writeFinalizers(run, finalizersWithout(object.metadata, identityIn(reconciler)))
     return next.requeue && dueDate(next.requeue, run.memory.now)
   }
 }
@@ -86,12 +87,14 @@ function leave(run: Dispatching, object: KubeObject): undefined {
   if (patch !== undefined) writeStatus(run, object, patch)
 }
 
-const isGoing = (object: KubeObject, { name }: Reconciler): boolean =>
-  object.metadata.deletionTimestamp !== undefined && !isFinalizing(object, name)
+const identityIn = (reconciler: Reconciler): string => identityOf(reconciler.name, prepared(reconciler).spec)
+
+const isGoing = (object: KubeObject, reconciler: Reconciler): boolean =>
+  object.metadata.deletionTimestamp !== undefined && !isFinalizing(object, identityIn(reconciler))
 
 function finalizersToKeep({ reconciler, primary }: Dispatching): string[] | undefined {
   const object = primary()
-  return object && finalizersBefore(object, reconciler.name, prepared(reconciler).spec)
+  return object && finalizersBefore(object, identityIn(reconciler), prepared(reconciler).spec)
 }
 
 function writeFinalizers(run: Dispatching, finalizers: string[]): void {
@@ -115,7 +118,12 @@ async function decide(
   const owned = spec.owns.flatMap((resource) =>
     (input.owned[kindName(resource.kind, apiVersionOf(resource))] ?? []).map((child) => ({ resource, object: child })),
   )
-  const next = plan(spec, { object, owned }, outcome, { now, settled, isConfidential })
+  const next = plan(spec, { object, owned }, outcome, {
+    identity: identityIn(reconciler),
+    now,
+    settled,
+    isConfidential,
+  })
   if (next.findings.length === 0) return next
   throw new TerminalError(next.findings.join('; '), { reason: 'InvalidOutcome' })
 }
@@ -131,10 +139,9 @@ function send(run: Dispatching, owner: KubeObject, write: Write): void {
     return run.wrote({ verb, object })
   }
   const before = memory.find(object)
-  if (before !== undefined && controllerOf(before)?.uid !== owner.metadata.uid)
-    throw new RefusedError(`${object.kind} ${object.metadata.name} exists, but is not controlled by this object`, {
-      reason: 'NameTaken',
-    })
+  const identity = identityIn(run.reconciler)
+  if (before !== undefined && !isOwned(before, owner, identity))
+    throw new RefusedError(nameTaken(write.resource, before, { identity, owner }), { reason: 'NameTaken' })
   const after = verb === 'create' ? created(memory, object) : memory.apply(object)
   if (write.verb === 'apply')
     settled.remember(after.metadata.uid ?? '', after.metadata.resourceVersion ?? '', write.fingerprint)

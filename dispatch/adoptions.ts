@@ -1,0 +1,65 @@
+import type { KubeObject, OwnedResource } from '#contracts'
+import { type KubeClient, resourcePath } from '#kube'
+import { DESIRED_ANNOTATION } from './desired.ts'
+import { refusalOf, undefinedIfGone } from './errors.ts'
+import { DROPPED, type Gate, PRIORITY } from './gate.ts'
+import { keepNewest } from './newest.ts'
+import { isCreatedBy, markedBy } from './ownership.ts'
+import { called } from './world.ts'
+
+export interface AdoptionsDependencies {
+  kube: KubeClient
+  gate: Gate
+}
+
+/** An object that the owner controls, and what is known of it. */
+export interface Candidate {
+  resource: OwnedResource
+  object: KubeObject
+  /** Whether its annotations are known: a reference has none. */
+  isAnnotated: boolean
+  /** Whether the reconciler writes the fingerprint of what it wants on objects of this kind. */
+  isFingerprinted: boolean
+}
+
+/** Of all reconcilers of the process that write as one account. About 150 B each. */
+const REMEMBERED = 65_536
+
+/**
+ * Tells the objects that a reconciler has created or adopted from others that have the same owner. An object without a
+ * mark is read once from the API server, for its managedFields, which EVENTS does not have; the answer is remembered.
+ */
+export class Adoptions {
+  readonly #deps: AdoptionsDependencies
+  readonly #known = new Map<string, boolean>()
+
+  constructor(deps: AdoptionsDependencies) {
+    this.#deps = deps
+  }
+
+  async isCreatedBy(identity: string, owner: KubeObject, candidate: Candidate, signal: AbortSignal): Promise<boolean> {
+    const { resource, object, isAnnotated, isFingerprinted } = candidate
+    const marked = markedBy(owner, object)
+    if (marked !== undefined) return marked === identity
+    if (isAnnotated && isFingerprinted && object.metadata.annotations?.[DESIRED_ANNOTATION] === undefined) return false
+    const key = `${identity} ${object.metadata.uid}`
+    const known = this.#known.get(key)
+    if (known !== undefined) return known
+    const live = await this.#read(resource, object, signal)
+    if (live === undefined || live.metadata.uid !== object.metadata.uid) return false
+    const isCreated = isCreatedBy(identity, owner, live)
+    keepNewest(this.#known, key, isCreated, REMEMBERED)
+    return isCreated
+  }
+
+  async #read(resource: OwnedResource, object: KubeObject, signal: AbortSignal): Promise<KubeObject | undefined> {
+    const { kube, gate } = this.#deps
+    const path = resourcePath(resource, object.metadata.namespace, object.metadata.name)
+    try {
+      const found = await gate.run(PRIORITY.create, () => kube.get(path, { signal }).catch(undefinedIfGone), { signal })
+      return found === DROPPED ? undefined : found
+    } catch (error) {
+      throw refusalOf(error, `cannot read ${called(object)}, to find out which reconciler has created it`)
+    }
+  }
+}
