@@ -1,7 +1,11 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject, Outcome, RunInput } from '#contracts'
+import { RECONCILER_ANNOTATION } from '#dispatch'
 import { keyOf } from '#events'
+import { resourcePath } from '#kube'
+import { DESIRED_ANNOTATION } from '../../dispatch/desired.ts'
 import { CONFIG_MAPS, configMap, PODS, pod, startFixture, until, WIDGETS } from './fixture.ts'
+import { createdFor, ownedByWidget } from './objects.ts'
 
 const SECRETS = { ...CONFIG_MAPS, resource: 'secrets', kind: 'Secret' } as const
 const JOBS = { group: 'batch', version: 'v1', resource: 'jobs', kind: 'Job', strategy: 'Recreate' } as const
@@ -75,5 +79,182 @@ describe('two reconcilers for one object', () => {
     expect(await one.get(CONFIG_MAPS, 'b-config')).toBeUndefined()
     expect(seen.filter((name) => name.startsWith('a-'))).toEqual([])
     await Promise.all([one.stop(), other.stop()])
+  })
+
+  it('both want one name: the second one says whose it is and how to hand it over', async () => {
+    const one = await fixture.scene('named', { spec: { owns } })
+    const other = await beside('named', 'second', { owns })
+    await one.widget('w', () => ({ apply: [configMap('shared', { by: 'one' })] }))
+    await one.ended('w')
+    const wanting = () => ({ apply: [configMap('shared', { by: 'other' })] })
+    const { result, message = '' } = await runs(other, 'named', wanting)
+    expect(result).toBe('error')
+    expect(message).toMatch(
+      /^ConfigMap named\/shared exists, but Reconciler named created it for this Widget: have the function give what it makes another name, or hand the object over: kubectl annotate --overwrite configmaps shared -n named fairlead.dev\/reconciler=second\/[\w-]{16}$/,
+    )
+    expect(await one.get(CONFIG_MAPS, 'shared')).toMatchObject({ data: { by: 'one' } })
+
+    const [, mark] = /(second\/\S+)$/.exec(message)!
+    const path = resourcePath(CONFIG_MAPS, 'named', 'shared')
+    await fixture.kube.patch(path, { metadata: { annotations: { [RECONCILER_ANNOTATION]: mark } } }, 'merge')
+    await one.see(CONFIG_MAPS, 'shared', { resource: 'widgets', name: 'w' })
+    expect((await runs(other, 'named', wanting)).result).toBe('success')
+    expect((await runs(one, 'named', () => ({ apply: [] }))).result).toBe('success')
+    expect(await one.get(CONFIG_MAPS, 'shared')).toMatchObject({ data: { by: 'other' } })
+    await Promise.all([one.stop(), other.stop()])
+  })
+
+  it('one renamed: with the identity of the former name it has its objects and its finalizers', async () => {
+    const former = await fixture.scene('former', { spec: { owns, finalize: true } })
+    await former.widget('w', () => ({ apply: [pod('kept'), pod('pruned'), configMap('changed', { a: '1', b: '1' })] }))
+    await former.ended('w')
+    await former.stop()
+    const renamed = await beside('former', 'renamed', { owns, finalize: true, identity: 'former' })
+    const requests = await former.requestsDuring(() =>
+      runs(renamed, 'former', () => ({ apply: [pod('kept'), configMap('changed', { a: '2' })] })),
+    )
+    expect(requests).toEqual(['PATCH configmaps/changed 200', 'DELETE pods/pruned 200'])
+    expect((await former.get(CONFIG_MAPS, 'changed'))?.['data']).toEqual({ a: '2' })
+    await fixture.kube.delete(resourcePath(WIDGETS, 'former', 'w'))
+    await former.see(WIDGETS, 'w')
+    await runs(renamed, 'former', () => ({}))
+    expect(await former.get(WIDGETS, 'w')).toBeUndefined()
+    await renamed.stop()
+  })
+})
+
+describe('an object without a mark that has the same owner', () => {
+  const owns = [PODS, CONFIG_MAPS, SECRETS]
+  /** Three kinds of objects that `fieldManager` has created for the widget `w` of a namespace. */
+  async function created(scene: Scene, fieldManager: string, annotations: Record<string, string>) {
+    const { metadata } = (await scene.get(WIDGETS, 'w'))!
+    const ownerReferences = [{ ...ownedByWidget(metadata.uid), name: 'w' }]
+    for (const [ref, { metadata, ...content }] of [
+      [PODS, pod('a-pod')],
+      [CONFIG_MAPS, configMap('a-config', { a: '1' })],
+      [SECRETS, secret('a-secret', '1')],
+    ] as const) {
+      const object = { ...content, metadata: { ...metadata, annotations, ownerReferences } }
+      const path = resourcePath(ref, scene.name)
+      await (ref === PODS
+        ? fixture.kube.create(path, object, { fieldManager })
+        : fixture.kube.apply(`${path}/${metadata.name}`, object, { fieldManager, force: true }))
+      await scene.see(ref, metadata.name, { resource: 'widgets', name: 'w' })
+    }
+  }
+
+  it.each([
+    ['no annotations', 'unmarked', {}, ['GET secrets/a-secret 200', 'GET pods/a-pod 200', 'GET secrets/a-secret 200']],
+    [
+      'annotations copied from an object of the reconciler',
+      'copied',
+      { [DESIRED_ANNOTATION]: 'AAAAAAAAAAAAAAAA', [RECONCILER_ANNOTATION]: 'copied/AAAAAAAAAAAAAAAA' },
+      ['GET secrets/a-secret 200', 'GET pods/a-pod 200', 'GET configmaps/a-config 200', 'GET secrets/a-secret 200'],
+    ],
+  ])('of another controller, with %s, is not seen and stays; it is read once', async (_, name, annotations, reads) => {
+    const scene = await fixture.scene(name, { spec: { owns } })
+    await scene.widget('w', () => ({}))
+    await scene.ended('w')
+    await created(scene, 'some-controller', annotations)
+    const seen: string[] = []
+    const look = () =>
+      runs(scene, name, ({ owned }) => {
+        seen.push(...Object.values(owned).flatMap(namesOf))
+        return { apply: [] }
+      })
+    expect((await scene.requestsDuring(look)).sort()).toEqual([...reads].sort())
+    expect(await scene.requestsDuring(look)).toEqual([])
+    expect(seen).toEqual([])
+    for (const [ref, object] of [
+      [PODS, 'a-pod'],
+      [CONFIG_MAPS, 'a-config'],
+      [SECRETS, 'a-secret'],
+    ] as const)
+      expect(await scene.get(ref, object)).toBeDefined()
+    const { message } = await runs(scene, name, () => ({ apply: [configMap('a-config', { a: '2' })] }))
+    expect(message).toContain(
+      `a-config exists, but Reconciler ${name} did not create it, although this Widget controls it`,
+    )
+    await scene.stop()
+  })
+
+  it('of the reconciler from before there were marks is adopted: marked once where it is applied, then as any other', async () => {
+    const scene = await fixture.scene('adopts', { spec: { owns } })
+    await scene.widget('w', () => ({}))
+    await scene.ended('w')
+    await created(scene, 'fairlead-adopts', { [DESIRED_ANNOTATION]: 'AAAAAAAAAAAAAAAA' })
+    const all = [pod('a-pod'), configMap('a-config', { a: '1' }), secret('a-secret', '1')]
+    const seen: string[] = []
+    const wanted = () =>
+      runs(scene, 'adopts', ({ owned }) => {
+        seen.push(...Object.values(owned).flatMap(namesOf))
+        return { apply: all }
+      })
+    const requests = await scene.requestsDuring(wanted)
+    expect(requests.filter((request) => !request.startsWith('GET')).sort()).toEqual([
+      'PATCH configmaps/a-config 200',
+      'PATCH secrets/a-secret 200',
+    ])
+    expect(seen).toContain('a-pod')
+    const config = await scene.get(CONFIG_MAPS, 'a-config')
+    expect(config?.metadata.annotations?.[RECONCILER_ANNOTATION]).toMatch(/^adopts\/[\w-]{16}$/)
+    expect(await scene.requestsDuring(wanted)).toEqual([])
+    expect((await runs(scene, 'adopts', () => ({ apply: [] }))).result).toBe('success')
+    for (const [ref, object] of [
+      [PODS, 'a-pod'],
+      [CONFIG_MAPS, 'a-config'],
+      [SECRETS, 'a-secret'],
+    ] as const)
+      expect(await scene.get(ref, object)).toBeUndefined()
+    await scene.stop()
+  })
+
+  it('whose mark somebody has removed is marked again', async () => {
+    const scene = await fixture.scene('removed')
+    await scene.widget('w', () => ({ apply: [configMap('a-config', { a: '1' })] }))
+    await scene.ended('w')
+    const path = resourcePath(CONFIG_MAPS, 'removed', 'a-config')
+    await fixture.kube.patch(path, { metadata: { annotations: null } }, 'merge')
+    await scene.see(CONFIG_MAPS, 'a-config', { resource: 'widgets', name: 'w' })
+    expect((await scene.run('w')).result).toBe('success')
+    const { annotations = {} } = (await scene.get(CONFIG_MAPS, 'a-config'))!.metadata
+    expect(Object.keys(annotations).sort()).toEqual([DESIRED_ANNOTATION, RECONCILER_ANNOTATION])
+    await scene.stop()
+  })
+
+  it('of which only metadata are watched is told by its mark or, for a Secret, by one read', async () => {
+    const metadataOnly = [
+      { ...CONFIG_MAPS, metadataOnly: true },
+      { ...SECRETS, metadataOnly: true },
+    ]
+    const scene = await fixture.scene('metadata', { spec: { owns: metadataOnly } })
+    const widget = await scene.widget('w', () => ({}))
+    await scene.ended('w')
+    for (const [ref, object] of [
+      [CONFIG_MAPS, createdFor(widget, 'metadata', configMap('mine'))],
+      [CONFIG_MAPS, createdFor(widget, 'other', configMap('foreign'))],
+      [SECRETS, createdFor(widget, 'metadata', secret('mine', '1'))],
+      [SECRETS, createdFor(widget, 'other', secret('foreign', '1'))],
+    ] as const) {
+      const { apiVersion, kind, metadata } = await fixture.kube.create(resourcePath(ref, scene.name), object)
+      const owner = { resource: 'widgets', name: 'w' }
+      await fixture.events.put(ref, 'added', { apiVersion, kind, metadata }, { owner, referenceOnly: true })
+    }
+    let seen: string[][] = []
+    const look = () =>
+      runs(scene, 'metadata', ({ owned }) => {
+        seen = Object.values(owned).map(namesOf)
+        return {}
+      })
+    expect((await scene.requestsDuring(look)).sort()).toEqual(['GET secrets/foreign 200', 'GET secrets/mine 200'])
+    expect(seen).toEqual([['mine'], ['mine']])
+    expect(await scene.requestsDuring(look)).toEqual([])
+    expect((await runs(scene, 'metadata', () => ({ apply: [] }))).result).toBe('success')
+    for (const ref of [CONFIG_MAPS, SECRETS])
+      expect([await scene.get(ref, 'mine'), (await scene.get(ref, 'foreign'))?.metadata.name]).toEqual([
+        undefined,
+        'foreign',
+      ])
+    await scene.stop()
   })
 })

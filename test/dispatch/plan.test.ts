@@ -1,11 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import type { OwnedResource } from '#contracts'
+import { ownershipMark, RECONCILER_ANNOTATION } from '#dispatch'
 import { DESIRED_ANNOTATION } from '../../dispatch/desired.ts'
 import { parseOutcome } from '../../dispatch/outcome.ts'
 import { ONLY_IF_ABSENT, type Plan, plan, type Write } from '../../dispatch/plan.ts'
 import { SettledWrites } from '../../dispatch/settled-writes.ts'
 import type { World } from '../../dispatch/world.ts'
-import { CONFIG_MAPS, child, JOBS, ownedByWidget, PODS, SECRETS, widget, world } from './objects.ts'
+import { CONFIG_MAPS, child, createdFor, JOBS, ownedByWidget, PODS, SECRETS, widget, world } from './objects.ts'
 
 const now = new Date('2030-01-01T00:00:00.000Z')
 const WIDGETS = { group: 'example.com', version: 'v1', resource: 'widgets', kind: 'Widget' }
@@ -87,16 +88,35 @@ describe('planning the writes of an outcome', () => {
     expect(write.object).toEqual({
       apiVersion: 'v1',
       kind: 'Pod',
-      metadata: { name: 'a', namespace: 'default', ownerReferences: [ownedByWidget()] },
+      metadata: {
+        name: 'a',
+        namespace: 'default',
+        annotations: { [RECONCILER_ANNOTATION]: ownershipMark('widget', widget(), child('Pod', 'a')) },
+        ownerReferences: [ownedByWidget()],
+      },
     })
   })
 
   it('binds an apply to the uid that was observed, or to there being none', () => {
     const [[absent]] = planned(world(widget()), { apply: [configMap('c')] }).stages as [[Write]]
     expect(absent.object.metadata).toMatchObject({ resourceVersion: ONLY_IF_ABSENT })
-    const [[there]] = planned(world(widget(), child('ConfigMap', 'c')), { apply: [configMap('c')] }).stages as [[Write]]
+    const created = createdFor(widget(), 'widget', child('ConfigMap', 'c'))
+    const [[there]] = planned(world(widget(), created), { apply: [configMap('c')] }).stages as [[Write]]
     expect(there.object.metadata).toMatchObject({ uid: 'uid-c' })
     expect(there.object.metadata.resourceVersion).toBeUndefined()
+  })
+
+  it('adopts only the version that was observed: another reconciler may adopt the object at the same time', () => {
+    const [[write]] = planned(world(widget(), child('ConfigMap', 'c')), { apply: [configMap('c')] }).stages as [[Write]]
+    expect(write.object.metadata).toMatchObject({ uid: 'uid-c', resourceVersion: '200' })
+  })
+
+  it('Recreate: does not delete an object because it has no mark yet', () => {
+    const outcome = { apply: [{ apiVersion: 'batch/v1', kind: 'Job', metadata: { name: 'j' }, spec: {} }] }
+    const [[created]] = planned(world(widget()), outcome).stages as [[Write]]
+    const { [RECONCILER_ANNOTATION]: _, ...annotations } = created.object.metadata.annotations!
+    const unmarked = taken(created, { metadata: { ...taken(created).metadata, annotations } })
+    expect(planned(world(widget(), unmarked), outcome).stages).toEqual([])
   })
 
   it('sends nothing when every desired field has its value and the desired state is the same', () => {
