@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { KubeObject, Outcome, RunInput } from '#contracts'
+import { type KubeObject, type Outcome, RECONCILERS, type RunInput } from '#contracts'
 import { RECONCILER_ANNOTATION } from '#dispatch'
 import { keyOf } from '#events'
 import { resourcePath } from '#kube'
@@ -104,12 +104,26 @@ describe('two reconcilers for one object', () => {
     await Promise.all([one.stop(), other.stop()])
   })
 
-  it('one renamed: with the identity of the former name it has its objects and its finalizers', async () => {
+  it('one renamed: with the identity of the former name it has its objects and finalizers, once that one is gone', async () => {
     const former = await fixture.scene('former', { spec: { owns, finalize: true } })
     await former.widget('w', () => ({ apply: [pod('kept'), pod('pruned'), configMap('changed', { a: '1', b: '1' })] }))
     await former.ended('w')
-    await former.stop()
-    const renamed = await beside('former', 'renamed', { owns, finalize: true, identity: 'former' })
+    const object = await fixture.kube.create<KubeObject>(resourcePath(RECONCILERS), {
+      ...former.reconciler({ identity: 'former' }),
+      metadata: { name: 'renamed' },
+    })
+    const renamed = await fixture.scene('renamed', { object, waitFor: false })
+    const ready = async () => {
+      const { status = {} } = await fixture.kube.get(resourcePath(RECONCILERS, undefined, 'renamed'))
+      return (status as { conditions?: { reason: string; message: string }[] }).conditions?.[0]
+    }
+    await until(async () => (await ready())?.reason === 'IdentityTaken')
+    expect((await ready())?.message).toContain('kubectl delete reconciler former')
+    expect([former.dispatcher.serving(), renamed.dispatcher.serving()]).toEqual([['former'], []])
+
+    const gone = former.reconciler()
+    await fixture.events.put(RECONCILERS, 'deleted', { ...gone, metadata: { ...gone.metadata, resourceVersion: '2' } })
+    await until(() => renamed.dispatcher.serving().includes('renamed') && former.dispatcher.serving().length === 0)
     const requests = await former.requestsDuring(() =>
       runs(renamed, 'former', () => ({ apply: [pod('kept'), configMap('changed', { a: '2' })] })),
     )
@@ -119,7 +133,7 @@ describe('two reconcilers for one object', () => {
     await former.see(WIDGETS, 'w')
     await runs(renamed, 'former', () => ({}))
     expect(await former.get(WIDGETS, 'w')).toBeUndefined()
-    await renamed.stop()
+    await Promise.all([former.stop(), renamed.stop()])
   })
 })
 
