@@ -1,5 +1,4 @@
 import { type ReconcilerSpec, userNameOf } from '#contracts'
-import { Adoptions } from './adoptions.ts'
 import { References } from './references.ts'
 import type { RunDependencies } from './run.ts'
 
@@ -10,5 +9,5 @@ import type { RunDependencies } from './run.ts'
 export function actingAs<Deps extends RunDependencies>(deps: Deps, { serviceAccount }: ReconcilerSpec): Deps {
   if (serviceAccount === undefined) return deps
   const kube = deps.kube.as(userNameOf(serviceAccount))
-  return { ...deps, kube, references: new References({ ...deps, kube }), adoptions: new Adoptions({ ...deps, kube }) }
+  return { ...deps, kube, references: new References({ ...deps, kube }), adoptions: deps.adoptions.as(kube) }
 }

@@ -12,7 +12,7 @@ export interface AdoptionsDependencies {
   gate: Gate
 }
 
-/** An object that the owner controls, and what is known of it. */
+/** An object that the owner controls. */
 export interface Candidate {
   resource: OwnedResource
   object: KubeObject
@@ -22,7 +22,7 @@ export interface Candidate {
   isFingerprinted: boolean
 }
 
-/** Of all reconcilers of the process that write as one account. About 150 B each. */
+/** The process remembers so many answers, in about 10 MiB; an object beyond them is read again. */
 const REMEMBERED = 65_536
 
 /**
@@ -31,10 +31,16 @@ const REMEMBERED = 65_536
  */
 export class Adoptions {
   readonly #deps: AdoptionsDependencies
-  readonly #known = new Map<string, boolean>()
+  readonly #known: Map<string, boolean>
 
-  constructor(deps: AdoptionsDependencies) {
+  constructor(deps: AdoptionsDependencies, known = new Map<string, boolean>()) {
     this.#deps = deps
+    this.#known = known
+  }
+
+  /** Reads with the rights of that client, and shares what is remembered. */
+  as(kube: KubeClient): Adoptions {
+    return new Adoptions({ ...this.#deps, kube }, this.#known)
   }
 
   async isCreatedBy(identity: string, owner: KubeObject, candidate: Candidate, signal: AbortSignal): Promise<boolean> {

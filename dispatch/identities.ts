@@ -58,7 +58,7 @@ export class Identities {
 
 function claimOf({ metadata, spec }: KubeObject): Claim {
   const { name, creationTimestamp: since = '' } = metadata
-  return { name, identity: identityOf(name, (spec ?? {}) as { identity?: string }), since }
+  return { name, identity: identityOf(name, spec ?? {}), since }
 }
 
 const byAge = (a: Claim, b: Claim): number => a.since.localeCompare(b.since) || a.name.localeCompare(b.name)
