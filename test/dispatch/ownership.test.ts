@@ -53,8 +53,8 @@ describe('two reconcilers for one object', () => {
   const owns = [PODS, CONFIG_MAPS, SECRETS, JOBS]
 
   it('neither see, prune, repair nor recreate what the other one has created', async () => {
-    const one = await fixture.scene('one', { spec: { owns } })
-    const other = await beside('one', 'other', { owns })
+    const one = await fixture.scene('mark-one', { spec: { owns } })
+    const other = await beside('mark-one', 'mark-other', { owns })
     const all = (letter: string) => [
       pod(`${letter}-pod`),
       configMap(`${letter}-config`, { letter }),
@@ -67,13 +67,13 @@ describe('two reconcilers for one object', () => {
     expect(before.map((object) => object?.metadata.uid)).not.toContain(undefined)
 
     const seen: string[] = []
-    const ended = await runs(other, 'one', ({ owned }) => {
+    const ended = await runs(other, 'mark-one', ({ owned }) => {
       seen.push(...Object.values(owned).flatMap(namesOf))
       return { apply: all('b') }
     })
     expect(ended.result).toBe('success')
-    expect((await runs(other, 'one', () => ({ apply: [] }))).result).toBe('success')
-    expect((await runs(one, 'one', () => ({ apply: all('a') }))).result).toBe('success')
+    expect((await runs(other, 'mark-one', () => ({ apply: [] }))).result).toBe('success')
+    expect((await runs(one, 'mark-one', () => ({ apply: all('a') }))).result).toBe('success')
     const after = await Promise.all(owns.map((ref) => one.get(ref, `a-${ref.kind.toLowerCase().replace('map', '')}`)))
     expect(after).toEqual(before)
     expect(await one.get(CONFIG_MAPS, 'b-config')).toBeUndefined()
@@ -82,58 +82,60 @@ describe('two reconcilers for one object', () => {
   })
 
   it('both want one name: the second one says whose it is and how to hand it over', async () => {
-    const one = await fixture.scene('named', { spec: { owns } })
-    const other = await beside('named', 'second', { owns })
-    await one.widget('w', () => ({ apply: [configMap('shared', { by: 'one' })] }))
+    const one = await fixture.scene('mark-named', { spec: { owns } })
+    const other = await beside('mark-named', 'mark-second', { owns })
+    await one.widget('w', () => ({ apply: [configMap('shared', { by: 'mark-one' })] }))
     await one.ended('w')
-    const wanting = () => ({ apply: [configMap('shared', { by: 'other' })] })
-    const { result, message = '' } = await runs(other, 'named', wanting)
+    const wanting = () => ({ apply: [configMap('shared', { by: 'mark-other' })] })
+    const { result, message = '' } = await runs(other, 'mark-named', wanting)
     expect(result).toBe('error')
     expect(message).toMatch(
-      /^ConfigMap named\/shared exists, but Reconciler named created it for this Widget: have the function give what it makes another name, or hand the object over: kubectl annotate --overwrite configmaps shared -n named fairlead.dev\/reconciler=second\/[\w-]{16}$/,
+      /^ConfigMap mark-named\/shared exists, but Reconciler mark-named created it for this Widget: have the function give what it makes another name, or hand the object over: kubectl annotate --overwrite configmaps shared -n mark-named fairlead.dev\/reconciler=mark-second\/[\w-]{16}$/,
     )
-    expect(await one.get(CONFIG_MAPS, 'shared')).toMatchObject({ data: { by: 'one' } })
+    expect(await one.get(CONFIG_MAPS, 'shared')).toMatchObject({ data: { by: 'mark-one' } })
 
-    const [, mark] = /(second\/\S+)$/.exec(message)!
-    const path = resourcePath(CONFIG_MAPS, 'named', 'shared')
+    const [, mark] = /(mark-second\/\S+)$/.exec(message)!
+    const path = resourcePath(CONFIG_MAPS, 'mark-named', 'shared')
     await fixture.kube.patch(path, { metadata: { annotations: { [RECONCILER_ANNOTATION]: mark } } }, 'merge')
     await one.see(CONFIG_MAPS, 'shared', { resource: 'widgets', name: 'w' })
-    expect((await runs(other, 'named', wanting)).result).toBe('success')
-    expect((await runs(one, 'named', () => ({ apply: [] }))).result).toBe('success')
-    expect(await one.get(CONFIG_MAPS, 'shared')).toMatchObject({ data: { by: 'other' } })
+    expect((await runs(other, 'mark-named', wanting)).result).toBe('success')
+    expect((await runs(one, 'mark-named', () => ({ apply: [] }))).result).toBe('success')
+    expect(await one.get(CONFIG_MAPS, 'shared')).toMatchObject({ data: { by: 'mark-other' } })
     await Promise.all([one.stop(), other.stop()])
   })
 
   it('one renamed: with the identity of the former name it has its objects and finalizers, once that one is gone', async () => {
-    const former = await fixture.scene('former', { spec: { owns, finalize: true } })
+    const former = await fixture.scene('mark-former', { spec: { owns, finalize: true } })
     await former.widget('w', () => ({ apply: [pod('kept'), pod('pruned'), configMap('changed', { a: '1', b: '1' })] }))
     await former.ended('w')
     const object = await fixture.kube.create<KubeObject>(resourcePath(RECONCILERS), {
-      ...former.reconciler({ identity: 'former' }),
-      metadata: { name: 'renamed' },
+      ...former.reconciler({ identity: 'mark-former' }),
+      metadata: { name: 'mark-renamed' },
     })
-    const renamed = await fixture.scene('renamed', { object, waitFor: false })
+    const renamed = await fixture.scene('mark-renamed', { object, waitFor: false })
     const ready = async () => {
-      const { status = {} } = await fixture.kube.get(resourcePath(RECONCILERS, undefined, 'renamed'))
+      const { status = {} } = await fixture.kube.get(resourcePath(RECONCILERS, undefined, 'mark-renamed'))
       return (status as { conditions?: { reason: string; message: string }[] }).conditions?.[0]
     }
     await until(async () => (await ready())?.reason === 'IdentityTaken')
-    expect((await ready())?.message).toContain('kubectl delete reconciler former')
-    expect([former.dispatcher.serving(), renamed.dispatcher.serving()]).toEqual([['former'], []])
+    expect((await ready())?.message).toContain('kubectl delete reconciler mark-former')
+    expect([former.dispatcher.serving(), renamed.dispatcher.serving()]).toEqual([['mark-former'], []])
 
     const gone = former.reconciler()
     await fixture.events.put(RECONCILERS, 'deleted', { ...gone, metadata: { ...gone.metadata, resourceVersion: '2' } })
-    await until(() => renamed.dispatcher.serving().includes('renamed') && former.dispatcher.serving().length === 0)
+    await until(() => renamed.dispatcher.serving().includes('mark-renamed') && former.dispatcher.serving().length === 0)
     const requests = await former.requestsDuring(() =>
-      runs(renamed, 'former', () => ({ apply: [pod('kept'), configMap('changed', { a: '2' })] })),
+      runs(renamed, 'mark-former', () => ({ apply: [pod('kept'), configMap('changed', { a: '2' })] })),
     )
     expect(requests).toEqual(['PATCH configmaps/changed 200', 'DELETE pods/pruned 200'])
     expect((await former.get(CONFIG_MAPS, 'changed'))?.['data']).toEqual({ a: '2' })
-    await fixture.kube.delete(resourcePath(WIDGETS, 'former', 'w'))
+    await fixture.kube.delete(resourcePath(WIDGETS, 'mark-former', 'w'))
     await former.see(WIDGETS, 'w')
-    await runs(renamed, 'former', () => ({}))
+    await runs(renamed, 'mark-former', () => ({}))
     expect(await former.get(WIDGETS, 'w')).toBeUndefined()
     await Promise.all([former.stop(), renamed.stop()])
+    // Bridges of other test files would serve it.
+    await fixture.kube.delete(resourcePath(RECONCILERS, undefined, 'mark-renamed'))
   })
 })
 
@@ -158,11 +160,16 @@ describe('an object without a mark that has the same owner', () => {
   }
 
   it.each([
-    ['no annotations', 'unmarked', {}, ['GET secrets/a-secret 200', 'GET pods/a-pod 200', 'GET secrets/a-secret 200']],
+    [
+      'no annotations',
+      'mark-unmarked',
+      {},
+      ['GET secrets/a-secret 200', 'GET pods/a-pod 200', 'GET secrets/a-secret 200'],
+    ],
     [
       'annotations copied from an object of the reconciler',
-      'copied',
-      { [DESIRED_ANNOTATION]: 'AAAAAAAAAAAAAAAA', [RECONCILER_ANNOTATION]: 'copied/AAAAAAAAAAAAAAAA' },
+      'mark-copied',
+      { [DESIRED_ANNOTATION]: 'AAAAAAAAAAAAAAAA', [RECONCILER_ANNOTATION]: 'mark-copied/AAAAAAAAAAAAAAAA' },
       ['GET secrets/a-secret 200', 'GET pods/a-pod 200', 'GET configmaps/a-config 200', 'GET secrets/a-secret 200'],
     ],
   ])('of another controller, with %s, is not seen and stays; it is read once', async (_, name, annotations, reads) => {
@@ -193,14 +200,14 @@ describe('an object without a mark that has the same owner', () => {
   })
 
   it('of the reconciler from before there were marks is adopted: marked once where it is applied, then as any other', async () => {
-    const scene = await fixture.scene('adopts', { spec: { owns } })
+    const scene = await fixture.scene('mark-adopts', { spec: { owns } })
     await scene.widget('w', () => ({}))
     await scene.ended('w')
-    await created(scene, 'fairlead-adopts', { [DESIRED_ANNOTATION]: 'AAAAAAAAAAAAAAAA' })
+    await created(scene, 'fairlead-mark-adopts', { [DESIRED_ANNOTATION]: 'AAAAAAAAAAAAAAAA' })
     const all = [pod('a-pod'), configMap('a-config', { a: '1' }), secret('a-secret', '1')]
     const seen: string[] = []
     const wanted = () =>
-      runs(scene, 'adopts', ({ owned }) => {
+      runs(scene, 'mark-adopts', ({ owned }) => {
         seen.push(...Object.values(owned).flatMap(namesOf))
         return { apply: all }
       })
@@ -211,9 +218,9 @@ describe('an object without a mark that has the same owner', () => {
     ])
     expect(seen).toContain('a-pod')
     const config = await scene.get(CONFIG_MAPS, 'a-config')
-    expect(config?.metadata.annotations?.[RECONCILER_ANNOTATION]).toMatch(/^adopts\/[\w-]{16}$/)
+    expect(config?.metadata.annotations?.[RECONCILER_ANNOTATION]).toMatch(/^mark-adopts\/[\w-]{16}$/)
     expect(await scene.requestsDuring(wanted)).toEqual([])
-    expect((await runs(scene, 'adopts', () => ({ apply: [] }))).result).toBe('success')
+    expect((await runs(scene, 'mark-adopts', () => ({ apply: [] }))).result).toBe('success')
     for (const [ref, object] of [
       [PODS, 'a-pod'],
       [CONFIG_MAPS, 'a-config'],
@@ -224,10 +231,10 @@ describe('an object without a mark that has the same owner', () => {
   })
 
   it('whose mark somebody has removed is marked again', async () => {
-    const scene = await fixture.scene('removed')
+    const scene = await fixture.scene('mark-removed')
     await scene.widget('w', () => ({ apply: [configMap('a-config', { a: '1' })] }))
     await scene.ended('w')
-    const path = resourcePath(CONFIG_MAPS, 'removed', 'a-config')
+    const path = resourcePath(CONFIG_MAPS, 'mark-removed', 'a-config')
     await fixture.kube.patch(path, { metadata: { annotations: null } }, 'merge')
     await scene.see(CONFIG_MAPS, 'a-config', { resource: 'widgets', name: 'w' })
     expect((await scene.run('w')).result).toBe('success')
@@ -241,14 +248,14 @@ describe('an object without a mark that has the same owner', () => {
       { ...CONFIG_MAPS, metadataOnly: true },
       { ...SECRETS, metadataOnly: true },
     ]
-    const scene = await fixture.scene('metadata', { spec: { owns: metadataOnly } })
+    const scene = await fixture.scene('mark-metadata', { spec: { owns: metadataOnly } })
     const widget = await scene.widget('w', () => ({}))
     await scene.ended('w')
     for (const [ref, object] of [
-      [CONFIG_MAPS, createdFor(widget, 'metadata', configMap('mine'))],
-      [CONFIG_MAPS, createdFor(widget, 'other', configMap('foreign'))],
-      [SECRETS, createdFor(widget, 'metadata', secret('mine', '1'))],
-      [SECRETS, createdFor(widget, 'other', secret('foreign', '1'))],
+      [CONFIG_MAPS, createdFor(widget, 'mark-metadata', configMap('mine'))],
+      [CONFIG_MAPS, createdFor(widget, 'mark-other', configMap('foreign'))],
+      [SECRETS, createdFor(widget, 'mark-metadata', secret('mine', '1'))],
+      [SECRETS, createdFor(widget, 'mark-other', secret('foreign', '1'))],
     ] as const) {
       const { apiVersion, kind, metadata } = await fixture.kube.create(resourcePath(ref, scene.name), object)
       const owner = { resource: 'widgets', name: 'w' }
@@ -256,14 +263,14 @@ describe('an object without a mark that has the same owner', () => {
     }
     let seen: string[][] = []
     const look = () =>
-      runs(scene, 'metadata', ({ owned }) => {
+      runs(scene, 'mark-metadata', ({ owned }) => {
         seen = Object.values(owned).map(namesOf)
         return {}
       })
     expect((await scene.requestsDuring(look)).sort()).toEqual(['GET secrets/foreign 200', 'GET secrets/mine 200'])
     expect(seen).toEqual([['mine'], ['mine']])
     expect(await scene.requestsDuring(look)).toEqual([])
-    expect((await runs(scene, 'metadata', () => ({ apply: [] }))).result).toBe('success')
+    expect((await runs(scene, 'mark-metadata', () => ({ apply: [] }))).result).toBe('success')
     for (const ref of [CONFIG_MAPS, SECRETS])
       expect([await scene.get(ref, 'mine'), (await scene.get(ref, 'foreign'))?.metadata.name]).toEqual([
         undefined,
