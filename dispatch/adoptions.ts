@@ -48,11 +48,13 @@ export class Adoptions {
     const marked = markedBy(owner, object)
     if (marked !== undefined) return marked === identity
     if (isAnnotated && isFingerprinted && object.metadata.annotations?.[DESIRED_ANNOTATION] === undefined) return false
-    const key = `${identity} ${object.metadata.uid}`
+    const { uid, resourceVersion } = object.metadata
+    // A mark that is written later shows in the annotations, where they are known.
+    const key = [identity, uid, ...(isAnnotated ? [] : [resourceVersion])].join(' ')
     const known = this.#known.get(key)
     if (known !== undefined) return known
     const live = await this.#read(resource, object, signal)
-    if (live === undefined || live.metadata.uid !== object.metadata.uid) return false
+    if (live === undefined || live.metadata.uid !== uid) return false
     const isCreated = isCreatedBy(identity, owner, live)
     keepNewest(this.#known, key, isCreated, REMEMBERED)
     return isCreated

@@ -276,6 +276,12 @@ describe('an object without a mark that has the same owner', () => {
         undefined,
         'foreign',
       ])
+
+    const { annotations } = createdFor(widget, 'mark-metadata', secret('foreign', '1')).metadata
+    await fixture.kube.patch(resourcePath(SECRETS, scene.name, 'foreign'), { metadata: { annotations } }, 'merge')
+    await scene.see(SECRETS, 'foreign', { resource: 'widgets', name: 'w' })
+    await look()
+    expect(seen, 'after it was handed over').toEqual([[], ['foreign']])
     await scene.stop()
   })
 })
