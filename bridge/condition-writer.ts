@@ -16,8 +16,8 @@ const RETRY_MS = 2000
 const FIELD_MANAGER = 'fairlead-bridge'
 
 /**
- * Keeps the conditions Synced and Overlapping of the Reconcilers. Each bridge says a thing once, when it becomes so, and not again when
- * another one contradicts it: two that disagree do not write for ever.
+ * Keeps the conditions Synced and Overlapping of the Reconcilers. Each bridge says a thing once, when it becomes so, and
+ * not again when another one contradicts it: two that disagree do not write for ever.
  */
 export class ConditionWriter {
   readonly #deps: ConditionWriterDeps

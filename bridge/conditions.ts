@@ -12,7 +12,7 @@ export interface SyncedCondition {
   observedGeneration?: number
 }
 
-/** Two Reconcilers own the same kinds for the same objects; absent as long as none does. */
+/** Another Reconciler for the same objects owns the same kinds; absent if there is none. */
 export interface OverlappingCondition extends Omit<SyncedCondition, 'type'> {
   type: 'Overlapping'
 }

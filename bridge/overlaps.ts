@@ -2,7 +2,7 @@ import type { ResourceRef } from '#contracts'
 import type { OverlappingCondition } from './conditions.ts'
 import type { Reconciler } from './reconcilers.ts'
 
-/** Reconcilers, and kinds of each, that the message names. */
+/** The message names so many Reconcilers, and so many kinds of each. */
 const NAMED = 5
 const EVERYWHERE = '*'
 
@@ -10,7 +10,7 @@ type Kind = Pick<ResourceRef, 'group' | 'resource'>
 
 /**
  * The condition of each Reconciler that is for the same kind as another one, in a common namespace, and owns a kind that
- * the other one owns. Selectors are not compared: whether any object matches both is not known here.
+ * the other one owns. Selectors are not compared: the bridge does not know whether any object matches both.
  */
 export function overlapsOf(reconcilers: readonly Reconciler[]): Map<Reconciler, OverlappingCondition> {
   const sorted = reconcilers.toSorted((a, b) => (a.name < b.name ? -1 : 1))
@@ -25,10 +25,10 @@ export function overlapsOf(reconcilers: readonly Reconciler[]): Map<Reconciler, 
   const overlaps = new Map<Reconciler, OverlappingCondition>()
   for (const reconciler of sorted) {
     const kinds = new Map<Reconciler, Set<string>>()
-    // One more than is named, and the Reconciler itself.
     for (const { place, owned } of placesOf(reconciler, (namespaces) =>
       namespaces ? [EVERYWHERE, ...namespaces] : [''],
     ))
+      // The Reconciler itself may be among them, and one more makes the message say that there are others.
       for (const other of (places.get(place) ?? []).slice(0, NAMED + 2))
         if (other !== reconciler) kinds.set(other, (kinds.get(other) ?? new Set()).add(nameOf(owned)))
     if (kinds.size > 0) overlaps.set(reconciler, conditionOf(reconciler, kinds))

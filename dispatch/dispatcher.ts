@@ -149,7 +149,7 @@ class LiveDispatcher implements Dispatcher {
     }
   }
 
-  /** Before that a Reconciler could be served whose identity an older one has. */
+  /** A Reconciler must not be served before it is known whether an older one has its identity. */
   #allKnown(): void {
     this.#identities.complete()
     for (const followed of this.#followed.values()) followed.reconsider()

@@ -93,7 +93,7 @@ type IsCreated = (resource: OwnedResource, stored: StoredObject, found: KubeObje
 const isMetadataEnough = ({ owns, related }: ReconcilerSpec, { group, resource }: ResourceRef): boolean =>
   [...owns, ...related].every((one) => one.group !== group || one.resource !== resource || one.metadataOnly === true)
 
-/** What is gone by now, or another's, is left out; so is what others have created for the same owner. */
+/** Objects that are gone by now, or that others have created for the same owner, are left out. */
 async function ownedBy(
   owner: KubeObject,
   { owns }: ReconcilerSpec,
