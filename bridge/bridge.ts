@@ -1,9 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type KubeObject, RECONCILERS, type ResourceRef, resourceName } from '#contracts'
 import { ConditionWriter } from './condition-writer.ts'
-import { refusedCondition, type SyncedCondition, servedCondition } from './conditions.ts'
+import { type BridgeCondition, type OverlappingCondition, refusedCondition, servedCondition } from './conditions.ts'
 import { isStarting } from './failure.ts'
+import { overlapsOf } from './overlaps.ts'
 import { Publisher } from './publisher.ts'
+import type { Reconciler } from './reconcilers.ts'
 import { Registry } from './registry.ts'
 import { Relations } from './relations.ts'
 import { ResourceWatch } from './resource-watch.ts'
@@ -51,6 +53,7 @@ class WatchingBridge implements Bridge {
   readonly #watches = new Map<string, RunningWatch>()
   readonly #stopping = new Set<Promise<void>>()
   #routes = new Routes([])
+  #overlaps: ReadonlyMap<Reconciler, OverlappingCondition> = new Map()
   #isStopping = false
 
   constructor(options: BridgeOptions) {
@@ -101,6 +104,7 @@ class WatchingBridge implements Bridge {
   #reroute(): void {
     if (this.#isStopping) return
     this.#routes = new Routes(this.#registry.served)
+    this.#overlaps = overlapsOf(this.#registry.served)
     this.#relations.reroute(this.#routes)
     const before = [...this.#watches.values()]
     this.#arrange()
@@ -204,14 +208,14 @@ class WatchingBridge implements Bridge {
     }
   }
 
-  #currentConditions(): { object: KubeObject; condition: SyncedCondition }[] {
+  #currentConditions(): { object: KubeObject; conditions: BridgeCondition[] }[] {
     const statusesOf = (ref: ResourceRef): ResourceStatus[] =>
       this.#places(ref).flatMap((place) => this.#watches.get(nameOf(place))?.watch.status() ?? [])
     return [
-      ...this.#registry.refused.map((entry) => ({ object: entry.object, condition: refusedCondition(entry) })),
+      ...this.#registry.refused.map((entry) => ({ object: entry.object, conditions: [refusedCondition(entry)] })),
       ...this.#registry.served.map((entry) => ({
         object: entry.object,
-        condition: servedCondition(entry, statusesOf),
+        conditions: [servedCondition(entry, statusesOf), this.#overlaps.get(entry)].filter((one) => one !== undefined),
       })),
     ]
   }

@@ -1,14 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { apiVersionOf, type KubeObject, RECONCILERS, type RunLog } from '#contracts'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
-import { isSame, type SyncedCondition, storedCondition, withTransition } from './conditions.ts'
+import { areSame, type BridgeCondition, storedConditions, withTransition } from './conditions.ts'
 
 export interface ConditionWriterDeps {
   kube: KubeClient
   log: RunLog
   now: () => Date
   /** The Reconcilers as last seen, each with what should be said of it now. */
-  conditions: () => { object: KubeObject; condition: SyncedCondition }[]
+  conditions: () => { object: KubeObject; conditions: BridgeCondition[] }[]
 }
 
 const AT_MOST_EVERY_MS = 500
@@ -16,12 +16,12 @@ const RETRY_MS = 2000
 const FIELD_MANAGER = 'fairlead-bridge'
 
 /**
- * Keeps condition Synced of the Reconcilers. Each bridge says a thing once, when it becomes so, and not again when
- * another one contradicts it: two that disagree do not write for ever.
+ * Keeps the conditions Synced and Overlapping of the Reconcilers. Each bridge says a thing once, when it becomes so, and
+ * not again when another one contradicts it: two that disagree do not write for ever.
  */
 export class ConditionWriter {
   readonly #deps: ConditionWriterDeps
-  readonly #said = new Map<string, SyncedCondition>()
+  readonly #said = new Map<string, BridgeCondition[]>()
   #wake = () => {}
   #isDirty = false
 
@@ -55,35 +55,44 @@ export class ConditionWriter {
     const uids = new Set(conditions.map(({ object }) => object.metadata.uid))
     for (const uid of this.#said.keys()) if (!uids.has(uid)) this.#said.delete(uid)
     let isSaid = true
-    for (const { object, condition } of conditions) isSaid = (await this.#say(object, condition, signal)) && isSaid
+    for (const { object, conditions: said } of conditions) isSaid = (await this.#say(object, said, signal)) && isSaid
     return isSaid
   }
 
-  async #say(object: KubeObject, condition: SyncedCondition, signal: AbortSignal): Promise<boolean> {
+  async #say(object: KubeObject, conditions: BridgeCondition[], signal: AbortSignal): Promise<boolean> {
     const { name, uid = '' } = object.metadata
     const said = this.#said.get(uid)
-    if (isSame(said, condition)) return true
-    const before = storedCondition(object)
+    if (said !== undefined && areSame(said, conditions)) return true
+    const before = storedConditions(object)
     try {
       // What it last said here may not be in sight yet.
-      if (said !== undefined || !isSame(before, condition))
-        await this.#apply(object, withTransition(condition, before, this.#deps.now()), signal)
-      this.#said.set(uid, condition)
+      if (said !== undefined || !areSame(before, conditions)) await this.#apply(object, conditions, before, signal)
+      this.#said.set(uid, conditions)
       return true
     } catch (error) {
       // With the next version of the object comes another occasion.
       if (signal.aborted || isNotFound(error) || isConflict(error)) return true
-      this.#deps.log.warn({ err: error, reconciler: name }, 'condition Synced could not be written yet')
+      this.#deps.log.warn({ err: error, reconciler: name }, 'conditions of the Reconciler could not be written yet')
       return false
     }
   }
 
-  async #apply({ kind, metadata: { name, uid } }: KubeObject, condition: object, signal: AbortSignal): Promise<void> {
+  /** A condition that is left out is removed. */
+  async #apply(
+    { kind, metadata: { name, uid } }: KubeObject,
+    conditions: BridgeCondition[],
+    before: ReturnType<typeof storedConditions>,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const stored = conditions.map((condition) => {
+      const same = before.find(({ type }) => type === condition.type)
+      return withTransition(condition, same, this.#deps.now())
+    })
     const patch = {
       apiVersion: apiVersionOf(RECONCILERS),
       kind,
       metadata: { name, ...(uid !== undefined && { uid }) },
-      status: { conditions: [condition] },
+      status: { conditions: stored },
     }
     const path = resourcePath(RECONCILERS, undefined, name)
     await this.#deps.kube.applyStatus(path, patch, { fieldManager: FIELD_MANAGER, force: true, signal })

@@ -12,9 +12,15 @@ export interface SyncedCondition {
   observedGeneration?: number
 }
 
-interface StoredCondition extends SyncedCondition {
-  lastTransitionTime: string
+/** Another Reconciler for the same objects owns the same kinds; absent if there is none. */
+export interface OverlappingCondition extends Omit<SyncedCondition, 'type'> {
+  type: 'Overlapping'
 }
+
+/** What the bridge says of a Reconciler. */
+export type BridgeCondition = SyncedCondition | OverlappingCondition
+
+type StoredCondition = BridgeCondition & { lastTransitionTime: string }
 
 export function refusedCondition({ reason, message, object }: Refused): SyncedCondition {
   return { type: 'Synced', status: 'False', reason, message, ...generationOf(object) }
@@ -60,20 +66,24 @@ export function servedCondition(
 
 const inNamespace = (namespace: string | undefined): string => (namespace === undefined ? '' : ` in ${namespace}`)
 
-/** What the object says of it already. */
-export function storedCondition(object: KubeObject): StoredCondition | undefined {
-  const { conditions } = (object.status ?? {}) as { conditions?: StoredCondition[] }
-  return conditions?.find(({ type }) => type === 'Synced')
+/** What the object says already. */
+export function storedConditions(object: KubeObject): StoredCondition[] {
+  const { conditions = [] } = (object.status ?? {}) as { conditions?: StoredCondition[] }
+  return ['Synced', 'Overlapping'].flatMap((wanted) => conditions.find(({ type }) => type === wanted) ?? [])
 }
 
-export const isSame = (a: SyncedCondition | undefined, b: SyncedCondition | undefined): boolean =>
-  a?.status === b?.status &&
-  a?.reason === b?.reason &&
-  a?.message === b?.message &&
-  a?.observedGeneration === b?.observedGeneration
+export const areSame = (some: readonly BridgeCondition[], others: readonly BridgeCondition[]): boolean =>
+  some.length === others.length && some.every((one, index) => isSame(one, others[index]))
+
+const isSame = (a: BridgeCondition, b: BridgeCondition | undefined): boolean =>
+  a.type === b?.type &&
+  a.status === b.status &&
+  a.reason === b.reason &&
+  a.message === b.message &&
+  a.observedGeneration === b.observedGeneration
 
 export function withTransition(
-  condition: SyncedCondition,
+  condition: BridgeCondition,
   before: StoredCondition | undefined,
   now: Date,
 ): StoredCondition {

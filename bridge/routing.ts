@@ -1,6 +1,7 @@
 import {
   controllerOf,
   holdsFinalizer,
+  identityOf,
   type KubeObject,
   type ReconcilerSpec,
   type RelatedResource,
@@ -142,7 +143,7 @@ function primaryTargets({ name: fn, token, spec, selects }: Reconciler, change: 
   const target = { fn, token, key: keyOf(namespace, name) }
   if (object === undefined) return [target]
   // What has left the selection waits, once it is deleted, until its finalizer is taken back.
-  if (!selects(object)) return holdsFinalizer(object, fn) ? [target] : []
+  if (!selects(object)) return holdsFinalizer(object, identityOf(fn, spec)) ? [target] : []
   return doesCount(spec, change) ? [target] : []
 }
 

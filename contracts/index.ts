@@ -14,6 +14,7 @@ export {
   type Backoff,
   finalizerOf,
   holdsFinalizer,
+  identityOf,
   keepsStatus,
   type OwnedResource,
   PAUSED_ANNOTATION,

@@ -99,6 +99,15 @@ export const reconcilerSpec = z.object({
     .max(3)
     .optional()
     .describe('An update of the primary counts only if one of these has changed; left out: every update counts.'),
+  identity: z
+    .string()
+    .min(1)
+    .max(253)
+    .regex(/^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/, 'the name of a Reconciler')
+    .optional()
+    .describe(
+      'The name under which created objects are marked, fields managed and finalizers set; left out: the name of the Reconciler. After a rename: the former name.',
+    ),
   revision: z
     .string()
     .min(1)
@@ -146,13 +155,16 @@ export type ReconcilerSpec = z.output<typeof reconcilerSpec>
 /** Whether the status of its objects is the function's to say. */
 export const keepsStatus = ({ for: primary }: Pick<ReconcilerSpec, 'for'>): boolean => primary.status !== 'Untouched'
 
+/** The name by which a reconciler's marks, field managers and finalizers are its own, also after it was renamed. */
+export const identityOf = (name: string, { identity = name }: Pick<ReconcilerSpec, 'identity'>): string => identity
+
 /** The finalizer of a reconciler that has `finalize`. The part after the slash has 63 characters at most. */
-export const finalizerOf = (reconciler: string): string =>
-  `fairlead.dev/${reconciler.length <= 63 ? reconciler : hash('sha256', reconciler).slice(0, 63)}`
+export const finalizerOf = (identity: string): string =>
+  `fairlead.dev/${identity.length <= 63 ? identity : hash('sha256', identity).slice(0, 63)}`
 
 /** Whether the object, once it is deleted, waits for that reconciler. */
-export const holdsFinalizer = ({ metadata }: KubeObject, reconciler: string): boolean =>
-  (metadata.finalizers ?? []).includes(finalizerOf(reconciler))
+export const holdsFinalizer = ({ metadata }: KubeObject, identity: string): boolean =>
+  (metadata.finalizers ?? []).includes(finalizerOf(identity))
 
 /** Where the accounts of Fairlead and of its functions live, unless a Reconciler names another one. */
 export const SYSTEM_NAMESPACE = 'fairlead-system'

@@ -9,5 +9,5 @@ import type { RunDependencies } from './run.ts'
 export function actingAs<Deps extends RunDependencies>(deps: Deps, { serviceAccount }: ReconcilerSpec): Deps {
   if (serviceAccount === undefined) return deps
   const kube = deps.kube.as(userNameOf(serviceAccount))
-  return { ...deps, kube, references: new References({ ...deps, kube }) }
+  return { ...deps, kube, references: new References({ ...deps, kube }), adoptions: deps.adoptions.as(kube) }
 }

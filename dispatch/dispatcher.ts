@@ -4,9 +4,11 @@ import type { DeadMessage, EventStore, StoredCursor } from '#events'
 import type { KubeClient } from '#kube'
 import type { WorkQueue } from '#queue'
 import { SettledWrites, sameJson } from '#reconcile'
+import { Adoptions } from './adoptions.ts'
 import { ownerIn } from './echo.ts'
 import { Followed } from './followed.ts'
 import { Gate } from './gate.ts'
+import { Identities } from './identities.ts'
 import { InFlight } from './in-flight.ts'
 import { EventRecorder } from './recorder.ts'
 import { References } from './references.ts'
@@ -63,6 +65,7 @@ class LiveDispatcher implements Dispatcher {
   readonly #stopping = new AbortController()
   readonly #followed = new Map<string, Followed>()
   readonly #cursors = new Map<string, StoredCursor>()
+  readonly #identities = new Identities()
 
   constructor(options: DispatcherOptions) {
     const { kube, events, instance, log, now = () => new Date(), random = Math.random } = options
@@ -73,6 +76,7 @@ class LiveDispatcher implements Dispatcher {
       events,
       gate,
       references: new References({ kube, events, gate }),
+      adoptions: new Adoptions({ kube, gate }),
       settled: new SettledWrites(),
       recorder: new EventRecorder({ gate, instance, now, log }),
       now,
@@ -121,14 +125,33 @@ class LiveDispatcher implements Dispatcher {
     }
     const followed =
       this.#followed.get(name) ??
-      new Followed(name, { ...this.#deps, cluster: events.cluster, queue, invoke: functions.get(name), log, isSynced })
+      new Followed(name, {
+        ...this.#deps,
+        cluster: events.cluster,
+        queue,
+        invoke: functions.get(name),
+        log,
+        isSynced,
+        identityHolder: () => this.#identities.holderOf(name),
+      })
     this.#followed.set(name, followed)
     return followed
   }
 
   async #followReconcilers(signal: AbortSignal): Promise<void> {
-    for await (const event of this.#options.events.follow({ ref: RECONCILERS }, signal))
-      if (event.verb !== 'moved') this.#followedAs(event.object.metadata.name).hear(event)
+    const reconciler = { ref: RECONCILERS }
+    for await (const event of this.#options.events.follow(reconciler, signal, () => this.#allKnown())) {
+      if (event.verb === 'moved') continue
+      const sharing = this.#identities.hear(event)
+      this.#followedAs(event.object.metadata.name).hear(event)
+      for (const name of sharing) this.#followedAs(name).reconsider()
+    }
+  }
+
+  /** A Reconciler must not be served before it is known whether an older one has its identity. */
+  #allKnown(): void {
+    this.#identities.complete()
+    for (const followed of this.#followed.values()) followed.reconsider()
   }
 
   async #followCursors(signal: AbortSignal): Promise<void> {

@@ -1,6 +1,7 @@
 import {
   coverageToken,
   type Invoke,
+  identityOf,
   type KubeObject,
   RECONCILERS,
   type ReconcilerSpec,
@@ -32,6 +33,8 @@ export interface FollowedDependencies extends RunDependencies {
   invoke: Invoke | undefined
   /** Whether everything of the resource that concerns the Reconciler with this coverage token has been stored. */
   isSynced: (ref: ResourceRef, token: string, namespaces?: readonly string[]) => boolean
+  /** The Reconciler that may act under the identity of this one; undefined: not known yet. */
+  identityHolder: () => string | undefined
   log: RunLog
 }
 
@@ -106,6 +109,9 @@ export class Followed {
       await this.#endServing(CHANGE_GRACE_MS)
       return this.#say('info', {}, 'reconciler has no function here')
     }
+    const holder = this.#deps.identityHolder()
+    if (holder === undefined) return
+    if (holder !== this.#name) return this.#refuseIdentity(object, identityOf(this.#name, read), holder)
     if (!sameJson(read, this.#current?.spec)) await this.#serve(event, read)
     if (this.#current === undefined) return
     // Whose calls are not answered knows better than who has made none.
@@ -154,6 +160,17 @@ export class Followed {
     const heard = { lost: (why: string) => this.#isLost(why), found: () => this.#isFound() }
     if (url !== undefined) return httpFunction({ name: this.#name, spec, url, cluster, now, random, ...heard })
     return invoke && { invoke, close: () => undefined }
+  }
+
+  /** Keys and timers stay in the queue until the other Reconciler is gone or has another identity. */
+  async #refuseIdentity(object: KubeObject, identity: string, holder: string): Promise<void> {
+    await this.#endServing(CHANGE_GRACE_MS)
+    this.#say('error', { identity, holder }, 'reconciler not served: an older Reconciler has its identity')
+    this.#announce(object, {
+      status: 'False',
+      reason: 'IdentityTaken',
+      message: `nothing runs: the older Reconciler ${holder} has the identity ${identity} too. If this one replaces it: kubectl delete reconciler ${holder}. If not, give this one another spec.identity`,
+    })
   }
 
   /** Keys and timers stay where they are: in the queue. */

@@ -1,6 +1,14 @@
-import { type KubeObject, type ReconcilerSpec, type ResourceRef, relatedLookup, relation } from '#contracts'
+import {
+  type KubeObject,
+  type OwnedResource,
+  type ReconcilerSpec,
+  type ResourceRef,
+  relatedLookup,
+  relation,
+} from '#contracts'
 import type { EventStore, ObjectFilter, ObjectKey, OwnerKey, StoredObject } from '#events'
 import { isControlledBy, type OwnedObject, type World } from '#reconcile'
+import type { Adoptions } from './adoptions.ts'
 import type { Edition } from './edition.ts'
 import type { References } from './references.ts'
 
@@ -11,17 +19,23 @@ export interface Observation extends World {
   traceparent: string | undefined
 }
 
+export interface ObserveDependencies {
+  events: Pick<EventStore, 'observe' | 'isReferenceOnly'>
+  references: References
+  adoptions: Adoptions
+}
+
 /** The object as the API server has it, where EVENTS has only a reference; undefined when it is gone. */
 type Whole = (resource: ResourceRef, stored: StoredObject) => Promise<KubeObject | undefined>
 
 /**
- * The primary, what it controls and what is related to it, in one read of EVENTS; a second one where a field of the
+ * The primary, what the reconciler has created for it and what is related to it, in one read of EVENTS; a second one where a field of the
  * primary names what is related. What travels as a reference is read from the API server. Undefined when the primary
  * is gone. Throws SupersededError when the Reconciler is another one by now.
  */
 export async function observePrimary(
-  { events, references }: { events: Pick<EventStore, 'observe'>; references: References },
-  { spec, edition }: { spec: ReconcilerSpec; edition: Edition | undefined },
+  { events, references, adoptions }: ObserveDependencies,
+  { identity, spec, edition }: { identity: string; spec: ReconcilerSpec; edition: Edition | undefined },
   { namespace, name }: Pick<ObjectKey, 'namespace' | 'name'>,
   signal: AbortSignal,
 ): Promise<Observation | undefined> {
@@ -43,8 +57,20 @@ export async function observePrimary(
   const names = lookupsOf(named, object)
   const second =
     names.length === 0 ? [] : (await events.observe({ primary: key, related: filtersOf(names, namespace) })).related
+  const isCreated: IsCreated = (resource, stored, found) =>
+    adoptions.isCreatedBy(
+      identity,
+      object,
+      {
+        resource,
+        object: found,
+        isAnnotated: !stored.referenceOnly || found !== stored.object,
+        isFingerprinted: resource.strategy !== 'CreateOnly' && !events.isReferenceOnly(resource),
+      },
+      signal,
+    )
   const [owned, related] = await Promise.all([
-    ownedBy(object, spec, first.owned, whole),
+    ownedBy(object, spec, first.owned, { whole, isCreated }),
     relatedTo(object, spec, [...first.related, ...second].flat(), whole),
   ])
   const mine = first.owned.flat().filter((child) => isControlledBy(child.object, object))
@@ -61,24 +87,29 @@ export async function observePrimary(
   }
 }
 
+/** Whether the reconciler has created, or adopted, what is stored: `found` is the same object, whole where it can be. */
+type IsCreated = (resource: OwnedResource, stored: StoredObject, found: KubeObject) => Promise<boolean>
+
 const isMetadataEnough = ({ owns, related }: ReconcilerSpec, { group, resource }: ResourceRef): boolean =>
   [...owns, ...related].every((one) => one.group !== group || one.resource !== resource || one.metadataOnly === true)
 
-/** What is gone by now, or another's, is left out. */
+/** Objects that are gone by now, or that others have created for the same owner, are left out. */
 async function ownedBy(
   owner: KubeObject,
   { owns }: ReconcilerSpec,
   found: readonly StoredObject[][],
-  whole: Whole,
+  { whole, isCreated }: { whole: Whole; isCreated: IsCreated },
 ): Promise<OwnedObject[]> {
   const children = owns.flatMap((resource, index) =>
     (found[index] ?? [])
       .filter((child) => isControlledBy(child.object, owner))
-      .map(async (child) => ({ resource, object: await whole(resource, child) })),
+      .map(async (child): Promise<OwnedObject | undefined> => {
+        const object = await whole(resource, child)
+        if (object === undefined || !isControlledBy(object, owner)) return undefined
+        return (await isCreated(resource, child, object)) ? { resource, object } : undefined
+      }),
   )
-  return (await Promise.all(children)).filter(
-    (child): child is OwnedObject => child.object !== undefined && isControlledBy(child.object, owner),
-  )
+  return (await Promise.all(children)).filter((child) => child !== undefined)
 }
 
 type Lookup = ReconcilerSpec['related'][number] & { name?: string }

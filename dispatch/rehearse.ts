@@ -3,6 +3,7 @@ import { keyOf } from '#events'
 import type { KubeClient } from '#kube'
 import { dated, type Finish, type Lease } from '#queue'
 import { reconciled, SettledWrites } from '#reconcile'
+import { Adoptions } from './adoptions.ts'
 import { apiView } from './api-view.ts'
 import { Gate } from './gate.ts'
 import { InFlight } from './in-flight.ts'
@@ -42,6 +43,7 @@ export async function rehearse(options: RehearsalOptions): Promise<RehearsalResu
       events: { ...view, put: () => Promise.reject(new TypeError('a rehearsal stores nothing')) },
       gate,
       references: new References({ kube, events: view, gate }),
+      adoptions: new Adoptions({ kube, gate }),
       settled: new SettledWrites(),
       recorder: { record: () => undefined },
       now: () => now,

@@ -5,6 +5,7 @@ import type { Finish, Lease } from '#queue'
 import {
   type Answer,
   type Ask,
+  fieldManagerOf,
   type Note,
   next,
   type Observed,
@@ -13,6 +14,7 @@ import {
   type SettledWrites,
   start,
 } from '#reconcile'
+import type { Adoptions } from './adoptions.ts'
 import { callWithin } from './call.ts'
 import { originOf } from './echo.ts'
 import type { Edition } from './edition.ts'
@@ -25,6 +27,7 @@ import { Writer, type WriterDependencies } from './writer.ts'
 
 export interface RunDependencies extends WriterDependencies {
   settled: SettledWrites
+  adoptions: Adoptions
   recorder: Pick<EventRecorder, 'record'>
   now: () => Date
   random: () => number
@@ -115,7 +118,7 @@ export class Run {
   }
 
   async #observe(begins: boolean): Promise<Observed | undefined> {
-    const { name, spec } = this.#served
+    const { name, identity, spec } = this.#served
     const { signal, key, owner } = this.#lease
     if (begins) await this.#lease.lap()
     const seen = await observePrimary(this.#deps, this.#served, parseKey(key), signal)
@@ -125,7 +128,8 @@ export class Run {
         reconciler: name,
         key,
         origin: originOf(name, key, owner),
-        fieldManager: `fairlead-${name}`.slice(0, 128),
+        identity,
+        fieldManager: fieldManagerOf(identity),
         primary: { ref: spec.for, object: seen.object, owner: seen.owner },
         hold: () => this.#lease.hold(),
         signal,

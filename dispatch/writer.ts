@@ -14,6 +14,7 @@ import {
   called,
   GoneError,
   isControlledBy,
+  isCreatedBy,
   nameTaken,
   RefusedError,
   type StatusPatch,
@@ -43,6 +44,7 @@ export interface Writing {
   reconciler: string
   key: string
   origin: string
+  identity: string
   fieldManager: string
   /** The primary, and where it is kept: its own controller may be the primary of some other Reconciler. */
   primary: { ref: ResourceRef; object: KubeObject; owner: OwnerKey | undefined }
@@ -190,9 +192,11 @@ export class Writer {
   async #findWhoHas({ resource, object }: Write): Promise<Written> {
     const found = await this.#get(resource, object)
     if (found === undefined) throw new ConflictError(`${called(object)} was deleted just now`)
-    if (isControlledBy(found, this.#run.primary.object))
+    const { identity, primary } = this.#run
+    if (isControlledBy(found, primary.object) && isCreatedBy(identity, primary.object, found))
       return { ...(await this.#through.present(resource, this.#childrenOf, found)), isFound: true }
-    throw new RefusedError(nameTaken(found, this.#run.primary.object), { reason: 'NameTaken' })
+    const message = nameTaken(resource, found, { identity, owner: primary.object })
+    throw new RefusedError(message, { reason: 'NameTaken' })
   }
 
   async #refreshOwned(write: Write): Promise<void> {

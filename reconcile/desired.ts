@@ -1,5 +1,6 @@
 import { apiVersionOf, type KubeObject, type OwnedResource, type OwnerReference } from '#contracts'
 import type { DesiredInput } from './outcome.ts'
+import { RECONCILER_ANNOTATION } from './ownership.ts'
 import { called, type OwnedObject } from './world.ts'
 
 /** The server's own: an author who changes an observed object and returns it must not send these back. */
@@ -16,6 +17,8 @@ const SERVER_FIELDS = [
 
 /** Holds the fingerprint of what was applied: a field that is no longer desired shows as a difference. */
 export const DESIRED_ANNOTATION = 'fairlead.dev/desired'
+
+const ANNOTATIONS = [DESIRED_ANNOTATION, RECONCILER_ANNOTATION]
 
 /** The status of an owned object is its own controller's. */
 const STATUS = ['status']
@@ -58,7 +61,7 @@ function complete(owner: KubeObject, { metadata, ...content }: DesiredInput): Ku
     kind: content.kind,
     metadata: {
       ...without(SERVER_FIELDS, authored),
-      ...(annotations && { annotations: without([DESIRED_ANNOTATION], annotations) }),
+      ...(annotations && { annotations: without(ANNOTATIONS, annotations) }),
       name: metadata.name ?? owner.metadata.name,
       ...(namespace === undefined ? {} : { namespace }),
       ownerReferences: [...references.filter(({ uid }) => uid !== owner.metadata.uid), referenceTo(owner)],

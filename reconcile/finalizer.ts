@@ -1,8 +1,8 @@
 import { finalizerOf, holdsFinalizer, type KubeObject, type ReconcilerSpec } from '#contracts'
 
 /** The object is on its way out, and waits for this reconciler. */
-export const isFinalizing = (object: KubeObject, reconciler: string): boolean =>
-  object.metadata.deletionTimestamp !== undefined && holdsFinalizer(object, reconciler)
+export const isFinalizing = (object: KubeObject, identity: string): boolean =>
+  object.metadata.deletionTimestamp !== undefined && holdsFinalizer(object, identity)
 
 /**
  * The finalizers that the object has to have before the function is called, where they are others than it has. What is
@@ -11,16 +11,16 @@ export const isFinalizing = (object: KubeObject, reconciler: string): boolean =>
  */
 export function finalizersBefore(
   object: KubeObject,
-  reconciler: string,
+  identity: string,
   { finalize }: Pick<ReconcilerSpec, 'finalize'>,
   isSelected = true,
 ): string[] | undefined {
   const { finalizers = [], deletionTimestamp } = object.metadata
-  const has = holdsFinalizer(object, reconciler)
+  const has = holdsFinalizer(object, identity)
   const isGoing = deletionTimestamp !== undefined
-  if (finalize && (isGoing ? has : isSelected)) return has ? undefined : [...finalizers, finalizerOf(reconciler)]
-  return has ? finalizersWithout(object.metadata, reconciler) : undefined
+  if (finalize && (isGoing ? has : isSelected)) return has ? undefined : [...finalizers, finalizerOf(identity)]
+  return has ? finalizersWithout(object.metadata, identity) : undefined
 }
 
-export const finalizersWithout = ({ finalizers = [] }: KubeObject['metadata'], reconciler: string): string[] =>
-  finalizers.filter((finalizer) => finalizer !== finalizerOf(reconciler))
+export const finalizersWithout = ({ finalizers = [] }: KubeObject['metadata'], identity: string): string[] =>
+  finalizers.filter((finalizer) => finalizer !== finalizerOf(identity))

@@ -1,5 +1,6 @@
 export { consequenceOf } from './consequence.ts'
 export { fingerprint, isRecord, sameJson } from './covers.ts'
+export { DESIRED_ANNOTATION } from './desired.ts'
 export { type Difference, differences } from './diff.ts'
 export {
   FunctionError,
@@ -12,12 +13,20 @@ export {
 export { isFinalizing } from './finalizer.ts'
 export { deepFreeze } from './freeze.ts'
 export { next, start } from './machine.ts'
+export { nameTaken } from './name-taken.ts'
 export { keepNewest } from './newest.ts'
 export { HUNDRED_YEARS_S } from './outcome.ts'
-export { statusTarget, type Write } from './plan.ts'
+export {
+  fieldManagerOf,
+  isCreatedBy,
+  markedBy,
+  ownershipMark,
+  RECONCILER_ANNOTATION,
+} from './ownership.ts'
+export type { Write } from './plan.ts'
 export { type Reconciled, reconciled } from './progress.ts'
 export { SettledWrites } from './settled-writes.ts'
 export { conditionPatch, failurePatch, PAUSED, RECONCILED, type StatusPatch } from './status.ts'
 export type { Step } from './step.ts'
 export type { Answer, Ask, Failed, Note, Observed, Settled, Written } from './vocabulary.ts'
-export { called, isControlledBy, nameTaken, type OwnedObject, type World } from './world.ts'
+export { called, isControlledBy, type OwnedObject, type World } from './world.ts'

@@ -17,7 +17,7 @@ export function begin(run: Progress, seen: Observed | undefined): Step {
   const { object } = world
   const isSelected = of.selects(object)
   if (isPaused(object)) return sayPaused(pass, isSelected)
-  const finalizers = finalizersBefore(object, of.name, of.spec, isSelected)
+  const finalizers = finalizersBefore(object, of.identity, of.spec, isSelected)
   if (finalizers === undefined) return decideOrLeave(pass)
   return step({ at: 'addingFinalizer', pass }, { do: 'writeFinalizers', object, finalizers })
 }
@@ -25,7 +25,7 @@ export function begin(run: Progress, seen: Observed | undefined): Step {
 /** The finalizers are as they have to be. */
 export function decideOrLeave(pass: Pass): Step {
   const { of, world } = pass
-  const isToBeDecided = isFinalizing(world.object, of.name) ? of.spec.finalize : of.selects(world.object)
+  const isToBeDecided = isFinalizing(world.object, of.identity) ? of.spec.finalize : of.selects(world.object)
   return isToBeDecided ? call(pass) : leave(pass)
 }
 
@@ -37,11 +37,12 @@ export function lookedAgain(pass: Pass, seen: Observed | undefined): Pass | Step
   if (seen === undefined || !isServed(pass.of, seen.world.object))
     return fail(pass, { failed: new GoneError('the object was deleted during its run') })
   const { object } = seen.world
-  const { name, selects, spec } = pass.of
+  const { identity, selects, spec } = pass.of
   const moved = (why: string): Step => fail(pass, { failed: new ConflictError(why) })
-  if (!selects(object) && !isFinalizing(object, name)) return moved('the object has left the selection during its run')
+  if (!selects(object) && !isFinalizing(object, identity))
+    return moved('the object has left the selection during its run')
   if (isPaused(object)) return moved('the object was paused during its run')
-  if (finalizersBefore(object, name, spec, selects(object)) !== undefined)
+  if (finalizersBefore(object, identity, spec, selects(object)) !== undefined)
     return moved('somebody has changed the finalizers of the object during its run')
   return { ...noting(pass, objectsOf(seen.world)), world: seen.world, settled: { ...pass.settled, ...seen.settled } }
 }
@@ -54,5 +55,5 @@ function sayPaused(pass: Pass, isSelected: boolean): Step {
 }
 
 /** An object that goes, or is not the reconciler's, is left alone unless it waits for the reconciler. */
-const isServed = ({ name, selects }: Reconciled, object: KubeObject): boolean =>
-  (selects(object) && object.metadata.deletionTimestamp === undefined) || holdsFinalizer(object, name)
+const isServed = ({ identity, selects }: Reconciled, object: KubeObject): boolean =>
+  (selects(object) && object.metadata.deletionTimestamp === undefined) || holdsFinalizer(object, identity)

@@ -1,8 +1,16 @@
-import { type EventReport, type KubeObject, keepsStatus, type OwnedResource, type ReconcilerSpec } from '#contracts'
+import {
+  type EventReport,
+  type KubeObject,
+  keepsStatus,
+  type ObjectMeta,
+  type OwnedResource,
+  type ReconcilerSpec,
+} from '#contracts'
 import type { Due } from '#queue/terms'
 import { covers, fingerprint } from './covers.ts'
 import { completeDesired, DESIRED_ANNOTATION } from './desired.ts'
 import { HUNDRED_YEARS_S, type PlainOutcome } from './outcome.ts'
+import { isMarkedBy, ownershipMark, RECONCILER_ANNOTATION } from './ownership.ts'
 import { type StatusPatch, statusPatch } from './status.ts'
 import type { Settled } from './vocabulary.ts'
 import { type Family, findOwned, type OwnedObject } from './world.ts'
@@ -17,7 +25,10 @@ export const ONLY_IF_ABSENT = '1'
 export type Write =
   /** POST: fails if the name is taken. */
   | { verb: 'create'; resource: OwnedResource; object: KubeObject }
-  /** Server-side apply, bound to the uid that was observed, or to there being none. */
+  /**
+   * Server-side apply, bound to the uid that was observed, or to there being none; to the resourceVersion too where it
+   * adopts the object, which another reconciler may do at the same time.
+   */
   | {
       verb: 'apply'
       resource: OwnedResource
@@ -40,6 +51,8 @@ export interface Plan {
 }
 
 export interface Circumstances {
+  /** Of the reconciler: what it creates is marked with it. */
+  identity: string
   now: Date
   settled: Settled
   /** Its contents must not be told, not even as a fingerprint. */
@@ -81,54 +94,56 @@ function isSettled({ object }: Family, { status }: StatusPatch, settled: Settled
 function writeFor(
   world: Family,
   { resource, object }: OwnedObject,
-  { settled, isConfidential }: Pick<Circumstances, 'settled' | 'isConfidential'>,
+  { identity, settled, isConfidential }: Pick<Circumstances, 'identity' | 'settled' | 'isConfidential'>,
 ): Write | undefined {
   const observed = findOwned(world, resource, object)
+  const owned = withAnnotation(object, RECONCILER_ANNOTATION, ownershipMark(identity, world.object, object))
   if (resource.strategy === 'CreateOnly')
-    return observed === undefined ? { verb: 'create', resource, object } : undefined
-  if (resource.strategy === 'Recreate') return recreate(observed, resource, object, isConfidential(resource))
+    return observed === undefined ? { verb: 'create', resource, object: owned } : undefined
+  // A change of the mark alone is no change of what is wanted: nothing is recreated because of it.
+  const wanted = fingerprint(object)
+  const isFingerprinted = !isConfidential(resource)
+  const marked = isFingerprinted ? withAnnotation(owned, DESIRED_ANNOTATION, wanted) : owned
+  if (resource.strategy === 'Recreate') return recreate(observed, resource, marked, wanted)
   if (observed?.metadata.deletionTimestamp !== undefined) return undefined
-  // Where only metadata is watched, the mark in it is all that can be compared.
-  const mark = fingerprint(object)
-  const marked = isConfidential(resource) ? object : withMark(object, mark)
-  const apply = { verb: 'apply', resource, fingerprint: mark, observed } as const
+  const apply = { verb: 'apply', resource, fingerprint: wanted, observed } as const
   if (observed === undefined) return { ...apply, object: bound(marked, { resourceVersion: ONLY_IF_ABSENT }) }
-  const { uid, resourceVersion } = observed.metadata
-  if (uid === undefined || settled[uid] === `${resourceVersion} ${mark}`) return undefined
+  const { uid, resourceVersion = '' } = observed.metadata
+  if (uid === undefined || settled[uid] === `${resourceVersion} ${wanted}`) return undefined
+  // Where only metadata is watched, the fingerprint in it is all that can be compared.
   const comparable = resource.metadataOnly === true ? { metadata: marked.metadata } : marked
-  // Without the mark a field that is no longer desired would not show as a difference.
-  if (marked !== object && covers(comparable, observed)) return undefined
-  return { ...apply, object: bound(marked, { uid }) }
+  // Without the fingerprint a field that is no longer desired would not show as a difference.
+  if (isFingerprinted && covers(comparable, observed)) return undefined
+  const isAdopted = !isMarkedBy(identity, world.object, observed)
+  return { ...apply, object: bound(marked, isAdopted ? { uid, resourceVersion } : { uid }) }
 }
 
 /**
- * What was declared differently when it was created is deleted; the round after that creates it anew. Of a Secret no
- * mark is kept, so that it stays as it was created.
+ * What was declared differently when it was created is deleted; the round after that creates it again. A Secret has no
+ * fingerprint, so it stays as it was created.
  */
 function recreate(
   observed: KubeObject | undefined,
   resource: OwnedResource,
   object: KubeObject,
-  isConfidential: boolean,
+  wanted: string,
 ): Write | undefined {
-  const mark = fingerprint(object)
-  if (observed === undefined)
-    return { verb: 'create', resource, object: isConfidential ? object : withMark(object, mark) }
+  if (observed === undefined) return { verb: 'create', resource, object }
   const created = observed.metadata.annotations?.[DESIRED_ANNOTATION]
-  const isOther = created !== undefined && created !== mark
+  const isOther = created !== undefined && created !== wanted
   return isOther && observed.metadata.deletionTimestamp === undefined
     ? { verb: 'delete', resource, object: observed }
     : undefined
 }
 
-const bound = (object: KubeObject, to: { uid: string } | { resourceVersion: string }): KubeObject => ({
+const bound = (object: KubeObject, to: Pick<ObjectMeta, 'uid' | 'resourceVersion'>): KubeObject => ({
   ...object,
   metadata: { ...object.metadata, ...to },
 })
 
-const withMark = (object: KubeObject, mark: string): KubeObject => ({
+const withAnnotation = (object: KubeObject, name: string, value: string): KubeObject => ({
   ...object,
-  metadata: { ...object.metadata, annotations: { ...object.metadata.annotations, [DESIRED_ANNOTATION]: mark } },
+  metadata: { ...object.metadata, annotations: { ...object.metadata.annotations, [name]: value } },
 })
 
 function prune(world: Family, wanted: readonly OwnedObject[]): Write[] {

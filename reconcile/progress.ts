@@ -1,5 +1,6 @@
 import {
   type EventReport,
+  identityOf,
   type KubeObject,
   type ReconcilerSpec,
   type ResourceRef,
@@ -19,6 +20,8 @@ export const MAX_ROUNDS = 8
 /** A Reconciler whose function is called. */
 export interface Reconciled {
   name: string
+  /** Of marks, finalizers and field managers. */
+  identity: string
   spec: ReconcilerSpec
   /** Whether the object is in its namespaces and matches its selectors. */
   selects: (object: KubeObject) => boolean
@@ -31,7 +34,7 @@ export const reconciled = (
   name: string,
   spec: ReconcilerSpec,
   isReferenceOnly: Reconciled['isReferenceOnly'],
-): Reconciled => ({ name, spec, selects: selectionOf(spec.for), isReferenceOnly })
+): Reconciled => ({ name, identity: identityOf(name, spec), spec, selects: selectionOf(spec.for), isReferenceOnly })
 
 /** One run of one object. A value: nothing in it changes. */
 export interface Progress {

@@ -20,7 +20,7 @@ export function call(pass: Pass): Step {
 }
 
 function inputOf({ of, world, attempt, seed, now }: Pass): RunInput {
-  const { name, spec } = of
+  const { identity, spec } = of
   const owned = world.owned.map((child) => child.object)
   return {
     object: world.object,
@@ -29,7 +29,7 @@ function inputOf({ of, world, attempt, seed, now }: Pass): RunInput {
     attempt,
     seed,
     now: now.toISOString(),
-    finalizing: isFinalizing(world.object, name),
+    finalizing: isFinalizing(world.object, identity),
   }
 }
 
@@ -46,7 +46,8 @@ export function returned(pass: Pass, input: RunInput, value: unknown): Step {
 
 function decide(pass: Pass, outcome: PlainOutcome): Step {
   const { of, world, now, settled } = pass
-  const next = plan(of.spec, world, outcome, { now, settled, isConfidential: of.isReferenceOnly })
+  const { identity, isReferenceOnly: isConfidential } = of
+  const next = plan(of.spec, world, outcome, { identity, now, settled, isConfidential })
   if (next.findings.length > 0)
     return fail(pass, { failed: new TerminalError(next.findings.join('; '), { reason: 'InvalidOutcome' }) })
   const round = { ...pass, rounds: pass.rounds + 1 }
@@ -77,9 +78,9 @@ function conclude(pass: Pass, { events, requeue }: Plan): Step {
   const { object } = pass.world
   if (requeue !== undefined)
     return after(notes, finish(told, { kind: 'requeue', at: requeue }, { mayLookAgain: !isLastPass(told) }))
-  const { name } = pass.of
-  if (!isFinalizing(object, name)) return after(notes, done(told))
-  const finalizers = finalizersWithout(object.metadata, name)
+  const { identity } = pass.of
+  if (!isFinalizing(object, identity)) return after(notes, done(told))
+  const finalizers = finalizersWithout(object.metadata, identity)
   return step({ at: 'releasing', pass: told }, { do: 'writeFinalizers', object, finalizers }, notes)
 }
 

@@ -6,7 +6,7 @@ export interface OwnedObject {
   object: KubeObject
 }
 
-/** The object that a run is for, and what that controls of the declared kinds: all that writes are planned on. */
+/** The object that a run is for, and what the reconciler has created for it: all that writes are planned on. */
 export interface Family {
   object: KubeObject
   owned: readonly OwnedObject[]
@@ -52,19 +52,3 @@ const isSame = (owned: OwnedObject, resource: OwnedResource, { metadata }: KubeO
 /** `Pod default/web-0`, for messages. */
 export const called = ({ kind, metadata }: Pick<KubeObject, 'kind' | 'metadata'>): string =>
   `${kind} ${metadata.namespace === undefined ? '' : `${metadata.namespace}/`}${metadata.name}`
-
-/** Why an object of that name cannot be counted as the owner's. */
-export function nameTaken(found: KubeObject, owner: KubeObject): string {
-  const [whose, cure] = whoseIs(found, owner)
-  const next = found.metadata.deletionTimestamp === undefined ? `: ${cure}` : ', and is being deleted'
-  return `${called(found)} exists, but ${whose}${next}`
-}
-
-function whoseIs(found: KubeObject, owner: KubeObject): [whose: string, cure: string] {
-  const controller = controllerOf(found)
-  const anotherName = 'have the function give what it makes another name'
-  if (controller === undefined) return ['has no controller', `delete it, or ${anotherName}`]
-  if (controller.kind === owner.kind && controller.name === owner.metadata.name)
-    return [`belongs to an earlier ${owner.kind} of this name`, 'delete it']
-  return [`is controlled by ${controller.kind} ${controller.name}`, anotherName]
-}

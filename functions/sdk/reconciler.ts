@@ -9,7 +9,7 @@ import type { Resource } from './resource.ts'
 /** What one run knows. It is all a function may decide on: same run, same outcome. */
 export interface Run<For, Owns, Related> {
   object: ObservedBy<For>
-  /** The objects of a declared kind whose controller is this very object, not an earlier one of the same name. */
+  /** The objects of a declared kind that this reconciler has created for this very object, not an earlier one of its name. */
   owned: <K extends Owns>(kind: K) => ObservedBy<K>[]
   related: <K extends Related>(kind: K) => ObservedBy<K>[]
   now: Date
@@ -46,6 +46,8 @@ type Answer<Outcome> = Outcome | undefined | Promise<Outcome | undefined>
 export interface ReconcilerOptions<For, Owns extends Kind<unknown>, Related extends RelatedKind> {
   /** A DNS label; the name of the Reconciler resource. */
   name: string
+  /** After a rename: the former name, whose objects and finalizers stay the function's. Left out: `name`. */
+  identity?: string
   /** A resource(), whose status is the function's to say; or a kind that is there anyway, whose status stays untouched. */
   for: For
   /** Label selector; only objects that match are reconciled. */
@@ -76,6 +78,7 @@ export interface ReconcilerOptions<For, Owns extends Kind<unknown>, Related exte
 /** A function with all that bridge and dispatcher must know of it. */
 export interface Reconciler {
   readonly name: string
+  readonly identity?: string
   readonly for: Kind<unknown>
   readonly selector?: string
   readonly namespaces?: string[]
@@ -104,6 +107,7 @@ export function reconciler<
 
 export const RECONCILER_OPTIONS = keysOf<ReconcilerOptions<Kind<unknown>, Kind<unknown>, RelatedKind>>({
   name: true,
+  identity: true,
   for: true,
   selector: true,
   namespaces: true,

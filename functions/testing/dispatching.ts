@@ -1,11 +1,4 @@
-import {
-  ConflictError,
-  controllerOf,
-  type EventReport,
-  type KubeObject,
-  type ResourceRef,
-  type RunInput,
-} from '#contracts'
+import { ConflictError, type EventReport, type KubeObject, type ResourceRef, type RunInput } from '#contracts'
 import type { Finish } from '#queue/terms'
 import {
   type Answer,
@@ -15,6 +8,7 @@ import {
   nameTaken,
   next,
   type Observed,
+  type Reconciled,
   RefusedError,
   reconciled,
   type SettledWrites,
@@ -23,7 +17,7 @@ import {
   type Written,
 } from '#reconcile'
 import type { Reconciler } from '#sdk'
-import { invokeOf, SEED, worldOf } from './given.ts'
+import { invokeOf, isOwned, SEED, worldOf } from './given.ts'
 import { type Memory, MemoryRefusal } from './memory.ts'
 import { prepared } from './prepared.ts'
 
@@ -63,15 +57,15 @@ export interface Ended {
 /** One run on a cluster in memory. Rejects with a Crash from `before`, as it would have left the cluster. */
 export async function dispatch(run: Dispatching): Promise<Ended> {
   const { name } = run.reconciler
-  const { spec } = prepared(run.reconciler)
-  const driver = new Driver(run)
+  const of = reconciled(name, prepared(run.reconciler).spec, isConfidential)
+  const driver = new Driver(run, of)
   let failure: Error | undefined
   const tell = (note: Note): void => {
     if (note.note === 'event') run.tells(note.event)
     if (note.note === 'settled') run.settled.remember(note.target, note.value)
     if (note.note === 'failed' || note.note === 'unreported') failure = note.error as Error
   }
-  for (let step = start(reconciled(name, spec, isConfidential), { attempt: run.attempt, random: 0 }); ; ) {
+  for (let step = start(of, { attempt: run.attempt, random: 0 }); ; ) {
     for (const note of step.notes) tell(note)
     const { ask } = step
     if (ask.do === 'finish' && !(ask.mayLookAgain && driver.isOvertaken)) return { finish: ask.finish, failure }
@@ -83,11 +77,13 @@ const isConfidential = ({ group, resource }: ResourceRef): boolean => group === 
 
 class Driver {
   readonly #run: Dispatching
+  readonly #of: Reconciled
   /** By whom the memory was changed last: this run, or somebody else since it has looked. */
   isOvertaken = false
 
-  constructor(run: Dispatching) {
+  constructor(run: Dispatching, of: Reconciled) {
     this.#run = run
+    this.#of = of
   }
 
   async answer(ask: Ask): Promise<Answer> {
@@ -124,11 +120,11 @@ class Driver {
   }
 
   #observe(): Observed | undefined {
-    const { reconciler, memory, settled, primary } = this.#run
+    const { memory, settled, primary } = this.#run
     this.isOvertaken = false
     const object = primary()
     if (object === undefined) return undefined
-    const world = worldOf(prepared(reconciler).spec, object, memory.all())
+    const world = worldOf(this.#of, object, memory.all())
     return { world, now: memory.now, seed: SEED, settled: settled.of(world) }
   }
 
@@ -141,7 +137,7 @@ class Driver {
     }
   }
 
-  #send({ verb, object }: Write): Written {
+  #send({ verb, resource, object }: Write): Written {
     const { before, memory, primary } = this.#run
     before({ verb, object })
     const found = memory.find(object)
@@ -151,8 +147,9 @@ class Driver {
     }
     const owner = primary()
     if (owner === undefined) throw new GoneError('the object was deleted during its run')
-    if (found !== undefined && controllerOf(found)?.uid !== owner.metadata.uid)
-      throw new RefusedError(nameTaken(found, owner), { reason: 'NameTaken' })
+    const { identity } = this.#of
+    if (found !== undefined && !isOwned(found, owner, identity))
+      throw new RefusedError(nameTaken(resource, found, { identity, owner }), { reason: 'NameTaken' })
     return this.#wrote(verb, object, verb === 'create' ? created(memory, object) : memory.apply(object), found)
   }
 

@@ -2,15 +2,15 @@ import {
   apiVersionOf,
   controllerOf,
   type Invoke,
+  identityOf,
   type KubeObject,
   kindName,
   type Outcome,
-  type ReconcilerSpec,
   type ResourceRef,
   type RunInput,
   relation,
 } from '#contracts'
-import { isFinalizing, type World } from '#reconcile'
+import { isFinalizing, markedBy, ownershipMark, RECONCILER_ANNOTATION, type Reconciled, type World } from '#reconcile'
 import type { Reconciler } from '#sdk'
 import { asStored } from './memory.ts'
 import { prepared } from './prepared.ts'
@@ -49,22 +49,23 @@ export function inputOf(reconciler: Reconciler, given: Given): RunInput {
   const { others = [], now = DEFAULT_NOW, attempt = 0 } = given
   const object = given.object && withUid(given.object)
   const { spec } = prepared(reconciler)
+  const identity = identityOf(reconciler.name, spec)
   return {
     object,
-    owned: byKind(spec.owns, others, () => (other) => object !== null && isOwned(other, object)),
+    owned: byKind(spec.owns, others, () => (other) => object !== null && isOwned(other, object, identity)),
     related: byKind(spec.related, others, (one) => (object === null ? () => false : relation(one)(object))),
     attempt,
     seed: SEED,
     now: new Date(now).toISOString(),
-    finalizing: given.finalizing ?? (object !== null && isFinalizing(object, reconciler.name)),
+    finalizing: given.finalizing ?? (object !== null && isFinalizing(object, identity)),
   }
 }
 
 /** What a dispatcher would observe of these objects for one of them. */
-export function worldOf(spec: ReconcilerSpec, object: KubeObject, others: readonly KubeObject[]): World {
+export function worldOf({ identity, spec }: Reconciled, object: KubeObject, others: readonly KubeObject[]): World {
   const owned = spec.owns.flatMap((resource) =>
     others
-      .filter((other) => isOfKind(other, resource) && isOwned(other, object))
+      .filter((other) => isOfKind(other, resource) && isOwned(other, object, identity))
       .map((child) => ({ resource, object: child })),
   )
   const isRelated = spec.related.map((one) => ({ one, holds: relation(one)(object) }))
@@ -89,15 +90,23 @@ function byKind<Declared extends ResourceRef & { kind: string }>(
 export const isOfKind = ({ kind, apiVersion }: KubeObject, wanted: ResourceRef & { kind: string }): boolean =>
   kind === wanted.kind && apiVersion === apiVersionOf(wanted)
 
-const isOwned = (object: KubeObject, owner: KubeObject): boolean => controllerOf(object)?.uid === owner.metadata.uid
+/** There are no field managers here: an object without a mark counts as created by the reconciler. */
+export const isOwned = (object: KubeObject, owner: KubeObject, identity: string): boolean =>
+  controllerOf(object)?.uid === owner.metadata.uid && [undefined, identity].includes(markedBy(owner, object))
 
-/** The child as the dispatcher would have made it: in its owner's namespace, and controlled by it. */
-export function ownedBy<Child extends KubeObject>(owner: KubeObject, child: Child): Child {
+/**
+ * The child as the dispatcher would have created it: in its owner's namespace, and controlled by it. `creator` names
+ * another reconciler, or any other controller, that has created it instead.
+ */
+export function ownedBy<Child extends KubeObject>(owner: KubeObject, child: Child, creator?: string): Child {
   const { apiVersion, kind, metadata } = withUid(owner)
   const { name, uid } = metadata
   const reference = { apiVersion, kind, name, uid, controller: true, blockOwnerDeletion: true }
   const namespace = metadata.namespace === undefined ? {} : { namespace: metadata.namespace }
-  return { ...child, metadata: { ...namespace, ...child.metadata, ownerReferences: [reference] } }
+  const owned = { ...child, metadata: { ...namespace, ...child.metadata, ownerReferences: [reference] } }
+  if (creator === undefined) return owned
+  const mark = { [RECONCILER_ANNOTATION]: ownershipMark(creator, withUid(owner), owned) }
+  return { ...owned, metadata: { ...owned.metadata, annotations: { ...child.metadata.annotations, ...mark } } }
 }
 
 /** Objects of a table need no uid: one that has none gets the one that it would have in a simulation. */

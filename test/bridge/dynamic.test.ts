@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type KubeObject, RECONCILERS } from '#contracts'
 import { resourcePath, type WatchEvent, type WatchOptions } from '#kube'
 import { unlessAborted } from '../../bridge/abort.ts'
-import { storedCondition } from '../../bridge/conditions.ts'
+import { storedConditions } from '../../bridge/conditions.ts'
 import { configMaps, widgets } from './objects.ts'
 import { type Servers, startServers } from './servers.ts'
 import {
@@ -246,7 +246,7 @@ describe('an update counts', () => {
     const looksAt = async (changes: string[] | null) => {
       const path = resourcePath(RECONCILERS, undefined, 'picky')
       const { metadata } = await kube.patch<KubeObject>(path, { spec: { changes } }, 'merge')
-      const known = async () => storedCondition(await kube.get(path))?.observedGeneration
+      const known = async () => storedConditions(await kube.get(path))[0]?.observedGeneration
       await until('the bridge knows', async () => (await known()) === metadata.generation)
     }
     await createWidget('a', {})

@@ -1,4 +1,5 @@
 import type { KubeObject, ObjectMeta, OwnedResource } from '#contracts'
+import { ownershipMark, RECONCILER_ANNOTATION } from '#reconcile'
 import type { World } from '../../reconcile/world.ts'
 
 export const PODS: OwnedResource = { group: '', version: 'v1', resource: 'pods', kind: 'Pod', strategy: 'CreateOnly' }
@@ -41,6 +42,14 @@ export const ownedByWidget = (uid = 'uid-w') => ({
   controller: true,
   blockOwnerDeletion: true,
 })
+
+/** The object as the reconciler creates it for this owner. */
+export function createdFor(owner: KubeObject, reconciler: string, object: KubeObject): KubeObject {
+  const { name, namespace = '', uid } = owner.metadata
+  const metadata = { ...object.metadata, namespace, ownerReferences: [{ ...ownedByWidget(uid), name }] }
+  const annotations = { [RECONCILER_ANNOTATION]: ownershipMark(reconciler, owner, { ...object, metadata }) }
+  return { ...object, metadata: { ...metadata, annotations } }
+}
 
 /** A child as the API server would have it. */
 export const child = (kind: string, name: string, more: { metadata?: object; [field: string]: unknown } = {}) =>

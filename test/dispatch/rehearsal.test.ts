@@ -3,6 +3,7 @@ import { RECONCILERS } from '#contracts'
 import { resourcePath } from '#kube'
 import { differences } from '../../reconcile/diff.ts'
 import { CONFIG_MAPS, configMap, PODS, pod, silent, startFixture, until, WIDGETS } from './fixture.ts'
+import { createdFor } from './objects.ts'
 
 describe('what differs', () => {
   it.each([
@@ -79,11 +80,9 @@ describe('a reconciler in dry-run mode', () => {
     const path = resourcePath(CONFIG_MAPS, scene.name)
     await scene.widget('w', () => ({}))
     await scene.ended('w')
-    const uid = (await scene.get(WIDGETS, 'w'))!.metadata.uid!
-    const ownerReferences = [{ apiVersion: 'test.fairlead.dev/v1', kind: 'Widget', name: 'w', uid, controller: true }]
+    const widget = (await scene.get(WIDGETS, 'w'))!
     for (const name of ['kept', 'pruned']) {
-      const { metadata, ...rest } = configMap(name, { a: 'old' })
-      await fixture.kube.create(path, { ...rest, metadata: { ...metadata, ownerReferences } })
+      await fixture.kube.create(path, createdFor(widget, scene.name, configMap(name, { a: 'old' })))
       await scene.see(CONFIG_MAPS, name, { resource: 'widgets', name: 'w' })
     }
     await fixture.kube.patch(`${path}/kept`, { data: { a: 'newer than known' } }, 'merge')

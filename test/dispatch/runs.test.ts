@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { ConflictError, type KubeObject, type Outcome, RetryAfterError, TerminalError } from '#contracts'
 import { resourcePath } from '#kube'
 import { CONFIG_MAPS, configMap, PODS, pod, startFixture, until, WIDGETS } from './fixture.ts'
-import { ownedByWidget } from './objects.ts'
+import { createdFor, ownedByWidget } from './objects.ts'
 
 let fixture: Awaited<ReturnType<typeof startFixture>>
 let scene: Awaited<ReturnType<typeof fixture.scene>>
@@ -247,12 +247,8 @@ describe('a name that is taken', () => {
   it('by our own object that EVENTS does not show yet is ours, and is created only once', async () => {
     const widget = await scene.widget('behind', () => ({}))
     await scene.ended('behind')
-    const ownerReferences = [{ ...ownedByWidget(widget.metadata.uid), name: 'behind' }]
-    const mine = await create(PODS, { ...pod('behind-pod'), metadata: { name: 'behind-pod', ownerReferences } })
-    await create(CONFIG_MAPS, {
-      ...configMap('behind-config', { a: 'old' }),
-      metadata: { name: 'behind-config', ownerReferences },
-    })
+    const mine = await create(PODS, createdFor(widget, scene.name, pod('behind-pod')))
+    await create(CONFIG_MAPS, createdFor(widget, scene.name, configMap('behind-config', { a: 'old' })))
     scene.behave('behind', () => ({ apply: [pod('behind-pod'), configMap('behind-config', { a: 'new' })] }))
     expect((await scene.run('behind')).result).toBe('success')
     expect((await scene.get(PODS, 'behind-pod'))?.metadata.uid).toBe(mine.metadata.uid)
@@ -272,11 +268,7 @@ describe('a name that is taken', () => {
     const widget = await scene.widget('swapped', () => ({ apply: [configMap('swapped-config', { a: '1' })] }))
     await scene.ended('swapped')
     await remove(CONFIG_MAPS, 'swapped-config')
-    const ownerReferences = [{ ...ownedByWidget(widget.metadata.uid), name: 'swapped' }]
-    await create(CONFIG_MAPS, {
-      ...configMap('swapped-config', { b: '1' }),
-      metadata: { name: 'swapped-config', ownerReferences },
-    })
+    await create(CONFIG_MAPS, createdFor(widget, scene.name, configMap('swapped-config', { b: '1' })))
     scene.behave('swapped', () => ({ apply: [configMap('swapped-config', { a: '2' })] }))
     expect((await scene.run('swapped')).result).toBe('success')
     expect(await scene.get(CONFIG_MAPS, 'swapped-config')).toMatchObject({ data: { a: '2', b: '1' } })

@@ -109,13 +109,14 @@ it('gives a function the values of what it owns, though only references travel',
   await hasSeen('kept', value('changed'))
 })
 
-it('gives it what others made, over the size limit too', async () => {
+it('gives it what it created before objects were marked, over the size limit too', async () => {
   const owner = await create('looks', 'look')
+  const options = { fieldManager: 'fairlead-vault' }
   const large = value('large').padEnd(600_000, '.')
   const data = { large: base64(large) }
-  await kube.create(resourcePath(SECRETS, 'default'), { ...ownedBy(owner, 'large', {}), data })
+  await kube.create(resourcePath(SECRETS, 'default'), { ...ownedBy(owner, 'large', {}), data }, options)
   const copy = { copy: value('foreign-map') }
-  await kube.create(resourcePath(CONFIG_MAPS, 'default'), { ...ownedBy(owner, 'copy', copy), data: copy })
+  await kube.create(resourcePath(CONFIG_MAPS, 'default'), { ...ownedBy(owner, 'copy', copy), data: copy }, options)
   await hasSeen('looks', large, value('foreign-map'))
 })
 

@@ -2,8 +2,8 @@ import { finalizerOf, type KubeObject, reconcilerSpec } from '#contracts'
 import { type Answer, type Ask, deepFreeze, next, type Reconciled, reconciled, type Step, start } from '#reconcile'
 import { CONFIG_MAPS, ownedByWidget, PODS, SECRETS, widget, world } from '../dispatch/objects.ts'
 
-export const WIDGETS = { group: 'test.fairlead.dev', version: 'v1', resource: 'widgets', kind: 'Widget' }
-export const NOW = new Date('2030-01-01T00:00:00Z')
+const WIDGETS = { group: 'test.fairlead.dev', version: 'v1', resource: 'widgets', kind: 'Widget' }
+const NOW = new Date('2030-01-01T00:00:00Z')
 export const FINALIZER = finalizerOf('widget')
 
 /** A reconciler for widgets that owns pods, ConfigMaps and Secrets. */

@@ -7,8 +7,7 @@ import { asksOf, drive, endOf, FINALIZER, fails, GONE, returns, type Script, see
 const POD = { apiVersion: 'v1', kind: 'Pod', metadata: { name: 'p' } }
 const MAP = { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'c' }, data: { a: '1' } }
 const paused = widget({ metadata: { annotations: { [PAUSED_ANNOTATION]: 'true' } } })
-const going = (finalizers: string[]) =>
-  widget({ metadata: { finalizers, deletionTimestamp: '2030-01-01T00:00:00Z' } as never })
+const going = (finalizers: string[]) => widget({ metadata: { finalizers, deletionTimestamp: '2030-01-01T00:00:00Z' } })
 const finalizing = widgets({ finalize: true })
 const labelled = widgets({ for: { ...widgets().spec.for, selector: 'app=web' } })
 const CONFLICT = fails(new ConflictError('moved'))

@@ -1,11 +1,22 @@
 import { describe, expect, it } from 'vitest'
 import type { OwnedResource } from '#contracts'
+import { ownershipMark, RECONCILER_ANNOTATION } from '#reconcile'
 import { DESIRED_ANNOTATION } from '../../reconcile/desired.ts'
 import { parseOutcome } from '../../reconcile/outcome.ts'
 import { ONLY_IF_ABSENT, type Plan, plan, type Write } from '../../reconcile/plan.ts'
 import type { Settled } from '../../reconcile/vocabulary.ts'
 import type { World } from '../../reconcile/world.ts'
-import { CONFIG_MAPS, child, JOBS, ownedByWidget, PODS, SECRETS, widget, world } from '../dispatch/objects.ts'
+import {
+  CONFIG_MAPS,
+  child,
+  createdFor,
+  JOBS,
+  ownedByWidget,
+  PODS,
+  SECRETS,
+  widget,
+  world,
+} from '../dispatch/objects.ts'
 
 const now = new Date('2030-01-01T00:00:00.000Z')
 const WIDGETS = { group: 'example.com', version: 'v1', resource: 'widgets', kind: 'Widget' }
@@ -13,6 +24,7 @@ const owns = [PODS, CONFIG_MAPS, SECRETS, JOBS]
 
 const planned = (observed: World, outcome: unknown, settled: Settled = {}): Plan =>
   plan({ for: WIDGETS, owns }, observed, parseOutcome(outcome), {
+    identity: 'widget',
     now,
     settled,
     isConfidential: ({ resource }) => resource === 'secrets',
@@ -86,16 +98,35 @@ describe('planning the writes of an outcome', () => {
     expect(write.object).toEqual({
       apiVersion: 'v1',
       kind: 'Pod',
-      metadata: { name: 'a', namespace: 'default', ownerReferences: [ownedByWidget()] },
+      metadata: {
+        name: 'a',
+        namespace: 'default',
+        annotations: { [RECONCILER_ANNOTATION]: ownershipMark('widget', widget(), child('Pod', 'a')) },
+        ownerReferences: [ownedByWidget()],
+      },
     })
   })
 
   it('binds an apply to the uid that was observed, or to there being none', () => {
     const [[absent]] = planned(world(widget()), { apply: [configMap('c')] }).stages as [[Write]]
     expect(absent.object.metadata).toMatchObject({ resourceVersion: ONLY_IF_ABSENT })
-    const [[there]] = planned(world(widget(), child('ConfigMap', 'c')), { apply: [configMap('c')] }).stages as [[Write]]
+    const created = createdFor(widget(), 'widget', child('ConfigMap', 'c'))
+    const [[there]] = planned(world(widget(), created), { apply: [configMap('c')] }).stages as [[Write]]
     expect(there.object.metadata).toMatchObject({ uid: 'uid-c' })
     expect(there.object.metadata.resourceVersion).toBeUndefined()
+  })
+
+  it('adopts only the version that was observed: another reconciler may adopt the object at the same time', () => {
+    const [[write]] = planned(world(widget(), child('ConfigMap', 'c')), { apply: [configMap('c')] }).stages as [[Write]]
+    expect(write.object.metadata).toMatchObject({ uid: 'uid-c', resourceVersion: '200' })
+  })
+
+  it('Recreate: does not delete an object because it has no mark yet', () => {
+    const outcome = { apply: [{ apiVersion: 'batch/v1', kind: 'Job', metadata: { name: 'j' }, spec: {} }] }
+    const [[created]] = planned(world(widget()), outcome).stages as [[Write]]
+    const { [RECONCILER_ANNOTATION]: _, ...annotations } = created.object.metadata.annotations!
+    const unmarked = taken(created, { metadata: { ...taken(created).metadata, annotations } })
+    expect(planned(world(widget(), unmarked), outcome).stages).toEqual([])
   })
 
   it('sends nothing when every desired field has its value and the desired state is the same', () => {
@@ -149,6 +180,7 @@ describe('planning the writes of an outcome', () => {
     const all = kinds.map((kind): OwnedResource => ({ ...CONFIG_MAPS, resource: kind.toLowerCase(), kind }))
     const apply = kinds.map((kind) => ({ apiVersion: 'v1', kind, metadata: { name: 'x' } }))
     const { stages } = plan({ for: WIDGETS, owns: all }, world(widget()), parseOutcome({ apply }), {
+      identity: 'widget',
       now,
       settled: {},
       isConfidential: () => false,

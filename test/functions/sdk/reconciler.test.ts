@@ -301,7 +301,7 @@ describe('a reconciler that the compiler has not seen', () => {
     [{ own: [Pod] }, 'reconciler shop has an unknown option "own": did you mean "owns"?'],
     [{ finalise: () => undefined }, 'an unknown option "finalise": did you mean "finalize"?'],
     [{ reconcile: undefined, reconcil: () => undefined }, 'option "reconcil": did you mean "reconcile"?'],
-    [{ colour: 'red' }, 'an unknown option "colour": it takes name, for, selector'],
+    [{ colour: 'red' }, 'an unknown option "colour": it takes name, identity, for, selector'],
     [{ reconcile: undefined }, 'reconciler shop has no "reconcile"'],
     [{ finalize: true }, '"finalize" is no function'],
     [{ owns: Pod }, '"owns" is no list of kinds'],

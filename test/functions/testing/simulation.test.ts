@@ -36,6 +36,11 @@ describe('one decision, as a table row', () => {
     expect(await outcomeOf(counter, given)).toEqual({ status: { phase: '1 2030-01-01T00:00:00.000Z 3' } })
   })
 
+  it('does not see what another creator has made for the same object', async () => {
+    const others = [ownedBy(corner(), config(), 'some-controller')]
+    expect(await outcomeOf(counter, { object: corner(), others })).toMatchObject({ status: { phase: /^0 / } })
+  })
+
   it('sees Secrets as the API server keeps them', async () => {
     const reader = shopThat(({ owned }) => ({
       status: { phase: JSON.stringify(owned(Secret)[0]?.data) },
@@ -55,6 +60,25 @@ describe('one decision, as a table row', () => {
 })
 
 describe('a simulated cluster', () => {
+  it('prunes nothing that another creator has made for the same object, and leaves it its name', async () => {
+    const foreign = ownedBy(corner(), config({ theirs: 'yes' }), 'some-controller')
+    const world = simulate(mapper, { objects: [corner(), foreign] })
+    await world.settle()
+    expect(dataOf(world)).toEqual([{ theirs: 'yes' }])
+    world.edit({ spec: { data: { a: '1' } } })
+    await world.settle()
+    expect(dataOf(world)).toEqual([{ theirs: 'yes' }])
+    expect(world.failure?.message).toContain('ConfigMap default/map exists, but Reconciler some-controller created it')
+  })
+
+  it('renamed, with the identity of the former name, goes on with what that has made', async () => {
+    const owns = [ConfigMap] as const
+    const renamed = reconciler({ name: 'renamed', identity: 'shop', for: Shop, owns, reconcile: () => ({ apply: [] }) })
+    const world = simulate(renamed, { objects: [corner(), ownedBy(corner(), config(), 'shop')] })
+    await world.settle()
+    expect(dataOf(world)).toEqual([])
+  })
+
   it('keeps what others set, takes away what is no longer wanted, and prunes', async () => {
     const world = simulate(mapper, { objects: [corner({ data: { a: '1', b: '2' } })] })
     await world.settle()

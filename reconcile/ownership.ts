@@ -1,0 +1,56 @@
+import { hash } from 'node:crypto'
+import type { KubeObject } from '#contracts'
+import { isRecord } from './covers.ts'
+
+/** Names the reconciler that created or adopted the object. Written in the request that creates it. */
+export const RECONCILER_ANNOTATION = 'fairlead.dev/reconciler'
+
+type Child = Pick<KubeObject, 'apiVersion' | 'kind' | 'metadata'>
+
+/**
+ * The value of the annotation. Controllers and users copy annotations to other objects: the digest fits one owner, kind,
+ * namespace and name only, so a copy does not count.
+ */
+export function ownershipMark(identity: string, owner: KubeObject, { apiVersion, kind, metadata }: Child): string {
+  const group = apiVersion.includes('/') ? apiVersion.split('/')[0] : ''
+  const bound = [identity, owner.metadata.uid, group, kind, metadata.namespace ?? '', metadata.name]
+  return `${identity}/${hash('sha256', JSON.stringify(bound), 'base64url').slice(0, 16)}`
+}
+
+/** The identity of the reconciler whose mark the object carries; undefined: it has none, or a copy of another object's. */
+export function markedBy(owner: KubeObject, child: Child): string | undefined {
+  const [identity = '', ...others] = (child.metadata.annotations?.[RECONCILER_ANNOTATION] ?? '').split('/')
+  const isValid = others.length === 1 && isMarkedBy(identity, owner, child)
+  return isValid ? identity : undefined
+}
+
+export const isMarkedBy = (identity: string, owner: KubeObject, child: Child): boolean =>
+  child.metadata.annotations?.[RECONCILER_ANNOTATION] === ownershipMark(identity, owner, child)
+
+/** The API server takes 128 characters. */
+export const fieldManagerOf = (identity: string): string => `fairlead-${identity}`.slice(0, 128)
+
+/**
+ * Whether the reconciler has created or adopted the object, which is as the API server has it, with its managedFields.
+ * Without any mark it counts as the reconciler's if the reconciler wrote the reference to its owner: it was created
+ * before there were marks, or the mark was removed.
+ */
+export function isCreatedBy(identity: string, owner: KubeObject, live: KubeObject): boolean {
+  const marked = markedBy(owner, live)
+  return marked === undefined ? hasWrittenOwner(fieldManagerOf(identity), owner, live) : marked === identity
+}
+
+/** Writes of finalizers and status have the same field manager, and do not have this field. */
+function hasWrittenOwner(fieldManager: string, owner: KubeObject, live: KubeObject): boolean {
+  const { managedFields } = live.metadata
+  const reference = `k:${JSON.stringify({ uid: owner.metadata.uid })}`
+  return (
+    Array.isArray(managedFields) &&
+    managedFields.some(({ manager, fieldsV1 }: { manager?: unknown; fieldsV1?: unknown }) => {
+      const metadata = fieldIn(fieldsV1, 'f:metadata')
+      return manager === fieldManager && fieldIn(fieldIn(metadata, 'f:ownerReferences'), reference) !== undefined
+    })
+  )
+}
+
+const fieldIn = (fields: unknown, name: string): unknown => (isRecord(fields) ? fields[name] : undefined)

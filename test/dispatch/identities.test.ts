@@ -1,0 +1,53 @@
+import { describe, expect, it } from 'vitest'
+import { coverageToken, type KubeObject, reconcilerSpec } from '#contracts'
+import { Identities } from '../../dispatch/identities.ts'
+import { WIDGETS } from './fixture.ts'
+
+const object = (name: string, year: number, identity?: string): KubeObject => ({
+  apiVersion: 'fairlead.dev/v1alpha1',
+  kind: 'Reconciler',
+  metadata: { name, creationTimestamp: `${year}-01-01T00:00:00Z` },
+  spec: { for: WIDGETS, invoke: { pull: {} }, ...(identity !== undefined && { identity }) },
+})
+const known = (...objects: KubeObject[]): Identities => {
+  const identities = new Identities()
+  for (const one of objects) identities.hear({ verb: 'added', object: one })
+  identities.complete()
+  return identities
+}
+
+describe('of Reconcilers with one identity', () => {
+  it.each([
+    ['a new name beside the former one', [object('new', 2031, 'old'), object('old', 2030)], 'old'],
+    ['the former name comes back', [object('old', 2031), object('new', 2030, 'old')], 'new'],
+    ['two new names', [object('b', 2030, 'old'), object('a', 2030, 'old')], 'a'],
+  ])('the oldest one is served: %s', (_, objects, holder) => {
+    const identities = known(...objects)
+    expect(objects.map(({ metadata }) => identities.holderOf(metadata.name))).toEqual([holder, holder])
+  })
+
+  it('none is served before all Reconcilers are known', () => {
+    const identities = new Identities()
+    identities.hear({ verb: 'added', object: object('new', 2031, 'old') })
+    expect(identities.holderOf('new')).toBeUndefined()
+  })
+
+  it('the others are named when one comes, changes its identity or goes, and only then', () => {
+    const identities = known(object('old', 2030))
+    const hear = (verb: 'added' | 'modified' | 'deleted', one: KubeObject) => identities.hear({ verb, object: one })
+    expect(hear('added', object('new', 2031, 'old'))).toEqual(['old'])
+    expect(hear('modified', { ...object('new', 2031, 'old'), status: {} })).toEqual([])
+    expect(hear('modified', object('new', 2031))).toEqual(['old'])
+    expect(hear('modified', object('new', 2031, 'old'))).toEqual(['old'])
+    expect(hear('deleted', object('old', 2030))).toEqual(['new'])
+    expect(identities.holderOf('new')).toBe('new')
+  })
+})
+
+it('a Reconciler with another identity wants every key enqueued again', () => {
+  const token = (identity?: string) => {
+    const one = object('a', 2030, identity)
+    return coverageToken(one, reconcilerSpec.parse(one.spec))
+  }
+  expect(new Set([token(), token('b'), token('c')]).size).toBe(3)
+})
