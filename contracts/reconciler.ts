@@ -99,6 +99,14 @@ export const reconcilerSpec = z.object({
     .max(3)
     .optional()
     .describe('An update of the primary counts only if one of these has changed; left out: every update counts.'),
+  writes: z
+    .array(z.enum(['Metadata', 'Deletion']))
+    .min(1)
+    .max(2)
+    .optional()
+    .describe(
+      'What the function may write of the primary beside its status. Metadata: labels and annotations. Deletion: it may delete it.',
+    ),
   revision: z
     .string()
     .min(1)
@@ -146,9 +154,18 @@ export type ReconcilerSpec = z.output<typeof reconcilerSpec>
 /** Whether the status of its objects is the function's to say. */
 export const keepsStatus = ({ for: primary }: Pick<ReconcilerSpec, 'for'>): boolean => primary.status !== 'Untouched'
 
-/** The finalizer of a reconciler that has `finalize`. The part after the slash has 63 characters at most. */
-export const finalizerOf = (reconciler: string): string =>
-  `fairlead.dev/${reconciler.length <= 63 ? reconciler : hash('sha256', reconciler).slice(0, 63)}`
+/** The part of a key after the slash has 63 characters at most. */
+const keyName = (reconciler: string): string =>
+  reconciler.length <= 63 ? reconciler : hash('sha256', reconciler).slice(0, 63)
+
+/** The finalizer of a reconciler that has `finalize`. */
+export const finalizerOf = (reconciler: string): string => `fairlead.dev/${keyName(reconciler)}`
+
+/**
+ * The field manager of the labels and annotations that a reconciler keeps on its objects, and the annotation that holds
+ * the fingerprint of them.
+ */
+export const metadataManagerOf = (reconciler: string): string => `metadata.fairlead.dev/${keyName(reconciler)}`
 
 /** Whether the object, once it is deleted, waits for that reconciler. */
 export const holdsFinalizer = ({ metadata }: KubeObject, reconciler: string): boolean =>

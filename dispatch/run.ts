@@ -26,6 +26,7 @@ import { finalizersBefore, finalizersWithout, isFinalizing } from './finalizer.t
 import { deepFreeze } from './freeze.ts'
 import { DROPPED } from './gate.ts'
 import { failureFields, withFields } from './log.ts'
+import { type NextWrite, nextWrite } from './next-write.ts'
 import { type Observation, observePrimary } from './observe.ts'
 import { parseOutcome } from './outcome.ts'
 import { isPaused, pausePatch } from './pause.ts'
@@ -34,6 +35,7 @@ import type { EventRecorder } from './recorder.ts'
 import { type Failure, failurePatch, type StatusPatch } from './status.ts'
 import type { RunObserver } from './steps.ts'
 import { byKind, type World, withObject, withOwned } from './world.ts'
+import type { Written } from './write-through.ts'
 import { Writer, type WriterDependencies } from './writer.ts'
 
 /** Decisions on results in memory before the function counts as one that never settles. */
@@ -187,12 +189,12 @@ export class Run {
   async #settle(lap: Lap): Promise<Finish> {
     for (let round = 1; ; round++) {
       const next = await this.#decide(lap)
-      const isStable = next.stages.length === 0 && next.status === undefined
-      if (next.stages.length > 0) for (const stage of next.stages) await this.#write(lap, stage)
-      else if (next.status !== undefined) await this.#writeStatus(lap, next.status)
+      const write = nextWrite(next)
+      if (write !== undefined) await this.#send(lap, write)
       this.#tell(lap.world.object, next.events)
-      if (!isStable && round === MAX_ROUNDS) throw new UnsettledError(MAX_ROUNDS, next)
-      if (!isStable) continue
+      if (write?.kind === 'deletion' && !isFinalizing(lap.world.object, this.#served.name)) return { kind: 'done' }
+      if (write !== undefined && round === MAX_ROUNDS) throw new UnsettledError(MAX_ROUNDS, next)
+      if (write !== undefined) continue
       if (next.requeue !== undefined) return { kind: 'requeue', at: fromNow(next.requeue, lap) }
       await this.#release(lap)
       return { kind: 'done' }
@@ -231,9 +233,23 @@ export class Run {
     const outcome = parseOutcome(returned)
     this.#confidences.noteDesired(outcome.apply)
     const isConfidential: Circumstances['isConfidential'] = (resource) => this.#deps.events.isReferenceOnly(resource)
-    const next = plan(spec, world, outcome, { now, settled: this.#deps.settled, isConfidential })
+    const { name: reconciler } = this.#served
+    const next = plan(spec, world, outcome, { reconciler, now, settled: this.#deps.settled, isConfidential })
     if (next.findings.length === 0) return next
     throw new TerminalError(next.findings.join('; '), { reason: 'InvalidOutcome' })
+  }
+
+  async #send(lap: Lap, write: NextWrite): Promise<void> {
+    const { object } = lap.world
+    if (write.kind === 'owned') for (const stage of write.stages) await this.#write(lap, stage)
+    else if (write.kind === 'metadata') await this.#goOnWith(lap, await lap.writer.metadata(object, write.write))
+    else if (write.kind === 'status') await this.#writeStatus(lap, write.patch)
+    else await this.#goOnWith(lap, await lap.writer.delete(object))
+  }
+
+  async #goOnWith(lap: Lap, { object, overtaken }: Written): Promise<void> {
+    if (object !== undefined) lap.world = withObject(lap.world, object)
+    if (overtaken) await this.#lookAgain(lap)
   }
 
   async #write(lap: Lap, stage: Write[]): Promise<void> {
@@ -257,8 +273,7 @@ export class Run {
       this.#deps.observe({ step: 'dropped', reconciler: this.#served.name, key: this.#lease.key })
       throw new ConflictError('the status was overtaken by a change before it was written')
     }
-    if (written.object !== undefined) lap.world = withObject(lap.world, written.object)
-    if (written.overtaken) await this.#lookAgain(lap)
+    await this.#goOnWith(lap, written)
   }
 
   async #lookAgain(lap: Lap): Promise<void> {

@@ -9,11 +9,13 @@ import {
   traceparentOf,
 } from '#contracts'
 import type { EventStore, OwnerKey } from '#events'
-import { ApiError, isAlreadyExists, isNotFound, type KubeClient, resourcePath, type Status } from '#kube'
+import { type KubeClient, resourcePath, type Status } from '#kube'
+import { isNameTaken, isObject, isObjectGone, isStillThere, keptByOthers, moved } from './answers.ts'
 import { fingerprint } from './covers.ts'
 import { fieldsOfOthers, GoneError, isStale, RefusedError, refusalOf, undefinedIfGone } from './errors.ts'
 import { DROPPED, type Gate, PRIORITY, type Priority } from './gate.ts'
 import type { InFlight } from './in-flight.ts'
+import { type MetadataWrite, metadataTarget } from './metadata.ts'
 import { statusTarget, type Write } from './plan.ts'
 import type { References } from './references.ts'
 import type { SettledWrites } from './settled-writes.ts'
@@ -53,7 +55,7 @@ export interface Writing {
 }
 
 interface Target {
-  verb: Write['verb'] | 'status' | 'finalizers'
+  verb: Write['verb'] | 'metadata' | 'status' | 'finalizers'
   ref: ResourceRef
   object: KubeObject
 }
@@ -109,18 +111,44 @@ export class Writer {
   }
 
   /** `object` is the primary as observed. Without the last one, an object that is being deleted is gone. */
-  async finalizers(object: KubeObject, finalizers: string[]): Promise<Written> {
-    const { primary, signal, fieldManager } = this.#run
-    const { ref, owner } = primary
+  finalizers(object: KubeObject, finalizers: string[]): Promise<Written> {
+    const { signal, fieldManager } = this.#run
     const patch = { metadata: { finalizers, resourceVersion: object.metadata.resourceVersion } }
-    try {
+    return this.#writePrimary(object, 'write the finalizers of', async ({ ref, owner }) => {
       const after = await this.#now({ verb: 'finalizers', ref, object }, PRIORITY.create, () =>
         this.#kube.patch(pathOf(ref, object), patch, 'merge', { signal, fieldManager }),
       )
       const isGone = after.metadata.deletionTimestamp !== undefined && finalizers.length === 0
-      return await (isGone ? this.#through.gone(ref, owner, object) : this.#through.present(ref, owner, after))
+      return isGone ? this.#through.gone(ref, owner, object) : this.#through.present(ref, owner, after)
+    })
+  }
+
+  /** `object` is the primary as observed. A key that another manager has set to another value stays: RefusedError. */
+  metadata(object: KubeObject, { object: wanted, manager, fingerprint: mark }: MetadataWrite): Promise<Written> {
+    const { signal } = this.#run
+    return this.#writePrimary(object, 'write labels and annotations of', async ({ ref, owner }) => {
+      const after = await this.#now({ verb: 'metadata', ref, object }, PRIORITY.status, () =>
+        this.#kube.apply(pathOf(ref, object), wanted, { signal, fieldManager: manager }),
+      )
+      this.#remember(metadataTarget(object), after, mark)
+      return this.#through.present(ref, owner, after)
+    })
+  }
+
+  /** `object` is the primary as observed. What has finalizers, or a pod that still runs, is there until these end. */
+  delete(object: KubeObject): Promise<Written> {
+    return this.#writePrimary(object, 'delete', ({ ref, owner }) => this.#delete(ref, owner, object))
+  }
+
+  async #writePrimary(
+    object: KubeObject,
+    what: string,
+    write: (primary: Writing['primary']) => Promise<Written>,
+  ): Promise<Written> {
+    try {
+      return await write(this.#run.primary)
     } catch (error) {
-      throw await this.#primaryRefused(object, error, `cannot write the finalizers of ${called(object)}`)
+      throw await this.#primaryRefused(object, error, `cannot ${what} ${called(object)}`)
     }
   }
 
@@ -131,6 +159,8 @@ export class Writer {
       await this.#through.gone(ref, owner, object)
       return new GoneError(`${called(object)} is gone`, { cause: error })
     }
+    const fields = fieldsOfOthers(error)
+    if (fields.length > 0) return keptByOthers(what, fields, error)
     if (!isStale(error)) return refusalOf(error, what)
     await this.#refreshPrimary(object)
     return moved(object, error)
@@ -145,7 +175,7 @@ export class Writer {
   }
 
   async #send(write: Write): Promise<Written> {
-    if (write.verb === 'delete') return this.#delete(write)
+    if (write.verb === 'delete') return this.#delete(write.resource, this.#childrenOf, write.object)
     const { resource } = write
     const after = await this.#sendDesired(write)
     if (write.verb === 'apply') this.#remember(after.metadata.uid, after, write.fingerprint)
@@ -174,15 +204,13 @@ export class Writer {
     }
   }
 
-  async #delete({ verb, resource: ref, object }: Write & { verb: 'delete' }): Promise<Written> {
+  async #delete(ref: ResourceRef, owner: OwnerKey | undefined, object: KubeObject): Promise<Written> {
     const { uid, resourceVersion } = object.metadata
     const options = { uid, resourceVersion, propagationPolicy: 'Background', signal: this.#run.signal } as const
-    const answer = await this.#now({ verb, ref, object }, PRIORITY.delete, () =>
+    const answer = await this.#now({ verb: 'delete', ref, object }, PRIORITY.delete, () =>
       this.#kube.delete(pathOf(ref, object), options).catch(undefinedIfGone),
     )
-    return isStillThere(answer)
-      ? this.#through.present(ref, this.#childrenOf, answer)
-      : this.#through.gone(ref, this.#childrenOf, object)
+    return isStillThere(answer) ? this.#through.present(ref, owner, answer) : this.#through.gone(ref, owner, object)
   }
 
   /** The name exists although EVENTS did not show it as ours: the API server knows whose it is. */
@@ -268,22 +296,3 @@ export class Writer {
 
 const pathOf = (ref: ResourceRef, { metadata }: KubeObject): string =>
   resourcePath(ref, metadata.namespace, metadata.name)
-
-const moved = (object: KubeObject, cause: unknown): ConflictError =>
-  new ConflictError(`${called(object)} is not what was observed any more`, { cause })
-
-const isNameTaken = (write: Write, error: unknown): boolean =>
-  isAlreadyExists(error) || (write.verb === 'apply' && write.observed === undefined && isStale(error))
-
-/** A missing status subresource is NotFound too, but without the object's name. */
-const isObjectGone = (error: unknown, { metadata }: KubeObject): boolean =>
-  isNotFound(error) && error instanceof ApiError && error.details.name === metadata.name
-
-const isObject = (answer: KubeObject | Status | undefined): answer is KubeObject =>
-  answer !== undefined && answer.kind !== 'Status'
-
-/** The answer to a delete may be the object as it was last: without grace period and finalizers it is gone. */
-const isStillThere = (answer: KubeObject | Status | undefined): answer is KubeObject =>
-  isObject(answer) &&
-  answer.metadata.deletionTimestamp !== undefined &&
-  (answer.metadata['deletionGracePeriodSeconds'] !== 0 || (answer.metadata.finalizers ?? []).length > 0)

@@ -18,7 +18,7 @@ export function manifest(
   reconciler: Reconciler,
   { invoke = { pull: {} }, revision }: { invoke?: ReconcilerSpec['invoke']; revision?: string | undefined } = {},
 ): ReconcilerManifest {
-  const { name, selector, namespaces, owns, related, changes, resyncSeconds } = reconciler
+  const { name, selector, namespaces, owns, related, changes, writes, resyncSeconds } = reconciler
   const { concurrency, timeoutSeconds, backoff } = reconciler
   const { serviceAccount = { name: `fairlead-${name}`, namespace: SYSTEM_NAMESPACE } } = reconciler
   const given = {
@@ -32,6 +32,7 @@ export function manifest(
     finalize: reconciler.finalize !== undefined,
     related,
     changes,
+    writes,
     revision,
     resyncSeconds,
     invoke,

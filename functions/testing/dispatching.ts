@@ -17,6 +17,9 @@ import {
   finalizersWithout,
   isFinalizing,
   isPaused,
+  keptByOthers,
+  type MetadataWrite,
+  nextWrite,
   type Plan,
   parseOutcome,
   pausePatch,
@@ -28,12 +31,12 @@ import {
 } from '#dispatch'
 import type { Reconciler } from '#sdk'
 import { inputOf, invokeOf } from './given.ts'
-import { type Memory, MemoryRefusal } from './memory.ts'
+import { type Memory, MemoryConflict, MemoryRefusal } from './memory.ts'
 import { prepared } from './prepared.ts'
 
 /** One request of a run. */
 export interface SimulatedWrite {
-  verb: 'create' | 'apply' | 'delete' | 'status' | 'finalizers'
+  verb: 'create' | 'apply' | 'delete' | 'metadata' | 'status' | 'finalizers'
   object: KubeObject
 }
 
@@ -67,12 +70,14 @@ export async function lap(run: Dispatching): Promise<Date | undefined> {
     const object = primary()
     if (object === undefined || isGoing(object, reconciler)) return undefined
     const next = await decide(run, object)
-    if (next.stages.length > 0) for (const write of next.stages.flat()) send(run, object, write)
-    else if (next.status !== undefined) writeStatus(run, object, next.status)
+    const write = nextWrite(next)
+    if (write?.kind === 'owned') for (const one of write.stages.flat()) send(run, object, one)
+    else if (write?.kind === 'metadata') writeMetadata(run, object, write.write)
+    else if (write?.kind === 'status') writeStatus(run, object, write.patch)
+    else if (write?.kind === 'deletion') deleteObserved(run, object)
     for (const event of next.events) run.tells(event)
-    const isStable = next.stages.length === 0 && next.status === undefined
-    if (!isStable && round === MAX_ROUNDS) throw new UnsettledError(MAX_ROUNDS, next)
-    if (!isStable) continue
+    if (write !== undefined && round === MAX_ROUNDS) throw new UnsettledError(MAX_ROUNDS, next)
+    if (write !== undefined) continue
     if (next.requeue === undefined && isFinalizing(object, reconciler.name))
       writeFinalizers(run, finalizersWithout(object.metadata, reconciler.name))
     return next.requeue && dueDate(next.requeue, run.memory.now)
@@ -115,7 +120,7 @@ async function decide(
   const owned = spec.owns.flatMap((resource) =>
     (input.owned[kindName(resource.kind, apiVersionOf(resource))] ?? []).map((child) => ({ resource, object: child })),
   )
-  const next = plan(spec, { object, owned }, outcome, { now, settled, isConfidential })
+  const next = plan(spec, { object, owned }, outcome, { reconciler: reconciler.name, now, settled, isConfidential })
   if (next.findings.length === 0) return next
   throw new TerminalError(next.findings.join('; '), { reason: 'InvalidOutcome' })
 }
@@ -139,6 +144,34 @@ function send(run: Dispatching, owner: KubeObject, write: Write): void {
   if (write.verb === 'apply')
     settled.remember(after.metadata.uid ?? '', after.metadata.resourceVersion ?? '', write.fingerprint)
   if (after.metadata.resourceVersion !== before?.metadata.resourceVersion) run.wrote({ verb, object: after })
+}
+
+function writeMetadata(run: Dispatching, object: KubeObject, { object: wanted, manager }: MetadataWrite): void {
+  run.before({ verb: 'metadata', object })
+  if (run.memory.find(object) === undefined) return
+  try {
+    const after = run.memory.applyMetadata(wanted, manager)
+    run.wrote({ verb: 'metadata', object: after })
+  } catch (error) {
+    if (!(error instanceof MemoryConflict)) throw error
+    throw keptByOthers(
+      `cannot write labels and annotations of ${object.kind} ${object.metadata.name}`,
+      error.fields,
+      error,
+    )
+  }
+}
+
+/** Only the version that was observed. */
+function deleteObserved(run: Dispatching, object: KubeObject): void {
+  const { memory } = run
+  run.before({ verb: 'delete', object })
+  const found = memory.find(object)
+  if (found === undefined) return
+  if (found.metadata.resourceVersion !== object.metadata.resourceVersion)
+    throw new ConflictError(`${object.kind} ${object.metadata.name} is not what was observed any more`)
+  memory.delete(object)
+  run.wrote({ verb: 'delete', object })
 }
 
 function created(memory: Memory, object: KubeObject): KubeObject {

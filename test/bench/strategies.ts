@@ -9,7 +9,7 @@ const ROUNDS = 20_000
 const now = new Date('2030-01-01T00:00:00Z')
 const primary = Memcached.of({ metadata: { name: 'a', namespace: 'default', uid: 'u' }, spec: { size: 3 } })
 const invoke = invokeOf(memcached)
-const circumstances = { now, settled: new SettledWrites(), isConfidential: () => false }
+const circumstances = { reconciler: 'memcached', now, settled: new SettledWrites(), isConfidential: () => false }
 
 /** CPU of one decision in a dispatcher: the function's call, and what is to be written of its one Deployment. */
 async function perRun(strategy: OwnedResource['strategy'], change: (child: KubeObject) => KubeObject): Promise<string> {

@@ -13,6 +13,7 @@ const owns = [PODS, CONFIG_MAPS, SECRETS, JOBS]
 
 const planned = (observed: World, outcome: unknown, settled = new SettledWrites()): Plan =>
   plan({ for: WIDGETS, owns }, observed, parseOutcome(outcome as never), {
+    reconciler: 'widgets',
     now,
     settled,
     isConfidential: ({ resource }) => resource === 'secrets',
@@ -150,6 +151,7 @@ describe('planning the writes of an outcome', () => {
     const all = kinds.map((kind): OwnedResource => ({ ...CONFIG_MAPS, resource: kind.toLowerCase(), kind }))
     const apply = kinds.map((kind) => ({ apiVersion: 'v1', kind, metadata: { name: 'x' } }))
     const { stages } = plan({ for: WIDGETS, owns: all }, world(widget()), parseOutcome({ apply }), {
+      reconciler: 'widgets',
       now,
       settled: new SettledWrites(),
       isConfidential: () => false,
