@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { KubeObject, Outcome } from '#contracts'
+import { type KubeObject, type Outcome, reconcilerSpec } from '#contracts'
+import { functionRbac } from '#crds'
 import { resourcePath } from '#kube'
-import { CONFIG_MAPS, configMap, startFixture, WIDGETS } from './fixture.ts'
+import { CONFIG_MAPS, configMap, startFixture, until, WIDGETS } from './fixture.ts'
 
 let fixture: Awaited<ReturnType<typeof startFixture>>
 let scene: Awaited<ReturnType<typeof fixture.scene>>
@@ -233,6 +234,46 @@ describe('a function that asks for the deletion of its object', () => {
     ])
     expect(await finalizing.get(WIDGETS, 'w')).toBeUndefined()
     await finalizing.stop()
+  })
+})
+
+describe('with the generated rights only', () => {
+  const NAME = 'own-rights'
+  const spec = {
+    for: { ...WIDGETS, namespaces: [NAME] },
+    owns: [],
+    writes: ['Metadata', 'Deletion'],
+    serviceAccount: { name: 'robot', namespace: NAME },
+  }
+  const RESOURCES: Record<string, string> = { ClusterRole: 'clusterroles', RoleBinding: 'rolebindings' }
+
+  async function grant(writes: string[]): Promise<void> {
+    const generated = functionRbac({
+      metadata: { name: NAME },
+      spec: reconcilerSpec.parse({ ...spec, ...PULL, writes }),
+    })
+    for (const object of generated) {
+      const { name, namespace } = object.metadata
+      const ref = { group: 'rbac.authorization.k8s.io', version: 'v1', resource: RESOURCES[object.kind]! }
+      await fixture.kube.apply(resourcePath(ref, namespace, name), object, { fieldManager: 'test' })
+    }
+  }
+  const PULL = { invoke: { pull: {} } }
+
+  it('labels and the deletion need the declaration, and no more than that', async () => {
+    const limited = await fixture.scene(NAME, { spec })
+    await grant(['Deletion'])
+    await limited.widget('w', () => ({ metadata: { labels: { a: '1' } }, deleteObject: true }))
+    await until(async () => (await limited.condition('w'))?.['status'] === 'False')
+    expect(await limited.condition('w')).toMatchObject({
+      reason: 'Forbidden',
+      message: expect.stringMatching(/User "system:serviceaccount:own-rights:robot" cannot patch resource "widgets"/),
+    })
+    await grant(spec.writes)
+    await until(() => limited.writes('w').at(-1) === 'delete Widget w')
+    expect(limited.writes('w').slice(-3, -1)).toEqual(['metadata Widget w', 'status Widget w'])
+    expect(await limited.get(WIDGETS, 'w')).toBeUndefined()
+    await limited.stop()
   })
 })
 
