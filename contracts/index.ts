@@ -15,6 +15,7 @@ export {
   finalizerOf,
   holdsFinalizer,
   keepsStatus,
+  METADATA_MANAGERS,
   metadataManagerOf,
   type OwnedResource,
   PAUSED_ANNOTATION,

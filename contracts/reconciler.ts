@@ -161,11 +161,14 @@ const keyName = (reconciler: string): string =>
 /** The finalizer of a reconciler that has `finalize`. */
 export const finalizerOf = (reconciler: string): string => `fairlead.dev/${keyName(reconciler)}`
 
+/** What the name of each of them begins with. */
+export const METADATA_MANAGERS = 'metadata.fairlead.dev/'
+
 /**
  * The field manager of the labels and annotations that a reconciler keeps on its objects, and the annotation that holds
  * the fingerprint of them.
  */
-export const metadataManagerOf = (reconciler: string): string => `metadata.fairlead.dev/${keyName(reconciler)}`
+export const metadataManagerOf = (reconciler: string): string => `${METADATA_MANAGERS}${keyName(reconciler)}`
 
 /** Whether the object, once it is deleted, waits for that reconciler. */
 export const holdsFinalizer = ({ metadata }: KubeObject, reconciler: string): boolean =>

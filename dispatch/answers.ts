@@ -1,18 +1,11 @@
 import { ConflictError, type KubeObject } from '#contracts'
 import { ApiError, isAlreadyExists, isNotFound, type Status } from '#kube'
-import { isStale, RefusedError } from './errors.ts'
+import { isStale } from './errors.ts'
 import type { Write } from './plan.ts'
 import { called } from './world.ts'
 
 export const moved = (object: KubeObject, cause: unknown): ConflictError =>
   new ConflictError(`${called(object)} is not what was observed any more`, { cause })
-
-/** A key of the primary may be its author's, or another reconciler's: taking it back would begin a contest without end. */
-export const keptByOthers = (what: string, fields: readonly string[], cause: unknown): RefusedError =>
-  new RefusedError(
-    `${what}, because other managers have set these keys to other values: ${fields.join('; ')}. Remove them from the object, or have the function return other keys`,
-    { reason: 'FieldConflict', cause },
-  )
 
 export const isNameTaken = (write: Write, error: unknown): boolean =>
   isAlreadyExists(error) || (write.verb === 'apply' && write.observed === undefined && isStale(error))

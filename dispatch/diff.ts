@@ -1,3 +1,4 @@
+import { METADATA_MANAGERS } from '#contracts'
 import { isRecord, sameJson } from './covers.ts'
 
 /** One value that differs; left out: there is none. */
@@ -18,7 +19,7 @@ const SILENT = new Set([
   'metadata.annotations.fairlead.dev/desired',
 ])
 /** Fingerprints of the labels and annotations that functions keep. */
-const MARKS = 'metadata.annotations.metadata.fairlead.dev/'
+const MARKS = `metadata.annotations.${METADATA_MANAGERS}`
 
 /** What differs between two versions of an object, value by value. */
 export const differences = (before: unknown, after: unknown): Difference[] => [...walk(before, after, [])]

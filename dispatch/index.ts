@@ -1,5 +1,4 @@
 export { dueDate } from '#queue'
-export { keptByOthers } from './answers.ts'
 export { consequenceOf } from './consequence.ts'
 export { createDispatcher, type Dispatcher, type DispatcherOptions } from './dispatcher.ts'
 export { RefusedError, UnsettledError } from './errors.ts'

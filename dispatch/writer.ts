@@ -10,7 +10,7 @@ import {
 } from '#contracts'
 import type { EventStore, OwnerKey } from '#events'
 import { type KubeClient, resourcePath, type Status } from '#kube'
-import { isNameTaken, isObject, isObjectGone, isStillThere, keptByOthers, moved } from './answers.ts'
+import { isNameTaken, isObject, isObjectGone, isStillThere, moved } from './answers.ts'
 import { fingerprint } from './covers.ts'
 import { fieldsOfOthers, GoneError, isStale, RefusedError, refusalOf, undefinedIfGone } from './errors.ts'
 import { DROPPED, type Gate, PRIORITY, type Priority } from './gate.ts'
@@ -21,6 +21,7 @@ import type { References } from './references.ts'
 import type { SettledWrites } from './settled-writes.ts'
 import type { StatusPatch } from './status.ts'
 import type { RunObserver } from './steps.ts'
+import { isOfReconciler, keptByReconcilers, takingBack } from './take-back.ts'
 import { called, isControlledBy, nameTaken } from './world.ts'
 import { WriteThrough, type Written } from './write-through.ts'
 
@@ -123,13 +124,11 @@ export class Writer {
     })
   }
 
-  /** `object` is the primary as observed. A key that another manager has set to another value stays: RefusedError. */
+  /** `object` is the primary as observed. What another reconciler has set to another value stays: RefusedError. */
   metadata(object: KubeObject, { object: wanted, manager, fingerprint: mark }: MetadataWrite): Promise<Written> {
-    const { signal } = this.#run
     return this.#writePrimary(object, 'write labels and annotations of', async ({ ref, owner }) => {
-      const after = await this.#now({ verb: 'metadata', ref, object }, PRIORITY.status, () =>
-        this.#kube.apply(pathOf(ref, object), wanted, { signal, fieldManager: manager }),
-      )
+      const target = { verb: 'metadata', ref, object: wanted } as const
+      const after = await this.#apply(target, PRIORITY.status, manager, (fields) => !fields.some(isOfReconciler))
       this.#remember(metadataTarget(object), after, mark)
       return this.#through.present(ref, owner, after)
     })
@@ -160,7 +159,7 @@ export class Writer {
       return new GoneError(`${called(object)} is gone`, { cause: error })
     }
     const fields = fieldsOfOthers(error)
-    if (fields.length > 0) return keptByOthers(what, fields, error)
+    if (fields.length > 0) return keptByReconcilers(what, fields, error)
     if (!isStale(error)) return refusalOf(error, what)
     await this.#refreshPrimary(object)
     return moved(object, error)
@@ -185,23 +184,26 @@ export class Writer {
 
   async #sendDesired(write: Exclude<Write, { verb: 'delete' }>): Promise<KubeObject> {
     const { resource, object } = write
-    const { signal, fieldManager, report } = this.#run
+    const { signal, fieldManager } = this.#run
     const target = { ...write, ref: resource }
     if (write.verb === 'create') {
       const path = resourcePath(resource, object.metadata.namespace)
       return this.#now(target, PRIORITY.create, () => this.#kube.create(path, object, { signal, fieldManager }))
     }
-    const apply = (force: boolean) => () =>
-      this.#kube.apply(pathOf(resource, object), object, { signal, fieldManager, force })
-    try {
-      return await this.#now(target, PRIORITY.create, apply(false))
-    } catch (error) {
-      const fields = fieldsOfOthers(error)
-      if (write.observed === undefined || fields.length === 0) throw error
-      const message = `${called(object)}: taken back from others: ${fields.join('; ')}`
-      report({ type: 'Warning', reason: 'FieldConflict', message })
-      return this.#now(target, PRIORITY.create, apply(true))
-    }
+    return this.#apply(target, PRIORITY.create, fieldManager, () => write.observed !== undefined)
+  }
+
+  #apply(
+    target: Target,
+    priority: Priority,
+    fieldManager: string,
+    mayTakeBack: (fields: string[]) => boolean,
+  ): Promise<KubeObject> {
+    const { ref, object } = target
+    const { signal, report } = this.#run
+    const send = (force: boolean) =>
+      this.#now(target, priority, () => this.#kube.apply(pathOf(ref, object), object, { signal, fieldManager, force }))
+    return takingBack(object, send, mayTakeBack, report)
   }
 
   async #delete(ref: ResourceRef, owner: OwnerKey | undefined, object: KubeObject): Promise<Written> {

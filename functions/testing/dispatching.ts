@@ -17,7 +17,6 @@ import {
   finalizersWithout,
   isFinalizing,
   isPaused,
-  keptByOthers,
   type MetadataWrite,
   nextWrite,
   type Plan,
@@ -31,7 +30,7 @@ import {
 } from '#dispatch'
 import type { Reconciler } from '#sdk'
 import { inputOf, invokeOf } from './given.ts'
-import { type Memory, MemoryConflict, MemoryRefusal } from './memory.ts'
+import { type Memory, MemoryRefusal } from './memory.ts'
 import { prepared } from './prepared.ts'
 
 /** One request of a run. */
@@ -149,17 +148,7 @@ function send(run: Dispatching, owner: KubeObject, write: Write): void {
 function writeMetadata(run: Dispatching, object: KubeObject, { object: wanted, manager }: MetadataWrite): void {
   run.before({ verb: 'metadata', object })
   if (run.memory.find(object) === undefined) return
-  try {
-    const after = run.memory.applyMetadata(wanted, manager)
-    run.wrote({ verb: 'metadata', object: after })
-  } catch (error) {
-    if (!(error instanceof MemoryConflict)) throw error
-    throw keptByOthers(
-      `cannot write labels and annotations of ${object.kind} ${object.metadata.name}`,
-      error.fields,
-      error,
-    )
-  }
+  run.wrote({ verb: 'metadata', object: run.memory.applyMetadata(wanted, manager) })
 }
 
 /** Only the version that was observed. */

@@ -19,16 +19,6 @@ export class MemoryRefusal extends Error {
   }
 }
 
-/** A server-side apply of keys that another manager has set to other values. */
-export class MemoryConflict extends Error {
-  override readonly name = 'MemoryConflict'
-  readonly fields: string[]
-  constructor(identity: Identity, fields: string[]) {
-    super(`others have set ${fields.join(', ')} of ${nameOf(identity)}`)
-    this.fields = fields
-  }
-}
-
 /**
  * The part of an API server that decides whether a reconciler is right: identities, generations, preconditions, merge
  * patches, server-side apply, finalizers and garbage collection. It knows no schemas, no defaults and no admission.
@@ -94,8 +84,7 @@ export class Memory {
   }
 
   /**
-   * Server-side apply of labels and annotations without force, for the version that was observed. A key is another
-   * manager's where it has neither the value that this one has applied last, nor the new one.
+   * Server-side apply of labels and annotations, and of nothing else, for the version that was observed.
    */
   applyMetadata(wanted: KubeObject, manager: string): KubeObject {
     const { uid, resourceVersion } = wanted.metadata
@@ -105,15 +94,12 @@ export class Memory {
     const known = `${uid} ${manager}`
     const last = this.#wanted.get(known)
     const metadata = { ...before.metadata }
-    const taken: string[] = []
     for (const field of ['labels', 'annotations'] as const) {
       const [current = {}, former = {}, next = {}] = [before, last, wanted].map((one) => one?.metadata[field])
-      taken.push(...takenKeys(current, former, next).map((key) => `.metadata.${field}.${key}`))
       const map = applied(current, former, next) as Record<string, string>
       if (Object.keys(map).length > 0) metadata[field] = map
       else delete metadata[field]
     }
-    if (taken.length > 0) throw new MemoryConflict(wanted, taken)
     this.#wanted.set(known, wanted)
     return this.#replace(before, { ...before, metadata })
   }
@@ -179,11 +165,6 @@ export function asStored(object: KubeObject): KubeObject {
   const encoded = Object.entries(stringData).map(([key, text]) => [key, Buffer.from(String(text)).toString('base64')])
   return { ...others, data: { ...(others['data'] as object), ...Object.fromEntries(encoded) } }
 }
-
-type StringMap = Record<string, string>
-
-const takenKeys = (current: StringMap, former: StringMap, next: StringMap): string[] =>
-  Object.keys(next).filter((key) => ![undefined, next[key], former[key]].includes(current[key]))
 
 const nameOf = ({ apiVersion, kind, metadata }: Identity): string =>
   `${kind}.${apiVersion} ${metadata.namespace ?? ''}/${metadata.name}`

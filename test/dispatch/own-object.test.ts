@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type KubeObject, type Outcome, reconcilerSpec } from '#contracts'
 import { functionRbac } from '#crds'
+import { keyOf } from '#events'
 import { resourcePath } from '#kube'
 import { CONFIG_MAPS, configMap, startFixture, until, WIDGETS } from './fixture.ts'
 
@@ -74,22 +75,63 @@ describe('labels and annotations that a function keeps on its object', () => {
     expect((await metadataOf('removed')).labels).toEqual({ a: '1' })
   })
 
-  it('are refused while another manager has set one to another value: that one stays, and the object says so', async () => {
-    await scene.widget('contested', () => ({ metadata: { labels: { a: '1', b: '2' } } }))
+  it('are taken back when another manager has changed one, and the object’s users are told', async () => {
+    const outcome = { metadata: { labels: { a: '1', b: '2' } } }
+    await scene.widget('changed-by-hand', () => outcome)
+    await scene.ended('changed-by-hand')
+    await edit('changed-by-hand', { labels: { a: 'theirs' } })
+    const [refused, taken, ...others] = await runs('changed-by-hand', outcome)
+    expect([refused, taken, others]).toEqual([
+      'PATCH widgets/changed-by-hand 409',
+      'PATCH widgets/changed-by-hand 200',
+      [],
+    ])
+    expect((await metadataOf('changed-by-hand')).labels).toEqual({ a: '1', b: '2' })
+    const events = async () => (await scene.reported('changed-by-hand')).map(({ reason, note }) => ({ reason, note }))
+    await until(async () => (await events()).length > 0)
+    const note = expect.stringMatching(/labels\.a: conflict with "kubectl-label"/)
+    expect(await events()).toEqual([{ reason: 'FieldConflict', note }])
+  })
+
+  it('of a copy are its own from the first run on, though the copy has the fingerprint of the original', async () => {
+    await scene.widget('original', () => ({ metadata: { labels: { a: '1' } } }))
+    await scene.ended('original')
+    const { labels, annotations } = (await scene.get(WIDGETS, 'original'))!.metadata
+    await scene.widget('copy', () => ({}))
+    await scene.ended('copy')
+    await edit('copy', { labels, annotations })
+    await runs('copy', { metadata: { labels: { a: '2' } } })
+    expect(await runs('copy', { metadata: { labels: { a: '2' } } })).toEqual([])
+    await runs('copy', { metadata: {} })
+    expect((await scene.get(WIDGETS, 'copy'))?.metadata).not.toHaveProperty('labels')
+  })
+
+  it('are refused while another reconciler has set one to another value: that one stays, and the object says so', async () => {
+    const former = await fixture.scene('own-former', {
+      spec: { for: { ...WIDGETS, namespaces: ['own'] }, writes: ['Metadata'] },
+    })
+    const enqueue = () => former.queue.enqueue('own-former', keyOf('own', 'contested'))
+    const metadata = async () => metadataOf('contested')
+    former.behave('contested', () => ({ metadata: { labels: { a: 'theirs' } } }))
+    await scene.widget('contested', () => ({}))
     await scene.ended('contested')
-    await edit('contested', { labels: { a: 'theirs' } })
-    scene.behave('contested', () => ({ metadata: { labels: { a: '1', b: '3' } }, status: { phase: 'DONE' } }))
+    await enqueue()
+    await until(async () => (await metadata()).labels?.['a'] === 'theirs')
+    await scene.see(WIDGETS, 'contested')
+    scene.behave('contested', () => ({ metadata: { labels: { a: '1', b: '2' } }, status: { phase: 'DONE' } }))
     expect((await scene.run('contested')).result).toBe('error')
-    expect((await metadataOf('contested')).labels).toEqual({ a: 'theirs', b: '2' })
+    expect((await metadata()).labels).toEqual({ a: 'theirs' })
     expect(await scene.condition('contested')).toMatchObject({
       status: 'False',
       reason: 'FieldConflict',
-      message: expect.stringMatching(/\.metadata\.labels\.a: .*"kubectl-label".*Remove them from the object/),
+      message: expect.stringMatching(/labels\.a: conflict with "metadata.fairlead.dev\/own-former".*return other keys/),
     })
-    await edit('contested', { labels: { a: null } })
-    await scene.run('contested')
-    expect((await metadataOf('contested')).labels).toEqual({ a: '1', b: '3' })
-    expect(await scene.condition('contested')).toMatchObject({ status: 'True' })
+    former.behave('contested', () => ({ metadata: {} }))
+    await scene.see(WIDGETS, 'contested')
+    await enqueue()
+    await until(async () => (await metadata()).labels?.['b'] === '2')
+    expect((await metadata()).labels).toEqual({ a: '1', b: '2' })
+    await former.stop()
   })
 
   it('that another manager has set to the same value are shared', async () => {
