@@ -154,6 +154,7 @@ describe('labels and annotations that a function keeps on its object', () => {
     })
     expect((await scene.ended('moved')).result).toBe('success')
     expect([seen[0], seen.at(-1), (await metadataOf('moved')).labels]).toEqual(['none', 'new', { seen: 'new' }])
+    expect(scene.writes('moved')).toEqual(['metadata Widget moved'])
   })
 
   it('make no object that was deleted meanwhile', async () => {
