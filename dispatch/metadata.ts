@@ -26,7 +26,7 @@ export function metadataWrite(
   const labels = sorted(wanted.labels)
   const annotations = sorted(wanted.annotations)
   const manager = metadataManagerOf(reconciler)
-  // With the uid, so that a copy of the object, whose keys another manager has set, does not count as written.
+  // The uid is part of it: a copy of the object, whose keys another manager has set, does not count as written.
   const mark = fingerprint([uid, labels, annotations])
   const isNone = isEmpty(labels) && isEmpty(annotations)
   const marked = isNone ? {} : { ...(!isEmpty(labels) && { labels }), annotations: { ...annotations, [manager]: mark } }
@@ -54,7 +54,9 @@ export function metadataFaults(
     ...Object.entries(labels).flatMap(([key, value]) => valueFault(key, value)),
     ...Object.keys(annotations).flatMap((key) => keyFault('annotations', key)),
   ]
-  if (faults.length > 0 || parseSelector(selector)({ ...object.metadata.labels, ...labels })) return faults
+  const selects = parseSelector(selector)
+  const before = object.metadata.labels ?? {}
+  if (faults.length > 0 || !selects(before) || selects({ ...before, ...labels })) return faults
   return [
     `metadata.labels would take the object out of the selector ${JSON.stringify(selector)}, so that it is never reconciled again: return other labels, or select by other ones`,
   ]
@@ -64,13 +66,13 @@ export function metadataFaults(
 const NAME = /^(?=.{1,63}$)[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?$/
 const PREFIX = /^(?=.{1,253}$)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*$/
 
-/** It does not travel with objects, so nobody could see whether it is there. */
+/** Objects travel without it, so a run cannot see whether it is there. */
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration'
 
 function keyFault(field: 'labels' | 'annotations', key: string): string[] {
   const slash = key.indexOf('/')
   const given = slash === -1 ? undefined : key.slice(0, slash)
-  // Only of an annotation the API server admits capitals there.
+  // The API server admits capital letters in the prefixes of annotations, not of labels.
   const prefix = field === 'annotations' ? given?.toLowerCase() : given
   const isValid = NAME.test(key.slice(slash + 1)) && (prefix === undefined || PREFIX.test(prefix))
   const what = `metadata.${field} has the key ${JSON.stringify(key)}`

@@ -136,7 +136,7 @@ describe('labels and annotations that a function returns', () => {
     ['annotations', MARK],
     ['annotations', 'testing.fairlead.dev/touched'],
     ['annotations', 'kubectl.kubernetes.io/last-applied-configuration'],
-  ])('%s that are another one’s are refused: %s', (field, key) => {
+  ])('%s that belong to Fairlead or kubectl are refused: %s', (field, key) => {
     expect(returning({ [field]: { [key]: 'true' } }).findings).toEqual([
       expect.stringMatching(/belongs to \w+: use a key/),
     ])
@@ -167,6 +167,8 @@ describe('labels and annotations that a function returns', () => {
     ['tier!=none', { tier: 'none' }, 1],
     ['tier!=none', { tier: 'web' }, 0],
     ['tier=web', { other: 'x' }, 0],
+    // It is finalized although it has left the selection.
+    ['tier=gold', { tier: 'none' }, 0],
   ])('that would end the selection by %s are refused: %j', (selector, labels, refused) => {
     const object = widget({ metadata: { labels: { tier: 'web' } } })
     expect(returning({ labels }, { object, selector }).findings).toHaveLength(refused)
