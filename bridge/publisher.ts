@@ -179,8 +179,9 @@ export class Publisher {
     })
   }
 
+  /** A run of the key has put this version into EVENTS, or a later one: it has written the object more than once. */
   #isEcho({ fn, key }: Target, stored: PutResult | undefined): boolean {
-    if (stored?.outcome !== 'present' || stored.origin === undefined) return false
+    if (stored === undefined || stored.outcome === 'stored' || stored.origin === undefined) return false
     const isSettled = this.#deps.settled?.({ fn, key, origin: stored.origin }) ?? false
     if (isSettled) this.#deps.observer?.dropped?.({ fn, key })
     return isSettled

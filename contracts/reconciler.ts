@@ -108,6 +108,14 @@ export const reconcilerSpec = z.object({
     .describe(
       'The name under which created objects are marked, fields managed and finalizers set; left out: the name of the Reconciler. After a rename: the former name.',
     ),
+  writes: z
+    .array(z.enum(['Metadata', 'Deletion']))
+    .min(1)
+    .max(2)
+    .optional()
+    .describe(
+      'What the function may write of the primary beside its status. Metadata: labels and annotations. Deletion: it may delete it.',
+    ),
   revision: z
     .string()
     .min(1)
@@ -158,9 +166,20 @@ export const keepsStatus = ({ for: primary }: Pick<ReconcilerSpec, 'for'>): bool
 /** The name by which a reconciler's marks, field managers and finalizers are its own, also after it was renamed. */
 export const identityOf = (name: string, { identity = name }: Pick<ReconcilerSpec, 'identity'>): string => identity
 
-/** The finalizer of a reconciler that has `finalize`. The part after the slash has 63 characters at most. */
-export const finalizerOf = (identity: string): string =>
-  `fairlead.dev/${identity.length <= 63 ? identity : hash('sha256', identity).slice(0, 63)}`
+/** The part of a key after the slash has 63 characters at most. */
+const keyName = (identity: string): string => (identity.length <= 63 ? identity : hash('sha256', identity).slice(0, 63))
+
+/** The finalizer of a reconciler that has `finalize`. */
+export const finalizerOf = (identity: string): string => `fairlead.dev/${keyName(identity)}`
+
+/** What the name of each of them begins with. */
+export const METADATA_MANAGERS = 'metadata.fairlead.dev/'
+
+/**
+ * The field manager of the labels and annotations that a reconciler keeps on its objects, and the annotation that holds
+ * the fingerprint of them.
+ */
+export const metadataManagerOf = (identity: string): string => `${METADATA_MANAGERS}${keyName(identity)}`
 
 /** Whether the object, once it is deleted, waits for that reconciler. */
 export const holdsFinalizer = ({ metadata }: KubeObject, identity: string): boolean =>

@@ -27,11 +27,21 @@ export interface Outcome {
   status?: Record<string, unknown>
   /** Set by type; types not named stay as they are. */
   conditions?: ConditionUpdate[]
+  /** All labels and annotations that the function keeps on its object; one that it kept before and leaves out is removed. */
+  metadata?: OwnMetadata
+  /** Delete the object when everything else is written. */
+  deleteObject?: boolean
   events?: EventReport[]
   /** Run again after so many seconds; with requeueAt, the earlier counts. */
   requeueAfterSeconds?: number
   /** RFC 3339. */
   requeueAt?: string
+}
+
+/** Labels and annotations of the object that a function is for. */
+export interface OwnMetadata {
+  labels?: Record<string, string>
+  annotations?: Record<string, string>
 }
 
 /** The author's half of a metav1.Condition; the dispatcher adds lastTransitionTime and observedGeneration. */

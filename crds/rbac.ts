@@ -24,7 +24,7 @@ interface Rule {
 
 export interface RbacInput {
   metadata: { name: string }
-  spec: Pick<ReconcilerSpec, 'for' | 'owns' | 'related' | 'finalize'> & {
+  spec: Pick<ReconcilerSpec, 'for' | 'owns' | 'related' | 'finalize' | 'writes'> & {
     serviceAccount?: ReconcilerSpec['serviceAccount']
   }
 }
@@ -88,9 +88,11 @@ function refuseTaken(name: string): void {
 }
 
 /** Reads are for what has moved under a write, and for what travels as a reference only. */
-function writeRules({ for: primary, owns, related, finalize }: RbacInput['spec']): Rule[] {
+function writeRules({ for: primary, owns, related, finalize, writes = [] }: RbacInput['spec']): Rule[] {
   return merged([
-    ruleOf(primary, finalize ? ['get', 'patch'] : ['get']),
+    ruleOf(primary, ['get']),
+    ...(finalize || writes.includes('Metadata') ? [ruleOf(primary, ['patch'])] : []),
+    ...(writes.includes('Deletion') ? [ruleOf(primary, ['delete'])] : []),
     ...(keepsStatus({ for: primary }) ? [{ ...refRule(primary, '/status'), verbs: ['patch'] }] : []),
     // Owner references that block the owner's deletion need it, where the API server enforces that.
     { ...refRule(primary, '/finalizers'), verbs: ['update'] },

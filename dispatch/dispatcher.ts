@@ -44,8 +44,8 @@ export interface Dispatcher {
   /** Takes no more keys, lets runs end within the grace, and hands the rest back to the queue. */
   drain(graceMs: number): Promise<void>
   /**
-   * The version was written through by a run of this process: it has decided again on it, or will be repeated by the
-   * queue (fenced, failed, killed), so the watch's echo of it is no reason for another run. Of other processes' runs
+   * The version, or a later one, was written through by a run of this process: it has decided again on it, or will be
+   * repeated by the queue (fenced, failed, killed), so the watch's echo of it is no reason for another run. Of other processes' runs
    * this says nothing: one may have lost its lease and died before it could queue its key again.
    */
   settled(echo: { fn: string; key: string; origin: string }): boolean

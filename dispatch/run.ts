@@ -107,6 +107,10 @@ export class Run {
         const unwanted = ask.mayBeDropped ? overtaken : undefined
         return { did: ask.do, result: await this.#writer.status(ask.object, ask.patch, unwanted) }
       }
+      case 'writeMetadata':
+        return { did: ask.do, result: await this.#writer.metadata(ask.object, ask.write) }
+      case 'delete':
+        return { did: ask.do, result: await this.#writer.delete(ask.object) }
       case 'writeFinalizers':
         return { did: ask.do, result: await this.#writer.finalizers(ask.object, ask.finalizers) }
       case 'hold':

@@ -9,23 +9,26 @@ import {
   traceparentOf,
 } from '#contracts'
 import type { EventStore, OwnerKey } from '#events'
-import { ApiError, isAlreadyExists, isNotFound, type KubeClient, resourcePath, type Status } from '#kube'
+import { type KubeClient, resourcePath, type Status } from '#kube'
 import {
   called,
   GoneError,
   isControlledBy,
   isCreatedBy,
+  type MetadataWrite,
   nameTaken,
   RefusedError,
   type StatusPatch,
   type Write,
   type Written,
 } from '#reconcile'
+import { isNameTaken, isObject, isObjectGone, isStillThere, moved } from './answers.ts'
 import { fieldsOfOthers, isStale, refusalOf, undefinedIfGone } from './errors.ts'
 import { DROPPED, type Gate, PRIORITY, type Priority } from './gate.ts'
 import type { InFlight } from './in-flight.ts'
 import type { References } from './references.ts'
 import type { RunObserver } from './steps.ts'
+import { isOfReconciler, keptByReconcilers, takingBack } from './take-back.ts'
 import { WriteThrough } from './write-through.ts'
 
 /** What runs use of EVENTS. */
@@ -59,7 +62,7 @@ export interface Writing {
 }
 
 interface Target {
-  verb: Write['verb'] | 'status' | 'finalizers'
+  verb: Write['verb'] | 'metadata' | 'status' | 'finalizers'
   ref: ResourceRef
   object: KubeObject
 }
@@ -113,18 +116,41 @@ export class Writer {
   }
 
   /** `object` is the primary as observed. Without the last one, an object that is being deleted is gone. */
-  async finalizers(object: KubeObject, finalizers: string[]): Promise<Written> {
-    const { primary, signal, fieldManager } = this.#run
-    const { ref, owner } = primary
+  finalizers(object: KubeObject, finalizers: string[]): Promise<Written> {
+    const { signal, fieldManager } = this.#run
     const patch = { metadata: { finalizers, resourceVersion: object.metadata.resourceVersion } }
-    try {
+    return this.#writePrimary(object, 'write the finalizers of', async ({ ref, owner }) => {
       const after = await this.#now({ verb: 'finalizers', ref, object }, PRIORITY.create, () =>
         this.#kube.patch(pathOf(ref, object), patch, 'merge', { signal, fieldManager }),
       )
       const isGone = after.metadata.deletionTimestamp !== undefined && finalizers.length === 0
-      return await (isGone ? this.#through.gone(ref, owner, object) : this.#through.present(ref, owner, after))
+      return isGone ? this.#through.gone(ref, owner, object) : this.#through.present(ref, owner, after)
+    })
+  }
+
+  /** `object` is the primary as observed. What another reconciler has set to another value stays: RefusedError. */
+  metadata(object: KubeObject, { object: wanted, manager }: MetadataWrite): Promise<Written> {
+    return this.#writePrimary(object, 'write labels and annotations of', async ({ ref, owner }) => {
+      const target = { verb: 'metadata', ref, object: wanted } as const
+      const after = await this.#apply(target, PRIORITY.status, manager, (fields) => !fields.some(isOfReconciler))
+      return this.#through.present(ref, owner, after)
+    })
+  }
+
+  /** `object` is the primary as observed. What has finalizers, or a pod that still runs, is there until these end. */
+  delete(object: KubeObject): Promise<Written> {
+    return this.#writePrimary(object, 'delete', ({ ref, owner }) => this.#delete(ref, owner, object))
+  }
+
+  async #writePrimary(
+    object: KubeObject,
+    what: string,
+    write: (primary: Writing['primary']) => Promise<Written>,
+  ): Promise<Written> {
+    try {
+      return await write(this.#run.primary)
     } catch (error) {
-      throw await this.#primaryRefused(object, error, `cannot write the finalizers of ${called(object)}`)
+      throw await this.#primaryRefused(object, error, `cannot ${what} ${called(object)}`)
     }
   }
 
@@ -135,6 +161,8 @@ export class Writer {
       await this.#through.gone(ref, owner, object)
       return new GoneError(`${called(object)} is gone`, { cause: error })
     }
+    const fields = fieldsOfOthers(error)
+    if (fields.length > 0) return keptByReconcilers(what, fields, error)
     if (!isStale(error)) return refusalOf(error, what)
     await this.#refreshPrimary(object)
     return moved(object, error)
@@ -149,7 +177,7 @@ export class Writer {
   }
 
   async #send(write: Write): Promise<Written> {
-    if (write.verb === 'delete') return this.#delete(write)
+    if (write.verb === 'delete') return this.#delete(write.resource, this.#childrenOf, write.object)
     const { resource } = write
     const after = await this.#sendDesired(write)
     const verb = write.verb === 'apply' && write.observed !== undefined ? 'modified' : 'added'
@@ -158,34 +186,35 @@ export class Writer {
 
   async #sendDesired(write: Exclude<Write, { verb: 'delete' }>): Promise<KubeObject> {
     const { resource, object } = write
-    const { signal, fieldManager, report } = this.#run
+    const { signal, fieldManager } = this.#run
     const target = { ...write, ref: resource }
     if (write.verb === 'create') {
       const path = resourcePath(resource, object.metadata.namespace)
       return this.#now(target, PRIORITY.create, () => this.#kube.create(path, object, { signal, fieldManager }))
     }
-    const apply = (force: boolean) => () =>
-      this.#kube.apply(pathOf(resource, object), object, { signal, fieldManager, force })
-    try {
-      return await this.#now(target, PRIORITY.create, apply(false))
-    } catch (error) {
-      const fields = fieldsOfOthers(error)
-      if (write.observed === undefined || fields.length === 0) throw error
-      const message = `${called(object)}: taken back from others: ${fields.join('; ')}`
-      report({ type: 'Warning', reason: 'FieldConflict', message })
-      return this.#now(target, PRIORITY.create, apply(true))
-    }
+    return this.#apply(target, PRIORITY.create, fieldManager, () => write.observed !== undefined)
   }
 
-  async #delete({ verb, resource: ref, object }: Write & { verb: 'delete' }): Promise<Written> {
+  #apply(
+    target: Target,
+    priority: Priority,
+    fieldManager: string,
+    mayTakeBack: (fields: string[]) => boolean,
+  ): Promise<KubeObject> {
+    const { ref, object } = target
+    const { signal, report } = this.#run
+    const send = (force: boolean) =>
+      this.#now(target, priority, () => this.#kube.apply(pathOf(ref, object), object, { signal, fieldManager, force }))
+    return takingBack(object, send, mayTakeBack, report)
+  }
+
+  async #delete(ref: ResourceRef, owner: OwnerKey | undefined, object: KubeObject): Promise<Written> {
     const { uid, resourceVersion } = object.metadata
     const options = { uid, resourceVersion, propagationPolicy: 'Background', signal: this.#run.signal } as const
-    const answer = await this.#now({ verb, ref, object }, PRIORITY.delete, () =>
+    const answer = await this.#now({ verb: 'delete', ref, object }, PRIORITY.delete, () =>
       this.#kube.delete(pathOf(ref, object), options).catch(undefinedIfGone),
     )
-    return isStillThere(answer)
-      ? this.#through.present(ref, this.#childrenOf, answer)
-      : this.#through.gone(ref, this.#childrenOf, object)
+    return isStillThere(answer) ? this.#through.present(ref, owner, answer) : this.#through.gone(ref, owner, object)
   }
 
   /** The name exists although EVENTS did not show it as ours: the API server knows whose it is. */
@@ -269,22 +298,3 @@ export class Writer {
 
 const pathOf = (ref: ResourceRef, { metadata }: KubeObject): string =>
   resourcePath(ref, metadata.namespace, metadata.name)
-
-const moved = (object: KubeObject, cause: unknown): ConflictError =>
-  new ConflictError(`${called(object)} is not what was observed any more`, { cause })
-
-const isNameTaken = (write: Write, error: unknown): boolean =>
-  isAlreadyExists(error) || (write.verb === 'apply' && write.observed === undefined && isStale(error))
-
-/** A missing status subresource is NotFound too, but without the object's name. */
-const isObjectGone = (error: unknown, { metadata }: KubeObject): boolean =>
-  isNotFound(error) && error instanceof ApiError && error.details.name === metadata.name
-
-const isObject = (answer: KubeObject | Status | undefined): answer is KubeObject =>
-  answer !== undefined && answer.kind !== 'Status'
-
-/** The answer to a delete may be the object as it was last: without grace period and finalizers it is gone. */
-const isStillThere = (answer: KubeObject | Status | undefined): answer is KubeObject =>
-  isObject(answer) &&
-  answer.metadata.deletionTimestamp !== undefined &&
-  (answer.metadata['deletionGracePeriodSeconds'] !== 0 || (answer.metadata.finalizers ?? []).length > 0)

@@ -1,3 +1,4 @@
+import { METADATA_MANAGERS } from '#contracts'
 import { isRecord, sameJson } from './covers.ts'
 
 /** One value that differs; left out: there is none. */
@@ -17,12 +18,15 @@ const SILENT = new Set([
   'metadata.creationTimestamp',
   'metadata.annotations.fairlead.dev/desired',
 ])
+/** Fingerprints of the labels and annotations that functions keep. */
+const MARKS = `metadata.annotations.${METADATA_MANAGERS}`
 
 /** What differs between two versions of an object, value by value. */
 export const differences = (before: unknown, after: unknown): Difference[] => [...walk(before, after, [])]
 
 function* walk(before: unknown, after: unknown, path: readonly (string | number)[]): Generator<Difference> {
-  if (SILENT.has(path.join('.')) || sameJson(before, after)) return
+  const name = path.join('.')
+  if (SILENT.has(name) || name.startsWith(MARKS) || sameJson(before, after)) return
   if (Array.isArray(before ?? after) && Array.isArray(after ?? before)) {
     const [old, young] = [before ?? [], after ?? []] as [unknown[], unknown[]]
     for (let index = 0; index < Math.max(old.length, young.length); index++)

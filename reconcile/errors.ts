@@ -51,8 +51,9 @@ export class UnsettledError extends Error {
 }
 
 /** By name: values may be confidential. */
-function askedFor({ stages, status }: Plan): string {
+function askedFor({ stages, metadata, status }: Plan): string {
   const [first, ...others] = stages.flat()
+  if (first === undefined && metadata !== undefined) return 'labels and annotations'
   if (first === undefined) return `status ${Object.keys(status?.status ?? {}).join(', ')}`
   return `${first.verb} ${called(first.object)}${others.length === 0 ? '' : ` and ${others.length} more`}`
 }

@@ -13,6 +13,7 @@ export {
 export { isFinalizing } from './finalizer.ts'
 export { deepFreeze } from './freeze.ts'
 export { next, start } from './machine.ts'
+export type { MetadataWrite } from './metadata.ts'
 export { nameTaken } from './name-taken.ts'
 export { keepNewest } from './newest.ts'
 export { HUNDRED_YEARS_S } from './outcome.ts'

@@ -4,7 +4,7 @@ import type { Progress, Reconciled } from './progress.ts'
 import { endRound, returned } from './rounds.ts'
 import { observe, type Step } from './step.ts'
 import type { Answer, Ask } from './vocabulary.ts'
-import { addedFinalizer, released, wroteStage, wroteStatus } from './written.ts'
+import { addedFinalizer, deleted, released, wroteMetadata, wroteStage, wroteStatus } from './written.ts'
 
 class UnexpectedAnswerError extends Error {
   override readonly name = 'UnexpectedAnswerError'
@@ -46,6 +46,13 @@ export function next({ place, ask }: Step, answer: Answer): Step {
     case 'writingStatus':
       if (answer.did === 'writeStatus' && ask.do === 'writeStatus')
         return wroteStatus(place.pass, place.plan, ask.patch, answer.result)
+      break
+    case 'writingMetadata':
+      if (answer.did === 'writeMetadata' && ask.do === 'writeMetadata')
+        return wroteMetadata(place.pass, place.plan, ask.write, answer.result)
+      break
+    case 'deleting':
+      if (answer.did === 'delete') return deleted(place.pass, place.plan, answer.result)
       break
     case 'lookingAgain': {
       if (answer.did !== 'observe') break

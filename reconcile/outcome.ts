@@ -10,6 +10,8 @@ export const HUNDRED_YEARS_S = 100 * 365.25 * 86_400
 
 const reason = z.string().max(1024).regex(REASON, 'must be one CamelCase word')
 
+const map = z.record(z.string(), z.string()).optional()
+
 const outcomeSchema = z.strictObject({
   apply: z
     .array(
@@ -20,8 +22,8 @@ const outcomeSchema = z.strictObject({
           .looseObject({
             name: z.string().min(1).optional(),
             namespace: z.string().min(1).optional(),
-            labels: z.record(z.string(), z.string()).optional(),
-            annotations: z.record(z.string(), z.string()).optional(),
+            labels: map,
+            annotations: map,
             ownerReferences: z.array(z.looseObject({ uid: z.string().min(1) })).optional(),
           })
           .default({}),
@@ -39,6 +41,8 @@ const outcomeSchema = z.strictObject({
       }),
     )
     .optional(),
+  metadata: z.strictObject({ labels: map, annotations: map }).optional(),
+  deleteObject: z.boolean().optional(),
   events: z
     .array(z.object({ type: z.enum(['Normal', 'Warning']), reason, message: z.string() }))
     .max(20)

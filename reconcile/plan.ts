@@ -9,6 +9,7 @@ import {
 import type { Due } from '#queue/terms'
 import { covers, fingerprint } from './covers.ts'
 import { completeDesired, DESIRED_ANNOTATION } from './desired.ts'
+import { type MetadataWrite, metadataFaults, metadataWrite } from './metadata.ts'
 import { HUNDRED_YEARS_S, type PlainOutcome } from './outcome.ts'
 import { isMarkedBy, ownershipMark, RECONCILER_ANNOTATION } from './ownership.ts'
 import { type StatusPatch, statusPatch } from './status.ts'
@@ -42,7 +43,10 @@ export type Write =
 export interface Plan {
   /** Stages in order; the writes of one stage do not depend on each other. */
   stages: Write[][]
+  metadata: MetadataWrite | undefined
   status: StatusPatch | undefined
+  /** The object itself is to be deleted. */
+  isDeletion: boolean
   events: EventReport[]
   /** A delay counts from the time that the function was given. */
   requeue: Due | undefined
@@ -61,22 +65,30 @@ export interface Circumstances {
 
 /** What has to be written so that the world is as the outcome says. */
 export function plan(
-  spec: Pick<ReconcilerSpec, 'for' | 'owns'>,
+  spec: Pick<ReconcilerSpec, 'for' | 'owns' | 'writes'>,
   world: Family,
   outcome: PlainOutcome,
   circumstances: Circumstances,
 ): Plan {
-  const { now, settled } = circumstances
-  const desired = completeDesired(world.object, spec.owns, outcome.apply ?? [])
+  const { identity, now, settled } = circumstances
+  const { object } = world
+  const desired = completeDesired(object, spec.owns, outcome.apply ?? [])
   const applies = desired.objects.flatMap((wanted) => writeFor(world, wanted, circumstances) ?? [])
   const deletes = outcome.apply === undefined ? [] : prune(world, desired.objects)
-  const status = keepsStatus(spec) ? statusPatch(world.object, outcome, now) : undefined
+  const status = keepsStatus(spec) ? statusPatch(object, outcome, now) : undefined
   return {
     stages: [...inStages(applies), deletes].filter((stage) => stage.length > 0),
+    metadata: metadataWrite(object, identity, outcome.metadata, settled),
     status: status !== undefined && isSettled(world, status, settled) ? undefined : status,
+    isDeletion: outcome.deleteObject === true && object.metadata.deletionTimestamp === undefined,
     events: outcome.events ?? [],
     requeue: requeueOf(outcome, now),
-    findings: [...desired.findings, ...strayStatus(spec, outcome)],
+    findings: [
+      ...desired.findings,
+      ...strayStatus(spec, outcome),
+      ...metadataFaults(spec, object, outcome.metadata),
+      ...strayDeletion(spec, outcome),
+    ],
   }
 }
 
@@ -84,6 +96,11 @@ function strayStatus(spec: Pick<ReconcilerSpec, 'for'>, { status, conditions = [
   if (keepsStatus(spec) || (status === undefined && conditions.length === 0)) return []
   return [`the status of a ${spec.for.kind} is not this function's: return no "status" and no "conditions"`]
 }
+
+const strayDeletion = ({ writes = [] }: Pick<ReconcilerSpec, 'writes'>, { deleteObject }: PlainOutcome): string[] =>
+  deleteObject !== true || writes.includes('Deletion')
+    ? []
+    : ['the function returned "deleteObject", but has no right to delete its object: add "Deletion" to its "writes"']
 
 export const statusTarget = ({ metadata }: KubeObject): string => `${metadata.uid}/status`
 

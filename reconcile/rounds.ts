@@ -5,6 +5,7 @@ import { UnsettledError } from './errors.ts'
 import { fail } from './failure.ts'
 import { finalizersWithout, isFinalizing } from './finalizer.ts'
 import { deepFreeze } from './freeze.ts'
+import { nextWrite } from './next-write.ts'
 import { type PlainOutcome, parseOutcome } from './outcome.ts'
 import { type Plan, plan } from './plan.ts'
 import { isLastPass, MAX_ROUNDS, type Pass, tell } from './progress.ts'
@@ -51,11 +52,25 @@ function decide(pass: Pass, outcome: PlainOutcome): Step {
   if (next.findings.length > 0)
     return fail(pass, { failed: new TerminalError(next.findings.join('; '), { reason: 'InvalidOutcome' }) })
   const round = { ...pass, rounds: pass.rounds + 1 }
-  if (next.stages.length > 0) return writeStage(round, next, 0)
-  if (next.status === undefined) return conclude(round, next)
   const { object } = world
-  const ask = { do: 'writeStatus' as const, object, patch: next.status, mayBeDropped: !isLastPass(pass) }
-  return step({ at: 'writingStatus', pass: round, plan: next }, ask)
+  const write = nextWrite(next)
+  switch (write?.kind) {
+    case undefined:
+      return conclude(round, next)
+    case 'owned':
+      return writeStage(round, next, 0)
+    case 'metadata':
+      return step(
+        { at: 'writingMetadata', pass: round, plan: next },
+        { do: 'writeMetadata', object, write: write.write },
+      )
+    case 'status': {
+      const ask = { do: 'writeStatus' as const, object, patch: write.patch, mayBeDropped: !isLastPass(pass) }
+      return step({ at: 'writingStatus', pass: round, plan: next }, ask)
+    }
+    case 'deletion':
+      return step({ at: 'deleting', pass: round, plan: next }, { do: 'delete', object })
+  }
 }
 
 /** The stages of a plan are written one after the other. */

@@ -1,3 +1,4 @@
+import { metadataTarget } from './metadata.ts'
 import { keepNewest } from './newest.ts'
 import { statusTarget } from './plan.ts'
 import type { Settled } from './vocabulary.ts'
@@ -15,7 +16,11 @@ export class SettledWrites {
 
   /** Of one object and what it controls. */
   of({ object, owned }: Family): Settled {
-    const targets = [statusTarget(object), ...owned.map((child) => child.object.metadata.uid ?? '')]
+    const targets = [
+      statusTarget(object),
+      metadataTarget(object),
+      ...owned.map((child) => child.object.metadata.uid ?? ''),
+    ]
     return Object.fromEntries(
       targets.flatMap((target) => {
         const value = this.#known.get(target)

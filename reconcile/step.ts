@@ -17,7 +17,7 @@ export type Place =
   | { at: 'calling'; pass: Pass; input: RunInput }
   /** `stage`: the index of what is being written. */
   | { at: 'writing'; pass: Pass; plan: Plan; stage: number }
-  | { at: 'writingStatus' | 'lookingAgain'; pass: Pass; plan: Plan }
+  | { at: 'writingStatus' | 'writingMetadata' | 'deleting' | 'lookingAgain'; pass: Pass; plan: Plan }
   /** A failure is being written on the object; then the run ends with `finish`, after `holdMs`. */
   | { at: 'reporting'; pass: Pass; finish: Finish; holdMs: number }
   | { at: 'holding'; run: Progress; finish: Finish }

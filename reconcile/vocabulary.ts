@@ -1,5 +1,6 @@
 import type { EventReport, KubeObject, RunInput } from '#contracts'
 import type { Finish } from '#queue/terms'
+import type { MetadataWrite } from './metadata.ts'
 import type { Write } from './plan.ts'
 import type { StatusPatch } from './status.ts'
 import type { World } from './world.ts'
@@ -14,7 +15,11 @@ export type Ask =
   | { do: 'write'; writes: readonly Write[] }
   /** `mayBeDropped`: need not be sent if the object changes before the request's turn comes. */
   | { do: 'writeStatus'; object: KubeObject; patch: StatusPatch; mayBeDropped: boolean }
+  /** Labels and annotations. */
+  | { do: 'writeMetadata'; object: KubeObject; write: MetadataWrite }
   | { do: 'writeFinalizers'; object: KubeObject; finalizers: string[] }
+  /** Delete the object. */
+  | { do: 'delete'; object: KubeObject }
   /** Keep the key for that time. */
   | { do: 'hold'; ms: number }
   /**
@@ -30,7 +35,7 @@ export type Answer =
   /** In the order of the writes. */
   | { did: 'write'; results: readonly (Written | Failed)[] }
   | { did: 'writeStatus'; result: Written | 'dropped' }
-  | { did: 'writeFinalizers'; result: Written }
+  | { did: 'writeMetadata' | 'writeFinalizers' | 'delete'; result: Written }
   | { did: 'hold' }
   | { did: 'finish'; changed: true }
   | Failed
@@ -63,7 +68,7 @@ export interface Failed {
 
 /**
  * Writes that are known to change nothing: `<resourceVersion> <fingerprint>` by target, which is an object's uid, followed
- * by `/status` for its status. An optimisation: a missing entry costs one request without effect.
+ * by `/status` or `/metadata` for these. An optimisation: a missing entry costs one request without effect.
  */
 export type Settled = Readonly<Record<string, string>>
 

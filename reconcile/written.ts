@@ -2,9 +2,11 @@ import { ConflictError } from '#contracts'
 import { gravest } from './consequence.ts'
 import { fingerprint } from './covers.ts'
 import { fail } from './failure.ts'
+import { isFinalizing } from './finalizer.ts'
+import { type MetadataWrite, metadataTarget } from './metadata.ts'
 import { decideOrLeave } from './observed.ts'
 import { type Plan, statusTarget, type Write } from './plan.ts'
-import type { Pass } from './progress.ts'
+import { type Pass, tell } from './progress.ts'
 import { done, endRound, writeStage } from './rounds.ts'
 import type { StatusPatch } from './status.ts'
 import { after, type Step, step } from './step.ts'
@@ -50,8 +52,28 @@ export function wroteStatus(pass: Pass, plan: Plan, patch: StatusPatch, result: 
   const settled = isUnchanged ? { ...pass.settled, [target]: value } : pass.settled
   const notes: Note[] = isUnchanged ? [{ note: 'settled', target, value }] : []
   const written = { ...present(pass, result), settled }
-  return after(notes, result.isOld ? lookAgain(written, plan) : endRound(written, plan))
+  return after(notes, goOn(written, plan, result))
 }
+
+export function wroteMetadata(pass: Pass, plan: Plan, { fingerprint }: MetadataWrite, result: Written): Step {
+  const target = metadataTarget(pass.world.object)
+  const value = `${result.object?.metadata.resourceVersion} ${fingerprint}`
+  const written = { ...present(pass, result), settled: { ...pass.settled, [target]: value } }
+  return after([{ note: 'settled', target, value }], goOn(written, plan, result))
+}
+
+/** An object without finalizers is gone; another one is being deleted, and is finalized now if it waits for that. */
+export function deleted(pass: Pass, plan: Plan, result: Written): Step {
+  const left = present(pass, result)
+  const isWaiting = result.object !== undefined && isFinalizing(result.object, pass.of.identity)
+  if (result.isOld || isWaiting) return goOn(left, plan, result)
+  const [told, notes] = tell(left, left.world.object, plan.events)
+  return after(notes, done(told))
+}
+
+/** After a write of the object itself. */
+const goOn = (pass: Pass, plan: Plan, { isOld }: Written): Step =>
+  isOld ? lookAgain(pass, plan) : endRound(pass, plan)
 
 export function addedFinalizer(pass: Pass, result: Written): Step {
   return result.isOld ? movedMeanwhile(pass) : decideOrLeave(present(pass, result))

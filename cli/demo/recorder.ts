@@ -19,7 +19,14 @@ export const idOf = {
   version: (kind: string, name: string, version: string | undefined) => `${kind} ${name} written as ${version}`,
 }
 
-const WRITES = { create: 'created', apply: 'applied', delete: 'deleted', status: 'written', finalizers: 'held' }
+const WRITES = {
+  create: 'created',
+  apply: 'applied',
+  delete: 'deleted',
+  metadata: 'labelled',
+  status: 'written',
+  finalizers: 'held',
+}
 const QUEUED = {
   token: 'a token in JetStream',
   record: 'a record in JetStream, run at once: a slot is free',

@@ -16,20 +16,20 @@ export const at = reconciler({
   name: 'at',
   for: At,
   owns: [Pod],
+  writes: ['Deletion'],
   reconcile({ object, owned, now }) {
-    const pods = owned(Pod)
     const { phase } = object.status
-    if (phase === 'DONE' || phase === 'FAILED') return cleanUp(object, pods, now)
-    const attempts = attemptsOf(pods, object.status)
+    if (phase === 'DONE' || phase === 'FAILED') return afterEnd(object, now)
+    const attempts = attemptsOf(owned(Pod), object.status)
     return verdict(object, attempts, now) ?? underWay(object, attempts, now) ?? start(object, now)
   },
 })
 
-/** Its pods go when their time is up; nothing else happens any more. */
-function cleanUp({ spec, status }: AtObject, pods: PodObject[], now: Date): AtOutcome | undefined {
-  if (spec.ttlSecondsAfterFinished === undefined || status.completionTime === undefined || pods.length === 0) return
+/** As a Job, it goes when its time is up, and its pods go with it; nothing else happens any more. */
+function afterEnd({ spec, status }: AtObject, now: Date): AtOutcome | undefined {
+  if (spec.ttlSecondsAfterFinished === undefined || status.completionTime === undefined) return
   const end = new Date(Date.parse(status.completionTime) + spec.ttlSecondsAfterFinished * 1000)
-  return now < end ? { requeueAt: end } : { apply: [] }
+  return now < end ? { requeueAt: end } : { deleteObject: true }
 }
 
 function verdict(object: AtObject, attempts: Attempts, now: Date): AtOutcome | undefined {

@@ -77,7 +77,7 @@ export const At = resource({
     activeDeadlineSeconds: seconds.min(1).optional().describe('How long it may run, all retries together.'),
     ttlSecondsAfterFinished: seconds
       .optional()
-      .describe('How long its pods are kept after its end. Left out: as long as the At.'),
+      .describe('How long after its end, DONE or FAILED, the At is deleted, and its pods with it. Left out: it stays.'),
     suspend: z.boolean().optional().describe('It does not start. One that has started goes on.'),
   }),
   status: statusSchema,

@@ -18,7 +18,7 @@ export function manifest(
   reconciler: Reconciler,
   { invoke = { pull: {} }, revision }: { invoke?: ReconcilerSpec['invoke']; revision?: string | undefined } = {},
 ): ReconcilerManifest {
-  const { name, identity, selector, namespaces, owns, related, changes, resyncSeconds } = reconciler
+  const { name, identity, selector, namespaces, owns, related, changes, writes, resyncSeconds } = reconciler
   const { concurrency, timeoutSeconds, backoff } = reconciler
   const { serviceAccount = { name: `fairlead-${name}`, namespace: SYSTEM_NAMESPACE } } = reconciler
   const given = {
@@ -33,6 +33,7 @@ export function manifest(
     related,
     changes,
     identity,
+    writes,
     revision,
     resyncSeconds,
     invoke,

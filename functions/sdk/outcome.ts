@@ -1,5 +1,12 @@
 import { z } from 'zod'
-import { type ConditionUpdate, type EventReport, type KubeObject, type Outcome, TerminalError } from '#contracts'
+import {
+  type ConditionUpdate,
+  type EventReport,
+  type KubeObject,
+  type Outcome,
+  type OwnMetadata,
+  TerminalError,
+} from '#contracts'
 import { explain } from './explain.ts'
 import { plain } from './plain.ts'
 
@@ -11,11 +18,17 @@ export interface ReconcileOutcome<Status = unknown> {
   status?: Status | undefined
   /** Set by type; types not named stay as they are. */
   conditions?: readonly ConditionUpdate[] | undefined
+  /** All labels and annotations that the function keeps on its object; one that it kept before and leaves out is removed. */
+  metadata?: OwnMetadata | undefined
+  /** Delete the object when everything else is written. */
+  deleteObject?: boolean | undefined
   events?: readonly EventReport[] | undefined
   /** In seconds; with requeueAt, the earlier counts. */
   requeueAfter?: number | undefined
   requeueAt?: Date | undefined
 }
+
+const map = z.record(z.string(), z.string()).optional()
 
 /** Without a status of its own the object has none that a function could return. */
 const outcomeOf = (status: z.ZodType | undefined) =>
@@ -25,6 +38,8 @@ const outcomeOf = (status: z.ZodType | undefined) =>
       status: status.optional(),
       conditions: z.array(z.looseObject({ type: z.string() })).optional(),
     }),
+    metadata: z.strictObject({ labels: map, annotations: map }).optional(),
+    deleteObject: z.boolean().optional(),
     events: z.array(z.looseObject({ type: z.string() })).optional(),
     requeueAfter: z.number().min(0).optional(),
     requeueAt: z.date().optional(),
@@ -44,10 +59,10 @@ export function outcomeReader(reconciler: string, status: z.ZodType | undefined)
 }
 
 function toPlainOutcome(reconciler: string, returned: ReconcileOutcome): Outcome {
-  const { apply, status, conditions, events, requeueAfter, requeueAt } = returned
+  const { apply, status, conditions, metadata, deleteObject, events, requeueAfter, requeueAt } = returned
   try {
     return plain(
-      { apply, status, conditions, events, requeueAfterSeconds: requeueAfter, requeueAt },
+      { apply, status, conditions, metadata, deleteObject, events, requeueAfterSeconds: requeueAfter, requeueAt },
       'outcome',
     ) as Outcome
   } catch (cause) {

@@ -58,6 +58,8 @@ export interface ReconcilerOptions<For, Owns extends Kind<unknown>, Related exte
   related?: readonly Related[]
   /** An update of the object counts only if one of these has changed; left out: every update counts. */
   changes?: ReconcilerSpec['changes']
+  /** What else of its object it may write. Metadata: labels and annotations. Deletion: it may delete it. */
+  writes?: ReconcilerSpec['writes']
   /** Every object runs again about so often, even if nothing has changed. */
   resyncSeconds?: number
   reconcile: Reconcile<For, Owns, Related>
@@ -85,6 +87,7 @@ export interface Reconciler {
   readonly owns: readonly Kind<unknown>[]
   readonly related: readonly RelatedKind[]
   readonly changes?: ReconcilerSpec['changes']
+  readonly writes?: ReconcilerSpec['writes']
   readonly resyncSeconds?: number
   reconcile(run: Run<Kind<unknown>, Kind<unknown>, RelatedKind>): unknown
   finalize?(run: Run<Kind<unknown>, Kind<unknown>, RelatedKind>): unknown
@@ -114,6 +117,7 @@ export const RECONCILER_OPTIONS = keysOf<ReconcilerOptions<Kind<unknown>, Kind<u
   owns: true,
   related: true,
   changes: true,
+  writes: true,
   resyncSeconds: true,
   reconcile: true,
   finalize: true,

@@ -4,6 +4,7 @@ import {
   type Answer,
   type Ask,
   GoneError,
+  type MetadataWrite,
   type Note,
   nameTaken,
   next,
@@ -23,7 +24,7 @@ import { prepared } from './prepared.ts'
 
 /** One request of a run. */
 export interface SimulatedWrite {
-  verb: 'create' | 'apply' | 'delete' | 'status' | 'finalizers'
+  verb: 'create' | 'apply' | 'delete' | 'metadata' | 'status' | 'finalizers'
   object: KubeObject
 }
 
@@ -107,6 +108,10 @@ class Driver {
         return { did: ask.do, results: ask.writes.map((write) => this.#tried(write)) }
       case 'writeStatus':
         return { did: ask.do, result: this.#patch('status', ask.object, ask.patch) }
+      case 'writeMetadata':
+        return { did: ask.do, result: this.#writeMetadata(ask.object, ask.write) }
+      case 'delete':
+        return { did: ask.do, result: this.#delete(ask.object) }
       case 'writeFinalizers': {
         const { resourceVersion } = ask.object.metadata
         const patch = { metadata: { finalizers: ask.finalizers, resourceVersion } }
@@ -155,12 +160,34 @@ class Driver {
 
   /** A merge patch that holds for the version that was observed. */
   #patch(verb: 'status' | 'finalizers', object: KubeObject, patch: object): Written {
+    const { memory } = this.#run
+    const found = this.#before(verb, object)
+    const after = memory.patch(object, patch)
+    return this.#wrote(verb, after, memory.find(object) && after, found)
+  }
+
+  #writeMetadata(object: KubeObject, { object: wanted, manager }: MetadataWrite): Written {
+    const found = this.#before('metadata', object)
+    return this.#wrote('metadata', object, this.#run.memory.applyMetadata(wanted, manager), found)
+  }
+
+  /** Only the version that was observed. */
+  #delete(object: KubeObject): Written {
+    const { memory } = this.#run
+    const found = this.#before('delete', object)
+    if (found.metadata.resourceVersion !== object.metadata.resourceVersion)
+      throw new ConflictError(`${object.kind} ${object.metadata.name} is not what was observed any more`)
+    memory.delete(object)
+    return this.#wrote('delete', object, memory.find(object), found)
+  }
+
+  /** The object itself, which is about to be written. */
+  #before(verb: SimulatedWrite['verb'], object: KubeObject): KubeObject {
     const { before, memory } = this.#run
     before({ verb, object })
     const found = memory.find(object)
     if (found === undefined) throw new GoneError(`${object.kind} ${object.metadata.name} is gone`)
-    const after = memory.patch(object, patch)
-    return this.#wrote(verb, after, memory.find(object) && after, found)
+    return found
   }
 
   /** What others do then is seen by looking again. */

@@ -83,6 +83,27 @@ export class Memory {
     return this.#replace(before, after)
   }
 
+  /**
+   * Server-side apply of labels and annotations, and of nothing else, for the version that was observed.
+   */
+  applyMetadata(wanted: KubeObject, manager: string): KubeObject {
+    const { uid, resourceVersion } = wanted.metadata
+    const before = this.find(wanted)
+    if (before === undefined || before.metadata.uid !== uid || before.metadata.resourceVersion !== resourceVersion)
+      throw new ConflictError(`${nameOf(wanted)} is not what was observed any more`)
+    const known = `${uid} ${manager}`
+    const last = this.#wanted.get(known)
+    const metadata = { ...before.metadata }
+    for (const field of ['labels', 'annotations'] as const) {
+      const [current = {}, former = {}, next = {}] = [before, last, wanted].map((one) => one?.metadata[field])
+      const map = applied(current, former, next) as Record<string, string>
+      if (Object.keys(map).length > 0) metadata[field] = map
+      else delete metadata[field]
+    }
+    this.#wanted.set(known, wanted)
+    return this.#replace(before, { ...before, metadata })
+  }
+
   /** A merge patch; with a resourceVersion it holds for that version only. */
   patch(identity: Identity, patch: object): KubeObject {
     const before = this.find(identity)

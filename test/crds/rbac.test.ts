@@ -56,6 +56,13 @@ describe('the rights of a function', () => {
     ])
   })
 
+  it('reach its own object as far as it writes that: by patch, delete, or both', () => {
+    const of = (more: object) => rights(find(functionRbac(shop(more)), 'ClusterRole', 'fairlead-shop')[0])
+    expect(of({ writes: ['Metadata'] })).toContain('get,patch shops')
+    expect(of({ writes: ['Deletion'] })).toContain('delete,get shops')
+    expect(of({ writes: ['Metadata', 'Deletion'], finalize: () => undefined })).toContain('delete,get,patch shops')
+  })
+
   it('end before the status of objects that are another controller’s', () => {
     const spec = { ...shop().spec, for: { ...shop().spec.for, status: 'Untouched' as const } }
     const found = rights(find(functionRbac({ ...shop(), spec }), 'ClusterRole', 'fairlead-shop')[0])

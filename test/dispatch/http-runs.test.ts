@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject, RunInput } from '#contracts'
 import { fromHttp } from '#events'
 import { type HttpReceiver, startHttpReceiver } from '../support/http-receiver.ts'
-import { PODS, pod, startFixture, until } from './fixture.ts'
+import { PODS, pod, startFixture, until, WIDGETS } from './fixture.ts'
 
 type Answer = (response: ServerResponse, input: RunInput) => void
 
@@ -25,7 +25,8 @@ beforeAll(async () => {
     else response.writeHead(204).end()
   })
   fixture = await startFixture()
-  scene = await fixture.scene('http', { spec: { invoke: { http: { url: server.url }, pull: {} }, timeoutSeconds: 1 } })
+  const invoke = { http: { url: server.url }, pull: {} }
+  scene = await fixture.scene('http', { spec: { invoke, writes: ['Metadata', 'Deletion'], timeoutSeconds: 1 } })
 })
 afterAll(async () => {
   await scene?.stop()
@@ -51,6 +52,14 @@ describe('a run of a function over HTTP', () => {
     expect((await scene.get(PODS, 'applies-pod'))?.metadata.name).toBe('applies-pod')
     const owned = inputs.get('applies')?.map((input) => input.owned['Pod.v1']?.length)
     expect([owned?.[0], owned?.at(-1)]).toEqual([0, 1])
+  })
+
+  it('writes labels of its object, and deletes it', async () => {
+    const labels = { tier: 'web' }
+    const seen = (name: string) => inputs.get(name)?.map(({ object }) => object?.metadata.labels)
+    await widget('labels', says(200, { metadata: { labels } }), says(200, { metadata: { labels }, deleteObject: true }))
+    expect((await scene.ended('labels')).result).toBe('success')
+    expect([seen('labels'), await scene.get(WIDGETS, 'labels')]).toEqual([[undefined, labels], undefined])
   })
 
   it('never counts a cold start as a failure of the object', async () => {

@@ -25,6 +25,8 @@ const OUTCOME = keysOf<sdk.ReconcileOutcome>({
   apply: true,
   status: true,
   conditions: true,
+  metadata: true,
+  deleteObject: true,
   events: true,
   requeueAfter: true,
   requeueAt: true,

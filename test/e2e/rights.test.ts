@@ -178,19 +178,30 @@ describe('the API server counts', () => {
     })
   }
 
-  /** The whole life of an At: whether it had to wait, and each request that is about it or its pod. */
-  async function lived(name: string, due: Date) {
+  /** An At whose pod has succeeded. */
+  async function succeeded(name: string, due: Date, more: object = {}): Promise<void> {
     // No scheduler looks at its pod: why that does not start would be one more thing to say.
     const object = at(name, due) as At
     const template = { spec: { schedulerName: 'nobody' } }
-    await world.create({ ...object, spec: { ...object.spec, template } })
-    const pod = `${name}-pod`
+    await world.create({ ...object, spec: { ...object.spec, template, ...more } })
     await until(async () => (await statusOf(name))?.phase === 'RUNNING', 20)
-    await world.kube.patch(resourcePath(PODS, 'default', pod, 'status'), { status: { phase: 'Succeeded' } }, 'merge')
-    await until(async () => (await statusOf(name))?.phase === 'DONE', 20)
+    const path = resourcePath(PODS, 'default', `${name}-pod`, 'status')
+    await world.kube.patch(path, { status: { phase: 'Succeeded' } }, 'merge')
+  }
+
+  /** Each request that is about the At or its pod. */
+  async function requestsAbout(name: string): Promise<string[]> {
     await untilIdle()
-    const about = (await requestsOfOurs()).filter((request) => [name, pod].includes(request.name))
-    return { waited: (await statusOf(name))?.scheduledTime !== undefined, requests: about.map(({ said }) => said) }
+    const about = (await requestsOfOurs()).filter((request) => [name, `${name}-pod`].includes(request.name))
+    return about.map(({ said }) => said)
+  }
+
+  /** The whole life of an At, and whether it had to wait. */
+  async function lived(name: string, due: Date) {
+    await succeeded(name, due)
+    await until(async () => (await statusOf(name))?.phase === 'DONE', 20)
+    const requests = await requestsAbout(name)
+    return { waited: (await statusOf(name))?.scheduledTime !== undefined, requests }
   }
 
   /** With all functions served, and objects of each: a time without any request. */
@@ -209,6 +220,14 @@ describe('the API server counts', () => {
     // Who looks too late does not find it waiting.
     const { waited, requests } = await lived('waiting', new Date(Date.now() + 3000))
     expect(requests).toEqual([...(waited ? [status] : []), create, status, status])
+  })
+
+  it('one more for an At with a time to live, which deletes the At as its own account', async () => {
+    await succeeded('short-lived', soon(), { ttlSecondsAfterFinished: 0 })
+    const path = resourcePath(ATS, 'default', 'short-lived')
+    await until(async () => world.kube.get(path).then(() => false, isNotFound), 20)
+    const requests = ['create pods', 'patch ats/status', 'patch ats/status', 'delete ats']
+    expect(await requestsAbout('short-lived')).toEqual(requests.map((said) => `fairlead-at ${said}`))
   })
 })
 

@@ -80,6 +80,16 @@ export function succeeds(ask: Ask): Answer {
       const status = { ...(ask.object.status as object), ...(ask.patch.status as object) }
       return { did: 'writeStatus', result: { object: stored(ask.object, { status }), isOld: false } }
     }
+    case 'writeMetadata':
+      return {
+        did: ask.do,
+        result: {
+          object: stored({ ...ask.object, metadata: { ...ask.object.metadata, ...ask.write.object.metadata } }),
+          isOld: false,
+        },
+      }
+    case 'delete':
+      return { did: ask.do, result: { object: undefined, isOld: false } }
     case 'writeFinalizers': {
       const { metadata } = ask.object
       const object = stored({ ...ask.object, metadata: { ...metadata, finalizers: ask.finalizers } })

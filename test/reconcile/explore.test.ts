@@ -26,6 +26,8 @@ const OUTCOMES = [
   { apply: [POD, MAP], status: { phase: 'Up' } },
   { apply: [] },
   { requeueAfterSeconds: 1 },
+  { metadata: { labels: { size: 's' } } },
+  { deleteObject: true },
   { apply: 'nonsense' },
 ]
 const FAILURES = [
@@ -58,6 +60,8 @@ function anyAnswer(ask: Ask, random: () => number): Answer {
     case 'writeStatus':
       if (ask.mayBeDropped && random() < 0.2) return { did: 'writeStatus', result: 'dropped' }
       return succeeds(ask)
+    case 'writeMetadata':
+    case 'delete':
     case 'writeFinalizers':
     case 'hold':
     case 'finish':
@@ -69,7 +73,11 @@ const worldOf = ({ place }: Step) => ('pass' in place ? place.pass.world : undef
 
 it(`every run of ${RUNS} with any answers ends, and keeps the rules of a run; FAIRLEAD_SEED=${seed}`, () => {
   const random = randomFrom(seed)
-  const of = widgets({ for: { ...widgets().spec.for, namespaces: ['default'] }, finalize: true })
+  const of = widgets({
+    for: { ...widgets().spec.for, namespaces: ['default'] },
+    finalize: true,
+    writes: ['Metadata', 'Deletion'],
+  })
   const any = (ask: Ask) => anyAnswer(ask, random)
   const forever = Array.from({ length: 100 }, () => any)
   const script = {

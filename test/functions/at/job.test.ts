@@ -178,16 +178,42 @@ describe('startingDeadlineSeconds', () => {
 })
 
 describe('ttlSecondsAfterFinished', () => {
-  it('takes the pods away when its end is so long ago, and leaves the rest', async () => {
-    const world = simulated({ ttlSecondsAfterFinished: 100 })
+  it.each([0, 3])(
+    'deletes the At, and its pods with it, that long after it has ended with exit code %i',
+    async (code) => {
+      const world = simulated({ ttlSecondsAfterFinished: 100, backoffLimit: 0 })
+      await world.settle()
+      end(world, code)
+      await world.settle()
+      await world.advance(99)
+      expect([world.object?.metadata.name, podNames(world)]).toEqual(['example-at', ['example-at-pod']])
+      await world.advance(1)
+      expect([world.object, podNames(world), world.timer]).toEqual([undefined, [], undefined])
+    },
+  )
+
+  it('of 0 deletes the At in the run that sees its end, after its status', async () => {
+    const world = simulated({ ttlSecondsAfterFinished: 0 })
     await world.settle()
     end(world, 0)
     await world.settle()
-    const before = statusOf(world)
-    await world.advance(99)
-    expect(podNames(world)).toHaveLength(1)
-    await world.advance(1)
-    expect([podNames(world), statusOf(world), world.timer]).toEqual([[], before, undefined])
+    expect(world.object).toBe(undefined)
+    expect(world.writes.map(({ verb, object }) => `${verb} ${object.kind}`).slice(-2)).toEqual([
+      'status At',
+      'delete At',
+    ])
+  })
+
+  it('counts for an At that has lost its pods, and for one that gets it after its end', async () => {
+    const world = simulated({})
+    await world.settle()
+    end(world, 0)
+    await world.settle()
+    world.delete(Pod)
+    world.pass(100)
+    world.edit({ spec: { ttlSecondsAfterFinished: 60 } })
+    await world.settle()
+    expect(world.object).toBe(undefined)
   })
 })
 

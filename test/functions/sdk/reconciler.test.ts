@@ -157,6 +157,8 @@ describe('an outcome', () => {
         apply: [pod],
         status: { phase: 'Open' },
         conditions: [{ type: 'Ready', status: 'True', reason: 'Open' }],
+        metadata: { labels: { tier: 'gold' }, annotations: undefined },
+        deleteObject: true,
         events: [{ type: 'Normal', reason: 'Opened', message: 'open' }],
         requeueAfter: 5,
         requeueAt: new Date('2030-01-01T00:00:00Z'),
@@ -167,6 +169,8 @@ describe('an outcome', () => {
         apply: [{ apiVersion: 'v1', kind: 'Pod', metadata: { name: 'p' }, spec: { containers: [] } }],
         status: { phase: 'Open' },
         conditions: [{ type: 'Ready', status: 'True', reason: 'Open' }],
+        metadata: { labels: { tier: 'gold' } },
+        deleteObject: true,
         events: [{ type: 'Normal', reason: 'Opened', message: 'open' }],
         requeueAfterSeconds: 5,
         requeueAt: '2030-01-01T00:00:00.000Z',
@@ -185,6 +189,9 @@ describe('an outcome', () => {
     [{ status: {} }, 'status.phase is missing'],
     [{ status: { phase: 'Open', extra: 1 } }, 'Unrecognized key: "extra"'],
     [{ status: { phase: 'Open', conditions: [] } }, 'Unrecognized key: "conditions"'],
+    [{ metadata: { name: 'other' } }, 'metadata is {…}: Unrecognized key: "name"'],
+    [{ metadata: { labels: { size: 3 } } }, 'metadata.labels.size is 3: expected string'],
+    [{ deleteObject: 'yes' }, 'deleteObject is "yes": expected boolean'],
     [{ requeueAfterSeconds: 5 }, 'Unrecognized key: "requeueAfterSeconds"'],
     [{ requeueAfter: -1 }, 'requeueAfter is -1: Too small'],
     [{ requeueAfter: Number.NaN }, 'requeueAfter is NaN: expected number'],
@@ -233,6 +240,7 @@ describe('the manifest of a function', () => {
         { ...Pod, selector: 'app=x', within: 'Cluster' },
       ],
       changes: ['Generation', 'Annotations'],
+      writes: ['Metadata', 'Deletion'],
       resyncSeconds: 3600,
       reconcile: () => undefined,
       concurrency: 3,
@@ -268,6 +276,7 @@ describe('the manifest of a function', () => {
           { group: '', version: 'v1', resource: 'pods', kind: 'Pod', selector: 'app=x', within: 'Cluster' },
         ],
         changes: ['Generation', 'Annotations'],
+        writes: ['Metadata', 'Deletion'],
         resyncSeconds: 3600,
         finalize: false,
         serviceAccount: { name: 'fairlead-shop', namespace: 'fairlead-system' },
@@ -293,6 +302,7 @@ describe('a reconciler that the compiler has not seen', () => {
     [{ name: undefined }, 'reconciler name "undefined" is no DNS label'],
     [{ timeoutSeconds: 'x' }, 'reconciler shop: timeoutSeconds is "x": expected number, received string'],
     [{ timeoutSeconds: 0 }, 'reconciler shop: timeoutSeconds is 0: Too small'],
+    [{ writes: ['Status'] }, 'reconciler shop: writes[0] is "Status": Invalid option'],
     [{ selector: 5 }, 'reconciler shop: selector is 5: expected string'],
     [{ related: [{ ...Secret, byName: 'x y' }] }, 'related[0].byName is "x y": write a path such as'],
     [{ related: [{ ...Secret, byname: 'x' }] }, 'related[0] has an unknown option "byname": did you mean "byName"?'],
@@ -337,7 +347,10 @@ describe('a reconciler of a kind that is there anyway', () => {
       for: Namespace,
       reconcile({ object }) {
         expectTypeOf(object).toHaveProperty('spec').toEqualTypeOf<{ finalizers?: string[] } | undefined>()
-        return { events: [{ type: 'Normal', reason: 'Seen', message: object.metadata.name }] }
+        return {
+          metadata: { labels: { seen: 'yes' } },
+          events: [{ type: 'Normal', reason: 'Seen', message: object.metadata.name }],
+        }
       },
     })
     expect(manifest(quotas).spec.for).toMatchObject({ resource: 'namespaces', status: 'Untouched' })

@@ -10,7 +10,7 @@ import {
   Secret,
   TerminalError,
 } from '#sdk'
-import { lawsOf, type Scenario } from '#testing'
+import { lawsOf, type Scenario, type Simulation } from '#testing'
 
 const Shop = resource({
   group: 'example.com',
@@ -98,6 +98,25 @@ describe('a reconciler of a kind whose status is another controller’s', () => 
   it.each(laws)('%s', (_, holds) => holds())
 })
 
+describe('a reconciler that labels its object, and deletes it in the end', () => {
+  const labelling = reconciler({
+    name: 'shop',
+    for: Shop,
+    owns,
+    writes: ['Metadata', 'Deletion'],
+    reconcile({ object: { spec }, owned }) {
+      if (spec.title === 'closed') return { metadata: {}, deleteObject: true }
+      const labels = { size: `${spec.size}`, ...(spec.size > 1 && { large: 'true' }) }
+      const annotations = { maps: `${owned(ConfigMap).length}` }
+      return { apply: [config('one')], metadata: { labels, annotations }, status: { phase: 'Open' } }
+    },
+    finalize: () => ({ metadata: { labels: { closing: 'true' } } }),
+  })
+  const close = (world: Simulation) => world.edit({ spec: { title: 'closed' } })
+  const laws = lawsOf(labelling, { ...scenario, steps: [...scenario.steps!, ['it is closed', close]] })
+  it.each(laws)('%s', (_, holds) => holds())
+})
+
 describe('what a law finds', () => {
   const broken: [string, ReturnType<typeof shopThat>, string, string][] = [
     [
@@ -141,6 +160,18 @@ describe('what a law finds', () => {
       shopThat(() => ({ status: { phase: new Date().toISOString() } })),
       'decides the same',
       'a second call on the same state decides otherwise',
+    ],
+    [
+      'the time of the run in a label',
+      reconciler({
+        name: 'shop',
+        for: Shop,
+        owns,
+        writes: ['Metadata'],
+        reconcile: ({ now }) => ({ metadata: { labels: { at: `${now.getTime()}` } } }),
+      }),
+      'writes nothing when it runs again',
+      'a run a moment later, before its timer, writes the time or so, at the start',
     ],
     [
       'a first object that stands for all of them',

@@ -130,6 +130,52 @@ describe('a simulated cluster', () => {
   })
 })
 
+describe('a simulated object whose function labels or deletes it', () => {
+  const labelling = reconciler({
+    name: 'shop',
+    for: Shop,
+    writes: ['Metadata', 'Deletion'],
+    reconcile({ object: { spec } }) {
+      if (spec.data === undefined) return { deleteObject: true, requeueAfter: 60 }
+      return { metadata: { labels: spec.data } }
+    },
+  })
+  const labelsOf = ({ object }: Simulation) => object?.metadata.labels
+
+  it('keeps the keys of others, and loses those that are returned no longer', async () => {
+    const world = simulate(labelling, { objects: [corner({ data: { a: '1', b: '2' } })] })
+    await world.settle()
+    world.edit({ metadata: { labels: { theirs: 'x' } } })
+    world.edit({ spec: { data: { a: '3', b: null } } })
+    await world.settle()
+    expect(labelsOf(world)).toEqual({ a: '3', theirs: 'x' })
+    expect(world.writes.map(({ verb }) => verb)).toEqual(['metadata', 'metadata'])
+    world.edit({ spec: { data: { a: null } } })
+    await world.settle()
+    expect(labelsOf(world)).toEqual({ theirs: 'x' })
+  })
+
+  it('takes back what somebody else has changed or removed', async () => {
+    const world = simulate(labelling, { objects: [corner({ data: { a: '1', b: '2' } })] })
+    await world.settle()
+    world.edit({ metadata: { labels: { a: 'theirs', b: null } } })
+    await world.settle()
+    expect(labelsOf(world)).toEqual({ a: '1', b: '2' })
+  })
+
+  it('is gone, with its timer, when it is to be deleted; with the finalizer of another one it stays', async () => {
+    const held = corner()
+    held.metadata.finalizers = ['example.com/other']
+    const worlds = [corner(), held].map((object) => simulate(labelling, { objects: [object] }))
+    for (const world of worlds) await world.settle()
+    expect(worlds.map(({ object }) => object?.metadata.deletionTimestamp !== undefined)).toEqual([false, true])
+    expect(worlds.map(({ object, timer }) => [object?.metadata.name, timer])).toEqual([
+      [undefined, undefined],
+      ['corner', undefined],
+    ])
+  })
+})
+
 describe('the clock of a simulation', () => {
   const sleeper = shopThat(({ object: { spec }, now }) => {
     const due = new Date(spec.due ?? 0)

@@ -1,0 +1,21 @@
+import type { MetadataWrite } from './metadata.ts'
+import type { Plan, Write } from './plan.ts'
+import type { StatusPatch } from './status.ts'
+
+/** What is written between two decisions of a run. */
+export type NextWrite =
+  | { kind: 'owned'; stages: Write[][] }
+  | { kind: 'metadata'; write: MetadataWrite }
+  | { kind: 'status'; patch: StatusPatch }
+  | { kind: 'deletion' }
+
+/**
+ * What an outcome asks for, in this order: owned objects, the labels and annotations of the object, its status, and its
+ * deletion when nothing else is left to write. Undefined: everything is as the outcome says.
+ */
+export function nextWrite({ stages, metadata, status, isDeletion }: Plan): NextWrite | undefined {
+  if (stages.length > 0) return { kind: 'owned', stages }
+  if (metadata !== undefined) return { kind: 'metadata', write: metadata }
+  if (status !== undefined) return { kind: 'status', patch: status }
+  return isDeletion ? { kind: 'deletion' } : undefined
+}
