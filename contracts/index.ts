@@ -1,6 +1,7 @@
 export { coverageToken } from './coverage.ts'
 export { ConflictError, FencedError, RetryAfterError, TerminalError } from './errors.ts'
 export { type ObjectSelector, parseFieldSelector } from './field-selector.ts'
+export { FUNCTION_HEADER } from './http.ts'
 export {
   apiVersionOf,
   controllerOf,

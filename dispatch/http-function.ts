@@ -61,7 +61,7 @@ export function httpFunction(options: HttpFunctionOptions): HttpFunction {
         body,
         signal,
       })
-      const outcome = outcomeIn(answer, now())
+      const outcome = outcomeIn(answer, { name, finalizing: input.finalizing, now: now() })
       noteAnswer()
       return outcome
     } catch (error) {

@@ -1,17 +1,13 @@
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
-import { TerminalError } from '#contracts'
 import { FunctionError } from './errors.ts'
-import type { HttpAnswer } from './http-answer.ts'
+import { type HttpAnswer, MAX_ANSWER_BYTES } from './http-answer.ts'
 
 export interface Post {
   headers: Record<string, string>
   body: Uint8Array
   signal: AbortSignal
 }
-
-/** An outcome of all owned objects of one owner fits easily. */
-const MAX_ANSWER_BYTES = 32 * 1024 * 1024
 
 /** POSTs to one address over connections that are kept; who calls bounds it in time. */
 export class Poster {
@@ -56,7 +52,7 @@ export class Poster {
       request.on('response', (response) => {
         answerOf(response).then(resolve, (cause: Error) => {
           if (signal.aborted) reject(signal.reason as Error)
-          else reject(cause instanceof TerminalError ? cause : this.#away(cause))
+          else reject(this.#away(cause))
         })
       })
       request.end(body)
@@ -74,17 +70,14 @@ export class Poster {
 class StaleConnectionError extends Error {}
 
 async function answerOf(response: IncomingMessage): Promise<HttpAnswer> {
+  const head = { code: response.statusCode ?? 0, headers: response.headers }
   const chunks: Buffer[] = []
   let bytes = 0
   for await (const chunk of response as AsyncIterable<Buffer>) {
     bytes += chunk.length
-    if (bytes > MAX_ANSWER_BYTES) {
-      response.destroy()
-      throw new TerminalError(`the function's answer is larger than ${MAX_ANSWER_BYTES} bytes`, {
-        reason: 'AnswerTooLarge',
-      })
-    }
+    // Leaving the loop ends the connection.
+    if (bytes > MAX_ANSWER_BYTES) return { ...head, body: Buffer.alloc(0), isTooLarge: true }
     chunks.push(chunk)
   }
-  return { code: response.statusCode ?? 0, headers: response.headers, body: Buffer.concat(chunks) }
+  return { ...head, body: Buffer.concat(chunks) }
 }

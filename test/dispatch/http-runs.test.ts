@@ -2,8 +2,9 @@ import type { ServerResponse } from 'node:http'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject, RunInput } from '#contracts'
 import { fromHttp } from '#events'
+import { resourcePath } from '#kube'
 import { type HttpReceiver, startHttpReceiver } from '../support/http-receiver.ts'
-import { PODS, pod, startFixture, until } from './fixture.ts'
+import { PODS, pod, startFixture, until, WIDGETS } from './fixture.ts'
 
 type Answer = (response: ServerResponse, input: RunInput) => void
 
@@ -25,7 +26,9 @@ beforeAll(async () => {
     else response.writeHead(204).end()
   })
   fixture = await startFixture()
-  scene = await fixture.scene('http', { spec: { invoke: { http: { url: server.url }, pull: {} }, timeoutSeconds: 1 } })
+  scene = await fixture.scene('http', {
+    spec: { invoke: { http: { url: server.url }, pull: {} }, timeoutSeconds: 1, finalize: true },
+  })
 })
 afterAll(async () => {
   await scene?.stop()
@@ -38,10 +41,13 @@ const says =
   (response) =>
     response.writeHead(code, { 'content-type': 'application/json', ...headers }).end(body && JSON.stringify(body))
 
+const signed = { 'fairlead-function': 'http' }
+
 async function widget(name: string, ...list: Answer[]): Promise<void> {
   answers.set(name, list)
   await scene.widget(name, () => ({}))
 }
+const phaseOf = (object: KubeObject | undefined) => (object?.status as { phase?: string } | undefined)?.phase
 const attempts = (name: string) => (inputs.get(name) ?? []).map(({ attempt }) => attempt)
 
 describe('a run of a function over HTTP', () => {
@@ -66,7 +72,7 @@ describe('a run of a function over HTTP', () => {
   })
 
   it('shows a refusal in the function’s own words, and does not try again', async () => {
-    await widget('refused', says(422, { reason: 'InvalidSchedule', message: 'tomorrow is no time' }))
+    await widget('refused', says(422, { reason: 'InvalidSchedule', message: 'tomorrow is no time' }, signed))
     expect((await scene.ended('refused')).result).toBe('terminal')
     expect(await scene.condition('refused')).toMatchObject({
       status: 'False',
@@ -75,8 +81,33 @@ describe('a run of a function over HTTP', () => {
     })
   })
 
+  it('runs a key again that a proxy has refused, whatever words it had for it', async () => {
+    const denied = { reason: 'Forbidden', message: 'RBAC: access denied' }
+    await widget('denied', says(403, denied), says(401), says(200, { status: { phase: 'DONE' } }))
+    await until(async () => phaseOf(await scene.get(WIDGETS, 'denied')) === 'DONE')
+    expect(attempts('denied')).toEqual(attempts('denied').map(() => 0))
+  })
+
+  it('keeps the finalizer until the function itself has answered', async () => {
+    const accepted = [202, 204, 200].map((code) => says(code))
+    await widget('finalized', says(204))
+    await scene.ended('finalized')
+    const from = inputs.get('finalized')?.length ?? 0
+    answers.set('finalized', [...accepted, says(200, {}), says(204, undefined, signed)])
+    await fixture.kube.delete(resourcePath(WIDGETS, 'http', 'finalized'))
+    await scene.see(WIDGETS, 'finalized')
+    await scene.enqueue('finalized')
+    await until(async () => (await scene.get(WIDGETS, 'finalized')) === undefined)
+    expect(
+      inputs
+        .get('finalized')
+        ?.slice(from)
+        .map(({ finalizing }) => finalizing),
+    ).toEqual(Array(5).fill(true))
+  })
+
   it('shows what is wrong with an outcome, with its path', async () => {
-    await widget('invalid', says(200, { status: { a: 1 }, requeueAfterSeconds: 'soon' }))
+    await widget('invalid', says(200, { status: { a: 1 }, requeueAfterSeconds: 'soon' }, signed))
     expect((await scene.ended('invalid')).result).toBe('terminal')
     expect(await scene.condition('invalid')).toMatchObject({
       reason: 'InvalidOutcome',
