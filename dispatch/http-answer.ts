@@ -109,7 +109,7 @@ function outcomeOf(answer: HttpAnswer, isSigned: boolean, { name, finalizing }: 
   if (code === 204 || body.length === 0) return {}
   try {
     // JSON without any attribute is taken for the data of an outcome: the least that a function can answer.
-    if (!isEvent) return parseOutcome(JSON.parse(body.toString()) as Outcome) as Outcome
+    if (!isEvent) return checked(JSON.parse(body.toString()) as Outcome)
     const event = fromHttp({ headers, body })
     if (event.type !== OUTCOME_TYPE) throw new SyntaxError(`its type is ${event.type}, not ${OUTCOME_TYPE}`)
     return event.data as Outcome
@@ -123,6 +123,11 @@ function outcomeOf(answer: HttpAnswer, isSigned: boolean, { name, finalizing }: 
 
 const isCloudEvent = (headers: HttpAnswer['headers']): boolean =>
   headers['ce-specversion'] !== undefined || String(headers['content-type']).startsWith('application/cloudevents')
+
+function checked(outcome: Outcome): Outcome {
+  parseOutcome(outcome)
+  return outcome
+}
 
 const isWrongContent = (error: unknown): error is Error =>
   error instanceof PoisonEventError || error instanceof SyntaxError || error instanceof TerminalError
