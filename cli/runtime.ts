@@ -2,7 +2,7 @@ import { hostname } from 'node:os'
 import type { Logger } from 'pino'
 import { type Bridge, type BridgeObserver, buryGone, createBridge, troubles } from '#bridge'
 import type { Invoke, KubeObject, ResourceRef } from '#contracts'
-import { createDispatcher, type Dispatcher, type RunObserver } from '#dispatch'
+import { createDispatcher, type Dispatcher, type IgnoredSignal, type RunObserver } from '#dispatch'
 import { incarnationOf, type StreamLostError } from '#jetstream'
 import type { KubeClient } from '#kube'
 import { type Reconciler, toInvoke } from '#sdk'
@@ -24,6 +24,8 @@ export interface RuntimeOptions {
   traces?: TraceKeeper
   bridgeObserver?: BridgeObserver
   runObserver?: RunObserver
+  /** Called when a call of a function ignores its signal. */
+  ignored?: (call: IgnoredSignal) => void
   /** Called when somebody has deleted or emptied a stream: this process cannot go on. */
   lost?: (error: StreamLostError) => void
   now?: () => Date
@@ -48,6 +50,7 @@ export function createRuntime({
   apiConcurrency,
   log,
   traces,
+  ignored,
   lost,
   now = () => new Date(),
   ...observers
@@ -69,6 +72,7 @@ export function createRuntime({
         instance: `${hostname()}-${process.pid}`.slice(-128),
         apiConcurrency,
         bury,
+        ignored,
         log,
         sampled: keep !== undefined,
         observer: (step) => {

@@ -3,6 +3,7 @@ import { type Invoke, type KubeObject, RECONCILERS, type ResourceRef, type RunLo
 import type { DeadMessage, EventStore, StoredCursor } from '#events'
 import type { KubeClient } from '#kube'
 import type { WorkQueue } from '#queue'
+import { type CallOf, Calls, type IgnoredSignal } from './calls.ts'
 import { sameJson } from './covers.ts'
 import { ownerIn } from './echo.ts'
 import { Followed } from './followed.ts'
@@ -32,6 +33,8 @@ export interface DispatcherOptions {
   sampled?: boolean
   /** Keeps what nobody can run; resolves when it is kept. Left out: such keys are parked. */
   bury?: (dead: DeadMessage) => Promise<void>
+  /** A call goes on long after its signal was aborted. Its key runs nowhere until it ends, or this process. */
+  ignored?: ((call: IgnoredSignal) => void) | undefined
   log: RunLog
   now?: () => Date
   random?: () => number
@@ -50,6 +53,8 @@ export interface Dispatcher {
   settled(echo: { fn: string; key: string; origin: string }): boolean
   /** Of the run that is writing this object right now, for who happens to see it in the watch before it is in EVENTS. */
   traceOf(ref: ResourceRef, object: KubeObject): string | undefined
+  /** Calls of functions that have not ended; after drain(): that have ignored their signal. */
+  calls(): CallOf[]
   /** Reconcilers that are served now. */
   serving(): string[]
 }
@@ -75,6 +80,7 @@ class LiveDispatcher implements Dispatcher {
       gate,
       references: new References({ kube, events, gate }),
       settled: new SettledWrites(),
+      calls: new Calls(options.ignored),
       recorder: new EventRecorder({ gate, instance, now, log }),
       now,
       random,
@@ -107,6 +113,10 @@ class LiveDispatcher implements Dispatcher {
 
   traceOf(ref: ResourceRef, object: KubeObject): string | undefined {
     return this.#deps.inFlight.traceOf(ref, object)
+  }
+
+  calls(): CallOf[] {
+    return this.#deps.calls.underWay
   }
 
   serving(): string[] {

@@ -1,4 +1,5 @@
 export { dueDate } from '#queue'
+export type { IgnoredSignal } from './calls.ts'
 export { consequenceOf } from './consequence.ts'
 export { createDispatcher, type Dispatcher, type DispatcherOptions } from './dispatcher.ts'
 export { RefusedError, UnsettledError } from './errors.ts'

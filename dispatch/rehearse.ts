@@ -3,6 +3,7 @@ import { keyOf } from '#events'
 import type { KubeClient } from '#kube'
 import { dated, type Finish, type Lease } from '#queue'
 import { apiView } from './api-view.ts'
+import { Calls, rejectOnAbort } from './calls.ts'
 import { Gate } from './gate.ts'
 import { InFlight } from './in-flight.ts'
 import { selectorOf } from './reconcilers.ts'
@@ -45,6 +46,7 @@ export async function rehearse(options: RehearsalOptions): Promise<RehearsalResu
       references: new References({ kube, events: view, gate }),
       settled: new SettledWrites(),
       recorder: { record: () => undefined },
+      calls: new Calls(),
       now: () => now,
       random: Math.random,
       seed: drawSeed,
@@ -57,7 +59,8 @@ export async function rehearse(options: RehearsalOptions): Promise<RehearsalResu
   )
   const listening: Invoke = async (input, context) => {
     outcome = undefined
-    outcome = await invoke(input, context)
+    // There is no key to hold for a call that ignores its signal.
+    outcome = await Promise.race([invoke(input, context), rejectOnAbort(context.signal)])
     return outcome
   }
   const served: Served = {

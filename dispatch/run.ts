@@ -16,7 +16,7 @@ import {
 } from '#contracts'
 import { type DeadMessage, parseKey } from '#events'
 import { backoffMs, type Due, type Finish, type Lease } from '#queue'
-import { callWithin } from './call.ts'
+import type { Calls } from './calls.ts'
 import { Confidences } from './confidences.ts'
 import { consequenceOf, gravest } from './consequence.ts'
 import { originOf } from './echo.ts'
@@ -45,6 +45,7 @@ const MAX_LAPS = 5
 
 export interface RunDependencies extends WriterDependencies {
   recorder: Pick<EventRecorder, 'record'>
+  calls: Calls
   now: () => Date
   random: () => number
   /** Text that nobody can guess. */
@@ -220,14 +221,15 @@ export class Run {
       now: now.toISOString(),
       finalizing: isFinalizing(world.object, this.#served.name),
     }
-    const { signal, suspect } = this.#lease
+    const { key, signal, suspect } = this.#lease
     const context = {
       signal,
       log: this.#log,
       suspect,
       traceparent: this.#span && traceparentOf(this.#span),
     }
-    const returned = await callWithin(spec.timeoutSeconds, invoke, deepFreeze(input), context)
+    const of = { reconciler: this.#served.name, key }
+    const returned = await this.#deps.calls.within(spec.timeoutSeconds, of, invoke, deepFreeze(input), context)
     const outcome = parseOutcome(returned)
     this.#confidences.noteDesired(outcome.apply)
     const isConfidential: Circumstances['isConfidential'] = (resource) => this.#deps.events.isReferenceOnly(resource)

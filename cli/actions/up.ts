@@ -3,7 +3,7 @@ import { shownKey } from '#events'
 import type { Config } from '../config.ts'
 import { openKube } from '../connections/kube.ts'
 import { openStreams } from '../connections/streams.ts'
-import { dieBecause } from '../exit.ts'
+import { dieBecause, IgnoredSignalError } from '../exit.ts'
 import { loadFunctions } from '../functions.ts'
 import { guardFunctions } from '../guard/index.ts'
 import { giveMemoryBack } from '../heap.ts'
@@ -24,6 +24,8 @@ export interface UpOptions {
   graceSeconds: number
   waitSeconds: number
 }
+
+const MAX_NAMES = 20
 
 /** `up`, `bridge` and `dispatch`: the same program with different parts. */
 export async function up(config: Config, parts: RuntimeOptions['parts'], options: UpOptions): Promise<void> {
@@ -60,6 +62,10 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
     apiConcurrency: options.apiConcurrency,
     log,
     lost: fatal,
+    ignored: ({ key, ...call }) => {
+      log.error({ ...call, key: shownKey(key) }, 'a function ignores its signal: this process ends to free the key')
+      stop.abort(new Error('a function ignores its signal'))
+    },
     bridgeObserver: metrics.bridge,
     runObserver: (step) => {
       metrics.run(step)
@@ -90,6 +96,12 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   await runtime.run(stop.signal, options.graceSeconds * 1000)
   log.info({ role: role(parts), because: (stop.signal.reason as Error).message }, 'stopped')
   server?.close()
+  const held = runtime.dispatcher?.calls() ?? []
+  if (held.length === 0) return
+  const names = held.slice(0, MAX_NAMES).map(({ reconciler, key }) => `${reconciler} ${shownKey(key)}`)
+  throw new IgnoredSignalError(
+    `${held.length} calls of functions have ignored their signals, their keys run again when their leases end: ${names.join(', ')}`,
+  )
 }
 
 const role = ({ bridge, dispatch }: RuntimeOptions['parts']): string =>
