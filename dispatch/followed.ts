@@ -93,8 +93,8 @@ export class Followed {
 
   async #bringAbout(): Promise<void> {
     const event = this.#event
-    if (this.#stopped || event === undefined) return
-    if (event.verb === 'deleted') return this.#endServing(CHANGE_GRACE_MS)
+    if (this.#stopped) return
+    if (event === undefined || event.verb === 'deleted') return this.#endServing(CHANGE_GRACE_MS)
     const { object } = event
     const read = readReconciler(object)
     if (isRefused(read)) {
@@ -112,6 +112,14 @@ export class Followed {
     // Whose calls are not answered knows better than who has made none.
     if (isShownLost(object)) this.#lost = undefined
     else this.#announce(object, this.#lost === undefined ? ready(read) : unreachable(this.#lost))
+  }
+
+  /** Whatever version comes next is served. */
+  #isAbsent(): void {
+    const known = this.#event?.object
+    this.#event = undefined
+    this.reconsider()
+    if (known !== undefined) this.#announcing = this.#announcing.then(() => this.#storeAbsence(known))
   }
 
   #isLost(why: string): void {
@@ -141,7 +149,7 @@ export class Followed {
     await queue.declare(this.#name)
     const callee = this.#callee(spec)
     if (callee === undefined) return
-    const edition = new Edition(event, spec, (newer) => this.hear(newer))
+    const edition = new Edition(event, spec, (by) => (by === 'absent' ? this.#isAbsent() : this.hear(by)))
     const served = { name: this.#name, spec, invoke: callee.invoke, selects: selectorOf(spec), edition }
     this.#current = { spec, callee, serving: new Serving(actingAs(this.#deps, spec), queue, served, log) }
     const { concurrency: slots, invoke } = spec
@@ -189,13 +197,28 @@ export class Followed {
   async #store(object: KubeObject, patch: StatusPatch): Promise<void> {
     const { kube, gate } = this.#deps
     const path = resourcePath(RECONCILERS, undefined, object.metadata.name, 'status')
-    try {
+    await this.#written(async () => {
       await gate.run(PRIORITY.status, () => kube.patch(path, patch, 'merge', { fieldManager: 'fairlead' }))
       if (isShownLost({ ...object, status: patch.status })) this.#lost = undefined
-    } catch (error) {
+    })
+  }
+
+  async #written(write: () => Promise<unknown>): Promise<void> {
+    await write().catch((error: unknown) => {
       if (!isConflict(error) && !isNotFound(error))
         this.#deps.log.warn({ err: error, reconciler: this.#name }, 'condition of the reconciler not written')
-    }
+    })
+  }
+
+  /** Where it exists after all, that is a change, for which a bridge stores it again. */
+  async #storeAbsence({ apiVersion, kind, metadata: { name, uid } }: KubeObject): Promise<void> {
+    const { kube, gate, now } = this.#deps
+    const condition = { type: 'Ready', ...ABSENT, lastTransitionTime: now().toISOString() }
+    const patch = { apiVersion, kind, metadata: { name, ...(uid && { uid }) }, status: { conditions: [condition] } }
+    const path = resourcePath(RECONCILERS, undefined, name)
+    await this.#written(() =>
+      gate.run(PRIORITY.status, () => kube.applyStatus(path, patch, { fieldManager: 'fairlead', force: true })),
+    )
   }
 
   /** Each state once, however often it is considered again. */
@@ -215,6 +238,12 @@ const ready = ({ dryRun }: ReconcilerSpec): Ready =>
   dryRun
     ? { status: 'True', reason: 'DryRun', message: 'spec.dryRun: runs write nothing, and log what they would' }
     : { status: 'True', reason: 'Serving' }
+
+const ABSENT: Ready = {
+  status: 'False',
+  reason: 'NotInEvents',
+  message: 'EVENTS does not have this Reconciler: nothing runs until a bridge has stored it again',
+}
 
 const LOST = 'FunctionUnreachable'
 

@@ -77,7 +77,7 @@ describe('a call that ignores its signal', () => {
     vi.useRealTimers()
     await vi.waitUntil(() => signals[0]?.aborted)
     ends[0]?.()
-    await expect(first).rejects.toThrow()
+    await expect(first).rejects.toThrow('timeout')
   })
 })
 
