@@ -2,7 +2,7 @@ import { hostname } from 'node:os'
 import type { Logger } from 'pino'
 import { type Bridge, type BridgeObserver, buryGone, createBridge, troubles } from '#bridge'
 import type { Invoke, KubeObject, ResourceRef } from '#contracts'
-import { createDispatcher, type Dispatcher, type IgnoredSignal, type RunObserver } from '#dispatch'
+import { createDispatcher, type Dispatcher, type FunctionAccess, type IgnoredSignal, type RunObserver } from '#dispatch'
 import { incarnationOf, type StreamLostError } from '#jetstream'
 import type { KubeClient } from '#kube'
 import { type Reconciler, toInvoke } from '#sdk'
@@ -19,6 +19,8 @@ export interface RuntimeOptions {
   /** Left out: called as they are. */
   invoke?: (reconciler: Reconciler) => Invoke
   apiConcurrency: number
+  /** Left out: functions over HTTP are called without credentials. */
+  access?: readonly FunctionAccess[]
   log: Logger
   /** Left out: nobody keeps traces. */
   traces?: TraceKeeper
@@ -48,6 +50,7 @@ export function createRuntime({
   functions,
   invoke = toInvoke,
   apiConcurrency,
+  access = [],
   log,
   traces,
   ignored,
@@ -71,6 +74,7 @@ export function createRuntime({
         functions: new Map(functions.map((one) => [one.name, invoke(one)])),
         instance: `${hostname()}-${process.pid}`.slice(-128),
         apiConcurrency,
+        access,
         bury,
         ignored,
         log,

@@ -38,5 +38,6 @@ export {
   type RunLog,
 } from './run.ts'
 export { type LabelSelector, type Labels, parseSelector, SelectorError } from './selector.ts'
+export { shownUrl } from './shown-url.ts'
 export { type KeptStatus, keptStatus } from './status.ts'
 export { type Span, spanAfter, traceparentOf } from './trace.ts'

@@ -7,6 +7,7 @@ import { type CallOf, Calls, type IgnoredSignal } from './calls.ts'
 import { sameJson } from './covers.ts'
 import { ownerIn } from './echo.ts'
 import { Followed } from './followed.ts'
+import type { FunctionAccess } from './function-access.ts'
 import { Gate } from './gate.ts'
 import { InFlight } from './in-flight.ts'
 import { EventRecorder } from './recorder.ts'
@@ -33,6 +34,8 @@ export interface DispatcherOptions {
   sampled?: boolean
   /** Keeps what nobody can run; resolves when it is kept. Left out: such keys are parked. */
   bury?: (dead: DeadMessage) => Promise<void>
+  /** How the servers of functions over HTTP are reached. Left out: without credentials. */
+  access?: readonly FunctionAccess[]
   /** A call goes on long after its signal was aborted. Its key runs nowhere until it ends, or this process. */
   ignored?: ((call: IgnoredSignal) => void) | undefined
   log: RunLog
@@ -124,7 +127,7 @@ class LiveDispatcher implements Dispatcher {
   }
 
   #followedAs(name: string): Followed {
-    const { events, queue, log, functions } = this.#options
+    const { events, queue, log, functions, access = [] } = this.#options
     // A resource is watched at once, or in each of the Reconciler's namespaces.
     const isSynced = (ref: ResourceRef, token: string, namespaces: readonly string[] = []) => {
       const isCoveredIn = (scope?: string) => isCovered(this.#cursors.get(scopeName(ref, scope)), token)
@@ -132,7 +135,15 @@ class LiveDispatcher implements Dispatcher {
     }
     const followed =
       this.#followed.get(name) ??
-      new Followed(name, { ...this.#deps, cluster: events.cluster, queue, invoke: functions.get(name), log, isSynced })
+      new Followed(name, {
+        ...this.#deps,
+        cluster: events.cluster,
+        queue,
+        invoke: functions.get(name),
+        access,
+        log,
+        isSynced,
+      })
     this.#followed.set(name, followed)
     return followed
   }

@@ -7,6 +7,7 @@ import {
   type ResourceRef,
   type RunLog,
   resourceName,
+  shownUrl,
 } from '#contracts'
 import type { StoredEvent } from '#events'
 import { isConflict, isNotFound, resourcePath } from '#kube'
@@ -14,6 +15,7 @@ import type { WorkQueue } from '#queue'
 import { actingAs } from './account.ts'
 import { sameJson } from './covers.ts'
 import { Edition, isOlder } from './edition.ts'
+import { accessTo, type FunctionAccess } from './function-access.ts'
 import { PRIORITY } from './gate.ts'
 import { type HttpFunction as Callee, httpFunction } from './http-function.ts'
 import { isRefused, readReconciler, resourcesOf, selectorOf } from './reconcilers.ts'
@@ -31,6 +33,8 @@ export interface FollowedDependencies extends RunDependencies {
   cluster: string
   /** Undefined: not built in here; another dispatcher may have it. */
   invoke: Invoke | undefined
+  /** How the servers of functions are reached. */
+  access: readonly FunctionAccess[]
   /** Whether everything of the resource that concerns the Reconciler with this coverage token has been stored. */
   isSynced: (ref: ResourceRef, token: string, namespaces?: readonly string[]) => boolean
   log: RunLog
@@ -153,14 +157,16 @@ export class Followed {
     const served = { name: this.#name, spec, invoke: callee.invoke, selects: selectorOf(spec), edition }
     this.#current = { spec, callee, serving: new Serving(actingAs(this.#deps, spec), queue, served, log) }
     const { concurrency: slots, invoke } = spec
-    this.#say('info', { slots, ...(invoke.http && { calls: invoke.http.url }) }, 'reconciler served')
+    this.#say('info', { slots, ...(invoke.http && { calls: shownUrl(invoke.http.url) }) }, 'reconciler served')
   }
 
   #callee(spec: ReconcilerSpec): Callee | undefined {
     const { invoke, cluster, now, random } = this.#deps
+    const name = this.#name
     const url = spec.invoke.http?.url
     const heard = { lost: (why: string) => this.#isLost(why), found: () => this.#isFound() }
-    if (url !== undefined) return httpFunction({ name: this.#name, spec, url, cluster, now, random, ...heard })
+    const access = url === undefined ? undefined : accessTo(this.#deps.access, url, name)
+    if (url !== undefined) return httpFunction({ name, spec, url, access, cluster, now, random, ...heard })
     return invoke && { invoke, close: () => undefined }
   }
 

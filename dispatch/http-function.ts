@@ -10,6 +10,7 @@ import { type CloudEvent, toHttp } from '#events'
 import { resourcePath } from '#kube'
 import { backoffMs } from '#queue'
 import { FunctionError } from './errors.ts'
+import { credentialsOf, type FunctionAccess } from './function-access.ts'
 import { outcomeIn } from './http-answer.ts'
 import { Poster } from './http-post.ts'
 
@@ -18,6 +19,7 @@ export interface HttpFunctionOptions {
   name: string
   spec: ReconcilerSpec
   url: string
+  access?: FunctionAccess | undefined
   /** Names the cluster in `source`. */
   cluster: string
   now: () => Date
@@ -41,8 +43,8 @@ const AWAY_BACKOFF = { initialSeconds: 0.25, maxSeconds: 15, jitter: 0.2 }
 
 /** A function behind a URL: a Knative Service, or anything else that answers as docs/http-functions.md says. */
 export function httpFunction(options: HttpFunctionOptions): HttpFunction {
-  const { name, spec, url, cluster, now, random, lost, found } = options
-  const poster = new Poster(url)
+  const { name, spec, url, access, cluster, now, random, lost, found } = options
+  const poster = new Poster(url, credentialsOf(access))
   let lastAnswer = 0
   let away = 0
 

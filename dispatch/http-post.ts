@@ -1,6 +1,7 @@
-import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http'
+import { type ClientRequest, Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import { FunctionError } from './errors.ts'
+import type { Credentials } from './function-access.ts'
 import { type HttpAnswer, MAX_ANSWER_BYTES } from './http-answer.ts'
 
 export interface Post {
@@ -13,8 +14,10 @@ export interface Post {
 export class Poster {
   readonly #url: URL
   readonly #agent: HttpAgent
+  readonly #credentials: () => Promise<Credentials>
 
-  constructor(url: string) {
+  constructor(url: string, credentials: () => Promise<Credentials>) {
+    this.#credentials = credentials
     this.#url = new URL(url)
     this.#agent =
       this.#url.protocol === 'https:' ? new HttpsAgent({ keepAlive: true }) : new HttpAgent({ keepAlive: true })
@@ -27,23 +30,20 @@ export class Poster {
   /** A function decides and changes nothing, so that a request on a connection that had just ended may be repeated. */
   async post(post: Post): Promise<HttpAnswer> {
     for (;;) {
+      const credentials = await this.#credentials()
+      post.signal.throwIfAborted()
       try {
-        return await this.#once(post)
+        return await this.#once(post, credentials)
       } catch (error) {
         if (!(error instanceof StaleConnectionError)) throw error
       }
     }
   }
 
-  #once({ headers, body, signal }: Post): Promise<HttpAnswer> {
+  #once(post: Post, credentials: Credentials): Promise<HttpAnswer> {
+    const { body, signal } = post
     return new Promise((resolve, reject) => {
-      const send = this.#url.protocol === 'https:' ? httpsRequest : httpRequest
-      const request = send(this.#url, {
-        method: 'POST',
-        agent: this.#agent,
-        headers: { ...headers, 'content-length': body.length },
-        signal,
-      })
+      const request = this.#start(post, credentials)
       request.on('error', (cause: NodeJS.ErrnoException) => {
         if (signal.aborted) reject(signal.reason as Error)
         else if (request.reusedSocket && cause.code === 'ECONNRESET') reject(new StaleConnectionError())
@@ -57,6 +57,23 @@ export class Poster {
       })
       request.end(body)
     })
+  }
+
+  /** A certificate that is none is found here. */
+  #start({ headers, body, signal }: Post, credentials: Credentials): ClientRequest {
+    const send = this.#url.protocol === 'https:' ? httpsRequest : httpRequest
+    try {
+      return send(this.#url, {
+        method: 'POST',
+        agent: this.#agent,
+        // Connections are kept by these too: renewed ones get a new connection.
+        ...credentials.tls,
+        headers: { ...headers, ...credentials.headers, 'content-length': body.length },
+        signal,
+      })
+    } catch (cause) {
+      throw this.#away(cause as Error)
+    }
   }
 
   #away(cause: Error): FunctionError {

@@ -5,6 +5,7 @@ export { createDispatcher, type Dispatcher, type DispatcherOptions } from './dis
 export { RefusedError, UnsettledError } from './errors.ts'
 export { finalizersBefore, finalizersWithout, isFinalizing } from './finalizer.ts'
 export { deepFreeze } from './freeze.ts'
+export type { FunctionAccess } from './function-access.ts'
 export { parseOutcome } from './outcome.ts'
 export { isPaused, pausePatch } from './pause.ts'
 export { type Plan, plan, type Write } from './plan.ts'

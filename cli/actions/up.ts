@@ -4,6 +4,7 @@ import type { Config } from '../config.ts'
 import { openKube } from '../connections/kube.ts'
 import { openStreams } from '../connections/streams.ts'
 import { dieBecause, IgnoredSignalError } from '../exit.ts'
+import { readFunctionAccess } from '../function-access.ts'
 import { loadFunctions } from '../functions.ts'
 import { guardFunctions } from '../guard/index.ts'
 import { giveMemoryBack } from '../heap.ts'
@@ -32,6 +33,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   const log = await createLogger(config)
   const metrics = createMetrics()
   const functions = await loadFunctions(options.function)
+  const access = await readFunctionAccess(config.FAIRLEAD_FUNCTION_ACCESS)
   await using kube = await openKube(config, metrics.onRequest)
   const whenThere = <T>(open: () => Promise<T>) => patiently(options.waitSeconds, log, open)
   if (options.install) {
@@ -60,6 +62,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
     functions,
     invoke: guard.invoke,
     apiConcurrency: options.apiConcurrency,
+    access,
     log,
     lost: fatal,
     ignored: ({ key, ...call }) => {

@@ -1,8 +1,10 @@
 import type { ServerResponse } from 'node:http'
+import { inspect } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { KubeObject, RunInput } from '#contracts'
+import { type KubeObject, RECONCILERS, type RunInput } from '#contracts'
 import { fromHttp } from '#events'
 import { resourcePath } from '#kube'
+import { freePorts } from '../../local/ports.ts'
 import { type HttpReceiver, startHttpReceiver } from '../support/http-receiver.ts'
 import { PODS, pod, startFixture, until, WIDGETS } from './fixture.ts'
 
@@ -130,4 +132,35 @@ describe('a run of a function over HTTP', () => {
     await until(() => attempts('hangs').length === 2)
     expect(attempts('hangs')).toEqual([0, 1])
   })
+})
+
+it.each([
+  ['unreachable', 'FunctionUnreachable', (port: number) => `http://user:s3cret@127.0.0.1:${port}/?token=s3cret`],
+  ['not http', 'InvalidSpec', () => 'ftp://user:s3cret@127.0.0.1/?token=s3cret'],
+])('credentials in a URL that is %s are in no log, condition, Event or error', async (_, reason, urlAt) => {
+  const [nobody = 0] = await freePorts(1)
+  const name = reason.toLowerCase()
+  const created = await fixture.kube.create<KubeObject>(resourcePath(RECONCILERS), {
+    apiVersion: 'fairlead.dev/v1alpha1',
+    kind: 'Reconciler',
+    metadata: { name },
+    spec: { for: { ...WIDGETS, namespaces: [name] }, owns: [], invoke: { http: { url: urlAt(nobody) } } },
+  })
+  const told: unknown[] = []
+  const tell = (fields: object, message: string) =>
+    told.push(message, JSON.stringify(fields), 'err' in fields ? inspect(fields.err, { depth: 10 }) : '')
+  const log = { debug: tell, info: tell, warn: tell, error: tell }
+  const masked = await fixture.scene(name, { waitFor: false, object: created, dispatcher: { log } })
+  for (const one of ['a', 'b', 'c', 'd', 'e']) await masked.widget(one, () => ({}))
+  const conditions = async () => {
+    const object = await fixture.kube.get<KubeObject>(resourcePath(RECONCILERS, undefined, name))
+    await fixture.events.put(RECONCILERS, 'modified', object)
+    return (object.status as { conditions?: { reason: string }[] } | undefined)?.conditions ?? []
+  }
+  await until(async () => (await conditions()).some((condition) => condition.reason === reason))
+  told.push(JSON.stringify(await conditions()), JSON.stringify(masked.steps))
+  told.push(JSON.stringify([await masked.get(WIDGETS, 'a'), await masked.reported('a')]))
+  expect(told.join('\n')).toContain(reason)
+  expect(told.join('\n')).not.toContain('s3cret')
+  await masked.stop()
 })
