@@ -1,7 +1,7 @@
 export { coverageToken } from './coverage.ts'
 export { ConflictError, FencedError, RetryAfterError, TerminalError } from './errors.ts'
 export { type ObjectSelector, parseFieldSelector } from './field-selector.ts'
-export { FUNCTION_HEADER } from './http.ts'
+export { FUNCTION_HEADER, REVISION_HEADER } from './http.ts'
 export {
   apiVersionOf,
   controllerOf,
@@ -27,6 +27,7 @@ export {
   userNameOf,
 } from './reconciler.ts'
 export { namesAt, type RelatedLookup, relatedLookup, relation, selectionOf } from './related.ts'
+export { isRevision, owedRevision, type Revision, revisionsOf } from './revisions.ts'
 export {
   type ConditionUpdate,
   type EventReport,

@@ -34,6 +34,8 @@ export interface DispatcherOptions {
   sampled?: boolean
   /** Keeps what nobody can run; resolves when it is kept. Left out: such keys are parked. */
   bury?: (dead: DeadMessage) => Promise<void>
+  /** Of `functions`, e.g. the digest of this process's image: by another one every object runs again. */
+  revision?: string | undefined
   /** How the servers of functions over HTTP are reached. Left out: without credentials. */
   access?: readonly FunctionAccess[]
   /** A call goes on long after its signal was aborted. Its key runs nowhere until it ends, or this process. */
@@ -127,7 +129,7 @@ class LiveDispatcher implements Dispatcher {
   }
 
   #followedAs(name: string): Followed {
-    const { events, queue, log, functions, access = [] } = this.#options
+    const { events, queue, log, functions, revision, access = [] } = this.#options
     // A resource is watched at once, or in each of the Reconciler's namespaces.
     const isSynced = (ref: ResourceRef, token: string, namespaces: readonly string[] = []) => {
       const isCoveredIn = (scope?: string) => isCovered(this.#cursors.get(scopeName(ref, scope)), token)
@@ -140,6 +142,7 @@ class LiveDispatcher implements Dispatcher {
         cluster: events.cluster,
         queue,
         invoke: functions.get(name),
+        revision,
         access,
         log,
         isSynced,

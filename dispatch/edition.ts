@@ -1,4 +1,4 @@
-import { RECONCILERS, type ReconcilerSpec } from '#contracts'
+import { type KubeObject, RECONCILERS, type ReconcilerSpec } from '#contracts'
 import { compareVersions, type ObserveQuery, type StoredEvent } from '#events'
 import { sameJson } from './covers.ts'
 import { SupersededError } from './errors.ts'
@@ -18,6 +18,11 @@ export class Edition {
     this.#seen = event
     this.#spec = spec
     this.#superseded = superseded
+  }
+
+  /** Its latest version that this process has seen. */
+  get reconciler(): KubeObject {
+    return this.#seen.object
   }
 
   get news(): NonNullable<ObserveQuery['news']> {

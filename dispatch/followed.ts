@@ -19,6 +19,7 @@ import { accessTo, type FunctionAccess } from './function-access.ts'
 import { PRIORITY } from './gate.ts'
 import { type HttpFunction as Callee, httpFunction } from './http-function.ts'
 import { isRefused, readReconciler, resourcesOf, selectorOf } from './reconcilers.ts'
+import { RevisionRecord } from './revision-record.ts'
 import type { RunDependencies } from './run.ts'
 import { Serving } from './serving.ts'
 import { conditionPatch, type StatusPatch } from './status.ts'
@@ -33,6 +34,8 @@ export interface FollowedDependencies extends RunDependencies {
   cluster: string
   /** Undefined: not built in here; another dispatcher may have it. */
   invoke: Invoke | undefined
+  /** Of the functions in this process. */
+  revision: string | undefined
   /** How the servers of functions are reached. */
   access: readonly FunctionAccess[]
   /** Whether everything of the resource that concerns the Reconciler with this coverage token has been stored. */
@@ -51,6 +54,7 @@ interface Ready {
 export class Followed {
   readonly #name: string
   readonly #deps: FollowedDependencies
+  readonly #revisions: RevisionRecord
   /** The newest that is known. */
   #event: StoredEvent | undefined
   #current: { spec: ReconcilerSpec; callee: Callee; serving: Serving } | undefined
@@ -68,6 +72,8 @@ export class Followed {
   constructor(name: string, deps: FollowedDependencies) {
     this.#name = name
     this.#deps = deps
+    const failed = (err: unknown) => deps.log.warn({ err, reconciler: name }, 'revision of the function not recorded')
+    this.#revisions = new RevisionRecord({ ...deps, failed })
   }
 
   get serving(): Serving | undefined {
@@ -78,6 +84,7 @@ export class Followed {
   hear(event: StoredEvent): void {
     if (this.#event !== undefined && isOlder(event, this.#event)) return
     this.#event = event
+    this.#revisions.heard(event.object)
     this.reconsider()
   }
 
@@ -154,7 +161,12 @@ export class Followed {
     const callee = this.#callee(spec)
     if (callee === undefined) return
     const edition = new Edition(event, spec, (by) => (by === 'absent' ? this.#isAbsent() : this.hear(by)))
-    const served = { name: this.#name, spec, invoke: callee.invoke, selects: selectorOf(spec), edition }
+    const ownRevision = spec.invoke.http === undefined ? this.#deps.revision : undefined
+    const ranBy = (revision = ownRevision) =>
+      revision === undefined || spec.revision !== undefined
+        ? undefined
+        : this.#revisions.ran(revision, edition.reconciler)
+    const served = { name: this.#name, spec, invoke: callee.invoke, selects: selectorOf(spec), edition, ranBy }
     this.#current = { spec, callee, serving: new Serving(actingAs(this.#deps, spec), queue, served, log) }
     const { concurrency: slots, invoke } = spec
     this.#say('info', { slots, ...(invoke.http && { calls: shownUrl(invoke.http.url) }) }, 'reconciler served')

@@ -1,8 +1,10 @@
 import {
   apiVersionOf,
   type Invoke,
+  isRevision,
   type KubeObject,
   RECONCILERS,
+  REVISION_HEADER,
   type ReconcilerSpec,
   type ResourceRef,
 } from '#contracts'
@@ -48,7 +50,7 @@ export function httpFunction(options: HttpFunctionOptions): HttpFunction {
   let lastAnswer = 0
   let away = 0
 
-  const invoke: Invoke = async (input, { signal, traceparent }) => {
+  const invoke: Invoke = async (input, { signal, traceparent, answeredBy }) => {
     const event = reconcileEvent(input.object)
     const { headers, body } = toHttp({
       ...event,
@@ -65,6 +67,8 @@ export function httpFunction(options: HttpFunctionOptions): HttpFunction {
       })
       const outcome = outcomeIn(answer, { name, finalizing: input.finalizing, now: now() })
       noteAnswer()
+      const revision = answer.headers[REVISION_HEADER]
+      if (typeof revision === 'string' && isRevision(revision)) answeredBy?.(revision)
       return outcome
     } catch (error) {
       if (!(error instanceof FunctionError) || !error.isAway) {

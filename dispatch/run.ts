@@ -15,7 +15,7 @@ import {
   traceparentOf,
 } from '#contracts'
 import { type DeadMessage, parseKey } from '#events'
-import { backoffMs, type Due, type Finish, type Lease } from '#queue'
+import { backoffMs, type Due, dueDate, type Finish, type Lease } from '#queue'
 import type { Calls } from './calls.ts'
 import { Confidences } from './confidences.ts'
 import { consequenceOf, gravest } from './consequence.ts'
@@ -65,6 +65,8 @@ export interface Served {
   selects: (object: KubeObject) => boolean
   /** Undefined: no other one comes. */
   edition: Edition | undefined
+  /** Told which revision has decided on an object; returns when the object has to run again for that. */
+  ranBy?: (revision: string | undefined) => Date | undefined
 }
 
 /** What one observation has come to so far. */
@@ -87,6 +89,7 @@ export class Run {
   #log: RunLog
   #span: Span | undefined
   readonly #told = new Set<string>()
+  #revision: string | undefined
   readonly #confidences: Confidences
 
   constructor(deps: RunDependencies, served: Served, lease: Lease, log: RunLog) {
@@ -194,9 +197,11 @@ export class Run {
       this.#tell(lap.world.object, next.events)
       if (!isStable && round === MAX_ROUNDS) throw new UnsettledError(MAX_ROUNDS, next)
       if (!isStable) continue
-      if (next.requeue !== undefined) return { kind: 'requeue', at: fromNow(next.requeue, lap) }
+      const again = this.#served.ranBy?.(this.#revision)
+      if (next.requeue !== undefined)
+        return { kind: 'requeue', at: earlier(fromNow(next.requeue, lap), again, this.#deps.now()) }
       await this.#release(lap)
-      return { kind: 'done' }
+      return again === undefined ? { kind: 'done' } : { kind: 'requeue', at: again }
     }
   }
 
@@ -227,6 +232,9 @@ export class Run {
       log: this.#log,
       suspect,
       traceparent: this.#span && traceparentOf(this.#span),
+      answeredBy: (revision: string) => {
+        this.#revision = revision
+      },
     }
     const of = { reconciler: this.#served.name, key }
     const returned = await this.#deps.calls.within(spec.timeoutSeconds, of, invoke, deepFreeze(input), context)
@@ -338,6 +346,9 @@ export class Run {
 /** What is left of a delay that began with the lap. */
 const fromNow = (due: Due, { beganAt }: Lap): Due =>
   due instanceof Date ? due : { afterMs: due.afterMs - (performance.now() - beganAt) }
+
+const earlier = (due: Due, other: Date | undefined, now: Date): Due =>
+  other !== undefined && other < dueDate(due, now) ? other : due
 
 /** The message is the error's. */
 const withoutMessage = (finish: Finish): object => ({ ...finish, message: undefined })

@@ -6,6 +6,7 @@ import {
   FUNCTION_HEADER,
   type Invoke,
   type Outcome,
+  REVISION_HEADER,
   RetryAfterError,
   type RunLog,
   TerminalError,
@@ -20,6 +21,8 @@ export interface ServeFunctionOptions {
   /** Default: all addresses. */
   host?: string | undefined
   log: RunLog
+  /** Of the function, e.g. a commit: each answer has it. */
+  revision?: string | undefined
   /** Of a request; a larger one is refused before it is read whole. Default 32 MiB. */
   maxBodyBytes?: number | undefined
   now?: (() => Date) | undefined
@@ -63,7 +66,9 @@ class FunctionHost {
 
   handle(request: IncomingMessage, response: ServerResponse): void {
     this.#endConnectionAtStop(response)
+    const { revision } = this.#options
     response.setHeader(FUNCTION_HEADER, this.#reconciler.name)
+    if (revision !== undefined) response.setHeader(REVISION_HEADER, revision)
     const { url = '/' } = request
     const path = URL.parse(url, 'http://function')?.pathname ?? url
     if (path === '/health/liveness') return text(response, 200, 'alive')

@@ -59,9 +59,9 @@ async function tokenFile(token: string): Promise<string> {
 function calling(access: Omit<FunctionAccess, 'origin'> | undefined) {
   const to = access && { origin, ...access }
   const options = { name: 'w', spec, url: origin, access: to, cluster: 'c', now: () => new Date(0), random: () => 0.5 }
-  const { invoke, close } = httpFunction(options)
-  const call = () => invoke(input, { signal: new AbortController().signal, log })
-  return { call, [Symbol.dispose]: close }
+  const one = httpFunction(options)
+  const call = () => one.invoke(input, { signal: new AbortController().signal, log })
+  return { call, [Symbol.dispose]: () => one.close() }
 }
 
 describe('a function over HTTPS', () => {
