@@ -29,6 +29,7 @@ Environment:
   FAIRLEAD_REPLICAS  1 or 3, of the streams (default 1)
   FAIRLEAD_LEASE_SECONDS  how long a silent worker keeps a key (default 5; the same for all processes)
   FAIRLEAD_FUNCTION_ACCESS  file with authorities, tokens and certificates for calls of functions over HTTP
+  FAIRLEAD_REVISION  of the functions in this process: by another one every object runs again (default the image's digest)
   LOG_LEVEL          trace, debug, info, warn, error or silent (default info)
   LOG_FORMAT         json or text (default text on a terminal)
   FAIRLEAD_DEBUG     set it to see stack traces

@@ -19,6 +19,8 @@ export interface RuntimeOptions {
   /** Left out: called as they are. */
   invoke?: (reconciler: Reconciler) => Invoke
   apiConcurrency: number
+  /** Of `functions`; undefined: not known. */
+  revision?: string | undefined
   /** Left out: functions over HTTP are called without credentials. */
   access?: readonly FunctionAccess[]
   log: Logger
@@ -50,6 +52,7 @@ export function createRuntime({
   functions,
   invoke = toInvoke,
   apiConcurrency,
+  revision,
   access = [],
   log,
   traces,
@@ -74,6 +77,7 @@ export function createRuntime({
         functions: new Map(functions.map((one) => [one.name, invoke(one)])),
         instance: `${hostname()}-${process.pid}`.slice(-128),
         apiConcurrency,
+        revision,
         access,
         bury,
         ignored,

@@ -11,6 +11,7 @@ import { giveMemoryBack } from '../heap.ts'
 import { createLogger } from '../logging.ts'
 import { certificateGauge, createMetrics, depthGauges, serveMetrics } from '../metrics/index.ts'
 import { patiently } from '../patience.ts'
+import { ownRevision } from '../revision.ts'
 import { createRuntime, type RuntimeOptions } from '../runtime.ts'
 import { endInTime, untilStopped } from '../signals.ts'
 import { openTraceKeeper } from '../tracing/index.ts'
@@ -53,6 +54,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
     log,
     fatal,
   })
+  const revision = parts.dispatch ? await ownRevision(kube, config, log) : undefined
   await using traces = await openTraceKeeper(process.env, log)
   const runtime = createRuntime({
     kube,
@@ -63,6 +65,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
     invoke: guard.invoke,
     apiConcurrency: options.apiConcurrency,
     access,
+    revision,
     log,
     lost: fatal,
     ignored: ({ key, ...call }) => {

@@ -74,13 +74,14 @@ describe('a function over HTTP', () => {
   })
 
   it('signs each answer with its name, so that no proxy is taken for it', async () => {
-    const url = await serving(() => undefined)
+    const url = await serving(() => undefined, { revision: 'shops-00002' })
     const answers = [await post(url, run(asked)), await post(url, run({})), await fetch(`${url}/elsewhere`)]
     expect(answers.map(({ status, headers }) => [status, headers.get('fairlead-function')])).toEqual([
       [204, 'shops'],
       [422, 'shops'],
       [404, 'shops'],
     ])
+    expect(answers.map(({ headers }) => headers.get('fairlead-revision'))).toEqual(Array(3).fill('shops-00002'))
   })
 
   it('runs nothing for the Reconciler of another function', async () => {
