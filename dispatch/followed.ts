@@ -162,10 +162,9 @@ export class Followed {
     if (callee === undefined) return
     const edition = new Edition(event, spec, (by) => (by === 'absent' ? this.#isAbsent() : this.hear(by)))
     const ownRevision = spec.invoke.http === undefined ? this.#deps.revision : undefined
+    const isRecorded = spec.revision === undefined && !spec.dryRun
     const ranBy = (revision = ownRevision) =>
-      revision === undefined || spec.revision !== undefined
-        ? undefined
-        : this.#revisions.ran(revision, edition.reconciler)
+      isRecorded && revision !== undefined ? this.#revisions.ran(revision, edition.reconciler) : undefined
     const served = { name: this.#name, spec, invoke: callee.invoke, selects: selectorOf(spec), edition, ranBy }
     this.#current = { spec, callee, serving: new Serving(actingAs(this.#deps, spec), queue, served, log) }
     const { concurrency: slots, invoke } = spec
