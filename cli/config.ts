@@ -39,6 +39,13 @@ const environment = z.object({
     .enum(['1', '3'], '1 or 3')
     .default('1')
     .transform((text): 1 | 3 => (text === '3' ? 3 : 1)),
+  FAIRLEAD_FUNCTION_ACCESS: z.string().min(1).optional(),
+  FAIRLEAD_REVISION: z.string().min(1).max(253).optional(),
+  /** Knative's name of the revision that a container is of. */
+  K_REVISION: z.string().min(1).max(253).optional(),
+  POD_NAME: z.string().min(1).optional(),
+  POD_NAMESPACE: z.string().min(1).optional(),
+  POD_CONTAINER: z.string().min(1).optional(),
   FAIRLEAD_LEASE_SECONDS: z.coerce.number(LEASE).min(2, LEASE).max(300, LEASE).default(5),
   LOG_LEVEL: z
     .enum(['trace', 'debug', 'info', 'warn', 'error', 'silent'], 'one of trace, debug, info, warn, error, silent')

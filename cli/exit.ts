@@ -21,9 +21,15 @@ export class IncompatibleError extends Error {
   override readonly name = 'IncompatibleError'
 }
 
+/** Calls of functions that have not ended by their signal: only the end of the process ends them. */
+export class IgnoredSignalError extends Error {
+  override readonly name = 'IgnoredSignalError'
+}
+
 const codeByName: Record<string, number> = {
   UsageError: EXIT.usage,
   IncompatibleError: EXIT.failed,
+  IgnoredSignalError: EXIT.byFunction,
   ClusterAccessError: EXIT.usage,
   DeclarationMismatchError: EXIT.usage,
   ApiError: EXIT.kubernetes,

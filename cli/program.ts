@@ -28,6 +28,8 @@ Environment:
   FAIRLEAD_REFERENCE_ONLY  kinds whose contents stay in the API server, e.g. configmaps,widgets.example.com
   FAIRLEAD_REPLICAS  1 or 3, of the streams (default 1)
   FAIRLEAD_LEASE_SECONDS  how long a silent worker keeps a key (default 5; the same for all processes)
+  FAIRLEAD_FUNCTION_ACCESS  file with authorities, tokens and certificates for calls of functions over HTTP
+  FAIRLEAD_REVISION  of the functions in this process: by another one every object runs again (default the image's digest)
   LOG_LEVEL          trace, debug, info, warn, error or silent (default info)
   LOG_FORMAT         json or text (default text on a terminal)
   FAIRLEAD_DEBUG     set it to see stack traces
@@ -35,7 +37,7 @@ Environment:
 Exit codes:
   0 done   1 failed while running   2 wrong arguments or configuration
   3 the API server cannot be reached, or refuses   4 NATS cannot be reached, or refuses
-  5 a function blocked or ended the process   130 interrupted
+  5 a function blocked or ended the process, or ignored its signal   130 interrupted
 
 Start here:
   fairlead demo                         one object's life on real servers of this machine

@@ -2,7 +2,7 @@ import { hostname } from 'node:os'
 import type { Logger } from 'pino'
 import { type Bridge, type BridgeObserver, buryGone, createBridge, troubles } from '#bridge'
 import type { Invoke, KubeObject, ResourceRef } from '#contracts'
-import { createDispatcher, type Dispatcher, type RunObserver } from '#dispatch'
+import { createDispatcher, type Dispatcher, type FunctionAccess, type IgnoredSignal, type RunObserver } from '#dispatch'
 import { incarnationOf, type StreamLostError } from '#jetstream'
 import type { KubeClient } from '#kube'
 import { type Reconciler, toInvoke } from '#sdk'
@@ -19,11 +19,17 @@ export interface RuntimeOptions {
   /** Left out: called as they are. */
   invoke?: (reconciler: Reconciler) => Invoke
   apiConcurrency: number
+  /** Of `functions`; undefined: not known. */
+  revision?: string | undefined
+  /** Left out: functions over HTTP are called without credentials. */
+  access?: readonly FunctionAccess[]
   log: Logger
   /** Left out: nobody keeps traces. */
   traces?: TraceKeeper
   bridgeObserver?: BridgeObserver
   runObserver?: RunObserver
+  /** Called when a call of a function ignores its signal. */
+  ignored?: (call: IgnoredSignal) => void
   /** Called when somebody has deleted or emptied a stream: this process cannot go on. */
   lost?: (error: StreamLostError) => void
   now?: () => Date
@@ -46,8 +52,11 @@ export function createRuntime({
   functions,
   invoke = toInvoke,
   apiConcurrency,
+  revision,
+  access = [],
   log,
   traces,
+  ignored,
   lost,
   now = () => new Date(),
   ...observers
@@ -68,7 +77,10 @@ export function createRuntime({
         functions: new Map(functions.map((one) => [one.name, invoke(one)])),
         instance: `${hostname()}-${process.pid}`.slice(-128),
         apiConcurrency,
+        revision,
+        access,
         bury,
+        ignored,
         log,
         sampled: keep !== undefined,
         observer: (step) => {

@@ -1,14 +1,18 @@
 import { hash } from 'node:crypto'
 import type { KubeObject } from './objects.ts'
 import type { ReconcilerSpec } from './reconciler.ts'
+import { owedRevision } from './revisions.ts'
 
 /**
- * Which objects map to a Reconciler's keys, and which incarnation of it asks. A watch cursor that covers this token
- * says: everything that concerns it is stored under the right owner, and its keys were enqueued.
+ * Which objects map to a Reconciler's keys, which incarnation of it asks, and for which revision of its function. A watch
+ * cursor that covers this token says: everything that concerns it is stored under the right owner, and its keys were
+ * enqueued.
  */
-export function coverageToken({ metadata }: KubeObject, spec: ReconcilerSpec): string {
-  const { for: primary, owns, related, finalize, revision, identity } = spec
-  const optional = [revision, finalize ? 'finalize' : undefined, identity && { identity }]
-  const asked = JSON.stringify([metadata.uid, primary, owns, related, ...optional.filter((one) => one !== undefined)])
+export function coverageToken(object: KubeObject, spec: ReconcilerSpec): string {
+  const { metadata } = object
+  const { for: primary, owns, related, finalize, identity } = spec
+  const revision = owedRevision(object, spec) ?? []
+  const optional = [finalize ? 'finalize' : undefined, identity && { identity }].filter((one) => one !== undefined)
+  const asked = JSON.stringify([metadata.uid, primary, owns, related, ...revision, ...optional])
   return `${metadata.name}@${hash('sha256', asked, 'base64url').slice(0, 16)}`
 }

@@ -1,6 +1,7 @@
 export { coverageToken } from './coverage.ts'
 export { ConflictError, FencedError, RetryAfterError, TerminalError } from './errors.ts'
 export { type ObjectSelector, parseFieldSelector } from './field-selector.ts'
+export { FUNCTION_HEADER, REVISION_HEADER } from './http.ts'
 export {
   apiVersionOf,
   controllerOf,
@@ -29,6 +30,7 @@ export {
   userNameOf,
 } from './reconciler.ts'
 export { namesAt, type RelatedLookup, relatedLookup, relation, selectionOf } from './related.ts'
+export { isRevision, owedRevision, type Revision, revisionsOf } from './revisions.ts'
 export {
   type ConditionUpdate,
   type EventReport,
@@ -41,5 +43,6 @@ export {
   type RunLog,
 } from './run.ts'
 export { type LabelSelector, type Labels, parseSelector, SelectorError } from './selector.ts'
+export { shownUrl } from './shown-url.ts'
 export { type KeptStatus, keptStatus } from './status.ts'
 export { type Span, spanAfter, traceparentOf } from './trace.ts'

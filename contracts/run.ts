@@ -68,6 +68,8 @@ export interface RunContext {
   suspect?: boolean
   /** W3C Trace Context of the run, for requests that the function causes. */
   traceparent?: string | undefined
+  /** Called with the version of the function that has answered, where that is known. */
+  answeredBy?: (revision: string) => void
 }
 
 /** The part of a pino logger that a function uses: object first, constant message. */

@@ -12,6 +12,7 @@ import {
 export const PROCESS_ACCOUNT = 'fairlead'
 const BRIDGE = 'fairlead-bridge'
 const DISPATCHER = 'fairlead-dispatcher'
+const OWN_POD = 'fairlead-own-pod'
 
 const AGGREGATE = { bridge: 'fairlead.dev/aggregate-to-bridge', dispatcher: 'fairlead.dev/aggregate-to-dispatcher' }
 
@@ -41,6 +42,10 @@ export function platformRbac(): KubeObject[] {
       // Its UID names the cluster in events.
       { apiGroups: [''], resources: ['namespaces'], resourceNames: ['kube-system'], verbs: ['get'] },
     ]),
+    // Where that is bound, in this namespace alone: the digest of the dispatcher's own image.
+    clusterRole(OWN_POD, [{ apiGroups: [''], resources: ['pods'], verbs: ['get'] }], {
+      [AGGREGATE.dispatcher]: 'true',
+    }),
     aggregated(BRIDGE, AGGREGATE.bridge),
     aggregated(DISPATCHER, AGGREGATE.dispatcher),
     clusterBinding('fairlead-common', accounts.map(inSystemNamespace)),
@@ -83,7 +88,7 @@ export function functionRbac({ metadata: { name }, spec }: RbacInput): KubeObjec
 
 /** By its name it would have, or take away, the rights of bridge or dispatcher, or of the function it is named after. */
 function refuseTaken(name: string): void {
-  if (/^(?:bridge|dispatcher|common)$|-(?:watch|impersonate)$/.test(name))
+  if (/^(?:bridge|dispatcher|common|own-pod)$|-(?:watch|impersonate)$/.test(name))
     throw new Error(`no function can be called ${name}: fairlead-${name} is, or may be, a role of something else`)
 }
 

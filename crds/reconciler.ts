@@ -2,7 +2,17 @@ import { z } from 'zod'
 import { RECONCILERS, reconcilerSpec } from '#contracts'
 import { type CustomResourceDefinition, resource } from '#sdk'
 
-/** Its status is what is kept for every resource: the conditions Ready and Synced. */
+const revision = z.object({ name: z.string().min(1).max(253), at: z.iso.datetime({ offset: true }) })
+
+/** Beside the conditions Ready and Synced. */
+const status = z.object({
+  revisions: z
+    .array(revision)
+    .max(10)
+    .optional()
+    .describe('Of the function, in the order of their first answers. After another one every object runs again.'),
+})
+
 const Reconciler = resource({
   group: RECONCILERS.group,
   version: RECONCILERS.version,
@@ -10,7 +20,7 @@ const Reconciler = resource({
   plural: RECONCILERS.resource,
   scope: 'Cluster',
   spec: reconcilerSpec,
-  status: z.object({}),
+  status,
   columns: [
     { name: 'Kind', path: '.spec.for.kind' },
     { name: 'Resource', path: '.spec.for.resource', priority: 1 },

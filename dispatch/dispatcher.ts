@@ -5,8 +5,10 @@ import type { KubeClient } from '#kube'
 import type { WorkQueue } from '#queue'
 import { SettledWrites, sameJson } from '#reconcile'
 import { Adoptions } from './adoptions.ts'
+import { type CallOf, Calls, type IgnoredSignal } from './calls.ts'
 import { ownerIn } from './echo.ts'
 import { Followed } from './followed.ts'
+import type { FunctionAccess } from './function-access.ts'
 import { Gate } from './gate.ts'
 import { Identities } from './identities.ts'
 import { InFlight } from './in-flight.ts'
@@ -33,6 +35,12 @@ export interface DispatcherOptions {
   sampled?: boolean
   /** Keeps what nobody can run; resolves when it is kept. Left out: such keys are parked. */
   bury?: (dead: DeadMessage) => Promise<void>
+  /** Of `functions`, e.g. the digest of this process's image: by another one every object runs again. */
+  revision?: string | undefined
+  /** How the servers of functions over HTTP are reached. Left out: without credentials. */
+  access?: readonly FunctionAccess[]
+  /** A call goes on long after its signal was aborted. Its key runs nowhere until it ends, or this process. */
+  ignored?: ((call: IgnoredSignal) => void) | undefined
   log: RunLog
   now?: () => Date
   random?: () => number
@@ -51,6 +59,8 @@ export interface Dispatcher {
   settled(echo: { fn: string; key: string; origin: string }): boolean
   /** Of the run that is writing this object right now, for who happens to see it in the watch before it is in EVENTS. */
   traceOf(ref: ResourceRef, object: KubeObject): string | undefined
+  /** Calls of functions that have not ended; after drain(): that have ignored their signal. */
+  calls(): CallOf[]
   /** Reconcilers that are served now. */
   serving(): string[]
 }
@@ -78,6 +88,7 @@ class LiveDispatcher implements Dispatcher {
       references: new References({ kube, events, gate }),
       adoptions: new Adoptions({ kube, gate }),
       settled: new SettledWrites(),
+      calls: new Calls(options.ignored),
       recorder: new EventRecorder({ gate, instance, now, log }),
       now,
       random,
@@ -112,12 +123,16 @@ class LiveDispatcher implements Dispatcher {
     return this.#deps.inFlight.traceOf(ref, object)
   }
 
+  calls(): CallOf[] {
+    return this.#deps.calls.underWay
+  }
+
   serving(): string[] {
     return [...this.#followed].filter(([, { serving }]) => serving !== undefined).map(([name]) => name)
   }
 
   #followedAs(name: string): Followed {
-    const { events, queue, log, functions } = this.#options
+    const { events, queue, log, functions, revision, access = [] } = this.#options
     // A resource is watched at once, or in each of the Reconciler's namespaces.
     const isSynced = (ref: ResourceRef, token: string, namespaces: readonly string[] = []) => {
       const isCoveredIn = (scope?: string) => isCovered(this.#cursors.get(scopeName(ref, scope)), token)
@@ -130,6 +145,8 @@ class LiveDispatcher implements Dispatcher {
         cluster: events.cluster,
         queue,
         invoke: functions.get(name),
+        revision,
+        access,
         log,
         isSynced,
         identityHolder: () => this.#identities.holderOf(name),

@@ -1,4 +1,4 @@
-import { RECONCILERS, type ReconcilerSpec } from '#contracts'
+import { type KubeObject, RECONCILERS, type ReconcilerSpec } from '#contracts'
 import { compareVersions, type ObserveQuery, type StoredEvent } from '#events'
 import { sameJson } from '#reconcile'
 import { SupersededError } from './errors.ts'
@@ -10,14 +10,19 @@ import { readReconciler } from './reconcilers.ts'
  */
 export class Edition {
   readonly #spec: ReconcilerSpec
-  readonly #superseded: (by: StoredEvent) => void
+  readonly #superseded: (by: StoredEvent | 'absent') => void
   /** The latest that says the same. */
   #seen: StoredEvent
 
-  constructor(event: StoredEvent, spec: ReconcilerSpec, superseded: (by: StoredEvent) => void) {
+  constructor(event: StoredEvent, spec: ReconcilerSpec, superseded: (by: StoredEvent | 'absent') => void) {
     this.#seen = event
     this.#spec = spec
     this.#superseded = superseded
+  }
+
+  /** Its latest version that this process has seen. */
+  get reconciler(): KubeObject {
+    return this.#seen.object
   }
 
   get news(): NonNullable<ObserveQuery['news']> {
@@ -25,9 +30,17 @@ export class Edition {
     return { of: { ref: RECONCILERS, namespace: undefined, name }, known: this.#seen.sequence }
   }
 
-  /** Throws SupersededError. A Reconciler that EVENTS has lost, or has in an older version, is none that was changed. */
-  check(news: StoredEvent | undefined): void {
-    if (news === undefined || isOlder(news, this.#seen)) return
+  /**
+   * Throws SupersededError. One that EVENTS does not have was deleted so long ago that its tombstone is gone, or was lost.
+   * An older version is none that was changed.
+   */
+  check(news: StoredEvent | 'absent' | undefined): void {
+    if (news === undefined) return
+    if (news === 'absent') {
+      this.#superseded(news)
+      throw new SupersededError('EVENTS does not have the Reconciler any more, which this process learns by this run')
+    }
+    if (isOlder(news, this.#seen)) return
     if (news.verb !== 'deleted' && sameJson(readReconciler(news.object), this.#spec)) {
       this.#seen = news
       return

@@ -8,6 +8,7 @@ import {
   type ResourceRef,
   type RunLog,
   resourceName,
+  shownUrl,
 } from '#contracts'
 import type { StoredEvent } from '#events'
 import { isConflict, isNotFound, resourcePath } from '#kube'
@@ -15,9 +16,11 @@ import type { WorkQueue } from '#queue'
 import { conditionPatch, reconciled, type StatusPatch, sameJson } from '#reconcile'
 import { actingAs } from './account.ts'
 import { Edition, isOlder } from './edition.ts'
+import { accessTo, type FunctionAccess } from './function-access.ts'
 import { PRIORITY } from './gate.ts'
 import { type HttpFunction as Callee, httpFunction } from './http-function.ts'
 import { isRefused, readReconciler, resourcesOf } from './reconcilers.ts'
+import { RevisionRecord } from './revision-record.ts'
 import type { RunDependencies } from './run.ts'
 import { Serving } from './serving.ts'
 
@@ -31,6 +34,10 @@ export interface FollowedDependencies extends RunDependencies {
   cluster: string
   /** Undefined: not built in here; another dispatcher may have it. */
   invoke: Invoke | undefined
+  /** Of the functions in this process. */
+  revision: string | undefined
+  /** How the servers of functions are reached. */
+  access: readonly FunctionAccess[]
   /** Whether everything of the resource that concerns the Reconciler with this coverage token has been stored. */
   isSynced: (ref: ResourceRef, token: string, namespaces?: readonly string[]) => boolean
   /** The Reconciler that may act under the identity of this one; undefined: not known yet. */
@@ -49,6 +56,7 @@ interface Ready {
 export class Followed {
   readonly #name: string
   readonly #deps: FollowedDependencies
+  readonly #revisions: RevisionRecord
   /** The newest that is known. */
   #event: StoredEvent | undefined
   #current: { spec: ReconcilerSpec; callee: Callee; serving: Serving } | undefined
@@ -66,6 +74,8 @@ export class Followed {
   constructor(name: string, deps: FollowedDependencies) {
     this.#name = name
     this.#deps = deps
+    const failed = (err: unknown) => deps.log.warn({ err, reconciler: name }, 'revision of the function not recorded')
+    this.#revisions = new RevisionRecord({ ...deps, failed })
   }
 
   get serving(): Serving | undefined {
@@ -76,6 +86,7 @@ export class Followed {
   hear(event: StoredEvent): void {
     if (this.#event !== undefined && isOlder(event, this.#event)) return
     this.#event = event
+    this.#revisions.heard(event.object)
     this.reconsider()
   }
 
@@ -95,8 +106,8 @@ export class Followed {
 
   async #bringAbout(): Promise<void> {
     const event = this.#event
-    if (this.#stopped || event === undefined) return
-    if (event.verb === 'deleted') return this.#endServing(CHANGE_GRACE_MS)
+    if (this.#stopped) return
+    if (event === undefined || event.verb === 'deleted') return this.#endServing(CHANGE_GRACE_MS)
     const { object } = event
     const read = readReconciler(object)
     if (isRefused(read)) {
@@ -117,6 +128,14 @@ export class Followed {
     // Whose calls are not answered knows better than who has made none.
     if (isShownLost(object)) this.#lost = undefined
     else this.#announce(object, this.#lost === undefined ? ready(read) : unreachable(this.#lost))
+  }
+
+  /** Whatever version comes next is served. */
+  #isAbsent(): void {
+    const known = this.#event?.object
+    this.#event = undefined
+    this.reconsider()
+    if (known !== undefined) this.#announcing = this.#announcing.then(() => this.#storeAbsence(known))
   }
 
   #isLost(why: string): void {
@@ -146,19 +165,25 @@ export class Followed {
     await queue.declare(this.#name)
     const callee = this.#callee(spec)
     if (callee === undefined) return
-    const edition = new Edition(event, spec, (newer) => this.hear(newer))
+    const edition = new Edition(event, spec, (by) => (by === 'absent' ? this.#isAbsent() : this.hear(by)))
+    const ownRevision = spec.invoke.http === undefined ? this.#deps.revision : undefined
+    const isRecorded = spec.revision === undefined && !spec.dryRun
+    const ranBy = (revision = ownRevision) =>
+      isRecorded && revision !== undefined ? this.#revisions.ran(revision, edition.reconciler) : undefined
     const what = reconciled(this.#name, spec, (resource) => this.#deps.events.isReferenceOnly(resource))
-    const served = { ...what, invoke: callee.invoke, edition }
+    const served = { ...what, invoke: callee.invoke, edition, ranBy }
     this.#current = { spec, callee, serving: new Serving(actingAs(this.#deps, spec), queue, served, log) }
     const { concurrency: slots, invoke } = spec
-    this.#say('info', { slots, ...(invoke.http && { calls: invoke.http.url }) }, 'reconciler served')
+    this.#say('info', { slots, ...(invoke.http && { calls: shownUrl(invoke.http.url) }) }, 'reconciler served')
   }
 
   #callee(spec: ReconcilerSpec): Callee | undefined {
     const { invoke, cluster, now, random } = this.#deps
+    const name = this.#name
     const url = spec.invoke.http?.url
     const heard = { lost: (why: string) => this.#isLost(why), found: () => this.#isFound() }
-    if (url !== undefined) return httpFunction({ name: this.#name, spec, url, cluster, now, random, ...heard })
+    const access = url === undefined ? undefined : accessTo(this.#deps.access, url, name)
+    if (url !== undefined) return httpFunction({ name, spec, url, access, cluster, now, random, ...heard })
     return invoke && { invoke, close: () => undefined }
   }
 
@@ -206,13 +231,28 @@ export class Followed {
   async #store(object: KubeObject, patch: StatusPatch): Promise<void> {
     const { kube, gate } = this.#deps
     const path = resourcePath(RECONCILERS, undefined, object.metadata.name, 'status')
-    try {
+    await this.#written(async () => {
       await gate.run(PRIORITY.status, () => kube.patch(path, patch, 'merge', { fieldManager: 'fairlead' }))
       if (isShownLost({ ...object, status: patch.status })) this.#lost = undefined
-    } catch (error) {
+    })
+  }
+
+  async #written(write: () => Promise<unknown>): Promise<void> {
+    await write().catch((error: unknown) => {
       if (!isConflict(error) && !isNotFound(error))
         this.#deps.log.warn({ err: error, reconciler: this.#name }, 'condition of the reconciler not written')
-    }
+    })
+  }
+
+  /** Where it exists after all, that is a change, for which a bridge stores it again. */
+  async #storeAbsence({ apiVersion, kind, metadata: { name, uid } }: KubeObject): Promise<void> {
+    const { kube, gate, now } = this.#deps
+    const condition = { type: 'Ready', ...ABSENT, lastTransitionTime: now().toISOString() }
+    const patch = { apiVersion, kind, metadata: { name, ...(uid && { uid }) }, status: { conditions: [condition] } }
+    const path = resourcePath(RECONCILERS, undefined, name)
+    await this.#written(() =>
+      gate.run(PRIORITY.status, () => kube.applyStatus(path, patch, { fieldManager: 'fairlead', force: true })),
+    )
   }
 
   /** Each state once, however often it is considered again. */
@@ -232,6 +272,12 @@ const ready = ({ dryRun }: ReconcilerSpec): Ready =>
   dryRun
     ? { status: 'True', reason: 'DryRun', message: 'spec.dryRun: runs write nothing, and log what they would' }
     : { status: 'True', reason: 'Serving' }
+
+const ABSENT: Ready = {
+  status: 'False',
+  reason: 'NotInEvents',
+  message: 'EVENTS does not have this Reconciler: nothing runs until a bridge has stored it again',
+}
 
 const LOST = 'FunctionUnreachable'
 

@@ -1,13 +1,26 @@
-import { ConflictError, type Outcome, RetryAfterError, TerminalError } from '#contracts'
-import { type CloudEvent, fromHttp, PoisonEventError } from '#events'
-import { FunctionError, HUNDRED_YEARS_S } from '#reconcile'
+import { ConflictError, FUNCTION_HEADER, type Outcome, RetryAfterError, TerminalError } from '#contracts'
+import { fromHttp, PoisonEventError } from '#events'
+import { FunctionError, HUNDRED_YEARS_S, parseOutcome } from '#reconcile'
 
 /** What a function over HTTP said, read to its end. */
 export interface HttpAnswer {
   code: number
   headers: Record<string, string | string[] | undefined>
   body: Buffer
+  /** Not read to its end. */
+  isTooLarge?: boolean
 }
+
+/** What the answer is to. */
+export interface Question {
+  /** Of the Reconciler, and of its function. */
+  name: string
+  finalizing: boolean
+  now: Date
+}
+
+/** An outcome of all owned objects of one owner fits easily. */
+export const MAX_ANSWER_BYTES = 32 * 1024 * 1024
 
 const OUTCOME_TYPE = 'dev.fairlead.outcome'
 
@@ -15,27 +28,56 @@ const OUTCOME_TYPE = 'dev.fairlead.outcome'
 const PASSING = new Set([404, 408, 409, 425, 429])
 /** What proxies say of a function that is starting, stopping or away: no word of its own. */
 const AWAY = new Set([502, 503, 504])
+/** What proxies say to a caller that they do not let through. */
+const KEPT_OUT = new Set([401, 403, 407])
+/** A proxy does not know when a function is to be asked again. */
+const LONGEST_UNSIGNED_WAIT_S = 3600
 const LONGEST_QUOTE = 1000
 
 /**
- * The outcome in an answer, still to be checked; throws what its status stands for. Reason and message are the
- * function's own where it gives them, as `{"reason":…,"message":…}`.
+ * The outcome in an answer, still to be checked; throws what its status stands for. Only what the function has signed
+ * with its name can end an object's retries or its finalizing.
  */
-export function outcomeIn(answer: HttpAnswer, now: Date): Outcome {
+export function outcomeIn(answer: HttpAnswer, question: Question): Outcome {
+  const isSigned = isSignedBy(question.name, answer)
+  if (answer.isTooLarge) {
+    const why = `the function's answer is larger than ${MAX_ANSWER_BYTES} bytes: return fewer or smaller objects`
+    throw refusal(isSigned, 'AnswerTooLarge', why)
+  }
+  if (answer.code < 200 || answer.code >= 300) throw failureIn(answer, isSigned, question)
+  if (answer.code === 202)
+    throw new FunctionError(
+      'the function answered 202, which is no outcome: does spec.invoke.http.url lead to a Broker?',
+      { isAway: false },
+    )
+  return outcomeOf(answer, isSigned, question)
+}
+
+function isSignedBy(name: string, { headers }: HttpAnswer): boolean {
+  const signature = headers[FUNCTION_HEADER]
+  if (signature === undefined || signature === name) return signature === name
+  const other = String(signature).slice(0, LONGEST_QUOTE)
+  throw new FunctionError(`the server serves ${other}, not ${name}: give the URL of ${name} in spec.invoke.http.url`, {
+    isAway: true,
+  })
+}
+
+function failureIn(answer: HttpAnswer, isSigned: boolean, { now }: Question): Error {
   const { code } = answer
-  if (code === 202 || code === 204) return {}
-  if (code >= 200 && code < 300) return outcomeOf(answer)
-  const said = reportIn(answer)
-  const message = `the function answered ${code}${said.message === '' ? '' : `: ${said.message}`}`
-  if (code === 409 && said.reason === 'Conflict') throw new ConflictError(message)
-  if (code < 500 && code >= 400 && !PASSING.has(code))
-    throw new TerminalError(said.reason === undefined ? message : said.message, {
-      reason: said.reason ?? 'FunctionRefused',
-    })
+  const { reason, message: said } = reportIn(answer)
+  const message = `the function answered ${code}${said === '' ? '' : `: ${said}`}`
   const afterSeconds = retryAfter(answer, now)
-  if (afterSeconds !== undefined && said.reason !== undefined)
-    throw new RetryAfterError(said.message, { afterSeconds, reason: said.reason })
-  throw new FunctionError(message, { afterSeconds, isAway: AWAY.has(code) })
+  if (!isSigned)
+    return new FunctionError(message, {
+      afterSeconds: afterSeconds && Math.min(afterSeconds, LONGEST_UNSIGNED_WAIT_S),
+      isAway: AWAY.has(code) || KEPT_OUT.has(code),
+    })
+  if (reason !== undefined) {
+    if (code === 409 && reason === 'Conflict') return new ConflictError(message)
+    if (code < 500 && code >= 400 && !PASSING.has(code)) return new TerminalError(said, { reason })
+    if (afterSeconds !== undefined) return new RetryAfterError(said, { afterSeconds, reason })
+  }
+  return new FunctionError(message, { afterSeconds, isAway: AWAY.has(code) })
 }
 
 /** Where neither says how long it is, the end of the connection is its end: also where the server was killed. */
@@ -53,33 +95,45 @@ function isJson(body: Buffer): boolean {
   }
 }
 
-function outcomeOf(answer: HttpAnswer): Outcome {
-  const { headers, body } = answer
-  if (mayBePart(answer))
+function outcomeOf(answer: HttpAnswer, isSigned: boolean, { name, finalizing }: Question): Outcome {
+  const { code, headers, body } = answer
+  if (code !== 204 && mayBePart(answer))
     throw new FunctionError('the answer broke off, or should have a content-length', { isAway: true })
-  if (body.length === 0) return {}
-  const event = eventIn(headers, body)
-  if (event.type !== OUTCOME_TYPE) throw invalid(`its type is ${event.type}, not ${OUTCOME_TYPE}`)
-  return event.data as Outcome
-}
-
-/** JSON without any attribute is taken for the data of an outcome: the least that a function can answer. */
-function eventIn(headers: HttpAnswer['headers'], body: Buffer): Pick<CloudEvent, 'type' | 'data'> {
-  try {
-    if (
-      headers['ce-specversion'] !== undefined ||
-      String(headers['content-type']).startsWith('application/cloudevents')
+  const isEvent = isCloudEvent(headers)
+  if (finalizing && !isSigned && !isEvent)
+    throw new FunctionError(
+      `the function answered ${code} to finalizing without the header ${FUNCTION_HEADER}: ${name}, so the finalizer stays`,
+      { isAway: false },
     )
-      return fromHttp({ headers, body })
-    return { type: OUTCOME_TYPE, data: JSON.parse(body.toString()) as unknown }
+  if (code === 204 || body.length === 0) return {}
+  try {
+    // JSON without any attribute is taken for the data of an outcome: the least that a function can answer.
+    if (!isEvent) return checked(JSON.parse(body.toString()) as Outcome)
+    const event = fromHttp({ headers, body })
+    if (event.type !== OUTCOME_TYPE) throw new SyntaxError(`its type is ${event.type}, not ${OUTCOME_TYPE}`)
+    return event.data as Outcome
   } catch (cause) {
-    if (cause instanceof PoisonEventError || cause instanceof SyntaxError) throw invalid(cause.message, cause)
-    throw cause
+    if (!isWrongContent(cause)) throw cause
+    const why =
+      cause instanceof TerminalError ? cause.message : `the function answered with no valid outcome: ${cause.message}`
+    throw refusal(isSigned, 'InvalidOutcome', why, cause)
   }
 }
 
-const invalid = (why: string, cause?: unknown): TerminalError =>
-  new TerminalError(`the function answered with no valid outcome: ${why}`, { reason: 'InvalidOutcome', cause })
+const isCloudEvent = (headers: HttpAnswer['headers']): boolean =>
+  headers['ce-specversion'] !== undefined || String(headers['content-type']).startsWith('application/cloudevents')
+
+function checked(outcome: Outcome): Outcome {
+  parseOutcome(outcome)
+  return outcome
+}
+
+const isWrongContent = (error: unknown): error is Error =>
+  error instanceof PoisonEventError || error instanceof SyntaxError || error instanceof TerminalError
+
+/** Terminal only in the function's own words: an answer of a proxy may be another one the next time. */
+const refusal = (isSigned: boolean, reason: string, message: string, cause?: Error): Error =>
+  isSigned ? new TerminalError(message, { reason, cause }) : new FunctionError(message, { isAway: false, cause })
 
 function reportIn({ headers, body }: HttpAnswer): { reason?: string; message: string } {
   const text = body.toString().trim().slice(0, LONGEST_QUOTE)

@@ -1,8 +1,10 @@
 import {
   apiVersionOf,
   type Invoke,
+  isRevision,
   type KubeObject,
   RECONCILERS,
+  REVISION_HEADER,
   type ReconcilerSpec,
   type ResourceRef,
 } from '#contracts'
@@ -10,6 +12,7 @@ import { type CloudEvent, toHttp } from '#events'
 import { resourcePath } from '#kube'
 import { backoffMs } from '#queue'
 import { FunctionError } from '#reconcile'
+import { credentialsOf, type FunctionAccess } from './function-access.ts'
 import { outcomeIn } from './http-answer.ts'
 import { Poster } from './http-post.ts'
 
@@ -18,6 +21,7 @@ export interface HttpFunctionOptions {
   name: string
   spec: ReconcilerSpec
   url: string
+  access?: FunctionAccess | undefined
   /** Names the cluster in `source`. */
   cluster: string
   now: () => Date
@@ -41,12 +45,12 @@ const AWAY_BACKOFF = { initialSeconds: 0.25, maxSeconds: 15, jitter: 0.2 }
 
 /** A function behind a URL: a Knative Service, or anything else that answers as docs/http-functions.md says. */
 export function httpFunction(options: HttpFunctionOptions): HttpFunction {
-  const { name, spec, url, cluster, now, random, lost, found } = options
-  const poster = new Poster(url)
+  const { name, spec, url, access, cluster, now, random, lost, found } = options
+  const poster = new Poster(url, credentialsOf(access))
   let lastAnswer = 0
   let away = 0
 
-  const invoke: Invoke = async (input, { signal, traceparent }) => {
+  const invoke: Invoke = async (input, { signal, traceparent, answeredBy }) => {
     const event = reconcileEvent(input.object)
     const { headers, body } = toHttp({
       ...event,
@@ -61,8 +65,10 @@ export function httpFunction(options: HttpFunctionOptions): HttpFunction {
         body,
         signal,
       })
-      const outcome = outcomeIn(answer, now())
+      const outcome = outcomeIn(answer, { name, finalizing: input.finalizing, now: now() })
       noteAnswer()
+      const revision = answer.headers[REVISION_HEADER]
+      if (typeof revision === 'string' && isRevision(revision)) answeredBy?.(revision)
       return outcome
     } catch (error) {
       if (!(error instanceof FunctionError) || !error.isAway) {

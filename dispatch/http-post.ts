@@ -1,8 +1,8 @@
-import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http'
+import { type ClientRequest, Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
-import { TerminalError } from '#contracts'
 import { FunctionError } from '#reconcile'
-import type { HttpAnswer } from './http-answer.ts'
+import type { Credentials } from './function-access.ts'
+import { type HttpAnswer, MAX_ANSWER_BYTES } from './http-answer.ts'
 
 export interface Post {
   headers: Record<string, string>
@@ -10,15 +10,14 @@ export interface Post {
   signal: AbortSignal
 }
 
-/** An outcome of all owned objects of one owner fits easily. */
-const MAX_ANSWER_BYTES = 32 * 1024 * 1024
-
 /** POSTs to one address over connections that are kept; who calls bounds it in time. */
 export class Poster {
   readonly #url: URL
   readonly #agent: HttpAgent
+  readonly #credentials: () => Promise<Credentials>
 
-  constructor(url: string) {
+  constructor(url: string, credentials: () => Promise<Credentials>) {
+    this.#credentials = credentials
     this.#url = new URL(url)
     this.#agent =
       this.#url.protocol === 'https:' ? new HttpsAgent({ keepAlive: true }) : new HttpAgent({ keepAlive: true })
@@ -31,23 +30,20 @@ export class Poster {
   /** A function decides and changes nothing, so that a request on a connection that had just ended may be repeated. */
   async post(post: Post): Promise<HttpAnswer> {
     for (;;) {
+      const credentials = await this.#credentials()
+      post.signal.throwIfAborted()
       try {
-        return await this.#once(post)
+        return await this.#once(post, credentials)
       } catch (error) {
         if (!(error instanceof StaleConnectionError)) throw error
       }
     }
   }
 
-  #once({ headers, body, signal }: Post): Promise<HttpAnswer> {
+  #once(post: Post, credentials: Credentials): Promise<HttpAnswer> {
+    const { body, signal } = post
     return new Promise((resolve, reject) => {
-      const send = this.#url.protocol === 'https:' ? httpsRequest : httpRequest
-      const request = send(this.#url, {
-        method: 'POST',
-        agent: this.#agent,
-        headers: { ...headers, 'content-length': body.length },
-        signal,
-      })
+      const request = this.#start(post, credentials)
       request.on('error', (cause: NodeJS.ErrnoException) => {
         if (signal.aborted) reject(signal.reason as Error)
         else if (request.reusedSocket && cause.code === 'ECONNRESET') reject(new StaleConnectionError())
@@ -56,11 +52,28 @@ export class Poster {
       request.on('response', (response) => {
         answerOf(response).then(resolve, (cause: Error) => {
           if (signal.aborted) reject(signal.reason as Error)
-          else reject(cause instanceof TerminalError ? cause : this.#away(cause))
+          else reject(this.#away(cause))
         })
       })
       request.end(body)
     })
+  }
+
+  /** A certificate that is none is found here. */
+  #start({ headers, body, signal }: Post, credentials: Credentials): ClientRequest {
+    const send = this.#url.protocol === 'https:' ? httpsRequest : httpRequest
+    try {
+      return send(this.#url, {
+        method: 'POST',
+        agent: this.#agent,
+        // Connections are kept by these too: renewed ones get a new connection.
+        ...credentials.tls,
+        headers: { ...headers, ...credentials.headers, 'content-length': body.length },
+        signal,
+      })
+    } catch (cause) {
+      throw this.#away(cause as Error)
+    }
   }
 
   #away(cause: Error): FunctionError {
@@ -74,17 +87,14 @@ export class Poster {
 class StaleConnectionError extends Error {}
 
 async function answerOf(response: IncomingMessage): Promise<HttpAnswer> {
+  const head = { code: response.statusCode ?? 0, headers: response.headers }
   const chunks: Buffer[] = []
   let bytes = 0
   for await (const chunk of response as AsyncIterable<Buffer>) {
     bytes += chunk.length
-    if (bytes > MAX_ANSWER_BYTES) {
-      response.destroy()
-      throw new TerminalError(`the function's answer is larger than ${MAX_ANSWER_BYTES} bytes`, {
-        reason: 'AnswerTooLarge',
-      })
-    }
+    // Leaving the loop ends the connection.
+    if (bytes > MAX_ANSWER_BYTES) return { ...head, body: Buffer.alloc(0), isTooLarge: true }
     chunks.push(chunk)
   }
-  return { code: response.statusCode ?? 0, headers: response.headers, body: Buffer.concat(chunks) }
+  return { ...head, body: Buffer.concat(chunks) }
 }

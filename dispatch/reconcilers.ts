@@ -1,4 +1,11 @@
-import { type KubeObject, type ReconcilerSpec, type ResourceRef, reconcilerSpec, selectionOf } from '#contracts'
+import {
+  type KubeObject,
+  type ReconcilerSpec,
+  type ResourceRef,
+  reconcilerSpec,
+  selectionOf,
+  shownUrl,
+} from '#contracts'
 
 /** A Reconciler that cannot be served as it is, for its condition. */
 export interface Refused {
@@ -20,7 +27,10 @@ export function readReconciler(object: KubeObject): ReconcilerSpec | Refused {
   }
   const url = parsed.data.invoke.http?.url
   if (url !== undefined && !isHttpUrl(url))
-    return { reason: 'InvalidSpec', message: `spec.invoke.http.url: ${url} is no http:// or https:// address` }
+    return {
+      reason: 'InvalidSpec',
+      message: `spec.invoke.http.url: ${shownUrl(url)} is no http:// or https:// address`,
+    }
   return parsed.data
 }
 

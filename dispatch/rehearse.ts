@@ -5,6 +5,7 @@ import { dated, type Finish, type Lease } from '#queue'
 import { reconciled, SettledWrites } from '#reconcile'
 import { Adoptions } from './adoptions.ts'
 import { apiView } from './api-view.ts'
+import { Calls, rejectOnAbort } from './calls.ts'
 import { Gate } from './gate.ts'
 import { InFlight } from './in-flight.ts'
 import { References } from './references.ts'
@@ -46,6 +47,7 @@ export async function rehearse(options: RehearsalOptions): Promise<RehearsalResu
       adoptions: new Adoptions({ kube, gate }),
       settled: new SettledWrites(),
       recorder: { record: () => undefined },
+      calls: new Calls(),
       now: () => now,
       random: Math.random,
       seed: drawSeed,
@@ -58,7 +60,8 @@ export async function rehearse(options: RehearsalOptions): Promise<RehearsalResu
   )
   const listening: Invoke = async (input, context) => {
     outcome = undefined
-    outcome = await invoke(input, context)
+    // There is no key to hold for a call that ignores its signal.
+    outcome = await Promise.race([invoke(input, context), rejectOnAbort(context.signal)])
     return outcome
   }
   const served: Served = {

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Invoke, type RunInput, type RunLog, type Span, spanAfter, traceparentOf } from '#contracts'
 import { type DeadMessage, parseKey } from '#events'
-import type { Finish, Lease } from '#queue'
+import { type Due, dueDate, type Finish, type Lease } from '#queue'
 import {
   type Answer,
   type Ask,
@@ -15,7 +15,7 @@ import {
   start,
 } from '#reconcile'
 import type { Adoptions } from './adoptions.ts'
-import { callWithin } from './call.ts'
+import type { Calls } from './calls.ts'
 import { originOf } from './echo.ts'
 import type { Edition } from './edition.ts'
 import { failedBy, SupersededError } from './errors.ts'
@@ -29,6 +29,7 @@ export interface RunDependencies extends WriterDependencies {
   settled: SettledWrites
   adoptions: Adoptions
   recorder: Pick<EventRecorder, 'record'>
+  calls: Calls
   now: () => Date
   random: () => number
   /** Text that cannot be guessed. */
@@ -44,6 +45,8 @@ export interface Served extends Reconciled {
   invoke: Invoke
   /** Undefined: no other version of the Reconciler comes. */
   edition: Edition | undefined
+  /** Told which revision has decided on an object; returns when the object has to run again for that. */
+  ranBy?: (revision: string | undefined) => Date | undefined
 }
 
 /** One run of one key under a lease: does what its reconciliation asks for, on EVENTS and the API server. */
@@ -55,6 +58,8 @@ export class Run {
   #span: Span | undefined
   /** Of the pass under way. */
   #pass: { writer: Writer; beganAt: number } | undefined
+  /** The revision of the function that has answered last; undefined in the field: it has not said. */
+  #answered: { revision: string | undefined } | undefined
 
   constructor(deps: RunDependencies, served: Served, lease: Lease, log: RunLog) {
     this.#deps = deps
@@ -161,11 +166,19 @@ export class Run {
     return this.#span
   }
 
-  #call(input: RunInput): Promise<unknown> {
+  async #call(input: RunInput): Promise<unknown> {
     const { invoke, spec } = this.#served
-    const { signal, suspect } = this.#lease
+    const { key, signal, suspect } = this.#lease
     const traceparent = this.#span && traceparentOf(this.#span)
-    return callWithin(spec.timeoutSeconds, invoke, input, { signal, log: this.#log, suspect, traceparent })
+    const answered: { revision: string | undefined } = { revision: undefined }
+    const answeredBy = (revision: string) => {
+      answered.revision = revision
+    }
+    const of = { reconciler: this.#served.name, key }
+    const context = { signal, log: this.#log, suspect, traceparent, answeredBy }
+    const returned = await this.#deps.calls.within(spec.timeoutSeconds, of, invoke, input, context)
+    this.#answered = answered
+    return returned
   }
 
   #tell(note: Note): void {
@@ -187,12 +200,22 @@ export class Run {
     }
   }
 
-  /** The delay of a requeue counts from the beginning of the pass. */
+  /** The delay of a requeue counts from the beginning of the pass. A new revision of the function may want the object sooner. */
   #counted(finish: Finish): Finish {
-    if (finish.kind !== 'requeue' || finish.at instanceof Date || this.#pass === undefined) return finish
-    return { ...finish, at: { afterMs: finish.at.afterMs - (performance.now() - this.#pass.beganAt) } }
+    if (finish.kind === 'error' || finish.kind === 'terminal') return finish
+    const again = this.#answered && this.#served.ranBy?.(this.#answered.revision)
+    if (finish.kind === 'done') return again === undefined ? finish : { kind: 'requeue', at: again }
+    return { ...finish, at: earlier(this.#fromNow(finish.at), again, this.#deps.now()) }
+  }
+
+  #fromNow(due: Due): Due {
+    if (due instanceof Date || this.#pass === undefined) return due
+    return { afterMs: due.afterMs - (performance.now() - this.#pass.beganAt) }
   }
 }
+
+const earlier = (due: Due, other: Date | undefined, now: Date): Due =>
+  other !== undefined && other < dueDate(due, now) ? other : due
 
 /** The message is the error's. */
 const withoutMessage = (finish: Finish): object => ({ ...finish, message: undefined })

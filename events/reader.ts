@@ -63,7 +63,7 @@ export class Reader {
       primary: matching(primaryFilter)[0],
       owned: ownedFilters.map(matching),
       related: relatedFilters.map(matching),
-      news: await this.#newsIn(told, news?.known),
+      news: news && (await this.#newsIn(told, news.known)),
     }
   }
 
@@ -180,9 +180,10 @@ export class Reader {
     return subject.slice(this.#context.names.root.length)
   }
 
-  async #newsIn(copies: Copy[], known: number | undefined): Promise<StoredEvent | undefined> {
+  async #newsIn(copies: Copy[], known: number | undefined): Promise<Observed['news']> {
     const copy = holderOf(copies)
-    if (copy === undefined || copy.sequence === known || copy.verb === 'moved') return undefined
+    if (copy === undefined) return 'absent'
+    if (copy.sequence === known || copy.verb === 'moved') return undefined
     return this.#context.burial.unless(copy.message, () => storedEventFrom(copy.subject, copy.message))
   }
 

@@ -145,8 +145,8 @@ export interface Observed {
   owned: StoredObject[][]
   /** One list per filter asked for. */
   related: StoredObject[][]
-  /** Undefined: the message is still the one that is known, or is not there. */
-  news: StoredEvent | undefined
+  /** Undefined: the message is still the one that is known. */
+  news: StoredEvent | 'absent' | undefined
 }
 
 /** How far the watch of a resource has been stored. Its presence means: listed completely at least once. */

@@ -39,6 +39,7 @@ export class Run implements Lease {
   #renewal: Promise<void> | undefined
   #timer: NodeJS.Timeout | undefined
   #lost = false
+  #takenBack = false
   #ended = false
 
   constructor(core: Core, fn: string, key: string, held: Held, { fired, enqueuedAt }: Origin) {
@@ -73,6 +74,11 @@ export class Run implements Lease {
   hold(): void {
     if (this.#core.clock.now() > this.#end) this.#lose('its lease ran out before it was renewed')
     this.signal.throwIfAborted()
+  }
+
+  /** What it comes to is not stored: its key is queued as it was. */
+  get isTakenBack() {
+    return this.#takenBack
   }
 
   get overtaken() {
@@ -122,7 +128,7 @@ export class Run implements Lease {
   }
 
   async #conclude(endingNow: () => Ending): Promise<'finished' | 'fenced'> {
-    const result = this.#ended ? 'fenced' : await this.#stop(endingNow)
+    const result = await this.#stop(endingNow)
     if (result !== 'fenced' && result !== 'unclear') return 'finished'
     this.#lose('it was lost before the run ended')
     this.#core.observer.onFenced?.(this.fn)
@@ -131,23 +137,20 @@ export class Run implements Lease {
     return 'fenced'
   }
 
-  /** Takes the lease away from a run that goes on, and queues its key for somebody else. */
-  async handBack(signal: AbortSignal): Promise<void> {
-    if (this.#ended) return
+  /** Tells the run to stop. Its lease is renewed until it has, so that no other run of its key begins before. */
+  takeBack(): void {
+    this.#takenBack = true
     this.#abortBecause('the worker shuts down')
-    this.#laps = laps.close(this.#laps)
-    const result = await this.#stop(() => ({ kind: 'handback' }), signal)
-    this.#settle(result === 'queued')
   }
 
-  async #stop(endingNow: () => Ending, signal?: AbortSignal): Promise<FinishResult> {
+  async #stop(endingNow: () => Ending): Promise<FinishResult> {
     this.#ended = true
     clearTimeout(this.#timer)
     await this.#renewal
     if (this.#lost) return 'fenced'
-    if (this.#core.clock.sure() === undefined) await measured(this.#core, { signal })
+    if (this.#core.clock.sure() === undefined) await measured(this.#core)
     const input = { held: this.#held, ending: endingNow() }
-    return operate(this.#core, transitions.finish, input, this, { signal })
+    return operate(this.#core, transitions.finish, input, this)
   }
 
   get #end(): number {

@@ -32,8 +32,12 @@ interface Claim {
   delivery: Delivery | undefined
 }
 
-/** How long handing back may take when NATS does not answer; after that the watchdogs do it. */
+/**
+ * How long handing back may take. A run that does not heed its signal keeps its lease, which ends with it or with the
+ * process; so do all when NATS does not answer.
+ */
 const HANDBACK_MS = 2000
+const HANDBACK: HandBack = { kind: 'handback' }
 
 /** Serves one function: takes tokens of both lanes while slots are free, and runs the handler under a lease. */
 export class QueueWorker implements Worker, Sharer {
@@ -217,7 +221,7 @@ export class QueueWorker implements Worker, Sharer {
     const { fired, delivery } = claim
     const enqueuedAt = this.#core.clock.dateOf(this.#queuedAt(claim))
     const run = new Run(this.#core, fn, key, held, { fired, enqueuedAt })
-    if (this.#drained) return run.handBack(this.#abandon.signal)
+    if (this.#drained) return void (await run.end(() => HANDBACK))
     if (delivery && isWatchdog(delivery) && run.suspect) return this.#postpone(run)
     this.#runs.add(run)
     this.#current.set(key, run)
@@ -251,8 +255,10 @@ export class QueueWorker implements Worker, Sharer {
 
   async #handle(run: Run): Promise<Finish | HandBack> {
     try {
-      return timely(await this.#options.handler(run))
+      const finish = timely(await this.#options.handler(run))
+      return run.isTakenBack ? HANDBACK : finish
     } catch (error) {
+      if (run.isTakenBack) return HANDBACK
       const { log } = this.#core
       if (!run.signal.aborted) log.warn({ err: error, fn: run.fn, key: run.key }, 'run failed')
       return { kind: 'error', message: messageOf(error), retryAt: { afterMs: this.#backoffMs(run.attempt) } }
@@ -277,8 +283,8 @@ export class QueueWorker implements Worker, Sharer {
     this.#janitor.stop()
     await Promise.all(Object.values(this.#lanes).map(({ puller }) => within(HANDBACK_MS, puller.drain())))
     await Promise.race([Promise.all(this.#inHand), this.#graceOver.promise])
-    const handedBack = [...this.#runs].map((run) => run.handBack(this.#abandon.signal))
-    await within(HANDBACK_MS, Promise.allSettled(handedBack))
+    for (const run of this.#runs) run.takeBack()
+    await within(HANDBACK_MS, Promise.all(this.#inHand))
     this.#abandon.abort(new Error('the worker has drained'))
     this.#core.slots.leave(this)
   }

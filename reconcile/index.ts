@@ -16,7 +16,7 @@ export { next, start } from './machine.ts'
 export type { MetadataWrite } from './metadata.ts'
 export { nameTaken } from './name-taken.ts'
 export { keepNewest } from './newest.ts'
-export { HUNDRED_YEARS_S } from './outcome.ts'
+export { HUNDRED_YEARS_S, parseOutcome } from './outcome.ts'
 export {
   fieldManagerOf,
   isCreatedBy,

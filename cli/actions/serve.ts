@@ -8,6 +8,7 @@ import { untilStopped } from '../signals.ts'
 export interface ServeOptions {
   function: string[]
   port?: number
+  revision?: string
   graceSeconds: number
   maxBodyBytes: number
 }
@@ -18,10 +19,12 @@ export async function serveFunction(
   options: ServeOptions,
   { config }: Surroundings,
 ): Promise<void> {
-  const log = await createLogger(await config())
+  const settings = await config()
+  const log = await createLogger(settings)
   const { graceSeconds, maxBodyBytes, port = 8080 } = options
+  const revision = options.revision ?? settings.FAIRLEAD_REVISION ?? settings.K_REVISION
   const one = functionNamed(await loadFunctions(options.function), name)
-  const server = await serve(one, { port, maxBodyBytes, log }).catch((cause: Error) => {
+  const server = await serve(one, { port, maxBodyBytes, revision, log }).catch((cause: Error) => {
     throw new UsageError(`cannot listen on port ${port}: ${cause.message}`, { cause })
   })
   const { signal } = untilStopped()

@@ -3,13 +3,15 @@ import { shownKey } from '#events'
 import type { Config } from '../config.ts'
 import { openKube } from '../connections/kube.ts'
 import { openStreams } from '../connections/streams.ts'
-import { dieBecause } from '../exit.ts'
+import { dieBecause, IgnoredSignalError } from '../exit.ts'
+import { readFunctionAccess } from '../function-access.ts'
 import { loadFunctions } from '../functions.ts'
 import { guardFunctions } from '../guard/index.ts'
 import { giveMemoryBack } from '../heap.ts'
 import { createLogger } from '../logging.ts'
 import { certificateGauge, createMetrics, depthGauges, serveMetrics } from '../metrics/index.ts'
 import { patiently } from '../patience.ts'
+import { ownRevision } from '../revision.ts'
 import { createRuntime, type RuntimeOptions } from '../runtime.ts'
 import { endInTime, untilStopped } from '../signals.ts'
 import { openTraceKeeper } from '../tracing/index.ts'
@@ -25,11 +27,14 @@ export interface UpOptions {
   waitSeconds: number
 }
 
+const MAX_NAMES = 20
+
 /** `up`, `bridge` and `dispatch`: the same program with different parts. */
 export async function up(config: Config, parts: RuntimeOptions['parts'], options: UpOptions): Promise<void> {
   const log = await createLogger(config)
   const metrics = createMetrics()
   const functions = await loadFunctions(options.function)
+  const access = await readFunctionAccess(config.FAIRLEAD_FUNCTION_ACCESS)
   await using kube = await openKube(config, metrics.onRequest)
   const whenThere = <T>(open: () => Promise<T>) => patiently(options.waitSeconds, log, open)
   if (options.install) {
@@ -49,6 +54,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
     log,
     fatal,
   })
+  const revision = parts.dispatch ? await ownRevision(kube, config, log) : undefined
   await using traces = await openTraceKeeper(process.env, log)
   const runtime = createRuntime({
     kube,
@@ -58,8 +64,14 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
     functions,
     invoke: guard.invoke,
     apiConcurrency: options.apiConcurrency,
+    access,
+    revision,
     log,
     lost: fatal,
+    ignored: ({ key, ...call }) => {
+      log.error({ ...call, key: shownKey(key) }, 'a function ignores its signal: this process ends to free the key')
+      stop.abort(new Error('a function ignores its signal'))
+    },
     bridgeObserver: metrics.bridge,
     runObserver: (step) => {
       metrics.run(step)
@@ -90,6 +102,12 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   await runtime.run(stop.signal, options.graceSeconds * 1000)
   log.info({ role: role(parts), because: (stop.signal.reason as Error).message }, 'stopped')
   server?.close()
+  const held = runtime.dispatcher?.calls() ?? []
+  if (held.length === 0) return
+  const names = held.slice(0, MAX_NAMES).map(({ reconciler, key }) => `${reconciler} ${shownKey(key)}`)
+  throw new IgnoredSignalError(
+    `${held.length} calls of functions have ignored their signals, their keys run again when their leases end: ${names.join(', ')}`,
+  )
 }
 
 const role = ({ bridge, dispatch }: RuntimeOptions['parts']): string =>

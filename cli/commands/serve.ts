@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander'
 import type { ServeOptions } from '../actions/serve.ts'
-import { functionOption, type Surroundings, whole } from '../options.ts'
+import { functionOption, revisionOption, type Surroundings, whole } from '../options.ts'
 
 export function serveCommand(program: Command, surroundings: Surroundings): void {
   program
@@ -9,6 +9,7 @@ export function serveCommand(program: Command, surroundings: Surroundings): void
     .argument('[name]', 'of the function, where there are several')
     .addOption(functionOption())
     .addOption(new Option('--port <n>', 'to listen on').env('PORT').argParser(whole(0, 65_535)).default(8080))
+    .addOption(revisionOption())
     .option('--grace-seconds <n>', 'for requests under way at a stop', whole(0, 3600), 20)
     .option('--max-body-bytes <n>', 'of a request', whole(1024, 2 ** 31), 32 * 1024 * 1024)
     .action(async (name: string | undefined, options: ServeOptions) => {

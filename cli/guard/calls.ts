@@ -5,7 +5,7 @@ import type { Invoke, RunInput } from '#contracts'
 interface Call {
   reconciler: string
   object: string
-  /** After the call has ended this does nothing. */
+  /** Aborts its signal, and is what the call then fails with. After the call has ended this does nothing. */
   fail: (error: unknown) => void
   ended: boolean
 }
@@ -31,15 +31,17 @@ export class Calls {
 
   around(reconciler: string, invoke: Invoke): Invoke {
     return async (input, context) => {
-      const { promise: stray, reject: fail } = Promise.withResolvers<never>()
+      const stray = new AbortController()
+      const fail = (error: unknown) => stray.abort(error)
       const call: Call = { reconciler, object: nameOf(input), fail, ended: false }
+      const signal = AbortSignal.any([context.signal, stray.signal])
       this.#underWay.add(call)
-      try {
-        return await Promise.race([this.#calls.run(call, () => invoke(input, context)), stray])
-      } finally {
-        call.ended = true
-        this.#underWay.delete(call)
-      }
+      const outcome = this.#calls.run(call, async () => invoke(input, { ...context, signal }))
+      await outcome.catch(() => undefined)
+      call.ended = true
+      this.#underWay.delete(call)
+      stray.signal.throwIfAborted()
+      return outcome
     }
   }
 }

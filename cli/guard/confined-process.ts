@@ -16,6 +16,7 @@ interface Pending {
 export class ConfinedProcess {
   readonly #files: readonly string[]
   readonly #child: ChildProcess
+  readonly #gone: Promise<void>
   #calls = 0
   #pending: Pending | undefined
   #end: Error | undefined
@@ -30,10 +31,12 @@ export class ConfinedProcess {
       stdio: ['ignore', 2, 2, 'ipc'],
     })
     this.#child.on('message', (message: FromFunction) => this.#hear(message))
-    this.#child.on('error', (error) => this.#ended(error))
-    this.#child.on('exit', (code, by) =>
-      this.#ended(new ProcessEndedError(`the function ended its process: ${by ?? `exit code ${code}`}`)),
-    )
+    this.#gone = new Promise((resolve) => {
+      this.#child.once('error', (error) => resolve(this.#ended(error)))
+      this.#child.once('exit', (code, by) =>
+        resolve(this.#ended(new ProcessEndedError(`the function ended its process: ${by ?? `exit code ${code}`}`))),
+      )
+    })
   }
 
   /** It is there, and its last call has nothing still to come. */
@@ -65,12 +68,14 @@ export class ConfinedProcess {
   rest(ms: number): void {
     this.#child.unref()
     this.#child.channel?.unref()
-    this.#rest = setTimeout(() => this.end(), ms).unref()
+    this.#rest = setTimeout(() => void this.end(), ms).unref()
   }
 
-  end(): void {
+  /** Resolves when the process is gone. */
+  end(): Promise<void> {
     clearTimeout(this.#rest)
     this.#child.kill('SIGKILL')
+    return this.#gone
   }
 
   #wake(): void {

@@ -24,7 +24,7 @@ export function isolation(
   let busy = 0
 
   const keep = (used: ConfinedProcess): void => {
-    if (idle !== undefined || !used.isReusable) return used.end()
+    if (idle !== undefined || !used.isReusable) return void used.end()
     idle = used
     used.rest(KEPT_MS)
   }
@@ -38,7 +38,8 @@ export function isolation(
       keep(confined)
       return outcome
     } catch (error) {
-      confined.end()
+      // The key may run again when this rejects.
+      await confined.end()
       if (used === undefined || !(error instanceof ProcessEndedError)) throw error
       return callApart(reconciler, input, context)
     }

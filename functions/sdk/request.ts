@@ -2,6 +2,9 @@ import { type CloudEvent, fromHttp, type ReceivedHttp } from '#cloudevents'
 import { type KubeObject, type RunInput, TerminalError } from '#contracts'
 import type { Reconciler } from './reconciler.ts'
 
+/** The URL of a Reconciler leads to the server of another function. */
+export class OtherFunctionError extends Error {}
+
 const RECONCILE_TYPE = 'dev.fairlead.reconcile'
 
 /** An object's own event, ours or that of Knative's ApiServerSource. */
@@ -10,11 +13,23 @@ const OBJECT_TYPE = /^(?:dev\.fairlead\.resource|dev\.knative\.apiserver\.resour
 /** What a request asks the function to decide on: all that a dispatcher knows, or one object alone. */
 export function inputIn(request: ReceivedHttp, reconciler: Reconciler, now: Date): RunInput {
   const event = fromHttp(request)
-  if (event.type === RECONCILE_TYPE) return reconcileInput(event)
+  if (event.type === RECONCILE_TYPE) {
+    demandOwnReconciler(event, reconciler)
+    return reconcileInput(event)
+  }
   const [, verb] = OBJECT_TYPE.exec(event.type) ?? []
   if (verb === undefined)
     throw unsupported(`an event of type ${event.type} is nothing to reconcile: send ${RECONCILE_TYPE}, or an object's`)
   return aloneInput(event, verb, reconciler, now)
+}
+
+/** The last segment of the source that a dispatcher gives. */
+const RECONCILER_SOURCE = /\/reconcilers\/([^/]+)$/
+
+function demandOwnReconciler({ source }: CloudEvent, { name }: Reconciler): void {
+  const [, asked = name] = RECONCILER_SOURCE.exec(source) ?? []
+  if (asked !== name)
+    throw new OtherFunctionError(`this is ${name}, not ${asked}: give the URL of ${asked} in spec.invoke.http.url`)
 }
 
 function reconcileInput({ data }: CloudEvent): RunInput {

@@ -1,10 +1,19 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { PoisonEventError, toHttp } from '#cloudevents'
-import { ConflictError, type Invoke, type Outcome, RetryAfterError, type RunLog, TerminalError } from '#contracts'
+import {
+  ConflictError,
+  FUNCTION_HEADER,
+  type Invoke,
+  type Outcome,
+  REVISION_HEADER,
+  RetryAfterError,
+  type RunLog,
+  TerminalError,
+} from '#contracts'
 import { toInvoke } from './invoke.ts'
 import type { Reconciler } from './reconciler.ts'
-import { inputIn } from './request.ts'
+import { inputIn, OtherFunctionError } from './request.ts'
 
 export interface ServeFunctionOptions {
   /** 0: any free one. */
@@ -12,6 +21,8 @@ export interface ServeFunctionOptions {
   /** Default: all addresses. */
   host?: string | undefined
   log: RunLog
+  /** Of the function, e.g. a commit: each answer has it. */
+  revision?: string | undefined
   /** Of a request; a larger one is refused before it is read whole. Default 32 MiB. */
   maxBodyBytes?: number | undefined
   now?: (() => Date) | undefined
@@ -55,6 +66,9 @@ class FunctionHost {
 
   handle(request: IncomingMessage, response: ServerResponse): void {
     this.#endConnectionAtStop(response)
+    const { revision } = this.#options
+    response.setHeader(FUNCTION_HEADER, this.#reconciler.name)
+    if (revision !== undefined) response.setHeader(REVISION_HEADER, revision)
     const { url = '/' } = request
     const path = URL.parse(url, 'http://function')?.pathname ?? url
     if (path === '/health/liveness') return text(response, 200, 'alive')
@@ -141,12 +155,13 @@ function answerError(response: ServerResponse, error: unknown, log: RunLog): voi
   const message = error instanceof Error ? error.message : String(error)
   if (error instanceof TooLargeError) {
     response.shouldKeepAlive = false
-    return text(response, 413, message)
+    return report(response, 413, { reason: 'RequestTooLarge', message })
   }
   if (error instanceof PoisonEventError) {
-    if (error.reason === 'too-large') return text(response, 413, message)
+    if (error.reason === 'too-large') return report(response, 413, { reason: 'RequestTooLarge', message })
     return report(response, error.reason === 'unsupported-mode' ? 415 : 400, { reason: 'InvalidEvent', message })
   }
+  if (error instanceof OtherFunctionError) return report(response, 421, { reason: 'OtherFunction', message })
   log.warn({ err: error }, 'the function failed')
   if (error instanceof TerminalError) return report(response, 422, { reason: error.reason, message })
   if (error instanceof ConflictError) return report(response, 409, { reason: 'Conflict', message })

@@ -289,6 +289,26 @@ describe('an update counts', () => {
   })
 })
 
+it('every key runs again in the low lane, once, when a second revision of the function is recorded', async () => {
+  const path = resourcePath(RECONCILERS, undefined, 'revised')
+  const record = (...names: string[]) => {
+    const revisions = names.map((name) => ({ name, at: '2030-01-01T00:00:00Z' }))
+    return kube.patch(`${path}/status`, { status: { revisions } }, 'merge')
+  }
+  await createReconciler(kube, 'revised', { for: { ...configMaps, namespaces: ['default'] } })
+  await createMap('a')
+  await using bridge = await start()
+  await bridge.synced('configmaps.v1')
+  const runs = () => bridge.enqueued.filter(({ key }) => key === 'default.a').map(({ lane }) => lane)
+  const first = runs().length
+  await record('r1')
+  await record('r1', 'r2')
+  await until('it is queued again', async () => runs().length === first + 1)
+  await createMap('b')
+  await until('a later change has come', async () => bridge.enqueued.some(({ key }) => key === 'default.b'))
+  expect(runs().slice(first)).toEqual(['low'])
+})
+
 it('every key runs again in the low lane about each period, once for all bridges', async () => {
   await createReconciler(kube, 'again', { for: { ...configMaps, namespaces: ['default'] }, resyncSeconds: 2 })
   await createMap('a')

@@ -24,7 +24,7 @@ afterAll(async () => {
   await cluster?.[Symbol.asyncDispose]()
 })
 
-const up = () => startFairlead(['up', '-f', MODULE], env)
+const up = (...more: string[]) => startFairlead(['up', '-f', MODULE, ...more], env)
 const create = (name: string, does: string) =>
   kube.create(resourcePath(NAUGHTIES, 'default'), {
     apiVersion: 'test.fairlead.dev/v1',
@@ -50,7 +50,7 @@ describe('what a function does wrong', () => {
     await using running = up()
     await create('rejects', 'leave a rejection')
     await create('throws', 'throw in a timer')
-    await create('hangs', 'hang')
+    await create('hangs', 'hang until told')
     expect(await errorOf(running, 'rejects')).toMatchObject({ message: 'from a promise' })
     expect(await errorOf(running, 'throws')).toMatchObject({ message: 'from a timer' })
     expect(await errorOf(running, 'hangs')).toMatchObject({ message: 'the function did not finish within 2 s' })
@@ -58,6 +58,18 @@ describe('what a function does wrong', () => {
     await isDone('good')
     running.kill('SIGTERM')
     expect(await running.exited).toMatchObject({ code: 0 })
+  })
+
+  it('by ignoring its signal ends the process after five time-outs, and others end their runs before', async () => {
+    await using running = up('--grace-seconds', '3')
+    await create('deaf', 'hang')
+    await create('good-beside', 'nothing')
+    await isDone('good-beside')
+    const said = await running.logged(({ msg }) => msg.startsWith('a function ignores its signal'))
+    expect(said).toMatchObject({ reconciler: 'naughty', key: 'default/deaf', seconds: 10 })
+    expect(await running.exited).toMatchObject({ code: 5 })
+    expect(errorsOf(running, 'deaf')).toEqual([])
+    await kube.delete(resourcePath(NAUGHTIES, 'default', 'deaf'))
   })
 
   it('by blocking the process ends that, says where, and from the third time on happens apart from it', async () => {

@@ -8,7 +8,11 @@ const MODULE = fileURLToPath(new URL('./naughty.ts', import.meta.url))
 const notApart: Invoke = () => Promise.reject(new Error('run beside the others'))
 const apart = isolation([MODULE], 100)('naughty', notApart)
 const lines: string[] = []
-const line = (_: object, message: string) => void lines.push(message)
+const pids: number[] = []
+const line = (fields: object, message: string) => {
+  lines.push(message)
+  if ('pid' in fields) pids.push(fields.pid as number)
+}
 const log: RunLog = { debug: line, info: line, warn: line, error: line }
 
 function doing(does: string, signal = new AbortController().signal) {
@@ -24,7 +28,7 @@ function doing(does: string, signal = new AbortController().signal) {
 
 it('a function in a process of its own gives the outcome that it gives elsewhere, and its log', async () => {
   expect(await doing('nothing')).toEqual({ status: { phase: 'DONE' } })
-  expect(lines).toEqual(['done'])
+  expect(lines).toEqual(['begun', 'done'])
 })
 
 it('the next call is made in the same process; where that ends, by whatever, in a new one', async () => {
@@ -60,6 +64,16 @@ it.each([
   ['put off', { name: 'RetryAfterError', message: 'later', afterSeconds: 7 }],
 ])('what it does wrong is an error of the call: %s', async (does, error) => {
   await expect(doing(does)).rejects.toMatchObject(error)
+})
+
+it('a call ends by its signal only when its process is gone', async () => {
+  pids.length = 0
+  const abort = new AbortController()
+  const call = doing('loop', abort.signal)
+  while (pids.length === 0) await new Promise(setImmediate)
+  abort.abort(new Error('the function did not finish'))
+  await expect(call).rejects.toThrow('the function did not finish')
+  expect(() => process.kill(pids[0] ?? 0, 0)).toThrow('ESRCH')
 })
 
 it('a loop ends with the call’s signal; where more are suspected than there is room for, the others run as ever', async () => {

@@ -1,6 +1,6 @@
 /** A function that does what its object says, and nobody should do. */
 import { AsyncResource } from 'node:async_hooks'
-import { EventEmitter } from 'node:events'
+import { EventEmitter, once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { z } from 'zod'
 import { RetryAfterError, reconciler, resource, TerminalError } from '#sdk'
@@ -13,6 +13,7 @@ const DEEDS = [
   'leave a rejection',
   'throw in a timer',
   'hang',
+  'hang until told',
   'fill the heap',
   'refuse',
   'put off',
@@ -40,7 +41,7 @@ elsewhere.on(
 /** Of this process, or thread. */
 let calls = 0
 
-async function doIt(deed: (typeof DEEDS)[number]): Promise<void> {
+async function doIt(deed: (typeof DEEDS)[number], signal: AbortSignal): Promise<void> {
   await sleep(1)
   calls++
   const heap: number[][] = []
@@ -49,6 +50,7 @@ async function doIt(deed: (typeof DEEDS)[number]): Promise<void> {
   if (deed === 'exit' || (deed === 'exit where it is not the first' && calls > 1)) process.exit(0)
   if (deed === 'exit from elsewhere') elsewhere.emit('exit')
   if (deed === 'hang') await new Promise(() => undefined)
+  if (deed === 'hang until told') await once(signal, 'abort')
   if (deed === 'leave a loop') setTimeout(() => void loop(), 100)
   if (deed === 'throw in a timer') setTimeout(() => void thrown('from a timer'), 1)
   if (deed === 'leave a rejection') void Promise.reject(new Error('from a promise'))
@@ -69,8 +71,9 @@ export const naughty = reconciler({
   name: 'naughty',
   for: Naughty,
   timeoutSeconds: 2,
-  async reconcile({ object, log }) {
-    await doIt(object.spec.does)
+  async reconcile({ object, log, signal }) {
+    log.info({ pid: process.pid }, 'begun')
+    await doIt(object.spec.does, signal)
     log.info({}, 'done')
     return { status: { phase: object.spec.does === 'tell its process' ? `${process.pid}` : 'DONE' } }
   },

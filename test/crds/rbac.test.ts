@@ -105,12 +105,17 @@ describe('the rights of a function', () => {
 })
 
 describe('the rights of Fairlead itself', () => {
-  it('reach no object of anybody, but Reconcilers', () => {
+  it('reach no object of anybody, but Reconcilers, and pods where they are bound to fairlead-system', () => {
     const roles = platformRbac().filter(({ kind }) => kind === 'ClusterRole')
     expect(roles.flatMap((role) => ('rules' in role ? rights(role) : []))).toEqual([
       'list,watch reconcilers',
       'patch reconcilers/status',
       'get namespaces=kube-system',
+      'get pods',
     ])
+    expect(find(platformRbac(), 'RoleBinding', 'fairlead-dispatcher')).toMatchObject([
+      { metadata: { namespace: 'fairlead-system' } },
+    ])
+    expect(find(platformRbac(), 'ClusterRoleBinding', 'fairlead-dispatcher')).toEqual([])
   })
 })

@@ -173,24 +173,67 @@ describe('a dispatcher whose feed of Reconcilers is silent', () => {
     await scene.stop()
   })
 
-  it.each([
-    ['only its status was changed', 'same-spec', (scene: Scene) => edit(scene, 2, {})],
-    [
-      'EVENTS has lost it',
-      'lost-spec',
-      (scene: Scene) =>
-        fixture.js.admin.streams.purge(fixture.events.stream, { filter: `*.*.*.*.reconcilers.*.*.${scene.name}` }),
-    ],
-  ])('goes on with a Reconciler when %s', async (_, name, change) => {
+  it('goes on with a Reconciler when only its status was changed', async () => {
     const { events, silence } = silenceable()
     const { log, served } = countingLog()
-    const scene = await fixture.scene(name, { dispatcher: { events, log } })
+    const scene = await fixture.scene('same-spec', { dispatcher: { events, log } })
     await stored(scene)
     silence()
-    await change(scene)
+    await edit(scene, 2, {})
     expect((await scene.run('w')).result).toBe('success')
     expect((await scene.run('w')).result).toBe('success')
     expect(served()).toBe(1)
+    await scene.stop()
+  })
+})
+
+describe('a Reconciler that EVENTS does not have', () => {
+  const forget = (scene: Scene) =>
+    fixture.js.admin.streams.purge(fixture.events.stream, { filter: `*.*.*.*.reconcilers.*.*.${scene.name}` })
+
+  it('was deleted, where the dispatcher was cut off until its tombstone was gone: nothing runs for it', async () => {
+    const { events, silence } = silenceable()
+    const scene = await fixture.scene('gone', { dispatcher: { events } })
+    let calls = 0
+    scene.behave('w', () => {
+      calls++
+      return {}
+    })
+    await stored(scene)
+    silence()
+    await fixture.events.put(RECONCILERS, 'deleted', scene.reconciler())
+    await forget(scene)
+    await scene.enqueue('w')
+    await until(() => scene.dispatcher.serving().length === 0)
+    await until(async () => (await scene.queue.depth(scene.name)).running === 0)
+    expect(calls).toBe(0)
+    expect(await scene.queue.find({ fn: scene.name, key: keyOf(scene.name, 'w') })).toMatchObject([{ state: 'queued' }])
+    await scene.stop()
+  })
+
+  it('was lost, where the API server has it: it says so there, is stored again for that, and served', async () => {
+    const { log, served } = countingLog()
+    const path = resourcePath(RECONCILERS)
+    const { apiVersion, kind, spec } = {
+      apiVersion: 'fairlead.dev/v1alpha1',
+      kind: 'Reconciler',
+      spec: { for: { ...WIDGETS, namespaces: ['lost'] }, owns: [PODS, CONFIG_MAPS], invoke: { pull: {} } },
+    }
+    const object = await fixture.kube.create<KubeObject>(path, { apiVersion, kind, metadata: { name: 'lost' }, spec })
+    const scene = await fixture.scene('lost', { dispatcher: { log }, object })
+    const current = () => fixture.kube.get<KubeObject>(resourcePath(RECONCILERS, undefined, 'lost'))
+    const reasonOf = ({ status }: KubeObject) =>
+      (status as { conditions?: { reason: string }[] } | undefined)?.conditions?.[0]?.reason
+    await until(async () => reasonOf(await current()) === 'Serving')
+    await fixture.events.put(RECONCILERS, 'modified', await current())
+    await stored(scene)
+    await forget(scene)
+    await scene.enqueue('w')
+    await until(async () => reasonOf(await current()) === 'NotInEvents')
+    await fixture.events.put(RECONCILERS, 'modified', await current())
+    await until(() => served() === 2)
+    expect((await scene.run('w')).result).toBe('success')
+    await until(async () => reasonOf(await current()) === 'Serving')
     await scene.stop()
   })
 })

@@ -1,7 +1,10 @@
 import type { ServerResponse } from 'node:http'
+import { inspect } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { KubeObject, RunInput } from '#contracts'
+import { type KubeObject, RECONCILERS, type RunInput } from '#contracts'
 import { fromHttp } from '#events'
+import { resourcePath } from '#kube'
+import { freePorts } from '../../local/ports.ts'
 import { type HttpReceiver, startHttpReceiver } from '../support/http-receiver.ts'
 import { PODS, pod, startFixture, until, WIDGETS } from './fixture.ts'
 
@@ -26,7 +29,9 @@ beforeAll(async () => {
   })
   fixture = await startFixture()
   const invoke = { http: { url: server.url }, pull: {} }
-  scene = await fixture.scene('http', { spec: { invoke, writes: ['Metadata', 'Deletion'], timeoutSeconds: 1 } })
+  scene = await fixture.scene('http', {
+    spec: { invoke, writes: ['Metadata', 'Deletion'], timeoutSeconds: 1, finalize: true },
+  })
 })
 afterAll(async () => {
   await scene?.stop()
@@ -39,10 +44,13 @@ const says =
   (response) =>
     response.writeHead(code, { 'content-type': 'application/json', ...headers }).end(body && JSON.stringify(body))
 
+const signed = { 'fairlead-function': 'http' }
+
 async function widget(name: string, ...list: Answer[]): Promise<void> {
   answers.set(name, list)
   await scene.widget(name, () => ({}))
 }
+const phaseOf = (object: KubeObject | undefined) => (object?.status as { phase?: string } | undefined)?.phase
 const attempts = (name: string) => (inputs.get(name) ?? []).map(({ attempt }) => attempt)
 
 describe('a run of a function over HTTP', () => {
@@ -75,7 +83,7 @@ describe('a run of a function over HTTP', () => {
   })
 
   it('shows a refusal in the function’s own words, and does not try again', async () => {
-    await widget('refused', says(422, { reason: 'InvalidSchedule', message: 'tomorrow is no time' }))
+    await widget('refused', says(422, { reason: 'InvalidSchedule', message: 'tomorrow is no time' }, signed))
     expect((await scene.ended('refused')).result).toBe('terminal')
     expect(await scene.condition('refused')).toMatchObject({
       status: 'False',
@@ -84,8 +92,33 @@ describe('a run of a function over HTTP', () => {
     })
   })
 
+  it('runs a key again that a proxy has refused, whatever words it had for it', async () => {
+    const denied = { reason: 'Forbidden', message: 'RBAC: access denied' }
+    await widget('denied', says(403, denied), says(401), says(200, { status: { phase: 'DONE' } }))
+    await until(async () => phaseOf(await scene.get(WIDGETS, 'denied')) === 'DONE')
+    expect(attempts('denied')).toEqual(attempts('denied').map(() => 0))
+  })
+
+  it('keeps the finalizer until the function itself has answered', async () => {
+    const accepted = [202, 204, 200].map((code) => says(code))
+    await widget('finalized', says(204))
+    await scene.ended('finalized')
+    const from = inputs.get('finalized')?.length ?? 0
+    answers.set('finalized', [...accepted, says(200, {}), says(204, undefined, signed)])
+    await fixture.kube.delete(resourcePath(WIDGETS, 'http', 'finalized'))
+    await scene.see(WIDGETS, 'finalized')
+    await scene.enqueue('finalized')
+    await until(async () => (await scene.get(WIDGETS, 'finalized')) === undefined)
+    expect(
+      inputs
+        .get('finalized')
+        ?.slice(from)
+        .map(({ finalizing }) => finalizing),
+    ).toEqual(Array(5).fill(true))
+  })
+
   it('shows what is wrong with an outcome, with its path', async () => {
-    await widget('invalid', says(200, { status: { a: 1 }, requeueAfterSeconds: 'soon' }))
+    await widget('invalid', says(200, { status: { a: 1 }, requeueAfterSeconds: 'soon' }, signed))
     expect((await scene.ended('invalid')).result).toBe('terminal')
     expect(await scene.condition('invalid')).toMatchObject({
       reason: 'InvalidOutcome',
@@ -108,4 +141,35 @@ describe('a run of a function over HTTP', () => {
     await until(() => attempts('hangs').length === 2)
     expect(attempts('hangs')).toEqual([0, 1])
   })
+})
+
+it.each([
+  ['unreachable', 'FunctionUnreachable', (port: number) => `http://user:s3cret@127.0.0.1:${port}/?token=s3cret`],
+  ['not http', 'InvalidSpec', () => 'ftp://user:s3cret@127.0.0.1/?token=s3cret'],
+])('credentials in a URL that is %s are in no log, condition, Event or error', async (_, reason, urlAt) => {
+  const [nobody = 0] = await freePorts(1)
+  const name = reason.toLowerCase()
+  const created = await fixture.kube.create<KubeObject>(resourcePath(RECONCILERS), {
+    apiVersion: 'fairlead.dev/v1alpha1',
+    kind: 'Reconciler',
+    metadata: { name },
+    spec: { for: { ...WIDGETS, namespaces: [name] }, owns: [], invoke: { http: { url: urlAt(nobody) } } },
+  })
+  const told: unknown[] = []
+  const tell = (fields: object, message: string) =>
+    told.push(message, JSON.stringify(fields), 'err' in fields ? inspect(fields.err, { depth: 10 }) : '')
+  const log = { debug: tell, info: tell, warn: tell, error: tell }
+  const masked = await fixture.scene(name, { waitFor: false, object: created, dispatcher: { log } })
+  for (const one of ['a', 'b', 'c', 'd', 'e']) await masked.widget(one, () => ({}))
+  const conditions = async () => {
+    const object = await fixture.kube.get<KubeObject>(resourcePath(RECONCILERS, undefined, name))
+    await fixture.events.put(RECONCILERS, 'modified', object)
+    return (object.status as { conditions?: { reason: string }[] } | undefined)?.conditions ?? []
+  }
+  await until(async () => (await conditions()).some((condition) => condition.reason === reason))
+  told.push(JSON.stringify(await conditions()), JSON.stringify(masked.steps))
+  told.push(JSON.stringify([await masked.get(WIDGETS, 'a'), await masked.reported('a')]))
+  expect(told.join('\n')).toContain(reason)
+  expect(told.join('\n')).not.toContain('s3cret')
+  await masked.stop()
 })

@@ -118,8 +118,12 @@ describe('the dispatcher', () => {
     const scene = await fixture.scene('hangs', { spec: { timeoutSeconds: 1 } })
     const aborted: string[] = []
     await scene.widget('hangs', (_, { signal }) => {
-      signal.addEventListener('abort', () => aborted.push((signal.reason as Error).message))
-      return new Promise(() => {})
+      return new Promise((_, reject) =>
+        signal.addEventListener('abort', () => {
+          aborted.push((signal.reason as Error).message)
+          reject(new Error('given up'))
+        }),
+      )
     })
     await scene.widget('goes', () => ({ status: { phase: 'DONE' } }))
     expect((await scene.ended('goes')).result).toBe('success')
@@ -130,6 +134,45 @@ describe('the dispatcher', () => {
     })
     expect(aborted).toEqual(['the function did not finish within 1 s'])
     scene.behave('hangs', () => ({}))
+    await scene.stop()
+  })
+
+  it.each([
+    ['its time-out', 'deaf', { timeoutSeconds: 1 }, () => Promise.resolve()],
+    [
+      'the loss of its lease',
+      'robbed',
+      {},
+      async (name: string) => {
+        await fixture.js.admin.streams.purge(`${name}_WORK`, { filter: `${name}.key.>` })
+      },
+    ],
+  ])('never begins a call of a key while one of this process goes on after %s', async (_, name, spec, disturb) => {
+    const scene = await fixture.scene(name, { queue: { leaseMs: 900 }, spec })
+    const goesOn = Promise.withResolvers<void>()
+    const ignored = Promise.withResolvers<void>()
+    const calls = { now: 0, most: 0, begun: 0 }
+    await scene.widget('a', async (_input, { signal }) => {
+      calls.begun++
+      calls.most = Math.max(calls.most, ++calls.now)
+      signal.addEventListener('abort', () => ignored.resolve())
+      if (calls.begun === 1) await goesOn.promise
+      calls.now--
+      return { status: { phase: 'DONE' } }
+    })
+    await until(() => calls.begun === 1)
+    await disturb(name)
+    await ignored.promise
+    await scene.widget('b', () => ({}))
+    await scene.enqueue('a')
+    expect((await scene.ended('b')).result).toBe('success')
+    const [held] = scene.stepsOf('a').filter((step) => step.step === 'started')
+    await until(() => Date.now() > (held?.leaseUntil.getTime() ?? 0) + 900)
+    expect(calls).toMatchObject({ begun: 1, most: 1 })
+    expect(scene.dispatcher.calls()).toEqual([{ reconciler: name, key: `${name}.a` }])
+    goesOn.resolve()
+    await until(async () => (await scene.get(WIDGETS, 'a'))?.status !== undefined)
+    expect(calls.most).toBe(1)
     await scene.stop()
   })
 

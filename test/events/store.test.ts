@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Verb } from '#events'
+import type { Observed, Verb } from '#events'
 import { DeclarationMismatchError } from '#jetstream'
 import { startTestNats } from '../support/servers.ts'
 import { ATS, collected, object, openStore, ownedBy, PODS, SECRETS, until } from './objects.ts'
@@ -417,21 +417,23 @@ describe('observing', () => {
     await store.put(PODS, 'added', object('p', 1))
     const { sequence: known } = await store.put(ATS, 'added', object('x', 1))
     const of = { ref: ATS, namespace: 'ns', name: 'x' }
-    const told = async () => {
+    const told = (news: Observed['news']) =>
+      typeof news === 'object' ? [news.verb, news.resourceVersion] : [news, news]
+    const asked = async () => {
       const { primary, news } = await store.observe({ ...podNamed('p'), news: { of, known } })
-      return [primary?.key.name, news?.verb, news?.resourceVersion]
+      return [primary?.key.name, ...told(news)]
     }
-    expect(await told()).toEqual(['p', undefined, undefined])
+    expect(await asked()).toEqual(['p', undefined, undefined])
     await store.put(ATS, 'modified', object('x', 2))
-    expect(await told()).toEqual(['p', 'modified', '2'])
+    expect(await asked()).toEqual(['p', 'modified', '2'])
     await store.put(ATS, 'deleted', object('x', 3))
-    expect(await told()).toEqual(['p', 'deleted', '3'])
+    expect(await asked()).toEqual(['p', 'deleted', '3'])
     const itself = await store.observe({ primary: of, related: [{ ref: ATS }], news: { of, known: known + 2 } })
     expect(itself).toMatchObject({ primary: undefined, related: [[]] })
     await store.put(ATS, 'added', object('x', 4))
     const { primary, news } = await store.observe({ primary: of, news: { of, known } })
-    expect([primary?.resourceVersion, news?.resourceVersion]).toEqual(['4', '4'])
-    expect((await store.observe({ ...podNamed('p'), news: { of: { ...of, name: 'y' }, known } })).news).toBeUndefined()
+    expect([primary?.resourceVersion, ...told(news)]).toEqual(['4', 'added', '4'])
+    expect((await store.observe({ ...podNamed('p'), news: { of: { ...of, name: 'y' }, known } })).news).toBe('absent')
   })
 
   it('gives nothing where nothing is', async () => {

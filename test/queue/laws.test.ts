@@ -341,6 +341,28 @@ describe('drain', () => {
     await successor.drain(1000)
   })
 
+  it('keeps the key of a run that ignores its signal, and hands it back when the run has ended', async () => {
+    const prefix = freshPrefix()
+    await using a = await open(prefix)
+    await using b = await open(prefix)
+    const { work, began, letGo } = pausedWork()
+    const world = new World()
+    const worker = world.serve(a.queue, work)
+    await world.change(a.queue, 'n.deaf')
+    await began
+    await worker.drain(0)
+    const successor = world.serve(b.queue)
+    const [lease] = world.leases
+    expect(lease?.signal.aborted).toBe(true)
+    const untilAtDrain = lease?.until ?? new Date()
+    await until(() => expect(lease?.until.getTime()).toBeGreaterThan(untilAtDrain.getTime()))
+    expect([await entriesOf(b.queue), world.starts]).toMatchObject([[{ key: 'n.deaf', state: 'running' }], ['n.deaf']])
+    letGo()
+    await until(() => expect(world.dealtWith).toEqual(world.versions))
+    expect(world.starts).toEqual(['n.deaf', 'n.deaf'])
+    await successor.drain(1000)
+  })
+
   it('leaves a key that the handler hands back to the next worker, as it was', async () => {
     const prefix = freshPrefix()
     await using a = await open(prefix)

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { afterAll, beforeAll } from 'vitest'
 import { connectJetStream, type JetStream } from '#jetstream'
 import type { Nats } from '#local'
@@ -145,7 +146,7 @@ export function pausedWork(finish: Finish = DONE) {
   return { work, began: began.opened, letGo: goesOn.open }
 }
 
-/** Runs that stay until they are let go, and the most that were under way at a time. */
+/** Runs that stay until they are let go or aborted, and the most that were under way at a time. */
 export class HeldRuns {
   readonly running: Lease[] = []
   most = 0
@@ -154,7 +155,7 @@ export class HeldRuns {
   run = async (lease: Lease): Promise<Finish> => {
     this.running.push(lease)
     this.most = Math.max(this.most, this.running.length)
-    await this.#goesOn.opened
+    await Promise.race([this.#goesOn.opened, once(lease.signal, 'abort')])
     this.running.splice(this.running.indexOf(lease), 1)
     return DONE
   }

@@ -45,11 +45,11 @@ const queue = await openQueue(js, {
 const worker = queue.serve({
   fn: settings.fn,
   slots: settings.slots ?? 8,
-  handler: async ({ key, owner, attempt }) => {
+  handler: async ({ key, owner, attempt, signal }) => {
     const version = Number(readFileSync(`${settings.dir}/${key}`, 'utf8'))
     log({ event: 'start', key, owner, version, attempt })
     if (settings.dieInRun === true || settings.dieInRun === key) die()
-    await sleep(settings.workMs * Math.random() * 2)
+    await sleep(settings.workMs * Math.random() * 2, undefined, { signal })
     log({ event: 'end', key, owner, version })
     return { kind: 'done' }
   },

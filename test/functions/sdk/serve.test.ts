@@ -73,6 +73,31 @@ describe('a function over HTTP', () => {
     expect((await post(url, run({ ...asked, object: null }))).status).toBe(204)
   })
 
+  it('signs each answer with its name, so that no proxy is taken for it', async () => {
+    const url = await serving(() => undefined, { revision: 'shops-00002' })
+    const answers = [await post(url, run(asked)), await post(url, run({})), await fetch(`${url}/elsewhere`)]
+    expect(answers.map(({ status, headers }) => [status, headers.get('fairlead-function')])).toEqual([
+      [204, 'shops'],
+      [422, 'shops'],
+      [404, 'shops'],
+    ])
+    expect(answers.map(({ headers }) => headers.get('fairlead-revision'))).toEqual(Array(3).fill('shops-00002'))
+  })
+
+  it('runs nothing for the Reconciler of another function', async () => {
+    let calls = 0
+    const url = await serving(() => void calls++)
+    const source = 'https://c/apis/fairlead.dev/v1alpha1/reconcilers/'
+    const other = await post(url, { ...run(asked), source: `${source}carts` })
+    expect([other.status, await other.json(), calls]).toEqual([
+      421,
+      { reason: 'OtherFunction', message: 'this is shops, not carts: give the URL of carts in spec.invoke.http.url' },
+      0,
+    ])
+    expect((await post(url, { ...run(asked), source: `${source}shops` })).status).toBe(204)
+    expect(calls).toBe(1)
+  })
+
   it.each([
     ['added', 'dev.fairlead.resource.added', 200],
     ['update, as Knative’s ApiServerSource says', 'dev.knative.apiserver.resource.update', 200],

@@ -31,7 +31,8 @@ const entryOf = async (name: string) => {
   for await (const entry of scene.queue.list({ fn: scene.name })) entries.push(entry)
   return entries.find(({ key }) => key === keyOf(scene.name, name))
 }
-const hangs = () => new Promise<Outcome>(() => undefined)
+const hangs = (signal: AbortSignal) =>
+  new Promise<Outcome>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error)))
 
 describe('a call', () => {
   it('is made for a key that is enqueued (should call Reconciler if an item is enqueued)', async () => {
@@ -60,7 +61,7 @@ describe('a call', () => {
     const reasons: unknown[] = []
     const hang = (_: unknown, { signal }: RunContext) => {
       signal.addEventListener('abort', () => reasons.push((signal.reason as Error).name))
-      return hangs()
+      return hangs(signal)
     }
     await Promise.all(['hangs-1', 'hangs-2'].map((name) => scene.widget(name, hang)))
     for (const name of ['hangs-1', 'hangs-2']) {
@@ -93,7 +94,7 @@ describe('a call', () => {
     await stopping.widget('a', (_, { signal }) => {
       signal.addEventListener('abort', () => (reason = signal.reason))
       began.open()
-      return hangs()
+      return hangs(signal)
     })
     await began.opened
     await stopping.stop(0)

@@ -137,10 +137,10 @@ describe('queue.go', () => {
     const worker = new World().serve(test.queue, held.run)
     for (const key of keysNamed('k', 2)) await test.queue.enqueue(FN, key)
     await until(() => expect(held.running).toHaveLength(2))
+    const leases = [...held.running]
     await worker.drain(0)
-    expect(held.running.map(({ signal }) => signal.aborted)).toEqual([true, true])
+    expect(leases.map(({ signal }) => signal.aborted)).toEqual([true, true])
     expect((await statesOf(test.queue)).sort()).toEqual(['n.k0 queued', 'n.k1 queued'])
-    held.letGo()
   })
 
   it('a second drain with less grace ends the first (TestForceQueueShutdownUsingShutDown)', async () => {
@@ -153,7 +153,6 @@ describe('queue.go', () => {
     await worker.drain(0)
     await patient
     expect(await statesOf(test.queue)).toEqual(['n.k queued'])
-    held.letGo()
   })
 
   it('a key that got dirty while draining is run, by whoever serves next (TestQueueDrainageUsingShutDownWithDrainWithDirtyItem)', async () => {

@@ -1,0 +1,56 @@
+import { type KubeObject, RECONCILERS, type Revision, revisionsOf } from '#contracts'
+import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
+import { type Gate, PRIORITY } from './gate.ts'
+import { recorded, repeatedAt } from './revisions.ts'
+
+export interface RevisionRecordDependencies {
+  kube: Pick<KubeClient, 'patch'>
+  gate: Gate
+  now: () => Date
+  random: () => number
+  failed: (error: unknown) => void
+}
+
+/** Records the revisions of a function in the status of its Reconciler. A bridge then runs every object again. */
+export class RevisionRecord {
+  readonly #deps: RevisionRecordDependencies
+  /** Stored by this process: an API server whose definition has no place for them would drop them again and again. */
+  readonly #stored = new Set<string>()
+  /** Not stored, because a newer version of the Reconciler was on its way. */
+  #owed: string | undefined
+  #storing: Promise<void> = Promise.resolve()
+
+  constructor(deps: RevisionRecordDependencies) {
+    this.#deps = deps
+  }
+
+  /** A revision has run an object by this version of the Reconciler; returns when the object has to run again for that. */
+  ran(name: string, reconciler: KubeObject): Date | undefined {
+    const { now, random } = this.#deps
+    const known = revisionsOf(reconciler)
+    const more = this.#stored.has(name) ? undefined : recorded(known, name, now())
+    if (more !== undefined) this.#storing = this.#storing.then(() => this.#store(name, reconciler, more))
+    return repeatedAt(known, name, { now: now(), random })
+  }
+
+  /** Another version of the Reconciler has come. */
+  heard(reconciler: KubeObject): void {
+    const owed = this.#owed
+    this.#owed = undefined
+    if (owed !== undefined) this.ran(owed, reconciler)
+  }
+
+  async #store(name: string, { metadata }: KubeObject, revisions: Revision[]): Promise<void> {
+    if (this.#stored.has(name)) return
+    const { kube, gate, failed } = this.#deps
+    const path = resourcePath(RECONCILERS, undefined, metadata.name, 'status')
+    const patch = { metadata: { resourceVersion: metadata.resourceVersion }, status: { revisions } }
+    try {
+      await gate.run(PRIORITY.status, () => kube.patch(path, patch, 'merge', { fieldManager: 'fairlead' }))
+      this.#stored.add(name)
+    } catch (error) {
+      if (isConflict(error)) this.#owed = name
+      else if (!isNotFound(error)) failed(error)
+    }
+  }
+}
