@@ -16,7 +16,7 @@ export function overlapsOf(reconcilers: readonly Reconciler[]): Map<Reconciler, 
   const sorted = reconcilers.toSorted((a, b) => (a.name < b.name ? -1 : 1))
   const places = new Map<string, Reconciler[]>()
   for (const reconciler of sorted) {
-    for (const { place } of placesOf(reconciler, (namespaces) => ['', ...(namespaces ?? [EVERYWHERE])])) {
+    for (const { place } of placesOf(reconciler, ['', ...(reconciler.spec.for.namespaces ?? [EVERYWHERE])])) {
       const there = places.get(place)
       if (there) there.push(reconciler)
       else places.set(place, [reconciler])
@@ -24,25 +24,23 @@ export function overlapsOf(reconcilers: readonly Reconciler[]): Map<Reconciler, 
   }
   const overlaps = new Map<Reconciler, OverlappingCondition>()
   for (const reconciler of sorted) {
+    const { namespaces } = reconciler.spec.for
     const kinds = new Map<Reconciler, Set<string>>()
-    // The Reconciler itself may be among them, and one more makes the message say that there are others.
-    for (const { place, owned } of placesOf(reconciler, (namespaces) =>
-      namespaces ? [EVERYWHERE, ...namespaces] : [''],
-    ))
-      for (const other of (places.get(place) ?? []).slice(0, NAMED + 2))
+    for (const { place, owned } of placesOf(reconciler, namespaces ? [EVERYWHERE, ...namespaces] : [''])) {
+      // The Reconciler itself may be among them, and one more makes the message say that there are others.
+      const there = places.get(place)?.slice(0, NAMED + 2) ?? []
+      for (const other of there)
         if (other !== reconciler) kinds.set(other, (kinds.get(other) ?? new Set()).add(nameOf(owned)))
+    }
     if (kinds.size > 0) overlaps.set(reconciler, conditionOf(reconciler, kinds))
   }
   return overlaps
 }
 
 /** Each kind that a Reconciler owns in each of these namespaces; '' stands for any. */
-const placesOf = ({ spec }: Reconciler, namespacesOf: (namespaces: string[] | undefined) => string[]) =>
+const placesOf = ({ spec }: Reconciler, namespaces: readonly string[]) =>
   spec.owns.flatMap((owned) =>
-    namespacesOf(spec.for.namespaces).map((namespace) => ({
-      owned,
-      place: `${nameOf(spec.for)} ${nameOf(owned)} ${namespace}`,
-    })),
+    namespaces.map((namespace) => ({ owned, place: `${nameOf(spec.for)} ${nameOf(owned)} ${namespace}` })),
   )
 
 function conditionOf(
