@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Invoke, type KubeObject, RECONCILERS, type ResourceRef, type RunLog, resourceName } from '#contracts'
-import type { DeadMessage, EventStore, StoredCursor } from '#events'
+import type { DeadMessage, EventStore, StoredCursor, StoredEvent } from '#events'
 import type { KubeClient } from '#kube'
 import type { WorkQueue } from '#queue'
 import { SettledWrites, sameJson } from '#reconcile'
@@ -150,6 +150,7 @@ class LiveDispatcher implements Dispatcher {
         log,
         isSynced,
         identityHolder: () => this.#identities.holderOf(name),
+        absent: (object) => this.#noteIdentity({ verb: 'deleted', object }),
       })
     this.#followed.set(name, followed)
     return followed
@@ -159,10 +160,14 @@ class LiveDispatcher implements Dispatcher {
     const reconciler = { ref: RECONCILERS }
     for await (const event of this.#options.events.follow(reconciler, signal, () => this.#allKnown())) {
       if (event.verb === 'moved') continue
-      const sharing = this.#identities.hear(event)
+      this.#noteIdentity(event)
       this.#followedAs(event.object.metadata.name).hear(event)
-      for (const name of sharing) this.#followedAs(name).reconsider()
     }
+  }
+
+  /** Others that share its identity may have to be served now, or not any more. */
+  #noteIdentity(event: Pick<StoredEvent, 'verb' | 'object'>): void {
+    for (const name of this.#identities.hear(event)) this.#followedAs(name).reconsider()
   }
 
   /** A Reconciler must not be served before it is known whether an older one has its identity. */

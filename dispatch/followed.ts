@@ -42,6 +42,8 @@ export interface FollowedDependencies extends RunDependencies {
   isSynced: (ref: ResourceRef, token: string, namespaces?: readonly string[]) => boolean
   /** The Reconciler that may act under the identity of this one; undefined: not known yet. */
   identityHolder: () => string | undefined
+  /** EVENTS does not have the Reconciler any more. */
+  absent: (known: KubeObject) => void
   log: RunLog
 }
 
@@ -135,7 +137,9 @@ export class Followed {
     const known = this.#event?.object
     this.#event = undefined
     this.reconsider()
-    if (known !== undefined) this.#announcing = this.#announcing.then(() => this.#storeAbsence(known))
+    if (known === undefined) return
+    this.#deps.absent(known)
+    this.#announcing = this.#announcing.then(() => this.#storeAbsence(known))
   }
 
   #isLost(why: string): void {
