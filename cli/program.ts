@@ -28,6 +28,7 @@ Environment:
   FAIRLEAD_REFERENCE_ONLY  kinds whose contents stay in the API server, e.g. configmaps,widgets.example.com
   FAIRLEAD_REPLICAS  1 or 3, of the streams (default 1)
   FAIRLEAD_LEASE_SECONDS  how long a silent worker keeps a key (default 5; the same for all processes)
+  FAIRLEAD_MAX_STATE_MIB  what one run may read, in MiB (default 16; six times as much for all runs of a process)
   LOG_LEVEL          trace, debug, info, warn, error or silent (default info)
   LOG_FORMAT         json or text (default text on a terminal)
   FAIRLEAD_DEBUG     set it to see stack traces

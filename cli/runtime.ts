@@ -19,6 +19,8 @@ export interface RuntimeOptions {
   /** Left out: called as they are. */
   invoke?: (reconciler: Reconciler) => Invoke
   apiConcurrency: number
+  /** What one run may read, as JSON. */
+  maxStateBytes?: number
   log: Logger
   /** Left out: nobody keeps traces. */
   traces?: TraceKeeper
@@ -46,6 +48,7 @@ export function createRuntime({
   functions,
   invoke = toInvoke,
   apiConcurrency,
+  maxStateBytes,
   log,
   traces,
   lost,
@@ -68,6 +71,7 @@ export function createRuntime({
         functions: new Map(functions.map((one) => [one.name, invoke(one)])),
         instance: `${hostname()}-${process.pid}`.slice(-128),
         apiConcurrency,
+        maxStateBytes,
         bury,
         log,
         sampled: keep !== undefined,

@@ -3,11 +3,14 @@ import { ApiConnectionError, ApiError } from '#kube'
 import { backoffMs, type Finish, messageOf } from '#queue'
 import { FunctionError, NamespaceTerminatingError, RefusedError } from './errors.ts'
 import { type Failure, REASON } from './status.ts'
+import { TooMuchStateError } from './too-much-state.ts'
 
 /** In a row. Before, what may pass by itself is not shown on the object: it mostly does. */
 const FAILURES_SHOWN_FROM = 5
 /** A namespace takes seconds to go, or hangs for days: nothing is gained by asking often. */
 const TERMINATING_RETRY_MS = 60_000
+/** Each attempt reads up to the limit. A change of what is read runs the key at once. */
+const TOO_MUCH_STATE_RETRY_MS = 300_000
 
 export interface Circumstances {
   attempt: number
@@ -35,6 +38,7 @@ export function consequenceOf(error: unknown, { attempt, backoff, random }: Circ
     return { finish: { ...finish, isCounted: !error.isAway }, report: error.isAway ? undefined : lasting(error) }
   }
   if (error instanceof RefusedError) return { finish: backedOff(), report: failure(error) }
+  if (error instanceof TooMuchStateError) return { finish: after(TOO_MUCH_STATE_RETRY_MS), report: failure(error) }
   if (error instanceof NamespaceTerminatingError) return { finish: after(TERMINATING_RETRY_MS), report: undefined }
   if (error instanceof ApiError && error.retryAfterSeconds !== undefined)
     return { finish: after(error.retryAfterSeconds * 1000), report: undefined }

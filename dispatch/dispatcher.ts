@@ -13,6 +13,7 @@ import { References } from './references.ts'
 import type { RunDependencies } from './run.ts'
 import { drawSeed } from './seed.ts'
 import { SettledWrites } from './settled-writes.ts'
+import { MAX_STATE_BYTES, StateBudget } from './state-budget.ts'
 import type { RunObserver } from './steps.ts'
 
 const RETRY_MS = 1000
@@ -27,6 +28,8 @@ export interface DispatcherOptions {
   instance: string
   /** API requests in flight, of all reconcilers together. Default 10. */
   apiConcurrency?: number
+  /** What one run may read, as JSON; all runs together hold six times as much at most. Default 16 MiB. */
+  maxStateBytes?: number | undefined
   observer?: RunObserver
   /** Somebody keeps traces: API requests carry their place in one. Default false. */
   sampled?: boolean
@@ -74,6 +77,7 @@ class LiveDispatcher implements Dispatcher {
       events,
       gate,
       references: new References({ kube, events, gate }),
+      state: new StateBudget(options.maxStateBytes ?? MAX_STATE_BYTES),
       settled: new SettledWrites(),
       recorder: new EventRecorder({ gate, instance, now, log }),
       now,

@@ -1,7 +1,10 @@
 import { type KubeObject, type ReconcilerSpec, type ResourceRef, relatedLookup, relation } from '#contracts'
 import type { EventStore, ObjectFilter, ObjectKey, OwnerKey, StoredObject } from '#events'
 import type { Edition } from './edition.ts'
+import { mapAtMost } from './map-at-most.ts'
 import type { References } from './references.ts'
+import type { Holdings, RunState } from './state-budget.ts'
+import { TooMuchStateError } from './too-much-state.ts'
 import { isControlledBy, type OwnedObject, type World } from './world.ts'
 
 export interface Observation extends World {
@@ -9,40 +12,81 @@ export interface Observation extends World {
   owner: OwnerKey | undefined
   /** Of the newest change of the primary, of what it controls or of what is related to it. */
   traceparent: string | undefined
+  /** More is owned or related than a run may read: `owned` and `related` are empty, and nothing can be decided. */
+  excess?: TooMuchStateError
 }
+
+interface Dependencies {
+  events: Pick<EventStore, 'observe'>
+  references: References
+}
+
+interface Observed {
+  spec: ReconcilerSpec
+  edition: Edition | undefined
+}
+
+type Primary = Pick<ObjectKey, 'namespace' | 'name'>
+
+/** Requests to the API server by one run at once. */
+const REFERENCES_AT_ONCE = 8
 
 /** The object as the API server has it, where EVENTS has only a reference; undefined when it is gone. */
 type Whole = (resource: ResourceRef, stored: StoredObject) => Promise<KubeObject | undefined>
 
 /**
- * The primary, what it controls and what is related to it, in one read of EVENTS; a second one where a field of the
- * primary names what is related. What travels as a reference is read from the API server. Undefined when the primary
- * is gone. Throws SupersededError when the Reconciler is another one by now.
+ * The primary, what it controls and what is related to it. Where that is too much to be read, the primary alone. Undefined
+ * when the primary is gone. Throws SupersededError when the Reconciler is another one by now.
  */
 export async function observePrimary(
-  { events, references }: { events: Pick<EventStore, 'observe'>; references: References },
-  { spec, edition }: { spec: ReconcilerSpec; edition: Edition | undefined },
-  { namespace, name }: Pick<ObjectKey, 'namespace' | 'name'>,
-  signal: AbortSignal,
+  deps: Dependencies,
+  observed: Observed,
+  primary: Primary,
+  { state, signal }: { state: RunState; signal: AbortSignal },
+): Promise<Observation | undefined> {
+  try {
+    return await state.read((holdings) => observeAll(deps, observed, primary, { holdings, signal }))
+  } catch (error) {
+    if (!(error instanceof TooMuchStateError)) throw error
+    const { spec, edition } = observed
+    const alone = { spec: { ...spec, owns: [], related: [] }, edition }
+    const found = await state.read((holdings) => observeAll(deps, alone, primary, { holdings, signal }))
+    return found && { ...found, excess: error }
+  }
+}
+
+/**
+ * In one read of EVENTS; a second one where a field of the primary names what is related. What travels as a reference is
+ * read from the API server.
+ */
+async function observeAll(
+  { events, references }: Dependencies,
+  { spec, edition }: Observed,
+  { namespace, name }: Primary,
+  { holdings, signal }: { holdings: Holdings; signal: AbortSignal },
 ): Promise<Observation | undefined> {
   const key = { ref: spec.for, namespace, name }
   const anyName = spec.related.filter(({ byName }) => byName === undefined)
   const named = spec.related.filter(({ byName }) => byName !== undefined)
+  const terms = { allowance: holdings, signal }
   const first = await events.observe({
     primary: key,
     owned: spec.owns,
     related: filtersOf(anyName, namespace),
     news: edition?.news,
+    ...terms,
   })
   edition?.check(first.news)
   const { primary } = first
-  const object = primary && (await references.whole(spec.for, primary, signal))
+  const object = primary && (await references.whole(spec.for, primary, { holdings, signal }))
   if (primary === undefined || object === undefined) return undefined
   const whole: Whole = async (resource, stored) =>
-    isMetadataEnough(spec, resource) ? stored.object : references.whole(resource, stored, signal)
+    isMetadataEnough(spec, resource) ? stored.object : references.whole(resource, stored, { holdings, signal })
   const names = lookupsOf(named, object)
   const second =
-    names.length === 0 ? [] : (await events.observe({ primary: key, related: filtersOf(names, namespace) })).related
+    names.length === 0
+      ? []
+      : (await events.observe({ primary: key, related: filtersOf(names, namespace), ...terms })).related
   const [owned, related] = await Promise.all([
     ownedBy(object, spec, first.owned, whole),
     relatedTo(object, spec, [...first.related, ...second].flat(), whole),
@@ -72,11 +116,13 @@ async function ownedBy(
   whole: Whole,
 ): Promise<OwnedObject[]> {
   const children = owns.flatMap((resource, index) =>
-    (found[index] ?? [])
-      .filter((child) => isControlledBy(child.object, owner))
-      .map(async (child) => ({ resource, object: await whole(resource, child) })),
+    (found[index] ?? []).filter((child) => isControlledBy(child.object, owner)).map((child) => ({ resource, child })),
   )
-  return (await Promise.all(children)).filter(
+  const wholes = await mapAtMost(REFERENCES_AT_ONCE, children, async ({ resource, child }) => ({
+    resource,
+    object: await whole(resource, child),
+  }))
+  return wholes.filter(
     (child): child is OwnedObject => child.object !== undefined && isControlledBy(child.object, owner),
   )
 }
@@ -120,7 +166,10 @@ async function relatedTo(
   const isRelated = anyRelation(related, primary)
   const near = found.filter((other) => isNear(other.key.ref, other.object))
   const once = [...new Map(near.map((other) => [`${other.key.ref.resource} ${other.uid}`, other])).values()]
-  const others = await Promise.all(once.map(async (other) => ({ ...other, object: await whole(other.key.ref, other) })))
+  const others = await mapAtMost(REFERENCES_AT_ONCE, once, async (other) => ({
+    ...other,
+    object: await whole(other.key.ref, other),
+  }))
   return others.flatMap(({ object, ...other }) =>
     object && isRelated(other.key.ref, object) ? [{ ...other, object }] : [],
   )

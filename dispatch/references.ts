@@ -1,14 +1,21 @@
-import type { KubeObject, ResourceRef } from '#contracts'
+import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { asTravelling, type EventStore, type StoredObject } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
 import { refusalOf, undefinedIfGone } from './errors.ts'
 import { DROPPED, type Gate, PRIORITY } from './gate.ts'
+import type { Holdings } from './state-budget.ts'
 import { called } from './world.ts'
 
 export interface ReferencesDependencies {
   kube: KubeClient
   events: Pick<EventStore, 'isReferenceOnly'>
   gate: Gate
+}
+
+interface Known {
+  object: KubeObject
+  /** As JSON text. */
+  size: number
 }
 
 /** Of all objects kept, as JSON text. */
@@ -20,7 +27,7 @@ const CAPACITY = 32 * 1024 * 1024
  */
 export class References {
   readonly #deps: ReferencesDependencies
-  readonly #known = new Map<string, { object: KubeObject; size: number }>()
+  readonly #known = new Map<string, Known>()
   #size = 0
 
   constructor(deps: ReferencesDependencies) {
@@ -31,28 +38,37 @@ export class References {
    * At least as new as what is stored; undefined when the object is gone by now. What is nested too deeply for JSON is
    * given with its metadata alone: nobody could send it anywhere, and who is merely related to it must be able to run.
    */
-  async whole(ref: ResourceRef, stored: StoredObject, signal: AbortSignal): Promise<KubeObject | undefined> {
+  async whole(
+    ref: ResourceRef,
+    stored: StoredObject,
+    { holdings, signal }: { holdings: Holdings; signal: AbortSignal },
+  ): Promise<KubeObject | undefined> {
     if (!stored.referenceOnly) return stored.object
-    const known = this.#known.get(versionOf(stored.object))
-    if (known !== undefined) return known.object
-    const found = await this.#read(ref, stored.object, signal)
+    const known = this.#known.get(versionOf(stored.object)) ?? (await this.#fresh(ref, stored.object, signal))
+    if (known !== undefined) holdings.add(resourceName(ref), known.size)
+    return known?.object
+  }
+
+  async #fresh(ref: ResourceRef, reference: KubeObject, signal: AbortSignal): Promise<Known | undefined> {
+    const found = await this.#read(ref, reference, signal)
     if (found === undefined) return undefined
     const size = jsonSize(found)
-    const object = size === undefined ? metadataOf(found) : found
-    this.#remember(object, size ?? 0)
-    return object
+    const known = size === undefined ? { object: metadataOf(found), size: 0 } : { object: found, size }
+    this.#remember(known)
+    return known
   }
 
   /** What the API server has answered to a write need not be read once more. */
   written(ref: ResourceRef, object: KubeObject): void {
     const size = this.#deps.events.isReferenceOnly(ref) ? jsonSize(object) : undefined
-    if (size !== undefined) this.#remember(object, size)
+    if (size !== undefined) this.#remember({ object, size })
   }
 
-  #remember(object: KubeObject, size: number): void {
-    this.#forget(versionOf(object))
-    this.#known.set(versionOf(object), { object, size })
-    this.#size += size
+  #remember(known: Known): void {
+    const version = versionOf(known.object)
+    this.#forget(version)
+    this.#known.set(version, known)
+    this.#size += known.size
     for (const oldest of this.#known.keys()) {
       if (this.#size <= CAPACITY) return
       this.#forget(oldest)

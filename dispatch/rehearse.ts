@@ -11,6 +11,7 @@ import { type Rehearsed, rehearsing } from './rehearsal.ts'
 import { Run, type Served } from './run.ts'
 import { drawSeed } from './seed.ts'
 import { SettledWrites } from './settled-writes.ts'
+import { MAX_STATE_BYTES, StateBudget } from './state-budget.ts'
 
 export interface RehearsalOptions {
   kube: KubeClient
@@ -43,6 +44,7 @@ export async function rehearse(options: RehearsalOptions): Promise<RehearsalResu
       events: { ...view, put: () => Promise.reject(new TypeError('a rehearsal stores nothing')) },
       gate,
       references: new References({ kube, events: view, gate }),
+      state: new StateBudget(MAX_STATE_BYTES),
       settled: new SettledWrites(),
       recorder: { record: () => undefined },
       now: () => now,

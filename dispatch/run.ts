@@ -31,8 +31,10 @@ import { parseOutcome } from './outcome.ts'
 import { isPaused, pausePatch } from './pause.ts'
 import { type Circumstances, type Plan, plan, type Write } from './plan.ts'
 import type { EventRecorder } from './recorder.ts'
+import type { RunState, StateBudget } from './state-budget.ts'
 import { type Failure, failurePatch, type StatusPatch } from './status.ts'
 import type { RunObserver } from './steps.ts'
+import type { TooMuchStateError } from './too-much-state.ts'
 import { byKind, type World, withObject, withOwned } from './world.ts'
 import { Writer, type WriterDependencies } from './writer.ts'
 
@@ -44,6 +46,7 @@ const LONGEST_HELD_MS = 10_000
 const MAX_LAPS = 5
 
 export interface RunDependencies extends WriterDependencies {
+  state: StateBudget
   recorder: Pick<EventRecorder, 'record'>
   now: () => Date
   random: () => number
@@ -69,6 +72,7 @@ export interface Served {
 /** What one observation has come to so far. */
 interface Lap {
   world: World
+  excess: TooMuchStateError | undefined
   writer: Writer
   now: Date
   /** The same moment by the monotonic clock. */
@@ -87,6 +91,7 @@ export class Run {
   #span: Span | undefined
   readonly #told = new Set<string>()
   readonly #confidences: Confidences
+  readonly #state: RunState
 
   constructor(deps: RunDependencies, served: Served, lease: Lease, log: RunLog) {
     this.#deps = deps
@@ -94,6 +99,7 @@ export class Run {
     this.#lease = lease
     this.#log = log
     this.#confidences = new Confidences(served.spec, deps.events)
+    this.#state = deps.state.ofRun(lease)
   }
 
   /** Its place in a trace; undefined until it has seen its object. */
@@ -106,6 +112,7 @@ export class Run {
    * not its own to say.
    */
   async toEnd(): Promise<Finish> {
+    using _held = this.#state
     for (let number = 1; ; number++) {
       const isLast = number === MAX_LAPS
       let lap: Lap | undefined
@@ -145,6 +152,7 @@ export class Run {
     })
     return {
       world: observed,
+      excess: observed.excess,
       writer,
       now: this.#deps.now(),
       beganAt: performance.now(),
@@ -206,7 +214,8 @@ export class Run {
     if (isFinalizing(object, name)) await this.#writeFinalizers(lap, finalizersWithout(object.metadata, name))
   }
 
-  async #decide({ world, now, seed }: Lap): Promise<Plan> {
+  async #decide({ world, excess, now, seed }: Lap): Promise<Plan> {
+    if (excess !== undefined) throw excess
     const { spec, invoke } = this.#served
     const input: RunInput = {
       object: world.object,
@@ -269,12 +278,14 @@ export class Run {
       throw new ConflictError('the object has left the selection during its run')
     if (isPaused(observed.object)) throw new ConflictError('the object was paused during its run')
     lap.world = observed
+    lap.excess = observed.excess
   }
 
   /** Undefined: the object is gone, or goes or is not the reconciler's, and does not wait for it. */
   async #observe(): Promise<Observation | undefined> {
     const { name, selects } = this.#served
-    const observed = await observePrimary(this.#deps, this.#served, parseKey(this.#lease.key), this.#lease.signal)
+    const { key, signal } = this.#lease
+    const observed = await observePrimary(this.#deps, this.#served, parseKey(key), { state: this.#state, signal })
     if (observed === undefined) return undefined
     const { object } = observed
     const isServed = selects(object) && object.metadata.deletionTimestamp === undefined

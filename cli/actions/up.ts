@@ -58,6 +58,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
     functions,
     invoke: guard.invoke,
     apiConcurrency: options.apiConcurrency,
+    maxStateBytes: config.FAIRLEAD_MAX_STATE_MIB * 2 ** 20,
     log,
     lost: fatal,
     bridgeObserver: metrics.bridge,
