@@ -26,6 +26,7 @@ export interface RuntimeOptions {
   traces?: TraceKeeper
   bridgeObserver?: BridgeObserver
   runObserver?: RunObserver
+  eventDropped?: (reconciler: string) => void
   /** Called when somebody has deleted or emptied a stream: this process cannot go on. */
   lost?: (error: StreamLostError) => void
   now?: () => Date
@@ -75,6 +76,7 @@ export function createRuntime({
         bury,
         log,
         sampled: keep !== undefined,
+        eventDropped: observers.eventDropped,
         observer: (step) => {
           tracing.run(step)
           observers.runObserver?.(step)

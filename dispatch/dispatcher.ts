@@ -31,6 +31,8 @@ export interface DispatcherOptions {
   /** What one run may read, as JSON; all runs together hold six times as much at most. Default 16 MiB. */
   maxStateBytes?: number | undefined
   observer?: RunObserver
+  /** An Event of this reconciler is not written, because 1,000 of its Events wait. */
+  eventDropped?: ((reconciler: string) => void) | undefined
   /** Somebody keeps traces: API requests carry their place in one. Default false. */
   sampled?: boolean
   /** Keeps what nobody can run; resolves when it is kept. Left out: such keys are parked. */
@@ -71,6 +73,7 @@ class LiveDispatcher implements Dispatcher {
   constructor(options: DispatcherOptions) {
     const { kube, events, instance, log, now = () => new Date(), random = Math.random } = options
     const gate = new Gate(options.apiConcurrency ?? 10)
+    const { eventDropped = () => undefined } = options
     this.#options = options
     this.#deps = {
       kube,
@@ -79,7 +82,7 @@ class LiveDispatcher implements Dispatcher {
       references: new References({ kube, events, gate }),
       state: new StateBudget(options.maxStateBytes ?? MAX_STATE_BYTES),
       settled: new SettledWrites(),
-      recorder: new EventRecorder({ gate, instance, now, log }),
+      recorder: new EventRecorder({ gate, instance, now, dropped: eventDropped, log }),
       now,
       random,
       seed: drawSeed,

@@ -190,7 +190,8 @@ export class Followed {
     const { kube, gate } = this.#deps
     const path = resourcePath(RECONCILERS, undefined, object.metadata.name, 'status')
     try {
-      await gate.run(PRIORITY.status, () => kube.patch(path, patch, 'merge', { fieldManager: 'fairlead' }))
+      const caller = { reconciler: this.#name, kind: PRIORITY.status }
+      await gate.run(caller, () => kube.patch(path, patch, 'merge', { fieldManager: 'fairlead' }))
       if (isShownLost({ ...object, status: patch.status })) this.#lost = undefined
     } catch (error) {
       if (!isConflict(error) && !isNotFound(error))

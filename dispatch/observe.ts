@@ -22,6 +22,7 @@ interface Dependencies {
 }
 
 interface Observed {
+  name: string
   spec: ReconcilerSpec
   edition: Edition | undefined
 }
@@ -48,8 +49,8 @@ export async function observePrimary(
     return await state.read((holdings) => observeAll(deps, observed, primary, { holdings, signal }))
   } catch (error) {
     if (!(error instanceof TooMuchStateError)) throw error
-    const { spec, edition } = observed
-    const alone = { spec: { ...spec, owns: [], related: [] }, edition }
+    const { spec } = observed
+    const alone = { ...observed, spec: { ...spec, owns: [], related: [] } }
     const found = await state.read((holdings) => observeAll(deps, alone, primary, { holdings, signal }))
     return found && { ...found, excess: error }
   }
@@ -61,7 +62,7 @@ export async function observePrimary(
  */
 async function observeAll(
   { events, references }: Dependencies,
-  { spec, edition }: Observed,
+  { name: reconciler, spec, edition }: Observed,
   { namespace, name }: Primary,
   { holdings, signal }: { holdings: Holdings; signal: AbortSignal },
 ): Promise<Observation | undefined> {
@@ -78,10 +79,12 @@ async function observeAll(
   })
   edition?.check(first.news)
   const { primary } = first
-  const object = primary && (await references.whole(spec.for, primary, { holdings, signal }))
+  const object = primary && (await references.whole(spec.for, primary, { holdings, reconciler, signal }))
   if (primary === undefined || object === undefined) return undefined
   const whole: Whole = async (resource, stored) =>
-    isMetadataEnough(spec, resource) ? stored.object : references.whole(resource, stored, { holdings, signal })
+    isMetadataEnough(spec, resource)
+      ? stored.object
+      : references.whole(resource, stored, { holdings, reconciler, signal })
   const names = lookupsOf(named, object)
   const second =
     names.length === 0

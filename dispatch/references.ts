@@ -2,7 +2,7 @@ import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { asTravelling, type EventStore, type StoredObject } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
 import { refusalOf, undefinedIfGone } from './errors.ts'
-import { DROPPED, type Gate, PRIORITY } from './gate.ts'
+import { DROPPED, type Gate } from './gate.ts'
 import type { Holdings } from './state-budget.ts'
 import { called } from './world.ts'
 
@@ -10,6 +10,11 @@ export interface ReferencesDependencies {
   kube: KubeClient
   events: Pick<EventStore, 'isReferenceOnly'>
   gate: Gate
+}
+
+interface Asking {
+  reconciler: string
+  signal: AbortSignal
 }
 
 interface Known {
@@ -41,16 +46,16 @@ export class References {
   async whole(
     ref: ResourceRef,
     stored: StoredObject,
-    { holdings, signal }: { holdings: Holdings; signal: AbortSignal },
+    { holdings, ...asking }: Asking & { holdings: Holdings },
   ): Promise<KubeObject | undefined> {
     if (!stored.referenceOnly) return stored.object
-    const known = this.#known.get(versionOf(stored.object)) ?? (await this.#fresh(ref, stored.object, signal))
+    const known = this.#known.get(versionOf(stored.object)) ?? (await this.#fresh(ref, stored.object, asking))
     if (known !== undefined) holdings.add(resourceName(ref), known.size)
     return known?.object
   }
 
-  async #fresh(ref: ResourceRef, reference: KubeObject, signal: AbortSignal): Promise<Known | undefined> {
-    const found = await this.#read(ref, reference, signal)
+  async #fresh(ref: ResourceRef, reference: KubeObject, asking: Asking): Promise<Known | undefined> {
+    const found = await this.#read(ref, reference, asking)
     if (found === undefined) return undefined
     const size = jsonSize(found)
     const known = size === undefined ? { object: metadataOf(found), size: 0 } : { object: found, size }
@@ -80,12 +85,16 @@ export class References {
     this.#known.delete(version)
   }
 
-  async #read(ref: ResourceRef, reference: KubeObject, signal: AbortSignal): Promise<KubeObject | undefined> {
+  async #read(
+    ref: ResourceRef,
+    reference: KubeObject,
+    { reconciler, signal }: Asking,
+  ): Promise<KubeObject | undefined> {
     const { kube, gate } = this.#deps
     const path = resourcePath(ref, reference.metadata.namespace, reference.metadata.name)
     const read = () => kube.get(path, { signal }).catch(undefinedIfGone)
     try {
-      const found = await gate.run(PRIORITY.create, read, { signal })
+      const found = await gate.run({ reconciler, kind: 'read' }, read, { signal })
       return found === DROPPED || found === undefined ? undefined : asTravelling(found)
     } catch (error) {
       throw refusalOf(error, `cannot read ${called(reference)}, which travels as a reference only`)

@@ -62,6 +62,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
     log,
     lost: fatal,
     bridgeObserver: metrics.bridge,
+    eventDropped: metrics.eventDropped,
     runObserver: (step) => {
       metrics.run(step)
       log.debug({ ...step, key: shownKey(step.key) }, 'run')
