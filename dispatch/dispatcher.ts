@@ -48,9 +48,10 @@ export interface Dispatcher {
   /** Takes no more keys, lets runs end within the grace, and hands the rest back to the queue. */
   drain(graceMs: number): Promise<void>
   /**
-   * The version was written through by a run of this process: it has decided again on it, or will be repeated by the
-   * queue (fenced, failed, killed), so the watch's echo of it is no reason for another run. Of other processes' runs
-   * this says nothing: one may have lost its lease and died before it could queue its key again.
+   * The version was written through by a run of this process that holds its lease, or held it to its end: the run decides
+   * again on it, or is repeated by the queue. So the watch's echo of it is no reason for another run. Of a run that has lost
+   * its lease, and of other processes' runs, this says nothing: a newer run may have begun before the write arrived, and
+   * the process may die before it queues the key again.
    */
   settled(echo: { fn: string; key: string; origin: string }): boolean
   /** Of the run that is writing this object right now, for who happens to see it in the watch before it is in EVENTS. */
@@ -109,7 +110,7 @@ class LiveDispatcher implements Dispatcher {
 
   settled({ fn, key, origin }: { fn: string; key: string; origin: string }): boolean {
     const owner = ownerIn(origin, fn, key)
-    return owner !== undefined && this.#followed.get(fn)?.serving?.began(owner) === true
+    return owner !== undefined && this.#followed.get(fn)?.serving?.settled(owner) === true
   }
 
   traceOf(ref: ResourceRef, object: KubeObject): string | undefined {
