@@ -8,6 +8,7 @@ import { ownerIn } from './echo.ts'
 import { Followed } from './followed.ts'
 import { Gate } from './gate.ts'
 import { InFlight } from './in-flight.ts'
+import { ObjectCache } from './object-cache.ts'
 import { EventRecorder } from './recorder.ts'
 import { References } from './references.ts'
 import type { RunDependencies } from './run.ts'
@@ -80,7 +81,7 @@ class LiveDispatcher implements Dispatcher {
       kube,
       events,
       gate,
-      references: new References({ kube, events, gate }),
+      references: new References({ kube, events, gate, cache: new ObjectCache(), account: '' }),
       state: new StateBudget(options.maxStateBytes ?? MAX_STATE_BYTES),
       settled: new SettledWrites(),
       recorder: new EventRecorder({ gate, instance, now, dropped: eventDropped, log }),

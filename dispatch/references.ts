@@ -3,6 +3,7 @@ import { asTravelling, type EventStore, type StoredObject } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
 import { refusalOf, undefinedIfGone } from './errors.ts'
 import { DROPPED, type Gate } from './gate.ts'
+import type { Known, ObjectCache } from './object-cache.ts'
 import type { Holdings } from './state-budget.ts'
 import { called } from './world.ts'
 
@@ -10,6 +11,9 @@ export interface ReferencesDependencies {
   kube: KubeClient
   events: Pick<EventStore, 'isReferenceOnly'>
   gate: Gate
+  cache: ObjectCache
+  /** With whose rights objects are read; they are not shown to another account. Empty: those of this process. */
+  account: string
 }
 
 interface Asking {
@@ -17,26 +21,19 @@ interface Asking {
   signal: AbortSignal
 }
 
-interface Known {
-  object: KubeObject
-  /** As JSON text. */
-  size: number
-}
-
-/** Of all objects kept, as JSON text. */
-const CAPACITY = 32 * 1024 * 1024
-
 /**
  * The objects of which EVENTS has only a reference, as the API server has them: Secrets and other confidential kinds,
  * and what is over the size limit. As long as there is room, a process reads each version once.
  */
 export class References {
   readonly #deps: ReferencesDependencies
-  readonly #known = new Map<string, Known>()
-  #size = 0
 
   constructor(deps: ReferencesDependencies) {
     this.#deps = deps
+  }
+
+  as(account: string, kube: KubeClient): References {
+    return new References({ ...this.#deps, account, kube })
   }
 
   /**
@@ -49,7 +46,8 @@ export class References {
     { holdings, ...asking }: Asking & { holdings: Holdings },
   ): Promise<KubeObject | undefined> {
     if (!stored.referenceOnly) return stored.object
-    const known = this.#known.get(versionOf(stored.object)) ?? (await this.#fresh(ref, stored.object, asking))
+    const known =
+      this.#deps.cache.get(this.#versionOf(stored.object)) ?? (await this.#fresh(ref, stored.object, asking))
     if (known !== undefined) holdings.add(resourceName(ref), known.size)
     return known?.object
   }
@@ -59,30 +57,18 @@ export class References {
     if (found === undefined) return undefined
     const size = jsonSize(found)
     const known = size === undefined ? { object: metadataOf(found), size: 0 } : { object: found, size }
-    this.#remember(known)
+    this.#deps.cache.set(this.#versionOf(known.object), known)
     return known
   }
 
   /** What the API server has answered to a write need not be read once more. */
   written(ref: ResourceRef, object: KubeObject): void {
     const size = this.#deps.events.isReferenceOnly(ref) ? jsonSize(object) : undefined
-    if (size !== undefined) this.#remember({ object, size })
+    if (size !== undefined) this.#deps.cache.set(this.#versionOf(object), { object, size })
   }
 
-  #remember(known: Known): void {
-    const version = versionOf(known.object)
-    this.#forget(version)
-    this.#known.set(version, known)
-    this.#size += known.size
-    for (const oldest of this.#known.keys()) {
-      if (this.#size <= CAPACITY) return
-      this.#forget(oldest)
-    }
-  }
-
-  #forget(version: string): void {
-    this.#size -= this.#known.get(version)?.size ?? 0
-    this.#known.delete(version)
+  #versionOf({ metadata }: KubeObject): string {
+    return `${this.#deps.account} ${metadata.uid} ${metadata.resourceVersion}`
   }
 
   async #read(
@@ -113,5 +99,3 @@ function jsonSize(object: KubeObject): number | undefined {
 }
 
 const metadataOf = ({ apiVersion, kind, metadata }: KubeObject): KubeObject => ({ apiVersion, kind, metadata })
-
-const versionOf = ({ metadata }: KubeObject): string => `${metadata.uid} ${metadata.resourceVersion}`

@@ -5,6 +5,7 @@ import { dated, type Finish, type Lease } from '#queue'
 import { apiView } from './api-view.ts'
 import { Gate } from './gate.ts'
 import { InFlight } from './in-flight.ts'
+import { ObjectCache } from './object-cache.ts'
 import { selectorOf } from './reconcilers.ts'
 import { References } from './references.ts'
 import { type Rehearsed, rehearsing } from './rehearsal.ts'
@@ -43,7 +44,7 @@ export async function rehearse(options: RehearsalOptions): Promise<RehearsalResu
       kube,
       events: { ...view, put: () => Promise.reject(new TypeError('a rehearsal stores nothing')) },
       gate,
-      references: new References({ kube, events: view, gate }),
+      references: new References({ kube, events: view, gate, cache: new ObjectCache(), account: '' }),
       state: new StateBudget(MAX_STATE_BYTES),
       settled: new SettledWrites(),
       recorder: { record: () => undefined },

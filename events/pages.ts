@@ -44,21 +44,23 @@ export async function readPages(
 ): Promise<StoredMessage[]> {
   const isAlone = replicas === 1
   const subjects = [...filters, ...(isAlone ? [] : [ANCHOR])].map((filter) => names.root + filter)
-  const ask = async (first: number | undefined, maxBytes: number): Promise<BatchLast> => {
-    const page = async () => {
+  const ask = async (first: number | undefined): Promise<BatchLast> => {
+    const maxBytes = first === undefined ? FIRST_PAGE_BYTES : NEXT_PAGE_BYTES
+    allowance?.demand(maxBytes + LARGEST_MESSAGE_BYTES)
+    const request = async () => {
       using _asked = await js.incoming.acquire(maxBytes + LARGEST_MESSAGE_BYTES, signal)
       return await js.pageLast(names.stream, subjects, { first, maxBytes })
     }
-    allowance?.demand(maxBytes + LARGEST_MESSAGE_BYTES)
-    return persist(page, { signal, log })
+    return persist(request, { signal, log })
   }
+  const isStale = ({ upToSequence = 0 }: BatchLast): boolean => !isAlone && upToSequence < covered
   const confirmed = isAlone ? 0 : persist(() => js.lastSequence(names.stream), { signal, log })
   const pages: StoredMessage[][] = []
-  let [page, covered] = await Promise.all([ask(undefined, FIRST_PAGE_BYTES), confirmed])
-  for (let first: number | undefined; ; page = await ask(first, NEXT_PAGE_BYTES)) {
-    while (!isAlone && (page.upToSequence ?? 0) < covered) {
+  let [page, covered] = await Promise.all([ask(undefined), confirmed])
+  for (let first: number | undefined; ; page = await ask(first)) {
+    while (isStale(page)) {
       await sleep(STALE_READ_PAUSE_MS)
-      page = await ask(first, first === undefined ? FIRST_PAGE_BYTES : NEXT_PAGE_BYTES)
+      page = await ask(first)
     }
     covered = page.upToSequence ?? covered
     pages.push(page.messages)

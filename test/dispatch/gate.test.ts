@@ -83,7 +83,7 @@ it('serves reconcilers in turn, whatever the priority of what they send', async 
     ['quiet', of(PRIORITY.status, 'quiet'), 3],
     ['third', of(PRIORITY.delete, 'third'), 3],
   )
-  expect(log.slice(0, 9)).toEqual(Array(3).fill(['loud', 'quiet', 'third']).flat())
+  expect(log.slice(0, 9)).toEqual(Array.from({ length: 3 }, () => ['loud', 'quiet', 'third']).flat())
 })
 
 it('drops a request that is not wanted any more at once, without a place in flight', async () => {

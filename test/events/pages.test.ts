@@ -44,12 +44,12 @@ it('32 reads of 10 MiB at once keep the connection, and every publish beside the
   let disconnected = 0
   store.js.onDisconnect(() => disconnected++)
   const reads = Promise.all(Array.from({ length: 32 }, () => store.observe(podsOf('big'))))
-  let isReading = true
+  const done = new AbortController()
   const publishing = (async () => {
-    for (let version = 2; isReading; version++) await store.put(PODS, 'modified', object('beside', version))
+    for (let version = 2; !done.signal.aborted; version++) await store.put(PODS, 'modified', object('beside', version))
   })()
   const observed = await reads
-  isReading = false
+  done.abort()
   await publishing
   expect(disconnected).toBe(0)
   expect(observed.map(({ owned }) => owned[0]?.length)).toEqual(Array(32).fill(PODS_EACH))
@@ -60,9 +60,9 @@ it('a read in pages sees every object, each once, at least as new as it was befo
   await using writer = await openStore(nats.url, { prefix: `t${next - 1}` })
   await putPods(writer, 'busy', PODS_EACH)
   const confirmed = new Map<string, number>()
-  let isReading = true
+  const done = new AbortController()
   const writing = (async () => {
-    for (let version = 2; isReading; version++) {
+    for (let version = 2; !done.signal.aborted; version++) {
       const pod = `busy-${(version * 7) % PODS_EACH}`
       await writer.put(PODS, 'modified', object(pod, version, large), ownedBy('busy'))
       confirmed.set(pod, version)
@@ -75,7 +75,7 @@ it('a read in pages sees every object, each once, at least as new as it was befo
     expect([owned[0]?.length, versions.size]).toEqual([PODS_EACH, PODS_EACH])
     for (const [pod, version] of before) expect(versions.get(pod)).toBeGreaterThanOrEqual(version)
   }
-  isReading = false
+  done.abort()
   await writing
 }, 60_000)
 

@@ -66,7 +66,7 @@ it('gives back once what is disposed twice', async () => {
 })
 
 it('serves every reader in the end, and never grants more than there is', async () => {
-  const reader = fc.record({ first: fc.integer({ min: 1, max: 6 }), then: fc.integer({ min: 1, max: 40 }) })
+  const reader = fc.record({ first: fc.integer({ min: 1, max: 6 }), second: fc.integer({ min: 1, max: 40 }) })
   await fc.assert(
     fc.asyncProperty(fc.array(reader, { minLength: 1, maxLength: 40 }), async (readers) => {
       const budget = new Budget(20)
@@ -82,9 +82,9 @@ it('serves every reader in the end, and never grants more than there is', async 
         grant[Symbol.dispose]()
       }
       await Promise.all(
-        readers.map(async ({ first, then }) => {
+        readers.map(async ({ first, second }) => {
           give(await hold(first))
-          const grant = await hold(then)
+          const grant = await hold(second)
           await turn()
           give(grant)
         }),
