@@ -1,10 +1,9 @@
 import { Turns } from './turns.ts'
 
-/** Writes of one reconciler, lower ones first: what makes things exist, what removes them, what only tells of them. */
+/** The order of one reconciler's writes. Lower values go first. */
 export const PRIORITY = { create: 0, delete: 1, status: 2 } as const
 export type Priority = (typeof PRIORITY)[keyof typeof PRIORITY]
 
-/** For whom a request is made, and what it is. */
 export interface Caller {
   reconciler: string
   kind: 'read' | 'event' | Priority
@@ -21,14 +20,15 @@ export interface GateOptions {
 
 type Class = 'read' | 'write' | 'event'
 
-/** Who is next while all of them wait. A turn that its class does not need goes to the first class of FALLBACK that does. */
+/** The order of turns while all classes wait. A turn that its class does not need goes to the first class of FALLBACK that waits. */
 const CYCLE: readonly Class[] = ['write', 'read', 'write', 'read', 'write', 'read', 'write', 'event']
 const FALLBACK: readonly Class[] = ['write', 'read', 'event']
 
 /**
- * The API requests in flight of all reconcilers together. While all wait, four of eight that begin are writes, three are
- * reads and one is an Event; of each class the reconcilers have their turns. Of one reconciler, a status waits for creates
- * and deletes, but for those of one stage of each other key that is held: a key whose status waits sends nothing else.
+ * Limits the API requests in flight of all reconcilers together. While all classes wait, four of eight requests are writes,
+ * three are reads and one is an Event. Within a class, reconcilers have their turns. A status waits for the creates and
+ * deletes of the same reconciler, but at most for one stage of each other key, because a key whose status waits sends nothing
+ * else.
  */
 export class Gate {
   readonly #limit: number

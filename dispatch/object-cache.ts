@@ -1,6 +1,6 @@
 import type { KubeObject } from '#contracts'
 
-/** Of all objects kept, as JSON text. */
+/** Bytes of JSON. */
 const CAPACITY = 32 * 1024 * 1024
 
 export interface Known {
@@ -9,7 +9,7 @@ export interface Known {
   size: number
 }
 
-/** The newest objects that fit, of the whole process. */
+/** Keeps the objects that were added last, up to its capacity. One for the whole process. */
 export class ObjectCache {
   readonly #known = new Map<string, Known>()
   #size = 0

@@ -12,7 +12,7 @@ export interface Observation extends World {
   owner: OwnerKey | undefined
   /** Of the newest change of the primary, of what it controls or of what is related to it. */
   traceparent: string | undefined
-  /** More is owned or related than a run may read: `owned` and `related` are empty, and nothing can be decided. */
+  /** The owned and related objects exceed the limit of a run: both lists are empty, and the function cannot decide. */
   excess?: TooMuchStateError
 }
 
@@ -29,15 +29,15 @@ interface Observed {
 
 type Primary = Pick<ObjectKey, 'namespace' | 'name'>
 
-/** Requests to the API server by one run at once. */
+/** Objects that one run reads from the API server at once, for owned and for related ones each. */
 const REFERENCES_AT_ONCE = 8
 
 /** The object as the API server has it, where EVENTS has only a reference; undefined when it is gone. */
 type Whole = (resource: ResourceRef, stored: StoredObject) => Promise<KubeObject | undefined>
 
 /**
- * The primary, what it controls and what is related to it. Where that is too much to be read, the primary alone. Undefined
- * when the primary is gone. Throws SupersededError when the Reconciler is another one by now.
+ * The primary, the objects that it controls and the related ones; the primary alone if they are too large together.
+ * Undefined when the primary is gone. Throws SupersededError when the Reconciler has changed.
  */
 export async function observePrimary(
   deps: Dependencies,
@@ -57,7 +57,7 @@ export async function observePrimary(
 }
 
 /**
- * In one read of EVENTS; a second one where a field of the primary names what is related. What travels as a reference is
+ * Reads EVENTS once, and a second time if a field of the primary names related objects. Objects that travel as references are
  * read from the API server.
  */
 async function observeAll(

@@ -5,7 +5,7 @@ import type { Gate } from './gate.ts'
 import { Turns } from './turns.ts'
 
 const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
-/** Of one reconciler. client-go's broadcaster has room for 1,000, and drops the newest. */
+/** Limit for one reconciler. client-go's broadcaster has room for 1,000 Events, and drops the newest. */
 const MOST_WAITING = 1000
 /** Requests for Events at once. */
 const AT_ONCE = 4

@@ -25,7 +25,7 @@ export class Serving {
   readonly #served: Served
   readonly #log: RunLog
   readonly #current = new Map<Lease, Current>()
-  /** By owner; undefined: it has ended, and its end is stored. */
+  /** The runs of this process by owner. Undefined: the end of the run is stored. */
   readonly #leases = new Map<string, Lease | undefined>()
   readonly #worker: Worker
 

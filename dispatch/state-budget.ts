@@ -2,28 +2,27 @@ import { resourceName } from '#contracts'
 import { type Allowance, Budget, FIRST_READ_BYTES, type Grant, parseObjectSubject } from '#events'
 import { type Read, TooMuchStateError } from './too-much-state.ts'
 
-/** What one run may read, as JSON. */
+/** A run may read so many bytes of JSON. */
 export const MAX_STATE_BYTES = 16 * 2 ** 20
-/** A run that has read more than this part of it shares with the large ones. */
+/** A run counts as large when it reads more than this part of the limit. */
 const SMALL_SHARE = 1 / 8
-/** The first page of a second read fits, too, where both have only a few small objects. */
+/** Has room for a first page, and for the first page of a second read if the objects of the first were few and small. */
 const FIRST_BYTES = FIRST_READ_BYTES + 64 * 1024
 
 /** Counts what a run reads. */
 export interface Holdings extends Allowance {
-  /** Of what the API server has answered. */
+  /** Called for each object that the API server has returned. */
   add(resource: string, bytes: number): void
 }
 
-/** Of the run that asks: what it reads is kept until it ends. */
 interface Asking {
   suspect: boolean
   signal: AbortSignal
 }
 
 /**
- * What the runs of one process hold of objects at once: six times what one of them may read. Small runs, large runs and
- * suspects have a third each, so neither large ones nor suspects make the others wait.
+ * Bounds the objects that all runs of one process hold at once: six times the limit of one run. Small runs, large runs and
+ * suspects have a third each, so large runs and suspects do not make the others wait.
  */
 export class StateBudget {
   readonly maxBytes: number
@@ -44,8 +43,8 @@ export class StateBudget {
 }
 
 /**
- * What one run holds. It never waits for more while it holds something: a run that turns out to be large gives back all,
- * waits for as much as a run may read, and reads again.
+ * The share of one run. A run that turns out to be large gives its share back, waits for the limit of one run, and reads
+ * again: if it kept its share while it waits, runs could wait for each other for ever.
  */
 export class RunState implements Disposable {
   readonly #budget: StateBudget
@@ -57,7 +56,7 @@ export class RunState implements Disposable {
     this.#asking = asking
   }
 
-  /** What was read before counts no longer. Throws TooMuchStateError when it is more than a run may read. */
+  /** Replaces what was read before. Throws TooMuchStateError above the limit of one run. */
   async read<T>(observe: (holdings: Holdings) => Promise<T>): Promise<T> {
     const { small, large, suspects, maxBytes } = this.#budget
     if (this.#asking.suspect) return this.#readWithin(suspects, maxBytes, maxBytes, observe)
@@ -95,9 +94,9 @@ export class RunState implements Disposable {
 class OutgrownError extends Error {}
 
 interface Limits {
-  /** Of the grant. */
+  /** The grant grows up to this size. */
   mostBytes: number
-  /** Of a run. */
+  /** A run may read so much. */
   maxBytes: number
 }
 
@@ -130,13 +129,13 @@ class Meter implements Holdings {
     this.#hold(this.#bytes)
   }
 
-  /** Requests of a read that has failed may still be answered. */
+  /** Answers that come after a failed read are not counted. */
   end(): number {
     this.#ended = true
     return this.#bytes
   }
 
-  /** A grant for all that a run may read need not grow: the page under way is beside it. */
+  /** A grant with the limit of one run does not grow: the page under way comes on top of it. */
   #hold(bytes: number): void {
     const { mostBytes, maxBytes } = this.#limits
     if (this.#ended || bytes <= this.#grant.bytes || mostBytes === maxBytes) return

@@ -1,6 +1,6 @@
-/** Items of several parties, taken in turn: one of each party, then the next of the first one. */
+/** Waiting items of several parties. The parties have their turns: each take() returns an item of the next party. */
 export class Turns<Item> {
-  /** By party, the longest without a turn first, and then by rank. No party is without items. */
+  /** By party and rank. The next party is the first entry. A party without items has no entry. */
   readonly #waiting = new Map<string, Item[][]>()
   #size = 0
 
@@ -12,7 +12,7 @@ export class Turns<Item> {
     return countOf(this.#waiting.get(party) ?? [])
   }
 
-  /** Of one party, lower ranks are taken first. */
+  /** Items of a lower rank are taken first, within one party. */
   add(party: string, item: Item, rank = 0): void {
     const lines = this.#waiting.get(party) ?? []
     while (lines.length <= rank) lines.push([])
@@ -41,7 +41,7 @@ export class Turns<Item> {
     if (countOf(lines) === 0) this.#waiting.delete(party)
   }
 
-  /** The item of this party that came first, of the lowest rank that it has. */
+  /** Removes the first item of the party's lowest rank. */
   dropOldest(party: string): void {
     const oldest = this.#waiting.get(party)?.find((line) => line.length > 0)?.[0]
     if (oldest !== undefined) this.remove(party, oldest)

@@ -6,7 +6,7 @@ import { MAX_OBJECT_BYTES } from './publication.ts'
 import { ANCHOR, type StreamNames } from './stream.ts'
 import type { Allowance } from './types.ts'
 
-/** Most reads have a few small objects; only a read that has more asks for large pages. */
+/** Most reads find a few small objects. Large pages are for those that find more. */
 const FIRST_PAGE_BYTES = 128 * 1024
 const NEXT_PAGE_BYTES = 2 * 2 ** 20
 /** The message that fills a page may be of this size: an object, and 64 KiB of headers. */
@@ -33,9 +33,9 @@ export interface ReadTerms {
 export const sizeOf = ({ data }: Pick<StoredMessage, 'data'>): number => data.length + ENVELOPE_BYTES
 
 /**
- * The last message of each subject, at least as new as what was confirmed before the call. Any replica may answer: on
- * more than one, each page is repeated until it covers that, and the pages before it. Without the second condition an
- * object that was stored anew between two pages could be in neither of them.
+ * The last message of each subject, at least as new as what was confirmed before the call. Any replica may answer, so with
+ * more than one replica a page is read again until it covers what was confirmed and what the pages before it covered. An
+ * object that is stored between two pages would otherwise be missing, if a replica that is behind gives the second page.
  */
 export async function readPages(
   { js, names, replicas, log }: PagesContext,

@@ -1,7 +1,7 @@
 /** A part of a budget in use. Disposing gives back what is left of it. */
 export interface Grant extends Disposable {
   readonly bytes: number
-  /** Makes it larger if that much is free and nothing waits for it. Never waits: it would wait for others that wait. */
+  /** False if too little is free, or if somebody waits. It does not wait, because that could be a deadlock. */
   grow(bytes: number): boolean
   /** Gives back everything above this size. */
   shrink(bytes: number): void
@@ -13,8 +13,8 @@ interface Waiting {
 }
 
 /**
- * Bytes that several readers share. Each acquires once what it needs, in the order of asking, and holds nothing while it
- * waits; so readers cannot block each other for ever.
+ * Bytes that several readers share. They are granted in the order of the requests. A reader that holds no grant while it
+ * waits cannot be part of a deadlock.
  */
 export class Budget {
   readonly capacity: number

@@ -33,8 +33,8 @@ interface ApiAnswer {
 }
 
 /**
- * nats-server closes a connection for which more than 64 MiB wait to be sent (max_pending). It counts a message as sent when
- * the whole write is over, so it can count twice what the client still waits for (2.15: 48 MiB were too much).
+ * nats-server closes a connection for which more than 64 MiB wait to be sent (max_pending). It counts bytes as sent when the
+ * whole write to the socket is over, so it may count twice what the client still waits for (2.15: 48 MiB were too much).
  */
 const INCOMING_BYTES = 24 * 2 ** 20
 
@@ -44,7 +44,7 @@ export class JetStream {
   readonly admin: JetStreamManager
   /** For what needs no answer. */
   readonly outbox: Outbox
-  /** For who asks for much at once: acquired before, disposed when it has come. */
+  /** Large reads acquire their size before the request, and dispose it after the answer. */
   readonly incoming = new Budget(INCOMING_BYTES)
   readonly #mux: RequestMux
   readonly #batches: Batches
