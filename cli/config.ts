@@ -5,6 +5,8 @@ const name = (what: string) => z.string().regex(/^[A-Za-z0-9-]{1,32}$/, `${what}
 
 const LEASE = 'a number of seconds from 2 to 300'
 
+const STATE = 'a whole number of MiB from 1 to 1024'
+
 const KINDS = /^[a-z0-9]+(\.[a-z0-9-]+)*(,[a-z0-9]+(\.[a-z0-9-]+)*)*$/
 
 function kindFrom(text: string): { group: string; resource: string } {
@@ -47,6 +49,7 @@ const environment = z.object({
   POD_NAMESPACE: z.string().min(1).optional(),
   POD_CONTAINER: z.string().min(1).optional(),
   FAIRLEAD_LEASE_SECONDS: z.coerce.number(LEASE).min(2, LEASE).max(300, LEASE).default(5),
+  FAIRLEAD_MAX_STATE_MIB: z.coerce.number(STATE).int(STATE).min(1, STATE).max(1024, STATE).default(16),
   LOG_LEVEL: z
     .enum(['trace', 'debug', 'info', 'warn', 'error', 'silent'], 'one of trace, debug, info, warn, error, silent')
     .default('info'),

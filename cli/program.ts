@@ -30,6 +30,7 @@ Environment:
   FAIRLEAD_LEASE_SECONDS  how long a silent worker keeps a key (default 5; the same for all processes)
   FAIRLEAD_FUNCTION_ACCESS  file with authorities, tokens and certificates for calls of functions over HTTP
   FAIRLEAD_REVISION  of the functions in this process: by another one every object runs again (default the image's digest)
+  FAIRLEAD_MAX_STATE_MIB  what one run may read, in MiB (default 16; six times as much for all runs of a process)
   LOG_LEVEL          trace, debug, info, warn, error or silent (default info)
   LOG_FORMAT         json or text (default text on a terminal)
   FAIRLEAD_DEBUG     set it to see stack traces

@@ -23,6 +23,8 @@ export interface RuntimeOptions {
   revision?: string | undefined
   /** Left out: functions over HTTP are called without credentials. */
   access?: readonly FunctionAccess[]
+  /** What one run may read, as JSON. */
+  maxStateBytes?: number
   log: Logger
   /** Left out: nobody keeps traces. */
   traces?: TraceKeeper
@@ -30,6 +32,7 @@ export interface RuntimeOptions {
   runObserver?: RunObserver
   /** Called when a call of a function ignores its signal. */
   ignored?: (call: IgnoredSignal) => void
+  eventDropped?: (reconciler: string) => void
   /** Called when somebody has deleted or emptied a stream: this process cannot go on. */
   lost?: (error: StreamLostError) => void
   now?: () => Date
@@ -54,6 +57,7 @@ export function createRuntime({
   apiConcurrency,
   revision,
   access = [],
+  maxStateBytes,
   log,
   traces,
   ignored,
@@ -79,10 +83,12 @@ export function createRuntime({
         apiConcurrency,
         revision,
         access,
+        maxStateBytes,
         bury,
         ignored,
         log,
         sampled: keep !== undefined,
+        eventDropped: observers.eventDropped,
         observer: (step) => {
           tracing.run(step)
           observers.runObserver?.(step)

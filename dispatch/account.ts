@@ -1,5 +1,4 @@
 import { type ReconcilerSpec, userNameOf } from '#contracts'
-import { References } from './references.ts'
 import type { RunDependencies } from './run.ts'
 
 /**
@@ -8,6 +7,7 @@ import type { RunDependencies } from './run.ts'
  */
 export function actingAs<Deps extends RunDependencies>(deps: Deps, { serviceAccount }: ReconcilerSpec): Deps {
   if (serviceAccount === undefined) return deps
-  const kube = deps.kube.as(userNameOf(serviceAccount))
-  return { ...deps, kube, references: new References({ ...deps, kube }), adoptions: deps.adoptions.as(kube) }
+  const account = userNameOf(serviceAccount)
+  const kube = deps.kube.as(account)
+  return { ...deps, kube, references: deps.references.as(account, kube), adoptions: deps.adoptions.as(kube) }
 }

@@ -2,11 +2,17 @@ import type { KubeObject, OwnedResource } from '#contracts'
 import { type KubeClient, resourcePath } from '#kube'
 import { called, DESIRED_ANNOTATION, isCreatedBy, keepNewest, markedBy } from '#reconcile'
 import { refusalOf, undefinedIfGone } from './errors.ts'
-import { DROPPED, type Gate, PRIORITY } from './gate.ts'
+import { DROPPED, type Gate } from './gate.ts'
 
 export interface AdoptionsDependencies {
   kube: KubeClient
   gate: Gate
+}
+
+/** The run that asks. */
+interface Asking {
+  reconciler: string
+  signal: AbortSignal
 }
 
 /** An object that the owner controls. */
@@ -40,7 +46,7 @@ export class Adoptions {
     return new Adoptions({ ...this.#deps, kube }, this.#known)
   }
 
-  async isCreatedBy(identity: string, owner: KubeObject, candidate: Candidate, signal: AbortSignal): Promise<boolean> {
+  async isCreatedBy(identity: string, owner: KubeObject, candidate: Candidate, asking: Asking): Promise<boolean> {
     const { resource, object, isAnnotated, isFingerprinted } = candidate
     const marked = markedBy(owner, object)
     if (marked !== undefined) return marked === identity
@@ -50,18 +56,28 @@ export class Adoptions {
     const key = [identity, uid, ...(isAnnotated ? [] : [resourceVersion])].join(' ')
     const known = this.#known.get(key)
     if (known !== undefined) return known
-    const live = await this.#read(resource, object, signal)
+    const live = await this.#read(resource, object, asking)
     if (live === undefined || live.metadata.uid !== uid) return false
     const isCreated = isCreatedBy(identity, owner, live)
     keepNewest(this.#known, key, isCreated, REMEMBERED)
     return isCreated
   }
 
-  async #read(resource: OwnedResource, object: KubeObject, signal: AbortSignal): Promise<KubeObject | undefined> {
+  async #read(
+    resource: OwnedResource,
+    object: KubeObject,
+    { reconciler, signal }: Asking,
+  ): Promise<KubeObject | undefined> {
     const { kube, gate } = this.#deps
     const path = resourcePath(resource, object.metadata.namespace, object.metadata.name)
     try {
-      const found = await gate.run(PRIORITY.create, () => kube.get(path, { signal }).catch(undefinedIfGone), { signal })
+      const found = await gate.run(
+        { reconciler, kind: 'read' },
+        () => kube.get(path, { signal }).catch(undefinedIfGone),
+        {
+          signal,
+        },
+      )
       return found === DROPPED ? undefined : found
     } catch (error) {
       throw refusalOf(error, `cannot read ${called(object)}, to find out which reconciler has created it`)

@@ -12,10 +12,12 @@ import type { FunctionAccess } from './function-access.ts'
 import { Gate } from './gate.ts'
 import { Identities } from './identities.ts'
 import { InFlight } from './in-flight.ts'
+import { ObjectCache } from './object-cache.ts'
 import { EventRecorder } from './recorder.ts'
 import { References } from './references.ts'
 import type { RunDependencies } from './run.ts'
 import { drawSeed } from './seed.ts'
+import { MAX_STATE_BYTES, StateBudget } from './state-budget.ts'
 import type { RunObserver } from './steps.ts'
 
 const RETRY_MS = 1000
@@ -30,7 +32,11 @@ export interface DispatcherOptions {
   instance: string
   /** API requests in flight, of all reconcilers together. Default 10. */
   apiConcurrency?: number
+  /** What one run may read, as JSON; all runs together hold six times as much at most. Default 16 MiB. */
+  maxStateBytes?: number | undefined
   observer?: RunObserver
+  /** An Event of this reconciler is not written, because 1,000 of its Events wait. */
+  eventDropped?: ((reconciler: string) => void) | undefined
   /** Somebody keeps traces: API requests carry their place in one. Default false. */
   sampled?: boolean
   /** Keeps what nobody can run; resolves when it is kept. Left out: such keys are parked. */
@@ -52,9 +58,10 @@ export interface Dispatcher {
   /** Takes no more keys, lets runs end within the grace, and hands the rest back to the queue. */
   drain(graceMs: number): Promise<void>
   /**
-   * The version, or a later one, was written through by a run of this process: it has decided again on it, or will be
-   * repeated by the queue (fenced, failed, killed), so the watch's echo of it is no reason for another run. Of other processes' runs
-   * this says nothing: one may have lost its lease and died before it could queue its key again.
+   * The version, or a later one, was written through by a run of this process that holds its lease, or held it to its end: the
+   * run decides again on it, or is repeated by the queue. So the watch's echo of it is no reason for another run. Of a run
+   * that has lost its lease, and of other processes' runs, this says nothing: a newer run may have begun before the write
+   * arrived, and the process may die before it queues the key again.
    */
   settled(echo: { fn: string; key: string; origin: string }): boolean
   /** Of the run that is writing this object right now, for who happens to see it in the watch before it is in EVENTS. */
@@ -80,16 +87,18 @@ class LiveDispatcher implements Dispatcher {
   constructor(options: DispatcherOptions) {
     const { kube, events, instance, log, now = () => new Date(), random = Math.random } = options
     const gate = new Gate(options.apiConcurrency ?? 10)
+    const { eventDropped = () => undefined } = options
     this.#options = options
     this.#deps = {
       kube,
       events,
       gate,
-      references: new References({ kube, events, gate }),
+      references: new References({ kube, events, gate, cache: new ObjectCache(), account: '' }),
       adoptions: new Adoptions({ kube, gate }),
+      state: new StateBudget(options.maxStateBytes ?? MAX_STATE_BYTES),
       settled: new SettledWrites(),
       calls: new Calls(options.ignored),
-      recorder: new EventRecorder({ gate, instance, now, log }),
+      recorder: new EventRecorder({ gate, instance, now, dropped: eventDropped, log }),
       now,
       random,
       seed: drawSeed,
@@ -116,7 +125,7 @@ class LiveDispatcher implements Dispatcher {
 
   settled({ fn, key, origin }: { fn: string; key: string; origin: string }): boolean {
     const owner = ownerIn(origin, fn, key)
-    return owner !== undefined && this.#followed.get(fn)?.serving?.began(owner) === true
+    return owner !== undefined && this.#followed.get(fn)?.serving?.settled(owner) === true
   }
 
   traceOf(ref: ResourceRef, object: KubeObject): string | undefined {

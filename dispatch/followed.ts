@@ -233,12 +233,16 @@ export class Followed {
 
   /** A conflict means that a newer version of the Reconciler is on its way here, and with it another try. */
   async #store(object: KubeObject, patch: StatusPatch): Promise<void> {
-    const { kube, gate } = this.#deps
+    const { kube } = this.#deps
     const path = resourcePath(RECONCILERS, undefined, object.metadata.name, 'status')
     await this.#written(async () => {
-      await gate.run(PRIORITY.status, () => kube.patch(path, patch, 'merge', { fieldManager: 'fairlead' }))
+      await this.#byTurn(() => kube.patch(path, patch, 'merge', { fieldManager: 'fairlead' }))
       if (isShownLost({ ...object, status: patch.status })) this.#lost = undefined
     })
+  }
+
+  #byTurn(request: () => Promise<unknown>): Promise<unknown> {
+    return this.#deps.gate.run({ reconciler: this.#name, kind: PRIORITY.status }, request)
   }
 
   async #written(write: () => Promise<unknown>): Promise<void> {
@@ -250,12 +254,12 @@ export class Followed {
 
   /** Where it exists after all, that is a change, for which a bridge stores it again. */
   async #storeAbsence({ apiVersion, kind, metadata: { name, uid } }: KubeObject): Promise<void> {
-    const { kube, gate, now } = this.#deps
+    const { kube, now } = this.#deps
     const condition = { type: 'Ready', ...ABSENT, lastTransitionTime: now().toISOString() }
     const patch = { apiVersion, kind, metadata: { name, ...(uid && { uid }) }, status: { conditions: [condition] } }
     const path = resourcePath(RECONCILERS, undefined, name)
     await this.#written(() =>
-      gate.run(PRIORITY.status, () => kube.applyStatus(path, patch, { fieldManager: 'fairlead', force: true })),
+      this.#byTurn(() => kube.applyStatus(path, patch, { fieldManager: 'fairlead', force: true })),
     )
   }
 

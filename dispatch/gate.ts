@@ -1,6 +1,13 @@
-/** Lower goes first: what makes things exist, what removes them, what only tells of them. */
-export const PRIORITY = { create: 0, delete: 1, status: 2, event: 3 } as const
+import { Turns } from './turns.ts'
+
+/** The order of one reconciler's writes. Lower values go first. */
+export const PRIORITY = { create: 0, delete: 1, status: 2 } as const
 export type Priority = (typeof PRIORITY)[keyof typeof PRIORITY]
+
+export interface Caller {
+  reconciler: string
+  kind: 'read' | 'event' | Priority
+}
 
 /** A request that was not wanted any more before its turn came: it was not sent. */
 export const DROPPED: unique symbol = Symbol('dropped')
@@ -11,14 +18,23 @@ export interface GateOptions {
   unwanted?: AbortSignal | undefined
 }
 
+type Class = 'read' | 'write' | 'event'
+
+/** The order of turns while all classes wait. A turn that its class does not need goes to the first class of FALLBACK that waits. */
+const CYCLE: readonly Class[] = ['write', 'read', 'write', 'read', 'write', 'read', 'write', 'event']
+const FALLBACK: readonly Class[] = ['write', 'read', 'event']
+
 /**
- * The API requests in flight of all reconcilers together. A request of a lower priority waits for at most one request
- * of each other key that is held, because a key whose status waits sends nothing else meanwhile: no starvation.
+ * Limits the API requests in flight of all reconcilers together. While all classes wait, four of eight requests are writes,
+ * three are reads and one is an Event. Within a class, reconcilers have their turns. A status waits for the creates and
+ * deletes of the same reconciler, but at most for one stage of each other key, because a key whose status waits sends nothing
+ * else.
  */
 export class Gate {
   readonly #limit: number
-  readonly #lines: (() => void)[][] = [[], [], [], []]
+  readonly #waiting: Record<Class, Turns<() => void>> = { read: new Turns(), write: new Turns(), event: new Turns() }
   #inFlight = 0
+  #turn = 0
 
   constructor(limit: number) {
     this.#limit = limit
@@ -29,18 +45,18 @@ export class Gate {
   }
 
   get waiting(): number {
-    return this.#lines.reduce((sum, line) => sum + line.length, 0)
+    return FALLBACK.reduce((sum, one) => sum + this.#waiting[one].size, 0)
   }
 
   /** Rejects with the signal's reason when that is aborted before the request began. */
   async run<T>(
-    priority: Priority,
+    caller: Caller,
     request: () => Promise<T>,
     { signal, unwanted }: GateOptions = {},
   ): Promise<T | typeof DROPPED> {
     signal?.throwIfAborted()
     if (unwanted?.aborted) return DROPPED
-    if ((await this.#turn(priority, signal, unwanted)) === DROPPED) return DROPPED
+    if ((await this.#admission(caller, signal, unwanted)) === DROPPED) return DROPPED
     try {
       return await request()
     } finally {
@@ -49,21 +65,25 @@ export class Gate {
     }
   }
 
-  #turn(priority: Priority, signal?: AbortSignal, unwanted?: AbortSignal): Promise<typeof DROPPED | void> {
+  #admission(
+    { reconciler, kind }: Caller,
+    signal?: AbortSignal,
+    unwanted?: AbortSignal,
+  ): Promise<typeof DROPPED | void> {
     return new Promise((resolve, reject) => {
-      const line = this.#lines[priority] ?? []
+      const turns = this.#waiting[typeof kind === 'number' ? 'write' : kind]
       const settle = () => {
         signal?.removeEventListener('abort', refuse)
         unwanted?.removeEventListener('abort', drop)
       }
       const leave = () => {
         settle()
-        line.splice(line.indexOf(start), 1)
+        turns.remove(reconciler, start)
       }
       const start = () => (settle(), this.#inFlight++, resolve())
       const refuse = () => (leave(), reject(signal?.reason as Error))
       const drop = () => (leave(), resolve(DROPPED))
-      line.push(start)
+      turns.add(reconciler, start, typeof kind === 'number' ? kind : 0)
       signal?.addEventListener('abort', refuse)
       unwanted?.addEventListener('abort', drop)
       this.#admit()
@@ -72,9 +92,16 @@ export class Gate {
 
   #admit(): void {
     while (this.#inFlight < this.#limit) {
-      const start = this.#lines.find((line) => line.length > 0)?.shift()
+      const start = this.#next()
       if (start === undefined) return
       start()
     }
+  }
+
+  #next(): (() => void) | undefined {
+    const whose = [CYCLE[this.#turn] ?? 'write', ...FALLBACK].find((one) => this.#waiting[one].size > 0)
+    if (whose === undefined) return undefined
+    this.#turn = (this.#turn + 1) % CYCLE.length
+    return this.#waiting[whose].take()
   }
 }

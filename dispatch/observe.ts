@@ -7,68 +7,108 @@ import {
   relation,
 } from '#contracts'
 import type { EventStore, ObjectFilter, ObjectKey, OwnerKey, StoredObject } from '#events'
-import { isControlledBy, type OwnedObject, type World } from '#reconcile'
+import { isControlledBy, type OwnedObject, TooMuchStateError, type World } from '#reconcile'
 import type { Adoptions } from './adoptions.ts'
 import type { Edition } from './edition.ts'
+import { mapAtMost } from './map-at-most.ts'
 import type { References } from './references.ts'
+import type { Holdings, RunState } from './state-budget.ts'
 
 export interface Observation extends World {
   /** The primary's own controller, where that is the primary of some Reconciler. */
   owner: OwnerKey | undefined
   /** Of the newest change of the primary, of what it controls or of what is related to it. */
   traceparent: string | undefined
+  /** The owned and related objects exceed the limit of a run: both lists are empty, and the function cannot decide. */
+  excess?: TooMuchStateError
 }
 
-export interface ObserveDependencies {
+interface Dependencies {
   events: Pick<EventStore, 'observe' | 'isReferenceOnly'>
   references: References
   adoptions: Adoptions
 }
 
+interface Observing {
+  name: string
+  identity: string
+  spec: ReconcilerSpec
+  edition: Edition | undefined
+}
+
+type Primary = Pick<ObjectKey, 'namespace' | 'name'>
+
+/** Objects that one run reads from the API server at once, for owned and for related ones each. */
+const REFERENCES_AT_ONCE = 8
+
 /** The object as the API server has it, where EVENTS has only a reference; undefined when it is gone. */
 type Whole = (resource: ResourceRef, stored: StoredObject) => Promise<KubeObject | undefined>
 
 /**
- * The primary, what the reconciler has created for it and what is related to it, in one read of EVENTS; a second one where a field of the
- * primary names what is related. What travels as a reference is read from the API server. Undefined when the primary
- * is gone. Throws SupersededError when the Reconciler is another one by now.
+/**
+ * The primary, what the reconciler has created for it and what is related to it; the primary alone if these are too large
+ * together. Undefined when the primary is gone. Throws SupersededError when the Reconciler has changed.
  */
 export async function observePrimary(
-  { events, references, adoptions }: ObserveDependencies,
-  { identity, spec, edition }: { identity: string; spec: ReconcilerSpec; edition: Edition | undefined },
-  { namespace, name }: Pick<ObjectKey, 'namespace' | 'name'>,
-  signal: AbortSignal,
+  deps: Dependencies,
+  observing: Observing,
+  primary: Primary,
+  { state, signal }: { state: RunState; signal: AbortSignal },
+): Promise<Observation | undefined> {
+  try {
+    return await state.read((holdings) => observeAll(deps, observing, primary, { holdings, signal }))
+  } catch (error) {
+    if (!(error instanceof TooMuchStateError)) throw error
+    const { spec } = observing
+    const alone = { ...observing, spec: { ...spec, owns: [], related: [] } }
+    const found = await state.read((holdings) => observeAll(deps, alone, primary, { holdings, signal }))
+    return found && { ...found, excess: error }
+  }
+}
+
+/**
+ * Reads EVENTS once, and a second time if a field of the primary names related objects. Objects that travel as references are
+ * read from the API server.
+ */
+async function observeAll(
+  { events, references, adoptions }: Dependencies,
+  { name: reconciler, identity, spec, edition }: Observing,
+  { namespace, name }: Primary,
+  { holdings, signal }: { holdings: Holdings; signal: AbortSignal },
 ): Promise<Observation | undefined> {
   const key = { ref: spec.for, namespace, name }
   const anyName = spec.related.filter(({ byName }) => byName === undefined)
   const named = spec.related.filter(({ byName }) => byName !== undefined)
+  const terms = { allowance: holdings, signal }
   const first = await events.observe({
     primary: key,
     owned: spec.owns,
     related: filtersOf(anyName, namespace),
     news: edition?.news,
+    ...terms,
   })
   edition?.check(first.news)
   const { primary } = first
-  const object = primary && (await references.whole(spec.for, primary, signal))
+  const object = primary && (await references.whole(spec.for, primary, { holdings, reconciler, signal }))
   if (primary === undefined || object === undefined) return undefined
   const whole: Whole = async (resource, stored) =>
-    isMetadataEnough(spec, resource) ? stored.object : references.whole(resource, stored, signal)
+    isMetadataEnough(spec, resource)
+      ? stored.object
+      : references.whole(resource, stored, { holdings, reconciler, signal })
   const names = lookupsOf(named, object)
   const second =
-    names.length === 0 ? [] : (await events.observe({ primary: key, related: filtersOf(names, namespace) })).related
-  const isCreated: IsCreated = (resource, stored, found) =>
-    adoptions.isCreatedBy(
-      identity,
-      object,
-      {
-        resource,
-        object: found,
-        isAnnotated: !stored.referenceOnly || found !== stored.object,
-        isFingerprinted: resource.strategy !== 'CreateOnly' && !events.isReferenceOnly(resource),
-      },
-      signal,
-    )
+    names.length === 0
+      ? []
+      : (await events.observe({ primary: key, related: filtersOf(names, namespace), ...terms })).related
+  const isCreated: IsCreated = (resource, stored, found) => {
+    const candidate = {
+      resource,
+      object: found,
+      isAnnotated: !stored.referenceOnly || found !== stored.object,
+      isFingerprinted: resource.strategy !== 'CreateOnly' && !events.isReferenceOnly(resource),
+    }
+    return adoptions.isCreatedBy(identity, object, candidate, { reconciler, signal })
+  }
   const [owned, related] = await Promise.all([
     ownedBy(object, spec, first.owned, { whole, isCreated }),
     relatedTo(object, spec, [...first.related, ...second].flat(), whole),
@@ -101,15 +141,14 @@ async function ownedBy(
   { whole, isCreated }: { whole: Whole; isCreated: IsCreated },
 ): Promise<OwnedObject[]> {
   const children = owns.flatMap((resource, index) =>
-    (found[index] ?? [])
-      .filter((child) => isControlledBy(child.object, owner))
-      .map(async (child): Promise<OwnedObject | undefined> => {
-        const object = await whole(resource, child)
-        if (object === undefined || !isControlledBy(object, owner)) return undefined
-        return (await isCreated(resource, child, object)) ? { resource, object } : undefined
-      }),
+    (found[index] ?? []).filter((child) => isControlledBy(child.object, owner)).map((child) => ({ resource, child })),
   )
-  return (await Promise.all(children)).filter((child) => child !== undefined)
+  const created = await mapAtMost(REFERENCES_AT_ONCE, children, async ({ resource, child }) => {
+    const object = await whole(resource, child)
+    if (object === undefined || !isControlledBy(object, owner)) return undefined
+    return (await isCreated(resource, child, object)) ? { resource, object } : undefined
+  })
+  return created.filter((child) => child !== undefined)
 }
 
 type Lookup = ReconcilerSpec['related'][number] & { name?: string }
@@ -151,7 +190,10 @@ async function relatedTo(
   const isRelated = anyRelation(related, primary)
   const near = found.filter((other) => isNear(other.key.ref, other.object))
   const once = [...new Map(near.map((other) => [`${other.key.ref.resource} ${other.uid}`, other])).values()]
-  const others = await Promise.all(once.map(async (other) => ({ ...other, object: await whole(other.key.ref, other) })))
+  const others = await mapAtMost(REFERENCES_AT_ONCE, once, async (other) => ({
+    ...other,
+    object: await whole(other.key.ref, other),
+  }))
   return others.flatMap(({ object, ...other }) =>
     object && isRelated(other.key.ref, object) ? [{ ...other, object }] : [],
   )

@@ -1,16 +1,31 @@
 import type { EventReport, KubeObject, RunLog } from '#contracts'
 import { isAlreadyExists, isNotFound, type KubeClient, resourcePath } from '#kube'
 import { Correlator, type Said } from './correlator.ts'
-import { type Gate, PRIORITY } from './gate.ts'
+import type { Gate } from './gate.ts'
+import { Turns } from './turns.ts'
 
 const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
+/** Limit for one reconciler. client-go's broadcaster has room for 1,000 Events, and drops the newest. */
+const MOST_WAITING = 1000
+/** Requests for Events at once. */
+const AT_ONCE = 4
 
 export interface RecorderOptions {
   gate: Gate
   /** Names this process, at most 128 characters. */
   instance: string
   now: () => Date
+  /** Too many wait: the oldest Event of this reconciler is not written. */
+  dropped: (reconciler: string) => void
   log: RunLog
+}
+
+/** An Event that waits. */
+interface Waiting {
+  kube: KubeClient
+  reconciler: string
+  event: KubeObject
+  said: Said
 }
 
 /**
@@ -20,7 +35,8 @@ export interface RecorderOptions {
 export class EventRecorder {
   readonly #options: RecorderOptions
   readonly #correlator = new Correlator()
-  readonly #pending = new Set<Promise<void>>()
+  readonly #waiting = new Turns<Waiting>()
+  readonly #sending = new Set<Promise<void>>()
 
   constructor(options: RecorderOptions) {
     this.#options = options
@@ -28,25 +44,39 @@ export class EventRecorder {
 
   /** `kube` is who says it. */
   record(kube: KubeClient, reconciler: string, object: KubeObject, report: EventReport): void {
-    const now = this.#options.now()
-    const said = this.#correlator.correlate(reconciler, object, report, now.getTime())
+    const { now, instance, dropped } = this.#options
+    const at = now()
+    const said = this.#correlator.correlate(reconciler, object, report, at.getTime())
     if (said.say === 'nothing') return
-    const event = kubernetesEvent(reconciler, this.#options.instance, object, { ...report, message: said.note }, now)
+    const event = kubernetesEvent(reconciler, instance, object, { ...report, message: said.note }, at)
     event.metadata.name = said.name
-    const sending = this.#send(kube, event, said).finally(() => this.#pending.delete(sending))
-    this.#pending.add(sending)
+    if (this.#waiting.sizeOf(reconciler) >= MOST_WAITING) {
+      this.#waiting.dropOldest(reconciler)
+      dropped(reconciler)
+    }
+    this.#waiting.add(reconciler, { kube, reconciler, event, said })
+    if (this.#sending.size < AT_ONCE) this.#begin()
   }
 
   /** Resolves when what has been recorded is written or has failed. */
   async flush(): Promise<void> {
-    await Promise.all(this.#pending)
+    await Promise.all(this.#sending)
   }
 
-  async #send(kube: KubeClient, event: KubeObject, said: Said): Promise<void> {
+  #begin(): void {
+    const sending = this.#sendAll().finally(() => this.#sending.delete(sending))
+    this.#sending.add(sending)
+  }
+
+  async #sendAll(): Promise<void> {
+    for (let next = this.#waiting.take(); next !== undefined; next = this.#waiting.take()) await this.#send(next)
+  }
+
+  async #send({ kube, reconciler, event, said }: Waiting): Promise<void> {
     const { gate, log } = this.#options
     const say = () => (said.say === 'new' ? this.#create(kube, event) : this.#repeat(kube, event, said.count))
     try {
-      await gate.run(PRIORITY.event, say)
+      await gate.run({ reconciler, kind: 'event' }, say)
     } catch (error) {
       log.warn({ err: error, namespace: event.metadata.namespace, event: said.name }, 'Event not written')
     }

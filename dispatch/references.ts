@@ -1,18 +1,25 @@
-import type { KubeObject, ResourceRef } from '#contracts'
+import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { asTravelling, type EventStore, type StoredObject } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
 import { called } from '#reconcile'
 import { refusalOf, undefinedIfGone } from './errors.ts'
-import { DROPPED, type Gate, PRIORITY } from './gate.ts'
+import { DROPPED, type Gate } from './gate.ts'
+import type { Known, ObjectCache } from './object-cache.ts'
+import type { Holdings } from './state-budget.ts'
 
 export interface ReferencesDependencies {
   kube: KubeClient
   events: Pick<EventStore, 'isReferenceOnly'>
   gate: Gate
+  cache: ObjectCache
+  /** With whose rights objects are read; they are not shown to another account. Empty: those of this process. */
+  account: string
 }
 
-/** Of all objects kept, as JSON text. */
-const CAPACITY = 32 * 1024 * 1024
+interface Asking {
+  reconciler: string
+  signal: AbortSignal
+}
 
 /**
  * The objects of which EVENTS has only a reference, as the API server has them: Secrets and other confidential kinds,
@@ -20,56 +27,60 @@ const CAPACITY = 32 * 1024 * 1024
  */
 export class References {
   readonly #deps: ReferencesDependencies
-  readonly #known = new Map<string, { object: KubeObject; size: number }>()
-  #size = 0
 
   constructor(deps: ReferencesDependencies) {
     this.#deps = deps
+  }
+
+  as(account: string, kube: KubeClient): References {
+    return new References({ ...this.#deps, account, kube })
   }
 
   /**
    * At least as new as what is stored; undefined when the object is gone by now. What is nested too deeply for JSON is
    * given with its metadata alone: nobody could send it anywhere, and who is merely related to it must be able to run.
    */
-  async whole(ref: ResourceRef, stored: StoredObject, signal: AbortSignal): Promise<KubeObject | undefined> {
+  async whole(
+    ref: ResourceRef,
+    stored: StoredObject,
+    { holdings, ...asking }: Asking & { holdings: Holdings },
+  ): Promise<KubeObject | undefined> {
     if (!stored.referenceOnly) return stored.object
-    const known = this.#known.get(versionOf(stored.object))
-    if (known !== undefined) return known.object
-    const found = await this.#read(ref, stored.object, signal)
+    const known =
+      this.#deps.cache.get(this.#versionOf(stored.object)) ?? (await this.#fresh(ref, stored.object, asking))
+    if (known !== undefined) holdings.add(resourceName(ref), known.size)
+    return known?.object
+  }
+
+  async #fresh(ref: ResourceRef, reference: KubeObject, asking: Asking): Promise<Known | undefined> {
+    const found = await this.#read(ref, reference, asking)
     if (found === undefined) return undefined
     const size = jsonSize(found)
-    const object = size === undefined ? metadataOf(found) : found
-    this.#remember(object, size ?? 0)
-    return object
+    const known = size === undefined ? { object: metadataOf(found), size: 0 } : { object: found, size }
+    this.#deps.cache.set(this.#versionOf(known.object), known)
+    return known
   }
 
   /** What the API server has answered to a write need not be read once more. */
   written(ref: ResourceRef, object: KubeObject): void {
     const size = this.#deps.events.isReferenceOnly(ref) ? jsonSize(object) : undefined
-    if (size !== undefined) this.#remember(object, size)
+    if (size !== undefined) this.#deps.cache.set(this.#versionOf(object), { object, size })
   }
 
-  #remember(object: KubeObject, size: number): void {
-    this.#forget(versionOf(object))
-    this.#known.set(versionOf(object), { object, size })
-    this.#size += size
-    for (const oldest of this.#known.keys()) {
-      if (this.#size <= CAPACITY) return
-      this.#forget(oldest)
-    }
+  #versionOf({ metadata }: KubeObject): string {
+    return `${this.#deps.account} ${metadata.uid} ${metadata.resourceVersion}`
   }
 
-  #forget(version: string): void {
-    this.#size -= this.#known.get(version)?.size ?? 0
-    this.#known.delete(version)
-  }
-
-  async #read(ref: ResourceRef, reference: KubeObject, signal: AbortSignal): Promise<KubeObject | undefined> {
+  async #read(
+    ref: ResourceRef,
+    reference: KubeObject,
+    { reconciler, signal }: Asking,
+  ): Promise<KubeObject | undefined> {
     const { kube, gate } = this.#deps
     const path = resourcePath(ref, reference.metadata.namespace, reference.metadata.name)
     const read = () => kube.get(path, { signal }).catch(undefinedIfGone)
     try {
-      const found = await gate.run(PRIORITY.create, read, { signal })
+      const found = await gate.run({ reconciler, kind: 'read' }, read, { signal })
       return found === DROPPED || found === undefined ? undefined : asTravelling(found)
     } catch (error) {
       throw refusalOf(error, `cannot read ${called(reference)}, which travels as a reference only`)
@@ -88,5 +99,3 @@ function jsonSize(object: KubeObject): number | undefined {
 }
 
 const metadataOf = ({ apiVersion, kind, metadata }: KubeObject): KubeObject => ({ apiVersion, kind, metadata })
-
-const versionOf = ({ metadata }: KubeObject): string => `${metadata.uid} ${metadata.resourceVersion}`

@@ -8,10 +8,12 @@ import { apiView } from './api-view.ts'
 import { Calls, rejectOnAbort } from './calls.ts'
 import { Gate } from './gate.ts'
 import { InFlight } from './in-flight.ts'
+import { ObjectCache } from './object-cache.ts'
 import { References } from './references.ts'
 import { type Rehearsed, rehearsing } from './rehearsal.ts'
 import { Run, type Served } from './run.ts'
 import { drawSeed } from './seed.ts'
+import { MAX_STATE_BYTES, StateBudget } from './state-budget.ts'
 
 export interface RehearsalOptions {
   kube: KubeClient
@@ -43,8 +45,9 @@ export async function rehearse(options: RehearsalOptions): Promise<RehearsalResu
       kube,
       events: { ...view, put: () => Promise.reject(new TypeError('a rehearsal stores nothing')) },
       gate,
-      references: new References({ kube, events: view, gate }),
+      references: new References({ kube, events: view, gate, cache: new ObjectCache(), account: '' }),
       adoptions: new Adoptions({ kube, gate }),
+      state: new StateBudget(MAX_STATE_BYTES),
       settled: new SettledWrites(),
       recorder: { record: () => undefined },
       calls: new Calls(),

@@ -46,7 +46,8 @@ export class RevisionRecord {
     const path = resourcePath(RECONCILERS, undefined, metadata.name, 'status')
     const patch = { metadata: { resourceVersion: metadata.resourceVersion }, status: { revisions } }
     try {
-      await gate.run(PRIORITY.status, () => kube.patch(path, patch, 'merge', { fieldManager: 'fairlead' }))
+      const caller = { reconciler: metadata.name, kind: PRIORITY.status }
+      await gate.run(caller, () => kube.patch(path, patch, 'merge', { fieldManager: 'fairlead' }))
       this.#stored.add(name)
     } catch (error) {
       if (isConflict(error)) this.#owed = name

@@ -22,11 +22,13 @@ import { failedBy, SupersededError } from './errors.ts'
 import { failureFields, withFields } from './log.ts'
 import { type Observation, observePrimary } from './observe.ts'
 import type { EventRecorder } from './recorder.ts'
+import type { RunState, StateBudget } from './state-budget.ts'
 import type { RunObserver } from './steps.ts'
 import { Writer, type WriterDependencies } from './writer.ts'
 
 export interface RunDependencies extends WriterDependencies {
   settled: SettledWrites
+  state: StateBudget
   adoptions: Adoptions
   recorder: Pick<EventRecorder, 'record'>
   calls: Calls
@@ -54,6 +56,7 @@ export class Run {
   readonly #deps: RunDependencies
   readonly #served: Served
   readonly #lease: Lease
+  readonly #state: RunState
   #log: RunLog
   #span: Span | undefined
   /** Of the pass under way. */
@@ -66,6 +69,7 @@ export class Run {
     this.#served = served
     this.#lease = lease
     this.#log = log
+    this.#state = deps.state.ofRun(lease)
   }
 
   /** Its place in a trace; undefined until it has seen its object. */
@@ -78,6 +82,7 @@ export class Run {
    * on is decided elsewhere.
    */
   async toEnd(): Promise<Finish> {
+    using _held = this.#state
     const { attempt } = this.#lease
     for (let step = start(this.#served, { attempt, random: this.#deps.random() }); ; ) {
       const { ask, notes } = step
@@ -130,7 +135,7 @@ export class Run {
     const { name, identity, spec } = this.#served
     const { signal, key, owner } = this.#lease
     if (begins) await this.#lease.lap()
-    const seen = await observePrimary(this.#deps, this.#served, parseKey(key), signal)
+    const seen = await observePrimary(this.#deps, this.#served, parseKey(key), { state: this.#state, signal })
     if (seen === undefined) return undefined
     if (begins) {
       const writer = new Writer(this.#deps, {
@@ -149,7 +154,7 @@ export class Run {
       this.#pass = { writer, beganAt: performance.now() }
     }
     const settled = this.#deps.settled.of(seen)
-    return { world: seen, now: this.#deps.now(), seed: this.#deps.seed(), settled }
+    return { world: seen, now: this.#deps.now(), seed: this.#deps.seed(), settled, excess: seen.excess }
   }
 
   get #writer(): Writer {

@@ -25,7 +25,8 @@ export class Serving {
   readonly #served: Served
   readonly #log: RunLog
   readonly #current = new Map<Lease, Current>()
-  readonly #owners = new Map<string, true>()
+  /** The runs of this process by owner. Undefined: the end of the run is stored. */
+  readonly #leases = new Map<string, Lease | undefined>()
   readonly #worker: Worker
 
   constructor(deps: RunDependencies, queue: WorkQueue, served: Served, log: RunLog) {
@@ -42,9 +43,12 @@ export class Serving {
     })
   }
 
-  /** This process has begun the run with that lease. */
-  began(owner: string): boolean {
-    return this.#owners.has(owner)
+  /**
+   * The run with that lease has ended well, or holds its key: then its record queues the key again, should this process
+   * die. After the lease another run may have begun before this one's last write arrived, and only a new run repairs that.
+   */
+  settled(owner: string): boolean {
+    return this.#leases.has(owner) && isHeld(this.#leases.get(owner))
   }
 
   /** Takes no more keys; runs that do not end within the grace are handed back. */
@@ -70,7 +74,7 @@ export class Serving {
     const log = withFields(this.#log, { reconciler: this.#served.name, key: shownKey(key), attempt })
     const current: Current = {}
     this.#current.set(lease, current)
-    keepNewest(this.#owners, lease.owner, true, REMEMBERED_RUNS)
+    keepNewest(this.#leases, lease.owner, lease, REMEMBERED_RUNS)
     const queuedMs = this.#deps.now().getTime() - enqueuedAt.getTime()
     this.#observe(key, { step: 'started', attempt, fired, cutShort, queuedMs, leaseUntil: lease.until })
     const began = performance.now()
@@ -97,6 +101,8 @@ export class Serving {
     if (current === undefined) return
     const { run, finish, ms = 0 } = current
     this.#current.delete(lease)
+    if (stored === 'finished') keepNewest(this.#leases, lease.owner, undefined, REMEMBERED_RUNS)
+    else this.#leases.delete(lease.owner)
     if (stored === 'fenced' || finish === undefined)
       return this.#observe(key, { step: 'finished', ...run?.span, result: 'fenced', ms, message: undefined })
     const message = 'message' in finish ? finish.message : undefined
@@ -108,6 +114,15 @@ export class Serving {
 
   #observe(key: string, step: Unkeyed<RunStep>): void {
     this.#deps.observe({ reconciler: this.#served.name, key, ...step })
+  }
+}
+
+function isHeld(lease: Lease | undefined): boolean {
+  try {
+    lease?.hold()
+    return true
+  } catch {
+    return false
   }
 }
 

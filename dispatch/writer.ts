@@ -246,9 +246,9 @@ export class Writer {
 
   async #get(ref: ResourceRef, object: KubeObject): Promise<KubeObject | undefined> {
     const { gate } = this.#deps
-    const { signal } = this.#run
+    const { reconciler, signal } = this.#run
     const read = () => this.#kube.get(pathOf(ref, object), { signal }).catch(undefinedIfGone)
-    const found = await gate.run(PRIORITY.create, read, { signal })
+    const found = await gate.run({ reconciler, kind: 'read' }, read, { signal })
     return found === DROPPED ? undefined : found
   }
 
@@ -292,7 +292,7 @@ export class Writer {
       })
       return answer
     }
-    return this.#deps.gate.run(priority, timed, { signal, unwanted })
+    return this.#deps.gate.run({ reconciler, kind: priority }, timed, { signal, unwanted })
   }
 }
 

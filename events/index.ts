@@ -1,3 +1,4 @@
+export { Budget, type Grant } from '#jetstream'
 export { type DeadLetters, type DeadLettersOptions, openDeadLetters } from './dead.ts'
 export { CODES, type DeadLetter, type DeadMessage, type DeadReason, deadKey, keyIn } from './dead-letter.ts'
 export { asReference, asTravelling, IncompleteObjectError, type ObjectEventInput, objectEvent } from './event.ts'
@@ -5,6 +6,7 @@ export { compareVersions } from './guard.ts'
 export { fromHttp, type HttpLimits, type HttpMessage, type ReceivedHttp, toHttp } from './http-codec.ts'
 export type { ContentMode } from './modes.ts'
 export { fromNats, type NatsMessage, toNats } from './nats-codec.ts'
+export { FIRST_READ_BYTES } from './pages.ts'
 export { PoisonEventError, type PoisonReason } from './poison.ts'
 export { MAX_OBJECT_BYTES, type Publication, publicationOf, type TravelRules } from './publication.ts'
 export { referenceRule } from './references.ts'
@@ -32,6 +34,7 @@ export {
 } from './subjects.ts'
 export { decodeToken, encodeToken, SubjectError } from './token.ts'
 export type {
+  Allowance,
   CloudEvent,
   Cursor,
   EventStore,

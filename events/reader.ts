@@ -1,12 +1,11 @@
-import { setTimeout as sleep } from 'node:timers/promises'
-import type { ResourceRef, RunLog } from '#contracts'
-import { type BatchLast, follow, type JetStream, JetStreamError, type StoredMessage } from '#jetstream'
+import type { ResourceRef } from '#contracts'
+import { follow, JetStreamError, type StoredMessage } from '#jetstream'
 import type { Burial } from './burial.ts'
 import { type Held, holderOf } from './guard.ts'
 import type { Memory } from './memory.ts'
-import { persist } from './persist.ts'
+import { type PagesContext, type ReadTerms, readPages, sizeOf } from './pages.ts'
 import { heldFrom, identityFrom, storedEventFrom } from './stored.ts'
-import { ANCHOR, markPlace, type StreamNames } from './stream.ts'
+import { ANCHOR, markPlace } from './stream.ts'
 import {
   childrenFilter,
   identityFilter,
@@ -17,14 +16,10 @@ import {
 } from './subjects.ts'
 import type { Identity, Observed, ObserveQuery, StoredEvent, StoredObject } from './types.ts'
 
-export interface ReaderContext {
-  js: JetStream
-  names: StreamNames
+export interface ReaderContext extends PagesContext {
   memory: Memory
   cluster: string
-  replicas: number
   burial: Burial
-  log: RunLog
 }
 
 interface Copy extends Held {
@@ -34,7 +29,8 @@ interface Copy extends Held {
 }
 
 const TOO_MANY = 413
-const STALE_READ_PAUSE_MS = 1
+/** What nats-server 2.15 sends to a push consumer before it waits for an answer, at most (JsFlowControlMaxPending). */
+const PUSHED_BYTES = 32 * 2 ** 20
 
 /** Reads of EVENTS that see everything confirmed before they began. */
 export class Reader {
@@ -44,14 +40,14 @@ export class Reader {
     this.#context = context
   }
 
-  async observe({ primary, owned = [], related = [], news, signal }: ObserveQuery): Promise<Observed> {
+  async observe({ primary, owned = [], related = [], news, ...terms }: ObserveQuery): Promise<Observed> {
     const owner = { resource: primary.ref.resource, name: primary.name }
     const primaryFilter = identityFilter(primary)
     const ownedFilters = owned.map((ref) => childrenFilter(ref, primary.namespace, owner))
     const relatedFilters = related.map(objectFilter)
     const filters = [primaryFilter, ...ownedFilters, ...relatedFilters]
     const newsFilter = news && identityFilter(news.of)
-    const copies = await this.#last(newsFilter === undefined ? filters : [...filters, newsFilter], signal)
+    const copies = await this.#last(newsFilter === undefined ? filters : [...filters, newsFilter], terms)
     this.#remember(copies, [primaryFilter, ...relatedFilters])
     const told = newsFilter === undefined ? [] : copies.filter(({ subject }) => isAt(newsFilter, subject))
     const isAsked = (copy: Copy) =>
@@ -86,7 +82,7 @@ export class Reader {
 
   /** The last message of each subject that matches, without its data. */
   heads(filters: string[]): Promise<Pick<Copy, 'subject' | 'message'>[]> {
-    return this.#snapshot(filters, true)
+    return this.#snapshot(filters, {}, true)
   }
 
   async *follow(filter: ObjectFilter, signal: AbortSignal, caughtUp?: () => void): AsyncGenerator<StoredEvent> {
@@ -110,44 +106,31 @@ export class Reader {
     }
   }
 
-  /** The last message of each subject that matches; one request, or two side by side where replicas may lag. */
-  async #last(filters: string[], signal: AbortSignal | undefined): Promise<Copy[]> {
-    const { names, replicas } = this.#context
-    const subjects = filters.map((filter) => names.root + filter)
+  /** The last message of each subject that matches. */
+  async #last(filters: string[], terms: ReadTerms): Promise<Copy[]> {
+    const anchor = this.#context.names.root + ANCHOR
     try {
-      const { messages } =
-        replicas === 1 ? await this.#batch(subjects, signal) : await this.#freshBatch(subjects, signal)
-      return messages.filter(({ subject }) => subject !== names.root + ANCHOR).map((message) => this.#copy(message))
+      const messages = await readPages(this.#context, filters, terms)
+      return messages.filter(({ subject }) => subject !== anchor).map((message) => this.#copy(message))
     } catch (error) {
-      if (error instanceof JetStreamError && error.code === TOO_MANY) return this.#snapshot(filters)
-      throw error
+      if (!(error instanceof JetStreamError) || error.code !== TOO_MANY) throw error
     }
-  }
-
-  #batch(subjects: string[], signal: AbortSignal | undefined): Promise<BatchLast> {
-    const { js, names, log } = this.#context
-    return persist(() => js.batchLast(names.stream, subjects), { signal, log })
-  }
-
-  /** Any replica may answer a batch read: repeated until it covers what the leader had confirmed at the start. */
-  async #freshBatch(subjects: string[], signal: AbortSignal | undefined): Promise<BatchLast> {
-    const { js, names, log } = this.#context
-    const anchored = [...subjects, names.root + ANCHOR]
-    const confirmed = persist(() => js.lastSequence(names.stream), { signal, log })
-    let [batch, last] = await Promise.all([this.#batch(anchored, signal), confirmed])
-    while ((batch.upToSequence ?? 0) < last) {
-      await sleep(STALE_READ_PAUSE_MS)
-      batch = await this.#batch(anchored, signal)
-    }
-    return batch
+    terms.allowance?.demand(PUSHED_BYTES)
+    using _asked = await this.#context.js.incoming.acquire(PUSHED_BYTES, terms.signal)
+    return await this.#snapshot(filters, terms)
   }
 
   /** As #last, of any number of messages. */
-  async #snapshot(filters: string[], headersOnly = false): Promise<Copy[]> {
+  async #snapshot(filters: string[], { allowance, signal }: ReadTerms, headersOnly = false): Promise<Copy[]> {
     const done = new AbortController()
     const last = new Map<string, Copy>()
-    const messages = this.#follow(filters, done.signal, () => done.abort(), headersOnly)
-    for await (const message of messages) last.set(message.subject, this.#copy(message))
+    const either = signal === undefined ? done.signal : AbortSignal.any([done.signal, signal])
+    for await (const message of this.#follow(filters, either, () => done.abort(), headersOnly)) {
+      const copy = this.#copy(message)
+      last.set(copy.subject, copy)
+      allowance?.note(copy.subject, sizeOf(message))
+    }
+    signal?.throwIfAborted()
     return [...last.values()]
   }
 

@@ -124,6 +124,14 @@ export interface StoredEvent extends StoredObject {
   event: ObjectEvent
 }
 
+/** Bounds what a reader of EVENTS holds. */
+export interface Allowance {
+  /** Called before so many bytes are asked for. Throws when there is no room for them. */
+  demand(bytes: number): void
+  /** Called for each message that has come, with its subject without prefix. Throws when it is one too many. */
+  note(subject: string, bytes: number): void
+}
+
 export interface ObserveQuery {
   primary: ObjectKey
   /** Resources of which the primary's children are wanted. */
@@ -131,6 +139,8 @@ export interface ObserveQuery {
   related?: readonly ObjectFilter[]
   /** One more object, wanted only if its message is another one than that with this sequence. */
   news?: { of: ObjectKey; known: number } | undefined
+  /** Left out: as much as there is. */
+  allowance?: Allowance | undefined
   /** Give up. Without it, observe() goes on until NATS has answered. */
   signal?: AbortSignal | undefined
 }
@@ -188,7 +198,10 @@ export interface EventStore {
    */
   put(ref: ResourceRef, verb: Verb, object: KubeObject, options?: PutOptions): Promise<PutResult>
 
-  /** One request; sees everything that a put() anywhere had confirmed before the call. */
+  /**
+   * One request for each page (the first has 128 KiB, later ones 2 MiB); sees everything that a put() anywhere had
+   * confirmed before the call. What is stored between two pages may be seen or not.
+   */
   observe(query: ObserveQuery): Promise<Observed>
 
   cursor(ref: ResourceRef, scope?: string): Promise<StoredCursor | undefined>

@@ -1,5 +1,15 @@
 import { type JetStreamManager, jetstreamManager } from '@nats-io/jetstream'
-import { type Msg, type NatsConnection, nuid } from 'nats'
+import { type NatsConnection, nuid } from 'nats'
+import {
+  type Batches,
+  type BatchLast,
+  batchLast,
+  type PageOptions,
+  pageLast,
+  type ScanOptions,
+  scan,
+} from './batches.ts'
+import { Budget } from './budget.ts'
 import { ERR, isGone, JetStreamError } from './errors.ts'
 import { type Headers, statusOf } from './headers.ts'
 import { fromDirect, fromLeader, type StoredMessage } from './messages.ts'
@@ -12,20 +22,6 @@ export interface PublishAck {
   duplicate: boolean
 }
 
-export interface BatchLast {
-  messages: StoredMessage[]
-  /** The stream's last sequence that this answer covers; undefined when nothing matched. */
-  upToSequence: number | undefined
-}
-
-interface ScanOptions {
-  pageSize?: number
-  /** With this sequence or a later one. */
-  first?: number
-  /** Stored then or later. */
-  since?: Date | undefined
-}
-
 interface Terms {
   timeoutMs: number
   /** Before every subject for answers. */
@@ -36,13 +32,22 @@ interface ApiAnswer {
   error?: { code: number; err_code?: number; description?: string }
 }
 
+/**
+ * nats-server closes a connection for which more than 64 MiB wait to be sent (max_pending). It counts bytes as sent when the
+ * whole write to the socket is over, so it may count twice what the client still waits for (2.15: 48 MiB were too much).
+ */
+const INCOMING_BYTES = 24 * 2 ** 20
+
 /** JetStream with one cheap request path for what happens once per run; administration goes through `admin`. */
 export class JetStream {
   readonly nc: NatsConnection
   readonly admin: JetStreamManager
   /** For what needs no answer. */
   readonly outbox: Outbox
+  /** Large reads acquire their size before the request, and dispose it after the answer. */
+  readonly incoming = new Budget(INCOMING_BYTES)
   readonly #mux: RequestMux
+  readonly #batches: Batches
   readonly #timeoutMs: number
   readonly #inboxPrefix: string
   readonly #onDisconnect = new Set<() => void>()
@@ -55,6 +60,7 @@ export class JetStream {
     this.#timeoutMs = timeoutMs
     this.#inboxPrefix = inboxPrefix
     this.#mux = new RequestMux(nc, this.outbox, this.newInbox())
+    this.#batches = (subject, query, isLast) => this.#mux.requestMany(subject, query, isLast, timeoutMs)
     void this.#abandonWithConnection()
   }
 
@@ -103,50 +109,24 @@ export class JetStream {
    * may be older than what was just stored (compare upToSequence). More than the server gives in one answer (1,024
    * messages, or its max_pending bytes) is a JetStreamError with code 413.
    */
-  async batchLast(stream: string, subjects: string[]): Promise<BatchLast> {
-    const isLast = (message: Msg) => statusOf(message) !== 0
-    const subject = `$JS.API.DIRECT.GET.${stream}`
-    const answers = await this.#mux.requestMany(
-      subject,
-      JSON.stringify({ multi_last: subjects }),
-      isLast,
-      this.#timeoutMs,
-    )
-    const marker = answers.pop()
-    const status = marker?.headers?.code ?? 0
-    if (status === 404) return { messages: [], upToSequence: undefined }
-    if (status !== 204) throw new JetStreamError(`batch read of ${stream}: ${marker?.headers?.description}`, status, 0)
-    if (marker?.headers?.get('Nats-Num-Pending') !== '0')
-      throw new JetStreamError(`batch read of ${stream}: more than one answer holds`, 413, 0)
-    return { messages: answers.map(fromDirect), upToSequence: Number(marker?.headers?.get('Nats-UpTo-Sequence')) }
+  batchLast(stream: string, subjects: string[]): Promise<BatchLast> {
+    return batchLast(this.#batches, stream, subjects)
+  }
+
+  /**
+   * As batchLast(), page after page in the order of the stream. A message that is stored between two pages may replace one
+   * of an earlier page: the later one of a subject counts. More than 1,024 messages in all pages are a 413 as well.
+   */
+  pageLast(stream: string, subjects: string[], page: PageOptions): Promise<BatchLast> {
+    return pageLast(this.#batches, stream, subjects, page)
   }
 
   /**
    * All messages of a subject (wildcards allowed) in stream order, read in pages from any replica: neither one moment
    * nor, on more than one replica, always the newest.
    */
-  async *scan(
-    stream: string,
-    subject: string,
-    { pageSize = 500, first = 1, since }: ScanOptions = {},
-  ): AsyncGenerator<StoredMessage> {
-    let from: object = since === undefined ? { seq: first } : { start_time: since.toISOString() }
-    for (;;) {
-      const query = JSON.stringify({ batch: pageSize, next_by_subj: subject, ...from })
-      const isLast = (message: Msg) => statusOf(message) !== 0
-      const answers = await this.#mux.requestMany(`$JS.API.DIRECT.GET.${stream}`, query, isLast, this.#timeoutMs)
-      const marker = answers.pop()
-      const status = marker?.headers?.code ?? 0
-      if (status === 404) return
-      if (status !== 204) throw new JetStreamError(`scan of ${stream}: ${marker?.headers?.description}`, status, 0)
-      const page = answers.map(fromDirect)
-      // The server takes a time in the future for the beginning.
-      yield* since === undefined ? page : page.filter(({ storedAt }) => storedAt >= since.getTime())
-      if (marker?.headers?.get('Nats-Num-Pending') === '0') return
-      const last = page.at(-1)?.sequence
-      if (last === undefined) return
-      from = { seq: last + 1 }
-    }
+  scan(stream: string, subject: string, options: ScanOptions = {}): AsyncGenerator<StoredMessage> {
+    return scan(this.#batches, stream, subject, options)
   }
 
   /**

@@ -1,4 +1,6 @@
-export { type BatchLast, JetStream, type PublishAck } from './client.ts'
+export type { BatchLast } from './batches.ts'
+export { Budget, type Grant } from './budget.ts'
+export { JetStream, type PublishAck } from './client.ts'
 export { type ConnectOptions, connectJetStream, NatsUnreachableError } from './connect.ts'
 export {
   DeclarationMismatchError,

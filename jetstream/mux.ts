@@ -5,6 +5,8 @@ import type { Outbox } from './outbox.ts'
 
 interface Pending {
   subject: string
+  timeoutMs: number
+  /** Moves with each answer. */
   deadline: number
   /** Returns true when this was the last answer. */
   answer: (message: Msg) => boolean
@@ -48,7 +50,10 @@ export class RequestMux {
     })
   }
 
-  /** Answers until `last` says that one is the end marker; the marker is the last element. */
+  /**
+   * Answers until `last` says that one is the end marker; the marker is the last element. The time-out is for the next
+   * answer, not for all of them.
+   */
   requestMany(subject: string, payload: string, last: (message: Msg) => boolean, timeoutMs: number): Promise<Msg[]> {
     return new Promise((resolve, reject) => {
       const answers: Msg[] = []
@@ -79,7 +84,7 @@ export class RequestMux {
   ): void {
     if (this.#nc.isClosed()) return waiter.fail(new ConnectionClosedError('the NATS connection is closed'))
     const id = (this.#next++).toString(36)
-    this.#pending.set(id, { subject, deadline: performance.now() + timeoutMs, ...waiter })
+    this.#pending.set(id, { subject, timeoutMs, deadline: performance.now() + timeoutMs, ...waiter })
     this.#sweeper ??= setInterval(() => this.#sweep(), SWEEP_MS)
     const failed = (error: Error) => {
       this.#pending.delete(id)
@@ -96,7 +101,9 @@ export class RequestMux {
   #dispatch(message: Msg): void {
     const id = message.subject.slice(this.#prefix.length)
     const pending = this.#pending.get(id)
-    if (pending?.answer(message)) this.#pending.delete(id)
+    if (pending === undefined) return
+    if (pending.answer(message)) this.#pending.delete(id)
+    else pending.deadline = performance.now() + pending.timeoutMs
   }
 
   #sweep(): void {

@@ -2,12 +2,15 @@ import { type Backoff, ConflictError, RetryAfterError, TerminalError } from '#co
 import { backoffMs, type Finish, messageOf } from '#queue/terms'
 import { FunctionError, NamespaceTerminatingError, RefusedError } from './errors.ts'
 import { type Failure, REASON } from './status.ts'
+import { TooMuchStateError } from './too-much-state.ts'
 import type { Failed } from './vocabulary.ts'
 
 /** In a row. Before, what may pass by itself is not shown on the object: it mostly does. */
 const FAILURES_SHOWN_FROM = 5
 /** A namespace takes seconds to go, or hangs for days: nothing is gained by asking often. */
 const TERMINATING_RETRY_MS = 60_000
+/** Each attempt reads up to the limit. A change of what is read runs the key at once. */
+const TOO_MUCH_STATE_RETRY_MS = 300_000
 
 interface Failing {
   attempt: number
@@ -37,6 +40,7 @@ export function consequenceOf(error: unknown, { attempt, backoff, random, server
     return { finish: { ...finish, isCounted: !error.isAway }, report: error.isAway ? undefined : lasting(error) }
   }
   if (error instanceof RefusedError) return { finish: backedOff(), report: failure(error) }
+  if (error instanceof TooMuchStateError) return { finish: after(TOO_MUCH_STATE_RETRY_MS), report: failure(error) }
   if (error instanceof NamespaceTerminatingError) return { finish: after(TERMINATING_RETRY_MS), report: undefined }
   if (server?.retryAfterSeconds !== undefined)
     return { finish: after(server.retryAfterSeconds * 1000), report: undefined }

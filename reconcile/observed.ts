@@ -44,7 +44,12 @@ export function lookedAgain(pass: Pass, seen: Observed | undefined): Pass | Step
   if (isPaused(object)) return moved('the object was paused during its run')
   if (finalizersBefore(object, identity, spec, selects(object)) !== undefined)
     return moved('somebody has changed the finalizers of the object during its run')
-  return { ...noting(pass, objectsOf(seen.world)), world: seen.world, settled: { ...pass.settled, ...seen.settled } }
+  return {
+    ...noting(pass, objectsOf(seen.world)),
+    world: seen.world,
+    excess: seen.excess,
+    settled: { ...pass.settled, ...seen.settled },
+  }
 }
 
 function sayPaused(pass: Pass, isSelected: boolean): Step {

@@ -57,6 +57,7 @@ export interface Pass extends Progress {
   now: Date
   seed: string
   settled: Settled
+  excess?: Error | undefined
   /** Decisions so far. */
   rounds: number
   /** The last call and its outcome. */

@@ -14,6 +14,7 @@ import { byKind } from './world.ts'
 
 /** Calls the function, unless this pass has called it with this input. */
 export function call(pass: Pass): Step {
+  if (pass.excess !== undefined) return fail(pass, { failed: pass.excess })
   const input = inputOf(pass)
   const { called } = pass
   if (called !== undefined && sameJson(called.input, input)) return decide(pass, called.outcome)

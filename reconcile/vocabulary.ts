@@ -49,6 +49,8 @@ export interface Observed {
   seed: string
   /** Of the objects of `world`. */
   settled: Settled
+  /** The driver may not hold so many objects: `world` has the object alone, and the function cannot decide. */
+  excess?: Error | undefined
 }
 
 /** An object after its write; undefined: it is gone. `isOld`: the driver knows of a newer version. */

@@ -66,6 +66,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
     apiConcurrency: options.apiConcurrency,
     access,
     revision,
+    maxStateBytes: config.FAIRLEAD_MAX_STATE_MIB * 2 ** 20,
     log,
     lost: fatal,
     ignored: ({ key, ...call }) => {
@@ -73,6 +74,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
       stop.abort(new Error('a function ignores its signal'))
     },
     bridgeObserver: metrics.bridge,
+    eventDropped: metrics.eventDropped,
     runObserver: (step) => {
       metrics.run(step)
       log.debug({ ...step, key: shownKey(step.key) }, 'run')

@@ -13,6 +13,7 @@ const RESULTS = ['success', 'error', 'requeue', 'requeue_after'] as const
 export interface RunMetrics {
   run: RunObserver
   queue: QueueObserver
+  eventDropped: (controller: string) => void
   /** As controller-runtime does at the start of a controller: what has not happened yet is 0. */
   start: (controllers: readonly string[]) => void
 }
@@ -45,6 +46,7 @@ export function runMetrics(registry: Registry, now: () => number = () => perform
     ),
     leasesLost: counter('fairlead_leases_lost_total', 'Runs whose key may have been another’s before they ended'),
     revived: counter('fairlead_tokens_revived_total', 'Keys that were queued, or due, and would never have run'),
+    eventsDropped: counter('fairlead_events_dropped_total', 'Kubernetes Events not written because too many waited'),
     coalesced: counter('fairlead_changes_coalesced_total', 'Changes of keys that were queued already'),
   }
   const adds = counter('workqueue_adds_total', 'Total number of adds handled by workqueue', ['name', 'controller'])
@@ -145,6 +147,7 @@ export function runMetrics(registry: Registry, now: () => number = () => perform
       if (failed) perController.errors.inc({ controller })
       if (step.result === 'terminal') perController.terminal.inc({ controller })
     },
+    eventDropped: (controller) => perController.eventsDropped.inc({ controller }),
     queue: {
       onServe(controller, count) {
         start(controller)

@@ -48,6 +48,8 @@ describe('configuration', () => {
     ['FAIRLEAD_REPLICAS', '2'],
     ['FAIRLEAD_LEASE_SECONDS', 'soon'],
     ['FAIRLEAD_LEASE_SECONDS', '1'],
+    ['FAIRLEAD_MAX_STATE_MIB', '0'],
+    ['FAIRLEAD_MAX_STATE_MIB', '1.5'],
     ['FAIRLEAD_PREFIX', 'a.b'],
   ])('names the variable %s and its wrong value %s', (variable, value) => {
     expect(() => readConfig({ [variable]: value })).toThrow(`${variable} is ${JSON.stringify(value)}`)

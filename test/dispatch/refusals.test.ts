@@ -185,7 +185,7 @@ describe('Events', () => {
     const widget = await scene.widget('told', () => ({}))
     const gate = new Gate(1)
     const recorders = ['one', 'other'].map(
-      (instance) => new EventRecorder({ gate, instance, now: () => new Date(), log: silent }),
+      (instance) => new EventRecorder({ gate, instance, now: () => new Date(), dropped: () => undefined, log: silent }),
     )
     for (const recorder of recorders) {
       recorder.record(fixture.kube, 'refusals', widget, report)

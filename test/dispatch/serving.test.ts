@@ -194,6 +194,38 @@ describe('the dispatcher', () => {
     await scene.stop()
   })
 
+  it('does not count an echo as settled once the run that wrote it has lost its lease', async () => {
+    const scene = await fixture.scene('echoes', { queue: { leaseMs: 900 } })
+    const settled: Record<string, boolean> = {}
+    let origin = ''
+    const isSettled = () => scene.dispatcher.settled({ fn: 'echoes', key: 'echoes.a', origin })
+    await scene.widget('a', async ({ owned }, { signal }) => {
+      if (owned['Pod.v1']?.length === 0) return { apply: [pod('a-pod')] }
+      const query = { primary: { ref: PODS, namespace: 'echoes', name: 'a-pod' } }
+      origin = (await fixture.events.observe(query)).primary?.origin ?? ''
+      settled['during the lease'] = isSettled()
+      await fixture.js.admin.streams.purge('echoes_WORK', { filter: 'echoes.key.>' })
+      await new Promise((resolve) => signal.addEventListener('abort', resolve))
+      settled['after the lease'] = isSettled()
+      scene.behave('a', () => ({}))
+      return {}
+    })
+    expect((await scene.ended('a')).result).toBe('fenced')
+    settled['after the run'] = isSettled()
+    expect(settled).toEqual({ 'during the lease': true, 'after the lease': false, 'after the run': false })
+    await scene.stop()
+  })
+
+  it('counts the echoes of a run that has ended as settled', async () => {
+    const scene = await fixture.scene('echoed')
+    await scene.widget('a', () => ({ apply: [pod('a-pod')] }))
+    expect((await scene.ended('a')).result).toBe('success')
+    const query = { primary: { ref: PODS, namespace: 'echoed', name: 'a-pod' } }
+    const origin = (await fixture.events.observe(query)).primary?.origin ?? ''
+    expect(scene.dispatcher.settled({ fn: 'echoed', key: 'echoed.a', origin })).toBe(true)
+    await scene.stop()
+  })
+
   it('writes nothing for a run that was held up beyond its lease before anybody could tell it', async () => {
     const scene = await fixture.scene('stalled', { queue: { leaseMs: 900 } })
     let stalledUntil = 0

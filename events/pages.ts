@@ -1,0 +1,80 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { RunLog } from '#contracts'
+import type { BatchLast, JetStream, StoredMessage } from '#jetstream'
+import { persist } from './persist.ts'
+import { MAX_OBJECT_BYTES } from './publication.ts'
+import { ANCHOR, type StreamNames } from './stream.ts'
+import type { Allowance } from './types.ts'
+
+/** Most reads find a few small objects. Large pages are for those that find more. */
+const FIRST_PAGE_BYTES = 128 * 1024
+const NEXT_PAGE_BYTES = 2 * 2 ** 20
+/** The message that fills a page may be of this size: an object, and 64 KiB of headers. */
+const LARGEST_MESSAGE_BYTES = MAX_OBJECT_BYTES + 64 * 1024
+/** Headers and subject of a message, on average. */
+const ENVELOPE_BYTES = 1024
+const STALE_READ_PAUSE_MS = 1
+
+/** What must be free before a read of EVENTS begins. */
+export const FIRST_READ_BYTES = FIRST_PAGE_BYTES + LARGEST_MESSAGE_BYTES
+
+export interface PagesContext {
+  js: JetStream
+  names: StreamNames
+  replicas: number
+  log: RunLog
+}
+
+export interface ReadTerms {
+  allowance?: Allowance | undefined
+  signal?: AbortSignal | undefined
+}
+
+export const sizeOf = ({ data }: Pick<StoredMessage, 'data'>): number => data.length + ENVELOPE_BYTES
+
+/**
+ * The last message of each subject, at least as new as what was confirmed before the call. Any replica may answer, so with
+ * more than one replica a page is read again until it covers what was confirmed and what the pages before it covered. An
+ * object that is stored between two pages would otherwise be missing, if a replica that is behind gives the second page.
+ */
+export async function readPages(
+  { js, names, replicas, log }: PagesContext,
+  filters: readonly string[],
+  { allowance, signal }: ReadTerms,
+): Promise<StoredMessage[]> {
+  const isAlone = replicas === 1
+  const subjects = [...filters, ...(isAlone ? [] : [ANCHOR])].map((filter) => names.root + filter)
+  const ask = async (first: number | undefined): Promise<BatchLast> => {
+    const maxBytes = first === undefined ? FIRST_PAGE_BYTES : NEXT_PAGE_BYTES
+    allowance?.demand(maxBytes + LARGEST_MESSAGE_BYTES)
+    const request = async () => {
+      using _asked = await js.incoming.acquire(maxBytes + LARGEST_MESSAGE_BYTES, signal)
+      return await js.pageLast(names.stream, subjects, { first, maxBytes })
+    }
+    return persist(request, { signal, log })
+  }
+  const isStale = ({ upToSequence = 0 }: BatchLast): boolean => !isAlone && upToSequence < covered
+  const confirmed = isAlone ? 0 : persist(() => js.lastSequence(names.stream), { signal, log })
+  const pages: StoredMessage[][] = []
+  let [page, covered] = await Promise.all([ask(undefined), confirmed])
+  for (let first: number | undefined; ; page = await ask(first)) {
+    while (isStale(page)) {
+      await sleep(STALE_READ_PAUSE_MS)
+      page = await ask(first)
+    }
+    covered = page.upToSequence ?? covered
+    pages.push(page.messages)
+    for (const message of page.messages) {
+      const subject = message.subject.slice(names.root.length)
+      if (subject !== ANCHOR) allowance?.note(subject, sizeOf(message))
+    }
+    first = page.next
+    if (first === undefined) return withoutEarlier(pages)
+  }
+}
+
+function withoutEarlier(pages: StoredMessage[][]): StoredMessage[] {
+  const [only, second] = pages
+  if (only !== undefined && second === undefined) return only
+  return [...new Map(pages.flat().map((message) => [message.subject, message])).values()]
+}

@@ -1,0 +1,96 @@
+import type { Msg } from 'nats'
+import { JetStreamError } from './errors.ts'
+import { statusOf } from './headers.ts'
+import { fromDirect, type StoredMessage } from './messages.ts'
+
+/** Sends one request; resolves with its answers up to the one that is the last. */
+export type Batches = (subject: string, query: string, isLast: (message: Msg) => boolean) => Promise<Msg[]>
+
+export interface BatchLast {
+  messages: StoredMessage[]
+  /** The stream's last sequence that this answer covers; undefined when nothing matched. */
+  upToSequence: number | undefined
+  /** Where the next page begins; undefined: this is the last page. */
+  next: number | undefined
+}
+
+export interface PageOptions {
+  /** With this sequence or a later one. */
+  first?: number | undefined
+  /** The page ends with the message that reaches this size. */
+  maxBytes: number
+}
+
+export interface ScanOptions {
+  pageSize?: number
+  /** With this sequence or a later one. */
+  first?: number
+  /** Stored then or later. */
+  since?: Date | undefined
+}
+
+interface Batch {
+  messages: StoredMessage[]
+  /** Undefined: nothing matches. */
+  marker: Msg | undefined
+}
+
+const SCAN_PAGE_BYTES = 4 * 2 ** 20
+
+export async function batchLast(batches: Batches, stream: string, subjects: string[]): Promise<BatchLast> {
+  const batch = await readLast(batches, stream, { multi_last: subjects })
+  if (batch.next === undefined) return batch
+  throw new JetStreamError(`batch read of ${stream}: more than one answer holds`, 413, 0)
+}
+
+export function pageLast(
+  batches: Batches,
+  stream: string,
+  subjects: string[],
+  { first, maxBytes }: PageOptions,
+): Promise<BatchLast> {
+  return readLast(batches, stream, {
+    multi_last: subjects,
+    max_bytes: maxBytes,
+    ...(first !== undefined && { seq: first }),
+  })
+}
+
+export async function* scan(
+  batches: Batches,
+  stream: string,
+  subject: string,
+  { pageSize = 500, first = 1, since }: ScanOptions,
+): AsyncGenerator<StoredMessage> {
+  let from: object = since === undefined ? { seq: first } : { start_time: since.toISOString() }
+  for (;;) {
+    const query = { batch: pageSize, max_bytes: SCAN_PAGE_BYTES, next_by_subj: subject, ...from }
+    const { messages, marker } = await read(batches, stream, query, 'scan')
+    // The server takes a time in the future for the beginning.
+    yield* since === undefined ? messages : messages.filter(({ storedAt }) => storedAt >= since.getTime())
+    const last = messages.at(-1)?.sequence
+    if (marker === undefined || last === undefined || pendingAfter(marker) === 0) return
+    from = { seq: last + 1 }
+  }
+}
+
+async function readLast(batches: Batches, stream: string, query: object): Promise<BatchLast> {
+  const { messages, marker } = await read(batches, stream, query, 'batch read')
+  if (marker === undefined) return { messages, upToSequence: undefined, next: undefined }
+  const last = messages.at(-1)?.sequence
+  const isWhole = last === undefined || pendingAfter(marker) === 0
+  const upToSequence = Number(marker.headers?.get('Nats-UpTo-Sequence'))
+  return { messages, upToSequence, next: isWhole ? undefined : last + 1 }
+}
+
+async function read(batches: Batches, stream: string, query: object, what: string): Promise<Batch> {
+  const isLast = (message: Msg) => statusOf(message) !== 0
+  const answers = await batches(`$JS.API.DIRECT.GET.${stream}`, JSON.stringify(query), isLast)
+  const marker = answers.pop()
+  const status = marker?.headers?.code ?? 0
+  if (status === 404 && answers.length === 0) return { messages: [], marker: undefined }
+  if (status !== 204) throw new JetStreamError(`${what} of ${stream}: ${marker?.headers?.description}`, status, 0)
+  return { messages: answers.map(fromDirect), marker }
+}
+
+const pendingAfter = ({ headers }: Msg): number => Number(headers?.get('Nats-Num-Pending'))

@@ -1,0 +1,27 @@
+import type { Failure } from './status.ts'
+
+/** Objects of one resource. */
+export interface Read {
+  /** `configmaps.v1` */
+  resource: string
+  count: number
+  /** As JSON. */
+  bytes: number
+}
+
+/** The run would hold more objects than the process has memory for. Shown on the primary object. */
+export class TooMuchStateError extends Error implements Failure {
+  override readonly name = 'TooMuchStateError'
+  readonly reason = 'TooMuchState'
+  constructor(read: readonly Read[], maxBytes: number) {
+    const largest = read.filter(({ bytes }) => bytes * 100 > maxBytes).toSorted((a, b) => b.bytes - a.bytes)
+    const found = largest.map(({ resource, count, bytes }) => `${count} ${resource} (${inMib(bytes)})`).join(', ')
+    super(
+      `the function is not called, because the objects that it would be given are larger than ${inMib(maxBytes)} ` +
+        `together: ${found} were read before the limit was reached. Reduce the objects that spec.owns and spec.related ` +
+        `of the Reconciler select, or raise FAIRLEAD_MAX_STATE_MIB`,
+    )
+  }
+}
+
+const inMib = (bytes: number): string => `${Number((bytes / 2 ** 20).toFixed(1))} MiB`
