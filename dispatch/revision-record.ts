@@ -18,6 +18,8 @@ export class RevisionRecord {
   readonly #stored = new Set<string>()
   /** Not stored, because a newer version of the Reconciler was on its way. */
   #owed: string | undefined
+  /** The newest version of the Reconciler that has come. */
+  #latest: KubeObject | undefined
   #storing: Promise<void> = Promise.resolve()
 
   constructor(deps: RevisionRecordDependencies) {
@@ -35,6 +37,7 @@ export class RevisionRecord {
 
   /** Another version of the Reconciler has come. */
   heard(reconciler: KubeObject): void {
+    this.#latest = reconciler
     const owed = this.#owed
     this.#owed = undefined
     if (owed !== undefined) this.ran(owed, reconciler)
@@ -50,8 +53,15 @@ export class RevisionRecord {
       await gate.run(caller, () => kube.patch(path, patch, 'merge', { fieldManager: 'fairlead' }))
       this.#stored.add(name)
     } catch (error) {
-      if (isConflict(error)) this.#owed = name
+      if (isConflict(error)) this.#tryWithNewer(name, metadata.resourceVersion)
       else if (!isNotFound(error)) failed(error)
     }
+  }
+
+  /** The newer version may have come while the request was under way. */
+  #tryWithNewer(name: string, tried: string | undefined): void {
+    const latest = this.#latest
+    if (latest === undefined || latest.metadata.resourceVersion === tried) this.#owed = name
+    else this.ran(name, latest)
   }
 }

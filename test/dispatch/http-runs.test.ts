@@ -62,12 +62,16 @@ describe('a run of a function over HTTP', () => {
     expect([owned?.[0], owned?.at(-1)]).toEqual([0, 1])
   })
 
-  it('writes labels of its object, and deletes it', async () => {
+  it('writes labels of its object, deletes it, and finalizes it', async () => {
     const labels = { tier: 'web' }
     const seen = (name: string) => inputs.get(name)?.map(({ object }) => object?.metadata.labels)
-    await widget('labels', says(200, { metadata: { labels } }), says(200, { metadata: { labels }, deleteObject: true }))
+    await widget(
+      'labels',
+      says(200, { metadata: { labels } }),
+      says(200, { metadata: { labels }, deleteObject: true }, signed),
+    )
     expect((await scene.ended('labels')).result).toBe('success')
-    expect([seen('labels'), await scene.get(WIDGETS, 'labels')]).toEqual([[undefined, labels], undefined])
+    expect([seen('labels'), await scene.get(WIDGETS, 'labels')]).toEqual([[undefined, labels, labels], undefined])
   })
 
   it('never counts a cold start as a failure of the object', async () => {
