@@ -1,6 +1,13 @@
-import type { Watermark } from '#jetstream'
 import type { WrittenPosition } from './cursor-writer.ts'
 import type { BridgeOptions } from './types.ts'
+
+/** Marks in WORK, behind what this process has enqueued. */
+export interface Watermark {
+  readonly certain: AbortSignal
+  raise(): Promise<string>
+  holds(mark: string): Promise<boolean>
+  onDoubt(listener: () => void): void
+}
 
 /** What a position says of the streams that it rests on. */
 export interface Life {

@@ -1,9 +1,9 @@
 import type { KubeObject, ResourceRef, RunLog } from '#contracts'
 import type { EventStore, PutResult, Verb } from '#events'
-import type { Watermark } from '#jetstream'
 import type { KubeClient } from '#kube'
 import type { Safety, WorkQueue } from '#queue'
 import type { FailureKind } from './failure.ts'
+import type { Watermark } from './history.ts'
 import type { Relist, State } from './watch-state.ts'
 
 export interface BridgeOptions {

@@ -9,28 +9,13 @@ const KEPT = '720h'
 /** Marks of one process: at most twenty a second. */
 const PAUSE_MS = 50
 
-/** Marks the places in a stream's history on which something rests, and tells whether the stream still has them. */
-export interface Watermark {
-  /** Aborted as soon as messages that were confirmed before may be lost; from then on another one is given. */
-  readonly certain: AbortSignal
-  /** A mark behind every message that was confirmed before this call. */
-  raise(): Promise<string>
-  /** True: the stream has everything that was confirmed before the mark was made. */
-  holds(mark: string): Promise<boolean>
-  /** Called once NATS answers again after `certain` was aborted. */
-  onDoubt(listener: () => void): void
-}
-
 /**
- * Each process writes a subject of its own, and only behind its own last mark. A stream that was set back, and has grown
- * since, therefore never has a later mark of a process whose last mark it has lost; its last sequence alone would not
- * tell that. One process that is told of by another needs no clock, and no agreement with it.
+ * Marks the places in a stream's history on which something rests, and tells whether the stream still has them.
+ *
+ * Each process writes a subject of its own, and only behind its own last mark. So a stream that was set back, and has grown
+ * since, never has a later mark of a process whose last mark it has lost. Its last sequence alone would not show that.
  */
-export function watermarkOf(js: JetStream, kept: Kept): Watermark {
-  return new ProcessWatermark(js, kept)
-}
-
-class ProcessWatermark implements Watermark {
+export class Watermark {
   readonly #js: JetStream
   readonly #kept: Kept
   readonly #listeners = new Set<() => void>()
@@ -48,15 +33,20 @@ class ProcessWatermark implements Watermark {
     js.onReconnect(() => this.#tell())
   }
 
+  /** Aborted as soon as messages that were confirmed before may be lost; from then on another one is given. */
   get certain(): AbortSignal {
     return this.#certain.signal
   }
 
+  /** Called once NATS answers again after `certain` was aborted. */
   onDoubt(listener: () => void): void {
     this.#listeners.add(listener)
   }
 
-  /** One that is under way may stand before what was confirmed meanwhile: the next one serves all who ask until then. */
+  /**
+   * A mark behind every message that was confirmed before this call. One that is under way may stand before some of them:
+   * the next one serves all who ask until then.
+   */
   raise(): Promise<string> {
     if (this.#next) return this.#next
     const next = this.#underWay.then(() => {
@@ -68,6 +58,7 @@ class ProcessWatermark implements Watermark {
     return next
   }
 
+  /** True: the stream has everything that was confirmed before the mark was made. */
   async holds(mark: string): Promise<boolean> {
     const [process = '', sequence] = mark.split('.')
     const last = await this.#js.lastOf(this.#kept.stream, this.#subjectOf(process))

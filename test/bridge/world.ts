@@ -4,7 +4,7 @@ import { parse } from 'yaml'
 import { type BridgeObserver, type BridgeOptions, createBridge } from '#bridge'
 import { type KubeObject, RECONCILERS, type ResourceRef, type RunLog } from '#contracts'
 import { type EventStore, keyOf, openEventStore } from '#events'
-import { connectJetStream, incarnationOf, type JetStream, watermarkOf } from '#jetstream'
+import { connectJetStream, incarnationOf, type JetStream, Watermark } from '#jetstream'
 import { createKubeClient, isNotFound, isRetriable, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
 import { openQueue } from '#queue'
 import { untilHolds } from '../support/wait.ts'
@@ -215,7 +215,7 @@ export async function startBridge(
     ...options,
     ...(noticeRestarts && {
       incarnation: incarnationOf(js, [events, queue], { marks: true }),
-      watermark: watermarkOf(js, queue),
+      watermark: new Watermark(js, queue),
     }),
     observer: { ...observer, relisted: (report) => relists.push(report) },
   })

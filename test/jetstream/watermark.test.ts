@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { beforeAll, expect, it } from 'vitest'
-import { connectJetStream, type Watermark, watermarkOf } from '#jetstream'
+import { connectJetStream, Watermark } from '#jetstream'
 import { useJetStream } from '../support/jetstream.ts'
 
 const KEPT = { stream: 'TIDE', mark: 'tide._' }
@@ -14,7 +14,7 @@ beforeAll(async () => {
 const sequenceIn = (mark: string): number => Number(mark.split('.')[1])
 
 it('a mark is behind everything that was confirmed before it was asked for', async () => {
-  const watermark = watermarkOf(js(), KEPT)
+  const watermark = new Watermark(js(), KEPT)
   const first = watermark.raise()
   const { sequence } = await js().publish('tide.a', '', {})
   expect(sequenceIn(await watermark.raise())).toBeGreaterThan(sequence)
@@ -22,10 +22,10 @@ it('a mark is behind everything that was confirmed before it was asked for', asy
 })
 
 it('those who ask while a mark is under way share the next one', async () => {
-  const watermark = watermarkOf(js(), KEPT)
+  const watermark = new Watermark(js(), KEPT)
   const [first, ...others] = await Promise.all([watermark.raise(), watermark.raise(), watermark.raise()])
   expect(new Set(others)).toHaveProperty('size', 1)
-  expect(sequenceIn(others[0]!)).toBeGreaterThanOrEqual(sequenceIn(first))
+  expect(sequenceIn(others[0])).toBeGreaterThanOrEqual(sequenceIn(first))
 })
 
 /** As a stream that was set back has lost its latest messages. */
@@ -36,7 +36,7 @@ async function lose(mark: string): Promise<void> {
 const doubted = (watermark: Watermark) => new Promise<void>((resolve) => watermark.onDoubt(resolve))
 
 it('a mark that the stream has lost is held by nobody again, whatever its process marks later', async () => {
-  const watermark = watermarkOf(js(), KEPT)
+  const watermark = new Watermark(js(), KEPT)
   const { certain } = watermark
   const told = doubted(watermark)
   const lost = await watermark.raise()
@@ -50,7 +50,7 @@ it('a mark that the stream has lost is held by nobody again, whatever its proces
 })
 
 it('a mark that was stored but never answered is no loss', async () => {
-  const watermark = watermarkOf(js(), KEPT)
+  const watermark = new Watermark(js(), KEPT)
   const { certain } = watermark
   const [process] = (await watermark.raise()).split('.')
   await js().publish(`${KEPT.mark}.${process}`, '', {})
@@ -60,7 +60,7 @@ it('a mark that was stored but never answered is no loss', async () => {
 
 it('what was confirmed is in doubt when the connection drops, and the marks stay', async () => {
   await using mine = await connectJetStream({ servers: nats().url, name: 'mine' })
-  const watermark = watermarkOf(mine, KEPT)
+  const watermark = new Watermark(mine, KEPT)
   const told = doubted(watermark)
   const mark = await watermark.raise()
   const { certain } = watermark

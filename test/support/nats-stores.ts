@@ -34,7 +34,7 @@ export async function snapshot(nats: Nats): Promise<void> {
 export async function setBack(nats: Nats, js: JetStream, stream: string): Promise<void> {
   const kept = ['_meta_']
   for await (const info of js.admin.streams.list())
-    if (info.config.name !== stream) kept.push((info.cluster as { raft_group?: string } | undefined)?.raft_group ?? '')
+    if (info.config.name !== stream) kept.push(info.cluster?.raft_group ?? '')
   await whileDown(nats, async (store) => {
     const groups = await readdir(join(store, RAFT)).catch(() => [])
     const paths = [
