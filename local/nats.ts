@@ -21,6 +21,8 @@ export interface NatsOptions {
   syncInterval?: string
   /** Users and what they may do, as nats-server's configuration has it. Default: everybody everything. */
   authorization?: object
+  /** Accounts with users of their own, instead of `authorization`. */
+  accounts?: object
   /** Certificates, as nats-server's configuration has them. Default: none, plain TCP. */
   tls?: object
   progress?: Progress
@@ -79,6 +81,7 @@ export async function startNatsServers(
     maxBytes,
     syncInterval,
     authorization,
+    accounts,
     tls,
   }: Omit<NatsOptions, 'dir' | 'progress' | 'dieWithParent' | 'temporary'>,
 ): Promise<Nats> {
@@ -87,7 +90,7 @@ export async function startNatsServers(
     ...(maxBytes !== undefined && { max_file: maxBytes }),
     ...(syncInterval !== undefined && { sync_interval: syncInterval }),
   }
-  const more = { ...(authorization && { authorization }), ...(tls && { tls }) }
+  const more = { ...(authorization && { authorization }), ...(accounts && { accounts }), ...(tls && { tls }) }
   await Promise.all(servers.map((server) => startServer(processes, command, server, servers, { jetstream, more })))
   const nats = natsOf(processes, servers)
   await nats.ready()

@@ -1,12 +1,10 @@
-import { readFileSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { connectJetStream, type JetStream } from '#jetstream'
 import type { Nats } from '#local'
 import { createPki } from '../../local/pki.ts'
 import { shortTempDir, startTestNats } from './servers.ts'
-
-const USERS = readFileSync(new URL('../../deploy/nats/users.conf', import.meta.url), 'utf8')
+import { shippedAccounts } from './shipped-users.ts'
 
 export interface DeployedNats extends AsyncDisposable {
   nats: Nats
@@ -21,7 +19,7 @@ export async function startDeployedNats(): Promise<DeployedNats> {
   const pki = await createPki(join(dir, 'pki'))
   const { certFile, keyFile } = await pki.issue('nats', { cn: 'nats' }, ['localhost', '127.0.0.1'])
   const nats = await startTestNats({
-    authorization: JSON.parse(USERS.replaceAll(/^#.*$/gm, '').replace('authorization:', '')) as object,
+    accounts: shippedAccounts(),
     tls: { cert_file: certFile, key_file: keyFile, ca_file: pki.caFile, verify_and_map: true },
   })
   const certificateOf = (user: string) => pki.issue(user, { cn: user }, [user])
