@@ -72,8 +72,8 @@ export function deployedOnCluster(scene: () => { world: World; kubectl: Kubectl 
   const done = (name: string) => untilPhase(kubectl, 'DONE', name)
 
   it('starts where the restricted Pod Security Standard is enforced, with certificates that are made once', async () => {
-    expect(await installCertificates(world)).toEqual(['created', 'created', 'created', 'created'])
-    expect(await installCertificates(world)).toEqual(['unchanged', 'unchanged', 'unchanged', 'unchanged'])
+    expect(await installCertificates(world)).toEqual(Array.from({ length: 5 }, () => 'created'))
+    expect(await installCertificates(world)).toEqual(Array.from({ length: 5 }, () => 'unchanged'))
     await expect(system('run', 'loose', '--image=busybox')).rejects.toThrow('violates PodSecurity "restricted')
     await deployFairlead(world, kubectl)
   })

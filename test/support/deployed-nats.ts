@@ -4,13 +4,20 @@ import { connectJetStream, type JetStream } from '#jetstream'
 import type { Nats } from '#local'
 import { createPki } from '../../local/pki.ts'
 import { shortTempDir, startTestNats } from './servers.ts'
-import { shippedAccounts } from './shipped-users.ts'
+import { type ShippedUser, shippedAccounts } from './shipped-users.ts'
+
+/** As the processes that are these users choose them. */
+const INBOXES: Record<ShippedUser, string> = {
+  'fairlead-bridge': '_INBOX.bridge',
+  'fairlead-dispatcher': '_INBOX.dispatch',
+  'fairlead-inspect': '_INBOX.queue',
+}
 
 export interface DeployedNats extends AsyncDisposable {
   nats: Nats
   /** The environment of a process that is this user. */
   as(user: string): Promise<Record<string, string>>
-  connect(user: string, name: string): Promise<JetStream>
+  connect(user: ShippedUser, name: string): Promise<JetStream>
 }
 
 /** nats-server over TLS with the users of deploy/nats: nobody without a certificate, and nobody may do more. */
@@ -31,7 +38,7 @@ export async function startDeployedNats(): Promise<DeployedNats> {
     },
     async connect(user, name) {
       const options = { tls: { caFile: pki.caFile, ...(await certificateOf(user)) } }
-      return connectJetStream({ servers: nats.url, name, options })
+      return connectJetStream({ servers: nats.url, name, inboxPrefix: INBOXES[user], options })
     },
     async [Symbol.asyncDispose]() {
       await nats[Symbol.asyncDispose]()

@@ -1,0 +1,121 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type DeadLetters, type EventStore, openDeadLetters, openEventStore } from '#events'
+import type { JetStream } from '#jetstream'
+import { openQueue, type WorkQueue } from '#queue'
+import { object, PODS } from '../events/objects.ts'
+import { command } from '../support/command.ts'
+import { type DeployedNats, startDeployedNats } from '../support/deployed-nats.ts'
+import { startFairlead } from '../support/fairlead.ts'
+
+const log = { debug() {}, info() {}, warn() {}, error() {} }
+
+let deployed: DeployedNats
+let bridge: JetStream
+let inspect: JetStream
+let events: EventStore
+let queue: WorkQueue
+let dead: DeadLetters
+let env: Record<string, string>
+
+beforeAll(async () => {
+  deployed = await startDeployedNats()
+  bridge = await deployed.connect('fairlead-bridge', 'test')
+  inspect = await deployed.connect('fairlead-inspect', 'test')
+  env = await deployed.as('fairlead-inspect')
+  dead = await openDeadLetters(bridge, { cluster: 'test', log })
+  events = await openEventStore(bridge, { cluster: 'test', log })
+  queue = await openQueue(bridge, { log })
+  await queue.declare('at')
+  await queue.enqueue('at', 'shop.a')
+  await events.setCursor(PODS, undefined, { resourceVersion: '1', at: '' })
+  await events.put(PODS, 'added', object('web', 1, { namespace: 'shop' }))
+})
+afterAll(async () => {
+  await bridge?.close()
+  await inspect?.close()
+  await deployed?.[Symbol.asyncDispose]()
+})
+
+/** What has ever been stored, in all streams. */
+const stored = () => Promise.all([events.stream, queue.stream, dead.stream].map((name) => bridge.lastSequence(name)))
+
+describe('fairlead-inspect', () => {
+  it.each([
+    [['queue', 'ls'], 'high lane, place 1'],
+    [['queue', 'show', 'at', 'shop/a'], 'queued'],
+    [['events', 'get', 'pods', '-n', 'shop'], 'web'],
+  ])('sees what is there by fairlead %j', async (args, text) => {
+    const { stdout, stderr, code } = await command(args, env)
+    expect({ stderr, code }).toEqual({ stderr: '', code: 0 })
+    expect(stdout).toContain(text)
+  })
+
+  it('sees that there are no dead letters', async () => {
+    expect(await command(['dead', 'ls', '-o', 'json'], env)).toMatchObject({ stdout: '[]\n', code: 0 })
+  })
+
+  it('sees changes as they come', async () => {
+    await using tail = startFairlead(['events', 'tail', 'pods', '--since', '1h'], env)
+    await expect.poll(() => tail.output.join('\n')).toContain('web')
+    await events.put(PODS, 'added', object('later', 2, { namespace: 'shop' }))
+    await expect.poll(() => tail.output.join('\n')).toContain('later')
+  })
+
+  it('stores nothing: not by a publish, not by the answer to a read, not by a consumer', async () => {
+    const before = await stored()
+    const { nc } = inspect
+    nc.publish('work.at.high.shop.b', '')
+    for (const subject of ['work.at.high.shop.c', 'k8s._.v1.pods.shop._.forged', 'dead.at.x.y']) {
+      nc.publish('$JS.API.STREAM.INFO.WORK', '', { reply: subject })
+      nc.publish('$JS.API.DIRECT.GET.EVENTS', JSON.stringify({ batch: 9, next_by_subj: 'k8s.>' }), { reply: subject })
+    }
+    const config = { deliver_subject: 'work.at.high.shop.d', ack_policy: 'none' }
+    nc.publish('$JS.API.CONSUMER.CREATE.EVENTS', JSON.stringify({ stream_name: 'EVENTS', config }))
+    await inspect.flush()
+    // The server has answered what it was asked before.
+    await inspect.lastSequence('WORK')
+    await bridge.flush()
+    expect(await stored()).toEqual(before)
+  })
+
+  it.each(['queue', 'events'] as const)('changes nothing in %s by what it deletes or purges', async (name) => {
+    const before = await stored()
+    const stream = name === 'queue' ? queue.stream : events.stream
+    for (const call of ['STREAM.PURGE', 'STREAM.DELETE', 'STREAM.MSG.DELETE'])
+      inspect.nc.publish(`$JS.API.${call}.${stream}`, JSON.stringify({ seq: before[0] }))
+    await inspect.flush()
+    await inspect.lastSequence(stream)
+    expect((await bridge.admin.streams.info(stream)).state.messages).toBeGreaterThan(1)
+    expect(await stored()).toEqual(before)
+  })
+})
+
+/** What one hears of the answers to another. */
+async function overheard(
+  listener: JetStream,
+  inboxes: readonly string[],
+  act: () => Promise<unknown>,
+): Promise<string[]> {
+  const heard: string[] = []
+  const subscriptions = inboxes.map((subject) =>
+    listener.nc.subscribe(subject, { callback: (error, { subject: at }) => void (error ?? heard.push(at)) }),
+  )
+  await listener.flush()
+  await act()
+  await listener.flush()
+  for (const subscription of subscriptions) subscription.unsubscribe()
+  return heard
+}
+
+it('nobody hears what a bridge is answered, but that bridge', async () => {
+  await using dispatcher = await deployed.connect('fairlead-dispatcher', 'test')
+  const read = () => bridge.lastSequence('EVENTS')
+  for (const listener of [dispatcher, inspect])
+    expect(await overheard(listener, ['_INBOX.>', '_INBOX.bridge.>', '_INBOX.*.*.*'], read)).toEqual([])
+})
+
+it('a bridge does not hear what a dispatcher is answered', async () => {
+  await using dispatcher = await deployed.connect('fairlead-dispatcher', 'test')
+  const read = () => dispatcher.lastSequence('WORK')
+  expect(await overheard(bridge, ['_INBOX.>', '_INBOX.dispatch.>'], read)).toEqual([])
+})
