@@ -13,6 +13,8 @@ const INBOXES: Record<ShippedUser, string> = {
   'fairlead-inspect': '_INBOX.queue',
 }
 
+const apiOf = (user: ShippedUser) => (user === 'fairlead-inspect' ? { apiPrefix: 'FAIRLEAD.API' } : {})
+
 export interface DeployedNats extends AsyncDisposable {
   nats: Nats
   /** The environment of a process that is this user. */
@@ -34,11 +36,12 @@ export async function startDeployedNats(): Promise<DeployedNats> {
     nats,
     async as(user) {
       const { certFile: NATS_CERT, keyFile: NATS_KEY } = await certificateOf(user)
-      return { NATS_URL: nats.url, NATS_CA: pki.caFile, NATS_CERT, NATS_KEY }
+      const api = user === 'fairlead-inspect' ? { NATS_API_PREFIX: 'FAIRLEAD.API' } : {}
+      return { NATS_URL: nats.url, NATS_CA: pki.caFile, NATS_CERT, NATS_KEY, ...api }
     },
     async connect(user, name) {
       const options = { tls: { caFile: pki.caFile, ...(await certificateOf(user)) } }
-      return connectJetStream({ servers: nats.url, name, inboxPrefix: INBOXES[user], options })
+      return connectJetStream({ servers: nats.url, name, inboxPrefix: INBOXES[user], ...apiOf(user), options })
     },
     async [Symbol.asyncDispose]() {
       await nats[Symbol.asyncDispose]()
