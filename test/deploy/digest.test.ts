@@ -26,5 +26,6 @@ it.each(['fairlead', 'fairlead-ha'])('a kustomization can name every image of %s
   await rm(dir, { recursive: true })
   const images = [...stdout.matchAll(/^ +image: (.*)$/gm)].map(([, image]) => image)
   const fairlead = `registry.example.com/fairlead@${DIGEST}`
-  expect(images.toSorted()).toEqual([`nats@${DIGEST}`, fairlead, fairlead])
+  expect(images).toHaveLength(3)
+  expect(new Set(images)).toEqual(new Set([`nats@${DIGEST}`, fairlead]))
 })
