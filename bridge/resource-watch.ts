@@ -185,7 +185,7 @@ export class ResourceWatch {
     this.#life = life
     const cursor = await this.#cursor.read()
     const isKept = cursor !== undefined && (await this.#deps.history.keeps(cursor, life))
-    // One that outlived what it speaks of proves nothing.
+    // A cursor whose events or keys may be lost proves nothing.
     this.#coverage.resume((isKept && cursor.covers) || [], tokens)
     return { type: 'resumed', resourceVersion: cursor?.resourceVersion, relist: this.#mustList(isKept, tokens) }
   }

@@ -8,8 +8,8 @@ const PAUSE_MS = 250
 
 /**
  * What matches, in stream order for each subject, then every later message, until the signal; begins again where the stream
- * was set back. It asks four times a second, by direct reads. follow() is quicker, but it creates a consumer, and who may
- * create consumers can have the server write to any subject.
+ * was set back. It asks four times a second, by direct reads. follow() is quicker, but it creates a consumer, and a user that
+ * may create consumers can make the server write to any subject.
  */
 export async function* poll(
   js: JetStream,

@@ -98,7 +98,7 @@ describe('fairlead-inspect', () => {
   })
 })
 
-/** What one hears of the answers to another. */
+/** The answers to another client that this one hears. */
 async function overheard(
   listener: JetStream,
   inboxes: readonly string[],
@@ -115,14 +115,14 @@ async function overheard(
   return heard
 }
 
-it('nobody hears what a bridge is answered, but that bridge', async () => {
+it('only a bridge hears the answers to a bridge', async () => {
   await using dispatcher = await deployed.connect('fairlead-dispatcher', 'test')
   const read = () => bridge.lastSequence('EVENTS')
   for (const listener of [dispatcher, inspect])
     expect(await overheard(listener, ['_INBOX.>', '_INBOX.bridge.>', '_INBOX.*.*.*'], read)).toEqual([])
 })
 
-it('a bridge does not hear what a dispatcher is answered', async () => {
+it('a bridge does not hear the answers to a dispatcher', async () => {
   await using dispatcher = await deployed.connect('fairlead-dispatcher', 'test')
   const read = () => dispatcher.lastSequence('WORK')
   expect(await overheard(bridge, ['_INBOX.>', '_INBOX.dispatch.>'], read)).toEqual([])

@@ -21,7 +21,7 @@ it('a mark is behind everything that was confirmed before it was asked for', asy
   expect(await watermark.holds(await first)).toBe(true)
 })
 
-it('those who ask while a mark is under way share the next one', async () => {
+it('callers that ask while a mark is under way share the next one', async () => {
   const watermark = new Watermark(js(), KEPT)
   const [first, ...others] = await Promise.all([watermark.raise(), watermark.raise(), watermark.raise()])
   expect(new Set(others)).toHaveProperty('size', 1)
@@ -35,7 +35,7 @@ async function lose(mark: string): Promise<void> {
 
 const doubted = (watermark: Watermark) => new Promise<void>((resolve) => watermark.onDoubt(resolve))
 
-it('a mark that the stream has lost is held by nobody again, whatever its process marks later', async () => {
+it('a lost mark stays lost, whatever its process marks later', async () => {
   const watermark = new Watermark(js(), KEPT)
   const { certain } = watermark
   const told = doubted(watermark)
