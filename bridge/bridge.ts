@@ -3,6 +3,7 @@ import { type KubeObject, RECONCILERS, type ResourceRef, resourceName } from '#c
 import { ConditionWriter } from './condition-writer.ts'
 import { type BridgeCondition, type OverlappingCondition, refusedCondition, servedCondition } from './conditions.ts'
 import { isStarting } from './failure.ts'
+import { History } from './history.ts'
 import { overlapsOf } from './overlaps.ts'
 import { Publisher } from './publisher.ts'
 import type { Reconciler } from './reconcilers.ts'
@@ -42,6 +43,7 @@ const ASK_FOR_INCARNATION_EVERY_MS = 5000
 
 class WatchingBridge implements Bridge {
   readonly #options: BridgeOptions
+  readonly #history: History
   readonly #scopes: Scopes
   readonly #publisher: Publisher
   readonly #relations: Relations
@@ -55,9 +57,13 @@ class WatchingBridge implements Bridge {
   #routes = new Routes([])
   #overlaps: ReadonlyMap<Reconciler, OverlappingCondition> = new Map()
   #isStopping = false
+  /** The incarnation of the streams as it was last asked for. */
+  #known: string | undefined
 
   constructor(options: BridgeOptions) {
     this.#options = options
+    this.#history = new History(options)
+    options.watermark?.onDoubt(() => this.#doubt())
     this.#scopes = new Scopes(options.kube)
     const { events, log, random = Math.random } = options
     const enqueue = (fn: string, key: string, lane: 'high' | 'low') => this.#publisher.enqueue(fn, key, lane)
@@ -143,7 +149,7 @@ class WatchingBridge implements Bridge {
   #start(ref: ResourceRef, namespace?: string): void {
     const name = nameOf({ ref, namespace })
     const stop = new AbortController()
-    const { kube, events, log, observer, incarnation, silenceSeconds, random = Math.random } = this.#options
+    const { kube, events, log, observer, silenceSeconds, random = Math.random } = this.#options
     const watch = new ResourceWatch(ref, namespace, {
       kube,
       events,
@@ -153,7 +159,7 @@ class WatchingBridge implements Bridge {
       routes: () => this.#routes,
       rooms: this.#rooms,
       silenceSeconds,
-      incarnation: async () => incarnation?.(),
+      history: this.#history,
       onlooker: resourceName(ref) === resourceName(RECONCILERS) ? this.#registry : undefined,
       moved: (state) => this.#noteMove(ref, state),
       synced: () => this.#conditions.poke(),
@@ -192,18 +198,29 @@ class WatchingBridge implements Bridge {
     this.#options.log[level]({ resource, reason: failure.kind, detail: failure.message, ms }, 'a watch waits to go on')
   }
 
-  /** A single NATS server that was started anew may have lost what it had confirmed last. */
+  /** NATS may have lost what it confirmed last: everything begins again at the cursors, as at a start. */
+  #doubt(): void {
+    if (this.#isStopping) return
+    this.#known = undefined
+    this.#publisher.doubt()
+    this.#relations.doubt(this.#routes)
+    for (const { watch } of this.#watches.values()) watch.doubt()
+  }
+
+  /** A stream whose last sequence has fallen, though the connection never dropped. */
   async #noticeRestarts(signal: AbortSignal): Promise<void> {
     const { incarnation, log } = this.#options
     if (!incarnation) return
-    let known: string | undefined
     while (!signal.aborted) {
-      const current = await incarnation().catch(() => known)
-      if (known !== undefined && current !== known) {
-        log.warn({ before: known, now: current }, 'NATS was started anew: everything is listed and enqueued again')
+      const current = await incarnation().catch(() => this.#known)
+      if (this.#known !== undefined && current !== this.#known) {
+        log.warn(
+          { before: this.#known, now: current },
+          'NATS has lost messages: everything is listed and enqueued again',
+        )
         for (const { watch } of this.#watches.values()) watch.demand('store-restarted')
       }
-      known = current
+      this.#known = current
       await sleep(ASK_FOR_INCARNATION_EVERY_MS, undefined, { signal }).catch(() => undefined)
     }
   }

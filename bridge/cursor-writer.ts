@@ -2,17 +2,19 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type ResourceRef, type RunLog, resourceName } from '#contracts'
 import type { Cursor, EventStore } from '#events'
 import type { Checkpoint } from './checkpoint.ts'
+import type { History, Life } from './history.ts'
 
 /** A point of a watch up to which everything was stored, and enqueued for the Reconcilers named. */
-export type Position = Pick<Cursor, 'resourceVersion' | 'covers' | 'incarnation'>
+export interface Position extends Life, Pick<Cursor, 'resourceVersion' | 'covers'> {}
 
-export interface WrittenPosition extends Position {
+export interface WrittenPosition extends Omit<Cursor, 'at'> {
   /** In EVENTS. */
   sequence: number
 }
 
 interface CursorDeps {
   events: EventStore
+  history: History
   log: RunLog
   now: () => Date
 }
@@ -73,10 +75,20 @@ export class CursorWriter {
   async #write(): Promise<void> {
     const position = this.#checkpoint.safe
     if (position === undefined || position === this.#position) return
-    const at = this.#deps.now().toISOString()
-    const sequence = await this.#deps.events.setCursor(this.#ref, this.#scope, { ...position, at })
+    const { events, history, now } = this.#deps
+    const { certain, incarnation, ...reached } = position
+    try {
+      certain.throwIfAborted()
+      const cursor = { ...reached, ...(incarnation !== undefined && { incarnation }), ...(await history.raise()) }
+      certain.throwIfAborted()
+      const at = now().toISOString()
+      const sequence = await events.setCursor(this.#ref, this.#scope, { ...cursor, at }, certain)
+      this.#written = { ...cursor, sequence }
+    } catch (error) {
+      // The watch begins again at the cursor as it is.
+      if (!certain.aborted) throw error
+    }
     this.#position = position
-    this.#written = { ...position, sequence }
   }
 
   #moved(signal: AbortSignal): Promise<void> {

@@ -3,6 +3,7 @@ import { RECONCILERS, type RunLog } from '#contracts'
 import { type DeadMessage, deadKey } from '#events'
 import { isNotFound, type KubeClient, resourcePath } from '#kube'
 import type { Entry, WorkQueue } from '#queue'
+import { unlessAborted } from './abort.ts'
 
 export interface GoneOptions {
   kube: Pick<KubeClient, 'list'>
@@ -12,10 +13,13 @@ export interface GoneOptions {
   /** How long a Reconciler must be gone before its keys are given up. Default 5 min. */
   absentMs?: number
   everyMs?: number
+  /** How long one key may take. Default 5 s. */
+  keyMs?: number
 }
 
 const ABSENT_MS = 300_000
 const EVERY_MS = 60_000
+const KEY_MS = 5000
 
 /**
  * Keys of a Reconciler that is gone wait for nobody: they go to the dead letters, until the signal. Should it come again,
@@ -56,21 +60,40 @@ async function presentNames(kube: GoneOptions['kube'], fieldSelector?: string): 
  * and go with it: so each purge is followed by a look. If that is of before it came, it enqueues the key after the
  * purge. A kill between the two leaves that one key to its next change or resync, and to the dead letters.
  */
-async function buryKeys({ kube, queue, bury, log }: GoneOptions, fn: string, signal: AbortSignal): Promise<void> {
+async function buryKeys(options: GoneOptions, fn: string, signal: AbortSignal): Promise<void> {
+  const { kube, queue, log } = options
   let buried = 0
   for await (const entry of queue.list({ fn })) {
     signal.throwIfAborted()
     if (entry.state === 'running') continue
-    await bury(deadKey({ ...entry, stream: queue.stream, reason: 'unknown-reconciler', detail: detailOf(entry) }))
-    await queue.purge(entry)
+    if (await isBuried(options, entry, signal)) buried++
     if (await mayBeBack(kube, fn)) {
-      await queue.enqueue(fn, entry.key, { lane: 'low' })
+      await unlessAborted(queue.enqueue(fn, entry.key, { lane: 'low' }), signal)
       log.info({ reconciler: fn, keys: buried }, 'this Reconciler may be back: no more of its keys go to DEAD')
       return
     }
-    buried++
   }
   if (buried > 0) log.warn({ reconciler: fn, keys: buried }, 'this Reconciler is gone: its keys are in DEAD')
+}
+
+/** False: not in time. The keys behind it do not wait for it, and the next pass tries it again. */
+async function isBuried(
+  { queue, bury, log, keyMs = KEY_MS }: GoneOptions,
+  entry: Entry,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const inTime = AbortSignal.any([signal, AbortSignal.timeout(keyMs)])
+  const { fn, key } = entry
+  const letter = deadKey({ ...entry, stream: queue.stream, reason: 'unknown-reconciler', detail: detailOf(entry) })
+  try {
+    await unlessAborted(bury(letter), inTime)
+    await unlessAborted(queue.purge(entry, inTime), inTime)
+    return true
+  } catch (error) {
+    signal.throwIfAborted()
+    log.warn({ err: error, reconciler: fn, key }, 'a key of a Reconciler that is gone stays in WORK until the next try')
+    return false
+  }
 }
 
 /** A look that fails says nothing. */

@@ -42,7 +42,7 @@ const LAST_RETRY_MS = 5000
 export class Publisher {
   readonly #deps: PublisherDeps
   readonly #declarations = new Map<string, Promise<void>>()
-  readonly #aspects = new Aspects()
+  #aspects = new Aspects()
 
   constructor(deps: PublisherDeps) {
     this.#deps = deps
@@ -73,6 +73,11 @@ export class Publisher {
     await this.#declared(fn)
     await this.#deps.queue.enqueue(fn, key, { lane })
     this.#deps.observer?.enqueued?.({ fn, key, lane, by: 'token' })
+  }
+
+  /** What was enqueued may be lost: the next change of each object counts, whatever it changes. */
+  doubt(): void {
+    this.#aspects = new Aspects()
   }
 
   /**

@@ -32,6 +32,12 @@ export class Relations {
     this.#relations = kept
   }
 
+  /** What was enqueued may be lost: EVENTS and the cursors say again what is certain. */
+  doubt(routes: Routes): void {
+    this.#relations = new Map()
+    this.reroute(routes)
+  }
+
   learnPrimary(ref: ResourceRef, key: string, object: KubeObject | undefined): void {
     for (const relation of this.#relations.values())
       if (resourceName(relation.to.reconciler.spec.for) === resourceName(ref)) relation.learnPrimary(key, object)

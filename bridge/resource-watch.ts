@@ -9,6 +9,7 @@ import type { CoveredUpTo } from './compare.ts'
 import { Coverage } from './coverage.ts'
 import { CursorWriter, type Position } from './cursor-writer.ts'
 import { classify } from './failure.ts'
+import type { History, Life } from './history.ts'
 import { Lister, type Onlooker } from './lister.ts'
 import { Outlet, type Reading } from './outlet.ts'
 import { ofKind, watchQuery } from './present.ts'
@@ -27,7 +28,7 @@ export interface ResourceWatchDeps
   routes: () => Routes
   /** Lists under way at once, and what they have in hand, of all watches of the process. */
   rooms: { lists: Room; listed: Room }
-  incarnation: () => Promise<string | undefined>
+  history: History
   /** With one, everything is listed at the start, so that it knows of every object. */
   onlooker?: Onlooker | undefined
   /** The state has changed. */
@@ -59,13 +60,14 @@ export class ResourceWatch {
   /** Aborted to leave a watch or a wait when a list is demanded. */
   #interrupt = new AbortController()
   #demand: Relist | undefined
+  #isDoubted = false
   #state: State = { phase: 'starting', attempt: 0 }
   #since: Date
   #lastEventAt: Date | undefined
   readonly #vitals: Vitals
   readonly #coverage = new Coverage()
   /** What a position of this watch says besides. */
-  #incarnation: string | undefined
+  #life: Life
   #wasSynced = false
   /** What the open watch was asked for. */
   #watched: Selection | undefined
@@ -85,6 +87,7 @@ export class ResourceWatch {
     this.#lister = new Lister(deps)
     this.#cursor = new CursorWriter(ref, namespace, this.#checkpoint, deps)
     this.#since = deps.now()
+    this.#life = { incarnation: undefined, certain: AbortSignal.abort() }
     this.#vitals = new Vitals(deps.now)
   }
 
@@ -122,6 +125,12 @@ export class ResourceWatch {
     this.#interrupt.abort()
   }
 
+  /** Begins again at the cursor: what was stored or enqueued behind it may be lost. */
+  doubt(): void {
+    this.#isDoubted = true
+    this.#interrupt.abort()
+  }
+
   async run(signal: AbortSignal): Promise<void> {
     void this.#cursor.run(signal)
     const giveUp = () => setTimeout(() => this.#outlet.giveUp(), GRACE_MS).unref()
@@ -139,6 +148,11 @@ export class ResourceWatch {
   async #perform(state: State, signal: AbortSignal): Promise<Input> {
     const because = this.#demand
     if (this.#interrupt.signal.aborted) this.#interrupt = new AbortController()
+    if (this.#isDoubted) {
+      this.#isDoubted = false
+      this.#demand = undefined
+      return { type: 'doubted' }
+    }
     if (because !== undefined && state.phase !== 'starting') {
       this.#demand = undefined
       return { type: 'demanded', because }
@@ -167,16 +181,17 @@ export class ResourceWatch {
 
   async #resume(): Promise<Input> {
     const tokens = this.#tokens()
-    this.#incarnation = await this.#deps.incarnation()
+    const life = await this.#deps.history.present()
+    this.#life = life
     const cursor = await this.#cursor.read()
-    const isSameLife = cursor?.incarnation === this.#incarnation
-    // One of another life of NATS proves nothing.
-    this.#coverage.resume((isSameLife && cursor?.covers) || [], tokens)
-    return { type: 'resumed', resourceVersion: cursor?.resourceVersion, relist: this.#mustList(isSameLife, tokens) }
+    const isKept = cursor !== undefined && (await this.#deps.history.keeps(cursor, life))
+    // A cursor whose events or keys may be lost proves nothing.
+    this.#coverage.resume((isKept && cursor.covers) || [], tokens)
+    return { type: 'resumed', resourceVersion: cursor?.resourceVersion, relist: this.#mustList(isKept, tokens) }
   }
 
-  #mustList(isSameLife: boolean, tokens: string[]): Relist | undefined {
-    if (!isSameLife) return 'store-restarted'
+  #mustList(isKept: boolean, tokens: string[]): Relist | undefined {
+    if (!isKept) return 'store-restarted'
     if (!this.#coverage.covers(tokens)) return 'routes'
     return this.#deps.onlooker ? 'initial' : undefined
   }
@@ -195,7 +210,8 @@ export class ResourceWatch {
     // What was read before has to be in EVENTS before it is compared, and the cursor as far as it can be.
     await this.#outlet.idle()
     await this.#cursor.flush()
-    const incarnation = await this.#deps.incarnation()
+    const life = await this.#deps.history.present()
+    const coveredUpTo = await this.#coveredUpTo(life)
     const routes = this.#deps.routes()
     const selection = this.#selection()
     const isOwed = this.#coverage.beginList(this.#tokens())
@@ -204,7 +220,7 @@ export class ResourceWatch {
       namespace: this.#namespace,
       routes,
       selection,
-      coveredUpTo: this.#coveredUpTo(incarnation),
+      coveredUpTo,
       covers: this.#coverage.tokens,
       // What broke off once may break off always: a server drops a slow reader when too much changes meanwhile.
       stream,
@@ -220,7 +236,7 @@ export class ResourceWatch {
       this.#coverage.endList(this.#tokens())
       await this.#outlet.catchUp((token) => isOwed(token) && this.#coverage.covers([token]))
       this.#vitals.succeeded()
-      this.#incarnation = incarnation
+      this.#life = life
       this.#checkpoint.mark(this.#position(report.resourceVersion))
       this.#noteProgress()
       const about = { resource: resourceName(this.#ref), because }
@@ -300,13 +316,13 @@ export class ResourceWatch {
 
   #position(resourceVersion: string): Position {
     const covers = [...this.#coverage.tokens]
-    return { resourceVersion, covers, ...(this.#incarnation !== undefined && { incarnation: this.#incarnation }) }
+    return { resourceVersion, covers, ...this.#life }
   }
 
   /** After a loss in NATS not even the cursor proves that a key was enqueued. */
-  #coveredUpTo(incarnation: string | undefined): CoveredUpTo | undefined {
+  async #coveredUpTo(life: Life): Promise<CoveredUpTo | undefined> {
     const { written } = this.#cursor
-    return written?.incarnation === incarnation ? written : undefined
+    return written && (await this.#deps.history.keeps(written, life)) ? written : undefined
   }
 
   #tokens(): string[] {

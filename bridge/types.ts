@@ -3,6 +3,7 @@ import type { EventStore, PutResult, Verb } from '#events'
 import type { KubeClient } from '#kube'
 import type { Safety, WorkQueue } from '#queue'
 import type { FailureKind } from './failure.ts'
+import type { Watermark } from './history.ts'
 import type { Relist, State } from './watch-state.ts'
 
 export interface BridgeOptions {
@@ -15,6 +16,8 @@ export interface BridgeOptions {
    * and enqueued again: a server without replicas may have lost what it had confirmed last. Left out: never.
    */
   incarnation?: (() => Promise<string>) | undefined
+  /** Of WORK: a cursor is good for as long as WORK has the mark that it names. Left out: always. */
+  watermark?: Watermark | undefined
   /**
    * True: this version was written through by a run of this very key, which has decided again on it already, so that
    * no other run is due for it. Left out: every change makes a run.

@@ -26,6 +26,8 @@ export type Input =
   | { type: 'failed'; failure: Failure; resourceVersion?: string; openMs: number }
   | { type: 'waited' }
   | { type: 'demanded'; because: Relist }
+  /** What was confirmed may be lost: only the cursor says how far it was done. */
+  | { type: 'doubted' }
 
 const HEALTHY_MS = 10_000
 const VERY_SHORT_MS = 1000
@@ -45,6 +47,8 @@ export function step(state: State, input: Input, random: number): State {
       return watching(input.resourceVersion, state.phase === 'listing' && !wasUnanswered(state) ? state.attempt : 0)
     case 'demanded':
       return listing(input.because)
+    case 'doubted':
+      return { phase: 'starting', attempt: 0 }
     case 'waited':
       return state.phase === 'waiting' ? state.next : state
     case 'ended':

@@ -37,6 +37,7 @@ const LEAVES: Record<string, [string, ...string[]]> = {
   ],
   [`${NATS}-bridge`]: ['fairlead-bridge'],
   [`${NATS}-dispatcher`]: ['fairlead-dispatcher'],
+  [`${NATS}-inspect`]: ['fairlead-inspect'],
 }
 
 export const CERTIFICATE_SECRETS: readonly string[] = [AUTHORITY.secret, ...Object.keys(LEAVES)]

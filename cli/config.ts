@@ -30,6 +30,7 @@ const environment = z.object({
   NATS_CA: z.string().min(1).optional(),
   NATS_CERT: z.string().min(1).optional(),
   NATS_KEY: z.string().min(1).optional(),
+  NATS_API_PREFIX: z.string().min(1).optional(),
   FAIRLEAD_PREFIX: name('a prefix').optional(),
   FAIRLEAD_CLUSTER: z.string().min(1).max(253).optional(),
   FAIRLEAD_REFERENCE_ONLY: z

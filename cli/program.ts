@@ -23,6 +23,7 @@ Environment:
   NATS_CA            file of the certificate authority of a TLS server
   NATS_CERT          file of the certificate by which the server knows this client,
   NATS_KEY           and of its key
+  NATS_API_PREFIX    where this NATS user finds the JetStream API (default $JS.API)
   FAIRLEAD_PREFIX    before the names of streams and subjects, so that clusters can share a NATS account
   FAIRLEAD_CLUSTER   the cluster's name in events (default the UID of namespace kube-system)
   FAIRLEAD_REFERENCE_ONLY  kinds whose contents stay in the API server, e.g. configmaps,widgets.example.com

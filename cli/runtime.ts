@@ -3,7 +3,7 @@ import type { Logger } from 'pino'
 import { type Bridge, type BridgeObserver, buryGone, createBridge, troubles } from '#bridge'
 import type { Invoke, KubeObject, ResourceRef } from '#contracts'
 import { createDispatcher, type Dispatcher, type FunctionAccess, type IgnoredSignal, type RunObserver } from '#dispatch'
-import { incarnationOf, type StreamLostError } from '#jetstream'
+import { incarnationOf, type StreamLostError, Watermark } from '#jetstream'
 import type { KubeClient } from '#kube'
 import { type Reconciler, toInvoke } from '#sdk'
 import type { Streams } from './connections/streams.ts'
@@ -102,6 +102,7 @@ export function createRuntime({
         queue,
         log,
         incarnation,
+        watermark: new Watermark(js, queue),
         settled: dispatcher && ((echo) => dispatcher.settled(echo)),
         trace: (change) => tracing.ofChange(change),
         observer: {

@@ -32,10 +32,10 @@ export class Cursors {
     return message && this.#context.burial.unless(message, () => this.#read(message))
   }
 
-  async set(ref: ResourceRef, scope: string | undefined, cursor: Cursor): Promise<number> {
+  async set(ref: ResourceRef, scope: string | undefined, cursor: Cursor, signal?: AbortSignal): Promise<number> {
     const { js, names, log } = this.#context
     const subject = names.root + cursorSubject(ref, scope)
-    const ack = await persist(() => js.publish(subject, JSON.stringify(cursor), {}), { log })
+    const ack = await persist(() => js.publish(subject, JSON.stringify(cursor), {}), { signal, log })
     return ack.sequence
   }
 

@@ -49,7 +49,7 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
     put: (ref, verb, object, putOptions = {}) => writer.put(ref, verb, object, putOptions),
     observe: (query) => reader.observe(query),
     cursor: (ref, scope) => cursors.get(ref, scope),
-    setCursor: (ref, scope, cursor) => cursors.set(ref, scope, cursor),
+    setCursor: (ref, scope, cursor, signal) => cursors.set(ref, scope, cursor, signal),
     followCursors: (signal) => cursors.follow(signal),
     identities: (ref, scope, also) => reader.identities(ref, scope, also),
     follow: (filter, signal, caughtUp) => reader.follow(filter, signal, caughtUp),

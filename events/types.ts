@@ -168,6 +168,8 @@ export interface Cursor {
   covers?: string[]
   /** Which life of the server that keeps the streams: another one may have lost a tail of them. */
   incarnation?: string
+  /** The mark in WORK behind the keys that were enqueued up to here: without it WORK has lost some of them. */
+  work?: string
 }
 
 export interface StoredCursor extends Cursor {
@@ -206,7 +208,7 @@ export interface EventStore {
 
   cursor(ref: ResourceRef, scope?: string): Promise<StoredCursor | undefined>
   /** Call it when every put() up to there has resolved. Resolves with its sequence in EVENTS. */
-  setCursor(ref: ResourceRef, scope: string | undefined, cursor: Cursor): Promise<number>
+  setCursor(ref: ResourceRef, scope: string | undefined, cursor: Cursor, signal?: AbortSignal): Promise<number>
   /** What is there first, then every change. */
   followCursors(signal: AbortSignal): AsyncIterable<StoredCursor>
 

@@ -1,6 +1,6 @@
 import { JetStreamApiError } from '@nats-io/jetstream'
 import { type ResourceRef, type RunLog, resourceName } from '#contracts'
-import { ERR, type FollowOptions, follow, type JetStream, type StoredMessage } from '#jetstream'
+import { ERR, type FollowOptions, type JetStream, poll, type StoredMessage } from '#jetstream'
 import { PoisonEventError } from './poison.ts'
 import { storedEventFrom } from './stored.ts'
 import { streamNames } from './stream.ts'
@@ -60,6 +60,6 @@ export function viewEvents(js: JetStream, { prefix, log }: { prefix?: string | u
     async *stored(filters, since) {
       for (const filter of filters) yield* read(js.scan(stream, subjectOf(filter), { since }))
     },
-    follow: (filters, start, signal) => read(follow(js, stream, filters.map(subjectOf), signal, { start })),
+    follow: (filters, start, signal) => read(poll(js, stream, filters.map(subjectOf), signal, start)),
   }
 }

@@ -26,6 +26,8 @@ interface Terms {
   timeoutMs: number
   /** Before every subject for answers. */
   inboxPrefix: string
+  /** What stands for `$JS.API` where the streams are another account's. */
+  apiPrefix?: string | undefined
 }
 
 interface ApiAnswer {
@@ -53,19 +55,21 @@ export class JetStream {
   readonly #onDisconnect = new Set<() => void>()
   readonly #onReconnect = new Set<() => void>()
 
-  private constructor(nc: NatsConnection, admin: JetStreamManager, { timeoutMs, inboxPrefix }: Terms) {
+  private constructor(nc: NatsConnection, admin: JetStreamManager, { timeoutMs, inboxPrefix, apiPrefix }: Terms) {
     this.nc = nc
     this.admin = admin
     this.outbox = new Outbox(nc)
     this.#timeoutMs = timeoutMs
     this.#inboxPrefix = inboxPrefix
-    this.#mux = new RequestMux(nc, this.outbox, this.newInbox())
+    this.#mux = new RequestMux(nc, this.outbox, this.newInbox(), apiPrefix)
     this.#batches = (subject, query, isLast) => this.#mux.requestMany(subject, query, isLast, timeoutMs)
     void this.#abandonWithConnection()
   }
 
   static async over(nc: NatsConnection, terms: Terms): Promise<JetStream> {
-    return new JetStream(nc, await jetstreamManager(nc, { checkAPI: false, timeout: terms.timeoutMs * 5 }), terms)
+    const { timeoutMs, apiPrefix } = terms
+    const options = { checkAPI: false, timeout: timeoutMs * 5, ...(apiPrefix !== undefined && { apiPrefix }) }
+    return new JetStream(nc, await jetstreamManager(nc, options), terms)
   }
 
   /** A subject for answers, that nobody else has. */

@@ -10,6 +10,8 @@ export interface ConnectOptions {
   timeoutMs?: number
   /** Answers come on subjects below it: who may listen there sees them all. Default `_INBOX`. */
   inboxPrefix?: string
+  /** What stands for `$JS.API` where the streams are another account's. */
+  apiPrefix?: string | undefined
   /** Credentials file, TLS and the like, as the NATS client takes them. */
   options?: Omit<ConnectionOptions, 'servers' | 'name'>
 }
@@ -25,6 +27,7 @@ export async function connectJetStream({
   name,
   timeoutMs = 2000,
   inboxPrefix = '_INBOX',
+  apiPrefix,
   options,
 }: ConnectOptions): Promise<JetStream> {
   const nc = await connect({
@@ -43,7 +46,7 @@ export async function connectJetStream({
   }).catch((cause: Error) => {
     throw new NatsUnreachableError(`cannot connect to NATS at ${withoutSecrets(servers)}: ${cause.message}`, { cause })
   })
-  return JetStream.over(nc, { timeoutMs, inboxPrefix })
+  return JetStream.over(nc, { timeoutMs, inboxPrefix, apiPrefix })
 }
 
 const CREDENTIALS = /^([a-z]+:\/\/|)([^@/]*)@/

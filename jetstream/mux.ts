@@ -14,6 +14,8 @@ interface Pending {
 }
 
 const SWEEP_MS = 100
+/** Before each subject of JetStream's API, in the account that has the streams. */
+const API = '$JS.API'
 
 /**
  * Requests over one inbox subscription, without a timer or subscription of their own: the client's request() costs
@@ -23,11 +25,13 @@ export class RequestMux {
   readonly #nc: NatsConnection
   readonly #outbox: Outbox
   readonly #prefix: string
+  readonly #api: string
   readonly #pending = new Map<string, Pending>()
   #next = 0
   #sweeper: NodeJS.Timeout | undefined
 
-  constructor(nc: NatsConnection, outbox: Outbox, inbox: string) {
+  constructor(nc: NatsConnection, outbox: Outbox, inbox: string, api = API) {
+    this.#api = api
     this.#prefix = `${inbox}.`
     this.#nc = nc
     this.#outbox = outbox
@@ -92,7 +96,8 @@ export class RequestMux {
     }
     try {
       const reply = this.#prefix + id
-      this.#outbox.send(subject, payload, headers ? { reply, headers: encodeHeaders(headers) } : { reply }, failed)
+      const asked = this.#api !== API && subject.startsWith(API) ? this.#api + subject.slice(API.length) : subject
+      this.#outbox.send(asked, payload, headers ? { reply, headers: encodeHeaders(headers) } : { reply }, failed)
     } catch (error) {
       failed(error as Error)
     }

@@ -17,8 +17,12 @@ export interface NatsOptions {
   port?: number
   /** Of all streams together. Default: what nats-server makes of the disk. */
   maxBytes?: number
+  /** How often JetStream syncs its files to the disk, as nats-server's configuration has it. Default: every 2 minutes. */
+  syncInterval?: string
   /** Users and what they may do, as nats-server's configuration has it. Default: everybody everything. */
   authorization?: object
+  /** Accounts with users of their own, instead of `authorization`. */
+  accounts?: object
   /** Certificates, as nats-server's configuration has them. Default: none, plain TCP. */
   tls?: object
   progress?: Progress
@@ -75,14 +79,19 @@ export async function startNatsServers(
     replicas = 1,
     port,
     maxBytes,
+    syncInterval,
     authorization,
+    accounts,
     tls,
   }: Omit<NatsOptions, 'dir' | 'progress' | 'dieWithParent' | 'temporary'>,
 ): Promise<Nats> {
   const servers = await plan(replicas, port)
-  const limits = maxBytes === undefined ? {} : { max_file: maxBytes }
-  const more = { ...(authorization && { authorization }), ...(tls && { tls }) }
-  await Promise.all(servers.map((server) => startServer(processes, command, server, servers, { limits, more })))
+  const jetstream = {
+    ...(maxBytes !== undefined && { max_file: maxBytes }),
+    ...(syncInterval !== undefined && { sync_interval: syncInterval }),
+  }
+  const more = { ...(authorization && { authorization }), ...(accounts && { accounts }), ...(tls && { tls }) }
+  await Promise.all(servers.map((server) => startServer(processes, command, server, servers, { jetstream, more })))
   const nats = natsOf(processes, servers)
   await nats.ready()
   return nats
@@ -112,8 +121,7 @@ async function startServer(
 }
 
 interface Settings {
-  /** Of JetStream. */
-  limits: object
+  jetstream: object
   more: object
 }
 
@@ -122,7 +130,7 @@ function configOf(
   server: NatsServer,
   all: readonly NatsServer[],
   storeDir: string,
-  { limits, more }: Settings,
+  { jetstream, more }: Settings,
 ): string {
   const cluster = {
     name: 'fairlead-local',
@@ -133,7 +141,7 @@ function configOf(
     server_name: server.name,
     listen: `127.0.0.1:${server.port}`,
     http: `127.0.0.1:${server.monitoringPort}`,
-    jetstream: { store_dir: storeDir, ...limits },
+    jetstream: { store_dir: storeDir, ...jetstream },
     ...(all.length > 1 ? { cluster } : {}),
     ...more,
   }

@@ -11,6 +11,7 @@ export function openJetStream(config: Config, role: string, certificates?: Certi
     servers: config.NATS_URL,
     name: `fairlead ${role} ${hostname()} ${process.pid}`,
     inboxPrefix: `_INBOX.${role}`,
+    apiPrefix: config.NATS_API_PREFIX,
     ...tlsOf(config, certificates),
   })
 }

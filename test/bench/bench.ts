@@ -6,13 +6,14 @@ process.exitCode = await runProgram(
     usage: 'npm run bench',
     programs: {
       queue: { does: 'the queue beside bare JetStream operations', command: ['node', 'test/bench/queue.ts'] },
+      disk: { does: 'what syncing to disk costs the queue', command: ['node', 'test/bench/queue-disk.ts'] },
       whole: { does: 'an edit, a burst and memory, through all parts', command: ['node', 'test/bench/whole.ts'] },
       strategies: { does: 'the ways to write an object', command: ['node', 'test/bench/strategies.ts'] },
       bridge: { does: 'the bridge beside informers', command: ['node', 'test/bench/bridge.ts'] },
       state: { does: 'runs that read much at once', command: ['node', 'test/bench/large-state.ts'] },
       peers: { does: 'the queue beside other queues', command: ['node', 'test/bench/peers/peers.ts'] },
     },
-    byDefault: ['queue', 'whole', 'strategies', 'bridge'],
+    byDefault: ['queue', 'disk', 'whole', 'strategies', 'bridge'],
   },
   process.argv.slice(2),
 )

@@ -2,24 +2,29 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 import { buryGone } from '#bridge'
 import { RECONCILERS } from '#contracts'
 import { type KubeClient, resourcePath } from '#kube'
+import type { WorkQueue } from '#queue'
 import { entriesOf, FN, keysNamed, openTestQueue } from '../queue/support.ts'
+import { type ShippedNats, startShippedNats } from '../support/shipped-users.ts'
 import { configMaps } from './objects.ts'
 import { type Servers, startServers } from './servers.ts'
-import { createReconciler, grant, restrictedClient, revoke, until } from './world.ts'
+import { createReconciler, grant, restrictedClient, revoke, silent, until } from './world.ts'
 
 const KEYS = keysNamed('k', 30)
 
 let servers: Servers
 let cluster: Servers['cluster']
-let nats: Servers['nats']
+let nats: ShippedNats
 let kube: Servers['kube']
 
 beforeAll(async () => {
-  servers = await startServers()
-  ;({ cluster, nats, kube } = servers)
+  ;[servers, nats] = await Promise.all([startServers(), startShippedNats(['back', 'unknown', 'due', 'stuck'])])
+  ;({ cluster, kube } = servers)
 })
 
-afterAll(() => servers?.[Symbol.asyncDispose]())
+afterAll(async () => {
+  await nats?.[Symbol.asyncDispose]()
+  await servers?.[Symbol.asyncDispose]()
+})
 
 /** Keys of no Reconciler, and one pass that buries them, in which something happens once ten letters are written. */
 async function buryWhile(
@@ -27,7 +32,7 @@ async function buryWhile(
   prefix: string,
   happens: (enqueueAll: () => Promise<void>) => Promise<void>,
 ) {
-  await using test = await openTestQueue(nats.url, prefix)
+  await using test = await openTestQueue(nats.as(nats.url, 'fairlead-bridge'), prefix)
   const { queue } = test
   const enqueueAll = async () => {
     for (const key of KEYS) await queue.enqueue(FN, key)
@@ -71,4 +76,50 @@ it('a key is queued again when nobody says whether its Reconciler has come back'
     await until('they may not be listed', async () => !(await isListed()))
   })
   expect({ buried, left: left.length }).toEqual({ buried: 10, left: KEYS.length - 9 })
+})
+
+const inOneHour = () => new Date(Date.now() + 3_600_000)
+
+/** Buries what is there, pass after pass, until `holds`; then it is stopped. */
+async function buryUntil(queue: WorkQueue, holds: (buried: number) => Promise<boolean>, keyMs?: number) {
+  let buried = 0
+  const bury = async () => void buried++
+  const stop = new AbortController()
+  const options = { kube, queue, bury, log: silent, absentMs: 0, everyMs: 100, ...(keyMs !== undefined && { keyMs }) }
+  const burying = buryGone(options, stop.signal)
+  await until('they are buried', () => holds(buried))
+  stop.abort()
+  await burying
+}
+
+it('keys that wait, are parked or queued are all buried, by a bridge with the rights that are shipped', async () => {
+  await using filling = await openTestQueue(nats.as(nats.url, 'fairlead-dispatcher'), 'due')
+  const worker = filling.queue.serve({
+    fn: FN,
+    slots: 2,
+    handler: async ({ key }) =>
+      key === 'n.waits' ? { kind: 'requeue', at: inOneHour() } : { kind: 'terminal', message: 'no' },
+  })
+  for (const key of ['n.waits', 'n.parked']) await filling.queue.enqueue(FN, key)
+  const depth = () => filling.queue.depth(FN)
+  await until('one waits and one is parked', async () => (await depth()).waiting + (await depth()).parked === 2)
+  await worker.drain(1000)
+  await filling.queue.enqueue(FN, 'n.queued')
+  await using test = await openTestQueue(nats.as(nats.url, 'fairlead-bridge'), 'due')
+  await buryUntil(test.queue, async () => (await entriesOf(test.queue)).length === 0)
+})
+
+it('a key that cannot be purged holds up neither the keys behind it nor the stop', async () => {
+  const onIo = (_: unknown, key: string) => (key === 'n.stuck' ? new Promise<void>(() => {}) : undefined)
+  await using plain = await openTestQueue(nats.as(nats.url, 'fairlead-bridge'), 'stuck')
+  await using test = await openTestQueue(nats.as(nats.url, 'fairlead-bridge'), 'stuck', { onIo })
+  for (const key of ['n.stuck', 'n.behind']) await plain.queue.enqueue(FN, key)
+  const left = async () => (await entriesOf(plain.queue)).map(({ key }) => key)
+  await buryUntil(test.queue, async () => (await left()).join() === 'n.stuck', 200)
+})
+
+it('a stop does not wait for a key that cannot be purged', async () => {
+  const onIo = () => new Promise<void>(() => {})
+  await using test = await openTestQueue(nats.as(nats.url, 'fairlead-bridge'), 'stuck', { onIo })
+  await buryUntil(test.queue, async (buried) => buried > 0, 3_600_000)
 })

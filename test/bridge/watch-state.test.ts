@@ -174,4 +174,8 @@ describe('a list', () => {
   ])('can be demanded during %s', (_name, state) => {
     expect(after(state, { type: 'demanded', because: 'store-restarted' })).toEqual(listing('store-restarted'))
   })
+
+  it('begins again at its cursor when what it published is in doubt', () => {
+    expect(after(watching(), { type: 'doubted' })).toEqual({ phase: 'starting', attempt: 0 })
+  })
 })

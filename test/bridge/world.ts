@@ -4,7 +4,7 @@ import { parse } from 'yaml'
 import { type BridgeObserver, type BridgeOptions, createBridge } from '#bridge'
 import { type KubeObject, RECONCILERS, type ResourceRef, type RunLog } from '#contracts'
 import { type EventStore, keyOf, openEventStore } from '#events'
-import { connectJetStream, incarnationOf, type JetStream } from '#jetstream'
+import { connectJetStream, incarnationOf, type JetStream, Watermark } from '#jetstream'
 import { createKubeClient, isNotFound, isRetriable, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
 import { openQueue } from '#queue'
 import { untilHolds } from '../support/wait.ts'
@@ -180,6 +180,7 @@ interface StartOptions extends Pick<BridgeOptions, 'settled' | 'silenceSeconds'>
   prefix: string
   observer?: BridgeObserver
   noticeRestarts?: boolean
+  replicas?: 1 | 3
   /** What EVENTS is told waits for it. */
   before?: (object: KubeObject) => Promise<void>
 }
@@ -188,11 +189,12 @@ interface StartOptions extends Pick<BridgeOptions, 'settled' | 'silenceSeconds'>
 export async function startBridge(
   kube: KubeClient,
   natsUrl: string,
-  { prefix, observer = {}, noticeRestarts = false, before = async () => {}, ...options }: StartOptions,
+  { prefix, observer = {}, noticeRestarts = false, before = async () => {}, replicas, ...options }: StartOptions,
 ) {
+  const kept = replicas === undefined ? {} : { replicas }
   const js = await connectJetStream({ servers: natsUrl, name: prefix })
-  const events = await openEventStore(js, { prefix, cluster: 'test', log: silent })
-  const queue = await openQueue(js, { prefix, log: silent })
+  const events = await openEventStore(js, { prefix, cluster: 'test', log: silent, ...kept })
+  const queue = await openQueue(js, { prefix, log: silent, ...kept })
   const enqueued: Enqueued[] = []
   const relists: { resource: string; because: string; objects: number; changed: number; deleted: number }[] = []
   const bridge = createBridge({
@@ -211,7 +213,10 @@ export async function startBridge(
     },
     log: silent,
     ...options,
-    incarnation: noticeRestarts ? incarnationOf(js, [events, queue], { marks: true }) : undefined,
+    ...(noticeRestarts && {
+      incarnation: incarnationOf(js, [events, queue], { marks: true }),
+      watermark: new Watermark(js, queue),
+    }),
     observer: { ...observer, relisted: (report) => relists.push(report) },
   })
   const stop = new AbortController()

@@ -54,6 +54,19 @@ describe('the generated manifests, on a real API server', () => {
     },
   )
 
+  it('deploy policies for a namespace of functions', async () => {
+    await kubectl(['create', 'namespace', 'fairlead-functions'])
+    const said = await kubectl([
+      'apply',
+      '-k',
+      join(ROOT, 'deploy/network/functions'),
+      '--dry-run=server',
+      '-o',
+      'name',
+    ])
+    expect(said.split('\n')).toContain('networkpolicy.networking.k8s.io/fairlead-default-deny')
+  })
+
   it('explain themselves', async () => {
     expect(await kubectl(['explain', 'at.spec.schedule'])).toContain('RFC 3339')
     expect(await kubectl(['explain', 'reconciler.spec.invoke'])).toContain('over http where that is given')

@@ -3,7 +3,7 @@ import { expect, it, vi } from 'vitest'
 import { parse } from 'yaml'
 import type { Finish } from '#queue'
 import { openTestQueue } from '../queue/support.ts'
-import { startTestNats } from '../support/servers.ts'
+import { startShippedNats } from '../support/shipped-users.ts'
 
 interface Trigger {
   type: string
@@ -34,7 +34,7 @@ async function lagOf(endpoint: string, { metadata }: Trigger): Promise<number | 
 }
 
 it('KEDA counts keys that are queued, and neither timers nor parked keys', async () => {
-  await using nats = await startTestNats()
+  await using nats = await startShippedNats([''])
   const [endpoint = ''] = nats.monitoringUrls
   const lags = () => Promise.all(triggers.map((trigger) => lagOf(endpoint, trigger)))
   const isActive = async () =>

@@ -46,20 +46,24 @@ async function start(name: string, config: string): Promise<{ log: () => Promise
 }
 
 /** As it is deployed, but for addresses and folders. */
-async function asDeployed(name: string, ports: { client: number; route: number }): Promise<string> {
-  const [nats, cluster] = await Promise.all([deployed('nats/nats.conf'), deployed('fairlead-ha/cluster.conf')])
+async function asDeployed(
+  name: string,
+  folder: 'nats' | 'fairlead-ha',
+  ports: { client: number; route?: number; monitoring: number },
+): Promise<string> {
+  const [nats, cluster] = await Promise.all([deployed('nats/nats.conf'), deployed(`${folder}/cluster.conf`)])
   return nats
     .replace('include ./cluster.conf', cluster)
     .replaceAll('/etc/nats-tls', join(dir, 'fairlead-nats-server'))
     .replace('store_dir: /data', `store_dir: ${join(dir, name)}`)
     .replace('port: 4222', `listen: 127.0.0.1:${ports.client}`)
     .replace('port: 6222', `listen: 127.0.0.1:${ports.route}`)
-    .replace('http: 8222', '')
+    .replace('http: 8222', `http: 127.0.0.1:${ports.monitoring}`)
 }
 
 it('a certificate of a server makes a server of a cluster, and that of a client does not', async () => {
-  const [client = 0, route = 0, ...others] = await freePorts(6)
-  const one = await start('one', await asDeployed('one', { client, route }))
+  const [client = 0, route = 0, monitoring = 0, ...others] = await freePorts(7)
+  const one = await start('one', await asDeployed('one', 'fairlead-ha', { client, route, monitoring }))
   const joining = async (name: string, secret: string) => {
     const tls = `cert_file: ${dir}/${secret}/tls.crt, key_file: ${dir}/${secret}/tls.key, ca_file: ${dir}/${secret}/ca.crt`
     const cluster = `name: fairlead, listen: 127.0.0.1:${others.pop()}, routes: [tls://localhost:${route}], tls { ${tls} }`
@@ -71,4 +75,16 @@ it('a certificate of a server makes a server of a cluster, and that of a client 
   const server = await joining('server', 'fairlead-nats-server')
   await untilHolds(async () => (await server.log()).includes('Route connection created'), PATIENCE)
   expect(await server.log()).not.toContain('Authorization Violation')
+})
+
+it.each([
+  ['three servers confirm nothing that is not on their disks', 'fairlead-ha', { sync_always: true }],
+  ['a single server has on its disk what is older than a second', 'nats', { sync_interval: 1e9 }],
+] as const)('%s', async (_law, folder, wanted) => {
+  const [client = 0, route = 0, monitoring = 0] = await freePorts(3)
+  const name = `sync-${folder}`
+  await start(name, await asDeployed(name, folder, { client, route, monitoring }))
+  const answer = await fetch(`http://127.0.0.1:${monitoring}/varz`)
+  const { jetstream } = (await answer.json()) as { jetstream: { config: object } }
+  expect(jetstream.config).toMatchObject(wanted)
 })

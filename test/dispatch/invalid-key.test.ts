@@ -3,13 +3,13 @@ import type { DeadMessage } from '#events'
 import type { RunDependencies, Served } from '../../dispatch/run.ts'
 import { Serving } from '../../dispatch/serving.ts'
 import { FN, openTestQueue, statesOf } from '../queue/support.ts'
-import { startTestNats } from '../support/servers.ts'
+import { startShippedNats } from '../support/shipped-users.ts'
 
 const log = { debug() {}, info() {}, warn() {}, error() {} }
 
 it('a key that names no object is kept among the dead, and only then done; it delays no other one', async () => {
-  await using nats = await startTestNats()
-  await using test = await openTestQueue(nats.url, '')
+  await using nats = await startShippedNats([''])
+  await using test = await openTestQueue(nats.as(nats.url, 'fairlead-dispatcher'), '')
   const buried: DeadMessage[] = []
   const stored = Promise.withResolvers<void>()
   const bury = async (dead: DeadMessage) => {

@@ -139,7 +139,7 @@ describe('with the generated rights only', () => {
     ['fairlead-bridge', '$JS.API.STREAM.DELETE.EVENTS'],
     ['fairlead-dispatcher', 'cursor.core.pods.v1._'],
     ['fairlead-dispatcher', '$JS.API.STREAM.PURGE.WORK'],
-  ])('NATS refuses nothing that they need; to %s it refuses %s', async (user, subject) => {
+  ] as const)('NATS refuses nothing that they need; to %s it refuses %s', async (user, subject) => {
     const log = readFileSync(nats.nats.processes.logFile('nats'), 'utf8').split('\n')
     expect(log.filter((line) => line.includes('Violation') && !line.includes('probe'))).toEqual([])
     await using js = await nats.connect(user, 'probe')

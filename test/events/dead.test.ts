@@ -1,19 +1,38 @@
-import { describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type DeadLetter, type DeadLetters, type DeadMessage, deadKey, fromNats, openDeadLetters } from '#events'
-import { useJetStream } from '../support/jetstream.ts'
+import { connectJetStream, type JetStream } from '#jetstream'
+import { type ShippedNats, startShippedNats } from '../support/shipped-users.ts'
 import { ATS, collected, object, openStore, ownedBy, PODS, SECRETS, until } from './objects.ts'
 
-const { nats, js } = useJetStream()
+/** What reads EVENTS and buries is a bridge, with the rights that are shipped; the rest may do everything. */
+let nats: ShippedNats
+let admin: JetStream
+let bridge: JetStream
+const js = () => admin
+const bridgeUrl = () => nats.as(nats.url, 'fairlead-bridge')
 let next = 0
 
+beforeAll(async () => {
+  nats = await startShippedNats(Array.from({ length: 40 }, (_, index) => `dead${index}`))
+  admin = await connectJetStream({ servers: nats.url, name: 'admin' })
+  bridge = await connectJetStream({ servers: bridgeUrl(), name: 'test' })
+})
+afterAll(async () => {
+  await admin?.close()
+  await bridge?.close()
+  await nats?.[Symbol.asyncDispose]()
+})
+
 const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} }
-const openDead = (prefix: string): Promise<DeadLetters> => openDeadLetters(js(), { prefix, cluster: 'c1', log })
+const openDead = (prefix: string, of = admin): Promise<DeadLetters> =>
+  openDeadLetters(of, { prefix, cluster: 'c1', log })
 
 /** EVENTS, and the dead letters that it buries in. */
 async function opened() {
   const prefix = `dead${next++}`
   const dead = await openDead(prefix)
-  const store = await openStore(nats().url, { prefix, bury: (message) => dead.put(message) })
+  const writer = await openDead(prefix, bridge)
+  const store = await openStore(bridgeUrl(), { prefix, bury: (message) => writer.put(message) })
   const letters = () => collected(dead.list())
   const put = (subject: string, data: string, headers: Record<string, string> = {}) =>
     js().publish(`${prefix}.${subject}`, data, headers)
@@ -97,7 +116,7 @@ describe('what cannot be read in EVENTS', () => {
       asked.push(found)
       return confirmed.promise
     }
-    await using store = await openStore(nats().url, { prefix, bury })
+    await using store = await openStore(bridgeUrl(), { prefix, bury })
     await js().publish(`${prefix}.k8s._.v1.pods.ns._.x`, 'garbage', { kept: 'yes' })
     const observed = store.observe({ primary: { ref: PODS, namespace: 'ns', name: 'x' }, related: [{ ref: PODS }] })
     const identities = collected(store.identities(PODS))
@@ -165,7 +184,7 @@ describe('what can never be stored in EVENTS', () => {
   })
 
   it('keeps no other from being stored, whether or not anybody buries it', async () => {
-    await using store = await openStore(nats().url, { prefix: `dead${next++}` })
+    await using store = await openStore(bridgeUrl(), { prefix: `dead${next++}` })
     await Promise.all([store.put(PODS, 'added', endless), store.put(PODS, 'added', object('good', 4))])
     expect((await collected(store.identities(PODS))).map(({ key }) => key.name)).toEqual(['good'])
   })

@@ -2,9 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import type { Finish, WorkQueue } from '#queue'
 import { randomFrom } from '../support/random.ts'
-import { DONE, entriesOf, FN, freshPrefix, gate, inOneHour, statesOf, until, useTestNats, World } from './support.ts'
+import { DONE, entriesOf, FN, freshPrefix, gate, inOneHour, statesOf, until, useShippedNats, World } from './support.ts'
 
-const { open } = useTestNats()
+const { open } = useShippedNats('fairlead-dispatcher')
 const of = (key: string) => ({ fn: FN, key })
 const failed = (): Finish => ({ kind: 'error', message: 'broken', retryAt: inOneHour() })
 

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
-import { FN, freshPrefix, until, useTestNats, World } from './support.ts'
+import { FN, freshPrefix, until, useShippedNats, World } from './support.ts'
 
-const { open } = useTestNats()
+const { open, admin } = useShippedNats('fairlead-dispatcher')
 
 it.each(['high', 'low'] as const)(
   'a worker goes on when somebody has deleted its consumer: of the %s lane too, no key is lost or stuck',
@@ -12,7 +12,7 @@ it.each(['high', 'low'] as const)(
     const worker = world.serve(test.queue)
     await world.change(test.queue, 'n.before', lane)
     await until(() => expect(world.dealtWith.get('n.before')).toBe(1))
-    await test.js.admin.consumers.delete(`${prefix}_WORK`, `${FN}-${lane}`)
+    await admin().admin.consumers.delete(`${prefix}_WORK`, `${FN}-${lane}`)
     await world.change(test.queue, 'n.after', lane)
     await test.queue.janitor(FN).pass()
     await until(() => expect(world.dealtWith.get('n.after')).toBe(1))

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import { type JetStream, JetStreamError } from '#jetstream'
 import type { Finish } from '#queue'
-import { DONE, FN, freshPrefix, inMs, statesOf, type TestQueue, until, useTestNats, World } from './support.ts'
+import { DONE, FN, freshPrefix, inMs, statesOf, type TestQueue, until, useShippedNats, World } from './support.ts'
 
-const { open } = useTestNats({ maxBytes: 1_000_000 })
+const { open, admin } = useShippedNats('fairlead-dispatcher', { maxBytes: 1_000_000 })
 
 /** Long enough to take all room before. */
 const DUE_MS = 3000
@@ -25,7 +25,7 @@ async function fill(js: JetStream): Promise<() => Promise<unknown>> {
 
 /** There is no room before the key is due, and some after that; resolves when the janitor has mended what came of it. */
 async function dueWithoutRoom({ js, queue }: TestQueue): Promise<void> {
-  const makeRoom = await fill(js)
+  const makeRoom = await fill(admin())
   const due = (await js.serverTime(queue.stream)) + DUE_MS
   await until(async () => expect(await js.serverTime(queue.stream)).toBeGreaterThan(due))
   await makeRoom()

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import type { Finish, Lease } from '#queue'
-import { DONE, FN, freshPrefix, statesOf, until, useTestNats, World } from './support.ts'
+import { DONE, FN, freshPrefix, statesOf, until, useShippedNats, World } from './support.ts'
 
-const { nats, open } = useTestNats({ replicas: 3 })
+const { nats, open } = useShippedNats('fairlead-dispatcher', { replicas: 3 })
 
 describe('on three replicas', () => {
   it('law 1: a change the moment a run has begun never ends in a token that is about to go', async () => {

@@ -4,6 +4,7 @@ import { connectJetStream, type JetStream } from '#jetstream'
 import type { Nats } from '#local'
 import { type Entry, type Finish, type Lease, openQueue, type QueueOptions, type Worker, type WorkQueue } from '#queue'
 import { startTestNats } from '../support/servers.ts'
+import { type ShippedNats, type ShippedUser, startShippedNats } from '../support/shipped-users.ts'
 
 export const FN = 'f'
 /** Short, so that what waits for the end of a lease does not take long. */
@@ -17,6 +18,8 @@ export interface TestQueue extends AsyncDisposable {
 }
 
 let prefixes = 0
+/** More than a file has tests. */
+const SHIPPED_PREFIXES = 40
 
 /** A name that no other test of this file uses: every test has a stream of its own. */
 export const freshPrefix = (): string => `t${prefixes++}`
@@ -47,6 +50,30 @@ export function useTestNats({ replicas = 1, ...more }: { replicas?: 1 | 3; maxBy
     nats: (): Nats => nats,
     open: (prefix = freshPrefix(), options: Partial<QueueOptions> = {}, url = nats.url) =>
       openTestQueue(url, prefix, { replicas, ...options }),
+  }
+}
+
+/** As useTestNats(), with queues that may do what deploy/nats lets this user do; `admin` may do everything. */
+export function useShippedNats(
+  user: ShippedUser,
+  { replicas = 1, ...more }: { replicas?: 1 | 3; maxBytes?: number } = {},
+) {
+  let nats: ShippedNats
+  let admin: JetStream
+  const prefixes = Array.from({ length: SHIPPED_PREFIXES }, (_, index) => `t${index}`)
+  beforeAll(async () => {
+    nats = await startShippedNats(prefixes, { replicas, ...more })
+    admin = await connectJetStream({ servers: nats.url, name: 'admin' })
+  })
+  afterAll(async () => {
+    await admin?.close()
+    await nats?.[Symbol.asyncDispose]()
+  })
+  return {
+    nats: (): Nats => nats,
+    admin: () => admin,
+    open: (prefix = freshPrefix(), options: Partial<QueueOptions> = {}, url = nats.url) =>
+      openTestQueue(nats.as(url, user), prefix, { replicas, ...options }),
   }
 }
 

@@ -10,11 +10,11 @@ import {
   statesOf,
   type TestQueue,
   until,
-  useTestNats,
+  useShippedNats,
   World,
 } from './support.ts'
 
-const { nats, open } = useTestNats()
+const { nats, open } = useShippedNats('fairlead-dispatcher')
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 

@@ -1,18 +1,25 @@
-import { readFileSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { connectJetStream, type JetStream } from '#jetstream'
 import type { Nats } from '#local'
 import { createPki } from '../../local/pki.ts'
 import { shortTempDir, startTestNats } from './servers.ts'
+import { type ShippedUser, shippedAccounts } from './shipped-users.ts'
 
-const USERS = readFileSync(new URL('../../deploy/nats/users.conf', import.meta.url), 'utf8')
+/** As the processes that are these users choose them. */
+const INBOXES: Record<ShippedUser, string> = {
+  'fairlead-bridge': '_INBOX.bridge',
+  'fairlead-dispatcher': '_INBOX.dispatch',
+  'fairlead-inspect': '_INBOX.queue',
+}
+
+const apiOf = (user: ShippedUser) => (user === 'fairlead-inspect' ? { apiPrefix: 'FAIRLEAD.API' } : {})
 
 export interface DeployedNats extends AsyncDisposable {
   nats: Nats
   /** The environment of a process that is this user. */
   as(user: string): Promise<Record<string, string>>
-  connect(user: string, name: string): Promise<JetStream>
+  connect(user: ShippedUser, name: string): Promise<JetStream>
 }
 
 /** nats-server over TLS with the users of deploy/nats: nobody without a certificate, and nobody may do more. */
@@ -21,7 +28,7 @@ export async function startDeployedNats(): Promise<DeployedNats> {
   const pki = await createPki(join(dir, 'pki'))
   const { certFile, keyFile } = await pki.issue('nats', { cn: 'nats' }, ['localhost', '127.0.0.1'])
   const nats = await startTestNats({
-    authorization: JSON.parse(USERS.replaceAll(/^#.*$/gm, '').replace('authorization:', '')) as object,
+    accounts: shippedAccounts(),
     tls: { cert_file: certFile, key_file: keyFile, ca_file: pki.caFile, verify_and_map: true },
   })
   const certificateOf = (user: string) => pki.issue(user, { cn: user }, [user])
@@ -29,11 +36,12 @@ export async function startDeployedNats(): Promise<DeployedNats> {
     nats,
     async as(user) {
       const { certFile: NATS_CERT, keyFile: NATS_KEY } = await certificateOf(user)
-      return { NATS_URL: nats.url, NATS_CA: pki.caFile, NATS_CERT, NATS_KEY }
+      const api = user === 'fairlead-inspect' ? { NATS_API_PREFIX: 'FAIRLEAD.API' } : {}
+      return { NATS_URL: nats.url, NATS_CA: pki.caFile, NATS_CERT, NATS_KEY, ...api }
     },
     async connect(user, name) {
       const options = { tls: { caFile: pki.caFile, ...(await certificateOf(user)) } }
-      return connectJetStream({ servers: nats.url, name, options })
+      return connectJetStream({ servers: nats.url, name, inboxPrefix: INBOXES[user], ...apiOf(user), options })
     },
     async [Symbol.asyncDispose]() {
       await nats[Symbol.asyncDispose]()

@@ -8,7 +8,7 @@ import { type Cluster, type ClusterOptions, type Nats, type NatsOptions, startCl
  * its data at the end of the block, and within a second if the test process is killed.
  */
 export async function startTestNats(
-  options: Pick<NatsOptions, 'replicas' | 'maxBytes' | 'authorization' | 'tls'> = {},
+  options: Pick<NatsOptions, 'replicas' | 'maxBytes' | 'syncInterval' | 'authorization' | 'accounts' | 'tls'> = {},
 ): Promise<Nats & AsyncDisposable> {
   return disposable(await startNats({ ...options, dir: await shortTempDir(), dieWithParent: true, temporary: true }))
 }

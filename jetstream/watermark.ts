@@ -1,0 +1,104 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { nuid } from 'nats'
+import type { JetStream } from './client.ts'
+import { isWrongSequence } from './errors.ts'
+import type { Kept } from './incarnation.ts'
+
+/** A mark that no cursor names any more is of no use: it goes 30 days after it was made. */
+const KEPT = '720h'
+/** Marks of one process: at most twenty a second. */
+const PAUSE_MS = 50
+
+/**
+ * Marks the places in a stream's history on which something rests, and tells whether the stream still has them.
+ *
+ * Each process writes a subject of its own, and only behind its own last mark. So a stream that was set back, and has grown
+ * since, never has a later mark of a process whose last mark it has lost. Its last sequence alone would not show that.
+ */
+export class Watermark {
+  readonly #js: JetStream
+  readonly #kept: Kept
+  readonly #listeners = new Set<() => void>()
+  #process = nuid.next()
+  #last = 0
+  #certain = new AbortController()
+  #underWay: Promise<unknown> = Promise.resolve()
+  #next: Promise<string> | undefined
+
+  constructor(js: JetStream, kept: Kept) {
+    this.#js = js
+    this.#kept = kept
+    // All servers may be down by now, with what they had not written to their disks.
+    js.onDisconnect(() => this.#doubt())
+    js.onReconnect(() => this.#tell())
+  }
+
+  /** Aborted as soon as messages that were confirmed before may be lost; from then on another one is given. */
+  get certain(): AbortSignal {
+    return this.#certain.signal
+  }
+
+  /** Called once NATS answers again after `certain` was aborted. */
+  onDoubt(listener: () => void): void {
+    this.#listeners.add(listener)
+  }
+
+  /**
+   * A mark behind every message that was confirmed before this call. One that is under way may stand before some of them:
+   * the next one serves all who ask until then.
+   */
+  raise(): Promise<string> {
+    if (this.#next) return this.#next
+    const next = this.#underWay.then(() => {
+      this.#next = undefined
+      return this.#write()
+    })
+    this.#next = next
+    this.#underWay = next.catch(() => undefined).then(() => sleep(PAUSE_MS, undefined, { ref: false }))
+    return next
+  }
+
+  /** True: the stream has everything that was confirmed before the mark was made. */
+  async holds(mark: string): Promise<boolean> {
+    const [process = '', sequence] = mark.split('.')
+    const last = await this.#js.lastOf(this.#kept.stream, this.#subjectOf(process))
+    return last !== undefined && last.sequence >= Number(sequence)
+  }
+
+  async #write(): Promise<string> {
+    for (;;) {
+      const subject = this.#subjectOf(this.#process)
+      try {
+        const headers = { 'Nats-Expected-Last-Subject-Sequence': this.#last, 'Nats-TTL': KEPT }
+        this.#last = (await this.#js.publish(subject, '', headers)).sequence
+        return `${this.#process}.${this.#last}`
+      } catch (error) {
+        if (!isWrongSequence(error)) throw error
+        const found = await this.#js.lastOf(this.#kept.stream, subject)
+        if (found && found.sequence > this.#last) {
+          // One of this process that was never answered.
+          this.#last = found.sequence
+          continue
+        }
+        this.#process = nuid.next()
+        this.#last = 0
+        this.#doubt()
+        this.#tell()
+      }
+    }
+  }
+
+  #subjectOf(process: string): string {
+    return `${this.#kept.mark}.${process}`
+  }
+
+  #doubt(): void {
+    const before = this.#certain
+    this.#certain = new AbortController()
+    before.abort()
+  }
+
+  #tell(): void {
+    for (const listener of this.#listeners) listener()
+  }
+}

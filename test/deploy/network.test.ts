@@ -1,0 +1,133 @@
+import { readFileSync } from 'node:fs'
+import { describe, expect, it } from 'vitest'
+import { parseAllDocuments } from 'yaml'
+
+/** The part of a NetworkPolicy that ours use. */
+interface Policy {
+  kind: string
+  metadata: { namespace: string }
+  spec: { podSelector: Selector; policyTypes: string[]; ingress?: Rule[]; egress?: Rule[] }
+}
+interface Rule {
+  from?: Peer[]
+  to?: Peer[]
+  ports?: { protocol: string; port: number }[]
+}
+interface Peer {
+  namespaceSelector?: Selector
+  podSelector?: Selector
+}
+interface Selector {
+  matchLabels?: Record<string, string>
+  matchExpressions?: { key: string; operator: 'In'; values: string[] }[]
+}
+type Labels = Record<string, string>
+/** A pod, or something outside of the cluster, in no namespace. */
+interface End {
+  namespace: string
+  labels: Labels
+}
+
+const read = (file: string, namespace: string): Policy[] =>
+  parseAllDocuments(readFileSync(new URL(`../../deploy/network/${file}`, import.meta.url), 'utf8'))
+    .map((document) => document.toJS() as Policy)
+    .filter(({ kind }) => kind === 'NetworkPolicy')
+    .map((policy) => ({ ...policy, metadata: { ...policy.metadata, namespace } }))
+
+const POLICIES = [...read('policies.yaml', 'fairlead-system'), ...read('functions/policies.yaml', 'fairlead-functions')]
+
+const NAMESPACE_LABELS: Record<string, Labels> = {
+  'fairlead-functions': { 'fairlead.dev/functions': 'true' },
+  'knative-serving': { 'fairlead.dev/functions': 'true' },
+}
+const labelsOf = (namespace: string): Labels => ({
+  'kubernetes.io/metadata.name': namespace,
+  ...NAMESPACE_LABELS[namespace],
+})
+
+const selects = ({ matchLabels = {}, matchExpressions = [] }: Selector, labels: Labels): boolean =>
+  Object.entries(matchLabels).every(([key, value]) => labels[key] === value) &&
+  matchExpressions.every(({ key, values }) => values.includes(labels[key] ?? ''))
+
+function isPeer({ namespaceSelector, podSelector = {} }: Peer, other: End, namespace: string): boolean {
+  const isThere = namespaceSelector
+    ? selects(namespaceSelector, labelsOf(other.namespace))
+    : other.namespace === namespace
+  return other.namespace !== OUTSIDE.namespace && isThere && selects(podSelector, other.labels)
+}
+
+/** As Kubernetes has it: who is selected by no policy of that direction may do everything, else what any of them allows. */
+function allows(direction: 'ingress' | 'egress', self: End, other: End, port: number, protocol: string): boolean {
+  const type = direction === 'ingress' ? 'Ingress' : 'Egress'
+  const selecting = POLICIES.filter(
+    ({ metadata, spec }) =>
+      metadata.namespace === self.namespace &&
+      spec.policyTypes.includes(type) &&
+      selects(spec.podSelector, self.labels),
+  )
+  if (selecting.length === 0) return true
+  return selecting
+    .flatMap(({ spec }) => spec[direction] ?? [])
+    .some((rule) => {
+      const peers = direction === 'ingress' ? rule.from : rule.to
+      const isPort = rule.ports?.some((one) => one.port === port && one.protocol === protocol) ?? true
+      return isPort && (peers?.some((peer) => isPeer(peer, other, self.namespace)) ?? true)
+    })
+}
+
+const connects = (from: End, to: End, port: number, protocol = 'TCP'): boolean =>
+  allows('egress', from, to, port, protocol) && allows('ingress', to, from, port, protocol)
+
+const part = (name: string): End => ({
+  namespace: 'fairlead-system',
+  labels: { 'app.kubernetes.io/name': name, 'app.kubernetes.io/part-of': 'fairlead' },
+})
+const pod = (namespace: string): End => ({ namespace, labels: {} })
+const OUTSIDE = pod('')
+const [NATS, BRIDGE, DISPATCHER, FUNCTION] = [
+  part('nats'),
+  part('bridge'),
+  part('dispatcher'),
+  pod('fairlead-functions'),
+]
+
+describe('the NetworkPolicies', () => {
+  it.each<[string, End, End, number, string?]>([
+    ['a bridge to NATS', BRIDGE, NATS, 4222],
+    ['a dispatcher to NATS', DISPATCHER, NATS, 4222],
+    ['NATS to NATS', NATS, NATS, 6222],
+    ['a bridge to the API server', BRIDGE, OUTSIDE, 6443],
+    ['a dispatcher to the API server', DISPATCHER, OUTSIDE, 443],
+    ['a dispatcher to a function', DISPATCHER, FUNCTION, 8080],
+    ['a dispatcher to the ingress of Knative', DISPATCHER, pod('knative-serving'), 8012],
+    ['Knative to a function', pod('knative-serving'), FUNCTION, 8012],
+    ['a bridge to DNS', BRIDGE, pod('kube-system'), 53, 'UDP'],
+    ['NATS to DNS', NATS, pod('kube-system'), 53, 'UDP'],
+    ['a function to DNS', FUNCTION, pod('kube-system'), 53, 'TCP'],
+    ['Prometheus to a dispatcher', pod('monitoring'), DISPATCHER, 8080],
+    ['Prometheus to NATS', pod('monitoring'), NATS, 8222],
+    ['KEDA to NATS', pod('keda'), NATS, 8222],
+    ['a dispatcher to a collector of traces', DISPATCHER, pod('monitoring'), 4318],
+  ])('let %s', (_, from, to, port, protocol) => {
+    expect(connects(from, to, port, protocol)).toBe(true)
+  })
+
+  it.each<[string, End, End, number]>([
+    ['a function to NATS', FUNCTION, NATS, 4222],
+    ['any other pod to NATS', pod('default'), NATS, 4222],
+    ['any other pod of fairlead-system to NATS', pod('fairlead-system'), NATS, 4222],
+    ['Prometheus to clients of NATS', pod('monitoring'), NATS, 4222],
+    ['a bridge to the routes of NATS', BRIDGE, NATS, 6222],
+    ['any other pod to the monitoring of NATS', pod('default'), NATS, 8222],
+    ['any other pod to metrics', pod('default'), BRIDGE, 8080],
+    ['NATS to the API server', NATS, OUTSIDE, 443],
+    ['a bridge to a function', BRIDGE, FUNCTION, 8080],
+    ['a dispatcher to a pod that is no function', DISPATCHER, pod('default'), 8080],
+    ['any other pod to a function', pod('default'), FUNCTION, 8080],
+    ['a bridge to a function, past the dispatcher', BRIDGE, FUNCTION, 443],
+    ['a function to the API server', FUNCTION, OUTSIDE, 443],
+    ['a function to a dispatcher', FUNCTION, DISPATCHER, 8080],
+  ])('keep %s', (_, from, to, port) => {
+    expect(connects(from, to, port)).toBe(false)
+  })
+})

@@ -1,0 +1,65 @@
+import { readFileSync } from 'node:fs'
+import type { Nats } from '#local'
+import { startTestNats } from './servers.ts'
+
+const USERS = readFileSync(new URL('../../deploy/nats/users.conf', import.meta.url), 'utf8')
+
+interface User {
+  user: string
+  password?: string
+  permissions?: { publish: string[]; subscribe: string[] }
+}
+interface Accounts {
+  [name: string]: { users: User[] }
+  FAIRLEAD: { users: User[] }
+}
+
+/** The accounts of deploy/nats/users.conf, as nats-server's configuration has them. */
+export const shippedAccounts = (): Accounts =>
+  JSON.parse(USERS.replaceAll(/^#.*$/gm, '').replace('accounts:', '')) as Accounts
+
+export type ShippedUser = 'fairlead-bridge' | 'fairlead-dispatcher' | 'fairlead-inspect'
+
+export interface ShippedNats extends Nats, AsyncDisposable {
+  /** Addresses with the name and password of that user; those of the server itself may do everything. */
+  as(url: string, user: ShippedUser): string
+}
+
+const PASSWORD = 'x'
+const withUser = (url: string, user: string): string => url.replaceAll('://', `://${user}:${PASSWORD}@`)
+
+/**
+ * nats-server on plain TCP with the users of deploy/nats/users.conf, for installations with any of these prefixes. They have
+ * a password instead of a certificate, and any inbox.
+ */
+export async function startShippedNats(
+  prefixes: readonly string[],
+  options: Parameters<typeof startTestNats>[0] = {},
+): Promise<ShippedNats> {
+  const accounts = shippedAccounts()
+  for (const { users } of Object.values(accounts))
+    for (const user of users) {
+      const { publish = [] } = user.permissions ?? {}
+      user.password = PASSWORD
+      user.permissions = {
+        publish: prefixes.flatMap((prefix) => publish.map((subject) => prefixed(subject, prefix))),
+        subscribe: ['_INBOX.>'],
+      }
+    }
+  accounts.FAIRLEAD.users.push({ user: 'admin', password: PASSWORD })
+  const nats = await startTestNats({ ...options, accounts })
+  const urls = nats.urls.map((url) => withUser(url, 'admin'))
+  return {
+    ...nats,
+    url: urls.join(','),
+    urls,
+    as: (url, user) => url.replaceAll(`admin:${PASSWORD}@`, `${user}:${PASSWORD}@`),
+  }
+}
+
+/** As it reads in an installation with FAIRLEAD_PREFIX. */
+function prefixed(subject: string, prefix: string): string {
+  if (prefix === '') return subject
+  if (!subject.startsWith('$JS.')) return `${prefix}.${subject}`
+  return subject.replace(/\.(EVENTS|WORK|DEAD)\b/, `.${prefix}_$1`)
+}
