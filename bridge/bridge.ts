@@ -1,9 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type KubeObject, RECONCILERS, type ResourceRef, resourceName } from '#contracts'
+import { Admission } from './admission.ts'
 import { ConditionWriter } from './condition-writer.ts'
-import { refusedCondition, type SyncedCondition, servedCondition } from './conditions.ts'
+import { refusedCondition, type SyncedCondition, servedCondition, unpreparedCondition } from './conditions.ts'
 import { isStarting } from './failure.ts'
 import { Publisher } from './publisher.ts'
+import type { Reconciler } from './reconcilers.ts'
 import { Registry } from './registry.ts'
 import { Relations } from './relations.ts'
 import { ResourceWatch } from './resource-watch.ts'
@@ -47,10 +49,12 @@ class WatchingBridge implements Bridge {
   readonly #ended = new AbortController()
   readonly #rooms = { lists: new Room(LISTS_AT_ONCE), listed: new Room(LISTED_AT_ONCE, { perTurn: LISTED_PER_TURN }) }
   readonly #registry: Registry
+  readonly #admission: Admission
   readonly #conditions: ConditionWriter
   readonly #watches = new Map<string, RunningWatch>()
   readonly #stopping = new Set<Promise<void>>()
   #routes = new Routes([])
+  #isRouted = false
   #isStopping = false
 
   constructor(options: BridgeOptions) {
@@ -65,10 +69,11 @@ class WatchingBridge implements Bridge {
       random,
       enqueue,
       now: this.#now,
-      reconcilers: () => this.#registry.served,
+      reconcilers: () => this.#admitted,
     })
     this.#publisher = new Publisher({ ...options, scopes: this.#scopes, relations: this.#relations })
-    this.#registry = new Registry(options.log, () => this.#reroute())
+    this.#admission = new Admission({ ...options, changed: () => this.#reroute() })
+    this.#registry = new Registry(options.log, () => this.#review())
     this.#conditions = new ConditionWriter({
       kube: options.kube,
       log: options.log,
@@ -85,6 +90,7 @@ class WatchingBridge implements Bridge {
       else signal.addEventListener('abort', resolve, { once: true })
     })
     this.#isStopping = true
+    this.#admission.stop()
     for (const name of this.#watches.keys()) this.#stop(name)
     await Promise.all([...this.#stopping, ...sideJobs])
     this.#ended.abort()
@@ -92,15 +98,30 @@ class WatchingBridge implements Bridge {
 
   status(): BridgeStatus {
     return {
-      resources: [...this.#watches.values()].map(({ watch }) => watch.status()),
+      // Before the first routing it is not known what is to be watched.
+      resources: this.#isRouted ? [...this.#watches.values()].map(({ watch }) => watch.status()) : [],
       refused: this.#registry.refused.map(({ name, reason, message }) => ({ name, reason, message })),
     }
   }
 
-  /** The Reconcilers have changed: exactly the resources that they name are watched from now on. */
-  #reroute(): void {
+  #review(): void {
     if (this.#isStopping) return
-    this.#routes = new Routes(this.#registry.served)
+    this.#admission.review(this.#registry.served)
+    this.#reroute()
+  }
+
+  get #admitted(): Reconciler[] {
+    return this.#registry.served.filter((one) => this.#admission.isAdmitted(one))
+  }
+
+  /**
+   * Exactly the resources that the admitted Reconcilers name are watched from now on. The first time waits until each has
+   * been tried: a cursor written without one of them would make the next start list everything.
+   */
+  #reroute(): void {
+    if (this.#isStopping || !(this.#isRouted || this.#admission.isDecided)) return
+    this.#isRouted = true
+    this.#routes = new Routes(this.#admitted)
     this.#relations.reroute(this.#routes)
     const before = [...this.#watches.values()]
     this.#arrange()
@@ -209,10 +230,12 @@ class WatchingBridge implements Bridge {
       this.#places(ref).flatMap((place) => this.#watches.get(nameOf(place))?.watch.status() ?? [])
     return [
       ...this.#registry.refused.map((entry) => ({ object: entry.object, condition: refusedCondition(entry) })),
-      ...this.#registry.served.map((entry) => ({
-        object: entry.object,
-        condition: servedCondition(entry, statusesOf),
-      })),
+      ...this.#registry.served.map((entry) => {
+        const failure = this.#admission.failureOf(entry)
+        const condition =
+          failure === undefined ? servedCondition(entry, statusesOf) : unpreparedCondition(entry, failure)
+        return { object: entry.object, condition }
+      }),
     ]
   }
 

@@ -41,7 +41,6 @@ const LAST_RETRY_MS = 5000
 /** Brings single changes to EVENTS and their keys to the queue. */
 export class Publisher {
   readonly #deps: PublisherDeps
-  readonly #declarations = new Map<string, Promise<void>>()
   readonly #aspects = new Aspects()
 
   constructor(deps: PublisherDeps) {
@@ -70,7 +69,6 @@ export class Publisher {
 
   /** Puts a key into the queue of a Reconciler. */
   async enqueue(fn: string, key: string, lane: 'high' | 'low'): Promise<void> {
-    await this.#declared(fn)
     await this.#deps.queue.enqueue(fn, key, { lane })
     this.#deps.observer?.enqueued?.({ fn, key, lane, by: 'token' })
   }
@@ -134,7 +132,6 @@ export class Publisher {
     news: News,
   ): Promise<Announced & { fn: string; key: string }> {
     const { queue, observer } = this.#deps
-    await this.#declared(fn)
     const announced = queue.announce(fn, key, { lane })
     const by = announced.noted ? 'run' : await announced.safe
     observer?.enqueued?.({ fn, key, lane, by, ...objectOf(news) })
@@ -167,16 +164,6 @@ export class Publisher {
     this.#deps.relations.learnRelated(ref, keyOf(namespace, name), present)
     const isCompared = routes.primaryOf(ref).some(({ spec }) => spec.changes)
     this.#aspects.remember(idOf(ref, { namespace, name }), isCompared ? present : undefined)
-  }
-
-  /** A queue has to exist before anything is put into it; once per process is enough. */
-  async #declared(fn: string): Promise<void> {
-    const declaration = this.#declarations.get(fn) ?? this.#deps.queue.declare(fn)
-    this.#declarations.set(fn, declaration)
-    await declaration.catch((error: unknown) => {
-      this.#declarations.delete(fn)
-      throw error
-    })
   }
 
   #isEcho({ fn, key }: Target, stored: PutResult | undefined): boolean {

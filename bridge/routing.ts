@@ -2,6 +2,7 @@ import {
   controllerOf,
   holdsFinalizer,
   type KubeObject,
+  RECONCILERS,
   type ReconcilerSpec,
   type RelatedResource,
   type ResourceRef,
@@ -82,10 +83,12 @@ export class Routes {
 
   /** The namespaces to watch a resource in, one by one; undefined: all at once. */
   namespacesOf(ref: ResourceRef): string[] | undefined {
+    if (isReconcilers(ref)) return undefined
     return namespacesOf(this.#of(ref).asks)
   }
 
   selectionOf(ref: ResourceRef): Selection {
+    if (isReconcilers(ref)) return {}
     return widest(this.#of(ref).asks)
   }
 
@@ -135,6 +138,9 @@ export class Routes {
     return routes
   }
 }
+
+/** Every one of them is watched whole, whatever is asked of them: the bridge itself works by them. */
+const isReconcilers = (ref: ResourceRef): boolean => resourceName(ref) === resourceName(RECONCILERS)
 
 function primaryTargets({ name: fn, token, spec, selects }: Reconciler, change: Change): Target[] {
   const { namespace, name, object } = change

@@ -10,6 +10,7 @@ export {
   type ResourceRef,
   resourceName,
 } from './objects.ts'
+export { isRefused, LONGEST_RECONCILER_NAME, type Refused, readReconciler } from './read-reconciler.ts'
 export {
   type Backoff,
   finalizerOf,

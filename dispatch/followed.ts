@@ -1,11 +1,13 @@
 import {
   coverageToken,
   type Invoke,
+  isRefused,
   type KubeObject,
   RECONCILERS,
   type ReconcilerSpec,
   type ResourceRef,
   type RunLog,
+  readReconciler,
   resourceName,
 } from '#contracts'
 import type { StoredEvent } from '#events'
@@ -16,7 +18,7 @@ import { sameJson } from './covers.ts'
 import { Edition, isOlder } from './edition.ts'
 import { PRIORITY } from './gate.ts'
 import { type HttpFunction as Callee, httpFunction } from './http-function.ts'
-import { isRefused, readReconciler, resourcesOf, selectorOf } from './reconcilers.ts'
+import { resourcesOf, selectorOf } from './reconcilers.ts'
 import type { RunDependencies } from './run.ts'
 import { Serving } from './serving.ts'
 import { conditionPatch, type StatusPatch } from './status.ts'

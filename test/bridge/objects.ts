@@ -1,5 +1,12 @@
-import { type KubeObject, type OwnedResource, RECONCILERS, type ResourceRef, type SelectedResource } from '#contracts'
-import { isRefused, parseReconciler, type Reconciler } from '../../bridge/reconcilers.ts'
+import {
+  isRefused,
+  type KubeObject,
+  type OwnedResource,
+  RECONCILERS,
+  type ResourceRef,
+  type SelectedResource,
+} from '#contracts'
+import { parseReconciler, type Reconciler } from '../../bridge/reconcilers.ts'
 
 export const widgets = { group: 'example.com', version: 'v1', resource: 'widgets', kind: 'Widget' }
 export const configMaps = { group: '', version: 'v1', resource: 'configmaps', kind: 'ConfigMap' }

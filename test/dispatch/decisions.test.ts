@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { ConflictError, RetryAfterError, reconcilerSpec, TerminalError } from '#contracts'
+import { ConflictError, RetryAfterError, readReconciler, reconcilerSpec, TerminalError } from '#contracts'
 import { ApiConnectionError, ApiError } from '#kube'
 import { consequenceOf, gravest } from '../../dispatch/consequence.ts'
 import { FunctionError, NamespaceTerminatingError, RefusedError, refusalOf } from '../../dispatch/errors.ts'
-import { readReconciler, selectorOf } from '../../dispatch/reconcilers.ts'
+import { selectorOf } from '../../dispatch/reconcilers.ts'
 import { widget } from './objects.ts'
 
 const backoff = { initialSeconds: 1, maxSeconds: 60, jitter: 0 }
