@@ -3,6 +3,7 @@ import { type KubeObject, RECONCILERS, type ResourceRef, resourceName } from '#c
 import { Admission } from './admission.ts'
 import { ConditionWriter } from './condition-writer.ts'
 import { refusedCondition, type SyncedCondition, servedCondition, unpreparedCondition } from './conditions.ts'
+import { demandOf } from './demand.ts'
 import { isStarting } from './failure.ts'
 import { Publisher } from './publisher.ts'
 import type { Reconciler } from './reconcilers.ts'
@@ -13,6 +14,7 @@ import { Resyncs } from './resyncs.ts'
 import { Room } from './room.ts'
 import { Routes } from './routing.ts'
 import { Scopes } from './scopes.ts'
+import { Sweeper, type SweeperDeps } from './sweeper.ts'
 import type { Bridge, BridgeOptions, BridgeStatus, ResourceStatus } from './types.ts'
 import type { State } from './watch-state.ts'
 
@@ -51,6 +53,7 @@ class WatchingBridge implements Bridge {
   readonly #registry: Registry
   readonly #admission: Admission
   readonly #conditions: ConditionWriter
+  readonly #sweeper: Sweeper
   readonly #watches = new Map<string, RunningWatch>()
   readonly #stopping = new Set<Promise<void>>()
   #routes = new Routes([])
@@ -74,6 +77,7 @@ class WatchingBridge implements Bridge {
     this.#publisher = new Publisher({ ...options, scopes: this.#scopes, relations: this.#relations })
     this.#admission = new Admission({ ...options, changed: () => this.#reroute() })
     this.#registry = new Registry(options.log, () => this.#review())
+    this.#sweeper = new Sweeper({ ...options, ...options.sweep, now: this.#now, isWanted: () => this.#demand() })
     this.#conditions = new ConditionWriter({
       kube: options.kube,
       log: options.log,
@@ -84,7 +88,8 @@ class WatchingBridge implements Bridge {
 
   async run(signal: AbortSignal): Promise<void> {
     this.#start(RECONCILERS)
-    const sideJobs = [this.#conditions.run(signal), this.#resyncs.run(signal), this.#noticeRestarts(signal)]
+    const sideJobs = [this.#conditions, this.#resyncs, this.#sweeper].map((job) => job.run(signal))
+    sideJobs.push(this.#noticeRestarts(signal))
     await new Promise((resolve) => {
       if (signal.aborted) resolve(undefined)
       else signal.addEventListener('abort', resolve, { once: true })
@@ -128,6 +133,13 @@ class WatchingBridge implements Bridge {
     for (const { watch } of before) watch.reroute()
     this.#conditions.poke()
     void this.#learnScopes()
+  }
+
+  /** What of EVENTS somebody asks for, Reconcilers that are refused or not prepared included: these may be mended. */
+  #demand(): ReturnType<SweeperDeps['isWanted']> {
+    if (!this.#registry.isComplete || !this.#isRouted) return undefined
+    const { served, refused } = this.#registry
+    return demandOf(served, refused, this.#scopes.isClusterScoped)
   }
 
   #arrange(): void {

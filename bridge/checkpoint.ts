@@ -31,6 +31,12 @@ export class Checkpoint<Position> {
     this.begin(position)()
   }
 
+  /** What was reached so far, or is under way, proves nothing any more: it only holds back what begins from now on. */
+  void(): void {
+    for (const entry of this.#pending) entry.position = undefined
+    this.#safe = undefined
+  }
+
   #advance(): void {
     const unfinished = this.#pending.findIndex(({ done }) => !done)
     const finished = this.#pending.splice(0, unfinished === -1 ? this.#pending.length : unfinished)

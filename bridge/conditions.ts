@@ -58,7 +58,7 @@ export function servedCondition(
       return condition(
         'False',
         'Rejected',
-        `the API server refuses to list ${name}${rejected.where}: ${rejected.message}`,
+        `${name} cannot be listed and watched${rejected.where}: ${rejected.message}`,
       )
     const isListed = statuses.length > 0 && statuses.every(({ covers }) => covers.includes(token))
     if (!isListed) return condition('False', 'Listing', `${name} is not listed completely yet`)

@@ -15,6 +15,8 @@ interface CursorDeps {
   events: EventStore
   log: RunLog
   now: () => Date
+  /** What the cursor covers was taken out of EVENTS: only another first list makes it complete. */
+  swept: () => void
 }
 
 const AT_MOST_EVERY_MS = 1000
@@ -27,6 +29,9 @@ export class CursorWriter {
   readonly #deps: CursorDeps
   #position: Position | undefined
   #written: WrittenPosition | undefined
+  /** Of the cursor's message, whoever has written it; 0: there is none. */
+  #sequence = 0
+  #isSwept = false
   #writing: Promise<void> = Promise.resolve()
   #wake = () => {}
 
@@ -44,8 +49,21 @@ export class CursorWriter {
   }
 
   async read(): Promise<WrittenPosition | undefined> {
-    this.#written = await this.#deps.events.cursor(this.#ref, this.#scope)
+    this.#written = await this.#readListed()
     return this.#written
+  }
+
+  /** A first list begins: until its end nothing is written but that it has begun. */
+  async begin(): Promise<void> {
+    const { events, now } = this.#deps
+    await this.#writing.catch(() => undefined)
+    this.#written = undefined
+    this.#isSwept = false
+    this.#checkpoint.void()
+    await this.#readListed()
+    if (this.#sequence > 0) return
+    const begun = { resourceVersion: '0', covers: [], unlisted: true, at: now().toISOString() }
+    this.#sequence = (await events.moveCursor(this.#ref, this.#scope, begun, 0)) ?? 0
   }
 
   /** Something was confirmed. */
@@ -72,11 +90,34 @@ export class CursorWriter {
 
   async #write(): Promise<void> {
     const position = this.#checkpoint.safe
-    if (position === undefined || position === this.#position) return
+    if (position === undefined || position === this.#position || this.#isSwept) return
     const at = this.#deps.now().toISOString()
-    const sequence = await this.#deps.events.setCursor(this.#ref, this.#scope, { ...position, at })
+    const sequence = await this.#move({ ...position, at })
+    if (sequence === undefined) {
+      this.#isSwept = true
+      this.#written = undefined
+      return this.#deps.swept()
+    }
     this.#position = position
     this.#written = { ...position, sequence }
+  }
+
+  /** Behind whatever another bridge has written meanwhile. Undefined: the cursor that this one follows is no more. */
+  async #move(cursor: Cursor): Promise<number | undefined> {
+    for (;;) {
+      const sequence = await this.#deps.events.moveCursor(this.#ref, this.#scope, cursor, this.#sequence)
+      if (sequence !== undefined) {
+        this.#sequence = sequence
+        return sequence
+      }
+      if ((await this.#readListed()) === undefined && this.#written !== undefined) return undefined
+    }
+  }
+
+  async #readListed(): Promise<WrittenPosition | undefined> {
+    const found = await this.#deps.events.cursor(this.#ref, this.#scope)
+    this.#sequence = found?.sequence ?? 0
+    return found?.unlisted ? undefined : found
   }
 
   #moved(signal: AbortSignal): Promise<void> {

@@ -2,6 +2,7 @@ import { apiVersionOf, type KubeObject, type ResourceRef } from '#contracts'
 import { type EventStore, keyOf, parseKey } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
 import { type CoveredUpTo, difference, disproved, isLater, type Known, known, packed, unpacked } from './compare.ts'
+import { UnwatchableError } from './failure.ts'
 import { ofKind, type PresentOptions, present } from './present.ts'
 import type { News } from './publisher.ts'
 import type { Routes } from './routing.ts'
@@ -15,6 +16,8 @@ export interface RelistPlan extends PresentOptions {
   /** Up to where, and for which Reconcilers (by token), keys were enqueued for certain: there nothing is owed. */
   coveredUpTo: CoveredUpTo | undefined
   covers: ReadonlySet<string>
+  /** There is no cursor: every object is stored again, since what EVENTS has of it may be swept at this very moment. */
+  isFirst: boolean
 }
 
 /** One thing to publish, in order per `key`. */
@@ -53,6 +56,9 @@ export async function relist(plan: RelistPlan, deps: RelistDeps): Promise<Relist
       break
     }
     const object = ofKind(word.object, selection, apiVersionOf(ref))
+    const { uid, resourceVersion } = object.metadata
+    if (!uid || !resourceVersion)
+      throw new UnwatchableError(`${object.metadata.name} has no uid or no resourceVersion: choose another resource`)
     const key = keyOf(object.metadata.namespace, object.metadata.name)
     const text = remaining.get(key)
     const before = text === undefined ? undefined : unpacked(text)
@@ -88,7 +94,7 @@ async function readKnown(
 }
 
 function findingsOf(
-  { ref, routes, covers, selection }: RelistPlan,
+  { ref, routes, covers, selection, isFirst }: RelistPlan,
   events: EventStore,
   key: string,
   before: Known | undefined,
@@ -110,6 +116,7 @@ function findingsOf(
         { key, news: { verb: 'added', object } },
       ]
     case 'same': {
+      if (isFirst) return [{ key, news: { verb: 'modified', object, disproves: before?.sequence } }]
       const isOwed = (token: string) => !covers.has(token)
       const only = before?.covered === true ? isOwed : undefined
       if (only && !routes.tokensOf(ref).some(isOwed)) return []

@@ -83,7 +83,7 @@ export class ResourceWatch {
       published: () => this.#noteProgress(),
     })
     this.#lister = new Lister(deps)
-    this.#cursor = new CursorWriter(ref, namespace, this.#checkpoint, deps)
+    this.#cursor = new CursorWriter(ref, namespace, this.#checkpoint, { ...deps, swept: () => this.demand('swept') })
     this.#since = deps.now()
     this.#vitals = new Vitals(deps.now)
   }
@@ -116,7 +116,7 @@ export class ResourceWatch {
 
   /** Lists at the next opportunity. */
   demand(because: Relist): void {
-    if (because === 'store-restarted') this.#coverage.forget()
+    if (because === 'store-restarted' || because === 'swept') this.#coverage.forget()
     this.#wasSynced = false
     this.#demand = because
     this.#interrupt.abort()
@@ -195,6 +195,8 @@ export class ResourceWatch {
     // What was read before has to be in EVENTS before it is compared, and the cursor as far as it can be.
     await this.#outlet.idle()
     await this.#cursor.flush()
+    const isFirst = this.#cursor.written === undefined
+    if (isFirst) await this.#beginAnew()
     const incarnation = await this.#deps.incarnation()
     const routes = this.#deps.routes()
     const selection = this.#selection()
@@ -206,6 +208,7 @@ export class ResourceWatch {
       selection,
       coveredUpTo: this.#coveredUpTo(incarnation),
       covers: this.#coverage.tokens,
+      isFirst,
       // What broke off once may break off always: a server drops a slow reader when too much changes meanwhile.
       stream,
       onBytes: this.#noteBytes,
@@ -232,6 +235,12 @@ export class ResourceWatch {
     }
   }
 
+  /** Without a cursor nothing proves that what EVENTS has of the resource stays there. */
+  async #beginAnew(): Promise<void> {
+    await this.#cursor.begin()
+    this.#deps.events.forget(this.#ref)
+  }
+
   async #watch(state: Watching, signal: AbortSignal): Promise<Input> {
     const began = performance.now()
     const selection = this.#selection()
@@ -247,7 +256,7 @@ export class ResourceWatch {
         timeoutSeconds: 240 + Math.floor(this.#deps.random() * 100),
         silenceSeconds: this.#deps.silenceSeconds ?? SILENCE_SECONDS,
         onBytes: this.#noteBytes,
-        onOpen: () => this.#vitals.opened(),
+        onOpen: () => this.#noteOpen(resourceVersion),
         signal,
       })
       for await (const event of changes) {
@@ -263,6 +272,13 @@ export class ResourceWatch {
       this.#vitals.closed()
       this.#watched = undefined
     }
+  }
+
+  /** Also of a watch that has nothing to tell the cursor is written every few minutes: somebody needs what it covers. */
+  #noteOpen(resourceVersion: string): void {
+    this.#vitals.opened()
+    this.#checkpoint.mark(this.#position(resourceVersion))
+    this.#noteProgress()
   }
 
   async #take(event: WatchEvent<KubeObject>, resourceVersion: string, selection: Selection): Promise<void> {

@@ -92,7 +92,7 @@ export const reconcilerSpec = z.object({
       ...resourceRef,
       selector: labelSelector.describe('Label selector; only objects that match are reconciled.'),
       fieldSelector,
-      namespaces: z.array(namespace).max(1000).optional().describe('Only these namespaces; left out: all.'),
+      namespaces: z.array(namespace).min(1).max(1000).optional().describe('Only these namespaces; left out: all.'),
       status: z
         .enum(['Kept', 'Untouched'])
         .optional()

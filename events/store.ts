@@ -2,11 +2,14 @@ import type { JetStream } from '#jetstream'
 import { Burial } from './burial.ts'
 import { Cursors } from './cursors.ts'
 import { Memory } from './memory.ts'
+import { persist } from './persist.ts'
 import { MAX_OBJECT_BYTES } from './publication.ts'
 import { Reader } from './reader.ts'
 import { redact } from './redaction.ts'
 import { agreeOnReferences, referenceRule } from './references.ts'
 import { bindToCluster, declareEvents, MARK, streamNames } from './stream.ts'
+import { resourcePrefix } from './subjects.ts'
+import { sweep } from './sweep.ts'
 import type { EventStore, EventStoreOptions } from './types.ts'
 import { Writer } from './writer.ts'
 
@@ -50,8 +53,14 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
     observe: (query) => reader.observe(query),
     cursor: (ref, scope) => cursors.get(ref, scope),
     setCursor: (ref, scope, cursor) => cursors.set(ref, scope, cursor),
+    moveCursor: (ref, scope, cursor, after) => cursors.move(ref, scope, cursor, after),
+    cursors: () => cursors.all(),
+    removeCursor: (sequence) => cursors.remove(sequence),
+    end: () => persist(() => js.lastSequence(names.stream), { log }),
     followCursors: (signal) => cursors.follow(signal),
     identities: (ref, scope, also) => reader.identities(ref, scope, also),
+    sweep: (ref, scope, which) => sweep(context, reader.identities(ref, scope), which),
+    forget: (ref) => memory.forget(`${resourcePrefix(ref)}.`),
     follow: (filter, signal, caughtUp) => reader.follow(filter, signal, caughtUp),
   }
 }

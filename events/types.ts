@@ -69,9 +69,9 @@ export interface PutOptions {
   /** The object has only metadata. Replaces no whole one of the same version; a whole one replaces it. */
   referenceOnly?: boolean | undefined
   /**
-   * Sequence in EVENTS of a deletion of this very version, or of a later version, that this call replaces: somebody knew of
-   * that message first, and then found the object in the newest state. It had only left what was watched, or the API
-   * server was restored from a backup.
+   * Sequence in EVENTS of a message that this call replaces, even by the same or an older version: somebody knew of that
+   * message first, and then found the object in the newest state. It had only left what was watched, the API server was
+   * restored from a backup, or the message may be swept.
    */
   disproves?: number | undefined
   /** Give up; the outcome is then unknown. Without it, put() goes on until NATS has answered. */
@@ -149,7 +149,7 @@ export interface Observed {
   news: StoredEvent | undefined
 }
 
-/** How far the watch of a resource has been stored. Its presence means: listed completely at least once. */
+/** How far the watch of a resource has been stored. Its presence means, unless it says otherwise: listed completely. */
 export interface Cursor {
   resourceVersion: string
   /** RFC 3339, UTC. */
@@ -158,6 +158,11 @@ export interface Cursor {
   covers?: string[]
   /** Which life of the server that keeps the streams: another one may have lost a tail of them. */
   incarnation?: string
+  /**
+   * True: the resource is not listed completely. A first list has begun, or the objects are being swept. What EVENTS has
+   * of it may go at any moment, so the next list stores every object again.
+   */
+  unlisted?: boolean
 }
 
 export interface StoredCursor extends Cursor {
@@ -194,6 +199,17 @@ export interface EventStore {
   cursor(ref: ResourceRef, scope?: string): Promise<StoredCursor | undefined>
   /** Call it when every put() up to there has resolved. Resolves with its sequence in EVENTS. */
   setCursor(ref: ResourceRef, scope: string | undefined, cursor: Cursor): Promise<number>
+  /**
+   * As setCursor(), if the cursor still has this sequence (0: there is none). Undefined: it does not. A bridge moves its
+   * cursors only so: it learns in this way that what its cursor covers was swept.
+   */
+  moveCursor(ref: ResourceRef, scope: string | undefined, cursor: Cursor, after: number): Promise<number | undefined>
+  /** Each cursor, once. */
+  cursors(): AsyncIterable<StoredCursor>
+  /** Deletes a cursor if it still has this sequence. */
+  removeCursor(sequence: number): Promise<void>
+  /** The last sequence in EVENTS. */
+  end(): Promise<number>
   /** What is there first, then every change. */
   followCursors(signal: AbortSignal): AsyncIterable<StoredCursor>
 
@@ -206,6 +222,18 @@ export interface EventStore {
     scope?: string,
     also?: { /** Those of no namespace, too. */ withoutNamespace?: boolean },
   ): AsyncIterable<Identity>
+
+  /**
+   * Deletes the events of a resource (of a namespace, or of all) that are not above a sequence, without a word to those
+   * who follow. Resolves with how many. Move the cursor first: who relies on the objects learns of it by that.
+   */
+  sweep(
+    ref: ResourceRef,
+    scope: string | undefined,
+    which: { upTo: number; keeps: (namespace: string | undefined) => boolean; signal: AbortSignal },
+  ): Promise<number>
+  /** Reads the objects of a resource from EVENTS before they are written the next time: others may have deleted them. */
+  forget(ref: ResourceRef): void
 
   /** The last event of each object that matches, then every later one; `caughtUp` is called once in between. */
   follow(filter: ObjectFilter, signal: AbortSignal, caughtUp?: () => void): AsyncIterable<StoredEvent>

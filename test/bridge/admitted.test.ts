@@ -13,6 +13,8 @@ import { createReconciler, removeReconcilers, silent, startBridge, until, untilC
 /** `npm run soak:reconcilers` tries more of them. */
 const ON_SERVERS = Number(process.env['FAIRLEAD_FUZZ_RECONCILERS'] ?? 40)
 const SEED = Number(process.env['FAIRLEAD_FUZZ_SEED'] ?? Date.now() % 1_000_000)
+/** The conditions of so many are written one after the other. */
+const PATIENCE_MS = 20_000 + 500 * ON_SERVERS
 const about = `FAIRLEAD_FUZZ_SEED=${SEED}`
 
 /** What no server has to be asked for. */
@@ -68,13 +70,13 @@ describe('on servers', () => {
       }
       expect(taken.length).toBeGreaterThan(ON_SERVERS / 4)
       await createReconciler(kube, 'canary', { for: configMaps })
-      await untilCondition(kube, 'canary', 'Watching')
+      await untilSaid(kube, 'canary', 'Watching')
       await bridge.synced('configmaps.v1')
       for (const name of taken) await untilSaid(kube, name)
     }
     await using again = await start(prefix)
     await createReconciler(kube, 'second-canary', { for: configMaps })
-    await untilCondition(kube, 'second-canary', 'Watching')
+    await untilSaid(kube, 'second-canary', 'Watching')
     await until('each is read again', async () => {
       const { refused } = again.bridge.status()
       return refused.every(({ name }) => taken.includes(name)) && again.bridge.status().resources.length > 0
@@ -126,14 +128,16 @@ const isTaken = (kube: KubeClient, made: KubeObject): Promise<boolean> =>
     },
   )
 
-/** Its condition says something that lasts. */
-const untilSaid = (kube: KubeClient, name: string) => {
+/** Its condition says something that lasts, or this. */
+const untilSaid = (kube: KubeClient, name: string, wanted?: string) => {
   let last: KubeObject | undefined
-  return until(`${name} has its condition`, async () => {
+  const isSaid = async () => {
     last = await kube.get<KubeObject>(resourcePath(RECONCILERS, undefined, name))
     const { conditions = [] } = (last.status ?? {}) as { conditions?: { type: string; reason: string }[] }
-    return conditions.some(({ type, reason }) => type === 'Synced' && reason !== 'Listing')
-  }).catch((error: Error) => {
+    const { reason = 'Listing' } = conditions.find(({ type }) => type === 'Synced') ?? {}
+    return wanted === undefined ? reason !== 'Listing' : reason === wanted
+  }
+  return until(`${name} has its condition`, isSaid, PATIENCE_MS).catch((error: Error) => {
     throw new Error(`${error.message}: ${JSON.stringify(last)}`, { cause: error })
   })
 }

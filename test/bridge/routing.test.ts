@@ -140,6 +140,7 @@ describe('Reconcilers themselves', () => {
 describe('a Reconciler object', () => {
   it.each([
     ['for.namespaces.0', { for: { ...widgets, namespaces: ['team/a'] } }],
+    ['for.namespaces', { for: { ...widgets, namespaces: [] } }],
     ['for.kind', { for: { ...widgets, kind: 'Wid/get' } }],
     ['serviceAccount.namespace', { for: widgets, serviceAccount: { name: 'a', namespace: 'b/c' } }],
     ['serviceAccount.name', { for: widgets, serviceAccount: { name: 'a:b', namespace: 'c' } }],
