@@ -91,6 +91,7 @@ export class Publisher {
     return this.#deps.events.put(ref, news.verb, news.object, {
       ...(owner && { owner: { resource: owner.resource, name: owner.name } }),
       ...(isPartial && { referenceOnly: true }),
+      lastState: news.verb === 'deleted' && routes.isFinalized(ref),
       disproves: news.disproves,
       traceparent: this.#deps.trace?.({ ref, object: news.object }),
       signal,

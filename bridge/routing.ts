@@ -102,6 +102,11 @@ export class Routes {
     return this.#of(ref).primaryOf
   }
 
+  /** A function runs before one of these objects goes, so somebody cares for how it ends. */
+  isFinalized(ref: ResourceRef): boolean {
+    return this.#of(ref).primaryOf.some(({ spec }) => spec.finalize)
+  }
+
   relatedTo(ref: ResourceRef): readonly RelatedTo[] {
     return this.#of(ref).relatedTo
   }

@@ -39,6 +39,11 @@ const environment = z.object({
     .enum(['1', '3'], '1 or 3')
     .default('1')
     .transform((text): 1 | 3 => (text === '3' ? 3 : 1)),
+  FAIRLEAD_EVENTS_MAX_BYTES: z
+    .string()
+    .regex(/^[1-9]\d{0,5}[MG]i$/, 'a whole number of Mi or Gi, such as 7Gi')
+    .transform((text) => Number.parseInt(text, 10) * (text.endsWith('Gi') ? 2 ** 30 : 2 ** 20))
+    .optional(),
   FAIRLEAD_LEASE_SECONDS: z.coerce.number(LEASE).min(2, LEASE).max(300, LEASE).default(5),
   LOG_LEVEL: z
     .enum(['trace', 'debug', 'info', 'warn', 'error', 'silent'], 'one of trace, debug, info, warn, error, silent')

@@ -24,7 +24,7 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
   if (!/^[A-Za-z0-9.-]+$/.test(cluster))
     throw new TypeError(`cluster ${JSON.stringify(cluster)} cannot name a cluster: letters, digits, . and - only`)
   const names = streamNames(options.prefix)
-  const replicas = await declareEvents(js, names, options.replicas)
+  const replicas = await declareEvents(js, names, options)
   await bindToCluster(js, names, cluster, { log })
 
   const references = await agreeOnReferences(js, names, options.referenceOnly ?? [], { log })

@@ -38,6 +38,11 @@ export interface EventStoreOptions {
   prefix?: string
   /** Left out: 1 when the stream has to be created, else as it is. */
   replicas?: 1 | 3
+  /**
+   * Bytes that the stream may take; what would exceed them waits until there is room, nothing is dropped. An existing stream
+   * is changed to it. Left out: as it is; a new one has no limit.
+   */
+  maxBytes?: number | undefined
   /** Names the cluster in `source`; the UID of namespace kube-system unless configured. */
   cluster: string
   /** Larger objects travel as a reference; also bounded by the server's max_payload. Default 512 KiB. */
@@ -68,6 +73,8 @@ export interface PutOptions {
   traceparent?: string | undefined
   /** The object has only metadata. Replaces no whole one of the same version; a whole one replaces it. */
   referenceOnly?: boolean | undefined
+  /** A deletion keeps the whole object as it was last known. Left out: its metadata. */
+  lastState?: boolean | undefined
   /**
    * Sequence in EVENTS of a message that this call replaces, even by the same or an older version: somebody knew of that
    * message first, and then found the object in the newest state. It had only left what was watched, the API server was
