@@ -103,8 +103,10 @@ class WatchingBridge implements Bridge {
 
   status(): BridgeStatus {
     return {
-      // Before the first routing it is not known what is to be watched.
-      resources: this.#isRouted ? [...this.#watches.values()].map(({ watch }) => watch.status()) : [],
+      // Before the first routing it is not known what else is to be watched.
+      resources: [...this.#watches.values()]
+        .map(({ watch }) => watch.status())
+        .map((status) => ({ ...status, synced: status.synced && this.#isRouted })),
       refused: this.#registry.refused.map(({ name, reason, message }) => ({ name, reason, message })),
     }
   }

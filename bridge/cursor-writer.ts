@@ -115,7 +115,7 @@ export class CursorWriter {
   }
 
   async #readListed(): Promise<WrittenPosition | undefined> {
-    const found = await this.#deps.events.cursor(this.#ref, this.#scope)
+    const found = await this.#deps.events.lastCursor(this.#ref, this.#scope)
     this.#sequence = found?.sequence ?? 0
     return found?.unlisted ? undefined : found
   }

@@ -27,6 +27,11 @@ export class Cursors {
   }
 
   async get(ref: ResourceRef, scope: string | undefined): Promise<StoredCursor | undefined> {
+    const last = await this.last(ref, scope)
+    return last?.unlisted ? undefined : last
+  }
+
+  async last(ref: ResourceRef, scope: string | undefined): Promise<StoredCursor | undefined> {
     const { js, names, log } = this.#context
     const message = await persist(() => js.lastOf(names.stream, names.root + cursorSubject(ref, scope)), { log })
     return message && this.#context.burial.unless(message, () => this.#read(message))
@@ -72,7 +77,7 @@ export class Cursors {
     const { js, names } = this.#context
     for await (const message of follow(js, names.stream, [this.#filter], signal)) {
       const cursor = await this.#context.burial.unless(message, () => this.#read(message))
-      if (cursor) yield cursor
+      if (cursor && !cursor.unlisted) yield cursor
     }
   }
 

@@ -52,6 +52,7 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
     put: (ref, verb, object, putOptions = {}) => writer.put(ref, verb, object, putOptions),
     observe: (query) => reader.observe(query),
     cursor: (ref, scope) => cursors.get(ref, scope),
+    lastCursor: (ref, scope) => cursors.last(ref, scope),
     setCursor: (ref, scope, cursor) => cursors.set(ref, scope, cursor),
     moveCursor: (ref, scope, cursor, after) => cursors.move(ref, scope, cursor, after),
     cursors: () => cursors.all(),

@@ -156,7 +156,7 @@ export interface Observed {
   news: StoredEvent | undefined
 }
 
-/** How far the watch of a resource has been stored. Its presence means, unless it says otherwise: listed completely. */
+/** How far the watch of a resource has been stored. Its presence means, unless it is `unlisted`: listed completely. */
 export interface Cursor {
   resourceVersion: string
   /** RFC 3339, UTC. */
@@ -203,7 +203,10 @@ export interface EventStore {
   /** One request; sees everything that a put() anywhere had confirmed before the call. */
   observe(query: ObserveQuery): Promise<Observed>
 
+  /** Of what is listed completely. */
   cursor(ref: ResourceRef, scope?: string): Promise<StoredCursor | undefined>
+  /** As it stands there, unlisted or not. */
+  lastCursor(ref: ResourceRef, scope?: string): Promise<StoredCursor | undefined>
   /** Call it when every put() up to there has resolved. Resolves with its sequence in EVENTS. */
   setCursor(ref: ResourceRef, scope: string | undefined, cursor: Cursor): Promise<number>
   /**
@@ -211,7 +214,7 @@ export interface EventStore {
    * cursors only so: it learns in this way that what its cursor covers was swept.
    */
   moveCursor(ref: ResourceRef, scope: string | undefined, cursor: Cursor, after: number): Promise<number | undefined>
-  /** Each cursor, once. */
+  /** Each cursor, once, unlisted ones too. */
   cursors(): AsyncIterable<StoredCursor>
   /** Deletes a cursor if it still has this sequence. */
   removeCursor(sequence: number): Promise<void>
