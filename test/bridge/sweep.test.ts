@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { buryGone } from '#bridge'
 import { RECONCILERS, type ResourceRef } from '#contracts'
-import type { EventStore, StoredCursor } from '#events'
+import { type EventStore, openEventStore, type StoredCursor } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
 import { demandOf } from '../../bridge/demand.ts'
 import { parseReconciler, type Reconciler, type RefusedReconciler } from '../../bridge/reconcilers.ts'
@@ -206,6 +206,10 @@ describe('EVENTS', () => {
 
     it('lose what is left of a Reconciler that is gone', async () => {
       const connect = () => deployed.connect('fairlead-bridge', 'test')
+      await using js = await connect()
+      await openEventStore(js, { cluster: 'test', log: silent })
+      await openEventStore(js, { cluster: 'test', log: silent, maxBytes: 2 ** 30 })
+      expect((await js.admin.streams.info('EVENTS')).config).toMatchObject({ discard: 'new', max_bytes: 2 ** 30 })
       await using bridge = await start({ prefix: '', connect, sweep: SOON })
       await createReconciler(kube, 'gone', { for: configMaps })
       await untilEqual(kube, bridge.events, configMaps)
