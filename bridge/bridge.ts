@@ -128,7 +128,7 @@ class WatchingBridge implements Bridge {
   #reroute(): void {
     if (this.#isStopping || !(this.#isRouted || this.#admission.isDecided)) return
     this.#isRouted = true
-    this.#routes = new Routes(this.#admitted)
+    this.#routes = new Routes(this.#admitted, (ref) => this.#options.events.isReferenceOnly(ref))
     this.#relations.reroute(this.#routes)
     const before = [...this.#watches.values()]
     this.#arrange()

@@ -53,17 +53,22 @@ export class CursorWriter {
     return this.#written
   }
 
-  /** A first list begins: until its end nothing is written but that it has begun. */
-  async begin(): Promise<void> {
+  /**
+   * A first list begins: what was reached before proves nothing. Resolves with the sequence of the mark that says so:
+   * objects that EVENTS has from before it may be swept at any moment. 0: another bridge has listed everything meanwhile.
+   */
+  async begin(): Promise<number> {
     const { events, now } = this.#deps
     await this.#writing.catch(() => undefined)
-    this.#written = undefined
     this.#isSwept = false
     this.#checkpoint.void()
-    await this.#readListed()
-    if (this.#sequence > 0) return
-    const begun = { resourceVersion: '0', covers: [], unlisted: true, at: now().toISOString() }
-    this.#sequence = (await events.moveCursor(this.#ref, this.#scope, begun, 0)) ?? 0
+    for (;;) {
+      this.#written = await this.#readListed()
+      if (this.#written !== undefined) return 0
+      if (this.#sequence > 0) return this.#sequence
+      const mark = { resourceVersion: '0', covers: [], unlisted: true, at: now().toISOString() }
+      await events.moveCursor(this.#ref, this.#scope, mark, 0)
+    }
   }
 
   /** Something was confirmed. */
@@ -102,7 +107,7 @@ export class CursorWriter {
     this.#written = { ...position, sequence }
   }
 
-  /** Behind whatever another bridge has written meanwhile. Undefined: the cursor that this one follows is no more. */
+  /** Behind whatever another bridge has written meanwhile. Undefined: the cursor, or mark, that it follows is no more. */
   async #move(cursor: Cursor): Promise<number | undefined> {
     for (;;) {
       const sequence = await this.#deps.events.moveCursor(this.#ref, this.#scope, cursor, this.#sequence)
@@ -110,7 +115,7 @@ export class CursorWriter {
         this.#sequence = sequence
         return sequence
       }
-      if ((await this.#readListed()) === undefined && this.#written !== undefined) return undefined
+      if ((await this.#readListed()) === undefined) return undefined
     }
   }
 

@@ -40,7 +40,7 @@ export function parseReconciler(object: KubeObject): Reconciler | RefusedReconci
 export function asksOf({ for: primary, finalize, owns, related }: ReconcilerSpec): Ask[] {
   const { namespaces } = primary
   return [
-    { ...(finalize ? {} : selectorsOf(primary)), namespaces, ref: primary },
+    { ...(finalize ? {} : selectorsOf(primary)), namespaces, namesInBody: related.some(isInBody), ref: primary },
     ...owns.map((owned) => ({ namespaces, metadataOnly: owned.metadataOnly, ref: owned })),
     ...related.map((one) => ({
       ...selectorsOf(one),
@@ -50,6 +50,8 @@ export function asksOf({ for: primary, finalize, owns, related }: ReconcilerSpec
     })),
   ]
 }
+
+const isInBody = ({ byName = 'metadata' }: ReconcilerSpec['related'][number]): boolean => !/^metadata\b/.test(byName)
 
 const selectorsOf = ({ selector, fieldSelector }: Pick<Ask, 'selector' | 'fieldSelector'>) => ({
   ...(selector !== undefined && { selector }),

@@ -16,8 +16,8 @@ export interface RelistPlan extends PresentOptions {
   /** Up to where, and for which Reconcilers (by token), keys were enqueued for certain: there nothing is owed. */
   coveredUpTo: CoveredUpTo | undefined
   covers: ReadonlySet<string>
-  /** There is no cursor: every object is stored again, since what EVENTS has of it may be swept at this very moment. */
-  isFirst: boolean
+  /** What EVENTS has below this sequence may be swept at this very moment, so it is stored again. */
+  unsafeBelow: number
 }
 
 /** One thing to publish, in order per `key`. */
@@ -49,6 +49,8 @@ export interface RelistDeps {
 export async function relist(plan: RelistPlan, deps: RelistDeps): Promise<RelistReport & { resourceVersion: string }> {
   const { ref, namespace, selection } = plan
   const remaining = await readKnown(plan, deps.events)
+  // What was learned of objects before they were swept must not pass for what is there.
+  if (plan.unsafeBelow > 0) deps.events.forget(ref)
   const report = { objects: 0, changed: 0, deleted: 0, resourceVersion: '' }
   for await (const word of present(deps.kube, resourcePath(ref, namespace), plan)) {
     if (word.type === 'COMPLETE') {
@@ -94,7 +96,7 @@ async function readKnown(
 }
 
 function findingsOf(
-  { ref, routes, covers, selection, isFirst }: RelistPlan,
+  { ref, routes, covers, selection, unsafeBelow }: RelistPlan,
   events: EventStore,
   key: string,
   before: Known | undefined,
@@ -116,7 +118,8 @@ function findingsOf(
         { key, news: { verb: 'added', object } },
       ]
     case 'same': {
-      if (isFirst) return [{ key, news: { verb: 'modified', object, disproves: before?.sequence } }]
+      if (before && before.sequence < unsafeBelow)
+        return [{ key, news: { verb: 'modified', object, disproves: before.sequence } }]
       const isOwed = (token: string) => !covers.has(token)
       const only = before?.covered === true ? isOwed : undefined
       if (only && !routes.tokensOf(ref).some(isOwed)) return []

@@ -195,8 +195,7 @@ export class ResourceWatch {
     // What was read before has to be in EVENTS before it is compared, and the cursor as far as it can be.
     await this.#outlet.idle()
     await this.#cursor.flush()
-    const isFirst = this.#cursor.written === undefined
-    if (isFirst) await this.#beginAnew()
+    const unsafeBelow = this.#cursor.written === undefined ? await this.#cursor.begin() : 0
     const incarnation = await this.#deps.incarnation()
     const routes = this.#deps.routes()
     const selection = this.#selection()
@@ -208,7 +207,7 @@ export class ResourceWatch {
       selection,
       coveredUpTo: this.#coveredUpTo(incarnation),
       covers: this.#coverage.tokens,
-      isFirst,
+      unsafeBelow,
       // What broke off once may break off always: a server drops a slow reader when too much changes meanwhile.
       stream,
       onBytes: this.#noteBytes,
@@ -233,12 +232,6 @@ export class ResourceWatch {
     } finally {
       this.#coverage.endList()
     }
-  }
-
-  /** Without a cursor nothing proves that what EVENTS has of the resource stays there. */
-  async #beginAnew(): Promise<void> {
-    await this.#cursor.begin()
-    this.#deps.events.forget(this.#ref)
   }
 
   async #watch(state: Watching, signal: AbortSignal): Promise<Input> {

@@ -65,7 +65,10 @@ export class Routes {
   readonly #resources = new Map<string, ResourceRoutes>()
   readonly #kinds = new Map<string, ResourceRef>()
 
-  constructor(reconcilers: readonly Reconciler[]) {
+  readonly #isReferenceOnly: (ref: ResourceRef) => boolean
+
+  constructor(reconcilers: readonly Reconciler[], isReferenceOnly: (ref: ResourceRef) => boolean = () => false) {
+    this.#isReferenceOnly = isReferenceOnly
     for (const reconciler of reconcilers) {
       const { for: primary, owns, related } = reconciler.spec
       for (const ask of asksOf(reconciler.spec)) this.#open(ask.ref).asks.push({ ...ask, token: reconciler.token })
@@ -89,7 +92,7 @@ export class Routes {
 
   selectionOf(ref: ResourceRef): Selection {
     if (isReconcilers(ref)) return {}
-    return widest(this.#of(ref).asks)
+    return widest(this.#of(ref).asks, this.#isReferenceOnly(ref))
   }
 
   /** The Reconcilers that a change of this resource, in this namespace if one is given, may concern. */

@@ -15,6 +15,7 @@ export {
   type Backoff,
   finalizerOf,
   holdsFinalizer,
+  isOfMetadata,
   keepsStatus,
   type OwnedResource,
   PAUSED_ANNOTATION,

@@ -81,8 +81,8 @@ const related = z
     message: 'with metadataOnly only fields of metadata can be selected',
   })
 
-/** Of every requirement. */
-function isOfMetadata(fieldSelector: string): boolean {
+/** Whether every requirement of a field selector can be told from an object's metadata. */
+export function isOfMetadata(fieldSelector: string): boolean {
   return fieldSelector.split(',').every((term) => /^\s*(metadata\.|$)/.test(term))
 }
 

@@ -1,6 +1,7 @@
 /**
- * A bridge that says how much it holds: `node --expose-gc memory-process.ts <server> <CA> <NATS URL> <prefix>`. Told a
- * number, it answers with the bytes that are in use when it has published so many changes of ConfigMaps.
+ * A bridge that says how much it holds: `node --expose-gc memory-process.ts <server> <CA> <NATS URL> <prefix> [resource]`. Told
+ * a number, it answers with the bytes that are in use when it has published so many changes of ConfigMaps, or of that
+ * resource.
  */
 import { getHeapSpaceStatistics } from 'node:v8'
 import { createBridge } from '#bridge'
@@ -11,7 +12,7 @@ import { openQueue } from '#queue'
 import { configMaps } from './objects.ts'
 import { silent } from './world.ts'
 
-const [server = '', ca = '', natsUrl = '', prefix = ''] = process.argv.slice(2)
+const [server = '', ca = '', natsUrl = '', prefix = '', resource = configMaps.resource] = process.argv.slice(2)
 // Whoever started it is gone.
 process.on('disconnect', () => process.exit(1))
 
@@ -25,7 +26,7 @@ const bridge = createBridge({
   log: silent,
   observer: {
     published({ ref }) {
-      if (ref.resource !== configMaps.resource) return
+      if (ref.resource !== resource) return
       published++
       answer()
     },
