@@ -1,7 +1,6 @@
 /**
- * A bridge that says how much it holds: `node --expose-gc memory-process.ts <server> <CA> <NATS URL> <prefix> [resource]`. Told
- * a number, it answers with the bytes that are in use when it has published so many changes of ConfigMaps, or of that
- * resource.
+ * A bridge that says how much it holds: `node --expose-gc memory-process.ts <server> <CA> <NATS URL> <prefix>`. Told a
+ * number, it answers with the bytes that are in use when it has published so many changes of ConfigMaps.
  */
 import { getHeapSpaceStatistics } from 'node:v8'
 import { createBridge } from '#bridge'
@@ -12,7 +11,7 @@ import { openQueue } from '#queue'
 import { configMaps } from './objects.ts'
 import { silent } from './world.ts'
 
-const [server = '', ca = '', natsUrl = '', prefix = '', resource = configMaps.resource] = process.argv.slice(2)
+const [server = '', ca = '', natsUrl = '', prefix = ''] = process.argv.slice(2)
 // Whoever started it is gone.
 process.on('disconnect', () => process.exit(1))
 
@@ -26,7 +25,7 @@ const bridge = createBridge({
   log: silent,
   observer: {
     published({ ref }) {
-      if (ref.resource !== resource) return
+      if (ref.resource !== configMaps.resource) return
       published++
       answer()
     },

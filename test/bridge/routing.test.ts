@@ -122,6 +122,11 @@ describe('a Reconciler hears only of', () => {
   })
 })
 
+it('what an object was like at its end is kept where a function finalizes, and only there', () => {
+  const routes = new Routes([reconciler('a', { for: widgets, finalize: true, owns: [pods] })])
+  expect([routes.isFinalized(widgets), routes.isFinalized(pods)]).toEqual([true, false])
+})
+
 describe('Reconcilers themselves', () => {
   const reconcilers = { ...RECONCILERS, kind: 'Reconciler' }
 

@@ -8,7 +8,7 @@ import { parseReconciler, type Reconciler, type RefusedReconciler } from '../../
 import { RESYNCS } from '../../bridge/resyncs.ts'
 import { lookForStale, type Sighting } from '../../bridge/stale.ts'
 import { type DeployedNats, startDeployedNats } from '../support/deployed-nats.ts'
-import { configMaps, pods, reconciler, reconcilerObject, widgets } from './objects.ts'
+import { configMaps, pods, reconciler, reconcilerObject, secrets, widgets } from './objects.ts'
 import { type Servers, startServers } from './servers.ts'
 import {
   configMap,
@@ -21,8 +21,6 @@ import {
   untilEqual,
   writeConfigMap,
 } from './world.ts'
-
-const secrets = { group: '', version: 'v1', resource: 'secrets', kind: 'Secret' }
 
 describe('what may be swept', () => {
   const cursor = (sequence: number, scope?: string, ref: ResourceRef = pods): StoredCursor => ({
