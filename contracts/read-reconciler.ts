@@ -29,7 +29,7 @@ export function readReconciler(object: KubeObject): ReconcilerSpec | Refused {
   return wrong === undefined ? parsed.data : refused(wrong)
 }
 
-export const isRefused = <Read extends object>(read: Read | Refused): read is Refused => 'reason' in read
+export const isRefused = (read: object): read is Refused => 'reason' in read
 
 function wrongSelector({ for: primary, related }: ReconcilerSpec): string | undefined {
   const parts = [

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { parse } from 'yaml'
 import type { KubeObject } from '#contracts'
 import { admittedBy, type Schema } from '../support/schema.ts'

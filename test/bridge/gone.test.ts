@@ -89,11 +89,12 @@ describe('the consumers of a Reconciler that is gone', () => {
         await during()
       },
     }
-    const burying = buryGone(
-      { kube, queue: bound, bury: async () => {}, log: silent, absentMs: 0, everyMs: 20 },
-      stop.signal,
-    )
-    await until('they are deleted', async () => (await queue.functions()).length === 0)
+    const isOver = Promise.withResolvers<void>()
+    const info = (_: unknown, message: string) => message.endsWith('its consumers are deleted') && isOver.resolve()
+    const log = { ...silent, info }
+    const burying = buryGone({ kube, queue: bound, bury: async () => {}, log, absentMs: 0, everyMs: 20 }, stop.signal)
+    await isOver.promise
+    expect(await queue.functions()).toEqual([])
     stop.abort()
     await burying
   }

@@ -28,7 +28,7 @@ it.each([
       ...kube,
       async *watch(path, options) {
         for await (const event of kube.watch(path, options)) {
-          if (path.startsWith(resourcePath(secrets)) && event.type !== 'BOOKMARK') told.push(event.object as object)
+          if (path.startsWith(resourcePath(secrets)) && event.type !== 'BOOKMARK') told.push(event.object)
           yield event as never
         }
       },

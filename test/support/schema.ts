@@ -1,4 +1,4 @@
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 
 /** What of an OpenAPI schema the API server checks, as far as ours use it. */
 export interface Schema {
@@ -30,7 +30,7 @@ export function admittedBy(
   path = '',
 ): fc.Arbitrary<unknown> {
   const below = (part: Schema, name: string) => admittedBy(part, likely, path === '' ? name : `${path}.${name}`)
-  switch (schema.type) {
+  switch (schema.type ?? 'string') {
     case 'object': {
       const fields = Object.entries(schema.properties ?? {})
       return fc.record(Object.fromEntries(fields.map(([name, part]) => [name, below(part, name)])), {
@@ -64,11 +64,7 @@ function textOf(schema: Schema, likely: readonly string[]): fc.Arbitrary<string>
       ? fc.string({ minLength, maxLength: Math.min(maxLength, USUAL_LENGTH), unit: 'binary' })
       : fc.stringMatching(new RegExp(pattern), { size: '-1' }).filter(isAdmitted)
   const proposed = (texts: readonly string[]) => texts.filter(isAdmitted).map((text) => fc.constant(text))
-  return fc.oneof(
-    ...[{ arbitrary: any, weight: 2 }],
-    ...weighted(proposed(likely), 4),
-    ...weighted(proposed(longest), 1),
-  )
+  return fc.oneof({ arbitrary: any, weight: 2 }, ...weighted(proposed(likely), 4), ...weighted(proposed(longest), 1))
 }
 
 const weighted = (arbitraries: fc.Arbitrary<string>[], weight: number) =>
