@@ -25,7 +25,7 @@ interface Look {
   staleMs: number
 }
 
-export const cursorName = ({ ref, scope = '' }: Pick<StoredCursor, 'ref' | 'scope'>): string =>
+const cursorName = ({ ref, scope = '' }: Pick<StoredCursor, 'ref' | 'scope'>): string =>
   `${resourceName(ref)} ${scope}`
 
 /**
