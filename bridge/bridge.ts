@@ -137,7 +137,7 @@ class WatchingBridge implements Bridge {
     void this.#learnScopes()
   }
 
-  /** What of EVENTS somebody asks for, Reconcilers that are refused or not prepared included: these may be mended. */
+  /** The demand of all Reconcilers, also of those that are refused or not prepared: a user may correct them. */
   #demand(): ReturnType<SweeperDeps['isWanted']> {
     if (!this.#registry.isComplete || !this.#isRouted) return undefined
     const { served, refused } = this.#registry

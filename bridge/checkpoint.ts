@@ -31,7 +31,7 @@ export class Checkpoint<Position> {
     this.begin(position)()
   }
 
-  /** What was reached so far, or is under way, proves nothing any more: it only holds back what begins from now on. */
+  /** Forgets the positions that were reached or begun. Changes under way still hold back later positions. */
   void(): void {
     for (const entry of this.#pending) entry.position = undefined
     this.#safe = undefined

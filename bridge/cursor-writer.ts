@@ -15,7 +15,7 @@ interface CursorDeps {
   events: EventStore
   log: RunLog
   now: () => Date
-  /** What the cursor covers was taken out of EVENTS: only another first list makes it complete. */
+  /** The cursor was marked or deleted, so the objects may be gone from EVENTS. A first list is necessary. */
   swept: () => void
 }
 
@@ -29,7 +29,7 @@ export class CursorWriter {
   readonly #deps: CursorDeps
   #position: Position | undefined
   #written: WrittenPosition | undefined
-  /** Of the cursor's message, whoever has written it; 0: there is none. */
+  /** The sequence of the cursor, whichever bridge wrote it. 0: there is no cursor. */
   #sequence = 0
   #isSwept = false
   #writing: Promise<void> = Promise.resolve()
@@ -54,8 +54,8 @@ export class CursorWriter {
   }
 
   /**
-   * A first list begins: what was reached before proves nothing. Resolves with the sequence of the mark that says so:
-   * objects that EVENTS has from before it may be swept at any moment. 0: another bridge has listed everything meanwhile.
+   * Begins a first list. Resolves with the sequence of the mark: a sweep may delete older objects at any moment. Resolves
+   * with 0 if another bridge has completed a list.
    */
   async begin(): Promise<number> {
     const { events, now } = this.#deps
@@ -107,7 +107,7 @@ export class CursorWriter {
     this.#written = { ...position, sequence }
   }
 
-  /** Behind whatever another bridge has written meanwhile. Undefined: the cursor, or mark, that it follows is no more. */
+  /** Replaces the cursor, also one that another bridge wrote. Undefined: the cursor was marked or deleted. */
   async #move(cursor: Cursor): Promise<number | undefined> {
     for (;;) {
       const sequence = await this.#deps.events.moveCursor(this.#ref, this.#scope, cursor, this.#sequence)

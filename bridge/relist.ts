@@ -16,7 +16,7 @@ export interface RelistPlan extends PresentOptions {
   /** Up to where, and for which Reconcilers (by token), keys were enqueued for certain: there nothing is owed. */
   coveredUpTo: CoveredUpTo | undefined
   covers: ReadonlySet<string>
-  /** What EVENTS has below this sequence may be swept at this very moment, so it is stored again. */
+  /** A sweep may delete objects below this sequence of EVENTS, so the list stores them again. */
   unsafeBelow: number
 }
 
@@ -49,7 +49,7 @@ export interface RelistDeps {
 export async function relist(plan: RelistPlan, deps: RelistDeps): Promise<RelistReport & { resourceVersion: string }> {
   const { ref, namespace, selection } = plan
   const remaining = await readKnown(plan, deps.events)
-  // What was learned of objects before they were swept must not pass for what is there.
+  // The memory of the writer may have objects that were swept.
   if (plan.unsafeBelow > 0) deps.events.forget(ref)
   const report = { objects: 0, changed: 0, deleted: 0, resourceVersion: '' }
   for await (const word of present(deps.kube, resourcePath(ref, namespace), plan)) {

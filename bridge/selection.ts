@@ -4,7 +4,7 @@ import { isOfMetadata, type ResourceRef, type SelectedResource } from '#contract
 export interface Ask extends SelectedResource {
   ref: ResourceRef & { kind: string }
   metadataOnly?: boolean | undefined
-  /** Which other objects it is about is written in its body. */
+  /** Its body has the names of related objects. */
   namesInBody?: boolean | undefined
 }
 
@@ -33,7 +33,7 @@ export function widest(asks: readonly Ask[], isReferenceOnly = false): Selection
   return {
     ...(labelSelector !== undefined && { labelSelector }),
     ...(fieldSelector !== undefined && { fieldSelector }),
-    // Metadata come without the kind: those who disagree about it get the whole objects, which have it.
+    // Metadata come without the kind. If Reconcilers name different kinds, only whole objects tell the right one.
     ...(kind !== undefined && isMetadataEnough && { metadataOfKind: kind }),
   }
 }

@@ -1,9 +1,8 @@
 import { resourceName } from '#contracts'
 import type { StoredCursor } from '#events'
 
-/** A cursor that nothing asks for and nobody has moved. */
+/** A cursor that no Reconciler asks for and no bridge has moved. */
 export interface Sighting {
-  /** Of the cursor. */
   sequence: number
   /** By a clock of this process that never goes back, in milliseconds. */
   since: number
@@ -25,8 +24,7 @@ interface Look {
   staleMs: number
 }
 
-const cursorName = ({ ref, scope = '' }: Pick<StoredCursor, 'ref' | 'scope'>): string =>
-  `${resourceName(ref)} ${scope}`
+const cursorName = ({ ref, scope = '' }: Pick<StoredCursor, 'ref' | 'scope'>): string => `${resourceName(ref)} ${scope}`
 
 /**
  * The cursors that can be swept, and what to remember until the next look. A watch moves its cursor every few minutes, so

@@ -9,7 +9,7 @@ export interface SweeperDeps {
   now: () => Date
   /** Whether a Reconciler asks for what a cursor is about. Undefined: the Reconcilers are not known yet. */
   isWanted: () => ((ref: ResourceRef, scope: string | undefined) => boolean) | undefined
-  /** How long nobody must have asked for it. Left out: an hour, as long as deletions stay. */
+  /** Unused data is swept after this time. Left out: an hour, as long as deletions stay. */
   staleMs?: number | undefined
   everyMs?: number | undefined
 }
@@ -18,9 +18,9 @@ const STALE_MS = 3_600_000
 const EVERY_MS = 60_000
 
 /**
- * Deletes from EVENTS what no Reconciler asks for any more. The cursor is marked first, by compare-and-set: a watch that
- * begins at this moment, in any bridge, finds no listed cursor and stores every object again, and one that was there all
- * the time fails to move its cursor and lists again (docs/decisions/0044-what-nobody-asks-for.md).
+ * Deletes objects from EVENTS that no Reconciler asks for any more. The cursor is marked first, by compare-and-set. So a
+ * watch that begins at this moment, in any bridge, finds no listed cursor and stores every object again. A watch that was
+ * open all the time cannot move its cursor and lists again (docs/decisions/0044-sweeping-unused-data.md).
  */
 export class Sweeper {
   readonly #deps: SweeperDeps
@@ -69,7 +69,7 @@ export class Sweeper {
     log.info({ resource: resourceName(ref), namespace: scope, objects }, 'swept: no Reconciler asks for this any more')
   }
 
-  /** What another cursor of the resource covers stays, and what a Reconciler has come to ask for meanwhile. */
+  /** Keeps objects that another cursor of the resource covers, or that a Reconciler asks for by now. */
   #keepsFor(ref: ResourceRef, others: readonly StoredCursor[]): (namespace: string | undefined) => boolean {
     const scopes = new Set(
       others.filter((other) => resourceName(other.ref) === resourceName(ref)).map(({ scope }) => scope),

@@ -13,8 +13,8 @@ export interface Refused {
 export const LONGEST_RECONCILER_NAME = 250
 
 /**
- * What a Reconciler object asks for, or why it cannot be served. Bridge and dispatcher read it here, so that the conditions
- * Synced and Ready never disagree about a specification.
+ * The specification of a Reconciler object, or the reason why it cannot be served. Bridge and dispatcher share this parser, so
+ * that the conditions Synced and Ready never disagree.
  */
 export function readReconciler(object: KubeObject): ReconcilerSpec | Refused {
   const { name } = object.metadata

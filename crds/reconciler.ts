@@ -20,7 +20,7 @@ const Reconciler = resource({
   ],
 })
 
-/** Of the object as a whole: a schema of its specification cannot reach its name. */
+/** The rule is on the object: a rule of the specification cannot read the name. */
 const NAME_RULE = {
   rule: `self.metadata.name.size() <= ${LONGEST_RECONCILER_NAME}`,
   message: `metadata.name has ${LONGEST_RECONCILER_NAME} characters at most`,

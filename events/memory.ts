@@ -33,7 +33,7 @@ export class Memory {
     this.set(identity, held, known?.formerOwners ?? [])
   }
 
-  /** Of the identities that begin so. */
+  /** Removes the identities with this beginning. */
   forget(beginning: string): void {
     for (const identity of this.#views.keys()) if (identity.startsWith(beginning)) this.#views.delete(identity)
   }

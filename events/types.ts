@@ -166,8 +166,8 @@ export interface Cursor {
   /** Which life of the server that keeps the streams: another one may have lost a tail of them. */
   incarnation?: string
   /**
-   * True: the resource is not listed completely. A first list has begun, or the objects are being swept. What EVENTS has
-   * of it may go at any moment, so the next list stores every object again.
+   * True: the resource is not listed completely. A first list has begun, or the objects are being swept. Its
+   * objects may be deleted from EVENTS at any moment, so the next list stores them again.
    */
   unlisted?: boolean
 }
@@ -203,15 +203,15 @@ export interface EventStore {
   /** One request; sees everything that a put() anywhere had confirmed before the call. */
   observe(query: ObserveQuery): Promise<Observed>
 
-  /** Of what is listed completely. */
+  /** Undefined also for a cursor that is `unlisted`. */
   cursor(ref: ResourceRef, scope?: string): Promise<StoredCursor | undefined>
-  /** As it stands there, unlisted or not. */
+  /** Also a cursor that is `unlisted`. */
   lastCursor(ref: ResourceRef, scope?: string): Promise<StoredCursor | undefined>
   /** Call it when every put() up to there has resolved. Resolves with its sequence in EVENTS. */
   setCursor(ref: ResourceRef, scope: string | undefined, cursor: Cursor): Promise<number>
   /**
-   * As setCursor(), if the cursor still has this sequence (0: there is none). Undefined: it does not. A bridge moves its
-   * cursors only so: it learns in this way that what its cursor covers was swept.
+   * As setCursor(), if the cursor still has this sequence (0: there is none). Undefined: it does not. Bridges move
+   * cursors only in this way, and so notice a sweep.
    */
   moveCursor(ref: ResourceRef, scope: string | undefined, cursor: Cursor, after: number): Promise<number | undefined>
   /** Each cursor, once, unlisted ones too. */
@@ -234,8 +234,8 @@ export interface EventStore {
   ): AsyncIterable<Identity>
 
   /**
-   * Deletes the events of a resource (of a namespace, or of all) that are not above a sequence, without a word to those
-   * who follow. Resolves with how many. Move the cursor first: who relies on the objects learns of it by that.
+   * Deletes the events of a resource (of a namespace, or of all) that are not above a sequence, without an event.
+   * Resolves with their number. Mark the cursor first: a bridge that relies on the objects notices that.
    */
   sweep(
     ref: ResourceRef,

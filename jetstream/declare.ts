@@ -58,7 +58,7 @@ export function findConsumer(js: JetStream, stream: string, name: string): Promi
   )
 }
 
-/** What it would have delivered stays in the stream. One that is not there any more is left so. */
+/** Deletes a consumer, if it exists. Its messages stay in the stream. */
 export async function removeConsumer(js: JetStream, stream: string, name: string): Promise<void> {
   const what = `consumer ${name} of stream ${stream}`
   await orUndefined(

@@ -31,7 +31,7 @@ export async function declareFunction(js: JetStream, names: Names, fn: string, a
   for (const lane of LANES) await declareConsumer(js, names.stream, consumerConfig(names, fn, lane, ackWaitMs))
 }
 
-/** What is queued stays, and is delivered once the function is declared again. */
+/** Deletes the consumers of a function. Queued keys stay, and are delivered once it is declared again. */
 export async function retireFunction(js: JetStream, names: Names, fn: string): Promise<void> {
   for (const lane of LANES) await removeConsumer(js, names.stream, names.consumer(fn, lane))
 }

@@ -64,7 +64,7 @@ export async function openStreams(
   }
 }
 
-/** What of the configuration NATS cannot do. */
+/** The message for a setting that NATS cannot fulfil. */
 function settingRefused(error: unknown, { FAIRLEAD_EVENTS_MAX_BYTES: maxBytes }: Config): string | undefined {
   const message = error instanceof Error ? error.message : ''
   if (message.includes('replicas > 1'))

@@ -17,7 +17,6 @@ const SEED = Number(process.env['FAIRLEAD_FUZZ_SEED'] ?? Date.now() % 1_000_000)
 const PATIENCE_MS = 20_000 + 500 * ON_SERVERS
 const about = `FAIRLEAD_FUZZ_SEED=${SEED}`
 
-/** What no server has to be asked for. */
 describe('every Reconciler that the definition admits', () => {
   it(`is read, and either refused with a reason or routed without an error (${about})`, () => {
     const specs = specifications(ON_SERVERS * 10, SEED)
@@ -100,7 +99,7 @@ describe('on servers', () => {
     ).toEqual(['c'.repeat(251), 'culprit'])
   })
 
-  it('one whose queue cannot be declared says why, holds up nobody who asks for the same, and is served once it can', async () => {
+  it('one whose queue cannot be declared says why, holds up no other of the same resource, and is served once it can', async () => {
     await using bridge = await start()
     const { js, queue } = bridge
     const subject = queue.mark.replace(/key\._$/, 'work.culprit.>')

@@ -33,7 +33,7 @@ describe('what may be swept', () => {
   const look = (before: ReadonlyMap<string, Sighting>, cursors: StoredCursor[], now: number, end: number) =>
     lookForStale(before, { cursors, isWanted: ({ scope }) => scope === 'wanted', now, end, staleMs: 100 })
 
-  it('is what nobody has asked for, and whose cursor nobody has moved, all the time', () => {
+  it('is a cursor that no Reconciler has asked for, and no bridge has moved, all the time', () => {
     const first = look(new Map(), [cursor(5), cursor(6, 'wanted')], 0, 10)
     expect(first.stale).toEqual([])
     const early = look(first.sightings, [cursor(5)], 99, 20)
@@ -42,7 +42,7 @@ describe('what may be swept', () => {
     expect(late.stale).toEqual([{ cursor: cursor(5), upTo: 10 }])
   })
 
-  it('is nothing whose cursor was moved, or that was asked for in between', () => {
+  it('is no cursor that was moved, or asked for, in between', () => {
     const first = look(new Map(), [cursor(5)], 0, 10)
     const moved = look(first.sightings, [cursor(7)], 100, 20)
     expect(moved.stale).toEqual([])
@@ -106,7 +106,7 @@ describe('EVENTS', () => {
     })
   const removeReconciler = (name: string) => kube.delete(resourcePath(RECONCILERS, undefined, name))
 
-  it('loses what no Reconciler asks for any more, keeps the rest, and has all again when one comes back', async () => {
+  it('loses a resource that no Reconciler asks for any more, keeps the rest, and has all again when one comes back', async () => {
     await using bridge = await start({ sweep: SOON })
     await createReconciler(kube, 'maps', { for: configMaps, resyncSeconds: 3600 })
     await createReconciler(kube, 'others', { for: secrets })
@@ -126,7 +126,7 @@ describe('EVENTS', () => {
     )
   })
 
-  it('loses a namespace that nobody asks for any more', async () => {
+  it('loses a namespace that no Reconciler asks for any more', async () => {
     await kube.create('/api/v1/namespaces', { metadata: { name: 'left' } })
     await kube.create(resourcePath(configMaps, 'left'), configMap('l', 'x', { namespace: 'left' }))
     await using bridge = await start({ sweep: SOON })
@@ -178,7 +178,7 @@ describe('EVENTS', () => {
     await untilEqual(kube, other.events, configMaps)
   })
 
-  it('has everything again where a bridge sweeps what only another one knows to be asked for', async () => {
+  it('has everything again after a bridge swept a resource of a Reconciler that only another bridge knows', async () => {
     const prefix = `s${++number}`
     await using knowing = await start({ prefix })
     await createReconciler(kube, 'known', { for: configMaps })
@@ -202,7 +202,7 @@ describe('EVENTS', () => {
     })
     afterAll(() => deployed?.[Symbol.asyncDispose]())
 
-    it('lose what is left of a Reconciler that is gone', async () => {
+    it('lose the leftovers of a Reconciler that is gone', async () => {
       const connect = () => deployed.connect('fairlead-bridge', 'test')
       await using js = await connect()
       await openEventStore(js, { cluster: 'test', log: silent })

@@ -184,7 +184,7 @@ interface StartOptions extends Pick<BridgeOptions, 'settled' | 'silenceSeconds' 
   before?: (object: KubeObject) => Promise<void>
   /** Stands between the bridge and EVENTS. */
   through?: (events: EventStore) => EventStore
-  /** Left out: as somebody who may do everything. */
+  /** Left out: as a user who may do everything. */
   connect?: () => Promise<JetStream>
 }
 

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 
-/** What of an OpenAPI schema the API server checks, as far as ours use it. */
+/** The part of an OpenAPI schema that the generated definitions use. */
 export interface Schema {
   type?: string
   enum?: string[]
