@@ -1,12 +1,13 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { coverageToken, isRefused, type KubeObject, RECONCILERS } from '#contracts'
 import { ApiError, type KubeClient, resourcePath } from '#kube'
+import { Admission } from '../../bridge/admission.ts'
 import { parseReconciler, type Reconciler } from '../../bridge/reconcilers.ts'
 import { Relations } from '../../bridge/relations.ts'
 import { Routes } from '../../bridge/routing.ts'
 import { Names } from '../../queue/names.ts'
 import { admittedObject, definition, names, specifications } from './admitted.ts'
-import { configMaps, object, reconcilerObject } from './objects.ts'
+import { configMaps, object, reconciler, reconcilerObject } from './objects.ts'
 import { type Servers, startServers } from './servers.ts'
 import { createReconciler, removeReconcilers, silent, startBridge, until, untilCondition } from './world.ts'
 
@@ -19,7 +20,7 @@ const about = `FAIRLEAD_FUZZ_SEED=${SEED}`
 
 describe('every Reconciler that the definition admits', () => {
   it(`is read, and either refused with a reason or routed without an error (${about})`, () => {
-    const specs = specifications(ON_SERVERS * 10, SEED)
+    const specs = specifications(ON_SERVERS * 5, SEED)
     const given = names(specs.length, SEED)
     const read = specs.map((spec, index) => parseReconciler(admittedObject(given[index] ?? 'x', spec)))
     const served = read.filter((entry): entry is Reconciler => !isRefused(entry))
@@ -41,6 +42,23 @@ describe('every Reconciler that the definition admits', () => {
       expect(coverageToken(made, spec)).toContain(name)
     }
   })
+})
+
+it('a Reconciler for which no path can be made is kept out alone, and says why', async () => {
+  const admission: Admission = new Admission({
+    queue: { declare: async () => {} },
+    log: silent,
+    changed: () => admission.isDecided && decided.resolve(),
+  })
+  const decided = Promise.withResolvers<void>()
+  const good = reconciler('good', { for: configMaps })
+  const bad = { ...reconciler('bad', { for: configMaps }), name: 'bad' }
+  bad.spec = { ...bad.spec, for: { ...bad.spec.for, namespaces: ['team/a'] } }
+  admission.review([bad, good])
+  await decided.promise
+  expect([admission.isAdmitted(good), admission.isAdmitted(bad)]).toEqual([true, false])
+  expect(admission.failureOf(bad)).toContain('team/a')
+  admission.stop()
 })
 
 describe('on servers', () => {
