@@ -15,7 +15,7 @@ export const definition = (): Definition => parse(readFileSync(FILE, 'utf8')) as
 
 /** Resources of the first list are served by every API server; some of the second cannot be watched, or are not there. */
 const RESOURCES = ['configmaps', 'secrets', 'namespaces', 'reconcilers', 'events']
-const OTHERS = ['bindings', 'tokenreviews', 'widgets', 'componentstatuses']
+const OTHERS = ['bindings', 'tokenreviews', 'widgets']
 
 const LIKELY: Record<string, readonly string[]> = {
   group: ['', '', 'fairlead.dev', 'events.k8s.io', 'a..b'],
