@@ -1,7 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type KubeObject, RECONCILERS, type ResourceRef, resourceName } from '#contracts'
+import { Admission } from './admission.ts'
 import { ConditionWriter } from './condition-writer.ts'
-import { type BridgeCondition, type OverlappingCondition, refusedCondition, servedCondition } from './conditions.ts'
+import {
+  type BridgeCondition,
+  type OverlappingCondition,
+  refusedCondition,
+  servedCondition,
+  unpreparedCondition,
+} from './conditions.ts'
+import { demandOf } from './demand.ts'
 import { isStarting } from './failure.ts'
 import { History } from './history.ts'
 import { overlapsOf } from './overlaps.ts'
@@ -14,6 +22,7 @@ import { Resyncs } from './resyncs.ts'
 import { Room } from './room.ts'
 import { Routes } from './routing.ts'
 import { Scopes } from './scopes.ts'
+import { Sweeper, type SweeperDeps } from './sweeper.ts'
 import type { Bridge, BridgeOptions, BridgeStatus, ResourceStatus } from './types.ts'
 import type { State } from './watch-state.ts'
 
@@ -51,10 +60,13 @@ class WatchingBridge implements Bridge {
   readonly #ended = new AbortController()
   readonly #rooms = { lists: new Room(LISTS_AT_ONCE), listed: new Room(LISTED_AT_ONCE, { perTurn: LISTED_PER_TURN }) }
   readonly #registry: Registry
+  readonly #admission: Admission
   readonly #conditions: ConditionWriter
+  readonly #sweeper: Sweeper
   readonly #watches = new Map<string, RunningWatch>()
   readonly #stopping = new Set<Promise<void>>()
   #routes = new Routes([])
+  #isRouted = false
   #overlaps: ReadonlyMap<Reconciler, OverlappingCondition> = new Map()
   #isStopping = false
   /** The incarnation of the streams as it was last asked for. */
@@ -74,10 +86,12 @@ class WatchingBridge implements Bridge {
       random,
       enqueue,
       now: this.#now,
-      reconcilers: () => this.#registry.served,
+      reconcilers: () => this.#admitted,
     })
     this.#publisher = new Publisher({ ...options, scopes: this.#scopes, relations: this.#relations })
-    this.#registry = new Registry(options.log, () => this.#reroute())
+    this.#admission = new Admission({ ...options, changed: () => this.#reroute() })
+    this.#registry = new Registry(options.log, () => this.#review())
+    this.#sweeper = new Sweeper({ ...options, ...options.sweep, now: this.#now, isWanted: () => this.#demand() })
     this.#conditions = new ConditionWriter({
       kube: options.kube,
       log: options.log,
@@ -88,12 +102,14 @@ class WatchingBridge implements Bridge {
 
   async run(signal: AbortSignal): Promise<void> {
     this.#start(RECONCILERS)
-    const sideJobs = [this.#conditions.run(signal), this.#resyncs.run(signal), this.#noticeRestarts(signal)]
+    const sideJobs = [this.#conditions, this.#resyncs, this.#sweeper].map((job) => job.run(signal))
+    sideJobs.push(this.#noticeRestarts(signal))
     await new Promise((resolve) => {
       if (signal.aborted) resolve(undefined)
       else signal.addEventListener('abort', resolve, { once: true })
     })
     this.#isStopping = true
+    this.#admission.stop()
     for (const name of this.#watches.keys()) this.#stop(name)
     await Promise.all([...this.#stopping, ...sideJobs])
     this.#ended.abort()
@@ -101,22 +117,46 @@ class WatchingBridge implements Bridge {
 
   status(): BridgeStatus {
     return {
-      resources: [...this.#watches.values()].map(({ watch }) => watch.status()),
+      // Before the first routing it is not known what else is to be watched.
+      resources: [...this.#watches.values()]
+        .map(({ watch }) => watch.status())
+        .map((status) => ({ ...status, synced: status.synced && this.#isRouted })),
       refused: this.#registry.refused.map(({ name, reason, message }) => ({ name, reason, message })),
     }
   }
 
-  /** The Reconcilers have changed: exactly the resources that they name are watched from now on. */
-  #reroute(): void {
+  #review(): void {
     if (this.#isStopping) return
-    this.#routes = new Routes(this.#registry.served)
-    this.#overlaps = overlapsOf(this.#registry.served)
+    this.#admission.review(this.#registry.served)
+    this.#reroute()
+  }
+
+  get #admitted(): Reconciler[] {
+    return this.#registry.served.filter((one) => this.#admission.isAdmitted(one))
+  }
+
+  /**
+   * Exactly the resources that the admitted Reconcilers name are watched from now on. The first time waits until each has
+   * been tried: a cursor written without one of them would make the next start list everything.
+   */
+  #reroute(): void {
+    if (this.#isStopping || !(this.#isRouted || this.#admission.isDecided)) return
+    this.#isRouted = true
+    this.#routes = new Routes(this.#admitted, (ref) => this.#options.events.isReferenceOnly(ref))
+    this.#overlaps = overlapsOf(this.#admitted)
     this.#relations.reroute(this.#routes)
     const before = [...this.#watches.values()]
     this.#arrange()
     for (const { watch } of before) watch.reroute()
     this.#conditions.poke()
     void this.#learnScopes()
+  }
+
+  /** The demand of all Reconcilers, also of those that are refused or not prepared: a user may correct them. */
+  #demand(): ReturnType<SweeperDeps['isWanted']> {
+    if (!this.#registry.isComplete || !this.#isRouted) return undefined
+    const { served, refused } = this.#registry
+    return demandOf(served, refused, this.#scopes.isClusterScoped)
   }
 
   #arrange(): void {
@@ -230,10 +270,12 @@ class WatchingBridge implements Bridge {
       this.#places(ref).flatMap((place) => this.#watches.get(nameOf(place))?.watch.status() ?? [])
     return [
       ...this.#registry.refused.map((entry) => ({ object: entry.object, conditions: [refusedCondition(entry)] })),
-      ...this.#registry.served.map((entry) => ({
-        object: entry.object,
-        conditions: [servedCondition(entry, statusesOf), this.#overlaps.get(entry)].filter((one) => one !== undefined),
-      })),
+      ...this.#registry.served.map((entry) => {
+        const failure = this.#admission.failureOf(entry)
+        const synced = failure === undefined ? servedCondition(entry, statusesOf) : unpreparedCondition(entry, failure)
+        const conditions = [synced, this.#overlaps.get(entry)].filter((one) => one !== undefined)
+        return { object: entry.object, conditions }
+      }),
     ]
   }
 

@@ -31,6 +31,12 @@ export class Checkpoint<Position> {
     this.begin(position)()
   }
 
+  /** Forgets the positions that were reached or begun. Changes under way still hold back later positions. */
+  void(): void {
+    for (const entry of this.#pending) entry.position = undefined
+    this.#safe = undefined
+  }
+
   #advance(): void {
     const unfinished = this.#pending.findIndex(({ done }) => !done)
     const finished = this.#pending.splice(0, unfinished === -1 ? this.#pending.length : unfinished)

@@ -1,6 +1,6 @@
 import type { KubeObject, ResourceRef } from '#contracts'
 import { resourceName } from '#contracts'
-import type { Reconciler, Refused } from './reconcilers.ts'
+import type { Reconciler, RefusedReconciler } from './reconcilers.ts'
 import type { ResourceStatus } from './types.ts'
 
 /** The bridge's condition of a Reconciler: does what it asks for reach EVENTS and its queue? */
@@ -22,9 +22,17 @@ export type BridgeCondition = SyncedCondition | OverlappingCondition
 
 type StoredCondition = BridgeCondition & { lastTransitionTime: string }
 
-export function refusedCondition({ reason, message, object }: Refused): SyncedCondition {
+export function refusedCondition({ reason, message, object }: RefusedReconciler): SyncedCondition {
   return { type: 'Synced', status: 'False', reason, message, ...generationOf(object) }
 }
+
+export const unpreparedCondition = ({ object }: Reconciler, failure: string): SyncedCondition => ({
+  type: 'Synced',
+  status: 'False',
+  reason: 'NotPrepared',
+  message: `nothing is watched or queued for it: ${failure}`,
+  ...generationOf(object),
+})
 
 /** Says what is missing; that a watch was broken off and is about to go on is no news. */
 export function servedCondition(
@@ -56,7 +64,7 @@ export function servedCondition(
       return condition(
         'False',
         'Rejected',
-        `the API server refuses to list ${name}${rejected.where}: ${rejected.message}`,
+        `${name} cannot be listed and watched${rejected.where}: ${rejected.message}`,
       )
     const isListed = statuses.length > 0 && statuses.every(({ covers }) => covers.includes(token))
     if (!isListed) return condition('False', 'Listing', `${name} is not listed completely yet`)

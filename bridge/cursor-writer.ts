@@ -17,6 +17,8 @@ interface CursorDeps {
   history: History
   log: RunLog
   now: () => Date
+  /** The cursor was marked or deleted, so the objects may be gone from EVENTS. A first list is necessary. */
+  swept: () => void
 }
 
 const AT_MOST_EVERY_MS = 1000
@@ -29,6 +31,9 @@ export class CursorWriter {
   readonly #deps: CursorDeps
   #position: Position | undefined
   #written: WrittenPosition | undefined
+  /** The sequence of the cursor, whichever bridge wrote it. 0: there is no cursor. */
+  #sequence = 0
+  #isSwept = false
   #writing: Promise<void> = Promise.resolve()
   #wake = () => {}
 
@@ -46,8 +51,26 @@ export class CursorWriter {
   }
 
   async read(): Promise<WrittenPosition | undefined> {
-    this.#written = await this.#deps.events.cursor(this.#ref, this.#scope)
+    this.#written = await this.#readListed()
     return this.#written
+  }
+
+  /**
+   * Begins a first list. Resolves with the sequence of the mark: a sweep may delete older objects at any moment. Resolves
+   * with 0 if another bridge has completed a list.
+   */
+  async begin(): Promise<number> {
+    const { events, now } = this.#deps
+    await this.#writing.catch(() => undefined)
+    this.#isSwept = false
+    this.#checkpoint.void()
+    for (;;) {
+      this.#written = await this.#readListed()
+      if (this.#written !== undefined) return 0
+      if (this.#sequence > 0) return this.#sequence
+      const mark = { resourceVersion: '0', covers: [], unlisted: true, at: now().toISOString() }
+      await events.moveCursor(this.#ref, this.#scope, mark, 0)
+    }
   }
 
   /** Something was confirmed. */
@@ -74,21 +97,43 @@ export class CursorWriter {
 
   async #write(): Promise<void> {
     const position = this.#checkpoint.safe
-    if (position === undefined || position === this.#position) return
-    const { events, history, now } = this.#deps
+    if (position === undefined || position === this.#position || this.#isSwept) return
+    const { history, now } = this.#deps
     const { certain, incarnation, ...reached } = position
     try {
       certain.throwIfAborted()
       const cursor = { ...reached, ...(incarnation !== undefined && { incarnation }), ...(await history.raise()) }
       certain.throwIfAborted()
-      const at = now().toISOString()
-      const sequence = await events.setCursor(this.#ref, this.#scope, { ...cursor, at }, certain)
+      const sequence = await this.#move({ ...cursor, at: now().toISOString() }, certain)
+      if (sequence === undefined) {
+        this.#isSwept = true
+        this.#written = undefined
+        return this.#deps.swept()
+      }
       this.#written = { ...cursor, sequence }
     } catch (error) {
       // The watch begins again at the cursor as it is.
       if (!certain.aborted) throw error
     }
     this.#position = position
+  }
+
+  /** Replaces the cursor, also one that another bridge wrote. Undefined: the cursor was marked or deleted. */
+  async #move(cursor: Cursor, signal?: AbortSignal): Promise<number | undefined> {
+    for (;;) {
+      const sequence = await this.#deps.events.moveCursor(this.#ref, this.#scope, cursor, this.#sequence, signal)
+      if (sequence !== undefined) {
+        this.#sequence = sequence
+        return sequence
+      }
+      if ((await this.#readListed()) === undefined) return undefined
+    }
+  }
+
+  async #readListed(): Promise<WrittenPosition | undefined> {
+    const found = await this.#deps.events.lastCursor(this.#ref, this.#scope)
+    this.#sequence = found?.sequence ?? 0
+    return found?.unlisted ? undefined : found
   }
 
   #moved(signal: AbortSignal): Promise<void> {

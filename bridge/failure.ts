@@ -12,7 +12,7 @@ export type FailureKind =
   | 'forbidden'
   /** No such resource: heals when somebody installs its definition. */
   | 'absent'
-  /** The server refuses this very request, so repeating it is pointless: list again, later. */
+  /** The server refuses this very request, or what it gives cannot be watched, so repeating is pointless: list again, later. */
   | 'rejected'
   | 'other'
 
@@ -21,6 +21,11 @@ export interface Failure {
   message: string
   /** At least so long before the next try, when the server said so. */
   retryAfterMs?: number
+}
+
+/** The resource is no store of objects: nothing of it could be told apart, or compared with what was there before. */
+export class UnwatchableError extends Error {
+  override readonly name = 'UnwatchableError'
 }
 
 export function classify(error: unknown): Failure {
@@ -38,7 +43,7 @@ function kindOf(error: unknown): FailureKind {
   if (error instanceof ApiConnectionError) return 'unreachable'
   if (isForbidden(error) || isUnauthorized(error)) return 'forbidden'
   if (isNotFound(error)) return 'absent'
-  if (isInvalid(error)) return 'rejected'
+  if (isInvalid(error) || error instanceof UnwatchableError) return 'rejected'
   return error instanceof ApiError && error.code === 429 ? 'busy' : 'other'
 }
 

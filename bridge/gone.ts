@@ -7,7 +7,7 @@ import { unlessAborted } from './abort.ts'
 
 export interface GoneOptions {
   kube: Pick<KubeClient, 'list'>
-  queue: Pick<WorkQueue, 'stream' | 'functions' | 'list' | 'purge' | 'enqueue'>
+  queue: Pick<WorkQueue, 'stream' | 'functions' | 'list' | 'purge' | 'enqueue' | 'declare' | 'retire'>
   bury: (dead: DeadMessage) => Promise<void>
   log: RunLog
   /** How long a Reconciler must be gone before its keys are given up. Default 5 min. */
@@ -36,7 +36,9 @@ export async function buryGone(options: GoneOptions, signal: AbortSignal): Promi
         if (!isGone) absentSince.delete(fn)
         const since = absentSince.get(fn) ?? performance.now()
         if (isGone) absentSince.set(fn, since)
-        if (isGone && performance.now() - since >= absentMs) await buryKeys(options, fn, signal)
+        if (!isGone || performance.now() - since < absentMs) continue
+        await buryKeys(options, fn, signal)
+        if (await retireIfEmpty(options, fn)) absentSince.delete(fn)
       }
     } catch (error) {
       // That there are no Reconcilers at all, their watch says.
@@ -94,6 +96,27 @@ async function isBuried(
     log.warn({ err: error, reconciler: fn, key }, 'a key of a Reconciler that is gone stays in WORK until the next try')
     return false
   }
+}
+
+/**
+ * Consumers hold nothing, but a queue is only found by them. So they go last, and are declared again for what was enqueued
+ * meanwhile. A kill in between leaves such a key in WORK until the Reconciler comes back.
+ */
+async function retireIfEmpty({ kube, queue, log }: GoneOptions, fn: string): Promise<boolean> {
+  const mustStay = async () => !(await isEmpty(queue, fn)) || (await mayBeBack(kube, fn))
+  if (await mustStay()) return false
+  await queue.retire(fn)
+  if (await mustStay()) {
+    await queue.declare(fn)
+    return false
+  }
+  log.info({ reconciler: fn }, 'this Reconciler is gone: its consumers are deleted')
+  return true
+}
+
+async function isEmpty(queue: GoneOptions['queue'], fn: string): Promise<boolean> {
+  for await (const _ of queue.list({ fn, limit: 1 })) return false
+  return true
 }
 
 /** A look that fails says nothing. */

@@ -41,7 +41,6 @@ const LAST_RETRY_MS = 5000
 /** Brings single changes to EVENTS and their keys to the queue. */
 export class Publisher {
   readonly #deps: PublisherDeps
-  readonly #declarations = new Map<string, Promise<void>>()
   #aspects = new Aspects()
 
   constructor(deps: PublisherDeps) {
@@ -70,7 +69,6 @@ export class Publisher {
 
   /** Puts a key into the queue of a Reconciler. */
   async enqueue(fn: string, key: string, lane: 'high' | 'low'): Promise<void> {
-    await this.#declared(fn)
     await this.#deps.queue.enqueue(fn, key, { lane })
     this.#deps.observer?.enqueued?.({ fn, key, lane, by: 'token' })
   }
@@ -98,6 +96,7 @@ export class Publisher {
     return this.#deps.events.put(ref, news.verb, news.object, {
       ...(owner && { owner: { resource: owner.resource, name: owner.name } }),
       ...(isPartial && { referenceOnly: true }),
+      lastState: news.verb === 'deleted' && routes.isFinalized(ref),
       disproves: news.disproves,
       traceparent: this.#deps.trace?.({ ref, object: news.object }),
       signal,
@@ -139,7 +138,6 @@ export class Publisher {
     news: News,
   ): Promise<Announced & { fn: string; key: string }> {
     const { queue, observer } = this.#deps
-    await this.#declared(fn)
     const announced = queue.announce(fn, key, { lane })
     const by = announced.noted ? 'run' : await announced.safe
     observer?.enqueued?.({ fn, key, lane, by, ...objectOf(news) })
@@ -172,16 +170,6 @@ export class Publisher {
     this.#deps.relations.learnRelated(ref, keyOf(namespace, name), present)
     const isCompared = routes.primaryOf(ref).some(({ spec }) => spec.changes)
     this.#aspects.remember(idOf(ref, { namespace, name }), isCompared ? present : undefined)
-  }
-
-  /** A queue has to exist before anything is put into it; once per process is enough. */
-  async #declared(fn: string): Promise<void> {
-    const declaration = this.#declarations.get(fn) ?? this.#deps.queue.declare(fn)
-    this.#declarations.set(fn, declaration)
-    await declaration.catch((error: unknown) => {
-      this.#declarations.delete(fn)
-      throw error
-    })
   }
 
   /** A run of the key has put this version into EVENTS, or a later one: it has written the object more than once. */

@@ -1,10 +1,11 @@
 import {
   coverageToken,
+  isRefused,
   type KubeObject,
   type ObjectSelector,
   type ReconcilerSpec,
-  reconcilerSpec,
-  relation,
+  type Refused,
+  readReconciler,
   selectionOf,
 } from '#contracts'
 import type { Ask } from './selection.ts'
@@ -20,26 +21,17 @@ export interface Reconciler {
 }
 
 /** A Reconciler that cannot be served; the others are not affected. */
-export interface Refused {
+export interface RefusedReconciler extends Refused {
   name: string
-  reason: 'InvalidSpec'
-  message: string
   object: KubeObject
 }
 
-export function parseReconciler(object: KubeObject): Reconciler | Refused {
+export function parseReconciler(object: KubeObject): Reconciler | RefusedReconciler {
   const { name } = object.metadata
-  const refused = (message: string): Refused => ({ name, reason: 'InvalidSpec', message, object })
-  const parsed = reconcilerSpec.safeParse(object.spec)
-  if (!parsed.success)
-    return refused(parsed.error.issues.map((issue) => `${pathOf(issue)}: ${issue.message}`).join('; '))
-  const spec = parsed.data
-  const wrong = wrongSelector(spec)
-  if (wrong !== undefined) return refused(wrong)
+  const spec = readReconciler(object)
+  if (isRefused(spec)) return { ...spec, name, object }
   return { name, spec, selects: selectionOf(spec.for), token: coverageToken(object, spec), object }
 }
-
-export const isRefused = (entry: Reconciler | Refused): entry is Refused => 'reason' in entry
 
 /**
  * What a Reconciler wants to be watched: what it owns or is related to is near the primary, unless it says otherwise. One
@@ -48,7 +40,7 @@ export const isRefused = (entry: Reconciler | Refused): entry is Refused => 'rea
 export function asksOf({ for: primary, finalize, owns, related }: ReconcilerSpec): Ask[] {
   const { namespaces } = primary
   return [
-    { ...(finalize ? {} : selectorsOf(primary)), namespaces, ref: primary },
+    { ...(finalize ? {} : selectorsOf(primary)), namespaces, namesInBody: related.some(isInBody), ref: primary },
     ...owns.map((owned) => ({ namespaces, metadataOnly: owned.metadataOnly, ref: owned })),
     ...related.map((one) => ({
       ...selectorsOf(one),
@@ -59,24 +51,9 @@ export function asksOf({ for: primary, finalize, owns, related }: ReconcilerSpec
   ]
 }
 
+const isInBody = ({ byName = 'metadata' }: ReconcilerSpec['related'][number]): boolean => !/^metadata\b/.test(byName)
+
 const selectorsOf = ({ selector, fieldSelector }: Pick<Ask, 'selector' | 'fieldSelector'>) => ({
   ...(selector !== undefined && { selector }),
   ...(fieldSelector !== undefined && { fieldSelector }),
 })
-
-function wrongSelector(spec: ReconcilerSpec): string | undefined {
-  const parts = [
-    { path: 'spec.for', parse: () => selectionOf(spec.for) },
-    ...spec.related.map((one, index) => ({ path: `spec.related.${index}`, parse: () => relation(one) })),
-  ]
-  for (const { path, parse } of parts) {
-    try {
-      parse()
-    } catch (error) {
-      return `the selector of ${path}: ${(error as Error).message}`
-    }
-  }
-  return undefined
-}
-
-const pathOf = ({ path }: { path: PropertyKey[] }): string => ['spec', ...path.map(String)].join('.')

@@ -1,11 +1,11 @@
-import type { KubeObject, RunLog } from '#contracts'
+import { isRefused, type KubeObject, type RunLog } from '#contracts'
 import type { Verb } from '#events'
 import type { Onlooker } from './lister.ts'
-import { isRefused, parseReconciler, type Reconciler, type Refused } from './reconcilers.ts'
+import { parseReconciler, type Reconciler, type RefusedReconciler } from './reconcilers.ts'
 
 /** The Reconcilers that exist, as their watch tells them. */
 export class Registry implements Onlooker {
-  readonly #entries = new Map<string, Reconciler | Refused>()
+  readonly #entries = new Map<string, Reconciler | RefusedReconciler>()
   readonly #log: RunLog
   readonly #changed: () => void
   #isComplete = false
@@ -25,8 +25,8 @@ export class Registry implements Onlooker {
     return [...this.#entries.values()].filter((entry): entry is Reconciler => !isRefused(entry))
   }
 
-  get refused(): Refused[] {
-    return [...this.#entries.values()].filter(isRefused)
+  get refused(): RefusedReconciler[] {
+    return [...this.#entries.values()].filter((entry): entry is RefusedReconciler => isRefused(entry))
   }
 
   listed(objects: KubeObject[]): void {

@@ -2,6 +2,7 @@ import { apiVersionOf, type KubeObject, type ResourceRef } from '#contracts'
 import { type EventStore, keyOf, parseKey } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
 import { type CoveredUpTo, difference, disproved, isLater, type Known, known, packed, unpacked } from './compare.ts'
+import { UnwatchableError } from './failure.ts'
 import { ofKind, type PresentOptions, present } from './present.ts'
 import type { News } from './publisher.ts'
 import type { Routes } from './routing.ts'
@@ -15,6 +16,8 @@ export interface RelistPlan extends PresentOptions {
   /** Up to where, and for which Reconcilers (by token), keys were enqueued for certain: there nothing is owed. */
   coveredUpTo: CoveredUpTo | undefined
   covers: ReadonlySet<string>
+  /** A sweep may delete objects below this sequence of EVENTS, so the list stores them again. */
+  unsafeBelow: number
 }
 
 /** One thing to publish, in order per `key`. */
@@ -46,6 +49,8 @@ export interface RelistDeps {
 export async function relist(plan: RelistPlan, deps: RelistDeps): Promise<RelistReport & { resourceVersion: string }> {
   const { ref, namespace, selection } = plan
   const remaining = await readKnown(plan, deps.events)
+  // The memory of the writer may have objects that were swept.
+  if (plan.unsafeBelow > 0) deps.events.forget(ref)
   const report = { objects: 0, changed: 0, deleted: 0, resourceVersion: '' }
   for await (const word of present(deps.kube, resourcePath(ref, namespace), plan)) {
     if (word.type === 'COMPLETE') {
@@ -53,6 +58,9 @@ export async function relist(plan: RelistPlan, deps: RelistDeps): Promise<Relist
       break
     }
     const object = ofKind(word.object, selection, apiVersionOf(ref))
+    const { uid, resourceVersion } = object.metadata
+    if (!uid || !resourceVersion)
+      throw new UnwatchableError(`${object.metadata.name} has no uid or no resourceVersion: choose another resource`)
     const key = keyOf(object.metadata.namespace, object.metadata.name)
     const text = remaining.get(key)
     const before = text === undefined ? undefined : unpacked(text)
@@ -88,7 +96,7 @@ async function readKnown(
 }
 
 function findingsOf(
-  { ref, routes, covers, selection }: RelistPlan,
+  { ref, routes, covers, selection, unsafeBelow }: RelistPlan,
   events: EventStore,
   key: string,
   before: Known | undefined,
@@ -110,6 +118,8 @@ function findingsOf(
         { key, news: { verb: 'added', object } },
       ]
     case 'same': {
+      if (before && before.sequence < unsafeBelow)
+        return [{ key, news: { verb: 'modified', object, disproves: before.sequence } }]
       const isOwed = (token: string) => !covers.has(token)
       const only = before?.covered === true ? isOwed : undefined
       if (only && !routes.tokensOf(ref).some(isOwed)) return []

@@ -85,7 +85,7 @@ export class ResourceWatch {
       published: () => this.#noteProgress(),
     })
     this.#lister = new Lister(deps)
-    this.#cursor = new CursorWriter(ref, namespace, this.#checkpoint, deps)
+    this.#cursor = new CursorWriter(ref, namespace, this.#checkpoint, { ...deps, swept: () => this.demand('swept') })
     this.#since = deps.now()
     this.#life = { incarnation: undefined, certain: AbortSignal.abort() }
     this.#vitals = new Vitals(deps.now)
@@ -119,7 +119,7 @@ export class ResourceWatch {
 
   /** Lists at the next opportunity. */
   demand(because: Relist): void {
-    if (because === 'store-restarted') this.#coverage.forget()
+    if (because === 'store-restarted' || because === 'swept') this.#coverage.forget()
     this.#wasSynced = false
     this.#demand = because
     this.#interrupt.abort()
@@ -212,6 +212,7 @@ export class ResourceWatch {
     await this.#cursor.flush()
     const life = await this.#deps.history.present()
     const coveredUpTo = await this.#coveredUpTo(life)
+    const unsafeBelow = this.#cursor.written === undefined ? await this.#cursor.begin() : 0
     const routes = this.#deps.routes()
     const selection = this.#selection()
     const isOwed = this.#coverage.beginList(this.#tokens())
@@ -222,6 +223,7 @@ export class ResourceWatch {
       selection,
       coveredUpTo,
       covers: this.#coverage.tokens,
+      unsafeBelow,
       // What broke off once may break off always: a server drops a slow reader when too much changes meanwhile.
       stream,
       onBytes: this.#noteBytes,
@@ -263,7 +265,7 @@ export class ResourceWatch {
         timeoutSeconds: 240 + Math.floor(this.#deps.random() * 100),
         silenceSeconds: this.#deps.silenceSeconds ?? SILENCE_SECONDS,
         onBytes: this.#noteBytes,
-        onOpen: () => this.#vitals.opened(),
+        onOpen: () => this.#noteOpen(resourceVersion),
         signal,
       })
       for await (const event of changes) {
@@ -279,6 +281,13 @@ export class ResourceWatch {
       this.#vitals.closed()
       this.#watched = undefined
     }
+  }
+
+  /** Also of a watch that has nothing to tell the cursor is written every few minutes: somebody needs what it covers. */
+  #noteOpen(resourceVersion: string): void {
+    this.#vitals.opened()
+    this.#checkpoint.mark(this.#position(resourceVersion))
+    this.#noteProgress()
   }
 
   async #take(event: WatchEvent<KubeObject>, resourceVersion: string, selection: Selection): Promise<void> {

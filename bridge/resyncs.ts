@@ -14,7 +14,7 @@ export interface ResyncDeps {
 }
 
 /** Not a resource of the API server: names the times of the last resyncs among the cursors. */
-const RESYNCS: ResourceRef = { group: 'fairlead.dev', version: 'v1alpha1', resource: 'resyncs' }
+export const RESYNCS: ResourceRef = { group: 'fairlead.dev', version: 'v1alpha1', resource: 'resyncs' }
 const LOOK_EVERY_MS = 1000
 /** One that failed. */
 const AGAIN_MS = 60_000

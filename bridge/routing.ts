@@ -3,6 +3,7 @@ import {
   holdsFinalizer,
   identityOf,
   type KubeObject,
+  RECONCILERS,
   type ReconcilerSpec,
   type RelatedResource,
   type ResourceRef,
@@ -65,7 +66,10 @@ export class Routes {
   readonly #resources = new Map<string, ResourceRoutes>()
   readonly #kinds = new Map<string, ResourceRef>()
 
-  constructor(reconcilers: readonly Reconciler[]) {
+  readonly #isReferenceOnly: (ref: ResourceRef) => boolean
+
+  constructor(reconcilers: readonly Reconciler[], isReferenceOnly: (ref: ResourceRef) => boolean = () => false) {
+    this.#isReferenceOnly = isReferenceOnly
     for (const reconciler of reconcilers) {
       const { for: primary, owns, related } = reconciler.spec
       for (const ask of asksOf(reconciler.spec)) this.#open(ask.ref).asks.push({ ...ask, token: reconciler.token })
@@ -83,11 +87,13 @@ export class Routes {
 
   /** The namespaces to watch a resource in, one by one; undefined: all at once. */
   namespacesOf(ref: ResourceRef): string[] | undefined {
+    if (isReconcilers(ref)) return undefined
     return namespacesOf(this.#of(ref).asks)
   }
 
   selectionOf(ref: ResourceRef): Selection {
-    return widest(this.#of(ref).asks)
+    if (isReconcilers(ref)) return {}
+    return widest(this.#of(ref).asks, this.#isReferenceOnly(ref))
   }
 
   /** The Reconcilers that a change of this resource, in this namespace if one is given, may concern. */
@@ -98,6 +104,11 @@ export class Routes {
 
   primaryOf(ref: ResourceRef): readonly Reconciler[] {
     return this.#of(ref).primaryOf
+  }
+
+  /** A function runs before one of these objects goes, so somebody cares for how it ends. */
+  isFinalized(ref: ResourceRef): boolean {
+    return this.#of(ref).primaryOf.some(({ spec }) => spec.finalize)
   }
 
   relatedTo(ref: ResourceRef): readonly RelatedTo[] {
@@ -136,6 +147,9 @@ export class Routes {
     return routes
   }
 }
+
+/** Every one of them is watched whole, whatever is asked of them: the bridge itself works by them. */
+const isReconcilers = (ref: ResourceRef): boolean => resourceName(ref) === resourceName(RECONCILERS)
 
 function primaryTargets({ name: fn, token, spec, selects }: Reconciler, change: Change): Target[] {
   const { namespace, name, object } = change

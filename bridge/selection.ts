@@ -1,9 +1,11 @@
-import type { ResourceRef, SelectedResource } from '#contracts'
+import { isOfMetadata, type ResourceRef, type SelectedResource } from '#contracts'
 
 /** What one Reconciler wants to see of one resource. */
 export interface Ask extends SelectedResource {
   ref: ResourceRef & { kind: string }
   metadataOnly?: boolean | undefined
+  /** Its body has the names of related objects. */
+  namesInBody?: boolean | undefined
 }
 
 /** What is asked of the API server, for everybody who asks for that resource. */
@@ -17,15 +19,22 @@ export interface Selection {
 /** Each namespace is one more watch; beyond so many, one of all namespaces costs less. */
 const NAMESPACES_AT_MOST = 16
 
-/** The narrowest selection that leaves out nothing that anybody asks for. Each Reconciler then takes its own from it. */
-export function widest(asks: readonly Ask[]): Selection {
+/**
+ * The narrowest selection that leaves out nothing that anybody asks for. Each Reconciler then takes its own from it.
+ * `isReferenceOnly`: only metadata get into EVENTS anyhow.
+ */
+export function widest(asks: readonly Ask[], isReferenceOnly = false): Selection {
   const labelSelector = common(asks.map(({ selector }) => selector))
   const fieldSelector = common(asks.map((ask) => ask.fieldSelector))
-  const [first] = asks
+  const kind = common(asks.map(({ ref }) => ref.kind))
+  const isMetadataEnough = asks.every(
+    (ask) => ask.metadataOnly || (isReferenceOnly && !ask.namesInBody && isOfMetadata(ask.fieldSelector ?? '')),
+  )
   return {
     ...(labelSelector !== undefined && { labelSelector }),
     ...(fieldSelector !== undefined && { fieldSelector }),
-    ...(first && asks.every(({ metadataOnly }) => metadataOnly) && { metadataOfKind: first.ref.kind }),
+    // Metadata come without the kind. If Reconcilers name different kinds, only whole objects tell the right one.
+    ...(kind !== undefined && isMetadataEnough && { metadataOfKind: kind }),
   }
 }
 

@@ -26,6 +26,8 @@ export interface BridgeOptions {
   /** W3C Trace Context of a change that is about to be stored. Left out: it has none. */
   trace?: ((change: { ref: ResourceRef; object: KubeObject }) => string | undefined) | undefined
   observer?: BridgeObserver | undefined
+  /** When unused data is deleted from EVENTS, and how often it is looked for. Left out: after an hour, every minute. */
+  sweep?: { staleMs: number; everyMs: number } | undefined
   /** A watch that was listened to in vain for so long is asked for anew. Left out: 75. */
   silenceSeconds?: number | undefined
   now?: (() => Date) | undefined

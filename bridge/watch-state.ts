@@ -1,7 +1,7 @@
 import type { Failure } from './failure.ts'
 
 /** Why everything is listed: nothing is known, the history is gone, NATS may have lost a tail, other keys are asked for. */
-export type Relist = 'initial' | 'expired' | 'store-restarted' | 'routes'
+export type Relist = 'initial' | 'expired' | 'store-restarted' | 'routes' | 'swept'
 
 interface Try {
   /** Counts failures since the last healthy period, or since the server began to answer again. */

@@ -49,6 +49,11 @@ const environment = z.object({
   POD_NAME: z.string().min(1).optional(),
   POD_NAMESPACE: z.string().min(1).optional(),
   POD_CONTAINER: z.string().min(1).optional(),
+  FAIRLEAD_EVENTS_MAX_BYTES: z
+    .string()
+    .regex(/^[1-9]\d{0,5}[MG]i$/, 'a whole number of Mi or Gi, such as 7Gi')
+    .transform((text) => Number.parseInt(text, 10) * (text.endsWith('Gi') ? 2 ** 30 : 2 ** 20))
+    .optional(),
   FAIRLEAD_LEASE_SECONDS: z.coerce.number(LEASE).min(2, LEASE).max(300, LEASE).default(5),
   FAIRLEAD_MAX_STATE_MIB: z.coerce.number(STATE).int(STATE).min(1, STATE).max(1024, STATE).default(16),
   LOG_LEVEL: z

@@ -27,6 +27,7 @@ Environment:
   FAIRLEAD_PREFIX    before the names of streams and subjects, so that clusters can share a NATS account
   FAIRLEAD_CLUSTER   the cluster's name in events (default the UID of namespace kube-system)
   FAIRLEAD_REFERENCE_ONLY  kinds whose contents stay in the API server, e.g. configmaps,widgets.example.com
+  FAIRLEAD_EVENTS_MAX_BYTES  of the stream EVENTS, such as 7Gi (default no limit)
   FAIRLEAD_REPLICAS  1 or 3, of the streams (default 1)
   FAIRLEAD_LEASE_SECONDS  how long a silent worker keeps a key (default 5; the same for all processes)
   FAIRLEAD_FUNCTION_ACCESS  file with authorities, tokens and certificates for calls of functions over HTTP

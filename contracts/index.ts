@@ -11,11 +11,13 @@ export {
   type ResourceRef,
   resourceName,
 } from './objects.ts'
+export { isRefused, LONGEST_RECONCILER_NAME, type Refused, readReconciler } from './read-reconciler.ts'
 export {
   type Backoff,
   finalizerOf,
   holdsFinalizer,
   identityOf,
+  isOfMetadata,
   keepsStatus,
   METADATA_MANAGERS,
   metadataManagerOf,

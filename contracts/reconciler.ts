@@ -6,7 +6,18 @@ import type { KubeObject } from './objects.ts'
 /** API of the Reconciler resource (cluster-scoped). */
 export const RECONCILERS = { group: 'fairlead.dev', version: 'v1alpha1', resource: 'reconcilers' } as const
 
-const name = z.string().min(1).max(253)
+const DNS_LABEL = '[a-z0-9]([-a-z0-9]*[a-z0-9])?'
+
+/** It stands in paths and subjects. */
+const namespace = z
+  .string()
+  .max(63)
+  .regex(new RegExp(`^${DNS_LABEL}$`), 'lower-case letters, digits and -, a letter or digit at both ends')
+
+const accountName = z
+  .string()
+  .max(253)
+  .regex(new RegExp(String.raw`^${DNS_LABEL}(\.${DNS_LABEL})*$`), 'lower-case letters, digits, - and .')
 
 /** Of a path that leads elsewhere, to Secrets under another name, nobody would know what may not travel. */
 const segment = z
@@ -22,7 +33,10 @@ const resourceRef = {
     .describe('API group; empty for the core group.'),
   version: segment.max(63),
   resource: segment.max(253).describe('Plural name as in API paths, e.g. pods.'),
-  kind: z.string().min(1).max(63),
+  kind: z
+    .string()
+    .max(63)
+    .regex(/^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$/, 'letters, digits and -, a letter first'),
 }
 
 const labelSelector = z.string().max(1000).optional()
@@ -67,8 +81,8 @@ const related = z
     message: 'with metadataOnly only fields of metadata can be selected',
   })
 
-/** Of every requirement. */
-function isOfMetadata(fieldSelector: string): boolean {
+/** Whether every requirement of a field selector can be told from an object's metadata. */
+export function isOfMetadata(fieldSelector: string): boolean {
   return fieldSelector.split(',').every((term) => /^\s*(metadata\.|$)/.test(term))
 }
 
@@ -78,7 +92,7 @@ export const reconcilerSpec = z.object({
       ...resourceRef,
       selector: labelSelector.describe('Label selector; only objects that match are reconciled.'),
       fieldSelector,
-      namespaces: z.array(name).max(1000).optional().describe('Only these namespaces; left out: all.'),
+      namespaces: z.array(namespace).min(1).max(1000).optional().describe('Only these namespaces; left out: all.'),
       status: z
         .enum(['Kept', 'Untouched'])
         .optional()
@@ -151,7 +165,7 @@ export const reconcilerSpec = z.object({
     })
     .prefault({}),
   serviceAccount: z
-    .object({ name, namespace: name })
+    .object({ name: accountName, namespace })
     .optional()
     .describe('Objects are written, and read from the API server, as this account. Left out: as the dispatcher.'),
   paused: z.boolean().default(false).describe('Nothing runs; changes and timers wait in the queue.'),

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { RECONCILERS, reconcilerSpec } from '#contracts'
+import { LONGEST_RECONCILER_NAME, RECONCILERS, reconcilerSpec } from '#contracts'
 import { type CustomResourceDefinition, resource } from '#sdk'
 
 const revision = z.object({ name: z.string().min(1).max(253), at: z.iso.datetime({ offset: true }) })
@@ -30,5 +30,16 @@ const Reconciler = resource({
   ],
 })
 
+/** The rule is on the object: a rule of the specification cannot read the name. */
+const NAME_RULE = {
+  rule: `self.metadata.name.size() <= ${LONGEST_RECONCILER_NAME}`,
+  message: `metadata.name has ${LONGEST_RECONCILER_NAME} characters at most`,
+}
+
 /** The resource type that tells bridge and dispatcher about functions. */
-export const reconcilerCrd = (): CustomResourceDefinition => Reconciler.crd()
+export function reconcilerCrd(): CustomResourceDefinition {
+  const definition = Reconciler.crd()
+  for (const { schema } of definition.spec.versions)
+    schema.openAPIV3Schema = { ...schema.openAPIV3Schema, 'x-kubernetes-validations': [NAME_RULE] }
+  return definition
+}

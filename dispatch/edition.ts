@@ -1,8 +1,7 @@
-import { type KubeObject, RECONCILERS, type ReconcilerSpec } from '#contracts'
+import { type KubeObject, RECONCILERS, type ReconcilerSpec, readReconciler } from '#contracts'
 import { compareVersions, type ObserveQuery, type StoredEvent } from '#events'
 import { sameJson } from '#reconcile'
 import { SupersededError } from './errors.ts'
-import { readReconciler } from './reconcilers.ts'
 
 /**
  * The version of a Reconciler that is served. Who changed it has queued keys for the new one, which its feed may bring

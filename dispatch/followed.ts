@@ -2,11 +2,13 @@ import {
   coverageToken,
   type Invoke,
   identityOf,
+  isRefused,
   type KubeObject,
   RECONCILERS,
   type ReconcilerSpec,
   type ResourceRef,
   type RunLog,
+  readReconciler,
   resourceName,
   shownUrl,
 } from '#contracts'
@@ -19,7 +21,7 @@ import { Edition, isOlder } from './edition.ts'
 import { accessTo, type FunctionAccess } from './function-access.ts'
 import { PRIORITY } from './gate.ts'
 import { type HttpFunction as Callee, httpFunction } from './http-function.ts'
-import { isRefused, readReconciler, resourcesOf } from './reconcilers.ts'
+import { resourcesOf } from './reconcilers.ts'
 import { RevisionRecord } from './revision-record.ts'
 import type { RunDependencies } from './run.ts'
 import { Serving } from './serving.ts'

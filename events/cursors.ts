@@ -1,10 +1,10 @@
 import type { ResourceRef, RunLog } from '#contracts'
-import { follow, type JetStream, type StoredMessage } from '#jetstream'
+import { follow, isWrongSequence, type JetStream, type StoredMessage } from '#jetstream'
 import type { Burial } from './burial.ts'
 import { parseJson } from './data.ts'
 import { persist } from './persist.ts'
 import { PoisonEventError } from './poison.ts'
-import type { StreamNames } from './stream.ts'
+import { EXPECTED, type StreamNames } from './stream.ts'
 import { cursorSubject, parseCursorSubject } from './subjects.ts'
 import type { Cursor, StoredCursor } from './types.ts'
 
@@ -27,6 +27,11 @@ export class Cursors {
   }
 
   async get(ref: ResourceRef, scope: string | undefined): Promise<StoredCursor | undefined> {
+    const last = await this.last(ref, scope)
+    return last?.unlisted ? undefined : last
+  }
+
+  async last(ref: ResourceRef, scope: string | undefined): Promise<StoredCursor | undefined> {
     const { js, names, log } = this.#context
     const message = await persist(() => js.lastOf(names.stream, names.root + cursorSubject(ref, scope)), { log })
     return message && this.#context.burial.unless(message, () => this.#read(message))
@@ -39,11 +44,46 @@ export class Cursors {
     return ack.sequence
   }
 
-  async *follow(signal: AbortSignal): AsyncGenerator<StoredCursor> {
+  async move(
+    ref: ResourceRef,
+    scope: string | undefined,
+    cursor: Cursor,
+    after: number,
+    signal?: AbortSignal,
+  ): Promise<number | undefined> {
+    const { js, names, log } = this.#context
+    const subject = names.root + cursorSubject(ref, scope)
+    try {
+      const publish = () => js.publish(subject, JSON.stringify(cursor), { [EXPECTED]: after })
+      return (await persist(publish, { signal, log })).sequence
+    } catch (error) {
+      if (isWrongSequence(error)) return undefined
+      throw error
+    }
+  }
+
+  async *all(): AsyncGenerator<StoredCursor> {
     const { js, names } = this.#context
-    for await (const message of follow(js, names.stream, [`${names.root}cursor.*.*.*.*`], signal)) {
+    for await (const message of js.scan(names.stream, this.#filter)) {
       const cursor = await this.#context.burial.unless(message, () => this.#read(message))
       if (cursor) yield cursor
+    }
+  }
+
+  async remove(sequence: number): Promise<void> {
+    const { js, names, log } = this.#context
+    await persist(() => js.remove(names.stream, sequence), { log })
+  }
+
+  get #filter(): string {
+    return `${this.#context.names.root}cursor.*.*.*.*`
+  }
+
+  async *follow(signal: AbortSignal): AsyncGenerator<StoredCursor> {
+    const { js, names } = this.#context
+    for await (const message of follow(js, names.stream, [this.#filter], signal)) {
+      const cursor = await this.#context.burial.unless(message, () => this.#read(message))
+      if (cursor && !cursor.unlisted) yield cursor
     }
   }
 

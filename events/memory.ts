@@ -33,6 +33,11 @@ export class Memory {
     this.set(identity, held, known?.formerOwners ?? [])
   }
 
+  /** Removes the identities with this beginning. */
+  forget(beginning: string): void {
+    for (const identity of this.#views.keys()) if (identity.startsWith(beginning)) this.#views.delete(identity)
+  }
+
   clear(): void {
     this.#views.clear()
   }

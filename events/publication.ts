@@ -16,15 +16,23 @@ export interface Publication {
   message: NatsMessage
 }
 
-/** The event of an object as it travels, whole or as a reference. `metadataOnly`: nothing else of it is known. */
+interface Known {
+  /** Nothing but metadata is known of the object. */
+  metadataOnly?: boolean | undefined
+  /** Somebody needs to know what an object was like that is deleted. */
+  lastState?: boolean | undefined
+}
+
+/** The event of an object as it travels, whole or as a reference. A deletion has metadata, unless it is to show more. */
 export function publicationOf(
   input: ObjectEventInput,
   rules: TravelRules,
-  { metadataOnly }: { metadataOnly?: boolean | undefined } = {},
+  { metadataOnly, lastState }: Known = {},
 ): Publication {
   const event = objectEvent(input)
   if (rules.isReferenceOnly(input.ref)) return referenceTo(event, rules)
-  const publication = encodedIfFlat(metadataOnly ? asMetadata(event) : event)
+  const isPartial = metadataOnly || (input.verb === 'deleted' && !lastState)
+  const publication = encodedIfFlat(isPartial ? asMetadata(event) : event)
   return publication !== undefined && mayTravel(publication, rules) ? publication : referenceTo(event, rules)
 }
 

@@ -2,11 +2,14 @@ import type { JetStream } from '#jetstream'
 import { Burial } from './burial.ts'
 import { Cursors } from './cursors.ts'
 import { Memory } from './memory.ts'
+import { persist } from './persist.ts'
 import { MAX_OBJECT_BYTES } from './publication.ts'
 import { Reader } from './reader.ts'
 import { redact } from './redaction.ts'
 import { agreeOnReferences, referenceRule } from './references.ts'
 import { bindToCluster, declareEvents, MARK, streamNames } from './stream.ts'
+import { resourcePrefix } from './subjects.ts'
+import { sweep } from './sweep.ts'
 import type { EventStore, EventStoreOptions } from './types.ts'
 import { Writer } from './writer.ts'
 
@@ -21,7 +24,7 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
   if (!/^[A-Za-z0-9.-]+$/.test(cluster))
     throw new TypeError(`cluster ${JSON.stringify(cluster)} cannot name a cluster: letters, digits, . and - only`)
   const names = streamNames(options.prefix)
-  const replicas = await declareEvents(js, names, options.replicas)
+  const replicas = await declareEvents(js, names, options)
   await bindToCluster(js, names, cluster, { log })
 
   const references = await agreeOnReferences(js, names, options.referenceOnly ?? [], { log })
@@ -49,9 +52,16 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
     put: (ref, verb, object, putOptions = {}) => writer.put(ref, verb, object, putOptions),
     observe: (query) => reader.observe(query),
     cursor: (ref, scope) => cursors.get(ref, scope),
+    lastCursor: (ref, scope) => cursors.last(ref, scope),
     setCursor: (ref, scope, cursor, signal) => cursors.set(ref, scope, cursor, signal),
+    moveCursor: (ref, scope, cursor, after, signal) => cursors.move(ref, scope, cursor, after, signal),
+    cursors: () => cursors.all(),
+    removeCursor: (sequence) => cursors.remove(sequence),
+    end: () => persist(() => js.lastSequence(names.stream), { log }),
     followCursors: (signal) => cursors.follow(signal),
     identities: (ref, scope, also) => reader.identities(ref, scope, also),
+    sweep: (ref, scope, which) => sweep(context, reader.identities(ref, scope), which),
+    forget: (ref) => memory.forget(`${resourcePrefix(ref)}.`),
     follow: (filter, signal, caughtUp) => reader.follow(filter, signal, caughtUp),
   }
 }

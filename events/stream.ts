@@ -1,4 +1,5 @@
-import { declareStream, isWrongSequence, type JetStream, UNLIMITED } from '#jetstream'
+import { DiscardPolicy, RetentionPolicy, StorageType } from '@nats-io/jetstream'
+import { declareStream, findStream, isWrongSequence, type JetStream, UNLIMITED } from '#jetstream'
 import { parseJson } from './data.ts'
 import { type Persistence, persist } from './persist.ts'
 
@@ -17,6 +18,7 @@ export interface StreamNames {
 /** With what the subjects begin. */
 const ROLES = ['k8s', 'cursor']
 const DUPLICATE_WINDOW_NS = 120e9
+const NO_LIMIT = { discard: DiscardPolicy.Old, max_bytes: -1 }
 /** One message that always exists: it names the cluster, and rewriting it marks a point in the stream's order. */
 export const ANCHOR = 'cursor._'
 export const MARK = `${ANCHOR}.mark`
@@ -32,16 +34,34 @@ export function streamNames(prefix = ''): StreamNames {
 export const isIn = ({ root }: StreamNames, subject: string): boolean =>
   ROLES.some((role) => subject.startsWith(`${root}${role}.`)) && !/[\s\p{Cc}*>]/u.test(subject)
 
-/** Number of replicas as they are. */
-export async function declareEvents(js: JetStream, { stream, root }: StreamNames, replicas?: number): Promise<number> {
+export interface EventsTerms {
+  replicas?: number | undefined
+  /** See EventStoreOptions. */
+  maxBytes?: number | undefined
+}
+
+/**
+ * Number of replicas as they are. With a limit the stream refuses what is beyond (discard new), so that a limit never drops
+ * anything, and what EVENTS does not take is left for WORK.
+ */
+export async function declareEvents(
+  js: JetStream,
+  { stream, root }: StreamNames,
+  { replicas, maxBytes }: EventsTerms,
+): Promise<number> {
+  const found = await findStream(js, stream)
+  const limit = maxBytes ?? (found?.discard === 'new' ? found.max_bytes : undefined)
+  const limits = limit === undefined ? NO_LIMIT : { discard: DiscardPolicy.New, max_bytes: limit }
+  if (found && maxBytes !== undefined && (found.discard !== limits.discard || found.max_bytes !== maxBytes))
+    await js.admin.streams.update(stream, limits)
   const declared = await declareStream(js, {
     name: stream,
     subjects: ROLES.map((role) => `${root}${role}.>`),
-    retention: 'limits',
-    storage: 'file',
-    discard: 'old',
+    retention: RetentionPolicy.Limits,
+    storage: StorageType.File,
     max_msgs_per_subject: 1,
     ...UNLIMITED,
+    ...limits,
     allow_direct: true,
     allow_msg_ttl: true,
     duplicate_window: DUPLICATE_WINDOW_NS,

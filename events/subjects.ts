@@ -136,7 +136,7 @@ export function parseOwner(token: string): OwnerKey | undefined {
 const refTokens = ({ group, version, resource }: ResourceRef): string =>
   `${group === '' ? NONE : encodeToken(group)}.${encodeToken(version)}.${encodeToken(resource)}`
 
-const resourcePrefix = (ref: ResourceRef): string => `k8s.${refTokens(ref)}`
+export const resourcePrefix = (ref: ResourceRef): string => `k8s.${refTokens(ref)}`
 
 const parseRef = (group = '', version = '', resource = ''): ResourceRef => ({
   group: decodeOptional(group) ?? '',

@@ -38,6 +38,11 @@ export interface EventStoreOptions {
   prefix?: string
   /** Left out: 1 when the stream has to be created, else as it is. */
   replicas?: 1 | 3
+  /**
+   * Bytes that the stream may take; what would exceed them waits until there is room, nothing is dropped. An existing stream
+   * is changed to it. Left out: as it is; a new one has no limit.
+   */
+  maxBytes?: number | undefined
   /** Names the cluster in `source`; the UID of namespace kube-system unless configured. */
   cluster: string
   /** Larger objects travel as a reference; also bounded by the server's max_payload. Default 512 KiB. */
@@ -68,10 +73,12 @@ export interface PutOptions {
   traceparent?: string | undefined
   /** The object has only metadata. Replaces no whole one of the same version; a whole one replaces it. */
   referenceOnly?: boolean | undefined
+  /** A deletion keeps the whole object as it was last known. Left out: its metadata. */
+  lastState?: boolean | undefined
   /**
-   * Sequence in EVENTS of a deletion of this very version, or of a later version, that this call replaces: somebody knew of
-   * that message first, and then found the object in the newest state. It had only left what was watched, or the API
-   * server was restored from a backup.
+   * Sequence in EVENTS of a message that this call replaces, even by the same or an older version: somebody knew of that
+   * message first, and then found the object in the newest state. It had only left what was watched, the API server was
+   * restored from a backup, or the message may be swept.
    */
   disproves?: number | undefined
   /** Give up; the outcome is then unknown. Without it, put() goes on until NATS has answered. */
@@ -159,7 +166,7 @@ export interface Observed {
   news: StoredEvent | 'absent' | undefined
 }
 
-/** How far the watch of a resource has been stored. Its presence means: listed completely at least once. */
+/** How far the watch of a resource has been stored. Its presence means, unless it is `unlisted`: listed completely. */
 export interface Cursor {
   resourceVersion: string
   /** RFC 3339, UTC. */
@@ -170,6 +177,11 @@ export interface Cursor {
   incarnation?: string
   /** The mark in WORK behind the keys that were enqueued up to here: without it WORK has lost some of them. */
   work?: string
+  /**
+   * True: the resource is not listed completely. A first list has begun, or the objects are being swept. Its
+   * objects may be deleted from EVENTS at any moment, so the next list stores them again.
+   */
+  unlisted?: boolean
 }
 
 export interface StoredCursor extends Cursor {
@@ -206,9 +218,29 @@ export interface EventStore {
    */
   observe(query: ObserveQuery): Promise<Observed>
 
+  /** Undefined also for a cursor that is `unlisted`. */
   cursor(ref: ResourceRef, scope?: string): Promise<StoredCursor | undefined>
+  /** Also a cursor that is `unlisted`. */
+  lastCursor(ref: ResourceRef, scope?: string): Promise<StoredCursor | undefined>
   /** Call it when every put() up to there has resolved. Resolves with its sequence in EVENTS. */
   setCursor(ref: ResourceRef, scope: string | undefined, cursor: Cursor, signal?: AbortSignal): Promise<number>
+  /**
+   * As setCursor(), if the cursor still has this sequence (0: there is none). Undefined: it does not. Bridges move
+   * cursors only in this way, and so notice a sweep.
+   */
+  moveCursor(
+    ref: ResourceRef,
+    scope: string | undefined,
+    cursor: Cursor,
+    after: number,
+    signal?: AbortSignal,
+  ): Promise<number | undefined>
+  /** Each cursor, once, unlisted ones too. */
+  cursors(): AsyncIterable<StoredCursor>
+  /** Deletes a cursor if it still has this sequence. */
+  removeCursor(sequence: number): Promise<void>
+  /** The last sequence in EVENTS. */
+  end(): Promise<number>
   /** What is there first, then every change. */
   followCursors(signal: AbortSignal): AsyncIterable<StoredCursor>
 
@@ -221,6 +253,18 @@ export interface EventStore {
     scope?: string,
     also?: { /** Those of no namespace, too. */ withoutNamespace?: boolean },
   ): AsyncIterable<Identity>
+
+  /**
+   * Deletes the events of a resource (of a namespace, or of all) that are not above a sequence, without an event.
+   * Resolves with their number. Mark the cursor first: a bridge that relies on the objects notices that.
+   */
+  sweep(
+    ref: ResourceRef,
+    scope: string | undefined,
+    which: { upTo: number; keeps: (namespace: string | undefined) => boolean; signal: AbortSignal },
+  ): Promise<number>
+  /** Reads the objects of a resource from EVENTS before they are written the next time: others may have deleted them. */
+  forget(ref: ResourceRef): void
 
   /** The last event of each object that matches, then every later one; `caughtUp` is called once in between. */
   follow(filter: ObjectFilter, signal: AbortSignal, caughtUp?: () => void): AsyncIterable<StoredEvent>

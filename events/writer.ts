@@ -170,8 +170,8 @@ export class Writer {
 
   #message(write: Write): NatsMessage {
     const { verb } = write.wanted
-    const { referenceOnly: metadataOnly, origin } = write.options
-    const { message } = publicationOf(this.#input(write, verb), this.#context, { metadataOnly })
+    const { referenceOnly: metadataOnly, lastState, origin } = write.options
+    const { message } = publicationOf(this.#input(write, verb), this.#context, { metadataOnly, lastState })
     return this.#kept(message, origin, verb === 'deleted')
   }
 

@@ -58,6 +58,15 @@ export function findConsumer(js: JetStream, stream: string, name: string): Promi
   )
 }
 
+/** Deletes a consumer, if it exists. Its messages stay in the stream. */
+export async function removeConsumer(js: JetStream, stream: string, name: string): Promise<void> {
+  const what = `consumer ${name} of stream ${stream}`
+  await orUndefined(
+    answered(js, what, () => js.admin.consumers.delete(stream, name)),
+    ERR.consumerNotFound,
+  )
+}
+
 /** A cluster that chooses its leader does not answer, or says that it cannot: to ask again does no harm. */
 async function answered<T>(js: JetStream, what: string, ask: () => Promise<T>): Promise<T> {
   const until = performance.now() + js.patienceMs

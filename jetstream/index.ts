@@ -8,6 +8,7 @@ export {
   declareStream,
   findConsumer,
   findStream,
+  removeConsumer,
   UNLIMITED,
 } from './declare.ts'
 export { ConnectionClosedError, ERR, isWrongSequence, JetStreamError, UnknownOutcomeError } from './errors.ts'

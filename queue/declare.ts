@@ -1,5 +1,5 @@
 import { type ConsumerConfig, DiscardPolicy, RetentionPolicy, StorageType, type StreamConfig } from '@nats-io/jetstream'
-import { declareConsumer, declareStream, findStream, type JetStream, UNLIMITED } from '#jetstream'
+import { declareConsumer, declareStream, findStream, type JetStream, removeConsumer, UNLIMITED } from '#jetstream'
 import type { Names } from './names.ts'
 import { LANES, type Lane } from './record.ts'
 
@@ -29,6 +29,11 @@ export async function findWork(js: JetStream, names: Names): Promise<number> {
 
 export async function declareFunction(js: JetStream, names: Names, fn: string, ackWaitMs: number): Promise<void> {
   for (const lane of LANES) await declareConsumer(js, names.stream, consumerConfig(names, fn, lane, ackWaitMs))
+}
+
+/** Deletes the consumers of a function. Queued keys stay, and are delivered once it is declared again. */
+export async function retireFunction(js: JetStream, names: Names, fn: string): Promise<void> {
+  for (const lane of LANES) await removeConsumer(js, names.stream, names.consumer(fn, lane))
 }
 
 /** By the names of their consumers. */

@@ -3,7 +3,7 @@ import type { JetStream } from '#jetstream'
 import { type RetryOutcome, retryKey, type WithdrawOutcome, withdrawKey } from './by-hand.ts'
 import { ServerClock } from './clock.ts'
 import { type Core, enqueueKey } from './core.ts'
-import { declaredFunctions, declareFunction, declareWork, findWork } from './declare.ts'
+import { declaredFunctions, declareFunction, declareWork, findWork, retireFunction } from './declare.ts'
 import { backlogOf, depthOf } from './depth.ts'
 import { Janitor } from './janitor.ts'
 import { clockTolerance } from './lease.ts'
@@ -75,6 +75,8 @@ export interface WorkQueue {
    */
   announce(fn: string, key: string, options?: { lane?: Lane }): Announced
   serve(options: ServeOptions): Worker
+  /** Deletes the consumers of a function. Keys that are queued stay, and are served once it is declared again. */
+  retire(fn: string): Promise<void>
   /** Everything declared here, by any process. */
   functions(): Promise<string[]>
   /** What is not in these states is not read. */
@@ -173,6 +175,10 @@ class JetStreamQueue implements WorkQueue {
     this.#workers.set(options.fn, worker)
     this.#core.observer.onServe?.(options.fn, options.slots)
     return worker
+  }
+
+  retire(fn: string): Promise<void> {
+    return retireFunction(this.#core.js, this.#core.names, fn)
   }
 
   functions(): Promise<string[]> {

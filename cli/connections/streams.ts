@@ -47,6 +47,7 @@ export async function openStreams(
         log,
         bury: (found) => dead.put(found),
         referenceOnly: config.FAIRLEAD_REFERENCE_ONLY,
+        maxBytes: config.FAIRLEAD_EVENTS_MAX_BYTES,
       }),
       openQueue(js, {
         ...queueOptions(config, log),
@@ -58,10 +59,19 @@ export async function openStreams(
     return { js, events, queue, dead, [Symbol.asyncDispose]: () => js.close() }
   } catch (error) {
     await js.close()
-    if (!(error instanceof Error && error.message.includes('replicas > 1'))) throw error
-    const why = 'FAIRLEAD_REPLICAS is 3, but this NATS is a single server: set it to 1, or use a cluster of three'
-    throw new UsageError(why, { cause: error })
+    const why = settingRefused(error, config)
+    throw why === undefined ? error : new UsageError(why, { cause: error })
   }
+}
+
+/** The message for a setting that NATS cannot fulfil. */
+function settingRefused(error: unknown, { FAIRLEAD_EVENTS_MAX_BYTES: maxBytes }: Config): string | undefined {
+  const message = error instanceof Error ? error.message : ''
+  if (message.includes('replicas > 1'))
+    return 'FAIRLEAD_REPLICAS is 3, but this NATS is a single server: set it to 1, or use a cluster of three'
+  if (maxBytes !== undefined && message.includes('insufficient storage resources'))
+    return `FAIRLEAD_EVENTS_MAX_BYTES is ${maxBytes} bytes, more than NATS has: make it less than max_file of nats-server`
+  return undefined
 }
 
 /** What NATS refuses is never answered: without this line, whoever waits for the answer waits in silence. */

@@ -10,6 +10,7 @@ process.exitCode = await runProgram(
       whole: { does: 'an edit, a burst and memory, through all parts', command: ['node', 'test/bench/whole.ts'] },
       strategies: { does: 'the ways to write an object', command: ['node', 'test/bench/strategies.ts'] },
       bridge: { does: 'the bridge beside informers', command: ['node', 'test/bench/bridge.ts'] },
+      secrets: { does: 'a bridge with many large Secrets', command: ['node', 'test/bench/bridge-secrets.ts'] },
       state: { does: 'runs that read much at once', command: ['node', 'test/bench/large-state.ts'] },
       peers: { does: 'the queue beside other queues', command: ['node', 'test/bench/peers/peers.ts'] },
     },

@@ -32,6 +32,17 @@ it('reaches the end of a list when all of its objects are finished, and nothing 
   expect(checkpoint.safe).toBe('list')
 })
 
+it('forgets positions, and is still held back by changes that were begun before', () => {
+  const checkpoint = new Checkpoint<string>()
+  checkpoint.mark('old')
+  const finish = checkpoint.begin('older')
+  checkpoint.void()
+  checkpoint.mark('list')
+  expect(checkpoint.safe).toBeUndefined()
+  finish()
+  expect(checkpoint.safe).toBe('list')
+})
+
 it('never passes anything unfinished', () => {
   fc.assert(
     fc.property(fc.shuffledSubarray([...Array(30).keys()]), (finished) => {

@@ -1,9 +1,9 @@
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { buryGone } from '#bridge'
 import { RECONCILERS } from '#contracts'
 import { type KubeClient, resourcePath } from '#kube'
 import type { WorkQueue } from '#queue'
-import { entriesOf, FN, keysNamed, openTestQueue } from '../queue/support.ts'
+import { entriesOf, FN, keysNamed, openTestQueue, type TestQueue } from '../queue/support.ts'
 import { type ShippedNats, startShippedNats } from '../support/shipped-users.ts'
 import { configMaps } from './objects.ts'
 import { type Servers, startServers } from './servers.ts'
@@ -122,4 +122,60 @@ it('a stop does not wait for a key that cannot be purged', async () => {
   const onIo = () => new Promise<void>(() => {})
   await using test = await openTestQueue(nats.as(nats.url, 'fairlead-bridge'), 'stuck', { onIo })
   await buryUntil(test.queue, async (buried) => buried > 0, 3_600_000)
+})
+
+describe('the consumers of a Reconciler that is gone', () => {
+  /** Until they are deleted. */
+  async function retire({ queue }: TestQueue, during: () => Promise<void> = async () => {}): Promise<void> {
+    const stop = new AbortController()
+    const bound = {
+      stream: queue.stream,
+      functions: queue.functions.bind(queue),
+      list: queue.list.bind(queue),
+      purge: queue.purge.bind(queue),
+      enqueue: queue.enqueue.bind(queue),
+      declare: queue.declare.bind(queue),
+      async retire(fn: string) {
+        await queue.retire(fn)
+        await during()
+      },
+    }
+    const isOver = Promise.withResolvers<void>()
+    const info = (_: unknown, message: string) => message.endsWith('its consumers are deleted') && isOver.resolve()
+    const log = { ...silent, info }
+    const burying = buryGone({ kube, queue: bound, bury: async () => {}, log, absentMs: 0, everyMs: 20 }, stop.signal)
+    await isOver.promise
+    expect(await queue.functions()).toEqual([])
+    stop.abort()
+    await burying
+  }
+
+  it('are deleted after its last key, and made again when it comes back', async () => {
+    await using test = await openTestQueue(nats.url, 'retired')
+    for (const key of KEYS.slice(0, 3)) await test.queue.enqueue(FN, key)
+    await retire(test)
+    expect(await entriesOf(test.queue)).toEqual([])
+    await test.queue.enqueue(FN, KEYS[0]!)
+    await test.queue.declare(FN)
+    const ran = Promise.withResolvers<string>()
+    const worker = test.queue.serve({
+      fn: FN,
+      slots: 1,
+      handler: async ({ key }) => {
+        ran.resolve(key)
+        return { kind: 'done' }
+      },
+    })
+    expect(await ran.promise).toBe(KEYS[0])
+    await worker.drain(1000)
+  })
+
+  it('are made again for a key that is enqueued while they are deleted, until it is buried too', async () => {
+    await using test = await openTestQueue(nats.url, 'late')
+    let times = 0
+    await retire(test, async () => {
+      if (times++ === 0) await test.queue.enqueue(FN, KEYS[0]!)
+    })
+    expect([times, await entriesOf(test.queue)]).toEqual([2, []])
+  })
 })

@@ -1,8 +1,16 @@
-import { type KubeObject, type OwnedResource, RECONCILERS, type ResourceRef, type SelectedResource } from '#contracts'
-import { isRefused, parseReconciler, type Reconciler } from '../../bridge/reconcilers.ts'
+import {
+  isRefused,
+  type KubeObject,
+  type OwnedResource,
+  RECONCILERS,
+  type ResourceRef,
+  type SelectedResource,
+} from '#contracts'
+import { parseReconciler, type Reconciler } from '../../bridge/reconcilers.ts'
 
 export const widgets = { group: 'example.com', version: 'v1', resource: 'widgets', kind: 'Widget' }
 export const configMaps = { group: '', version: 'v1', resource: 'configmaps', kind: 'ConfigMap' }
+export const secrets = { group: '', version: 'v1', resource: 'secrets', kind: 'Secret' }
 export const pods = { group: '', version: 'v1', resource: 'pods', kind: 'Pod' }
 
 type Primary = ResourceRef & SelectedResource & { kind: string }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { finalizerOf, type KubeObject, type ResourceRef } from '#contracts'
-import { isRefused, parseReconciler } from '../../bridge/reconcilers.ts'
+import { finalizerOf, isRefused, type KubeObject, RECONCILERS, type ResourceRef, readReconciler } from '#contracts'
+import { parseReconciler } from '../../bridge/reconcilers.ts'
 import { type Owner, Routes } from '../../bridge/routing.ts'
 import { configMaps, controlledBy, object, pods, reconciler, reconcilerObject, widgets } from './objects.ts'
 
@@ -122,7 +122,49 @@ describe('a Reconciler hears only of', () => {
   })
 })
 
+it('what an object was like at its end is kept where a function finalizes, and only there', () => {
+  const routes = new Routes([reconciler('a', { for: widgets, finalize: true, owns: [pods] })])
+  expect([routes.isFinalized(widgets), routes.isFinalized(pods)]).toEqual([true, false])
+})
+
+describe('Reconcilers themselves', () => {
+  const reconcilers = { ...RECONCILERS, kind: 'Reconciler' }
+
+  it('are watched whole and all, whatever part of them somebody asks for', () => {
+    const asked = [
+      { for: { ...reconcilers, selector: 'a=b', namespaces: ['one'] } },
+      { for: widgets, related: [{ ...reconcilers, metadataOnly: true }] },
+    ]
+    for (const spec of asked) {
+      const routes = new Routes([reconciler('x', spec)])
+      expect([routes.selectionOf(RECONCILERS), routes.namespacesOf(RECONCILERS)]).toEqual([{}, undefined])
+    }
+  })
+})
+
 describe('a Reconciler object', () => {
+  it.each([
+    ['for.namespaces.0', { for: { ...widgets, namespaces: ['team/a'] } }],
+    ['for.namespaces', { for: { ...widgets, namespaces: [] } }],
+    ['for.kind', { for: { ...widgets, kind: 'Wid/get' } }],
+    ['serviceAccount.namespace', { for: widgets, serviceAccount: { name: 'a', namespace: 'b/c' } }],
+    ['serviceAccount.name', { for: widgets, serviceAccount: { name: 'a:b', namespace: 'c' } }],
+    ['related.0.selector', { for: widgets, related: [{ ...pods, selector: 'a in b' }] }],
+    ['for.fieldSelector', { for: { ...widgets, fieldSelector: 'x' } }],
+    ['invoke.http.url', { for: widgets, invoke: { http: { url: 'ftp://x' } } }],
+  ])('is refused by bridge and dispatcher alike, for its %s', (path, spec) => {
+    const made = reconcilerObject('x', spec)
+    const refused = { reason: 'InvalidSpec', message: expect.stringContaining(`spec.${path}: `) as string }
+    expect(readReconciler(made)).toEqual(refused)
+    expect(parseReconciler(made)).toMatchObject(refused)
+  })
+
+  it('with a name that has no room in the name of a consumer is refused', () => {
+    const named = (length: number) => readReconciler(reconcilerObject('n'.repeat(length), { for: widgets }))
+    expect(named(250)).not.toHaveProperty('reason')
+    expect(named(251)).toMatchObject({ message: 'metadata.name: has 251 characters, give it 250 at most' })
+  })
+
   it('that is no valid one is refused with the path that is wrong', () => {
     const entry = parseReconciler(reconcilerObject('x', { for: { ...widgets, resource: '' } }))
     expect(entry).toMatchObject({
@@ -152,7 +194,7 @@ describe('a Reconciler object', () => {
     const entry = parseReconciler(reconcilerObject('x', { for: { ...widgets, selector: 'a>1' } }))
     expect(entry).toMatchObject({
       reason: 'InvalidSpec',
-      message: expect.stringContaining('the selector of spec.for') as string,
+      message: expect.stringContaining('spec.for.selector: ') as string,
     })
   })
 

@@ -17,9 +17,22 @@ describe('of several who ask for one resource', () => {
     ['those that do not agree get everything', [ask({ selector: 'a=b' }), ask({ selector: 'a=c' })], {}],
     ['one that wants everything gets it', [ask({ selector: 'a=b' }), ask()], {}],
     ['metadata are enough if they are for all', [ask({ metadataOnly: true })], { metadataOfKind: 'Pod' }],
+    [
+      'whole objects if they disagree about the kind, which metadata do not tell',
+      [ask({ metadataOnly: true }), ask({ metadataOnly: true, ref: { ...pods, kind: 'Pot' } })],
+      {},
+    ],
     ['metadata are not enough if one wants more', [ask({ metadataOnly: true }), ask()], {}],
   ])('%s', (_name, asks, selection) => {
     expect(widest(asks)).toEqual(selection)
+  })
+
+  it.each<[string, Ask[], boolean]>([
+    ['metadata, whoever asks', [ask(), ask({ selector: 'a=b' }), ask({ fieldSelector: 'metadata.name=a' })], true],
+    ['whole objects where one selects by another field', [ask(), ask({ fieldSelector: 'type=Opaque' })], false],
+    ['whole objects where names of others are in its body', [ask(), ask({ namesInBody: true })], false],
+  ])('of a kind of which only references travel is watched: %s', (_name, asks, isMetadata) => {
+    expect(widest(asks, true).metadataOfKind).toBe(isMetadata ? 'Pod' : undefined)
   })
 
   it.each<[string, Ask[], string[] | undefined]>([

@@ -176,30 +176,43 @@ interface Enqueued {
   lane: 'high' | 'low'
 }
 
-interface StartOptions extends Pick<BridgeOptions, 'settled' | 'silenceSeconds'> {
+interface StartOptions extends Pick<BridgeOptions, 'settled' | 'silenceSeconds' | 'sweep'> {
   prefix: string
   observer?: BridgeObserver
   noticeRestarts?: boolean
   replicas?: 1 | 3
   /** What EVENTS is told waits for it. */
   before?: (object: KubeObject) => Promise<void>
+  /** Stands between the bridge and EVENTS. */
+  through?: (events: EventStore) => EventStore
+  /** Left out: as a user who may do everything. */
+  connect?: () => Promise<JetStream>
 }
 
 /** A bridge on a stream of its own, whose enqueued keys are written down. */
 export async function startBridge(
   kube: KubeClient,
   natsUrl: string,
-  { prefix, observer = {}, noticeRestarts = false, before = async () => {}, replicas, ...options }: StartOptions,
+  {
+    prefix,
+    observer = {},
+    noticeRestarts = false,
+    before = async () => {},
+    through = (events) => events,
+    connect,
+    replicas,
+    ...options
+  }: StartOptions,
 ) {
   const kept = replicas === undefined ? {} : { replicas }
-  const js = await connectJetStream({ servers: natsUrl, name: prefix })
+  const js = await (connect?.() ?? connectJetStream({ servers: natsUrl, name: prefix }))
   const events = await openEventStore(js, { prefix, cluster: 'test', log: silent, ...kept })
   const queue = await openQueue(js, { prefix, log: silent, ...kept })
   const enqueued: Enqueued[] = []
   const relists: { resource: string; because: string; objects: number; changed: number; deleted: number }[] = []
   const bridge = createBridge({
     kube,
-    events: slowed(events, before),
+    events: slowed(through(events), before),
     queue: {
       declare: (fn) => queue.declare(fn),
       async enqueue(fn, key, { lane = 'high' } = {}) {

@@ -31,6 +31,12 @@ describe('configuration', () => {
     ])
   })
 
+  it('takes the quota of EVENTS in Mi or Gi', () => {
+    expect(readConfig({}).FAIRLEAD_EVENTS_MAX_BYTES).toBeUndefined()
+    expect(readConfig({ FAIRLEAD_EVENTS_MAX_BYTES: '7Gi' }).FAIRLEAD_EVENTS_MAX_BYTES).toBe(7 * 2 ** 30)
+    expect(readConfig({ FAIRLEAD_EVENTS_MAX_BYTES: '64Mi' }).FAIRLEAD_EVENTS_MAX_BYTES).toBe(64 * 2 ** 20)
+  })
+
   it.each(['nats://a:4222', 'a', 'tls://u:p@a:4222', 'nats://a:1,nats://b:2', '[::1]:4222'])(
     'connects to %s',
     (url) => {
@@ -46,6 +52,8 @@ describe('configuration', () => {
     ['LOG_FORMAT', 'xml'],
     ['FAIRLEAD_REFERENCE_ONLY', 'Config Maps'],
     ['FAIRLEAD_REPLICAS', '2'],
+    ['FAIRLEAD_EVENTS_MAX_BYTES', '7'],
+    ['FAIRLEAD_EVENTS_MAX_BYTES', '0Gi'],
     ['FAIRLEAD_LEASE_SECONDS', 'soon'],
     ['FAIRLEAD_LEASE_SECONDS', '1'],
     ['FAIRLEAD_MAX_STATE_MIB', '0'],

@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { ConflictError, RetryAfterError, reconcilerSpec, TerminalError } from '#contracts'
+import { ConflictError, RetryAfterError, readReconciler, reconcilerSpec, selectionOf, TerminalError } from '#contracts'
 import { ApiConnectionError, ApiError } from '#kube'
 import { failedBy, refusalOf } from '../../dispatch/errors.ts'
-import { readReconciler, selectorOf } from '../../dispatch/reconcilers.ts'
 import { consequenceOf, gravest } from '../../reconcile/consequence.ts'
 import { FunctionError, NamespaceTerminatingError, RefusedError } from '../../reconcile/errors.ts'
 import { widget } from './objects.ts'
@@ -110,7 +109,7 @@ describe('a Reconciler', () => {
 
   it('is for the objects of its namespaces that match its selector', () => {
     const spec = { for: { ...primary, selector: 'app=a', namespaces: ['default'] }, invoke: { pull: {} } }
-    const selects = selectorOf(reconcilerSpec.parse(spec))
+    const selects = selectionOf(reconcilerSpec.parse(spec).for)
     expect(selects(widget({ metadata: { labels: { app: 'a' } } }))).toBe(true)
     expect(selects(widget())).toBe(false)
     expect(selects(widget({ metadata: { labels: { app: 'a' }, namespace: 'other' } }))).toBe(false)

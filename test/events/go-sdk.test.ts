@@ -71,7 +71,7 @@ describe('the CloudEvents SDK for Go, as Knative’s JetStream channel uses it',
     const seen = (await run(['receive', 'k8s.>', '3'])).map((line) => JSON.parse(line) as Record<string, unknown>)
     expect(seen.map(({ type, name, dataref }) => [type, name, dataref])).toEqual([
       ['dev.fairlead.resource.added', 'p', undefined],
-      ['dev.fairlead.resource.deleted', 'gone', undefined],
+      ['dev.fairlead.resource.deleted', 'gone', '/api/v1/namespaces/ns/pods/gone'],
       ['dev.fairlead.resource.added', 's', '/api/v1/namespaces/ns/secrets/s'],
     ])
   })

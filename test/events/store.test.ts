@@ -367,6 +367,23 @@ describe('what is published', () => {
       })
   })
 
+  it('is metadata only for a deletion, unless somebody needs the last state', async () => {
+    await using store = await open(fresh())
+    const labelled = (name: string) => {
+      const made = object(name, 1)
+      return { ...made, metadata: { ...made.metadata, labels: { a: 'b' }, annotations: { c: 'd' } } }
+    }
+    await store.put(PODS, 'deleted', labelled('plain'))
+    await store.put(PODS, 'deleted', labelled('needed'), { lastState: true })
+    const end = new AbortController()
+    const events = await Array.fromAsync(store.follow({ ref: PODS }, end.signal, () => end.abort()))
+    const told = events.map(({ object: { metadata, spec }, event }) => [metadata, spec, event.dataref])
+    expect(told).toEqual([
+      [labelled('plain').metadata, undefined, '/api/v1/namespaces/ns/pods/plain'],
+      [labelled('needed').metadata, { version: 1 }, undefined],
+    ])
+  })
+
   it('is a CloudEvent on k8s.> for whoever subscribes', async () => {
     await using store = await open({ ...fresh() })
     const prefix = store.stream.split('_')[0]
@@ -463,6 +480,20 @@ describe('the watch cursor', () => {
     expect(at).toBeGreaterThan(sequence)
     expect(await store.cursor(PODS)).toEqual({ ...cursor, ref: PODS, scope: undefined, sequence: at })
     expect(await store.cursor(PODS, 'ns')).toBeUndefined()
+  })
+
+  it('is moved by one of two that know the same one, and is none for its readers while nothing is listed', async () => {
+    await using store = await open(fresh())
+    const first = await store.moveCursor(PODS, 'x', { resourceVersion: '0', at: '', covers: [], unlisted: true }, 0)
+    expect(await store.moveCursor(PODS, 'x', { resourceVersion: '1', at: '' }, 0)).toBeUndefined()
+    expect([await store.cursor(PODS, 'x'), (await store.lastCursor(PODS, 'x'))?.sequence]).toEqual([undefined, first])
+    const second = await store.moveCursor(PODS, 'x', { resourceVersion: '1', at: '' }, first!)
+    expect(await store.moveCursor(PODS, 'x', { resourceVersion: '2', at: '' }, first!)).toBeUndefined()
+    expect(await store.cursor(PODS, 'x')).toMatchObject({ resourceVersion: '1', sequence: second })
+    await store.removeCursor(first!)
+    expect((await store.cursor(PODS, 'x'))?.sequence).toBe(second)
+    await store.removeCursor(second!)
+    expect(await store.lastCursor(PODS, 'x')).toBeUndefined()
   })
 
   it('is followed: what is there, then every change', async () => {

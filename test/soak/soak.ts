@@ -19,6 +19,11 @@ process.exitCode = await runProgram(
         lacks: () =>
           process.env[SERVING] ? undefined : `${SERVING} is not set: set it to a checkout of knative/serving.`,
       },
+      reconcilers: {
+        does: '2,000 Reconcilers made from their schema',
+        command: ['vitest', 'run', '--testTimeout', '3600000', 'test/bridge/admitted.test.ts'],
+        env: { FAIRLEAD_FUZZ_RECONCILERS: '2000' },
+      },
       bridge: { does: '1,000 changes a second', command: ['node', 'test/bench/bridge-steady.ts'] },
     },
     byDefault: ['queue'],

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 
-const BIN = fileURLToPath(new URL('../../cli/bin.js', import.meta.url))
+export const BIN = fileURLToPath(new URL('../../cli/bin.js', import.meta.url))
 
 /** What node is given first, so that the process goes with the one that started it. */
 export const LEASHED = ['--import', new URL('./leash.ts', import.meta.url).href]

@@ -1,0 +1,34 @@
+import { RECONCILERS, type ResourceRef, resourceName } from '#contracts'
+import type { Reconciler, RefusedReconciler } from './reconcilers.ts'
+import { RESYNCS } from './resyncs.ts'
+import { type IsClusterScoped, Routes } from './routing.ts'
+
+/**
+ * Whether some Reconciler asks for a resource in a scope: a namespace, or undefined for all of them; for the time of the last
+ * resync, which stands among the cursors, the scope is the Reconciler's name.
+ */
+export function demandOf(
+  served: readonly Reconciler[],
+  refused: readonly RefusedReconciler[],
+  isClusterScoped: IsClusterScoped,
+): (ref: ResourceRef, scope: string | undefined) => boolean {
+  const routes = new Routes(served)
+  const places = routes.refs.flatMap((ref) => {
+    const namespaces = isClusterScoped(ref) ? undefined : routes.namespacesOf(ref)
+    return (namespaces ?? [undefined]).map((namespace) => placeName(ref, namespace))
+  })
+  const resyncs = [...served, ...refused].map(({ name }) => placeName(RESYNCS, name))
+  const wanted = new Set([placeName(RECONCILERS, undefined), ...places, ...resyncs])
+  const untold = new Set(refused.flatMap(({ object }) => refsIn(object.spec)).map(resourceName))
+  return (ref, scope) => wanted.has(placeName(ref, scope)) || untold.has(resourceName(ref))
+}
+
+const placeName = (ref: ResourceRef, scope = ''): string => `${resourceName(ref)} ${scope}`
+
+/** Whatever looks like a resource: what this version does not understand, another one may. */
+function refsIn(value: unknown): ResourceRef[] {
+  if (typeof value !== 'object' || value === null) return []
+  const { group, version, resource } = value as Partial<Record<keyof ResourceRef, unknown>>
+  const isRef = [group, version, resource].every((part) => typeof part === 'string')
+  return [...(isRef ? [value as ResourceRef] : []), ...Object.values(value).flatMap(refsIn)]
+}

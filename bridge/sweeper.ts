@@ -1,0 +1,84 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type ResourceRef, type RunLog, resourceName } from '#contracts'
+import type { EventStore, StoredCursor } from '#events'
+import { lookForStale, type Sighting, type Stale } from './stale.ts'
+
+export interface SweeperDeps {
+  events: Pick<EventStore, 'cursors' | 'moveCursor' | 'removeCursor' | 'end' | 'sweep'>
+  log: RunLog
+  now: () => Date
+  /** Whether a Reconciler asks for what a cursor is about. Undefined: the Reconcilers are not known yet. */
+  isWanted: () => ((ref: ResourceRef, scope: string | undefined) => boolean) | undefined
+  /** Unused data is swept after this time. Left out: an hour, as long as deletions stay. */
+  staleMs?: number | undefined
+  everyMs?: number | undefined
+}
+
+const STALE_MS = 3_600_000
+const EVERY_MS = 60_000
+
+/**
+ * Deletes objects from EVENTS that no Reconciler asks for any more. The cursor is marked first, by compare-and-set. So a
+ * watch that begins at this moment, in any bridge, finds no listed cursor and stores every object again. A watch that was
+ * open all the time cannot move its cursor and lists again (docs/decisions/0044-sweeping-unused-data.md).
+ */
+export class Sweeper {
+  readonly #deps: SweeperDeps
+  #sightings: ReadonlyMap<string, Sighting> = new Map()
+
+  constructor(deps: SweeperDeps) {
+    this.#deps = deps
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { log, everyMs = EVERY_MS } = this.#deps
+    while (!signal.aborted) {
+      await this.#look(signal).catch((error: unknown) => {
+        if (!signal.aborted) log.warn({ err: error }, 'EVENTS could not be swept; the next try is in a minute')
+      })
+      await sleep(everyMs, undefined, { signal }).catch(() => undefined)
+    }
+  }
+
+  async #look(signal: AbortSignal): Promise<void> {
+    const { events, staleMs = STALE_MS, isWanted } = this.#deps
+    const wanted = isWanted()
+    if (wanted === undefined) return
+    const end = await events.end()
+    const cursors = await Array.fromAsync(events.cursors())
+    const { sightings, stale } = lookForStale(this.#sightings, {
+      cursors,
+      isWanted: ({ ref, scope }) => wanted(ref, scope),
+      now: performance.now(),
+      end,
+      staleMs,
+    })
+    this.#sightings = sightings
+    const others = cursors.filter((cursor) => !stale.some((one) => one.cursor === cursor))
+    for (const one of stale) await this.#sweep(one, others, signal)
+  }
+
+  async #sweep({ cursor, upTo }: Stale, others: readonly StoredCursor[], signal: AbortSignal): Promise<void> {
+    const { events, log, now } = this.#deps
+    const { ref, scope } = cursor
+    const mark = { resourceVersion: '0', covers: [], unlisted: true, at: now().toISOString() }
+    const marked = await events.moveCursor(ref, scope, mark, cursor.sequence)
+    if (marked === undefined) return
+    const objects = await events.sweep(ref, scope, { upTo, signal, keeps: this.#keepsFor(ref, others) })
+    await events.removeCursor(marked)
+    log.info({ resource: resourceName(ref), namespace: scope, objects }, 'swept: no Reconciler asks for this any more')
+  }
+
+  /** Keeps objects that another cursor of the resource covers, or that a Reconciler asks for by now. */
+  #keepsFor(ref: ResourceRef, others: readonly StoredCursor[]): (namespace: string | undefined) => boolean {
+    const scopes = new Set(
+      others.filter((other) => resourceName(other.ref) === resourceName(ref)).map(({ scope }) => scope),
+    )
+    return (namespace) => {
+      const isWanted = this.#deps.isWanted()
+      const asked =
+        isWanted === undefined || isWanted(ref, undefined) || (namespace !== undefined && isWanted(ref, namespace))
+      return asked || scopes.has(undefined) || scopes.has(namespace)
+    }
+  }
+}

@@ -1,0 +1,36 @@
+import type { RunLog } from '#contracts'
+import type { JetStream } from '#jetstream'
+import { persist } from './persist.ts'
+import type { StreamNames } from './stream.ts'
+import type { Identity } from './types.ts'
+
+interface Swept {
+  /** Later messages stay. */
+  upTo: number
+  /** Called for each object, since a Reconciler for it may be created during the sweep. */
+  keeps: (namespace: string | undefined) => boolean
+  signal: AbortSignal
+}
+
+const AT_ONCE = 64
+
+/** Deletes the messages of these objects by sequence, so that a message stored in their place at the same time stays. */
+export async function sweep(
+  { js, names, log }: { js: JetStream; names: StreamNames; log: RunLog },
+  identities: AsyncIterable<Identity>,
+  { upTo, keeps, signal }: Swept,
+): Promise<number> {
+  let count = 0
+  let batch: Promise<void>[] = []
+  for await (const { sequence, key } of identities) {
+    signal.throwIfAborted()
+    if (sequence > upTo || keeps(key.namespace)) continue
+    count++
+    batch.push(persist(() => js.remove(names.stream, sequence), { signal, log }))
+    if (batch.length < AT_ONCE) continue
+    await Promise.all(batch)
+    batch = []
+  }
+  await Promise.all(batch)
+  return count
+}

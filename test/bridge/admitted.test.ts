@@ -1,0 +1,188 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { coverageToken, isRefused, type KubeObject, RECONCILERS } from '#contracts'
+import { ApiError, type KubeClient, resourcePath } from '#kube'
+import { Admission } from '../../bridge/admission.ts'
+import { parseReconciler, type Reconciler } from '../../bridge/reconcilers.ts'
+import { Relations } from '../../bridge/relations.ts'
+import { Routes } from '../../bridge/routing.ts'
+import { Names } from '../../queue/names.ts'
+import { admittedObject, definition, names, specifications } from './admitted.ts'
+import { configMaps, object, reconciler, reconcilerObject } from './objects.ts'
+import { type Servers, startServers } from './servers.ts'
+import { createReconciler, removeReconcilers, silent, startBridge, until, untilCondition } from './world.ts'
+
+/** `npm run soak:reconcilers` tries more of them. */
+const ON_SERVERS = Number(process.env['FAIRLEAD_FUZZ_RECONCILERS'] ?? 40)
+const SEED = Number(process.env['FAIRLEAD_FUZZ_SEED'] ?? Date.now() % 1_000_000)
+/** The conditions of so many are written one after the other. */
+const PATIENCE_MS = 20_000 + 500 * ON_SERVERS
+const about = `FAIRLEAD_FUZZ_SEED=${SEED}`
+
+describe('every Reconciler that the definition admits', () => {
+  it(`is read, and either refused with a reason or routed without an error (${about})`, () => {
+    const specs = specifications(ON_SERVERS * 5, SEED)
+    const given = names(specs.length, SEED)
+    const read = specs.map((spec, index) => parseReconciler(admittedObject(given[index] ?? 'x', spec)))
+    const served = read.filter((entry): entry is Reconciler => !isRefused(entry))
+    expect(served.length).toBeGreaterThan(0)
+    for (const refused of read.filter((entry) => isRefused(entry)))
+      expect(refused.message).toMatch(/^(spec|metadata\.name)\b/)
+    for (const { name, object: made, spec, selects } of served) {
+      const routes = new Routes([...served.slice(0, 3), { name, object: made, spec, selects, token: name }])
+      new Relations({ events: undefined as never, log: silent, signal: AbortSignal.abort() }, async () => {}).reroute(
+        routes,
+      )
+      for (const ref of routes.refs) {
+        for (const namespace of [undefined, ...(routes.namespacesOf(ref) ?? [])]) resourcePath(ref, namespace)
+        routes.selectionOf(ref)
+        const changed = object('ConfigMap', 'a', { labels: { a: 'b' } })
+        routes.targetsOf(ref, { namespace: 'default', name: 'a', object: changed, owners: [] }, () => false)
+      }
+      expect(new Names('').consumer(name, 'high').length).toBeLessThanOrEqual(255)
+      expect(coverageToken(made, spec)).toContain(name)
+    }
+  })
+})
+
+it('a Reconciler for which no path can be made is kept out alone, and says why', async () => {
+  const admission: Admission = new Admission({
+    queue: { declare: async () => {} },
+    log: silent,
+    changed: () => admission.isDecided && decided.resolve(),
+  })
+  const decided = Promise.withResolvers<void>()
+  const good = reconciler('good', { for: configMaps })
+  const bad = { ...reconciler('bad', { for: configMaps }), name: 'bad' }
+  bad.spec = { ...bad.spec, for: { ...bad.spec.for, namespaces: ['team/a'] } }
+  admission.review([bad, good])
+  await decided.promise
+  expect([admission.isAdmitted(good), admission.isAdmitted(bad)]).toEqual([true, false])
+  expect(admission.failureOf(bad)).toContain('team/a')
+  admission.stop()
+})
+
+describe('on servers', () => {
+  let servers: Servers
+  let kube: KubeClient
+  let number = 0
+
+  beforeAll(async () => {
+    servers = await startServers()
+    ;({ kube } = servers)
+  })
+  afterEach(() => removeReconcilers(kube))
+  afterAll(() => servers?.[Symbol.asyncDispose]())
+
+  const start = (prefix = `a${++number}`) => startBridge(kube, servers.nats.url, { prefix })
+
+  it(`no Reconciler that the API server takes keeps the bridge from any other, now or after a restart (${about})`, async () => {
+    const prefix = `a${++number}`
+    const taken: string[] = []
+    {
+      await using bridge = await start(prefix)
+      const given = names(ON_SERVERS, SEED)
+      for (const [index, spec] of specifications(ON_SERVERS, SEED).entries()) {
+        const name = `${index}-${given[index]}`.slice(0, 250)
+        if (await isTaken(kube, admittedObject(name, spec))) taken.push(name)
+      }
+      expect(taken.length).toBeGreaterThan(ON_SERVERS / 4)
+      await createReconciler(kube, 'canary', { for: configMaps })
+      await untilSaid(kube, 'canary', 'Watching')
+      await bridge.synced('configmaps.v1')
+      for (const name of taken) await untilSaid(kube, name)
+    }
+    await using again = await start(prefix)
+    await createReconciler(kube, 'second-canary', { for: configMaps })
+    await untilSaid(kube, 'second-canary', 'Watching')
+    await until('each is read again', async () => {
+      const { refused } = again.bridge.status()
+      return refused.every(({ name }) => taken.includes(name)) && again.bridge.status().resources.length > 0
+    })
+  })
+
+  it('one that an older definition admits is refused by name, and the others go on', async () => {
+    await using _ = await withoutPatterns(kube)
+    await using bridge = await start()
+    await createReconciler(kube, 'culprit', { for: { ...configMaps, namespaces: ['team/a'] } })
+    await createReconciler(kube, 'c'.repeat(251), { for: configMaps })
+    await untilCondition(kube, 'culprit', 'InvalidSpec')
+    await untilCondition(kube, 'c'.repeat(251), 'InvalidSpec')
+    await createReconciler(kube, 'other', { for: configMaps })
+    await untilCondition(kube, 'other', 'Watching')
+    expect(
+      bridge.bridge
+        .status()
+        .refused.map(({ name }) => name)
+        .toSorted(),
+    ).toEqual(['c'.repeat(251), 'culprit'])
+  })
+
+  it('one whose queue cannot be declared says why, holds up no other of the same resource, and is served once it can', async () => {
+    await using bridge = await start()
+    const { js, queue } = bridge
+    const subject = queue.mark.replace(/key\._$/, 'work.culprit.>')
+    const config = { durable_name: 'blocker', ack_policy: 'explicit', filter_subject: subject } as const
+    await js.admin.consumers.add(queue.stream, config)
+    await createReconciler(kube, 'culprit', { for: configMaps })
+    await untilCondition(kube, 'culprit', 'NotPrepared')
+    await createReconciler(kube, 'other', { for: configMaps })
+    await untilCondition(kube, 'other', 'Watching')
+    await kube.create(resourcePath(configMaps, 'default'), { metadata: { name: 'one' }, data: {} })
+    await until('the other has the key', async () => bridge.keysOf('other').includes('default.one'))
+    expect(bridge.keysOf('culprit')).toEqual([])
+    await js.admin.consumers.delete(queue.stream, 'blocker')
+    await untilCondition(kube, 'culprit', 'Watching')
+    await until('every object that exists is owed a run', async () => bridge.keysOf('culprit').includes('default.one'))
+  })
+})
+
+const isTaken = (kube: KubeClient, made: KubeObject): Promise<boolean> =>
+  kube.create(resourcePath(RECONCILERS), made).then(
+    () => true,
+    (error: unknown) => {
+      if (error instanceof ApiError && error.code < 500) return false
+      throw error
+    },
+  )
+
+/** Its condition says something that lasts, or this. */
+const untilSaid = (kube: KubeClient, name: string, wanted?: string) => {
+  let last: KubeObject | undefined
+  const isSaid = async () => {
+    last = await kube.get<KubeObject>(resourcePath(RECONCILERS, undefined, name))
+    const { conditions = [] } = (last.status ?? {}) as { conditions?: { type: string; reason: string }[] }
+    const { reason = 'Listing' } = conditions.find(({ type }) => type === 'Synced') ?? {}
+    return wanted === undefined ? reason !== 'Listing' : reason === wanted
+  }
+  return until(`${name} has its condition`, isSaid, PATIENCE_MS).catch((error: Error) => {
+    throw new Error(`${error.message}: ${JSON.stringify(last)}`, { cause: error })
+  })
+}
+
+/** Until the end of the block, Reconcilers are admitted as before the definition had patterns and a rule for the name. */
+async function withoutPatterns(kube: KubeClient): Promise<AsyncDisposable> {
+  const path = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions/reconcilers.fairlead.dev'
+  const put = (versions: object[]) => kube.patch(path, { spec: { versions } }, 'merge')
+  const admits = (namespace: string) =>
+    kube
+      .create(
+        `${resourcePath(RECONCILERS)}?dryRun=All`,
+        reconcilerObject('x', { for: { ...configMaps, namespaces: [namespace] } }),
+      )
+      .then(
+        () => true,
+        () => false,
+      )
+  const { versions } = definition().spec
+  const loose = JSON.parse(JSON.stringify(versions), (key, value: unknown) =>
+    key === 'pattern' || key === 'x-kubernetes-validations' ? undefined : value,
+  ) as object[]
+  await put(loose)
+  await until('the older definition is in force', () => admits('team/a'))
+  return {
+    async [Symbol.asyncDispose]() {
+      await put(versions)
+      await until('the definition is in force again', async () => !(await admits('team/a')))
+    },
+  }
+}

@@ -1,0 +1,52 @@
+import { readFileSync } from 'node:fs'
+import * as fc from 'fast-check'
+import { parse } from 'yaml'
+import type { KubeObject } from '#contracts'
+import { admittedBy, type Schema } from '../support/schema.ts'
+import { configMaps, reconcilerObject } from './objects.ts'
+
+interface Definition {
+  spec: { versions: { schema: { openAPIV3Schema: Schema } }[] }
+}
+
+const FILE = new URL('../../crds/fairlead.dev_reconcilers.yaml', import.meta.url)
+
+export const definition = (): Definition => parse(readFileSync(FILE, 'utf8')) as Definition
+
+/** Resources of the first list are served by every API server; some of the second cannot be watched, or are not there. */
+const RESOURCES = ['configmaps', 'secrets', 'namespaces', 'reconcilers', 'events']
+const OTHERS = ['bindings', 'tokenreviews', 'widgets']
+
+const LIKELY: Record<string, readonly string[]> = {
+  group: ['', '', 'fairlead.dev', 'events.k8s.io', 'a..b'],
+  version: ['v1', 'v1', 'v1alpha1'],
+  resource: [...RESOURCES, ...RESOURCES, ...OTHERS],
+  kind: ['ConfigMap', 'Secret', 'Reconciler'],
+  namespaces: ['default', 'missing'],
+  selector: ['a=b', 'a in (b,c)', '!a', 'a>1'],
+  fieldSelector: ['metadata.name=a', 'status.phase=Running', 'a'],
+  byName: ['spec.name', "metadata.annotations['a/b']", 'spec.volumes[*].name'],
+  url: ['http://fn.default.svc', 'ftp://fn'],
+}
+
+const likely = (path: string) => LIKELY[path.slice(path.lastIndexOf('.') + 1)] ?? []
+
+/** So many specifications that the schema of Reconcilers admits; what its rules in CEL say is not regarded. */
+export function specifications(count: number, seed: number): object[] {
+  const spec = definition().spec.versions[0]?.schema.openAPIV3Schema.properties?.['spec'] ?? {}
+  return fc.sample(admittedBy(spec, likely), { numRuns: count, seed }) as object[]
+}
+
+/** Names that the API server takes, up to the longest. */
+export function names(count: number, seed: number): string[] {
+  const name = fc.oneof(
+    fc.stringMatching(/^[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?(\.[a-z0-9]{1,9})?$/),
+    fc.constant('a'.repeat(249)),
+  )
+  return fc.sample(name, { numRuns: count, seed }).map((one, index) => `${one}${index % 10}`)
+}
+
+export const admittedObject = (name: string, spec: object): KubeObject => ({
+  ...reconcilerObject(name, { for: configMaps }),
+  spec,
+})
