@@ -1,4 +1,5 @@
 import type { Delivery, JetStream } from '#jetstream'
+import type { ReadAhead } from './ahead.ts'
 import type { ServerClock } from './clock.ts'
 import type { Terms } from './lease.ts'
 import { drive, type Machine } from './machine.ts'
@@ -17,6 +18,7 @@ export interface Core {
   terms: Terms
   ackWaitMs: number
   slots: ProcessSlots
+  ahead: ReadAhead
   /** This process in the stream: where its releases go. */
   worker: string
   /** This process to people. */

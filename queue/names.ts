@@ -48,6 +48,9 @@ export class Names {
 
   tokensOf = (fn: string, lane: Lane): string => `${this.#root}work.${fnToken(fn)}.${lane}.>`
 
+  tokensIn = (fn: string, lane: Lane, namespace: string): string =>
+    `${this.#root}work.${fnToken(fn)}.${lane}.${namespace}.>`
+
   consumer = (fn: string, lane: Lane): string => `${fnToken(fn)}-${lane}`
 
   /** The function of a consumer's name; undefined for other names. */
@@ -79,6 +82,12 @@ function fnToken(fn: string): string {
       `function name ${JSON.stringify(fn)} must be lower-case letters, digits, dashes and dots, as in Kubernetes`,
     )
   return fn.replaceAll('.', '_')
+}
+
+/** The first token of a key that has more than one. Keys of objects without a namespace have one in common. */
+export function namespaceOf(key: string): string | undefined {
+  const end = key.indexOf('.')
+  return end < 0 ? undefined : key.slice(0, end)
 }
 
 export function demandKey(key: string): void {

@@ -1,0 +1,125 @@
+import { type Delivery, Puller, type StoredMessage } from '#jetstream'
+import type { LongLine } from './ahead.ts'
+import type { Core } from './core.ts'
+import { namespaceOf } from './names.ts'
+import type { Lane } from './record.ts'
+import type { LaneLoad } from './slots.ts'
+import { Turns } from './turns.ts'
+
+export interface LaneOptions {
+  fn: string
+  lane: Lane
+  slots: number
+  /** Slots that this lane may fill at present. */
+  allowed: () => number
+  /** Slots that are free at present. */
+  free: () => number
+  onMessage: (delivery: Delivery) => void
+  /** It is this namespace's turn to have a slot: now, before this returns. */
+  onTurn: (namespace: string) => void
+}
+
+/** A line of more tokens than so many times the slots is long. */
+const LONG = 4
+
+/**
+ * One lane of a function in the hands of a worker. Its consumer delivers the oldest token first: that is the line. While
+ * the line is long, namespaces that wait further back are served in turn with it.
+ */
+export class LaneInHand implements LaneLoad, LongLine {
+  readonly fn: string
+  readonly lane: Lane
+  readonly puller: Puller
+  busy = 0
+  backlog = 0
+  readonly #core: Core
+  readonly #options: LaneOptions
+  readonly #turns = new Turns()
+  #isLong = false
+  #starts = 0
+
+  constructor(core: Core, options: LaneOptions) {
+    this.#core = core
+    this.#options = options
+    this.fn = options.fn
+    this.lane = options.lane
+    this.puller = new Puller(core.js, {
+      stream: core.names.stream,
+      consumer: core.names.consumer(this.fn, this.lane),
+      free: () => this.#shareOut(),
+      // The high lane is always waited for: what is kept for it then costs no further request.
+      expected: () => this.lane === 'low' && this.backlog > 0,
+      onEmpty: () => {
+        this.backlog = 0
+        this.inOrder()
+      },
+      onMessage: options.onMessage,
+    })
+  }
+
+  /** The line has come to this key. */
+  delivered(key: string, { sequence, pending }: Delivery): void {
+    this.#turns.lineAt(namespaceOf(key), sequence)
+    if (pending <= LONG * this.#options.slots) return this.inOrder()
+    if (this.#isLong) return
+    this.#isLong = true
+    this.#core.ahead.join(this, sequence)
+  }
+
+  /** A slot was filled: after as many as there are slots, it is time to see what has come meanwhile. */
+  filled(): void {
+    this.busy++
+    if (!this.#isLong || ++this.#starts < this.#options.slots) return
+    this.#starts = 0
+    this.#core.ahead.look()
+  }
+
+  /** Leaves all keys to the line: it is short, or what waits further back cannot be read. */
+  inOrder(): void {
+    if (!this.#isLong) return
+    this.#isLong = false
+    this.#core.ahead.leave(this)
+    this.#turns.clear()
+  }
+
+  note(key: string, sequence: number): void {
+    const namespace = namespaceOf(key)
+    if (namespace !== undefined) this.#turns.note(namespace, sequence)
+  }
+
+  /** The key of this token runs: the token stays where it is, for a later turn. */
+  passOver(key: string, sequence: number): void {
+    const namespace = namespaceOf(key)
+    if (namespace !== undefined) this.#turns.passOver(namespace, sequence, performance.now())
+  }
+
+  /** The next token of a namespace, read through the stream's leader: it was there a moment ago. */
+  async find(namespace: string): Promise<StoredMessage | undefined> {
+    const { js, names } = this.#core
+    for (let place = this.#turns.take(namespace); place !== undefined; place = this.#turns.take(namespace)) {
+      if ('sequence' in place) {
+        const message = await js.bySequence(names.stream, place.sequence)
+        if (message) return message
+      } else {
+        const message = await js.firstFrom(names.stream, place.from, names.tokensIn(this.fn, this.lane, namespace))
+        this.#turns.found(namespace, message?.sequence)
+        return message
+      }
+    }
+    return undefined
+  }
+
+  /** How many tokens the line may have on their way; slots that are for other namespaces are filled first. */
+  #shareOut(): number {
+    const { allowed, free, onTurn } = this.#options
+    const most = allowed()
+    if (this.#turns.isLineAlone) return most
+    let line = this.puller.outstanding
+    for (let room = Math.min(most, free()) - line; room > 0; room--) {
+      const namespace = this.#turns.next(performance.now())
+      if (namespace === undefined) line++
+      else onTurn(namespace)
+    }
+    return line
+  }
+}

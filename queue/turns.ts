@@ -1,0 +1,131 @@
+/** Where a namespace's next token is: at a sequence, or at the first one from there on. */
+export type Place = { sequence: number } | { from: number }
+
+interface Waiting {
+  /** Sequences of its next tokens. */
+  known: number[]
+  /** The last sequence that was noted. */
+  upTo: number
+  /** There are more tokens than are known, from here on. */
+  more?: number
+  /** The first of them is being looked for. */
+  searching: boolean
+}
+
+interface PassedOver {
+  namespace: string
+  sequence: number
+  until: number
+}
+
+/** Kubernetes itself is tested with as many. Keys of further ones wait in the line. */
+export const MAX_NAMESPACES = 10_000
+const MAX_KNOWN = 32
+const MAX_PASSED_OVER = 1000
+/** So long a token whose key runs is left alone. */
+const PASS_OVER_MS = 1000
+
+/**
+ * Whose turn it is in one lane. The line is what the lane's consumer delivers: the oldest token, whatever its namespace.
+ * Each namespace that is known to wait further back has one turn for each turn of the line. Nothing here does IO.
+ */
+export class Turns {
+  /** In the order of their turns. */
+  readonly #waiting = new Map<string, Waiting>()
+  readonly #passedOver: PassedOver[] = []
+  #line = 0
+  /** The namespace that the line served last: it has its turns there. */
+  #head: string | undefined
+  #sinceLine = 0
+
+  /** There is nothing to decide while all keys wait in the line. */
+  get isLineAlone(): boolean {
+    return this.#waiting.size === 0 && this.#passedOver.length === 0
+  }
+
+  /** The line has come to this token. */
+  lineAt(namespace: string | undefined, sequence: number): void {
+    this.#head = namespace
+    this.#line = Math.max(this.#line, sequence)
+  }
+
+  /** A token waits here. */
+  note(namespace: string, sequence: number): void {
+    const waiting = this.#waiting.get(namespace)
+    if (waiting === undefined) {
+      if (this.#waiting.size >= MAX_NAMESPACES || sequence <= this.#line) return
+      this.#waiting.set(namespace, { known: [sequence], upTo: sequence, searching: false })
+    } else if (sequence > waiting.upTo) {
+      waiting.upTo = sequence
+      if (waiting.more !== undefined) return
+      if (waiting.known.length < MAX_KNOWN) waiting.known.push(sequence)
+      else waiting.more = sequence
+    }
+  }
+
+  /** The key of this token runs: it cannot be taken before that run has ended. */
+  passOver(namespace: string, sequence: number, now: number): void {
+    if (this.#passedOver.length < MAX_PASSED_OVER)
+      this.#passedOver.push({ namespace, sequence, until: now + PASS_OVER_MS })
+  }
+
+  /** The namespace whose turn it is; undefined: the line's. */
+  next(now: number): string | undefined {
+    this.#restore(now)
+    const others = this.#waiting.size - Number(this.#head !== undefined && this.#waiting.has(this.#head))
+    if (this.#sinceLine < others)
+      for (const [namespace, waiting] of this.#waiting) {
+        if (namespace === this.#head || waiting.searching) continue
+        this.#waiting.delete(namespace)
+        this.#waiting.set(namespace, waiting)
+        this.#sinceLine++
+        return namespace
+      }
+    this.#sinceLine = 0
+    return undefined
+  }
+
+  /** The place of the namespace's next token; undefined: none is known. A search ends with found(). */
+  take(namespace: string): Place | undefined {
+    const waiting = this.#waiting.get(namespace)
+    if (waiting === undefined || waiting.searching) return undefined
+    let sequence = waiting.known.shift()
+    while (sequence !== undefined && sequence <= this.#line) sequence = waiting.known.shift()
+    if (sequence === undefined && waiting.more !== undefined) {
+      waiting.searching = true
+      return { from: Math.max(waiting.more, this.#line + 1) }
+    }
+    this.#dropIfEmpty(namespace, waiting)
+    return sequence === undefined ? undefined : { sequence }
+  }
+
+  /** What a search has come to. */
+  found(namespace: string, sequence: number | undefined): void {
+    const waiting = this.#waiting.get(namespace)
+    if (waiting === undefined) return
+    waiting.searching = false
+    if (sequence === undefined) delete waiting.more
+    else waiting.more = sequence + 1
+    this.#dropIfEmpty(namespace, waiting)
+  }
+
+  clear(): void {
+    this.#waiting.clear()
+    this.#passedOver.length = 0
+    this.#sinceLine = 0
+  }
+
+  #restore(now: number): void {
+    for (let [first] = this.#passedOver; first !== undefined && first.until <= now; [first] = this.#passedOver) {
+      this.#passedOver.shift()
+      const { namespace, sequence } = first
+      const waiting = this.#waiting.get(namespace)
+      if (waiting) waiting.known.unshift(sequence)
+      else this.note(namespace, sequence)
+    }
+  }
+
+  #dropIfEmpty(namespace: string, { known, more }: Waiting): void {
+    if (known.length === 0 && more === undefined) this.#waiting.delete(namespace)
+  }
+}
