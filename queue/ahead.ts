@@ -16,6 +16,14 @@ interface Range {
   to: number
 }
 
+interface Reading {
+  /** Where the next look begins. */
+  next: number
+  /** What lines that became long later have missed. */
+  missed: Range[]
+  isBusy: boolean
+}
+
 const PAGE_SIZE = 250
 
 /**
@@ -28,11 +36,8 @@ export class ReadAhead {
   readonly #names: Names
   readonly #log: QueueLog
   readonly #lines = new Set<LongLine>()
-  /** Where the next look begins; undefined while no line is long. */
-  #next: number | undefined
-  /** What lines that became long later have missed. */
-  #missed: Range[] = []
-  #reading: Promise<void> | undefined
+  /** Undefined while no line is long. */
+  #reading: Reading | undefined
 
   constructor({ js, names, log }: { js: JetStream; names: Names; log: QueueLog }) {
     this.#js = js
@@ -44,44 +49,43 @@ export class ReadAhead {
   join(line: LongLine, delivered: number): void {
     this.#lines.add(line)
     const from = delivered + 1
-    if (this.#next === undefined) this.#next = from
-    else if (from < this.#next) this.#missed.push({ from, to: this.#next })
+    const reading = (this.#reading ??= { next: from, missed: [], isBusy: false })
+    if (from < reading.next) reading.missed.push({ from, to: reading.next })
     this.look()
   }
 
   leave(line: LongLine): void {
     this.#lines.delete(line)
-    if (this.#lines.size > 0) return
-    this.#next = undefined
-    this.#missed = []
+    if (this.#lines.size === 0) this.#reading = undefined
   }
 
   /** Notes what has been stored since the last look. */
   look(): void {
-    this.#reading ??= this.#read()
+    const reading = this.#reading
+    if (reading === undefined || reading.isBusy) return
+    reading.isBusy = true
+    this.#read(reading)
       .catch((error: unknown) =>
         this.#log.debug({ err: error }, 'could not read ahead in the stream: the next look tries again'),
       )
       .finally(() => {
-        this.#reading = undefined
+        reading.isBusy = false
       })
   }
 
-  async #read(): Promise<void> {
-    for (let [range] = this.#missed; range !== undefined; [range] = this.#missed) {
-      await this.#note(range, (next) => void (range.from = next))
-      this.#missed = this.#missed.filter((one) => one !== range)
+  async #read(reading: Reading): Promise<void> {
+    for (let [range] = reading.missed; range !== undefined; [range] = reading.missed) {
+      const { to } = range
+      await this.#note(reading, range.from, to, (next) => void (range.from = next))
+      reading.missed.shift()
     }
-    if (this.#next === undefined) return
-    await this.#note({ from: this.#next, to: Number.POSITIVE_INFINITY }, (next) => {
-      if (this.#next !== undefined) this.#next = next
-    })
+    await this.#note(reading, reading.next, Number.POSITIVE_INFINITY, (next) => void (reading.next = next))
   }
 
-  async #note({ from, to }: Range, advance: (next: number) => void): Promise<void> {
+  async #note(reading: Reading, from: number, to: number, advance: (next: number) => void): Promise<void> {
     const { stream } = this.#names
     for await (const { subject, sequence } of this.#js.scan(stream, '>', { first: from, pageSize: PAGE_SIZE })) {
-      if (sequence >= to || this.#lines.size === 0) return
+      if (sequence >= to || this.#reading !== reading) return
       const place = this.#names.placeOf(subject)
       if (place?.kind === 'token')
         for (const line of this.#lines)
