@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import type { WorkQueue } from '#queue'
+import { openQueue, type WorkQueue } from '#queue'
+import { startDeployedNats } from '../support/deployed-nats.ts'
 import { DONE, FN, freshPrefix, gate, inMs, until, useTestNats, World } from './support.ts'
 
 const { open } = useTestNats()
@@ -134,6 +135,8 @@ it('several workers serve a tenant beside two floods, and no key twice at a time
   await until(async () => expect(await test.queue.depth(FN)).toMatchObject({ queued: 0, running: 0 }))
   for (const worker of workers) await worker.drain(1000)
   for (const other of processes.slice(1)) await other[Symbol.asyncDispose]()
+  const consumer = await test.js.admin.consumers.info(test.queue.stream, `${FN}-high`)
+  expect(consumer).toMatchObject({ num_pending: 0, num_ack_pending: 0 })
   expect(world.overlaps).toEqual([])
   expect(new Set(world.starts)).toEqual(new Set(all))
   // The line of one worker may deliver what another is taking: such a key runs twice, one run after the other.
@@ -166,4 +169,23 @@ it('a worker that dies with a token that it took out of the order of the line le
   expect(world.dealtWith.get(key)).toBe(1)
   await worker.drain(1000)
   await lost.drain(0)
+})
+
+it('the users of deploy/nats may do all that this takes', async () => {
+  await using deployed = await startDeployedNats()
+  const opened = async (user: string) => {
+    const js = await deployed.connect(user, user)
+    const queue = await openQueue(js, { log: { debug() {}, info() {}, warn() {}, error() {} } })
+    return { js, queue, [Symbol.asyncDispose]: () => js.close() }
+  }
+  await using bridge = await opened('fairlead-bridge')
+  await using dispatcher = await opened('fairlead-dispatcher')
+  const world = new World()
+  await bridge.queue.declare(FN)
+  await enqueueAll(world, bridge.queue, keysOf('flood', 600))
+  await world.change(bridge.queue, 'tenant.a')
+  const worker = world.serve(dispatcher.queue, soon, SLOTS)
+  await until(() => expect(world.starts).toContain('tenant.a'))
+  expect(world.starts.indexOf('tenant.a')).toBeLessThanOrEqual(LINE + NOTICE)
+  await worker.drain(1000)
 })
