@@ -19,6 +19,11 @@ export interface LaneOptions {
   onTurn: (namespace: string) => void
 }
 
+interface Found {
+  key: string
+  message: StoredMessage
+}
+
 /** A line of more tokens than so many times the slots is long. */
 const LONG = 4
 
@@ -82,6 +87,11 @@ export class LaneInHand implements LaneLoad, LongLine {
     this.#turns.clear()
   }
 
+  drain(): Promise<void> {
+    this.inOrder()
+    return this.puller.drain()
+  }
+
   note(key: string, sequence: number): void {
     const namespace = namespaceOf(key)
     if (namespace !== undefined) this.#turns.note(namespace, sequence)
@@ -93,8 +103,22 @@ export class LaneInHand implements LaneLoad, LongLine {
     if (namespace !== undefined) this.#turns.passOver(namespace, sequence, performance.now())
   }
 
-  /** The next token of a namespace, read through the stream's leader: it was there a moment ago. */
-  async find(namespace: string): Promise<StoredMessage | undefined> {
+  /** The next key of a namespace, with its token as the stream's leader has it: it was there a moment ago. */
+  async find(namespace: string): Promise<Found | undefined> {
+    const { names, log } = this.#core
+    try {
+      const message = await this.#read(namespace)
+      if (message === undefined) return undefined
+      const place = names.placeOf(message.subject)
+      return place?.kind === 'token' ? { key: place.key, message } : undefined
+    } catch (error) {
+      log.debug({ err: error, fn: this.fn, namespace }, 'could not read ahead: keys wait in the order of the stream')
+      this.inOrder()
+      return undefined
+    }
+  }
+
+  async #read(namespace: string): Promise<StoredMessage | undefined> {
     const { js, names } = this.#core
     for (let place = this.#turns.take(namespace); place !== undefined; place = this.#turns.take(namespace)) {
       if ('sequence' in place) {

@@ -140,24 +140,17 @@ export class QueueWorker implements Worker, Sharer {
 
   /** A key of this namespace, although others are before it in the line. */
   async #takeOf(namespace: string, inHand: LaneInHand): Promise<void> {
-    const { clock, ackWaitMs, names, log } = this.#core
-    const { fn, lane } = inHand
-    this.#lastLane = lane
-    const message = await inHand.find(namespace).catch((error: unknown) => {
-      log.debug({ err: error, fn, namespace }, 'could not read the next token of a namespace: it waits in the line')
-      inHand.inOrder()
-      return undefined
-    })
-    if (message === undefined || this.#drained) return
-    const place = names.placeOf(message.subject)
-    if (place?.kind !== 'token') return
-    const { key } = place
+    const { clock, ackWaitMs } = this.#core
+    this.#lastLane = inHand.lane
+    const found = await inHand.find(namespace)
+    if (found === undefined || this.#drained) return
+    const { key, message } = found
     const { sequence } = message
-    const cameAt = clock.moment()
     const onOccupied = () => inHand.passOver(key, sequence)
     if (this.#current.has(key) || this.#arriving.has(key)) return onOccupied()
-    const input = { token: tokenFrom(message, lane), seen: { sequence } }
-    await this.#work(key, { input, message, cameAt, freshMs: ackWaitMs / 4, delivery: undefined, onOccupied })
+    const input = { token: tokenFrom(message, inHand.lane), seen: { sequence } }
+    const freshMs = ackWaitMs / 4
+    await this.#work(key, { input, message, cameAt: clock.moment(), freshMs, delivery: undefined, onOccupied })
   }
 
   /** Only a key that nothing here is about, and only where no token waits that would be overtaken. */
@@ -282,7 +275,7 @@ export class QueueWorker implements Worker, Sharer {
 
   async #drain(): Promise<void> {
     this.#janitor.stop()
-    await Promise.all(Object.values(this.#lanes).map(({ puller }) => within(HANDBACK_MS, puller.drain())))
+    await Promise.all(Object.values(this.#lanes).map((lane) => within(HANDBACK_MS, lane.drain())))
     await Promise.race([Promise.all(this.#inHand), this.#graceOver.promise])
     const handedBack = [...this.#runs].map((run) => run.handBack(this.#abandon.signal))
     await within(HANDBACK_MS, Promise.allSettled(handedBack))
