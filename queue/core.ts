@@ -1,5 +1,4 @@
 import type { Delivery, JetStream } from '#jetstream'
-import type { ReadAhead } from './ahead.ts'
 import type { ServerClock } from './clock.ts'
 import type { Terms } from './lease.ts'
 import { drive, type Machine } from './machine.ts'
@@ -18,7 +17,6 @@ export interface Core {
   terms: Terms
   ackWaitMs: number
   slots: ProcessSlots
-  ahead: ReadAhead
   /** This process in the stream: where its releases go. */
   worker: string
   /** This process to people. */

@@ -54,6 +54,7 @@ function streamConfig(names: Names): Partial<StreamConfig> & { name: string } {
     allow_msg_schedules: true,
     allow_msg_ttl: true,
     allow_direct: true,
+    republish: { ...names.republished, headers_only: true },
   }
 }
 

@@ -1,5 +1,5 @@
 import { type Delivery, Puller, type StoredMessage } from '#jetstream'
-import type { LongLine } from './ahead.ts'
+import { Ahead } from './ahead.ts'
 import type { Core } from './core.ts'
 import { namespaceOf } from './names.ts'
 import type { Lane } from './record.ts'
@@ -31,7 +31,7 @@ const LONG = 4
  * One lane of a function in the hands of a worker. Its consumer delivers the oldest token first: that is the line. While
  * the line is long, namespaces that wait further back are served in turn with it.
  */
-export class LaneInHand implements LaneLoad, LongLine {
+export class LaneInHand implements LaneLoad {
   readonly fn: string
   readonly lane: Lane
   readonly puller: Puller
@@ -40,14 +40,15 @@ export class LaneInHand implements LaneLoad, LongLine {
   readonly #core: Core
   readonly #options: LaneOptions
   readonly #turns = new Turns()
+  readonly #ahead: Ahead
   #isLong = false
-  #starts = 0
 
   constructor(core: Core, options: LaneOptions) {
     this.#core = core
     this.#options = options
     this.fn = options.fn
     this.lane = options.lane
+    this.#ahead = new Ahead(core, options, (key) => this.#note(key))
     this.puller = new Puller(core.js, {
       stream: core.names.stream,
       consumer: core.names.consumer(this.fn, this.lane),
@@ -68,22 +69,14 @@ export class LaneInHand implements LaneLoad, LongLine {
     if (pending <= LONG * this.#options.slots) return this.inOrder()
     if (this.#isLong) return
     this.#isLong = true
-    this.#core.ahead.join(this, sequence)
-  }
-
-  /** A slot was filled: after as many as there are slots, it is time to see what has come meanwhile. */
-  filled(): void {
-    this.busy++
-    if (!this.#isLong || ++this.#starts < this.#options.slots) return
-    this.#starts = 0
-    this.#core.ahead.look()
+    this.#ahead.open()
   }
 
   /** Leaves all keys to the line: it is short, or what waits further back cannot be read. */
   inOrder(): void {
     if (!this.#isLong) return
     this.#isLong = false
-    this.#core.ahead.leave(this)
+    this.#ahead.close()
     this.#turns.clear()
   }
 
@@ -92,15 +85,10 @@ export class LaneInHand implements LaneLoad, LongLine {
     return this.puller.drain()
   }
 
-  note(key: string, sequence: number): void {
+  /** The key runs: its token stays where it is, for a later turn. */
+  passOver(key: string): void {
     const namespace = namespaceOf(key)
-    if (namespace !== undefined) this.#turns.note(namespace, sequence)
-  }
-
-  /** The key of this token runs: the token stays where it is, for a later turn. */
-  passOver(key: string, sequence: number): void {
-    const namespace = namespaceOf(key)
-    if (namespace !== undefined) this.#turns.passOver(namespace, sequence, performance.now())
+    if (namespace !== undefined) this.#turns.passOver(namespace, key, performance.now())
   }
 
   /** The next key of a namespace, with its token as the stream's leader has it: it was there a moment ago. */
@@ -121,9 +109,9 @@ export class LaneInHand implements LaneLoad, LongLine {
   async #read(namespace: string): Promise<StoredMessage | undefined> {
     const { js, names } = this.#core
     for (let place = this.#turns.take(namespace); place !== undefined; place = this.#turns.take(namespace)) {
-      if ('sequence' in place) {
-        const message = await js.bySequence(names.stream, place.sequence)
-        if (message) return message
+      if ('key' in place) {
+        const message = await js.lastOf(names.stream, names.token(this.fn, this.lane, place.key))
+        if (message && this.#turns.isAhead(message.sequence)) return message
       } else {
         const message = await js.firstFrom(names.stream, place.from, names.tokensIn(this.fn, this.lane, namespace))
         this.#turns.found(namespace, message?.sequence)
@@ -131,6 +119,11 @@ export class LaneInHand implements LaneLoad, LongLine {
       }
     }
     return undefined
+  }
+
+  #note(key: string): void {
+    const namespace = namespaceOf(key)
+    if (namespace !== undefined) this.#turns.note(namespace, key)
   }
 
   /** How many tokens the line may have on their way; slots that are for other namespaces are filled first. */

@@ -51,6 +51,16 @@ export class Names {
   tokensIn = (fn: string, lane: Lane, namespace: string): string =>
     `${this.#root}work.${fnToken(fn)}.${lane}.${namespace}.>`
 
+  /** What the server tells of each token as it is stored, whoever has stored it. */
+  get republished(): { src: string; dest: string } {
+    return { src: `${this.#root}work.>`, dest: `${this.#root}queued.>` }
+  }
+
+  queued = (fn: string, lane: Lane): string => `${this.#root}queued.${fnToken(fn)}.${lane}.>`
+
+  /** The key that the server tells of. */
+  keyQueued = (subject: string): string => subject.slice(this.#root.length).split('.').slice(3).join('.')
+
   consumer = (fn: string, lane: Lane): string => `${fnToken(fn)}-${lane}`
 
   /** The function of a consumer's name; undefined for other names. */

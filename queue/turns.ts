@@ -1,12 +1,9 @@
-/** Where a namespace's next token is: at a sequence, or at the first one from there on. */
-export type Place = { sequence: number } | { from: number }
+/** Where a namespace's next token is: that of a key, or the first one from a sequence on. */
+export type Place = { key: string } | { from: number }
 
 interface Waiting {
-  /** Sequences of its next tokens. */
-  known: number[]
-  /** The last sequence that was noted. */
-  upTo: number
-  /** There are more tokens than are known, from here on. */
+  known: Set<string>
+  /** There are more keys than are known, at this sequence or later. */
   more?: number
   /** The first of them is being looked for. */
   searching: boolean
@@ -14,13 +11,13 @@ interface Waiting {
 
 interface PassedOver {
   namespace: string
-  sequence: number
+  key: string
   until: number
 }
 
 /** Kubernetes itself is tested with as many. Keys of further ones wait in the line. */
 export const MAX_NAMESPACES = 10_000
-const MAX_KNOWN = 32
+export const MAX_KNOWN = 32
 const MAX_PASSED_OVER = 1000
 /** So long a token whose key runs is left alone. */
 const PASS_OVER_MS = 1000
@@ -49,24 +46,23 @@ export class Turns {
     this.#line = Math.max(this.#line, sequence)
   }
 
-  /** A token waits here. */
-  note(namespace: string, sequence: number): void {
-    const waiting = this.#waiting.get(namespace)
-    if (waiting === undefined) {
-      if (this.#waiting.size >= MAX_NAMESPACES || sequence <= this.#line) return
-      this.#waiting.set(namespace, { known: [sequence], upTo: sequence, searching: false })
-    } else if (sequence > waiting.upTo) {
-      waiting.upTo = sequence
-      if (waiting.more !== undefined) return
-      if (waiting.known.length < MAX_KNOWN) waiting.known.push(sequence)
-      else waiting.more = sequence
-    }
+  /** The line has not come to this token. */
+  isAhead(sequence: number): boolean {
+    return sequence > this.#line
   }
 
-  /** The key of this token runs: it cannot be taken before that run has ended. */
-  passOver(namespace: string, sequence: number, now: number): void {
-    if (this.#passedOver.length < MAX_PASSED_OVER)
-      this.#passedOver.push({ namespace, sequence, until: now + PASS_OVER_MS })
+  /** A key waits. */
+  note(namespace: string, key: string): void {
+    const waiting = this.#waiting.get(namespace)
+    if (waiting === undefined) {
+      if (this.#waiting.size < MAX_NAMESPACES) this.#waiting.set(namespace, { known: new Set([key]), searching: false })
+    } else if (waiting.known.size < MAX_KNOWN) waiting.known.add(key)
+    else waiting.more ??= 1
+  }
+
+  /** It runs: its token cannot be taken before that run has ended. */
+  passOver(namespace: string, key: string, now: number): void {
+    if (this.#passedOver.length < MAX_PASSED_OVER) this.#passedOver.push({ namespace, key, until: now + PASS_OVER_MS })
   }
 
   /** The namespace whose turn it is; undefined: the line's. */
@@ -89,14 +85,14 @@ export class Turns {
   take(namespace: string): Place | undefined {
     const waiting = this.#waiting.get(namespace)
     if (waiting === undefined || waiting.searching) return undefined
-    let sequence = waiting.known.shift()
-    while (sequence !== undefined && sequence <= this.#line) sequence = waiting.known.shift()
-    if (sequence === undefined && waiting.more !== undefined) {
+    const [key] = waiting.known
+    if (key === undefined && waiting.more !== undefined) {
       waiting.searching = true
       return { from: Math.max(waiting.more, this.#line + 1) }
     }
+    if (key !== undefined) waiting.known.delete(key)
     this.#dropIfEmpty(namespace, waiting)
-    return sequence === undefined ? undefined : { sequence }
+    return key === undefined ? undefined : { key }
   }
 
   /** What a search has come to. */
@@ -118,14 +114,11 @@ export class Turns {
   #restore(now: number): void {
     for (let [first] = this.#passedOver; first !== undefined && first.until <= now; [first] = this.#passedOver) {
       this.#passedOver.shift()
-      const { namespace, sequence } = first
-      const waiting = this.#waiting.get(namespace)
-      if (waiting) waiting.known.unshift(sequence)
-      else this.note(namespace, sequence)
+      this.note(first.namespace, first.key)
     }
   }
 
   #dropIfEmpty(namespace: string, { known, more }: Waiting): void {
-    if (known.length === 0 && more === undefined) this.#waiting.delete(namespace)
+    if (known.size === 0 && more === undefined) this.#waiting.delete(namespace)
   }
 }

@@ -1,6 +1,5 @@
 import { nuid } from 'nats'
 import type { JetStream } from '#jetstream'
-import { ReadAhead } from './ahead.ts'
 import { type RetryOutcome, retryKey, type WithdrawOutcome, withdrawKey } from './by-hand.ts'
 import { ServerClock } from './clock.ts'
 import { type Core, enqueueKey } from './core.ts'
@@ -116,7 +115,6 @@ export async function openQueue(js: JetStream, options: QueueOptions): Promise<W
     terms,
     ackWaitMs: options.ackWaitMs ?? DEFAULT_ACK_WAIT_MS,
     slots: new ProcessSlots(options.slots ?? Number.POSITIVE_INFINITY),
-    ahead: new ReadAhead({ js, names, log: options.log }),
     worker: nuid.next(),
     instance: options.instance,
     random: options.random ?? Math.random,

@@ -146,7 +146,7 @@ export class QueueWorker implements Worker, Sharer {
     if (found === undefined || this.#drained) return
     const { key, message } = found
     const { sequence } = message
-    const onOccupied = () => inHand.passOver(key, sequence)
+    const onOccupied = () => inHand.passOver(key)
     if (this.#current.has(key) || this.#arriving.has(key)) return onOccupied()
     const input = { token: tokenFrom(message, inHand.lane), seen: { sequence } }
     const freshMs = ackWaitMs / 4
@@ -165,7 +165,7 @@ export class QueueWorker implements Worker, Sharer {
   }
 
   #occupy(inHand: LaneInHand, working: Promise<void>): void {
-    inHand.filled()
+    inHand.busy++
     this.poke()
     const work = working.finally(() => {
       this.#inHand.delete(work)
