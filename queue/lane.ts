@@ -39,13 +39,14 @@ export class LaneInHand implements LaneLoad {
   backlog = 0
   readonly #core: Core
   readonly #options: LaneOptions
-  readonly #turns = new Turns()
+  readonly #turns: Turns
   readonly #ahead: Ahead
   #isLong = false
 
   constructor(core: Core, options: LaneOptions) {
     this.#core = core
     this.#options = options
+    this.#turns = new Turns(core.random)
     this.fn = options.fn
     this.lane = options.lane
     this.#ahead = new Ahead(core, options, (key) => this.#note(key))

@@ -30,10 +30,16 @@ export class Turns {
   /** In the order of their turns. */
   readonly #waiting = new Map<string, Waiting>()
   readonly #passedOver: PassedOver[] = []
+  readonly #random: () => number
   #line = 0
   /** The namespace that the line served last: it has its turns there. */
   #head: string | undefined
   #sinceLine = 0
+
+  /** `random` gives 0 ≤ x < 1. */
+  constructor(random: () => number) {
+    this.#random = random
+  }
 
   /** There is nothing to decide while all keys wait in the line. */
   get isLineAlone(): boolean {
@@ -81,11 +87,14 @@ export class Turns {
     return undefined
   }
 
-  /** The place of the namespace's next token; undefined: none is known. A search ends with found(). */
+  /**
+   * The place of the namespace's next token; undefined: none is known. A search ends with found(). Any of the known keys
+   * may be next: workers that know the same ones would otherwise all try the same one.
+   */
   take(namespace: string): Place | undefined {
     const waiting = this.#waiting.get(namespace)
     if (waiting === undefined || waiting.searching) return undefined
-    const [key] = waiting.known
+    const key = [...waiting.known][Math.floor(this.#random() * waiting.known.size)]
     if (key === undefined && waiting.more !== undefined) {
       waiting.searching = true
       return { from: Math.max(waiting.more, this.#line + 1) }

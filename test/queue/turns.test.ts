@@ -6,7 +6,7 @@ const turnsOf = (turns: Turns, count: number, now = 0): string =>
   Array.from({ length: count }, () => turns.next(now) ?? '-').join(' ')
 
 function turnsWith(keys: Record<string, readonly string[]>, head?: string): Turns {
-  const turns = new Turns()
+  const turns = new Turns(() => 0)
   turns.lineAt(head, 0)
   for (const [namespace, names] of Object.entries(keys)) for (const name of names) turns.note(namespace, name)
   return turns
@@ -50,6 +50,12 @@ describe('what a namespace has next', () => {
     expect(turns.isLineAlone).toBe(true)
   })
 
+  it('is any of those that are known', () => {
+    const turns = new Turns(() => 0.99)
+    for (const key of ['a.1', 'a.2', 'a.3']) turns.note('a', key)
+    expect([turns.take('a'), turns.take('a')]).toEqual([{ key: 'a.3' }, { key: 'a.2' }])
+  })
+
   it('is not looked for where the line has passed', () => {
     const turns = turnsWith({ a: MANY })
     for (let known = 0; known < MAX_KNOWN; known++) turns.take('a')
@@ -70,7 +76,7 @@ describe('what a namespace has next', () => {
 })
 
 it('keys of more namespaces than may be known wait in the line', () => {
-  const turns = new Turns()
+  const turns = new Turns(() => 0)
   for (let index = 0; index <= MAX_NAMESPACES; index++) turns.note(`n${index}`, `n${index}.a`)
   expect(turns.take(`n${MAX_NAMESPACES - 1}`)).toEqual({ key: `n${MAX_NAMESPACES - 1}.a` })
   expect(turns.take(`n${MAX_NAMESPACES}`)).toBeUndefined()
