@@ -121,7 +121,7 @@ it('several workers serve a tenant beside two floods, and no key twice at a time
   const prefix = freshPrefix()
   await using test = await open(prefix)
   const world = new World()
-  const all = [...keysOf('flood', 900), ...keysOf('torrent', 900), ...keysOf('tenant', 30)]
+  const all = [...keysOf('flood', 500), ...keysOf('torrent', 500), ...keysOf('tenant', 30)]
   for (const namespace of ['flood', 'torrent', 'tenant'])
     await enqueueAll(
       world,
