@@ -62,7 +62,7 @@ export class Turns {
     const waiting = this.#waiting.get(namespace)
     if (waiting === undefined) {
       if (this.#waiting.size < MAX_NAMESPACES) this.#waiting.set(namespace, { known: new Set([key]), searching: false })
-    } else if (waiting.known.size < MAX_KNOWN) waiting.known.add(key)
+    } else if (waiting.known.size < MAX_KNOWN && waiting.more === undefined) waiting.known.add(key)
     else waiting.more ??= 1
   }
 
@@ -123,7 +123,10 @@ export class Turns {
   #restore(now: number): void {
     for (let [first] = this.#passedOver; first !== undefined && first.until <= now; [first] = this.#passedOver) {
       this.#passedOver.shift()
-      this.note(first.namespace, first.key)
+      // A search may have gone past it.
+      const waiting = this.#waiting.get(first.namespace)
+      if (waiting) waiting.known.add(first.key)
+      else this.note(first.namespace, first.key)
     }
   }
 

@@ -50,6 +50,14 @@ describe('what a namespace has next', () => {
     expect(turns.isLineAlone).toBe(true)
   })
 
+  it('is none that came later, while older ones have to be looked for', () => {
+    const turns = turnsWith({ a: MANY })
+    turns.take('a')
+    turns.note('a', 'a.late')
+    for (let known = 1; known < MAX_KNOWN; known++) expect(turns.take('a')).toEqual({ key: MANY[known] })
+    expect(turns.take('a')).toEqual({ from: 1 })
+  })
+
   it('is any of those that are known', () => {
     const turns = new Turns(() => 0.99)
     for (const key of ['a.1', 'a.2', 'a.3']) turns.note('a', key)
