@@ -11,8 +11,7 @@ import { owedRevision } from './revisions.ts'
 export function coverageToken(object: KubeObject, spec: ReconcilerSpec): string {
   const { metadata } = object
   const { for: primary, owns, related, finalize, identity } = spec
-  const revision = owedRevision(object, spec) ?? []
-  const optional = [finalize ? 'finalize' : undefined, identity && { identity }].filter((one) => one !== undefined)
-  const asked = JSON.stringify([metadata.uid, primary, owns, related, ...revision, ...optional])
+  const optional = [owedRevision(object, spec), finalize ? 'finalize' : undefined, identity && { identity }]
+  const asked = JSON.stringify([metadata.uid, primary, owns, related, ...optional.filter((one) => one !== undefined)])
   return `${metadata.name}@${hash('sha256', asked, 'base64url').slice(0, 16)}`
 }

@@ -15,16 +15,20 @@ export class DeclarationMismatchError extends Error {
   override readonly name = 'DeclarationMismatchError'
 }
 
-/** Creates the stream if it is not there; what is there must agree in every field given. Gives it as it is then. */
+/**
+ * Creates the stream if it is not there; what is there must agree in every field given. Gives it as it is then. What it
+ * is only created with need not agree.
+ */
 export async function declareStream(
   js: JetStream,
   config: Partial<StreamConfig> & { name: string },
+  createdWith: Partial<StreamConfig> = {},
 ): Promise<StreamConfig> {
   const what = `stream ${config.name}`
   const existing = await findStream(js, config.name)
   if (existing) return demandEqual(what, config, existing)
   try {
-    return (await answered(js, what, () => js.admin.streams.add(config))).config
+    return (await answered(js, what, () => js.admin.streams.add({ ...config, ...createdWith }))).config
   } catch (error) {
     if (errCodeOf(error) !== ERR.streamNameInUse) throw error
     return demandEqual(what, config, (await infoOf(js, config.name)).config)

@@ -2,6 +2,7 @@ import { type ConsumerConfig, DiscardPolicy, RetentionPolicy, StorageType, type 
 import { declareConsumer, declareStream, findStream, type JetStream, removeConsumer, UNLIMITED } from '#jetstream'
 import type { Names } from './names.ts'
 import { LANES, type Lane } from './record.ts'
+import type { QueueLog } from './types.ts'
 
 const MS = 1e6
 /** Above twice the slots of all processes together. */
@@ -10,9 +11,22 @@ const MAX_ACK_PENDING = 20_000
 const MAX_WAITING = 10_000
 
 /** Gives the number of replicas as they are; without a wish, an existing stream may have any. */
-export async function declareWork(js: JetStream, names: Names, replicas: number | undefined): Promise<number> {
+export async function declareWork(
+  js: JetStream,
+  names: Names,
+  { replicas, log }: { replicas?: number | undefined; log: QueueLog },
+): Promise<number> {
   const wish = replicas === undefined ? undefined : { num_replicas: replicas }
-  return (await declareStream(js, { ...streamConfig(names), ...wish })).num_replicas
+  const republish = { ...names.republished, headers_only: true }
+  const found = await declareStream(js, { ...streamConfig(names), ...wish }, { republish })
+  const { src, dest } = republish
+  if (found.republish?.src !== src || found.republish.dest !== dest)
+    log.warn(
+      { stream: names.stream, republish: found.republish },
+      'a flood of one namespace may hold up all others: the stream was made before namespaces had turns. Mend it with ' +
+        `nats stream edit ${names.stream} --republish-source '${src}' --republish-destination '${dest}' --republish-headers`,
+    )
+  return found.num_replicas
 }
 
 /** There is no such queue: nobody has made it yet, or it has another prefix. */

@@ -1,4 +1,6 @@
-import type { Finish } from './types.ts'
+import type { ServerClock } from './clock.ts'
+import type { Ending } from './finish.ts'
+import type { Finish, HandBack } from './types.ts'
 
 /** So long after the run has ended, whatever is done to the wall clock meanwhile. */
 interface Delay {
@@ -18,4 +20,24 @@ export function dated(finish: Finish, now: Date): Finish<Date> {
   return finish.kind === 'error' ? { ...finish, retryAt: dueDate(finish.retryAt, now) } : finish
 }
 
-export const isTime = (due: Due): boolean => !Number.isNaN(due instanceof Date ? due.getTime() : due.afterMs)
+const isTime = (due: Due): boolean => !Number.isNaN(due instanceof Date ? due.getTime() : due.afterMs)
+
+/** Throws if the finish asks for an invalid time. */
+export function timely<Ended extends Finish | HandBack>(finish: Ended): Ended {
+  const due = finish.kind === 'requeue' ? finish.at : finish.kind === 'error' ? finish.retryAt : undefined
+  if (due !== undefined && !isTime(due)) throw new Error(`the run ended in ${finish.kind} at no valid time`)
+  return finish
+}
+
+/** In the server's time. Delays count from this call. */
+export function endingOf(finish: Finish | HandBack, clock: ServerClock): () => Ending {
+  const endedAt = performance.now()
+  const timeOf = (due: Due) =>
+    due instanceof Date ? clock.at(due) : clock.now() + due.afterMs - (performance.now() - endedAt)
+  return () => {
+    if (finish.kind === 'requeue') return { kind: 'requeue', at: timeOf(finish.at) }
+    if (finish.kind !== 'error') return finish
+    const { message, retryAt, isCounted = true } = finish
+    return { kind: 'error', message, at: timeOf(retryAt), isCounted }
+  }
+}

@@ -1,6 +1,7 @@
 import type { StoredMessage } from '#jetstream'
 import { errorFrom, recordFrom, tokenFrom } from './codec.ts'
 import type { Core } from './core.ts'
+import { namespaceOf } from './names.ts'
 import { type KeyRecord, LANES } from './record.ts'
 import type { Entry, KeyOf } from './types.ts'
 
@@ -21,14 +22,20 @@ export async function* listEntries(
       if (entry) yield entry
     }
   if (states !== undefined && !states.includes('queued')) return
-  const positions = new Map<string, number>()
+  const counts = new Map<string, number>()
+  const counted = (line: string): number => {
+    const count = (counts.get(line) ?? 0) + 1
+    counts.set(line, count)
+    return count
+  }
   for await (const message of js.scan(names.stream, names.all('work', fn))) {
     const place = names.placeOf(message.subject)
     if (place?.kind !== 'token') continue
     const line = `${place.fn} ${place.lane}`
-    const position = (positions.get(line) ?? 0) + 1
-    positions.set(line, position)
-    yield { ...tokenEntry(core, message, place), position }
+    const position = counted(line)
+    const namespace = namespaceOf(place.key)
+    const positionInNamespace = namespace === undefined ? position : counted(`${line} ${namespace}`)
+    yield { ...tokenEntry(core, message, place), position, positionInNamespace }
   }
 }
 
@@ -40,15 +47,19 @@ export async function entriesOf(core: Core, { fn, key }: KeyOf): Promise<Entry[]
   for (const lane of LANES) {
     const message = await js.lastOf(names.stream, names.token(fn, lane, key))
     if (message === undefined) continue
-    const line = names.tokensOf(fn, lane)
-    const all = await js.count(names.stream, line)
-    const notBefore = await js.count(names.stream, line, message.sequence)
-    entries.push({
-      ...tokenEntry(core, message, { fn, key, lane }),
-      position: Math.max(1, all.count - notBefore.count + 1),
-    })
+    const position = await placeAmong(core, names.tokensOf(fn, lane), message.sequence)
+    const namespace = namespaceOf(key)
+    const positionInNamespace =
+      namespace === undefined ? position : await placeAmong(core, names.tokensIn(fn, lane, namespace), message.sequence)
+    entries.push({ ...tokenEntry(core, message, { fn, key, lane }), position, positionInNamespace })
   }
   return entries.filter((entry) => entry !== undefined)
+}
+
+async function placeAmong({ js, names }: Core, subjects: string, sequence: number): Promise<number> {
+  const all = await js.count(names.stream, subjects)
+  const notBefore = await js.count(names.stream, subjects, sequence)
+  return Math.max(1, all.count - notBefore.count + 1)
 }
 
 function tokenEntry({ clock }: Core, message: StoredMessage, { fn, key, lane }: KeyOf & Pick<Entry, 'lane'>) {

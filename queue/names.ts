@@ -48,6 +48,19 @@ export class Names {
 
   tokensOf = (fn: string, lane: Lane): string => `${this.#root}work.${fnToken(fn)}.${lane}.>`
 
+  tokensIn = (fn: string, lane: Lane, namespace: string): string =>
+    `${this.#root}work.${fnToken(fn)}.${lane}.${namespace}.>`
+
+  /** What the server tells of each token as it is stored, whoever has stored it. */
+  get republished(): { src: string; dest: string } {
+    return { src: `${this.#root}work.>`, dest: `${this.#root}queued.>` }
+  }
+
+  queued = (fn: string, lane: Lane): string => `${this.#root}queued.${fnToken(fn)}.${lane}.>`
+
+  /** The key that the server tells of. */
+  keyQueued = (subject: string): string => subject.slice(this.#root.length).split('.').slice(3).join('.')
+
   consumer = (fn: string, lane: Lane): string => `${fnToken(fn)}-${lane}`
 
   /** The function of a consumer's name; undefined for other names. */
@@ -79,6 +92,12 @@ function fnToken(fn: string): string {
       `function name ${JSON.stringify(fn)} must be lower-case letters, digits, dashes and dots, as in Kubernetes`,
     )
   return fn.replaceAll('.', '_')
+}
+
+/** The first token of a key that has more than one. Keys of objects without a namespace have one in common. */
+export function namespaceOf(key: string): string | undefined {
+  const end = key.indexOf('.')
+  return end < 0 ? undefined : key.slice(0, end)
 }
 
 export function demandKey(key: string): void {

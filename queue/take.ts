@@ -7,6 +7,8 @@ export interface TakeInput {
   token: Omit<Token, 'sequence'>
   /** There is no token: a change that this process was told of, and that it queues if it cannot take the key. */
   direct?: boolean
+  /** The token was not delivered but read from the stream, and may be gone by now. It is removed by its sequence. */
+  seen?: { sequence: number }
   /** Unique to this attempt: it becomes the owner, and names the generations that are written for it. */
   nonce: string
   /** The process that takes it, for people. */
@@ -20,7 +22,7 @@ export type TakeResult =
   | { kind: 'leased'; held: Held }
   /** The key is running: its owner will run it once more. */
   | { kind: 'marked' }
-  /** The key is running, and its owner does not know of the change: it has to be queued. */
+  /** The key is running, and its owner was not told: a change has to be queued, a seen token stays where it is. */
   | { kind: 'occupied' }
   /** Nothing was acknowledged: the server delivers the token again, or the watchdog queues the key. */
   | { kind: 'dropped'; because: 'delivery too old' | 'lease nearly over' }
@@ -35,7 +37,7 @@ export type TakeStep = { claim: Claim; io: Io } & (
   | { name: 'take' | 'steal'; record: NewRecord }
   | { name: 'look' | 'dismiss' }
   | { name: 'mark'; sameLane: boolean }
-  | { name: 'acknowledge' | 'barrier'; held: Held }
+  | { name: 'acknowledge' | 'barrier' | 'remove'; held: Held }
 )
 
 type Next = TakeStep | Ended<TakeResult>
@@ -46,6 +48,9 @@ type Next = TakeStep | Ended<TakeResult>
  * the run that starts now.
  *
  * Or from a change to a lease, without a token: the record alone is as durable, for it is a schedule of that token.
+ *
+ * Or from a token that was read out of its turn. The consumer still answers for it, so whatever goes wrong costs its
+ * place at most. Its removal names one sequence: a late one takes no newer token away.
  */
 export const take: Machine<TakeInput, TakeStep, TakeResult> = {
   start: (input, now) => takeFresh({ ...input, ...input.token, writes: 0 }, now),
@@ -73,6 +78,8 @@ export const take: Machine<TakeInput, TakeStep, TakeResult> = {
         if (answer.kind !== 'token') throw new UnexpectedAnswerError(step, answer)
         if (isTooLate(step, now)) return tooLate(step)
         return answer.present ? acknowledge(step.claim, step.held) : end({ kind: 'leased', held: step.held })
+      case 'remove':
+        return isTooLate(step, now) ? tooLate(step) : end({ kind: 'leased', held: step.held })
     }
   },
 }
@@ -85,7 +92,7 @@ function takeFresh(claim: Claim, now: number): Next {
 function onRecord(claim: Claim, record: KeyRecord | undefined, now: number): Next {
   if (record === undefined) return takeFresh(claim, now)
   if (isRunOf(record, claim.nonce)) return taken(claim, { record, writes: claim.writes }, now)
-  if (record.state === 'running') return claim.direct ? end({ kind: 'occupied' }) : mark(claim, record)
+  if (record.state === 'running') return claim.direct || claim.seen ? end({ kind: 'occupied' }) : mark(claim, record)
   const cutShort = claim.cutShort === true || record.reason === 'CutShort'
   return writeRunning('steal', { ...claim, ...worst(claim, record), cutShort }, record, now)
 }
@@ -146,6 +153,7 @@ function afterStored(step: TakeStep & { name: 'take' | 'steal' }, answer: Answer
 }
 
 function taken(claim: Claim, held: Held, now: number): Next {
+  if (claim.seen) return remove(claim, held, claim.seen)
   if (!claim.direct) return acknowledge(claim, held)
   return nearlyOver(held.record, claim.terms, now)
     ? end({ kind: 'dropped', because: 'lease nearly over' })
@@ -160,6 +168,13 @@ const acknowledge = (claim: Claim, held: Held): TakeStep => ({
 })
 
 const barrier = (claim: Claim, held: Held): TakeStep => ({ name: 'barrier', claim, held, io: { do: 'readToken' } })
+
+const remove = (claim: Claim, held: Held, { sequence }: { sequence: number }): TakeStep => ({
+  name: 'remove',
+  claim,
+  held,
+  io: { do: 'removeToken', sequence },
+})
 
 /** Without a record the age of the delivery counts, with one its lease. */
 function isTooLate(step: TakeStep, now: number): boolean {

@@ -114,7 +114,7 @@ export interface QueueLog {
 
 /**
  * What the stream holds of one key. A key that runs or waits may have a second entry: queued, with its place in its lane
- * (1 is the next one). A running one has the process that runs it in `by`; one that was parked by hand, not by a
+ * and among its namespace's keys there (1 is the next one). In a long lane namespaces are served in turn. A running one has the process that runs it in `by`; one that was parked by hand, not by a
  * terminal error, is Withdrawn.
  */
 export type Entry = {
@@ -124,7 +124,7 @@ export type Entry = {
   attempt: number
   error?: string
 } & (
-  | { state: 'queued'; since: Date; position: number }
+  | { state: 'queued'; since: Date; position: number; positionInNamespace: number }
   | { state: 'running'; since: Date; owner: string; by?: string; leaseUntil: Date; dirty: boolean }
   | { state: 'waiting'; since: Date; until: Date; reason: 'Requeue' | 'Error' | 'CutShort' }
   | { state: 'parked'; since: Date; reason: 'Terminal' | 'Withdrawn' }

@@ -101,7 +101,7 @@ const DEFAULT_ACK_WAIT_MS = 10_000
 /** Declares the stream and measures the server's clock. */
 export async function openQueue(js: JetStream, options: QueueOptions): Promise<WorkQueue> {
   const names = new Names(options.prefix ?? '')
-  const replicas = options.create === false ? await findWork(js, names) : await declareWork(js, names, options.replicas)
+  const replicas = options.create === false ? await findWork(js, names) : await declareWork(js, names, options)
   const terms = { leaseMs: options.leaseMs ?? DEFAULT_LEASE_MS, replicas }
   const sources = {
     wall: options.now ?? Date.now,

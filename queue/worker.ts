@@ -1,35 +1,33 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { nuid } from 'nats'
-import { ConnectionClosedError, type Delivery, Puller } from '#jetstream'
+import { ConnectionClosedError, type Delivery, type StoredMessage } from '#jetstream'
 import { backoffMs, DEFAULT_BACKOFF } from './backoff.ts'
 import { dueOf, isFired, isWatchdog, tokenFrom } from './codec.ts'
 import { type Core, measured, operate } from './core.ts'
-import { type Due, isTime } from './due.ts'
-import type { Ending } from './finish.ts'
+import { endingOf, timely } from './due.ts'
 import { Janitor } from './janitor.ts'
+import { LaneInHand } from './lane.ts'
 import type { Held } from './lease.ts'
 import { messageOf } from './message-of.ts'
 import type { Lane } from './record.ts'
 import { Run } from './run.ts'
-import { allowances, type LaneLoad, type Sharer } from './slots.ts'
+import { allowances, type Sharer } from './slots.ts'
 import type { TakeInput } from './take.ts'
 import { transitions } from './transitions.ts'
 import type { Finish, HandBack, ServeOptions, Worker } from './types.ts'
 
-interface LaneInHand extends LaneLoad {
-  lane: Lane
-  puller: Puller
-}
-
 /** What a key is to be taken by. */
 interface Claim {
-  input: Pick<TakeInput, 'token' | 'direct'>
-  fired: boolean
+  input: Pick<TakeInput, 'token' | 'direct' | 'seen'>
+  /** Its token, as it is stored. */
+  message: StoredMessage | undefined
   /** When it came here, a moment of the clock. */
   cameAt: number
   /** How long after that it may be taken. */
   freshMs: number
+  /** Of the token, if it was delivered. */
   delivery: Delivery | undefined
+  onOccupied?: () => void
 }
 
 /**
@@ -102,19 +100,16 @@ export class QueueWorker implements Worker, Sharer {
   }
 
   #openLane(lane: Lane): LaneInHand {
-    const { js, names } = this.#core
-    const puller = new Puller(js, {
-      stream: names.stream,
-      consumer: names.consumer(this.#options.fn, lane),
-      free: () => this.#allowances[lane],
-      // The high lane is always waited for: what is kept for it then costs no further request.
-      expected: () => lane === 'low' && inHand.backlog > 0,
-      onEmpty: () => {
-        inHand.backlog = 0
-      },
+    const { fn, slots } = this.#options
+    const inHand: LaneInHand = new LaneInHand(this.#core, {
+      fn,
+      lane,
+      slots,
+      allowed: () => this.#allowances[lane],
+      free: () => this.#free,
       onMessage: (delivery) => this.#receive(inHand, delivery),
+      onTurn: (namespace) => this.#occupy(inHand, this.#takeOf(namespace, inHand)),
     })
-    const inHand: LaneInHand = { lane, busy: 0, backlog: 0, puller }
     return inHand
   }
 
@@ -135,14 +130,31 @@ export class QueueWorker implements Worker, Sharer {
     const place = this.#core.names.placeOf(delivery.subject)
     if (place?.kind !== 'token') return
     const { clock, ackWaitMs } = this.#core
+    inHand.delivered(place.key, delivery)
     this.#lastLane = inHand.lane
-    this.#occupy(inHand, place.key, {
+    const claim: Claim = {
       input: { token: tokenFrom(delivery, inHand.lane) },
-      fired: isFired(delivery),
+      message: delivery,
       cameAt: clock.moment(),
       freshMs: ackWaitMs / 2,
       delivery,
-    })
+    }
+    this.#occupy(inHand, this.#work(place.key, claim))
+  }
+
+  /** A key of this namespace, although others are before it in the line. */
+  async #takeOf(namespace: string, inHand: LaneInHand): Promise<void> {
+    const { clock, ackWaitMs } = this.#core
+    this.#lastLane = inHand.lane
+    const found = await inHand.find(namespace)
+    if (found === undefined || this.#drained) return
+    const { key, message } = found
+    const { sequence } = message
+    const onOccupied = () => inHand.passOver(key)
+    if (this.#current.has(key) || this.#arriving.has(key)) return onOccupied()
+    const input = { token: tokenFrom(message, inHand.lane), seen: { sequence } }
+    const freshMs = ackWaitMs / 4
+    await this.#work(key, { input, message, cameAt: clock.moment(), freshMs, delivery: undefined, onOccupied })
   }
 
   /** Only a key that nothing here is about, and only where no token waits that would be overtaken. */
@@ -151,15 +163,15 @@ export class QueueWorker implements Worker, Sharer {
     if (high.backlog > 0 || this.#allowances.direct === 0 || this.#current.has(key)) return undefined
     const { clock, ackWaitMs } = this.#core
     const input = { token: { lane: high.lane, attempt: 0 }, direct: true }
-    const claim = { input, fired: false, cameAt: clock.moment(), freshMs: ackWaitMs / 4, delivery: undefined }
-    this.#occupy(high, key, claim)
+    const claim = { input, message: undefined, cameAt: clock.moment(), freshMs: ackWaitMs / 4, delivery: undefined }
+    this.#occupy(high, this.#work(key, claim))
     return this.#arriving.get(key)
   }
 
-  #occupy(inHand: LaneInHand, key: string, claim: Claim): void {
+  #occupy(inHand: LaneInHand, working: Promise<void>): void {
     inHand.busy++
     this.poke()
-    const work = this.#work(key, claim).finally(() => {
+    const work = working.finally(() => {
       this.#inHand.delete(work)
       inHand.busy--
       this.#core.slots.released(this)
@@ -204,31 +216,33 @@ export class QueueWorker implements Worker, Sharer {
     const claimed = { ...claim.input, freshUntil, nonce: nuid.next(), by: instance, terms }
     const result = await operate(this.#core, transitions.take, claimed, { fn, key }, { delivery, signal })
     if (result.kind === 'dropped') log.warn({ fn, key, because: result.because }, 'token not taken')
+    if (result.kind === 'occupied') claim.onOccupied?.()
     if (result.kind !== 'leased') return undefined
-    const due = delivery && dueOf(delivery)
+    const due = claim.message && dueOf(claim.message)
     const queuedAt = this.#queuedAt(claim)
     observer.onTake?.(fn, clock.now() - queuedAt, due && queuedAt - due)
     return result.held
   }
 
   /** Since when its key waits, by the server's clock. */
-  #queuedAt({ cameAt, delivery }: Claim): number {
-    return delivery?.storedAt ?? this.#core.clock.timeOf(cameAt)
+  #queuedAt({ cameAt, message }: Claim): number {
+    return message?.storedAt ?? this.#core.clock.timeOf(cameAt)
   }
 
   async #run(key: string, held: Held, claim: Claim): Promise<void> {
     const { fn, onFinished } = this.#options
-    const { fired, delivery } = claim
+    const { message } = claim
     const enqueuedAt = this.#core.clock.dateOf(this.#queuedAt(claim))
+    const fired = message !== undefined && isFired(message)
     const run = new Run(this.#core, fn, key, held, { fired, enqueuedAt })
     if (this.#drained) return void (await run.end(() => HANDBACK))
-    if (delivery && isWatchdog(delivery) && run.suspect) return this.#postpone(run)
+    if (message && isWatchdog(message) && run.suspect) return this.#postpone(run)
     this.#runs.add(run)
     this.#current.set(key, run)
     try {
       const began = performance.now()
       const finish = await this.#handle(run)
-      const result = await run.end(this.#endingOf(finish))
+      const result = await run.end(endingOf(finish, this.#core.clock))
       if (result === 'finished') this.#core.observer.onFinish?.(fn, finish.kind, performance.now() - began)
       onFinished?.(run, result)
     } finally {
@@ -265,23 +279,9 @@ export class QueueWorker implements Worker, Sharer {
     }
   }
 
-  /** Delays count from here. */
-  #endingOf(finish: Finish | HandBack): () => Ending {
-    const { clock } = this.#core
-    const endedAt = performance.now()
-    const timeOf = (due: Due) =>
-      due instanceof Date ? clock.at(due) : clock.now() + due.afterMs - (performance.now() - endedAt)
-    return () => {
-      if (finish.kind === 'requeue') return { kind: 'requeue', at: timeOf(finish.at) }
-      if (finish.kind !== 'error') return finish
-      const { message, retryAt, isCounted = true } = finish
-      return { kind: 'error', message, at: timeOf(retryAt), isCounted }
-    }
-  }
-
   async #drain(): Promise<void> {
     this.#janitor.stop()
-    await Promise.all(Object.values(this.#lanes).map(({ puller }) => within(HANDBACK_MS, puller.drain())))
+    await Promise.all(Object.values(this.#lanes).map((lane) => within(HANDBACK_MS, lane.drain())))
     await Promise.race([Promise.all(this.#inHand), this.#graceOver.promise])
     for (const run of this.#runs) run.takeBack()
     await within(HANDBACK_MS, Promise.all(this.#inHand))
@@ -298,11 +298,4 @@ async function within(ms: number, work: Promise<unknown>): Promise<void> {
     sleep(ms, undefined, { signal: stop.signal }).catch(() => undefined),
   ])
   stop.abort()
-}
-
-/** A time that is none can be waited for by nobody. */
-function timely<Ended extends Finish | HandBack>(finish: Ended): Ended {
-  const due = finish.kind === 'requeue' ? finish.at : finish.kind === 'error' ? finish.retryAt : undefined
-  if (due !== undefined && !isTime(due)) throw new Error(`the run ended in ${finish.kind} at no valid time`)
-  return finish
 }

@@ -13,6 +13,8 @@ export interface Row {
   attempt: number
   /** queued: 1 is the next one of its lane. */
   position?: number
+  /** queued: 1 is the next one of its namespace in its lane. */
+  positionInNamespace?: number
   /** waiting: when the timer fires. running: end of the lease. */
   until?: string
   reason?: string
@@ -38,7 +40,10 @@ export function toRow(entry: Entry): Row {
     lane: entry.lane,
     since: entry.since.toISOString(),
     attempt: entry.attempt,
-    ...(entry.state === 'queued' && { position: entry.position }),
+    ...(entry.state === 'queued' && {
+      position: entry.position,
+      positionInNamespace: entry.positionInNamespace,
+    }),
     ...(until && { until: until.toISOString() }),
     ...('reason' in entry && { reason: entry.reason }),
     ...(entry.error !== undefined && { error: entry.error }),
@@ -84,13 +89,17 @@ export function rowTable(rows: readonly Row[], now: Date, format: Format): strin
   )
 }
 
+/** Empty where all keys before it are of its namespace. */
+export const placeInNamespace = ({ position, positionInNamespace }: Row): string =>
+  positionInNamespace === position ? '' : `, ${positionInNamespace} of its namespace`
+
 /** What the state means for this key, in words. */
 export function detail(row: Row, now: Date, errorChars: number): string {
   const left = row.until === undefined ? '' : duration(Date.parse(row.until) - now.getTime())
   const why = row.error === undefined ? '' : `: ${oneLine(row.error, errorChars)}`
   switch (row.state) {
     case 'queued':
-      return `${row.lane} lane, place ${row.position}${why}`
+      return `${row.lane} lane, place ${row.position}${placeInNamespace(row)}${why}`
     case 'running':
       return `by ${row.by ?? row.owner}, lease ${left}${row.dirty ? ', changed meanwhile' : ''}`
     case 'waiting':

@@ -1,7 +1,7 @@
 import type { WorkQueue } from '#queue'
 import { UsageError } from '../exit.ts'
 import { duration, oneLine } from '../table.ts'
-import { called, type Row, toRow } from './rows.ts'
+import { called, placeInNamespace, type Row, toRow } from './rows.ts'
 import { demandReconciler, elsewhere, keyFor, keyNameOf } from './select.ts'
 
 export interface ShowOptions {
@@ -36,7 +36,7 @@ function described(row: Row, now: Date): string {
     ['Failures', `${row.attempt} in a row`],
     ['Lane', row.lane],
   ]
-  if (row.state === 'queued') lines.push(['Place', `${row.position} in its lane`])
+  if (row.state === 'queued') lines.push(['Place', `${row.position} in its lane${placeInNamespace(row)}`])
   if (row.state === 'running') {
     lines.push(['By', row.by ?? '-'], ['Owner', row.owner ?? '-'], ['Lease until', ahead(row.until)])
     lines.push(['Changed', row.dirty ? 'since the run began: it runs once more' : 'no'])

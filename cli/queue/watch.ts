@@ -77,7 +77,7 @@ function isSame(a: Row, b: Row | undefined): boolean {
   if (b === undefined) return false
   const near = (one = '', other = '') => one === other || Math.abs(Date.parse(one) - Date.parse(other)) < TOLERANCE_MS
   if (!near(a.since, b.since) || (a.state !== 'running' && !near(a.until, b.until))) return false
-  const rest = (row: Row) => JSON.stringify({ ...row, since: '', until: '', position: 0 })
+  const rest = (row: Row) => JSON.stringify({ ...row, since: '', until: '', position: 0, positionInNamespace: 0 })
   return rest(a) === rest(b)
 }
 

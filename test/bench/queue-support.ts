@@ -82,8 +82,9 @@ export async function inFlight(count: number, task: (index: number) => Promise<u
   await Promise.all(Array.from({ length: limit }, some))
 }
 
-export const enqueueAll = (queue: WorkQueue, count: number): Promise<void> =>
-  inFlight(count, (index) => queue.enqueue(FN, `n.b${index}`))
+/** In so many namespaces, the keys of one behind those of another. */
+export const enqueueAll = (queue: WorkQueue, count: number, namespaces = 1): Promise<void> =>
+  inFlight(count, (index) => queue.enqueue(FN, `n${Math.floor((index * namespaces) / count)}.b${index}`))
 
 export const rate = (count: number, ms: number): number => Math.round((count / ms) * 1000)
 

@@ -1,6 +1,7 @@
 /**
  * `node test/bench/queue.ts [part …]`: what the queue alone costs, on nats-servers of its own, beside what the server
- * gives to the same number of bare operations in the same run. Parts: runs, replicas, timers, recovery; all without one.
+ * gives to the same number of bare operations in the same run. Parts: runs, replicas, tenants, timers, recovery; all
+ * without one.
  */
 import type { ChildProcess } from 'node:child_process'
 import { cpus } from 'node:os'
@@ -8,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { nuid } from 'nats'
 import { connectJetStream, type JetStream } from '#jetstream'
 import type { Nats } from '#local'
-import type { WorkQueue } from '#queue'
+import type { Lease, WorkQueue } from '#queue'
 import { startTestNats } from '../support/servers.ts'
 import { median, percentiles } from './median.ts'
 import { openFloor } from './queue-floor.ts'
@@ -33,12 +34,15 @@ type Row = [what: string, value: string]
 const SINGLE_RUNS = 500
 const BURST_RUNS = 12_000
 const PROCESSES = [1, 2, 4]
+/** Namespaces that share a backlog. */
+const TENANTS = [1, 20, 1000]
 /** Of which the median counts. */
 const ROUNDS = 3
 
 const PARTS: Record<string, (js: JetStream, nats: Nats) => Promise<Row[]>> = {
   runs: (js, nats) => runs(js, nats, 1),
   replicas: (js, nats) => runs(js, nats, 3),
+  tenants,
   timers: async (js) => [
     [
       '10,000 timers due over 30 s among 100,000: late p50 / p99 ms',
@@ -108,6 +112,43 @@ async function runs(js: JetStream, { url }: Nats, replicas: 1 | 3): Promise<Row[
   return rows
 }
 
+/** The same backlog of one namespace and of several, in which each has its keys one behind the other. */
+async function tenants(js: JetStream, { url }: Nats): Promise<Row[]> {
+  await warmUp(js)
+  const rows: Row[] = []
+  const crew: ChildProcess[] = []
+  for (const processes of [1, 2]) {
+    while (crew.length < processes) crew.push(await startWorker({ url, slots: SLOTS }))
+    for (const namespaces of TENANTS) {
+      const rates: number[] = []
+      for (let round = 0; round < ROUNDS; round++)
+        rates.push(await backlog((prefix) => openBenchQueue(js, prefix), crew, namespaces))
+      rows.push([`runs/s of a backlog of ${namespaces} namespaces, ${processes} processes`, thousands(median(rates))])
+    }
+  }
+  for (const worker of crew) worker.kill()
+  rows.push([`one key behind ${thousands(BURST_RUNS)} of another namespace: runs before it`, await runsBefore(js)])
+  return rows
+}
+
+async function runsBefore(js: JetStream): Promise<string> {
+  const queue = await openBenchQueue(js, 'flood')
+  await enqueueAll(queue, BURST_RUNS)
+  await queue.enqueue(FN, 'tenant.a')
+  let before = 0
+  const found = Promise.withResolvers<void>()
+  const handler = async ({ key }: Lease) => {
+    if (key === 'tenant.a') found.resolve()
+    else before++
+    return { kind: 'done' as const }
+  }
+  const worker = queue.serve({ fn: FN, slots: SLOTS, handler })
+  await found.promise
+  const runs = before
+  await worker.drain(1000)
+  return thousands(runs)
+}
+
 async function latency(queue: WorkQueue, call: (key: string) => Promise<unknown>): Promise<string> {
   const called = new Map<string, number>()
   const took: number[] = []
@@ -139,10 +180,14 @@ async function together(
   return rate(count, await msOfRuns(queue, count, () => inFlight(count, (index) => call(`n.b${index}`))))
 }
 
-async function backlog(openQueue: (prefix: string) => Promise<WorkQueue>, workers: ChildProcess[]): Promise<number> {
+async function backlog(
+  openQueue: (prefix: string) => Promise<WorkQueue>,
+  workers: ChildProcess[],
+  namespaces = 1,
+): Promise<number> {
   const prefix = `backlog${nuid.next()}`
   const queue = await openQueue(prefix)
-  await enqueueAll(queue, BURST_RUNS)
+  await enqueueAll(queue, BURST_RUNS, namespaces)
   await Promise.all(workers.map((worker) => open(worker, prefix)))
   const began = performance.now()
   for (const worker of workers) worker.send('go')

@@ -48,7 +48,11 @@ describe('queue ls', () => {
   const since = new Date('2026-01-01T00:00:00Z')
   const later = new Date('2026-01-01T00:01:04Z')
   const entries: Record<string, [Entry, string]> = {
-    'its place': [{ ...base, state: 'queued', since, position: 3 }, 'high lane, place 3'],
+    'its place': [{ ...base, state: 'queued', since, position: 3, positionInNamespace: 3 }, 'high lane, place 3'],
+    'its place behind other namespaces': [
+      { ...base, state: 'queued', since, position: 3, positionInNamespace: 2 },
+      'high lane, place 3, 2 of its namespace',
+    ],
     'who runs it and for how long': [
       { ...base, state: 'running', since, owner: 'x', by: 'host-1', leaseUntil: later, dirty: true },
       'by host-1, lease 4s, changed meanwhile',
@@ -70,7 +74,8 @@ describe('queue ls', () => {
   })
 
   it('shows a key that is none of ours as it is', () => {
-    expect(toRow({ ...base, key: 'odd', state: 'queued', since, position: 1 })).toMatchObject({ name: 'odd' })
+    const queued = { state: 'queued', since, position: 1, positionInNamespace: 1 } as const
+    expect(toRow({ ...base, key: 'odd', ...queued })).toMatchObject({ name: 'odd' })
   })
 
   it('selects by reconciler, namespace, name and state, and says when there is more', async () => {
@@ -111,7 +116,10 @@ describe('queue ls --watch', () => {
     await test.queue.purge({ fn: FN, key: 'a.wrong' })
     await test.queue.retry({ fn: FN, key: 'a.late' })
     await until(() => expect(lines).toHaveLength(6))
-    expect(lines.slice(4)).toEqual(['f a/late  queued  high lane, place 3: no route [31mto host', 'f a/wrong  idle'])
+    expect(lines.slice(4)).toEqual([
+      'f a/late  queued  high lane, place 3, 2 of its namespace: no route [31mto host',
+      'f a/wrong  idle',
+    ])
     stop.abort()
     await watching
   })

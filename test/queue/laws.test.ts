@@ -421,7 +421,7 @@ it('the list shows queued, running, waiting and parked keys with what is known o
       leaseUntil: expect.any(Date),
       dirty: false,
     },
-    { ...common, key: 'n.queued', state: 'queued', position: 1 },
+    { ...common, key: 'n.queued', state: 'queued', position: 1, positionInNamespace: 1 },
   ])
   const waits = entries.find(({ state }) => state === 'waiting')
   expect(Math.abs((waits?.state === 'waiting' ? waits.until.getTime() : 0) - at.getTime())).toBeLessThan(50)

@@ -41,6 +41,22 @@ describe('on three replicas', () => {
     await Promise.all(workers.map((worker) => worker.drain(1000)))
   })
 
+  it('a flood of one namespace does not hold up another one', async () => {
+    const prefix = freshPrefix()
+    await using a = await open(prefix, {}, nats().urls[0])
+    await using b = await open(prefix, {}, nats().urls[1])
+    const world = new World()
+    const flood = Array.from({ length: 600 }, (_, index) => `flood.k${index}`)
+    const tenant = Array.from({ length: 10 }, (_, index) => `tenant.k${index}`)
+    for (const keys of [flood, tenant]) await Promise.all(keys.map((key) => world.change(a.queue, key)))
+    const workers = [a, b].map(({ queue }) => world.serve(queue, () => DONE, 4))
+    await until(async () => expect(await statesOf(a.queue)).toEqual([]))
+    expect(world.starts.findLastIndex((key) => key.startsWith('tenant'))).toBeLessThan(400)
+    expect(world.overlaps).toEqual([])
+    expect(world.dealtWith).toEqual(world.versions)
+    await Promise.all(workers.map((worker) => worker.drain(1000)))
+  })
+
   it('law 1: a change after a purge is never taken for the one that was thrown away', async () => {
     await using test = await open()
     const purgeAndChange = async (key: string) => {

@@ -408,6 +408,22 @@ export const MUTATIONS: Record<string, Mutation> = {
     subject: withMachines({ retry: hearing(retry, idling) }),
     config: { ...BY_HAND, byHand: ['retry'] },
   },
+  'a seen token removed before the record': {
+    guard: 'a token that was read goes only when the record stands',
+    breaks: 'laws 1, 3, 4',
+    subject: withMachines({
+      take: after(({ seen }) => ({ do: 'removeToken', sequence: seen?.sequence ?? 0 }), take),
+    }),
+    config: { ...CALM, sightings: 1, crashes: 1 },
+  },
+  'a run that begins before the removal of its seen token is answered': {
+    guard: 'state is read only when no ENQUEUE can coalesce into a token that is about to go',
+    breaks: 'laws 1, 3, 4',
+    subject: withMachines({
+      take: hearing(take, (answer, { name }) => (name === 'remove' ? { kind: 'removed' } : answer)),
+    }),
+    config: { ...CALM, high: 2, sightings: 1, faults: 1 },
+  },
   'no janitor': {
     guard: 'a token that nobody will deliver is replaced',
     breaks: 'law 7',

@@ -1,5 +1,14 @@
 import type { Io, Publish } from '../../../queue/record.ts'
-import { account, acknowledge, acknowledgeLater, lastRecord, nameOf, store, withdrawToken } from './server.ts'
+import {
+  account,
+  acknowledge,
+  acknowledgeLater,
+  lastRecord,
+  nameOf,
+  removeToken,
+  removeTokenLater,
+  store,
+} from './server.ts'
 import type { Config, Outcome, Process, State } from './state.ts'
 
 /** What may come of an IO. Without a configuration nothing goes wrong. */
@@ -15,7 +24,7 @@ export function outcomes(state: State, process: Process | undefined, io: Io, con
     case 'acknowledge':
       return config && isHolding(process) ? acknowledgements(state, process, io.confirmed, config) : []
     case 'removeToken':
-      return removals(state, io.sequence, config)
+      return removals(state, process, io.sequence, config)
     case 'readToken': {
       const present = isHolding(process) && state.tokens[process.lane]?.sequence === process.token
       return [
@@ -61,19 +70,19 @@ function publishes(
   return found
 }
 
-function removals(state: State, sequence: number, config: Config | undefined): Outcome[] {
-  const removed = withdrawToken(state, sequence)
+function removals(state: State, process: Process | undefined, sequence: number, config: Config | undefined): Outcome[] {
+  const without = removeToken(state, sequence, config?.resurrections ?? 0)
+  // What was enqueued before a withdrawal is given up with its token.
+  const removed = process?.phase === 'withdrawing' && without !== state ? { ...without, covered: true } : without
   const found: Outcome[] = [{ label: `removes token ${sequence}`, state: removed, answer: { kind: 'removed' } }]
   if (!config || state.left.faults === 0) return found
   const left = { ...state.left, faults: state.left.faults - 1 }
-  return [
-    ...found,
-    {
-      label: `removes token ${sequence}, the answer is lost`,
-      state: { ...removed, left },
-      answer: { kind: 'unknown' },
-    },
-  ]
+  const answer = { kind: 'unknown' } as const
+  found.push({ label: `removes token ${sequence}, the answer is lost`, state: { ...removed, left }, answer })
+  const later = removeTokenLater(state, sequence)
+  if (config.delays && process?.phase === 'taking' && later !== state)
+    found.push({ label: `delays the removal of token ${sequence}`, state: { ...later, left }, answer })
+  return found
 }
 
 /**

@@ -62,10 +62,21 @@ export function acknowledge(state: State, lane: Lane, sequence: number, { replic
   return withToken({ ...state, ...kept }, lane, undefined)
 }
 
-/** Somebody takes a token away; what was enqueued before is given up with it. */
-export function withdrawToken(state: State, sequence: number): State {
-  const lane = LANES.find((candidate) => state.tokens[candidate]?.sequence === sequence)
-  return lane === undefined ? state : { ...withToken(state, lane, undefined), covered: true }
+const laneOf = (state: State, sequence: number): Lane | undefined =>
+  LANES.find((lane) => state.tokens[lane]?.sequence === sequence)
+
+/** A token is removed by its sequence. A killed server may bring it back, as an acknowledged one. */
+export function removeToken(state: State, sequence: number, resurrections: number): State {
+  const lane = laneOf(state, sequence)
+  if (lane === undefined) return state
+  const kept = resurrections > 0 ? { acknowledged: { ...state.acknowledged, [lane]: state.tokens[lane] } } : {}
+  return withToken({ ...state, ...kept }, lane, undefined)
+}
+
+/** The request to remove a token is on its way and may arrive at any time, or never. */
+export function removeTokenLater(state: State, sequence: number): State {
+  const lane = laneOf(state, sequence)
+  return lane === undefined ? state : acknowledgeLater(state, lane, sequence)
 }
 
 /** An acknowledgement leaves a worker and may arrive at any time, or never. */

@@ -35,6 +35,8 @@ export interface Budget {
   low: number
   /** Changes that a worker's own process is told of, in the high lane. */
   announces: number
+  /** Tokens that a worker reads from the stream and takes out of their turn. */
+  sightings: number
   /** Workers that die between two IOs. */
   crashes: number
   /** Publishes and acknowledgements whose answer is lost, or which arrive at any later time. */

@@ -19,6 +19,7 @@ export function clientMoves(state: State, subject: Subject, config: Config): Mov
     ...LANES.flatMap((lane) => [
       ...enqueues(state, lane, subject, config),
       ...deliveries(state, lane, subject, config),
+      ...sightings(state, lane, subject, config),
     ]),
     ...interventions(state, subject, config),
     ...announcements(state, subject, config),
@@ -54,6 +55,31 @@ function deliveries(state: State, lane: Lane, subject: Subject, config: Config):
       state: pursue(next, note, subject, config, slot.attempt),
     },
     ...(config.tokenLaps ? noted(next, note, subject) : []),
+  ]
+}
+
+/** A worker reads a token out of its turn, delivered or not; until it takes the key, anything may become of the token. */
+function sightings(state: State, lane: Lane, { machines }: Subject, config: Config): Move[] {
+  const slot = state.tokens[lane]
+  if (!slot || state.left.sightings === 0 || state.processes.filter(isWorker).length >= config.workers) return []
+  const counter = state.counter + 1
+  const nonce = `n${counter}`
+  const { sequence } = slot
+  const token = { lane, attempt: slot.attempt }
+  const step = begun(machines.take.start({ token, seen: { sequence }, ...takeTerms(nonce, config) }, CLOCKS.inTime))
+  const left = { ...state.left, sightings: state.left.sightings - 1 }
+  return [
+    {
+      label: () => `${nonce}: sees token ${lane} ${sequence}`,
+      state: withProcess({ ...state, counter, left }, undefined, {
+        ...NEWBORN,
+        phase: 'taking',
+        lane,
+        token: undefined,
+        nonce,
+        step,
+      }),
+    },
   ]
 }
 

@@ -1,0 +1,189 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, it } from 'vitest'
+import { openQueue, type WorkQueue } from '#queue'
+import { startDeployedNats } from '../support/deployed-nats.ts'
+import { DONE, FN, freshPrefix, gate, inMs, until, useTestNats, World } from './support.ts'
+
+const { open } = useTestNats()
+
+const SLOTS = 4
+/** Of a line that is longer than that, the rest is read ahead. */
+const LINE = 4 * SLOTS
+/** Runs that begin between two looks, while one page is read, and while the key's token is read and taken. */
+const NOTICE = SLOTS + 60
+
+const keysOf = (namespace: string, count: number, name = 'k'): string[] =>
+  Array.from({ length: count }, (_, index) => `${namespace}.${name}${index}`)
+
+const enqueueAll = (world: World, queue: WorkQueue, keys: readonly string[], lane: 'high' | 'low' = 'high') =>
+  Promise.all(keys.map((key) => world.change(queue, key, lane)))
+
+const namespaceOf = (key: string): string => key.slice(0, key.indexOf('.'))
+
+const soon = async () => {
+  await sleep(2)
+  return DONE
+}
+
+describe('a flood of one namespace', () => {
+  it.each([
+    ['high', 'flood', 'tenant.a'],
+    ['low', 'flood', 'tenant.a'],
+    ['high', '_', 'tenant.a'],
+    ['high', 'flood', '_.a'],
+  ] as const)('in the %s lane, of %s, that was there first does not hold up %s', async (lane, flood, key) => {
+    await using test = await open()
+    const world = new World()
+    await enqueueAll(world, test.queue, keysOf(flood, 1500), lane)
+    await world.change(test.queue, key, lane)
+    const worker = world.serve(test.queue, soon, SLOTS)
+    await until(() => expect(world.starts).toContain(key))
+    expect(world.starts.indexOf(key)).toBeLessThanOrEqual(LINE + NOTICE)
+    await worker.drain(1000)
+  })
+
+  it('does not hold up what comes while it is worked off: neither changes nor timers', async () => {
+    await using test = await open()
+    const world = new World()
+    const timed = keysOf('tenant', 3, 'timer')
+    const wait = test.queue.serve({
+      fn: FN,
+      slots: SLOTS,
+      handler: async () => ({ kind: 'requeue', at: inMs(1000) }),
+    })
+    await enqueueAll(world, test.queue, timed)
+    await until(async () => expect(await test.queue.depth(FN)).toMatchObject({ queued: 0, waiting: 3 }))
+    await wait.drain(1000)
+    await enqueueAll(world, test.queue, keysOf('flood', 3000))
+    const worker = world.serve(test.queue, soon, SLOTS)
+    await until(() => expect(world.starts.length).toBeGreaterThan(LINE))
+    const before = world.starts.length
+    await world.change(test.queue, 'tenant.change')
+    await until(() => expect(world.starts).toContain('tenant.change'))
+    expect(world.starts.indexOf('tenant.change') - before).toBeLessThanOrEqual(NOTICE + 2)
+    await until(() => expect(world.starts).toEqual(expect.arrayContaining(timed)))
+    expect(await test.queue.depth(FN)).toMatchObject({ waiting: 0 })
+    const { queued } = await test.queue.depth(FN)
+    expect(queued).toBeGreaterThan(100)
+    await worker.drain(1000)
+  })
+
+  it('does not hold up the change of a key that runs while the change comes', async () => {
+    const prefix = freshPrefix()
+    await using test = await open(prefix)
+    const world = new World()
+    const goesOn = gate()
+    const first = gate()
+    const key = 'tenant.a'
+    const others = await open(prefix)
+    const holder = world.serve(
+      others.queue,
+      async () => {
+        first.open()
+        await goesOn.opened
+        return DONE
+      },
+      1,
+    )
+    await world.change(test.queue, key)
+    await first.opened
+    const left = holder.drain(60_000)
+    await enqueueAll(world, test.queue, keysOf('flood', 3000))
+    await world.change(test.queue, key)
+    const worker = world.serve(test.queue, soon, SLOTS)
+    await until(() => expect(world.starts.length).toBeGreaterThan(LINE + NOTICE))
+    expect(world.runsOf(key)).toBe(1)
+    goesOn.open()
+    await left
+    await until(() => expect(world.runsOf(key)).toBe(2))
+    expect((await test.queue.depth(FN)).queued).toBeGreaterThan(100)
+    expect(world.overlaps).toEqual([])
+    await worker.drain(1000)
+    await others[Symbol.asyncDispose]()
+  })
+})
+
+it('namespaces that wait one behind the other are served in turn', async () => {
+  await using test = await open()
+  const world = new World()
+  const namespaces = Array.from({ length: 20 }, (_, index) => `n${index}`)
+  for (const namespace of namespaces) await enqueueAll(world, test.queue, keysOf(namespace, 50))
+  const worker = world.serve(test.queue, soon, SLOTS)
+  await until(async () => expect(await test.queue.depth(FN)).toMatchObject({ queued: 0, running: 0 }))
+  await worker.drain(1000)
+  const first = world.starts.slice(0, LINE + NOTICE + 20 * 20)
+  const runsOf = (namespace: string) => first.filter((key) => namespaceOf(key) === namespace).length
+  expect(namespaces.filter((namespace) => runsOf(namespace) < 15)).toEqual([])
+  expect(new Set(world.starts).size).toBe(20 * 50)
+})
+
+it('several workers serve a tenant beside two floods, and no key twice at a time', async () => {
+  const prefix = freshPrefix()
+  await using test = await open(prefix)
+  const world = new World()
+  const all = [...keysOf('flood', 500), ...keysOf('torrent', 500), ...keysOf('tenant', 30)]
+  for (const namespace of ['flood', 'torrent', 'tenant'])
+    await enqueueAll(
+      world,
+      test.queue,
+      all.filter((key) => namespaceOf(key) === namespace),
+    )
+  const processes = [test, await open(prefix), await open(prefix)]
+  const workers = processes.map(({ queue }) => world.serve(queue, soon, SLOTS))
+  await until(async () => expect(await test.queue.depth(FN)).toMatchObject({ queued: 0, running: 0 }))
+  for (const worker of workers) await worker.drain(1000)
+  for (const other of processes.slice(1)) await other[Symbol.asyncDispose]()
+  const consumer = await test.js.admin.consumers.info(test.queue.stream, `${FN}-high`)
+  expect(consumer).toMatchObject({ num_pending: 0, num_ack_pending: 0 })
+  expect(world.overlaps).toEqual([])
+  expect(new Set(world.starts)).toEqual(new Set(all))
+  // The line of one worker may deliver what another is taking: such a key runs twice, one run after the other.
+  expect(world.starts.length).toBeLessThanOrEqual(all.length * 1.1)
+  const last = world.starts.findLastIndex((key) => namespaceOf(key) === 'tenant')
+  expect(last).toBeLessThanOrEqual(3 * (LINE + NOTICE + 30 * 3))
+})
+
+it('a worker that dies with a token that it took out of the order of the line leaves the key to the others', async () => {
+  const prefix = freshPrefix()
+  await using test = await open(prefix)
+  const world = new World()
+  const key = 'tenant.a'
+  await enqueueAll(world, test.queue, keysOf('flood', 400))
+  await world.change(test.queue, key)
+  const dead = gate()
+  const doomed = await open(prefix, {
+    onIo: ({ do: what }, about) => {
+      if (about !== key || what !== 'removeToken') return
+      dead.open()
+      return new Promise(() => undefined)
+    },
+  })
+  const lost = world.serve(doomed.queue, soon, SLOTS)
+  await dead.opened
+  await doomed[Symbol.asyncDispose]()
+  await until(async () => expect(await test.queue.depth(FN)).toMatchObject({ running: 0 }))
+  const worker = world.serve(test.queue, soon, SLOTS)
+  await until(async () => expect(await test.queue.depth(FN)).toMatchObject({ queued: 0, running: 0 }))
+  expect(world.dealtWith.get(key)).toBe(1)
+  await worker.drain(1000)
+  await lost.drain(0)
+})
+
+it('the users of deploy/nats may do all that this takes', async () => {
+  await using deployed = await startDeployedNats()
+  const opened = async (user: string) => {
+    const js = await deployed.connect(user, user)
+    const queue = await openQueue(js, { log: { debug() {}, info() {}, warn() {}, error() {} } })
+    return { js, queue, [Symbol.asyncDispose]: () => js.close() }
+  }
+  await using bridge = await opened('fairlead-bridge')
+  await using dispatcher = await opened('fairlead-dispatcher')
+  const world = new World()
+  await bridge.queue.declare(FN)
+  await enqueueAll(world, bridge.queue, keysOf('flood', 600))
+  await world.change(bridge.queue, 'tenant.a')
+  const worker = world.serve(dispatcher.queue, soon, SLOTS)
+  await until(() => expect(world.starts).toContain('tenant.a'))
+  expect(world.starts.indexOf('tenant.a')).toBeLessThanOrEqual(LINE + NOTICE)
+  await worker.drain(1000)
+})

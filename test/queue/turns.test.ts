@@ -1,0 +1,91 @@
+import { describe, expect, it } from 'vitest'
+import { MAX_KNOWN, MAX_NAMESPACES, Turns } from '../../queue/turns.ts'
+
+/** The namespaces whose turn it is, one after the other; `-` is the line's. */
+const turnsOf = (turns: Turns, count: number, now = 0): string =>
+  Array.from({ length: count }, () => turns.next(now) ?? '-').join(' ')
+
+function turnsWith(keys: Record<string, readonly string[]>, head?: string): Turns {
+  const turns = new Turns(() => 0)
+  turns.lineAt(head, 0)
+  for (const [namespace, names] of Object.entries(keys)) for (const name of names) turns.note(namespace, name)
+  return turns
+}
+
+const MANY = Array.from({ length: MAX_KNOWN + 8 }, (_, index) => `a.${index}`)
+
+describe('it is the turn of', () => {
+  it('the line while nothing is known to wait further back', () => {
+    const turns = turnsWith({})
+    expect(turns.isLineAlone).toBe(true)
+    expect(turnsOf(turns, 3)).toBe('- - -')
+  })
+
+  it('each namespace once for each turn of the line', () => {
+    const turns = turnsWith({ a: ['a.1', 'a.2'], b: ['b.1'], c: ['c.1'] })
+    expect(turnsOf(turns, 8)).toBe('a b c - a b c -')
+  })
+
+  it('the line for the namespace that it serves already', () => {
+    expect(turnsOf(turnsWith({ a: ['a.1', 'a.2'], b: ['b.1'] }, 'a'), 4)).toBe('b - b -')
+  })
+
+  it('the next one while the first token of a namespace is being looked for', () => {
+    const turns = turnsWith({ a: MANY, b: ['b.1'] })
+    for (const key of MANY.slice(0, MAX_KNOWN)) expect(turns.take('a')).toEqual({ key })
+    expect(turns.take('a')).toEqual({ from: 1 })
+    expect(turns.take('a')).toBeUndefined()
+    expect(turnsOf(turns, 6)).toBe('b b - b b -')
+    turns.found('a', 33)
+    expect(turns.take('a')).toEqual({ from: 34 })
+    turns.found('a', undefined)
+    expect(turns.take('a')).toBeUndefined()
+  })
+})
+
+describe('what a namespace has next', () => {
+  it('is noted once, however often it is told', () => {
+    const turns = turnsWith({ a: ['a.1', 'a.2', 'a.1', 'a.2'] })
+    expect([turns.take('a'), turns.take('a'), turns.take('a')]).toEqual([{ key: 'a.1' }, { key: 'a.2' }, undefined])
+    expect(turns.isLineAlone).toBe(true)
+  })
+
+  it('is none that came later, while older ones have to be looked for', () => {
+    const turns = turnsWith({ a: MANY })
+    turns.take('a')
+    turns.note('a', 'a.late')
+    for (let known = 1; known < MAX_KNOWN; known++) expect(turns.take('a')).toEqual({ key: MANY[known] })
+    expect(turns.take('a')).toEqual({ from: 1 })
+  })
+
+  it('is any of those that are known', () => {
+    const turns = new Turns(() => 0.99)
+    for (const key of ['a.1', 'a.2', 'a.3']) turns.note('a', key)
+    expect([turns.take('a'), turns.take('a')]).toEqual([{ key: 'a.3' }, { key: 'a.2' }])
+  })
+
+  it('is not looked for where the line has passed', () => {
+    const turns = turnsWith({ a: MANY })
+    for (let known = 0; known < MAX_KNOWN; known++) turns.take('a')
+    turns.lineAt('b', 100)
+    expect(turns.take('a')).toEqual({ from: 101 })
+    expect([turns.isAhead(100), turns.isAhead(101)]).toEqual([false, true])
+  })
+
+  it('comes back a second after its key was found running', () => {
+    const turns = turnsWith({ a: ['a.1'] })
+    expect(turns.take('a')).toEqual({ key: 'a.1' })
+    turns.passOver('a', 'a.1', 5000)
+    expect(turns.isLineAlone).toBe(false)
+    expect(turnsOf(turns, 2, 5999)).toBe('- -')
+    expect(turnsOf(turns, 2, 6000)).toBe('a -')
+    expect(turns.take('a')).toEqual({ key: 'a.1' })
+  })
+})
+
+it('keys of more namespaces than may be known wait in the line', () => {
+  const turns = new Turns(() => 0)
+  for (let index = 0; index <= MAX_NAMESPACES; index++) turns.note(`n${index}`, `n${index}.a`)
+  expect(turns.take(`n${MAX_NAMESPACES - 1}`)).toEqual({ key: `n${MAX_NAMESPACES - 1}.a` })
+  expect(turns.take(`n${MAX_NAMESPACES}`)).toBeUndefined()
+})
