@@ -27,7 +27,7 @@ Environment:
   FAIRLEAD_CLUSTER   the cluster's name in events (default the UID of namespace kube-system)
   FAIRLEAD_REFERENCE_ONLY  kinds whose contents stay in the API server, e.g. configmaps,widgets.example.com
   FAIRLEAD_REPLICAS  1 or 3, of the streams (default 1)
-  FAIRLEAD_LEASE_SECONDS  how long a silent worker keeps a key (default 5; the same for all processes)
+  FAIRLEAD_LEASE_SECONDS  how long a silent worker keeps a key (default 5)
   LOG_LEVEL          trace, debug, info, warn, error or silent (default info)
   LOG_FORMAT         json or text (default text on a terminal)
   FAIRLEAD_DEBUG     set it to see stack traces

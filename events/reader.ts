@@ -22,7 +22,8 @@ export interface ReaderContext {
   names: StreamNames
   memory: Memory
   cluster: string
-  replicas: number
+  /** The stream has replicas, or may get them now. */
+  isReplicated: () => boolean
   burial: Burial
   log: RunLog
 }
@@ -112,11 +113,12 @@ export class Reader {
 
   /** The last message of each subject that matches; one request, or two side by side where replicas may lag. */
   async #last(filters: string[], signal: AbortSignal | undefined): Promise<Copy[]> {
-    const { names, replicas } = this.#context
+    const { names, isReplicated } = this.#context
     const subjects = filters.map((filter) => names.root + filter)
     try {
-      const { messages } =
-        replicas === 1 ? await this.#batch(subjects, signal) : await this.#freshBatch(subjects, signal)
+      const { messages } = isReplicated()
+        ? await this.#freshBatch(subjects, signal)
+        : await this.#batch(subjects, signal)
       return messages.filter(({ subject }) => subject !== names.root + ANCHOR).map((message) => this.#copy(message))
     } catch (error) {
       if (error instanceof JetStreamError && error.code === TOO_MANY) return this.#snapshot(filters)

@@ -1,4 +1,4 @@
-import type { JetStream } from '#jetstream'
+import { type JetStream, mayBeReplicated } from '#jetstream'
 import { Burial } from './burial.ts'
 import { Cursors } from './cursors.ts'
 import { Memory } from './memory.ts'
@@ -21,7 +21,7 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
   if (!/^[A-Za-z0-9.-]+$/.test(cluster))
     throw new TypeError(`cluster ${JSON.stringify(cluster)} cannot name a cluster: letters, digits, . and - only`)
   const names = streamNames(options.prefix)
-  const replicas = await declareEvents(js, names, options.replicas)
+  const replicas = await declareEvents(js, names, options)
   await bindToCluster(js, names, cluster, { log })
 
   const references = await agreeOnReferences(js, names, options.referenceOnly ?? [], { log })
@@ -38,7 +38,7 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
     tombstoneSeconds: options.tombstoneSeconds ?? TOMBSTONE_SECONDS,
     isReferenceOnly,
   })
-  const reader = new Reader({ ...context, replicas })
+  const reader = new Reader({ ...context, isReplicated: () => mayBeReplicated(js, replicas) })
   const cursors = new Cursors(context)
   await redact(references, reader, writer)
   return {

@@ -32,9 +32,13 @@ export function streamNames(prefix = ''): StreamNames {
 export const isIn = ({ root }: StreamNames, subject: string): boolean =>
   ROLES.some((role) => subject.startsWith(`${root}${role}.`)) && !/[\s\p{Cc}*>]/u.test(subject)
 
-/** Number of replicas as they are. */
-export async function declareEvents(js: JetStream, { stream, root }: StreamNames, replicas?: number): Promise<number> {
-  const declared = await declareStream(js, {
+/** Returns the number of replicas that the stream has after that. */
+export async function declareEvents(
+  js: JetStream,
+  { stream, root }: StreamNames,
+  { replicas, raiseReplicas }: { replicas?: 1 | 3; raiseReplicas?: boolean },
+): Promise<number> {
+  const config: Parameters<typeof declareStream>[1] = {
     name: stream,
     subjects: ROLES.map((role) => `${root}${role}.>`),
     retention: 'limits',
@@ -46,8 +50,8 @@ export async function declareEvents(js: JetStream, { stream, root }: StreamNames
     allow_msg_ttl: true,
     duplicate_window: DUPLICATE_WINDOW_NS,
     ...(replicas === undefined ? undefined : { num_replicas: replicas }),
-  })
-  return declared.num_replicas
+  }
+  return (await declareStream(js, config, { raiseReplicas })).num_replicas
 }
 
 /** Fails if the stream has the objects of another cluster: their resourceVersions do not compare with ours. */

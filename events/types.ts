@@ -38,6 +38,8 @@ export interface EventStoreOptions {
   prefix?: string
   /** Left out: 1 when the stream has to be created, else as it is. */
   replicas?: 1 | 3
+  /** Raises the replicas of an existing stream to that number. Needs the permission to update it. */
+  raiseReplicas?: boolean
   /** Names the cluster in `source`; the UID of namespace kube-system unless configured. */
   cluster: string
   /** Larger objects travel as a reference; also bounded by the server's max_payload. Default 512 KiB. */

@@ -6,6 +6,7 @@ export {
   declareStream,
   findConsumer,
   findStream,
+  mayBeReplicated,
   UNLIMITED,
 } from './declare.ts'
 export { ConnectionClosedError, ERR, isWrongSequence, JetStreamError, UnknownOutcomeError } from './errors.ts'

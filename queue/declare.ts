@@ -9,10 +9,17 @@ const MAX_ACK_PENDING = 20_000
 /** Pull requests that wait: at most one per free slot. */
 const MAX_WAITING = 10_000
 
-/** Gives the number of replicas as they are; without a wish, an existing stream may have any. */
-export async function declareWork(js: JetStream, names: Names, replicas: number | undefined): Promise<number> {
-  const wish = replicas === undefined ? undefined : { num_replicas: replicas }
-  return (await declareStream(js, { ...streamConfig(names), ...wish })).num_replicas
+/** Of the stream. Left out: as it is, or one. */
+interface Replicas {
+  replicas?: 1 | 3
+  /** An existing stream with fewer replicas gets more. */
+  raiseReplicas?: boolean
+}
+
+/** Returns the number of replicas that the stream has after that. */
+export async function declareWork(js: JetStream, names: Names, { replicas, raiseReplicas }: Replicas): Promise<number> {
+  const config = { ...streamConfig(names), ...(replicas !== undefined && { num_replicas: replicas }) }
+  return (await declareStream(js, config, { raiseReplicas })).num_replicas
 }
 
 /** There is no such queue: nobody has made it yet, or it has another prefix. */

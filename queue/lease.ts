@@ -3,8 +3,8 @@ import type { KeyRecord, NewRecord } from './record.ts'
 /** What all transitions of one queue share. */
 export interface Terms {
   leaseMs: number
-  /** Replicas of the stream: with more than one, a confirmed acknowledgement does not yet mean that the token is gone. */
-  replicas: number
+  /** The stream has replicas, or may get them now: a confirmed acknowledgement does not yet mean that the token is gone. */
+  readonly replicated: boolean
 }
 
 /** A key in the hands of this process, as its record was last known. */

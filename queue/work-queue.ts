@@ -1,5 +1,5 @@
 import { nuid } from 'nats'
-import type { JetStream } from '#jetstream'
+import { type JetStream, mayBeReplicated } from '#jetstream'
 import { type RetryOutcome, retryKey, type WithdrawOutcome, withdrawKey } from './by-hand.ts'
 import { ServerClock } from './clock.ts'
 import { type Core, enqueueKey } from './core.ts'
@@ -32,9 +32,11 @@ export interface QueueOptions {
   create?: boolean
   /** Of the stream. Left out: as it is there, or one. */
   replicas?: 1 | 3
-  /** How long a worker may be silent before its key is queued again. Default 10 s. */
+  /** Raises the replicas of an existing stream to that number. Needs the permission to update it. */
+  raiseReplicas?: boolean
+  /** How long a worker may be silent before its key is queued again. Processes may have different ones. Default 10 s. */
   leaseMs?: number
-  /** How long a token may be in flight before it is delivered again; must be the same everywhere. Default 10 s. */
+  /** How long a token may be in flight before it is delivered again: as the last process to declare it has it. Default 10 s. */
   ackWaitMs?: number
   /** Keys that this process holds at once, of all functions together. Left out: as many as they have slots. */
   slots?: number
@@ -99,8 +101,13 @@ const DEFAULT_ACK_WAIT_MS = 10_000
 /** Declares the stream and measures the server's clock. */
 export async function openQueue(js: JetStream, options: QueueOptions): Promise<WorkQueue> {
   const names = new Names(options.prefix ?? '')
-  const replicas = options.create === false ? await findWork(js, names) : await declareWork(js, names, options.replicas)
-  const terms = { leaseMs: options.leaseMs ?? DEFAULT_LEASE_MS, replicas }
+  const replicas = options.create === false ? await findWork(js, names) : await declareWork(js, names, options)
+  const terms = {
+    leaseMs: options.leaseMs ?? DEFAULT_LEASE_MS,
+    get replicated() {
+      return mayBeReplicated(js, replicas)
+    },
+  }
   const sources = {
     wall: options.now ?? Date.now,
     monotonic: () => performance.now(),

@@ -191,7 +191,10 @@ export const MUTATIONS: Record<string, Mutation> = {
     guard: 'with replicas a confirmed acknowledgement is not enough: the token must be gone',
     breaks: 'laws 1, 3, 4',
     subject: withMachines({
-      take: { ...take, start: (input, now) => take.start({ ...input, terms: { ...input.terms, replicas: 1 } }, now) },
+      take: {
+        ...take,
+        start: (input, now) => take.start({ ...input, terms: { ...input.terms, replicated: false } }, now),
+      },
     }),
     config: { ...replicated, high: 2 },
   },
@@ -379,7 +382,8 @@ export const MUTATIONS: Record<string, Mutation> = {
     subject: withMachines({
       absorb: {
         ...transitions.absorb,
-        start: (input, now) => transitions.absorb.start({ ...input, terms: { ...input.terms, replicas: 1 } }, now),
+        start: (input, now) =>
+          transitions.absorb.start({ ...input, terms: { ...input.terms, replicated: false } }, now),
       },
     }),
     config: { ...replicated, high: 3, tokenLaps: true },
