@@ -1,6 +1,6 @@
 import { type ConsumerConfig, DiscardPolicy, RetentionPolicy, StorageType, type StreamConfig } from '@nats-io/jetstream'
 import { declareConsumer, declareStream, findStream, type JetStream, UNLIMITED } from '#jetstream'
-import type { Names } from './names.ts'
+import { type Names, TIMERS } from './names.ts'
 import { LANES, type Lane } from './record.ts'
 
 const MS = 1e6
@@ -43,7 +43,7 @@ export async function declaredFunctions(js: JetStream, names: Names): Promise<st
   const found = new Set<string>()
   for await (const { name } of js.admin.consumers.list(names.stream)) {
     const fn = names.functionOf(name)
-    if (fn !== undefined) found.add(fn)
+    if (fn !== undefined && fn !== TIMERS) found.add(fn)
   }
   return [...found].sort()
 }

@@ -25,8 +25,8 @@ export const nearlyOver = (record: Pick<KeyRecord, 'at'>, { leaseMs }: Terms, no
   now > record.at - leaseMs / 5
 
 /** A fresh name for each write of an owner: what fires or is cancelled is exactly one write. The letter tells the state. */
-export const generationOf = (state: KeyRecord['state'], writer: string, write: number): string =>
-  `${state.charAt(0)}-${writer}-${write}`
+export const generationOf = (state: KeyRecord['state'], writer: string, write: number, slot = ''): string =>
+  `${state.charAt(0)}${slot}-${writer}-${write}`
 
 export const isRunOf = (record: KeyRecord, owner: string): boolean =>
   record.state === 'running' && record.owner === owner
@@ -35,5 +35,6 @@ export const isRunOf = (record: KeyRecord, owner: string): boolean =>
 export function withoutSequence(record: KeyRecord): NewRecord {
   const copy: NewRecord & { sequence?: number } = { ...record }
   delete copy.sequence
+  delete copy.slot
   return copy
 }

@@ -146,7 +146,9 @@ export class Run implements Lease {
     await this.#renewal
     if (this.#lost) return 'fenced'
     if (this.#core.clock.sure() === undefined) await measured(this.#core, { signal })
-    const input = { held: this.#held, ending: endingNow() }
+    const ending = endingNow()
+    const bed = await this.#core.timers?.bedFor(ending, this.#held.record.at, { signal })
+    const input = { held: this.#held, ending, bed }
     return operate(this.#core, transitions.finish, input, this, { signal })
   }
 
