@@ -147,7 +147,9 @@ export class Run implements Lease {
     if (this.#lost) return 'fenced'
     if (this.#core.clock.sure() === undefined) await measured(this.#core, { signal })
     const ending = endingNow()
-    const bed = await this.#core.timers?.bedFor(ending, this.#held.record.at, { signal })
+    const { timers } = this.#core
+    const bucket = timers?.bucketFor(ending, this.#held.record.at)
+    const bed = bucket && (await timers?.bedIn(bucket, { signal }))
     const input = { held: this.#held, ending, bed }
     return operate(this.#core, transitions.finish, input, this, { signal })
   }

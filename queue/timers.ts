@@ -43,13 +43,16 @@ export class Timers {
   }
 
   /**
-   * Where the timer of this ending may sleep. Its bucket opens after the end of the lease, by the same clock: a write
-   * that relies on the lease is stored before.
+   * The bucket for the timer of this ending, if it is far enough ahead. It opens after the end of the lease, by the same
+   * clock: a write that relies on the lease is stored before.
    */
-  async bedFor(ending: Ending, leaseEndsAt: number, patience: Patience): Promise<Bed | undefined> {
-    if (!('at' in ending)) return undefined
-    const bucket = bucketFor(ending.at, Math.max(leaseEndsAt, this.#core.clock.now()))
-    if (bucket === undefined || !(await this.#isCrowded())) return undefined
+  bucketFor(ending: Ending, leaseEndsAt: number): Bucket | undefined {
+    return 'at' in ending ? bucketFor(ending.at, Math.max(leaseEndsAt, this.#core.clock.now())) : undefined
+  }
+
+  /** A place in the bucket, which somebody will open. Undefined: the server can carry the timer. */
+  async bedIn(bucket: Bucket, patience: Patience): Promise<Bed | undefined> {
+    if (!(await this.#isCrowded())) return undefined
     await this.#setAlarm(bucket, patience)
     return { slot: slotOf(bucket), opensAt: opensAt(bucket) }
   }
