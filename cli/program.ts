@@ -29,7 +29,7 @@ Environment:
   FAIRLEAD_REFERENCE_ONLY  kinds whose contents stay in the API server, e.g. configmaps,widgets.example.com
   FAIRLEAD_EVENTS_MAX_BYTES  of the stream EVENTS, such as 7Gi (default no limit)
   FAIRLEAD_REPLICAS  1 or 3, of the streams (default 1)
-  FAIRLEAD_LEASE_SECONDS  how long a silent worker keeps a key (default 5; the same for all processes)
+  FAIRLEAD_LEASE_SECONDS  how long a silent worker keeps a key (default 5)
   FAIRLEAD_FUNCTION_ACCESS  file with authorities, tokens and certificates for calls of functions over HTTP
   FAIRLEAD_REVISION  of the functions in this process: by another one every object runs again (default the image's digest)
   FAIRLEAD_MAX_STATE_MIB  what one run may read, in MiB (default 16; six times as much for all runs of a process)

@@ -16,6 +16,8 @@ export interface DeadLettersOptions {
   prefix?: string
   /** Left out: 1 when the stream has to be created, else as it is. */
   replicas?: 1 | 3
+  /** Raises the replicas of an existing stream to that number. Needs the permission to update it. */
+  raiseReplicas?: boolean
   /** False: it is there, or nothing can be read. */
   create?: boolean
   cluster: string
@@ -51,12 +53,17 @@ const namesOf = (prefix = '') => ({
 
 export async function openDeadLetters(js: JetStream, options: DeadLettersOptions): Promise<DeadLetters> {
   const { stream, root } = namesOf(options.prefix)
-  if (options.create !== false) await declareDead(js, stream, root, options.replicas)
+  if (options.create !== false) await declareDead(js, stream, root, options)
   return deadLettersIn(js, stream, root, options)
 }
 
-async function declareDead(js: JetStream, stream: string, root: string, replicas: 1 | 3 | undefined): Promise<void> {
-  await declareStream(js, {
+async function declareDead(
+  js: JetStream,
+  stream: string,
+  root: string,
+  { replicas, raiseReplicas }: Pick<DeadLettersOptions, 'replicas' | 'raiseReplicas'>,
+): Promise<void> {
+  const config: Parameters<typeof declareStream>[1] = {
     name: stream,
     subjects: [`${root}dead.>`],
     retention: 'limits',
@@ -67,7 +74,8 @@ async function declareDead(js: JetStream, stream: string, root: string, replicas
     allow_direct: true,
     duplicate_window: DUPLICATE_WINDOW_NS,
     ...(replicas === undefined ? undefined : { num_replicas: replicas }),
-  })
+  }
+  await declareStream(js, config, { raiseReplicas })
 }
 
 function deadLettersIn(js: JetStream, stream: string, root: string, options: DeadLettersOptions): DeadLetters {
@@ -77,7 +85,7 @@ function deadLettersIn(js: JetStream, stream: string, root: string, options: Dea
     decodeDead(message.subject.slice(root.length), message)
   /** Somebody may have deleted it to be rid of all letters. */
   const declareAgain = async (error: unknown) => {
-    if (isUnanswered(error)) await declareDead(js, stream, root, options.replicas)
+    if (isUnanswered(error)) await declareDead(js, stream, root, options)
     throw error
   }
   return {

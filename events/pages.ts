@@ -21,7 +21,8 @@ export const FIRST_READ_BYTES = FIRST_PAGE_BYTES + LARGEST_MESSAGE_BYTES
 export interface PagesContext {
   js: JetStream
   names: StreamNames
-  replicas: number
+  /** The stream has replicas, or may get them now. */
+  isReplicated: () => boolean
   log: RunLog
 }
 
@@ -38,11 +39,11 @@ export const sizeOf = ({ data }: Pick<StoredMessage, 'data'>): number => data.le
  * object that is stored between two pages would otherwise be missing, if a replica that is behind gives the second page.
  */
 export async function readPages(
-  { js, names, replicas, log }: PagesContext,
+  { js, names, isReplicated, log }: PagesContext,
   filters: readonly string[],
   { allowance, signal }: ReadTerms,
 ): Promise<StoredMessage[]> {
-  const isAlone = replicas === 1
+  const isAlone = !isReplicated()
   const subjects = [...filters, ...(isAlone ? [] : [ANCHOR])].map((filter) => names.root + filter)
   const ask = async (first: number | undefined): Promise<BatchLast> => {
     const maxBytes = first === undefined ? FIRST_PAGE_BYTES : NEXT_PAGE_BYTES

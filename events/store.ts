@@ -1,4 +1,4 @@
-import type { JetStream } from '#jetstream'
+import { type JetStream, mayBeReplicated } from '#jetstream'
 import { Burial } from './burial.ts'
 import { Cursors } from './cursors.ts'
 import { Memory } from './memory.ts'
@@ -41,7 +41,7 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
     tombstoneSeconds: options.tombstoneSeconds ?? TOMBSTONE_SECONDS,
     isReferenceOnly,
   })
-  const reader = new Reader({ ...context, replicas })
+  const reader = new Reader({ ...context, isReplicated: () => mayBeReplicated(js, replicas) })
   const cursors = new Cursors(context)
   await redact(references, reader, writer)
   return {

@@ -35,26 +35,27 @@ export const isIn = ({ root }: StreamNames, subject: string): boolean =>
   ROLES.some((role) => subject.startsWith(`${root}${role}.`)) && !/[\s\p{Cc}*>]/u.test(subject)
 
 export interface EventsTerms {
-  replicas?: number | undefined
+  replicas?: 1 | 3 | undefined
+  raiseReplicas?: boolean | undefined
   /** See EventStoreOptions. */
   maxBytes?: number | undefined
 }
 
 /**
- * Number of replicas as they are. With a limit the stream refuses what is beyond (discard new), so that a limit never drops
- * anything, and what EVENTS does not take is left for WORK.
+ * Returns the number of replicas that the stream has after that. With a limit the stream refuses what is beyond (discard
+ * new), so that a limit never drops anything, and what EVENTS does not take is left for WORK.
  */
 export async function declareEvents(
   js: JetStream,
   { stream, root }: StreamNames,
-  { replicas, maxBytes }: EventsTerms,
+  { replicas, raiseReplicas, maxBytes }: EventsTerms,
 ): Promise<number> {
   const found = await findStream(js, stream)
   const limit = maxBytes ?? (found?.discard === 'new' ? found.max_bytes : undefined)
   const limits = limit === undefined ? NO_LIMIT : { discard: DiscardPolicy.New, max_bytes: limit }
   if (found && maxBytes !== undefined && (found.discard !== limits.discard || found.max_bytes !== maxBytes))
     await js.admin.streams.update(stream, limits)
-  const declared = await declareStream(js, {
+  const config: Parameters<typeof declareStream>[1] = {
     name: stream,
     subjects: ROLES.map((role) => `${root}${role}.>`),
     retention: RetentionPolicy.Limits,
@@ -66,8 +67,8 @@ export async function declareEvents(
     allow_msg_ttl: true,
     duplicate_window: DUPLICATE_WINDOW_NS,
     ...(replicas === undefined ? undefined : { num_replicas: replicas }),
-  })
-  return declared.num_replicas
+  }
+  return (await declareStream(js, config, { raiseReplicas })).num_replicas
 }
 
 /** Fails if the stream has the objects of another cluster: their resourceVersions do not compare with ours. */

@@ -43,6 +43,8 @@ export interface EventStoreOptions {
    * is changed to it. Left out: as it is; a new one has no limit.
    */
   maxBytes?: number | undefined
+  /** Raises the replicas of an existing stream to that number. Needs the permission to update it. */
+  raiseReplicas?: boolean
   /** Names the cluster in `source`; the UID of namespace kube-system unless configured. */
   cluster: string
   /** Larger objects travel as a reference; also bounded by the server's max_payload. Default 512 KiB. */

@@ -15,25 +15,46 @@ export class DeclarationMismatchError extends Error {
   override readonly name = 'DeclarationMismatchError'
 }
 
+interface DeclareOptions {
+  raiseReplicas?: boolean | undefined
+  createdWith?: Partial<StreamConfig>
+}
+
 /**
- * Creates the stream if it is not there; what is there must agree in every field given. Gives it as it is then. What it
- * is only created with need not agree.
+ * Creates the stream if it does not exist. An existing stream must agree in every field given, except that it may have
+ * another number of replicas: `raiseReplicas` raises a lower number in place, and nothing lowers a higher one. It need not
+ * agree in what it is only created with. Returns the configuration after that.
  */
 export async function declareStream(
   js: JetStream,
   config: Partial<StreamConfig> & { name: string },
-  createdWith: Partial<StreamConfig> = {},
+  { raiseReplicas = false, createdWith = {} }: DeclareOptions = {},
 ): Promise<StreamConfig> {
+  const { num_replicas: wish = 1, ...fixed } = config
   const what = `stream ${config.name}`
-  const existing = await findStream(js, config.name)
-  if (existing) return demandEqual(what, config, existing)
+  const existing = (await findStream(js, config.name)) ?? (await createStream(js, what, { ...config, ...createdWith }))
+  demandEqual(what, fixed, existing)
+  if (!raiseReplicas || existing.num_replicas >= wish) return existing
+  return (await answered(js, what, () => js.admin.streams.update(config.name, { num_replicas: wish }))).config
+}
+
+/** Another process may create it at the same time. */
+async function createStream(
+  js: JetStream,
+  what: string,
+  config: Partial<StreamConfig> & { name: string },
+): Promise<StreamConfig> {
   try {
-    return (await answered(js, what, () => js.admin.streams.add({ ...config, ...createdWith }))).config
+    return (await answered(js, what, () => js.admin.streams.add(config))).config
   } catch (error) {
     if (errCodeOf(error) !== ERR.streamNameInUse) throw error
-    return demandEqual(what, config, (await infoOf(js, config.name)).config)
+    return (await infoOf(js, config.name)).config
   }
 }
+
+/** With replicas, confirmed writes are not yet everywhere. In a cluster, a stream can get replicas at any time. */
+export const mayBeReplicated = (js: JetStream, replicas: number): boolean =>
+  replicas > 1 || js.nc.info?.cluster !== undefined
 
 /** Its configuration, if it is there. */
 export async function findStream(js: JetStream, name: string): Promise<StreamConfig | undefined> {
@@ -42,16 +63,25 @@ export async function findStream(js: JetStream, name: string): Promise<StreamCon
 
 const infoOf = (js: JetStream, name: string) => answered(js, `stream ${name}`, () => js.admin.streams.info(name))
 
-/** Creates the durable consumer if it is not there; what is there must agree in every field given. */
+/**
+ * Creates the durable consumer if it does not exist. An existing one must agree in every field given, except `ack_wait`,
+ * which is changed in place.
+ */
 export async function declareConsumer(
   js: JetStream,
   stream: string,
   config: Partial<ConsumerConfig> & { durable_name: string },
 ): Promise<void> {
+  const { ack_wait, ...fixed } = config
   const what = `consumer ${config.durable_name} of stream ${stream}`
   const existing = await findConsumer(js, stream, config.durable_name)
-  if (existing) demandEqual(what, config, existing.config)
-  else await answered(js, what, () => js.admin.consumers.add(stream, config))
+  if (existing === undefined) {
+    await answered(js, what, () => js.admin.consumers.add(stream, config))
+    return
+  }
+  demandEqual(what, fixed, existing.config)
+  if (ack_wait === undefined || existing.config.ack_wait === ack_wait) return
+  await answered(js, what, () => js.admin.consumers.update(stream, config.durable_name, { ack_wait }))
 }
 
 export function findConsumer(js: JetStream, stream: string, name: string): Promise<ConsumerInfo | undefined> {
@@ -85,7 +115,7 @@ async function answered<T>(js: JetStream, what: string, ask: () => Promise<T>): 
     }
 }
 
-function demandEqual<Found extends object>(what: string, wanted: object, found: Found): Found {
+function demandEqual(what: string, wanted: object, found: object): void {
   for (const [field, value] of Object.entries(wanted)) {
     const present = (found as Record<string, unknown>)[field]
     if (JSON.stringify(present) === JSON.stringify(value)) continue
@@ -94,7 +124,6 @@ function demandEqual<Found extends object>(what: string, wanted: object, found: 
         'delete or update it, or choose another prefix',
     )
   }
-  return found
 }
 
 async function orUndefined<T>(promise: Promise<T>, errCode: number): Promise<T | undefined> {

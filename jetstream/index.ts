@@ -8,6 +8,7 @@ export {
   declareStream,
   findConsumer,
   findStream,
+  mayBeReplicated,
   removeConsumer,
   UNLIMITED,
 } from './declare.ts'

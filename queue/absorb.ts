@@ -26,7 +26,7 @@ export const absorb: Machine<AbsorbInput, AbsorbStep, AbsorbResult> = {
 
   next(step, answer) {
     if (answer.kind === 'busy' || answer.kind === 'unknown') return step
-    if (step.name === 'acknowledge') return step.terms.replicas > 1 ? barrier(step.terms) : end('gone')
+    if (step.name === 'acknowledge') return step.terms.replicated ? barrier(step.terms) : end('gone')
     if (answer.kind !== 'token') throw new UnexpectedAnswerError(step, answer)
     return answer.present ? acknowledge(step.terms) : end('gone')
   },

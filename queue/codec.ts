@@ -17,6 +17,8 @@ export interface Address {
   worker: string
 }
 
+/** A timer that sleeps is woken long before: this is for one that everybody has forgotten. */
+const OVERSLEPT_MS = 30 * 24 * 3600 * 1000
 /** Releases have nothing to say; one message per worker stays for so long. */
 const DONE_TTL = '600s'
 const MAX_ERROR_CHARS = 2000
@@ -59,7 +61,7 @@ const recordHeaders = (record: NewRecord, target: string): Headers => ({
   'Fairlead-Other-Lane': record.otherLaneWaits ? 1 : undefined,
   'Fairlead-Reason': record.reason,
   'Fairlead-Due': record.state === 'waiting' ? Math.ceil(record.at) : undefined,
-  'Nats-Schedule': `@at ${new Date(Math.ceil(record.at)).toISOString()}`,
+  'Nats-Schedule': `@at ${new Date(Math.ceil(record.at) + (record.slot === undefined ? 0 : OVERSLEPT_MS)).toISOString()}`,
   'Nats-Schedule-Target': target,
 })
 
@@ -86,14 +88,20 @@ export function recordFrom(message: StoredMessage, names: Names): KeyRecord | un
     owner: headers['Fairlead-Owner'] ?? '',
     ...(headers['Fairlead-By'] !== undefined && { by: headers['Fairlead-By'] }),
     lane: target.lane,
+    ...slotFrom(place.generation),
     ...failuresFrom(message, attemptFrom(message), isCutShort(message)),
-    at: Date.parse(headers['Nats-Schedule']?.slice('@at '.length) ?? ''),
+    at: Number(headers['Fairlead-Due'] ?? Date.parse(headers['Nats-Schedule']?.slice('@at '.length) ?? '')),
     since: Number(headers['Fairlead-Since']),
     dirty: headers['Fairlead-Dirty'] === '1',
     otherLaneWaits: headers['Fairlead-Other-Lane'] === '1',
     ...reasonFrom(headers['Fairlead-Reason']),
     ...errorFrom(message),
   }
+}
+
+function slotFrom(generation: string): Pick<KeyRecord, 'slot'> {
+  const [, slot = ''] = /^.(\d*)-/.exec(generation) ?? []
+  return slot === '' ? {} : { slot }
 }
 
 const REASONS = ['Requeue', 'Error', 'CutShort', 'Terminal', 'Withdrawn'] as const

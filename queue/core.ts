@@ -6,6 +6,7 @@ import type { Names } from './names.ts'
 import { answerTo, perform } from './perform.ts'
 import type { Io, Lane } from './record.ts'
 import type { ProcessSlots } from './slots.ts'
+import type { Timers } from './timers.ts'
 import { transitions } from './transitions.ts'
 import type { KeyOf, QueueLog, QueueObserver } from './types.ts'
 
@@ -17,6 +18,8 @@ export interface Core {
   terms: Terms
   ackWaitMs: number
   slots: ProcessSlots
+  /** Where timers may sleep. Left out: none does. */
+  timers?: Timers
   /** This process in the stream: where its releases go. */
   worker: string
   /** This process to people. */

@@ -1,6 +1,6 @@
 import { type ConsumerConfig, DiscardPolicy, RetentionPolicy, StorageType, type StreamConfig } from '@nats-io/jetstream'
 import { declareConsumer, declareStream, findStream, type JetStream, removeConsumer, UNLIMITED } from '#jetstream'
-import type { Names } from './names.ts'
+import { type Names, TIMERS } from './names.ts'
 import { LANES, type Lane } from './record.ts'
 import type { QueueLog } from './types.ts'
 
@@ -10,15 +10,23 @@ const MAX_ACK_PENDING = 20_000
 /** Pull requests that wait: at most one per free slot. */
 const MAX_WAITING = 10_000
 
-/** Gives the number of replicas as they are; without a wish, an existing stream may have any. */
+/** Of the stream. Left out: as it is, or one. */
+interface WorkTerms {
+  replicas?: 1 | 3 | undefined
+  /** An existing stream with fewer replicas gets more. */
+  raiseReplicas?: boolean | undefined
+  log: QueueLog
+}
+
+/** Returns the number of replicas that the stream has after that. */
 export async function declareWork(
   js: JetStream,
   names: Names,
-  { replicas, log }: { replicas?: number | undefined; log: QueueLog },
+  { replicas, raiseReplicas, log }: WorkTerms,
 ): Promise<number> {
-  const wish = replicas === undefined ? undefined : { num_replicas: replicas }
+  const config = { ...streamConfig(names), ...(replicas !== undefined && { num_replicas: replicas }) }
   const republish = { ...names.republished, headers_only: true }
-  const found = await declareStream(js, { ...streamConfig(names), ...wish }, { republish })
+  const found = await declareStream(js, config, { raiseReplicas, createdWith: { republish } })
   const { src, dest } = republish
   if (found.republish?.src !== src || found.republish.dest !== dest)
     log.warn(
@@ -55,7 +63,7 @@ export async function declaredFunctions(js: JetStream, names: Names): Promise<st
   const found = new Set<string>()
   for await (const { name } of js.admin.consumers.list(names.stream)) {
     const fn = names.functionOf(name)
-    if (fn !== undefined) found.add(fn)
+    if (fn !== undefined && fn !== TIMERS) found.add(fn)
   }
   return [...found].sort()
 }

@@ -1,5 +1,5 @@
 import type { Core } from './core.ts'
-import type { KeyRecord, Lane } from './record.ts'
+import type { Lane } from './record.ts'
 import type { Backlog, Depth } from './types.ts'
 
 /*
@@ -8,14 +8,14 @@ import type { Backlog, Depth } from './types.ts'
  */
 
 export async function depthOf({ js, names }: Core, fn: string): Promise<Depth> {
-  const records = async (state: KeyRecord['state']) => (await js.count(names.stream, names.recordsIn(fn, state))).count
-  const [tokens, running, waiting, parked] = await Promise.all([
-    js.count(names.stream, names.all('work', fn)),
-    records('running'),
-    records('waiting'),
-    records('parked'),
+  const count = async (subject: string) => (await js.count(names.stream, subject)).count
+  const [queued, records, running, parked] = await Promise.all([
+    count(names.all('work', fn)),
+    count(names.all('key', fn)),
+    count(names.recordsIn(fn, 'running')),
+    count(names.recordsIn(fn, 'parked')),
   ])
-  return { queued: tokens.count, running, waiting, parked }
+  return { queued, running, waiting: Math.max(0, records - running - parked), parked }
 }
 
 export async function backlogOf({ js, names, clock }: Core, fn: string): Promise<Backlog> {

@@ -18,6 +18,14 @@ export type Ending =
 export interface FinishInput {
   held: Held
   ending: Ending
+  /** Where the timer of this ending may sleep: only before somebody looks there. */
+  bed?: Bed | undefined
+}
+
+export interface Bed {
+  slot: string
+  /** The server's time. */
+  opensAt: number
 }
 
 /**
@@ -57,13 +65,13 @@ export const finish: Machine<FinishInput, FinishStep, FinishResult> = {
   },
 }
 
-function release({ held, ending }: FinishInput, now: number): FinishStep {
-  const message = releaseMessage(held, ending, now)
-  const next = { held: { ...held, writes: held.writes + 1 }, ending }
+function release({ held, ending, bed }: FinishInput, now: number): FinishStep {
+  const message = releaseMessage({ held, ending, bed }, now)
+  const next = { held: { ...held, writes: held.writes + 1 }, ending, bed }
   return { name: 'finish', message, ambiguous: false, ...next, io: { do: 'publish', message } }
 }
 
-function releaseMessage(held: Held, ending: Ending, now: number): Publish {
+function releaseMessage({ held, ending, bed }: FinishInput, now: number): Publish {
   const { record } = held
   const guards = { expected: { of: 'record' as const, sequence: record.sequence }, cancels: record.generation }
   const failures = failuresAfter(record, ending)
@@ -71,7 +79,7 @@ function releaseMessage(held: Held, ending: Ending, now: number): Publish {
   if (record.dirty || record.otherLaneWaits || ending.kind === 'handback')
     return { role: 'token', lane: rerunLane(record), ...failures, ...error, ...guards }
   if (ending.kind === 'done') return { role: 'done', ...guards }
-  return { role: 'record', record: waitingRecord(held, ending, failures, now), ...guards }
+  return { role: 'record', record: waitingRecord(held, ending, failures, bed, now), ...guards }
 }
 
 /**
@@ -96,12 +104,15 @@ function waitingRecord(
   { record, writes }: Held,
   ending: Exclude<Ending, { kind: 'done' | 'handback' }>,
   failures: Failures,
+  bed: Bed | undefined,
   now: number,
 ): NewRecord {
   const state = ending.kind === 'terminal' ? 'parked' : 'waiting'
+  const slot = bed && now < bed.opensAt ? bed.slot : undefined
   return {
     state,
-    generation: generationOf(state, record.owner, writes),
+    generation: generationOf(state, record.owner, writes, slot),
+    ...(slot !== undefined && { slot }),
     owner: record.owner,
     // A timer that somebody asked for is as urgent as a change; a failed run keeps its place in the order.
     lane: ending.kind === 'requeue' ? 'high' : record.lane,

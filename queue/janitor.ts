@@ -99,7 +99,7 @@ export class Janitor {
       try {
         await this.#core.clock.measure()
         const mended = await this.pass()
-        if (mended > 0 || this.#suspects.size > 0) pauseMs = RECHECK_MS
+        if (mended > 0 || this.#suspects.size > 0 || this.#overdue.isWaiting) pauseMs = RECHECK_MS
       } catch (error) {
         if (error instanceof ConnectionClosedError || this.#core.js.nc.isClosed()) return
         log.warn({ err: error, fn: this.#fn }, 'janitor could not look: will try again')

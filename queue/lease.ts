@@ -3,8 +3,8 @@ import type { KeyRecord, NewRecord } from './record.ts'
 /** What all transitions of one queue share. */
 export interface Terms {
   leaseMs: number
-  /** Replicas of the stream: with more than one, a confirmed acknowledgement does not yet mean that the token is gone. */
-  replicas: number
+  /** The stream has replicas, or may get them now: a confirmed acknowledgement does not yet mean that the token is gone. */
+  readonly replicated: boolean
 }
 
 /** A key in the hands of this process, as its record was last known. */
@@ -25,8 +25,8 @@ export const nearlyOver = (record: Pick<KeyRecord, 'at'>, { leaseMs }: Terms, no
   now > record.at - leaseMs / 5
 
 /** A fresh name for each write of an owner: what fires or is cancelled is exactly one write. The letter tells the state. */
-export const generationOf = (state: KeyRecord['state'], writer: string, write: number): string =>
-  `${state.charAt(0)}-${writer}-${write}`
+export const generationOf = (state: KeyRecord['state'], writer: string, write: number, slot = ''): string =>
+  `${state.charAt(0)}${slot}-${writer}-${write}`
 
 export const isRunOf = (record: KeyRecord, owner: string): boolean =>
   record.state === 'running' && record.owner === owner
@@ -35,5 +35,6 @@ export const isRunOf = (record: KeyRecord, owner: string): boolean =>
 export function withoutSequence(record: KeyRecord): NewRecord {
   const copy: NewRecord & { sequence?: number } = { ...record }
   delete copy.sequence
+  delete copy.slot
   return copy
 }

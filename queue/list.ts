@@ -1,7 +1,7 @@
 import type { StoredMessage } from '#jetstream'
 import { errorFrom, recordFrom, tokenFrom } from './codec.ts'
 import type { Core } from './core.ts'
-import { namespaceOf } from './names.ts'
+import { namespaceOf, TIMERS } from './names.ts'
 import { type KeyRecord, LANES } from './record.ts'
 import type { Entry, KeyOf } from './types.ts'
 
@@ -14,12 +14,14 @@ export async function* listEntries(
 ): AsyncGenerator<Entry> {
   const { js, names } = core
   const wanted = STATES.filter((state) => states?.includes(state) ?? true)
-  const filters =
-    wanted.length === STATES.length ? [names.all('key', fn)] : wanted.map((state) => names.recordsIn(fn, state))
+  // Those that wait are in many places, as they may sleep.
+  const filters = wanted.includes('waiting')
+    ? [names.all('key', fn)]
+    : wanted.map((state) => names.recordsIn(fn, state))
   for (const filter of filters)
     for await (const message of js.scan(names.stream, filter)) {
       const entry = recordEntry(core, message)
-      if (entry) yield entry
+      if (entry && wanted.some((state) => state === entry.state)) yield entry
     }
   if (states !== undefined && !states.includes('queued')) return
   const counts = new Map<string, number>()
@@ -30,7 +32,7 @@ export async function* listEntries(
   }
   for await (const message of js.scan(names.stream, names.all('work', fn))) {
     const place = names.placeOf(message.subject)
-    if (place?.kind !== 'token') continue
+    if (place?.kind !== 'token' || place.fn === TIMERS) continue
     const line = `${place.fn} ${place.lane}`
     const position = counted(line)
     const namespace = namespaceOf(place.key)
@@ -71,7 +73,7 @@ function tokenEntry({ clock }: Core, message: StoredMessage, { fn, key, lane }: 
 function recordEntry({ names, clock }: Core, message: StoredMessage): Entry | undefined {
   const place = names.placeOf(message.subject)
   const record = recordFrom(message, names)
-  if (place?.kind !== 'record' || record === undefined) return undefined
+  if (place?.kind !== 'record' || place.fn === TIMERS || record === undefined) return undefined
   const { lane, attempt, state, owner, by, dirty, otherLaneWaits } = record
   const since = clock.dateOf(record.since)
   const at = clock.dateOf(record.at)

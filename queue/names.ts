@@ -33,18 +33,29 @@ export class Names {
 
   token = (fn: string, lane: Lane, key: string): string => `${this.#root}work.${fnToken(fn)}.${lane}.${key}`
 
-  /** The state, a generation's first letter, stands in front: the server can count the records of one state. */
-  record = (fn: string, key: string, generation: string): string =>
-    `${this.#root}key.${fnToken(fn)}.${generation.charAt(0)}.${key}.${generation.slice(2)}`
+  /** What a generation begins with, its state and slot, stands in front: the server can count and find by that. */
+  record = (fn: string, key: string, generation: string): string => {
+    const [front = ''] = generation.split('-', 1)
+    return `${this.#root}key.${fnToken(fn)}.${front}.${key}.${generation.slice(front.length + 1)}`
+  }
 
   /** All generations of a key's record: of one queue there is at most one at a time. */
   records = (fn: string, key: string): string => `${this.#root}key.${fnToken(fn)}.*.${key}.*`
 
-  /** Of one function, or of all. */
+  /** Of one function, or of all. Those that sleep are not among the waiting ones. */
   recordsIn = (fn: string | undefined, state: KeyRecord['state']): string =>
     `${this.#root}key.${fn === undefined ? '*' : fnToken(fn)}.${state.charAt(0)}.>`
 
+  /** Of all functions. */
+  asleepIn = (slot: string): string => `${this.#root}key.*.w${slot}.>`
+
   done = (fn: string, worker: string): string => `${this.#root}done.${fnToken(fn)}.${worker}`
+
+  /** A schedule that tells how far the server is, and where it says so. */
+  probe = (fn: string, nonce: string): { schedule: string; fired: string } => {
+    const subject = `${this.#root}done.${fnToken(fn)}.${nonce}`
+    return { schedule: `${subject}.probe`, fired: `${subject}.fired` }
+  }
 
   tokensOf = (fn: string, lane: Lane): string => `${this.#root}work.${fnToken(fn)}.${lane}.>`
 
@@ -85,9 +96,12 @@ export class Names {
   }
 }
 
+/** The function whose keys are the buckets of sleeping timers. No object of Kubernetes can have that name. */
+export const TIMERS = '.timers'
+
 /** Names of Kubernetes objects have no `_`, so this can be undone. */
 function fnToken(fn: string): string {
-  if (!/^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/.test(fn))
+  if (fn !== TIMERS && !/^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/.test(fn))
     throw new InvalidNameError(
       `function name ${JSON.stringify(fn)} must be lower-case letters, digits, dashes and dots, as in Kubernetes`,
     )

@@ -36,6 +36,8 @@ export interface KeyRecord extends Failures {
   by?: string
   /** running: end of the lease. waiting: due. parked: a hundred years ahead. */
   at: number
+  /** waiting: asleep in this slot. The server has to be told before it fires. */
+  slot?: string
   /** When this state began; a renewal does not change it. */
   since: number
   /** running: a token of this lane was dropped for it, so one more run is owed. */

@@ -149,8 +149,11 @@ export class Run implements Lease {
     await this.#renewal
     if (this.#lost) return 'fenced'
     if (this.#core.clock.sure() === undefined) await measured(this.#core)
-    const input = { held: this.#held, ending: endingNow() }
-    return operate(this.#core, transitions.finish, input, this)
+    const ending = endingNow()
+    const { timers } = this.#core
+    const bucket = timers?.bucketFor(ending, this.#held.record.at)
+    const bed = bucket && (await timers?.bedIn(bucket, {}))
+    return operate(this.#core, transitions.finish, { held: this.#held, ending, bed }, this)
   }
 
   get #end(): number {

@@ -73,7 +73,7 @@ export const take: Machine<TakeInput, TakeStep, TakeResult> = {
         return end({ kind: 'marked' })
       case 'acknowledge':
         if (isTooLate(step, now)) return tooLate(step)
-        return step.claim.terms.replicas > 1 ? barrier(step.claim, step.held) : end({ kind: 'leased', held: step.held })
+        return step.claim.terms.replicated ? barrier(step.claim, step.held) : end({ kind: 'leased', held: step.held })
       case 'barrier':
         if (answer.kind !== 'token') throw new UnexpectedAnswerError(step, answer)
         if (isTooLate(step, now)) return tooLate(step)

@@ -1,6 +1,7 @@
 import { worst } from './failures.ts'
+import { generationOf } from './lease.ts'
 import { end, type Machine } from './machine.ts'
-import type { Io, Lane, Token } from './record.ts'
+import type { Io, Lane, NewRecord, Token } from './record.ts'
 
 export interface EnqueueInput {
   lane: Lane
@@ -18,6 +19,36 @@ export const enqueue: Machine<EnqueueInput, { io: Io }, EnqueueResult> = {
   next(step, answer) {
     if (answer.kind === 'stored') return end('queued')
     return answer.kind === 'conflict' ? end('coalesced') : step
+  },
+}
+
+export interface AlarmInput {
+  /** The server's time. */
+  at: number
+  /** Unique to this call. */
+  nonce: string
+}
+
+/** Sets a timer of a key that has no record. */
+export const alarm: Machine<AlarmInput, { io: Io }, 'set' | 'standing'> = {
+  start({ at, nonce }, now) {
+    const record: NewRecord = {
+      state: 'waiting',
+      generation: generationOf('waiting', nonce, 0),
+      owner: nonce,
+      lane: 'high',
+      attempt: 0,
+      at,
+      since: now,
+      dirty: false,
+      otherLaneWaits: false,
+      reason: 'Requeue',
+    }
+    return { io: { do: 'publish', message: { role: 'record', record, expected: { of: 'record', sequence: 0 } } } }
+  },
+  next(step, answer) {
+    if (answer.kind === 'stored') return end('set')
+    return answer.kind === 'conflict' ? end('standing') : step
   },
 }
 

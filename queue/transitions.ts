@@ -4,10 +4,10 @@ import { retry, withdraw } from './intervene.ts'
 import { rearm } from './rearm.ts'
 import { renew } from './renew.ts'
 import { take } from './take.ts'
-import { enqueue, revive } from './tokens.ts'
+import { alarm, enqueue, revive } from './tokens.ts'
 
 /**
- * The whole protocol: TAKE (with STEAL, MARK and ACK), ABSORB, RENEW, FINISH, ENQUEUE, the janitor's repairs, and
- * what people do by hand.
+ * The whole protocol: TAKE (with STEAL, MARK and ACK), ABSORB, RENEW, FINISH, ENQUEUE, the janitor's repairs, sleeping
+ * timers, and what people do by hand.
  */
-export const transitions = { enqueue, take, absorb, renew, finish, revive, rearm, retry, withdraw } as const
+export const transitions = { enqueue, take, absorb, renew, finish, revive, alarm, rearm, retry, withdraw } as const

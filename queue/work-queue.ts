@@ -1,5 +1,5 @@
 import { nuid } from 'nats'
-import type { JetStream } from '#jetstream'
+import { type JetStream, mayBeReplicated } from '#jetstream'
 import { type RetryOutcome, retryKey, type WithdrawOutcome, withdrawKey } from './by-hand.ts'
 import { ServerClock } from './clock.ts'
 import { type Core, enqueueKey } from './core.ts'
@@ -8,9 +8,11 @@ import { backlogOf, depthOf } from './depth.ts'
 import { Janitor } from './janitor.ts'
 import { clockTolerance } from './lease.ts'
 import { entriesOf, listEntries } from './list.ts'
-import { demandKey, Names } from './names.ts'
+import { demandKey, Names, TIMERS } from './names.ts'
+import { Opener } from './opener.ts'
 import type { Io, Lane } from './record.ts'
 import { ProcessSlots } from './slots.ts'
+import { DEFAULT_ARMED_LIMIT, Timers } from './timers.ts'
 import type {
   Announced,
   Backlog,
@@ -32,10 +34,14 @@ export interface QueueOptions {
   create?: boolean
   /** Of the stream. Left out: as it is there, or one. */
   replicas?: 1 | 3
-  /** How long a worker may be silent before its key is queued again. Default 10 s. */
+  /** Raises the replicas of an existing stream to that number. Needs the permission to update it. */
+  raiseReplicas?: boolean
+  /** How long a worker may be silent before its key is queued again. Processes may have different ones. Default 10 s. */
   leaseMs?: number
-  /** How long a token may be in flight before it is delivered again; must be the same everywhere. Default 10 s. */
+  /** How long a token may be in flight before it is delivered again: as the last process to declare it has it. Default 10 s. */
   ackWaitMs?: number
+  /** Timers that the server carries before others sleep. Default 50,000. */
+  armedLimit?: number
   /** Keys that this process holds at once, of all functions together. Left out: as many as they have slots. */
   slots?: number
   log: QueueLog
@@ -102,7 +108,12 @@ const DEFAULT_ACK_WAIT_MS = 10_000
 export async function openQueue(js: JetStream, options: QueueOptions): Promise<WorkQueue> {
   const names = new Names(options.prefix ?? '')
   const replicas = options.create === false ? await findWork(js, names) : await declareWork(js, names, options)
-  const terms = { leaseMs: options.leaseMs ?? DEFAULT_LEASE_MS, replicas }
+  const terms = {
+    leaseMs: options.leaseMs ?? DEFAULT_LEASE_MS,
+    get replicated() {
+      return mayBeReplicated(js, replicas)
+    },
+  }
   const sources = {
     wall: options.now ?? Date.now,
     monotonic: () => performance.now(),
@@ -110,7 +121,7 @@ export async function openQueue(js: JetStream, options: QueueOptions): Promise<W
   }
   const clock = new ServerClock(sources, clockTolerance(terms))
   await clock.measure()
-  return new JetStreamQueue({
+  const core: Core = {
     js,
     names,
     clock,
@@ -123,16 +134,19 @@ export async function openQueue(js: JetStream, options: QueueOptions): Promise<W
     log: options.log,
     observer: options.observer ?? {},
     onIo: options.onIo,
-  })
+  }
+  return new JetStreamQueue(core, new Timers(core, options.armedLimit ?? DEFAULT_ARMED_LIMIT))
 }
 
 class JetStreamQueue implements WorkQueue {
   readonly #core: Core
+  readonly #opener: Opener
   /** Workers of this process by function, the latest. */
   readonly #workers = new Map<string, QueueWorker>()
 
-  constructor(core: Core) {
-    this.#core = core
+  constructor(core: Core, timers: Timers) {
+    this.#core = { ...core, timers }
+    this.#opener = new Opener(core, timers, (...served) => new QueueWorker(...served))
   }
 
   get stream(): string {
@@ -143,9 +157,9 @@ class JetStreamQueue implements WorkQueue {
     return this.#core.names.mark
   }
 
-  declare(fn: string): Promise<void> {
+  async declare(fn: string): Promise<void> {
     const { js, names, ackWaitMs } = this.#core
-    return declareFunction(js, names, fn, ackWaitMs)
+    for (const one of [TIMERS, fn]) await declareFunction(js, names, one, ackWaitMs)
   }
 
   async enqueue(fn: string, key: string, { lane = 'high', attempt = 0 }: { lane?: Lane; attempt?: number } = {}) {
@@ -174,7 +188,15 @@ class JetStreamQueue implements WorkQueue {
     const worker = new QueueWorker(this.#core, options)
     this.#workers.set(options.fn, worker)
     this.#core.observer.onServe?.(options.fn, options.slots)
-    return worker
+    this.#opener.enter(worker)
+    return {
+      get running() {
+        return worker.running
+      },
+      drain: async (graceMs) => {
+        await Promise.all([worker.drain(graceMs), this.#opener.leave(worker)])
+      },
+    }
   }
 
   retire(fn: string): Promise<void> {

@@ -44,7 +44,8 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   metrics.start(functions.map(({ name }) => name))
   const { concurrency: slots } = options
   const certificates = certificateGauge(metrics.registry, config.NATS_CERT)
-  const open = () => openStreams(config, kube, role(parts), log, { slots, observer: metrics.queue, certificates })
+  const shared = { slots, observer: metrics.queue, certificates, raiseReplicas: parts.bridge }
+  const open = () => openStreams(config, kube, role(parts), log, shared)
   await using streams = await whenThere(open)
   depthGauges(metrics.registry, streams.queue, streams.dead)
   const fatal = dieBecause(config)

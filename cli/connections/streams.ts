@@ -21,6 +21,8 @@ export interface Streams extends AsyncDisposable {
 export interface StreamsOptions {
   /** Keys held at once. */
   slots?: number | undefined
+  /** Gives existing streams as many replicas as are wanted. Needs the permission to update them. */
+  raiseReplicas?: boolean
   observer?: QueueObserver
   certificates?: CertificateObserver
 }
@@ -31,18 +33,18 @@ export async function openStreams(
   kube: KubeClient,
   role: string,
   log: Logger,
-  { slots, observer, certificates }: StreamsOptions = {},
+  { slots, raiseReplicas = false, observer, certificates }: StreamsOptions = {},
 ): Promise<Streams> {
   const cluster = config.FAIRLEAD_CLUSTER ?? (await clusterId(kube))
   const js = await openJetStream(config, role, certificates)
   void reportRefusals(js, log)
-  const replicas = config.FAIRLEAD_REPLICAS
+  const wish = { replicas: config.FAIRLEAD_REPLICAS, raiseReplicas }
   try {
-    const dead = await openDeadLetters(js, { ...prefixOf(config), replicas, cluster, log })
+    const dead = await openDeadLetters(js, { ...prefixOf(config), ...wish, cluster, log })
     const [events, queue] = await Promise.all([
       openEventStore(js, {
         ...prefixOf(config),
-        replicas,
+        ...wish,
         cluster,
         log,
         bury: (found) => dead.put(found),
@@ -51,7 +53,7 @@ export async function openStreams(
       }),
       openQueue(js, {
         ...queueOptions(config, log),
-        replicas,
+        ...wish,
         ...(slots !== undefined && { slots }),
         ...(observer && { observer }),
       }),

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { openQueue, type WorkQueue } from '#queue'
 import { startDeployedNats } from '../support/deployed-nats.ts'
+import type { ShippedUser } from '../support/shipped-users.ts'
 import { DONE, FN, freshPrefix, gate, inMs, until, useTestNats, World } from './support.ts'
 
 const { open } = useTestNats()
@@ -171,7 +172,7 @@ it('a worker that dies with a token that it took out of the order of the line le
 
 it('the users of deploy/nats may do all that this takes', async () => {
   await using deployed = await startDeployedNats()
-  const opened = async (user: string) => {
+  const opened = async (user: ShippedUser) => {
     const js = await deployed.connect(user, user)
     const queue = await openQueue(js, { log: { debug() {}, info() {}, warn() {}, error() {} } })
     return { js, queue, [Symbol.asyncDispose]: () => js.close() }

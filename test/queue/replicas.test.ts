@@ -4,6 +4,21 @@ import { DONE, FN, freshPrefix, statesOf, until, useShippedNats, World } from '.
 
 const { nats, open } = useShippedNats('fairlead-dispatcher', { replicas: 3 })
 
+it('on one replica in a cluster, a run begins when its token is gone: the stream may get replicas at any time', async () => {
+  const asked: string[] = []
+  await using test = await open(undefined, { replicas: 1, onIo: (io) => void asked.push(io.do) })
+  const world = new World()
+  const worker = world.serve(test.queue, () => {
+    asked.push('run')
+    return DONE
+  })
+  await world.change(test.queue, 'n.a')
+  await until(async () => expect(await statesOf(test.queue)).toEqual([]))
+  const taken = asked.slice(asked.indexOf('acknowledge'))
+  expect(taken.slice(0, 3)).toEqual(['acknowledge', 'readToken', 'run'])
+  await worker.drain(1000)
+})
+
 describe('on three replicas', () => {
   it('law 1: a change the moment a run has begun never ends in a token that is about to go', async () => {
     await using test = await open()

@@ -4,8 +4,8 @@ import { deadTokens } from '../../queue/tokens.ts'
 import { transitions } from '../../queue/transitions.ts'
 
 const NOW = 1_000_000
-const terms = { leaseMs: 10_000, replicas: 1 as const }
-const r3 = { leaseMs: 10_000, replicas: 3 as const }
+const terms = { leaseMs: 10_000, replicated: false }
+const r3 = { leaseMs: 10_000, replicated: true }
 const token = { lane: 'high' as const, sequence: 7, attempt: 2 }
 const input = { token, nonce: 'me', freshUntil: NOW + 5000, terms }
 

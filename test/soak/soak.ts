@@ -24,6 +24,10 @@ process.exitCode = await runProgram(
         command: ['vitest', 'run', '--testTimeout', '3600000', 'test/bridge/admitted.test.ts'],
         env: { FAIRLEAD_FUZZ_RECONCILERS: '2000' },
       },
+      timers: {
+        does: '500,000 timers that are due during an outage of NATS',
+        command: ['node', 'test/soak/timers.ts'],
+      },
       bridge: { does: '1,000 changes a second', command: ['node', 'test/bench/bridge-steady.ts'] },
     },
     byDefault: ['queue'],

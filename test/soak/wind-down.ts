@@ -10,7 +10,8 @@ const IDLE_WITHIN_MS = 150_000
 const ENDS_WITHIN_MS = 10_000
 /** Keys that are enqueued once more when all is over: a stuck one would not run. */
 const LAST_LAP = 100
-const CONSUMERS = 2
+/** Of the two lanes: of the function, and of the buckets of sleeping timers. */
+const CONSUMERS = 4
 
 /** Lets everything come to its end; gives what went wrong. Then nothing but servers and observer is left. */
 export async function windDown(arena: Arena): Promise<{ wrong: string[]; remains?: Omit<Remains, 'workerLives'> }> {

@@ -23,11 +23,12 @@ export interface DeployedNats extends AsyncDisposable {
 }
 
 /** nats-server over TLS with the users of deploy/nats: nobody without a certificate, and nobody may do more. */
-export async function startDeployedNats(): Promise<DeployedNats> {
+export async function startDeployedNats({ replicas = 1 }: { replicas?: 1 | 3 } = {}): Promise<DeployedNats> {
   const dir = await shortTempDir()
   const pki = await createPki(join(dir, 'pki'))
   const { certFile, keyFile } = await pki.issue('nats', { cn: 'nats' }, ['localhost', '127.0.0.1'])
   const nats = await startTestNats({
+    replicas,
     accounts: shippedAccounts(),
     tls: { cert_file: certFile, key_file: keyFile, ca_file: pki.caFile, verify_and_map: true },
   })

@@ -39,11 +39,12 @@ export async function startShippedNats(
   const accounts = shippedAccounts()
   for (const { users } of Object.values(accounts))
     for (const user of users) {
-      const { publish = [] } = user.permissions ?? {}
+      const { publish = [], subscribe = [] } = user.permissions ?? {}
+      const others = subscribe.filter((subject) => !subject.startsWith('_INBOX.'))
       user.password = PASSWORD
       user.permissions = {
         publish: prefixes.flatMap((prefix) => publish.map((subject) => prefixed(subject, prefix))),
-        subscribe: ['_INBOX.>'],
+        subscribe: ['_INBOX.>', ...prefixes.flatMap((prefix) => others.map((subject) => prefixed(subject, prefix)))],
       }
     }
   accounts.FAIRLEAD.users.push({ user: 'admin', password: PASSWORD })

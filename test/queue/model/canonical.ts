@@ -68,6 +68,7 @@ function processText(process: Process, name: (id: string | number) => number | s
     case 'finishing':
     case 'retrying':
     case 'withdrawing':
+    case 'waking':
       return flags + filled(templateOf(process.step), name)
   }
 }

@@ -9,6 +9,7 @@ export const PRODUCTION: Subject = {
   queuesRefused: true,
   cursorWaits: true,
   janitor: true,
+  opener: true,
 }
 
 /** Two workers, one replica, and a world in which nothing goes wrong except that tokens are delivered twice. */
@@ -34,6 +35,7 @@ export const CALM: Config = {
   byHand: [],
   delays: true,
   tokenLaps: false,
+  sleeps: false,
 }
 
 const STRICT = { ...CALM, oneRecord: true }
@@ -45,6 +47,7 @@ const BY_HAND = {
 const BY_ANY_HAND = { byHand: ['retry', 'park', 'purge'], interventions: 1 } as const
 const LANES = { ...STRICT, low: 1 }
 const ENDINGS = { endings: ['requeue', 'error', 'terminal', 'handback'] } as const
+const SLEEPING = { ...STRICT, endings: ['requeue'], ends: 1, sleeps: true } as const
 /** Nobody holds a token for longer than the server waits: then every run has its own reason. */
 const SWIFT = { ...STRICT, ...ENDINGS, slow: 0, neverStranded: true }
 
@@ -86,6 +89,9 @@ export const SMALL: Record<string, Config> = {
   'a token seen, an ambiguous request': { ...STRICT, high: 2, sightings: 1, faults: 1, slow: 1 },
   'a token seen, a killed server': { ...STRICT, sightings: 1, resurrections: 1 },
   'a token seen, replicated': { ...STRICT, high: 2, sightings: 1, replicas: 3 },
+  'sleeping timers': { ...SLEEPING, high: 2 },
+  'sleeping timers, a crash': { ...SLEEPING, crashes: 1 },
+  'sleeping timers, an ambiguous publish': { ...SLEEPING, faults: 1 },
   'no run without a reason': { ...SWIFT, high: 3, ends: 1, renews: 1, maxRuns: 4 },
   'no run without a reason, a token seen': { ...SWIFT, high: 2, sightings: 1, ends: 1, maxRuns: 4 },
   'no run without a reason, two lanes': { ...SWIFT, high: 2, low: 1, ends: 1, renews: 1, maxRuns: 4 },
@@ -155,6 +161,10 @@ export const LARGE: Record<string, Config> = {
   'seen, killed server, ambiguity': { ...STRICT, sightings: 1, resurrections: 1, faults: 1 },
   'seen, by hand': { ...STRICT, ...ENDINGS, ...BY_ANY_HAND, ends: 1, sightings: 1 },
   'seen, late clocks, three workers': { ...STRICT, workers: 3, sightings: 1, lates: 1 },
+  'sleeping timers, every ending, expiry, renewal': { ...SLEEPING, ...ENDINGS, expiries: 1, renews: 1 },
+  'sleeping timers, two lanes, replicated': { ...SLEEPING, low: 1, replicas: 3 },
+  'sleeping timers, crash, ambiguity': { ...SLEEPING, high: 2, crashes: 1, faults: 1 },
+  'sleeping timers, by hand, told': { ...SLEEPING, ...BY_ANY_HAND, announces: 1 },
   'swift, two ends, two lanes': { ...SWIFT, high: 2, low: 2, ends: 2, renews: 1, maxRuns: 6 },
 }
 

@@ -24,7 +24,7 @@ const withMachines = (machines: Partial<Machines>): Subject => ({
 
 const withLaps = (functions: Partial<Subject['laps']>): Subject => ({ ...PRODUCTION, laps: { ...laps, ...functions } })
 
-const { take, renew, finish, retry, withdraw } = transitions
+const { take, renew, finish, rearm, retry, withdraw } = transitions
 
 type Out<State, Result> = State | Ended<Result>
 
@@ -146,6 +146,7 @@ const oneGeneration = (message: Publish): Publish => {
 }
 
 const BY_HAND: Config = { ...CALM, interventions: 1 }
+const SLEEPING: Config = { ...CALM, high: 2, sleeps: true, ends: 1, endings: ['requeue'] }
 const replicated: Config = { ...CALM, replicas: 3 }
 
 export const MUTATIONS: Record<string, Mutation> = {
@@ -191,7 +192,10 @@ export const MUTATIONS: Record<string, Mutation> = {
     guard: 'with replicas a confirmed acknowledgement is not enough: the token must be gone',
     breaks: 'laws 1, 3, 4',
     subject: withMachines({
-      take: { ...take, start: (input, now) => take.start({ ...input, terms: { ...input.terms, replicas: 1 } }, now) },
+      take: {
+        ...take,
+        start: (input, now) => take.start({ ...input, terms: { ...input.terms, replicated: false } }, now),
+      },
     }),
     config: { ...replicated, high: 2 },
   },
@@ -379,7 +383,8 @@ export const MUTATIONS: Record<string, Mutation> = {
     subject: withMachines({
       absorb: {
         ...transitions.absorb,
-        start: (input, now) => transitions.absorb.start({ ...input, terms: { ...input.terms, replicas: 1 } }, now),
+        start: (input, now) =>
+          transitions.absorb.start({ ...input, terms: { ...input.terms, replicated: false } }, now),
       },
     }),
     config: { ...replicated, high: 3, tokenLaps: true },
@@ -429,6 +434,24 @@ export const MUTATIONS: Record<string, Mutation> = {
     breaks: 'law 7',
     subject: { ...PRODUCTION, janitor: false },
     config: { ...CALM, resurrections: 1 },
+  },
+  'WAKE without CAS': {
+    guard: 'a sleeping timer is only woken as it was read: its key may run by now',
+    breaks: 'law 2',
+    subject: withMachines({ rearm: asking(rearm, publishing(unguarded)) }),
+    config: SLEEPING,
+  },
+  'WAKE without cancelling': {
+    guard: 'a timer that is woken does not sleep on',
+    breaks: 'one record',
+    subject: withMachines({ rearm: asking(rearm, publishing(withoutCancel)) }),
+    config: { ...SLEEPING, oneRecord: true },
+  },
+  'a bucket that nobody opens': {
+    guard: 'a sleeping timer is woken: the server does not fire it',
+    breaks: 'law 7',
+    subject: { ...PRODUCTION, opener: false },
+    config: SLEEPING,
   },
   'no janitor of timers': {
     guard: 'a schedule that the server has given up is armed anew',

@@ -181,7 +181,7 @@ function fireMoves(state: State): Move[] {
     ]
   }
   return state.records
-    .filter(({ due, givenUp }) => due && !givenUp)
+    .filter(({ record, due, givenUp }) => due && !givenUp && record.slot === undefined)
     .map(({ record: { generation, lane, attempt } }) => ({
       label: () => `server: reads the due schedule ${generation}`,
       state: { ...state, fires: [{ generation, lane, attempt }] },

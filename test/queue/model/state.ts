@@ -26,6 +26,8 @@ export interface Subject {
   cursorWaits: boolean
   /** Somebody looks for tokens that nobody will deliver, and for schedules that will not fire. */
   janitor: boolean
+  /** Somebody opens the buckets of sleeping timers. */
+  opener: boolean
 }
 
 /** How often each misfortune or wish may happen in one history. */
@@ -71,6 +73,8 @@ export interface Config extends Budget {
   delays: boolean
   /** A token may reach the process that runs its key. */
   tokenLaps: boolean
+  /** Timers may sleep: the server does not fire them before they are woken. */
+  sleeps: boolean
   /** Checked when given: runs begun in one history. */
   maxRuns?: number
   /** Checked when true: a key has at most one record. */
@@ -145,6 +149,7 @@ export type Process = Common &
     | { phase: 'enqueueing'; lane: Lane; step: AnyStep }
     | { phase: 'retrying'; step: RetryStep }
     | { phase: 'withdrawing'; step: WithdrawStep }
+    | { phase: 'waking'; step: AnyStep }
   )
 
 export interface State {

@@ -5,8 +5,8 @@ const LEASE_MS = 100
 
 /** By the stream's replicas. */
 export const TERMS: Record<1 | 3, Terms> = {
-  1: { leaseMs: LEASE_MS, replicas: 1 },
-  3: { leaseMs: LEASE_MS, replicas: 3 },
+  1: { leaseMs: LEASE_MS, replicated: false },
+  3: { leaseMs: LEASE_MS, replicated: true },
 }
 
 /**

@@ -3,6 +3,7 @@ import type { Ending, FinishResult } from '../../../queue/finish.ts'
 import type { RetryResult, WithdrawResult } from '../../../queue/intervene.ts'
 import { type Laps, laps } from '../../../queue/laps.ts'
 import type { Ended } from '../../../queue/machine.ts'
+import type { RearmResult } from '../../../queue/rearm.ts'
 import { type Answer, type Io, LANES, type Lane } from '../../../queue/record.ts'
 import type { RenewResult } from '../../../queue/renew.ts'
 import type { TakeResult } from '../../../queue/take.ts'
@@ -23,6 +24,7 @@ export function clientMoves(state: State, subject: Subject, config: Config): Mov
     ]),
     ...interventions(state, subject, config),
     ...announcements(state, subject, config),
+    ...(subject.opener ? awakenings(state, subject) : []),
     ...(subject.janitor
       ? [...LANES.flatMap((lane) => revival(state, lane, subject)), ...rearming(state, subject)]
       : []),
@@ -166,7 +168,7 @@ const isBusy = ({ records, processes }: State, { sequence, acking }: Slot): bool
   processes.some((process) => 'token' in process && process.token === sequence) ||
   processes.some(({ laps: { unseen } }) => unseen.some((note) => note.sequence === sequence))
 
-const VISITORS = new Set<Process['phase']>(['enqueueing', 'retrying', 'withdrawing'])
+const VISITORS = new Set<Process['phase']>(['enqueueing', 'retrying', 'withdrawing', 'waking'])
 
 export const isWorker = ({ phase }: Process) => !VISITORS.has(phase)
 
@@ -193,6 +195,21 @@ function interventions(state: State, subject: Subject, config: Config): Move[] {
           }
     return firstIo(spent, process, subject, config, undefined, `${act} by hand: `)
   })
+}
+
+/** Somebody has read a sleeping timer and will wake it, early or late; anything may happen to the key before that. */
+function awakenings(state: State, { machines }: Subject): Move[] {
+  const last = state.records.at(-1)
+  if (last?.record.slot === undefined || state.processes.some(({ phase }) => phase === 'waking')) return []
+  const nonce = `w${state.counter + 1}`
+  const step = begun(machines.rearm.start({ record: last.record, nonce }, CLOCKS.inTime))
+  const next = { ...state, counter: state.counter + 1 }
+  return [
+    {
+      label: () => `${nonce}: finds ${last.record.generation} asleep`,
+      state: withProcess(next, undefined, { phase: 'waking', step, nonce, ...NEWBORN }),
+    },
+  ]
 }
 
 /** The janitor suspects what is dead, and may mistake what is going away for it. */
@@ -272,16 +289,18 @@ function runMoves(state: State, process: Of<'running'>, subject: Subject, config
     if (kind !== 'done' && state.left.ends === 0) continue
     const left = kind === 'done' ? state.left : { ...state.left, ends: state.left.ends - 1 }
     const ending = ENDINGS[kind]
-    const step = onCoarseClock(begun(machines.finish.start({ held, ending }, now)), now)
-    const finishing = {
-      ...process,
-      phase: 'finishing' as const,
-      ending,
-      running: false,
-      laps: subject.laps.close(process.laps),
-      step: step,
+    for (const bed of config.sleeps && 'at' in ending ? [undefined, BED] : [undefined]) {
+      const step = onCoarseClock(begun(machines.finish.start({ held, ending, bed }, now)), now)
+      const finishing = {
+        ...process,
+        phase: 'finishing' as const,
+        ending,
+        running: false,
+        laps: subject.laps.close(process.laps),
+        step: step,
+      }
+      moves.push(...firstIo({ ...state, left }, finishing, subject, config, process, `run ends in ${kind}; `))
     }
-    moves.push(...firstIo({ ...state, left }, finishing, subject, config, process, `run ends in ${kind}; `))
   }
   if (process.overdue) moves.push(seesItsEnd(state, process))
   return moves
@@ -333,6 +352,8 @@ function absorbNext(
   if (!('io' in step)) return fenced(state, run, run.held.record.lane)
   return withProcess(state, before, { ...common, phase: 'absorbing', tokens: rest, lane, token, step })
 }
+
+const BED = { slot: '00', opensAt: AFTER_THE_LEASE * 100 }
 
 const ENDINGS: Record<Ending['kind'], Ending> = {
   done: { kind: 'done' },
@@ -401,7 +422,15 @@ const stepOf = (process: Process) => (process.phase === 'running' ? undefined : 
 type AnyResult =
   | { io: Io }
   | Ended<
-      TakeResult | RenewResult | FinishResult | 'queued' | 'coalesced' | AbsorbResult | RetryResult | WithdrawResult
+      | TakeResult
+      | RenewResult
+      | FinishResult
+      | 'queued'
+      | 'coalesced'
+      | AbsorbResult
+      | RetryResult
+      | WithdrawResult
+      | RearmResult
     >
 
 /** The next step of the process's machine, or its result. */
@@ -424,6 +453,7 @@ const MACHINE_OF = {
   requeueing: 'enqueue',
   retrying: 'retry',
   withdrawing: 'withdraw',
+  waking: 'rearm',
 } as const satisfies Record<Process['phase'], keyof Subject['machines']>
 
 const summary = ({ out }: Advanced): string => {

@@ -1,0 +1,135 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { nuid } from 'nats'
+import type { StoredMessage } from '#jetstream'
+import { recordFrom } from './codec.ts'
+import { type Core, operate, type Patience } from './core.ts'
+import type { Bed, Ending } from './finish.ts'
+import { TIMERS } from './names.ts'
+import type { KeyRecord } from './record.ts'
+import { type Bucket, bucketFor, bucketOf, isIn, keyOf, opensAt, slotOf } from './sleep.ts'
+import { transitions } from './transitions.ts'
+import type { Finish, HandBack, Lease } from './types.ts'
+
+/** Timers that the server may carry before others go to sleep. It fires 100,000 in 0.7 s, and stores nothing else meanwhile. */
+export const DEFAULT_ARMED_LIMIT = 50_000
+/** The server counts again after so many far timers of this process, or so much time. */
+const COUNT_AFTER = 5000
+const COUNT_MS = 10_000
+/** At one look. What is not due then waits for a later look, so that the server never has more to fire at once. */
+const ARMED_AHEAD = 10_000
+/** Timers that are moved at the same time. */
+const IN_FLIGHT = 64
+/** Between two looks. After an outage a lease may have ended at the same moment at which a bucket opens. */
+const SETTLE_MS = 2000
+const REMEMBERED_ALARMS = 1000
+
+/**
+ * Lets timers sleep while the server carries many: it fires all that are due without a pause, and after an outage that is
+ * everything of that time. Buckets of sleeping timers are keys of the queue, so each is opened on time, whoever dies.
+ */
+export class Timers {
+  readonly #core: Core
+  readonly #limit: number
+  /** Buckets whose alarm is set. */
+  readonly #alarms = new Set<string>()
+  #armed = 0
+  #uncounted = COUNT_AFTER
+  #countedAt = 0
+  #turn: Promise<unknown> = Promise.resolve()
+
+  constructor(core: Core, armedLimit: number) {
+    this.#core = core
+    this.#limit = armedLimit
+  }
+
+  /**
+   * The bucket for the timer of this ending, if it is far enough ahead. It opens after the end of the lease, by the same
+   * clock: a write that relies on the lease is stored before.
+   */
+  bucketFor(ending: Ending, leaseEndsAt: number): Bucket | undefined {
+    return 'at' in ending ? bucketFor(ending.at, Math.max(leaseEndsAt, this.#core.clock.now())) : undefined
+  }
+
+  /** A place in the bucket, which somebody will open. Undefined: the server can carry the timer. */
+  async bedIn(bucket: Bucket, patience: Patience): Promise<Bed | undefined> {
+    if (!(await this.#isCrowded())) return undefined
+    await this.#setAlarm(bucket, patience)
+    return { slot: slotOf(bucket), opensAt: opensAt(bucket) }
+  }
+
+  /** Runs of buckets; until it is aborted. */
+  opening =
+    (stopped: AbortSignal) =>
+    async ({ key }: Lease): Promise<Finish | HandBack> => {
+      const bucket = bucketOf(key)
+      const early = opensAt(bucket) - this.#core.clock.now()
+      if (early > 0) return { kind: 'requeue', at: { afterMs: early } }
+      await this.#inTurn(() => this.#look(bucket, stopped))
+      for (;;) {
+        await sleep(SETTLE_MS, undefined, { signal: stopped }).catch(() => undefined)
+        if (stopped.aborted) return { kind: 'handback' }
+        if ((await this.#inTurn(() => this.#look(bucket, stopped))) === 0) return { kind: 'done' }
+      }
+    }
+
+  async #isCrowded(): Promise<boolean> {
+    const { js, names } = this.#core
+    if (++this.#uncounted >= COUNT_AFTER || performance.now() - this.#countedAt > COUNT_MS) {
+      this.#uncounted = 0
+      this.#countedAt = performance.now()
+      const counted = js.count(names.stream, names.recordsIn(undefined, 'waiting')).then(({ count }) => count)
+      // A run must not fail because of this.
+      this.#armed = await counted.catch(() => this.#armed)
+    }
+    return this.#armed >= this.#limit
+  }
+
+  async #setAlarm(bucket: Bucket, patience?: Patience): Promise<void> {
+    const key = keyOf(bucket)
+    if (this.#alarms.has(key)) return
+    const input = { at: opensAt(bucket), nonce: nuid.next() }
+    await operate(this.#core, transitions.alarm, input, { fn: TIMERS, key }, patience)
+    if (this.#alarms.size >= REMEMBERED_ALARMS) this.#alarms.clear()
+    this.#alarms.add(key)
+  }
+
+  /** One bucket after the other: others write to the stream as well. */
+  #inTurn<T>(task: () => Promise<T>): Promise<T> {
+    const result = this.#turn.then(task)
+    this.#turn = result.catch(() => undefined)
+    return result
+  }
+
+  /** Returns how many timers it has found there. */
+  async #look(bucket: Bucket, stopped: AbortSignal): Promise<number> {
+    const { js, names, clock } = this.#core
+    const moving = new Set<Promise<void>>()
+    const failures: unknown[] = []
+    let found = 0
+    for await (const message of js.scan(names.stream, names.asleepIn(slotOf(bucket)))) {
+      if (stopped.aborted) break
+      const record = recordFrom(message, names)
+      if (record === undefined || !isIn(record.at, bucket)) continue
+      const now = clock.now()
+      const next = bucketFor(record.at, now)
+      if (++found > ARMED_AHEAD && next === undefined && record.at > now) continue
+      const move = this.#move(message, record, next)
+        .catch((error: unknown) => void failures.push(error))
+        .finally(() => moving.delete(move))
+      moving.add(move)
+      if (moving.size >= IN_FLIGHT) await Promise.race(moving)
+    }
+    await Promise.all(moving)
+    if (failures.length > 0) throw failures[0]
+    return found
+  }
+
+  /** To a narrower bucket, or, where there is none, to the server. */
+  async #move({ subject }: StoredMessage, record: KeyRecord, next: Bucket | undefined): Promise<void> {
+    const place = this.#core.names.placeOf(subject)
+    if (place?.kind !== 'record') return
+    if (next) await this.#setAlarm(next)
+    const input = { record, nonce: nuid.next(), ...(next && { slot: slotOf(next) }) }
+    await operate(this.#core, transitions.rearm, input, place)
+  }
+}

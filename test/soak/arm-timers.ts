@@ -1,0 +1,54 @@
+import { nuid } from 'nats'
+import type { JetStream } from '#jetstream'
+import { toWire } from '../../queue/codec.ts'
+import { generationOf } from '../../queue/lease.ts'
+import { drive } from '../../queue/machine.ts'
+import { Names, TIMERS } from '../../queue/names.ts'
+import { perform } from '../../queue/perform.ts'
+import { bucketFor, keyOf, opensAt, slotOf } from '../../queue/sleep.ts'
+import { transitions } from '../../queue/transitions.ts'
+import { inFlight } from '../bench/queue-support.ts'
+
+const names = new Names('')
+const worker = nuid.next()
+
+export interface Timers {
+  fn: string
+  count: number
+  dueAt: number
+  /** So many are left to the server; the others sleep. */
+  armed: number
+}
+
+/** Stores what runs that end with a timer would store, without the runs: those take ten times as long. */
+export async function armTimers(js: JetStream, { fn, count, dueAt, armed }: Timers): Promise<void> {
+  const bucket = bucketFor(dueAt, Date.now())
+  if (bucket === undefined) throw new Error('the timers are due too soon to sleep')
+  const ask = (io: Parameters<typeof perform>[0]) =>
+    perform(io, { js, random: Math.random, onIo: undefined }, { names, fn: TIMERS, key: keyOf(bucket), worker })
+  await drive(transitions.alarm, { at: opensAt(bucket), nonce: nuid.next() }, ask, Date.now)
+  await inFlight(
+    count,
+    async (index) => {
+      const slot = index < armed ? undefined : slotOf(bucket)
+      const owner = nuid.next()
+      const record = {
+        state: 'waiting' as const,
+        generation: generationOf('waiting', owner, 0, slot),
+        ...(slot !== undefined && { slot }),
+        owner,
+        lane: 'high' as const,
+        attempt: 0,
+        at: dueAt,
+        since: Date.now(),
+        dirty: false,
+        otherLaneWaits: false,
+        reason: 'Requeue' as const,
+      }
+      const message = { role: 'record' as const, record, expected: { of: 'record' as const, sequence: 0 } }
+      const { subject, payload, headers } = toWire(message, { names, fn, key: `n.t${index}`, worker })
+      await js.publish(subject, payload, headers)
+    },
+    256,
+  )
+}

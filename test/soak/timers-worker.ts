@@ -1,0 +1,33 @@
+import { connectJetStream } from '#jetstream'
+import { openQueue } from '#queue'
+
+export interface TimersSettings {
+  url: string
+  fn: string
+  leaseMs: number
+}
+
+export interface TimersProgress {
+  /** Keys that a timer has run. */
+  fired: number
+  fenced: number
+}
+
+/** Runs timers that fire, and tells its parent every second how far it is. */
+const { url, fn, leaseMs } = JSON.parse(process.argv[2] ?? '') as TimersSettings
+const log = { debug() {}, info() {}, warn() {}, error() {} }
+const js = await connectJetStream({ servers: url, name: 'timers' })
+const queue = await openQueue(js, { leaseMs, ackWaitMs: leaseMs, log })
+const fired = new Set<string>()
+let fenced = 0
+queue.serve({
+  fn,
+  slots: 128,
+  handler: async () => ({ kind: 'done' }),
+  onFinished: (lease, result) => {
+    if (result === 'fenced') fenced++
+    else if (lease.fired) fired.add(lease.key)
+  },
+})
+const tell = setInterval(() => process.send?.({ fired: fired.size, fenced } satisfies TimersProgress), 1000)
+process.on('disconnect', () => clearInterval(tell))
