@@ -1,27 +1,66 @@
 import { defineConfig, type OxlintOverride } from 'oxlint'
 
-/** Who may import whom (docs/decisions/0002-rooms.md). A room's door is its index.ts, named #room. */
+/**
+ * Who may import whom (docs/architecture.md): a room imports rooms that stand above it in this list. A room's door is its
+ * index.ts, named #room.
+ */
 const rooms: Record<string, string[]> = {
   contracts: [],
+  spec: ['contracts'],
   jetstream: [],
   kube: ['contracts'],
   events: ['contracts', 'jetstream'],
   queue: ['jetstream'],
-  reconcile: ['contracts', 'queue/terms'],
-  bridge: ['contracts', 'kube', 'events', 'queue'],
-  dispatch: ['contracts', 'kube', 'events', 'queue', 'reconcile'],
-  'functions/sdk': ['contracts', 'cloudevents'],
-  'functions/testing': ['contracts', 'queue/terms', 'reconcile', 'sdk'],
+  reconcile: ['contracts', 'queue/terms', 'spec'],
+  bridge: ['contracts', 'events', 'kube', 'queue', 'spec'],
+  dispatch: ['contracts', 'events', 'kube', 'queue', 'reconcile', 'spec'],
+  sdk: ['cloudevents', 'contracts', 'spec'],
+  testing: ['contracts', 'queue/terms', 'reconcile', 'sdk', 'spec'],
+  functions: ['functions/at', 'functions/memcached', 'functions/visitors', 'sdk'],
   'functions/at': ['sdk'],
   'functions/memcached': ['sdk'],
   'functions/visitors': ['sdk'],
-  crds: ['contracts', 'sdk', 'functions'],
-  local: ['kube', 'contracts'],
+  pki: [],
+  'host/exit': [],
+  'host/config': ['host/exit'],
+  'host/logging': ['host/config', 'host/exit'],
+  'host/metrics': ['bridge', 'contracts', 'dispatch', 'events', 'host/exit', 'kube', 'queue'],
+  'host/tracing': ['bridge', 'contracts', 'dispatch', 'events', 'host/exit'],
+  'host/functions': ['functions', 'host/exit', 'sdk'],
+  'host/isolation': ['contracts', 'host/exit', 'host/functions', 'sdk'],
+  'host/connections': ['dispatch', 'events', 'host/config', 'host/exit', 'host/metrics', 'jetstream', 'kube', 'queue'],
+  'host/runtime': [
+    'bridge',
+    'contracts',
+    'dispatch',
+    'host/config',
+    'host/connections',
+    'host/tracing',
+    'jetstream',
+    'kube',
+    'sdk',
+  ],
+  install: ['contracts', 'functions', 'host/exit', 'kube', 'pki', 'sdk', 'spec'],
+  local: ['contracts', 'kube', 'pki'],
+  'testing/cluster': [
+    'contracts',
+    'dispatch',
+    'host/config',
+    'host/connections',
+    'host/logging',
+    'host/runtime',
+    'install',
+    'kube',
+    'local',
+    'sdk',
+    'spec',
+  ],
 }
 
-/** `#at` style names of every door; functions are reached as #sdk and #functions/NAME. */
+/** Names of every door; functions are reached as #functions/NAME. */
 const doors = [
   'contracts',
+  'spec',
   'jetstream',
   'kube',
   'events',
@@ -34,9 +73,12 @@ const doors = [
   'sdk',
   'sdk/*',
   'testing',
+  'testing/*',
   'functions',
   'functions/*',
-  'crds',
+  'host/*',
+  'install',
+  'pki',
   'local',
   'cli',
 ]
@@ -54,11 +96,11 @@ function roomRule(room: string, allowed: string[]): OxlintOverride {
           patterns: [
             {
               group: [...closed, ...open],
-              message: `${room}/ may import only: ${allowed.map((a) => `#${a}`).join(', ') || 'nothing'} (docs/decisions/0002-rooms.md)`,
+              message: `${room}/ may import only: ${allowed.map((a) => `#${a}`).join(', ') || 'nothing'} (docs/architecture.md)`,
             },
             {
               regex:
-                '^(\\.\\./)+(contracts|jetstream|kube|events|queue|reconcile|bridge|dispatch|functions|sdk|at|local|cli|test)/',
+                '^(\\.\\./)+(contracts|spec|jetstream|kube|events|queue|reconcile|bridge|dispatch|functions|sdk|testing|host|install|pki|at|local|cli|test)/',
               message: 'Another room is reached through its door (#room), not by path.',
             },
           ],

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto'
-import { type KubeObject, PAUSED_ANNOTATION, type ReconcilerSpec } from '#contracts'
+import { type KubeObject } from '#contracts'
+import { PAUSED_ANNOTATION, type ReconcilerSpec } from '#spec'
 
 type Aspect = NonNullable<ReconcilerSpec['changes']>[number]
 

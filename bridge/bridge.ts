@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type KubeObject, RECONCILERS, type ResourceRef, resourceName } from '#contracts'
+import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
+import { RECONCILERS } from '#spec'
 import { Admission } from './admission.ts'
 import { ConditionWriter } from './condition-writer.ts'
 import {

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { apiVersionOf, type KubeObject, RECONCILERS, type RunLog } from '#contracts'
+import { apiVersionOf, type KubeObject, type RunLog } from '#contracts'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
+import { RECONCILERS } from '#spec'
 import { areSame, type BridgeCondition, storedConditions, withTransition } from './conditions.ts'
 
 export interface ConditionWriterDeps {

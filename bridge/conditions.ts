@@ -1,5 +1,4 @@
-import type { KubeObject, ResourceRef } from '#contracts'
-import { resourceName } from '#contracts'
+import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import type { Reconciler, RefusedReconciler } from './reconcilers.ts'
 import type { ResourceStatus } from './types.ts'
 

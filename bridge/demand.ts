@@ -1,4 +1,5 @@
-import { RECONCILERS, type ResourceRef, resourceName } from '#contracts'
+import { type ResourceRef, resourceName } from '#contracts'
+import { RECONCILERS } from '#spec'
 import type { Reconciler, RefusedReconciler } from './reconcilers.ts'
 import { RESYNCS } from './resyncs.ts'
 import { type IsClusterScoped, Routes } from './routing.ts'

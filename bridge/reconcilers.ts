@@ -1,13 +1,13 @@
+import { type KubeObject } from '#contracts'
 import {
   coverageToken,
   isRefused,
-  type KubeObject,
   type ObjectSelector,
   type ReconcilerSpec,
   type Refused,
   readReconciler,
   selectionOf,
-} from '#contracts'
+} from '#spec'
 import type { Ask } from './selection.ts'
 
 /** A Reconciler that the bridge works for. */

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type KubeObject, namesAt, type ResourceRef, type RunLog, resourceName, selectionOf } from '#contracts'
+import { type KubeObject, type ResourceRef, type RunLog, resourceName } from '#contracts'
 import { compareVersions, type EventStore, keyOf, parseKey } from '#events'
+import { namesAt, selectionOf } from '#spec'
 import { NameIndex } from './name-index.ts'
 import type { Change, RelatedTo } from './routing.ts'
 

@@ -1,15 +1,6 @@
-import {
-  controllerOf,
-  holdsFinalizer,
-  identityOf,
-  type KubeObject,
-  RECONCILERS,
-  type ReconcilerSpec,
-  type RelatedResource,
-  type ResourceRef,
-  resourceName,
-} from '#contracts'
+import { controllerOf, type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { keyOf, type OwnerKey } from '#events'
+import { holdsFinalizer, identityOf, RECONCILERS, type ReconcilerSpec, type RelatedResource } from '#spec'
 import { asksOf, type Reconciler } from './reconcilers.ts'
 import { type Ask, namespacesOf, type Selection, widest } from './selection.ts'
 

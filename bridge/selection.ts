@@ -1,4 +1,5 @@
-import { isOfMetadata, type ResourceRef, type SelectedResource } from '#contracts'
+import { type ResourceRef } from '#contracts'
+import { isOfMetadata, type SelectedResource } from '#spec'
 
 /** What one Reconciler wants to see of one resource. */
 export interface Ask extends SelectedResource {

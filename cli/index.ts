@@ -1,7 +1,6 @@
 import { CommanderError } from 'commander'
-import { describe, EXIT, exitCodeOf } from './exit.ts'
+import { describe, EXIT, exitCodeOf, harmless } from '#host/exit'
 import { createProgram } from './program.ts'
-import { harmless } from './terminal.ts'
 
 /** The command: parses, runs, and turns whatever fails into one line and an exit code. */
 export async function main(argv: string[]): Promise<void> {

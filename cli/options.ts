@@ -1,5 +1,5 @@
 import { InvalidArgumentError, Option } from 'commander'
-import type { Config } from './config.ts'
+import type { Config } from '#host/config'
 
 /** Writes a result to standard output; everything else a command says goes to standard error. */
 export type Print = (text: string) => void

@@ -1,4 +1,6 @@
 import { Command } from 'commander'
+import type { CommonOptions } from '#host/config'
+import { version } from '#host/config'
 import { completionCommand } from './commands/completion.ts'
 import { deadCommands } from './commands/dead.ts'
 import { demoCommand } from './commands/demo.ts'
@@ -12,9 +14,7 @@ import { queueCommands } from './commands/queue.ts'
 import { runCommand } from './commands/run.ts'
 import { serveCommand } from './commands/serve.ts'
 import { upCommands } from './commands/up.ts'
-import type { CommonOptions } from './config.ts'
 import type { Print, Surroundings } from './options.ts'
-import { version } from './version.ts'
 
 const EPILOGUE = `
 Environment:
@@ -69,7 +69,7 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
     print,
     setExitCode,
     async config() {
-      const { readConfig } = await import('./config.ts')
+      const { readConfig } = await import('#host/config')
       return readConfig(process.env, program.opts<CommonOptions>())
     },
   }

@@ -1,4 +1,4 @@
-import { type ReconcilerSpec, userNameOf } from '#contracts'
+import { type ReconcilerSpec, userNameOf } from '#spec'
 import type { RunDependencies } from './run.ts'
 
 /**

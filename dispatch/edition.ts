@@ -1,6 +1,7 @@
-import { type KubeObject, RECONCILERS, type ReconcilerSpec, readReconciler } from '#contracts'
+import { type KubeObject } from '#contracts'
 import { compareVersions, type ObserveQuery, type StoredEvent } from '#events'
 import { sameJson } from '#reconcile'
+import { RECONCILERS, type ReconcilerSpec, readReconciler } from '#spec'
 import { SupersededError } from './errors.ts'
 
 /**

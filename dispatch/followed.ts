@@ -1,21 +1,9 @@
-import {
-  coverageToken,
-  type Invoke,
-  identityOf,
-  isRefused,
-  type KubeObject,
-  RECONCILERS,
-  type ReconcilerSpec,
-  type ResourceRef,
-  type RunLog,
-  readReconciler,
-  resourceName,
-  shownUrl,
-} from '#contracts'
-import type { StoredEvent } from '#events'
+import { type Invoke, type KubeObject, type ResourceRef, type RunLog, resourceName } from '#contracts'
+import { type StoredEvent } from '#events'
 import { isConflict, isNotFound, resourcePath } from '#kube'
-import type { WorkQueue } from '#queue'
+import { type WorkQueue } from '#queue'
 import { conditionPatch, reconciled, type StatusPatch, sameJson } from '#reconcile'
+import { coverageToken, identityOf, isRefused, RECONCILERS, type ReconcilerSpec, readReconciler, shownUrl } from '#spec'
 import { actingAs } from './account.ts'
 import { Edition, isOlder } from './edition.ts'
 import { accessTo, type FunctionAccess } from './function-access.ts'

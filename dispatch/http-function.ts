@@ -1,17 +1,9 @@
-import {
-  apiVersionOf,
-  type Invoke,
-  isRevision,
-  type KubeObject,
-  RECONCILERS,
-  REVISION_HEADER,
-  type ReconcilerSpec,
-  type ResourceRef,
-} from '#contracts'
+import { apiVersionOf, type Invoke, type KubeObject, REVISION_HEADER, type ResourceRef } from '#contracts'
 import { type CloudEvent, toHttp } from '#events'
 import { resourcePath } from '#kube'
 import { backoffMs } from '#queue'
 import { FunctionError } from '#reconcile'
+import { isRevision, RECONCILERS, type ReconcilerSpec } from '#spec'
 import { credentialsOf, type FunctionAccess } from './function-access.ts'
 import { outcomeIn } from './http-answer.ts'
 import { Poster } from './http-post.ts'

@@ -1,5 +1,6 @@
-import { identityOf, type KubeObject } from '#contracts'
-import type { StoredEvent } from '#events'
+import { type KubeObject } from '#contracts'
+import { type StoredEvent } from '#events'
+import { identityOf } from '#spec'
 
 interface Claim {
   name: string

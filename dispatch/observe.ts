@@ -1,13 +1,7 @@
-import {
-  type KubeObject,
-  type OwnedResource,
-  type ReconcilerSpec,
-  type ResourceRef,
-  relatedLookup,
-  relation,
-} from '#contracts'
-import type { EventStore, ObjectFilter, ObjectKey, OwnerKey, StoredObject } from '#events'
+import { type KubeObject, type ResourceRef } from '#contracts'
+import { type EventStore, type ObjectFilter, type ObjectKey, type OwnerKey, type StoredObject } from '#events'
 import { isControlledBy, type OwnedObject, TooMuchStateError, type World } from '#reconcile'
+import { type OwnedResource, type ReconcilerSpec, relatedLookup, relation } from '#spec'
 import type { Adoptions } from './adoptions.ts'
 import type { Edition } from './edition.ts'
 import { mapAtMost } from './map-at-most.ts'

@@ -1,5 +1,6 @@
-import { type KubeObject, RECONCILERS, type Revision, revisionsOf } from '#contracts'
+import { type KubeObject } from '#contracts'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
+import { RECONCILERS, type Revision, revisionsOf } from '#spec'
 import { type Gate, PRIORITY } from './gate.ts'
 import { recorded, repeatedAt } from './revisions.ts'
 

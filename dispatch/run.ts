@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Invoke, type RunInput, type RunLog, type Span, spanAfter, traceparentOf } from '#contracts'
-import { type DeadMessage, parseKey } from '#events'
+import { type Invoke, type RunInput, type RunLog } from '#contracts'
+import { type DeadMessage, parseKey, type Span, spanAfter, traceparentOf } from '#events'
 import { type Due, dueDate, type Finish, type Lease } from '#queue'
 import {
   type Answer,

@@ -1,5 +1,6 @@
-import { type EventReport, type KubeObject, METADATA_MANAGERS } from '#contracts'
+import { type EventReport, type KubeObject } from '#contracts'
 import { called, RefusedError } from '#reconcile'
+import { METADATA_MANAGERS } from '#spec'
 import { fieldsOfOthers } from './errors.ts'
 
 /**

@@ -1,14 +1,5 @@
-import {
-  ConflictError,
-  type EventReport,
-  type KubeObject,
-  type ResourceRef,
-  resourceName,
-  type Span,
-  spanAfter,
-  traceparentOf,
-} from '#contracts'
-import type { EventStore, OwnerKey } from '#events'
+import { ConflictError, type EventReport, type KubeObject, type ResourceRef, resourceName } from '#contracts'
+import { type EventStore, type OwnerKey, type Span, spanAfter, traceparentOf } from '#events'
 import { type KubeClient, resourcePath, type Status } from '#kube'
 import {
   called,

@@ -33,6 +33,7 @@ export {
   shownKey,
 } from './subjects.ts'
 export { decodeToken, encodeToken, SubjectError } from './token.ts'
+export { type Span, spanAfter, traceparentOf } from './trace.ts'
 export type {
   Allowance,
   CloudEvent,

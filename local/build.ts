@@ -16,7 +16,7 @@ import {
 import { withLock } from './lock.ts'
 import type { Progress } from './progress.ts'
 
-const modulesDir = fileURLToPath(new URL('./go/', import.meta.url))
+const modulesDir = fileURLToPath(new URL('./go', import.meta.url))
 
 /** Modules that are built at the same time: while one links, which uses one core, the other compiles. */
 const LANES = 2

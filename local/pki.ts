@@ -1,8 +1,8 @@
 import type { KeyObject } from 'node:crypto'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { issueFrom, newAuthority, newKeys } from './pki/authority.ts'
-import type { Subject } from './pki/certificate.ts'
+import type { Subject } from '#pki'
+import { issueFrom, newAuthority, newKeys } from '#pki'
 
 /** A certificate authority of one cluster, in a folder of its own: NAME.crt and NAME.key beside ca.crt. */
 export interface Pki {

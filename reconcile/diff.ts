@@ -1,4 +1,4 @@
-import { METADATA_MANAGERS } from '#contracts'
+import { METADATA_MANAGERS } from '#spec'
 import { isRecord, sameJson } from './covers.ts'
 
 /** One value that differs; left out: there is none. */

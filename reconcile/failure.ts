@@ -1,5 +1,6 @@
-import { ConflictError, keepsStatus } from '#contracts'
+import { ConflictError } from '#contracts'
 import { backoffMs, type Finish } from '#queue/terms'
+import { keepsStatus } from '#spec'
 import { withheld } from './confidential.ts'
 import { type Consequence, consequenceOf } from './consequence.ts'
 import { GoneError, UnsettledError } from './errors.ts'

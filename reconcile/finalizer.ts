@@ -1,4 +1,5 @@
-import { finalizerOf, holdsFinalizer, type KubeObject, type ReconcilerSpec } from '#contracts'
+import { type KubeObject } from '#contracts'
+import { finalizerOf, holdsFinalizer, type ReconcilerSpec } from '#spec'
 
 /** The object is on its way out, and waits for this reconciler. */
 export const isFinalizing = (object: KubeObject, identity: string): boolean =>

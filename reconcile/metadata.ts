@@ -1,4 +1,5 @@
-import { type KubeObject, metadataManagerOf, parseSelector, type ReconcilerSpec } from '#contracts'
+import { type KubeObject } from '#contracts'
+import { metadataManagerOf, parseSelector, type ReconcilerSpec } from '#spec'
 import { covers, fingerprint } from './covers.ts'
 import type { PlainOutcome } from './outcome.ts'
 import type { Settled } from './vocabulary.ts'

@@ -1,4 +1,5 @@
-import { ConflictError, holdsFinalizer, type KubeObject, keepsStatus } from '#contracts'
+import { ConflictError, type KubeObject } from '#contracts'
+import { holdsFinalizer, keepsStatus } from '#spec'
 import { noting, objectsOf } from './confidential.ts'
 import { GoneError } from './errors.ts'
 import { fail } from './failure.ts'

@@ -1,4 +1,5 @@
-import { type KubeObject, PAUSED_ANNOTATION } from '#contracts'
+import { type KubeObject } from '#contracts'
+import { PAUSED_ANNOTATION } from '#spec'
 import { conditionPatch, PAUSED, type StatusPatch } from './status.ts'
 
 export const isPaused = ({ metadata }: KubeObject): boolean => metadata.annotations?.[PAUSED_ANNOTATION] === 'true'

@@ -1,12 +1,6 @@
-import {
-  type EventReport,
-  type KubeObject,
-  keepsStatus,
-  type ObjectMeta,
-  type OwnedResource,
-  type ReconcilerSpec,
-} from '#contracts'
-import type { Due } from '#queue/terms'
+import { type EventReport, type KubeObject, type ObjectMeta } from '#contracts'
+import { type Due } from '#queue/terms'
+import { keepsStatus, type OwnedResource, type ReconcilerSpec } from '#spec'
 import { covers, fingerprint } from './covers.ts'
 import { completeDesired, DESIRED_ANNOTATION } from './desired.ts'
 import { type MetadataWrite, metadataFaults, metadataWrite } from './metadata.ts'

@@ -1,12 +1,5 @@
-import {
-  type EventReport,
-  identityOf,
-  type KubeObject,
-  type ReconcilerSpec,
-  type ResourceRef,
-  type RunInput,
-  selectionOf,
-} from '#contracts'
+import { type EventReport, type KubeObject, type ResourceRef, type RunInput } from '#contracts'
+import { identityOf, type ReconcilerSpec, selectionOf } from '#spec'
 import type { PlainOutcome } from './outcome.ts'
 import type { Contents } from './scrub.ts'
 import type { Note, Settled } from './vocabulary.ts'

@@ -1,8 +1,8 @@
-import type { DeadLetter } from '#events'
-import { withExisting } from '../connections/existing.ts'
+import { type DeadLetter } from '#events'
+import { EXIT, UsageError } from '#host/exit'
 import { type DeadFilter, type DeadLsOptions, describeLetter, listDead, selectLetters } from '../dead/letters.ts'
 import { type ReplayTools, replay } from '../dead/replay.ts'
-import { EXIT, UsageError } from '../exit.ts'
+import { withExisting } from '../existing.ts'
 import type { Surroundings } from '../options.ts'
 
 export const ls = (options: DeadLsOptions, surroundings: Surroundings): Promise<void> =>

@@ -1,7 +1,7 @@
+import { type CommonOptions, variablesOf } from '#host/config'
+import { untilStopped } from '#host/exit'
 import { progressOn } from '#local'
-import { type CommonOptions, variablesOf } from '../config.ts'
 import { demo } from '../demo/demo.ts'
-import { untilStopped } from '../signals.ts'
 
 /** Returns the exit code. */
 export function showDemo(keep: boolean, given: CommonOptions): Promise<number> {

@@ -1,10 +1,9 @@
 import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
+import type { CommonOptions } from '#host/config'
+import { UsageError, untilStopped } from '#host/exit'
 import { defaultClusterDir, ensureDevelopmentCluster, type Progress, progressOn, type WantedNode } from '#local'
-import type { CommonOptions } from '../config.ts'
 import { runReloading } from '../dev/reloading.ts'
-import { UsageError } from '../exit.ts'
-import { untilStopped } from '../signals.ts'
 
 export interface DevOptions {
   function: string[]

@@ -1,14 +1,14 @@
 import type { Logger } from 'pino'
 import { type ContentMode, type EventsView, type ObjectFilter, type StoredEvent, viewEvents } from '#events'
-import type { Config } from '../config.ts'
-import { openJetStream } from '../connections/nats.ts'
+import type { Config } from '#host/config'
+import { openJetStream } from '#host/connections'
+import { untilStopped } from '#host/exit'
+import { createLogger } from '#host/logging'
 import { formatted } from '../events/format.ts'
 import type { Format, Target } from '../events/options.ts'
 import { filtersOf, type Selection, wants } from '../events/selection.ts'
 import { openSink } from '../events/sink.ts'
-import { createLogger } from '../logging.ts'
 import type { Surroundings } from '../options.ts'
-import { untilStopped } from '../signals.ts'
 
 interface SelectOptions extends Selection {
   type: string[]

@@ -1,10 +1,17 @@
-import type { KubeObject } from '#contracts'
-import { functionRbac, type KnativeOptions, knativeManifests, platformRbac, reconcilerCrd, yamlOf } from '#crds'
+import { type KubeObject } from '#contracts'
+import { UsageError } from '#host/exit'
+import { functionNamed, loadFunctions } from '#host/functions'
+import {
+  functionRbac,
+  type KnativeOptions,
+  knativeManifests,
+  platformRbac,
+  reconcilerCrd,
+  refuseBreaking,
+  yamlOf,
+} from '#install'
 import { type CustomResourceDefinition, definitionsOf, manifest, type Reconciler } from '#sdk'
-import { refuseBreaking } from '../compatibility.ts'
 import { objectsIn } from '../events/objects.ts'
-import { UsageError } from '../exit.ts'
-import { functionNamed, loadFunctions } from '../functions.ts'
 
 interface OfFunctions {
   /** Modules that export them. */

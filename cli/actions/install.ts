@@ -1,6 +1,6 @@
-import { openKube } from '../connections/kube.ts'
-import { loadFunctions } from '../functions.ts'
-import { install } from '../install.ts'
+import { openKube } from '#host/connections'
+import { loadFunctions } from '#host/functions'
+import { install } from '#install'
 import type { Surroundings } from '../options.ts'
 import { table } from '../table.ts'
 

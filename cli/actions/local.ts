@@ -1,3 +1,4 @@
+import { untilStopped } from '#host/exit'
 import {
   asShellExports,
   clusterStatus,
@@ -8,7 +9,6 @@ import {
   stopCluster,
   type WantedNode,
 } from '#local'
-import { untilStopped } from '../signals.ts'
 import { table } from '../table.ts'
 
 export interface LocalOptions {

@@ -1,4 +1,4 @@
-import type { KubeObject, ResourceRef } from '#contracts'
+import { type KubeObject, type ResourceRef } from '#contracts'
 import {
   type CloudEvent,
   type ContentMode,
@@ -10,19 +10,16 @@ import {
   toHttp,
   type Verb,
 } from '#events'
+import type { Config } from '#host/config'
+import { clusterId, openJetStream, openKube, prefixOf } from '#host/connections'
+import { UsageError, untilStopped } from '#host/exit'
+import { createLogger } from '#host/logging'
 import { type KubeClient, resourcePath, servedResources } from '#kube'
-import type { Config } from '../config.ts'
-import { clusterId, openKube } from '../connections/kube.ts'
-import { openJetStream } from '../connections/nats.ts'
-import { prefixOf } from '../connections/settings.ts'
 import { curlCommand } from '../events/curl.ts'
 import { guessedRef, imagined, isUsuallyNamespaced, objectsIn, resourceNamed, served } from '../events/objects.ts'
 import type { Target } from '../events/options.ts'
 import { openSink } from '../events/sink.ts'
-import { UsageError } from '../exit.ts'
-import { createLogger } from '../logging.ts'
 import type { Print, Surroundings } from '../options.ts'
-import { untilStopped } from '../signals.ts'
 
 export interface PublishOptions {
   file?: string

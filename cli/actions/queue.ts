@@ -1,6 +1,6 @@
 import { createInterface } from 'node:readline/promises'
-import { withExisting } from '../connections/existing.ts'
-import { EXIT, UsageError } from '../exit.ts'
+import { EXIT, UsageError, untilStopped } from '#host/exit'
+import { withExisting } from '../existing.ts'
 import type { Surroundings } from '../options.ts'
 import { type ActOptions, actOnKeys } from '../queue/act.ts'
 import { type DrainOptions, untilDrained } from '../queue/drain.ts'
@@ -8,7 +8,6 @@ import { type LsOptions, listQueue } from '../queue/ls.ts'
 import { type RunNowOptions, runNow } from '../queue/run.ts'
 import { type ShowOptions, showKey } from '../queue/show.ts'
 import { type Screen, watchQueue } from '../queue/watch.ts'
-import { untilStopped } from '../signals.ts'
 
 export type WatchOptions = LsOptions & { watch?: boolean }
 /** `yes` is undefined where nobody has to be asked. */

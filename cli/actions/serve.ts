@@ -1,9 +1,8 @@
+import { UsageError, untilStopped } from '#host/exit'
+import { functionNamed, loadFunctions } from '#host/functions'
+import { createLogger } from '#host/logging'
 import { serve } from '#sdk/serve'
-import { UsageError } from '../exit.ts'
-import { functionNamed, loadFunctions } from '../functions.ts'
-import { createLogger } from '../logging.ts'
 import type { Surroundings } from '../options.ts'
-import { untilStopped } from '../signals.ts'
 
 export interface ServeOptions {
   function: string[]

@@ -1,20 +1,14 @@
 import { flushCompileCache } from 'node:module'
 import { shownKey } from '#events'
-import type { Config } from '../config.ts'
-import { openKube } from '../connections/kube.ts'
-import { openStreams } from '../connections/streams.ts'
-import { dieBecause, IgnoredSignalError } from '../exit.ts'
-import { readFunctionAccess } from '../function-access.ts'
-import { loadFunctions } from '../functions.ts'
-import { guardFunctions } from '../guard/index.ts'
-import { giveMemoryBack } from '../heap.ts'
-import { createLogger } from '../logging.ts'
-import { certificateGauge, createMetrics, depthGauges, serveMetrics } from '../metrics/index.ts'
-import { patiently } from '../patience.ts'
-import { ownRevision } from '../revision.ts'
-import { createRuntime, type RuntimeOptions } from '../runtime.ts'
-import { endInTime, untilStopped } from '../signals.ts'
-import { openTraceKeeper } from '../tracing/index.ts'
+import type { Config } from '#host/config'
+import { openKube, openStreams, patiently, readFunctionAccess } from '#host/connections'
+import { dieBecause, endInTime, IgnoredSignalError, untilStopped } from '#host/exit'
+import { loadFunctions } from '#host/functions'
+import { guardFunctions } from '#host/isolation'
+import { createLogger } from '#host/logging'
+import { certificateGauge, createMetrics, depthGauges, serveMetrics } from '#host/metrics'
+import { createRuntime, giveMemoryBack, ownRevision, type RuntimeOptions } from '#host/runtime'
+import { openTraceKeeper } from '#host/tracing'
 
 export interface UpOptions {
   install?: boolean
@@ -38,7 +32,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   await using kube = await openKube(config, metrics.onRequest)
   const whenThere = <T>(open: () => Promise<T>) => patiently(options.waitSeconds, log, open)
   if (options.install) {
-    const { install } = await import('../install.ts')
+    const { install } = await import('#install')
     for (const one of await whenThere(() => install(kube, functions, options))) log.info(one, 'installed')
   }
   metrics.start(functions.map(({ name }) => name))

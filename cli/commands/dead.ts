@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import type { DeadReason } from '#events'
+import { type DeadReason } from '#events'
+import { UsageError } from '#host/exit'
 import type { DeadFilter, DeadLsOptions } from '../dead/letters.ts'
-import { UsageError } from '../exit.ts'
 import { objectName, outputOption, type Surroundings, whole } from '../options.ts'
 
 /** Every one of them, or it is no such record. */

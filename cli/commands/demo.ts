@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
-import type { CommonOptions } from '../config.ts'
-import { UsageError } from '../exit.ts'
+import type { CommonOptions } from '#host/config'
+import { UsageError } from '#host/exit'
 import type { Surroundings } from '../options.ts'
 
 export function demoCommand(program: Command, { setExitCode }: Surroundings): void {

@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
+import type { CommonOptions } from '#host/config'
 import type { DevOptions } from '../actions/dev.ts'
-import type { CommonOptions } from '../config.ts'
 import { dirOption, functionOption, nodeOption } from '../options.ts'
 
 export function devCommand(program: Command): void {

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
+import { UsageError } from '#host/exit'
 import type { GivenActOptions, WatchOptions } from '../actions/queue.ts'
-import { UsageError } from '../exit.ts'
 import { objectName, outputOption, type Surroundings, whole } from '../options.ts'
 import type { RunNowOptions } from '../queue/run.ts'
 import type { ShowOptions } from '../queue/show.ts'

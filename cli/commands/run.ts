@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
+import { UsageError } from '#host/exit'
 import type { RunOptions } from '../actions/run.ts'
-import { UsageError } from '../exit.ts'
 import { functionOption, objectName, outputOption, type Surroundings } from '../options.ts'
 
 /** `fairlead run NAME OBJECT --dry-run` */

@@ -3,8 +3,8 @@ import { readFile } from 'node:fs/promises'
 import { text } from 'node:stream/consumers'
 import { parseAllDocuments } from 'yaml'
 import { apiVersionOf, type KubeObject, type ResourceRef } from '#contracts'
-import type { ServedResource } from '#kube'
-import { UsageError } from '../exit.ts'
+import { UsageError } from '#host/exit'
+import { type ServedResource } from '#kube'
 
 /** What a file (`-`: standard input) has: YAML or JSON, any number of documents, lists taken apart. */
 export async function objectsIn(file: string): Promise<KubeObject[]> {

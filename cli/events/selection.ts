@@ -1,6 +1,6 @@
 import { type ResourceRef, resourceName } from '#contracts'
-import type { ObjectFilter, StoredEvent } from '#events'
-import { UsageError } from '../exit.ts'
+import { type ObjectFilter, type StoredEvent } from '#events'
+import { UsageError } from '#host/exit'
 
 /** Which events a command is about. */
 export interface Selection {

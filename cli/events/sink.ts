@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type CloudEvent, type ContentMode, toHttp, toNats } from '#events'
+import type { Config } from '#host/config'
+import { openJetStream } from '#host/connections'
+import { UsageError } from '#host/exit'
 import { encodeHeaders, type JetStream } from '#jetstream'
-import type { Config } from '../config.ts'
-import { openJetStream } from '../connections/nats.ts'
-import { UsageError } from '../exit.ts'
 import type { Target } from './options.ts'
 
 /** Where single events are sent to. */

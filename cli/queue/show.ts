@@ -1,5 +1,5 @@
-import type { WorkQueue } from '#queue'
-import { UsageError } from '../exit.ts'
+import { UsageError } from '#host/exit'
+import { type WorkQueue } from '#queue'
 import { duration, oneLine } from '../table.ts'
 import { called, placeInNamespace, type Row, toRow } from './rows.ts'
 import { demandReconciler, elsewhere, keyFor, keyNameOf } from './select.ts'

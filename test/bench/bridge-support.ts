@@ -4,8 +4,9 @@ import { readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { type KubeObject, RECONCILERS, type ResourceRef } from '#contracts'
+import { type KubeObject, type ResourceRef } from '#contracts'
 import { type KubeClient, resourcePath } from '#kube'
+import { RECONCILERS } from '#spec'
 
 export const CONFIG_MAPS = { group: '', version: 'v1', resource: 'configmaps', kind: 'ConfigMap' }
 

@@ -1,10 +1,11 @@
-import type { KubeObject, OwnedResource } from '#contracts'
+import { type KubeObject } from '#contracts'
 import { Memcached, memcached } from '#functions/memcached'
 import { Deployment } from '#sdk'
+import { type OwnedResource } from '#spec'
 import { ownedBy } from '#testing'
-import { inputOf, invokeOf } from '../../functions/testing/given.ts'
 import { parseOutcome } from '../../reconcile/outcome.ts'
 import { plan, type Write } from '../../reconcile/plan.ts'
+import { inputOf, invokeOf } from '../../testing/given.ts'
 
 const ROUNDS = 20_000
 const now = new Date('2030-01-01T00:00:00Z')

@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { coverageToken, isRefused, type KubeObject, RECONCILERS } from '#contracts'
+import { type KubeObject } from '#contracts'
 import { ApiError, type KubeClient, resourcePath } from '#kube'
+import { coverageToken, isRefused, RECONCILERS } from '#spec'
 import { Admission } from '../../bridge/admission.ts'
 import { parseReconciler, type Reconciler } from '../../bridge/reconcilers.ts'
 import { Relations } from '../../bridge/relations.ts'

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { type KubeObject, PAUSED_ANNOTATION } from '#contracts'
+import { type KubeObject } from '#contracts'
+import { PAUSED_ANNOTATION } from '#spec'
 import { Aspects } from '../../bridge/aspects.ts'
 
 const object = (metadata: object): KubeObject => ({

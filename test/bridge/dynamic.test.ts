@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { type KubeObject, RECONCILERS } from '#contracts'
+import { type KubeObject } from '#contracts'
 import { resourcePath, type WatchEvent, type WatchOptions } from '#kube'
+import { RECONCILERS } from '#spec'
 import { unlessAborted } from '../../bridge/abort.ts'
 import { storedConditions } from '../../bridge/conditions.ts'
 import { configMaps, widgets } from './objects.ts'

@@ -1,11 +1,5 @@
-import {
-  isRefused,
-  type KubeObject,
-  type OwnedResource,
-  RECONCILERS,
-  type ResourceRef,
-  type SelectedResource,
-} from '#contracts'
+import { type KubeObject, type ResourceRef } from '#contracts'
+import { isRefused, type OwnedResource, RECONCILERS, type SelectedResource } from '#spec'
 import { parseReconciler, type Reconciler } from '../../bridge/reconcilers.ts'
 
 export const widgets = { group: 'example.com', version: 'v1', resource: 'widgets', kind: 'Widget' }

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { RECONCILERS } from '#contracts'
 import { resourcePath } from '#kube'
+import { RECONCILERS } from '#spec'
 import { configMaps, widgets } from './objects.ts'
 import { type Servers, startServers } from './servers.ts'
 import { createReconciler, installWidgets, startBridge, until, untilCondition } from './world.ts'

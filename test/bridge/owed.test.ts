@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { type KubeObject, RECONCILERS, type ResourceRef } from '#contracts'
+import { type KubeObject, type ResourceRef } from '#contracts'
 import { resourcePath, type WatchEvent, type WatchOptions } from '#kube'
+import { RECONCILERS } from '#spec'
 import { configMaps, widgets } from './objects.ts'
 import { type Servers, startServers } from './servers.ts'
 import {

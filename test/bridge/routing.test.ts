@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { finalizerOf, isRefused, type KubeObject, RECONCILERS, type ResourceRef, readReconciler } from '#contracts'
+import { type KubeObject, type ResourceRef } from '#contracts'
+import { finalizerOf, isRefused, RECONCILERS, readReconciler } from '#spec'
 import { parseReconciler } from '../../bridge/reconcilers.ts'
 import { type Owner, Routes } from '../../bridge/routing.ts'
 import { configMaps, controlledBy, object, pods, reconciler, reconcilerObject, widgets } from './objects.ts'

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { parseSelector } from '#contracts'
+import { parseSelector } from '#spec'
 
 it.each<[selector: string, labels: Record<string, string>, matches: boolean]>([
   ['', {}, true],

@@ -5,9 +5,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { buryGone } from '#bridge'
-import type { DeadMessage } from '#events'
-import { readConfig } from '../../cli/config.ts'
-import { openKube } from '../../cli/connections/kube.ts'
+import { type DeadMessage } from '#events'
+import { readConfig } from '../../host/config/config.ts'
+import { openKube } from '../../host/connections/kube.ts'
 import { freePorts } from '../../local/ports.ts'
 import { openTestQueue } from '../queue/support.ts'
 import { command } from '../support/command.ts'
@@ -79,7 +79,7 @@ describe('wrong use', () => {
 })
 
 describe('a module of functions that is wrong', () => {
-  const SDK = JSON.stringify(join(import.meta.dirname, '../../functions/sdk/index.ts'))
+  const SDK = JSON.stringify(join(import.meta.dirname, '../../sdk/index.ts'))
   const moduleOf = (options: string) => `
     import { reconciler, resource, z } from ${SDK}
     const Shop = resource({ group: 'example.com', version: 'v1', kind: 'Shop', plural: 'shops',
@@ -108,7 +108,7 @@ it('the file and the line are named where the syntax of a module of functions is
 })
 
 it('a function that gives finalize up keeps the right to take its finalizer from objects, however often installed', async () => {
-  const SDK = JSON.stringify(join(import.meta.dirname, '../../functions/sdk/index.ts'))
+  const SDK = JSON.stringify(join(import.meta.dirname, '../../sdk/index.ts'))
   const kubectl = await kubectlFor(cluster)
   /** What its account may do with its objects. */
   const verbsAfter = async (version: string, name: string, options: string): Promise<string[] | undefined> => {

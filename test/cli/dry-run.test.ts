@@ -2,13 +2,13 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Cluster } from '#local'
+import { type Cluster } from '#local'
 import { command } from '../support/command.ts'
 import { fairlead } from '../support/fairlead.ts'
 import { kubectlFor } from '../support/kubectl.ts'
 import { startTestCluster } from '../support/servers.ts'
 
-const SDK = join(import.meta.dirname, '../../functions/sdk/index.ts')
+const SDK = join(import.meta.dirname, '../../sdk/index.ts')
 const MODULE = `
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ConfigMap, reconciler, resource, z } from ${JSON.stringify(SDK)}

@@ -10,7 +10,7 @@ beforeAll(async () => {
 })
 afterAll(() => rm(dir, { recursive: true }))
 
-const SDK = join(import.meta.dirname, '../../functions/sdk/index.ts')
+const SDK = join(import.meta.dirname, '../../sdk/index.ts')
 
 let modules = 0
 

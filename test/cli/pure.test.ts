@@ -2,12 +2,12 @@ import { spawnSync } from 'node:child_process'
 import { describe, expect, it } from 'vitest'
 import { ApiError } from '#kube'
 import { completionScript, completionWords } from '../../cli/completion.ts'
-import { readConfig, variablesOf } from '../../cli/config.ts'
-import { exitCodeOf, UsageError } from '../../cli/exit.ts'
-import { errorFields } from '../../cli/logging.ts'
-import { parseAddress } from '../../cli/metrics/index.ts'
 import { createProgram } from '../../cli/program.ts'
 import { duration, table } from '../../cli/table.ts'
+import { readConfig, variablesOf } from '../../host/config/config.ts'
+import { exitCodeOf, UsageError } from '../../host/exit/exit.ts'
+import { errorFields } from '../../host/logging/logging.ts'
+import { parseAddress } from '../../host/metrics/index.ts'
 
 const program = createProgram(
   () => {},

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { ConflictError, RetryAfterError, readReconciler, reconcilerSpec, selectionOf, TerminalError } from '#contracts'
+import { ConflictError, RetryAfterError, TerminalError } from '#contracts'
 import { ApiConnectionError, ApiError } from '#kube'
+import { readReconciler, reconcilerSpec, selectionOf } from '#spec'
 import { failedBy, refusalOf } from '../../dispatch/errors.ts'
 import { consequenceOf, gravest } from '../../reconcile/consequence.ts'
 import { FunctionError, NamespaceTerminatingError, RefusedError } from '../../reconcile/errors.ts'

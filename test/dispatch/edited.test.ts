@@ -2,9 +2,10 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { finalizerOf, type KubeObject, RECONCILERS } from '#contracts'
+import { type KubeObject } from '#contracts'
 import { type EventStore, keyOf } from '#events'
 import { resourcePath } from '#kube'
+import { finalizerOf, RECONCILERS } from '#spec'
 import { CONFIG_MAPS, PODS, silent, startFixture, until, WIDGETS } from './fixture.ts'
 
 let fixture: Awaited<ReturnType<typeof startFixture>>

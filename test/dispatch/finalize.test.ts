@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { finalizerOf } from '#contracts'
 import { resourcePath } from '#kube'
+import { finalizerOf } from '#spec'
 import { CONFIG_MAPS, configMap, startFixture, until, WIDGETS } from './fixture.ts'
 
 let fixture: Awaited<ReturnType<typeof startFixture>>

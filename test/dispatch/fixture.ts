@@ -1,18 +1,15 @@
 import { inject } from 'vitest'
 import {
-  coverageToken,
   type Invoke,
   type KubeObject,
   type Outcome,
-  RECONCILERS,
   type ResourceRef,
   type RunContext,
   type RunInput,
-  reconcilerSpec,
 } from '#contracts'
-import { reconcilerCrd } from '#crds'
 import { createDispatcher, type Dispatcher, type DispatcherOptions, type RunStep } from '#dispatch'
 import { type EventStore, keyOf, type OwnerKey, openEventStore } from '#events'
+import { reconcilerCrd } from '#install'
 import { connectJetStream, type JetStream } from '#jetstream'
 import {
   createKubeClient,
@@ -24,6 +21,7 @@ import {
   resourcePath,
 } from '#kube'
 import { openQueue, type QueueOptions, type WorkQueue } from '#queue'
+import { coverageToken, RECONCILERS, reconcilerSpec } from '#spec'
 import type { SharedServers } from '../support/setup.ts'
 import { untilHolds } from '../support/wait.ts'
 

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { createBridge } from '#bridge'
-import { type KubeObject, RECONCILERS } from '#contracts'
+import { type KubeObject } from '#contracts'
 import { type KubeClient, resourcePath } from '#kube'
+import { RECONCILERS } from '#spec'
 import { CONFIG_MAPS, configMap, silent, startFixture, until, WIDGETS } from './fixture.ts'
 
 const NAME = 'late-write'

@@ -1,5 +1,6 @@
-import type { KubeObject, ObjectMeta, OwnedResource } from '#contracts'
+import { type KubeObject, type ObjectMeta } from '#contracts'
 import { ownershipMark, RECONCILER_ANNOTATION } from '#reconcile'
+import { type OwnedResource } from '#spec'
 import type { World } from '../../reconcile/world.ts'
 
 export const PODS: OwnedResource = { group: '', version: 'v1', resource: 'pods', kind: 'Pod', strategy: 'CreateOnly' }

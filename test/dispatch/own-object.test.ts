@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type KubeObject, type Outcome, reconcilerSpec } from '#contracts'
-import { functionRbac } from '#crds'
+import { type KubeObject, type Outcome } from '#contracts'
 import { keyOf } from '#events'
+import { functionRbac } from '#install'
 import { resourcePath } from '#kube'
+import { reconcilerSpec } from '#spec'
 import { CONFIG_MAPS, configMap, startFixture, until, WIDGETS } from './fixture.ts'
 
 let fixture: Awaited<ReturnType<typeof startFixture>>

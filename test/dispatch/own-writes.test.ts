@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type BridgeOptions, createBridge, type SeenChange } from '#bridge'
-import { type KubeObject, RECONCILERS } from '#contracts'
+import { type KubeObject } from '#contracts'
 import { type KubeClient, resourcePath } from '#kube'
+import { RECONCILERS } from '#spec'
 import { PODS, pod, silent, startFixture, until, WIDGETS } from './fixture.ts'
 
 let fixture: Awaited<ReturnType<typeof startFixture>>

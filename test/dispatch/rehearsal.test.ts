@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { RECONCILERS } from '#contracts'
 import { resourcePath } from '#kube'
+import { RECONCILERS } from '#spec'
 import { differences } from '../../reconcile/diff.ts'
 import { CONFIG_MAPS, configMap, PODS, pod, silent, startFixture, until, WIDGETS } from './fixture.ts'
 import { createdFor } from './objects.ts'

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { coverageToken, type KubeObject, RECONCILERS, reconcilerSpec, revisionsOf } from '#contracts'
+import { type KubeObject } from '#contracts'
 import { resourcePath } from '#kube'
+import { coverageToken, RECONCILERS, reconcilerSpec, revisionsOf } from '#spec'
 import { startHttpReceiver } from '../support/http-receiver.ts'
 import { startFixture, until, WIDGETS } from './fixture.ts'
 

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { coverageToken, type KubeObject, type Revision, reconcilerSpec } from '#contracts'
+import { type KubeObject } from '#contracts'
+import { coverageToken, type Revision, reconcilerSpec } from '#spec'
 import { recorded, repeatedAt } from '../../dispatch/revisions.ts'
 
 const now = new Date('2030-01-01T00:00:00Z')

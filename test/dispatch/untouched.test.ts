@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type Outcome, PAUSED_ANNOTATION, type ReconcilerSpec, TerminalError } from '#contracts'
+import { type Outcome, TerminalError } from '#contracts'
 import { resourcePath } from '#kube'
+import { PAUSED_ANNOTATION, type ReconcilerSpec } from '#spec'
 import { configMap, startFixture, until, WIDGETS } from './fixture.ts'
 
 let fixture: Awaited<ReturnType<typeof startFixture>>

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { RECONCILERS } from '#contracts'
 import { resourcePath } from '#kube'
+import { RECONCILERS } from '#spec'
 import { type FairleadProcess, type LogLine, startFairlead } from '../support/fairlead.ts'
 import { at, startWorld, until, type World } from './world.ts'
 

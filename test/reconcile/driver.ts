@@ -1,5 +1,6 @@
-import { finalizerOf, type KubeObject, reconcilerSpec } from '#contracts'
+import { type KubeObject } from '#contracts'
 import { type Answer, type Ask, deepFreeze, next, type Reconciled, reconciled, type Step, start } from '#reconcile'
+import { finalizerOf, reconcilerSpec } from '#spec'
 import { CONFIG_MAPS, ownedByWidget, PODS, SECRETS, widget, world } from '../dispatch/objects.ts'
 
 const WIDGETS = { group: 'test.fairlead.dev', version: 'v1', resource: 'widgets', kind: 'Widget' }

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { ConflictError, PAUSED_ANNOTATION, TerminalError } from '#contracts'
+import { ConflictError, TerminalError } from '#contracts'
 import { GoneError, next, RefusedError, start } from '#reconcile'
+import { PAUSED_ANNOTATION } from '#spec'
 import { child, widget } from '../dispatch/objects.ts'
 import { asksOf, drive, endOf, FINALIZER, fails, GONE, returns, type Script, sees, stored, widgets } from './driver.ts'
 

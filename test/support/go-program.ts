@@ -6,7 +6,7 @@ import { cacheDir } from '../../local/build.ts'
 import { goEnvironment, goVersionOf, requireGo, runGo } from '../../local/go-toolchain.ts'
 import { withLock } from '../../local/lock.ts'
 
-const GO = fileURLToPath(new URL('./go/', import.meta.url))
+const GO = fileURLToPath(new URL('./go', import.meta.url))
 
 /**
  * Path of a program of test/support/go, or of a package that the module there pins, built once and kept in the user's

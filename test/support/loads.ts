@@ -2,7 +2,7 @@
 import { writeSync } from 'node:fs'
 import { registerHooks } from 'node:module'
 
-const ROOT = new URL('../../', import.meta.url).href
+const ROOT = new URL('../..', import.meta.url).href
 const loaded = new Set<string>()
 
 registerHooks({

@@ -1,0 +1,106 @@
+import { z } from 'zod'
+import { UsageError } from '#host/exit'
+
+const name = (what: string) => z.string().regex(/^[A-Za-z0-9-]{1,32}$/, `${what}: 1 to 32 letters, digits or hyphens`)
+
+const LEASE = 'a number of seconds from 2 to 300'
+
+const STATE = 'a whole number of MiB from 1 to 1024'
+
+const KINDS = /^[a-z0-9]+(\.[a-z0-9-]+)*(,[a-z0-9]+(\.[a-z0-9-]+)*)*$/
+
+function kindFrom(text: string): { group: string; resource: string } {
+  const [resource = '', ...group] = text.split('.')
+  return { resource, group: group.join('.') }
+}
+
+function isNatsUrl(text: string): boolean {
+  const url = text.trim().includes('://') ? text.trim() : `nats://${text.trim()}`
+  return URL.canParse(url) && /^(nats|tls):\/\/[^\s/]/.test(url)
+}
+
+const environment = z.object({
+  KUBECONFIG: z.string().min(1).optional(),
+  KUBERNETES_SERVICE_HOST: z.string().min(1).optional(),
+  KUBERNETES_SERVICE_PORT: z.string().min(1).optional(),
+  NATS_URL: z
+    .string()
+    .refine((urls) => urls.split(',').every(isNatsUrl), 'nats://host:port, or several with commas between')
+    .default('nats://127.0.0.1:4222'),
+  NATS_CA: z.string().min(1).optional(),
+  NATS_CERT: z.string().min(1).optional(),
+  NATS_KEY: z.string().min(1).optional(),
+  NATS_API_PREFIX: z.string().min(1).optional(),
+  FAIRLEAD_PREFIX: name('a prefix').optional(),
+  FAIRLEAD_CLUSTER: z.string().min(1).max(253).optional(),
+  FAIRLEAD_REFERENCE_ONLY: z
+    .string()
+    .regex(KINDS, 'kinds as kubectl names them, with commas between: configmaps,widgets.example.com')
+    .transform((text) => text.split(',').map(kindFrom))
+    .default([]),
+  FAIRLEAD_REPLICAS: z
+    .enum(['1', '3'], '1 or 3')
+    .default('1')
+    .transform((text): 1 | 3 => (text === '3' ? 3 : 1)),
+  FAIRLEAD_FUNCTION_ACCESS: z.string().min(1).optional(),
+  FAIRLEAD_REVISION: z.string().min(1).max(253).optional(),
+  /** Knative's name of the revision that a container is of. */
+  K_REVISION: z.string().min(1).max(253).optional(),
+  POD_NAME: z.string().min(1).optional(),
+  POD_NAMESPACE: z.string().min(1).optional(),
+  POD_CONTAINER: z.string().min(1).optional(),
+  FAIRLEAD_EVENTS_MAX_BYTES: z
+    .string()
+    .regex(/^[1-9]\d{0,5}[MG]i$/, 'a whole number of Mi or Gi, such as 7Gi')
+    .transform((text) => Number.parseInt(text, 10) * (text.endsWith('Gi') ? 2 ** 30 : 2 ** 20))
+    .optional(),
+  FAIRLEAD_LEASE_SECONDS: z.coerce.number(LEASE).min(2, LEASE).max(300, LEASE).default(5),
+  FAIRLEAD_MAX_STATE_MIB: z.coerce.number(STATE).int(STATE).min(1, STATE).max(1024, STATE).default(16),
+  LOG_LEVEL: z
+    .enum(['trace', 'debug', 'info', 'warn', 'error', 'silent'], 'one of trace, debug, info, warn, error, silent')
+    .default('info'),
+  LOG_FORMAT: z.enum(['json', 'text'], 'json or text').optional(),
+})
+
+/** Command-line options that stand in for a variable of the environment. */
+export interface CommonOptions {
+  kubeconfig?: string
+  context?: string
+  nats?: string
+  prefix?: string
+}
+
+export type Config = Readonly<z.output<typeof environment> & { context: string | undefined }>
+
+/** The environment, read once. A wrong value fails here, with the variable's name and the value. */
+export function readConfig(env: NodeJS.ProcessEnv, options: CommonOptions = {}): Config {
+  const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ''))
+  const fromOptions = variablesOf(options)
+  const parsed = environment.safeParse({ ...given, ...fromOptions })
+  if (parsed.success) return Object.freeze({ ...parsed.data, context: options.context })
+  const wrong = parsed.error.issues.map((issue) => {
+    const variable = String(issue.path[0])
+    const option = optionOf[variable]
+    const source = option !== undefined && variable in fromOptions ? `--${option}` : variable
+    // A password may stand before the @.
+    const value = (fromOptions[variable] ?? given[variable])?.replace(/^.*@/s, '…@')
+    return `${source} is ${JSON.stringify(value)}, which is not valid: ${issue.message}`
+  })
+  throw new UsageError(wrong.join('; '))
+}
+
+const optionOf: Record<string, keyof CommonOptions> = {
+  KUBECONFIG: 'kubeconfig',
+  NATS_URL: 'nats',
+  FAIRLEAD_PREFIX: 'prefix',
+}
+
+/** What the options say, as the variables that they stand in for. */
+export function variablesOf(options: CommonOptions): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(optionOf).flatMap(([variable, option]) => {
+      const value = options[option]
+      return value === undefined ? [] : [[variable, value]]
+    }),
+  )
+}

@@ -1,0 +1,2 @@
+export { type CommonOptions, type Config, readConfig, variablesOf } from './config.ts'
+export { version } from './version.ts'

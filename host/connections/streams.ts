@@ -1,0 +1,84 @@
+import { PermissionViolationError } from 'nats'
+import type { Logger } from 'pino'
+import { type DeadLetters, type EventStore, openDeadLetters, openEventStore } from '#events'
+import type { Config } from '#host/config'
+import { UsageError } from '#host/exit'
+import type { CertificateObserver } from '#host/metrics'
+import { type JetStream } from '#jetstream'
+import { type KubeClient } from '#kube'
+import { openQueue, type QueueObserver, type WorkQueue } from '#queue'
+import { clusterId } from './kube.ts'
+import { openJetStream } from './nats.ts'
+import { prefixOf, queueOptions } from './settings.ts'
+
+export interface Streams extends AsyncDisposable {
+  js: JetStream
+  events: EventStore
+  queue: WorkQueue
+  dead: DeadLetters
+}
+
+export interface StreamsOptions {
+  /** Keys held at once. */
+  slots?: number | undefined
+  /** Gives existing streams as many replicas as are wanted. Needs the permission to update them. */
+  raiseReplicas?: boolean
+  observer?: QueueObserver
+  certificates?: CertificateObserver
+}
+
+/** EVENTS, WORK and DEAD, created on first use. */
+export async function openStreams(
+  config: Config,
+  kube: KubeClient,
+  role: string,
+  log: Logger,
+  { slots, raiseReplicas = false, observer, certificates }: StreamsOptions = {},
+): Promise<Streams> {
+  const cluster = config.FAIRLEAD_CLUSTER ?? (await clusterId(kube))
+  const js = await openJetStream(config, role, certificates)
+  void reportRefusals(js, log)
+  const wish = { replicas: config.FAIRLEAD_REPLICAS, raiseReplicas }
+  try {
+    const dead = await openDeadLetters(js, { ...prefixOf(config), ...wish, cluster, log })
+    const [events, queue] = await Promise.all([
+      openEventStore(js, {
+        ...prefixOf(config),
+        ...wish,
+        cluster,
+        log,
+        bury: (found) => dead.put(found),
+        referenceOnly: config.FAIRLEAD_REFERENCE_ONLY,
+        maxBytes: config.FAIRLEAD_EVENTS_MAX_BYTES,
+      }),
+      openQueue(js, {
+        ...queueOptions(config, log),
+        ...wish,
+        ...(slots !== undefined && { slots }),
+        ...(observer && { observer }),
+      }),
+    ])
+    return { js, events, queue, dead, [Symbol.asyncDispose]: () => js.close() }
+  } catch (error) {
+    await js.close()
+    const why = settingRefused(error, config)
+    throw why === undefined ? error : new UsageError(why, { cause: error })
+  }
+}
+
+/** The message for a setting that NATS cannot fulfil. */
+function settingRefused(error: unknown, { FAIRLEAD_EVENTS_MAX_BYTES: maxBytes }: Config): string | undefined {
+  const message = error instanceof Error ? error.message : ''
+  if (message.includes('replicas > 1'))
+    return 'FAIRLEAD_REPLICAS is 3, but this NATS is a single server: set it to 1, or use a cluster of three'
+  if (maxBytes !== undefined && message.includes('insufficient storage resources'))
+    return `FAIRLEAD_EVENTS_MAX_BYTES is ${maxBytes} bytes, more than NATS has: make it less than max_file of nats-server`
+  return undefined
+}
+
+/** What NATS refuses is never answered: without this line, whoever waits for the answer waits in silence. */
+async function reportRefusals(js: JetStream, log: Logger): Promise<void> {
+  for await (const status of js.nc.status())
+    if (status.type === 'error' && status.error instanceof PermissionViolationError)
+      log.error({ operation: status.error.operation, subject: status.error.subject }, 'NATS refuses: not permitted')
+}

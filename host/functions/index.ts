@@ -1,0 +1,1 @@
+export { functionNamed, loadFunctions } from './functions.ts'

@@ -1,0 +1,39 @@
+import { type Invoke, type RunLog } from '#contracts'
+import { type Reconciler, toInvoke } from '#sdk'
+import { Calls } from './calls.ts'
+import { tellOfExits } from './exits.ts'
+import { isolation } from './isolation.ts'
+import { endWhenStalled } from './stalls.ts'
+import { catchStrays } from './strays.ts'
+
+export interface GuardOptions {
+  /** Where the functions come from, for threads of their own. */
+  files: readonly string[]
+  leaseMs: number
+  log: RunLog
+  /** An error that comes from no function. */
+  fatal: (error: unknown) => void
+}
+
+export interface Guard extends Disposable {
+  invoke: (reconciler: Reconciler) => Invoke
+}
+
+/** Keeps what functions do wrong to the runs that do it. Until disposed. */
+export function guardFunctions({ files, leaseMs, log, fatal }: GuardOptions): Guard {
+  const calls = new Calls()
+  const isolated = isolation(files)
+  const resources = new DisposableStack()
+  resources.use(catchStrays(calls, log, fatal))
+  resources.use(tellOfExits(calls, log))
+  resources.use(endWhenStalled(calls, leaseMs, log))
+  return {
+    invoke(reconciler) {
+      const here = toInvoke(reconciler)
+      const apart = isolated(reconciler.name, here)
+      const either: Invoke = (input, context) => (context.suspect ? apart : here)(input, context)
+      return calls.around(reconciler.name, either)
+    },
+    [Symbol.dispose]: () => resources.dispose(),
+  }
+}

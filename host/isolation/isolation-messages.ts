@@ -1,0 +1,36 @@
+/** What a process of suspected calls is told, and tells. Imports nothing: that process shall start quickly. */
+import { inspect } from 'node:util'
+import { type Outcome, type RunInput } from '#contracts'
+
+export interface Isolated {
+  /** Of the call, in its process. */
+  id: number
+  /** Modules of functions; none: the built-in ones. */
+  files: readonly string[]
+  reconciler: string
+  input: RunInput
+}
+
+/** What a function threw, as far as it can cross to another process. */
+export interface Thrown {
+  name: string
+  message: string
+  stack?: string | undefined
+  reason?: string | undefined
+  afterSeconds?: number | undefined
+}
+
+/** `stray`: of no call that could catch it; the process ends. */
+export type FromFunction =
+  | { kind: 'log'; id: number; level: 'debug' | 'info' | 'warn' | 'error'; fields: object; message: string }
+  /** `leftBehind`: a timer, say, is still to come. */
+  | { kind: 'outcome'; id: number; outcome: Outcome; leftBehind: boolean }
+  | { kind: 'error'; id: number; error: Thrown }
+  | { kind: 'stray'; error: Thrown }
+
+export function thrownBy(thrown: unknown): Thrown {
+  if (!(thrown instanceof Error))
+    return { name: 'Error', message: typeof thrown === 'string' ? thrown : inspect(thrown) }
+  const { name, message, stack, reason, afterSeconds }: Thrown = thrown
+  return { name, message, stack, reason, afterSeconds }
+}

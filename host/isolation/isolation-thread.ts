@@ -1,0 +1,26 @@
+/** Calls of functions that may not come back: in a thread, so that their process can still end; see isolation.ts. */
+import { parentPort } from 'node:worker_threads'
+import { type RunLog } from '#contracts'
+import { loadFunctions } from '#host/functions'
+import { toInvoke } from '#sdk'
+import { type FromFunction, type Isolated, thrownBy } from './isolation-messages.ts'
+
+const tell = (message: FromFunction) => parentPort?.postMessage(message)
+
+async function call({ id, files, reconciler, input }: Isolated): Promise<void> {
+  const logAs = (level: keyof RunLog) => (fields: object, message: string) =>
+    tell({ kind: 'log', id, level, fields: JSON.parse(JSON.stringify(fields)) as object, message })
+  const log: RunLog = { debug: logAs('debug'), info: logAs('info'), warn: logAs('warn'), error: logAs('error') }
+  try {
+    const found = (await loadFunctions(files)).find(({ name }) => name === reconciler)
+    if (found === undefined) throw new Error(`no function ${reconciler} in ${files.join(', ')}`)
+    // The process is ended when the run is: its signal never comes.
+    const outcome = await toInvoke(found)(input, { signal: new AbortController().signal, log, suspect: true })
+    tell({ kind: 'outcome', id, outcome, leftBehind: process.getActiveResourcesInfo().length > atRest })
+  } catch (error) {
+    tell({ kind: 'error', id, error: thrownBy(error) })
+  }
+}
+
+parentPort?.on('message', (asked: Isolated) => void call(asked))
+const atRest = process.getActiveResourcesInfo().length

@@ -1,0 +1,23 @@
+import { type RunLog } from '#contracts'
+import type { Calls } from './calls.ts'
+
+/**
+ * Errors that nobody awaits (a promise that was left alone, a throw in a timer) end the run that they come from, and
+ * no other. What comes from nowhere else is Fairlead's own and goes to `fatal`.
+ */
+export function catchStrays(calls: Calls, log: RunLog, fatal: (error: unknown) => void): Disposable {
+  const caught = (error: unknown) => {
+    const call = calls.current
+    if (call === undefined) return fatal(error)
+    if (!call.ended) return call.fail(error)
+    const { reconciler, object } = call
+    log.error({ err: error, reconciler, object }, 'error left behind by a run of a function that had ended')
+  }
+  const events = ['unhandledRejection', 'uncaughtException'] as const
+  for (const event of events) process.on(event, caught)
+  return {
+    [Symbol.dispose]() {
+      for (const event of events) process.off(event, caught)
+    },
+  }
+}

@@ -1,0 +1,110 @@
+import { Gauge, type Registry } from 'prom-client'
+import { type DeadLetters } from '#events'
+import { type Backlog, type Depth, type WorkQueue } from '#queue'
+
+interface Depths {
+  controller: string
+  depth: Depth
+  backlog: Backlog
+}
+
+/** client-go's priorities of what changed, and of initial lists and resync. */
+const PRIORITY = { high: '0', low: '-100' } as const
+
+/**
+ * What the streams hold, asked at each scrape: true whichever process is asked, so of several the largest counts, not the
+ * sum.
+ */
+export function depthGauges(
+  registry: Registry,
+  queue: Pick<WorkQueue, 'functions' | 'depth' | 'backlog'>,
+  dead: Pick<DeadLetters, 'count'>,
+  now: () => number = Date.now,
+): void {
+  const asked = sharedFor(1000, async () => ({ queues: await depthsOf(queue), dead: await dead.count() }))
+
+  const gauge = (
+    name: string,
+    help: string,
+    labelNames: string[],
+    fill: (gauge: Gauge, all: Awaited<ReturnType<typeof asked>>) => void,
+  ) => {
+    const one: Gauge = new Gauge({
+      name,
+      help,
+      labelNames,
+      registers: [registry],
+      async collect() {
+        one.reset()
+        // That NATS does not answer is told by a gauge of its own.
+        await asked().then(
+          (all) => fill(one, all),
+          () => undefined,
+        )
+      },
+    })
+  }
+
+  gauge(
+    'workqueue_depth',
+    'Current depth of workqueue by workqueue and priority',
+    ['name', 'controller', 'priority'],
+    (one, { queues }) => {
+      for (const { controller, backlog } of queues)
+        for (const lane of ['high', 'low'] as const)
+          one.set({ name: controller, controller, priority: PRIORITY[lane] }, backlog.lanes[lane])
+    },
+  )
+  gauge(
+    'fairlead_keys',
+    'Keys by what they do; waiting are those with a timer',
+    ['controller', 'state'],
+    (one, { queues }) => {
+      for (const { controller, depth } of queues)
+        for (const [state, count] of Object.entries(depth)) one.set({ controller, state }, count)
+    },
+  )
+  gauge(
+    'fairlead_oldest_queued_seconds',
+    'How long the key that is queued longest has been',
+    ['controller'],
+    (one, { queues }) => {
+      for (const { controller, backlog } of queues)
+        one.set({ controller }, backlog.oldest === undefined ? 0 : Math.max(0, now() - backlog.oldest.getTime()) / 1000)
+    },
+  )
+  gauge('fairlead_dead_letters', 'Messages and keys in DEAD, by why', ['reason'], (one, all) => {
+    for (const [reason, count] of Object.entries(all.dead)) one.set({ reason }, count)
+  })
+  const reachable: Gauge = new Gauge({
+    name: 'fairlead_nats_reachable',
+    help: '1 if the streams could be read for this scrape',
+    registers: [registry],
+    async collect() {
+      const answered = asked().then(
+        () => 1,
+        () => 0,
+      )
+      reachable.set(await answered)
+    },
+  })
+}
+
+async function depthsOf(queue: Pick<WorkQueue, 'functions' | 'depth' | 'backlog'>): Promise<Depths[]> {
+  const functions = await queue.functions()
+  return Promise.all(
+    functions.map(async (controller) => {
+      const [depth, backlog] = await Promise.all([queue.depth(controller), queue.backlog(controller)])
+      return { controller, depth, backlog }
+    }),
+  )
+}
+
+/** One answer for all who ask within so long. */
+function sharedFor<T>(ms: number, ask: () => Promise<T>): () => Promise<T> {
+  let last: { answer: Promise<T>; at: number } | undefined
+  return () => {
+    if (last === undefined || performance.now() - last.at > ms) last = { answer: ask(), at: performance.now() }
+    return last.answer
+  }
+}

@@ -1,0 +1,176 @@
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
+import { type RunObserver } from '#dispatch'
+import { type QueueObserver } from '#queue'
+
+/** Those of controller-runtime. */
+const RECONCILE_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
+/** Those of client-go's workqueue: ten nanoseconds, and ten times more eleven times. */
+const QUEUE_BUCKETS = Array.from({ length: 12 }, (_, power) => Number(`1e${power - 8}`))
+const LATENESS_BUCKETS = [0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2.5, 5, 10, 60]
+
+const RESULTS = ['success', 'error', 'requeue', 'requeue_after'] as const
+
+export interface RunMetrics {
+  run: RunObserver
+  queue: QueueObserver
+  eventDropped: (controller: string) => void
+  /** As controller-runtime does at the start of a controller: what has not happened yet is 0. */
+  start: (controllers: readonly string[]) => void
+}
+
+/** controller-runtime's names and labels, for what this process does; ours begin with fairlead_. */
+export function runMetrics(registry: Registry, now: () => number = () => performance.now()): RunMetrics {
+  const registers = [registry]
+  const counter = (name: string, help: string, labelNames: string[] = ['controller']) =>
+    new Counter({ name, help, labelNames, registers })
+  const runs = counter('controller_runtime_reconcile_total', 'Total number of reconciliations per controller', [
+    'controller',
+    'result',
+  ])
+  const perController = {
+    errors: counter(
+      'controller_runtime_reconcile_errors_total',
+      'Total number of reconciliation errors per controller',
+    ),
+    terminal: counter(
+      'controller_runtime_terminal_reconcile_errors_total',
+      'Total number of terminal reconciliation errors per controller',
+    ),
+    panics: counter(
+      'controller_runtime_reconcile_panics_total',
+      'Total number of reconciliation panics per controller: of runs that never ended, since their process was lost',
+    ),
+    timeouts: counter(
+      'controller_runtime_reconcile_timeouts_total',
+      'Total number of reconciliation timeouts per controller',
+    ),
+    leasesLost: counter('fairlead_leases_lost_total', 'Runs whose key may have been another’s before they ended'),
+    revived: counter('fairlead_tokens_revived_total', 'Keys that were queued, or due, and would never have run'),
+    eventsDropped: counter('fairlead_events_dropped_total', 'Kubernetes Events not written because too many waited'),
+    coalesced: counter('fairlead_changes_coalesced_total', 'Changes of keys that were queued already'),
+  }
+  const adds = counter('workqueue_adds_total', 'Total number of adds handled by workqueue', ['name', 'controller'])
+  const retries = counter('workqueue_retries_total', 'Total number of retries handled by workqueue', [
+    'name',
+    'controller',
+  ])
+  const times = new Histogram({
+    name: 'controller_runtime_reconcile_time_seconds',
+    help: 'Length of time per reconciliation per controller',
+    labelNames: ['controller'],
+    buckets: RECONCILE_BUCKETS,
+    registers,
+  })
+  const slots = new Gauge({
+    name: 'controller_runtime_max_concurrent_reconciles',
+    help: 'Maximum number of concurrent reconciles per controller',
+    labelNames: ['controller'],
+    registers,
+  })
+  const active = new Gauge({
+    name: 'controller_runtime_active_workers',
+    help: 'Number of currently used workers per controller',
+    labelNames: ['controller'],
+    registers,
+  })
+  const queueTimes = (name: string, help: string) =>
+    new Histogram({ name, help, labelNames: ['name', 'controller'], buckets: QUEUE_BUCKETS, registers })
+  const queued = queueTimes(
+    'workqueue_queue_duration_seconds',
+    'How long in seconds an item stays in workqueue before being requested',
+  )
+  const worked = queueTimes(
+    'workqueue_work_duration_seconds',
+    'How long in seconds processing an item from workqueue takes.',
+  )
+  const lateness = new Histogram({
+    name: 'fairlead_timer_lateness_seconds',
+    help: 'Time from when a timer was due to when its key was queued',
+    labelNames: ['controller'],
+    buckets: LATENESS_BUCKETS,
+    registers,
+  })
+
+  /** When each run of this process began, by controller and key. */
+  const underWay = new Map<string, Map<string, number>>()
+  const ages = (controller: string) => [...(underWay.get(controller)?.values() ?? [])].map((at) => (now() - at) / 1000)
+  const ageGauge = (name: string, help: string, value: (ages: number[]) => number) => {
+    const gauge = new Gauge({
+      name,
+      help,
+      labelNames: ['name', 'controller'],
+      registers,
+      collect() {
+        for (const controller of underWay.keys()) gauge.set(queueOf(controller), value(ages(controller)))
+      },
+    })
+  }
+  ageGauge(
+    'workqueue_unfinished_work_seconds',
+    "How many seconds of work has been done that is in progress and hasn't been observed by work_duration.",
+    (all) => all.reduce((sum, age) => sum + age, 0),
+  )
+  ageGauge(
+    'workqueue_longest_running_processor_seconds',
+    'How many seconds has the longest running processor for workqueue been running.',
+    (all) => Math.max(0, ...all),
+  )
+
+  const start = (controller: string): void => {
+    if (underWay.has(controller)) return
+    underWay.set(controller, new Map())
+    for (const result of RESULTS) runs.inc({ controller, result }, 0)
+    for (const one of Object.values(perController)) one.inc({ controller }, 0)
+    for (const one of [adds, retries]) one.inc(queueOf(controller), 0)
+    active.set({ controller }, 0)
+  }
+
+  return {
+    start: (controllers) => controllers.forEach(start),
+    run(step) {
+      const controller = step.reconciler
+      start(controller)
+      if (step.step === 'timedOut') perController.timeouts.inc({ controller })
+      if (step.step === 'started') {
+        active.inc({ controller })
+        underWay.get(controller)?.set(step.key, now())
+        if (step.cutShort) perController.panics.inc({ controller })
+      }
+      if (step.step !== 'finished') return
+      active.dec({ controller })
+      underWay.get(controller)?.delete(step.key)
+      times.observe({ controller }, step.ms / 1000)
+      // A run that was fenced or handed back is another process's to count.
+      if (step.result === 'fenced') return
+      const failed = step.result === 'error' || step.result === 'terminal'
+      runs.inc({ controller, result: step.result === 'terminal' ? 'error' : step.result })
+      if (failed) perController.errors.inc({ controller })
+      if (step.result === 'terminal') perController.terminal.inc({ controller })
+    },
+    eventDropped: (controller) => perController.eventsDropped.inc({ controller }),
+    queue: {
+      onServe(controller, count) {
+        start(controller)
+        slots.set({ controller }, count)
+      },
+      onEnqueue(controller, result) {
+        start(controller)
+        if (result === 'queued') adds.inc(queueOf(controller))
+        else perController.coalesced.inc({ controller })
+      },
+      onTake(controller, queuedMs, lateMs) {
+        queued.observe(queueOf(controller), Math.max(0, queuedMs) / 1000)
+        if (lateMs !== undefined) lateness.observe({ controller }, Math.max(0, lateMs) / 1000)
+      },
+      onFinish(controller, kind, workMs) {
+        worked.observe(queueOf(controller), workMs / 1000)
+        if (kind === 'error') retries.inc(queueOf(controller))
+      },
+      onFenced: (controller) => perController.leasesLost.inc({ controller }),
+      onRevive: (controller) => perController.revived.inc({ controller }),
+    },
+  }
+}
+
+/** Our queues have the names of their controllers. */
+const queueOf = (controller: string) => ({ name: controller, controller })

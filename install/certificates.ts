@@ -1,0 +1,124 @@
+import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
+import { type KubeObject } from '#contracts'
+import { issueFrom, newAuthority, type Signed } from '#pki'
+import { SYSTEM_NAMESPACE } from '#spec'
+
+/** A Secret of type kubernetes.io/tls, with the authority's certificate beside it: as cert-manager makes them. */
+export interface TlsSecret extends KubeObject {
+  type: 'kubernetes.io/tls'
+  /** Base64. */
+  data: { 'tls.crt': string; 'tls.key': string; 'ca.crt': string }
+}
+
+/** What is kept in a TlsSecret. */
+interface Issued {
+  certificate: X509Certificate
+  privateKey: KeyObject
+}
+interface Present extends Issued {
+  /** The certificate of the authority that stands beside it, PEM. */
+  authority: string
+}
+
+const NATS = 'fairlead-nats'
+const NATS_HOST = `${NATS}.${SYSTEM_NAMESPACE}`
+const AUTHORITY = { secret: `${NATS}-ca`, subject: { cn: 'fairlead-nats-ca' }, days: 3650 }
+const DAYS_VALID = 365
+
+/** By the name of its Secret: the DNS names by which NATS is found, and those by which it knows its users. */
+const LEAVES: Record<string, [string, ...string[]]> = {
+  [`${NATS}-server`]: [
+    NATS,
+    NATS_HOST,
+    `${NATS_HOST}.svc`,
+    `${NATS_HOST}.svc.cluster.local`,
+    // Of one among several servers.
+    `*.${NATS}`,
+    'localhost',
+  ],
+  [`${NATS}-bridge`]: ['fairlead-bridge'],
+  [`${NATS}-dispatcher`]: ['fairlead-dispatcher'],
+  [`${NATS}-inspect`]: ['fairlead-inspect'],
+}
+
+export const CERTIFICATE_SECRETS: readonly string[] = [AUTHORITY.secret, ...Object.keys(LEAVES)]
+
+const DAY_MS = 86_400_000
+/** What ends sooner is made anew. */
+const RENEWED_BEFORE_MS = 30 * DAY_MS
+/** Nothing that it issues outlives it. */
+const CA_RENEWED_BEFORE_MS = DAYS_VALID * DAY_MS + RENEWED_BEFORE_MS
+
+/**
+ * The Secrets by which NATS and the parts of Fairlead know each other, those to be written: what is missing, not valid, not
+ * of this authority or not for these names, or ends within 30 days. `present` by name; the authority comes first, and
+ * without it everything is new.
+ */
+export function natsCertificates(present: ReadonlyMap<string, KubeObject>, now: Date): TlsSecret[] {
+  const known = issuedIn(present.get(AUTHORITY.secret))
+  const authority = known && isGood(known, now, CA_RENEWED_BEFORE_MS) ? known : undefined
+  const ca = authority ?? asIssued(newAuthority(AUTHORITY.subject, { now, days: AUTHORITY.days }))
+  const isIssued = (name: string, sans: readonly string[]): boolean => {
+    const leaf = issuedIn(present.get(name))
+    return (
+      leaf !== undefined &&
+      isGood(leaf, now, RENEWED_BEFORE_MS) &&
+      leaf.authority === ca.certificate.toString() &&
+      leaf.certificate.verify(ca.certificate.publicKey) &&
+      leaf.certificate.subjectAltName === sans.map((san) => `DNS:${san}`).join(', ')
+    )
+  }
+  const wanting = Object.entries(LEAVES).filter(([name, sans]) => !isIssued(name, sans))
+  return [
+    ...(authority === undefined ? [secretOf(AUTHORITY.secret, ca, ca)] : []),
+    ...wanting.map(([name, sans]) => secretOf(name, newLeaf(sans, ca, now), ca)),
+  ]
+}
+
+const isGood = ({ certificate, privateKey }: Issued, now: Date, renewedBeforeMs: number): boolean =>
+  certificate.checkPrivateKey(privateKey) &&
+  certificate.validFromDate <= now &&
+  certificate.validToDate.getTime() - now.getTime() > renewedBeforeMs
+
+/** undefined: there is none, or none that can be read. */
+function issuedIn(secret: KubeObject | undefined): Present | undefined {
+  const {
+    'tls.crt': certificate,
+    'tls.key': key,
+    'ca.crt': ca,
+  } = (secret as Partial<TlsSecret> | undefined)?.data ?? {}
+  if (certificate === undefined || key === undefined || ca === undefined) return undefined
+  try {
+    return {
+      certificate: new X509Certificate(Buffer.from(certificate, 'base64')),
+      privateKey: createPrivateKey(Buffer.from(key, 'base64')),
+      authority: Buffer.from(ca, 'base64').toString(),
+    }
+  } catch {
+    return undefined
+  }
+}
+
+const asIssued = ({ certificate, privateKey }: Signed): Issued => ({
+  certificate: new X509Certificate(certificate),
+  privateKey,
+})
+
+function newLeaf(sans: [string, ...string[]], { certificate: { publicKey }, privateKey }: Issued, now: Date): Issued {
+  const issuer = { subject: AUTHORITY.subject, publicKey, privateKey }
+  return asIssued(issueFrom(issuer, { subject: { cn: sans[0] }, sans }, { now, days: DAYS_VALID }))
+}
+
+const secretOf = (name: string, { certificate, privateKey }: Issued, authority: Issued): TlsSecret => ({
+  apiVersion: 'v1',
+  kind: 'Secret',
+  metadata: { name, namespace: SYSTEM_NAMESPACE, labels: { 'app.kubernetes.io/part-of': 'fairlead' } },
+  type: 'kubernetes.io/tls',
+  data: {
+    'tls.crt': base64(certificate.toString()),
+    'tls.key': base64(privateKey.export({ type: 'pkcs8', format: 'pem' })),
+    'ca.crt': base64(authority.certificate.toString()),
+  },
+})
+
+const base64 = (pem: string | Buffer): string => Buffer.from(pem).toString('base64')

@@ -1,0 +1,6 @@
+export { refuseBreaking } from './compatibility.ts'
+export { type Installed, install, uninstall } from './install.ts'
+export { type KnativeOptions, knativeManifests } from './knative.ts'
+export { functionRbac, PROCESS_ACCOUNT, platformRbac } from './rbac.ts'
+export { reconcilerCrd } from './reconciler.ts'
+export { yamlOf } from './yaml.ts'

@@ -1,0 +1,191 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type KubeObject, type ResourceRef } from '#contracts'
+import { ApiError, ClusterAccessError, isNotFound, type KubeClient, resourcePath } from '#kube'
+import { type CustomResourceDefinition, definitionsOf, manifest, type Reconciler, type ReconcilerManifest } from '#sdk'
+import { RECONCILERS, SYSTEM_NAMESPACE } from '#spec'
+import { refuseBreaking } from './compatibility.ts'
+import { functionRbac, platformRbac } from './rbac.ts'
+import { reconcilerCrd } from './reconciler.ts'
+
+const CRDS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'customresourcedefinitions' }
+const RBAC = { group: 'rbac.authorization.k8s.io', version: 'v1' }
+const FIELD_MANAGER = 'fairlead-install'
+const ESTABLISHED_WITHIN_MS = 30_000
+const WATCHABLE_WITHIN_MS = 10_000
+
+interface InstallOptions {
+  force?: boolean
+  revision?: string | undefined
+  natsCertificates?: boolean
+}
+
+export interface Installed {
+  kind: string
+  namespace?: string
+  name: string
+  result: 'created' | 'configured' | 'unchanged'
+}
+
+/**
+ * Accounts and their rights, CRDs, then, when these are served, the Reconcilers. Applying again what is there already
+ * changes nothing. Before anything is applied it rejects, unless forced, where objects that are stored would be broken.
+ */
+export async function install(
+  kube: KubeClient,
+  functions: readonly Reconciler[],
+  { force = false, revision, natsCertificates = false }: InstallOptions = {},
+): Promise<Installed[]> {
+  const manifests = functions.map((one) => manifest(one, { revision }))
+  const own = definitionsOf(functions)
+  // That of Reconcilers is kept compatible here, also where rules in other words only seem to ask for more.
+  if (!force) for (const crd of own) await refuseToBreak(kube, crd)
+  const crds = [reconcilerCrd(), ...own]
+  const installed: Installed[] = []
+  const rights = (await Promise.all(manifests.map((one) => rightsOf(kube, one)))).flat()
+  for (const object of [...platformRbac(), ...rights, ...crds]) installed.push(await applied(kube, object))
+  await Promise.all(crds.map((crd) => established(kube, crd.metadata.name)))
+  await Promise.all([RECONCILERS, ...functions.map((one) => one.for)].map((ref) => watchable(kube, ref)))
+  for (const one of manifests) installed.push(await applied(kube, one))
+  if (natsCertificates) installed.push(...(await certified(kube)))
+  return installed
+}
+
+/**
+ * A function that does not finalize any more keeps the right to take its finalizer away: an object that carries it
+ * could otherwise neither be reconciled nor go.
+ */
+async function rightsOf(kube: KubeClient, { metadata, spec }: ReconcilerManifest): Promise<KubeObject[]> {
+  if (spec.finalize) return functionRbac({ metadata, spec })
+  const finalizing = functionRbac({ metadata, spec: { ...spec, finalize: true } })
+  const role = finalizing.find((object) => object.kind === 'ClusterRole' && canPatch(object, spec.for))
+  const before = role && (await found<KubeObject>(kube, pathOf(role.kind, undefined, role.metadata.name)))
+  return before && canPatch(before, spec.for) ? finalizing : functionRbac({ metadata, spec })
+}
+
+function canPatch(role: KubeObject, { group, resource }: Pick<ResourceRef, 'group' | 'resource'>): boolean {
+  const rules = (role as KubeObject & { rules?: Rule[] | null }).rules ?? []
+  return rules.some(
+    ({ apiGroups = [], resources = [], verbs }) =>
+      apiGroups.includes(group) && resources.includes(resource) && verbs.includes('patch'),
+  )
+}
+
+interface Rule {
+  apiGroups?: string[]
+  resources?: string[]
+  verbs: string[]
+}
+
+/** Each Secret by itself: who may install need not be allowed to list them. */
+async function certified(kube: KubeClient): Promise<Installed[]> {
+  const { CERTIFICATE_SECRETS, natsCertificates } = await import('./certificates.ts')
+  const present = new Map<string, KubeObject>()
+  for (const name of CERTIFICATE_SECRETS) {
+    const secret = await found<KubeObject>(kube, pathOf('Secret', SYSTEM_NAMESPACE, name))
+    if (secret !== undefined) present.set(name, secret)
+  }
+  const wanting = natsCertificates(present, new Date())
+  const kept = CERTIFICATE_SECRETS.filter((name) => !wanting.some(({ metadata }) => metadata.name === name))
+  const unchanged = kept.map((name) => ({
+    kind: 'Secret',
+    namespace: SYSTEM_NAMESPACE,
+    name,
+    result: 'unchanged' as const,
+  }))
+  const installed: Installed[] = []
+  for (const secret of wanting) installed.push(await applied(kube, secret))
+  return [...installed, ...unchanged]
+}
+
+async function refuseToBreak(kube: KubeClient, crd: CustomResourceDefinition): Promise<void> {
+  const before = await found<CustomResourceDefinition>(kube, pathOf(crd.kind, undefined, crd.metadata.name))
+  if (before !== undefined) refuseBreaking(before, crd)
+}
+
+const found = <T extends object>(kube: KubeClient, path: string): Promise<T | undefined> =>
+  kube.get<T>(path).catch((error: unknown) => {
+    if (isNotFound(error)) return undefined
+    throw error
+  })
+
+/** What can be installed, by kind. */
+const RESOURCES: Record<string, ResourceRef> = {
+  Secret: { group: '', version: 'v1', resource: 'secrets' },
+  Namespace: { group: '', version: 'v1', resource: 'namespaces' },
+  ServiceAccount: { group: '', version: 'v1', resource: 'serviceaccounts' },
+  ClusterRole: { ...RBAC, resource: 'clusterroles' },
+  ClusterRoleBinding: { ...RBAC, resource: 'clusterrolebindings' },
+  RoleBinding: { ...RBAC, resource: 'rolebindings' },
+  CustomResourceDefinition: CRDS,
+  Reconciler: RECONCILERS,
+}
+
+function pathOf(kind: string, namespace: string | undefined, name: string): string {
+  const ref = RESOURCES[kind]
+  if (ref === undefined) throw new TypeError(`nobody has said which resource a ${kind} is`)
+  return resourcePath(ref, namespace, name)
+}
+
+async function applied(kube: KubeClient, object: KubeObject): Promise<Installed> {
+  const { name, namespace } = object.metadata
+  const path = pathOf(object.kind, namespace, name)
+  const before = await found<KubeObject>(kube, path)
+  const after = await kube.apply(path, object, { fieldManager: FIELD_MANAGER, force: true })
+  const same = before?.metadata.resourceVersion === after.metadata.resourceVersion
+  const result = before === undefined ? 'created' : same ? 'unchanged' : 'configured'
+  return { kind: object.kind, ...(namespace !== undefined && { namespace }), name, result }
+}
+
+interface Conditioned extends KubeObject {
+  status?: { conditions?: { type: string; status: string; message?: string }[] }
+}
+
+/** A new CRD is served one or two seconds after its creation; its objects are refused before. */
+async function established(kube: KubeClient, name: string): Promise<void> {
+  const path = resourcePath(CRDS)
+  const signal = AbortSignal.timeout(ESTABLISHED_WITHIN_MS)
+  try {
+    for await (const event of kube.watch<Conditioned>(path, { fieldSelector: `metadata.name=${name}`, signal })) {
+      if (event.type === 'BOOKMARK') continue
+      const conditions = event.object.status?.conditions ?? []
+      const refused = conditions.find(({ type, status }) => type === 'NamesAccepted' && status === 'False')
+      if (refused)
+        throw new ClusterAccessError(`the API server does not accept the names of ${name}: ${refused.message}`)
+      if (conditions.some(({ type, status }) => type === 'Established' && status === 'True')) return
+    }
+  } catch (error) {
+    if (!signal.aborted) throw error
+  }
+  throw new ClusterAccessError(
+    `${name} is not Established after ${ESTABLISHED_WITHIN_MS / 1000} s: kubectl describe crd ${name}`,
+  )
+}
+
+/** The first watches of a new CRD are refused for about a second: whoever starts now need not begin with a failure. */
+async function watchable(kube: KubeClient, ref: ResourceRef): Promise<void> {
+  const signal = AbortSignal.timeout(WATCHABLE_WITHIN_MS)
+  while (await isStarting(kube, ref, signal)) await sleep(100)
+}
+
+/** Only the API server's cache of watches can say so: a watch from no version at all goes past it (Kubernetes 1.36). */
+async function isStarting(kube: KubeClient, ref: ResourceRef, signal: AbortSignal): Promise<boolean> {
+  const opened = new AbortController()
+  const either = AbortSignal.any([signal, opened.signal])
+  const onOpen = () => opened.abort()
+  try {
+    for await (const _ of kube.watch(resourcePath(ref), { resourceVersion: '0', onOpen, signal: either })) break
+    return false
+  } catch (error) {
+    // Whoever may install need not be allowed to watch.
+    return error instanceof ApiError && error.code === 429
+  }
+}
+
+/** Takes away what install() reported, in reverse. */
+export async function uninstall(kube: KubeClient, installed: readonly Installed[]): Promise<void> {
+  for (const { kind, namespace, name } of installed.toReversed()) {
+    await kube.delete(pathOf(kind, namespace, name)).catch((error) => {
+      if (!isNotFound(error)) throw error
+    })
+  }
+}

@@ -1,0 +1,76 @@
+import { type KubeObject } from '#contracts'
+import { manifest, type Reconciler } from '#sdk'
+
+export interface KnativeOptions {
+  /** Has the `fairlead` command and the function's module; its entrypoint is that command. */
+  image: string
+  namespace: string
+  /** Of the function's module inside the image; left out: one of the built-in functions. */
+  module?: string | undefined
+}
+
+const MAX_REVISION_TIMEOUT_S = 600
+/** queue-proxy drains for 30 s, within the time-out of the revision. */
+const LEAST_TIMEOUT_S = 60
+/** What a Node process that decides one object at a time makes good use of. */
+const RUNS_PER_POD = 50
+
+/** A Knative Service that runs the function, private to the cluster, and the Reconciler that calls it there. */
+export function knativeManifests(reconciler: Reconciler, options: KnativeOptions): KubeObject[] {
+  const url = `http://${reconciler.name}.${options.namespace}.svc.cluster.local`
+  return [knativeService(reconciler, options), manifest(reconciler, { invoke: { http: { url } } })]
+}
+
+function knativeService(
+  { name, timeoutSeconds = 60 }: Reconciler,
+  { image, namespace, module }: KnativeOptions,
+): KubeObject {
+  return {
+    apiVersion: 'serving.knative.dev/v1',
+    kind: 'Service',
+    metadata: {
+      name,
+      namespace,
+      labels: { 'app.kubernetes.io/part-of': 'fairlead', 'networking.knative.dev/visibility': 'cluster-local' },
+    },
+    spec: {
+      template: {
+        metadata: {
+          annotations: {
+            'autoscaling.knative.dev/min-scale': '0',
+            'autoscaling.knative.dev/max-scale': '10',
+            // A run that asks for another one soon finds its pod still there.
+            'autoscaling.knative.dev/scale-to-zero-pod-retention-period': '1m',
+          },
+        },
+        spec: {
+          // The function has no rights in the cluster: it decides, and the dispatcher writes.
+          automountServiceAccountToken: false,
+          enableServiceLinks: false,
+          containerConcurrency: RUNS_PER_POD,
+          // A cold start, the run itself and the dispatcher's patience fit in.
+          timeoutSeconds: Math.min(MAX_REVISION_TIMEOUT_S, Math.max(LEAST_TIMEOUT_S, timeoutSeconds + 30)),
+          containers: [
+            {
+              image,
+              args: ['serve', ...(module === undefined ? [] : ['--function', module]), name],
+              ports: [{ name: 'http1', containerPort: 8080 }],
+              // Without periodSeconds: Knative then probes several times a second while a pod starts.
+              readinessProbe: { httpGet: { path: '/health/readiness' } },
+              livenessProbe: { httpGet: { path: '/health/liveness' } },
+              resources: { requests: { cpu: '50m', memory: '96Mi' }, limits: { memory: '256Mi' } },
+              securityContext: {
+                allowPrivilegeEscalation: false,
+                capabilities: { drop: ['ALL'] },
+                readOnlyRootFilesystem: true,
+                runAsNonRoot: true,
+                runAsUser: 65_532,
+                seccompProfile: { type: 'RuntimeDefault' },
+              },
+            },
+          ],
+        },
+      },
+    },
+  }
+}

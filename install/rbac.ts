@@ -1,0 +1,178 @@
+import { type KubeObject, type ResourceRef } from '#contracts'
+import { keepsStatus, type OwnedResource, RECONCILERS, type ReconcilerSpec, SYSTEM_NAMESPACE } from '#spec'
+
+/** The account of a process that is bridge and dispatcher in one; one that is either has the account of its name. */
+export const PROCESS_ACCOUNT = 'fairlead'
+const BRIDGE = 'fairlead-bridge'
+const DISPATCHER = 'fairlead-dispatcher'
+const OWN_POD = 'fairlead-own-pod'
+
+const AGGREGATE = { bridge: 'fairlead.dev/aggregate-to-bridge', dispatcher: 'fairlead.dev/aggregate-to-dispatcher' }
+
+interface Rule {
+  apiGroups: string[]
+  resources: string[]
+  verbs: string[]
+  resourceNames?: string[]
+}
+
+export interface RbacInput {
+  metadata: { name: string }
+  spec: Pick<ReconcilerSpec, 'for' | 'owns' | 'related' | 'finalize' | 'writes'> & {
+    serviceAccount?: ReconcilerSpec['serviceAccount']
+  }
+}
+
+/** What bridges and dispatchers may do by themselves. What a function needs of them, each function adds by a label. */
+export function platformRbac(): KubeObject[] {
+  const accounts = [BRIDGE, DISPATCHER, PROCESS_ACCOUNT]
+  return [
+    { apiVersion: 'v1', kind: 'Namespace', metadata: { name: SYSTEM_NAMESPACE, labels: { ...LABELS, ...RESTRICTED } } },
+    ...accounts.map((name) => serviceAccount(name, SYSTEM_NAMESPACE)),
+    clusterRole('fairlead-common', [
+      { ...refRule(RECONCILERS), verbs: ['list', 'watch'] },
+      { ...refRule(RECONCILERS, '/status'), verbs: ['patch'] },
+      // Its UID names the cluster in events.
+      { apiGroups: [''], resources: ['namespaces'], resourceNames: ['kube-system'], verbs: ['get'] },
+    ]),
+    // Where that is bound, in this namespace alone: the digest of the dispatcher's own image.
+    clusterRole(OWN_POD, [{ apiGroups: [''], resources: ['pods'], verbs: ['get'] }], {
+      [AGGREGATE.dispatcher]: 'true',
+    }),
+    aggregated(BRIDGE, AGGREGATE.bridge),
+    aggregated(DISPATCHER, AGGREGATE.dispatcher),
+    clusterBinding('fairlead-common', accounts.map(inSystemNamespace)),
+    clusterBinding(BRIDGE, [BRIDGE, PROCESS_ACCOUNT].map(inSystemNamespace)),
+    // Only below this namespace: a service account elsewhere that has the name of a function's is out of reach.
+    binding(DISPATCHER, SYSTEM_NAMESPACE, [DISPATCHER, PROCESS_ACCOUNT].map(inSystemNamespace)),
+  ]
+}
+
+/**
+ * What one function needs: its account with the rights to write what it declares, and what it adds to those of bridge
+ * and dispatcher. With `for.namespaces` its rights to write end there.
+ */
+export function functionRbac({ metadata: { name }, spec }: RbacInput): KubeObject[] {
+  refuseTaken(name)
+  const { serviceAccount: account } = spec
+  const role = `fairlead-${name}`
+  const watched = [spec.for, ...spec.owns, ...spec.related]
+  const bridge = clusterRole(`${role}-watch`, merged(watched.map((ref) => ruleOf(ref, ['list', 'watch']))), {
+    [AGGREGATE.bridge]: 'true',
+  })
+  if (account === undefined) return [bridge]
+  const { namespaces } = spec.for
+  const isAtHome = account.namespace === SYSTEM_NAMESPACE
+  return [
+    ...(isAtHome ? [serviceAccount(account.name, account.namespace)] : []),
+    clusterRole(role, writeRules(spec)),
+    ...(namespaces?.map((namespace) => binding(role, namespace, [account])) ?? [clusterBinding(role, [account])]),
+    bridge,
+    clusterRole(
+      `${role}-impersonate`,
+      [{ apiGroups: [''], resources: ['serviceaccounts'], resourceNames: [account.name], verbs: ['impersonate'] }],
+      isAtHome ? { [AGGREGATE.dispatcher]: 'true' } : undefined,
+    ),
+    ...(isAtHome
+      ? []
+      : [binding(`${role}-impersonate`, account.namespace, [DISPATCHER, PROCESS_ACCOUNT].map(inSystemNamespace))]),
+  ]
+}
+
+/** By its name it would have, or take away, the rights of bridge or dispatcher, or of the function it is named after. */
+function refuseTaken(name: string): void {
+  if (/^(?:bridge|dispatcher|common|own-pod)$|-(?:watch|impersonate)$/.test(name))
+    throw new Error(`no function can be called ${name}: fairlead-${name} is, or may be, a role of something else`)
+}
+
+/** Reads are for what has moved under a write, and for what travels as a reference only. */
+function writeRules({ for: primary, owns, related, finalize, writes = [] }: RbacInput['spec']): Rule[] {
+  return merged([
+    ruleOf(primary, ['get']),
+    ...(finalize || writes.includes('Metadata') ? [ruleOf(primary, ['patch'])] : []),
+    ...(writes.includes('Deletion') ? [ruleOf(primary, ['delete'])] : []),
+    ...(keepsStatus({ for: primary }) ? [{ ...refRule(primary, '/status'), verbs: ['patch'] }] : []),
+    // Owner references that block the owner's deletion need it, where the API server enforces that.
+    { ...refRule(primary, '/finalizers'), verbs: ['update'] },
+    ...owns.map((owned) => ruleOf(owned, OWNED_VERBS[owned.strategy])),
+    ...related.map((other) => ruleOf(other, ['get'])),
+    { apiGroups: ['events.k8s.io'], resources: ['events'], verbs: ['create', 'get', 'patch'] },
+  ])
+}
+
+const OWNED_VERBS: Record<OwnedResource['strategy'], string[]> = {
+  Apply: ['create', 'delete', 'get', 'patch'],
+  CreateOnly: ['create', 'delete', 'get'],
+  Recreate: ['create', 'delete', 'get'],
+}
+
+const refRule = ({ group, resource }: Pick<ResourceRef, 'group' | 'resource'>, subresource = '') => ({
+  apiGroups: [group],
+  resources: [resource + subresource],
+})
+
+const ruleOf = (ref: Pick<ResourceRef, 'group' | 'resource'>, verbs: string[]): Rule => ({ ...refRule(ref), verbs })
+
+/** One rule per resource, with all that is asked of it. */
+const merged = (rules: Rule[]): Rule[] =>
+  [...Map.groupBy(rules, ({ apiGroups, resources }) => `${apiGroups[0]}/${resources[0]}`).values()].map((same) => ({
+    ...(same[0] as Rule),
+    verbs: [...new Set(same.flatMap(({ verbs }) => verbs))].sort(),
+  }))
+
+interface Account {
+  name: string
+  namespace: string
+}
+
+/** Without any field of its own, server-side apply would touch an object once more when it is repeated. */
+const LABELS = { 'app.kubernetes.io/part-of': 'fairlead' }
+
+/** No pod may be more than the restricted Pod Security Standard allows; what would make such pods is warned of. */
+const RESTRICTED = {
+  'pod-security.kubernetes.io/enforce': 'restricted',
+  'pod-security.kubernetes.io/warn': 'restricted',
+}
+
+const RBAC = 'rbac.authorization.k8s.io'
+const inSystemNamespace = (name: string): Account => ({ name, namespace: SYSTEM_NAMESPACE })
+
+const serviceAccount = (name: string, namespace: string): KubeObject => ({
+  apiVersion: 'v1',
+  kind: 'ServiceAccount',
+  metadata: { name, namespace, labels: LABELS },
+})
+
+const clusterRole = (name: string, rules: Rule[], labels?: Record<string, string>): KubeObject => ({
+  apiVersion: `${RBAC}/v1`,
+  kind: 'ClusterRole',
+  metadata: { name, labels: { ...LABELS, ...labels } },
+  rules,
+})
+
+/** Its rules are the controller manager's to fill in. */
+const aggregated = (name: string, label: string): KubeObject => ({
+  apiVersion: `${RBAC}/v1`,
+  kind: 'ClusterRole',
+  metadata: { name, labels: LABELS },
+  aggregationRule: { clusterRoleSelectors: [{ matchLabels: { [label]: 'true' } }] },
+})
+
+const clusterBinding = (role: string, accounts: Account[]): KubeObject => ({
+  apiVersion: `${RBAC}/v1`,
+  kind: 'ClusterRoleBinding',
+  metadata: { name: role, labels: LABELS },
+  ...bound(role, accounts),
+})
+
+const binding = (role: string, namespace: string, accounts: Account[]): KubeObject => ({
+  apiVersion: `${RBAC}/v1`,
+  kind: 'RoleBinding',
+  metadata: { name: role, namespace, labels: LABELS },
+  ...bound(role, accounts),
+})
+
+const bound = (role: string, accounts: Account[]) => ({
+  roleRef: { apiGroup: RBAC, kind: 'ClusterRole', name: role },
+  subjects: accounts.map((account) => ({ kind: 'ServiceAccount', ...account })),
+})

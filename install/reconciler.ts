@@ -1,0 +1,45 @@
+import { z } from 'zod'
+import { type CustomResourceDefinition, resource } from '#sdk'
+import { LONGEST_RECONCILER_NAME, RECONCILERS, reconcilerSpec } from '#spec'
+
+const revision = z.object({ name: z.string().min(1).max(253), at: z.iso.datetime({ offset: true }) })
+
+/** Beside the conditions Ready and Synced. */
+const status = z.object({
+  revisions: z
+    .array(revision)
+    .max(10)
+    .optional()
+    .describe('Of the function, in the order of their first answers. After another one every object runs again.'),
+})
+
+const Reconciler = resource({
+  group: RECONCILERS.group,
+  version: RECONCILERS.version,
+  kind: 'Reconciler',
+  plural: RECONCILERS.resource,
+  scope: 'Cluster',
+  spec: reconcilerSpec,
+  status,
+  columns: [
+    { name: 'Kind', path: '.spec.for.kind' },
+    { name: 'Resource', path: '.spec.for.resource', priority: 1 },
+    { name: 'Group', path: '.spec.for.group', priority: 1 },
+    { name: 'Ready', path: '.status.conditions[?(@.type=="Ready")].status' },
+    { name: 'Synced', path: '.status.conditions[?(@.type=="Synced")].status' },
+  ],
+})
+
+/** The rule is on the object: a rule of the specification cannot read the name. */
+const NAME_RULE = {
+  rule: `self.metadata.name.size() <= ${LONGEST_RECONCILER_NAME}`,
+  message: `metadata.name has ${LONGEST_RECONCILER_NAME} characters at most`,
+}
+
+/** The resource type that tells bridge and dispatcher about functions. */
+export function reconcilerCrd(): CustomResourceDefinition {
+  const definition = Reconciler.crd()
+  for (const { schema } of definition.spec.versions)
+    schema.openAPIV3Schema = { ...schema.openAPIV3Schema, 'x-kubernetes-validations': [NAME_RULE] }
+  return definition
+}

@@ -1,0 +1,2 @@
+export { issueFrom, newAuthority, newKeys, type Signed } from './authority.ts'
+export { type Subject } from './certificate.ts'

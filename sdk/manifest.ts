@@ -1,0 +1,60 @@
+import { apiVersionOf } from '#contracts'
+import { RECONCILERS, type ReconcilerSpec, reconcilerSpec, SYSTEM_NAMESPACE } from '#spec'
+import { explain } from './explain.ts'
+import type { Kind } from './kinds.ts'
+import type { Reconciler } from './reconciler.ts'
+import { isResource } from './resource.ts'
+
+/** The Reconciler resource of a function. A type, not an interface, so that it is a KubeObject too. */
+export type ReconcilerManifest = {
+  apiVersion: string
+  kind: 'Reconciler'
+  metadata: { name: string }
+  /** Pausing and dry runs are for those who operate it: installing it again leaves them as they are. */
+  spec: Omit<ReconcilerSpec, 'paused' | 'dryRun'>
+}
+
+/** What to apply so that bridge and dispatcher serve this function; by default a dispatcher runs it in its process. */
+export function manifest(
+  reconciler: Reconciler,
+  { invoke = { pull: {} }, revision }: { invoke?: ReconcilerSpec['invoke']; revision?: string | undefined } = {},
+): ReconcilerManifest {
+  const { name, identity, selector, namespaces, owns, related, changes, writes, resyncSeconds } = reconciler
+  const { concurrency, timeoutSeconds, backoff } = reconciler
+  const { serviceAccount = { name: `fairlead-${name}`, namespace: SYSTEM_NAMESPACE } } = reconciler
+  const given = {
+    for: {
+      ...resourceOf(reconciler.for),
+      selector,
+      namespaces,
+      status: isResource(reconciler.for) ? undefined : 'Untouched',
+    },
+    owns: owns.map((kind) => ({ ...resourceOf(kind), strategy: kind.strategy })),
+    finalize: reconciler.finalize !== undefined,
+    related,
+    changes,
+    identity,
+    writes,
+    revision,
+    resyncSeconds,
+    invoke,
+    concurrency,
+    timeoutSeconds,
+    backoff,
+    serviceAccount,
+  }
+  const { success, data, error } = reconcilerSpec.safeParse(given)
+  if (!success) {
+    const what = explain(error, given).replaceAll(/\bfor\.(selector|namespaces)\b/g, '$1')
+    throw new Error(`reconciler ${name}: ${what}`, { cause: error })
+  }
+  const { paused: _, dryRun: __, ...spec } = data
+  return {
+    apiVersion: apiVersionOf(RECONCILERS),
+    kind: 'Reconciler',
+    metadata: { name },
+    spec,
+  }
+}
+
+const resourceOf = ({ group, version, resource, kind }: Kind<unknown>) => ({ group, version, resource, kind })

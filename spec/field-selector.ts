@@ -1,0 +1,31 @@
+import type { KubeObject } from '#contracts'
+import { FIELD_PATH, valuesAt } from './fields.ts'
+import { SelectorError } from './selector.ts'
+
+export type ObjectSelector = (object: KubeObject) => boolean
+
+const TERM = /^([^!=]+?)\s*(==|=|!=)\s*(.*)$/
+
+/**
+ * The selector as a predicate. The API server knows which fields of a kind may be asked for and refuses others; all that
+ * it knows but `source` of Events are paths in the object, and a missing field is the empty string; so is one that is no
+ * single value, of which the API server knows none.
+ */
+export function parseFieldSelector(text: string): ObjectSelector {
+  if (text.trim() === '') return () => true
+  const requirements = text.split(',').map((term) => parseTerm(term.trim()))
+  return (object) => requirements.every((holds) => holds(object))
+}
+
+function parseTerm(text: string): ObjectSelector {
+  const [, path = '', operator, wanted = ''] = TERM.exec(text) ?? []
+  if (!FIELD_PATH.test(path))
+    throw new SelectorError(`${JSON.stringify(text)} is no field requirement: write field=value or field!=value`)
+  return (object) => (textAt(object, path) === wanted) === (operator !== '!=')
+}
+
+function textAt(object: KubeObject, path: string): string {
+  const [value = ''] = valuesAt(object, path)
+  if (typeof value === 'object') return ''
+  return typeof value === 'string' ? value : JSON.stringify(value)
+}

@@ -1,0 +1,26 @@
+export { coverageToken } from './coverage.ts'
+export { type ObjectSelector, parseFieldSelector } from './field-selector.ts'
+export { isRefused, LONGEST_RECONCILER_NAME, type Refused, readReconciler } from './read-reconciler.ts'
+export {
+  type Backoff,
+  finalizerOf,
+  holdsFinalizer,
+  identityOf,
+  isOfMetadata,
+  keepsStatus,
+  METADATA_MANAGERS,
+  metadataManagerOf,
+  type OwnedResource,
+  PAUSED_ANNOTATION,
+  RECONCILERS,
+  type ReconcilerSpec,
+  type RelatedResource,
+  reconcilerSpec,
+  type SelectedResource,
+  SYSTEM_NAMESPACE,
+  userNameOf,
+} from './reconciler.ts'
+export { namesAt, type RelatedLookup, relatedLookup, relation, selectionOf } from './related.ts'
+export { isRevision, owedRevision, type Revision, revisionsOf } from './revisions.ts'
+export { type LabelSelector, type Labels, parseSelector, SelectorError } from './selector.ts'
+export { shownUrl } from './shown-url.ts'

@@ -1,0 +1,216 @@
+import { hash } from 'node:crypto'
+import { z } from 'zod'
+import type { KubeObject } from '#contracts'
+import { FIELD_PATH } from './fields.ts'
+
+/** API of the Reconciler resource (cluster-scoped). */
+export const RECONCILERS = { group: 'fairlead.dev', version: 'v1alpha1', resource: 'reconcilers' } as const
+
+const DNS_LABEL = '[a-z0-9]([-a-z0-9]*[a-z0-9])?'
+
+/** It stands in paths and subjects. */
+const namespace = z
+  .string()
+  .max(63)
+  .regex(new RegExp(`^${DNS_LABEL}$`), 'lower-case letters, digits and -, a letter or digit at both ends')
+
+const accountName = z
+  .string()
+  .max(253)
+  .regex(new RegExp(String.raw`^${DNS_LABEL}(\.${DNS_LABEL})*$`), 'lower-case letters, digits, - and .')
+
+/** Of a path that leads elsewhere, to Secrets under another name, nobody would know what may not travel. */
+const segment = z
+  .string()
+  .min(1)
+  .regex(/^[a-z]([-a-z0-9]*[a-z0-9])?$/, 'lower-case letters, digits and -, a letter first')
+
+const resourceRef = {
+  group: z
+    .string()
+    .max(253)
+    .regex(/^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$/, 'lower-case letters, digits, - and .')
+    .describe('API group; empty for the core group.'),
+  version: segment.max(63),
+  resource: segment.max(253).describe('Plural name as in API paths, e.g. pods.'),
+  kind: z
+    .string()
+    .max(63)
+    .regex(/^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$/, 'letters, digits and -, a letter first'),
+}
+
+const labelSelector = z.string().max(1000).optional()
+const fieldSelector = z.string().max(1000).optional().describe('Field selector, such as status.phase=Running.')
+const metadataOnly = z
+  .boolean()
+  .optional()
+  .describe('Only apiVersion, kind and metadata are watched: enough to know what is there, and cheap.')
+
+const someInvoke = 'give http or pull'
+
+const owned = z.object({
+  ...resourceRef,
+  strategy: z
+    .enum(['Apply', 'CreateOnly', 'Recreate'])
+    .default('Apply')
+    .describe(
+      'Apply: kept as declared. CreateOnly: created if absent, never changed (kinds that are immutable). Recreate: deleted and created again when the function declares something else than before.',
+    ),
+  metadataOnly,
+})
+
+const related = z
+  .object({
+    ...resourceRef,
+    selector: labelSelector.describe('Label selector; only objects that match are related.'),
+    fieldSelector,
+    byName: z
+      .string()
+      .max(1000)
+      .regex(FIELD_PATH, 'write a path such as spec.configMapName or spec.volumes[*].configMap.name')
+      .optional()
+      .describe('Path in the primary of the name, or the names, of what is related; left out: of any name.'),
+    within: z
+      .enum(['Namespace', 'Cluster'])
+      .default('Namespace')
+      .describe('Namespace: in the namespace of the primary, and cluster-scoped objects. Cluster: anywhere.'),
+    metadataOnly,
+  })
+  .refine(({ metadataOnly, fieldSelector = '' }) => !metadataOnly || isOfMetadata(fieldSelector), {
+    path: ['fieldSelector'],
+    message: 'with metadataOnly only fields of metadata can be selected',
+  })
+
+/** Whether every requirement of a field selector can be told from an object's metadata. */
+export function isOfMetadata(fieldSelector: string): boolean {
+  return fieldSelector.split(',').every((term) => /^\s*(metadata\.|$)/.test(term))
+}
+
+export const reconcilerSpec = z.object({
+  for: z
+    .object({
+      ...resourceRef,
+      selector: labelSelector.describe('Label selector; only objects that match are reconciled.'),
+      fieldSelector,
+      namespaces: z.array(namespace).min(1).max(1000).optional().describe('Only these namespaces; left out: all.'),
+      status: z
+        .enum(['Kept', 'Untouched'])
+        .optional()
+        .describe(
+          'Kept (if left out): what the function says, and the conditions Reconciled and Paused, are written to it. Untouched: it is of another controller, or there is none.',
+        ),
+    })
+    .describe('The primary resource: one key per object.'),
+  owns: z.array(owned).max(64).default([]).describe('Changes of these map to their controller owner.'),
+  finalize: z
+    .boolean()
+    .default(false)
+    .describe('Objects carry a finalizer: the function runs once more, with finalizing true, before one goes.'),
+  related: z.array(related).max(64).default([]).describe('Read, and mapped back, without owning.'),
+  changes: z
+    .array(z.enum(['Generation', 'Labels', 'Annotations']))
+    .min(1)
+    .max(3)
+    .optional()
+    .describe('An update of the primary counts only if one of these has changed; left out: every update counts.'),
+  identity: z
+    .string()
+    .min(1)
+    .max(253)
+    .regex(/^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/, 'the name of a Reconciler')
+    .optional()
+    .describe(
+      'The name under which created objects are marked, fields managed and finalizers set; left out: the name of the Reconciler. After a rename: the former name.',
+    ),
+  writes: z
+    .array(z.enum(['Metadata', 'Deletion']))
+    .min(1)
+    .max(2)
+    .optional()
+    .describe(
+      'What the function may write of the primary beside its status. Metadata: labels and annotations. Deletion: it may delete it.',
+    ),
+  revision: z
+    .string()
+    .min(1)
+    .max(253)
+    .optional()
+    .describe('Of the function, e.g. a commit: where it is another one, every object runs again.'),
+  resyncSeconds: z
+    .int32()
+    .min(1)
+    .max(31_536_000)
+    .optional()
+    .describe('Every key runs again about so often, even if nothing has changed; left out: never.'),
+  invoke: z
+    .object({
+      http: z
+        .object({ url: z.string().min(1).max(2000) })
+        .optional()
+        .describe('POST to this address, e.g. a Knative Service.'),
+      pull: z.object({}).optional().describe('A dispatcher that has the function built in runs it.'),
+    })
+    .refine(({ http, pull }) => http !== undefined || pull !== undefined, someInvoke)
+    .meta({
+      description: 'How the function is called: over http where that is given, else by pull.',
+      'x-kubernetes-validations': [{ rule: 'has(self.http) || has(self.pull)', message: someInvoke }],
+    }),
+  concurrency: z.int32().min(1).max(10000).default(256).describe('Keys held at once per dispatcher process.'),
+  timeoutSeconds: z.int32().min(1).max(3600).default(60),
+  backoff: z
+    .object({
+      initialSeconds: z.number().min(0.05).max(3600).default(0.25),
+      maxSeconds: z.number().min(0.05).max(86400).default(1000),
+      jitter: z.number().min(0).max(1).default(0.1),
+    })
+    .prefault({}),
+  serviceAccount: z
+    .object({ name: accountName, namespace })
+    .optional()
+    .describe('Objects are written, and read from the API server, as this account. Left out: as the dispatcher.'),
+  paused: z.boolean().default(false).describe('Nothing runs; changes and timers wait in the queue.'),
+  dryRun: z.boolean().default(false).describe('Runs write nothing: what they would change is logged.'),
+})
+
+/** What bridge and dispatcher know of a function. */
+export type ReconcilerSpec = z.output<typeof reconcilerSpec>
+/** Whether the status of its objects is the function's to say. */
+export const keepsStatus = ({ for: primary }: Pick<ReconcilerSpec, 'for'>): boolean => primary.status !== 'Untouched'
+
+/** The name by which a reconciler's marks, field managers and finalizers are its own, also after it was renamed. */
+export const identityOf = (name: string, { identity = name }: Pick<ReconcilerSpec, 'identity'>): string => identity
+
+/** The part of a key after the slash has 63 characters at most. */
+const keyName = (identity: string): string => (identity.length <= 63 ? identity : hash('sha256', identity).slice(0, 63))
+
+/** The finalizer of a reconciler that has `finalize`. */
+export const finalizerOf = (identity: string): string => `fairlead.dev/${keyName(identity)}`
+
+/** What the name of each of them begins with. */
+export const METADATA_MANAGERS = 'metadata.fairlead.dev/'
+
+/**
+ * The field manager of the labels and annotations that a reconciler keeps on its objects, and the annotation that holds
+ * the fingerprint of them.
+ */
+export const metadataManagerOf = (identity: string): string => `${METADATA_MANAGERS}${keyName(identity)}`
+
+/** Whether the object, once it is deleted, waits for that reconciler. */
+export const holdsFinalizer = ({ metadata }: KubeObject, identity: string): boolean =>
+  (metadata.finalizers ?? []).includes(finalizerOf(identity))
+
+/** Where the accounts of Fairlead and of its functions live, unless a Reconciler names another one. */
+export const SYSTEM_NAMESPACE = 'fairlead-system'
+
+/** The name of a service account as a user. */
+export const userNameOf = ({ namespace, name }: { namespace: string; name: string }): string =>
+  `system:serviceaccount:${namespace}:${name}`
+
+/** `"true"` on an object: its reconcilers write nothing of it. */
+export const PAUSED_ANNOTATION = 'fairlead.dev/paused'
+
+export type OwnedResource = ReconcilerSpec['owns'][number]
+export type RelatedResource = ReconcilerSpec['related'][number]
+/** What of a resource is asked for. */
+export type SelectedResource = Partial<Pick<ReconcilerSpec['for'], 'selector' | 'fieldSelector' | 'namespaces'>>
+export type Backoff = ReconcilerSpec['backoff']

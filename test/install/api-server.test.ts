@@ -1,0 +1,318 @@
+import { readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import { type KubeObject } from '#contracts'
+import { at } from '#functions/at'
+import { resource, toInvoke } from '#sdk'
+import { reconcilerSpec } from '#spec'
+import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
+import { startTestCluster } from '../support/servers.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+
+let cluster: Awaited<ReturnType<typeof startTestCluster>>
+let kubectl: Kubectl
+
+const apply = (object: string | object, ...options: string[]) => kubectl(['apply', '-f', '-', ...options], object)
+const create = (object: object, ...options: string[]) =>
+  kubectl(['create', '-f', '-', '-o', 'json', ...options], object)
+
+beforeAll(async () => {
+  cluster = await startTestCluster()
+  kubectl = await kubectlFor(cluster)
+  await kubectl(['apply', '--server-side', '-f', join(ROOT, 'crds')])
+  await kubectl(['wait', '--for=condition=Established', 'crd', '--all', '--timeout=30s'])
+  await kubectl(['apply', '-f', join(ROOT, 'functions/at/reconciler.yaml')])
+})
+afterAll(() => cluster[Symbol.asyncDispose]())
+
+const crdFiles = async () => (await readdir(join(ROOT, 'crds'))).filter((name) => name.endsWith('.yaml'))
+
+describe('the generated manifests, on a real API server', () => {
+  it('are all accepted, and change nothing when they are applied again', async () => {
+    const versions = () => kubectl(['get', 'crd,reconcilers', '-o', 'jsonpath={.items[*].metadata.resourceVersion}'])
+    const before = await versions()
+    await kubectl(['apply', '--server-side', '-f', join(ROOT, 'crds')])
+    await kubectl(['apply', '-f', join(ROOT, 'functions/at/reconciler.yaml')])
+    expect(await versions()).toBe(before)
+    expect(before.split(' ')).toHaveLength((await crdFiles()).length + 1)
+  })
+
+  it('have schemas that the API server finds structural', async () => {
+    const conditions = await kubectl(['get', 'crd', '-o', 'jsonpath={.items[*].status.conditions[*].type}'])
+    expect(conditions).not.toContain('NonStructuralSchema')
+    expect(conditions.match(/Established/g)).toHaveLength((await crdFiles()).length)
+  })
+
+  it.each(['fairlead', 'fairlead-ha'])(
+    'deploy %s, in a namespace that allows restricted pods only, without a warning',
+    async (folder) => {
+      await kubectl(['apply', '-f', join(ROOT, 'deploy/rbac/fairlead.yaml')])
+      const tried = ['--dry-run=server', '--warnings-as-errors', '-o', 'name']
+      const said = await kubectl(['apply', '-k', join(ROOT, 'deploy', folder), ...tried])
+      expect(said.split('\n')).toContain('statefulset.apps/fairlead-nats')
+    },
+  )
+
+  it('deploy policies for a namespace of functions', async () => {
+    await kubectl(['create', 'namespace', 'fairlead-functions'])
+    const said = await kubectl([
+      'apply',
+      '-k',
+      join(ROOT, 'deploy/network/functions'),
+      '--dry-run=server',
+      '-o',
+      'name',
+    ])
+    expect(said.split('\n')).toContain('networkpolicy.networking.k8s.io/fairlead-default-deny')
+  })
+
+  it('explain themselves', async () => {
+    expect(await kubectl(['explain', 'at.spec.schedule'])).toContain('RFC 3339')
+    expect(await kubectl(['explain', 'reconciler.spec.invoke'])).toContain('over http where that is given')
+  })
+})
+
+describe('an At, on a real API server', () => {
+  const head = 'apiVersion: cnat.programming-kubernetes.info/v1alpha1\nkind: At\n'
+
+  it.each([
+    [
+      'the sample of cnat',
+      `${head}metadata: {name: example-at}\nspec: {schedule: "2019-04-12T10:12:00Z", command: "echo YAY"}`,
+    ],
+    [
+      'a time without quotes',
+      `${head}metadata: {name: unquoted}\nspec:\n  schedule: 2019-04-12T10:12:00Z\n  command: echo YAY`,
+    ],
+    ['a bad time', `${head}metadata: {name: bad}\nspec: {schedule: tomorrow, command: ""}`],
+    ['nothing in its spec', `${head}metadata: {name: empty}\nspec: {}`],
+    ['no spec', `${head}metadata: {name: none}`],
+    ['a status that cnat had in its code', `${head}metadata: {name: status}\nspec: {}\nstatus: {phase: ""}`],
+  ])('is accepted with %s, as the original was', async (_, manifest) => {
+    expect(await apply(manifest)).toContain('created')
+  })
+
+  it('shows schedule, phase and age', async () => {
+    const status = (phase: string) =>
+      kubectl([
+        'patch',
+        'at',
+        'example-at',
+        '--subresource=status',
+        '--type=merge',
+        '-p',
+        `{"status":{"phase":"${phase}"}}`,
+      ])
+    await status('RUNNING')
+    const [columns, row] = (await kubectl(['get', 'at', 'example-at'])).split('\n')
+    expect(columns?.split(/ +/).join(' ')).toBe('NAME SCHEDULE PHASE AGE')
+    expect(row).toMatch(/^example-at +2019-04-12T10:12:00Z +RUNNING +\d+s$/)
+    await expect(status('LATE')).rejects.toThrow('Unsupported value: "LATE"')
+  })
+
+  it('takes conditions before it has a phase', async () => {
+    const condition = {
+      type: 'Reconciled',
+      status: 'False',
+      reason: 'InvalidSchedule',
+      message: 'x',
+      lastTransitionTime: '2030-01-01T00:00:00Z',
+    }
+    const patch = JSON.stringify({ status: { observedGeneration: 1, conditions: [condition] } })
+    await kubectl(['patch', 'at', 'bad', '--subresource=status', '--type=merge', '-p', patch])
+    expect(JSON.parse(await kubectl(['get', 'at', 'bad', '-o', 'jsonpath={.status.conditions}']))).toEqual([condition])
+  })
+
+  it('of any name has a pod that is accepted', async () => {
+    const context = { signal: new AbortController().signal, log: { debug() {}, info() {}, warn() {}, error() {} } }
+    for (const name of ['a', 'a'.repeat(253), `${'a'.repeat(51)}.${'b'.repeat(200)}`]) {
+      const object = JSON.parse(
+        await create({
+          apiVersion: 'cnat.programming-kubernetes.info/v1alpha1',
+          kind: 'At',
+          metadata: { name },
+          spec: { schedule: '2019-04-12T10:12:00Z', command: 'echo YAY' },
+        }),
+      )
+      const input = { object, owned: {}, related: {}, attempt: 0, now: '2030-01-01T00:00:00Z', finalizing: false }
+      const { apply } = await toInvoke(at)(input, context)
+      const pod = JSON.parse(await create(apply![0]!))
+      expect(pod).toMatchObject(apply![0]!)
+    }
+  })
+})
+
+describe('a Reconciler, on a real API server', () => {
+  const pods = { group: '', version: 'v1', resource: 'pods', kind: 'Pod' }
+  const reconciler = (spec: object, name = 'shop') => ({
+    apiVersion: 'fairlead.dev/v1alpha1',
+    kind: 'Reconciler',
+    metadata: { name },
+    spec,
+  })
+  const http = { url: 'http://shop.default.svc' }
+
+  it.each<[string, object, string]>([
+    ['no way to invoke it', { for: pods, invoke: {} }, 'spec.invoke: Invalid value: give http or pull'],
+    ['nothing to reconcile', { invoke: { pull: {} } }, 'spec.for: Required value'],
+    [
+      'an unknown strategy',
+      { for: pods, owns: [{ ...pods, strategy: 'Replace' }], invoke: { http } },
+      'spec.owns[0].strategy: Unsupported value: "Replace"',
+    ],
+    ['no time at all', { for: pods, invoke: { http }, timeoutSeconds: 0 }, 'spec.timeoutSeconds: Invalid value: 0'],
+    ['a misspelt field', { for: pods, invoke: { http }, timeout: 5 }, 'unknown field "spec.timeout"'],
+  ])('is refused with %s', async (_, spec, message) => {
+    await expect(create(reconciler(spec))).rejects.toThrow(message)
+  })
+
+  it('is given the same defaults by the server as by the code', async () => {
+    const spec = { for: pods, owns: [pods], invoke: { http } }
+    const stored = JSON.parse(await create(reconciler(spec)))
+    expect(stored.spec).toEqual(reconcilerSpec.parse(spec))
+  })
+
+  it('shows its kind, whether it is ready and synced, and its age', async () => {
+    const condition = (type: string, status: string) => ({
+      type,
+      status,
+      reason: type,
+      lastTransitionTime: '2030-01-01T00:00:00Z',
+    })
+    const patch = JSON.stringify({ status: { conditions: [condition('Ready', 'True'), condition('Synced', 'False')] } })
+    await kubectl(['patch', 'reconciler', 'at', '--subresource=status', '--type=merge', '-p', patch])
+    const [columns, row] = (await kubectl(['get', 'reconciler', 'at'])).split('\n')
+    expect(columns?.split(/ +/).join(' ')).toBe('NAME KIND READY SYNCED AGE')
+    expect(row).toMatch(/^at +At +True +False +\d+s$/)
+  })
+})
+
+describe('a schema with all that can be said, on a real API server', () => {
+  const Kitchen = resource({
+    group: 'test.fairlead.dev',
+    version: 'v1',
+    kind: 'Kitchen',
+    plural: 'kitchens',
+    shortNames: ['kn'],
+    categories: ['food'],
+    served: [
+      {
+        version: 'v1beta1',
+        spec: z.object({ small: z.int32().min(1).default(3) }),
+        deprecated: 'use test.fairlead.dev/v1',
+      },
+    ],
+    scale: { spec: '.spec.small', status: '.status.small' },
+    spec: z.object({
+      port: z.union([z.int(), z.string()]).optional(),
+      small: z.int32().min(1).default(3),
+      big: z.int().optional(),
+      ratio: z.number().gt(0).max(1).optional(),
+      code: z.string().startsWith('a').endsWith('z').optional(),
+      word: z
+        .string()
+        .regex(/^\w+-\p{L}$/u)
+        .optional(),
+      id: z.uuid().optional(),
+      mail: z.email().optional(),
+      link: z.url().optional(),
+      ip: z.ipv4().optional(),
+      time: z.iso.datetime({ offset: true }).optional(),
+      day: z.iso.date().optional(),
+      bytes: z.base64().optional(),
+      nothing: z.string().nullable().optional(),
+      choice: z.enum(['a', 'b']).default('a'),
+      labels: z.record(z.string(), z.string()).optional(),
+      free: z.record(z.string(), z.unknown()).optional(),
+      open: z.looseObject({ known: z.boolean() }).optional(),
+      any: z.unknown().optional().meta({ 'x-kubernetes-preserve-unknown-fields': true }),
+      nested: z.object({ deep: z.array(z.object({ value: z.string().default('x') })).default([]) }).prefault({}),
+      items: z
+        .array(z.object({ name: z.string(), weight: z.int32().default(1) }))
+        .optional()
+        .meta({ 'x-kubernetes-list-type': 'map', 'x-kubernetes-list-map-keys': ['name'] }),
+      fixed: z
+        .string()
+        .optional()
+        .meta({ 'x-kubernetes-validations': [{ rule: 'self == oldSelf', message: 'fixed is fixed' }] }),
+    }),
+    status: z.object({ seen: z.boolean(), small: z.int32() }),
+  })
+  const kitchen = (name: string, spec: object) => ({ ...Kitchen.of({ metadata: { name }, spec: {} }), spec })
+
+  beforeAll(async () => {
+    await apply(Kitchen.crd())
+    await kubectl(['wait', '--for=condition=Established', 'crd/kitchens.test.fairlead.dev', '--timeout=30s'])
+  })
+
+  const everything = {
+    port: 'http',
+    big: 9_007_199_254_740_991,
+    ratio: 0.5,
+    code: 'a-z',
+    word: 'a-é',
+    id: '123e4567-e89b-42d3-a456-426614174000',
+    mail: 'a@example.com',
+    link: 'https://example.com/',
+    ip: '10.0.0.1',
+    time: '2030-01-01T00:00:00+02:00',
+    day: '2030-01-01',
+    bytes: 'AAAA',
+    nothing: null,
+    labels: { 'a.b/c': 'd' },
+    free: { a: { b: [1, null] } },
+    open: { known: true, unknown: [1] },
+    any: [1, 'a'],
+    nested: { deep: [{}] },
+    items: [{ name: 'a' }],
+    fixed: 'x',
+  }
+
+  it('is accepted, and an object with everything is stored as the code reads it', async () => {
+    const stored = JSON.parse(await create(kitchen('full', everything)))
+    const read = Kitchen.parse(kitchen('full', everything))
+    expect(stored.spec).toEqual(read.spec)
+    expect(stored.spec).toMatchObject({
+      small: 3,
+      choice: 'a',
+      nested: { deep: [{ value: 'x' }] },
+      free: { a: { b: [1, null] } },
+    })
+    expect(Kitchen.parse(stored).spec).toEqual(read.spec)
+  })
+
+  it.each<[string, object]>([
+    ['port', { port: 1.5 }],
+    ['small', { small: 0 }],
+    ['ratio', { ratio: 0 }],
+    ['code', { code: 'a' }],
+    ['word', { word: 'a' }],
+    ['id', { id: 'x' }],
+    ['mail', { mail: 'x' }],
+    ['ip', { ip: '10.0.0' }],
+    ['time', { time: 'tomorrow' }],
+    ['day', { day: '2030-02-30' }],
+    ['bytes', { bytes: '!' }],
+    ['choice', { choice: 'c' }],
+    ['labels', { labels: { a: 1 } }],
+    ['open.known', { open: {} }],
+    ['items', { items: [{ name: 'a' }, { name: 'a' }] }],
+  ])('refuses a wrong %s, on the server', async (path, spec) => {
+    await expect(create(kitchen('wrong', spec))).rejects.toThrow(`spec.${path}`)
+  })
+
+  it('is served in several versions, with a warning of the old one, and scaled', async () => {
+    const old = { ...kitchen('old', { small: 2 }), apiVersion: 'test.fairlead.dev/v1beta1' }
+    expect(JSON.parse(await create(old))).toMatchObject({ apiVersion: 'test.fairlead.dev/v1beta1', spec: { small: 2 } })
+    await kubectl(['scale', 'kn/old', '--replicas=5'])
+    const [read] = JSON.parse(await kubectl(['get', 'food', '-o', 'json'])).items as KubeObject[]
+    expect(Kitchen.parse(read!)).toMatchObject({ apiVersion: 'test.fairlead.dev/v1', metadata: { name: 'full' } })
+    expect(await kubectl(['get', 'kn', 'old', '-o', 'jsonpath={.spec.small}'])).toBe('5')
+  })
+
+  it('enforces rules about what was there before', async () => {
+    await expect(apply(kitchen('full', { ...everything, fixed: 'y' }))).rejects.toThrow('fixed is fixed')
+  })
+})

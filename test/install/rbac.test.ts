@@ -1,0 +1,121 @@
+import { describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import { type KubeObject } from '#contracts'
+import { functionRbac, platformRbac } from '#install'
+import { ConfigMap, Job, manifest, Pod, reconciler, resource, Secret } from '#sdk'
+
+const Shop = resource({
+  group: 'example.com',
+  version: 'v1',
+  kind: 'Shop',
+  plural: 'shops',
+  spec: z.object({}),
+  status: z.object({}),
+})
+
+const shop = (more: object = {}) =>
+  manifest(
+    reconciler({
+      name: 'shop',
+      for: Shop,
+      owns: [ConfigMap, Job],
+      related: [Secret, Pod],
+      reconcile: () => undefined,
+      ...more,
+    }),
+  )
+
+const find = (objects: KubeObject[], kind: string, name: string) =>
+  objects.filter((object) => object.kind === kind && object.metadata.name === name)
+
+/** `verbs resource` of each rule. */
+const rights = (role: KubeObject | undefined): string[] =>
+  ((role?.['rules'] ?? []) as { resources: string[]; verbs: string[]; resourceNames?: string[] }[]).map(
+    ({ resources, verbs, resourceNames }) =>
+      `${verbs.join(',')} ${resources.join(',')}${resourceNames ? `=${resourceNames}` : ''}`,
+  )
+
+describe('the rights of a function', () => {
+  it.each(['bridge', 'dispatcher', 'common', 'shop-watch', 'shop-impersonate'])(
+    'are never those of somebody else by its name: %s is refused',
+    (name) => {
+      expect(() => functionRbac(shop({ name }))).toThrow(`no function can be called ${name}`)
+    },
+  )
+
+  it('are to write what it declares, and no more', () => {
+    expect(rights(find(functionRbac(shop()), 'ClusterRole', 'fairlead-shop')[0])).toEqual([
+      'get shops',
+      'patch shops/status',
+      'update shops/finalizers',
+      'create,delete,get,patch configmaps',
+      'create,delete,get jobs',
+      'get secrets',
+      'get pods',
+      'create,get,patch events',
+    ])
+  })
+
+  it('reach its own object as far as it writes that: by patch, delete, or both', () => {
+    const of = (more: object) => rights(find(functionRbac(shop(more)), 'ClusterRole', 'fairlead-shop')[0])
+    expect(of({ writes: ['Metadata'] })).toContain('get,patch shops')
+    expect(of({ writes: ['Deletion'] })).toContain('delete,get shops')
+    expect(of({ writes: ['Metadata', 'Deletion'], finalize: () => undefined })).toContain('delete,get,patch shops')
+  })
+
+  it('end before the status of objects that are another controller’s', () => {
+    const spec = { ...shop().spec, for: { ...shop().spec.for, status: 'Untouched' as const } }
+    const found = rights(find(functionRbac({ ...shop(), spec }), 'ClusterRole', 'fairlead-shop')[0])
+    expect(found).toContain('get shops')
+    expect(found).not.toContain('patch shops/status')
+  })
+
+  it('are cluster-wide, or those of its namespaces', () => {
+    expect(find(functionRbac(shop()), 'ClusterRoleBinding', 'fairlead-shop')).toHaveLength(1)
+    const limited = functionRbac(shop({ namespaces: ['a', 'b'] }))
+    expect(find(limited, 'ClusterRoleBinding', 'fairlead-shop')).toEqual([])
+    expect(find(limited, 'RoleBinding', 'fairlead-shop').map(({ metadata }) => metadata.namespace)).toEqual(['a', 'b'])
+  })
+
+  it('of a kind that is owned and related are those of both', () => {
+    const both = functionRbac(shop({ owns: [Secret], related: [Secret] }))
+    expect(rights(find(both, 'ClusterRole', 'fairlead-shop')[0])).toContain('create,delete,get,patch secrets')
+  })
+
+  it('add to the bridge what is to be watched, and to the dispatcher whom to act as', () => {
+    const objects = functionRbac(shop())
+    const [watch] = find(objects, 'ClusterRole', 'fairlead-shop-watch')
+    expect(watch?.metadata.labels).toMatchObject({ 'fairlead.dev/aggregate-to-bridge': 'true' })
+    expect(rights(watch)).toEqual(
+      ['shops', 'configmaps', 'jobs', 'secrets', 'pods'].map((name) => `list,watch ${name}`),
+    )
+    const [impersonate] = find(objects, 'ClusterRole', 'fairlead-shop-impersonate')
+    expect(impersonate?.metadata.labels).toMatchObject({ 'fairlead.dev/aggregate-to-dispatcher': 'true' })
+    expect(rights(impersonate)).toEqual(['impersonate serviceaccounts=fairlead-shop'])
+  })
+
+  it('with an account of somebody else’s are bound to it, where it is', () => {
+    const objects = functionRbac(shop({ serviceAccount: { name: 'robot', namespace: 'team' } }))
+    expect(objects.some(({ kind }) => kind === 'ServiceAccount')).toBe(false)
+    expect(find(objects, 'ClusterRole', 'fairlead-shop-impersonate')[0]?.metadata.labels).not.toHaveProperty([
+      'fairlead.dev/aggregate-to-dispatcher',
+    ])
+    expect(find(objects, 'RoleBinding', 'fairlead-shop-impersonate')[0]?.metadata.namespace).toBe('team')
+  })
+})
+
+describe('the rights of Fairlead itself', () => {
+  it('reach no object of anybody, but Reconcilers, and pods where they are bound to fairlead-system', () => {
+    const roles = platformRbac().filter(({ kind }) => kind === 'ClusterRole')
+    expect(roles.flatMap((role) => ('rules' in role ? rights(role) : []))).toEqual([
+      'list,watch reconcilers',
+      'patch reconcilers/status',
+      'get namespaces=kube-system',
+      'get pods',
+    ])
+    expect(find(platformRbac(), 'RoleBinding', 'fairlead-dispatcher')).toMatchObject([
+      { metadata: { namespace: 'fairlead-system' } },
+    ])
+    expect(find(platformRbac(), 'ClusterRoleBinding', 'fairlead-dispatcher')).toEqual([])
+  })
+})

@@ -1,0 +1,16 @@
+import { expect, it } from 'vitest'
+import { loadedBy } from '../support/loaded.ts'
+
+it.each([
+  [['#functions/at'], ['contracts', 'functions', 'zod']],
+  [
+    ['#functions/at', '#sdk/serve'],
+    ['contracts', 'events', 'functions', 'zod'],
+  ],
+  // No client of NATS or Kubernetes: tests of functions begin at once, and replay needs neither.
+  [['#testing'], ['contracts', 'functions', 'queue', 'reconcile', 'zod']],
+  [['#reconcile'], ['contracts', 'queue', 'reconcile', 'zod']],
+])('costs %j no package but zod to start', async (modules, needed) => {
+  const program = modules.map((module) => `await import('${module}')`).join('\n')
+  expect(await loadedBy(['--input-type=module', '--eval', program])).toEqual(needed)
+})

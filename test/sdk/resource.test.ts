@@ -1,0 +1,128 @@
+import { describe, expect, expectTypeOf, it } from 'vitest'
+import { z } from 'zod'
+import { type KubeObject } from '#contracts'
+import { kind, resource } from '#sdk'
+
+const Shop = resource({
+  group: 'example.com',
+  version: 'v1',
+  kind: 'Shop',
+  plural: 'shops',
+  shortNames: ['sh'],
+  categories: ['all'],
+  spec: z.object({
+    size: z.int32().min(1),
+    doors: z.array(z.object({ name: z.string() })).default([]),
+    labels: z.record(z.string(), z.string()).optional(),
+  }),
+  status: z.object({ open: z.boolean(), nodes: z.array(z.string()) }),
+  columns: [{ name: 'Size', path: '.spec.size', type: 'integer' }],
+})
+
+const shop = (rest: Partial<KubeObject>): KubeObject => ({
+  apiVersion: 'example.com/v1',
+  kind: 'Shop',
+  metadata: { name: 'corner', namespace: 'default' },
+  ...rest,
+})
+
+describe('reading an object', () => {
+  it('gives its types, its defaults, and a status in which nothing is certain', () => {
+    const { spec, status } = Shop.parse(shop({ spec: { size: 2 } }))
+    expect(spec).toEqual({ size: 2, doors: [] })
+    expect(status).toEqual({})
+    expectTypeOf(spec.size).toEqualTypeOf<number>()
+    expectTypeOf(status.open).toEqualTypeOf<boolean | undefined>()
+    expectTypeOf(status.observedGeneration).toEqualTypeOf<number | undefined>()
+  })
+
+  it('keeps what it does not know outside of the spec', () => {
+    const object = shop({ metadata: { name: 'a', strange: 1 }, spec: { size: 1 }, extra: true })
+    expect(Shop.parse(object)).toMatchObject({ metadata: { name: 'a', strange: 1 }, extra: true })
+  })
+
+  it.each<[string, Partial<KubeObject>, string]>([
+    ['a wrong type', { spec: { size: 'three' } }, 'spec.size is "three": expected number, received string'],
+    ['a missing field', { spec: {} }, 'spec.size is missing: expected number'],
+    ['no spec at all', {}, 'spec.size is missing'],
+    ['a spec that is none', { spec: 'x' }, 'spec is "x": expected object'],
+    ['a limit', { spec: { size: 0 } }, 'spec.size is 0: Too small'],
+    ['a place in a list', { spec: { size: 1, doors: [{ name: 'a' }, { name: null }] } }, 'spec.doors[1].name is null'],
+    ['a key that is no word', { spec: { size: 1, labels: { 'a.b/c': 1 } } }, 'spec.labels["a.b/c"] is 1'],
+    ['a status', { spec: { size: 1 }, status: { open: 'yes' } }, 'status.open is "yes": expected boolean'],
+    [
+      'several at once',
+      { spec: { doors: 1 } },
+      'spec.size is missing: expected number, received undefined; spec.doors is 1',
+    ],
+    ['a long value, cut', { spec: { size: 'x'.repeat(999) } }, `spec.size is "${'x'.repeat(119)}…: expected number`],
+  ])('refuses for good, naming path and value: %s', (_, rest, message) => {
+    const reading = () => Shop.parse(shop(rest))
+    expect(reading).toThrow(message)
+    expect(reading).toThrow(expect.objectContaining({ name: 'TerminalError', reason: 'InvalidObject' }))
+  })
+})
+
+describe('a CustomResourceDefinition', () => {
+  const [version] = Shop.crd().spec.versions
+  const { openAPIV3Schema } = version!.schema
+
+  it('has names, scope, columns with the age last, and a status subresource', () => {
+    expect(Shop.crd()).toMatchObject({
+      metadata: { name: 'shops.example.com' },
+      spec: {
+        scope: 'Namespaced',
+        names: { kind: 'Shop', listKind: 'ShopList', plural: 'shops', singular: 'shop', shortNames: ['sh'] },
+      },
+    })
+    expect(version!.subresources).toEqual({ status: {} })
+    expect(version!.additionalPrinterColumns.map(({ name }) => name)).toEqual(['Size', 'Age'])
+  })
+
+  it('requires a spec if the spec requires something', () => {
+    expect(openAPIV3Schema.required).toEqual(['spec'])
+  })
+
+  it('requires nothing of a status, so that conditions can be written first', () => {
+    expect(openAPIV3Schema.properties!['status']).not.toHaveProperty('required')
+    expect(Object.keys(openAPIV3Schema.properties!['status']!.properties!)).toEqual([
+      'open',
+      'nodes',
+      'observedGeneration',
+      'conditions',
+    ])
+  })
+
+  it('leaves conditions to the platform', () => {
+    const status = z.object({ conditions: z.array(z.string()) })
+    expect(() =>
+      resource({ group: 'a.b', version: 'v1', kind: 'X', plural: 'xs', spec: z.object({}), status }),
+    ).toThrow('X: status.conditions is kept by the platform')
+  })
+})
+
+describe('a resource that is wrong', () => {
+  const whole = {
+    group: 'example.com',
+    version: 'v1',
+    kind: 'Shop',
+    plural: 'shops',
+    spec: z.object({}),
+    status: z.object({}),
+  }
+  it.each([
+    [{ shortnames: ['sh'] }, 'resource Shop has an unknown option "shortnames": did you mean "shortNames"?'],
+    [{ plural: undefined }, 'resource Shop has no "plural": give it a text'],
+    [{ spec: { size: 1 } }, 'resource Shop: "spec" is no z.object()'],
+    [{ status: undefined }, 'resource Shop: "status" is no z.object()'],
+  ])('is refused with %j, in one line that says what to do', (wrong, message) => {
+    const make = () => resource({ ...whole, ...wrong } as never)
+    expect(make).toThrow(message)
+    expect(make).toThrow(/^.*$/)
+  })
+
+  it('is refused also where it is a kind of somebody else', () => {
+    const options = { group: '', version: 'v1', kind: 'Namespace', plural: 'namespaces', scope: 'Cluster' }
+    expect(() => kind(options)).toThrow('kind Namespace has an unknown option "scope": it takes group, version')
+  })
+})

@@ -1,0 +1,266 @@
+import { describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import { type KubeObject } from '#contracts'
+import { ConfigMap, type ReconcileOutcome, RetryAfterError, type Run, reconciler, resource, Secret } from '#sdk'
+import { outcomeOf, ownedBy, type Simulation, simulate } from '#testing'
+
+const Shop = resource({
+  group: 'example.com',
+  version: 'v1',
+  kind: 'Shop',
+  plural: 'shops',
+  spec: z.object({ data: z.record(z.string(), z.string()).optional(), due: z.string().optional() }),
+  status: z.object({ phase: z.string() }),
+})
+const owns = [ConfigMap, Secret] as const
+type ShopRun = Run<typeof Shop, (typeof owns)[number], never>
+
+const shopThat = (reconcile: (run: ShopRun) => ReconcileOutcome<{ phase: string }> | undefined) =>
+  reconciler({ name: 'shop', for: Shop, owns, reconcile })
+const corner = (spec: Parameters<typeof Shop.of>[0]['spec'] = {}): KubeObject =>
+  Shop.of({ metadata: { name: 'corner', namespace: 'default' }, spec })
+const config = (data: Record<string, string> = {}) => ConfigMap.of({ metadata: { name: 'map' }, data })
+
+const mapper = shopThat(({ object: { spec } }) => ({ apply: spec.data ? [config(spec.data)] : [] }))
+const dataOf = (world: Simulation) => world.list(ConfigMap).map(({ data }) => data)
+
+describe('one decision, as a table row', () => {
+  const counter = shopThat(({ owned, now, attempt }) => ({
+    status: { phase: `${owned(ConfigMap).length} ${now.toISOString()} ${attempt}` },
+  }))
+
+  it('sees the given objects as a dispatcher would show them', async () => {
+    const own = ownedBy(corner(), config())
+    const other = { ...own, metadata: { ...own.metadata, ownerReferences: [] } }
+    const given = { object: corner(), others: [own, other], now: '2030-01-01T01:00:00+01:00', attempt: 3 }
+    expect(await outcomeOf(counter, given)).toEqual({ status: { phase: '1 2030-01-01T00:00:00.000Z 3' } })
+  })
+
+  it('does not see what another creator has made for the same object', async () => {
+    const others = [ownedBy(corner(), config(), 'some-controller')]
+    expect(await outcomeOf(counter, { object: corner(), others })).toMatchObject({ status: { phase: /^0 / } })
+  })
+
+  it('sees Secrets as the API server keeps them', async () => {
+    const reader = shopThat(({ owned }) => ({
+      status: { phase: JSON.stringify(owned(Secret)[0]?.data) },
+    }))
+    const secret = ownedBy(corner(), Secret.of({ metadata: { name: 's' }, stringData: { a: 'b' } }))
+    expect(await outcomeOf(reader, { object: corner(), others: [secret] })).toEqual({
+      status: { phase: '{"a":"Yg=="}' },
+    })
+  })
+
+  it('is rejected with what the function throws', async () => {
+    const failing = shopThat(() => {
+      throw new RetryAfterError('closed', { afterSeconds: 9 })
+    })
+    await expect(outcomeOf(failing, { object: corner() })).rejects.toMatchObject({ afterSeconds: 9 })
+  })
+})
+
+describe('a simulated cluster', () => {
+  it('prunes nothing that another creator has made for the same object, and leaves it its name', async () => {
+    const foreign = ownedBy(corner(), config({ theirs: 'yes' }), 'some-controller')
+    const world = simulate(mapper, { objects: [corner(), foreign] })
+    await world.settle()
+    expect(dataOf(world)).toEqual([{ theirs: 'yes' }])
+    world.edit({ spec: { data: { a: '1' } } })
+    await world.settle()
+    expect(dataOf(world)).toEqual([{ theirs: 'yes' }])
+    expect(world.failure?.message).toContain('ConfigMap default/map exists, but Reconciler some-controller created it')
+  })
+
+  it('renamed, with the identity of the former name, goes on with what that has made', async () => {
+    const owns = [ConfigMap] as const
+    const renamed = reconciler({ name: 'renamed', identity: 'shop', for: Shop, owns, reconcile: () => ({ apply: [] }) })
+    const world = simulate(renamed, { objects: [corner(), ownedBy(corner(), config(), 'shop')] })
+    await world.settle()
+    expect(dataOf(world)).toEqual([])
+  })
+
+  it('keeps what others set, takes away what is no longer wanted, and prunes', async () => {
+    const world = simulate(mapper, { objects: [corner({ data: { a: '1', b: '2' } })] })
+    await world.settle()
+    world.patch(ConfigMap, { data: { theirs: 'x' } })
+    world.edit({ spec: { data: { b: null } } })
+    await world.settle()
+    expect(dataOf(world)).toEqual([{ a: '1', theirs: 'x' }])
+    world.edit({ spec: { data: null } })
+    await world.settle()
+    expect(dataOf(world)).toEqual([])
+    expect(world.writes.map(({ verb }) => verb)).toEqual(['apply', 'apply', 'delete'])
+  })
+
+  it('repairs drift', async () => {
+    const world = simulate(mapper, { objects: [corner({ data: { a: '1' } })] })
+    await world.settle()
+    world.patch(ConfigMap, { data: { a: '2' } })
+    await world.settle()
+    expect(dataOf(world)).toEqual([{ a: '1' }])
+  })
+
+  it('keeps what is somebody else’s, and says so on the object', async () => {
+    const theirs = { ...config({ theirs: 'x' }), metadata: { name: 'map', namespace: 'default' } }
+    const world = simulate(mapper, { objects: [corner({ data: { a: '1' } }), theirs] })
+    await world.settle()
+    expect(dataOf(world)).toEqual([{ theirs: 'x' }])
+    expect(world.object).toMatchObject({ status: { conditions: [{ type: 'Reconciled', reason: 'NameTaken' }] } })
+    world.delete(ConfigMap)
+    await world.advance(60)
+    expect(dataOf(world)).toEqual([{ a: '1' }])
+    expect(world.object).toMatchObject({ status: { conditions: [{ type: 'Reconciled', status: 'True' }] } })
+  })
+
+  it('writes a Secret once, though its values are not compared', async () => {
+    const keeper = shopThat(() => ({ apply: [Secret.of({ metadata: { name: 's' }, stringData: { a: 'b' } })] }))
+    const world = simulate(keeper, { objects: [corner()] })
+    await world.settle()
+    await world.settle()
+    expect(world.writes).toHaveLength(1)
+  })
+
+  it('takes along what an object owned', async () => {
+    const world = simulate(mapper, { objects: [corner({ data: {} })] })
+    await world.settle()
+    world.delete()
+    expect(world.memory.all()).toEqual([])
+    await world.settle()
+    expect(world.memory.all()).toEqual([])
+  })
+})
+
+describe('a simulated object whose function labels or deletes it', () => {
+  const labelling = reconciler({
+    name: 'shop',
+    for: Shop,
+    writes: ['Metadata', 'Deletion'],
+    reconcile({ object: { spec } }) {
+      if (spec.data === undefined) return { deleteObject: true, requeueAfter: 60 }
+      return { metadata: { labels: spec.data } }
+    },
+  })
+  const labelsOf = ({ object }: Simulation) => object?.metadata.labels
+
+  it('keeps the keys of others, and loses those that are returned no longer', async () => {
+    const world = simulate(labelling, { objects: [corner({ data: { a: '1', b: '2' } })] })
+    await world.settle()
+    world.edit({ metadata: { labels: { theirs: 'x' } } })
+    world.edit({ spec: { data: { a: '3', b: null } } })
+    await world.settle()
+    expect(labelsOf(world)).toEqual({ a: '3', theirs: 'x' })
+    expect(world.writes.map(({ verb }) => verb)).toEqual(['metadata', 'metadata'])
+    world.edit({ spec: { data: { a: null } } })
+    await world.settle()
+    expect(labelsOf(world)).toEqual({ theirs: 'x' })
+  })
+
+  it('takes back what somebody else has changed or removed', async () => {
+    const world = simulate(labelling, { objects: [corner({ data: { a: '1', b: '2' } })] })
+    await world.settle()
+    world.edit({ metadata: { labels: { a: 'theirs', b: null } } })
+    await world.settle()
+    expect(labelsOf(world)).toEqual({ a: '1', b: '2' })
+  })
+
+  it('is gone, with its timer, when it is to be deleted; with the finalizer of another one it stays', async () => {
+    const held = corner()
+    held.metadata.finalizers = ['example.com/other']
+    const worlds = [corner(), held].map((object) => simulate(labelling, { objects: [object] }))
+    for (const world of worlds) await world.settle()
+    expect(worlds.map(({ object }) => object?.metadata.deletionTimestamp !== undefined)).toEqual([false, true])
+    expect(worlds.map(({ object, timer }) => [object?.metadata.name, timer])).toEqual([
+      [undefined, undefined],
+      ['corner', undefined],
+    ])
+  })
+})
+
+describe('the clock of a simulation', () => {
+  const sleeper = shopThat(({ object: { spec }, now }) => {
+    const due = new Date(spec.due ?? 0)
+    return now < due ? { status: { phase: 'waits' }, requeueAt: due } : { status: { phase: now.toISOString() } }
+  })
+  const due = '2030-01-01T00:01:00.000Z'
+  const phaseOf = ({ object }: Simulation) => (object as { status?: { phase: string } }).status?.phase
+
+  it('stands still until it is moved, and fires timers at their time', async () => {
+    const world = simulate(sleeper, { objects: [corner({ due })] })
+    await world.settle()
+    expect([phaseOf(world), world.timer?.toISOString()]).toEqual(['waits', due])
+    await world.advance(59.999)
+    expect(phaseOf(world)).toBe('waits')
+    await world.advance(3600)
+    expect(phaseOf(world)).toBe(due)
+    expect(world.now.toISOString()).toBe('2030-01-01T01:00:59.999Z')
+  })
+
+  it('fires late when nobody runs at its time', async () => {
+    const world = simulate(sleeper, { objects: [corner({ due })] })
+    await world.settle()
+    world.pass(3600)
+    await world.settle()
+    expect(phaseOf(world)).toBe('2030-01-01T01:00:00.000Z')
+  })
+
+  it('counts failures, and backs off', async () => {
+    const attempts: number[] = []
+    const failing = shopThat(({ attempt }) => {
+      attempts.push(attempt)
+      throw new Error('broken')
+    })
+    const world = simulate(failing, { objects: [corner()] })
+    for (let runs = 0; runs < 3; runs++) await world.run()
+    expect(attempts).toEqual([0, 1, 2])
+    expect(world.timer?.getTime()).toBeGreaterThan(world.now.getTime() + 500)
+    await expect(world.settle()).rejects.toThrow('broken')
+  })
+
+  it('does not go on for ever with a function that wants to run again at once', async () => {
+    const restless = shopThat(() => ({ requeueAfter: 0 }))
+    await expect(simulate(restless, { objects: [corner()] }).settle()).rejects.toThrow('shop does not settle')
+  })
+})
+
+describe('a simulation that makes no sense', () => {
+  it.each([
+    [[], '"objects" is empty'],
+    [[config()], 'the first object is a ConfigMap, but shop reconciles Shop'],
+  ])('is refused: %j', (objects, message) => {
+    expect(() => simulate(mapper, { objects })).toThrow(message)
+  })
+
+  it('is refused when its cluster never comes to rest', () => {
+    const cluster = (world: Simulation) => world.edit({ metadata: { labels: { n: String(world.memory.version) } } })
+    expect(() => simulate(mapper, { objects: [corner()], cluster })).toThrow('"cluster" still changes something')
+  })
+})
+
+describe('a simulated run decides whether the object is its own, as a dispatcher does', () => {
+  const only = (selection: object) =>
+    reconciler({ name: 'shop', for: Shop, ...selection, owns, reconcile: () => ({ apply: [config({ a: '1' })] }) })
+  const writesOf = async (one: ReturnType<typeof only>, object = corner()) => {
+    const world = simulate(one, { objects: [object] })
+    await world.settle()
+    return world.writes.map(({ verb }) => verb)
+  }
+
+  it.each([
+    ['its labels match', { selector: 'app=web' }, { labels: { app: 'web' } }, ['apply']],
+    ['its labels do not match', { selector: 'app=web' }, { labels: { app: 'db' } }, []],
+    ['it is in one of the namespaces', { namespaces: ['default'] }, {}, ['apply']],
+    ['it is in another namespace', { namespaces: ['elsewhere'] }, {}, []],
+    ['it is paused', {}, { annotations: { 'fairlead.dev/paused': 'true' } }, ['status']],
+  ])('%s', async (_, selection, metadata, writes) => {
+    const object = corner()
+    expect(await writesOf(only(selection), { ...object, metadata: { ...object.metadata, ...metadata } })).toEqual(
+      writes,
+    )
+  })
+
+  it('shows in a dry run what it would write, and writes nothing', async () => {
+    const world = simulate(mapper, { objects: [corner({ data: { a: '1' } })] })
+    expect((await world.dryRun()).map(({ verb, object }) => [verb, object.kind])).toEqual([['apply', 'ConfigMap']])
+    expect([world.list(ConfigMap), world.writes]).toEqual([[], []])
+  })
+})

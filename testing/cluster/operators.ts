@@ -1,0 +1,218 @@
+import { mkdtemp } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Logger } from 'pino'
+import { type RunObserver } from '#dispatch'
+import { type Config, readConfig } from '#host/config'
+import { openKube, openStreams, type Streams } from '#host/connections'
+import { createLogger } from '#host/logging'
+import { createRuntime } from '#host/runtime'
+import { install, PROCESS_ACCOUNT } from '#install'
+import {
+  createKubeClient,
+  isForbidden,
+  isNotFound,
+  type KubeClient,
+  kubeConfigPaths,
+  loadKubeConfig,
+  resourcePath,
+} from '#kube'
+import { type Cluster, type ClusterOptions, startCluster } from '#local'
+import { type Kind, type KubeObject, type ObservedBy, type Reconciler } from '#sdk'
+import { SYSTEM_NAMESPACE } from '#spec'
+
+export type OperatorOptions = Pick<ClusterOptions, 'node' | 'controllers' | 'audit' | 'progress'> & {
+  /** Instead of servers of its own; they stay, and so does what is installed there. */
+  use?: { kubeconfig: string; natsUrl: string }
+  /** Called at each step of each run. */
+  observer?: RunObserver
+  /** Default 30. */
+  patienceSeconds?: number
+}
+
+const GRACE_MS = 5000
+
+/**
+ * Runs reconcilers against real servers: etcd, kube-apiserver and nats-server, and what `options` ask for. With
+ * `controllers` they have the rights only that are generated from what they declare, else all.
+ *
+ *     await using operators = await runOperators([memcached])
+ *     await operators.create(Memcached, Memcached.of({ metadata: { name: 'a' }, spec: { size: 3 } }))
+ *     await operators.until(Deployment, 'a', (found) => found?.spec?.replicas === 3)
+ */
+export async function runOperators(
+  reconcilers: readonly Reconciler[],
+  options: OperatorOptions = {},
+): Promise<RunningOperators> {
+  const resources = new AsyncDisposableStack()
+  try {
+    const cluster = options.use === undefined ? resources.use(await ownCluster(options)) : undefined
+    const config = configOf(options.use ?? { kubeconfig: cluster?.kubeconfig ?? '', natsUrl: cluster?.nats?.url ?? '' })
+    const log = await createLogger(config)
+    const kube = resources.use(await openKube(config))
+    await install(kube, reconcilers)
+    // It looks for new kinds every 30 s, and collects nothing of those that it does not know.
+    if (options.controllers === true) await cluster?.restart('kube-controller-manager')
+    const own = options.controllers === true ? resources.use(await openWithGeneratedRights(config, kube)) : kube
+    const streams = resources.use(await openStreams(config, kube, 'test', log))
+    const operators = new RunningOperators(kube, cluster, options.patienceSeconds ?? 30, resources)
+    await operators.serve(reconcilers, { kube: own, streams, log, runObserver: options.observer })
+    return operators
+  } catch (error) {
+    await resources.disposeAsync()
+    throw error
+  }
+}
+
+/** As the account of a process that is bridge and dispatcher. Only a controller manager adds up the rights of that. */
+async function openWithGeneratedRights(config: Config, admin: KubeClient): Promise<KubeClient> {
+  const { token } = (
+    await admin.create<{ status: { token: string } }>(
+      resourcePath(
+        { group: '', version: 'v1', resource: 'serviceaccounts' },
+        SYSTEM_NAMESPACE,
+        PROCESS_ACCOUNT,
+        'token',
+      ),
+      { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenRequest', spec: {} },
+    )
+  ).status
+  const { cert: _, key: __, ...server } = await loadKubeConfig({ paths: kubeConfigPaths(config.KUBECONFIG, '') })
+  return createKubeClient({ ...server, token: async () => token, userAgent: 'fairlead-test' })
+}
+
+const configOf = ({ kubeconfig, natsUrl }: { kubeconfig: string; natsUrl: string }): Config =>
+  readConfig({ LOG_LEVEL: 'error', KUBECONFIG: kubeconfig, NATS_URL: natsUrl, FAIRLEAD_LEASE_SECONDS: '3' })
+
+async function ownCluster({ node, controllers = false, audit, progress }: OperatorOptions) {
+  const cluster = await startCluster({
+    dir: await mkdtemp(join(tmpdir(), 'fl-')),
+    dieWithParent: true,
+    temporary: true,
+    controllers,
+    ...(node && { node }),
+    ...(audit && { audit }),
+    ...(progress && { progress }),
+  })
+  return Object.assign(cluster, { [Symbol.asyncDispose]: () => cluster.stop() })
+}
+
+/** What reconcilers work with. */
+interface Work {
+  kube: KubeClient
+  streams: Streams
+  log: Logger
+  runObserver: RunObserver | undefined
+}
+
+async function mayWatch(kube: KubeClient, reconcilers: readonly Reconciler[]): Promise<boolean> {
+  for (const { for: primary } of reconcilers)
+    try {
+      await kube.list(resourcePath(primary), { limit: 1 }).next()
+    } catch (error) {
+      if (!isForbidden(error)) throw error
+      return false
+    }
+  return true
+}
+
+/** Reconcilers at work, in this process. Objects without a namespace are meant to be in `default`. */
+export class RunningOperators implements AsyncDisposable {
+  readonly kube: KubeClient
+  /** Undefined on servers that were there already. */
+  readonly cluster: Cluster | undefined
+  readonly #patienceSeconds: number
+  readonly #resources: AsyncDisposableStack
+
+  constructor(
+    kube: KubeClient,
+    cluster: Cluster | undefined,
+    patienceSeconds: number,
+    resources: AsyncDisposableStack,
+  ) {
+    this.kube = kube
+    this.cluster = cluster
+    this.#patienceSeconds = patienceSeconds
+    this.#resources = resources
+  }
+
+  /** Returns when all of them are served. */
+  async serve(reconcilers: readonly Reconciler[], { kube, streams, log, runObserver }: Work): Promise<void> {
+    await this.#wait(() => mayWatch(kube, reconcilers), 'the rights to watch what is reconciled')
+    const runtime = createRuntime({
+      kube,
+      streams,
+      parts: { bridge: true, dispatch: true },
+      functions: reconcilers,
+      apiConcurrency: 10,
+      log,
+      ...(runObserver && { runObserver }),
+    })
+    const stop = new AbortController()
+    const running = runtime.run(stop.signal, GRACE_MS)
+    this.#resources.defer(async () => {
+      stop.abort()
+      await running
+    })
+    const served = (): boolean => reconcilers.every(({ name }) => runtime.dispatcher?.serving().includes(name))
+    await this.#wait(async () => served(), `${reconcilers.map(({ name }) => name).join(', ')} to be served`)
+  }
+
+  async create(kind: Kind<unknown>, object: KubeObject): Promise<KubeObject> {
+    return this.kube.create(resourcePath(kind, object.metadata.namespace ?? 'default'), object)
+  }
+
+  async get<K extends Kind<unknown>>(kind: K, name: string, namespace = 'default'): Promise<ObservedBy<K> | undefined> {
+    const found = await this.kube.get(resourcePath(kind, namespace, name)).catch((error: unknown) => {
+      if (isNotFound(error)) return undefined
+      throw error
+    })
+    return found && (kind.parse(found) as ObservedBy<K>)
+  }
+
+  async list<K extends Kind<unknown>>(kind: K, namespace = 'default'): Promise<ObservedBy<K>[]> {
+    const all: KubeObject[] = []
+    for await (const { items } of this.kube.list(resourcePath(kind, namespace))) all.push(...items)
+    return all.map((found) => kind.parse(found) as ObservedBy<K>)
+  }
+
+  /** Merges this into an object, its status with `subresource: 'status'`. */
+  async patch(
+    kind: Kind<unknown>,
+    name: string,
+    patch: object,
+    { namespace = 'default', subresource }: { namespace?: string; subresource?: string } = {},
+  ): Promise<KubeObject> {
+    return this.kube.patch(resourcePath(kind, namespace, name, subresource), patch, 'merge')
+  }
+
+  async delete(kind: Kind<unknown>, name: string, namespace = 'default'): Promise<void> {
+    await this.kube.delete(resourcePath(kind, namespace, name), { propagationPolicy: 'Background' })
+  }
+
+  /** The object, as soon as that holds for it; undefined: it is not there. Rejects with how it is when patience ends. */
+  async until<K extends Kind<unknown>>(
+    kind: K,
+    name: string,
+    holds: (found: ObservedBy<K> | undefined) => boolean,
+    namespace = 'default',
+  ): Promise<ObservedBy<K> | undefined> {
+    let found: ObservedBy<K> | undefined
+    const look = async (): Promise<boolean> => holds((found = await this.get(kind, name, namespace)))
+    await this.#wait(look, `${kind.kind} ${name}`, () => `; it is ${JSON.stringify(found)}`)
+    return found
+  }
+
+  async #wait(look: () => Promise<boolean>, what: string, last: () => string = () => ''): Promise<void> {
+    const end = performance.now() + this.#patienceSeconds * 1000
+    while (!(await look())) {
+      if (performance.now() > end) throw new Error(`waited ${this.#patienceSeconds} s for ${what} in vain${last()}`)
+      await sleep(50)
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#resources.disposeAsync()
+  }
+}

@@ -1,0 +1,115 @@
+import {
+  apiVersionOf,
+  controllerOf,
+  type Invoke,
+  type KubeObject,
+  kindName,
+  type Outcome,
+  type ResourceRef,
+  type RunInput,
+} from '#contracts'
+import { isFinalizing, markedBy, ownershipMark, RECONCILER_ANNOTATION, type Reconciled, type World } from '#reconcile'
+import { type Reconciler } from '#sdk'
+import { identityOf, relation } from '#spec'
+import { asStored } from './memory.ts'
+import { prepared } from './prepared.ts'
+
+export interface Given {
+  /** The object that is reconciled; null: it is gone. */
+  object: KubeObject | null
+  /** Whatever else is there. A run sees of it what a dispatcher would show: owned and related objects. */
+  others?: readonly KubeObject[]
+  now?: Date | string
+  attempt?: number
+  /** Default: whether the object is being deleted and carries the reconciler's finalizer. */
+  finalizing?: boolean
+}
+
+export const DEFAULT_NOW = '2030-01-01T00:00:00.000Z'
+export const SEED = 'the same in every test'
+const quiet = { debug() {}, info() {}, warn() {}, error() {} }
+
+/**
+ * What a function decides on these objects at this time, as plain data. Rejects with what the function throws.
+ *
+ *     expect(await outcomeOf(at, { object: example, now: '2019-04-12T10:11:59Z' })).toEqual({ … })
+ */
+export function outcomeOf(reconciler: Reconciler, given: Given): Promise<Outcome> {
+  return invokeOf(reconciler)(inputOf(reconciler, given))
+}
+
+/** The function as a plain call on its input. */
+export function invokeOf(reconciler: Reconciler): (input: RunInput) => ReturnType<Invoke> {
+  const { invoke } = prepared(reconciler)
+  return (input) => invoke(input, { signal: new AbortController().signal, log: quiet })
+}
+
+export function inputOf(reconciler: Reconciler, given: Given): RunInput {
+  const { others = [], now = DEFAULT_NOW, attempt = 0 } = given
+  const object = given.object && withUid(given.object)
+  const { spec } = prepared(reconciler)
+  const identity = identityOf(reconciler.name, spec)
+  return {
+    object,
+    owned: byKind(spec.owns, others, () => (other) => object !== null && isOwned(other, object, identity)),
+    related: byKind(spec.related, others, (one) => (object === null ? () => false : relation(one)(object))),
+    attempt,
+    seed: SEED,
+    now: new Date(now).toISOString(),
+    finalizing: given.finalizing ?? (object !== null && isFinalizing(object, identity)),
+  }
+}
+
+/** What a dispatcher would observe of these objects for one of them. */
+export function worldOf({ identity, spec }: Reconciled, object: KubeObject, others: readonly KubeObject[]): World {
+  const owned = spec.owns.flatMap((resource) =>
+    others
+      .filter((other) => isOfKind(other, resource) && isOwned(other, object, identity))
+      .map((child) => ({ resource, object: child })),
+  )
+  const isRelated = spec.related.map((one) => ({ one, holds: relation(one)(object) }))
+  const related = others.filter((other) => isRelated.some(({ one, holds }) => isOfKind(other, one) && holds(other)))
+  return { object, owned, related }
+}
+
+function byKind<Declared extends ResourceRef & { kind: string }>(
+  declared: readonly Declared[],
+  objects: readonly KubeObject[],
+  selects: (one: Declared) => (object: KubeObject) => boolean,
+): Record<string, KubeObject[]> {
+  const kinds: Record<string, KubeObject[]> = {}
+  for (const one of declared) {
+    const found = objects.filter((object) => isOfKind(object, one)).filter(selects(one))
+    const list = (kinds[kindName(one.kind, apiVersionOf(one))] ??= [])
+    list.push(...found.filter((object) => !list.includes(object)))
+  }
+  return Object.fromEntries(Object.entries(kinds).map(([kind, found]) => [kind, found.map(asStored)]))
+}
+
+export const isOfKind = ({ kind, apiVersion }: KubeObject, wanted: ResourceRef & { kind: string }): boolean =>
+  kind === wanted.kind && apiVersion === apiVersionOf(wanted)
+
+/** There are no field managers here: an object without a mark counts as created by the reconciler. */
+export const isOwned = (object: KubeObject, owner: KubeObject, identity: string): boolean =>
+  controllerOf(object)?.uid === owner.metadata.uid && [undefined, identity].includes(markedBy(owner, object))
+
+/**
+ * The child as the dispatcher would have created it: in its owner's namespace, and controlled by it. `creator` names
+ * another reconciler, or any other controller, that has created it instead.
+ */
+export function ownedBy<Child extends KubeObject>(owner: KubeObject, child: Child, creator?: string): Child {
+  const { apiVersion, kind, metadata } = withUid(owner)
+  const { name, uid } = metadata
+  const reference = { apiVersion, kind, name, uid, controller: true, blockOwnerDeletion: true }
+  const namespace = metadata.namespace === undefined ? {} : { namespace: metadata.namespace }
+  const owned = { ...child, metadata: { ...namespace, ...child.metadata, ownerReferences: [reference] } }
+  if (creator === undefined) return owned
+  const mark = { [RECONCILER_ANNOTATION]: ownershipMark(creator, withUid(owner), owned) }
+  return { ...owned, metadata: { ...owned.metadata, annotations: { ...child.metadata.annotations, ...mark } } }
+}
+
+/** Objects of a table need no uid: one that has none gets the one that it would have in a simulation. */
+const withUid = (object: KubeObject): KubeObject & { metadata: { uid: string } } => ({
+  ...object,
+  metadata: { ...object.metadata, uid: object.metadata.uid ?? `${object.kind}/${object.metadata.name}#1` },
+})

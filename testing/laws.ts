@@ -1,0 +1,229 @@
+import { type Reconciler } from '#sdk'
+import { PAUSED_ANNOTATION } from '#spec'
+import { Crash, type SimulatedWrite } from './dispatching.ts'
+import { invokeOf } from './given.ts'
+import { decided, permutations, reordered, same, stateOf, TOUCHED, withoutHistory, withoutPause } from './same.ts'
+import { Simulation, type SimulationOptions } from './simulation.ts'
+
+/** A change that comes from outside: `['its pod succeeds', (world) => world.patch(Pod, { status: … })]`. */
+export type Step = readonly [what: string, change: (world: Simulation) => void | Promise<void>]
+
+export interface Scenario extends SimulationOptions {
+  /** What happens, in this order; changes that stand in a list of their own come in any order. */
+  steps?: readonly (Step | readonly Step[])[]
+}
+
+/**
+ * What every reconciler must hold, as rows for vitest:
+ *
+ *     it.each(lawsOf(at, { objects: [example], steps: […] }))('%s', (_, holds) => holds())
+ */
+export function lawsOf(reconciler: Reconciler, scenario: Scenario): [law: string, holds: () => Promise<void>][] {
+  return Object.entries(LAWS).map(([law, check]) => [law, () => check(reconciler, scenario)])
+}
+
+const LAWS: Record<string, (reconciler: Reconciler, scenario: Scenario) => Promise<void>> = {
+  'decides the same on the same state, whatever the order of its lists': decidesTheSame,
+  'writes nothing when it runs again, at once or a second later': writesNothingTwice,
+  'comes to the same end if its process dies between any two writes': survivesCrashes,
+  'comes to the same end if somebody else writes first': survivesConflicts,
+  'writes nothing while it is paused, and comes to the same end when it is resumed': survivesPauses,
+  'leaves nothing behind if its object goes in the middle of a run': leavesNothingBehind,
+  'comes to the same end in whatever order changes come, one by one or at once': takesAnyOrder,
+}
+
+async function decidesTheSame(reconciler: Reconciler, scenario: Scenario): Promise<void> {
+  const invoke = invokeOf(reconciler)
+  for await (const { start, when } of starts(reconciler, scenario)) {
+    const world = start()
+    await world.settle()
+    for (const input of world.inputs) {
+      const outcome = await decided(invoke, input)
+      letTheClockTick()
+      same(await decided(invoke, input), outcome, `a second call on the same state decides otherwise, ${when}`)
+      for (const other of reordered(input))
+        same(await decided(invoke, other), outcome, `the order of a list decides, ${when}`)
+    }
+  }
+}
+
+async function writesNothingTwice(reconciler: Reconciler, scenario: Scenario): Promise<void> {
+  for await (const { start, when } of starts(reconciler, scenario)) {
+    const world = start()
+    await world.settle()
+    const before = stateOf(world)
+    await world.run()
+    same(stateOf(world), before, `a run with nothing to do has changed something, ${when}`)
+    const { length } = world.writes
+    world.pass(aMoment(world))
+    await world.run()
+    same(world.writes.slice(length), [], `a run a moment later, before its timer, writes the time or so, ${when}`)
+  }
+}
+
+/** A second, if nothing is due by then. */
+const aMoment = ({ now, timer }: Simulation): number =>
+  timer === undefined ? 1 : Math.min(1, (timer.getTime() - now.getTime()) / 2000)
+
+/** Whoever asks it is told another time then. */
+function letTheClockTick(): void {
+  for (const before = Date.now(); Date.now() === before; );
+}
+
+async function survivesCrashes(reconciler: Reconciler, scenario: Scenario): Promise<void> {
+  await comesToTheSameEnd(reconciler, scenario, 'the process dies', die)
+}
+
+async function survivesConflicts(reconciler: Reconciler, scenario: Scenario): Promise<void> {
+  const touch = (world: Simulation, { object }: SimulatedWrite): void => {
+    const target = world.memory.find(object) ?? world.object
+    if (target !== undefined) world.memory.patch(target, { metadata: { annotations: { [TOUCHED]: 'true' } } })
+  }
+  await comesToTheSameEnd(reconciler, scenario, 'somebody else writes', touch)
+}
+
+async function comesToTheSameEnd(
+  reconciler: Reconciler,
+  scenario: Scenario,
+  what: string,
+  happens: (world: Simulation, write: SimulatedWrite) => void,
+): Promise<void> {
+  for await (const { start, when } of starts(reconciler, scenario)) {
+    const undisturbed = start()
+    await undisturbed.settle()
+    for await (const { world, write } of disturbances(start, happens))
+      same(stateOf(world), stateOf(undisturbed), `it ends otherwise if ${what} before ${write}, ${when}`)
+  }
+}
+
+async function survivesPauses(reconciler: Reconciler, scenario: Scenario): Promise<void> {
+  for await (const { start, when } of starts(reconciler, scenario)) {
+    const undisturbed = start()
+    await undisturbed.settle()
+    const resumedEnd = async (paused: Simulation): Promise<unknown> => {
+      if (paused.object !== undefined) pause(paused, null)
+      await paused.settle()
+      return withoutPause(stateOf(paused))
+    }
+    const atOnce = start()
+    if (atOnce.object === undefined) continue
+    pause(atOnce, 'true')
+    const dead = atOnce.copy()
+    await settleDisturbed(dead, 0, die)
+    for (const paused of [atOnce, dead.copy()]) {
+      await paused.settle()
+      const written = paused.writes.filter(
+        ({ verb, object }) => verb !== 'status' || object.kind !== reconciler.for.kind,
+      )
+      same(written, [], `something is written while it is paused, ${when}`)
+      same(await resumedEnd(paused), withoutPause(stateOf(undisturbed)), `it ends otherwise after a pause, ${when}`)
+    }
+    for await (const { world, write } of disturbances(start, (one) => one.object && pause(one, 'true')))
+      same(
+        await resumedEnd(world),
+        withoutPause(stateOf(undisturbed)),
+        `it ends otherwise if it is paused before ${write}, ${when}`,
+      )
+  }
+}
+
+const pause = (world: Simulation, value: 'true' | null): void =>
+  world.edit({ metadata: { annotations: { [PAUSED_ANNOTATION]: value } } })
+
+async function leavesNothingBehind(reconciler: Reconciler, scenario: Scenario): Promise<void> {
+  for await (const { start, when } of starts(reconciler, scenario)) {
+    for await (const { world, write } of disturbances(start, (one) => one.object && one.delete())) {
+      world.memory.collectGarbage()
+      const left = world.memory.all().filter(({ metadata }) => metadata.ownerReferences !== undefined)
+      same([world.object, ...left], [undefined], `something is left if it is deleted before ${write}, ${when}`)
+    }
+  }
+}
+
+async function takesAnyOrder(reconciler: Reconciler, { steps = [], ...options }: Scenario): Promise<void> {
+  const world = new Simulation(reconciler, options)
+  await world.settle()
+  for (const group of steps.map(asGroup)) {
+    const names = group.map(([what]) => what).join(', ')
+    const ends: unknown[] = []
+    for (const order of permutations(group))
+      for (const oneByOne of group.length > 1 ? [true, false] : [])
+        ends.push(await endOf(world.copy(), order, oneByOne))
+    for (const end of ends) same(end, ends[0], `the order decides, of: ${names}`)
+    for (const [, change] of group) await change(world)
+    await world.settle()
+  }
+}
+
+async function endOf(world: Simulation, order: readonly Step[], oneByOne: boolean): Promise<unknown> {
+  for (const [, change] of order) {
+    await change(world)
+    if (oneByOne) await world.settle()
+  }
+  await world.settle()
+  return withoutHistory(stateOf(world))
+}
+
+interface Start {
+  /** A world of one's own in which there may be something to do. */
+  start: () => Simulation
+  when: string
+}
+
+/** The world as it is at first, after each step, and when its object is deleted in the end. */
+async function* starts(reconciler: Reconciler, { steps = [], ...options }: Scenario): AsyncGenerator<Start> {
+  const world = new Simulation(reconciler, options)
+  yield { start: () => world.copy(), when: 'at the start' }
+  await world.settle()
+  for (const [what, change] of steps.flatMap(asGroup)) {
+    await change(world)
+    yield { start: () => world.copy(), when: `after "${what}"` }
+    await world.settle()
+  }
+  if (world.object === undefined) return
+  world.delete()
+  yield { start: () => world.copy(), when: 'after its deletion' }
+}
+
+/** Worlds that settled although that happened before their first, second, … write. */
+async function* disturbances(
+  start: () => Simulation,
+  happens: (world: Simulation, write: SimulatedWrite) => void,
+): AsyncGenerator<{ world: Simulation; write: string }> {
+  for (let at = 0; ; at++) {
+    const world = start()
+    const write = await settleDisturbed(world, at, happens)
+    if (write === undefined) return
+    // Whoever goes on knows nothing but what is stored.
+    const next = world.copy()
+    await next.settle()
+    yield { world: next, write }
+  }
+}
+
+const die = (): never => {
+  throw new Crash()
+}
+
+/** Undefined: it makes no such write. */
+async function settleDisturbed(
+  world: Simulation,
+  at: number,
+  happens: (world: Simulation, write: SimulatedWrite) => void,
+): Promise<string | undefined> {
+  let writes = 0
+  let disturbed: string | undefined
+  world.before = (write) => {
+    if (writes++ !== at) return
+    disturbed = `${write.verb} of ${write.object.kind} ${write.object.metadata.name}`
+    happens(world, write)
+  }
+  await world.settle().catch((error: unknown) => {
+    if (!(error instanceof Crash)) throw error
+  })
+  return disturbed
+}
+
+const isStep = (step: Step | readonly Step[]): step is Step => typeof step[0] === 'string'
+
+const asGroup = (step: Step | readonly Step[]): readonly Step[] => (isStep(step) ? [step] : step)

@@ -1,0 +1,206 @@
+import { type EventReport, type KubeObject, RetryAfterError, type RunInput, TerminalError } from '#contracts'
+import { dueDate } from '#queue/terms'
+import { RefusedError, SettledWrites } from '#reconcile'
+import { type Kind, type ObservedBy, type Reconciler } from '#sdk'
+import { type Dispatching, dispatch, type SimulatedWrite } from './dispatching.ts'
+import { DEFAULT_NOW, isOfKind } from './given.ts'
+import { type Identity, Memory } from './memory.ts'
+
+export interface SimulationOptions {
+  /** The first one is reconciled; the others are simply there. */
+  objects: readonly KubeObject[]
+  now?: Date | string
+  /** Plays the rest of the cluster: called after each change, again and again until it changes nothing more. */
+  cluster?: (simulation: Simulation) => void
+}
+
+/** Runs at one moment before the function counts as one that never settles. */
+const MAX_RUNS = 20
+/** Failures that a function means, or that the cluster answers with: they are shown on the object. */
+const MEANT = [TerminalError, RetryAfterError, RefusedError]
+/** Changes in a row that the rest of the cluster may make. */
+const MAX_REACTIONS = 100
+
+/**
+ * One object, its function, and a cluster in memory whose clock stands still until it is moved. Runs go as in a
+ * dispatcher, by the dispatcher's own decisions on what to write.
+ */
+export class Simulation {
+  readonly memory: Memory
+  readonly #reconciler: Reconciler
+  readonly #options: SimulationOptions
+  readonly #primary: Identity
+  readonly #settled = new SettledWrites()
+  /** When the function, or a failure, wants the next run. */
+  timer: Date | undefined
+  /** How the last run failed. */
+  failure: Error | undefined
+  readonly writes: SimulatedWrite[] = []
+  readonly events: EventReport[] = []
+  /** All that the function was given, in order. */
+  readonly inputs: RunInput[] = []
+  /** Called before each write: whatever may happen right then. */
+  before: (write: SimulatedWrite) => void = () => {}
+  #attempt = 0
+  /** Whether the last failure has a consequence of its own, other than to be tried again. */
+  #isMeant = false
+  #isPlaying = false
+
+  constructor(reconciler: Reconciler, options: SimulationOptions, from?: Simulation) {
+    const [first] = options.objects
+    if (first === undefined) throw new Error('a simulation needs the object that is reconciled: "objects" is empty')
+    if (!isOfKind(first, reconciler.for))
+      throw new Error(`the first object is a ${first.kind}, but ${reconciler.name} reconciles ${reconciler.for.kind}`)
+    this.#reconciler = reconciler
+    this.#options = options
+    this.#primary = first
+    this.memory = from?.memory.copy() ?? new Memory(new Date(options.now ?? DEFAULT_NOW))
+    this.timer = from?.timer
+    this.#attempt = from === undefined ? 0 : from.#attempt
+    if (from !== undefined) return
+    for (const object of options.objects) this.memory.create(object)
+    this.#playCluster()
+  }
+
+  /** The same state, to go another way from here. */
+  copy(): Simulation {
+    return new Simulation(this.#reconciler, this.#options, this)
+  }
+
+  get now(): Date {
+    return this.memory.now
+  }
+
+  /** The object that is reconciled; undefined when it is gone. */
+  get object(): KubeObject | undefined {
+    return this.memory.find(this.#primary)
+  }
+
+  list<K extends Kind<unknown>>(kind: K): ObservedBy<K>[] {
+    return this.memory.all().filter((object) => isOfKind(object, kind)) as ObservedBy<K>[]
+  }
+
+  /** Somebody else merges this into objects, e.g. a kubelet into the status of a pod. Without a name: into all. */
+  patch(kind: Kind<unknown>, patch: object, name?: string): void {
+    for (const object of this.#named(kind, name)) this.memory.patch(object, patch)
+    this.#playCluster()
+  }
+
+  /** Somebody merges this into the object that is reconciled. */
+  edit(patch: object): void {
+    this.memory.patch(this.#primary, patch)
+    this.#playCluster()
+  }
+
+  create(object: KubeObject): void {
+    this.memory.create(object)
+    this.#playCluster()
+  }
+
+  /** Without a kind: the object that is reconciled. Without a name: all of the kind. */
+  delete(kind?: Kind<unknown>, name?: string): void {
+    for (const object of kind === undefined ? [this.#primary] : this.#named(kind, name)) this.memory.delete(object)
+    this.#playCluster()
+  }
+
+  /**
+   * Runs until there is nothing to do at this time. Rejects with what the function throws, unless its consequence was
+   * meant: a TerminalError, a RetryAfterError, a refused write.
+   */
+  async settle(): Promise<void> {
+    for (let runs = 0; runs < MAX_RUNS; runs++) {
+      const { length } = this.writes
+      await this.run()
+      if (this.failure !== undefined && !this.#isMeant) throw this.failure
+      const isDue = this.timer !== undefined && this.timer <= this.now
+      if (this.writes.length === length && !isDue) return
+    }
+    const { name } = this.#reconciler
+    throw new Error(`${name} does not settle: after ${MAX_RUNS} runs at one moment it writes, or wants to run, again`)
+  }
+
+  /** Lets time pass, and nobody runs meanwhile: the next run is late. */
+  pass(seconds: number): void {
+    this.memory.now = new Date(this.now.getTime() + seconds * 1000)
+    this.#playCluster()
+  }
+
+  /** Lets time pass; timers fire at their time. */
+  async advance(seconds: number): Promise<void> {
+    const end = this.now.getTime() + seconds * 1000
+    while (this.timer !== undefined && this.timer.getTime() <= end) {
+      this.memory.now = new Date(Math.max(this.timer.getTime(), this.now.getTime()))
+      await this.settle()
+    }
+    this.pass((end - this.now.getTime()) / 1000)
+  }
+
+  /** One run, as in a dispatcher. It survives a failure and keeps it in `failure`. */
+  async run(): Promise<void> {
+    this.timer = undefined
+    this.failure = undefined
+    const { finish, failure } = await dispatch(this.#dispatching())
+    this.failure = failure
+    this.#isMeant = MEANT.some((meant) => failure instanceof meant)
+    this.#attempt = finish.kind === 'error' || finish.kind === 'terminal' ? this.#attempt + 1 : 0
+    if (finish.kind === 'requeue') this.timer = dueDate(finish.at, this.now)
+    if (finish.kind === 'error') this.timer = dueDate(finish.retryAt, this.now)
+  }
+
+  /** The writes of one run, as a dry run shows them. The cluster stays as it is. */
+  async dryRun(): Promise<SimulatedWrite[]> {
+    const copy = this.copy()
+    await copy.run()
+    return copy.writes
+  }
+
+  /** The same thing twice is one Event. */
+  #tell(event: EventReport): void {
+    const isTold = this.events.some(({ reason, message }) => reason === event.reason && message === event.message)
+    if (!isTold) this.events.push(event)
+  }
+
+  #dispatching(): Dispatching {
+    return {
+      reconciler: this.#reconciler,
+      memory: this.memory,
+      settled: this.#settled,
+      attempt: this.#attempt,
+      primary: () => this.object,
+      before: (write) => this.before(write),
+      wrote: (write) => {
+        this.writes.push(write)
+        this.#playCluster()
+      },
+      decidesOn: (input) => void this.inputs.push(input),
+      tells: (event) => this.#tell(event),
+    }
+  }
+
+  #playCluster(): void {
+    if (this.#isPlaying || this.#options.cluster === undefined) return
+    this.#isPlaying = true
+    try {
+      for (let reactions = 0; reactions < MAX_REACTIONS; reactions++) {
+        const before = this.memory.version
+        this.#options.cluster(this)
+        if (this.memory.version === before) return
+      }
+      throw new Error(`"cluster" still changes something when it is called for the ${MAX_REACTIONS}th time`)
+    } finally {
+      this.#isPlaying = false
+    }
+  }
+
+  #named(kind: Kind<unknown>, name: string | undefined): KubeObject[] {
+    const found = this.memory
+      .all()
+      .filter((one) => isOfKind(one, kind) && (name ?? one.metadata.name) === one.metadata.name)
+    if (name !== undefined && found.length === 0) throw new Error(`there is no ${kind.kind} ${name}`)
+    return found
+  }
+}
+
+/** `const world = simulate(at, { objects: [example] }); await world.settle(); await world.advance(60)` */
+export const simulate = (reconciler: Reconciler, options: SimulationOptions): Simulation =>
+  new Simulation(reconciler, options)
