@@ -60,9 +60,10 @@ export function useShippedNats(
 ) {
   let nats: ShippedNats
   let admin: JetStream
-  const prefixes = Array.from({ length: SHIPPED_PREFIXES }, (_, index) => `t${index}`)
   beforeAll(async () => {
-    nats = await startShippedNats(prefixes, { replicas, ...more })
+    // Files that ran before in this worker have used the prefixes before these.
+    const next = Array.from({ length: SHIPPED_PREFIXES }, (_, index) => `t${prefixes + index}`)
+    nats = await startShippedNats(next, { replicas, ...more })
     admin = await connectJetStream({ servers: nats.url, name: 'admin' })
   })
   afterAll(async () => {
