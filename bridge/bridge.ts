@@ -20,9 +20,9 @@ import { Registry } from './registry.ts'
 import { Relations } from './relations.ts'
 import { ResourceWatch } from './resource-watch.ts'
 import { Resyncs } from './resyncs.ts'
-import { Room } from './room.ts'
 import { Routes } from './routing.ts'
 import { Scopes } from './scopes.ts'
+import { Semaphore } from './semaphore.ts'
 import { Sweeper, type SweeperDeps } from './sweeper.ts'
 import type { Bridge, BridgeOptions, BridgeStatus, ResourceStatus } from './types.ts'
 import type { State } from './watch-state.ts'
@@ -59,7 +59,10 @@ class WatchingBridge implements Bridge {
   readonly #relations: Relations
   readonly #resyncs: Resyncs
   readonly #ended = new AbortController()
-  readonly #rooms = { lists: new Room(LISTS_AT_ONCE), listed: new Room(LISTED_AT_ONCE, { perTurn: LISTED_PER_TURN }) }
+  readonly #semaphores = {
+    lists: new Semaphore(LISTS_AT_ONCE),
+    listed: new Semaphore(LISTED_AT_ONCE, { perTurn: LISTED_PER_TURN }),
+  }
   readonly #registry: Registry
   readonly #admission: Admission
   readonly #conditions: ConditionWriter
@@ -198,7 +201,7 @@ class WatchingBridge implements Bridge {
       observer,
       publisher: this.#publisher,
       routes: () => this.#routes,
-      rooms: this.#rooms,
+      semaphores: this.#semaphores,
       silenceSeconds,
       history: this.#history,
       onlooker: resourceName(ref) === resourceName(RECONCILERS) ? this.#registry : undefined,

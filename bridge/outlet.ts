@@ -3,8 +3,8 @@ import type { Checkpoint } from './checkpoint.ts'
 import type { Position } from './cursor-writer.ts'
 import type { Publication, Publisher } from './publisher.ts'
 import type { Found } from './relist.ts'
-import type { Room } from './room.ts'
 import type { Selection } from './selection.ts'
+import type { Semaphore } from './semaphore.ts'
 import { Window } from './window.ts'
 
 /** What holds for everything that one list or watch reads. */
@@ -17,7 +17,7 @@ interface OutletDeps {
   log: RunLog
   now: () => Date
   /** What all lists of the process share. */
-  listed: Room
+  listed: Semaphore
   /** One more change is stored and enqueued, or read by a run that has ended. */
   published: () => void
 }
@@ -58,7 +58,7 @@ export class Outlet {
     const publication = { ref: this.#ref, isPartial, ...reading, ...found }
     const begun = { at: this.#deps.now() }
     this.#begun.add(begun)
-    const leave = publication.lane === 'low' ? await this.#deps.listed.enter() : undefined
+    const release = publication.lane === 'low' ? await this.#deps.listed.acquire() : undefined
     await this.#window.admit(key, async () => {
       try {
         const { withRuns } = await this.#deps.publisher.publish(publication, this.#end.signal)
@@ -67,7 +67,7 @@ export class Outlet {
       } catch (error) {
         fail(error)
       } finally {
-        leave?.()
+        release?.()
         this.#begun.delete(begun)
       }
     })

@@ -15,9 +15,9 @@ import { Outlet, type Reading } from './outlet.ts'
 import { ofKind, watchQuery } from './present.ts'
 import type { Publisher } from './publisher.ts'
 import type { RelistPlan } from './relist.ts'
-import type { Room } from './room.ts'
 import type { Routes } from './routing.ts'
 import { isSameSelection, type Selection } from './selection.ts'
+import type { Semaphore } from './semaphore.ts'
 import type { BridgeOptions, ResourceStatus } from './types.ts'
 import { Vitals } from './vitals.ts'
 import { type Input, type Listing, type Relist, type State, step, type Watching } from './watch-state.ts'
@@ -27,7 +27,7 @@ export interface ResourceWatchDeps
   publisher: Publisher
   routes: () => Routes
   /** Lists under way at once, and what they have in hand, of all watches of the process. */
-  rooms: { lists: Room; listed: Room }
+  semaphores: { lists: Semaphore; listed: Semaphore }
   history: History
   /** With one, everything is listed at the start, so that it knows of every object. */
   onlooker?: Onlooker | undefined
@@ -57,7 +57,7 @@ export class ResourceWatch {
   readonly #outlet: Outlet
   readonly #checkpoint = new Checkpoint<Position>()
   readonly #cursor: CursorWriter
-  /** Aborted to leave a watch or a wait when a list is demanded. */
+  /** Aborted to release a watch or a wait when a list is demanded. */
   #interrupt = new AbortController()
   #demand: Relist | undefined
   #isDoubted = false
@@ -81,7 +81,7 @@ export class ResourceWatch {
     this.#deps = deps
     this.#outlet = new Outlet(ref, this.#checkpoint, {
       ...deps,
-      listed: deps.rooms.listed,
+      listed: deps.semaphores.listed,
       published: () => this.#noteProgress(),
     })
     this.#lister = new Lister(deps)
@@ -197,12 +197,12 @@ export class ResourceWatch {
   }
 
   async #listInTurn(state: Listing, signal: AbortSignal): Promise<Input> {
-    const leave = await this.#deps.rooms.lists.enter()
+    const release = await this.#deps.semaphores.lists.acquire()
     try {
       signal.throwIfAborted()
       return await this.#list(state, signal)
     } finally {
-      leave()
+      release()
     }
   }
 
