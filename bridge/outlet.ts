@@ -1,11 +1,11 @@
 import { type ResourceRef, type RunLog, resourceName } from '#contracts'
 import type { Checkpoint } from './checkpoint.ts'
 import type { Position } from './cursor-writer.ts'
+import { KeyedLimiter } from './keyed-limiter.ts'
 import type { Publication, Publisher } from './publisher.ts'
 import type { Found } from './relist.ts'
 import type { Selection } from './selection.ts'
 import type { Semaphore } from './semaphore.ts'
-import { Window } from './window.ts'
 
 /** What holds for everything that one list or watch reads. */
 export interface Reading extends Pick<Publication, 'routes' | 'lane' | 'isListed' | 'isOwed'> {
@@ -29,7 +29,7 @@ export class Outlet {
   readonly #ref: ResourceRef
   readonly #checkpoint: Checkpoint<Position>
   readonly #deps: OutletDeps
-  readonly #window = new Window(UNCONFIRMED_AT_MOST)
+  readonly #limiter = new KeyedLimiter(UNCONFIRMED_AT_MOST)
   /** When each began, in this order. */
   readonly #begun = new Set<{ at: Date }>()
   readonly #end = new AbortController()
@@ -42,7 +42,7 @@ export class Outlet {
 
   /** Changes taken and not confirmed. */
   get unconfirmed(): number {
-    return this.#window.active
+    return this.#limiter.active
   }
 
   /** Since when the oldest of them waits. */
@@ -59,7 +59,7 @@ export class Outlet {
     const begun = { at: this.#deps.now() }
     this.#begun.add(begun)
     const release = publication.lane === 'low' ? await this.#deps.listed.acquire() : undefined
-    await this.#window.admit(key, async () => {
+    await this.#limiter.admit(key, async () => {
       try {
         const { withRuns } = await this.#deps.publisher.publish(publication, this.#end.signal)
         if (withRuns.length === 0) confirm()
@@ -85,7 +85,7 @@ export class Outlet {
 
   /** Resolves when everything taken is confirmed or given up. */
   idle(): Promise<void> {
-    return this.#window.idle()
+    return this.#limiter.idle()
   }
 
   /** Waits for nothing any more. */

@@ -57,7 +57,7 @@ export class ResourceWatch {
   readonly #outlet: Outlet
   readonly #checkpoint = new Checkpoint<Position>()
   readonly #cursor: CursorWriter
-  /** Aborted to release a watch or a wait when a list is demanded. */
+  /** Aborted to leave a watch or a wait when a list is demanded. */
   #interrupt = new AbortController()
   #demand: Relist | undefined
   #isDoubted = false

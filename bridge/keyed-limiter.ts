@@ -2,7 +2,7 @@
  * Runs tasks side by side, but those of one key one after the other in the order they came, and never more than
  * `limit` at once (waiting ones included): who feeds it is held back. Tasks must not reject.
  */
-export class Window {
+export class KeyedLimiter {
   readonly #limit: number
   readonly #tails = new Map<string, Promise<void>>()
   #active = 0

@@ -1,10 +1,10 @@
 import { expect, it } from 'vitest'
-import { Window } from '../../bridge/window.ts'
+import { KeyedLimiter } from '../../bridge/keyed-limiter.ts'
 
 const deferred = () => Promise.withResolvers<void>()
 
 it('runs tasks of one key in their order and those of others beside them', async () => {
-  const window = new Window(10)
+  const window = new KeyedLimiter(10)
   const ran: string[] = []
   const gate = deferred()
   await window.admit('a', () => gate.promise.then(() => void ran.push('a1')))
@@ -17,7 +17,7 @@ it('runs tasks of one key in their order and those of others beside them', async
 })
 
 it('holds back who feeds it when it is full, even by one key', async () => {
-  const window = new Window(2)
+  const window = new KeyedLimiter(2)
   const gate = deferred()
   await window.admit('a', () => gate.promise)
   await window.admit('a', async () => {})
