@@ -4,6 +4,7 @@ import { apiVersionOf, type KubeObject, type ResourceRef, resourceName } from '#
 import { keyOf } from '#events'
 import { resourcePath, type WatchEvent } from '#kube'
 import { unlessAborted } from './abort.ts'
+import { ChangePipeline, type Reading } from './change-pipeline.ts'
 import { Checkpoint } from './checkpoint.ts'
 import type { CoveredUpTo } from './compare.ts'
 import { Coverage } from './coverage.ts'
@@ -11,7 +12,6 @@ import { CursorWriter, type Position } from './cursor-writer.ts'
 import { classify } from './failure.ts'
 import type { History, Life } from './history.ts'
 import { Lister, type Onlooker } from './lister.ts'
-import { Outlet, type Reading } from './outlet.ts'
 import { ofKind, watchQuery } from './present.ts'
 import type { Publisher } from './publisher.ts'
 import type { RelistPlan } from './relist.ts'
@@ -54,7 +54,7 @@ export class ResourceWatch {
   readonly #namespace: string | undefined
   readonly #path: string
   readonly #deps: ResourceWatchDeps
-  readonly #outlet: Outlet
+  readonly #pipeline: ChangePipeline
   readonly #checkpoint = new Checkpoint<Position>()
   readonly #cursor: CursorWriter
   /** Aborted to leave a watch or a wait when a list is demanded. */
@@ -79,7 +79,7 @@ export class ResourceWatch {
     this.#namespace = namespace
     this.#path = resourcePath(ref, namespace)
     this.#deps = deps
-    this.#outlet = new Outlet(ref, this.#checkpoint, {
+    this.#pipeline = new ChangePipeline(ref, this.#checkpoint, {
       ...deps,
       listed: deps.semaphores.listed,
       published: () => this.#noteProgress(),
@@ -102,9 +102,9 @@ export class ResourceWatch {
       covers: this.#covered(),
       resourceVersion: this.#checkpoint.safe?.resourceVersion,
       latestResourceVersion: this.#checkpoint.latest?.resourceVersion,
-      heldBackSince: this.#outlet.heldBackSince,
+      heldBackSince: this.#pipeline.heldBackSince,
       lastEventAt: this.#lastEventAt,
-      unconfirmed: this.#outlet.unconfirmed,
+      unconfirmed: this.#pipeline.unconfirmed,
       ...this.#vitals.status(),
     }
   }
@@ -133,7 +133,7 @@ export class ResourceWatch {
 
   async run(signal: AbortSignal): Promise<void> {
     void this.#cursor.run(signal)
-    const giveUp = () => setTimeout(() => this.#outlet.giveUp(), GRACE_MS).unref()
+    const giveUp = () => setTimeout(() => this.#pipeline.giveUp(), GRACE_MS).unref()
     signal.addEventListener('abort', giveUp, { once: true })
     while (!signal.aborted) {
       const input = await this.#perform(this.#state, signal).catch((error: unknown) => {
@@ -141,7 +141,7 @@ export class ResourceWatch {
       })
       if (input) this.#enter(step(this.#state, input, this.#deps.random()))
     }
-    await this.#outlet.idle()
+    await this.#pipeline.idle()
     await this.#writeLastCursor()
   }
 
@@ -208,7 +208,7 @@ export class ResourceWatch {
 
   async #list({ because, stream }: Listing, signal: AbortSignal): Promise<Input> {
     // What was read before has to be in EVENTS before it is compared, and the cursor as far as it can be.
-    await this.#outlet.idle()
+    await this.#pipeline.idle()
     await this.#cursor.flush()
     const life = await this.#deps.history.present()
     const coveredUpTo = await this.#coveredUpTo(life)
@@ -232,11 +232,11 @@ export class ResourceWatch {
     try {
       const reading: Reading = { routes, lane: 'low', isListed: true, selection, isOwed }
       const report = await this.#lister.list(plan, {
-        publish: (found) => this.#outlet.publish(found, reading),
-        stored: () => this.#outlet.idle(),
+        publish: (found) => this.#pipeline.publish(found, reading),
+        stored: () => this.#pipeline.idle(),
       })
       this.#coverage.endList(this.#tokens())
-      await this.#outlet.catchUp((token) => isOwed(token) && this.#coverage.covers([token]))
+      await this.#pipeline.catchUp((token) => isOwed(token) && this.#coverage.covers([token]))
       this.#vitals.succeeded()
       this.#life = life
       this.#checkpoint.mark(this.#position(report.resourceVersion))
@@ -302,9 +302,9 @@ export class ResourceWatch {
     this.#deps.observer?.seen?.({ ref: this.#ref, verb, object })
     const key = keyOf(object.metadata.namespace, object.metadata.name)
     const reading: Reading = { routes: this.#deps.routes(), lane: 'high', selection }
-    await this.#outlet.publish({ key, news: { verb, object } }, reading, this.#position(resourceVersion))
+    await this.#pipeline.publish({ key, news: { verb, object } }, reading, this.#position(resourceVersion))
     if (!this.#deps.onlooker) return
-    await this.#outlet.idle()
+    await this.#pipeline.idle()
     this.#deps.onlooker.changed(verb, object)
   }
 

@@ -12,7 +12,7 @@ export interface Reading extends Pick<Publication, 'routes' | 'lane' | 'isListed
   selection: Selection
 }
 
-interface OutletDeps {
+interface ChangePipelineDeps {
   publisher: Publisher
   log: RunLog
   now: () => Date
@@ -25,16 +25,16 @@ interface OutletDeps {
 const UNCONFIRMED_AT_MOST = 128
 
 /** Where a watch puts what it has read: side by side, in order per key, bounded, and noted in the checkpoint. */
-export class Outlet {
+export class ChangePipeline {
   readonly #ref: ResourceRef
   readonly #checkpoint: Checkpoint<Position>
-  readonly #deps: OutletDeps
+  readonly #deps: ChangePipelineDeps
   readonly #limiter = new KeyedLimiter(UNCONFIRMED_AT_MOST)
   /** When each began, in this order. */
   readonly #begun = new Set<{ at: Date }>()
   readonly #end = new AbortController()
 
-  constructor(ref: ResourceRef, checkpoint: Checkpoint<Position>, deps: OutletDeps) {
+  constructor(ref: ResourceRef, checkpoint: Checkpoint<Position>, deps: ChangePipelineDeps) {
     this.#ref = ref
     this.#checkpoint = checkpoint
     this.#deps = deps
