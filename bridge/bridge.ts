@@ -204,7 +204,7 @@ class WatchingBridge implements Bridge {
       semaphores: this.#semaphores,
       silenceSeconds,
       history: this.#history,
-      onlooker: resourceName(ref) === resourceName(RECONCILERS) ? this.#registry : undefined,
+      handler: resourceName(ref) === resourceName(RECONCILERS) ? this.#registry : undefined,
       moved: (state) => this.#noteMove(ref, state),
       synced: () => this.#conditions.poke(),
       now: this.#now,

@@ -4,7 +4,7 @@ import { type Found, type RelistPlan, relist } from './relist.ts'
 import type { BridgeOptions, RelistReport } from './types.ts'
 
 /** Sees the objects of a resource as the API server tells them, each when EVENTS has it (or can never have it). */
-export interface Onlooker {
+export interface ResourceEventHandler {
   /** All that there are. */
   listed(objects: KubeObject[]): void
   changed(verb: 'added' | 'modified' | 'deleted', object: KubeObject): void
@@ -17,7 +17,7 @@ interface Sink {
   stored(): Promise<void>
 }
 
-type ListerDeps = Pick<BridgeOptions, 'kube' | 'events' | 'log'> & { onlooker?: Onlooker | undefined }
+type ListerDeps = Pick<BridgeOptions, 'kube' | 'events' | 'log'> & { handler?: ResourceEventHandler | undefined }
 
 /** Lists a resource as a stream until its server turns out not to do that, then in pages. */
 export class Lister {
@@ -29,16 +29,16 @@ export class Lister {
   }
 
   async list(plan: RelistPlan, sink: Sink): Promise<RelistReport & { resourceVersion: string; streamed: boolean }> {
-    const { kube, events, onlooker, log } = this.#deps
+    const { kube, events, handler, log } = this.#deps
     const streamed = plan.stream && this.#canStream
     const objects = new Map<string | undefined, KubeObject>()
     const note = (object: KubeObject, isGone: boolean) =>
       isGone ? objects.delete(object.metadata.uid) : objects.set(object.metadata.uid, object)
     try {
       const publish = (found: Found) => sink.publish(found)
-      const report = await relist({ ...plan, stream: streamed }, { kube, events, publish, listed: onlooker && note })
-      if (onlooker) await sink.stored()
-      onlooker?.listed([...objects.values()])
+      const report = await relist({ ...plan, stream: streamed }, { kube, events, publish, listed: handler && note })
+      if (handler) await sink.stored()
+      handler?.listed([...objects.values()])
       return { ...report, streamed }
     } catch (error) {
       if (!(error instanceof NotStreamedError)) throw error

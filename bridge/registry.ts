@@ -1,11 +1,11 @@
 import { type KubeObject, type RunLog } from '#contracts'
 import { type Verb } from '#events'
 import { isRefused } from '#spec'
-import type { Onlooker } from './lister.ts'
+import type { ResourceEventHandler } from './lister.ts'
 import { parseReconciler, type Reconciler, type RefusedReconciler } from './reconcilers.ts'
 
 /** The Reconcilers that exist, as their watch tells them. */
-export class Registry implements Onlooker {
+export class Registry implements ResourceEventHandler {
   readonly #entries = new Map<string, Reconciler | RefusedReconciler>()
   readonly #log: RunLog
   readonly #changed: () => void

@@ -11,7 +11,7 @@ import { Coverage } from './coverage.ts'
 import { CursorWriter, type Position } from './cursor-writer.ts'
 import { classify } from './failure.ts'
 import type { History, Life } from './history.ts'
-import { Lister, type Onlooker } from './lister.ts'
+import { Lister, type ResourceEventHandler } from './lister.ts'
 import { ofKind, watchQuery } from './present.ts'
 import type { Publisher } from './publisher.ts'
 import type { RelistPlan } from './relist.ts'
@@ -30,7 +30,7 @@ export interface ResourceWatchDeps
   semaphores: { lists: Semaphore; listed: Semaphore }
   history: History
   /** With one, everything is listed at the start, so that it knows of every object. */
-  onlooker?: Onlooker | undefined
+  handler?: ResourceEventHandler | undefined
   /** The state has changed. */
   moved: (state: State) => void
   /** All that exists has become known to every Reconciler that asks for it. */
@@ -193,7 +193,7 @@ export class ResourceWatch {
   #mustList(isKept: boolean, tokens: string[]): Relist | undefined {
     if (!isKept) return 'store-restarted'
     if (!this.#coverage.covers(tokens)) return 'routes'
-    return this.#deps.onlooker ? 'initial' : undefined
+    return this.#deps.handler ? 'initial' : undefined
   }
 
   async #listInTurn(state: Listing, signal: AbortSignal): Promise<Input> {
@@ -303,9 +303,9 @@ export class ResourceWatch {
     const key = keyOf(object.metadata.namespace, object.metadata.name)
     const reading: Reading = { routes: this.#deps.routes(), lane: 'high', selection }
     await this.#pipeline.publish({ key, news: { verb, object } }, reading, this.#position(resourceVersion))
-    if (!this.#deps.onlooker) return
+    if (!this.#deps.handler) return
     await this.#pipeline.idle()
-    this.#deps.onlooker.changed(verb, object)
+    this.#deps.handler.changed(verb, object)
   }
 
   async #writeLastCursor(): Promise<void> {
@@ -346,8 +346,8 @@ export class ResourceWatch {
     this.#deps.observer?.received?.({ resource: resourceName(this.#ref), bytes })
 
   #isSynced(): boolean {
-    // An onlooker knows nothing from before this process.
-    const isResumed = this.#deps.onlooker === undefined && this.#cursor.written !== undefined
+    // A handler knows nothing from before this process.
+    const isResumed = this.#deps.handler === undefined && this.#cursor.written !== undefined
     const isListed = this.#checkpoint.safe !== undefined || isResumed
     const covered = new Set(this.#covered())
     return isListed && this.#tokens().every((token) => covered.has(token))

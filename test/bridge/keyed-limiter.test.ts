@@ -4,30 +4,30 @@ import { KeyedLimiter } from '../../bridge/keyed-limiter.ts'
 const deferred = () => Promise.withResolvers<void>()
 
 it('runs tasks of one key in their order and those of others beside them', async () => {
-  const window = new KeyedLimiter(10)
+  const limiter = new KeyedLimiter(10)
   const ran: string[] = []
   const gate = deferred()
-  await window.admit('a', () => gate.promise.then(() => void ran.push('a1')))
-  await window.admit('a', async () => void ran.push('a2'))
-  await window.admit('b', async () => void ran.push('b1'))
+  await limiter.admit('a', () => gate.promise.then(() => void ran.push('a1')))
+  await limiter.admit('a', async () => void ran.push('a2'))
+  await limiter.admit('b', async () => void ran.push('b1'))
   await Promise.resolve()
   gate.resolve()
-  await window.idle()
+  await limiter.idle()
   expect(ran).toEqual(['b1', 'a1', 'a2'])
 })
 
 it('holds back who feeds it when it is full, even by one key', async () => {
-  const window = new KeyedLimiter(2)
+  const limiter = new KeyedLimiter(2)
   const gate = deferred()
-  await window.admit('a', () => gate.promise)
-  await window.admit('a', async () => {})
+  await limiter.admit('a', () => gate.promise)
+  await limiter.admit('a', async () => {})
   let admitted = false
-  const third = window.admit('c', async () => {}).then(() => (admitted = true))
+  const third = limiter.admit('c', async () => {}).then(() => (admitted = true))
   await new Promise(setImmediate)
   expect(admitted).toBe(false)
-  expect(window.active).toBe(2)
+  expect(limiter.active).toBe(2)
   gate.resolve()
   await third
-  await window.idle()
-  expect(window.active).toBe(0)
+  await limiter.idle()
+  expect(limiter.active).toBe(0)
 })
