@@ -19,7 +19,7 @@ import type { Routes } from './routing.ts'
 import { isSameSelection, type Selection } from './selection.ts'
 import type { Semaphore } from './semaphore.ts'
 import type { BridgeOptions, ResourceStatus } from './types.ts'
-import { Vitals } from './vitals.ts'
+import { WatchHealth } from './watch-health.ts'
 import { type Input, type Listing, type Relist, type State, step, type Watching } from './watch-state.ts'
 
 export interface ResourceWatchDeps
@@ -64,7 +64,7 @@ export class ResourceWatch {
   #state: State = { phase: 'starting', attempt: 0 }
   #since: Date
   #lastEventAt: Date | undefined
-  readonly #vitals: Vitals
+  readonly #health: WatchHealth
   readonly #coverage = new Coverage()
   /** What a position of this watch says besides. */
   #life: Life
@@ -88,7 +88,7 @@ export class ResourceWatch {
     this.#cursor = new CursorWriter(ref, namespace, this.#checkpoint, { ...deps, swept: () => this.demand('swept') })
     this.#since = deps.now()
     this.#life = { incarnation: undefined, certain: AbortSignal.abort() }
-    this.#vitals = new Vitals(deps.now)
+    this.#health = new WatchHealth(deps.now)
   }
 
   status(): ResourceStatus {
@@ -105,7 +105,7 @@ export class ResourceWatch {
       heldBackSince: this.#pipeline.heldBackSince,
       lastEventAt: this.#lastEventAt,
       unconfirmed: this.#pipeline.unconfirmed,
-      ...this.#vitals.status(),
+      ...this.#health.status(),
     }
   }
 
@@ -237,7 +237,7 @@ export class ResourceWatch {
       })
       this.#coverage.endList(this.#tokens())
       await this.#pipeline.catchUp((token) => isOwed(token) && this.#coverage.covers([token]))
-      this.#vitals.succeeded()
+      this.#health.succeeded()
       this.#life = life
       this.#checkpoint.mark(this.#position(report.resourceVersion))
       this.#noteProgress()
@@ -257,7 +257,7 @@ export class ResourceWatch {
     let { resourceVersion } = state
     let events = 0
     const openMs = () => performance.now() - began
-    this.#vitals.asked()
+    this.#health.asked()
     try {
       const changes = this.#deps.kube.watch<KubeObject>(this.#path, {
         ...watchQuery(selection),
@@ -278,21 +278,21 @@ export class ResourceWatch {
       if (signal.aborted) return { type: 'ended', resourceVersion, events: 1, openMs: openMs() }
       return { type: 'failed', failure: classify(error), resourceVersion, openMs: openMs() }
     } finally {
-      this.#vitals.closed()
+      this.#health.closed()
       this.#watched = undefined
     }
   }
 
   /** Also of a watch that has nothing to tell the cursor is written every few minutes: somebody needs what it covers. */
   #noteOpen(resourceVersion: string): void {
-    this.#vitals.opened()
+    this.#health.opened()
     this.#checkpoint.mark(this.#position(resourceVersion))
     this.#noteProgress()
   }
 
   async #take(event: WatchEvent<KubeObject>, resourceVersion: string, selection: Selection): Promise<void> {
     this.#lastEventAt = this.#deps.now()
-    this.#vitals.succeeded()
+    this.#health.succeeded()
     if (event.type === 'BOOKMARK') {
       this.#checkpoint.mark(this.#position(resourceVersion))
       return this.#noteProgress()
@@ -360,7 +360,7 @@ export class ResourceWatch {
 
   #enter(state: State): void {
     if (state.phase !== this.#state.phase) this.#since = this.#deps.now()
-    this.#vitals.moved(state)
+    this.#health.moved(state)
     this.#state = state
     this.#deps.moved(state)
   }

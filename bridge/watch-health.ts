@@ -6,7 +6,7 @@ import type { State } from './watch-state.ts'
 const SETTLED_MS = 1000
 
 /** Whether the API server still speaks to one watch, and since when it owes an answer. */
-export class Vitals {
+export class WatchHealth {
   readonly #now: () => Date
   #unansweredSince: Date | undefined
   #openedAt: Date | undefined
