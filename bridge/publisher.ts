@@ -3,7 +3,7 @@ import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { keyOf, type PutOptions, type PutResult, type Verb } from '#events'
 import { type Announced } from '#queue'
 import { unlessAborted } from './abort.ts'
-import { Aspects } from './aspects.ts'
+import { UpdatePredicates } from './predicates.ts'
 import type { Relations } from './relations.ts'
 import type { Change, Owner, Routes, Target } from './routing.ts'
 import type { Scopes } from './scopes.ts'
@@ -41,7 +41,7 @@ const LAST_RETRY_MS = 5000
 /** Brings single changes to EVENTS and their keys to the queue. */
 export class Publisher {
   readonly #deps: PublisherDeps
-  #aspects = new Aspects()
+  #predicates = new UpdatePredicates()
 
   constructor(deps: PublisherDeps) {
     this.#deps = deps
@@ -75,7 +75,7 @@ export class Publisher {
 
   /** What was enqueued may be lost: the next change of each object counts, whatever it changes. */
   doubt(): void {
-    this.#aspects = new Aspects()
+    this.#predicates = new UpdatePredicates()
   }
 
   /**
@@ -157,7 +157,7 @@ export class Publisher {
     const change = { namespace, name, object, owners }
     if (verb !== 'modified' || isListed) return change
     const id = idOf(ref, change)
-    return { ...change, counts: (aspects) => this.#aspects.hasChanged(id, object, aspects) }
+    return { ...change, counts: (predicates) => this.#predicates.hasChanged(id, object, predicates) }
   }
 
   /**
@@ -169,7 +169,7 @@ export class Publisher {
     const present = presentIn(news)
     this.#deps.relations.learnRelated(ref, keyOf(namespace, name), present)
     const isCompared = routes.primaryOf(ref).some(({ spec }) => spec.changes)
-    this.#aspects.remember(idOf(ref, { namespace, name }), isCompared ? present : undefined)
+    this.#predicates.remember(idOf(ref, { namespace, name }), isCompared ? present : undefined)
   }
 
   /** A run of the key has put this version into EVENTS, or a later one: it has written the object more than once. */

@@ -37,8 +37,8 @@ export interface Change {
   object: KubeObject | undefined
   /** Its owner, and those that it has left. */
   owners: readonly Owner[]
-  /** Whether it counts for a Reconciler that looks at these aspects of its primary only; left out: it does. */
-  counts?: (aspects: NonNullable<ReconcilerSpec['changes']>) => boolean
+  /** Whether it counts for a Reconciler with these predicates for its primary (spec.changes); left out: it does. */
+  counts?: (predicates: NonNullable<ReconcilerSpec['changes']>) => boolean
 }
 
 /** A key of a work queue. */

@@ -100,7 +100,7 @@ describe('a Reconciler hears only of', () => {
     const countsOf = (selector?: string): unknown[] => {
       const asked: unknown[] = []
       const routes = new Routes([reconciler('widget', { for: { ...widgets, selector }, changes: ['Generation'] })])
-      const counts = (aspects: readonly string[]) => asked.push(aspects) > 0
+      const counts = (predicates: readonly string[]) => asked.push(predicates) > 0
       const change = {
         namespace: 'default',
         name: 'a',

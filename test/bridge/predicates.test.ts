@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { type KubeObject } from '#contracts'
 import { PAUSED_ANNOTATION } from '#spec'
-import { Aspects } from '../../bridge/aspects.ts'
+import { UpdatePredicates } from '../../bridge/predicates.ts'
 
 const object = (metadata: object): KubeObject => ({
   apiVersion: 'v1',
@@ -17,21 +17,21 @@ describe('an update counts for who looks at the generation only', () => {
     ['not when another annotation changes', { annotations: { other: 'true' } }, false],
     ['not when a label changes', { labels: { a: 'b' } }, false],
   ])('%s', (_, metadata, counts) => {
-    const aspects = new Aspects()
-    aspects.remember('w', object({}))
-    expect(aspects.hasChanged('w', object(metadata), ['Generation'])).toBe(counts)
+    const predicates = new UpdatePredicates()
+    predicates.remember('w', object({}))
+    expect(predicates.hasChanged('w', object(metadata), ['Generation'])).toBe(counts)
   })
 
   it('always, where the kind has no generation', () => {
-    const aspects = new Aspects()
-    aspects.remember('w', object({ generation: undefined }))
-    expect(aspects.hasChanged('w', object({ generation: undefined }), ['Generation'])).toBe(true)
-    expect(aspects.hasChanged('w', object({ generation: undefined }), ['Labels'])).toBe(false)
+    const predicates = new UpdatePredicates()
+    predicates.remember('w', object({ generation: undefined }))
+    expect(predicates.hasChanged('w', object({ generation: undefined }), ['Generation'])).toBe(true)
+    expect(predicates.hasChanged('w', object({ generation: undefined }), ['Labels'])).toBe(false)
   })
 
   it('when a pause ends', () => {
-    const aspects = new Aspects()
-    aspects.remember('w', object({ annotations: { [PAUSED_ANNOTATION]: 'true' } }))
-    expect(aspects.hasChanged('w', object({}), ['Generation'])).toBe(true)
+    const predicates = new UpdatePredicates()
+    predicates.remember('w', object({ annotations: { [PAUSED_ANNOTATION]: 'true' } }))
+    expect(predicates.hasChanged('w', object({}), ['Generation'])).toBe(true)
   })
 })

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import { type KubeObject } from '#contracts'
 import { PAUSED_ANNOTATION, type ReconcilerSpec } from '#spec'
 
-type Aspect = NonNullable<ReconcilerSpec['changes']>[number]
+type Predicate = NonNullable<ReconcilerSpec['changes']>[number]
 
 /** As one string per object. */
 const REMEMBERED_AT_MOST = 65_536
@@ -11,17 +11,17 @@ const REMEMBERED_AT_MOST = 65_536
  * What an update has changed, as far as this process has seen the version before it. What is not known counts as changed:
  * a run too many does no harm, one too few would.
  */
-export class Aspects {
+export class UpdatePredicates {
   readonly #known = new Map<string, string>()
 
-  /** Whether an update counts for who looks at these aspects only. */
-  hasChanged(id: string, object: KubeObject, aspects: readonly Aspect[]): boolean {
+  /** Whether an update passes one of these predicates of spec.changes. */
+  hasChanged(id: string, object: KubeObject, predicates: readonly Predicate[]): boolean {
     const before = this.#known.get(id)?.split(' ')
     if (before === undefined) return true
     const now = digest(object).split(' ')
     return (
       ALWAYS.some((at) => before[at] !== now[at]) ||
-      aspects.some((aspect) => isUnknown(aspect, object) || before[AT[aspect]] !== now[AT[aspect]])
+      predicates.some((predicate) => isUnknown(predicate, object) || before[AT[predicate]] !== now[AT[predicate]])
     )
   }
 
@@ -37,10 +37,10 @@ export class Aspects {
 }
 
 /** ConfigMaps, Secrets and Namespaces, among others, have no generation: whatever was updated may be their content. */
-const isUnknown = (aspect: Aspect, { metadata }: KubeObject): boolean =>
-  aspect === 'Generation' && metadata.generation === undefined
+const isUnknown = (predicate: Predicate, { metadata }: KubeObject): boolean =>
+  predicate === 'Generation' && metadata.generation === undefined
 
-const AT: Record<Aspect, number> = { Generation: 2, Labels: 3, Annotations: 4 }
+const AT: Record<Predicate, number> = { Generation: 2, Labels: 3, Annotations: 4 }
 /** Another object of that name, the beginning of its deletion, and of a pause or its end. */
 const ALWAYS = [0, 1, 5]
 
