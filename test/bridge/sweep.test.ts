@@ -216,10 +216,10 @@ describe('EVENTS', () => {
       await removeReconciler('gone')
       const stop = new AbortController()
       const options = { kube, queue: bridge.queue, bury: async () => {}, log: silent, absentMs: 0, everyMs: 50 }
-      const burying = buryGone(options, stop.signal)
+      const sweeping = buryGone(options, stop.signal)
       await until('its consumers are deleted', async () => (await bridge.queue.functions()).length === 0)
       stop.abort()
-      await burying
+      await sweeping
       await untilSwept(bridge.events, configMaps)
     })
   })

@@ -193,12 +193,12 @@ async function buried(): Promise<string[]> {
   const queue = await openQueue(js, { log: silent })
   const dead = await openDeadLetters(js, { cluster: 'test', log: silent })
   const stop = new AbortController()
-  const burying = buryGone(
+  const sweeping = buryGone(
     { kube, queue, bury: (letter) => dead.put(letter), log: silent, absentMs: 0, everyMs: 50 },
     stop.signal,
   )
   await until(async () => (await dead.count())['unknown-reconciler'] >= 4)
   stop.abort()
-  await burying
+  await sweeping
   return (await Array.fromAsync(dead.list())).map(({ detail }) => detail)
 }

@@ -45,10 +45,10 @@ async function buryWhile(
   const stop = new AbortController()
   const over = Promise.withResolvers<void>()
   const log = { debug() {}, info: () => over.resolve(), warn: () => over.resolve(), error() {} }
-  const burying = buryGone({ kube, queue, bury, log, absentMs: 0, everyMs: 3_600_000 }, stop.signal)
+  const sweeping = buryGone({ kube, queue, bury, log, absentMs: 0, everyMs: 3_600_000 }, stop.signal)
   await over.promise
   stop.abort()
-  await burying
+  await sweeping
   return { buried, left: (await entriesOf(queue)).map(({ key }) => key) }
 }
 
@@ -86,10 +86,10 @@ async function buryUntil(queue: WorkQueue, holds: (buried: number) => Promise<bo
   const bury = async () => void buried++
   const stop = new AbortController()
   const options = { kube, queue, bury, log: silent, absentMs: 0, everyMs: 100, ...(keyMs !== undefined && { keyMs }) }
-  const burying = buryGone(options, stop.signal)
+  const sweeping = buryGone(options, stop.signal)
   await until('they are buried', () => holds(buried))
   stop.abort()
-  await burying
+  await sweeping
 }
 
 it('keys that wait, are parked or queued are all buried, by a bridge with the rights that are shipped', async () => {
@@ -143,11 +143,11 @@ describe('the consumers of a Reconciler that is gone', () => {
     const isOver = Promise.withResolvers<void>()
     const info = (_: unknown, message: string) => message.endsWith('its consumers are deleted') && isOver.resolve()
     const log = { ...silent, info }
-    const burying = buryGone({ kube, queue: bound, bury: async () => {}, log, absentMs: 0, everyMs: 20 }, stop.signal)
+    const sweeping = buryGone({ kube, queue: bound, bury: async () => {}, log, absentMs: 0, everyMs: 20 }, stop.signal)
     await isOver.promise
     expect(await queue.functions()).toEqual([])
     stop.abort()
-    await burying
+    await sweeping
   }
 
   it('are deleted after its last key, and made again when it comes back', async () => {

@@ -6,7 +6,7 @@ import { type Entry, type WorkQueue } from '#queue'
 import { RECONCILERS } from '#spec'
 import { unlessAborted } from './abort.ts'
 
-export interface GoneOptions {
+export interface OrphanedKeysOptions {
   kube: Pick<KubeClient, 'list'>
   queue: Pick<WorkQueue, 'stream' | 'functions' | 'list' | 'purge' | 'enqueue' | 'declare' | 'retire'>
   bury: (dead: DeadMessage) => Promise<void>
@@ -23,10 +23,10 @@ const EVERY_MS = 60_000
 const KEY_MS = 5000
 
 /**
- * Keys of a Reconciler that is gone wait for nobody: they go to the dead letters, until the signal. Should it come again,
- * each of its objects is enqueued anyhow.
+ * Moves the keys of deleted Reconcilers to the dead letters, until the signal. A Reconciler that is created again enqueues
+ * each of its objects.
  */
-export async function buryGone(options: GoneOptions, signal: AbortSignal): Promise<void> {
+export async function sweepOrphanedKeys(options: OrphanedKeysOptions, signal: AbortSignal): Promise<void> {
   const { log, absentMs = ABSENT_MS, everyMs = EVERY_MS } = options
   const absentSince = new Map<string, number>()
   while (!signal.aborted) {
@@ -38,7 +38,7 @@ export async function buryGone(options: GoneOptions, signal: AbortSignal): Promi
         const since = absentSince.get(fn) ?? performance.now()
         if (isGone) absentSince.set(fn, since)
         if (!isGone || performance.now() - since < absentMs) continue
-        await buryKeys(options, fn, signal)
+        await deadLetterKeys(options, fn, signal)
         if (await retireIfEmpty(options, fn)) absentSince.delete(fn)
       }
     } catch (error) {
@@ -51,7 +51,7 @@ export async function buryGone(options: GoneOptions, signal: AbortSignal): Promi
 }
 
 /** Rejects where the resource itself is not served: that says nothing of its objects. */
-async function presentNames(kube: GoneOptions['kube'], fieldSelector?: string): Promise<Set<string>> {
+async function presentNames(kube: OrphanedKeysOptions['kube'], fieldSelector?: string): Promise<Set<string>> {
   const names = new Set<string>()
   for await (const { items } of kube.list(resourcePath(RECONCILERS), { fieldSelector }))
     for (const { metadata } of items) names.add(metadata.name)
@@ -63,25 +63,26 @@ async function presentNames(kube: GoneOptions['kube'], fieldSelector?: string): 
  * and go with it: so each purge is followed by a look. If that is of before it came, it enqueues the key after the
  * purge. A kill between the two leaves that one key to its next change or resync, and to the dead letters.
  */
-async function buryKeys(options: GoneOptions, fn: string, signal: AbortSignal): Promise<void> {
+async function deadLetterKeys(options: OrphanedKeysOptions, fn: string, signal: AbortSignal): Promise<void> {
   const { kube, queue, log } = options
-  let buried = 0
+  let deadLettered = 0
   for await (const entry of queue.list({ fn })) {
     signal.throwIfAborted()
     if (entry.state === 'running') continue
-    if (await isBuried(options, entry, signal)) buried++
+    if (await isDeadLettered(options, entry, signal)) deadLettered++
     if (await mayBeBack(kube, fn)) {
       await unlessAborted(queue.enqueue(fn, entry.key, { lane: 'low' }), signal)
-      log.info({ reconciler: fn, keys: buried }, 'this Reconciler may be back: no more of its keys go to DEAD')
+      log.info({ reconciler: fn, keys: deadLettered }, 'this Reconciler may be back: no more of its keys go to DEAD')
       return
     }
   }
-  if (buried > 0) log.warn({ reconciler: fn, keys: buried }, 'this Reconciler is gone: its keys are in DEAD')
+  if (deadLettered > 0)
+    log.warn({ reconciler: fn, keys: deadLettered }, 'this Reconciler is gone: its keys are in DEAD')
 }
 
 /** False: not in time. The keys behind it do not wait for it, and the next pass tries it again. */
-async function isBuried(
-  { queue, bury, log, keyMs = KEY_MS }: GoneOptions,
+async function isDeadLettered(
+  { queue, bury, log, keyMs = KEY_MS }: OrphanedKeysOptions,
   entry: Entry,
   signal: AbortSignal,
 ): Promise<boolean> {
@@ -103,7 +104,7 @@ async function isBuried(
  * Consumers hold nothing, but a queue is only found by them. So they go last, and are declared again for what was enqueued
  * meanwhile. A kill in between leaves such a key in WORK until the Reconciler comes back.
  */
-async function retireIfEmpty({ kube, queue, log }: GoneOptions, fn: string): Promise<boolean> {
+async function retireIfEmpty({ kube, queue, log }: OrphanedKeysOptions, fn: string): Promise<boolean> {
   const mustStay = async () => !(await isEmpty(queue, fn)) || (await mayBeBack(kube, fn))
   if (await mustStay()) return false
   await queue.retire(fn)
@@ -115,13 +116,13 @@ async function retireIfEmpty({ kube, queue, log }: GoneOptions, fn: string): Pro
   return true
 }
 
-async function isEmpty(queue: GoneOptions['queue'], fn: string): Promise<boolean> {
+async function isEmpty(queue: OrphanedKeysOptions['queue'], fn: string): Promise<boolean> {
   for await (const _ of queue.list({ fn, limit: 1 })) return false
   return true
 }
 
 /** A look that fails says nothing. */
-const mayBeBack = (kube: GoneOptions['kube'], fn: string): Promise<boolean> =>
+const mayBeBack = (kube: OrphanedKeysOptions['kube'], fn: string): Promise<boolean> =>
   presentNames(kube, `metadata.name=${fn}`).then(
     (names) => names.has(fn),
     () => true,
