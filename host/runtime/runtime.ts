@@ -1,6 +1,6 @@
 import { hostname } from 'node:os'
 import type { Logger } from 'pino'
-import { type Bridge, type BridgeObserver, buryGone, createBridge, troubles } from '#bridge'
+import { type Bridge, type BridgeObserver, createBridge, sweepOrphanedKeys, troubles } from '#bridge'
 import { type Invoke, type KubeObject, type ResourceRef } from '#contracts'
 import { createDispatcher, type Dispatcher, type FunctionAccess, type IgnoredSignal, type RunObserver } from '#dispatch'
 import type { Streams } from '#host/connections'
@@ -123,7 +123,7 @@ export function createRuntime({
       await Promise.all([
         pulse.run(signal),
         bridge?.run(signal),
-        bridge && buryGone({ kube, queue, bury, log }, signal),
+        bridge && sweepOrphanedKeys({ kube, queue, bury, log }, signal),
         dispatcher?.run(signal).then(() => dispatcher.drain(graceMs)),
       ])
     },

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { buryGone } from '#bridge'
+import { sweepOrphanedKeys } from '#bridge'
 import { type KubeClient, resourcePath } from '#kube'
 import { type WorkQueue } from '#queue'
 import { RECONCILERS } from '#spec'
@@ -45,7 +45,7 @@ async function buryWhile(
   const stop = new AbortController()
   const over = Promise.withResolvers<void>()
   const log = { debug() {}, info: () => over.resolve(), warn: () => over.resolve(), error() {} }
-  const sweeping = buryGone({ kube, queue, bury, log, absentMs: 0, everyMs: 3_600_000 }, stop.signal)
+  const sweeping = sweepOrphanedKeys({ kube, queue, bury, log, absentMs: 0, everyMs: 3_600_000 }, stop.signal)
   await over.promise
   stop.abort()
   await sweeping
@@ -86,7 +86,7 @@ async function buryUntil(queue: WorkQueue, holds: (buried: number) => Promise<bo
   const bury = async () => void buried++
   const stop = new AbortController()
   const options = { kube, queue, bury, log: silent, absentMs: 0, everyMs: 100, ...(keyMs !== undefined && { keyMs }) }
-  const sweeping = buryGone(options, stop.signal)
+  const sweeping = sweepOrphanedKeys(options, stop.signal)
   await until('they are buried', () => holds(buried))
   stop.abort()
   await sweeping
@@ -143,7 +143,10 @@ describe('the consumers of a Reconciler that is gone', () => {
     const isOver = Promise.withResolvers<void>()
     const info = (_: unknown, message: string) => message.endsWith('its consumers are deleted') && isOver.resolve()
     const log = { ...silent, info }
-    const sweeping = buryGone({ kube, queue: bound, bury: async () => {}, log, absentMs: 0, everyMs: 20 }, stop.signal)
+    const sweeping = sweepOrphanedKeys(
+      { kube, queue: bound, bury: async () => {}, log, absentMs: 0, everyMs: 20 },
+      stop.signal,
+    )
     await isOver.promise
     expect(await queue.functions()).toEqual([])
     stop.abort()

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { buryGone } from '#bridge'
+import { sweepOrphanedKeys } from '#bridge'
 import { type ResourceRef } from '#contracts'
 import { type EventStore, openEventStore, type StoredCursor } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
@@ -216,7 +216,7 @@ describe('EVENTS', () => {
       await removeReconciler('gone')
       const stop = new AbortController()
       const options = { kube, queue: bridge.queue, bury: async () => {}, log: silent, absentMs: 0, everyMs: 50 }
-      const sweeping = buryGone(options, stop.signal)
+      const sweeping = sweepOrphanedKeys(options, stop.signal)
       await until('its consumers are deleted', async () => (await bridge.queue.functions()).length === 0)
       stop.abort()
       await sweeping

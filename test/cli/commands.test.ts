@@ -4,7 +4,7 @@ import { type AddressInfo, connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { buryGone } from '#bridge'
+import { sweepOrphanedKeys } from '#bridge'
 import { type DeadMessage } from '#events'
 import { readConfig } from '../../host/config/config.ts'
 import { openKube } from '../../host/connections/kube.ts'
@@ -252,10 +252,10 @@ it('keys of a Reconciler that is gone go to the dead letters, others stay', asyn
   const bury = async ({ subject, reason }: DeadMessage) => void buried.push(`${subject} ${reason}`)
   const log = { debug() {}, info() {}, warn() {}, error() {} }
   const stop = new AbortController()
-  const looking = buryGone({ kube, queue, bury, log, absentMs: 0, everyMs: 50 }, stop.signal)
+  const sweeping = sweepOrphanedKeys({ kube, queue, bury, log, absentMs: 0, everyMs: 50 }, stop.signal)
   await vi.waitFor(async () => expect((await queue.depth('ghost')).queued).toBe(0), { timeout: 15_000 })
   stop.abort()
-  await looking
+  await sweeping
   expect(buried).toEqual(['work.ghost.high.ns.a unknown-reconciler', 'work.ghost.high.ns.b unknown-reconciler'])
   expect((await queue.depth('at')).queued).toBe(1)
 })

@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { buryGone } from '#bridge'
+import { sweepOrphanedKeys } from '#bridge'
 import { type KubeObject } from '#contracts'
 import { openDeadLetters } from '#events'
 import { connectJetStream, type JetStream } from '#jetstream'
@@ -193,7 +193,7 @@ async function buried(): Promise<string[]> {
   const queue = await openQueue(js, { log: silent })
   const dead = await openDeadLetters(js, { cluster: 'test', log: silent })
   const stop = new AbortController()
-  const sweeping = buryGone(
+  const sweeping = sweepOrphanedKeys(
     { kube, queue, bury: (letter) => dead.put(letter), log: silent, absentMs: 0, everyMs: 50 },
     stop.signal,
   )
