@@ -9,7 +9,7 @@ import { unlessAborted } from './abort.ts'
 export interface OrphanedKeysOptions {
   kube: Pick<KubeClient, 'list'>
   queue: Pick<WorkQueue, 'stream' | 'functions' | 'list' | 'purge' | 'enqueue' | 'declare' | 'retire'>
-  bury: (dead: DeadMessage) => Promise<void>
+  deadLetter: (dead: DeadMessage) => Promise<void>
   log: RunLog
   /** How long a Reconciler must be gone before its keys are given up. Default 5 min. */
   absentMs?: number
@@ -82,7 +82,7 @@ async function deadLetterKeys(options: OrphanedKeysOptions, fn: string, signal: 
 
 /** False: not in time. The keys behind it do not wait for it, and the next pass tries it again. */
 async function isDeadLettered(
-  { queue, bury, log, keyMs = KEY_MS }: OrphanedKeysOptions,
+  { queue, deadLetter, log, keyMs = KEY_MS }: OrphanedKeysOptions,
   entry: Entry,
   signal: AbortSignal,
 ): Promise<boolean> {
@@ -90,7 +90,7 @@ async function isDeadLettered(
   const { fn, key } = entry
   const letter = deadKey({ ...entry, stream: queue.stream, reason: 'unknown-reconciler', detail: detailOf(entry) })
   try {
-    await unlessAborted(bury(letter), inTime)
+    await unlessAborted(deadLetter(letter), inTime)
     await unlessAborted(queue.purge(entry, inTime), inTime)
     return true
   } catch (error) {

@@ -41,7 +41,7 @@ export interface DispatcherOptions {
   /** Somebody keeps traces: API requests carry their place in one. Default false. */
   sampled?: boolean
   /** Keeps what nobody can run; resolves when it is kept. Left out: such keys are parked. */
-  bury?: (dead: DeadMessage) => Promise<void>
+  deadLetter?: (dead: DeadMessage) => Promise<void>
   /** Of `functions`, e.g. the digest of this process's image: by another one every object runs again. */
   revision?: string | undefined
   /** How the servers of functions over HTTP are reached. Left out: without credentials. */
@@ -106,7 +106,7 @@ class LiveDispatcher implements Dispatcher {
       inFlight: new InFlight(),
       sampled: options.sampled ?? false,
       observe: options.observer ?? (() => undefined),
-      bury: options.bury,
+      deadLetter: options.deadLetter,
     }
   }
 

@@ -58,7 +58,7 @@ export async function rehearse(options: RehearsalOptions): Promise<RehearsalResu
       inFlight: new InFlight(),
       sampled: false,
       observe: () => undefined,
-      bury: undefined,
+      deadLetter: undefined,
     },
     (step) => would.push(step),
   )

@@ -39,7 +39,7 @@ export interface RunDependencies extends WriterDependencies {
   observe: RunObserver
   /** Traces are collected. */
   sampled: boolean
-  bury: ((dead: DeadMessage) => Promise<void>) | undefined
+  deadLetter: ((dead: DeadMessage) => Promise<void>) | undefined
 }
 
 /** A reconciler and the function that is called for it. */

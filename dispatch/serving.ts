@@ -57,15 +57,15 @@ export class Serving {
   }
 
   async #handle(lease: Lease): Promise<Finish | HandBack> {
-    return isKey(lease.key) ? this.#run(lease) : this.#bury(lease)
+    return isKey(lease.key) ? this.#run(lease) : this.#deadLetter(lease)
   }
 
   /** The record of the run stands until the letter is stored: who dies meanwhile does it again. */
-  async #bury({ fn, key, lane, enqueuedAt: since }: Lease): Promise<Finish> {
+  async #deadLetter({ fn, key, lane, enqueuedAt: since }: Lease): Promise<Finish> {
     const message = `key ${key} is no namespace and name of an object`
-    const { bury } = this.#deps
-    if (bury === undefined) return { kind: 'terminal', message }
-    await bury(deadKey({ fn, key, lane, since, stream: this.#stream, reason: 'invalid-key', detail: message }))
+    const { deadLetter } = this.#deps
+    if (deadLetter === undefined) return { kind: 'terminal', message }
+    await deadLetter(deadKey({ fn, key, lane, since, stream: this.#stream, reason: 'invalid-key', detail: message }))
     return { kind: 'done' }
   }
 

@@ -1,7 +1,7 @@
 import { type ResourceRef, type RunLog } from '#contracts'
 import { follow, isWrongSequence, type JetStream, type StoredMessage } from '#jetstream'
-import type { Burial } from './burial.ts'
 import { parseJson } from './data.ts'
+import type { DeadLettering } from './dead-lettering.ts'
 import { persist } from './persist.ts'
 import { PoisonEventError } from './poison.ts'
 import { EXPECTED, type StreamNames } from './stream.ts'
@@ -11,7 +11,7 @@ import type { Cursor, StoredCursor } from './types.ts'
 export interface CursorContext {
   js: JetStream
   names: StreamNames
-  burial: Burial
+  deadLettering: DeadLettering
   log: RunLog
 }
 
@@ -34,7 +34,7 @@ export class Cursors {
   async last(ref: ResourceRef, scope: string | undefined): Promise<StoredCursor | undefined> {
     const { js, names, log } = this.#context
     const message = await persist(() => js.lastOf(names.stream, names.root + cursorSubject(ref, scope)), { log })
-    return message && this.#context.burial.unless(message, () => this.#read(message))
+    return message && this.#context.deadLettering.readOrDeadLetter(message, () => this.#read(message))
   }
 
   async set(ref: ResourceRef, scope: string | undefined, cursor: Cursor, signal?: AbortSignal): Promise<number> {
@@ -65,7 +65,7 @@ export class Cursors {
   async *all(): AsyncGenerator<StoredCursor> {
     const { js, names } = this.#context
     for await (const message of js.scan(names.stream, this.#filter)) {
-      const cursor = await this.#context.burial.unless(message, () => this.#read(message))
+      const cursor = await this.#context.deadLettering.readOrDeadLetter(message, () => this.#read(message))
       if (cursor) yield cursor
     }
   }
@@ -82,7 +82,7 @@ export class Cursors {
   async *follow(signal: AbortSignal): AsyncGenerator<StoredCursor> {
     const { js, names } = this.#context
     for await (const message of follow(js, names.stream, [this.#filter], signal)) {
-      const cursor = await this.#context.burial.unless(message, () => this.#read(message))
+      const cursor = await this.#context.deadLettering.readOrDeadLetter(message, () => this.#read(message))
       if (cursor && !cursor.unlisted) yield cursor
     }
   }

@@ -1,6 +1,6 @@
 import { type ResourceRef } from '#contracts'
 import { follow, JetStreamError, type StoredMessage } from '#jetstream'
-import type { Burial } from './burial.ts'
+import type { DeadLettering } from './dead-lettering.ts'
 import { type Held, holderOf } from './guard.ts'
 import type { Memory } from './memory.ts'
 import { type PagesContext, type ReadTerms, readPages, sizeOf } from './pages.ts'
@@ -19,7 +19,7 @@ import type { Identity, Observed, ObserveQuery, StoredEvent, StoredObject } from
 export interface ReaderContext extends PagesContext {
   memory: Memory
   cluster: string
-  burial: Burial
+  deadLettering: DeadLettering
 }
 
 interface Copy extends Held {
@@ -75,7 +75,7 @@ export class Reader {
       const { subject, verb } = this.#copy(message)
       // Of an object that moved, another copy counts.
       if (verb === 'moved') continue
-      const identity = await this.#context.burial.unless(message, () => identityFrom(subject, message))
+      const identity = await this.#context.deadLettering.readOrDeadLetter(message, () => identityFrom(subject, message))
       if (identity) yield identity
     }
   }
@@ -87,7 +87,9 @@ export class Reader {
 
   async *follow(filter: ObjectFilter, signal: AbortSignal, caughtUp?: () => void): AsyncGenerator<StoredEvent> {
     for await (const message of this.#follow([objectFilter(filter)], signal, caughtUp)) {
-      const event = await this.#context.burial.unless(message, () => storedEventFrom(this.#bare(message), message))
+      const event = await this.#context.deadLettering.readOrDeadLetter(message, () =>
+        storedEventFrom(this.#bare(message), message),
+      )
       if (event) yield event
     }
   }
@@ -167,7 +169,7 @@ export class Reader {
     const copy = holderOf(copies)
     if (copy === undefined) return 'absent'
     if (copy.sequence === known || copy.verb === 'moved') return undefined
-    return this.#context.burial.unless(copy.message, () => storedEventFrom(copy.subject, copy.message))
+    return this.#context.deadLettering.readOrDeadLetter(copy.message, () => storedEventFrom(copy.subject, copy.message))
   }
 
   /** Deleted objects are left out; so is what only says that the object moved to another owner. */
@@ -175,7 +177,7 @@ export class Reader {
     const objects: { subject: string; event: StoredObject }[] = []
     for (const { subject, message, verb } of holders(copies)) {
       if (verb !== 'added' && verb !== 'modified') continue
-      const event = this.#context.burial.unless(message, () => storedEventFrom(subject, message))
+      const event = this.#context.deadLettering.readOrDeadLetter(message, () => storedEventFrom(subject, message))
       const read = event instanceof Promise ? await event : event
       if (read) objects.push({ subject, event: read })
     }

@@ -1,6 +1,6 @@
 import { type JetStream, mayBeReplicated } from '#jetstream'
-import { Burial } from './burial.ts'
 import { Cursors } from './cursors.ts'
+import { DeadLettering } from './dead-lettering.ts'
 import { Memory } from './memory.ts'
 import { persist } from './persist.ts'
 import { MAX_OBJECT_BYTES } from './publication.ts'
@@ -32,8 +32,8 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
 
   const memory = new Memory(options.remember ?? REMEMBERED_OBJECTS)
   void forgetOnReconnect(js, memory)
-  const burial = new Burial({ js, names, isReferenceOnly, bury: options.bury, log, now })
-  const context = { js, names, memory, cluster, burial, log }
+  const deadLettering = new DeadLettering({ js, names, isReferenceOnly, deadLetter: options.deadLetter, log, now })
+  const context = { js, names, memory, cluster, deadLettering, log }
   const writer = new Writer({
     ...context,
     now,

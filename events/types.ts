@@ -62,7 +62,7 @@ export interface EventStoreOptions {
    * Given each message that is not the event of an object, with its body where that may be kept; when it has resolved, the
    * message is taken out of EVENTS. Left out: it stays, and is passed over.
    */
-  bury?: (dead: DeadMessage) => Promise<void>
+  deadLetter?: (dead: DeadMessage) => Promise<void>
   log: RunLog
   now?: () => Date
 }

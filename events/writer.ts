@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type KubeObject, type ResourceRef, type RunLog } from '#contracts'
 import { isWrongSequence, type JetStream } from '#jetstream'
-import type { Burial } from './burial.ts'
+import type { DeadLettering } from './dead-lettering.ts'
 import { type ObjectEventInput, objectEvent } from './event.ts'
 import { type Decision, decide, type Held, leftOwners, type View, viewOf, type Wanted } from './guard.ts'
 import type { Memory } from './memory.ts'
@@ -19,7 +19,7 @@ export interface WriterContext extends TravelRules {
   js: JetStream
   names: StreamNames
   memory: Memory
-  burial: Burial
+  deadLettering: DeadLettering
   cluster: string
   tombstoneSeconds: number
   log: RunLog
@@ -97,7 +97,7 @@ export class Writer {
       if (!isTooLarge && !(error instanceof PoisonEventError)) throw error
       const [reason, bytes] = isTooLarge ? (['too-large', error.bytes] as const) : ([error.reason, 0] as const)
       const why = `the event of uid ${object.metadata.uid} cannot be stored: ${error.message}`
-      await unlessAborted(this.#context.burial.ofUnstored(subject, reason, why, bytes), options.signal)
+      await unlessAborted(this.#context.deadLettering.deadLetterUnstored(subject, reason, why, bytes), options.signal)
       return { outcome: 'buried', sequence: 0, origin: undefined, formerOwners: [] }
     }
   }

@@ -47,7 +47,7 @@ export async function openStreams(
         ...wish,
         cluster,
         log,
-        bury: (found) => dead.put(found),
+        deadLetter: (found) => dead.put(found),
         referenceOnly: config.FAIRLEAD_REFERENCE_ONLY,
         maxBytes: config.FAIRLEAD_EVENTS_MAX_BYTES,
       }),

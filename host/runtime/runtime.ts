@@ -69,7 +69,7 @@ export function createRuntime({
   // Dispatchers may not write there.
   const incarnation = incarnationOf(js, [events, queue], { marks: parts.bridge })
   const pulse = createPulse(incarnation, now, lost)
-  const bury = dead.put.bind(dead)
+  const deadLetter = dead.put.bind(dead)
   const { keep, sample } = traces ?? { keep: undefined, sample: () => false }
   const writing = (ref: ResourceRef, object: KubeObject) => dispatcher?.traceOf(ref, object)
   const tracing = createTracing({ keep, sample, writing, now: Date.now })
@@ -84,7 +84,7 @@ export function createRuntime({
         revision,
         access,
         maxStateBytes,
-        bury,
+        deadLetter,
         ignored,
         log,
         sampled: keep !== undefined,
@@ -123,7 +123,7 @@ export function createRuntime({
       await Promise.all([
         pulse.run(signal),
         bridge?.run(signal),
-        bridge && sweepOrphanedKeys({ kube, queue, bury, log }, signal),
+        bridge && sweepOrphanedKeys({ kube, queue, deadLetter, log }, signal),
         dispatcher?.run(signal).then(() => dispatcher.drain(graceMs)),
       ])
     },

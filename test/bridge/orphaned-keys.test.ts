@@ -26,8 +26,8 @@ afterAll(async () => {
   await servers?.[Symbol.asyncDispose]()
 })
 
-/** Keys of no Reconciler, and one pass that buries them, in which something happens once ten letters are written. */
-async function buryWhile(
+/** Keys of no Reconciler, and one pass that moves them to the dead letters, in which something happens once ten letters are written. */
+async function sweepWhile(
   kube: KubeClient,
   prefix: string,
   happens: (enqueueAll: () => Promise<void>) => Promise<void>,
@@ -39,13 +39,13 @@ async function buryWhile(
   }
   await enqueueAll()
   let buried = 0
-  const bury = async () => {
+  const deadLetter = async () => {
     if (++buried === 10) await happens(enqueueAll)
   }
   const stop = new AbortController()
   const over = Promise.withResolvers<void>()
   const log = { debug() {}, info: () => over.resolve(), warn: () => over.resolve(), error() {} }
-  const sweeping = sweepOrphanedKeys({ kube, queue, bury, log, absentMs: 0, everyMs: 3_600_000 }, stop.signal)
+  const sweeping = sweepOrphanedKeys({ kube, queue, deadLetter, log, absentMs: 0, everyMs: 3_600_000 }, stop.signal)
   await over.promise
   stop.abort()
   await sweeping
@@ -53,7 +53,7 @@ async function buryWhile(
 }
 
 it('a Reconciler that comes back while its keys are being buried finds every key that it enqueues', async () => {
-  const { left } = await buryWhile(kube, 'back', async (enqueueAll) => {
+  const { left } = await sweepWhile(kube, 'back', async (enqueueAll) => {
     await createReconciler(kube, FN, { for: { ...configMaps, kind: 'ConfigMap' } })
     await enqueueAll()
   })
@@ -71,7 +71,7 @@ it('a key is queued again when nobody says whether its Reconciler has come back'
     )
   await grant(kube, 'reconcilers', rule)
   await until('they may be listed', isListed)
-  const { buried, left } = await buryWhile(restricted, 'unknown', async () => {
+  const { buried, left } = await sweepWhile(restricted, 'unknown', async () => {
     await revoke(kube, 'reconcilers')
     await until('they may not be listed', async () => !(await isListed()))
   })
@@ -80,12 +80,20 @@ it('a key is queued again when nobody says whether its Reconciler has come back'
 
 const inOneHour = () => new Date(Date.now() + 3_600_000)
 
-/** Buries what is there, pass after pass, until `holds`; then it is stopped. */
-async function buryUntil(queue: WorkQueue, holds: (buried: number) => Promise<boolean>, keyMs?: number) {
+/** Moves the keys to the dead letters, pass after pass, until `holds`; then it is stopped. */
+async function sweepUntil(queue: WorkQueue, holds: (buried: number) => Promise<boolean>, keyMs?: number) {
   let buried = 0
-  const bury = async () => void buried++
+  const deadLetter = async () => void buried++
   const stop = new AbortController()
-  const options = { kube, queue, bury, log: silent, absentMs: 0, everyMs: 100, ...(keyMs !== undefined && { keyMs }) }
+  const options = {
+    kube,
+    queue,
+    deadLetter,
+    log: silent,
+    absentMs: 0,
+    everyMs: 100,
+    ...(keyMs !== undefined && { keyMs }),
+  }
   const sweeping = sweepOrphanedKeys(options, stop.signal)
   await until('they are buried', () => holds(buried))
   stop.abort()
@@ -106,7 +114,7 @@ it('keys that wait, are parked or queued are all buried, by a bridge with the ri
   await worker.drain(1000)
   await filling.queue.enqueue(FN, 'n.queued')
   await using test = await openTestQueue(nats.as(nats.url, 'fairlead-bridge'), 'due')
-  await buryUntil(test.queue, async () => (await entriesOf(test.queue)).length === 0)
+  await sweepUntil(test.queue, async () => (await entriesOf(test.queue)).length === 0)
 })
 
 it('a key that cannot be purged holds up neither the keys behind it nor the stop', async () => {
@@ -115,13 +123,13 @@ it('a key that cannot be purged holds up neither the keys behind it nor the stop
   await using test = await openTestQueue(nats.as(nats.url, 'fairlead-bridge'), 'stuck', { onIo })
   for (const key of ['n.stuck', 'n.behind']) await plain.queue.enqueue(FN, key)
   const left = async () => (await entriesOf(plain.queue)).map(({ key }) => key)
-  await buryUntil(test.queue, async () => (await left()).join() === 'n.stuck', 200)
+  await sweepUntil(test.queue, async () => (await left()).join() === 'n.stuck', 200)
 })
 
 it('a stop does not wait for a key that cannot be purged', async () => {
   const onIo = () => new Promise<void>(() => {})
   await using test = await openTestQueue(nats.as(nats.url, 'fairlead-bridge'), 'stuck', { onIo })
-  await buryUntil(test.queue, async (buried) => buried > 0, 3_600_000)
+  await sweepUntil(test.queue, async (buried) => buried > 0, 3_600_000)
 })
 
 describe('the consumers of a Reconciler that is gone', () => {
@@ -144,7 +152,7 @@ describe('the consumers of a Reconciler that is gone', () => {
     const info = (_: unknown, message: string) => message.endsWith('its consumers are deleted') && isOver.resolve()
     const log = { ...silent, info }
     const sweeping = sweepOrphanedKeys(
-      { kube, queue: bound, bury: async () => {}, log, absentMs: 0, everyMs: 20 },
+      { kube, queue: bound, deadLetter: async () => {}, log, absentMs: 0, everyMs: 20 },
       stop.signal,
     )
     await isOver.promise

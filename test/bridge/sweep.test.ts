@@ -215,7 +215,7 @@ describe('EVENTS', () => {
       await bridge.synced('configmaps.v1')
       await removeReconciler('gone')
       const stop = new AbortController()
-      const options = { kube, queue: bridge.queue, bury: async () => {}, log: silent, absentMs: 0, everyMs: 50 }
+      const options = { kube, queue: bridge.queue, deadLetter: async () => {}, log: silent, absentMs: 0, everyMs: 50 }
       const sweeping = sweepOrphanedKeys(options, stop.signal)
       await until('its consumers are deleted', async () => (await bridge.queue.functions()).length === 0)
       stop.abort()

@@ -249,10 +249,10 @@ it('keys of a Reconciler that is gone go to the dead letters, others stay', asyn
   for (const fn of ['at', 'ghost']) await queue.enqueue(fn, 'ns.a')
   await queue.enqueue('ghost', 'ns.b')
   const buried: string[] = []
-  const bury = async ({ subject, reason }: DeadMessage) => void buried.push(`${subject} ${reason}`)
+  const deadLetter = async ({ subject, reason }: DeadMessage) => void buried.push(`${subject} ${reason}`)
   const log = { debug() {}, info() {}, warn() {}, error() {} }
   const stop = new AbortController()
-  const sweeping = sweepOrphanedKeys({ kube, queue, bury, log, absentMs: 0, everyMs: 50 }, stop.signal)
+  const sweeping = sweepOrphanedKeys({ kube, queue, deadLetter, log, absentMs: 0, everyMs: 50 }, stop.signal)
   await vi.waitFor(async () => expect((await queue.depth('ghost')).queued).toBe(0), { timeout: 15_000 })
   stop.abort()
   await sweeping

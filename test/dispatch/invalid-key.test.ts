@@ -12,11 +12,11 @@ it('a key that names no object is kept among the dead, and only then done; it de
   await using test = await openTestQueue(nats.as(nats.url, 'fairlead-dispatcher'), '')
   const buried: DeadMessage[] = []
   const stored = Promise.withResolvers<void>()
-  const bury = async (dead: DeadMessage) => {
+  const deadLetter = async (dead: DeadMessage) => {
     buried.push(dead)
     if (dead.subject.endsWith('one-token-only')) await stored.promise
   }
-  const deps = { bury, now: () => new Date(), observe: () => undefined } as unknown as RunDependencies
+  const deps = { deadLetter, now: () => new Date(), observe: () => undefined } as unknown as RunDependencies
   const served = { name: FN, spec: { concurrency: 4 } } as unknown as Served
   const serving = new Serving(deps, test.queue, served, log)
   await test.queue.enqueue(FN, 'one-token-only', { lane: 'low' })

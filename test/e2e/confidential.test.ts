@@ -194,7 +194,7 @@ async function buried(): Promise<string[]> {
   const dead = await openDeadLetters(js, { cluster: 'test', log: silent })
   const stop = new AbortController()
   const sweeping = sweepOrphanedKeys(
-    { kube, queue, bury: (letter) => dead.put(letter), log: silent, absentMs: 0, everyMs: 50 },
+    { kube, queue, deadLetter: (letter) => dead.put(letter), log: silent, absentMs: 0, everyMs: 50 },
     stop.signal,
   )
   await until(async () => (await dead.count())['unknown-reconciler'] >= 4)

@@ -32,7 +32,7 @@ async function opened() {
   const prefix = `dead${next++}`
   const dead = await openDead(prefix)
   const writer = await openDead(prefix, bridge)
-  const store = await openStore(bridgeUrl(), { prefix, bury: (message) => writer.put(message) })
+  const store = await openStore(bridgeUrl(), { prefix, deadLetter: (message) => writer.put(message) })
   const letters = () => collected(dead.list())
   const put = (subject: string, data: string, headers: Record<string, string> = {}) =>
     js().publish(`${prefix}.${subject}`, data, headers)
@@ -112,11 +112,11 @@ describe('what cannot be read in EVENTS', () => {
     const prefix = `dead${next++}`
     const asked: DeadMessage[] = []
     const confirmed = Promise.withResolvers<void>()
-    const bury = (found: DeadMessage) => {
+    const deadLetter = (found: DeadMessage) => {
       asked.push(found)
       return confirmed.promise
     }
-    await using store = await openStore(bridgeUrl(), { prefix, bury })
+    await using store = await openStore(bridgeUrl(), { prefix, deadLetter })
     await js().publish(`${prefix}.k8s._.v1.pods.ns._.x`, 'garbage', { kept: 'yes' })
     const observed = store.observe({ primary: { ref: PODS, namespace: 'ns', name: 'x' }, related: [{ ref: PODS }] })
     const identities = collected(store.identities(PODS))
