@@ -2,7 +2,6 @@ export { Budget, type Grant } from '#jetstream'
 export { type DeadLetters, type DeadLettersOptions, openDeadLetters } from './dead.ts'
 export { CODES, type DeadLetter, type DeadMessage, type DeadReason, deadKey, keyIn } from './dead-letter.ts'
 export { asReference, asTravelling, IncompleteObjectError, type ObjectEventInput, objectEvent } from './event.ts'
-export { compareVersions } from './guard.ts'
 export { fromHttp, type HttpLimits, type HttpMessage, type ReceivedHttp, toHttp } from './http-codec.ts'
 export type { ContentMode } from './modes.ts'
 export { fromNats, type NatsMessage, toNats } from './nats-codec.ts'
@@ -51,4 +50,5 @@ export type {
   StoredObject,
   Verb,
 } from './types.ts'
+export { compareVersions } from './version-conflict.ts'
 export { type EventsView, NoEventsError, viewEvents } from './view.ts'

@@ -1,4 +1,4 @@
-import { compareVersions, type Held, type View } from './guard.ts'
+import { compareVersions, type StoredCopies, type StoredCopy } from './version-conflict.ts'
 
 /**
  * Where the objects touched last stand, by identity: lets the first compare-and-set hit without a read. Each as one flat
@@ -12,13 +12,13 @@ export class Memory {
     this.#limit = limit
   }
 
-  get(identity: string): View | undefined {
+  get(identity: string): StoredCopies | undefined {
     const text = this.#views.get(identity)
     return text === undefined ? undefined : unpacked(text)
   }
 
   /** The truth as of now. */
-  set(identity: string, holder: Held, formerOwners: readonly string[]): void {
+  set(identity: string, holder: StoredCopy, formerOwners: readonly string[]): void {
     this.#views.delete(identity)
     this.#views.set(identity, packed(holder, formerOwners))
     if (this.#views.size <= this.#limit) return
@@ -27,10 +27,10 @@ export class Memory {
   }
 
   /** Seen in passing, perhaps after something later was learned. */
-  learn(identity: string, held: Held): void {
+  learn(identity: string, latest: StoredCopy): void {
     const known = this.get(identity)
-    if (known?.held.some((copy) => copy.sequence >= held.sequence || !isLater(held, copy))) return
-    this.set(identity, held, known?.formerOwners ?? [])
+    if (known?.copies.some((copy) => copy.sequence >= latest.sequence || !isLater(latest, copy))) return
+    this.set(identity, latest, known?.formerOwners ?? [])
   }
 
   /** Removes the identities with this beginning. */
@@ -43,19 +43,22 @@ export class Memory {
   }
 }
 
-const isLater = (held: Held, known: Held): boolean =>
-  (compareVersions(held.resourceVersion, known.resourceVersion) ?? 1) >= 0
+const isLater = (latest: StoredCopy, known: StoredCopy): boolean =>
+  (compareVersions(latest.resourceVersion, known.resourceVersion) ?? 1) >= 0
 
-type Packed = [Held['owner'], number, string, Held['verb'], boolean?, (string | null)?, ...string[]]
+type Packed = [StoredCopy['owner'], number, string, StoredCopy['verb'], boolean?, (string | null)?, ...string[]]
 
 /** What is seldom anything else is left out. */
-function packed({ owner, sequence, resourceVersion, verb, origin, partial }: Held, formerOwners: readonly string[]) {
+function packed(
+  { owner, sequence, resourceVersion, verb, origin, partial }: StoredCopy,
+  formerOwners: readonly string[],
+) {
   const isUsual = !partial && origin === undefined && formerOwners.length === 0
   const rest = isUsual ? [] : ([partial, origin ?? null, ...formerOwners] as const)
   return JSON.stringify([owner, sequence, resourceVersion, verb, ...rest] satisfies Packed)
 }
 
-function unpacked(text: string): View {
+function unpacked(text: string): StoredCopies {
   const [owner, sequence, resourceVersion, verb, partial = false, origin, ...formerOwners] = JSON.parse(text) as Packed
-  return { held: [{ owner, sequence, resourceVersion, verb, origin: origin ?? undefined, partial }], formerOwners }
+  return { copies: [{ owner, sequence, resourceVersion, verb, origin: origin ?? undefined, partial }], formerOwners }
 }

@@ -1,10 +1,9 @@
 import { type ResourceRef } from '#contracts'
 import { follow, JetStreamError, type StoredMessage } from '#jetstream'
 import type { DeadLettering } from './dead-lettering.ts'
-import { type Held, holderOf } from './guard.ts'
 import type { Memory } from './memory.ts'
 import { type PagesContext, type ReadTerms, readPages, sizeOf } from './pages.ts'
-import { heldFrom, identityFrom, storedEventFrom } from './stored.ts'
+import { copyFrom, identityFrom, storedEventFrom } from './stored.ts'
 import { ANCHOR, markPlace } from './stream.ts'
 import {
   childrenFilter,
@@ -15,6 +14,7 @@ import {
   objectFilter,
 } from './subjects.ts'
 import type { Identity, Observed, ObserveQuery, StoredEvent, StoredObject } from './types.ts'
+import { holderOf, type StoredCopy } from './version-conflict.ts'
 
 export interface ReaderContext extends PagesContext {
   memory: Memory
@@ -22,7 +22,7 @@ export interface ReaderContext extends PagesContext {
   deadLettering: DeadLettering
 }
 
-interface Copy extends Held {
+interface Copy extends StoredCopy {
   /** Without the installation's prefix. */
   subject: string
   message: StoredMessage
@@ -158,7 +158,7 @@ export class Reader {
   }
 
   #copy(message: StoredMessage): Copy {
-    return { ...heldFrom(message), subject: this.#bare(message), message }
+    return { ...copyFrom(message), subject: this.#bare(message), message }
   }
 
   #bare({ subject }: StoredMessage): string {

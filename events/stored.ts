@@ -1,13 +1,13 @@
 import { type KubeObject } from '#contracts'
 import { type StoredMessage } from '#jetstream'
 import { verbOf } from './event.ts'
-import type { Held } from './guard.ts'
 import { decodeHeaderValue, encodeHeaderValue } from './header-value.ts'
 import { fromNats } from './nats-codec.ts'
 import { PoisonEventError } from './poison.ts'
 import { parseObjectSubject, type SubjectParts } from './subjects.ts'
 import { isShortened } from './token.ts'
 import type { Identity, ObjectEvent, StoredEvent, StoredObject } from './types.ts'
+import type { StoredCopy } from './version-conflict.ts'
 
 const ORIGIN = 'fairlead-origin'
 const TTL = 'Nats-TTL'
@@ -19,7 +19,7 @@ export const storeHeaders = (origin: string | undefined, ttlSeconds: number | un
 })
 
 /** From the headers alone, and from any message: what is no event of ours has a version that compares with none. */
-export function heldFrom({ subject, sequence, headers }: StoredMessage): Held {
+export function copyFrom({ subject, sequence, headers }: StoredMessage): StoredCopy {
   return {
     owner: subject.split('.').at(-2) ?? '',
     sequence,

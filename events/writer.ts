@@ -3,17 +3,25 @@ import { type KubeObject, type ResourceRef, type RunLog } from '#contracts'
 import { isWrongSequence, type JetStream } from '#jetstream'
 import type { DeadLettering } from './dead-lettering.ts'
 import { type ObjectEventInput, objectEvent } from './event.ts'
-import { type Decision, decide, type Held, leftOwners, type View, viewOf, type Wanted } from './guard.ts'
 import type { Memory } from './memory.ts'
 import type { NatsMessage } from './nats-codec.ts'
 import { persist, unlessAborted } from './persist.ts'
 import { PoisonEventError } from './poison.ts'
 import { publicationOf, referenceTo, type TravelRules } from './publication.ts'
 import { demandSize, TooLargeError } from './size.ts'
-import { heldFrom, isReference, storedEventFrom, storeHeaders } from './stored.ts'
+import { copyFrom, isReference, storedEventFrom, storeHeaders } from './stored.ts'
 import { EXPECTED, type StreamNames } from './stream.ts'
 import { identityFilter, objectSubject, ownerToken, parseOwner, withOwnerToken } from './subjects.ts'
 import type { PutOptions, PutResult, Verb } from './types.ts'
+import {
+  decideVersion,
+  leftOwners,
+  type StoredCopies,
+  type StoredCopy,
+  storedCopiesOf,
+  type VersionDecision,
+  type WantedVersion,
+} from './version-conflict.ts'
 
 export interface WriterContext extends TravelRules {
   js: JetStream
@@ -30,7 +38,7 @@ interface Write {
   ref: ResourceRef
   object: KubeObject
   options: PutOptions
-  wanted: Wanted
+  wanted: WantedVersion
   /** identityFilter of the object. */
   identity: string
   subject: string
@@ -104,13 +112,13 @@ export class Writer {
 
   async #write(write: Write): Promise<PutResult> {
     const { wanted } = write
-    let view = await this.#firstView(write)
+    let stored = await this.#firstCopies(write)
     let message: NatsMessage | undefined
     for (;;) {
-      const decision = decide(view.held, wanted)
+      const decision = decideVersion(stored.copies, wanted)
       const completed = decision.act === 'keep' && this.#completes(write, decision) ? decision.holder : undefined
       if (decision.act === 'keep' && !completed)
-        return this.#settle(write, view, decision, decision.holder, decision.outcome)
+        return this.#retireOthers(write, stored, decision, decision.holder, decision.outcome)
       message ??= this.#message(write)
       const owner = completed?.owner ?? wanted.owner
       const expected = decision.act === 'store' ? decision.expected : decision.holder.sequence
@@ -118,44 +126,44 @@ export class Writer {
       if (sequence !== undefined) {
         const origin = completed?.origin ?? write.options.origin
         const holder = { ...wanted, owner, sequence, origin, partial: isPartial(message) }
-        return this.#settle(write, view, decision, holder, 'stored')
+        return this.#retireOthers(write, stored, decision, holder, 'stored')
       }
-      view = await this.#viewAfterConflict(write, expected)
+      stored = await this.#copiesAfterConflict(write, expected)
     }
   }
 
   /** Whether it is the whole of what is there as metadata only. */
-  #completes(write: Write, { outcome, holder }: Decision & { act: 'keep' }): boolean {
+  #completes(write: Write, { outcome, holder }: VersionDecision & { act: 'keep' }): boolean {
     const isCandidate = outcome === 'present' && holder.partial && write.wanted.verb !== 'deleted'
     if (!isCandidate || write.options.referenceOnly || this.#context.isReferenceOnly(write.ref)) return false
     return !isPartial(this.#message(write))
   }
 
   /** A watch says "added" of what was not there before: nothing to read. Of a deletion elsewhere nothing is remembered. */
-  async #firstView(write: Write): Promise<View> {
+  async #firstCopies(write: Write): Promise<StoredCopies> {
     const { verb, disproves } = write.wanted
-    if (disproves !== undefined) return viewOf(await this.#read(write))
-    return this.#context.memory.get(write.identity) ?? viewOf(verb === 'added' ? [] : await this.#read(write))
+    if (disproves !== undefined) return storedCopiesOf(await this.#read(write))
+    return this.#context.memory.get(write.identity) ?? storedCopiesOf(verb === 'added' ? [] : await this.#read(write))
   }
 
   /** What counts is confirmed: puts copies under other owners out of use. */
-  async #settle(
+  async #retireOthers(
     write: Write,
-    view: View,
-    { retire }: Decision,
-    holder: Held,
+    stored: StoredCopies,
+    { retire }: VersionDecision,
+    holder: StoredCopy,
     outcome: PutResult['outcome'],
   ): Promise<PutResult> {
     const retired = await this.#retire(write, retire)
-    const left = leftOwners(view, [...retire, ...retired], holder.owner)
+    const left = leftOwners(stored, [...retire, ...retired], holder.owner)
     this.#context.memory.set(write.identity, holder, left)
     const formerOwners = left.map(parseOwner).filter((owner) => owner !== undefined)
     return { outcome, sequence: holder.sequence, origin: holder.origin, formerOwners }
   }
 
-  /** After a conflict, whatever is there by then: the object may have moved on since the view was taken. Gives which it was. */
-  async #retire(write: Write, copies: readonly Held[]): Promise<Held[]> {
-    const retired: Held[] = []
+  /** After a conflict, whatever is there by then: the object may have moved on since the copies were read. Gives which it was. */
+  async #retire(write: Write, copies: readonly StoredCopy[]): Promise<StoredCopy[]> {
+    const retired: StoredCopy[] = []
     if (copies.length === 0) return retired
     const note = referenceTo(objectEvent(this.#input(write, 'moved')), this.#context)
     const message = this.#kept(note.message, undefined, true)
@@ -163,7 +171,7 @@ export class Writer {
     for (let copy = pending.shift(); copy; copy = pending.shift()) {
       const subject = withOwnerToken(write.subject, copy.owner)
       if ((await this.#publish(write, subject, message, copy.sequence)) !== undefined) retired.push(copy)
-      else pending = decide(await this.#read(write), write.wanted).retire
+      else pending = decideVersion(await this.#read(write), write.wanted).retire
     }
     return retired
   }
@@ -207,18 +215,18 @@ export class Writer {
     }
   }
 
-  async #read({ identity, options }: Write): Promise<Held[]> {
+  async #read({ identity, options }: Write): Promise<StoredCopy[]> {
     const { js, names, log } = this.#context
     const read = () => js.batchLast(names.stream, [names.root + identity])
-    return (await persist(read, { signal: options.signal, log })).messages.map(heldFrom)
+    return (await persist(read, { signal: options.signal, log })).messages.map(copyFrom)
   }
 
   /** On more than one replica the answer may be older than the conflict: the next compare-and-set finds that out. */
-  async #viewAfterConflict(write: Write, refused: number): Promise<View> {
-    const held = await this.#read(write)
-    const seen = held.find(({ owner }) => owner === write.wanted.owner)?.sequence ?? 0
+  async #copiesAfterConflict(write: Write, refused: number): Promise<StoredCopies> {
+    const copies = await this.#read(write)
+    const seen = copies.find(({ owner }) => owner === write.wanted.owner)?.sequence ?? 0
     if (seen === refused) await sleep(STALE_READ_PAUSE_MS)
-    return viewOf(held)
+    return storedCopiesOf(copies)
   }
 }
 

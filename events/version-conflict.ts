@@ -2,8 +2,8 @@ import { NO_OWNER } from './subjects.ts'
 import type { StoredEvent } from './types.ts'
 
 /** What EVENTS holds of one object on one subject, as far as a writer has to know. */
-export interface Held {
-  /** Token of the subject. */
+export interface StoredCopy {
+  /** The owner part of the subject. */
   owner: string
   sequence: number
   resourceVersion: string
@@ -13,14 +13,14 @@ export interface Held {
   partial: boolean
 }
 
-/** Everything held of one object, and the other owners' tokens that it is known to have left. */
-export interface View {
-  held: readonly Held[]
+/** All stored copies of one object, and the other owners that it is known to have left. */
+export interface StoredCopies {
+  copies: readonly StoredCopy[]
   formerOwners: readonly string[]
 }
 
 /** What a writer has seen. */
-export interface Wanted {
+export interface WantedVersion {
   owner: string
   resourceVersion: string
   verb: 'added' | 'modified' | 'deleted'
@@ -28,54 +28,54 @@ export interface Wanted {
   disproves?: number | undefined
 }
 
-export type Decision = {
+export type VersionDecision = {
   /** Copies under other owners that are out of use by this very version, or by the newer one that is there. */
-  retire: Held[]
+  retire: StoredCopy[]
 } & (
   | { act: 'store' /** Last sequence of the wanted owner's subject. */; expected: number }
-  | { act: 'keep'; outcome: 'present' | 'newer'; holder: Held }
+  | { act: 'keep'; outcome: 'present' | 'newer'; holder: StoredCopy }
 )
 
 /**
- * Whether a version may be stored, given everything held of that object. An older version never replaces a newer one,
- * and a deletion the version that it was last seen with, unless who has that version disproves what is held; a version
+ * Whether a version may be stored, given all stored copies of that object. An older version never replaces a newer one,
+ * and a deletion the version that it was last seen with, unless who has that version disproves what is stored; a version
  * moves to an owner, never back to none.
  */
-export function decide(held: readonly Held[], wanted: Wanted): Decision {
-  const holder = holderOf(held)
+export function decideVersion(copies: readonly StoredCopy[], wanted: WantedVersion): VersionDecision {
+  const holder = holderOf(copies)
   const keep = holder && reasonToKeep(holder, wanted)
   if (holder && keep)
     return {
       act: 'keep',
       outcome: keep,
       holder,
-      retire: liveElsewhere(held, holder.owner, holder.resourceVersion).filter(
+      retire: liveElsewhere(copies, holder.owner, holder.resourceVersion).filter(
         (copy) => keep === 'present' || isOlder(copy, holder),
       ),
     }
   return {
     act: 'store',
-    expected: held.find(({ owner }) => owner === wanted.owner)?.sequence ?? 0,
+    expected: copies.find(({ owner }) => owner === wanted.owner)?.sequence ?? 0,
     retire: [
-      ...liveElsewhere(held, wanted.owner, wanted.resourceVersion),
-      ...held.filter((copy) => copy.owner !== wanted.owner && isDisproved(copy, wanted)),
+      ...liveElsewhere(copies, wanted.owner, wanted.resourceVersion),
+      ...copies.filter((copy) => copy.owner !== wanted.owner && isDisproved(copy, wanted)),
     ],
   }
 }
 
 /** The copy that counts. */
-export const holderOf = <Copy extends Held>(held: readonly Copy[]): Copy | undefined =>
-  held.reduce<Copy | undefined>((best, next) => (best && !outranks(next, best) ? best : next), undefined)
+export const holderOf = <Copy extends StoredCopy>(copies: readonly Copy[]): Copy | undefined =>
+  copies.reduce<Copy | undefined>((best, next) => (best && !outranks(next, best) ? best : next), undefined)
 
-export const viewOf = (held: readonly Held[]): View => ({
-  held,
-  formerOwners: held.filter(({ verb }) => verb === 'moved').map(({ owner }) => owner),
+export const storedCopiesOf = (copies: readonly StoredCopy[]): StoredCopies => ({
+  copies,
+  formerOwners: copies.filter(({ verb }) => verb === 'moved').map(({ owner }) => owner),
 })
 
 /** Owners that the object has left, or leaves now: they have to look at what they own again. */
-export const leftOwners = (view: View, retired: readonly Held[], owner: string): string[] =>
-  [...new Set([...view.formerOwners, ...retired.map((copy) => copy.owner)])].filter(
-    (token) => token !== owner && token !== NO_OWNER,
+export const leftOwners = (stored: StoredCopies, retired: readonly StoredCopy[], owner: string): string[] =>
+  [...new Set([...stored.formerOwners, ...retired.map((copy) => copy.owner)])].filter(
+    (former) => former !== owner && former !== NO_OWNER,
   )
 
 /**
@@ -91,7 +91,7 @@ export function compareVersions(a: string, b: string): number | undefined {
 
 const VERSION = /^[1-9]\d*$/
 
-function reasonToKeep(holder: Held, wanted: Wanted): 'present' | 'newer' | undefined {
+function reasonToKeep(holder: StoredCopy, wanted: WantedVersion): 'present' | 'newer' | undefined {
   const order = compareVersions(wanted.resourceVersion, holder.resourceVersion)
   // What does not compare is stored: a watch delivers in order, so the last one written is the latest in the end.
   if (order === undefined || order > 0 || isDisproved(holder, wanted)) return undefined
@@ -103,22 +103,22 @@ function reasonToKeep(holder: Held, wanted: Wanted): 'present' | 'newer' | undef
 }
 
 /** Of copies of one version, only who brings that version knows which is to stay. */
-const isOlder = (copy: Held, holder: Held): boolean =>
+const isOlder = (copy: StoredCopy, holder: StoredCopy): boolean =>
   (compareVersions(copy.resourceVersion, holder.resourceVersion) ?? 0) < 0
 
-const isDisproved = ({ sequence }: Held, { disproves }: Wanted): boolean => sequence === disproves
+const isDisproved = ({ sequence }: StoredCopy, { disproves }: WantedVersion): boolean => sequence === disproves
 
 /** The later version counts; of one version the deletion before the object, and both before the note that it moved. */
-function outranks(next: Held, best: Held): boolean {
+function outranks(next: StoredCopy, best: StoredCopy): boolean {
   const order = compareVersions(next.resourceVersion, best.resourceVersion)
   if (order === undefined) return next.sequence > best.sequence
   return order === 0 ? rank(next) > rank(best) : order > 0
 }
 
-const rank = ({ verb }: Held): number => (verb === 'deleted' ? 2 : verb === 'moved' ? 0 : 1)
+const rank = ({ verb }: StoredCopy): number => (verb === 'deleted' ? 2 : verb === 'moved' ? 0 : 1)
 
-const liveElsewhere = (held: readonly Held[], owner: string, version: string): Held[] =>
-  held.filter(
+const liveElsewhere = (copies: readonly StoredCopy[], owner: string, version: string): StoredCopy[] =>
+  copies.filter(
     (copy) =>
       copy.owner !== owner &&
       (copy.verb === 'added' || copy.verb === 'modified') &&
