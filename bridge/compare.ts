@@ -1,5 +1,5 @@
 import { type KubeObject } from '#contracts'
-import { compareVersions, type Identity, NO_OWNER, type OwnerKey, ownerToken, parseOwner } from '#events'
+import { compareVersions, type Identity, NO_OWNER, type OwnerKey, ownerPart, parseOwner } from '#events'
 
 /** What EVENTS has of one object, small enough to be kept for every object of a resource during a list. */
 export interface Known {
@@ -26,7 +26,7 @@ export interface CoveredUpTo {
 
 /** As one string: a resource may have a hundred thousand objects. */
 export const packed = ({ uid, resourceVersion, deleted, owner, covered, partial, sequence }: Known): string =>
-  [deleted ? 1 : 0, covered ? 1 : 0, partial ? 1 : 0, sequence, uid, resourceVersion, ownerToken(owner)].join(' ')
+  [deleted ? 1 : 0, covered ? 1 : 0, partial ? 1 : 0, sequence, uid, resourceVersion, ownerPart(owner)].join(' ')
 
 export function unpacked(text: string): Known {
   const [deleted, covered, partial, sequence, uid = '', resourceVersion = '', owner = NO_OWNER] = text.split(' ')
@@ -67,7 +67,7 @@ export function difference(before: Known | undefined, object: KubeObject, owner:
   if (before === undefined || before.deleted) return 'added'
   const { uid, resourceVersion } = object.metadata
   if (before.uid !== uid) return disproved(before, object) === undefined ? 'replaced' : 'added'
-  const sameOwner = owner === undefined || ownerToken(before.owner) === ownerToken(owner)
+  const sameOwner = owner === undefined || ownerPart(before.owner) === ownerPart(owner)
   return before.resourceVersion === resourceVersion && sameOwner ? 'same' : 'modified'
 }
 

@@ -2,9 +2,9 @@ import { type Headers, type StoredMessage } from '#jetstream'
 import { decodeHeaderValue } from './header-value.ts'
 import { toNats } from './nats-codec.ts'
 import { PoisonEventError, type PoisonReason } from './poison.ts'
-import { encodeToken } from './token.ts'
+import { encodeSubjectPart } from './subject-part.ts'
 
-/** Why a message is dead; also a NATS token. */
+/** Why a message is dead; also a part of a subject. */
 export type DeadReason = PoisonReason | 'invalid-key' | 'unknown-reconciler'
 
 /** A message that nobody can do anything with, and where it was found. */
@@ -77,10 +77,10 @@ const MAX_ERROR_DATA = 1024
 /** Of a subject with something before it that still has room in a line of 4096 bytes (nats-server's max_control_line). */
 const MAX_SUBJECT = 3000
 
-/** `dead.<reconciler>.<reason>.<subject that it had>`, which is one hashed token if there is no room for it. */
+/** `dead.<reconciler>.<reason>.<subject that it had>`, which is one hashed part if there is no room for it. */
 export const deadSubject = ({ reconciler, reason, subject }: DeadMessage): string =>
   `dead.${reconciler === undefined ? '_' : reconciler.replaceAll('.', '_')}.${reason}.${
-    subject.length <= MAX_SUBJECT ? subject : encodeToken(subject)
+    subject.length <= MAX_SUBJECT ? subject : encodeSubjectPart(subject)
   }`
 
 /**

@@ -4,8 +4,8 @@ import type { DeadMessage } from './dead-letter.ts'
 import { persist } from './persist.ts'
 import { PoisonEventError } from './poison.ts'
 import type { StreamNames } from './stream.ts'
+import { SubjectError } from './subject-part.ts'
 import { parseObjectSubject } from './subjects.ts'
-import { SubjectError } from './token.ts'
 
 export interface DeadLetteringContext {
   js: JetStream

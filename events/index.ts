@@ -11,6 +11,7 @@ export { MAX_OBJECT_BYTES, type Publication, publicationOf, type TravelRules } f
 export { referenceRule } from './references.ts'
 export { openEventStore } from './store.ts'
 export { WrongClusterError } from './stream.ts'
+export { decodeSubjectPart, encodeSubjectPart, SubjectError } from './subject-part.ts'
 export {
   childrenFilter,
   cursorSubject,
@@ -23,7 +24,7 @@ export {
   type OwnerKey,
   objectFilter,
   objectSubject,
-  ownerToken,
+  ownerPart,
   parseCursorSubject,
   parseKey,
   parseObjectSubject,
@@ -31,7 +32,6 @@ export {
   type SubjectParts,
   shownKey,
 } from './subjects.ts'
-export { decodeToken, encodeToken, SubjectError } from './token.ts'
 export { type Span, spanAfter, traceparentOf } from './trace.ts'
 export type {
   Allowance,

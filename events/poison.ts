@@ -1,4 +1,4 @@
-/** Why a message can never be read as a CloudEvent; also a NATS token. */
+/** Why a message can never be read as a CloudEvent; also a part of a subject. */
 export type PoisonReason =
   | 'no-cloudevent'
   | 'unsupported-mode'

@@ -1,5 +1,5 @@
 import { type ResourceRef } from '#contracts'
-import { decodeToken, encodeToken, NONE, SubjectError } from './token.ts'
+import { decodeSubjectPart, encodeSubjectPart, NONE, SubjectError } from './subject-part.ts'
 
 /** Which object: unique within a cluster. `namespace` is undefined for cluster-scoped objects. */
 export interface ObjectKey {
@@ -28,20 +28,20 @@ export interface SubjectParts extends ObjectKey {
   owner: OwnerKey | undefined
 }
 
-/** Owner token of what nobody controls. */
+/** Owner part of what nobody controls. */
 export const NO_OWNER = NONE
 
 /**
- * The queue key of an object, two tokens: `<namespace|_>.<name>`. Flat: what is kept for many objects must not keep the
+ * The queue key of an object, two parts: `<namespace|_>.<name>`. Flat: what is kept for many objects must not keep the
  * parts that V8 makes a longer string of, nor what these were cut from.
  */
 export const keyOf = (namespace: string | undefined, name: string): string =>
-  [optional(namespace), encodeToken(name)].join('.')
+  [optional(namespace), encodeSubjectPart(name)].join('.')
 
 export function parseKey(key: string): { namespace: string | undefined; name: string } {
   const [namespace, name, ...rest] = key.split('.')
   if (namespace === undefined || name === undefined || rest.length > 0) throw new SubjectError(`${key} is no queue key`)
-  return { namespace: decodeOptional(namespace), name: decodeToken(name) }
+  return { namespace: decodeOptional(namespace), name: decodeSubjectPart(name) }
 }
 
 export function isKey(key: string): boolean {
@@ -61,57 +61,57 @@ export function shownKey(key: string): string {
 
 /** `k8s.<group>.<version>.<resource>.<namespace>.<owner>.<name>`: where the last event of an object is kept. */
 export const objectSubject = ({ ref, namespace, name, owner }: SubjectParts): string =>
-  `${resourcePrefix(ref)}.${optional(namespace)}.${ownerToken(owner)}.${encodeToken(name)}`
+  `${resourcePrefix(ref)}.${optional(namespace)}.${ownerPart(owner)}.${encodeSubjectPart(name)}`
 
 /** The object whatever its owner: at most a few subjects, of which the newest version counts. Flat, as keyOf() is. */
 export const identityFilter = ({ ref, namespace, name }: ObjectKey): string =>
-  [resourcePrefix(ref), optional(namespace), '*', encodeToken(name)].join('.')
+  [resourcePrefix(ref), optional(namespace), '*', encodeSubjectPart(name)].join('.')
 
 /** What this owner controls of one resource. A cluster-scoped owner has children in any namespace. */
 export const childrenFilter = (ref: ResourceRef, namespace: string | undefined, owner: OwnerKey): string =>
-  `${resourcePrefix(ref)}.${namespace === undefined ? '*' : encodeToken(namespace)}.${ownerToken(owner)}.*`
+  `${resourcePrefix(ref)}.${namespace === undefined ? '*' : encodeSubjectPart(namespace)}.${ownerPart(owner)}.*`
 
 /** identityFilter of the object whose subject this is. */
-export const identityOf = (subject: string): string => withOwnerToken(subject, '*')
+export const identityOf = (subject: string): string => withOwnerPart(subject, '*')
 
 /** The subject of the same object under another owner. */
-export function withOwnerToken(subject: string, owner: string): string {
-  const tokens = subject.split('.')
-  tokens[5] = owner
-  return tokens.join('.')
+export function withOwnerPart(subject: string, owner: string): string {
+  const parts = subject.split('.')
+  parts[5] = owner
+  return parts.join('.')
 }
 
 /** Whether a filter of the kinds above, `*` its only wildcard, covers a subject. */
 export function matchesFilter(filter: string, subject: string): boolean {
-  const tokens = subject.split('.')
+  const parts = subject.split('.')
   const wanted = filter.split('.')
-  return wanted.length === tokens.length && wanted.every((token, at) => token === '*' || token === tokens[at])
+  return wanted.length === parts.length && wanted.every((part, at) => part === '*' || part === parts[at])
 }
 
 export const objectFilter = ({ ref, namespace, clusterScoped = false, name }: ObjectFilter = {}): string =>
   [
     ref ? resourcePrefix(ref) : 'k8s.*.*.*',
-    clusterScoped ? NONE : namespace === undefined ? '*' : encodeToken(namespace),
+    clusterScoped ? NONE : namespace === undefined ? '*' : encodeSubjectPart(namespace),
     '*',
-    name === undefined ? '*' : encodeToken(name),
+    name === undefined ? '*' : encodeSubjectPart(name),
   ].join('.')
 
 /** All objects of a kind, in every version of its API. */
 export const kindFilter = ({ group, resource }: Pick<ResourceRef, 'group' | 'resource'>): string =>
-  `k8s.${group === '' ? NONE : encodeToken(group)}.*.${encodeToken(resource)}.*.*.*`
+  `k8s.${group === '' ? NONE : encodeSubjectPart(group)}.*.${encodeSubjectPart(resource)}.*.*.*`
 
 /** Where the watch cursor of a resource is kept; `scope` is a namespace, undefined for all of them. */
 export const cursorSubject = (ref: ResourceRef, scope?: string): string => `cursor.${refTokens(ref)}.${optional(scope)}`
 
 export function parseObjectSubject(subject: string): SubjectParts {
-  const tokens = subject.split('.')
-  if (tokens.length !== 7 || tokens[0] !== 'k8s') throw new SubjectError(`${subject} is not the subject of an object`)
-  const [, group, version, resource, namespace, owner, name] = tokens as [string, ...string[]] & { length: 7 }
+  const parts = subject.split('.')
+  if (parts.length !== 7 || parts[0] !== 'k8s') throw new SubjectError(`${subject} is not the subject of an object`)
+  const [, group, version, resource, namespace, owner, name] = parts as [string, ...string[]] & { length: 7 }
   return {
     ref: parseRef(group, version, resource),
     namespace: decodeOptional(namespace ?? ''),
     owner: parseOwner(owner ?? ''),
-    name: decodeToken(name ?? ''),
+    name: decodeSubjectPart(name ?? ''),
   }
 }
 
@@ -122,28 +122,28 @@ export function parseCursorSubject(subject: string): { ref: ResourceRef; scope: 
   return { ref: parseRef(group, version, resource), scope: decodeOptional(scope) }
 }
 
-/** `<resource>~<name>`, or `_`: encodeToken never leaves a `~`, so the two parts cannot run together. */
-export const ownerToken = (owner: OwnerKey | undefined): string =>
-  owner === undefined ? NO_OWNER : `${encodeToken(owner.resource)}~${encodeToken(owner.name)}`
+/** `<resource>~<name>`, or `_`: encodeSubjectPart never leaves a `~`, so the two parts cannot run together. */
+export const ownerPart = (owner: OwnerKey | undefined): string =>
+  owner === undefined ? NO_OWNER : `${encodeSubjectPart(owner.resource)}~${encodeSubjectPart(owner.name)}`
 
-export function parseOwner(token: string): OwnerKey | undefined {
-  if (token === NO_OWNER) return undefined
-  const [resource, name, ...rest] = token.split('~')
-  if (resource === undefined || name === undefined || rest.length > 0) throw new SubjectError(`${token} is no owner`)
-  return { resource: decodeToken(resource), name: decodeToken(name) }
+export function parseOwner(part: string): OwnerKey | undefined {
+  if (part === NO_OWNER) return undefined
+  const [resource, name, ...rest] = part.split('~')
+  if (resource === undefined || name === undefined || rest.length > 0) throw new SubjectError(`${part} is no owner`)
+  return { resource: decodeSubjectPart(resource), name: decodeSubjectPart(name) }
 }
 
 const refTokens = ({ group, version, resource }: ResourceRef): string =>
-  `${group === '' ? NONE : encodeToken(group)}.${encodeToken(version)}.${encodeToken(resource)}`
+  `${group === '' ? NONE : encodeSubjectPart(group)}.${encodeSubjectPart(version)}.${encodeSubjectPart(resource)}`
 
 export const resourcePrefix = (ref: ResourceRef): string => `k8s.${refTokens(ref)}`
 
 const parseRef = (group = '', version = '', resource = ''): ResourceRef => ({
   group: decodeOptional(group) ?? '',
-  version: decodeToken(version),
-  resource: decodeToken(resource),
+  version: decodeSubjectPart(version),
+  resource: decodeSubjectPart(resource),
 })
 
-const optional = (text: string | undefined): string => (text === undefined ? NONE : encodeToken(text))
+const optional = (text: string | undefined): string => (text === undefined ? NONE : encodeSubjectPart(text))
 
-const decodeOptional = (token: string): string | undefined => (token === NONE ? undefined : decodeToken(token))
+const decodeOptional = (part: string): string | undefined => (part === NONE ? undefined : decodeSubjectPart(part))

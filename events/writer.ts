@@ -11,7 +11,7 @@ import { publicationOf, referenceTo, type TravelRules } from './publication.ts'
 import { demandSize, TooLargeError } from './size.ts'
 import { copyFrom, isReference, storedEventFrom, storeHeaders } from './stored.ts'
 import { EXPECTED, type StreamNames } from './stream.ts'
-import { identityFilter, objectSubject, ownerToken, parseOwner, withOwnerToken } from './subjects.ts'
+import { identityFilter, objectSubject, ownerPart, parseOwner, withOwnerPart } from './subjects.ts'
 import type { PutOptions, PutResult, Verb } from './types.ts'
 import {
   decideVersion,
@@ -65,7 +65,7 @@ export class Writer {
       ref,
       object,
       options,
-      wanted: { owner: ownerToken(owner), resourceVersion, verb, disproves: options.disproves },
+      wanted: { owner: ownerPart(owner), resourceVersion, verb, disproves: options.disproves },
       identity: identityFilter({ ref, namespace, name }),
       subject: objectSubject({ ref, namespace, name, owner }),
     }
@@ -122,7 +122,7 @@ export class Writer {
       message ??= this.#message(write)
       const owner = completed?.owner ?? wanted.owner
       const expected = decision.act === 'store' ? decision.expected : decision.holder.sequence
-      const sequence = await this.#publish(write, withOwnerToken(write.subject, owner), message, expected)
+      const sequence = await this.#publish(write, withOwnerPart(write.subject, owner), message, expected)
       if (sequence !== undefined) {
         const origin = completed?.origin ?? write.options.origin
         const holder = { ...wanted, owner, sequence, origin, partial: isPartial(message) }
@@ -169,7 +169,7 @@ export class Writer {
     const message = this.#kept(note.message, undefined, true)
     let pending = [...copies]
     for (let copy = pending.shift(); copy; copy = pending.shift()) {
-      const subject = withOwnerToken(write.subject, copy.owner)
+      const subject = withOwnerPart(write.subject, copy.owner)
       if ((await this.#publish(write, subject, message, copy.sequence)) !== undefined) retired.push(copy)
       else pending = decideVersion(await this.#read(write), write.wanted).retire
     }

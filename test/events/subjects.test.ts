@@ -4,8 +4,8 @@ import { describe, expect, it } from 'vitest'
 import {
   childrenFilter,
   cursorSubject,
-  decodeToken,
-  encodeToken,
+  decodeSubjectPart,
+  encodeSubjectPart,
   identityFilter,
   keyOf,
   objectFilter,
@@ -52,7 +52,7 @@ describe('a Kubernetes name as a NATS token', () => {
   it('comes back as it was', () => {
     fc.assert(
       fc.property(anyName, (name) => {
-        expect(decodeToken(encodeToken(name))).toBe(name)
+        expect(decodeSubjectPart(encodeSubjectPart(name))).toBe(name)
       }),
     )
   })
@@ -60,7 +60,7 @@ describe('a Kubernetes name as a NATS token', () => {
   it('is one token that NATS takes literally', () => {
     fc.assert(
       fc.property(uncheckedName, (name) => {
-        expect(encodeToken(name)).toMatch(/^(?!_$)[A-Za-z0-9_%=-]{1,768}$/)
+        expect(encodeSubjectPart(name)).toMatch(/^(?!_$)[A-Za-z0-9_%=-]{1,768}$/)
       }),
     )
   })
@@ -72,7 +72,7 @@ describe('a Kubernetes name as a NATS token', () => {
       fc.property(fc.oneof(token, hashed, uncheckedName), (text) => {
         const name = nameIn(text)
         fc.pre(name !== undefined)
-        expect(encodeToken(name)).toBe(text)
+        expect(encodeSubjectPart(name)).toBe(text)
       }),
     )
   })
@@ -80,7 +80,7 @@ describe('a Kubernetes name as a NATS token', () => {
   it('never equals the token of another name', () => {
     fc.assert(
       fc.property(uncheckedName, uncheckedName, (a, b) => {
-        expect(encodeToken(a) === encodeToken(b)).toBe(a === b)
+        expect(encodeSubjectPart(a) === encodeSubjectPart(b)).toBe(a === b)
       }),
     )
   })
@@ -88,9 +88,9 @@ describe('a Kubernetes name as a NATS token', () => {
   it('says the beginning of what is too long for one, and the whole to nobody but the same name', () => {
     fc.assert(
       fc.property(longName, (name) => {
-        const token = encodeToken(name)
-        const shown = decodeToken(token)
-        expect(encodeToken(shown)).toBe(token)
+        const token = encodeSubjectPart(name)
+        const shown = decodeSubjectPart(token)
+        expect(encodeSubjectPart(shown)).toBe(token)
         expect(name.startsWith(shown.slice(0, shown.lastIndexOf('%')))).toBe(true)
         expect(shown).toMatch(/^[^]{31,32}%[0-9a-f]{64}$/)
       }),
@@ -101,10 +101,10 @@ describe('a Kubernetes name as a NATS token', () => {
     const dns = fc.stringMatching(/^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$/)
     fc.assert(
       fc.property(dns, (name) => {
-        expect(decodeToken(encodeToken(name))).toBe(name)
+        expect(decodeSubjectPart(encodeSubjectPart(name))).toBe(name)
       }),
     )
-    for (const char of 'a.:-_ ') expect(decodeToken(encodeToken(char.repeat(253)))).toBe(char.repeat(253))
+    for (const char of 'a.:-_ ') expect(decodeSubjectPart(encodeSubjectPart(char.repeat(253)))).toBe(char.repeat(253))
   })
 
   it.each([
@@ -114,18 +114,18 @@ describe('a Kubernetes name as a NATS token', () => {
     ['_', '%5F'],
     ['a b*>', 'a%20b%2A%3E'],
     ['日', '%E6%97%A5'],
-  ])('writes %j as %j', (name, token) => expect(encodeToken(name)).toBe(token))
+  ])('writes %j as %j', (name, token) => expect(encodeSubjectPart(name)).toBe(token))
 
   it('has at most 768 characters: the first 32 of a longer one, never half of one, and the SHA-256 of all', () => {
     const emoji = `${'x'.repeat(31)}${'😀'.repeat(99)}`
-    expect(encodeToken('x'.repeat(768))).toBe('x'.repeat(768))
-    expect(encodeToken('x'.repeat(769))).toBe(`${'x'.repeat(32)}=${sha256('x'.repeat(769))}`)
-    expect(encodeToken(':'.repeat(257))).toBe(`${'%3A'.repeat(32)}=${sha256(':'.repeat(257))}`)
-    expect(encodeToken(emoji)).toBe(`${'x'.repeat(31)}=${sha256(emoji)}`)
+    expect(encodeSubjectPart('x'.repeat(768))).toBe('x'.repeat(768))
+    expect(encodeSubjectPart('x'.repeat(769))).toBe(`${'x'.repeat(32)}=${sha256('x'.repeat(769))}`)
+    expect(encodeSubjectPart(':'.repeat(257))).toBe(`${'%3A'.repeat(32)}=${sha256(':'.repeat(257))}`)
+    expect(encodeSubjectPart(emoji)).toBe(`${'x'.repeat(31)}=${sha256(emoji)}`)
   })
 
   it.each(['', '\ud800'])('refuses %j, which no object is called', (name) => {
-    expect(() => encodeToken(name)).toThrow(SubjectError)
+    expect(() => encodeSubjectPart(name)).toThrow(SubjectError)
   })
 })
 
@@ -223,7 +223,7 @@ describe('the subject of a cursor', () => {
 
 function nameIn(text: string): string | undefined {
   try {
-    return decodeToken(text)
+    return decodeSubjectPart(text)
   } catch (error) {
     if (error instanceof SubjectError) return undefined
     throw error
