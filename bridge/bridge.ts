@@ -82,7 +82,8 @@ class WatchingBridge implements Bridge {
     options.watermark?.onDoubt(() => this.#doubt())
     this.#scopes = new Scopes(options.kube)
     const { events, log, random = Math.random } = options
-    const enqueue = (fn: string, key: string, lane: 'high' | 'low') => this.#publisher.enqueue(fn, key, lane)
+    const enqueue = (reconciler: string, key: string, lane: 'high' | 'low') =>
+      this.#publisher.enqueue(reconciler, key, lane)
     this.#relations = new Relations({ events, log, signal: this.#ended.signal }, enqueue)
     this.#resyncs = new Resyncs({
       events,

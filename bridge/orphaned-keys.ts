@@ -8,7 +8,7 @@ import { unlessAborted } from './abort.ts'
 
 export interface OrphanedKeysOptions {
   kube: Pick<KubeClient, 'list'>
-  queue: Pick<WorkQueue, 'stream' | 'functions' | 'list' | 'purge' | 'enqueue' | 'declare' | 'retire'>
+  queue: Pick<WorkQueue, 'stream' | 'reconcilers' | 'list' | 'purge' | 'enqueue' | 'declare' | 'retire'>
   deadLetter: (dead: DeadMessage) => Promise<void>
   log: RunLog
   /** How long a Reconciler must be gone before its keys are given up. Default 5 min. */
@@ -32,14 +32,14 @@ export async function sweepOrphanedKeys(options: OrphanedKeysOptions, signal: Ab
   while (!signal.aborted) {
     try {
       const present = await presentNames(options.kube)
-      for (const fn of await options.queue.functions()) {
-        const isGone = !present.has(fn)
-        if (!isGone) absentSince.delete(fn)
-        const since = absentSince.get(fn) ?? performance.now()
-        if (isGone) absentSince.set(fn, since)
+      for (const reconciler of await options.queue.reconcilers()) {
+        const isGone = !present.has(reconciler)
+        if (!isGone) absentSince.delete(reconciler)
+        const since = absentSince.get(reconciler) ?? performance.now()
+        if (isGone) absentSince.set(reconciler, since)
         if (!isGone || performance.now() - since < absentMs) continue
-        await deadLetterKeys(options, fn, signal)
-        if (await retireIfEmpty(options, fn)) absentSince.delete(fn)
+        await deadLetterKeys(options, reconciler, signal)
+        if (await retireIfEmpty(options, reconciler)) absentSince.delete(reconciler)
       }
     } catch (error) {
       // That there are no Reconcilers at all, their watch says.
@@ -63,21 +63,20 @@ async function presentNames(kube: OrphanedKeysOptions['kube'], fieldSelector?: s
  * and go with it: so each purge is followed by a look. If that is of before it came, it enqueues the key after the
  * purge. A kill between the two leaves that one key to its next change or resync, and to the dead letters.
  */
-async function deadLetterKeys(options: OrphanedKeysOptions, fn: string, signal: AbortSignal): Promise<void> {
+async function deadLetterKeys(options: OrphanedKeysOptions, reconciler: string, signal: AbortSignal): Promise<void> {
   const { kube, queue, log } = options
   let deadLettered = 0
-  for await (const entry of queue.list({ fn })) {
+  for await (const entry of queue.list({ reconciler })) {
     signal.throwIfAborted()
     if (entry.state === 'running') continue
     if (await isDeadLettered(options, entry, signal)) deadLettered++
-    if (await mayBeBack(kube, fn)) {
-      await unlessAborted(queue.enqueue(fn, entry.key, { lane: 'low' }), signal)
-      log.info({ reconciler: fn, keys: deadLettered }, 'this Reconciler may be back: no more of its keys go to DEAD')
+    if (await mayBeBack(kube, reconciler)) {
+      await unlessAborted(queue.enqueue(reconciler, entry.key, { lane: 'low' }), signal)
+      log.info({ reconciler, keys: deadLettered }, 'this Reconciler may be back: no more of its keys go to DEAD')
       return
     }
   }
-  if (deadLettered > 0)
-    log.warn({ reconciler: fn, keys: deadLettered }, 'this Reconciler is gone: its keys are in DEAD')
+  if (deadLettered > 0) log.warn({ reconciler, keys: deadLettered }, 'this Reconciler is gone: its keys are in DEAD')
 }
 
 /** False: not in time. The keys behind it do not wait for it, and the next pass tries it again. */
@@ -87,7 +86,7 @@ async function isDeadLettered(
   signal: AbortSignal,
 ): Promise<boolean> {
   const inTime = AbortSignal.any([signal, AbortSignal.timeout(keyMs)])
-  const { fn, key } = entry
+  const { reconciler, key } = entry
   const letter = deadKey({ ...entry, stream: queue.stream, reason: 'unknown-reconciler', detail: detailOf(entry) })
   try {
     await unlessAborted(deadLetter(letter), inTime)
@@ -95,7 +94,7 @@ async function isDeadLettered(
     return true
   } catch (error) {
     signal.throwIfAborted()
-    log.warn({ err: error, reconciler: fn, key }, 'a key of a Reconciler that is gone stays in WORK until the next try')
+    log.warn({ err: error, reconciler, key }, 'a key of a Reconciler that is gone stays in WORK until the next try')
     return false
   }
 }
@@ -104,29 +103,29 @@ async function isDeadLettered(
  * Consumers hold nothing, but a queue is only found by them. So they go last, and are declared again for what was enqueued
  * meanwhile. A kill in between leaves such a key in WORK until the Reconciler comes back.
  */
-async function retireIfEmpty({ kube, queue, log }: OrphanedKeysOptions, fn: string): Promise<boolean> {
-  const mustStay = async () => !(await isEmpty(queue, fn)) || (await mayBeBack(kube, fn))
+async function retireIfEmpty({ kube, queue, log }: OrphanedKeysOptions, reconciler: string): Promise<boolean> {
+  const mustStay = async () => !(await isEmpty(queue, reconciler)) || (await mayBeBack(kube, reconciler))
   if (await mustStay()) return false
-  await queue.retire(fn)
+  await queue.retire(reconciler)
   if (await mustStay()) {
-    await queue.declare(fn)
+    await queue.declare(reconciler)
     return false
   }
-  log.info({ reconciler: fn }, 'this Reconciler is gone: its consumers are deleted')
+  log.info({ reconciler }, 'this Reconciler is gone: its consumers are deleted')
   return true
 }
 
-async function isEmpty(queue: OrphanedKeysOptions['queue'], fn: string): Promise<boolean> {
-  for await (const _ of queue.list({ fn, limit: 1 })) return false
+async function isEmpty(queue: OrphanedKeysOptions['queue'], reconciler: string): Promise<boolean> {
+  for await (const _ of queue.list({ reconciler, limit: 1 })) return false
   return true
 }
 
 /** A look that fails says nothing. */
-const mayBeBack = (kube: OrphanedKeysOptions['kube'], fn: string): Promise<boolean> =>
-  presentNames(kube, `metadata.name=${fn}`).then(
-    (names) => names.has(fn),
+const mayBeBack = (kube: OrphanedKeysOptions['kube'], reconciler: string): Promise<boolean> =>
+  presentNames(kube, `metadata.name=${reconciler}`).then(
+    (names) => names.has(reconciler),
     () => true,
   )
 
-const detailOf = ({ fn, state, error }: Entry): string =>
-  `there is no Reconciler ${fn}; the key was ${state}${error === undefined ? '' : `, its last run failed: ${error}`}`
+const detailOf = ({ reconciler, state, error }: Entry): string =>
+  `there is no Reconciler ${reconciler}; the key was ${state}${error === undefined ? '' : `, its last run failed: ${error}`}`

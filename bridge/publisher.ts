@@ -68,9 +68,9 @@ export class Publisher {
   }
 
   /** Puts a key into the queue of a Reconciler. */
-  async enqueue(fn: string, key: string, lane: 'high' | 'low'): Promise<void> {
-    await this.#deps.queue.enqueue(fn, key, { lane })
-    this.#deps.observer?.enqueued?.({ fn, key, lane, by: 'token' })
+  async enqueue(reconciler: string, key: string, lane: 'high' | 'low'): Promise<void> {
+    await this.#deps.queue.enqueue(reconciler, key, { lane })
+    this.#deps.observer?.enqueued?.({ reconciler, key, lane, by: 'token' })
   }
 
   /** What was enqueued may be lost: the next change of each object counts, whatever it changes. */
@@ -126,22 +126,24 @@ export class Publisher {
     )
     return announced
       .filter(({ noted }) => noted)
-      .map(async ({ fn, key, safe }) => {
-        const by = await safe.catch(() => this.#persistently(ref, signal, () => queue.announce(fn, key, { lane }).safe))
-        if (by !== 'run') this.#deps.observer?.enqueued?.({ fn, key, lane, by, ...objectOf(news) })
+      .map(async ({ reconciler, key, safe }) => {
+        const by = await safe.catch(() =>
+          this.#persistently(ref, signal, () => queue.announce(reconciler, key, { lane }).safe),
+        )
+        if (by !== 'run') this.#deps.observer?.enqueued?.({ reconciler, key, lane, by, ...objectOf(news) })
       })
   }
 
   async #announceOne(
-    { fn, key }: Target,
+    { reconciler, key }: Target,
     lane: Publication['lane'],
     news: News,
-  ): Promise<Announced & { fn: string; key: string }> {
+  ): Promise<Announced & { reconciler: string; key: string }> {
     const { queue, observer } = this.#deps
-    const announced = queue.announce(fn, key, { lane })
+    const announced = queue.announce(reconciler, key, { lane })
     const by = announced.noted ? 'run' : await announced.safe
-    observer?.enqueued?.({ fn, key, lane, by, ...objectOf(news) })
-    return { fn, key, ...announced }
+    observer?.enqueued?.({ reconciler, key, lane, by, ...objectOf(news) })
+    return { reconciler, key, ...announced }
   }
 
   #changeOf(
@@ -173,10 +175,10 @@ export class Publisher {
   }
 
   /** A run of the key has put this version into EVENTS, or a later one: it has written the object more than once. */
-  #isEcho({ fn, key }: Target, stored: PutResult | undefined): boolean {
+  #isEcho({ reconciler, key }: Target, stored: PutResult | undefined): boolean {
     if (stored === undefined || stored.outcome === 'stored' || stored.origin === undefined) return false
-    const isSettled = this.#deps.settled?.({ fn, key, origin: stored.origin }) ?? false
-    if (isSettled) this.#deps.observer?.dropped?.({ fn, key })
+    const isSettled = this.#deps.settled?.({ reconciler, key, origin: stored.origin }) ?? false
+    if (isSettled) this.#deps.observer?.dropped?.({ reconciler, key })
     return isSettled
   }
 

@@ -5,7 +5,7 @@ import { Relation, type RelationDeps } from './relation.ts'
 import type { Change, RelatedTo, Routes } from './routing.ts'
 import { isSameSelection } from './selection.ts'
 
-type Enqueue = (fn: string, key: string, lane: 'high' | 'low') => Promise<void>
+type Enqueue = (reconciler: string, key: string, lane: 'high' | 'low') => Promise<void>
 
 const PROMPT_AT_MOST = 64
 
@@ -85,8 +85,8 @@ export class Relations {
   }
 
   /** Beyond the first few in the low lane: one change must not keep everybody else waiting. */
-  async #all(fn: string, keys: Iterable<string> | AsyncIterable<string>, lane: 'high' | 'low'): Promise<void> {
-    await forEachKey(keys, (key, index) => this.#enqueue(fn, key, index < PROMPT_AT_MOST ? lane : 'low'))
+  async #all(reconciler: string, keys: Iterable<string> | AsyncIterable<string>, lane: 'high' | 'low'): Promise<void> {
+    await forEachKey(keys, (key, index) => this.#enqueue(reconciler, key, index < PROMPT_AT_MOST ? lane : 'low'))
   }
 }
 

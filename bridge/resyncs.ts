@@ -10,7 +10,7 @@ export interface ResyncDeps {
   now: () => Date
   random: () => number
   reconcilers: () => readonly Reconciler[]
-  enqueue: (fn: string, key: string, lane: 'low') => Promise<void>
+  enqueue: (reconciler: string, key: string, lane: 'low') => Promise<void>
 }
 
 /** Not a resource of the API server: names the times of the last resyncs among the cursors. */

@@ -43,7 +43,7 @@ export interface Change {
 
 /** A key of a work queue. */
 export interface Target {
-  fn: string
+  reconciler: string
   key: string
   /** Of the Reconciler. */
   token: string
@@ -142,13 +142,13 @@ export class Routes {
 /** Every one of them is watched whole, whatever is asked of them: the bridge itself works by them. */
 const isReconcilers = (ref: ResourceRef): boolean => resourceName(ref) === resourceName(RECONCILERS)
 
-function primaryTargets({ name: fn, token, spec, selects }: Reconciler, change: Change): Target[] {
+function primaryTargets({ name: reconciler, token, spec, selects }: Reconciler, change: Change): Target[] {
   const { namespace, name, object } = change
   if (!inNamespaces(spec.for.namespaces, namespace)) return []
-  const target = { fn, token, key: keyOf(namespace, name) }
+  const target = { reconciler, token, key: keyOf(namespace, name) }
   if (object === undefined) return [target]
   // What has left the selection waits, once it is deleted, until its finalizer is taken back.
-  if (!selects(object)) return holdsFinalizer(object, identityOf(fn, spec)) ? [target] : []
+  if (!selects(object)) return holdsFinalizer(object, identityOf(reconciler, spec)) ? [target] : []
   return doesCount(spec, change) ? [target] : []
 }
 
@@ -158,13 +158,16 @@ function doesCount({ changes, for: { selector, fieldSelector } }: ReconcilerSpec
   return counts?.(selector === undefined ? changes : [...changes, 'Labels']) ?? true
 }
 
-function ownerTargets(reconciler: Reconciler, change: Change, isClusterScoped: IsClusterScoped): Target[] {
-  const { name: fn, token, spec } = reconciler
+function ownerTargets(
+  { name: reconciler, token, spec }: Reconciler,
+  change: Change,
+  isClusterScoped: IsClusterScoped,
+): Target[] {
   const namespace = isClusterScoped(spec.for) ? undefined : change.namespace
   if (!inNamespaces(spec.for.namespaces, namespace)) return []
   return change.owners
     .filter((owner) => isOf(owner, spec.for))
-    .map(({ name }) => ({ fn, token, key: keyOf(namespace, name) }))
+    .map(({ name }) => ({ reconciler, token, key: keyOf(namespace, name) }))
 }
 
 const isOf = (owner: Owner, ref: ResourceRef): boolean =>
@@ -180,7 +183,7 @@ const inNamespaces = (namespaces: readonly string[] | undefined, namespace: stri
   namespaces === undefined || namespace === undefined || namespaces.includes(namespace)
 
 const unique = (targets: Target[]): Target[] => [
-  ...new Map(targets.map((target) => [`${target.fn} ${target.key}`, target])).values(),
+  ...new Map(targets.map((target) => [`${target.reconciler} ${target.key}`, target])).values(),
 ]
 
 const groupOf = (apiVersion: string): string => (apiVersion.includes('/') ? (apiVersion.split('/')[0] ?? '') : '')

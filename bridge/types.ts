@@ -35,7 +35,7 @@ export interface BridgeOptions {
 }
 
 export interface Echo {
-  fn: string
+  reconciler: string
   key: string
   /** What EventStore.put() was given by the writer. */
   origin: string
@@ -49,7 +49,7 @@ export interface BridgeObserver {
   published?: ((change: SeenChange & { outcome: PutResult['outcome']; ms: number }) => void) | undefined
   enqueued?: ((key: EnqueuedKey) => void) | undefined
   /** A change concerned a key that a run of its own had settled already. */
-  dropped?: ((key: { fn: string; key: string }) => void) | undefined
+  dropped?: ((key: { reconciler: string; key: string }) => void) | undefined
   /** Read from a watch or a streamed list. */
   received?: ((event: { resource: string; bytes: number }) => void) | undefined
   /** A watch or list ended otherwise than agreed. */
@@ -58,7 +58,7 @@ export interface BridgeObserver {
 }
 
 interface EnqueuedKey {
-  fn: string
+  reconciler: string
   key: string
   lane: 'high' | 'low'
   /** What keeps it. `run`: only the one under way here; should that not read it, this is told again of what else does. */

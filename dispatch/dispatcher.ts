@@ -64,7 +64,7 @@ export interface Dispatcher {
    * that has lost its lease, and of other processes' runs, this says nothing: a newer run may have begun before the write
    * arrived, and the process may die before it queues the key again.
    */
-  settled(echo: { fn: string; key: string; origin: string }): boolean
+  settled(echo: { reconciler: string; key: string; origin: string }): boolean
   /** Of the run that is writing this object right now, for who happens to see it in the watch before it is in EVENTS. */
   traceOf(ref: ResourceRef, object: KubeObject): string | undefined
   /** Calls of functions that have not ended; after drain(): that have ignored their signal. */
@@ -124,9 +124,9 @@ class LiveDispatcher implements Dispatcher {
     await this.#deps.recorder.flush()
   }
 
-  settled({ fn, key, origin }: { fn: string; key: string; origin: string }): boolean {
-    const owner = ownerIn(origin, fn, key)
-    return owner !== undefined && this.#followed.get(fn)?.serving?.settled(owner) === true
+  settled({ reconciler, key, origin }: { reconciler: string; key: string; origin: string }): boolean {
+    const owner = ownerIn(origin, reconciler, key)
+    return owner !== undefined && this.#followed.get(reconciler)?.serving?.settled(owner) === true
   }
 
   traceOf(ref: ResourceRef, object: KubeObject): string | undefined {

@@ -83,8 +83,8 @@ export async function rehearse(options: RehearsalOptions): Promise<RehearsalResu
 }
 
 /** Nobody else can have a run that does nothing. */
-const leaseOf = (fn: string, key: string, now: Date, signal: AbortSignal): Lease => ({
-  fn,
+const leaseOf = (reconciler: string, key: string, now: Date, signal: AbortSignal): Lease => ({
+  reconciler,
   key,
   lane: 'high',
   owner: 'dry-run',

@@ -35,7 +35,7 @@ export class Serving {
     this.#served = served
     this.#log = log
     this.#worker = queue.serve({
-      fn: served.name,
+      reconciler: served.name,
       slots: served.spec.concurrency,
       backoff: served.spec.backoff,
       handler: (lease) => this.#handle(lease),
@@ -61,11 +61,13 @@ export class Serving {
   }
 
   /** The record of the run stands until the letter is stored: who dies meanwhile does it again. */
-  async #deadLetter({ fn, key, lane, enqueuedAt: since }: Lease): Promise<Finish> {
+  async #deadLetter({ reconciler, key, lane, enqueuedAt: since }: Lease): Promise<Finish> {
     const message = `key ${key} is no namespace and name of an object`
     const { deadLetter } = this.#deps
     if (deadLetter === undefined) return { kind: 'terminal', message }
-    await deadLetter(deadKey({ fn, key, lane, since, stream: this.#stream, reason: 'invalid-key', detail: message }))
+    await deadLetter(
+      deadKey({ reconciler, key, lane, since, stream: this.#stream, reason: 'invalid-key', detail: message }),
+    )
     return { kind: 'done' }
   }
 

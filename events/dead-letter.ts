@@ -26,7 +26,7 @@ export interface DeadMessage {
 
 /** A key of the work queue: nobody runs it, or it names no object. */
 export const deadKey = (key: {
-  fn: string
+  reconciler: string
   key: string
   lane: string
   since: Date
@@ -36,9 +36,9 @@ export const deadKey = (key: {
 }): DeadMessage => ({
   reason: key.reason,
   detail: key.detail,
-  reconciler: key.fn,
+  reconciler: key.reconciler,
   stream: key.stream,
-  subject: `work.${key.fn.replaceAll('.', '_')}.${key.lane}.${key.key}`,
+  subject: `work.${key.reconciler.replaceAll('.', '_')}.${key.lane}.${key.key}`,
   sequence: 0,
   storedAt: key.since,
   headers: {},
@@ -46,9 +46,9 @@ export const deadKey = (key: {
 })
 
 /** Undefined: it was no key. */
-export function keyIn({ subject, reconciler }: DeadMessage): { fn: string; key: string } | undefined {
+export function keyIn({ subject, reconciler }: DeadMessage): { reconciler: string; key: string } | undefined {
   const [role, , , ...key] = subject.split('.')
-  return role === 'work' && reconciler !== undefined ? { fn: reconciler, key: key.join('.') } : undefined
+  return role === 'work' && reconciler !== undefined ? { reconciler, key: key.join('.') } : undefined
 }
 
 export interface DeadLetter extends DeadMessage {

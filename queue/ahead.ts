@@ -5,12 +5,12 @@ import type { Lane } from './record.ts'
 /** Which keys of one lane wait behind those that its consumer delivers: all that wait now, and all that are queued later. */
 export class Ahead {
   readonly #core: Core
-  readonly #of: { fn: string; lane: Lane }
+  readonly #of: { reconciler: string; lane: Lane }
   readonly #note: (key: string) => void
   #subscription: Subscription | undefined
   #stopListening: () => void = () => undefined
 
-  constructor(core: Core, of: { fn: string; lane: Lane }, note: (key: string) => void) {
+  constructor(core: Core, of: { reconciler: string; lane: Lane }, note: (key: string) => void) {
     this.#core = core
     this.#of = of
     this.#note = note
@@ -18,11 +18,11 @@ export class Ahead {
 
   open(): void {
     const { js, names } = this.#core
-    const { fn, lane } = this.#of
+    const { reconciler, lane } = this.#of
     const callback = (error: unknown, { subject }: { subject: string }) => {
       if (!error) this.#note(names.keyQueued(subject))
     }
-    this.#subscription = js.nc.subscribe(names.queued(fn, lane), { callback })
+    this.#subscription = js.nc.subscribe(names.queued(reconciler, lane), { callback })
     // What was queued while there was no connection was not told.
     this.#stopListening = js.onReconnect(() => void this.#list())
     void this.#list()
@@ -36,19 +36,19 @@ export class Ahead {
 
   async #list(): Promise<void> {
     const { js, names, log } = this.#core
-    const { fn, lane } = this.#of
+    const { reconciler, lane } = this.#of
     const subscription = this.#subscription
     try {
       // From here on the server tells of new ones.
       await js.nc.flush()
-      const { state } = await js.admin.streams.info(names.stream, { subjects_filter: names.tokensOf(fn, lane) })
+      const { state } = await js.admin.streams.info(names.stream, { subjects_filter: names.tokensOf(reconciler, lane) })
       for (const subject of Object.keys(state.subjects ?? {})) {
         if (this.#subscription !== subscription) return
         const place = names.placeOf(subject)
         if (place?.kind === 'token') this.#note(place.key)
       }
     } catch (error) {
-      log.debug({ err: error, fn, lane }, 'could not list a long lane: only keys queued from now on have turns')
+      log.debug({ err: error, reconciler, lane }, 'could not list a long lane: only keys queued from now on have turns')
     }
   }
 }

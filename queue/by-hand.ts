@@ -27,10 +27,10 @@ export async function withdrawKey(
   return result === 'none' ? 'idle' : result
 }
 
-async function tokensOf({ js, names }: Core, { fn, key }: KeyOf): Promise<Token[]> {
+async function tokensOf({ js, names }: Core, { reconciler, key }: KeyOf): Promise<Token[]> {
   const found = await Promise.all(
     LANES.map(async (lane) => {
-      const message = await js.lastOf(names.stream, names.token(fn, lane, key))
+      const message = await js.lastOf(names.stream, names.token(reconciler, lane, key))
       return message && tokenFrom(message, lane)
     }),
   )

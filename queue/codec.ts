@@ -12,7 +12,7 @@ export interface WireMessage {
 /** Which key of which queue a message is about, and who writes it. */
 export interface Address {
   names: Names
-  fn: string
+  reconciler: string
   key: string
   worker: string
 }
@@ -23,23 +23,23 @@ const OVERSLEPT_MS = 30 * 24 * 3600 * 1000
 const DONE_TTL = '600s'
 const MAX_ERROR_CHARS = 2000
 
-export function toWire(message: Publish, { names, fn, key, worker }: Address): WireMessage {
+export function toWire(message: Publish, { names, reconciler, key, worker }: Address): WireMessage {
   const guards = {
-    ...expectation(message.expected, names.records(fn, key)),
-    ...(message.cancels !== undefined && cancellation(names.record(fn, key, message.cancels))),
+    ...expectation(message.expected, names.records(reconciler, key)),
+    ...(message.cancels !== undefined && cancellation(names.record(reconciler, key, message.cancels))),
   }
   switch (message.role) {
     case 'token': {
       const headers = { ...failureHeaders(message), ...guards }
-      return { subject: names.token(fn, message.lane, key), headers, payload: shortened(message.error) }
+      return { subject: names.token(reconciler, message.lane, key), headers, payload: shortened(message.error) }
     }
     case 'record': {
       const { record } = message
-      const headers = { ...recordHeaders(record, names.token(fn, record.lane, key)), ...guards }
-      return { subject: names.record(fn, key, record.generation), headers, payload: shortened(record.error) }
+      const headers = { ...recordHeaders(record, names.token(reconciler, record.lane, key)), ...guards }
+      return { subject: names.record(reconciler, key, record.generation), headers, payload: shortened(record.error) }
     }
     case 'done':
-      return { subject: names.done(fn, worker), headers: { 'Nats-TTL': DONE_TTL, ...guards }, payload: '' }
+      return { subject: names.done(reconciler, worker), headers: { 'Nats-TTL': DONE_TTL, ...guards }, payload: '' }
   }
 }
 

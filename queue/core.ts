@@ -41,10 +41,10 @@ export function operate<Input, State extends { io: Io }, Result>(
   core: Core,
   machine: Machine<Input, State, Result>,
   input: Input,
-  { fn, key }: KeyOf,
+  { reconciler, key }: KeyOf,
   { delivery, ...patience }: Patience & { delivery?: Delivery | undefined } = {},
 ): Promise<Result> {
-  const address = { names: core.names, fn, key, worker: core.worker }
+  const address = { names: core.names, reconciler, key, worker: core.worker }
   const ask = (io: Io) => {
     patience.signal?.throwIfAborted()
     return perform(io, core, address, delivery)
@@ -75,6 +75,6 @@ export async function enqueueKey(
   { lane, attempt }: { lane: Lane; attempt: number },
 ): Promise<'queued' | 'coalesced'> {
   const result = await operate(core, transitions.enqueue, { lane, attempt }, of)
-  core.observer.onEnqueue?.(of.fn, result)
+  core.observer.onEnqueue?.(of.reconciler, result)
   return result
 }

@@ -49,21 +49,26 @@ export async function findWork(js: JetStream, names: Names): Promise<number> {
   return found.num_replicas
 }
 
-export async function declareFunction(js: JetStream, names: Names, fn: string, ackWaitMs: number): Promise<void> {
-  for (const lane of LANES) await declareConsumer(js, names.stream, consumerConfig(names, fn, lane, ackWaitMs))
+export async function declareConsumers(
+  js: JetStream,
+  names: Names,
+  reconciler: string,
+  ackWaitMs: number,
+): Promise<void> {
+  for (const lane of LANES) await declareConsumer(js, names.stream, consumerConfig(names, reconciler, lane, ackWaitMs))
 }
 
-/** Deletes the consumers of a function. Queued keys stay, and are delivered once it is declared again. */
-export async function retireFunction(js: JetStream, names: Names, fn: string): Promise<void> {
-  for (const lane of LANES) await removeConsumer(js, names.stream, names.consumer(fn, lane))
+/** Deletes the consumers of a Reconciler. Queued keys stay, and are delivered once it is declared again. */
+export async function deleteConsumers(js: JetStream, names: Names, reconciler: string): Promise<void> {
+  for (const lane of LANES) await removeConsumer(js, names.stream, names.consumer(reconciler, lane))
 }
 
 /** By the names of their consumers. */
-export async function declaredFunctions(js: JetStream, names: Names): Promise<string[]> {
+export async function declaredReconcilers(js: JetStream, names: Names): Promise<string[]> {
   const found = new Set<string>()
   for await (const { name } of js.admin.consumers.list(names.stream)) {
-    const fn = names.functionOf(name)
-    if (fn !== undefined && fn !== TIMERS) found.add(fn)
+    const reconciler = names.reconcilerOf(name)
+    if (reconciler !== undefined && reconciler !== TIMERS) found.add(reconciler)
   }
   return [...found].sort()
 }
@@ -86,13 +91,13 @@ function streamConfig(names: Names): Partial<StreamConfig> & { name: string } {
 
 function consumerConfig(
   names: Names,
-  fn: string,
+  reconciler: string,
   lane: Lane,
   ackWaitMs: number,
 ): Partial<ConsumerConfig> & { durable_name: string } {
   return {
-    durable_name: names.consumer(fn, lane),
-    filter_subject: names.tokensOf(fn, lane),
+    durable_name: names.consumer(reconciler, lane),
+    filter_subject: names.tokensOf(reconciler, lane),
     ack_policy: 'explicit',
     ack_wait: ackWaitMs * MS,
     max_deliver: -1,

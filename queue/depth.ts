@@ -7,19 +7,19 @@ import type { Backlog, Depth } from './types.ts'
  * than one replica they may be a moment old.
  */
 
-export async function depthOf({ js, names }: Core, fn: string): Promise<Depth> {
+export async function depthOf({ js, names }: Core, reconciler: string): Promise<Depth> {
   const count = async (subject: string) => (await js.count(names.stream, subject)).count
   const [queued, records, running, parked] = await Promise.all([
-    count(names.all('work', fn)),
-    count(names.all('key', fn)),
-    count(names.recordsIn(fn, 'running')),
-    count(names.recordsIn(fn, 'parked')),
+    count(names.all('work', reconciler)),
+    count(names.all('key', reconciler)),
+    count(names.recordsIn(reconciler, 'running')),
+    count(names.recordsIn(reconciler, 'parked')),
   ])
   return { queued, running, waiting: Math.max(0, records - running - parked), parked }
 }
 
-export async function backlogOf({ js, names, clock }: Core, fn: string): Promise<Backlog> {
-  const tokens = (lane: Lane) => js.count(names.stream, names.tokensOf(fn, lane))
+export async function backlogOf({ js, names, clock }: Core, reconciler: string): Promise<Backlog> {
+  const tokens = (lane: Lane) => js.count(names.stream, names.tokensOf(reconciler, lane))
   const [high, low] = await Promise.all([tokens('high'), tokens('low')])
   const oldest = [high, low].flatMap((lane) => lane.oldest?.storedAt ?? [])
   return {

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { ConnectionClosedError, findConsumer, type StoredMessage } from '#jetstream'
 import { tokenFrom } from './codec.ts'
 import { type Core, operate } from './core.ts'
-import { declareFunction } from './declare.ts'
+import { declareConsumers } from './declare.ts'
 import { Overdue } from './overdue.ts'
 import type { Lane } from './record.ts'
 import { deadTokens, type Suspects } from './tokens.ts'
@@ -25,16 +25,16 @@ const RECHECK_MS = 3000
  */
 export class Janitor {
   readonly #core: Core
-  readonly #fn: string
+  readonly #reconciler: string
   readonly #overdue: Overdue
   readonly #stopping = new AbortController()
   #suspects: Suspects = new Map()
   #wake = new AbortController()
 
-  constructor(core: Core, fn: string) {
+  constructor(core: Core, reconciler: string) {
     this.#core = core
-    this.#fn = fn
-    this.#overdue = new Overdue(core, fn)
+    this.#reconciler = reconciler
+    this.#overdue = new Overdue(core, reconciler)
   }
 
   /** Looks at once, after each reconnect, and every 30 to 60 s. */
@@ -58,11 +58,14 @@ export class Janitor {
     let revived = 0
     for (const token of deadTokens(this.#suspects, found)) {
       const { key, lane } = token
-      const result = await operate(this.#core, transitions.revive, tokenFrom(token, lane), { fn: this.#fn, key })
+      const result = await operate(this.#core, transitions.revive, tokenFrom(token, lane), {
+        reconciler: this.#reconciler,
+        key,
+      })
       if (result !== 'revived') continue
       revived++
-      observer.onRevive?.(this.#fn)
-      log.warn({ fn: this.#fn, key }, 'token that would never have been delivered replaced')
+      observer.onRevive?.(this.#reconciler)
+      log.warn({ reconciler: this.#reconciler, key }, 'token that would never have been delivered replaced')
     }
     this.#suspects = new Map(found.map(({ subject, sequence }) => [subject, sequence]))
     return revived
@@ -74,7 +77,7 @@ export class Janitor {
     const floor = await this.#floor(lane)
     const found: Found[] = []
     for (let from = 1; from <= floor.stream_seq; ) {
-      const message = await js.firstFrom(names.stream, from, names.tokensOf(this.#fn, lane))
+      const message = await js.firstFrom(names.stream, from, names.tokensOf(this.#reconciler, lane))
       if (message === undefined || message.sequence > floor.stream_seq) break
       const place = names.placeOf(message.subject)
       if (place?.kind === 'token') found.push({ ...message, lane, key: place.key })
@@ -85,10 +88,10 @@ export class Janitor {
 
   async #floor(lane: Lane): Promise<{ stream_seq: number }> {
     const { js, names, ackWaitMs, log } = this.#core
-    const found = await findConsumer(js, names.stream, names.consumer(this.#fn, lane))
+    const found = await findConsumer(js, names.stream, names.consumer(this.#reconciler, lane))
     if (found !== undefined) return found.ack_floor
-    await declareFunction(js, names, this.#fn, ackWaitMs)
-    log.warn({ fn: this.#fn, lane }, 'consumer that somebody has deleted made anew')
+    await declareConsumers(js, names, this.#reconciler, ackWaitMs)
+    log.warn({ reconciler: this.#reconciler, lane }, 'consumer that somebody has deleted made anew')
     return { stream_seq: 0 }
   }
 
@@ -102,7 +105,7 @@ export class Janitor {
         if (mended > 0 || this.#suspects.size > 0 || this.#overdue.isWaiting) pauseMs = RECHECK_MS
       } catch (error) {
         if (error instanceof ConnectionClosedError || this.#core.js.nc.isClosed()) return
-        log.warn({ err: error, fn: this.#fn }, 'janitor could not look: will try again')
+        log.warn({ err: error, reconciler: this.#reconciler }, 'janitor could not look: will try again')
         pauseMs = RECHECK_MS
       }
       this.#wake = new AbortController()

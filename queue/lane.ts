@@ -7,7 +7,7 @@ import type { LaneLoad } from './slots.ts'
 import { Turns } from './turns.ts'
 
 export interface LaneOptions {
-  fn: string
+  reconciler: string
   lane: Lane
   slots: number
   /** Slots that this lane may fill at present. */
@@ -28,11 +28,11 @@ interface Found {
 const LONG = 4
 
 /**
- * One lane of a function in the hands of a worker. Its consumer delivers the oldest token first: that is the line. While
+ * One lane of a Reconciler in the hands of a worker. Its consumer delivers the oldest token first: that is the line. While
  * the line is long, namespaces that wait further back are served in turn with it.
  */
 export class LaneInHand implements LaneLoad {
-  readonly fn: string
+  readonly reconciler: string
   readonly lane: Lane
   readonly puller: Puller
   busy = 0
@@ -47,12 +47,12 @@ export class LaneInHand implements LaneLoad {
     this.#core = core
     this.#options = options
     this.#turns = new Turns(core.random)
-    this.fn = options.fn
+    this.reconciler = options.reconciler
     this.lane = options.lane
     this.#ahead = new Ahead(core, options, (key) => this.#note(key))
     this.puller = new Puller(core.js, {
       stream: core.names.stream,
-      consumer: core.names.consumer(this.fn, this.lane),
+      consumer: core.names.consumer(this.reconciler, this.lane),
       free: () => this.#shareOut(),
       // The high lane is always waited for: what is kept for it then costs no further request.
       expected: () => this.lane === 'low' && this.backlog > 0,
@@ -101,7 +101,10 @@ export class LaneInHand implements LaneLoad {
       const place = names.placeOf(message.subject)
       return place?.kind === 'token' ? { key: place.key, message } : undefined
     } catch (error) {
-      log.debug({ err: error, fn: this.fn, namespace }, 'could not read ahead: keys wait in the order of the stream')
+      log.debug(
+        { err: error, reconciler: this.reconciler, namespace },
+        'could not read ahead: keys wait in the order of the stream',
+      )
       this.inOrder()
       return undefined
     }
@@ -111,10 +114,14 @@ export class LaneInHand implements LaneLoad {
     const { js, names } = this.#core
     for (let place = this.#turns.take(namespace); place !== undefined; place = this.#turns.take(namespace)) {
       if ('key' in place) {
-        const message = await js.lastOf(names.stream, names.token(this.fn, this.lane, place.key))
+        const message = await js.lastOf(names.stream, names.token(this.reconciler, this.lane, place.key))
         if (message && this.#turns.isAhead(message.sequence)) return message
       } else {
-        const message = await js.firstFrom(names.stream, place.from, names.tokensIn(this.fn, this.lane, namespace))
+        const message = await js.firstFrom(
+          names.stream,
+          place.from,
+          names.tokensIn(this.reconciler, this.lane, namespace),
+        )
         this.#turns.found(namespace, message?.sequence)
         return message
       }

@@ -10,14 +10,14 @@ const STATES = ['running', 'waiting', 'parked'] as const
 /** Records first, then tokens. What changes while it is read may be missing or show twice. */
 export async function* listEntries(
   core: Core,
-  { fn, states }: { fn?: string; states?: readonly Entry['state'][] },
+  { reconciler, states }: { reconciler?: string; states?: readonly Entry['state'][] },
 ): AsyncGenerator<Entry> {
   const { js, names } = core
   const wanted = STATES.filter((state) => states?.includes(state) ?? true)
   // Those that wait are in many places, as they may sleep.
   const filters = wanted.includes('waiting')
-    ? [names.all('key', fn)]
-    : wanted.map((state) => names.recordsIn(fn, state))
+    ? [names.all('key', reconciler)]
+    : wanted.map((state) => names.recordsIn(reconciler, state))
   for (const filter of filters)
     for await (const message of js.scan(names.stream, filter)) {
       const entry = recordEntry(core, message)
@@ -30,10 +30,10 @@ export async function* listEntries(
     counts.set(line, count)
     return count
   }
-  for await (const message of js.scan(names.stream, names.all('work', fn))) {
+  for await (const message of js.scan(names.stream, names.all('work', reconciler))) {
     const place = names.placeOf(message.subject)
-    if (place?.kind !== 'token' || place.fn === TIMERS) continue
-    const line = `${place.fn} ${place.lane}`
+    if (place?.kind !== 'token' || place.reconciler === TIMERS) continue
+    const line = `${place.reconciler} ${place.lane}`
     const position = counted(line)
     const namespace = namespaceOf(place.key)
     const positionInNamespace = namespace === undefined ? position : counted(`${line} ${namespace}`)
@@ -42,18 +42,20 @@ export async function* listEntries(
 }
 
 /** All that there is of one key: nothing while it is idle. */
-export async function entriesOf(core: Core, { fn, key }: KeyOf): Promise<Entry[]> {
+export async function entriesOf(core: Core, { reconciler, key }: KeyOf): Promise<Entry[]> {
   const { js, names } = core
-  const record = await js.lastOf(names.stream, names.records(fn, key))
+  const record = await js.lastOf(names.stream, names.records(reconciler, key))
   const entries = [record && recordEntry(core, record)]
   for (const lane of LANES) {
-    const message = await js.lastOf(names.stream, names.token(fn, lane, key))
+    const message = await js.lastOf(names.stream, names.token(reconciler, lane, key))
     if (message === undefined) continue
-    const position = await placeAmong(core, names.tokensOf(fn, lane), message.sequence)
+    const position = await placeAmong(core, names.tokensOf(reconciler, lane), message.sequence)
     const namespace = namespaceOf(key)
     const positionInNamespace =
-      namespace === undefined ? position : await placeAmong(core, names.tokensIn(fn, lane, namespace), message.sequence)
-    entries.push({ ...tokenEntry(core, message, { fn, key, lane }), position, positionInNamespace })
+      namespace === undefined
+        ? position
+        : await placeAmong(core, names.tokensIn(reconciler, lane, namespace), message.sequence)
+    entries.push({ ...tokenEntry(core, message, { reconciler, key, lane }), position, positionInNamespace })
   }
   return entries.filter((entry) => entry !== undefined)
 }
@@ -64,20 +66,20 @@ async function placeAmong({ js, names }: Core, subjects: string, sequence: numbe
   return Math.max(1, all.count - notBefore.count + 1)
 }
 
-function tokenEntry({ clock }: Core, message: StoredMessage, { fn, key, lane }: KeyOf & Pick<Entry, 'lane'>) {
+function tokenEntry({ clock }: Core, message: StoredMessage, { reconciler, key, lane }: KeyOf & Pick<Entry, 'lane'>) {
   const { attempt } = tokenFrom(message, lane)
   const since = clock.dateOf(message.storedAt)
-  return { state: 'queued' as const, fn, key, lane, attempt, since, ...errorFrom(message) }
+  return { state: 'queued' as const, reconciler, key, lane, attempt, since, ...errorFrom(message) }
 }
 
 function recordEntry({ names, clock }: Core, message: StoredMessage): Entry | undefined {
   const place = names.placeOf(message.subject)
   const record = recordFrom(message, names)
-  if (place?.kind !== 'record' || place.fn === TIMERS || record === undefined) return undefined
+  if (place?.kind !== 'record' || place.reconciler === TIMERS || record === undefined) return undefined
   const { lane, attempt, state, owner, by, dirty, otherLaneWaits } = record
   const since = clock.dateOf(record.since)
   const at = clock.dateOf(record.at)
-  const common = { fn: place.fn, key: place.key, lane, attempt, since, ...errorFrom(message) }
+  const common = { reconciler: place.reconciler, key: place.key, lane, attempt, since, ...errorFrom(message) }
   switch (state) {
     case 'running': {
       const who = { owner, ...(by !== undefined && { by }) }

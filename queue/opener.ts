@@ -9,7 +9,7 @@ const BUCKETS_AT_ONCE = 64
 /** How long runs of buckets may take to be handed back. */
 const HANDBACK_MS = 1000
 
-/** Opens the buckets of sleeping timers, of all functions, while this process serves any. */
+/** Opens the buckets of sleeping timers, of all Reconcilers, while this process serves any. */
 export class Opener {
   readonly #core: Core
   readonly #timers: Timers
@@ -18,7 +18,7 @@ export class Opener {
   #opening: { worker: Worker; stop: AbortController } | undefined
 
   constructor(core: Core, timers: Timers, serve: (core: Core, options: ServeOptions) => Worker) {
-    // Apart from the slots and metrics of functions.
+    // Apart from the slots and metrics of Reconcilers.
     this.#core = { ...core, slots: new ProcessSlots(Number.POSITIVE_INFINITY), observer: {} }
     this.#timers = timers
     this.#serve = serve
@@ -29,7 +29,7 @@ export class Opener {
     if (this.#opening) return
     const stop = new AbortController()
     const handler = this.#timers.opening(stop.signal)
-    const opener = this.#serve(this.#core, { fn: TIMERS, slots: BUCKETS_AT_ONCE, handler })
+    const opener = this.#serve(this.#core, { reconciler: TIMERS, slots: BUCKETS_AT_ONCE, handler })
     this.#opening = { worker: opener, stop }
   }
 

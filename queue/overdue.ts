@@ -22,14 +22,14 @@ interface Found {
  */
 export class Overdue {
   readonly #core: Core
-  readonly #fn: string
+  readonly #reconciler: string
   #first = 1
   /** Found by an earlier look, and the probe that was armed after that. */
   #suspects: { found: Found[]; probe: Probe } | undefined
 
-  constructor(core: Core, fn: string) {
+  constructor(core: Core, reconciler: string) {
     this.#core = core
-    this.#fn = fn
+    this.#reconciler = reconciler
   }
 
   /** Some are waited for: look again soon. */
@@ -42,7 +42,7 @@ export class Overdue {
     const rearmed = await this.#rearmSuspects()
     if (this.#suspects) return rearmed
     const found = await this.#find()
-    if (found.length > 0) this.#suspects = { found, probe: await Probe.arm(this.#core, this.#fn) }
+    if (found.length > 0) this.#suspects = { found, probe: await Probe.arm(this.#core, this.#reconciler) }
     return rearmed
   }
 
@@ -59,10 +59,10 @@ export class Overdue {
 
   async #rearm({ key, record }: Found): Promise<boolean> {
     const { log, observer } = this.#core
-    const of = { fn: this.#fn, key }
+    const of = { reconciler: this.#reconciler, key }
     const result = await operate(this.#core, transitions.rearm, { record, nonce: nuid.next() }, of)
     if (result !== 'rearmed') return false
-    observer.onRevive?.(this.#fn)
+    observer.onRevive?.(this.#reconciler)
     log.warn({ ...of, was: record.state }, 'timer that would never have fired armed anew')
     return true
   }
@@ -73,7 +73,7 @@ export class Overdue {
     const found: Found[] = []
     const buckets = new Set<string>()
     let read = 0
-    for await (const message of js.scan(names.stream, names.all('key', this.#fn), { first: this.#first })) {
+    for await (const message of js.scan(names.stream, names.all('key', this.#reconciler), { first: this.#first })) {
       const place = names.placeOf(message.subject)
       const record = recordFrom(message, names)
       if (place && record && record.at < now) {
@@ -90,6 +90,6 @@ export class Overdue {
 
   /** A bucket that nobody has opened, or whose run is not through: then this makes one more. */
   async #open(key: string): Promise<void> {
-    await enqueueKey(this.#core, { fn: TIMERS, key }, { lane: 'high', attempt: 0 })
+    await enqueueKey(this.#core, { reconciler: TIMERS, key }, { lane: 'high', attempt: 0 })
   }
 }

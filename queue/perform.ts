@@ -21,12 +21,12 @@ export async function perform(io: Io, access: StreamAccess, address: Address, de
 }
 
 async function doIo(io: Io, js: JetStream, address: Address, delivery: Delivery | undefined): Promise<Answer> {
-  const { names, fn, key } = address
+  const { names, reconciler, key } = address
   switch (io.do) {
     case 'publish':
       return { kind: 'stored', sequence: await publish(io.message, js, address) }
     case 'readRecord': {
-      const message = await js.lastOf(names.stream, names.records(fn, key))
+      const message = await js.lastOf(names.stream, names.records(reconciler, key))
       return { kind: 'record', record: message && recordFrom(message, names) }
     }
     case 'acknowledge':

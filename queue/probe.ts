@@ -20,8 +20,8 @@ export class Probe {
     this.#fired = fired
   }
 
-  static async arm(core: Core, fn: string): Promise<Probe> {
-    const { schedule, fired } = core.names.probe(fn, nuid.next())
+  static async arm(core: Core, reconciler: string): Promise<Probe> {
+    const { schedule, fired } = core.names.probe(reconciler, nuid.next())
     const at = new Date(Math.ceil(await measured(core)))
     await core.js.publish(schedule, '', {
       'Nats-Schedule': `@at ${at.toISOString()}`,

@@ -7,7 +7,7 @@ export const LANES: readonly Lane[] = ['high', 'low']
 
 export const otherLane = (lane: Lane): Lane => (lane === 'high' ? 'low' : 'high')
 
-/** A message at `work.<fn>.<lane>.<key>`: this key needs a run. */
+/** A message at `work.<reconciler>.<lane>.<key>`: this key needs a run. */
 export interface Token extends Failures {
   lane: Lane
   /** Stream sequence. */
@@ -17,7 +17,7 @@ export interface Token extends Failures {
 }
 
 /**
- * The message at `key.<fn>.<key>.<generation>`: a busy or waiting key. It is always a NATS schedule onto a token of
+ * The message at `key.<reconciler>.<key>.<generation>`: a busy or waiting key. It is always a NATS schedule onto a token of
  * `lane`, so that the server itself queues the key when `at` has come. All times are the server's, epoch milliseconds.
  *
  * The token that a running record stands for may still be unacknowledged, and so may every token of the same lane

@@ -24,7 +24,7 @@ const OVERTAKEN = 'the key was changed since it was read'
 
 /** One key in the hands of this process: its lease is renewed every third of its length until the run ends. */
 export class Run implements Lease {
-  readonly fn: string
+  readonly reconciler: string
   readonly key: string
   readonly attempt: number
   readonly cutShort: boolean
@@ -42,9 +42,9 @@ export class Run implements Lease {
   #takenBack = false
   #ended = false
 
-  constructor(core: Core, fn: string, key: string, held: Held, { fired, enqueuedAt }: Origin) {
+  constructor(core: Core, reconciler: string, key: string, held: Held, { fired, enqueuedAt }: Origin) {
     this.#core = core
-    this.fn = fn
+    this.reconciler = reconciler
     this.key = key
     this.attempt = held.record.attempt
     this.cutShort = held.record.reason === 'CutShort'
@@ -131,8 +131,8 @@ export class Run implements Lease {
     const result = await this.#stop(endingNow)
     if (result !== 'fenced' && result !== 'unclear') return 'finished'
     this.#lose('it was lost before the run ended')
-    this.#core.observer.onFenced?.(this.fn)
-    this.#core.log.warn({ fn: this.fn, key: this.key, result }, 'run fenced: its key is queued again')
+    this.#core.observer.onFenced?.(this.reconciler)
+    this.#core.log.warn({ reconciler: this.reconciler, key: this.key, result }, 'run fenced: its key is queued again')
     await enqueueKey(this.#core, this, { lane: this.lane, attempt: 0 })
     return 'fenced'
   }
@@ -179,10 +179,10 @@ export class Run implements Lease {
       })
       if (result.kind === 'lost') return this.#lose('another worker may own the key')
       this.#held = result.held
-      log.debug({ fn: this.fn, key: this.key, leaseUntil: this.until }, 'lease renewed')
+      log.debug({ reconciler: this.reconciler, key: this.key, leaseUntil: this.until }, 'lease renewed')
     } catch (error) {
       log.error(
-        { err: error, fn: this.fn, key: this.key },
+        { err: error, reconciler: this.reconciler, key: this.key },
         'lease not renewed: the run ends if it cannot finish in time',
       )
       if (this.#core.clock.now() > this.#end) return this.#lose('it could not be renewed')
@@ -211,6 +211,6 @@ export class Run implements Lease {
 
   #abortBecause(why: string): void {
     if (!this.signal.aborted)
-      this.#abort.abort(new LeaseLostError(`the lease on ${this.fn} ${this.key} is over: ${why}`))
+      this.#abort.abort(new LeaseLostError(`the lease on ${this.reconciler} ${this.key} is over: ${why}`))
   }
 }

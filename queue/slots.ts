@@ -52,7 +52,7 @@ export interface Sharer {
   poke(): void
 }
 
-/** The keys that a process holds at once, of all functions together. */
+/** The keys that a process holds at once, of all Reconcilers together. */
 export class ProcessSlots {
   readonly #limit: number
   /** In the order in which they are asked. */

@@ -88,7 +88,7 @@ export class Timers {
     const key = keyOf(bucket)
     if (this.#alarms.has(key)) return
     const input = { at: opensAt(bucket), nonce: nuid.next() }
-    await operate(this.#core, transitions.alarm, input, { fn: TIMERS, key }, patience)
+    await operate(this.#core, transitions.alarm, input, { reconciler: TIMERS, key }, patience)
     if (this.#alarms.size >= REMEMBERED_ALARMS) this.#alarms.clear()
     this.#alarms.add(key)
   }

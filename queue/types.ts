@@ -22,7 +22,7 @@ export interface HandBack {
 
 /** The right to run one key, renewed in the background until the handler returns. */
 export interface Lease {
-  readonly fn: string
+  readonly reconciler: string
   readonly key: string
   readonly lane: Lane
   /** Unique to this run. */
@@ -58,7 +58,7 @@ export class LeaseLostError extends Error {
 }
 
 export interface ServeOptions {
-  fn: string
+  reconciler: string
   /** Keys held at once, of both lanes together. */
   slots: number
   /** To throw is to end in an error, with this backoff. */
@@ -94,14 +94,14 @@ export type Safety = 'run' | 'record' | 'token'
 
 /** For metrics. Called on the hot path: must be quick and must not throw. */
 export interface QueueObserver {
-  onEnqueue?(fn: string, result: 'queued' | 'coalesced'): void
-  onServe?(fn: string, slots: number): void
+  onEnqueue?(reconciler: string, result: 'queued' | 'coalesced'): void
+  onServe?(reconciler: string, slots: number): void
   /** lateMs: of a timer, from when it was due until its key was queued. */
-  onTake?(fn: string, queuedMs: number, lateMs?: number): void
-  onFinish?(fn: string, kind: (Finish | HandBack)['kind'], workMs: number): void
-  onFenced?(fn: string): void
+  onTake?(reconciler: string, queuedMs: number, lateMs?: number): void
+  onFinish?(reconciler: string, kind: (Finish | HandBack)['kind'], workMs: number): void
+  onFenced?(reconciler: string): void
   /** The janitor replaced a token that would never have been delivered, or a timer that would never have fired. */
-  onRevive?(fn: string): void
+  onRevive?(reconciler: string): void
 }
 
 /** The part of a pino logger that the queue uses. */
@@ -118,7 +118,7 @@ export interface QueueLog {
  * terminal error, is Withdrawn.
  */
 export type Entry = {
-  fn: string
+  reconciler: string
   key: string
   lane: Lane
   attempt: number
@@ -140,8 +140,8 @@ export interface Backlog {
   oldest: Date | undefined
 }
 
-/** A key of one function. */
+/** A key of one Reconciler. */
 export interface KeyOf {
-  fn: string
+  reconciler: string
   key: string
 }

@@ -3,7 +3,7 @@ import { type JetStream, mayBeReplicated } from '#jetstream'
 import { type RetryOutcome, retryKey, type WithdrawOutcome, withdrawKey } from './by-hand.ts'
 import { ServerClock } from './clock.ts'
 import { type Core, enqueueKey } from './core.ts'
-import { declaredFunctions, declareFunction, declareWork, findWork, retireFunction } from './declare.ts'
+import { declareConsumers, declaredReconcilers, declareWork, deleteConsumers, findWork } from './declare.ts'
 import { backlogOf, depthOf } from './depth.ts'
 import { Janitor } from './janitor.ts'
 import { clockTolerance } from './lease.ts'
@@ -42,7 +42,7 @@ export interface QueueOptions {
   ackWaitMs?: number
   /** Timers that the server carries before others sleep. Default 50,000. */
   armedLimit?: number
-  /** Keys that this process holds at once, of all functions together. Left out: as many as they have slots. */
+  /** Keys that this process holds at once, of all Reconcilers together. Left out: as many as they have slots. */
   slots?: number
   log: QueueLog
   observer?: QueueObserver
@@ -56,8 +56,8 @@ export interface QueueOptions {
 }
 
 interface ListOptions {
-  /** Left out: of all functions. */
-  fn?: string
+  /** Left out: of all Reconcilers. */
+  reconciler?: string
   /** Left out: in all states. */
   states?: readonly Entry['state'][]
   limit?: number
@@ -68,29 +68,29 @@ export interface WorkQueue {
   readonly stream: string
   /** A subject of it that is about no key, for who wants to know whether somebody has emptied it. */
   readonly mark: string
-  /** The two consumers of a function: before its first enqueue or serve. */
-  declare(fn: string): Promise<void>
+  /** The two consumers of a Reconciler: before its first enqueue or serve. */
+  declare(reconciler: string): Promise<void>
   /**
    * Once resolved, a run that starts later is certain, whatever dies; coalesced: the key was queued already. Waits as
    * long as NATS does not answer. `attempt` counts the failed runs that the key has behind it.
    */
-  enqueue(fn: string, key: string, options?: { lane?: Lane; attempt?: number }): Promise<'queued' | 'coalesced'>
+  enqueue(reconciler: string, key: string, options?: { lane?: Lane; attempt?: number }): Promise<'queued' | 'coalesced'>
   /**
    * A change that this process was told of, where it may also run: a run of the key that is under way here reads again
    * before it ends, and with a slot free the key runs at once, without a token; else this is enqueue().
    */
-  announce(fn: string, key: string, options?: { lane?: Lane }): Announced
+  announce(reconciler: string, key: string, options?: { lane?: Lane }): Announced
   serve(options: ServeOptions): Worker
-  /** Deletes the consumers of a function. Keys that are queued stay, and are served once it is declared again. */
-  retire(fn: string): Promise<void>
+  /** Deletes the consumers of a Reconciler. Keys that are queued stay, and are served once it is declared again. */
+  retire(reconciler: string): Promise<void>
   /** Everything declared here, by any process. */
-  functions(): Promise<string[]>
+  reconcilers(): Promise<string[]>
   /** What is not in these states is not read. */
   list(options?: ListOptions): AsyncGenerator<Entry>
   /** What there is of one key. */
   find(of: KeyOf): Promise<Entry[]>
-  depth(fn: string): Promise<Depth>
-  backlog(fn: string): Promise<Backlog>
+  depth(reconciler: string): Promise<Depth>
+  backlog(reconciler: string): Promise<Backlog>
   /** Runs a waiting or parked key now; its count of failures stays. */
   retry(of: KeyOf, signal?: AbortSignal): Promise<RetryOutcome>
   /** Keeps a key that does not run from running until it is retried or enqueued. */
@@ -98,7 +98,7 @@ export interface WorkQueue {
   /** Throws away what a key that does not run is due: its timer, and every change enqueued before this resolves. */
   purge(of: KeyOf, signal?: AbortSignal): Promise<WithdrawOutcome>
   /** Finds and replaces tokens that would never be delivered and timers that would never fire; workers do it by themselves. */
-  janitor(fn: string): Pick<Janitor, 'pass'>
+  janitor(reconciler: string): Pick<Janitor, 'pass'>
 }
 
 const DEFAULT_LEASE_MS = 10_000
@@ -141,7 +141,7 @@ export async function openQueue(js: JetStream, options: QueueOptions): Promise<W
 class JetStreamQueue implements WorkQueue {
   readonly #core: Core
   readonly #opener: Opener
-  /** Workers of this process by function, the latest. */
+  /** Workers of this process by Reconciler, the latest. */
   readonly #workers = new Map<string, QueueWorker>()
 
   constructor(core: Core, timers: Timers) {
@@ -157,37 +157,41 @@ class JetStreamQueue implements WorkQueue {
     return this.#core.names.mark
   }
 
-  async declare(fn: string): Promise<void> {
+  async declare(reconciler: string): Promise<void> {
     const { js, names, ackWaitMs } = this.#core
-    for (const one of [TIMERS, fn]) await declareFunction(js, names, one, ackWaitMs)
+    for (const one of [TIMERS, reconciler]) await declareConsumers(js, names, one, ackWaitMs)
   }
 
-  async enqueue(fn: string, key: string, { lane = 'high', attempt = 0 }: { lane?: Lane; attempt?: number } = {}) {
+  async enqueue(
+    reconciler: string,
+    key: string,
+    { lane = 'high', attempt = 0 }: { lane?: Lane; attempt?: number } = {},
+  ) {
     demandKey(key)
-    return enqueueKey(this.#core, { fn, key }, { lane, attempt })
+    return enqueueKey(this.#core, { reconciler, key }, { lane, attempt })
   }
 
-  announce(fn: string, key: string, { lane = 'high' }: { lane?: Lane } = {}): Announced {
+  announce(reconciler: string, key: string, { lane = 'high' }: { lane?: Lane } = {}): Announced {
     demandKey(key)
     const enqueue = async (): Promise<Safety> => {
-      await enqueueKey(this.#core, { fn, key }, { lane, attempt: 0 })
+      await enqueueKey(this.#core, { reconciler, key }, { lane, attempt: 0 })
       return 'token'
     }
-    const here = this.#workers.get(fn)?.announce(key, lane)
+    const here = this.#workers.get(reconciler)?.announce(key, lane)
     if (here === undefined) return { noted: false, safe: enqueue() }
     const { noted, covered } = here
-    return { noted, safe: covered.then((isCovered) => (isCovered ? this.#count(fn, noted) : enqueue())) }
+    return { noted, safe: covered.then((isCovered) => (isCovered ? this.#count(reconciler, noted) : enqueue())) }
   }
 
-  #count(fn: string, noted: boolean): Safety {
-    this.#core.observer.onEnqueue?.(fn, noted ? 'coalesced' : 'queued')
+  #count(reconciler: string, noted: boolean): Safety {
+    this.#core.observer.onEnqueue?.(reconciler, noted ? 'coalesced' : 'queued')
     return noted ? 'run' : 'record'
   }
 
   serve(options: ServeOptions): Worker {
     const worker = new QueueWorker(this.#core, options)
-    this.#workers.set(options.fn, worker)
-    this.#core.observer.onServe?.(options.fn, options.slots)
+    this.#workers.set(options.reconciler, worker)
+    this.#core.observer.onServe?.(options.reconciler, options.slots)
     this.#opener.enter(worker)
     return {
       get running() {
@@ -199,12 +203,12 @@ class JetStreamQueue implements WorkQueue {
     }
   }
 
-  retire(fn: string): Promise<void> {
-    return retireFunction(this.#core.js, this.#core.names, fn)
+  retire(reconciler: string): Promise<void> {
+    return deleteConsumers(this.#core.js, this.#core.names, reconciler)
   }
 
-  functions(): Promise<string[]> {
-    return declaredFunctions(this.#core.js, this.#core.names)
+  reconcilers(): Promise<string[]> {
+    return declaredReconcilers(this.#core.js, this.#core.names)
   }
 
   async *list({ limit = Number.POSITIVE_INFINITY, ...which }: ListOptions = {}): AsyncGenerator<Entry> {
@@ -219,12 +223,12 @@ class JetStreamQueue implements WorkQueue {
     return entriesOf(this.#core, of)
   }
 
-  depth(fn: string): Promise<Depth> {
-    return depthOf(this.#core, fn)
+  depth(reconciler: string): Promise<Depth> {
+    return depthOf(this.#core, reconciler)
   }
 
-  backlog(fn: string): Promise<Backlog> {
-    return backlogOf(this.#core, fn)
+  backlog(reconciler: string): Promise<Backlog> {
+    return backlogOf(this.#core, reconciler)
   }
 
   retry(of: KeyOf, signal?: AbortSignal): Promise<RetryOutcome> {
@@ -239,7 +243,7 @@ class JetStreamQueue implements WorkQueue {
     return withdrawKey(this.#core, of, 'purge', signal)
   }
 
-  janitor(fn: string): Pick<Janitor, 'pass'> {
-    return new Janitor(this.#core, fn)
+  janitor(reconciler: string): Pick<Janitor, 'pass'> {
+    return new Janitor(this.#core, reconciler)
   }
 }

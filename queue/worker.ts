@@ -37,7 +37,7 @@ interface Claim {
 const HANDBACK_MS = 2000
 const HANDBACK: HandBack = { kind: 'handback' }
 
-/** Serves one function: takes tokens of both lanes while slots are free, and runs the handler under a lease. */
+/** Serves one Reconciler: takes tokens of both lanes while slots are free, and runs the handler under a lease. */
 export class QueueWorker implements Worker, Sharer {
   readonly #core: Core
   readonly #options: ServeOptions
@@ -58,7 +58,7 @@ export class QueueWorker implements Worker, Sharer {
     this.#core = core
     this.#options = options
     this.#lanes = { high: this.#openLane('high'), low: this.#openLane('low') }
-    this.#janitor = new Janitor(core, options.fn)
+    this.#janitor = new Janitor(core, options.reconciler)
     this.#janitor.start()
     core.slots.join(this)
   }
@@ -100,9 +100,9 @@ export class QueueWorker implements Worker, Sharer {
   }
 
   #openLane(lane: Lane): LaneInHand {
-    const { fn, slots } = this.#options
+    const { reconciler, slots } = this.#options
     const inHand: LaneInHand = new LaneInHand(this.#core, {
-      fn,
+      reconciler,
       lane,
       slots,
       allowed: () => this.#allowances[lane],
@@ -181,14 +181,14 @@ export class QueueWorker implements Worker, Sharer {
 
   /** Never rejects: what fails here is delivered again, or queued by its watchdog. */
   async #work(key: string, claim: Claim): Promise<void> {
-    const { fn, onError } = this.#options
+    const { reconciler, onError } = this.#options
     try {
       if (claim.delivery && (await this.#current.get(key)?.note(claim.delivery))) return
       const held = await this.#arrive(key, this.#take(key, claim))
       if (held) await this.#run(key, held, claim)
     } catch (error) {
       if (error instanceof ConnectionClosedError || this.#abandon.signal.aborted) return
-      this.#core.log.error({ err: error, fn, key }, 'key left to the queue')
+      this.#core.log.error({ err: error, reconciler, key }, 'key left to the queue')
       onError?.(error)
     }
   }
@@ -208,19 +208,19 @@ export class QueueWorker implements Worker, Sharer {
 
   async #take(key: string, claim: Claim): Promise<Held | undefined> {
     const { clock, terms, observer, log, instance } = this.#core
-    const { fn } = this.#options
+    const { reconciler } = this.#options
     const { signal } = this.#abandon
     const { delivery } = claim
     if (clock.sure() === undefined) await measured(this.#core, { signal })
     const freshUntil = clock.timeOf(claim.cameAt) + claim.freshMs
     const claimed = { ...claim.input, freshUntil, nonce: nuid.next(), by: instance, terms }
-    const result = await operate(this.#core, transitions.take, claimed, { fn, key }, { delivery, signal })
-    if (result.kind === 'dropped') log.warn({ fn, key, because: result.because }, 'token not taken')
+    const result = await operate(this.#core, transitions.take, claimed, { reconciler, key }, { delivery, signal })
+    if (result.kind === 'dropped') log.warn({ reconciler, key, because: result.because }, 'token not taken')
     if (result.kind === 'occupied') claim.onOccupied?.()
     if (result.kind !== 'leased') return undefined
     const due = claim.message && dueOf(claim.message)
     const queuedAt = this.#queuedAt(claim)
-    observer.onTake?.(fn, clock.now() - queuedAt, due && queuedAt - due)
+    observer.onTake?.(reconciler, clock.now() - queuedAt, due && queuedAt - due)
     return result.held
   }
 
@@ -230,11 +230,11 @@ export class QueueWorker implements Worker, Sharer {
   }
 
   async #run(key: string, held: Held, claim: Claim): Promise<void> {
-    const { fn, onFinished } = this.#options
+    const { reconciler, onFinished } = this.#options
     const { message } = claim
     const enqueuedAt = this.#core.clock.dateOf(this.#queuedAt(claim))
     const fired = message !== undefined && isFired(message)
-    const run = new Run(this.#core, fn, key, held, { fired, enqueuedAt })
+    const run = new Run(this.#core, reconciler, key, held, { fired, enqueuedAt })
     if (this.#drained) return void (await run.end(() => HANDBACK))
     if (message && isWatchdog(message) && run.suspect) return this.#postpone(run)
     this.#runs.add(run)
@@ -243,7 +243,7 @@ export class QueueWorker implements Worker, Sharer {
       const began = performance.now()
       const finish = await this.#handle(run)
       const result = await run.end(endingOf(finish, this.#core.clock))
-      if (result === 'finished') this.#core.observer.onFinish?.(fn, finish.kind, performance.now() - began)
+      if (result === 'finished') this.#core.observer.onFinish?.(reconciler, finish.kind, performance.now() - began)
       onFinished?.(run, result)
     } finally {
       this.#runs.delete(run)
@@ -253,9 +253,9 @@ export class QueueWorker implements Worker, Sharer {
 
   /** A run that takes its process along shall not do so again at once, in one process after the other. */
   async #postpone(run: Run): Promise<void> {
-    const { fn, key, attempt } = run
+    const { reconciler, key, attempt } = run
     const { clock, log } = this.#core
-    log.warn({ fn, key, attempt }, 'run cut short again, its process was lost: the key waits')
+    log.warn({ reconciler, key, attempt }, 'run cut short again, its process was lost: the key waits')
     await run.end(() => ({
       kind: 'postponed',
       at: clock.now() + this.#backoffMs(attempt - 1),
@@ -274,7 +274,7 @@ export class QueueWorker implements Worker, Sharer {
     } catch (error) {
       if (run.isTakenBack) return HANDBACK
       const { log } = this.#core
-      if (!run.signal.aborted) log.warn({ err: error, fn: run.fn, key: run.key }, 'run failed')
+      if (!run.signal.aborted) log.warn({ err: error, reconciler: run.reconciler, key: run.key }, 'run failed')
       return { kind: 'error', message: messageOf(error), retryAt: { afterMs: this.#backoffMs(run.attempt) } }
     }
   }

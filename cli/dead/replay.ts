@@ -18,8 +18,9 @@ export async function replay(letter: DeadLetter, tools: ReplayTools): Promise<{ 
 async function putBack(letter: DeadLetter, { js, queue, dead }: ReplayTools): Promise<{ done: boolean; text: string }> {
   const key = keyIn(letter)
   if (key) {
-    if (!(await queue.functions()).includes(key.fn)) return left(`there is no queue of a reconciler ${key.fn}`)
-    return { done: true, text: await queue.enqueue(key.fn, key.key) }
+    if (!(await queue.reconcilers()).includes(key.reconciler))
+      return left(`there is no queue of a reconciler ${key.reconciler}`)
+    return { done: true, text: await queue.enqueue(key.reconciler, key.key) }
   }
   if (!dead.isFromEvents(letter)) return left('it has no place in EVENTS')
   if (letter.data.length < letter.bytes) return left('its body was not kept whole')

@@ -106,16 +106,16 @@ export function recordLifeOf(
         tell({ at: now(), what: 'event seen', detail, id, cause: causeOfSight(verb, object) })
         sights.set(`${kind} ${metadata.name}`, id)
       },
-      enqueued({ fn, key: queued, by, object }) {
+      enqueued({ reconciler, key: queued, by, object }) {
         if (queued !== key) return
         const moment = { at: now(), cause: object && idOfSight(object) }
         if (by === 'run')
-          tell({ ...moment, what: 'run told', detail: `${fn} ${shownKey(key)}: it reads again before it ends` })
+          tell({ ...moment, what: 'run told', detail: `${reconciler} ${shownKey(key)}: it reads again before it ends` })
         else
           tell({
             ...moment,
             what: 'key queued',
-            detail: `${fn} ${shownKey(key)}: ${QUEUED[by]}`,
+            detail: `${reconciler} ${shownKey(key)}: ${QUEUED[by]}`,
             id: `key queued ${++count.queued}`,
           })
       },

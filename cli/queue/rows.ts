@@ -34,7 +34,7 @@ const ERROR_CHARS = 60
 export function toRow(entry: Entry): Row {
   const until = entry.state === 'waiting' ? entry.until : entry.state === 'running' ? entry.leaseUntil : undefined
   return {
-    reconciler: entry.fn,
+    reconciler: entry.reconciler,
     ...nameOf(entry.key),
     state: entry.state,
     lane: entry.lane,

@@ -32,8 +32,8 @@ export async function runNow(options: RunNowOptions, { queue, events, print }: R
   for (const name of keys.map((key) => keyNameOf(key, namespace))) {
     const there = await objectsNamed(events, primary, name.name)
     const isThere = there.some((object) => object.metadata.namespace === name.namespace)
-    const { fn, key } = keyFor(reconciler, name)
-    if (isThere) await queue.enqueue(fn, key)
+    const { key } = keyFor(reconciler, name)
+    if (isThere) await queue.enqueue(reconciler, key)
     const acted = { reconciler, ...name, result: isThere ? ('queued' as const) : ('absent' as const) }
     results.push(acted)
     if (output === 'text') print(`${called(acted)}: ${isThere ? 'queued' : `no such object${elsewhere(there)}`}`)

@@ -15,7 +15,7 @@ export interface Filter {
 
 /** An error that names those which there are, if that is none of them. */
 export async function demandReconciler(queue: WorkQueue, reconciler: string): Promise<void> {
-  const known = await queue.functions()
+  const known = await queue.reconcilers()
   if (known.includes(reconciler)) return
   const there = known.length === 0 ? 'no reconciler has been served here yet' : `there are: ${known.join(', ')}`
   throw new UsageError(`no reconciler "${reconciler}" in ${queue.stream}; ${there}`)
@@ -24,7 +24,7 @@ export async function demandReconciler(queue: WorkQueue, reconciler: string): Pr
 /** What matches, in the order of the queue. */
 export async function* selectRows(queue: WorkQueue, filter: Filter): AsyncGenerator<Row> {
   const { reconciler, states = [] } = filter
-  const which = { ...(reconciler !== undefined && { fn: reconciler }), ...(states.length > 0 && { states }) }
+  const which = { ...(reconciler !== undefined && { reconciler }), ...(states.length > 0 && { states }) }
   for await (const entry of queue.list(which)) {
     const row = toRow(entry)
     if (matches(row, filter)) yield row
@@ -53,7 +53,7 @@ export function keyNameOf(text: string, namespace: string | undefined): KeyName 
 }
 
 export const keyFor = (reconciler: string, { namespace, name }: KeyName) => ({
-  fn: reconciler,
+  reconciler,
   key: keyOf(namespace, name),
 })
 

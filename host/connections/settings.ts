@@ -2,7 +2,7 @@ import { hostname } from 'node:os'
 import type { Logger } from 'pino'
 import { shownKey } from '#events'
 import type { Config } from '#host/config'
-import { type QueueLog, type QueueOptions } from '#queue'
+import { type QueueOptions } from '#queue'
 
 export const prefixOf = ({ FAIRLEAD_PREFIX: prefix }: Config) => (prefix === undefined ? {} : { prefix })
 
@@ -12,16 +12,8 @@ export function queueOptions(config: Config, log: Logger): QueueOptions {
     ...prefixOf(config),
     leaseMs,
     ackWaitMs: leaseMs,
-    log: inWords(log),
+    // A key is logged as the object that it stands for.
+    log: log.child({}, { serializers: { key: shownKey } }),
     instance: `${hostname()}-${process.pid}`,
   }
-}
-
-/** The queue knows functions and keys; people know Reconcilers and objects. */
-function inWords(log: Logger): QueueLog {
-  const at = (level: keyof QueueLog) => (fields: { fn?: string; key?: string }, message: string) => {
-    const { fn: reconciler, key, ...rest } = fields
-    log[level]({ ...(reconciler && { reconciler }), ...(key && { key: shownKey(key) }), ...rest }, message)
-  }
-  return { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') }
 }

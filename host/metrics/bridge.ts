@@ -50,7 +50,7 @@ export function bridgeMetrics(registry: Registry): BridgeObserver {
       published.inc({ resource, outcome })
       publishing.observe({ resource }, ms / 1000)
     },
-    dropped: ({ fn }) => echoes.inc({ controller: fn }),
+    dropped: ({ reconciler }) => echoes.inc({ controller: reconciler }),
     received: ({ resource, bytes: count }) => bytes.inc({ resource }, count),
     interrupted: ({ resource, failure }) => interrupted.inc({ resource, reason: failure }),
     relisted: ({ resource, because }) => relists.inc({ resource, reason: because }),

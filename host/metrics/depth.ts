@@ -17,7 +17,7 @@ const PRIORITY = { high: '0', low: '-100' } as const
  */
 export function depthGauges(
   registry: Registry,
-  queue: Pick<WorkQueue, 'functions' | 'depth' | 'backlog'>,
+  queue: Pick<WorkQueue, 'reconcilers' | 'depth' | 'backlog'>,
   dead: Pick<DeadLetters, 'count'>,
   now: () => number = Date.now,
 ): void {
@@ -90,10 +90,10 @@ export function depthGauges(
   })
 }
 
-async function depthsOf(queue: Pick<WorkQueue, 'functions' | 'depth' | 'backlog'>): Promise<Depths[]> {
-  const functions = await queue.functions()
+async function depthsOf(queue: Pick<WorkQueue, 'reconcilers' | 'depth' | 'backlog'>): Promise<Depths[]> {
+  const controllers = await queue.reconcilers()
   return Promise.all(
-    functions.map(async (controller) => {
+    controllers.map(async (controller) => {
       const [depth, backlog] = await Promise.all([queue.depth(controller), queue.backlog(controller)])
       return { controller, depth, backlog }
     }),

@@ -18,7 +18,7 @@ export async function afterWorkerKill(js: JetStream, url: string): Promise<strin
     starts.push(performance.now())
     return { kind: 'done' as const }
   }
-  const worker = queue.serve({ fn: FN, slots: SLOTS, handler })
+  const worker = queue.serve({ reconciler: FN, slots: SLOTS, handler })
   const killed = performance.now()
   doomed.kill('SIGKILL')
   await once(doomed, 'exit')
@@ -37,7 +37,7 @@ export async function afterServerKill(js: JetStream, nats: Nats): Promise<string
   const seen = { enqueued: 0, latestRun: 0 }
   const unfinished = new Set<string>()
   const worker = queue.serve({
-    fn: FN,
+    reconciler: FN,
     slots: SLOTS,
     handler: async ({ key }) => {
       seen.latestRun = performance.now()

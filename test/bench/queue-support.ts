@@ -47,7 +47,7 @@ export async function msOfRuns(queue: WorkQueue, count: number, begin?: () => Pr
     if (--left === 0) all.resolve()
     return { kind: 'done' as const }
   }
-  const worker = queue.serve({ fn: FN, slots: SLOTS, handler })
+  const worker = queue.serve({ reconciler: FN, slots: SLOTS, handler })
   const began = performance.now()
   await Promise.all([begin?.(), all.promise])
   const ms = performance.now() - began

@@ -13,7 +13,7 @@ class Timers {
   constructor(queue: WorkQueue, dueOf: (key: string) => number) {
     this.#queue = queue
     this.#dueOf = dueOf
-    queue.serve({ fn: FN, slots: SLOTS, handler: (lease) => this.#run(lease) })
+    queue.serve({ reconciler: FN, slots: SLOTS, handler: (lease) => this.#run(lease) })
   }
 
   async arm(count: number): Promise<void> {

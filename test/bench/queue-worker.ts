@@ -15,7 +15,7 @@ async function obey(): Promise<void> {
     const queue = await openBenchQueue(js, await said('ready'))
     await said('ready')
     begun = 0
-    worker = queue.serve({ fn: FN, slots, handler: run })
+    worker = queue.serve({ reconciler: FN, slots, handler: run })
   }
 }
 

@@ -142,7 +142,7 @@ async function runsBefore(js: JetStream): Promise<string> {
     else before++
     return { kind: 'done' as const }
   }
-  const worker = queue.serve({ fn: FN, slots: SLOTS, handler })
+  const worker = queue.serve({ reconciler: FN, slots: SLOTS, handler })
   await found.promise
   const runs = before
   await worker.drain(1000)
@@ -153,7 +153,7 @@ async function latency(queue: WorkQueue, call: (key: string) => Promise<unknown>
   const called = new Map<string, number>()
   const took: number[] = []
   const worker = queue.serve({
-    fn: FN,
+    reconciler: FN,
     slots: SLOTS,
     handler: async ({ key }) => {
       took.push(performance.now() - (called.get(key) ?? 0))

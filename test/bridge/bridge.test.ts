@@ -192,7 +192,7 @@ describe('a start', () => {
     await events.put(configMaps, 'added', own!, { origin: 'maps/default.own/run' })
     await events.put(configMaps, 'added', foreign!, { origin: 'maps/default.other/run' })
     await js.close()
-    const settled = ({ fn, key, origin }: Echo) => origin.startsWith(`${fn}/${key}/`)
+    const settled = ({ reconciler, key, origin }: Echo) => origin.startsWith(`${reconciler}/${key}/`)
     const published: string[] = []
     const observer = { published: ({ object }: { object: KubeObject }) => published.push(object.metadata.name) }
     await using bridge = await startBridge(kube, nats.url, { prefix, settled, observer })
@@ -386,6 +386,6 @@ it('two bridges at once leave the same content as one', async () => {
     )
   await untilEqual(kube, second.events, configMaps)
   const queued = new Set<string>()
-  for await (const { key } of first.queue.list({ fn: 'maps' })) queued.add(key)
+  for await (const { key } of first.queue.list({ reconciler: 'maps' })) queued.add(key)
   expect([...queued].sort()).toEqual([...new Set([...first.keysOf('maps'), ...second.keysOf('maps')])].sort())
 })

@@ -76,7 +76,7 @@ function withSlowWatch() {
 }
 
 /** What was enqueued for the Reconciler since `act` began, once a change made after it has come through. */
-async function enqueuedBy(bridge: Started, fn: string, act: () => Promise<unknown>): Promise<string[]> {
+async function enqueuedBy(bridge: Started, reconciler: string, act: () => Promise<unknown>): Promise<string[]> {
   bridge.enqueued.length = 0
   await act()
   const sign = `sign-${++number}`
@@ -87,7 +87,7 @@ async function enqueuedBy(bridge: Started, fn: string, act: () => Promise<unknow
   await until('nothing is under way', async () =>
     bridge.bridge.status().resources.every(({ unconfirmed }) => unconfirmed === 0),
   )
-  return bridge.keysOf(fn)
+  return bridge.keysOf(reconciler)
 }
 
 describe('a change of a related object makes run', () => {

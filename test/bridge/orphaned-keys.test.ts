@@ -103,7 +103,7 @@ async function sweepUntil(queue: WorkQueue, holds: (buried: number) => Promise<b
 it('keys that wait, are parked or queued are all buried, by a bridge with the rights that are shipped', async () => {
   await using filling = await openTestQueue(nats.as(nats.url, 'fairlead-dispatcher'), 'due')
   const worker = filling.queue.serve({
-    fn: FN,
+    reconciler: FN,
     slots: 2,
     handler: async ({ key }) =>
       key === 'n.waits' ? { kind: 'requeue', at: inOneHour() } : { kind: 'terminal', message: 'no' },
@@ -138,13 +138,13 @@ describe('the consumers of a Reconciler that is gone', () => {
     const stop = new AbortController()
     const bound = {
       stream: queue.stream,
-      functions: queue.functions.bind(queue),
+      reconcilers: queue.reconcilers.bind(queue),
       list: queue.list.bind(queue),
       purge: queue.purge.bind(queue),
       enqueue: queue.enqueue.bind(queue),
       declare: queue.declare.bind(queue),
-      async retire(fn: string) {
-        await queue.retire(fn)
+      async retire(reconciler: string) {
+        await queue.retire(reconciler)
         await during()
       },
     }
@@ -156,7 +156,7 @@ describe('the consumers of a Reconciler that is gone', () => {
       stop.signal,
     )
     await isOver.promise
-    expect(await queue.functions()).toEqual([])
+    expect(await queue.reconcilers()).toEqual([])
     stop.abort()
     await sweeping
   }
@@ -170,7 +170,7 @@ describe('the consumers of a Reconciler that is gone', () => {
     await test.queue.declare(FN)
     const ran = Promise.withResolvers<string>()
     const worker = test.queue.serve({
-      fn: FN,
+      reconciler: FN,
       slots: 1,
       handler: async ({ key }) => {
         ran.resolve(key)

@@ -49,7 +49,7 @@ it('resyncs come a tenth earlier or later than agreed, by chance', async () => {
   let seconds = 95
   const { stop, running } = begin(
     () => seconds,
-    async (fn, key, lane) => void enqueued.push(`${fn} ${key} ${lane}`),
+    async (reconciler, key, lane) => void enqueued.push(`${reconciler} ${key} ${lane}`),
     () => chances.shift() ?? 0.5,
   )
   await until('one is early', async () => enqueued.length > 0)

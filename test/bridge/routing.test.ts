@@ -17,7 +17,7 @@ function keys(
   const owners = [...(owner ? [owner] : []), ...left]
   return routes
     .targetsOf(ref, { namespace, name, object: changed, owners }, () => clusterScoped)
-    .map(({ fn, key }) => `${fn} ${key}`)
+    .map(({ reconciler, key }) => `${reconciler} ${key}`)
 }
 
 describe('a change is mapped', () => {

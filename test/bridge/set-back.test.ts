@@ -39,7 +39,8 @@ describe.each([1, 3] as const)('on %i servers that lost power', (replicas) => {
       events,
       start: () => startBridge(kube, nats.url, { prefix, replicas, noticeRestarts: true }),
       create: (map: string) => kube.create(configMapPath(), configMap(map, 'value')),
-      queued: async () => new Set((await Array.fromAsync(queue.list({ fn: 'maps' }))).map(({ key }) => key.slice(8))),
+      queued: async () =>
+        new Set((await Array.fromAsync(queue.list({ reconciler: 'maps' }))).map(({ key }) => key.slice(8))),
       covered: (resourceVersion: string | undefined) =>
         until('the cursor covers it', async () => {
           const cursor = await events.cursor(configMaps, 'default')

@@ -217,7 +217,7 @@ describe('EVENTS', () => {
       const stop = new AbortController()
       const options = { kube, queue: bridge.queue, deadLetter: async () => {}, log: silent, absentMs: 0, everyMs: 50 }
       const sweeping = sweepOrphanedKeys(options, stop.signal)
-      await until('its consumers are deleted', async () => (await bridge.queue.functions()).length === 0)
+      await until('its consumers are deleted', async () => (await bridge.queue.reconcilers()).length === 0)
       stop.abort()
       await sweeping
       await untilSwept(bridge.events, configMaps)

@@ -172,7 +172,7 @@ export const writeConfigMap = (kube: KubeClient, name: string, value: string): P
   kube.replace(configMapPath(name), configMap(name, value))
 
 interface Enqueued {
-  fn: string
+  reconciler: string
   key: string
   lane: 'high' | 'low'
 }
@@ -215,14 +215,14 @@ export async function startBridge(
     kube,
     events: slowed(through(events), before),
     queue: {
-      declare: (fn) => queue.declare(fn),
-      async enqueue(fn, key, { lane = 'high' } = {}) {
-        const result = await queue.enqueue(fn, key, { lane })
-        enqueued.push({ fn, key, lane })
+      declare: (reconciler) => queue.declare(reconciler),
+      async enqueue(reconciler, key, { lane = 'high' } = {}) {
+        const result = await queue.enqueue(reconciler, key, { lane })
+        enqueued.push({ reconciler, key, lane })
         return result
       },
-      announce(fn, key, options) {
-        return { noted: false, safe: this.enqueue(fn, key, options).then(() => 'token' as const) }
+      announce(reconciler, key, options) {
+        return { noted: false, safe: this.enqueue(reconciler, key, options).then(() => 'token' as const) }
       },
     },
     log: silent,
@@ -242,7 +242,8 @@ export async function startBridge(
     queue,
     enqueued,
     relists,
-    keysOf: (fn: string) => [...new Set(enqueued.filter((entry) => entry.fn === fn).map(({ key }) => key))].sort(),
+    keysOf: (reconciler: string) =>
+      [...new Set(enqueued.filter((entry) => entry.reconciler === reconciler).map(({ key }) => key))].sort(),
     synced: (resource: string) =>
       until(`${resource} is synced`, async () =>
         bridge.status().resources.some((r) => r.resource === resource && r.synced),

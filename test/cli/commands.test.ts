@@ -246,7 +246,7 @@ it('keys of a Reconciler that is gone go to the dead letters, others stay', asyn
   const { queue } = test
   await queue.declare('at')
   await queue.declare('ghost')
-  for (const fn of ['at', 'ghost']) await queue.enqueue(fn, 'ns.a')
+  for (const reconciler of ['at', 'ghost']) await queue.enqueue(reconciler, 'ns.a')
   await queue.enqueue('ghost', 'ns.b')
   const buried: string[] = []
   const deadLetter = async ({ subject, reason }: DeadMessage) => void buried.push(`${subject} ${reason}`)

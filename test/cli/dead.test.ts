@@ -29,7 +29,7 @@ async function opened() {
   const found = { stream, subject, sequence: 4, storedAt: now, headers: { 'Nats-TTL': '1s', kind: 'x' } }
   await dead.put({ ...found, reason: 'no-cloudevent', detail: 'nothing', data: Buffer.from('{"a":\n"\u001b[2J"}') })
   await dead.put({ ...found, sequence: 5, reason: 'invalid-data', detail: 'bad', data: Buffer.from([0xff, 0]) })
-  const key = { fn: FN, key: 'ns.a', lane: 'high', since: now, stream: queue.stream }
+  const key = { reconciler: FN, key: 'ns.a', lane: 'high', since: now, stream: queue.stream }
   await dead.put(deadKey({ ...key, reason: 'unknown-reconciler', detail: 'gone' }))
   return { ...test, prefix, dead, stream, subject }
 }

@@ -25,7 +25,7 @@ const LS: LsOptions = { output: 'table', limit: 100 }
 /** a/late waits, a/wrong is parked, b/next is queued behind a/next. */
 async function filled(queue: WorkQueue): Promise<void> {
   const worker = queue.serve({
-    fn: FN,
+    reconciler: FN,
     slots: 2,
     handler: async ({ key }) =>
       key === 'a.late'
@@ -43,7 +43,7 @@ async function filled(queue: WorkQueue): Promise<void> {
 const columns = (text: string) => text.split('\n').map((line) => line.split(/ {2,}/))
 
 describe('queue ls', () => {
-  const base = { fn: 'at', key: 'ns.a', lane: 'high' as const, attempt: 2 }
+  const base = { reconciler: 'at', key: 'ns.a', lane: 'high' as const, attempt: 2 }
   const time = new Date('2026-01-01T00:01:00Z')
   const since = new Date('2026-01-01T00:00:00Z')
   const later = new Date('2026-01-01T00:01:04Z')
@@ -113,8 +113,8 @@ describe('queue ls --watch', () => {
     const watching = watchQueue(test.queue, LS, screen, now, stop.signal)
     await until(() => expect(lines).toHaveLength(4))
     expect(lines[0]).toBe(`f a/late  waiting  retry in 59m: no route [31mto host`)
-    await test.queue.purge({ fn: FN, key: 'a.wrong' })
-    await test.queue.retry({ fn: FN, key: 'a.late' })
+    await test.queue.purge({ reconciler: FN, key: 'a.wrong' })
+    await test.queue.retry({ reconciler: FN, key: 'a.late' })
     await until(() => expect(lines).toHaveLength(6))
     expect(lines.slice(4)).toEqual([
       'f a/late  queued  high lane, place 3, 2 of its namespace: no route [31mto host',
@@ -229,7 +229,7 @@ it('queue drain waits for what is queued and running, and not for timers', async
     untilDrained(queue, { reconciler: FN, timeoutSeconds }, new AbortController().signal, (text) => reports.push(text))
   await expect(drained(0)).rejects.toThrow('not drained after 0 s: f: 2 queued, 0 running')
   const goesOn = gate()
-  const worker = queue.serve({ fn: FN, slots: 2, handler: () => goesOn.opened.then(() => DONE) })
+  const worker = queue.serve({ reconciler: FN, slots: 2, handler: () => goesOn.opened.then(() => DONE) })
   const waiting = drained(30)
   await until(() => expect(reports).toContain('f: 0 queued, 2 running'))
   goesOn.open()

@@ -49,7 +49,7 @@ describe('queue run', () => {
 
   it('runs idle objects, in a namespace or in none', async () => {
     const worker = test.queue.serve({
-      fn: FN,
+      reconciler: FN,
       slots: 2,
       handler: async ({ key }) => {
         ran.push(key)
@@ -64,7 +64,7 @@ describe('queue run', () => {
   it('does not wait for a backoff, and keeps its count of failures', async () => {
     const attempts: number[] = []
     const worker = test.queue.serve({
-      fn: FN,
+      reconciler: FN,
       slots: 1,
       handler: async ({ attempt }) => {
         attempts.push(attempt)

@@ -48,7 +48,7 @@ function shown(act: (told: Recorder, at: (ms: number) => void) => void): string[
 }
 
 const change = (object: KubeObject, verb: 'added' | 'modified') => ({ ref: PODS, verb, object })
-const queued = { fn: 'at', key: ABOUT.key, lane: 'high', by: 'record' } as const
+const queued = { reconciler: 'at', key: ABOUT.key, lane: 'high', by: 'record' } as const
 
 it('shows a key as queued before its run, though it is told of after it', () => {
   const lines = shown(({ bridge, run }, at) => {

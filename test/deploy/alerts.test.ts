@@ -44,7 +44,7 @@ function exportedNames(): Set<string> {
   const nothing = async () => ({}) as never
   bridgeGauges(registry, () => undefined)
   certificateGauge(registry, undefined)
-  depthGauges(registry, { functions: async () => [], depth: nothing, backlog: nothing }, { count: nothing })
+  depthGauges(registry, { reconcilers: async () => [], depth: nothing, backlog: nothing }, { count: nothing })
   return new Set(
     registry
       .getMetricsAsArray()

@@ -59,7 +59,7 @@ it('KEDA counts keys that are queued, and neither timers nor parked keys', async
     'n.soon': () => ({ kind: 'requeue', at: new Date(Date.now() + 300) }),
   }
   const serve = () =>
-    queue.serve({ fn: 'at', slots: 4, handler: async ({ key }) => endings[key]?.() ?? { kind: 'done' } })
+    queue.serve({ reconciler: 'at', slots: 4, handler: async ({ key }) => endings[key]?.() ?? { kind: 'done' } })
   const worker = serve()
   await vi.waitFor(async () => expect(await queue.depth('at')).toMatchObject({ waiting: 2, parked: 1 }))
   await worker.drain(1000)

@@ -152,7 +152,9 @@ describe('a dispatcher whose feed of Reconcilers is silent', () => {
     await until(() => scene.dispatcher.serving().length === 0)
     await until(async () => (await scene.queue.depth(scene.name)).running === 0)
     expect(calls).toBe(0)
-    expect(await scene.queue.find({ fn: scene.name, key: keyOf(scene.name, 'w') })).toMatchObject([{ state: 'queued' }])
+    expect(await scene.queue.find({ reconciler: scene.name, key: keyOf(scene.name, 'w') })).toMatchObject([
+      { state: 'queued' },
+    ])
     await scene.stop()
   })
 
@@ -208,7 +210,9 @@ describe('a Reconciler that EVENTS does not have', () => {
     await until(() => scene.dispatcher.serving().length === 0)
     await until(async () => (await scene.queue.depth(scene.name)).running === 0)
     expect(calls).toBe(0)
-    expect(await scene.queue.find({ fn: scene.name, key: keyOf(scene.name, 'w') })).toMatchObject([{ state: 'queued' }])
+    expect(await scene.queue.find({ reconciler: scene.name, key: keyOf(scene.name, 'w') })).toMatchObject([
+      { state: 'queued' },
+    ])
     await scene.stop()
   })
 

@@ -199,7 +199,7 @@ describe('the dispatcher', () => {
     const scene = await fixture.scene('echoes', { queue: { leaseMs: 900 } })
     const settled: Record<string, boolean> = {}
     let origin = ''
-    const isSettled = () => scene.dispatcher.settled({ fn: 'echoes', key: 'echoes.a', origin })
+    const isSettled = () => scene.dispatcher.settled({ reconciler: 'echoes', key: 'echoes.a', origin })
     await scene.widget('a', async ({ owned }, { signal }) => {
       if (owned['Pod.v1']?.length === 0) return { apply: [pod('a-pod')] }
       const query = { primary: { ref: PODS, namespace: 'echoes', name: 'a-pod' } }
@@ -223,7 +223,7 @@ describe('the dispatcher', () => {
     expect((await scene.ended('a')).result).toBe('success')
     const query = { primary: { ref: PODS, namespace: 'echoed', name: 'a-pod' } }
     const origin = (await fixture.events.observe(query)).primary?.origin ?? ''
-    expect(scene.dispatcher.settled({ fn: 'echoed', key: 'echoed.a', origin })).toBe(true)
+    expect(scene.dispatcher.settled({ reconciler: 'echoed', key: 'echoed.a', origin })).toBe(true)
     await scene.stop()
   })
 

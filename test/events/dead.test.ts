@@ -229,7 +229,7 @@ describe('a dead letter', () => {
 
   it('tells a key from a message', async () => {
     const dead = await openDead(`dead${next++}`)
-    const key = { fn: 'a.b', key: 'ns.name', lane: 'low', since: new Date(0), stream: 'WORK' }
+    const key = { reconciler: 'a.b', key: 'ns.name', lane: 'low', since: new Date(0), stream: 'WORK' }
     await dead.put(deadKey({ ...key, reason: 'unknown-reconciler', detail: 'gone' }))
     expect(await stored(dead)).toMatchObject({ reconciler: 'a.b', subject: 'work.a_b.low.ns.name', bytes: 0 })
     await dead.remove((await stored(dead))?.id ?? 0)

@@ -108,7 +108,11 @@ it('counts what a queue takes in and gives out', async () => {
     'n.fails': () => ({ kind: 'error', message: 'x', retryAt: new Date(Date.now() + 3_600_000) }),
     'n.bad': () => ({ kind: 'terminal', message: 'x' }),
   }
-  const worker = queue.serve({ fn: FN, slots: 6, handler: async ({ key, fired }) => endings[key]?.(fired) ?? DONE })
+  const worker = queue.serve({
+    reconciler: FN,
+    slots: 6,
+    handler: async ({ key, fired }) => endings[key]?.(fired) ?? DONE,
+  })
   const q = `{name=${FN},controller=${FN}}`
   await until(async () =>
     expect((await exported(metrics.registry))[`workqueue_work_duration_seconds_count${q}`]).toBe(5),
@@ -170,10 +174,12 @@ it('tells the depth from the stream: the same in a process that has done nothing
   await using elsewhere = await openTestQueue(nats.url, prefix)
   const dead = await openDeadLetters(elsewhere.js, { prefix, cluster: 'c', log })
   const since = new Date()
-  await dead.put(deadKey({ fn: FN, key: 'x', lane: 'high', since, stream: 'WORK', reason: 'invalid-key', detail: 'x' }))
+  await dead.put(
+    deadKey({ reconciler: FN, key: 'x', lane: 'high', since, stream: 'WORK', reason: 'invalid-key', detail: 'x' }),
+  )
   const goesOn = gate()
   const worker = at.queue.serve({
-    fn: FN,
+    reconciler: FN,
     slots: 8,
     handler: async ({ key }) => {
       if (key === 'n.waits') return { kind: 'requeue', at: new Date(Date.now() + 3_600_000) }
@@ -210,6 +216,6 @@ it('tells the depth from the stream: the same in a process that has done nothing
 it('is scraped also when NATS does not answer', async () => {
   const registry = new Registry()
   const never = () => Promise.reject(new Error('no answer'))
-  depthGauges(registry, { functions: never, depth: never, backlog: never }, { count: never })
+  depthGauges(registry, { reconcilers: never, depth: never, backlog: never }, { count: never })
   expect(await exported(registry)).toEqual({ fairlead_nats_reachable: 0 })
 })

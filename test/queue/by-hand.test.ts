@@ -5,12 +5,12 @@ import { randomFrom } from '../support/random.ts'
 import { DONE, entriesOf, FN, freshPrefix, gate, inOneHour, statesOf, until, useShippedNats, World } from './support.ts'
 
 const { open } = useShippedNats('fairlead-dispatcher')
-const of = (key: string) => ({ fn: FN, key })
+const of = (key: string) => ({ reconciler: FN, key })
 const failed = (): Finish => ({ kind: 'error', message: 'broken', retryAt: inOneHour() })
 
 /** Enqueues the keys and lets each end in its own way. */
 async function leave(queue: WorkQueue, endings: Record<string, Finish>): Promise<void> {
-  const worker = queue.serve({ fn: FN, slots: 4, handler: async ({ key }) => endings[key] ?? DONE })
+  const worker = queue.serve({ reconciler: FN, slots: 4, handler: async ({ key }) => endings[key] ?? DONE })
   for (const key of Object.keys(endings)) await queue.enqueue(FN, key)
   await until(async () =>
     expect(await queue.depth(FN)).toMatchObject({
@@ -52,7 +52,7 @@ describe('retry', () => {
     await using test = await open()
     const { queue } = test
     const goesOn = gate()
-    const worker = queue.serve({ fn: FN, slots: 2, handler: () => goesOn.opened.then(() => DONE) })
+    const worker = queue.serve({ reconciler: FN, slots: 2, handler: () => goesOn.opened.then(() => DONE) })
     await queue.enqueue(FN, 'n.runs')
     await until(async () => expect(await statesOf(queue)).toEqual(['n.runs running']))
     expect(await queue.retry(of('n.runs'))).toBe('running')
@@ -173,7 +173,7 @@ it('names the process that runs a key, and the place of one that is queued', asy
   await using test = await open(freshPrefix(), { instance: 'host-1' })
   const { queue } = test
   const goesOn = gate()
-  const worker = queue.serve({ fn: FN, slots: 2, handler: () => goesOn.opened.then(() => DONE) })
+  const worker = queue.serve({ reconciler: FN, slots: 2, handler: () => goesOn.opened.then(() => DONE) })
   await queue.enqueue(FN, 'n.runs')
   await until(async () => expect(await queue.find(of('n.runs'))).toMatchObject([{ state: 'running', by: 'host-1' }]))
   goesOn.open()
@@ -186,7 +186,7 @@ it('names the process that runs a key, and the place of one that is queued', asy
   expect(placed).toEqual([1, 2, 3, 1])
   expect((await entriesOf(queue)).map((entry) => entry.state === 'queued' && entry.position)).toEqual([1, 2, 3, 4])
   expect(await queue.find(of('n.idle'))).toEqual([])
-  expect(await queue.functions()).toEqual([FN])
+  expect(await queue.reconcilers()).toEqual([FN])
   const { lanes, oldest } = await queue.backlog(FN)
   expect(lanes).toEqual({ high: 4, low: 0 })
   expect(Math.abs(Date.now() - (oldest?.getTime() ?? 0))).toBeLessThan(30_000)

@@ -24,7 +24,7 @@ const settingsOf = (
 ): WorkerSettings => ({
   url,
   prefix,
-  fn: 'f',
+  reconciler: 'f',
   replicas: 1,
   leaseMs: LEASE_MS,
   dir,
@@ -38,7 +38,7 @@ describe('a worker killed with -9 between any two steps', () => {
   async function bringTo(scene: string, queue: WorkQueue, key: string, goesOn: Promise<void>): Promise<void> {
     if (scene === 'idle') return
     const worker = queue.serve({
-      fn: 'f',
+      reconciler: 'f',
       slots: 2,
       handler: async () => {
         if (scene === 'running') await goesOn
@@ -93,7 +93,7 @@ describe('a worker killed with -9 between any two steps', () => {
     await world.change(test.queue, 'f', 'n.a')
     const doomed = await startWorker({ ...settings, dieInRun: true })
     if (doomed.signalCode === null) await once(doomed, 'exit')
-    const survivor = test.queue.serve({ fn: 'f', slots: 2, handler: async () => DONE })
+    const survivor = test.queue.serve({ reconciler: 'f', slots: 2, handler: async () => DONE })
     await until(async () => expect(await test.queue.depth('f')).toMatchObject({ queued: 0, running: 0 }))
     expect(world.runs()).toMatchObject([{ end: undefined }])
     await survivor.drain(100)
@@ -160,7 +160,7 @@ it('a token that a killed server brought back from the dead is replaced', async 
   let runs = 0
   const serve = ({ queue }: TestQueue) =>
     queue.serve({
-      fn: 'f',
+      reconciler: 'f',
       slots: 4,
       handler: async () => {
         runs++

@@ -99,7 +99,7 @@ describe('a poison key', () => {
     'may throw anything: %j',
     async (thrown) => {
       await using test = await open()
-      const worker = test.queue.serve({ fn: FN, slots: 1, handler: () => Promise.reject(thrown as Error) })
+      const worker = test.queue.serve({ reconciler: FN, slots: 1, handler: () => Promise.reject(thrown as Error) })
       await test.queue.enqueue(FN, 'n.a')
       await until(async () =>
         expect(await entriesOf(test.queue)).toMatchObject([{ state: 'waiting', reason: 'Error' }]),
@@ -113,7 +113,7 @@ describe('a poison key', () => {
     const handler = () => {
       throw new Error('at once')
     }
-    const worker = test.queue.serve({ fn: FN, slots: 1, handler })
+    const worker = test.queue.serve({ reconciler: FN, slots: 1, handler })
     await test.queue.enqueue(FN, 'n.a')
     await until(async () => expect(await entriesOf(test.queue)).toMatchObject([{ state: 'waiting', error: 'at once' }]))
     await worker.drain(1000)
@@ -125,7 +125,7 @@ describe('a run that takes its process along', () => {
   async function killsTwoProcesses(queue: WorkQueue, prefix: string): Promise<void> {
     const world = new FileWorld(`${dir}/${prefix}`)
     const { url } = nats()
-    const settings = { url, prefix, fn: FN, replicas: 1, leaseMs: LEASE_MS, dir: world.dir, workMs: 5 } as const
+    const settings = { url, prefix, reconciler: FN, replicas: 1, leaseMs: LEASE_MS, dir: world.dir, workMs: 5 } as const
     await world.change(queue, FN, 'n.poison')
     for (let died = 1; died <= 2; died++) {
       const doomed = await startWorker({ ...settings, dieInRun: 'n.poison' })
@@ -141,7 +141,7 @@ describe('a run that takes its process along', () => {
     await test.queue.enqueue(FN, 'n.good')
     const leases: Lease[] = []
     const worker = test.queue.serve({
-      fn: FN,
+      reconciler: FN,
       slots: 4,
       backoff: { initialSeconds: 0.4, maxSeconds: 600, jitter: 0 },
       handler: async (lease) => {
@@ -169,7 +169,7 @@ describe('a run that takes its process along', () => {
     const leases: Lease[] = []
     const serve = () =>
       test.queue.serve({
-        fn: FN,
+        reconciler: FN,
         slots: 4,
         backoff: { initialSeconds: 600, maxSeconds: 600, jitter: 0 },
         handler: async (lease) => {
@@ -193,7 +193,7 @@ describe('a run that takes its process along', () => {
     const runsOnce = async (finish: Finish | undefined, left: string[]): Promise<void> => {
       const before = suspected.length
       const worker = test.queue.serve({
-        fn: FN,
+        reconciler: FN,
         slots: 4,
         backoff: { initialSeconds: 0.3, maxSeconds: 600, jitter: 0 },
         handler: async ({ suspect, signal }) => {
@@ -210,7 +210,7 @@ describe('a run that takes its process along', () => {
     await runsOnce(error, ['n.poison waiting'])
     await test.queue.enqueue(FN, 'n.poison')
     await runsOnce(error, ['n.poison waiting'])
-    await test.queue.retry({ fn: FN, key: 'n.poison' })
+    await test.queue.retry({ reconciler: FN, key: 'n.poison' })
     await runsOnce(undefined, ['n.poison running'])
     await runsOnce({ kind: 'terminal', message: 'never' }, ['n.poison parked'])
     await nats().restart()

@@ -48,7 +48,7 @@ describe('a flood of one namespace', () => {
     const world = new World()
     const timed = keysOf('tenant', 3, 'timer')
     const wait = test.queue.serve({
-      fn: FN,
+      reconciler: FN,
       slots: SLOTS,
       handler: async () => ({ kind: 'requeue', at: inMs(1000) }),
     })

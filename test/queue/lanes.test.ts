@@ -164,20 +164,21 @@ describe('the slots of a process', () => {
     const started: string[] = []
     let running = 0
     let most = 0
-    for (const fn of functions) await test.queue.declare(fn)
-    for (const key of keysNamed('k', 30)) for (const fn of functions) await test.queue.enqueue(fn, key)
-    const handler = async ({ fn }: Lease) => {
+    for (const reconciler of functions) await test.queue.declare(reconciler)
+    for (const key of keysNamed('k', 30)) for (const reconciler of functions) await test.queue.enqueue(reconciler, key)
+    const handler = async ({ reconciler }: Lease) => {
       most = Math.max(most, ++running)
-      started.push(fn)
+      started.push(reconciler)
       await new Promise((resolve) => setTimeout(resolve, 2))
       running--
       return DONE
     }
-    const workers = functions.map((fn) => test.queue.serve({ fn, slots: 16, handler }))
+    const workers = functions.map((reconciler) => test.queue.serve({ reconciler, slots: 16, handler }))
     await until(() => expect(started).toHaveLength(90))
     expect(most).toBe(3)
     const early = started.slice(0, 45)
-    for (const fn of functions) expect(early.filter((one) => one === fn).length).toBeGreaterThanOrEqual(5)
+    for (const reconciler of functions)
+      expect(early.filter((one) => one === reconciler).length).toBeGreaterThanOrEqual(5)
     await Promise.all(workers.map((worker) => worker.drain(1000)))
   })
 

@@ -48,7 +48,7 @@ class Looper {
         this.#running.delete(lease.key)
       }
     }
-    return queue.serve({ fn: FN, slots, handler })
+    return queue.serve({ reconciler: FN, slots, handler })
   }
 }
 
@@ -111,7 +111,7 @@ describe('a change that a process is told of', () => {
     const hold = [gate(), gate()]
     let runs = 0
     const worker = test.queue.serve({
-      fn: FN,
+      reconciler: FN,
       slots: 4,
       handler: async (lease) => {
         const run = runs++
@@ -189,7 +189,7 @@ describe('a change that a process is told of', () => {
     await using test = await open()
     let runs = 0
     const worker = test.queue.serve({
-      fn: FN,
+      reconciler: FN,
       slots: 4,
       handler: async () => (++runs === 1 ? { kind: 'requeue', at: new Date(Date.now() + 3_600_000) } : DONE),
     })

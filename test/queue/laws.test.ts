@@ -80,7 +80,7 @@ describe('law 2: never two owners of a key inside their leases', () => {
     const isTaken = gate()
     const finished: string[] = []
     stalled.queue.serve({
-      fn: FN,
+      reconciler: FN,
       slots: 2,
       handler: async (lease) => {
         world.leases.push(lease)
@@ -279,7 +279,7 @@ describe('how runs end', () => {
   it('a handler that throws is an error with backoff, and the message can be read', async () => {
     await using test = await open()
     const worker = test.queue.serve({
-      fn: FN,
+      reconciler: FN,
       slots: 1,
       // Whenever it is looked at, it has been tried once.
       backoff: { initialSeconds: 600, maxSeconds: 600, jitter: 0 },
@@ -369,7 +369,7 @@ describe('drain', () => {
     await using b = await open(prefix)
     const attempts: number[] = []
     const first = a.queue.serve({
-      fn: FN,
+      reconciler: FN,
       slots: 1,
       handler: async ({ attempt }) => {
         attempts.push(attempt)
@@ -382,7 +382,11 @@ describe('drain', () => {
     await until(async () => expect(attempts).toEqual([0, 1]))
     await first.drain(1000)
     expect(await entriesOf(b.queue)).toMatchObject([{ state: 'queued', attempt: 1 }])
-    const second = b.queue.serve({ fn: FN, slots: 1, handler: async ({ attempt }) => (attempts.push(attempt), DONE) })
+    const second = b.queue.serve({
+      reconciler: FN,
+      slots: 1,
+      handler: async ({ attempt }) => (attempts.push(attempt), DONE),
+    })
     await until(async () => expect(await statesOf(b.queue)).toEqual([]))
     expect(attempts).toEqual([0, 1, 1])
     await second.drain(1000)
@@ -409,7 +413,7 @@ it('the list shows queued, running, waiting and parked keys with what is known o
   for (const key of ['n.parked', 'n.waits', 'n.runs', 'n.queued']) await world.change(test.queue, key)
   await began.opened
   const entries = await entriesOf(test.queue)
-  const common = { fn: FN, attempt: 0, lane: 'high', since: expect.any(Date) }
+  const common = { reconciler: FN, attempt: 0, lane: 'high', since: expect.any(Date) }
   expect(entries).toEqual([
     { ...common, key: 'n.parked', state: 'parked', reason: 'Terminal', error: 'bad' },
     { ...common, key: 'n.waits', state: 'waiting', reason: 'Requeue', until: expect.any(Date) },

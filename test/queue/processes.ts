@@ -45,12 +45,12 @@ export class FileWorld {
     this.dir = dir
   }
 
-  async change(queue: WorkQueue, fn: string, key: string, lane: 'high' | 'low' = 'high'): Promise<void> {
+  async change(queue: WorkQueue, reconciler: string, key: string, lane: 'high' | 'low' = 'high'): Promise<void> {
     const version = (this.versions.get(key) ?? 0) + 1
     this.versions.set(key, version)
     writeFileSync(`${this.dir}/${key}.new`, String(version))
     renameSync(`${this.dir}/${key}.new`, `${this.dir}/${key}`)
-    await queue.enqueue(fn, key, { lane })
+    await queue.enqueue(reconciler, key, { lane })
   }
 
   died({ pid }: ChildProcess): void {

@@ -22,13 +22,23 @@ describe('backoff', () => {
 
 describe('names', () => {
   it('reads back what it wrote', () => {
-    const fn = fc.stringMatching(/^[a-z0-9]([-a-z0-9.]{0,20}[a-z0-9])?$/)
+    const reconciler = fc.stringMatching(/^[a-z0-9]([-a-z0-9.]{0,20}[a-z0-9])?$/)
     const key = fc.stringMatching(/^[A-Za-z0-9_=-]{1,20}\.[A-Za-z0-9_=-]{1,20}$/)
     fc.assert(
-      fc.property(fn, key, fc.constantFrom('', 'east'), (fn, key, prefix) => {
+      fc.property(reconciler, key, fc.constantFrom('', 'east'), (reconciler, key, prefix) => {
         const names = new Names(prefix)
-        expect(names.placeOf(names.token(fn, 'low', key))).toEqual({ kind: 'token', fn, key, lane: 'low' })
-        expect(names.placeOf(names.record(fn, key, 'r-x-1'))).toEqual({ kind: 'record', fn, key, generation: 'r-x-1' })
+        expect(names.placeOf(names.token(reconciler, 'low', key))).toEqual({
+          kind: 'token',
+          reconciler,
+          key,
+          lane: 'low',
+        })
+        expect(names.placeOf(names.record(reconciler, key, 'r-x-1'))).toEqual({
+          kind: 'record',
+          reconciler,
+          key,
+          generation: 'r-x-1',
+        })
       }),
     )
   })
@@ -42,7 +52,7 @@ describe('names', () => {
 
 it('a record comes back from its headers as it was written', () => {
   const names = new Names('')
-  const address = { names, fn: 'at.example.com', key: 'ns.name', worker: 'w' }
+  const address = { names, reconciler: 'at.example.com', key: 'ns.name', worker: 'w' }
   const arbitrary = fc.record(
     {
       state: fc.constantFrom('running' as const, 'waiting' as const, 'parked' as const),

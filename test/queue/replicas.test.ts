@@ -76,10 +76,10 @@ describe('on three replicas', () => {
     await using test = await open()
     const purgeAndChange = async (key: string) => {
       await test.queue.enqueue(FN, key)
-      expect(await test.queue.purge({ fn: FN, key })).toBe('purged')
+      expect(await test.queue.purge({ reconciler: FN, key })).toBe('purged')
       expect(await test.queue.enqueue(FN, key)).toBe('queued')
-      expect(await test.queue.find({ fn: FN, key })).toMatchObject([{ state: 'queued' }])
-      await test.queue.purge({ fn: FN, key })
+      expect(await test.queue.find({ reconciler: FN, key })).toMatchObject([{ state: 'queued' }])
+      await test.queue.purge({ reconciler: FN, key })
     }
     for (let i = 0; i < 12; i++) await Promise.all(Array.from({ length: 12 }, (_, k) => purgeAndChange(`n.k${k}`)))
     await until(async () => expect(await statesOf(test.queue)).toEqual([]))

@@ -17,7 +17,7 @@ const LEASE_MS = 3000
 const settingsOf = (prefix: string, world: FileWorld): WorkerSettings => ({
   url: nats().url,
   prefix,
-  fn: FN,
+  reconciler: FN,
   replicas: 1,
   leaseMs: LEASE_MS,
   dir: world.dir,
@@ -79,7 +79,7 @@ it('scales to nothing and wakes up: what came meanwhile is run, timers that came
   const world = new FileWorld(`${dir}/zero`)
   for (const key of keysNamed('k', 5)) await world.change(test.queue, FN, key)
   const brief = test.queue.serve({
-    fn: FN,
+    reconciler: FN,
     slots: 1,
     handler: async () => ({ kind: 'requeue', at: new Date(Date.now() + 300) }),
   })

@@ -178,7 +178,7 @@ describe('a key whose timer sleeps', () => {
     expect(Math.abs(entry!.until.getTime() - at.getTime())).toBeLessThan(50)
     expect(await Array.fromAsync(test.queue.list({ states: ['waiting'] }))).toHaveLength(1)
     expect(await Array.fromAsync(test.queue.list({ states: ['parked', 'running'] }))).toEqual([])
-    expect(await test.queue.functions()).toEqual([FN])
+    expect(await test.queue.reconcilers()).toEqual([FN])
     expect(await test.queue.depth(FN)).toEqual({ queued: 0, running: 0, waiting: 1, parked: 0 })
   })
 
@@ -198,7 +198,7 @@ describe('a key whose timer sleeps', () => {
     const { test } = await sleeping()
     await using _ = test
     const outcome = { retry: 'queued', park: 'parked', purge: 'purged' } as const
-    expect(await test.queue[act]({ fn: FN, key: 'n.a' })).toBe(outcome[act])
+    expect(await test.queue[act]({ reconciler: FN, key: 'n.a' })).toBe(outcome[act])
     expect(await statesOf(test.queue)).toEqual(act === 'purge' ? [] : [`n.a ${outcome[act]}`])
   })
 })
@@ -221,5 +221,5 @@ it('when a schedule of now has fired, the server has tried all earlier ones: so 
 
 it('buckets have a name that no function can have', async () => {
   await using test = await open()
-  await expect(test.queue.declare(TIMERS.replace('.', '_'))).rejects.toThrow('function name')
+  await expect(test.queue.declare(TIMERS.replace('.', '_'))).rejects.toThrow('Reconciler name')
 })

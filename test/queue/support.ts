@@ -99,7 +99,7 @@ export class World {
 
   serve(queue: WorkQueue, work: (lease: Lease) => Promise<Finish> | Finish = () => DONE, slots = 16): Worker {
     return queue.serve({
-      fn: FN,
+      reconciler: FN,
       slots,
       handler: async (lease) => {
         const version = this.versions.get(lease.key) ?? 0
@@ -139,7 +139,7 @@ export const DONE: Finish = { kind: 'done' }
 
 export async function entriesOf(queue: WorkQueue): Promise<Entry[]> {
   const entries: Entry[] = []
-  for await (const entry of queue.list({ fn: FN })) entries.push(entry)
+  for await (const entry of queue.list({ reconciler: FN })) entries.push(entry)
   return entries
 }
 

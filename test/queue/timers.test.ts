@@ -168,7 +168,7 @@ describe('a step of this machine’s clock', () => {
       stepped = HOUR_MS
       return { kind: 'requeue', at: new Date(Date.now() + stepped + 300) }
     }
-    const worker = test.queue.serve({ fn: 'f', slots: 1, handler })
+    const worker = test.queue.serve({ reconciler: 'f', slots: 1, handler })
     await untilIdle(test)
     await test.queue.enqueue('f', 'n.a')
     await until(() => expect(hasFired).toBe(true))

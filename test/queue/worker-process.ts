@@ -10,7 +10,7 @@ import { openQueue } from '#queue'
 export interface WorkerSettings {
   url: string
   prefix: string
-  fn: string
+  reconciler: string
   replicas: 1 | 3
   leaseMs: number
   /** Holds `log`, and a file per key with its version. */
@@ -43,7 +43,7 @@ const queue = await openQueue(js, {
   onIo: () => (++accesses === settings.dieBefore ? void die() : undefined),
 })
 const worker = queue.serve({
-  fn: settings.fn,
+  reconciler: settings.reconciler,
   slots: settings.slots ?? 8,
   handler: async ({ key, owner, attempt, signal }) => {
     const version = Number(readFileSync(`${settings.dir}/${key}`, 'utf8'))

@@ -13,7 +13,7 @@ const names = new Names('')
 const worker = nuid.next()
 
 export interface Timers {
-  fn: string
+  reconciler: string
   count: number
   dueAt: number
   /** So many are left to the server; the others sleep. */
@@ -21,11 +21,11 @@ export interface Timers {
 }
 
 /** Stores what runs that end with a timer would store, without the runs: those take ten times as long. */
-export async function armTimers(js: JetStream, { fn, count, dueAt, armed }: Timers): Promise<void> {
+export async function armTimers(js: JetStream, { reconciler, count, dueAt, armed }: Timers): Promise<void> {
   const bucket = bucketFor(dueAt, Date.now())
   if (bucket === undefined) throw new Error('the timers are due too soon to sleep')
   const ask = (io: Parameters<typeof perform>[0]) =>
-    perform(io, { js, random: Math.random, onIo: undefined }, { names, fn: TIMERS, key: keyOf(bucket), worker })
+    perform(io, { js, random: Math.random, onIo: undefined }, { names, reconciler: TIMERS, key: keyOf(bucket), worker })
   await drive(transitions.alarm, { at: opensAt(bucket), nonce: nuid.next() }, ask, Date.now)
   await inFlight(
     count,
@@ -46,7 +46,7 @@ export async function armTimers(js: JetStream, { fn, count, dueAt, armed }: Time
         reason: 'Requeue' as const,
       }
       const message = { role: 'record' as const, record, expected: { of: 'record' as const, sequence: 0 } }
-      const { subject, payload, headers } = toWire(message, { names, fn, key: `n.t${index}`, worker })
+      const { subject, payload, headers } = toWire(message, { names, reconciler, key: `n.t${index}`, worker })
       await js.publish(subject, payload, headers)
     },
     256,

@@ -3,7 +3,7 @@ import { openQueue } from '#queue'
 
 export interface TimersSettings {
   url: string
-  fn: string
+  reconciler: string
   leaseMs: number
 }
 
@@ -14,14 +14,14 @@ export interface TimersProgress {
 }
 
 /** Runs timers that fire, and tells its parent every second how far it is. */
-const { url, fn, leaseMs } = JSON.parse(process.argv[2] ?? '') as TimersSettings
+const { url, reconciler, leaseMs } = JSON.parse(process.argv[2] ?? '') as TimersSettings
 const log = { debug() {}, info() {}, warn() {}, error() {} }
 const js = await connectJetStream({ servers: url, name: 'timers' })
 const queue = await openQueue(js, { leaseMs, ackWaitMs: leaseMs, log })
 const fired = new Set<string>()
 let fenced = 0
 queue.serve({
-  fn,
+  reconciler,
   slots: 128,
   handler: async () => ({ kind: 'done' }),
   onFinished: (lease, result) => {

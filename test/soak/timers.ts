@@ -70,7 +70,7 @@ async function hold(queue: WorkQueue, over: AbortSignal): Promise<{ lost: () => 
   const onFinished = (_: unknown, result: 'finished' | 'fenced') => {
     if (result === 'fenced') lost++
   }
-  queue.serve({ fn: HOLDING, slots: HELD, handler, onFinished })
+  queue.serve({ reconciler: HOLDING, slots: HELD, handler, onFinished })
   for (let key = 0; key < HELD; key++) await queue.enqueue(HOLDING, `n.h${key}`)
   await until(() => begun >= HELD)
   return { lost: () => lost }
@@ -82,7 +82,7 @@ const queue = await openQueue(js, { leaseMs: LEASE_MS, ackWaitMs: LEASE_MS, log 
 await queue.declare(FN)
 await queue.declare(HOLDING)
 const dueAt = Date.now() + 30_000 + (count / ARMED_PER_SECOND) * 1000
-await armTimers(js, { fn: FN, count, dueAt, armed: Number(armed) })
+await armTimers(js, { reconciler: FN, count, dueAt, armed: Number(armed) })
 if (Date.now() > dueAt) throw new Error('arming the timers took so long that they were due: the machine is too busy')
 say(`${count} timers armed for one instant; NATS is killed, and back after it`)
 nats.signal('SIGKILL')
@@ -93,7 +93,7 @@ const probe = new Probe(js)
 const over = new AbortController()
 const held = await hold(queue, over.signal)
 let progress: TimersProgress = { fired: 0, fenced: 0 }
-const settings: TimersSettings = { url: nats.url, fn: FN, leaseMs: LEASE_MS }
+const settings: TimersSettings = { url: nats.url, reconciler: FN, leaseMs: LEASE_MS }
 const worker = fork(fileURLToPath(new URL('./timers-worker.ts', import.meta.url)), [JSON.stringify(settings)])
 worker.on('message', (message) => {
   progress = message as TimersProgress

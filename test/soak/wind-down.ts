@@ -61,7 +61,8 @@ async function subjectsOf({ js }: Arena): Promise<string[]> {
 }
 
 async function enqueueParked({ queue }: Arena): Promise<void> {
-  for await (const { key, state } of queue.list({ fn: FN })) if (state === 'parked') await queue.enqueue(FN, key)
+  for await (const { key, state } of queue.list({ reconciler: FN }))
+    if (state === 'parked') await queue.enqueue(FN, key)
 }
 
 async function lastLap({ queue, dir }: Arena): Promise<void> {

@@ -53,7 +53,7 @@ const queue = await openQueue(js, {
   log: { ...quiet, error: (fields, message) => console.error(message, fields) },
 })
 const worker = queue.serve({
-  fn: FN,
+  reconciler: FN,
   slots: SLOTS,
   handler: run,
   onFinished: (lease, result) => note({ note: 'stored', at: monotonicMs(), run: names.get(lease) ?? '', result }),

@@ -14,7 +14,7 @@ export async function openFairlead(url: string, prefix: string): Promise<Peer> {
     enqueue: async (key) => void (await queue.enqueue(FN, key)),
     async serve(work) {
       queue.serve({
-        fn: FN,
+        reconciler: FN,
         // A quarter is for the low lane, which nobody uses here.
         slots: Math.ceil((SLOTS * 4) / 3),
         handler: async ({ key }) => {

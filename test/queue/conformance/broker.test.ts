@@ -36,7 +36,7 @@ describe.each([{ replicas: 1 as const }, { replicas: 3 as const }])('with $repli
     const world = new World()
     const outcomes: string[] = []
     stalled.queue.serve({
-      fn: FN,
+      reconciler: FN,
       slots: 1,
       handler: async (lease) => {
         stalling = true

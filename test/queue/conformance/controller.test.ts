@@ -28,7 +28,7 @@ const attemptsOf = (name: string) =>
   scene.stepsOf(name).flatMap((step) => (step.step === 'started' ? [step.attempt] : []))
 const entryOf = async (name: string) => {
   const entries = []
-  for await (const entry of scene.queue.list({ fn: scene.name })) entries.push(entry)
+  for await (const entry of scene.queue.list({ reconciler: scene.name })) entries.push(entry)
   return entries.find(({ key }) => key === keyOf(scene.name, name))
 }
 const hangs = (signal: AbortSignal) =>

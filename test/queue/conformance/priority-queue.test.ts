@@ -155,7 +155,7 @@ describe('a key that runs', () => {
 describe('a key that waits', () => {
   /** Served once, so that it waits as its run asked for; nobody serves then. */
   async function letWait(test: TestQueue, finish: () => Finish, key = 'n.foo'): Promise<void> {
-    const worker = test.queue.serve({ fn: FN, slots: 1, handler: async () => finish() })
+    const worker = test.queue.serve({ reconciler: FN, slots: 1, handler: async () => finish() })
     await test.queue.enqueue(FN, key)
     await until(async () => expect(await statesOf(test.queue)).toContain(`${key} waiting`))
     await worker.drain(1000)

@@ -176,7 +176,7 @@ describe('queue.go', () => {
     await using test = await open()
     const leases: WeakRef<Lease>[] = []
     const worker = test.queue.serve({
-      fn: FN,
+      reconciler: FN,
       slots: 16,
       handler: async (lease) => {
         leases.push(new WeakRef(lease))
@@ -333,7 +333,7 @@ describe('metrics.go', () => {
   function counting() {
     const seen: string[] = []
     const observer: QueueObserver = {
-      onEnqueue: (fn, result) => seen.push(`${fn} ${result}`),
+      onEnqueue: (reconciler, result) => seen.push(`${reconciler} ${result}`),
       onTake: () => seen.push('taken'),
       onFinish: (_, kind) => seen.push(kind),
     }

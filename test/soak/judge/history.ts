@@ -79,7 +79,7 @@ export function addStored(history: History, message: Stored): void {
   const place = history.names.placeOf(subject)
   const ended = headers['Nats-Schedule-Next'] === 'purge' ? headers['Nats-Scheduler'] : undefined
   if (ended !== undefined) endRecord(history, ended, message, place?.kind === 'token')
-  if (place?.kind === 'record') addRecord(history, `${place.fn} ${place.key}`, message)
+  if (place?.kind === 'record') addRecord(history, `${place.reconciler} ${place.key}`, message)
   if (place?.kind === 'token') {
     history.counts.tokens++
     const lost = addToken(history.tokens, message, (since) => isWhole(history, since))
@@ -95,7 +95,7 @@ function miss(history: History, sequence: number): void {
 
 function endRecord(history: History, subject: string, message: Stored, isToken: boolean): void {
   const place = history.names.placeOf(subject)
-  const key = `${place?.fn} ${place?.key}`
+  const key = `${place?.reconciler} ${place?.key}`
   const { sequence, at } = message
   const standing = history.records.get(key)
   const before = history.ended.get(subject)
