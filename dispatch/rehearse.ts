@@ -97,5 +97,5 @@ const leaseOf = (reconciler: string, key: string, now: Date, signal: AbortSignal
   signal,
   hold: () => undefined,
   overtaken: new AbortController().signal,
-  lap: async () => undefined,
+  beginPass: async () => undefined,
 })

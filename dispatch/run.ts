@@ -134,7 +134,7 @@ export class Run {
   async #observe(begins: boolean): Promise<Observed | undefined> {
     const { name, identity, spec } = this.#served
     const { signal, key, owner } = this.#lease
-    if (begins) await this.#lease.lap()
+    if (begins) await this.#lease.beginPass()
     const seen = await observePrimary(this.#deps, this.#served, parseKey(key), { state: this.#state, signal })
     if (seen === undefined) return undefined
     if (begins) {

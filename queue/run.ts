@@ -1,8 +1,8 @@
 import { type Delivery } from '#jetstream'
 import { type Core, enqueueKey, measured, operate } from './core.ts'
 import type { Ending, FinishResult } from './finish.ts'
-import { type Laps, laps } from './laps.ts'
 import { type Held, leaseEnd } from './lease.ts'
+import { type Laps, laps } from './passes.ts'
 import { transitions } from './transitions.ts'
 import { type Lease, LeaseLostError } from './types.ts'
 
@@ -85,7 +85,7 @@ export class Run implements Lease {
     return this.#overtaken.signal
   }
 
-  async lap(): Promise<void> {
+  async beginPass(): Promise<void> {
     const { unseen } = this.#laps
     this.#laps = laps.begin(this.#laps)
     if (this.overtaken.aborted) this.#overtaken = new AbortController()

@@ -49,7 +49,7 @@ export interface Lease {
    * Call before reading state. Who calls it makes the run open to changes that come while it lasts: then read again
    * (another lap) rather than end when `overtaken`. What no lap has seen is queued.
    */
-  lap(): Promise<void>
+  beginPass(): Promise<void>
 }
 
 /** The key may be run by somebody else by now: write nothing more. */

@@ -1,4 +1,4 @@
-import { laps } from '../../../queue/laps.ts'
+import { laps } from '../../../queue/passes.ts'
 import { transitions } from '../../../queue/transitions.ts'
 import type { Config, Subject } from './state.ts'
 

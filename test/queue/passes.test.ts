@@ -35,7 +35,7 @@ class Looper {
       let version = 0
       try {
         do {
-          await lease.lap()
+          await lease.beginPass()
           this.laps++
           this.overtaken = lease.overtaken
           version = this.versions.get(lease.key) ?? 0
@@ -115,7 +115,7 @@ describe('a change that a process is told of', () => {
       slots: 4,
       handler: async (lease) => {
         const run = runs++
-        if (lease.key === 'n.once') await lease.lap()
+        if (lease.key === 'n.once') await lease.beginPass()
         await hold[run]?.opened
         return DONE
       },
