@@ -96,6 +96,6 @@ const leaseOf = (reconciler: string, key: string, now: Date, signal: AbortSignal
   until: now,
   signal,
   hold: () => undefined,
-  overtaken: new AbortController().signal,
+  stale: new AbortController().signal,
   beginPass: async () => undefined,
 })

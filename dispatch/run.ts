@@ -87,7 +87,7 @@ export class Run {
     for (let step = start(this.#served, { attempt, random: this.#deps.random() }); ; ) {
       const { ask, notes } = step
       for (const note of notes) this.#tell(note)
-      const isChanged = this.#lease.overtaken.aborted
+      const isChanged = this.#lease.stale.aborted
       if (ask.do === 'finish' && !(ask.mayLookAgain && isChanged)) return this.#counted(ask.finish)
       step = next(step, await this.#answer(ask))
     }
@@ -103,7 +103,7 @@ export class Run {
   }
 
   async #perform(ask: Ask): Promise<Answer> {
-    const { overtaken, signal } = this.#lease
+    const { stale, signal } = this.#lease
     switch (ask.do) {
       case 'observe':
         return { did: ask.do, seen: await this.#observe(ask.begins) }
@@ -114,7 +114,7 @@ export class Run {
         return { did: ask.do, results: results.map((one) => ('value' in one ? one.value : failedBy(one.reason))) }
       }
       case 'writeStatus': {
-        const unwanted = ask.mayBeDropped ? overtaken : undefined
+        const unwanted = ask.mayBeDropped ? stale : undefined
         return { did: ask.do, result: await this.#writer.status(ask.object, ask.patch, unwanted) }
       }
       case 'writeMetadata':

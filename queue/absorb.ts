@@ -17,7 +17,7 @@ export interface AbsorbStep {
 }
 
 /**
- * Takes a token into the lap that begins. As in TAKE, it goes only while the record stands, and state is read only after
+ * Takes a token into the pass that begins. As in TAKE, it goes only while the record stands, and state is read only after
  * it is known to be gone. It never gives up: with an acknowledgement on its way the run must read again or lose its
  * lease.
  */

@@ -1,44 +1,44 @@
 /**
- * What reached a run while it ran. A note is one change of its key; whatever a lap reads after it has begun covers the
+ * What reached a run while it ran. A note is one change of its key; whatever a pass reads after it has begun covers the
  * notes of before. A run that takes notes reads again before it ends, under the same record, instead of being followed
  * by another run; what it then has not read, somebody else has to queue.
  */
-export interface Laps<Note> {
-  /** From the first lap until the run ends. */
+export interface Passes<Note> {
+  /** From the first pass until the run ends. */
   open: boolean
-  /** Came after the present lap had begun. */
+  /** Came after the present pass had begun. */
   unseen: readonly Note[]
   /** Covered once the run's end is stored. */
   seen: readonly Note[]
 }
 
-export const laps = {
+export const passes = {
   /** Of a run that takes no notes yet: it may be one that never looks again. */
   none: { open: false, unseen: [], seen: [] },
 
   /** The first, or another one: call before anything is read. */
-  begin: <Note>({ unseen, seen }: Laps<Note>): Laps<Note> => ({
+  begin: <Note>({ unseen, seen }: Passes<Note>): Passes<Note> => ({
     open: true,
     unseen: [],
     seen: unseen.length === 0 ? seen : [...seen, ...unseen],
   }),
 
   /** Undefined: it will not be read any more. */
-  note: <Note>(present: Laps<Note>, note: Note): Laps<Note> | undefined =>
+  note: <Note>(present: Passes<Note>, note: Note): Passes<Note> | undefined =>
     present.open ? { ...present, unseen: [...present.unseen, note] } : undefined,
 
-  /** Undefined: it is too late to take it back, a lap has seen it. */
-  withdraw: <Note>(present: Laps<Note>, note: Note): Laps<Note> | undefined =>
+  /** Undefined: it is too late to take it back, a pass has seen it. */
+  withdraw: <Note>(present: Passes<Note>, note: Note): Passes<Note> | undefined =>
     present.unseen.includes(note)
       ? { ...present, unseen: present.unseen.filter((other) => other !== note) }
       : undefined,
 
   /** The run ends: from here on nothing is read. */
-  close: <Note>(present: Laps<Note>): Laps<Note> => ({ ...present, open: false }),
+  close: <Note>(present: Passes<Note>): Passes<Note> => ({ ...present, open: false }),
 
   /** Whose changes are safe, and which have to be queued. `stored`: the run's end is, or a token in its place. */
   settle: <Note>(
-    { seen, unseen }: Laps<Note>,
+    { seen, unseen }: Passes<Note>,
     stored: boolean,
   ): { covered: readonly Note[]; refused: readonly Note[] } =>
     stored ? { covered: seen, refused: unseen } : { covered: [], refused: [...seen, ...unseen] },

@@ -2,7 +2,7 @@ import { type Delivery } from '#jetstream'
 import { type Core, enqueueKey, measured, operate } from './core.ts'
 import type { Ending, FinishResult } from './finish.ts'
 import { type Held, leaseEnd } from './lease.ts'
-import { type Laps, laps } from './passes.ts'
+import { type Passes, passes } from './passes.ts'
 import { transitions } from './transitions.ts'
 import { type Lease, LeaseLostError } from './types.ts'
 
@@ -20,7 +20,7 @@ interface Note {
   settle: (covered: boolean) => void
 }
 
-const OVERTAKEN = 'the key was changed since it was read'
+const STALE = 'the key was changed since it was read'
 
 /** One key in the hands of this process: its lease is renewed every third of its length until the run ends. */
 export class Run implements Lease {
@@ -34,8 +34,8 @@ export class Run implements Lease {
   readonly #core: Core
   readonly #abort = new AbortController()
   #held: Held
-  #laps: Laps<Note> = laps.none
-  #overtaken = new AbortController()
+  #passes: Passes<Note> = passes.none
+  #stale = new AbortController()
   #renewal: Promise<void> | undefined
   #timer: NodeJS.Timeout | undefined
   #lost = false
@@ -81,14 +81,14 @@ export class Run implements Lease {
     return this.#takenBack
   }
 
-  get overtaken() {
-    return this.#overtaken.signal
+  get stale() {
+    return this.#stale.signal
   }
 
   async beginPass(): Promise<void> {
-    const { unseen } = this.#laps
-    this.#laps = laps.begin(this.#laps)
-    if (this.overtaken.aborted) this.#overtaken = new AbortController()
+    const { unseen } = this.#passes
+    this.#passes = passes.begin(this.#passes)
+    if (this.stale.aborted) this.#stale = new AbortController()
     for (const { delivery } of unseen) if (delivery) await this.#absorb(delivery)
   }
 
@@ -106,17 +106,17 @@ export class Run implements Lease {
   note(delivery?: Delivery): Promise<boolean> | undefined {
     const { promise, resolve } = Promise.withResolvers<boolean>()
     const note: Note = { delivery, settle: resolve }
-    const noted = laps.note(this.#laps, note)
+    const noted = passes.note(this.#passes, note)
     if (noted === undefined) return undefined
-    this.#laps = noted
-    this.#overtaken.abort(OVERTAKEN)
+    this.#passes = noted
+    this.#stale.abort(STALE)
     const timer = setTimeout(() => this.#withdraw(note), this.#core.ackWaitMs / 4)
     return promise.finally(() => clearTimeout(timer))
   }
 
   /** Stores how the run ended, which is asked for when the time is known; if its lease was lost instead, queues the key: its writes may have silenced the watch. */
   async end(endingNow: () => Ending): Promise<'finished' | 'fenced'> {
-    this.#laps = laps.close(this.#laps)
+    this.#passes = passes.close(this.#passes)
     let stored = false
     try {
       const result = await this.#conclude(endingNow)
@@ -191,16 +191,16 @@ export class Run implements Lease {
   }
 
   #settle(stored: boolean): void {
-    const { covered, refused } = laps.settle(this.#laps, stored)
+    const { covered, refused } = passes.settle(this.#passes, stored)
     for (const { settle } of covered) settle(true)
     for (const { settle } of refused) settle(false)
   }
 
-  /** A lap that is so long in coming shall not keep the change from other processes, and from the stream. */
+  /** A pass that is so long in coming shall not keep the change from other processes, and from the stream. */
   #withdraw(note: Note): void {
-    const without = laps.withdraw(this.#laps, note)
+    const without = passes.withdraw(this.#passes, note)
     if (without === undefined) return
-    this.#laps = without
+    this.#passes = without
     note.settle(false)
   }
 

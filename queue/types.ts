@@ -43,11 +43,11 @@ export interface Lease {
   readonly signal: AbortSignal
   /** Call before every write: throws LeaseLostError if the lease is over by now. */
   hold(): void
-  /** Aborted when this process is told of a change after the last lap() began: what was read then is old. */
-  readonly overtaken: AbortSignal
+  /** Aborted when this process is told of a change after the last beginPass(): what was read since is stale. */
+  readonly stale: AbortSignal
   /**
    * Call before reading state. Who calls it makes the run open to changes that come while it lasts: then read again
-   * (another lap) rather than end when `overtaken`. What no lap has seen is queued.
+   * (another pass) rather than end when `stale`. What no pass has seen is queued.
    */
   beginPass(): Promise<void>
 }

@@ -69,7 +69,7 @@ export async function dispatch(run: Dispatching): Promise<Ended> {
   for (let step = start(of, { attempt: run.attempt, random: 0 }); ; ) {
     for (const note of step.notes) tell(note)
     const { ask } = step
-    if (ask.do === 'finish' && !(ask.mayLookAgain && driver.isOvertaken)) return { finish: ask.finish, failure }
+    if (ask.do === 'finish' && !(ask.mayLookAgain && driver.isStale)) return { finish: ask.finish, failure }
     step = next(step, await driver.answer(ask))
   }
 }
@@ -80,7 +80,7 @@ class Driver {
   readonly #run: Dispatching
   readonly #of: Reconciled
   /** By whom the memory was changed last: this run, or somebody else since it has looked. */
-  isOvertaken = false
+  isStale = false
 
   constructor(run: Dispatching, of: Reconciled) {
     this.#run = run
@@ -126,7 +126,7 @@ class Driver {
 
   #observe(): Observed | undefined {
     const { memory, settled, primary } = this.#run
-    this.isOvertaken = false
+    this.isStale = false
     const object = primary()
     if (object === undefined) return undefined
     const world = worldOf(this.#of, object, memory.all())
@@ -202,7 +202,7 @@ class Driver {
       return { object: after, isOld: false }
     const { version } = memory
     wrote({ verb, object: after ?? sent })
-    if (memory.version !== version) this.isOvertaken = true
+    if (memory.version !== version) this.isStale = true
     const isOld = memory.find(sent)?.metadata.resourceVersion !== after?.metadata.resourceVersion
     return { object: after, isOld }
   }

@@ -7,15 +7,15 @@ import { DONE, FN, freshPrefix, gate, statesOf, type TestQueue, until, useTestNa
 const { open } = useTestNats()
 const storedIn = ({ js, queue }: TestQueue) => js.lastSequence(queue.stream)
 
-/** Handlers that read a version in each lap, as long as there are changes. */
+/** Handlers that read a version in each pass, as long as there are changes. */
 class Looper {
   readonly versions = new Map<string, number>()
   readonly dealtWith = new Map<string, number>()
   readonly overlaps: string[] = []
   runs = 0
-  laps = 0
-  /** Of the latest lap. */
-  overtaken: AbortSignal | undefined
+  passes = 0
+  /** Of the latest pass. */
+  stale: AbortSignal | undefined
   readonly #running = new Set<string>()
 
   change(key: string): void {
@@ -36,11 +36,11 @@ class Looper {
       try {
         do {
           await lease.beginPass()
-          this.laps++
-          this.overtaken = lease.overtaken
+          this.passes++
+          this.stale = lease.stale
           version = this.versions.get(lease.key) ?? 0
           await work(lease)
-        } while (lease.overtaken.aborted)
+        } while (lease.stale.aborted)
         lease.hold()
         this.dealtWith.set(lease.key, version)
         return DONE
@@ -67,19 +67,19 @@ describe('a change that a process is told of', () => {
     expect(await statesOf(test.queue)).toEqual([])
   })
 
-  it('is read by the run that is under way, in another lap: no further message, no further run', async () => {
+  it('is read by the run that is under way, in another pass: no further message, no further run', async () => {
     await using test = await open()
     const looper = new Looper()
     const reads = gate()
-    const worker = looper.serve(test.queue, () => (looper.laps === 1 ? reads.opened : Promise.resolve()))
+    const worker = looper.serve(test.queue, () => (looper.passes === 1 ? reads.opened : Promise.resolve()))
     const before = await storedIn(test)
     await looper.announce(test.queue, 'n.a').safe
-    await until(() => expect(looper.laps).toBe(1))
+    await until(() => expect(looper.passes).toBe(1))
     const told = [1, 2, 3].map(() => looper.announce(test.queue, 'n.a'))
     expect(told.map(({ noted }) => noted)).toEqual([true, true, true])
     reads.open()
     await Promise.all(told.map(({ safe }) => safe))
-    expect(looper).toMatchObject({ runs: 1, laps: 2, dealtWith: looper.versions })
+    expect(looper).toMatchObject({ runs: 1, passes: 2, dealtWith: looper.versions })
     await worker.drain(1000)
     expect((await storedIn(test)) - before).toBe(2)
   })
@@ -88,15 +88,15 @@ describe('a change that a process is told of', () => {
     await using test = await open()
     const looper = new Looper()
     const steps = [gate(), gate()]
-    const worker = looper.serve(test.queue, () => steps[looper.laps - 1]!.opened)
+    const worker = looper.serve(test.queue, () => steps[looper.passes - 1]!.opened)
     await looper.announce(test.queue, 'n.a').safe
-    await until(() => expect(looper.laps).toBe(1))
+    await until(() => expect(looper.passes).toBe(1))
     let safe = false
     void looper.announce(test.queue, 'n.a').safe.then(() => {
       safe = true
     })
     steps[0]!.open()
-    await until(() => expect(looper.laps).toBe(2))
+    await until(() => expect(looper.passes).toBe(2))
     await sleep(50)
     expect(safe).toBe(false)
     steps[1]!.open()
@@ -147,10 +147,10 @@ describe('a change that a process is told of', () => {
     const ends = gate()
     const worker = looper.serve(test.queue, () => (looper.runs === 1 ? ends.opened : Promise.resolve()))
     await looper.announce(test.queue, 'n.a').safe
-    await until(() => expect(looper.laps).toBe(1))
+    await until(() => expect(looper.passes).toBe(1))
     await looper.announce(test.queue, 'n.a').safe
     expect(await statesOf(test.queue)).toContain('n.a running')
-    expect(looper.overtaken?.aborted).toBe(true)
+    expect(looper.stale?.aborted).toBe(true)
     ends.open()
     await until(() => expect(looper.dealtWith).toEqual(looper.versions))
     await until(async () => expect(await statesOf(test.queue)).toEqual([]))
@@ -202,15 +202,15 @@ describe('a change that a process is told of', () => {
   })
 })
 
-it('a token that reaches the process that runs its key is taken into its next lap', async () => {
+it('a token that reaches the process that runs its key is taken into its next pass', async () => {
   const prefix = freshPrefix()
   await using test = await open(prefix)
   await using other = await open(prefix)
   const looper = new Looper()
   const reads = gate()
-  const worker = looper.serve(test.queue, () => (looper.laps === 1 ? reads.opened : Promise.resolve()))
+  const worker = looper.serve(test.queue, () => (looper.passes === 1 ? reads.opened : Promise.resolve()))
   await looper.announce(test.queue, 'n.a').safe
-  await until(() => expect(looper.laps).toBe(1))
+  await until(() => expect(looper.passes).toBe(1))
   looper.change('n.a')
   await other.queue.enqueue(FN, 'n.a')
   await until(async () => {
@@ -219,7 +219,7 @@ it('a token that reaches the process that runs its key is taken into its next la
   })
   reads.open()
   await until(async () => expect(await statesOf(test.queue)).toEqual([]))
-  expect(looper).toMatchObject({ runs: 1, laps: 2, dealtWith: looper.versions })
+  expect(looper).toMatchObject({ runs: 1, passes: 2, dealtWith: looper.versions })
   await worker.drain(1000)
 })
 

@@ -23,7 +23,7 @@ export async function windDown(arena: Arena): Promise<{ wrong: string[]; remains
     return { wrong: [...wrong, `${stuck.length} messages are left after ${IDLE_WITHIN_MS / 1000} s: ${listed}`] }
   }
   await lastLap(arena)
-  wrong.push(...(await untilIdle(arena)).map((subject) => `${subject} is left after a last lap`))
+  wrong.push(...(await untilIdle(arena)).map((subject) => `${subject} is left after a last pass`))
   wrong.push(...(await end(arena, arena.workers)))
   return { wrong, remains: await remainsIn(arena) }
 }
@@ -66,7 +66,7 @@ async function enqueueParked({ queue }: Arena): Promise<void> {
 }
 
 async function lastLap({ queue, dir }: Arena): Promise<void> {
-  const note = diaryIn(dir, 'last-lap')
+  const note = diaryIn(dir, 'last-pass')
   for (let i = 0; i < LAST_LAP; i++) {
     const key = i < 5 ? `hot.${i}` : `last.${i}`
     const lane = i % 2 === 0 ? 'high' : 'low'

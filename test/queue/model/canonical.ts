@@ -47,7 +47,7 @@ const slotText = (slot: Slot | undefined, name: (id: number) => number): string 
   slot ? `${name(slot.sequence)}${slot.acking ? 'a' : ''}${slot.gone ? 'g' : ''}${slot.dead ? 'd' : ''}` : '-'
 
 function processText(process: Process, name: (id: string | number) => number | string): string {
-  const { open, unseen, seen } = process.laps
+  const { open, unseen, seen } = process.passes
   const notes = `${open ? 'o' : ''}${filled(templateOf(unseen), name)}${seen.filter(isChange).length}`
   const flags = `${process.phase}${process.overdue ? 'o' : ''}${process.fresh ? 'f' : ''}${name(process.nonce)}${notes}`
   switch (process.phase) {
@@ -73,7 +73,7 @@ function processText(process: Process, name: (id: string | number) => number | s
   }
 }
 
-/** Of the tokens that a lap has absorbed nothing depends any more. */
+/** Of the tokens that a pass has absorbed nothing depends any more. */
 const isChange = ({ sequence }: Note) => sequence === undefined
 
 function filled({ texts, ids }: Template, name: (id: string | number) => number | string): string {

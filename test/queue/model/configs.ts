@@ -1,10 +1,10 @@
-import { laps } from '../../../queue/passes.ts'
+import { passes } from '../../../queue/passes.ts'
 import { transitions } from '../../../queue/transitions.ts'
 import type { Config, Subject } from './state.ts'
 
 export const PRODUCTION: Subject = {
   machines: transitions,
-  laps,
+  passes,
   requeuesFenced: true,
   queuesRefused: true,
   cursorWaits: true,

@@ -1,6 +1,6 @@
 import type { Held } from '../../../queue/lease.ts'
 import { type Ended, type Machine } from '../../../queue/machine.ts'
-import { laps } from '../../../queue/passes.ts'
+import { passes } from '../../../queue/passes.ts'
 import { type Answer, type Io, type KeyRecord, otherLane, type Publish } from '../../../queue/record.ts'
 import { transitions } from '../../../queue/transitions.ts'
 import { CALM, PRODUCTION } from './configs.ts'
@@ -22,7 +22,10 @@ const withMachines = (machines: Partial<Machines>): Subject => ({
   machines: { ...transitions, ...machines },
 })
 
-const withLaps = (functions: Partial<Subject['laps']>): Subject => ({ ...PRODUCTION, laps: { ...laps, ...functions } })
+const withPasses = (functions: Partial<Subject['passes']>): Subject => ({
+  ...PRODUCTION,
+  passes: { ...passes, ...functions },
+})
 
 const { take, renew, finish, rearm, retry, withdraw } = transitions
 
@@ -343,18 +346,18 @@ export const MUTATIONS: Record<string, Mutation> = {
     subject: { ...PRODUCTION, queuesRefused: false },
     config: { ...CALM, announces: 1 },
   },
-  'a lap covers what came after it had begun': {
+  'a pass covers what came after it had begun': {
     guard: 'only what is read later covers a change',
     breaks: 'laws 1, 3, 4',
-    subject: withLaps({
+    subject: withPasses({
       note: (present, note) => (present.open ? { ...present, seen: [...present.seen, note] } : undefined),
     }),
     config: { ...CALM, announces: 1 },
   },
   'the end of a run covers everything': {
-    guard: 'what came after the last lap had begun is queued',
+    guard: 'what came after the last pass had begun is queued',
     breaks: 'laws 1, 3, 4',
-    subject: withLaps({ settle: ({ seen, unseen }) => ({ covered: [...seen, ...unseen], refused: [] }) }),
+    subject: withPasses({ settle: ({ seen, unseen }) => ({ covered: [...seen, ...unseen], refused: [] }) }),
     config: { ...CALM, announces: 1 },
   },
   'the cursor passes a change that a run was told of': {
@@ -363,13 +366,13 @@ export const MUTATIONS: Record<string, Mutation> = {
     subject: { ...PRODUCTION, cursorWaits: false },
     config: { ...CALM, announces: 2, high: 0, crashes: 1 },
   },
-  'a lap that begins before the acknowledgement is confirmed': {
-    guard: 'a lap reads when no ENQUEUE can coalesce into the token that it covers',
+  'a pass that begins before the acknowledgement is confirmed': {
+    guard: 'a pass reads when no ENQUEUE can coalesce into the token that it covers',
     breaks: 'laws 1, 3, 4',
     subject: withMachines({ absorb: asking(transitions.absorb, () => ({ do: 'acknowledge', confirmed: false })) }),
     config: { ...CALM, high: 3, tokenLaps: true },
   },
-  'a lap that takes in a token after its lease': {
+  'a pass that takes in a token after its lease': {
     guard: 'a token goes only while the record stands: it may be the one that the end of the lease has left',
     breaks: 'laws 1, 3, 4',
     subject: withMachines({
@@ -377,8 +380,8 @@ export const MUTATIONS: Record<string, Mutation> = {
     }),
     config: { ...CALM, tokenLaps: true, expiries: 1, crashes: 1 },
   },
-  'a lap that skips the barrier': {
-    guard: 'with replicas a lap too waits until its token is gone',
+  'a pass that skips the barrier': {
+    guard: 'with replicas a pass too waits until its token is gone',
     breaks: 'laws 1, 3, 4',
     subject: withMachines({
       absorb: {

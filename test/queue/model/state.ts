@@ -2,7 +2,7 @@ import type { AbsorbStep } from '../../../queue/absorb.ts'
 import type { Ending, FinishStep } from '../../../queue/finish.ts'
 import type { RetryStep, WithdrawStep } from '../../../queue/intervene.ts'
 import type { Held } from '../../../queue/lease.ts'
-import type { Laps, laps } from '../../../queue/passes.ts'
+import type { Passes, passes } from '../../../queue/passes.ts'
 import type { Answer, Io, KeyRecord, Lane, Publish } from '../../../queue/record.ts'
 import type { RenewStep } from '../../../queue/renew.ts'
 import type { TakeStep } from '../../../queue/take.ts'
@@ -17,7 +17,7 @@ export type Machines = {
 export interface Subject {
   machines: Machines
   /** What a run does with changes that come while it lasts. */
-  laps: typeof laps
+  passes: typeof passes
   /** A run that lost its lease queues its key again. */
   requeuesFenced: boolean
   /** A change that no run here covers is queued. */
@@ -133,7 +133,7 @@ interface Common {
   /** Its run has read the newest state. */
   fresh: boolean
   /** Of a run; while the key is being taken: changes that wait for the lease. */
-  laps: Laps<Note>
+  passes: Passes<Note>
 }
 
 type AnyStep = { io: Io }

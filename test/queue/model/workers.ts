@@ -2,7 +2,7 @@ import type { AbsorbResult } from '../../../queue/absorb.ts'
 import type { Ending, FinishResult } from '../../../queue/finish.ts'
 import type { RetryResult, WithdrawResult } from '../../../queue/intervene.ts'
 import type { Ended } from '../../../queue/machine.ts'
-import { type Laps, laps } from '../../../queue/passes.ts'
+import { type Passes, passes } from '../../../queue/passes.ts'
 import type { RearmResult } from '../../../queue/rearm.ts'
 import { type Answer, type Io, LANES, type Lane } from '../../../queue/record.ts'
 import type { RenewResult } from '../../../queue/renew.ts'
@@ -41,7 +41,7 @@ function enqueues(state: State, lane: Lane, subject: Subject, config: Config): M
   return firstIo(spent, { phase: 'enqueueing', lane, step, nonce: `n${counter}`, ...NEWBORN }, subject, config)
 }
 
-const NEWBORN = { overdue: false, fresh: false, laps: laps.none }
+const NEWBORN = { overdue: false, fresh: false, passes: passes.none }
 
 function deliveries(state: State, lane: Lane, subject: Subject, config: Config): Move[] {
   const slot = state.tokens[lane]
@@ -120,23 +120,26 @@ function announcements(state: State, subject: Subject, config: Config): Move[] {
     ...noted(next, note, subject),
     ...waiting.map((process) => ({
       label: () => `${process.nonce}: is told of a change while taking`,
-      state: withProcess(next, process, { ...process, laps: waitingFor(process.laps, note) }),
+      state: withProcess(next, process, { ...process, passes: waitingFor(process.passes, note) }),
     })),
     ...(state.processes.filter(isWorker).length < config.workers ? [direct(next, note, subject, config)] : []),
   ]
 }
 
-const waitingFor = (present: Laps<Note>, note: Note): Laps<Note> => ({ ...present, unseen: [...present.unseen, note] })
+const waitingFor = (present: Passes<Note>, note: Note): Passes<Note> => ({
+  ...present,
+  unseen: [...present.unseen, note],
+})
 
-const noted = (state: State, note: Note, { laps }: Subject): Move[] =>
+const noted = (state: State, note: Note, { passes }: Subject): Move[] =>
   state.processes.flatMap((process) => {
-    const after = laps.note(process.laps, note)
+    const after = passes.note(process.passes, note)
     const what = note.sequence === undefined ? 'a change' : `token ${note.lane} ${note.sequence}`
     if (after === undefined || knows(process, note)) return []
     return [
       {
         label: () => `${process.nonce}: is told of ${what} while ${process.phase}`,
-        state: withProcess(state, process, { ...process, laps: after }),
+        state: withProcess(state, process, { ...process, passes: after }),
       },
     ]
   })
@@ -145,7 +148,7 @@ const noted = (state: State, note: Note, { laps }: Subject): Move[] =>
 function knows(process: Process, { sequence }: Note): boolean {
   if (sequence === undefined) return false
   const absorbed = process.phase === 'absorbing' ? [...process.tokens, { sequence: process.token }] : []
-  return [...absorbed, ...process.laps.unseen].some((note) => note.sequence === sequence)
+  return [...absorbed, ...process.passes.unseen].some((note) => note.sequence === sequence)
 }
 
 /** A lease without a token. */
@@ -154,7 +157,7 @@ function direct(state: State, note: Note, { machines }: Subject, config: Config)
   const nonce = `n${counter}`
   const token = { lane: note.lane, attempt: 0 }
   const step = begun(machines.take.start({ token, direct: true, ...takeTerms(nonce, config) }, CLOCKS.inTime))
-  const common = { ...NEWBORN, laps: waitingFor(laps.none, note), lane: note.lane, nonce }
+  const common = { ...NEWBORN, passes: waitingFor(passes.none, note), lane: note.lane, nonce }
   return {
     label: () => `${nonce}: is told of a change, takes the key`,
     state: withProcess({ ...state, counter }, undefined, { ...common, phase: 'taking', token: undefined, step }),
@@ -166,7 +169,7 @@ const isBusy = ({ records, processes }: State, { sequence, acking }: Slot): bool
   acking ||
   records.some(({ record }) => record.state === 'running') ||
   processes.some((process) => 'token' in process && process.token === sequence) ||
-  processes.some(({ laps: { unseen } }) => unseen.some((note) => note.sequence === sequence))
+  processes.some(({ passes: { unseen } }) => unseen.some((note) => note.sequence === sequence))
 
 const VISITORS = new Set<Process['phase']>(['enqueueing', 'retrying', 'withdrawing', 'waking'])
 
@@ -257,7 +260,7 @@ function processMoves(state: State, process: Process, subject: Subject, config: 
 function crash(state: State, process: Process, subject: Subject, config: Config): Move[] {
   if (state.left.crashes === 0 || process.phase === 'enqueueing') return []
   const left = { ...state.left, crashes: state.left.crashes - 1 }
-  const told = [...process.laps.seen, ...process.laps.unseen].filter(({ sequence }) => sequence === undefined)
+  const told = [...process.passes.seen, ...process.passes.unseen].filter(({ sequence }) => sequence === undefined)
   const dead = withProcess({ ...state, left }, process)
   return [
     {
@@ -296,7 +299,7 @@ function runMoves(state: State, process: Of<'running'>, subject: Subject, config
         phase: 'finishing' as const,
         ending,
         running: false,
-        laps: subject.laps.close(process.laps),
+        passes: subject.passes.close(process.passes),
         step: step,
       }
       moves.push(...firstIo({ ...state, left }, finishing, subject, config, process, `run ends in ${kind}; `))
@@ -313,29 +316,29 @@ const seesItsEnd = (state: State, process: Of<'running' | 'absorbing'>): Move =>
 
 /** What a run does with the changes that it was told of: reads again, or gives one up that has waited for too long. */
 function lapMoves(state: State, process: Of<'running'>, subject: Subject, config: Config): Move[] {
-  const { unseen } = process.laps
+  const { unseen } = process.passes
   const [oldest] = unseen
   if (oldest === undefined) return []
-  const without = subject.laps.withdraw(process.laps, oldest)
+  const without = subject.passes.withdraw(process.passes, oldest)
   const tokens = unseen.filter(({ sequence }) => sequence !== undefined)
-  const lap = { ...process, laps: subject.laps.begin(process.laps) }
+  const pass = { ...process, passes: subject.passes.begin(process.passes) }
   return [
     {
-      label: () => `${process.nonce}: begins another lap`,
-      state: absorbNext(state, process, lap, tokens, subject, config),
+      label: () => `${process.nonce}: begins another pass`,
+      state: absorbNext(state, process, pass, tokens, subject, config),
     },
     ...(without === undefined
       ? []
       : [
           {
             label: () => `${process.nonce}: gives up what it was told`,
-            state: pursue(withProcess(state, process, { ...process, laps: without }), oldest, subject, config),
+            state: pursue(withProcess(state, process, { ...process, passes: without }), oldest, subject, config),
           },
         ]),
   ]
 }
 
-/** State is read when no token of the lap is left. */
+/** State is read when no token of the pass is left. */
 function absorbNext(
   state: State,
   before: Process,
@@ -367,8 +370,8 @@ const ENDINGS: Record<Ending['kind'], Ending> = {
 /** What it wrote without a lease only its own ENQUEUE announces. */
 function fenced(state: State, process: Process, lane: Lane): State {
   const { nonce } = process
-  const closed = laps.close(process.laps)
-  return withProcess(state, process, { phase: 'requeueing', lane, step: undefined, nonce, ...NEWBORN, laps: closed })
+  const closed = passes.close(process.passes)
+  return withProcess(state, process, { phase: 'requeueing', lane, step: undefined, nonce, ...NEWBORN, passes: closed })
 }
 
 function requeue(state: State, process: Of<'requeueing'>, subject: Subject, config: Config): Move[] {
@@ -473,7 +476,7 @@ function settle(state: State, before: Process, { out }: Advanced, subject: Subje
     return withProcess(state, process, { ...process, ...held, step: out } as Process)
   }
   const { result } = out
-  const { refused } = subject.laps.settle(process.laps, true)
+  const { refused } = subject.passes.settle(process.passes, true)
   if (process.phase === 'enqueueing') return changed(withProcess(state, process))
   if (process.phase === 'requeueing') return pursueAll(changed(withProcess(state, process)), refused, subject, config)
   if (process.phase === 'absorbing') {
@@ -495,7 +498,7 @@ function settle(state: State, before: Process, { out }: Advanced, subject: Subje
         phase: 'running',
         held: result.held,
         nonce,
-        laps: process.laps,
+        passes: process.passes,
         fresh,
         overdue: isLast && stored.due,
       }
@@ -513,7 +516,14 @@ function settle(state: State, before: Process, { out }: Advanced, subject: Subje
 /** The run begins: it reads the newest state at once, which is the least that it can know. */
 function begin(state: State, process: Process, held: Of<'running'>['held'], subject: Subject): State {
   const { nonce, overdue } = process
-  const run: Process = { phase: 'running', held, nonce, overdue, fresh: true, laps: subject.laps.begin(laps.none) }
+  const run: Process = {
+    phase: 'running',
+    held,
+    nonce,
+    overdue,
+    fresh: true,
+    passes: subject.passes.begin(passes.none),
+  }
   const next = withProcess({ ...state, runs: state.runs + 1 }, process, run)
   return overdue ? { ...next, broken: 'law 2: a run begins outside its lease' } : next
 }

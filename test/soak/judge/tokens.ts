@@ -12,7 +12,7 @@ type IsWhole = (since: number) => boolean
 
 /**
  * A token may only go when a running record that will queue it again has been stored after it, or when another token
- * replaces it. This holds for runs that never begin a lap, which is how soaked runs are, and without purging by hand.
+ * replaces it. This holds for runs that never begin a pass, which is how soaked runs are, and without purging by hand.
  * Gives the token that has gone otherwise.
  */
 export function addToken(
