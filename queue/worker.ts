@@ -8,9 +8,9 @@ import { endingOf, timely } from './due.ts'
 import { Janitor } from './janitor.ts'
 import { LaneInHand } from './lane.ts'
 import type { Held } from './lease.ts'
+import { LeasedKey } from './leased-key.ts'
 import { messageOf } from './message-of.ts'
 import type { Lane } from './record.ts'
-import { Run } from './run.ts'
 import { allowances, type Sharer } from './slots.ts'
 import type { TakeInput } from './take.ts'
 import { transitions } from './transitions.ts'
@@ -43,9 +43,9 @@ export class QueueWorker implements Worker, Sharer {
   readonly #options: ServeOptions
   readonly #lanes: Record<Lane, LaneInHand>
   readonly #janitor: Janitor
-  readonly #runs = new Set<Run>()
+  readonly #leased = new Set<LeasedKey>()
   /** The latest run of each key. */
-  readonly #current = new Map<string, Run>()
+  readonly #current = new Map<string, LeasedKey>()
   /** Keys on their way to a run here, which will read state when it begins; false: it did not come to that. */
   readonly #arriving = new Map<string, Promise<boolean>>()
   readonly #inHand = new Set<Promise<void>>()
@@ -64,7 +64,7 @@ export class QueueWorker implements Worker, Sharer {
   }
 
   get running(): number {
-    return this.#runs.size
+    return this.#leased.size
   }
 
   get busy(): number {
@@ -234,10 +234,10 @@ export class QueueWorker implements Worker, Sharer {
     const { message } = claim
     const enqueuedAt = this.#core.clock.dateOf(this.#queuedAt(claim))
     const fired = message !== undefined && isFired(message)
-    const run = new Run(this.#core, reconciler, key, held, { fired, enqueuedAt })
+    const run = new LeasedKey(this.#core, reconciler, key, held, { fired, enqueuedAt })
     if (this.#drained) return void (await run.end(() => HANDBACK))
     if (message && isWatchdog(message) && run.suspect) return this.#postpone(run)
-    this.#runs.add(run)
+    this.#leased.add(run)
     this.#current.set(key, run)
     try {
       const began = performance.now()
@@ -246,13 +246,13 @@ export class QueueWorker implements Worker, Sharer {
       if (result === 'finished') this.#core.observer.onFinish?.(reconciler, finish.kind, performance.now() - began)
       onFinished?.(run, result)
     } finally {
-      this.#runs.delete(run)
+      this.#leased.delete(run)
       if (this.#current.get(key) === run) this.#current.delete(key)
     }
   }
 
   /** A run that takes its process along shall not do so again at once, in one process after the other. */
-  async #postpone(run: Run): Promise<void> {
+  async #postpone(run: LeasedKey): Promise<void> {
     const { reconciler, key, attempt } = run
     const { clock, log } = this.#core
     log.warn({ reconciler, key, attempt }, 'run cut short again, its process was lost: the key waits')
@@ -267,7 +267,7 @@ export class QueueWorker implements Worker, Sharer {
     return backoffMs(attempt, this.#options.backoff ?? DEFAULT_BACKOFF, this.#core.random)
   }
 
-  async #handle(run: Run): Promise<Finish | HandBack> {
+  async #handle(run: LeasedKey): Promise<Finish | HandBack> {
     try {
       const finish = timely(await this.#options.handler(run))
       return run.isTakenBack ? HANDBACK : finish
@@ -283,7 +283,7 @@ export class QueueWorker implements Worker, Sharer {
     this.#janitor.stop()
     await Promise.all(Object.values(this.#lanes).map((lane) => within(HANDBACK_MS, lane.drain())))
     await Promise.race([Promise.all(this.#inHand), this.#graceOver.promise])
-    for (const run of this.#runs) run.takeBack()
+    for (const run of this.#leased) run.takeBack()
     await within(HANDBACK_MS, Promise.all(this.#inHand))
     this.#abandon.abort(new Error('the worker has drained'))
     this.#core.slots.leave(this)

@@ -7,13 +7,13 @@ import { transitions } from './transitions.ts'
 import { type Lease, LeaseLostError } from './types.ts'
 
 /** What the run was begun by. */
-export interface Origin {
+export interface LeaseOrigin {
   fired: boolean
   enqueuedAt: Date
 }
 
 /** A change that came while the key ran. */
-interface Note {
+interface ChangeNote {
   /** The token that told of it, unacknowledged. */
   delivery: Delivery | undefined
   /** True: it is covered. False: it has to be queued, or its token taken. */
@@ -23,7 +23,7 @@ interface Note {
 const STALE = 'the key was changed since it was read'
 
 /** One key in the hands of this process: its lease is renewed every third of its length until the run ends. */
-export class Run implements Lease {
+export class LeasedKey implements Lease {
   readonly reconciler: string
   readonly key: string
   readonly attempt: number
@@ -34,7 +34,7 @@ export class Run implements Lease {
   readonly #core: Core
   readonly #abort = new AbortController()
   #held: Held
-  #passes: Passes<Note> = passes.none
+  #passes: Passes<ChangeNote> = passes.none
   #stale = new AbortController()
   #renewal: Promise<void> | undefined
   #timer: NodeJS.Timeout | undefined
@@ -42,7 +42,7 @@ export class Run implements Lease {
   #takenBack = false
   #ended = false
 
-  constructor(core: Core, reconciler: string, key: string, held: Held, { fired, enqueuedAt }: Origin) {
+  constructor(core: Core, reconciler: string, key: string, held: Held, { fired, enqueuedAt }: LeaseOrigin) {
     this.#core = core
     this.reconciler = reconciler
     this.key = key
@@ -105,7 +105,7 @@ export class Run implements Lease {
    */
   note(delivery?: Delivery): Promise<boolean> | undefined {
     const { promise, resolve } = Promise.withResolvers<boolean>()
-    const note: Note = { delivery, settle: resolve }
+    const note: ChangeNote = { delivery, settle: resolve }
     const noted = passes.note(this.#passes, note)
     if (noted === undefined) return undefined
     this.#passes = noted
@@ -197,7 +197,7 @@ export class Run implements Lease {
   }
 
   /** A pass that is so long in coming shall not keep the change from other processes, and from the stream. */
-  #withdraw(note: Note): void {
+  #withdraw(note: ChangeNote): void {
     const without = passes.withdraw(this.#passes, note)
     if (without === undefined) return
     this.#passes = without
