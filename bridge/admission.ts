@@ -10,7 +10,7 @@ export interface AdmissionDeps {
   changed: () => void
 }
 
-interface Applicant {
+interface Candidate {
   uid: string | undefined
   state: 'untried' | 'admitted' | { failure: string }
   retry?: NodeJS.Timeout
@@ -24,7 +24,7 @@ const RETRY_MS = 5000
  */
 export class Admission {
   readonly #deps: AdmissionDeps
-  readonly #applicants = new Map<string, Applicant>()
+  readonly #candidates = new Map<string, Candidate>()
 
   constructor(deps: AdmissionDeps) {
     this.#deps = deps
@@ -32,46 +32,46 @@ export class Admission {
 
   /** Every Reconciler that was given to review() has been tried. */
   get isDecided(): boolean {
-    return [...this.#applicants.values()].every(({ state }) => state !== 'untried')
+    return [...this.#candidates.values()].every(({ state }) => state !== 'untried')
   }
 
   /** The Reconcilers that exist now. One that was deleted and created again is prepared again. */
   review(reconcilers: readonly Reconciler[]): void {
     const names = new Set(reconcilers.map(({ name }) => name))
-    for (const name of this.#applicants.keys()) if (!names.has(name)) this.#dismiss(name)
+    for (const name of this.#candidates.keys()) if (!names.has(name)) this.#dismiss(name)
     for (const reconciler of reconcilers) {
       const { name, object } = reconciler
       const { uid } = object.metadata
-      const before = this.#applicants.get(name)
+      const before = this.#candidates.get(name)
       const known = before?.uid === uid ? before : undefined
       if (known?.state === 'admitted') continue
       this.#dismiss(name)
-      const applicant: Applicant = { uid, state: known?.state ?? 'untried' }
-      this.#applicants.set(name, applicant)
-      void this.#prepare(reconciler, applicant)
+      const candidate: Candidate = { uid, state: known?.state ?? 'untried' }
+      this.#candidates.set(name, candidate)
+      void this.#prepare(reconciler, candidate)
     }
   }
 
   isAdmitted({ name }: Reconciler): boolean {
-    return this.#applicants.get(name)?.state === 'admitted'
+    return this.#candidates.get(name)?.state === 'admitted'
   }
 
   failureOf({ name }: Reconciler): string | undefined {
-    const state = this.#applicants.get(name)?.state
+    const state = this.#candidates.get(name)?.state
     return typeof state === 'object' ? state.failure : undefined
   }
 
   stop(): void {
-    for (const name of this.#applicants.keys()) this.#dismiss(name)
+    for (const name of this.#candidates.keys()) this.#dismiss(name)
   }
 
-  async #prepare(reconciler: Reconciler, applicant: Applicant): Promise<void> {
-    const before = applicant.state
+  async #prepare(reconciler: Reconciler, candidate: Candidate): Promise<void> {
+    const before = candidate.state
     const failure = await this.#failureIn(reconciler)
-    if (this.#applicants.get(reconciler.name) !== applicant) return
-    applicant.state = failure === undefined ? 'admitted' : { failure }
+    if (this.#candidates.get(reconciler.name) !== candidate) return
+    candidate.state = failure === undefined ? 'admitted' : { failure }
     if (failure !== undefined)
-      applicant.retry = setTimeout(() => void this.#prepare(reconciler, applicant), RETRY_MS).unref()
+      candidate.retry = setTimeout(() => void this.#prepare(reconciler, candidate), RETRY_MS).unref()
     if (typeof before === 'object' && before.failure === failure) return
     if (failure !== undefined)
       this.#deps.log.warn({ reconciler: reconciler.name, detail: failure }, 'this Reconciler cannot be prepared yet')
@@ -90,7 +90,7 @@ export class Admission {
   }
 
   #dismiss(name: string): void {
-    clearTimeout(this.#applicants.get(name)?.retry)
-    this.#applicants.delete(name)
+    clearTimeout(this.#candidates.get(name)?.retry)
+    this.#candidates.delete(name)
   }
 }

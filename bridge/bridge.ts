@@ -30,18 +30,18 @@ import type { State } from './watch-state.ts'
 /** Any number of bridges may run side by side: all of them publish, and what is there already is recognised. */
 export const createBridge = (options: BridgeOptions): Bridge => new WatchingBridge(options)
 
-interface RunningWatch extends Place {
+interface RunningWatch extends WatchScope {
   watch: ResourceWatch
   stop: AbortController
   done: Promise<void>
 }
 
-interface Place {
+interface WatchScope {
   ref: ResourceRef
   namespace: string | undefined
 }
 
-const nameOf = ({ ref, namespace }: Place): string => [resourceName(ref), namespace ?? ''].join(' ')
+const nameOf = ({ ref, namespace }: WatchScope): string => [resourceName(ref), namespace ?? ''].join(' ')
 
 /** Hundreds of resources at the start are no storm of requests. */
 const LISTS_AT_ONCE = 8
@@ -174,7 +174,7 @@ class WatchingBridge implements Bridge {
     for (const [name, { ref, namespace }] of wanted) if (!this.#watches.has(name)) this.#start(ref, namespace)
   }
 
-  #places(ref: ResourceRef): Place[] {
+  #places(ref: ResourceRef): WatchScope[] {
     const namespaces = this.#scopes.isClusterScoped(ref) ? undefined : this.#routes.namespacesOf(ref)
     return (namespaces ?? [undefined]).map((namespace) => ({ ref, namespace }))
   }

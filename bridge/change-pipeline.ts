@@ -3,12 +3,12 @@ import type { Checkpoint } from './checkpoint.ts'
 import type { Position } from './cursor-writer.ts'
 import { KeyedLimiter } from './keyed-limiter.ts'
 import type { Publication, Publisher } from './publisher.ts'
-import type { Found } from './relist.ts'
+import type { ListedChange } from './relist.ts'
 import type { Selection } from './selection.ts'
 import type { Semaphore } from './semaphore.ts'
 
 /** What holds for everything that one list or watch reads. */
-export interface Reading extends Pick<Publication, 'routes' | 'lane' | 'isListed' | 'isOwed'> {
+export interface ReadContext extends Pick<Publication, 'routes' | 'lane' | 'isListed' | 'isOwed'> {
   selection: Selection
 }
 
@@ -52,7 +52,11 @@ export class ChangePipeline {
   }
 
   /** Resolves when there is room for the next. */
-  async publish({ key, ...found }: Found, { selection, ...reading }: Reading, position?: Position): Promise<void> {
+  async publish(
+    { key, ...found }: ListedChange,
+    { selection, ...reading }: ReadContext,
+    position?: Position,
+  ): Promise<void> {
     const { confirm, fail } = this.#begin(key, position)
     const isPartial = selection.metadataOfKind !== undefined
     const publication = { ref: this.#ref, isPartial, ...reading, ...found }

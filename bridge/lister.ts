@@ -1,6 +1,6 @@
 import { type KubeObject, resourceName } from '#contracts'
 import { NotStreamedError } from './present.ts'
-import { type Found, type RelistPlan, relist } from './relist.ts'
+import { type ListedChange, type RelistPlan, relist } from './relist.ts'
 import type { BridgeOptions, RelistReport } from './types.ts'
 
 /** Sees the objects of a resource as the API server tells them, each when EVENTS has it (or can never have it). */
@@ -12,7 +12,7 @@ export interface ResourceEventHandler {
 
 interface Sink {
   /** Resolves when there is room for the next. */
-  publish(found: Found): Promise<void>
+  publish(found: ListedChange): Promise<void>
   /** Resolves when all that was published is stored. */
   stored(): Promise<void>
 }
@@ -35,7 +35,7 @@ export class Lister {
     const note = (object: KubeObject, isGone: boolean) =>
       isGone ? objects.delete(object.metadata.uid) : objects.set(object.metadata.uid, object)
     try {
-      const publish = (found: Found) => sink.publish(found)
+      const publish = (found: ListedChange) => sink.publish(found)
       const report = await relist({ ...plan, stream: streamed }, { kube, events, publish, listed: handler && note })
       if (handler) await sink.stored()
       handler?.listed([...objects.values()])

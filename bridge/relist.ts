@@ -21,7 +21,7 @@ export interface RelistPlan extends PresentOptions {
 }
 
 /** One thing to publish, in order per `key`. */
-export interface Found {
+export interface ListedChange {
   key: string
   news: News | (() => Promise<News>)
   /** Left out: that of the list. */
@@ -34,7 +34,7 @@ export interface RelistDeps {
   kube: KubeClient
   events: EventStore
   /** Resolves when there is room for the next. */
-  publish: (found: Found) => Promise<void>
+  publish: (found: ListedChange) => Promise<void>
   /** Sees every listed object, and after it what has become of it meanwhile. */
   listed?: ((object: KubeObject, isGone: boolean) => void) | undefined
 }
@@ -102,7 +102,7 @@ function findingsOf(
   before: Known | undefined,
   object: KubeObject,
   type: 'PRESENT' | 'MODIFIED' | 'DELETED',
-): Found[] {
+): ListedChange[] {
   // It has happened just now, and whoever waits for it does not wait for the list.
   if (type !== 'PRESENT')
     return [{ key, lane: 'high', news: { verb: type === 'DELETED' ? 'deleted' : 'modified', object } }]
@@ -148,4 +148,4 @@ function ending(ref: ResourceRef, key: string, gone: Known, events: EventStore):
   }
 }
 
-const isChange = (news: Found['news']): boolean => typeof news !== 'function' && news.verb !== undefined
+const isChange = (news: ListedChange['news']): boolean => typeof news !== 'function' && news.verb !== undefined

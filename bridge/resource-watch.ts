@@ -4,7 +4,7 @@ import { apiVersionOf, type KubeObject, type ResourceRef, resourceName } from '#
 import { keyOf } from '#events'
 import { resourcePath, type WatchEvent } from '#kube'
 import { unlessAborted } from './abort.ts'
-import { ChangePipeline, type Reading } from './change-pipeline.ts'
+import { ChangePipeline, type ReadContext } from './change-pipeline.ts'
 import { Checkpoint } from './checkpoint.ts'
 import type { CoveredUpTo } from './compare.ts'
 import { Coverage } from './coverage.ts'
@@ -230,7 +230,7 @@ export class ResourceWatch {
       signal,
     }
     try {
-      const reading: Reading = { routes, lane: 'low', isListed: true, selection, isOwed }
+      const reading: ReadContext = { routes, lane: 'low', isListed: true, selection, isOwed }
       const report = await this.#lister.list(plan, {
         publish: (found) => this.#pipeline.publish(found, reading),
         stored: () => this.#pipeline.idle(),
@@ -301,7 +301,7 @@ export class ResourceWatch {
     const verb = VERBS[event.type]
     this.#deps.observer?.seen?.({ ref: this.#ref, verb, object })
     const key = keyOf(object.metadata.namespace, object.metadata.name)
-    const reading: Reading = { routes: this.#deps.routes(), lane: 'high', selection }
+    const reading: ReadContext = { routes: this.#deps.routes(), lane: 'high', selection }
     await this.#pipeline.publish({ key, news: { verb, object } }, reading, this.#position(resourceVersion))
     if (!this.#deps.handler) return
     await this.#pipeline.idle()

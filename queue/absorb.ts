@@ -1,9 +1,9 @@
-import { type Held, leaseEnd, type Terms } from './lease.ts'
+import { type HeldKey, leaseEnd, type Terms } from './lease.ts'
 import { end, type Machine, UnexpectedAnswerError } from './machine.ts'
 import type { Io } from './record.ts'
 
 export interface AbsorbInput {
-  held: Held
+  held: HeldKey
   terms: Terms
 }
 

@@ -1,5 +1,5 @@
 import type { Failures } from './failures.ts'
-import { generationOf, type Held, isRunOf } from './lease.ts'
+import { generationOf, type HeldKey, isRunOf } from './lease.ts'
 import { end, type Machine, UnexpectedAnswerError } from './machine.ts'
 import { type Io, type KeyRecord, type NewRecord, otherLane, type Publish } from './record.ts'
 
@@ -16,7 +16,7 @@ export type Ending =
   | { kind: 'handback' }
 
 export interface FinishInput {
-  held: Held
+  held: HeldKey
   ending: Ending
   /** Where the timer of this ending may sleep: only before somebody looks there. */
   bed?: Bed | undefined
@@ -101,7 +101,7 @@ function attemptAfter(attempt: number, ending: Ending): number {
 }
 
 function waitingRecord(
-  { record, writes }: Held,
+  { record, writes }: HeldKey,
   ending: Exclude<Ending, { kind: 'done' | 'handback' }>,
   failures: Failures,
   bed: Bed | undefined,

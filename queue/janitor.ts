@@ -8,7 +8,7 @@ import type { Lane } from './record.ts'
 import { deadTokens, type Suspects } from './tokens.ts'
 import { transitions } from './transitions.ts'
 
-interface Found extends StoredMessage {
+interface StuckToken extends StoredMessage {
   lane: Lane
   key: string
 }
@@ -72,10 +72,10 @@ export class Janitor {
   }
 
   /** Acknowledged as far as the consumer knows, and yet there. A healthy queue has none: one read. */
-  async #belowFloor(lane: Lane): Promise<Found[]> {
+  async #belowFloor(lane: Lane): Promise<StuckToken[]> {
     const { js, names } = this.#core
     const floor = await this.#floor(lane)
-    const found: Found[] = []
+    const found: StuckToken[] = []
     for (let from = 1; from <= floor.stream_seq; ) {
       const message = await js.firstFrom(names.stream, from, names.tokensOf(this.#reconciler, lane))
       if (message === undefined || message.sequence > floor.stream_seq) break

@@ -19,7 +19,7 @@ export interface LaneOptions {
   onTurn: (namespace: string) => void
 }
 
-interface Found {
+interface QueuedKey {
   key: string
   message: StoredMessage
 }
@@ -93,7 +93,7 @@ export class LaneInHand implements LaneLoad {
   }
 
   /** The next key of a namespace, with its token as the stream's leader has it: it was there a moment ago. */
-  async find(namespace: string): Promise<Found | undefined> {
+  async find(namespace: string): Promise<QueuedKey | undefined> {
     const { names, log } = this.#core
     try {
       const message = await this.#read(namespace)

@@ -8,7 +8,7 @@ export interface Terms {
 }
 
 /** A key in the hands of this process, as its record was last known. */
-export interface Held {
+export interface HeldKey {
   record: KeyRecord
   /** Generations that this owner has written or tried to write. */
   writes: number

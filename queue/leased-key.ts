@@ -1,7 +1,7 @@
 import { type Delivery } from '#jetstream'
 import { type Core, enqueueKey, measured, operate } from './core.ts'
 import type { Ending, FinishResult } from './finish.ts'
-import { type Held, leaseEnd } from './lease.ts'
+import { type HeldKey, leaseEnd } from './lease.ts'
 import { type Passes, passes } from './passes.ts'
 import { transitions } from './transitions.ts'
 import { type Lease, LeaseLostError } from './types.ts'
@@ -33,7 +33,7 @@ export class LeasedKey implements Lease {
   readonly enqueuedAt: Date
   readonly #core: Core
   readonly #abort = new AbortController()
-  #held: Held
+  #held: HeldKey
   #passes: Passes<ChangeNote> = passes.none
   #stale = new AbortController()
   #renewal: Promise<void> | undefined
@@ -42,7 +42,7 @@ export class LeasedKey implements Lease {
   #takenBack = false
   #ended = false
 
-  constructor(core: Core, reconciler: string, key: string, held: Held, { fired, enqueuedAt }: LeaseOrigin) {
+  constructor(core: Core, reconciler: string, key: string, held: HeldKey, { fired, enqueuedAt }: LeaseOrigin) {
     this.#core = core
     this.reconciler = reconciler
     this.key = key

@@ -6,7 +6,7 @@ export class InvalidNameError extends Error {
 }
 
 /** Where a subject of the queue's stream belongs. */
-export type Place =
+export type SubjectPlace =
   | { kind: 'token'; reconciler: string; key: string; lane: Lane }
   | { kind: 'record'; reconciler: string; key: string; generation: string }
 
@@ -85,7 +85,7 @@ export class Names {
   all = (role: 'work' | 'key', reconciler: string | undefined): string =>
     `${this.#root}${role}.${reconciler === undefined ? '' : `${reconcilerPart(reconciler)}.`}>`
 
-  placeOf(subject: string): Place | undefined {
+  placeOf(subject: string): SubjectPlace | undefined {
     const tokens = subject.slice(this.#root.length).split('.')
     const [role, named = '', part] = tokens
     const reconciler = named.replaceAll('_', '.')

@@ -10,7 +10,7 @@ import { transitions } from './transitions.ts'
 /** Read at each look: with more records than that, the next look goes on behind them. */
 const AT_ONCE = 10_000
 
-interface Found {
+interface OverdueRecord {
   key: string
   record: KeyRecord
 }
@@ -25,7 +25,7 @@ export class Overdue {
   readonly #reconciler: string
   #first = 1
   /** Found by an earlier look, and the probe that was armed after that. */
-  #suspects: { found: Found[]; probe: Probe } | undefined
+  #suspects: { found: OverdueRecord[]; probe: Probe } | undefined
 
   constructor(core: Core, reconciler: string) {
     this.#core = core
@@ -57,7 +57,7 @@ export class Overdue {
     return rearmed
   }
 
-  async #rearm({ key, record }: Found): Promise<boolean> {
+  async #rearm({ key, record }: OverdueRecord): Promise<boolean> {
     const { log, observer } = this.#core
     const of = { reconciler: this.#reconciler, key }
     const result = await operate(this.#core, transitions.rearm, { record, nonce: nuid.next() }, of)
@@ -67,10 +67,10 @@ export class Overdue {
     return true
   }
 
-  async #find(): Promise<Found[]> {
+  async #find(): Promise<OverdueRecord[]> {
     const { js, names } = this.#core
     const now = await measured(this.#core)
-    const found: Found[] = []
+    const found: OverdueRecord[] = []
     const buckets = new Set<string>()
     let read = 0
     for await (const message of js.scan(names.stream, names.all('key', this.#reconciler), { first: this.#first })) {

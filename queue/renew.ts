@@ -1,14 +1,14 @@
-import { generationOf, type Held, isRunOf, leaseEnd, type Terms, withoutSequence } from './lease.ts'
+import { generationOf, type HeldKey, isRunOf, leaseEnd, type Terms, withoutSequence } from './lease.ts'
 import { end, type Machine, UnexpectedAnswerError } from './machine.ts'
 import type { Io, KeyRecord, NewRecord } from './record.ts'
 
 export interface RenewInput {
-  held: Held
+  held: HeldKey
   terms: Terms
 }
 
 /** lost: another may own the key by now. Write nothing more. */
-export type RenewResult = { kind: 'held'; held: Held } | { kind: 'lost' }
+export type RenewResult = { kind: 'held'; held: HeldKey } | { kind: 'lost' }
 
 export interface RenewStep extends RenewInput {
   name: 'renew' | 'look'

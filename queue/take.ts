@@ -1,5 +1,5 @@
 import { type Failures, worst } from './failures.ts'
-import { generationOf, type Held, isRunOf, nearlyOver, type Terms, withoutSequence } from './lease.ts'
+import { generationOf, type HeldKey, isRunOf, nearlyOver, type Terms, withoutSequence } from './lease.ts'
 import { type Ended, end, type Machine, UnexpectedAnswerError } from './machine.ts'
 import type { Answer, Io, KeyRecord, NewRecord, Token } from './record.ts'
 
@@ -19,7 +19,7 @@ export interface TakeInput {
 }
 
 export type TakeResult =
-  | { kind: 'leased'; held: Held }
+  | { kind: 'leased'; held: HeldKey }
   /** The key is running: its owner will run it once more. */
   | { kind: 'marked' }
   /** The key is running, and its owner was not told: a change has to be queued, a seen token stays where it is. */
@@ -37,7 +37,7 @@ export type TakeStep = { claim: Claim; io: Io } & (
   | { name: 'take' | 'steal'; record: NewRecord }
   | { name: 'look' | 'dismiss' }
   | { name: 'mark'; sameLane: boolean }
-  | { name: 'acknowledge' | 'barrier' | 'remove'; held: Held }
+  | { name: 'acknowledge' | 'barrier' | 'remove'; held: HeldKey }
 )
 
 type Next = TakeStep | Ended<TakeResult>
@@ -152,7 +152,7 @@ function afterStored(step: TakeStep & { name: 'take' | 'steal' }, answer: Answer
   return taken(step.claim, { record, writes: step.claim.writes }, now)
 }
 
-function taken(claim: Claim, held: Held, now: number): Next {
+function taken(claim: Claim, held: HeldKey, now: number): Next {
   if (claim.seen) return remove(claim, held, claim.seen)
   if (!claim.direct) return acknowledge(claim, held)
   return nearlyOver(held.record, claim.terms, now)
@@ -160,16 +160,16 @@ function taken(claim: Claim, held: Held, now: number): Next {
     : end({ kind: 'leased', held })
 }
 
-const acknowledge = (claim: Claim, held: Held): TakeStep => ({
+const acknowledge = (claim: Claim, held: HeldKey): TakeStep => ({
   name: 'acknowledge',
   claim,
   held,
   io: { do: 'acknowledge', confirmed: true },
 })
 
-const barrier = (claim: Claim, held: Held): TakeStep => ({ name: 'barrier', claim, held, io: { do: 'readToken' } })
+const barrier = (claim: Claim, held: HeldKey): TakeStep => ({ name: 'barrier', claim, held, io: { do: 'readToken' } })
 
-const remove = (claim: Claim, held: Held, { sequence }: { sequence: number }): TakeStep => ({
+const remove = (claim: Claim, held: HeldKey, { sequence }: { sequence: number }): TakeStep => ({
   name: 'remove',
   claim,
   held,

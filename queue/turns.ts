@@ -1,5 +1,5 @@
 /** Where a namespace's next token is: that of a key, or the first one from a sequence on. */
-export type Place = { key: string } | { from: number }
+export type TurnPlace = { key: string } | { from: number }
 
 interface Waiting {
   known: Set<string>
@@ -91,7 +91,7 @@ export class Turns {
    * The place of the namespace's next token; undefined: none is known. A search ends with found(). Any of the known keys
    * may be next: workers that know the same ones would otherwise all try the same one.
    */
-  take(namespace: string): Place | undefined {
+  take(namespace: string): TurnPlace | undefined {
     const waiting = this.#waiting.get(namespace)
     if (waiting === undefined || waiting.searching) return undefined
     const key = [...waiting.known][Math.floor(this.#random() * waiting.known.size)]

@@ -7,7 +7,7 @@ import { type Core, measured, operate } from './core.ts'
 import { endingOf, timely } from './due.ts'
 import { Janitor } from './janitor.ts'
 import { LaneInHand } from './lane.ts'
-import type { Held } from './lease.ts'
+import type { HeldKey } from './lease.ts'
 import { LeasedKey } from './leased-key.ts'
 import { messageOf } from './message-of.ts'
 import type { Lane } from './record.ts'
@@ -193,7 +193,7 @@ export class QueueWorker implements Worker, Sharer {
     }
   }
 
-  async #arrive(key: string, taking: Promise<Held | undefined>): Promise<Held | undefined> {
+  async #arrive(key: string, taking: Promise<HeldKey | undefined>): Promise<HeldKey | undefined> {
     const arrival = taking.then(
       (held) => held !== undefined,
       () => false,
@@ -206,7 +206,7 @@ export class QueueWorker implements Worker, Sharer {
     }
   }
 
-  async #take(key: string, claim: Claim): Promise<Held | undefined> {
+  async #take(key: string, claim: Claim): Promise<HeldKey | undefined> {
     const { clock, terms, observer, log, instance } = this.#core
     const { reconciler } = this.#options
     const { signal } = this.#abandon
@@ -229,7 +229,7 @@ export class QueueWorker implements Worker, Sharer {
     return message?.storedAt ?? this.#core.clock.timeOf(cameAt)
   }
 
-  async #run(key: string, held: Held, claim: Claim): Promise<void> {
+  async #run(key: string, held: HeldKey, claim: Claim): Promise<void> {
     const { reconciler, onFinished } = this.#options
     const { message } = claim
     const enqueuedAt = this.#core.clock.dateOf(this.#queuedAt(claim))

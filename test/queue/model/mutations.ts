@@ -1,4 +1,4 @@
-import type { Held } from '../../../queue/lease.ts'
+import type { HeldKey } from '../../../queue/lease.ts'
 import { type Ended, type Machine } from '../../../queue/machine.ts'
 import { passes } from '../../../queue/passes.ts'
 import { type Answer, type Io, type KeyRecord, otherLane, type Publish } from '../../../queue/record.ts'
@@ -78,7 +78,7 @@ const inTake = (name: StepName, change: (message: Publish) => Publish) =>
     ),
   })
 
-const withoutMarks = (held: Held): Held => ({
+const withoutMarks = (held: HeldKey): HeldKey => ({
   ...held,
   record: { ...held.record, dirty: false, otherLaneWaits: false },
 })

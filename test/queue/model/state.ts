@@ -1,7 +1,7 @@
 import type { AbsorbStep } from '../../../queue/absorb.ts'
 import type { Ending, FinishStep } from '../../../queue/finish.ts'
 import type { RetryStep, WithdrawStep } from '../../../queue/intervene.ts'
-import type { Held } from '../../../queue/lease.ts'
+import type { HeldKey } from '../../../queue/lease.ts'
 import type { Passes, passes } from '../../../queue/passes.ts'
 import type { Answer, Io, KeyRecord, Lane, Publish } from '../../../queue/record.ts'
 import type { RenewStep } from '../../../queue/renew.ts'
@@ -141,10 +141,10 @@ type AnyStep = { io: Io }
 export type Process = Common &
   (
     | { phase: 'taking'; lane: Lane; token: number | undefined; step: TakeStep }
-    | { phase: 'running'; held: Held }
-    | { phase: 'absorbing'; held: Held; tokens: readonly Note[]; lane: Lane; token: number; step: AbsorbStep }
-    | { phase: 'renewing'; held: Held; step: RenewStep }
-    | { phase: 'finishing'; held: Held; ending: Ending; step: FinishStep }
+    | { phase: 'running'; held: HeldKey }
+    | { phase: 'absorbing'; held: HeldKey; tokens: readonly Note[]; lane: Lane; token: number; step: AbsorbStep }
+    | { phase: 'renewing'; held: HeldKey; step: RenewStep }
+    | { phase: 'finishing'; held: HeldKey; ending: Ending; step: FinishStep }
     | { phase: 'requeueing'; lane: Lane; step: AnyStep | undefined }
     | { phase: 'enqueueing'; lane: Lane; step: AnyStep }
     | { phase: 'retrying'; step: RetryStep }
