@@ -78,10 +78,10 @@ export class ChangePipeline {
   }
 
   /**
-   * Resolves when all that was listed is stored. The cursor passes it once all keys of these Reconcilers, by token, that
+   * Resolves when all that was listed is stored. The cursor passes it once all keys of these Reconcilers, by coverage ID, that
    * are related to it are enqueued.
    */
-  async catchUp(isOwed: (token: string) => boolean): Promise<void> {
+  async catchUp(isOwed: (coverageId: string) => boolean): Promise<void> {
     const { confirm, fail } = this.#begin()
     await this.idle()
     void this.#deps.publisher.enqueueRelated(this.#ref, isOwed, this.#end.signal).then(confirm, fail)

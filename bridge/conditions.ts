@@ -35,7 +35,7 @@ export const unpreparedCondition = ({ object }: Reconciler, failure: string): Sy
 
 /** Says what is missing; that a watch was broken off and is about to go on is no news. */
 export function servedCondition(
-  { spec, token, object }: Reconciler,
+  { spec, coverageId, object }: Reconciler,
   statusesOf: (ref: ResourceRef) => readonly ResourceStatus[],
 ): SyncedCondition {
   const condition = (status: 'True' | 'False', reason: string, message: string): SyncedCondition => ({
@@ -65,7 +65,7 @@ export function servedCondition(
         'Rejected',
         `${name} cannot be listed and watched${rejected.where}: ${rejected.message}`,
       )
-    const isListed = statuses.length > 0 && statuses.every(({ covers }) => covers.includes(token))
+    const isListed = statuses.length > 0 && statuses.every(({ covers }) => covers.includes(coverageId))
     if (!isListed) return condition('False', 'Listing', `${name} is not listed completely yet`)
   }
   return condition('True', 'Watching', 'every resource is listed, and its changes arrive')

@@ -22,10 +22,10 @@ export interface Publication {
   lane: 'high' | 'low'
   /** Found by a list: owed a run by what EVENTS and the cursor say, whatever this process has seen before. */
   isListed?: boolean | undefined
-  /** The Reconcilers, by token, that are owed a run; left out: all. */
-  only?: ((token: string) => boolean) | undefined
-  /** The Reconcilers, by token, that enqueueRelated() follows for: what is only related need not make them run. */
-  isOwed?: ((token: string) => boolean) | undefined
+  /** The Reconcilers, by coverage ID, that are owed a run; left out: all. */
+  only?: ((coverageId: string) => boolean) | undefined
+  /** The Reconcilers, by coverage ID, that enqueueRelated() follows for: what is only related need not make them run. */
+  isOwed?: ((coverageId: string) => boolean) | undefined
   /** EVENTS is given metadata only. */
   isPartial?: boolean | undefined
 }
@@ -79,10 +79,10 @@ export class Publisher {
   }
 
   /**
-   * Resolves when every key of these Reconcilers, by token, is enqueued that is related to the resource. Goes on trying
+   * Resolves when every key of these Reconcilers, by coverage ID, is enqueued that is related to the resource. Goes on trying
    * until the signal.
    */
-  enqueueRelated(ref: ResourceRef, isOwed: (token: string) => boolean, signal: AbortSignal): Promise<void> {
+  enqueueRelated(ref: ResourceRef, isOwed: (coverageId: string) => boolean, signal: AbortSignal): Promise<void> {
     return this.#persistently(ref, signal, () => this.#deps.relations.enqueueAll(ref, isOwed))
   }
 
@@ -115,8 +115,8 @@ export class Publisher {
     relations.learnPrimary(ref, keyOfChange(change), presentIn(news))
     const targets = routes
       .targetsOf(ref, change, scopes.isClusterScoped)
-      .filter((target) => (only?.(target.token) ?? true) && !this.#isEcho(target, stored))
-    const isWanted = (token: string) => (only?.(token) ?? true) && !(isOwed?.(token) ?? false)
+      .filter((target) => (only?.(target.coverageId) ?? true) && !this.#isEcho(target, stored))
+    const isWanted = (coverageId: string) => (only?.(coverageId) ?? true) && !(isOwed?.(coverageId) ?? false)
     const [announced] = await unlessAborted(
       Promise.all([
         Promise.all(targets.map((target) => this.#announceOne(target, lane, news))),

@@ -1,6 +1,6 @@
 import { type KubeObject } from '#contracts'
 import {
-  coverageToken,
+  coverageId,
   isRefused,
   type ObjectSelector,
   type ReconcilerSpec,
@@ -16,7 +16,7 @@ export interface Reconciler {
   spec: ReconcilerSpec
   selects: ObjectSelector
   /** Which objects map to its keys, and which incarnation of it asks: another one wants every key enqueued again. */
-  token: string
+  coverageId: string
   object: KubeObject
 }
 
@@ -30,7 +30,7 @@ export function parseReconciler(object: KubeObject): Reconciler | RefusedReconci
   const { name } = object.metadata
   const spec = readReconciler(object)
   if (isRefused(spec)) return { ...spec, name, object }
-  return { name, spec, selects: selectionOf(spec.for), token: coverageToken(object, spec), object }
+  return { name, spec, selects: selectionOf(spec.for), coverageId: coverageId(object, spec), object }
 }
 
 /**

@@ -26,7 +26,7 @@ export class Relations {
     const kept = new Map<string, Relation>()
     for (const to of routes.refs.flatMap((ref) => routes.relatedTo(ref))) {
       const isWider = isWatchedWider(routes, to)
-      const id = `${to.reconciler.token} ${to.index} ${isWider}`
+      const id = `${to.reconciler.coverageId} ${to.index} ${isWider}`
       kept.set(id, this.#relations.get(id) ?? new Relation(to, isWider, this.#deps))
     }
     this.#relations = kept
@@ -48,8 +48,8 @@ export class Relations {
   }
 
   /** Resolves when every key that the change concerns is enqueued, for the Reconcilers that are wanted. */
-  async enqueue(ref: ResourceRef, change: Change, lane: 'high' | 'low', isWanted: (token: string) => boolean) {
-    const wanted = this.#of(ref).filter(({ to }) => isWanted(to.reconciler.token))
+  async enqueue(ref: ResourceRef, change: Change, lane: 'high' | 'low', isWanted: (coverageId: string) => boolean) {
+    const wanted = this.#of(ref).filter(({ to }) => isWanted(to.reconciler.coverageId))
     await Promise.all(
       wanted.map(async (relation) => {
         const keys = await relation.keysOf(change)
@@ -60,9 +60,9 @@ export class Relations {
   }
 
   /** Resolves when every key of the Reconcilers that are related to the resource and wanted is enqueued. */
-  async enqueueAll(ref: ResourceRef, isWanted: (token: string) => boolean): Promise<void> {
-    const wanted = this.#of(ref).filter(({ to }) => isWanted(to.reconciler.token))
-    const each = new Map(wanted.map(({ to }) => [to.reconciler.token, to]))
+  async enqueueAll(ref: ResourceRef, isWanted: (coverageId: string) => boolean): Promise<void> {
+    const wanted = this.#of(ref).filter(({ to }) => isWanted(to.reconciler.coverageId))
+    const each = new Map(wanted.map(({ to }) => [to.reconciler.coverageId, to]))
     await Promise.all([...each.values()].map((to) => this.#everyKey(to, undefined, 'low').run()))
   }
 

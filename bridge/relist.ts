@@ -13,7 +13,7 @@ export interface RelistPlan extends PresentOptions {
   /** Left out: all of them. */
   namespace: string | undefined
   routes: Routes
-  /** Up to where, and for which Reconcilers (by token), keys were enqueued for certain: there nothing is owed. */
+  /** Up to where, and for which Reconcilers (by coverage ID), keys were enqueued for certain: there nothing is owed. */
   coveredUpTo: CoveredUpTo | undefined
   covers: ReadonlySet<string>
   /** A sweep may delete objects below this sequence of EVENTS, so the list stores them again. */
@@ -27,7 +27,7 @@ export interface ListedChange {
   /** Left out: that of the list. */
   lane?: 'high'
   /** Left out: every Reconciler is owed a run. */
-  only?: ((token: string) => boolean) | undefined
+  only?: ((coverageId: string) => boolean) | undefined
 }
 
 export interface RelistDeps {
@@ -120,9 +120,9 @@ function findingsOf(
     case 'same': {
       if (before && before.sequence < unsafeBelow)
         return [{ key, news: { verb: 'modified', object, disproves: before.sequence } }]
-      const isOwed = (token: string) => !covers.has(token)
+      const isOwed = (coverageId: string) => !covers.has(coverageId)
       const only = before?.covered === true ? isOwed : undefined
-      if (only && !routes.tokensOf(ref).some(isOwed)) return []
+      if (only && !routes.coverageIdsOf(ref).some(isOwed)) return []
       // Somebody wants the whole object now.
       const isWanting = before?.partial === true && selection.metadataOfKind === undefined
       const { namespace, name } = object.metadata

@@ -111,9 +111,9 @@ export class ResourceWatch {
 
   /** The routes have changed: a Reconciler that is new here is owed a run for each object that exists. */
   reroute(): void {
-    const tokens = this.#tokens()
-    this.#coverage.restrictTo(tokens)
-    if (!this.#coverage.willCover(tokens)) this.demand('routes')
+    const ids = this.#coverageIds()
+    this.#coverage.restrictTo(ids)
+    if (!this.#coverage.willCover(ids)) this.demand('routes')
     else if (this.#watched && !isSameSelection(this.#watched, this.#selection())) this.#interrupt.abort()
   }
 
@@ -180,19 +180,19 @@ export class ResourceWatch {
   }
 
   async #resume(): Promise<Input> {
-    const tokens = this.#tokens()
+    const ids = this.#coverageIds()
     const life = await this.#deps.history.present()
     this.#life = life
     const cursor = await this.#cursor.read()
     const isKept = cursor !== undefined && (await this.#deps.history.keeps(cursor, life))
     // A cursor whose events or keys may be lost proves nothing.
-    this.#coverage.resume((isKept && cursor.covers) || [], tokens)
-    return { type: 'resumed', resourceVersion: cursor?.resourceVersion, relist: this.#mustList(isKept, tokens) }
+    this.#coverage.resume((isKept && cursor.covers) || [], ids)
+    return { type: 'resumed', resourceVersion: cursor?.resourceVersion, relist: this.#mustList(isKept, ids) }
   }
 
-  #mustList(isKept: boolean, tokens: string[]): Relist | undefined {
+  #mustList(isKept: boolean, ids: string[]): Relist | undefined {
     if (!isKept) return 'store-restarted'
-    if (!this.#coverage.covers(tokens)) return 'routes'
+    if (!this.#coverage.covers(ids)) return 'routes'
     return this.#deps.handler ? 'initial' : undefined
   }
 
@@ -215,14 +215,14 @@ export class ResourceWatch {
     const unsafeBelow = this.#cursor.written === undefined ? await this.#cursor.begin() : 0
     const routes = this.#deps.routes()
     const selection = this.#selection()
-    const isOwed = this.#coverage.beginList(this.#tokens())
+    const isOwed = this.#coverage.beginList(this.#coverageIds())
     const plan: RelistPlan = {
       ref: this.#ref,
       namespace: this.#namespace,
       routes,
       selection,
       coveredUpTo,
-      covers: this.#coverage.tokens,
+      covers: this.#coverage.ids,
       unsafeBelow,
       // What broke off once may break off always: a server drops a slow reader when too much changes meanwhile.
       stream,
@@ -235,8 +235,8 @@ export class ResourceWatch {
         publish: (found) => this.#pipeline.publish(found, reading),
         stored: () => this.#pipeline.idle(),
       })
-      this.#coverage.endList(this.#tokens())
-      await this.#pipeline.catchUp((token) => isOwed(token) && this.#coverage.covers([token]))
+      this.#coverage.endList(this.#coverageIds())
+      await this.#pipeline.catchUp((id) => isOwed(id) && this.#coverage.covers([id]))
       this.#health.succeeded()
       this.#life = life
       this.#checkpoint.mark(this.#position(report.resourceVersion))
@@ -324,7 +324,7 @@ export class ResourceWatch {
   }
 
   #position(resourceVersion: string): Position {
-    const covers = [...this.#coverage.tokens]
+    const covers = [...this.#coverage.ids]
     return { resourceVersion, covers, ...this.#life }
   }
 
@@ -334,8 +334,8 @@ export class ResourceWatch {
     return written && (await this.#deps.history.keeps(written, life)) ? written : undefined
   }
 
-  #tokens(): string[] {
-    return this.#deps.routes().tokensOf(this.#ref, this.#namespace)
+  #coverageIds(): string[] {
+    return this.#deps.routes().coverageIdsOf(this.#ref, this.#namespace)
   }
 
   #selection(): Selection {
@@ -350,12 +350,12 @@ export class ResourceWatch {
     const isResumed = this.#deps.handler === undefined && this.#cursor.written !== undefined
     const isListed = this.#checkpoint.safe !== undefined || isResumed
     const covered = new Set(this.#covered())
-    return isListed && this.#tokens().every((token) => covered.has(token))
+    return isListed && this.#coverageIds().every((id) => covered.has(id))
   }
 
   /** For whom everything is done: as far as this process has come, else as the cursor that it began from says. */
   #covered(): readonly string[] {
-    return this.#checkpoint.safe?.covers ?? [...this.#coverage.tokens]
+    return this.#checkpoint.safe?.covers ?? [...this.#coverage.ids]
   }
 
   #enter(state: State): void {

@@ -28,7 +28,7 @@ const JITTER = 0.1
  */
 export class Resyncs {
   readonly #deps: ResyncDeps
-  /** By token, by the clock: before, nobody is asked. */
+  /** By coverage ID, by the clock: before, nobody is asked. */
   readonly #due = new Map<string, number>()
 
   constructor(deps: ResyncDeps) {
@@ -47,23 +47,23 @@ export class Resyncs {
     }
   }
 
-  async #resyncIfDue({ name, token, spec }: Reconciler, seconds: number): Promise<void> {
+  async #resyncIfDue({ name, coverageId, spec }: Reconciler, seconds: number): Promise<void> {
     const { events, now, random, log, enqueue } = this.#deps
     const began = now()
-    if (began.getTime() < (this.#due.get(token) ?? 0)) return
+    if (began.getTime() < (this.#due.get(coverageId) ?? 0)) return
     const periodMs = seconds * 1000 * (1 + (random() * 2 - 1) * JITTER)
     const last = await events.cursor(RESYNCS, name)
-    const isKnown = last?.covers?.includes(token) === true
+    const isKnown = last?.covers?.includes(coverageId) === true
     const due = isKnown ? Date.parse(last.at) + periodMs : 0
     const isDue = began.getTime() >= due
-    this.#due.set(token, isDue ? began.getTime() + Math.min(AGAIN_MS, periodMs) : due)
+    this.#due.set(coverageId, isDue ? began.getTime() + Math.min(AGAIN_MS, periodMs) : due)
     if (!isDue) return
     // The first time needs none: the list at its beginning has enqueued every key.
     if (isKnown) {
       const keys = await forEachKey(keysIn(events, spec.for), (key) => enqueue(name, key, 'low'))
       log.info({ reconciler: name, keys }, 'every key is enqueued again')
     }
-    await events.setCursor(RESYNCS, name, { resourceVersion: '0', at: began.toISOString(), covers: [token] })
-    this.#due.set(token, began.getTime() + periodMs)
+    await events.setCursor(RESYNCS, name, { resourceVersion: '0', at: began.toISOString(), covers: [coverageId] })
+    this.#due.set(coverageId, began.getTime() + periodMs)
   }
 }

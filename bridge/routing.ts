@@ -12,7 +12,7 @@ interface ResourceRoutes {
   /** Reconcilers that want to hear of those which their objects control. */
   ownedBy: Reconciler[]
   relatedTo: RelatedTo[]
-  asks: (Ask & { token: string })[]
+  asks: (Ask & { coverageId: string })[]
 }
 
 /** A Reconciler whose primaries are related to objects of a resource. */
@@ -46,7 +46,7 @@ export interface Target {
   reconciler: string
   key: string
   /** Of the Reconciler. */
-  token: string
+  coverageId: string
 }
 
 /** Cluster-scoped objects may own namespaced ones: their keys have no namespace. */
@@ -63,7 +63,8 @@ export class Routes {
     this.#isReferenceOnly = isReferenceOnly
     for (const reconciler of reconcilers) {
       const { for: primary, owns, related } = reconciler.spec
-      for (const ask of asksOf(reconciler.spec)) this.#open(ask.ref).asks.push({ ...ask, token: reconciler.token })
+      for (const ask of asksOf(reconciler.spec))
+        this.#open(ask.ref).asks.push({ ...ask, coverageId: reconciler.coverageId })
       this.#open(primary).primaryOf.push(reconciler)
       for (const owned of owns) this.#open(owned).ownedBy.push(reconciler)
       for (const [index, one] of related.entries()) this.#open(one).relatedTo.push({ reconciler, related: one, index })
@@ -88,9 +89,9 @@ export class Routes {
   }
 
   /** The Reconcilers that a change of this resource, in this namespace if one is given, may concern. */
-  tokensOf(ref: ResourceRef, namespace?: string): string[] {
+  coverageIdsOf(ref: ResourceRef, namespace?: string): string[] {
     const asks = this.#of(ref).asks.filter(({ namespaces }) => inNamespaces(namespaces, namespace))
-    return [...new Set(asks.map(({ token }) => token))].sort()
+    return [...new Set(asks.map(({ coverageId }) => coverageId))].sort()
   }
 
   primaryOf(ref: ResourceRef): readonly Reconciler[] {
@@ -142,10 +143,10 @@ export class Routes {
 /** Every one of them is watched whole, whatever is asked of them: the bridge itself works by them. */
 const isReconcilers = (ref: ResourceRef): boolean => resourceName(ref) === resourceName(RECONCILERS)
 
-function primaryTargets({ name: reconciler, token, spec, selects }: Reconciler, change: Change): Target[] {
+function primaryTargets({ name: reconciler, coverageId, spec, selects }: Reconciler, change: Change): Target[] {
   const { namespace, name, object } = change
   if (!inNamespaces(spec.for.namespaces, namespace)) return []
-  const target = { reconciler, token, key: keyOf(namespace, name) }
+  const target = { reconciler, coverageId, key: keyOf(namespace, name) }
   if (object === undefined) return [target]
   // What has left the selection waits, once it is deleted, until its finalizer is taken back.
   if (!selects(object)) return holdsFinalizer(object, identityOf(reconciler, spec)) ? [target] : []
@@ -159,7 +160,7 @@ function doesCount({ changes, for: { selector, fieldSelector } }: ReconcilerSpec
 }
 
 function ownerTargets(
-  { name: reconciler, token, spec }: Reconciler,
+  { name: reconciler, coverageId, spec }: Reconciler,
   change: Change,
   isClusterScoped: IsClusterScoped,
 ): Target[] {
@@ -167,7 +168,7 @@ function ownerTargets(
   if (!inNamespaces(spec.for.namespaces, namespace)) return []
   return change.owners
     .filter((owner) => isOf(owner, spec.for))
-    .map(({ name }) => ({ reconciler, token, key: keyOf(namespace, name) }))
+    .map(({ name }) => ({ reconciler, coverageId, key: keyOf(namespace, name) }))
 }
 
 const isOf = (owner: Owner, ref: ResourceRef): boolean =>

@@ -144,8 +144,8 @@ class LiveDispatcher implements Dispatcher {
   #followedAs(name: string): Followed {
     const { events, queue, log, functions, revision, access = [] } = this.#options
     // A resource is watched at once, or in each of the Reconciler's namespaces.
-    const isSynced = (ref: ResourceRef, token: string, namespaces: readonly string[] = []) => {
-      const isCoveredIn = (scope?: string) => isCovered(this.#cursors.get(scopeName(ref, scope)), token)
+    const isSynced = (ref: ResourceRef, id: string, namespaces: readonly string[] = []) => {
+      const isCoveredIn = (scope?: string) => isCovered(this.#cursors.get(scopeName(ref, scope)), id)
       return isCoveredIn() || (namespaces.length > 0 && namespaces.every(isCoveredIn))
     }
     const followed =
@@ -211,5 +211,5 @@ class LiveDispatcher implements Dispatcher {
 const scopeName = (ref: ResourceRef, scope = ''): string => `${resourceName(ref)} ${scope}`
 
 /** A cursor that does not say for whom it holds, holds for everybody. */
-const isCovered = (cursor: StoredCursor | undefined, token: string): boolean =>
-  cursor !== undefined && (cursor.covers === undefined || cursor.covers.includes(token))
+const isCovered = (cursor: StoredCursor | undefined, id: string): boolean =>
+  cursor !== undefined && (cursor.covers === undefined || cursor.covers.includes(id))

@@ -3,7 +3,7 @@ import { type StoredEvent } from '#events'
 import { isConflict, isNotFound, resourcePath } from '#kube'
 import { type WorkQueue } from '#queue'
 import { conditionPatch, reconciled, type StatusPatch, sameJson } from '#reconcile'
-import { coverageToken, identityOf, isRefused, RECONCILERS, type ReconcilerSpec, readReconciler, shownUrl } from '#spec'
+import { coverageId, identityOf, isRefused, RECONCILERS, type ReconcilerSpec, readReconciler, shownUrl } from '#spec'
 import { actingAs } from './account.ts'
 import { Edition, isOlder } from './edition.ts'
 import { accessTo, type FunctionAccess } from './function-access.ts'
@@ -28,8 +28,8 @@ export interface FollowedDependencies extends RunDependencies {
   revision: string | undefined
   /** How the servers of functions are reached. */
   access: readonly FunctionAccess[]
-  /** Whether everything of the resource that concerns the Reconciler with this coverage token has been stored. */
-  isSynced: (ref: ResourceRef, token: string, namespaces?: readonly string[]) => boolean
+  /** Whether everything of the resource that concerns the Reconciler with this coverage ID has been stored. */
+  isSynced: (ref: ResourceRef, id: string, namespaces?: readonly string[]) => boolean
   /** The Reconciler that may act under the identity of this one; undefined: not known yet. */
   identityHolder: () => string | undefined
   /** EVENTS does not have the Reconciler any more. */
@@ -149,8 +149,8 @@ export class Followed {
   async #serve(event: StoredEvent, spec: ReconcilerSpec): Promise<void> {
     await this.#endServing(CHANGE_GRACE_MS)
     if (this.#stopped) return
-    const token = coverageToken(event.object, spec)
-    const missing = resourcesOf(spec).filter((ref) => !this.#deps.isSynced(ref, token, spec.for.namespaces))
+    const id = coverageId(event.object, spec)
+    const missing = resourcesOf(spec).filter((ref) => !this.#deps.isSynced(ref, id, spec.for.namespaces))
     if (missing.length > 0) {
       const waitingFor = [...new Set(missing.map(resourceName))]
       return this.#say('info', { waitingFor }, 'reconciler waits for its resources')

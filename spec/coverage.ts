@@ -5,10 +5,10 @@ import { owedRevision } from './revisions.ts'
 
 /**
  * Which objects map to a Reconciler's keys, which incarnation of it asks, and for which revision of its function. A watch
- * cursor that covers this token says: everything that concerns it is stored under the right owner, and its keys were
+ * cursor that covers this ID says: everything that concerns it is stored under the right owner, and its keys were
  * enqueued.
  */
-export function coverageToken(object: KubeObject, spec: ReconcilerSpec): string {
+export function coverageId(object: KubeObject, spec: ReconcilerSpec): string {
   const { metadata } = object
   const { for: primary, owns, related, finalize, identity } = spec
   const optional = [owedRevision(object, spec), finalize ? 'finalize' : undefined, identity && { identity }]

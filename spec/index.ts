@@ -1,4 +1,4 @@
-export { coverageToken } from './coverage.ts'
+export { coverageId } from './coverage.ts'
 export { type ObjectSelector, parseFieldSelector } from './field-selector.ts'
 export { isRefused, LONGEST_RECONCILER_NAME, type Refused, readReconciler } from './read-reconciler.ts'
 export {

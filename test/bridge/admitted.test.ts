@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type KubeObject } from '#contracts'
 import { ApiError, type KubeClient, resourcePath } from '#kube'
-import { coverageToken, isRefused, RECONCILERS } from '#spec'
+import { coverageId, isRefused, RECONCILERS } from '#spec'
 import { Admission } from '../../bridge/admission.ts'
 import { parseReconciler, type Reconciler } from '../../bridge/reconcilers.ts'
 import { Relations } from '../../bridge/relations.ts'
@@ -29,7 +29,7 @@ describe('every Reconciler that the definition admits', () => {
     for (const refused of read.filter((entry) => isRefused(entry)))
       expect(refused.message).toMatch(/^(spec|metadata\.name)\b/)
     for (const { name, object: made, spec, selects } of served) {
-      const routes = new Routes([...served.slice(0, 3), { name, object: made, spec, selects, token: name }])
+      const routes = new Routes([...served.slice(0, 3), { name, object: made, spec, selects, coverageId: name }])
       new Relations({ events: undefined as never, log: silent, signal: AbortSignal.abort() }, async () => {}).reroute(
         routes,
       )
@@ -40,7 +40,7 @@ describe('every Reconciler that the definition admits', () => {
         routes.targetsOf(ref, { namespace: 'default', name: 'a', object: changed, owners: [] }, () => false)
       }
       expect(new Names('').consumer(name, 'high').length).toBeLessThanOrEqual(255)
-      expect(coverageToken(made, spec)).toContain(name)
+      expect(coverageId(made, spec)).toContain(name)
     }
   })
 })

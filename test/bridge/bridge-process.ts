@@ -22,8 +22,8 @@ const bridge = createBridge({
   events,
   queue: {
     async declare() {},
-    enqueue: (_fn, key) => writeDown(key).then(() => 'queued'),
-    announce: (_fn, key) => ({ noted: false, safe: writeDown(key).then(() => 'token') }),
+    enqueue: (_reconciler, key) => writeDown(key).then(() => 'queued'),
+    announce: (_reconciler, key) => ({ noted: false, safe: writeDown(key).then(() => 'token') }),
   },
   log: silent,
   incarnation: incarnationOf(js, [events], { marks: true }),

@@ -26,16 +26,16 @@ const status = (covers: string[], kind?: FailureKind): ResourceStatus => ({
 })
 
 it.each<[string, ResourceStatus | undefined, string]>([
-  ['Watching, when everything is covered for it', status([served.token]), 'Watching'],
-  ['Watching, while a watch is about to go on', status([served.token], 'unreachable'), 'Watching'],
+  ['Watching, when everything is covered for it', status([served.coverageId]), 'Watching'],
+  ['Watching, while a watch is about to go on', status([served.coverageId], 'unreachable'), 'Watching'],
   ['Listing, while it is only covered for others', status(['other@1']), 'Listing'],
   ['Listing, before anything is known', undefined, 'Listing'],
-  ['ResourceNotFound, when its definition is gone', status([served.token], 'absent'), 'ResourceNotFound'],
-  ['Rejected, when the server refuses the request itself', status([served.token], 'rejected'), 'Rejected'],
-  ['Forbidden, when the watch is not allowed', status([served.token], 'forbidden'), 'Forbidden'],
+  ['ResourceNotFound, when its definition is gone', status([served.coverageId], 'absent'), 'ResourceNotFound'],
+  ['Rejected, when the server refuses the request itself', status([served.coverageId], 'rejected'), 'Rejected'],
+  ['Forbidden, when the watch is not allowed', status([served.coverageId], 'forbidden'), 'Forbidden'],
 ])('is %s', (_name, owned, reason) => {
   const condition = servedCondition(served, ({ resource }) =>
-    resource === 'configmaps' ? (owned ? [owned] : []) : [status([served.token])],
+    resource === 'configmaps' ? (owned ? [owned] : []) : [status([served.coverageId])],
   )
   expect(condition).toMatchObject({ reason, status: reason === 'Watching' ? 'True' : 'False' })
 })

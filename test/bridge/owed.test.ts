@@ -144,7 +144,7 @@ describe('a change of a related object counts', () => {
       await untilCondition(kube, 'one', 'Watching')
       // By what its cursors say a dispatcher has run every key.
       await until('its cursor covers everybody', async () =>
-        Boolean((await first.events.cursor(configMaps))?.covers?.some((token) => token.startsWith('one@'))),
+        Boolean((await first.events.cursor(configMaps))?.covers?.some((id) => id.startsWith('one@'))),
       )
       await last.synced('widgets.v1.example.com')
       await slow.asked

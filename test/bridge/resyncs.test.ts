@@ -29,8 +29,8 @@ async function resynced(names: string[], objects: string[]) {
   for (const name of objects) await events.put(configMaps, 'added', map(name, 1))
   const found = names.map((name) => reconciler(name, { for: configMaps, resyncSeconds: 100 }))
   const at = new Date(BEGIN).toISOString()
-  for (const { name, token } of found)
-    await events.setCursor(RESYNCS, name, { resourceVersion: '0', at, covers: [token] })
+  for (const { name, coverageId } of found)
+    await events.setCursor(RESYNCS, name, { resourceVersion: '0', at, covers: [coverageId] })
   const reconcilers = () => found
   const begin = (seconds: () => number, enqueue: ResyncDeps['enqueue'], random = () => 0.5) => {
     const stop = new AbortController()

@@ -207,15 +207,15 @@ describe('a Reconciler object', () => {
   })
 
   it('asks anew for every key when it is another one, or asks for other objects, and only then', () => {
-    const token = (uid: string, spec: Parameters<typeof reconcilerObject>[1]) => {
+    const idOf = (uid: string, spec: Parameters<typeof reconcilerObject>[1]) => {
       const made = reconcilerObject('x', spec)
       const entry = parseReconciler({ ...made, metadata: { ...made.metadata, uid } })
-      return isRefused(entry) ? entry.message : entry.token
+      return isRefused(entry) ? entry.message : entry.coverageId
     }
-    const before = token('1', { for: widgets })
-    expect(token('1', { for: widgets, concurrency: 3 })).toBe(before)
-    expect(token('2', { for: widgets })).not.toBe(before)
-    expect(token('1', { for: widgets, owns: [pods] })).not.toBe(before)
-    expect(token('1', { for: { ...widgets, selector: 'a=b' } })).not.toBe(before)
+    const before = idOf('1', { for: widgets })
+    expect(idOf('1', { for: widgets, concurrency: 3 })).toBe(before)
+    expect(idOf('2', { for: widgets })).not.toBe(before)
+    expect(idOf('1', { for: widgets, owns: [pods] })).not.toBe(before)
+    expect(idOf('1', { for: { ...widgets, selector: 'a=b' } })).not.toBe(before)
   })
 })

@@ -21,7 +21,7 @@ import {
   resourcePath,
 } from '#kube'
 import { openQueue, type QueueOptions, type WorkQueue } from '#queue'
-import { coverageToken, RECONCILERS, reconcilerSpec } from '#spec'
+import { coverageId, RECONCILERS, reconcilerSpec } from '#spec'
 import type { SharedServers } from '../support/setup.ts'
 import { untilHolds } from '../support/wait.ts'
 
@@ -181,7 +181,7 @@ class Scene {
 
   coverage(): string {
     const object = this.reconciler()
-    return coverageToken(object, reconcilerSpec.parse(object.spec))
+    return coverageId(object, reconcilerSpec.parse(object.spec))
   }
 
   /** Creates a widget, says how its function behaves, lets the store see it and enqueues it. */

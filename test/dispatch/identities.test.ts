@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { type KubeObject } from '#contracts'
-import { coverageToken, reconcilerSpec } from '#spec'
+import { coverageId, reconcilerSpec } from '#spec'
 import { Identities } from '../../dispatch/identities.ts'
 import { WIDGETS } from './fixture.ts'
 
@@ -46,9 +46,9 @@ describe('of Reconcilers with one identity', () => {
 })
 
 it('a Reconciler with another identity wants every key enqueued again', () => {
-  const token = (identity?: string) => {
+  const idOf = (identity?: string) => {
     const one = object('a', 2030, identity)
-    return coverageToken(one, reconcilerSpec.parse(one.spec))
+    return coverageId(one, reconcilerSpec.parse(one.spec))
   }
-  expect(new Set([token(), token('b'), token('c')]).size).toBe(3)
+  expect(new Set([idOf(), idOf('b'), idOf('c')]).size).toBe(3)
 })

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { type KubeObject } from '#contracts'
 import { resourcePath } from '#kube'
-import { coverageToken, RECONCILERS, reconcilerSpec, revisionsOf } from '#spec'
+import { coverageId, RECONCILERS, reconcilerSpec, revisionsOf } from '#spec'
 import { startHttpReceiver } from '../support/http-receiver.ts'
 import { startFixture, until, WIDGETS } from './fixture.ts'
 
@@ -14,7 +14,7 @@ afterAll(() => fixture?.[Symbol.asyncDispose]())
 const currentOf = (name: string) => fixture.kube.get<KubeObject>(resourcePath(RECONCILERS, undefined, name))
 const namesOf = (object: KubeObject) => revisionsOf(object).map((revision) => revision.name)
 
-/** A Reconciler of the API server's. `tell` is what a bridge would do: it gives the token of what it has stored. */
+/** A Reconciler of the API server's. `tell` is what a bridge would do: it resolves with the coverage ID of what it has stored. */
 async function reconciler(name: string, spec: object) {
   const object = await fixture.kube.create<KubeObject>(resourcePath(RECONCILERS), {
     apiVersion: 'fairlead.dev/v1alpha1',
@@ -25,7 +25,7 @@ async function reconciler(name: string, spec: object) {
   const tell = async () => {
     const current = await currentOf(name)
     await fixture.events.put(RECONCILERS, 'modified', current)
-    return coverageToken(current, reconcilerSpec.parse(current['spec']))
+    return coverageId(current, reconcilerSpec.parse(current['spec']))
   }
   const records = (...names: string[]) =>
     until(async () => {
@@ -44,20 +44,20 @@ it('old and new revisions that answer in turn have every object run again once, 
   const scene = await fixture.scene('revisions', { object })
   await scene.widget('a', () => ({}))
   await records('r1')
-  const tokens = new Set([await tell()])
+  const ids = new Set([await tell()])
   for (const name of ['r2', 'r1', 'r2', 'r1', 'r2']) {
     revision = name
     const from = scene.steps.length
     const { result } = await scene.run('a')
     await records('r1', 'r2')
-    tokens.add(await tell())
+    ids.add(await tell())
     const armed = scene.steps.slice(from).find((step) => step.step === 'armed')
     const recordedAt = Date.parse(revisionsOf(await currentOf('revisions'))[1]?.at ?? '')
     const minutes = armed && (armed.at.getTime() - recordedAt) / 60_000
     const isRepeated = minutes !== undefined && minutes >= 10 && minutes <= 11
     expect([name, result, isRepeated]).toEqual(name === 'r1' ? ['r1', 'requeue_after', true] : ['r2', 'success', false])
   }
-  expect(tokens.size).toBe(2)
+  expect(ids.size).toBe(2)
   await scene.stop()
 })
 

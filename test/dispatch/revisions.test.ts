@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { type KubeObject } from '#contracts'
-import { coverageToken, type Revision, reconcilerSpec } from '#spec'
+import { coverageId, type Revision, reconcilerSpec } from '#spec'
 import { recorded, repeatedAt } from '../../dispatch/revisions.ts'
 
 const now = new Date('2030-01-01T00:00:00Z')
@@ -36,21 +36,21 @@ describe('the revisions of a function', () => {
 
 describe('what a Reconciler is owed', () => {
   const kind = { group: 'example.com', version: 'v1', resource: 'widgets', kind: 'Widget' }
-  const tokenOf = (revisions: Revision[], more: object = {}) => {
+  const idOf = (revisions: Revision[], more: object = {}) => {
     const metadata = { name: 'a', uid: 'u' }
     const object: KubeObject = { apiVersion: 'v1', kind: 'Reconciler', metadata, status: { revisions } }
-    return coverageToken(object, reconcilerSpec.parse({ invoke: { pull: {} }, for: kind, ...more }))
+    return coverageId(object, reconcilerSpec.parse({ invoke: { pull: {} }, for: kind, ...more }))
   }
 
   it('is a run of every object when a second revision is recorded, not when the first one is', () => {
-    expect(tokenOf(known('a'))).toBe(tokenOf([]))
-    expect(tokenOf(known('a', 'b'))).not.toBe(tokenOf(known('a')))
-    expect(tokenOf(known('b', 'c'))).not.toBe(tokenOf(known('a', 'b')))
+    expect(idOf(known('a'))).toBe(idOf([]))
+    expect(idOf(known('a', 'b'))).not.toBe(idOf(known('a')))
+    expect(idOf(known('b', 'c'))).not.toBe(idOf(known('a', 'b')))
   })
 
   it('is what its author says where that is given', () => {
     const revision = 'by hand'
-    expect(tokenOf(known('a', 'b'), { revision })).toBe(tokenOf([], { revision }))
-    expect(tokenOf([], { revision })).not.toBe(tokenOf([]))
+    expect(idOf(known('a', 'b'), { revision })).toBe(idOf([], { revision }))
+    expect(idOf([], { revision })).not.toBe(idOf([]))
   })
 })
