@@ -93,7 +93,7 @@ export interface ResourceStatus {
   since: Date
   /** Listed completely, stored and enqueued at least once, for every Reconciler that asks for it now. */
   synced: boolean
-  /** For which Reconcilers that holds, by coverageToken(). */
+  /** For which Reconcilers that holds, by coverageId(). */
   covers: readonly string[]
   /** Everything up to here is stored and enqueued. */
   resourceVersion: string | undefined

@@ -1,0 +1,93 @@
+import { type ResourceRef, resourceName } from '#contracts'
+import type { ChangePipeline, ReadContext } from './change-pipeline.ts'
+import type { History } from './history.ts'
+import { Lister, type ResourceEventHandler } from './lister.ts'
+import type { RelistPlan } from './relist.ts'
+import type { Routes } from './routing.ts'
+import type { Semaphore } from './semaphore.ts'
+import type { BridgeOptions } from './types.ts'
+import type { WatchHealth } from './watch-health.ts'
+import type { WatchProgress } from './watch-progress.ts'
+import type { Input, Listing } from './watch-state.ts'
+
+export interface ListingDeps extends Pick<BridgeOptions, 'kube' | 'events' | 'log' | 'observer'> {
+  routes: () => Routes
+  coverageIds: () => string[]
+  /** Lists under way at once, of all watches of the process. */
+  lists: Semaphore
+  history: History
+  handler?: ResourceEventHandler | undefined
+  pipeline: ChangePipeline
+  progress: WatchProgress
+  health: WatchHealth
+  onBytes: (bytes: number) => void
+}
+
+/** Lists one resource, and publishes how the list differs from EVENTS. */
+export class ListingPhase {
+  readonly #ref: ResourceRef
+  readonly #namespace: string | undefined
+  readonly #deps: ListingDeps
+  readonly #lister: Lister
+
+  constructor(ref: ResourceRef, namespace: string | undefined, deps: ListingDeps) {
+    this.#ref = ref
+    this.#namespace = namespace
+    this.#deps = deps
+    this.#lister = new Lister(deps)
+  }
+
+  async run(state: Listing, signal: AbortSignal): Promise<Input> {
+    const release = await this.#deps.lists.acquire()
+    try {
+      signal.throwIfAborted()
+      return await this.#list(state, signal)
+    } finally {
+      release()
+    }
+  }
+
+  async #list({ because, stream }: Listing, signal: AbortSignal): Promise<Input> {
+    const { pipeline, progress, health, history, coverageIds, onBytes, observer, log } = this.#deps
+    const { coverage, cursor } = progress
+    // What was read before has to be in EVENTS before it is compared, and the cursor as far as it can be.
+    await pipeline.idle()
+    await cursor.flush()
+    const life = await history.present()
+    const coveredUpTo = await progress.coveredUpTo(life)
+    const unsafeBelow = cursor.written === undefined ? await cursor.begin() : 0
+    const routes = this.#deps.routes()
+    const selection = routes.selectionOf(this.#ref)
+    const isOwed = coverage.beginList(coverageIds())
+    const plan: RelistPlan = {
+      ref: this.#ref,
+      namespace: this.#namespace,
+      routes,
+      selection,
+      coveredUpTo,
+      covers: coverage.ids,
+      unsafeBelow,
+      // What broke off once may break off always: a server drops a slow reader when too much changes meanwhile.
+      stream,
+      onBytes,
+      signal,
+    }
+    try {
+      const context: ReadContext = { routes, lane: 'low', isListed: true, selection, isOwed }
+      const report = await this.#lister.list(plan, {
+        publish: (found) => pipeline.publish(found, context),
+        stored: () => pipeline.idle(),
+      })
+      coverage.endList(coverageIds())
+      await pipeline.catchUp((id) => isOwed(id) && coverage.covers([id]))
+      health.succeeded()
+      progress.mark(report.resourceVersion, life)
+      const about = { resource: resourceName(this.#ref), because }
+      observer?.relisted?.({ ...report, ...about })
+      log.info({ ...about, namespace: this.#namespace, ...report }, 'listed')
+      return { type: 'listed', resourceVersion: report.resourceVersion }
+    } finally {
+      coverage.endList()
+    }
+  }
+}
