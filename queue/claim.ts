@@ -1,0 +1,47 @@
+import { nuid } from 'nats'
+import type { Delivery, StoredMessage } from '#jetstream'
+import { dueOf } from './codec.ts'
+import { type Core, measured, operate } from './core.ts'
+import type { HeldKey } from './lease.ts'
+import type { TakeInput } from './take.ts'
+import { transitions } from './transitions.ts'
+
+/** What a key is to be taken by. */
+export interface Claim {
+  input: Pick<TakeInput, 'token' | 'direct' | 'seen'>
+  /** Its token, as it is stored. */
+  message: StoredMessage | undefined
+  /** When it came here, a moment of the clock. */
+  cameAt: number
+  /** How long after that it may be taken. */
+  freshMs: number
+  /** Of the token, if it was delivered. */
+  delivery: Delivery | undefined
+  onOccupied?: () => void
+}
+
+/** Since when its key waits, by the server's clock. */
+export const queuedAt = ({ clock }: Core, { cameAt, message }: Claim): number =>
+  message?.storedAt ?? clock.timeOf(cameAt)
+
+/** Takes the key under a lease. Undefined: the key is not to run now, or not here. */
+export async function takeKey(
+  core: Core,
+  of: { reconciler: string; key: string },
+  claim: Claim,
+  signal: AbortSignal,
+): Promise<HeldKey | undefined> {
+  const { clock, terms, observer, log, instance } = core
+  const { delivery, message } = claim
+  if (clock.sure() === undefined) await measured(core, { signal })
+  const freshUntil = clock.timeOf(claim.cameAt) + claim.freshMs
+  const claimed = { ...claim.input, freshUntil, nonce: nuid.next(), by: instance, terms }
+  const result = await operate(core, transitions.take, claimed, of, { delivery, signal })
+  if (result.kind === 'dropped') log.warn({ ...of, because: result.because }, 'token not taken')
+  if (result.kind === 'occupied') claim.onOccupied?.()
+  if (result.kind !== 'leased') return undefined
+  const due = message && dueOf(message)
+  const queued = queuedAt(core, claim)
+  observer.onTake?.(of.reconciler, clock.now() - queued, due && queued - due)
+  return result.held
+}
