@@ -1,4 +1,4 @@
-import { type ResourceRef } from '#contracts'
+import type { ResourceRef } from '#contracts'
 import { follow, JetStreamError, type StoredMessage } from '#jetstream'
 import type { DeadLettering } from './dead-lettering.ts'
 import type { Memory } from './memory.ts'

@@ -1,4 +1,4 @@
-import { type ResourceRef } from '#contracts'
+import type { ResourceRef } from '#contracts'
 import { decodeSubjectPart, encodeSubjectPart, NONE, SubjectError } from './subject-part.ts'
 
 /** Which object: unique within a cluster. `namespace` is undefined for cluster-scoped objects. */

@@ -1,5 +1,5 @@
 import type { HeldKey } from '../../../queue/lease.ts'
-import { type Ended, type Machine } from '../../../queue/machine.ts'
+import type { Ended, Machine } from '../../../queue/machine.ts'
 import { passes } from '../../../queue/passes.ts'
 import { type Answer, type Io, type KeyRecord, otherLane, type Publish } from '../../../queue/record.ts'
 import { transitions } from '../../../queue/transitions.ts'
