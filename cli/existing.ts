@@ -1,10 +1,10 @@
 import type { Logger } from 'pino'
 import { type DeadLetters, type EventsView, openDeadLetters, viewEvents } from '#events'
 import type { Config } from '#host/config'
-import { openJetStream, prefixOf, queueOptions } from '#host/connections'
 import { UsageError } from '#host/exit'
 import { createLogger } from '#host/logging'
-import { type JetStream } from '#jetstream'
+import { openJetStream, prefixOf, queueOptions } from '#host/nats'
+import type { JetStream } from '#jetstream'
 import { NoQueueError, openQueue, type WorkQueue } from '#queue'
 import type { Surroundings } from './options.ts'
 

@@ -1,5 +1,5 @@
-import { type KubeObject, type ResourceRef } from '#contracts'
-import { type EventStore, type ObjectFilter, type ObjectKey, type OwnerKey, type StoredObject } from '#events'
+import type { KubeObject, ResourceRef } from '#contracts'
+import type { EventStore, ObjectFilter, ObjectKey, OwnerKey, StoredObject } from '#events'
 import { isControlledBy, type OwnedObject, TooMuchStateError, type World } from '#reconcile'
 import { type OwnedResource, type ReconcilerSpec, relatedLookup, relation } from '#spec'
 import type { Adoptions } from './adoptions.ts'

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Invoke, type RunInput, type RunLog } from '#contracts'
+import type { Invoke, RunInput, RunLog } from '#contracts'
 import { type DeadMessage, parseKey, type Span, spanAfter, traceparentOf } from '#events'
 import { type Due, dueDate, type Finish, type Lease } from '#queue'
 import {

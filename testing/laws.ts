@@ -1,4 +1,4 @@
-import { type Reconciler } from '#sdk'
+import type { Reconciler } from '#sdk'
 import { PAUSED_ANNOTATION } from '#spec'
 import { Crash, type SimulatedWrite } from './dispatching.ts'
 import { invokeOf } from './given.ts'

@@ -1,7 +1,7 @@
 import { type EventReport, type KubeObject, RetryAfterError, type RunInput, TerminalError } from '#contracts'
 import { dueDate } from '#queue/terms'
 import { RefusedError, SettledWrites } from '#reconcile'
-import { type Kind, type ObservedBy, type Reconciler } from '#sdk'
+import type { Kind, ObservedBy, Reconciler } from '#sdk'
 import { type Dispatching, dispatch, type SimulatedWrite } from './dispatching.ts'
 import { DEFAULT_NOW, isOfKind } from './given.ts'
 import { type Identity, Memory } from './memory.ts'

@@ -1,5 +1,5 @@
 import { expect, it, vi } from 'vitest'
-import { type DeadMessage } from '#events'
+import type { DeadMessage } from '#events'
 import type { RunDependencies, Served } from '../../dispatch/run.ts'
 import { Serving } from '../../dispatch/serving.ts'
 import { FN, openTestQueue, statesOf } from '../queue/support.ts'
