@@ -1,6 +1,6 @@
 import { Command } from 'commander'
 import type { CommonOptions } from '#host/config'
-import { version } from '#host/config'
+import { version } from '#host/version'
 import { completionCommand } from './commands/completion.ts'
 import { deadCommands } from './commands/dead.ts'
 import { demoCommand } from './commands/demo.ts'

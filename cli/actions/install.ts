@@ -1,5 +1,5 @@
-import { openKube } from '#host/connections'
 import { loadFunctions } from '#host/functions'
+import { openKube } from '#host/kube'
 import { install } from '#install'
 import type { Surroundings } from '../options.ts'
 import { table } from '../table.ts'

@@ -11,9 +11,10 @@ import {
   type Verb,
 } from '#events'
 import type { Config } from '#host/config'
-import { clusterId, openJetStream, openKube, prefixOf } from '#host/connections'
 import { UsageError, untilStopped } from '#host/exit'
+import { clusterId, openKube } from '#host/kube'
 import { createLogger } from '#host/logging'
+import { openJetStream, prefixOf } from '#host/nats'
 import { type KubeClient, resourcePath, servedResources } from '#kube'
 import { curlCommand } from '../events/curl.ts'
 import { guessedRef, imagined, isUsuallyNamespaced, objectsIn, resourceNamed, served } from '../events/objects.ts'

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type CloudEvent, type ContentMode, toHttp, toNats } from '#events'
 import type { Config } from '#host/config'
-import { openJetStream } from '#host/connections'
 import { UsageError } from '#host/exit'
+import { openJetStream } from '#host/nats'
 import { encodeHeaders, type JetStream } from '#jetstream'
 import type { Target } from './options.ts'
 

@@ -1,2 +1,1 @@
 export { type CommonOptions, type Config, readConfig, variablesOf } from './config.ts'
-export { version } from './version.ts'

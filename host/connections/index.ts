@@ -1,6 +1,2 @@
-export { readFunctionAccess } from './function-access.ts'
-export { clusterId, openKube } from './kube.ts'
-export { openJetStream } from './nats.ts'
 export { patiently } from './retry.ts'
-export { prefixOf, queueOptions } from './settings.ts'
 export { openStreams, type Streams } from './streams.ts'

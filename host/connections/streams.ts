@@ -3,13 +3,12 @@ import type { Logger } from 'pino'
 import { type DeadLetters, type EventStore, openDeadLetters, openEventStore } from '#events'
 import type { Config } from '#host/config'
 import { UsageError } from '#host/exit'
+import { clusterId } from '#host/kube'
 import type { CertificateObserver } from '#host/metrics'
+import { openJetStream, prefixOf, queueOptions } from '#host/nats'
 import type { JetStream } from '#jetstream'
 import type { KubeClient } from '#kube'
 import { openQueue, type QueueObserver, type WorkQueue } from '#queue'
-import { clusterId } from './kube.ts'
-import { openJetStream } from './nats.ts'
-import { prefixOf, queueOptions } from './settings.ts'
 
 export interface Streams extends AsyncDisposable {
   js: JetStream

@@ -1,1 +1,2 @@
+export { readFunctionAccess } from './function-access.ts'
 export { functionNamed, loadFunctions } from './functions.ts'

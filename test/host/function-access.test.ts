@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { stringify } from 'yaml'
-import { readFunctionAccess } from '../../host/connections/function-access.ts'
+import { readFunctionAccess } from '../../host/functions/function-access.ts'
 
 let dir: string
 beforeAll(async () => {

@@ -12,7 +12,23 @@ const NOWHERE = {
   KUBERNETES_SERVICE_PORT: '9',
 }
 
-const ROOMS = ['contracts', 'jetstream', 'kube', 'events', 'queue', 'bridge', 'dispatch', 'functions', 'crds', 'local']
+const ROOMS = [
+  'contracts',
+  'spec',
+  'jetstream',
+  'kube',
+  'events',
+  'queue',
+  'reconcile',
+  'bridge',
+  'dispatch',
+  'sdk',
+  'testing',
+  'functions',
+  'install',
+  'pki',
+  'local',
+]
 /** What others depend on in turn is theirs. */
 const COUNTED = new Set([...ROOMS, ...Object.keys(manifest.dependencies)])
 
@@ -26,16 +42,16 @@ beforeAll(async () => {
 })
 afterAll(() => rm(dir, { recursive: true }))
 
-const HTTP = ['contracts', 'events', 'functions', 'pino', 'zod']
-const NATS = ['@nats-io/jetstream', 'contracts', 'events', 'jetstream', 'nats', 'pino', 'zod']
+const HTTP = ['contracts', 'events', 'functions', 'pino', 'sdk', 'spec', 'zod']
+const NATS = ['@nats-io/jetstream', 'contracts', 'events', 'jetstream', 'nats', 'pino', 'spec', 'zod']
 
 it.each([
   ['--help', []],
   ['serve nope', HTTP],
-  ['--kubeconfig config install', ['contracts', 'crds', 'functions', 'kube', 'yaml', 'zod']],
+  ['--kubeconfig config install', ['contracts', 'functions', 'install', 'kube', 'sdk', 'spec', 'yaml', 'zod']],
   ['queue ls', [...NATS, 'queue']],
   // In a pod: without a kubeconfig, and its log is no terminal.
-  ['up', [...NATS, 'bridge', 'dispatch', 'functions', 'kube', 'prom-client', 'queue']],
+  ['up', [...NATS, 'bridge', 'dispatch', 'functions', 'kube', 'prom-client', 'queue', 'reconcile', 'sdk']],
 ])('a command loads what it needs and nothing else: %s', async (line, needed) => {
   const args = line.split(' ').map((word) => (word === 'config' ? join(dir, word) : word))
   const loaded = await loadedBy([BIN, ...args], NOWHERE)

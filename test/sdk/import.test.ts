@@ -2,14 +2,14 @@ import { expect, it } from 'vitest'
 import { loadedBy } from '../support/loaded.ts'
 
 it.each([
-  [['#functions/at'], ['contracts', 'functions', 'zod']],
+  [['#functions/at'], ['contracts', 'functions', 'sdk', 'spec', 'zod']],
   [
     ['#functions/at', '#sdk/serve'],
-    ['contracts', 'events', 'functions', 'zod'],
+    ['contracts', 'events', 'functions', 'sdk', 'spec', 'zod'],
   ],
   // No client of NATS or Kubernetes: tests of functions begin at once, and replay needs neither.
-  [['#testing'], ['contracts', 'functions', 'queue', 'reconcile', 'zod']],
-  [['#reconcile'], ['contracts', 'queue', 'reconcile', 'zod']],
+  [['#testing'], ['contracts', 'queue', 'reconcile', 'sdk', 'spec', 'testing', 'zod']],
+  [['#reconcile'], ['contracts', 'queue', 'reconcile', 'spec', 'zod']],
 ])('costs %j no package but zod to start', async (modules, needed) => {
   const program = modules.map((module) => `await import('${module}')`).join('\n')
   expect(await loadedBy(['--input-type=module', '--eval', program])).toEqual(needed)

@@ -1,5 +1,4 @@
 import { readFile } from 'node:fs/promises'
-import { parse } from 'yaml'
 import { z } from 'zod'
 import type { FunctionAccess } from '#dispatch'
 import { UsageError } from '#host/exit'
@@ -37,15 +36,16 @@ export async function readFunctionAccess(path: string | undefined): Promise<Func
   const text = await readFile(path, 'utf8').catch((cause: Error) => {
     throw wrong(cause.message, cause)
   })
-  const content = yaml(text, wrong)
+  const { parse } = await import('yaml')
+  const content = contentOf(() => parse(text), wrong)
   const { success, data, error } = z.array(entry).safeParse(content)
   if (success) return data
   throw wrong(error.issues.map(({ path: at, message }) => `${at.join('.') || 'the file'}: ${message}`).join('; '))
 }
 
-function yaml(text: string, wrong: (why: string, cause: unknown) => Error): unknown {
+function contentOf(parsed: () => unknown, wrong: (why: string, cause: unknown) => Error): unknown {
   try {
-    return parse(text)
+    return parsed()
   } catch (cause) {
     throw wrong((cause as Error).message, cause)
   }

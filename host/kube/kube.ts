@@ -1,6 +1,6 @@
 import { homedir } from 'node:os'
 import type { Config } from '#host/config'
-import { version } from '#host/config'
+import { version } from '#host/version'
 import {
   createKubeClient,
   type KubeClient,

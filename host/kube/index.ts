@@ -1,0 +1,1 @@
+export { clusterId, openKube } from './kube.ts'

@@ -1,0 +1,2 @@
+export { openJetStream } from './nats.ts'
+export { prefixOf, queueOptions } from './settings.ts'
