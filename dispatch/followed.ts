@@ -5,10 +5,10 @@ import { type WorkQueue } from '#queue'
 import { conditionPatch, reconciled, type StatusPatch, sameJson } from '#reconcile'
 import { coverageToken, identityOf, isRefused, RECONCILERS, type ReconcilerSpec, readReconciler, shownUrl } from '#spec'
 import { actingAs } from './account.ts'
-import { Edition, isOlder } from './edition.ts'
 import { accessTo, type FunctionAccess } from './function-access.ts'
 import { PRIORITY } from './gate.ts'
 import { type HttpFunction as Callee, httpFunction } from './http-function.ts'
+import { isOlder, ReconcilerVersion } from './reconciler-version.ts'
 import { resourcesOf } from './reconcilers.ts'
 import { RevisionRecord } from './revision-record.ts'
 import type { RunDependencies } from './run.ts'
@@ -159,13 +159,15 @@ export class Followed {
     await queue.declare(this.#name)
     const callee = this.#callee(spec)
     if (callee === undefined) return
-    const edition = new Edition(event, spec, (by) => (by === 'absent' ? this.#isAbsent() : this.hear(by)))
+    const reconcilerVersion = new ReconcilerVersion(event, spec, (by) =>
+      by === 'absent' ? this.#isAbsent() : this.hear(by),
+    )
     const ownRevision = spec.invoke.http === undefined ? this.#deps.revision : undefined
     const isRecorded = spec.revision === undefined && !spec.dryRun
     const ranBy = (revision = ownRevision) =>
-      isRecorded && revision !== undefined ? this.#revisions.ran(revision, edition.reconciler) : undefined
+      isRecorded && revision !== undefined ? this.#revisions.ran(revision, reconcilerVersion.reconciler) : undefined
     const what = reconciled(this.#name, spec, (resource) => this.#deps.events.isReferenceOnly(resource))
-    const served = { ...what, invoke: callee.invoke, edition, ranBy }
+    const served = { ...what, invoke: callee.invoke, reconcilerVersion, ranBy }
     this.#current = { spec, callee, serving: new Serving(actingAs(this.#deps, spec), queue, served, log) }
     const { concurrency: slots, invoke } = spec
     this.#say('info', { slots, ...(invoke.http && { calls: shownUrl(invoke.http.url) }) }, 'reconciler served')

@@ -3,8 +3,8 @@ import { type EventStore, type ObjectFilter, type ObjectKey, type OwnerKey, type
 import { isControlledBy, type OwnedObject, TooMuchStateError, type World } from '#reconcile'
 import { type OwnedResource, type ReconcilerSpec, relatedLookup, relation } from '#spec'
 import type { Adoptions } from './adoptions.ts'
-import type { Edition } from './edition.ts'
 import { mapAtMost } from './map-at-most.ts'
+import type { ReconcilerVersion } from './reconciler-version.ts'
 import type { References } from './references.ts'
 import type { Holdings, RunState } from './state-budget.ts'
 
@@ -27,7 +27,7 @@ interface Observing {
   name: string
   identity: string
   spec: ReconcilerSpec
-  edition: Edition | undefined
+  reconcilerVersion: ReconcilerVersion | undefined
 }
 
 type Primary = Pick<ObjectKey, 'namespace' | 'name'>
@@ -66,7 +66,7 @@ export async function observePrimary(
  */
 async function observeAll(
   { events, references, adoptions }: Dependencies,
-  { name: reconciler, identity, spec, edition }: Observing,
+  { name: reconciler, identity, spec, reconcilerVersion }: Observing,
   { namespace, name }: Primary,
   { holdings, signal }: { holdings: Holdings; signal: AbortSignal },
 ): Promise<Observation | undefined> {
@@ -78,10 +78,10 @@ async function observeAll(
     primary: key,
     owned: spec.owns,
     related: filtersOf(anyName, namespace),
-    news: edition?.news,
+    news: reconcilerVersion?.news,
     ...terms,
   })
-  edition?.check(first.news)
+  reconcilerVersion?.check(first.news)
   const { primary } = first
   const object = primary && (await references.whole(spec.for, primary, { holdings, reconciler, signal }))
   if (primary === undefined || object === undefined) return undefined

@@ -71,7 +71,7 @@ export async function rehearse(options: RehearsalOptions): Promise<RehearsalResu
   const served: Served = {
     ...reconciled(name, { ...spec, dryRun: true }, view.isReferenceOnly),
     invoke: listening,
-    edition: undefined,
+    reconcilerVersion: undefined,
   }
   const finish = await new Run(
     deps,

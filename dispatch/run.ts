@@ -17,10 +17,10 @@ import {
 import type { Adoptions } from './adoptions.ts'
 import type { Calls } from './calls.ts'
 import { originOf } from './echo.ts'
-import type { Edition } from './edition.ts'
 import { failedBy, SupersededError } from './errors.ts'
 import { failureFields, withFields } from './log.ts'
 import { type Observation, observePrimary } from './observe.ts'
+import type { ReconcilerVersion } from './reconciler-version.ts'
 import type { EventRecorder } from './recorder.ts'
 import type { RunState, StateBudget } from './state-budget.ts'
 import type { RunObserver } from './steps.ts'
@@ -46,7 +46,7 @@ export interface RunDependencies extends WriterDependencies {
 export interface Served extends Reconciled {
   invoke: Invoke
   /** Undefined: no other version of the Reconciler comes. */
-  edition: Edition | undefined
+  reconcilerVersion: ReconcilerVersion | undefined
   /** Told which revision has decided on an object; returns when the object has to run again for that. */
   ranBy?: (revision: string | undefined) => Date | undefined
 }

@@ -8,7 +8,7 @@ import { SupersededError } from './errors.ts'
  * The version of a Reconciler that is served. Who changed it has queued keys for the new one, which its feed may bring
  * here later than the queue brings the keys: a run therefore reads it together with its object.
  */
-export class Edition {
+export class ReconcilerVersion {
   readonly #spec: ReconcilerSpec
   readonly #superseded: (by: StoredEvent | 'absent') => void
   /** The latest that says the same. */
