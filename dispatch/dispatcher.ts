@@ -8,12 +8,12 @@ import { RECONCILERS } from '#spec'
 import { Adoptions } from './adoptions.ts'
 import { type CallOf, Calls, type IgnoredSignal } from './calls.ts'
 import { ownerIn } from './echo.ts'
-import { Followed } from './followed.ts'
 import type { FunctionAccess } from './function-access.ts'
 import { Gate } from './gate.ts'
 import { Identities } from './identities.ts'
 import { InFlight } from './in-flight.ts'
 import { ObjectCache } from './object-cache.ts'
+import { ReconcilerLifecycle } from './reconciler-lifecycle.ts'
 import { EventRecorder } from './recorder.ts'
 import { References } from './references.ts'
 import type { RunDependencies } from './run.ts'
@@ -81,7 +81,7 @@ class LiveDispatcher implements Dispatcher {
   readonly #options: DispatcherOptions
   readonly #deps: RunDependencies & { recorder: EventRecorder }
   readonly #stopping = new AbortController()
-  readonly #followed = new Map<string, Followed>()
+  readonly #lifecycles = new Map<string, ReconcilerLifecycle>()
   readonly #cursors = new Map<string, StoredCursor>()
   readonly #identities = new Identities()
 
@@ -120,13 +120,13 @@ class LiveDispatcher implements Dispatcher {
 
   async drain(graceMs: number): Promise<void> {
     this.#stopping.abort()
-    await Promise.all([...this.#followed.values()].map((followed) => followed.stop(graceMs)))
+    await Promise.all([...this.#lifecycles.values()].map((lifecycle) => lifecycle.stop(graceMs)))
     await this.#deps.recorder.flush()
   }
 
   settled({ fn, key, origin }: { fn: string; key: string; origin: string }): boolean {
     const owner = ownerIn(origin, fn, key)
-    return owner !== undefined && this.#followed.get(fn)?.serving?.settled(owner) === true
+    return owner !== undefined && this.#lifecycles.get(fn)?.serving?.settled(owner) === true
   }
 
   traceOf(ref: ResourceRef, object: KubeObject): string | undefined {
@@ -138,19 +138,19 @@ class LiveDispatcher implements Dispatcher {
   }
 
   serving(): string[] {
-    return [...this.#followed].filter(([, { serving }]) => serving !== undefined).map(([name]) => name)
+    return [...this.#lifecycles].filter(([, { serving }]) => serving !== undefined).map(([name]) => name)
   }
 
-  #followedAs(name: string): Followed {
+  #lifecycleOf(name: string): ReconcilerLifecycle {
     const { events, queue, log, functions, revision, access = [] } = this.#options
     // A resource is watched at once, or in each of the Reconciler's namespaces.
     const isSynced = (ref: ResourceRef, token: string, namespaces: readonly string[] = []) => {
       const isCoveredIn = (scope?: string) => isCovered(this.#cursors.get(scopeName(ref, scope)), token)
       return isCoveredIn() || (namespaces.length > 0 && namespaces.every(isCoveredIn))
     }
-    const followed =
-      this.#followed.get(name) ??
-      new Followed(name, {
+    const lifecycle =
+      this.#lifecycles.get(name) ??
+      new ReconcilerLifecycle(name, {
         ...this.#deps,
         cluster: events.cluster,
         queue,
@@ -162,8 +162,8 @@ class LiveDispatcher implements Dispatcher {
         identityHolder: () => this.#identities.holderOf(name),
         absent: (object) => this.#noteIdentity({ verb: 'deleted', object }),
       })
-    this.#followed.set(name, followed)
-    return followed
+    this.#lifecycles.set(name, lifecycle)
+    return lifecycle
   }
 
   async #followReconcilers(signal: AbortSignal): Promise<void> {
@@ -171,19 +171,19 @@ class LiveDispatcher implements Dispatcher {
     for await (const event of this.#options.events.follow(reconciler, signal, () => this.#allKnown())) {
       if (event.verb === 'moved') continue
       this.#noteIdentity(event)
-      this.#followedAs(event.object.metadata.name).hear(event)
+      this.#lifecycleOf(event.object.metadata.name).hear(event)
     }
   }
 
   /** Others that share its identity may have to be served now, or not any more. */
   #noteIdentity(event: Pick<StoredEvent, 'verb' | 'object'>): void {
-    for (const name of this.#identities.hear(event)) this.#followedAs(name).reconsider()
+    for (const name of this.#identities.hear(event)) this.#lifecycleOf(name).reconsider()
   }
 
   /** A Reconciler must not be served before it is known whether an older one has its identity. */
   #allKnown(): void {
     this.#identities.complete()
-    for (const followed of this.#followed.values()) followed.reconsider()
+    for (const lifecycle of this.#lifecycles.values()) lifecycle.reconsider()
   }
 
   async #followCursors(signal: AbortSignal): Promise<void> {
@@ -192,7 +192,7 @@ class LiveDispatcher implements Dispatcher {
       const before = this.#cursors.get(name)
       this.#cursors.set(name, cursor)
       if (!sameJson(cursor.covers, before?.covers) || before === undefined)
-        for (const followed of this.#followed.values()) followed.reconsider()
+        for (const lifecycle of this.#lifecycles.values()) lifecycle.reconsider()
     }
   }
 

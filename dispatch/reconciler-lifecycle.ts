@@ -18,7 +18,7 @@ import { Serving } from './serving.ts'
 const CHANGE_GRACE_MS = 10_000
 const RETRY_MS = 1000
 
-export interface FollowedDependencies extends RunDependencies {
+export interface ReconcilerLifecycleDependencies extends RunDependencies {
   queue: WorkQueue
   /** Names the cluster in events. */
   cluster: string
@@ -45,9 +45,9 @@ interface Ready {
 }
 
 /** One Reconciler object over time: served while it can be. */
-export class Followed {
+export class ReconcilerLifecycle {
   readonly #name: string
-  readonly #deps: FollowedDependencies
+  readonly #deps: ReconcilerLifecycleDependencies
   readonly #revisions: RevisionRecord
   /** The newest that is known. */
   #event: StoredEvent | undefined
@@ -63,7 +63,7 @@ export class Followed {
   /** The version of the Reconciler that an answer of the function has disproved. */
   #disproved: string | undefined
 
-  constructor(name: string, deps: FollowedDependencies) {
+  constructor(name: string, deps: ReconcilerLifecycleDependencies) {
     this.#name = name
     this.#deps = deps
     const failed = (err: unknown) => deps.log.warn({ err, reconciler: name }, 'revision of the function not recorded')
