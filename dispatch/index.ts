@@ -1,6 +1,6 @@
 export type { IgnoredSignal } from './calls.ts'
 export { createDispatcher, type Dispatcher, type DispatcherOptions } from './dispatcher.ts'
+export { type DryRunResult, dryRun } from './dry-run.ts'
+export type { DryRunStep } from './dry-run-client.ts'
 export type { FunctionAccess } from './function-access.ts'
-export type { Rehearsed } from './rehearsal.ts'
-export { type RehearsalResult, rehearse } from './rehearse.ts'
 export type { RunObserver, RunStep } from './steps.ts'

@@ -2,9 +2,9 @@ import { type RunLog } from '#contracts'
 import { deadKey, isKey, shownKey } from '#events'
 import { dated, type Finish, type HandBack, type Lease, type Worker, type WorkQueue } from '#queue'
 import { keepNewest } from '#reconcile'
+import { dryRunDependencies } from './dry-run-client.ts'
 import { SupersededError } from './errors.ts'
 import { withFields } from './log.ts'
-import { rehearsing } from './rehearsal.ts'
 import { Run, type RunDependencies, type Served } from './run.ts'
 import type { RunStep } from './steps.ts'
 
@@ -92,7 +92,7 @@ export class Serving {
   }
 
   #depsOf(log: RunLog): RunDependencies {
-    return this.#served.spec.dryRun ? rehearsing(this.#deps, (would) => log.info(would, 'dry run')) : this.#deps
+    return this.#served.spec.dryRun ? dryRunDependencies(this.#deps, (would) => log.info(would, 'dry run')) : this.#deps
   }
 
   #end(lease: Lease, stored: 'finished' | 'fenced'): void {

@@ -19,7 +19,7 @@ export function runCommand(program: Command, surroundings: Surroundings): void {
         throw new UsageError(
           `add --dry-run to see what would be written; a dispatcher runs it for real: fairlead queue run ${name} NAMESPACE/${object}`,
         )
-      const { dryRun } = await import('../actions/run.ts')
-      await dryRun(name, object, options, surroundings)
+      const { printDryRun } = await import('../actions/run.ts')
+      await printDryRun(name, object, options, surroundings)
     })
 }

@@ -7,16 +7,16 @@ import { type ReconcilerSpec } from '#spec'
 import { Adoptions } from './adoptions.ts'
 import { apiView } from './api-view.ts'
 import { Calls, rejectOnAbort } from './calls.ts'
+import { type DryRunStep, dryRunDependencies } from './dry-run-client.ts'
 import { Gate } from './gate.ts'
 import { InFlight } from './in-flight.ts'
 import { ObjectCache } from './object-cache.ts'
 import { References } from './references.ts'
-import { type Rehearsed, rehearsing } from './rehearsal.ts'
 import { Run, type Served } from './run.ts'
 import { drawSeed } from './seed.ts'
 import { MAX_STATE_BYTES, StateBudget } from './state-budget.ts'
 
-export interface RehearsalOptions {
+export interface DryRunOptions {
   kube: KubeClient
   name: string
   spec: ReconcilerSpec
@@ -27,24 +27,24 @@ export interface RehearsalOptions {
   signal: AbortSignal
 }
 
-export interface RehearsalResult {
+export interface DryRunResult {
   /** What the function returned in the end; undefined: it was not called, or threw. */
   outcome: Outcome | undefined
-  would: Rehearsed[]
+  would: DryRunStep[]
   finish: Finish<Date>
 }
 
 /** One run of one object on the state that the API server has, which writes nothing and needs neither queue nor EVENTS. */
-export async function rehearse(options: RehearsalOptions): Promise<RehearsalResult> {
+export async function dryRun(options: DryRunOptions): Promise<DryRunResult> {
   const { kube, name, spec, invoke, object, log, now, signal } = options
-  const would: Rehearsed[] = []
+  const would: DryRunStep[] = []
   let outcome: Outcome | undefined
   const view = apiView(kube, signal)
   const gate = new Gate(4)
-  const deps = rehearsing(
+  const deps = dryRunDependencies(
     {
       kube,
-      events: { ...view, put: () => Promise.reject(new TypeError('a rehearsal stores nothing')) },
+      events: { ...view, put: () => Promise.reject(new TypeError('a dry run stores nothing')) },
       gate,
       references: new References({ kube, events: view, gate, cache: new ObjectCache(), account: '' }),
       adoptions: new Adoptions({ kube, gate }),

@@ -29,22 +29,22 @@ afterAll(() => fixture?.[Symbol.asyncDispose]())
 describe('a reconciler in dry-run mode', () => {
   const SECRETS = { group: '', version: 'v1', resource: 'secrets', kind: 'Secret', strategy: 'Apply' } as const
 
-  /** A dispatcher that rehearses, and what it logs. */
-  async function rehearsals(name: string) {
-    const told: (Record<string, unknown> & { would: string })[] = []
+  /** A dispatcher in dry-run mode, and its log. */
+  async function dryRunScene(name: string) {
+    const steps: (Record<string, unknown> & { would: string })[] = []
     const log = {
       ...silent,
       info: (fields: object, message: string) => {
-        if (message === 'dry run') told.push(fields as (typeof told)[number])
+        if (message === 'dry run') steps.push(fields as (typeof steps)[number])
       },
     }
     await fixture.events.setCursor(SECRETS, undefined, { resourceVersion: '1', at: '2030-01-01T00:00:00Z' })
     const spec = { dryRun: true, finalize: true, owns: [PODS, CONFIG_MAPS, SECRETS] }
-    return { told, scene: await fixture.scene(name, { spec, dispatcher: { log } }) }
+    return { steps, scene: await fixture.scene(name, { spec, dispatcher: { log } }) }
   }
 
   it('says what it would do, after defaults and admission, and does nothing; its timers go on', async () => {
-    const { told, scene } = await rehearsals('dry')
+    const { steps, scene } = await dryRunScene('dry')
     let calls = 0
     const widget = await scene.widget('w', () => {
       calls++
@@ -57,13 +57,13 @@ describe('a reconciler in dry-run mode', () => {
     })
     expect((await scene.ended('w')).result).toBe('requeue_after')
     const rounds = calls
-    const inShort = told.map(({ would, kind, reason }) => `${would} ${kind ?? reason}`)
+    const inShort = steps.map(({ would, kind, reason }) => `${would} ${kind ?? reason}`)
     expect([...new Set(inShort)]).toEqual(['change Widget', 'create ConfigMap', 'create Pod', 'tell Started'])
-    expect(told.find(({ kind }) => kind === 'Pod')?.['differences']).toContainEqual({
+    expect(steps.find(({ kind }) => kind === 'Pod')?.['differences']).toContainEqual({
       path: '.spec.terminationGracePeriodSeconds',
       after: 30,
     })
-    expect(told.filter(({ kind }) => kind === 'Widget').at(-1)?.['differences']).toContainEqual({
+    expect(steps.filter(({ kind }) => kind === 'Widget').at(-1)?.['differences']).toContainEqual({
       path: '.status.phase',
       after: 'RUNNING',
     })
@@ -76,7 +76,7 @@ describe('a reconciler in dry-run mode', () => {
   })
 
   it('shows changes and deletions against the cluster, failures too, and no value of a Secret', async () => {
-    const { told, scene } = await rehearsals('dry-changes')
+    const { steps, scene } = await dryRunScene('dry-changes')
     const path = resourcePath(CONFIG_MAPS, scene.name)
     await scene.widget('w', () => ({}))
     await scene.ended('w')
@@ -86,22 +86,22 @@ describe('a reconciler in dry-run mode', () => {
       await scene.see(CONFIG_MAPS, name, { resource: 'widgets', name: 'w' })
     }
     await fixture.kube.patch(`${path}/kept`, { data: { a: 'newer than known' } }, 'merge')
-    told.length = 0
+    steps.length = 0
     const secret = { apiVersion: 'v1', kind: 'Secret', metadata: { name: 's' }, stringData: { password: 'hunter2' } }
     scene.behave('w', () => ({ apply: [configMap('kept', { a: 'new' }), secret] }))
     await scene.run('w')
-    expect(told.find(({ name }) => name === 'kept')).toMatchObject({
+    expect(steps.find(({ name }) => name === 'kept')).toMatchObject({
       would: 'change',
       differences: expect.arrayContaining([{ path: '.data.a', before: 'newer than known', after: 'new' }]),
     })
-    expect(told.find(({ name }) => name === 'pruned')).toMatchObject({ would: 'delete', kind: 'ConfigMap' })
-    expect(told.find(({ kind }) => kind === 'Secret')).toMatchObject({ would: 'create' })
-    expect(JSON.stringify(told)).not.toMatch(/hunter2|aHVudGVyMg/)
+    expect(steps.find(({ name }) => name === 'pruned')).toMatchObject({ would: 'delete', kind: 'ConfigMap' })
+    expect(steps.find(({ kind }) => kind === 'Secret')).toMatchObject({ would: 'create' })
+    expect(JSON.stringify(steps)).not.toMatch(/hunter2|aHVudGVyMg/)
 
-    told.length = 0
+    steps.length = 0
     scene.behave('w', () => ({ apply: [{ ...pod('bad'), spec: { containers: [] } }] }))
     expect((await scene.run('w')).result).toBe('error')
-    expect(told.find(({ reason }) => reason === 'Invalid')).toMatchObject({ would: 'tell', type: 'Warning' })
+    expect(steps.find(({ reason }) => reason === 'Invalid')).toMatchObject({ would: 'tell', type: 'Warning' })
     expect(await scene.condition('w')).toBeUndefined()
     await scene.stop()
   })

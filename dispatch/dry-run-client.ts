@@ -5,7 +5,7 @@ import { undefinedIfGone } from './errors.ts'
 import type { RunDependencies } from './run.ts'
 
 /** What a run would have done. */
-export type Rehearsed =
+export type DryRunStep =
   | {
       would: 'create' | 'change' | 'delete'
       kind: string
@@ -19,12 +19,12 @@ export type Rehearsed =
  * A run with these dependencies writes nothing anywhere: the API server only tries its writes (dryRun=All), so that
  * defaults, admission and quotas have their say, and the run goes on with what would be. Once per run.
  */
-export function rehearsing<Deps extends RunDependencies>(deps: Deps, note: (rehearsed: Rehearsed) => void): Deps {
+export function dryRunDependencies<Deps extends RunDependencies>(deps: Deps, note: (step: DryRunStep) => void): Deps {
   const { kube, events, observe } = deps
   const isConfidential = (path: string) => events.isReferenceOnly(resourceOf(path))
   return {
     ...deps,
-    kube: tryingOnly(kube, (path, before, after) => {
+    kube: dryRunClient(kube, (path, before, after) => {
       const { kind, metadata } = (after ?? before) as KubeObject
       const { namespace, name } = metadata
       const would = before === undefined ? 'create' : after === undefined ? 'delete' : 'change'
@@ -43,30 +43,30 @@ export function rehearsing<Deps extends RunDependencies>(deps: Deps, note: (rehe
   }
 }
 
-type Told = (path: string, before: KubeObject | undefined, after: KubeObject | undefined) => void
+type NoteChange = (path: string, before: KubeObject | undefined, after: KubeObject | undefined) => void
 
 /** Reads before each write what is there: the difference is to the cluster, not to what is known of it. */
-function tryingOnly(kube: KubeClient, tell: Told): KubeClient {
+function dryRunClient(kube: KubeClient, note: NoteChange): KubeClient {
   const dryRun = true
   const during = async <T>(path: string, act: () => Promise<T>, after: (answer: T) => KubeObject | undefined) => {
     const before = await kube.get(path).catch(undefinedIfGone)
     const answer = await act()
-    tell(path, before, after(answer))
+    note(path, before, after(answer))
     return answer
   }
   const changing = <T>(path: string, act: () => Promise<T>): Promise<T> =>
     during(path.replace(/\/status$/, ''), act, (answer) => answer as KubeObject)
-  const refused = (what: string) => () => Promise.reject(new TypeError(`a rehearsal does not ${what}`))
+  const refused = (what: string) => () => Promise.reject(new TypeError(`a dry run cannot ${what}`))
   return {
     ...kube,
-    as: (user) => tryingOnly(kube.as(user), tell),
-    with: (headers) => tryingOnly(kube.with(headers), tell),
+    as: (user) => dryRunClient(kube.as(user), note),
+    with: (headers) => dryRunClient(kube.with(headers), note),
     request: refused('send any request'),
     replace: refused('replace objects'),
     applyStatus: refused('apply a status'),
     create: async <T>(path: string, object: object, options: object) => {
       const created = await kube.create<T>(path, object, { ...options, dryRun })
-      tell(path, undefined, created as KubeObject)
+      note(path, undefined, created as KubeObject)
       return created
     },
     apply: (path, object, options) => changing(path, () => kube.apply(path, object, { ...options, dryRun })),
