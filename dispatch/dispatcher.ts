@@ -7,7 +7,6 @@ import { SettledWrites, sameJson } from '#reconcile'
 import { RECONCILERS } from '#spec'
 import { Adoptions } from './adoptions.ts'
 import { type CallOf, Calls, type IgnoredSignal } from './calls.ts'
-import { ownerIn } from './echo.ts'
 import type { FunctionAccess } from './function-access.ts'
 import { Gate } from './gate.ts'
 import { Identities } from './identities.ts'
@@ -20,6 +19,7 @@ import type { RunDependencies } from './run.ts'
 import { drawSeed } from './seed.ts'
 import { MAX_STATE_BYTES, StateBudget } from './state-budget.ts'
 import type { RunObserver } from './steps.ts'
+import { ownerIn } from './write-origin.ts'
 
 const RETRY_MS = 1000
 

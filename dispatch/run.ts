@@ -16,7 +16,6 @@ import {
 } from '#reconcile'
 import type { Adoptions } from './adoptions.ts'
 import type { Calls } from './calls.ts'
-import { originOf } from './echo.ts'
 import { failedBy, SupersededError } from './errors.ts'
 import { failureFields, withFields } from './log.ts'
 import { type Observation, observePrimary } from './observe.ts'
@@ -24,6 +23,7 @@ import type { ReconcilerVersion } from './reconciler-version.ts'
 import type { EventRecorder } from './recorder.ts'
 import type { RunState, StateBudget } from './state-budget.ts'
 import type { RunObserver } from './steps.ts'
+import { originOf } from './write-origin.ts'
 import { Writer, type WriterDependencies } from './writer.ts'
 
 export interface RunDependencies extends WriterDependencies {
