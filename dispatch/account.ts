@@ -1,11 +1,14 @@
 import { type ReconcilerSpec, userNameOf } from '#spec'
-import type { RunDependencies } from './run.ts'
+import type { ReconciliationDependencies } from './reconciliation.ts'
 
 /**
  * What a reconciler's runs do, they do with the rights of its account: writes, and reads of what travels as a reference
  * only, which therefore are not shared with others. Without an account they have those of this process.
  */
-export function actingAs<Deps extends RunDependencies>(deps: Deps, { serviceAccount }: ReconcilerSpec): Deps {
+export function actingAs<Deps extends ReconciliationDependencies>(
+  deps: Deps,
+  { serviceAccount }: ReconcilerSpec,
+): Deps {
   if (serviceAccount === undefined) return deps
   const account = userNameOf(serviceAccount)
   const kube = deps.kube.as(account)

@@ -13,9 +13,9 @@ import { Identities } from './identities.ts'
 import { InFlight } from './in-flight.ts'
 import { ObjectCache } from './object-cache.ts'
 import { ReconcilerLifecycle } from './reconciler-lifecycle.ts'
+import type { ReconciliationDependencies } from './reconciliation.ts'
 import { EventRecorder } from './recorder.ts'
 import { References } from './references.ts'
-import type { RunDependencies } from './run.ts'
 import { drawSeed } from './seed.ts'
 import { MAX_STATE_BYTES, StateBudget } from './state-budget.ts'
 import type { RunObserver } from './steps.ts'
@@ -79,7 +79,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
 
 class LiveDispatcher implements Dispatcher {
   readonly #options: DispatcherOptions
-  readonly #deps: RunDependencies & { recorder: EventRecorder }
+  readonly #deps: ReconciliationDependencies & { recorder: EventRecorder }
   readonly #stopping = new AbortController()
   readonly #lifecycles = new Map<string, ReconcilerLifecycle>()
   readonly #cursors = new Map<string, StoredCursor>()

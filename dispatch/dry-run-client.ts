@@ -2,7 +2,7 @@ import { type EventReport, type KubeObject } from '#contracts'
 import { type KubeClient } from '#kube'
 import { type Difference, differences, SettledWrites } from '#reconcile'
 import { undefinedIfGone } from './errors.ts'
-import type { RunDependencies } from './run.ts'
+import type { ReconciliationDependencies } from './reconciliation.ts'
 
 /** What a run would have done. */
 export type DryRunStep =
@@ -19,7 +19,10 @@ export type DryRunStep =
  * A run with these dependencies writes nothing anywhere: the API server only tries its writes (dryRun=All), so that
  * defaults, admission and quotas have their say, and the run goes on with what would be. Once per run.
  */
-export function dryRunDependencies<Deps extends RunDependencies>(deps: Deps, note: (step: DryRunStep) => void): Deps {
+export function dryRunDependencies<Deps extends ReconciliationDependencies>(
+  deps: Deps,
+  note: (step: DryRunStep) => void,
+): Deps {
   const { kube, events, observe } = deps
   const isConfidential = (path: string) => events.isReferenceOnly(resourceOf(path))
   return {

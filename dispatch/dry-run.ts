@@ -11,8 +11,8 @@ import { type DryRunStep, dryRunDependencies } from './dry-run-client.ts'
 import { Gate } from './gate.ts'
 import { InFlight } from './in-flight.ts'
 import { ObjectCache } from './object-cache.ts'
+import { Reconciliation, type Served } from './reconciliation.ts'
 import { References } from './references.ts'
-import { Run, type Served } from './run.ts'
 import { drawSeed } from './seed.ts'
 import { MAX_STATE_BYTES, StateBudget } from './state-budget.ts'
 
@@ -73,7 +73,7 @@ export async function dryRun(options: DryRunOptions): Promise<DryRunResult> {
     invoke: listening,
     reconcilerVersion: undefined,
   }
-  const finish = await new Run(
+  const finish = await new Reconciliation(
     deps,
     served,
     leaseOf(name, keyOf(object.namespace, object.name), now, signal),

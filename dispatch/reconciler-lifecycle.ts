@@ -10,15 +10,15 @@ import { PRIORITY } from './gate.ts'
 import { type HttpFunction as Callee, httpFunction } from './http-function.ts'
 import { isOlder, ReconcilerVersion } from './reconciler-version.ts'
 import { resourcesOf } from './reconcilers.ts'
+import type { ReconciliationDependencies } from './reconciliation.ts'
 import { RevisionRecord } from './revision-record.ts'
-import type { RunDependencies } from './run.ts'
 import { Serving } from './serving.ts'
 
 /** How long runs may take to end when their reconciler is changed or removed. */
 const CHANGE_GRACE_MS = 10_000
 const RETRY_MS = 1000
 
-export interface ReconcilerLifecycleDependencies extends RunDependencies {
+export interface ReconcilerLifecycleDependencies extends ReconciliationDependencies {
   queue: WorkQueue
   /** Names the cluster in events. */
   cluster: string

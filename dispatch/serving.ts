@@ -5,14 +5,14 @@ import { keepNewest } from '#reconcile'
 import { dryRunDependencies } from './dry-run-client.ts'
 import { SupersededError } from './errors.ts'
 import { withFields } from './log.ts'
-import { Run, type RunDependencies, type Served } from './run.ts'
+import { Reconciliation, type ReconciliationDependencies, type Served } from './reconciliation.ts'
 import type { RunStep } from './steps.ts'
 
 /** Runs of this process whose echoes can still be on their way. */
 const REMEMBERED_RUNS = 20_000
 
 interface Current {
-  run?: Run
+  reconciliation?: Reconciliation
   /** Of the run alone, without storing how it ended. */
   ms?: number
   finish?: Finish
@@ -20,7 +20,7 @@ interface Current {
 
 /** One reconciler being served by this process, until it is drained. */
 export class Serving {
-  readonly #deps: RunDependencies
+  readonly #deps: ReconciliationDependencies
   readonly #stream: string
   readonly #served: Served
   readonly #log: RunLog
@@ -29,7 +29,7 @@ export class Serving {
   readonly #leases = new Map<string, Lease | undefined>()
   readonly #worker: Worker
 
-  constructor(deps: RunDependencies, queue: WorkQueue, served: Served, log: RunLog) {
+  constructor(deps: ReconciliationDependencies, queue: WorkQueue, served: Served, log: RunLog) {
     this.#deps = deps
     this.#stream = queue.stream
     this.#served = served
@@ -79,8 +79,8 @@ export class Serving {
     this.#observe(key, { step: 'started', attempt, fired, cutShort, queuedMs, leaseUntil: lease.until })
     const began = performance.now()
     try {
-      current.run = new Run(this.#depsOf(log), this.#served, lease, log)
-      current.finish = await current.run.toEnd()
+      current.reconciliation = new Reconciliation(this.#depsOf(log), this.#served, lease, log)
+      current.finish = await current.reconciliation.toEnd()
       return current.finish
     } catch (error) {
       if (error instanceof SupersededError) return { kind: 'handback' }
@@ -91,7 +91,7 @@ export class Serving {
     }
   }
 
-  #depsOf(log: RunLog): RunDependencies {
+  #depsOf(log: RunLog): ReconciliationDependencies {
     return this.#served.spec.dryRun ? dryRunDependencies(this.#deps, (would) => log.info(would, 'dry run')) : this.#deps
   }
 
@@ -99,17 +99,17 @@ export class Serving {
     const { key } = lease
     const current = this.#current.get(lease)
     if (current === undefined) return
-    const { run, finish, ms = 0 } = current
+    const { reconciliation, finish, ms = 0 } = current
     this.#current.delete(lease)
     if (stored === 'finished') keepNewest(this.#leases, lease.owner, undefined, REMEMBERED_RUNS)
     else this.#leases.delete(lease.owner)
     if (stored === 'fenced' || finish === undefined)
-      return this.#observe(key, { step: 'finished', ...run?.span, result: 'fenced', ms, message: undefined })
+      return this.#observe(key, { step: 'finished', ...reconciliation?.span, result: 'fenced', ms, message: undefined })
     const message = 'message' in finish ? finish.message : undefined
     const shown = dated(finish, this.#deps.now())
     if (shown.kind === 'requeue') this.#observe(key, { step: 'armed', at: shown.at, why: 'requeue' })
     if (shown.kind === 'error') this.#observe(key, { step: 'armed', at: shown.retryAt, why: 'error' })
-    this.#observe(key, { step: 'finished', ...run?.span, result: RESULTS[finish.kind], ms, message })
+    this.#observe(key, { step: 'finished', ...reconciliation?.span, result: RESULTS[finish.kind], ms, message })
   }
 
   #observe(key: string, step: Unkeyed<RunStep>): void {

@@ -1,6 +1,6 @@
 import { expect, it, vi } from 'vitest'
 import { type DeadMessage } from '#events'
-import type { RunDependencies, Served } from '../../dispatch/run.ts'
+import type { ReconciliationDependencies, Served } from '../../dispatch/reconciliation.ts'
 import { Serving } from '../../dispatch/serving.ts'
 import { FN, openTestQueue, statesOf } from '../queue/support.ts'
 import { startShippedNats } from '../support/shipped-users.ts'
@@ -16,7 +16,7 @@ it('a key that names no object is kept among the dead, and only then done; it de
     buried.push(dead)
     if (dead.subject.endsWith('one-token-only')) await stored.promise
   }
-  const deps = { bury, now: () => new Date(), observe: () => undefined } as unknown as RunDependencies
+  const deps = { bury, now: () => new Date(), observe: () => undefined } as unknown as ReconciliationDependencies
   const served = { name: FN, spec: { concurrency: 4 } } as unknown as Served
   const serving = new Serving(deps, test.queue, served, log)
   await test.queue.enqueue(FN, 'one-token-only', { lane: 'low' })

@@ -26,7 +26,7 @@ import type { RunObserver } from './steps.ts'
 import { originOf } from './write-origin.ts'
 import { Writer, type WriterDependencies } from './writer.ts'
 
-export interface RunDependencies extends WriterDependencies {
+export interface ReconciliationDependencies extends WriterDependencies {
   settled: SettledWrites
   state: StateBudget
   adoptions: Adoptions
@@ -51,9 +51,9 @@ export interface Served extends Reconciled {
   ranBy?: (revision: string | undefined) => Date | undefined
 }
 
-/** One run of one key under a lease: does what its reconciliation asks for, on EVENTS and the API server. */
-export class Run {
-  readonly #deps: RunDependencies
+/** One run of one key under a lease. Performs what the machine of reconcile/ asks for, on EVENTS and the API server. */
+export class Reconciliation {
+  readonly #deps: ReconciliationDependencies
   readonly #served: Served
   readonly #lease: Lease
   readonly #state: RunState
@@ -64,7 +64,7 @@ export class Run {
   /** The revision of the function that has answered last; undefined in the field: it has not said. */
   #answered: { revision: string | undefined } | undefined
 
-  constructor(deps: RunDependencies, served: Served, lease: Lease, log: RunLog) {
+  constructor(deps: ReconciliationDependencies, served: Served, lease: Lease, log: RunLog) {
     this.#deps = deps
     this.#served = served
     this.#lease = lease
