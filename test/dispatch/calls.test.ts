@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { type Invoke, type RunContext, type RunInput } from '#contracts'
-import { Calls, type IgnoredSignal } from '../../dispatch/calls.ts'
+import { Calls, type IgnoredSignal } from '../../dispatch/run/calls.ts'
 
 const input: RunInput = { object: null, owned: {}, related: {}, attempt: 0, now: '', finalizing: false }
 const log = { debug() {}, info() {}, warn() {}, error() {} }

@@ -1,7 +1,7 @@
 import { expect, it, vi } from 'vitest'
 import { type DeadMessage } from '#events'
-import type { ReconciliationDependencies, Served } from '../../dispatch/reconciliation.ts'
-import { Serving } from '../../dispatch/serving.ts'
+import type { ReconciliationDependencies, Served } from '../../dispatch/run/reconciliation.ts'
+import { Serving } from '../../dispatch/serve/serving.ts'
 import { FN, openTestQueue, statesOf } from '../queue/support.ts'
 import { startShippedNats } from '../support/shipped-users.ts'
 

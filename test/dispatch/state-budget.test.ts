@@ -1,7 +1,7 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { mapAtMost } from '../../dispatch/map-at-most.ts'
-import { type Holdings, StateBudget } from '../../dispatch/state-budget.ts'
+import { mapAtMost } from '../../dispatch/observe/map-at-most.ts'
+import { type Holdings, StateBudget } from '../../dispatch/observe/state-budget.ts'
 import { TooMuchStateError } from '../../reconcile/too-much-state.ts'
 
 const MIB = 2 ** 20

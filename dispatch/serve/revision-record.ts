@@ -1,7 +1,7 @@
 import { type KubeObject } from '#contracts'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
 import { RECONCILERS, type Revision, revisionsOf } from '#spec'
-import { type Gate, PRIORITY } from './gate.ts'
+import { type Gate, PRIORITY } from '../gate.ts'
 import { recorded, repeatedAt } from './revisions.ts'
 
 export interface RevisionRecordDependencies {

@@ -1,8 +1,8 @@
 import { type EventReport, type KubeObject, type RunLog } from '#contracts'
 import { isAlreadyExists, isNotFound, type KubeClient, resourcePath } from '#kube'
-import { Correlator, type Said } from './correlator.ts'
-import type { Gate } from './gate.ts'
-import { Turns } from './turns.ts'
+import type { Gate } from '../gate.ts'
+import { Turns } from '../turns.ts'
+import { EventCorrelator, type Said } from './event-correlator.ts'
 
 const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
 /** Limit for one reconciler. client-go's broadcaster has room for 1,000 Events, and drops the newest. */
@@ -34,7 +34,7 @@ interface Waiting {
  */
 export class EventRecorder {
   readonly #options: RecorderOptions
-  readonly #correlator = new Correlator()
+  readonly #correlator = new EventCorrelator()
   readonly #waiting = new Turns<Waiting>()
   readonly #sending = new Set<Promise<void>>()
 

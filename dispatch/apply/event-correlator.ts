@@ -31,7 +31,7 @@ interface Told {
 }
 
 /** Decides what of all that is reported is worth a request. Keeps a bounded memory; the clock is given. */
-export class Correlator {
+export class EventCorrelator {
   readonly #told = new Map<string, Told>()
   readonly #similar = new Map<string, { notes: Set<string>; lastAt: number }>()
   readonly #buckets = new Map<string, { tokens: number; at: number }>()

@@ -13,13 +13,13 @@ import {
   type Write,
   type Written,
 } from '#reconcile'
+import { fieldsOfOthers, isStale, refusalOf, undefinedIfGone } from '../errors.ts'
+import { DROPPED, type Gate, PRIORITY, type Priority } from '../gate.ts'
+import type { References } from '../observe/references.ts'
+import type { RunObserver } from '../steps.ts'
 import { isNameTaken, isObject, isObjectGone, isStillThere, moved } from './answers.ts'
-import { fieldsOfOthers, isStale, refusalOf, undefinedIfGone } from './errors.ts'
-import { DROPPED, type Gate, PRIORITY, type Priority } from './gate.ts'
+import { isOfReconciler, keptByReconcilers, takingBack } from './field-conflicts.ts'
 import type { InFlight } from './in-flight.ts'
-import type { References } from './references.ts'
-import type { RunObserver } from './steps.ts'
-import { isOfReconciler, keptByReconcilers, takingBack } from './take-back.ts'
 import { WriteThrough } from './write-through.ts'
 
 /** What runs use of EVENTS. */

@@ -14,17 +14,17 @@ import {
   type SettledWrites,
   start,
 } from '#reconcile'
-import type { Adoptions } from './adoptions.ts'
+import type { EventRecorder } from '../apply/event-recorder.ts'
+import { originOf } from '../apply/write-origin.ts'
+import { Writer, type WriterDependencies } from '../apply/writer.ts'
+import { failedBy, SupersededError } from '../errors.ts'
+import { failureFields, withFields } from '../log.ts'
+import type { Adoptions } from '../observe/adoptions.ts'
+import { type Observation, observePrimary } from '../observe/observe.ts'
+import type { ReconcilerVersion } from '../observe/reconciler-version.ts'
+import type { RunState, StateBudget } from '../observe/state-budget.ts'
+import type { RunObserver } from '../steps.ts'
 import type { Calls } from './calls.ts'
-import { failedBy, SupersededError } from './errors.ts'
-import { failureFields, withFields } from './log.ts'
-import { type Observation, observePrimary } from './observe.ts'
-import type { ReconcilerVersion } from './reconciler-version.ts'
-import type { EventRecorder } from './recorder.ts'
-import type { RunState, StateBudget } from './state-budget.ts'
-import type { RunObserver } from './steps.ts'
-import { originOf } from './write-origin.ts'
-import { Writer, type WriterDependencies } from './writer.ts'
 
 export interface ReconciliationDependencies extends WriterDependencies {
   settled: SettledWrites

@@ -2,11 +2,11 @@ import { type RunLog } from '#contracts'
 import { deadKey, isKey, shownKey } from '#events'
 import { dated, type Finish, type HandBack, type Lease, type Worker, type WorkQueue } from '#queue'
 import { keepNewest } from '#reconcile'
-import { dryRunDependencies } from './dry-run-client.ts'
-import { SupersededError } from './errors.ts'
-import { withFields } from './log.ts'
-import { Reconciliation, type ReconciliationDependencies, type Served } from './reconciliation.ts'
-import type { RunStep } from './steps.ts'
+import { dryRunDependencies } from '../dry-run/dry-run-client.ts'
+import { SupersededError } from '../errors.ts'
+import { withFields } from '../log.ts'
+import { Reconciliation, type ReconciliationDependencies, type Served } from '../run/reconciliation.ts'
+import type { RunStep } from '../steps.ts'
 
 /** Runs of this process whose echoes can still be on their way. */
 const REMEMBERED_RUNS = 20_000

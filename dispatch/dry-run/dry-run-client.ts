@@ -1,8 +1,8 @@
 import { type EventReport, type KubeObject } from '#contracts'
 import { type KubeClient } from '#kube'
 import { type Difference, differences, SettledWrites } from '#reconcile'
-import { undefinedIfGone } from './errors.ts'
-import type { ReconciliationDependencies } from './reconciliation.ts'
+import { undefinedIfGone } from '../errors.ts'
+import type { ReconciliationDependencies } from '../run/reconciliation.ts'
 
 /** What a run would have done. */
 export type DryRunStep =

@@ -1,7 +1,7 @@
 import { type KubeObject, type ResourceRef } from '#contracts'
 import { type EventStore, type ObjectFilter, type StoredObject } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
-import { undefinedIfGone } from './errors.ts'
+import { undefinedIfGone } from '../errors.ts'
 
 /** What EVENTS would show if it had seen everything up to now, read from the API server. For one run, not for many. */
 export function apiView(kube: KubeClient, signal: AbortSignal): Pick<EventStore, 'observe' | 'isReferenceOnly'> {

@@ -2,8 +2,8 @@ import { type KubeObject } from '#contracts'
 import { type KubeClient, resourcePath } from '#kube'
 import { called, DESIRED_ANNOTATION, isCreatedBy, keepNewest, markedBy } from '#reconcile'
 import { type OwnedResource } from '#spec'
-import { refusalOf, undefinedIfGone } from './errors.ts'
-import { DROPPED, type Gate } from './gate.ts'
+import { refusalOf, undefinedIfGone } from '../errors.ts'
+import { DROPPED, type Gate } from '../gate.ts'
 
 export interface AdoptionsDependencies {
   kube: KubeClient

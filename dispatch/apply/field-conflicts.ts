@@ -1,7 +1,7 @@
 import { type EventReport, type KubeObject } from '#contracts'
 import { called, RefusedError } from '#reconcile'
 import { METADATA_MANAGERS } from '#spec'
-import { fieldsOfOthers } from './errors.ts'
+import { fieldsOfOthers } from '../errors.ts'
 
 /**
  * Server-side apply without force first, so that fields that others have changed are known: they are taken back by a

@@ -1,7 +1,7 @@
 import { ConflictError, type KubeObject } from '#contracts'
 import { ApiError, isAlreadyExists, isNotFound, type Status } from '#kube'
 import { called, type Write } from '#reconcile'
-import { isStale } from './errors.ts'
+import { isStale } from '../errors.ts'
 
 export const moved = (object: KubeObject, cause: unknown): ConflictError =>
   new ConflictError(`${called(object)} is not what was observed any more`, { cause })

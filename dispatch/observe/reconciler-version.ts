@@ -2,7 +2,7 @@ import { type KubeObject } from '#contracts'
 import { compareVersions, type ObserveQuery, type StoredEvent } from '#events'
 import { sameJson } from '#reconcile'
 import { RECONCILERS, type ReconcilerSpec, readReconciler } from '#spec'
-import { SupersededError } from './errors.ts'
+import { SupersededError } from '../errors.ts'
 
 /**
  * The version of a Reconciler that is served. Who changed it has queued keys for the new one, which its feed may bring

@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import { Correlator } from '../../dispatch/correlator.ts'
+import { EventCorrelator } from '../../dispatch/apply/event-correlator.ts'
 import { widget } from './objects.ts'
 
 const MINUTE = 60_000
 const start = 1_000 * MINUTE
 
 /** What becomes of reports of one kind, a millisecond apart unless said otherwise. */
-function told(messages: string[], everyMs = 1, correlator = new Correlator()) {
+function told(messages: string[], everyMs = 1, correlator = new EventCorrelator()) {
   return messages.map((message, index) =>
     correlator.correlate('at', widget(), { type: 'Warning', reason: 'Failed', message }, start + index * everyMs),
   )
@@ -44,7 +44,7 @@ describe('reports that differ in the message only', () => {
   })
 
   it('are told apart again after ten quiet minutes', () => {
-    const correlator = new Correlator()
+    const correlator = new EventCorrelator()
     told(different(13), 1, correlator)
     const later = correlator.correlate(
       'at',
@@ -58,7 +58,7 @@ describe('reports that differ in the message only', () => {
 
 describe('one object', () => {
   it('is talked of 25 times at once, then once in five minutes; others are not affected', () => {
-    const correlator = new Correlator()
+    const correlator = new EventCorrelator()
     const report = (index: number, now: number, name = 'w') =>
       correlator.correlate(
         'at',
@@ -73,7 +73,7 @@ describe('one object', () => {
   })
 
   it('of which something was held back tells it when it may', () => {
-    const correlator = new Correlator()
+    const correlator = new EventCorrelator()
     const report = (reason: string, now: number) =>
       correlator.correlate('at', widget(), { type: 'Normal', reason, message: '' }, now).say
     for (let index = 0; index < 25; index++) report(`R${index}`, start)

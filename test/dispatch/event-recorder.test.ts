@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { type KubeObject } from '#contracts'
 import { resourcePath } from '#kube'
+import { EventRecorder } from '../../dispatch/apply/event-recorder.ts'
 import { Gate, PRIORITY } from '../../dispatch/gate.ts'
-import { EventRecorder } from '../../dispatch/recorder.ts'
 import { silent, startFixture } from './fixture.ts'
 
 const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
