@@ -11,7 +11,7 @@ interface WriteThroughDependencies {
 }
 
 interface WriteThroughOptions {
-  /** Tells the watch's echo of these writes. */
+  /** The bridge recognizes the watch's report of these writes by it. */
   origin: string
   traceparent: string
   signal: AbortSignal
@@ -47,6 +47,16 @@ export class WriteThrough {
   async gone(ref: ResourceRef, owner: OwnerKey | undefined, object: KubeObject): Promise<Written> {
     const outcome = await this.#put(ref, 'deleted', object, owner)
     return { object: undefined, isOld: outcome === 'newer' }
+  }
+
+  /** After a write or a read of `object`: `found` is its version in the API server; undefined: it is gone. */
+  result(
+    ref: ResourceRef,
+    owner: OwnerKey | undefined,
+    object: KubeObject,
+    found: KubeObject | undefined,
+  ): Promise<Written> {
+    return found === undefined ? this.gone(ref, owner, object) : this.present(ref, owner, found)
   }
 
   async #put(

@@ -16,7 +16,7 @@ import {
 } from '#reconcile'
 import type { EventRecorder } from '../apply/event-recorder.ts'
 import { originOf } from '../apply/write-origin.ts'
-import { Writer, type WriterDependencies } from '../apply/writer.ts'
+import { type Writers, type WritersDependencies, writersOf } from '../apply/writers.ts'
 import { failedBy, SupersededError } from '../errors.ts'
 import { failureFields, withFields } from '../log.ts'
 import type { Adoptions } from '../observe/adoptions.ts'
@@ -26,7 +26,7 @@ import type { RunState, StateBudget } from '../observe/state-budget.ts'
 import type { RunObserver } from '../steps.ts'
 import type { Calls } from './calls.ts'
 
-export interface ReconciliationDependencies extends WriterDependencies {
+export interface ReconciliationDependencies extends WritersDependencies {
   settled: SettledWrites
   state: StateBudget
   adoptions: Adoptions
@@ -60,7 +60,7 @@ export class Reconciliation {
   #log: RunLog
   #span: Span | undefined
   /** Of the pass under way. */
-  #pass: { writer: Writer; beganAt: number } | undefined
+  #pass: { writers: Writers; beganAt: number } | undefined
   /** The revision of the function that has answered last; undefined in the field: it has not said. */
   #answered: { revision: string | undefined } | undefined
 
@@ -110,19 +110,19 @@ export class Reconciliation {
       case 'call':
         return { did: ask.do, returned: await this.#call(ask.input) }
       case 'write': {
-        const results = await Promise.allSettled(ask.writes.map((write) => this.#writer.owned(write)))
+        const results = await Promise.allSettled(ask.writes.map((write) => this.#writers.owned.write(write)))
         return { did: ask.do, results: results.map((one) => ('value' in one ? one.value : failedBy(one.reason))) }
       }
       case 'writeStatus': {
         const unwanted = ask.mayBeDropped ? overtaken : undefined
-        return { did: ask.do, result: await this.#writer.status(ask.object, ask.patch, unwanted) }
+        return { did: ask.do, result: await this.#writers.primary.status(ask.object, ask.patch, unwanted) }
       }
       case 'writeMetadata':
-        return { did: ask.do, result: await this.#writer.metadata(ask.object, ask.write) }
+        return { did: ask.do, result: await this.#writers.primary.metadata(ask.object, ask.write) }
       case 'delete':
-        return { did: ask.do, result: await this.#writer.delete(ask.object) }
+        return { did: ask.do, result: await this.#writers.primary.delete(ask.object) }
       case 'writeFinalizers':
-        return { did: ask.do, result: await this.#writer.finalizers(ask.object, ask.finalizers) }
+        return { did: ask.do, result: await this.#writers.primary.finalizers(ask.object, ask.finalizers) }
       case 'hold':
         await sleep(ask.ms, undefined, { signal }).catch(() => signal.throwIfAborted())
         return { did: ask.do }
@@ -138,7 +138,7 @@ export class Reconciliation {
     const seen = await observePrimary(this.#deps, this.#served, parseKey(key), { state: this.#state, signal })
     if (seen === undefined) return undefined
     if (begins) {
-      const writer = new Writer(this.#deps, {
+      const writers = writersOf(this.#deps, {
         reconciler: name,
         key,
         origin: originOf(name, key, owner),
@@ -151,15 +151,15 @@ export class Reconciliation {
         observe: this.#deps.observe,
         report: (event) => this.#tell({ note: 'event', object: seen.object, event }),
       })
-      this.#pass = { writer, beganAt: performance.now() }
+      this.#pass = { writers, beganAt: performance.now() }
     }
     const settled = this.#deps.settled.of(seen)
     return { world: seen, now: this.#deps.now(), seed: this.#deps.seed(), settled, excess: seen.excess }
   }
 
-  get #writer(): Writer {
+  get #writers(): Writers {
     if (this.#pass === undefined) throw new TypeError('a reconciliation writes before it has observed its object')
-    return this.#pass.writer
+    return this.#pass.writers
   }
 
   /** The run is in the trace of the newest change that it sees. */
