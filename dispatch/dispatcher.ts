@@ -171,13 +171,13 @@ class LiveDispatcher implements Dispatcher {
     for await (const event of this.#options.events.follow(reconciler, signal, () => this.#allKnown())) {
       if (event.verb === 'moved') continue
       this.#noteIdentity(event)
-      this.#lifecycleOf(event.object.metadata.name).hear(event)
+      this.#lifecycleOf(event.object.metadata.name).reconcilerChanged(event)
     }
   }
 
   /** Others that share its identity may have to be served now, or not any more. */
   #noteIdentity(event: Pick<StoredEvent, 'verb' | 'object'>): void {
-    for (const name of this.#identities.hear(event)) this.#lifecycleOf(name).reconsider()
+    for (const name of this.#identities.update(event)) this.#lifecycleOf(name).reconsider()
   }
 
   /** A Reconciler must not be served before it is known whether an older one has its identity. */

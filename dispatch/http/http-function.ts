@@ -19,9 +19,9 @@ export interface HttpFunctionOptions {
   now: () => Date
   random: () => number
   /** After so many calls in a row that nothing answered: why. */
-  lost?: (why: string) => void
+  unreachable?: (why: string) => void
   /** After each answer, whatever it says. */
-  found?: () => void
+  answered?: () => void
 }
 
 export interface HttpFunction {
@@ -31,13 +31,13 @@ export interface HttpFunction {
 }
 
 /** One that starts or is replaced is away for some calls. */
-const LOST_FROM = 5
+const UNREACHABLE_FROM = 5
 /** Pauses while nothing answers at all: no object's doing, so no object's attempts are counted for it. */
 const AWAY_BACKOFF = { initialSeconds: 0.25, maxSeconds: 15, jitter: 0.2 }
 
 /** A function behind a URL: a Knative Service, or anything else that answers as docs/http-functions.md says. */
 export function httpFunction(options: HttpFunctionOptions): HttpFunction {
-  const { name, spec, url, access, cluster, now, random, lost, found } = options
+  const { name, spec, url, access, cluster, now, random, unreachable, answered } = options
   const poster = new Poster(url, credentialsOf(access))
   let lastAnswer = 0
   let away = 0
@@ -74,7 +74,7 @@ export function httpFunction(options: HttpFunctionOptions): HttpFunction {
   function noteAnswer(): void {
     away = 0
     lastAnswer = performance.now()
-    found?.()
+    answered?.()
   }
 
   /** While others were answered, the function was there: then the failure is this object's own. */
@@ -82,7 +82,7 @@ export function httpFunction(options: HttpFunctionOptions): HttpFunction {
     if (lastAnswer > began)
       return new FunctionError(error.message, { afterSeconds: error.afterSeconds, isAway: false, cause: error })
     const afterSeconds = error.afterSeconds ?? backoffMs(away, AWAY_BACKOFF, random) / 1000
-    if (++away === LOST_FROM) lost?.(error.message)
+    if (++away === UNREACHABLE_FROM) unreachable?.(error.message)
     return new FunctionError(error.message, { afterSeconds, isAway: true, cause: error.cause })
   }
 

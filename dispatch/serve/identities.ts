@@ -24,7 +24,7 @@ export class Identities {
   }
 
   /** Returns the others that share an identity with this Reconciler, if its own has changed. */
-  hear({ verb, object }: Pick<StoredEvent, 'verb' | 'object'>): string[] {
+  update({ verb, object }: Pick<StoredEvent, 'verb' | 'object'>): string[] {
     const { name } = object.metadata
     const before = this.#byName.get(name)
     const after = verb === 'deleted' ? undefined : claimOf(object)

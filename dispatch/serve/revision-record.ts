@@ -36,8 +36,8 @@ export class RevisionRecord {
     return repeatedAt(known, name, { now: now(), random })
   }
 
-  /** Another version of the Reconciler has come. */
-  heard(reconciler: KubeObject): void {
+  /** A newer version of the Reconciler is known. */
+  reconcilerChanged(reconciler: KubeObject): void {
     this.#latest = reconciler
     const owed = this.#owed
     this.#owed = undefined
