@@ -6,7 +6,7 @@ import { UsageError } from '#host/exit'
 import { createLogger } from '#host/logging'
 import { type JetStream } from '#jetstream'
 import { NoQueueError, openQueue, type WorkQueue } from '#queue'
-import type { Surroundings } from './options.ts'
+import type { CommandContext } from './options.ts'
 
 interface Existing {
   js: JetStream
@@ -18,7 +18,7 @@ interface Existing {
 
 /** Queue and dead letters as they are there, for a command that looks at them: an error if nobody has made them yet. */
 export async function withExisting(
-  { config }: Surroundings,
+  { config }: CommandContext,
   work: (existing: Existing) => Promise<void>,
 ): Promise<void> {
   const settings = await config()

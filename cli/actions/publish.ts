@@ -19,7 +19,7 @@ import { curlCommand } from '../events/curl.ts'
 import { guessedRef, imagined, isUsuallyNamespaced, objectsIn, resourceNamed, served } from '../events/objects.ts'
 import type { Target } from '../events/options.ts'
 import { openSink } from '../events/sink.ts'
-import type { Print, Surroundings } from '../options.ts'
+import type { CommandContext, Print } from '../options.ts'
 
 export interface PublishOptions {
   file?: string
@@ -55,7 +55,7 @@ export async function publish(
   kind: string | undefined,
   name: string | undefined,
   options: PublishOptions,
-  { config, print }: Surroundings,
+  { config, print }: CommandContext,
 ): Promise<void> {
   const settings = await config()
   const found = await find(settings, kind, name, options)

@@ -11,7 +11,7 @@ import { isNotFound, type KubeClient, resourcePath, servedResources } from '#kub
 import { type Finish } from '#queue'
 import { manifest, type Reconciler } from '#sdk'
 import { reconcilerSpec } from '#spec'
-import type { Surroundings } from '../options.ts'
+import type { CommandContext } from '../options.ts'
 
 export interface RunOptions {
   namespace?: string
@@ -23,7 +23,7 @@ export async function printDryRun(
   name: string,
   object: string,
   options: RunOptions,
-  { config, print, setExitCode }: Surroundings,
+  { config, print, setExitCode }: CommandContext,
 ): Promise<void> {
   const settings = await config()
   await using kube = await openKube(settings)
