@@ -1,7 +1,7 @@
 import { flushCompileCache } from 'node:module'
 import { shownKey } from '#events'
 import type { Config } from '#host/config'
-import { openKube, openStreams, patiently, readFunctionAccess } from '#host/connections'
+import { openKube, openStreams, readFunctionAccess, retryWhileUnreachable } from '#host/connections'
 import { dieBecause, endInTime, IgnoredSignalError, untilStopped } from '#host/exit'
 import { loadFunctions } from '#host/functions'
 import { guardFunctions } from '#host/isolation'
@@ -30,7 +30,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   const functions = await loadFunctions(options.function)
   const access = await readFunctionAccess(config.FAIRLEAD_FUNCTION_ACCESS)
   await using kube = await openKube(config, metrics.onRequest)
-  const whenThere = <T>(open: () => Promise<T>) => patiently(options.waitSeconds, log, open)
+  const whenThere = <T>(open: () => Promise<T>) => retryWhileUnreachable(options.waitSeconds, log, open)
   if (options.install) {
     const { install } = await import('#install')
     for (const one of await whenThere(() => install(kube, functions, options))) log.info(one, 'installed')

@@ -1,6 +1,6 @@
 export { readFunctionAccess } from './function-access.ts'
 export { clusterId, openKube } from './kube.ts'
 export { openJetStream } from './nats.ts'
-export { patiently } from './retry.ts'
+export { retryWhileUnreachable } from './retry.ts'
 export { prefixOf, queueOptions } from './settings.ts'
 export { openStreams, type Streams } from './streams.ts'
