@@ -4,16 +4,11 @@ import { called, DESIRED_ANNOTATION, isCreatedBy, keepNewest, markedBy } from '#
 import { type OwnedResource } from '#spec'
 import { refusalOf, undefinedIfGone } from '../errors.ts'
 import { DROPPED, type Gate } from '../gate.ts'
+import type { ReadingRun } from './references.ts'
 
 export interface AdoptionsDependencies {
   kube: KubeClient
   gate: Gate
-}
-
-/** The run that asks. */
-interface Asking {
-  reconciler: string
-  signal: AbortSignal
 }
 
 /** An object that the owner controls. */
@@ -47,7 +42,7 @@ export class Adoptions {
     return new Adoptions({ ...this.#deps, kube }, this.#known)
   }
 
-  async isCreatedBy(identity: string, owner: KubeObject, candidate: Candidate, asking: Asking): Promise<boolean> {
+  async isCreatedBy(identity: string, owner: KubeObject, candidate: Candidate, run: ReadingRun): Promise<boolean> {
     const { resource, object, isAnnotated, isFingerprinted } = candidate
     const marked = markedBy(owner, object)
     if (marked !== undefined) return marked === identity
@@ -57,7 +52,7 @@ export class Adoptions {
     const key = [identity, uid, ...(isAnnotated ? [] : [resourceVersion])].join(' ')
     const known = this.#known.get(key)
     if (known !== undefined) return known
-    const live = await this.#read(resource, object, asking)
+    const live = await this.#read(resource, object, run)
     if (live === undefined || live.metadata.uid !== uid) return false
     const isCreated = isCreatedBy(identity, owner, live)
     keepNewest(this.#known, key, isCreated, REMEMBERED)
@@ -67,7 +62,7 @@ export class Adoptions {
   async #read(
     resource: OwnedResource,
     object: KubeObject,
-    { reconciler, signal }: Asking,
+    { reconciler, signal }: ReadingRun,
   ): Promise<KubeObject | undefined> {
     const { kube, gate } = this.#deps
     const path = resourcePath(resource, object.metadata.namespace, object.metadata.name)

@@ -3,7 +3,7 @@ import { type KubeObject } from '#contracts'
 /** Bytes of JSON. */
 const CAPACITY = 32 * 1024 * 1024
 
-export interface Known {
+export interface CachedObject {
   object: KubeObject
   /** As JSON text. */
   size: number
@@ -11,14 +11,14 @@ export interface Known {
 
 /** Keeps the objects that were added last, up to its capacity. One for the whole process. */
 export class ObjectCache {
-  readonly #known = new Map<string, Known>()
+  readonly #known = new Map<string, CachedObject>()
   #size = 0
 
-  get(key: string): Known | undefined {
+  get(key: string): CachedObject | undefined {
     return this.#known.get(key)
   }
 
-  set(key: string, known: Known): void {
+  set(key: string, known: CachedObject): void {
     this.#delete(key)
     this.#known.set(key, known)
     this.#size += known.size

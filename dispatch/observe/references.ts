@@ -4,8 +4,8 @@ import { type KubeClient, resourcePath } from '#kube'
 import { called } from '#reconcile'
 import { refusalOf, undefinedIfGone } from '../errors.ts'
 import { DROPPED, type Gate } from '../gate.ts'
-import type { Known, ObjectCache } from './object-cache.ts'
-import type { Holdings } from './state-budget.ts'
+import type { CachedObject, ObjectCache } from './object-cache.ts'
+import type { StateMeter } from './state-budget.ts'
 
 export interface ReferencesDependencies {
   kube: KubeClient
@@ -16,7 +16,14 @@ export interface ReferencesDependencies {
   account: string
 }
 
-interface Asking {
+/** Objects that one run reads from the API server at once, for owned and for related ones each. */
+export const REFERENCES_AT_ONCE = 8
+
+/** The object as the API server has it, where EVENTS has only a reference; undefined when it is gone. */
+export type Resolve = (resource: ResourceRef, stored: StoredObject) => Promise<KubeObject | undefined>
+
+/** The run that reads. */
+export interface ReadingRun {
   reconciler: string
   signal: AbortSignal
 }
@@ -40,20 +47,19 @@ export class References {
    * At least as new as what is stored; undefined when the object is gone by now. What is nested too deeply for JSON is
    * given with its metadata alone: nobody could send it anywhere, and who is merely related to it must be able to run.
    */
-  async whole(
+  async resolve(
     ref: ResourceRef,
     stored: StoredObject,
-    { holdings, ...asking }: Asking & { holdings: Holdings },
+    { meter, ...run }: ReadingRun & { meter: StateMeter },
   ): Promise<KubeObject | undefined> {
     if (!stored.referenceOnly) return stored.object
-    const known =
-      this.#deps.cache.get(this.#versionOf(stored.object)) ?? (await this.#fresh(ref, stored.object, asking))
-    if (known !== undefined) holdings.add(resourceName(ref), known.size)
+    const known = this.#deps.cache.get(this.#versionOf(stored.object)) ?? (await this.#fresh(ref, stored.object, run))
+    if (known !== undefined) meter.add(resourceName(ref), known.size)
     return known?.object
   }
 
-  async #fresh(ref: ResourceRef, reference: KubeObject, asking: Asking): Promise<Known | undefined> {
-    const found = await this.#read(ref, reference, asking)
+  async #fresh(ref: ResourceRef, reference: KubeObject, run: ReadingRun): Promise<CachedObject | undefined> {
+    const found = await this.#read(ref, reference, run)
     if (found === undefined) return undefined
     const size = jsonSize(found)
     const known = size === undefined ? { object: metadataOf(found), size: 0 } : { object: found, size }
@@ -74,7 +80,7 @@ export class References {
   async #read(
     ref: ResourceRef,
     reference: KubeObject,
-    { reconciler, signal }: Asking,
+    { reconciler, signal }: ReadingRun,
   ): Promise<KubeObject | undefined> {
     const { kube, gate } = this.#deps
     const path = resourcePath(ref, reference.metadata.namespace, reference.metadata.name)

@@ -10,12 +10,12 @@ const SMALL_SHARE = 1 / 8
 const FIRST_BYTES = FIRST_READ_BYTES + 64 * 1024
 
 /** Counts what a run reads. */
-export interface Holdings extends Allowance {
+export interface StateMeter extends Allowance {
   /** Called for each object that the API server has returned. */
   add(resource: string, bytes: number): void
 }
 
-interface Asking {
+interface BudgetedRun {
   suspect: boolean
   signal: AbortSignal
 }
@@ -37,8 +37,8 @@ export class StateBudget {
     this.suspects = new Budget(2 * maxBytes)
   }
 
-  ofRun(asking: Asking): RunState {
-    return new RunState(this, asking)
+  ofRun(run: BudgetedRun): RunState {
+    return new RunState(this, run)
   }
 }
 
@@ -48,18 +48,18 @@ export class StateBudget {
  */
 export class RunState implements Disposable {
   readonly #budget: StateBudget
-  readonly #asking: Asking
+  readonly #run: BudgetedRun
   #grant: Grant | undefined
 
-  constructor(budget: StateBudget, asking: Asking) {
+  constructor(budget: StateBudget, run: BudgetedRun) {
     this.#budget = budget
-    this.#asking = asking
+    this.#run = run
   }
 
   /** Replaces what was read before. Throws TooMuchStateError above the limit of one run. */
-  async read<T>(observe: (holdings: Holdings) => Promise<T>): Promise<T> {
+  async read<T>(observe: (meter: StateMeter) => Promise<T>): Promise<T> {
     const { small, large, suspects, maxBytes } = this.#budget
-    if (this.#asking.suspect) return this.#readWithin(suspects, maxBytes, maxBytes, observe)
+    if (this.#run.suspect) return this.#readWithin(suspects, maxBytes, maxBytes, observe)
     try {
       return await this.#readWithin(small, FIRST_BYTES, Math.max(FIRST_BYTES, maxBytes * SMALL_SHARE), observe)
     } catch (error) {
@@ -76,12 +76,12 @@ export class RunState implements Disposable {
     budget: Budget,
     bytes: number,
     mostBytes: number,
-    observe: (holdings: Holdings) => Promise<T>,
+    observe: (meter: StateMeter) => Promise<T>,
   ): Promise<T> {
     this.#grant?.[Symbol.dispose]()
-    const grant = await budget.acquire(bytes, this.#asking.signal)
+    const grant = await budget.acquire(bytes, this.#run.signal)
     this.#grant = grant
-    const meter = new Meter(grant, { mostBytes, maxBytes: this.#budget.maxBytes })
+    const meter = new GrantMeter(grant, { mostBytes, maxBytes: this.#budget.maxBytes })
     try {
       return await observe(meter)
     } finally {
@@ -100,7 +100,7 @@ interface Limits {
   maxBytes: number
 }
 
-class Meter implements Holdings {
+class GrantMeter implements StateMeter {
   readonly #grant: Grant
   readonly #limits: Limits
   readonly #read = new Map<string, Read>()
