@@ -14,12 +14,12 @@ import { Adoptions } from './observe/adoptions.ts'
 import { ObjectCache } from './observe/object-cache.ts'
 import { References } from './observe/references.ts'
 import { MAX_STATE_BYTES, StateBudget } from './observe/state-budget.ts'
-import { type CallOf, Calls, type IgnoredSignal } from './run/calls.ts'
+import { type FunctionCall, FunctionCalls, type IgnoredSignal } from './run/function-calls.ts'
 import type { ReconciliationDependencies } from './run/reconciliation.ts'
 import { drawSeed } from './run/seed.ts'
+import type { RunObserver } from './run-steps.ts'
 import { Identities } from './serve/identities.ts'
 import { ReconcilerLifecycle } from './serve/reconciler-lifecycle.ts'
-import type { RunObserver } from './steps.ts'
 
 const RETRY_MS = 1000
 
@@ -64,11 +64,11 @@ export interface Dispatcher {
    * that has lost its lease, and of other processes' runs, this says nothing: a newer run may have begun before the write
    * arrived, and the process may die before it queues the key again.
    */
-  settled(echo: { fn: string; key: string; origin: string }): boolean
+  needsNoRun(write: { fn: string; key: string; origin: string }): boolean
   /** Of the run that is writing this object right now, for who happens to see it in the watch before it is in EVENTS. */
   traceOf(ref: ResourceRef, object: KubeObject): string | undefined
   /** Calls of functions that have not ended; after drain(): that have ignored their signal. */
-  calls(): CallOf[]
+  calls(): FunctionCall[]
   /** Reconcilers that are served now. */
   serving(): string[]
 }
@@ -98,7 +98,7 @@ class LiveDispatcher implements Dispatcher {
       adoptions: new Adoptions({ kube, gate }),
       state: new StateBudget(options.maxStateBytes ?? MAX_STATE_BYTES),
       settled: new SettledWrites(),
-      calls: new Calls(options.ignored),
+      calls: new FunctionCalls(options.ignored),
       recorder: new EventRecorder({ gate, instance, now, dropped: eventDropped, log }),
       now,
       random,
@@ -124,21 +124,21 @@ class LiveDispatcher implements Dispatcher {
     await this.#deps.recorder.flush()
   }
 
-  settled({ fn, key, origin }: { fn: string; key: string; origin: string }): boolean {
+  needsNoRun({ fn, key, origin }: { fn: string; key: string; origin: string }): boolean {
     const owner = ownerIn(origin, fn, key)
-    return owner !== undefined && this.#lifecycles.get(fn)?.serving?.settled(owner) === true
+    return owner !== undefined && this.#lifecycles.get(fn)?.worker?.needsNoRun(owner) === true
   }
 
   traceOf(ref: ResourceRef, object: KubeObject): string | undefined {
     return this.#deps.inFlight.traceOf(ref, object)
   }
 
-  calls(): CallOf[] {
+  calls(): FunctionCall[] {
     return this.#deps.calls.underWay
   }
 
   serving(): string[] {
-    return [...this.#lifecycles].filter(([, { serving }]) => serving !== undefined).map(([name]) => name)
+    return [...this.#lifecycles].filter(([, { worker }]) => worker !== undefined).map(([name]) => name)
   }
 
   #lifecycleOf(name: string): ReconcilerLifecycle {

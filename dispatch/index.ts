@@ -2,5 +2,5 @@ export { createDispatcher, type Dispatcher, type DispatcherOptions } from './dis
 export { type DryRunResult, dryRun } from './dry-run/dry-run.ts'
 export type { DryRunStep } from './dry-run/dry-run-client.ts'
 export type { FunctionAccess } from './http/function-access.ts'
-export type { IgnoredSignal } from './run/calls.ts'
-export type { RunObserver, RunStep } from './steps.ts'
+export type { IgnoredSignal } from './run/function-calls.ts'
+export type { RunObserver, RunStep } from './run-steps.ts'

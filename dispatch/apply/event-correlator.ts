@@ -15,7 +15,7 @@ const COUNT_EVERY_MS = 300_000
 const REMEMBERED = 10_000
 
 /** What is to be said of a report: nothing, an Event, or that one was seen again. */
-export interface Said {
+export interface CorrelatedEvent {
   say: 'nothing' | 'new' | 'again'
   /** Of the Event: the same for the same report about the same object, from whatever process. */
   name: string
@@ -24,7 +24,7 @@ export interface Said {
   count: number
 }
 
-interface Told {
+interface ReportedEvent {
   count: number
   saidAt: number
   lastAt: number
@@ -32,12 +32,17 @@ interface Told {
 
 /** Decides what of all that is reported is worth a request. Keeps a bounded memory; the clock is given. */
 export class EventCorrelator {
-  readonly #told = new Map<string, Told>()
+  readonly #told = new Map<string, ReportedEvent>()
   readonly #similar = new Map<string, { notes: Set<string>; lastAt: number }>()
   readonly #buckets = new Map<string, { tokens: number; at: number }>()
 
   /** Reports that differ in nothing but the message are told as one from the eleventh on. */
-  correlate(reconciler: string, { metadata }: KubeObject, { type, reason, message }: EventReport, now: number): Said {
+  correlate(
+    reconciler: string,
+    { metadata }: KubeObject,
+    { type, reason, message }: EventReport,
+    now: number,
+  ): CorrelatedEvent {
     const { name, uid } = metadata
     const group = JSON.stringify([reconciler, uid, type, reason])
     const isCombined = this.#countSimilar(group, message, now) > SIMILAR_MOST

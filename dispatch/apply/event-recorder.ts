@@ -2,7 +2,7 @@ import { type EventReport, type KubeObject, type RunLog } from '#contracts'
 import { isAlreadyExists, isNotFound, type KubeClient, resourcePath } from '#kube'
 import type { Gate } from '../gate.ts'
 import { Turns } from '../turns.ts'
-import { EventCorrelator, type Said } from './event-correlator.ts'
+import { type CorrelatedEvent, EventCorrelator } from './event-correlator.ts'
 
 const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
 /** Limit for one reconciler. client-go's broadcaster has room for 1,000 Events, and drops the newest. */
@@ -25,7 +25,7 @@ interface Waiting {
   kube: KubeClient
   reconciler: string
   event: KubeObject
-  said: Said
+  said: CorrelatedEvent
 }
 
 /**

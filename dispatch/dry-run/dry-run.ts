@@ -10,7 +10,7 @@ import { Adoptions } from '../observe/adoptions.ts'
 import { ObjectCache } from '../observe/object-cache.ts'
 import { References } from '../observe/references.ts'
 import { MAX_STATE_BYTES, StateBudget } from '../observe/state-budget.ts'
-import { Calls, rejectOnAbort } from '../run/calls.ts'
+import { FunctionCalls, rejectOnAbort } from '../run/function-calls.ts'
 import { Reconciliation, type Served } from '../run/reconciliation.ts'
 import { drawSeed } from '../run/seed.ts'
 import { apiView } from './api-view.ts'
@@ -51,7 +51,7 @@ export async function dryRun(options: DryRunOptions): Promise<DryRunResult> {
       state: new StateBudget(MAX_STATE_BYTES),
       settled: new SettledWrites(),
       recorder: { record: () => undefined },
-      calls: new Calls(),
+      calls: new FunctionCalls(),
       now: () => now,
       random: Math.random,
       seed: drawSeed,

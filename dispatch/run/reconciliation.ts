@@ -23,15 +23,15 @@ import type { Adoptions } from '../observe/adoptions.ts'
 import { type Observation, observePrimary } from '../observe/observe.ts'
 import type { ReconcilerVersion } from '../observe/reconciler-version.ts'
 import type { RunState, StateBudget } from '../observe/state-budget.ts'
-import type { RunObserver } from '../steps.ts'
-import type { Calls } from './calls.ts'
+import type { RunObserver } from '../run-steps.ts'
+import type { FunctionCalls } from './function-calls.ts'
 
 export interface ReconciliationDependencies extends WritersDependencies {
   settled: SettledWrites
   state: StateBudget
   adoptions: Adoptions
   recorder: Pick<EventRecorder, 'record'>
-  calls: Calls
+  calls: FunctionCalls
   now: () => Date
   random: () => number
   /** Text that cannot be guessed. */

@@ -10,8 +10,8 @@ import type { ReconciliationDependencies } from '../run/reconciliation.ts'
 import { actingAs } from './impersonation.ts'
 import { identityTaken, PAUSED } from './ready-condition.ts'
 import { ReadyReporter } from './ready-reporter.ts'
+import { ReconcilerWorker } from './reconciler-worker.ts'
 import { RevisionRecord } from './revision-record.ts'
-import { Serving } from './serving.ts'
 
 /** How long runs may take to end when their reconciler is changed or removed. */
 const CHANGE_GRACE_MS = 10_000
@@ -44,7 +44,7 @@ export class ReconcilerLifecycle {
   readonly #ready: ReadyReporter
   /** The newest that is known. */
   #event: StoredEvent | undefined
-  #current: { spec: ReconcilerSpec; callee: Callee; serving: Serving } | undefined
+  #current: { spec: ReconcilerSpec; callee: Callee; worker: ReconcilerWorker } | undefined
   #work: Promise<void> = Promise.resolve()
   #retry: NodeJS.Timeout | undefined
   #stopped = false
@@ -58,8 +58,8 @@ export class ReconcilerLifecycle {
     this.#ready = new ReadyReporter(name, deps)
   }
 
-  get serving(): Serving | undefined {
-    return this.#current?.serving
+  get worker(): ReconcilerWorker | undefined {
+    return this.#current?.worker
   }
 
   /** The event comes from the feed, or from a run that saw it first. */
@@ -140,7 +140,7 @@ export class ReconcilerLifecycle {
       isRecorded && revision !== undefined ? this.#revisions.ran(revision, reconcilerVersion.reconciler) : undefined
     const what = reconciled(this.#name, spec, (resource) => this.#deps.events.isReferenceOnly(resource))
     const served = { ...what, invoke: callee.invoke, reconcilerVersion, ranBy }
-    this.#current = { spec, callee, serving: new Serving(actingAs(this.#deps, spec), queue, served, log) }
+    this.#current = { spec, callee, worker: new ReconcilerWorker(actingAs(this.#deps, spec), queue, served, log) }
     const { concurrency: slots, invoke } = spec
     this.#logOnce('info', { slots, ...(invoke.http && { calls: shownUrl(invoke.http.url) }) }, 'reconciler served')
   }
@@ -179,7 +179,7 @@ export class ReconcilerLifecycle {
     const ending = this.#current
     this.#current = undefined
     if (ending === undefined) return
-    await ending.serving.drain(graceMs)
+    await ending.worker.drain(graceMs)
     ending.callee.close()
     this.#ready.forgetFunction()
     this.#logOnce('info', {}, 'reconciler not served any more')

@@ -103,7 +103,7 @@ export function createRuntime({
         log,
         incarnation,
         watermark: new Watermark(js, queue),
-        settled: dispatcher && ((echo) => dispatcher.settled(echo)),
+        settled: dispatcher && ((echo) => dispatcher.needsNoRun(echo)),
         trace: (change) => tracing.ofChange(change),
         observer: {
           ...observers.bridgeObserver,

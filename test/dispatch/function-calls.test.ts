@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { type Invoke, type RunContext, type RunInput } from '#contracts'
-import { Calls, type IgnoredSignal } from '../../dispatch/run/calls.ts'
+import { FunctionCalls, type IgnoredSignal } from '../../dispatch/run/function-calls.ts'
 
 const input: RunInput = { object: null, owned: {}, related: {}, attempt: 0, now: '', finalizing: false }
 const log = { debug() {}, info() {}, warn() {}, error() {} }
@@ -23,7 +23,7 @@ describe('a call that ignores its signal', () => {
   afterEach(() => void vi.useRealTimers())
 
   it('at its time-out is waited for: until it ends, no other call of its key begins', async () => {
-    const calls = new Calls()
+    const calls = new FunctionCalls()
     const { invoke, signals, ends } = deaf()
     const signal = new AbortController().signal
     let first = 'pending'
@@ -52,7 +52,7 @@ describe('a call that ignores its signal', () => {
 
   it('is reported after five time-outs more, once', async () => {
     const ignored: IgnoredSignal[] = []
-    const calls = new Calls((call) => ignored.push(call))
+    const calls = new FunctionCalls((call) => ignored.push(call))
     const { invoke, ends } = deaf()
     const ended = calls.within(2, of('a'), invoke, input, { signal: new AbortController().signal, log })
     await settled()
@@ -65,7 +65,7 @@ describe('a call that ignores its signal', () => {
   })
 
   it('keeps a run that waits for it only as long as that has its lease', async () => {
-    const calls = new Calls()
+    const calls = new FunctionCalls()
     const { invoke, signals, ends } = deaf()
     const first = calls.within(1, of('a'), invoke, input, { signal: AbortSignal.timeout(1), log })
     await settled()
@@ -82,7 +82,7 @@ describe('a call that ignores its signal', () => {
 })
 
 it('a call that fails because its signal was aborted says why that was', async () => {
-  const calls = new Calls()
+  const calls = new FunctionCalls()
   const over = new AbortController()
   const invoke: Invoke = (_, { signal }) =>
     new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(new Error('aborted'))))
@@ -96,6 +96,6 @@ it('a call that fails because its signal was aborted says why that was', async (
 it('a call whose run is over already is not made', async () => {
   const { invoke, signals } = deaf()
   const signal = AbortSignal.abort(new Error('too late'))
-  await expect(new Calls().within(1, of('a'), invoke, input, { signal, log })).rejects.toThrow('too late')
+  await expect(new FunctionCalls().within(1, of('a'), invoke, input, { signal, log })).rejects.toThrow('too late')
   expect(signals).toEqual([])
 })

@@ -6,7 +6,7 @@ import { dryRunDependencies } from '../dry-run/dry-run-client.ts'
 import { SupersededError } from '../errors.ts'
 import { withFields } from '../log.ts'
 import { Reconciliation, type ReconciliationDependencies, type Served } from '../run/reconciliation.ts'
-import type { RunStep } from '../steps.ts'
+import type { RunStep } from '../run-steps.ts'
 
 /** Runs of this process whose echoes can still be on their way. */
 const REMEMBERED_RUNS = 20_000
@@ -19,7 +19,7 @@ interface Current {
 }
 
 /** One reconciler being served by this process, until it is drained. */
-export class Serving {
+export class ReconcilerWorker {
   readonly #deps: ReconciliationDependencies
   readonly #stream: string
   readonly #served: Served
@@ -47,7 +47,7 @@ export class Serving {
    * The run with that lease has ended well, or holds its key: then its record queues the key again, should this process
    * die. After the lease another run may have begun before this one's last write arrived, and only a new run repairs that.
    */
-  settled(owner: string): boolean {
+  needsNoRun(owner: string): boolean {
     return this.#leases.has(owner) && isHeld(this.#leases.get(owner))
   }
 

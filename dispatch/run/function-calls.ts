@@ -1,13 +1,13 @@
 import { type Invoke, type Outcome, type RunContext, type RunInput } from '#contracts'
 import { RunTimeoutError } from '#reconcile'
 
-export interface CallOf {
+export interface FunctionCall {
   reconciler: string
   key: string
 }
 
 /** A call that goes on although its signal was aborted so many seconds ago. */
-export interface IgnoredSignal extends CallOf {
+export interface IgnoredSignal extends FunctionCall {
   seconds: number
 }
 
@@ -18,22 +18,22 @@ const IGNORED_AFTER_TIMEOUTS = 5
  * The calls of functions in this process, never two of one key at once: a call that ignores its signal is waited for,
  * and its run keeps the key meanwhile. An endless loop without an await stops the whole process.
  */
-export class Calls {
-  readonly #underWay = new Map<string, { of: CallOf; ended: Promise<unknown> }>()
+export class FunctionCalls {
+  readonly #underWay = new Map<string, { of: FunctionCall; ended: Promise<unknown> }>()
   readonly #ignored: (call: IgnoredSignal) => void
 
   constructor(ignored: (call: IgnoredSignal) => void = () => undefined) {
     this.#ignored = ignored
   }
 
-  get underWay(): CallOf[] {
+  get underWay(): FunctionCall[] {
     return Array.from(this.#underWay.values(), ({ of }) => of)
   }
 
   /** Settles when the function has; rejects with why its signal was aborted, if it was. */
   async within(
     timeoutSeconds: number,
-    of: CallOf,
+    of: FunctionCall,
     invoke: Invoke,
     input: RunInput,
     { signal, ...context }: RunContext,
@@ -59,7 +59,7 @@ export class Calls {
   }
 
   /** Only a run that lost its lease leaves one to the run after it. */
-  async #endOfThatBefore(of: CallOf, signal: AbortSignal): Promise<void> {
+  async #endOfThatBefore(of: FunctionCall, signal: AbortSignal): Promise<void> {
     for (;;) {
       signal.throwIfAborted()
       const before = this.#underWay.get(nameOf(of))
@@ -68,14 +68,14 @@ export class Calls {
     }
   }
 
-  #note(of: CallOf, called: Promise<unknown>): Promise<unknown> {
+  #note(of: FunctionCall, called: Promise<unknown>): Promise<unknown> {
     const forget = () => this.#underWay.delete(nameOf(of))
     const ended = called.then(forget, forget)
     this.#underWay.set(nameOf(of), { of, ended })
     return ended
   }
 
-  #watch(signal: AbortSignal, of: CallOf, seconds: number): () => void {
+  #watch(signal: AbortSignal, of: FunctionCall, seconds: number): () => void {
     let timer: NodeJS.Timeout | undefined
     const begin = () => {
       timer = setTimeout(() => this.#ignored({ ...of, seconds }), seconds * 1000).unref()
@@ -88,7 +88,7 @@ export class Calls {
   }
 }
 
-const nameOf = ({ reconciler, key }: CallOf): string => `${reconciler} ${key}`
+const nameOf = ({ reconciler, key }: FunctionCall): string => `${reconciler} ${key}`
 
 export const rejectOnAbort = (signal: AbortSignal): Promise<never> =>
   new Promise((_, reject) => {
