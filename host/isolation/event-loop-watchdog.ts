@@ -2,10 +2,10 @@ import { url as debuggerUrl } from 'node:inspector'
 import { Worker } from 'node:worker_threads'
 import { type RunLog } from '#contracts'
 import { EXIT } from '#host/exit'
-import type { Calls } from './calls.ts'
+import type { CallTracker } from './call-tracker.ts'
 
 /** What both threads see: how often the event loop has turned, and whether the process is going to end. */
-export interface StallWatch {
+export interface WatchdogData {
   shared: Int32Array
   limitMs: number
   /** Looks at the event loop during that time. */
@@ -24,12 +24,12 @@ const EVENT = 'fairlead:stalled'
  * leases. A second thread sees that, has the debugger say where it hangs, and the process ends: it is restarted, and
  * the key backs off as one whose run has never ended. Not with a debugger attached, which blocks as well.
  */
-export function endWhenStalled(calls: Calls, limitMs: number, log: RunLog): Disposable {
+export function exitWhenBlocked(calls: CallTracker, limitMs: number, log: RunLog): Disposable {
   if (debuggerUrl() !== undefined) return { [Symbol.dispose]() {} }
   const shared = new Int32Array(new SharedArrayBuffer(8))
-  const watch: StallWatch = { shared, limitMs, looks: LOOKS, event: EVENT }
+  const watch: WatchdogData = { shared, limitMs, looks: LOOKS, event: EVENT }
   const turning = setInterval(() => Atomics.add(shared, TURNS, 1), limitMs / LOOKS).unref()
-  const thread = new Worker(new URL('./stalls-thread.ts', import.meta.url), { workerData: watch })
+  const thread = new Worker(new URL('./event-loop-watchdog-thread.ts', import.meta.url), { workerData: watch })
   thread.unref()
   const stalled = (stack: string[]) => {
     const seconds = limitMs / 1000

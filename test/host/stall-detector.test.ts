@@ -1,13 +1,13 @@
 import { expect, it } from 'vitest'
-import { type Look, Stillness } from '../../host/isolation/stillness.ts'
+import { type LoopSample, StallDetector } from '../../host/isolation/stall-detector.ts'
 
 const LOOK_MS = 100
 
 /** What the last of so many looks finds, of a main thread that turned its event loop last before the first of them. */
-function after(looks: number, at: (look: number) => Partial<Look>): number {
-  const stillness = new Stillness(LOOK_MS)
+function after(looks: number, at: (look: number) => Partial<LoopSample>): number {
+  const detector = new StallDetector(LOOK_MS)
   const found = Array.from({ length: looks + 1 }, (_, look) =>
-    stillness.look({ turns: 7, atMs: 5000 + look * LOOK_MS, waitedMs: 300, ...at(look) }),
+    detector.look({ turns: 7, atMs: 5000 + look * LOOK_MS, waitedMs: 300, ...at(look) }),
   )
   return found.at(-1) ?? 0
 }

@@ -1,7 +1,7 @@
 /** Whether the main thread hangs: a decision on what another thread sees of it at regular looks. */
-export class Stillness {
+export class StallDetector {
   readonly #lookMs: number
-  #last: Look | undefined
+  #last: LoopSample | undefined
   #stillMs = 0
 
   constructor(lookMs: number) {
@@ -13,7 +13,7 @@ export class Stillness {
    * count: on a busy machine, or with a small share of one, nothing hangs. Nor does a look that comes late count for
    * more than one look: a machine that sleeps or a stopped process does not hang either.
    */
-  look(now: Look): number {
+  look(now: LoopSample): number {
     const { turns, atMs, waitedMs } = this.#last ?? now
     const ranMs = now.atMs - atMs - (now.waitedMs - waitedMs)
     this.#stillMs = now.turns === turns ? this.#stillMs + Math.min(Math.max(0, ranMs), this.#lookMs) : 0
@@ -22,7 +22,7 @@ export class Stillness {
   }
 }
 
-export interface Look {
+export interface LoopSample {
   /** Of the event loop, so far. */
   turns: number
   /** By a clock that is never set. */

@@ -1,11 +1,11 @@
 import { type RunLog } from '#contracts'
-import type { Calls } from './calls.ts'
+import type { CallTracker } from './call-tracker.ts'
 
 /**
  * Errors that nobody awaits (a promise that was left alone, a throw in a timer) end the run that they come from, and
  * no other. What comes from nowhere else is Fairlead's own and goes to `fatal`.
  */
-export function catchStrays(calls: Calls, log: RunLog, fatal: (error: unknown) => void): Disposable {
+export function catchUnhandledErrors(calls: CallTracker, log: RunLog, fatal: (error: unknown) => void): Disposable {
   const caught = (error: unknown) => {
     const call = calls.current
     if (call === undefined) return fatal(error)

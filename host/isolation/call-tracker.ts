@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { type Invoke, type RunInput } from '#contracts'
 
 /** One call of a function, which all that the call has begun can be traced to. */
-interface Call {
+interface TrackedCall {
   reconciler: string
   object: string
   /** Aborts its signal, and is what the call then fails with. After the call has ended this does nothing. */
@@ -11,16 +11,16 @@ interface Call {
 }
 
 /** Knows whose code is running: in the call itself, after each of its awaits, and in timers and promises it left behind. */
-export class Calls {
-  readonly #calls = new AsyncLocalStorage<Call | undefined>()
-  readonly #underWay = new Set<Call>()
+export class CallTracker {
+  readonly #calls = new AsyncLocalStorage<TrackedCall | undefined>()
+  readonly #underWay = new Set<TrackedCall>()
 
-  get current(): Readonly<Call> | undefined {
+  get current(): Readonly<TrackedCall> | undefined {
     return this.#calls.getStore()
   }
 
   /** Those that have not ended. */
-  get underWay(): Iterable<Readonly<Call>> {
+  get underWay(): Iterable<Readonly<TrackedCall>> {
     return this.#underWay
   }
 
@@ -33,7 +33,7 @@ export class Calls {
     return async (input, context) => {
       const stray = new AbortController()
       const fail = (error: unknown) => stray.abort(error)
-      const call: Call = { reconciler, object: nameOf(input), fail, ended: false }
+      const call: TrackedCall = { reconciler, object: nameOf(input), fail, ended: false }
       const signal = AbortSignal.any([context.signal, stray.signal])
       this.#underWay.add(call)
       const outcome = this.#calls.run(call, async () => invoke(input, { ...context, signal }))

@@ -1,12 +1,12 @@
-/** The thread that watches the event loop of the main one; see stalls.ts. */
+/** The thread that watches the event loop of the main one; see event-loop-watchdog.ts. */
 import { readFileSync, writeSync } from 'node:fs'
 import { Session } from 'node:inspector'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { workerData } from 'node:worker_threads'
-import { ENDING, type StallWatch, TURNS } from './stalls.ts'
-import { type Look, Stillness } from './stillness.ts'
+import { ENDING, TURNS, type WatchdogData } from './event-loop-watchdog.ts'
+import { type LoopSample, StallDetector } from './stall-detector.ts'
 
-const { shared, limitMs, looks, event } = workerData as StallWatch
+const { shared, limitMs, looks, event } = workerData as WatchdogData
 const LOOK_MS = limitMs / looks
 const FRAMES = 8
 /** The debugger can stop JavaScript anywhere, but not what has left it, such as execSync. */
@@ -26,14 +26,14 @@ for (;;) {
 }
 
 async function isStillFor(ms: number, enough?: AbortSignal): Promise<false> {
-  const stillness = new Stillness(LOOK_MS)
+  const detector = new StallDetector(LOOK_MS)
   for (;;) {
     await sleep(LOOK_MS)
-    if (enough?.aborted || stillness.look(look()) >= ms) return false
+    if (enough?.aborted || detector.look(look()) >= ms) return false
   }
 }
 
-function look(): Look {
+function look(): LoopSample {
   return { turns: Atomics.load(shared, TURNS), atMs: performance.now(), waitedMs: waitedForCore() }
 }
 
