@@ -28,7 +28,7 @@ export interface ReplayOptions extends SelectOptions {
 /** Some seconds altogether: a receiver may be starting. */
 const TRIES = 5
 
-interface Look {
+interface SelectedEvents {
   settings: Config
   view: EventsView
   log: Logger
@@ -37,7 +37,11 @@ interface Look {
 }
 
 /** NATS alone: who only looks needs no cluster. */
-async function looking(options: SelectOptions, { config }: CommandContext, act: (look: Look) => Promise<void>) {
+async function withEventsView(
+  options: SelectOptions,
+  { config }: CommandContext,
+  act: (events: SelectedEvents) => Promise<void>,
+) {
   const settings = await config()
   await using js = await openJetStream(settings, 'events')
   const log = await createLogger(settings)
@@ -49,7 +53,7 @@ async function looking(options: SelectOptions, { config }: CommandContext, act: 
 }
 
 export const tail = ({ output, ...options }: GetOptions, context: CommandContext): Promise<void> =>
-  looking(options, context, async ({ view, log, filters, isWanted }) => {
+  withEventsView(options, context, async ({ view, log, filters, isWanted }) => {
     const { signal } = untilStopped()
     const start = options.since ?? (await view.end())
     log[process.stderr.isTTY ? 'info' : 'debug']({ start }, 'following; Ctrl-C ends')
@@ -58,7 +62,7 @@ export const tail = ({ output, ...options }: GetOptions, context: CommandContext
   })
 
 export const get = ({ output, ...options }: GetOptions, context: CommandContext): Promise<void> =>
-  looking(options, context, async ({ view, filters, isWanted }) => {
+  withEventsView(options, context, async ({ view, filters, isWanted }) => {
     let found = 0
     for await (const event of matching(view.stored(filters, options.since), isWanted)) {
       context.print(formatted[output](event))
@@ -70,7 +74,7 @@ export const get = ({ output, ...options }: GetOptions, context: CommandContext)
   })
 
 export const replay = ({ to, mode, follow, ...options }: ReplayOptions, context: CommandContext): Promise<void> =>
-  looking(options, context, async ({ settings, view, filters, isWanted }) => {
+  withEventsView(options, context, async ({ settings, view, filters, isWanted }) => {
     const { signal } = untilStopped()
     await using sink = await openSink(to, mode, settings, TRIES)
     let sent = 0

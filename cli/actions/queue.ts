@@ -1,6 +1,6 @@
 import { createInterface } from 'node:readline/promises'
 import { EXIT, UsageError, untilStopped } from '#host/exit'
-import { withExisting } from '../existing.ts'
+import { withExistingStreams } from '../existing-streams.ts'
 import type { CommandContext } from '../options.ts'
 import { type ActOptions, actOnKeys } from '../queue/act.ts'
 import { type DrainOptions, untilDrained } from '../queue/drain.ts'
@@ -16,28 +16,28 @@ export type GivenActOptions = ActOptions & { yes?: boolean }
 const now = () => new Date()
 
 export const ls = ({ watch, ...options }: WatchOptions, context: CommandContext): Promise<void> =>
-  withExisting(context, async ({ queue }) => {
+  withExistingStreams(context, async ({ queue }) => {
     if (watch) await watchQueue(queue, options, screenOf(process.stdout), now, untilStopped().signal)
     else context.print(await listQueue(queue, options, now))
   })
 
 export const show = (options: ShowOptions, context: CommandContext): Promise<void> =>
-  withExisting(context, async ({ queue }) => context.print(await showKey(queue, options, now())))
+  withExistingStreams(context, async ({ queue }) => context.print(await showKey(queue, options, now())))
 
 export const actOn = ({ yes = true, ...options }: GivenActOptions, context: CommandContext): Promise<void> =>
-  withExisting(context, async ({ queue }) => {
+  withExistingStreams(context, async ({ queue }) => {
     const confirm = yes ? async () => undefined : askOnTerminal
     const tools = { print: context.print, confirm, signal: untilStopped().signal }
     if (!(await actOnKeys(queue, options, tools))) context.setExitCode(EXIT.failed)
   })
 
 export const run = (options: RunNowOptions, context: CommandContext): Promise<void> =>
-  withExisting(context, async ({ queue, view: events }) => {
+  withExistingStreams(context, async ({ queue, view: events }) => {
     if (!(await runNow(options, { queue, events, print: context.print }))) context.setExitCode(EXIT.failed)
   })
 
 export const drain = (options: DrainOptions, context: CommandContext): Promise<void> =>
-  withExisting(context, async ({ queue }) => {
+  withExistingStreams(context, async ({ queue }) => {
     const report = (text: string) => console.error(text)
     context.print(await untilDrained(queue, options, untilStopped().signal, report))
   })

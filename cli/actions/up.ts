@@ -7,7 +7,7 @@ import { loadFunctions } from '#host/functions'
 import { guardFunctions } from '#host/isolation'
 import { createLogger } from '#host/logging'
 import { certificateGauge, createMetrics, depthGauges, serveMetrics } from '#host/metrics'
-import { createRuntime, giveMemoryBack, ownRevision, type RuntimeOptions } from '#host/runtime'
+import { createRuntime, ownRevision, type RuntimeOptions, releaseMemoryWhenIdle } from '#host/runtime'
 import { openTraceKeeper } from '#host/tracing'
 
 export interface UpOptions {
@@ -82,7 +82,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
           status: () => runtime.bridge?.status(),
           troubles: () => runtime.troubles(),
         })
-  using _heap = giveMemoryBack()
+  using _heap = releaseMemoryWhenIdle()
   const stop = untilStopped()
   endInTime(stop.signal, options.graceSeconds, fatal)
   log.info(

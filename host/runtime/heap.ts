@@ -7,13 +7,13 @@ const IDLE_BELOW = 0.05
 /** By how much a process must have grown, in bytes and as a part, for a pause to be worth it. */
 const WORTH = { bytes: 64 * 2 ** 20, part: 0.25 }
 
-export interface Resident {
+export interface ResidentMemory {
   now: number
   /** After the last collection of all, or at the start. */
   before: number
 }
 
-export const isWorthIt = ({ now, before }: Resident): boolean =>
+export const isWorthCollecting = ({ now, before }: ResidentMemory): boolean =>
   now - before >= Math.max(WORTH.bytes, before * WORTH.part)
 
 /**
@@ -21,14 +21,14 @@ export const isWorthIt = ({ now, before }: Resident): boolean =>
  * may give back only where it is told that nothing goes on, and nobody tells it. Nothing else runs meanwhile: 0.1 to
  * 0.3 s for a heap of some hundred MiB, once for each burst.
  */
-export function giveMemoryBack(everyMs = LOOK_EVERY_MS): Disposable {
+export function releaseMemoryWhenIdle(everyMs = LOOK_EVERY_MS): Disposable {
   let busy = performance.eventLoopUtilization()
   let before = memoryUsage.rss()
   const look = async () => {
     const { utilization } = performance.eventLoopUtilization(busy)
     busy = performance.eventLoopUtilization()
     if (utilization > IDLE_BELOW) return
-    if (!isWorthIt({ now: memoryUsage.rss(), before })) return
+    if (!isWorthCollecting({ now: memoryUsage.rss(), before })) return
     await collectAll()
     before = memoryUsage.rss()
   }

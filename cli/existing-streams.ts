@@ -8,7 +8,7 @@ import { type JetStream } from '#jetstream'
 import { NoQueueError, openQueue, type WorkQueue } from '#queue'
 import type { CommandContext } from './options.ts'
 
-interface Existing {
+interface ExistingStreams {
   js: JetStream
   queue: WorkQueue
   dead: DeadLetters
@@ -17,16 +17,16 @@ interface Existing {
 }
 
 /** Queue and dead letters as they are there, for a command that looks at them: an error if nobody has made them yet. */
-export async function withExisting(
+export async function withExistingStreams(
   { config }: CommandContext,
-  work: (existing: Existing) => Promise<void>,
+  work: (existing: ExistingStreams) => Promise<void>,
 ): Promise<void> {
   const settings = await config()
-  await using existing = await openExisting(settings, await createLogger(settings))
+  await using existing = await openExistingStreams(settings, await createLogger(settings))
   await work(existing)
 }
 
-async function openExisting(config: Config, log: Logger): Promise<Existing & AsyncDisposable> {
+async function openExistingStreams(config: Config, log: Logger): Promise<ExistingStreams & AsyncDisposable> {
   const js = await openJetStream(config, 'queue')
   try {
     const queue = await openQueue(js, { ...queueOptions(config, log), create: false })

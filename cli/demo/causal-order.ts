@@ -1,35 +1,35 @@
 import type { Moment } from './timeline.ts'
 
-const HELD_BACK_MS = 200
-/** Somebody else may have caused it, and nobody tells of that. */
-const GIVEN_UP_MS = 2000
+const DELAY_MS = 200
+/** A cause outside of the demo is never reported. */
+const CAUSE_TIMEOUT_MS = 2000
 
 /** A moment as it is told: `id` and `cause` are names by which moments find their causes. */
-export interface Told extends Omit<Moment, 'cause'> {
+export interface NamedMoment extends Omit<Moment, 'cause'> {
   id?: string | undefined
   cause?: string | undefined
 }
 
-interface Held extends Moment {
-  cause: Held | undefined
+interface PendingMoment extends Moment {
+  cause: PendingMoment | undefined
   toldAt: number
   /** The cause that nobody has told of yet. */
   awaits: string | undefined
 }
 
 /** Brings into causal order what is told in another one: each moment is held back a while, and longer for its cause. */
-export class HeldBack {
+export class CausalOrder {
   readonly #now: () => number
-  readonly #named = new Map<string, Held>()
-  #held: Held[] = []
+  readonly #named = new Map<string, PendingMoment>()
+  #held: PendingMoment[] = []
 
   constructor(now: () => number) {
     this.#now = now
   }
 
-  add({ id, cause, ...told }: Told): void {
+  add({ id, cause, ...named }: NamedMoment): void {
     const known = cause === undefined ? undefined : this.#named.get(cause)
-    const moment = { ...told, cause: known, toldAt: this.#now(), awaits: known ? undefined : cause }
+    const moment = { ...named, cause: known, toldAt: this.#now(), awaits: known ? undefined : cause }
     if (id !== undefined) this.#explain(id, moment)
     this.#held.push(moment)
   }
@@ -38,7 +38,7 @@ export class HeldBack {
   takeDue(): Moment[] {
     const now = this.#now()
     const ordered = inOrder(this.#held)
-    const first = ordered.findIndex((moment) => this.#isAwaiting(moment) || now - moment.toldAt < HELD_BACK_MS)
+    const first = ordered.findIndex((moment) => this.#isAwaiting(moment) || now - moment.toldAt < DELAY_MS)
     this.#held = first === -1 ? [] : ordered.slice(first)
     return first === -1 ? ordered : ordered.slice(0, first)
   }
@@ -54,12 +54,12 @@ export class HeldBack {
     return all
   }
 
-  #isAwaiting({ awaits, toldAt }: Held): boolean {
-    return awaits !== undefined && this.#now() - toldAt < GIVEN_UP_MS
+  #isAwaiting({ awaits, toldAt }: PendingMoment): boolean {
+    return awaits !== undefined && this.#now() - toldAt < CAUSE_TIMEOUT_MS
   }
 
   /** What was told before its cause has not happened before it. */
-  #explain(id: string, cause: Held): void {
+  #explain(id: string, cause: PendingMoment): void {
     this.#named.set(id, cause)
     for (const moment of this.#held) {
       if (moment.awaits !== id) continue
@@ -71,10 +71,10 @@ export class HeldBack {
 }
 
 /** By time, and nothing before its cause. */
-function inOrder(moments: readonly Held[]): Held[] {
+function inOrder(moments: readonly PendingMoment[]): PendingMoment[] {
   const left = new Set(moments)
-  const placed: Held[] = []
-  const place = (moment: Held | undefined): void => {
+  const placed: PendingMoment[] = []
+  const place = (moment: PendingMoment | undefined): void => {
     if (moment === undefined || !left.delete(moment)) return
     place(moment.cause)
     placed.push(moment)
