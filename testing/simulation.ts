@@ -14,7 +14,7 @@ export interface SimulationOptions {
   cluster?: (simulation: Simulation) => void
 }
 
-/** Runs at one moment before the function counts as one that never settles. */
+/** Runs at one moment before the function counts as one that never becomes idle. */
 const MAX_RUNS = 20
 /** Failures that a function means, or that the cluster answers with: they are shown on the object. */
 const MEANT = [TerminalError, RetryAfterError, RefusedError]
@@ -107,7 +107,7 @@ export class Simulation {
    * Runs until there is nothing to do at this time. Rejects with what the function throws, unless its consequence was
    * meant: a TerminalError, a RetryAfterError, a refused write.
    */
-  async settle(): Promise<void> {
+  async runUntilIdle(): Promise<void> {
     for (let runs = 0; runs < MAX_RUNS; runs++) {
       const { length } = this.writes
       await this.run()
@@ -116,7 +116,9 @@ export class Simulation {
       if (this.writes.length === length && !isDue) return
     }
     const { name } = this.#reconciler
-    throw new Error(`${name} does not settle: after ${MAX_RUNS} runs at one moment it writes, or wants to run, again`)
+    throw new Error(
+      `${name} never becomes idle: after ${MAX_RUNS} runs at one moment it writes, or wants to run, again`,
+    )
   }
 
   /** Lets time pass, and nobody runs meanwhile: the next run is late. */
@@ -130,7 +132,7 @@ export class Simulation {
     const end = this.now.getTime() + seconds * 1000
     while (this.timer !== undefined && this.timer.getTime() <= end) {
       this.memory.now = new Date(Math.max(this.timer.getTime(), this.now.getTime()))
-      await this.settle()
+      await this.runUntilIdle()
     }
     this.pass((end - this.now.getTime()) / 1000)
   }
@@ -201,6 +203,6 @@ export class Simulation {
   }
 }
 
-/** `const world = simulate(at, { objects: [example] }); await world.settle(); await world.advance(60)` */
+/** `const world = simulate(at, { objects: [example] }); await world.runUntilIdle(); await world.advance(60)` */
 export const simulate = (reconciler: Reconciler, options: SimulationOptions): Simulation =>
   new Simulation(reconciler, options)
