@@ -1,8 +1,8 @@
 import { type Reconciler } from '#sdk'
 import { PAUSED_ANNOTATION } from '#spec'
-import { Crash, type SimulatedWrite } from './dispatching.ts'
 import { invokeOf } from './given.ts'
 import { decided, permutations, reordered, same, stateOf, TOUCHED, withoutHistory, withoutPause } from './same.ts'
+import { Crash, type SimulatedWrite } from './simulated-run.ts'
 import { Simulation, type SimulationOptions } from './simulation.ts'
 
 /** A change that comes from outside: `['its pod succeeds', (world) => world.patch(Pod, { status: … })]`. */

@@ -2,9 +2,9 @@ import { type EventReport, type KubeObject, RetryAfterError, type RunInput, Term
 import { dueDate } from '#queue/terms'
 import { RefusedError, SettledWrites } from '#reconcile'
 import { type Kind, type ObservedBy, type Reconciler } from '#sdk'
-import { type Dispatching, dispatch, type SimulatedWrite } from './dispatching.ts'
 import { DEFAULT_NOW, isOfKind } from './given.ts'
 import { type Identity, Memory } from './memory.ts'
+import { reconcileOnce, type SimulatedRun, type SimulatedWrite } from './simulated-run.ts'
 
 export interface SimulationOptions {
   /** The first one is reconciled; the others are simply there. */
@@ -141,7 +141,7 @@ export class Simulation {
   async run(): Promise<void> {
     this.timer = undefined
     this.failure = undefined
-    const { finish, failure } = await dispatch(this.#dispatching())
+    const { finish, failure } = await reconcileOnce(this.#simulatedRun())
     this.failure = failure
     this.#isMeant = MEANT.some((meant) => failure instanceof meant)
     this.#attempt = finish.kind === 'error' || finish.kind === 'terminal' ? this.#attempt + 1 : 0
@@ -162,7 +162,7 @@ export class Simulation {
     if (!isTold) this.events.push(event)
   }
 
-  #dispatching(): Dispatching {
+  #simulatedRun(): SimulatedRun {
     return {
       reconciler: this.#reconciler,
       memory: this.memory,

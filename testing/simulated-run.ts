@@ -28,8 +28,8 @@ export interface SimulatedWrite {
   object: KubeObject
 }
 
-/** What a run is made with, and who is told of its steps. */
-export interface Dispatching {
+/** What a run works on, and its callbacks. */
+export interface SimulatedRun {
   reconciler: Reconciler
   memory: Memory
   settled: SettledWrites
@@ -50,16 +50,16 @@ export class Crash extends Error {
 }
 
 /** How a run ended, and the error of the last failure in it. */
-export interface Ended {
+export interface SimulatedRunEnd {
   finish: Finish
   failure: Error | undefined
 }
 
 /** One run on a cluster in memory. Rejects with a Crash from `before`, as it would have left the cluster. */
-export async function dispatch(run: Dispatching): Promise<Ended> {
+export async function reconcileOnce(run: SimulatedRun): Promise<SimulatedRunEnd> {
   const { name } = run.reconciler
   const of = reconciled(name, prepared(run.reconciler).spec, isConfidential)
-  const driver = new Driver(run, of)
+  const driver = new SimulatedDriver(run, of)
   let failure: Error | undefined
   const tell = (note: Note): void => {
     if (note.note === 'event') run.tells(note.event)
@@ -76,13 +76,13 @@ export async function dispatch(run: Dispatching): Promise<Ended> {
 
 const isConfidential = ({ group, resource }: ResourceRef): boolean => group === '' && resource === 'secrets'
 
-class Driver {
-  readonly #run: Dispatching
+class SimulatedDriver {
+  readonly #run: SimulatedRun
   readonly #of: Reconciled
   /** By whom the memory was changed last: this run, or somebody else since it has looked. */
   isOvertaken = false
 
-  constructor(run: Dispatching, of: Reconciled) {
+  constructor(run: SimulatedRun, of: Reconciled) {
     this.#run = run
     this.#of = of
   }
