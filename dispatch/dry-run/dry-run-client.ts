@@ -2,7 +2,7 @@ import { type EventReport, type KubeObject } from '#contracts'
 import { type KubeClient } from '#kube'
 import { type Difference, differences, SettledWrites } from '#reconcile'
 import { undefinedIfGone } from '../errors.ts'
-import type { ReconciliationDependencies } from '../run/reconciliation.ts'
+import type { ReconciliationDependencies } from '../run/dependencies.ts'
 
 /** What a run would have done. */
 export type DryRunStep =

@@ -10,8 +10,9 @@ import { Adoptions } from '../observe/adoptions.ts'
 import { ObjectCache } from '../observe/object-cache.ts'
 import { References } from '../observe/references.ts'
 import { MAX_STATE_BYTES, StateBudget } from '../observe/state-budget.ts'
+import type { ServedReconciler } from '../run/dependencies.ts'
 import { FunctionCalls, rejectOnAbort } from '../run/function-calls.ts'
-import { Reconciliation, type Served } from '../run/reconciliation.ts'
+import { Reconciliation } from '../run/reconciliation.ts'
 import { drawSeed } from '../run/seed.ts'
 import { apiView } from './api-view.ts'
 import { type DryRunStep, dryRunDependencies } from './dry-run-client.ts'
@@ -68,7 +69,7 @@ export async function dryRun(options: DryRunOptions): Promise<DryRunResult> {
     outcome = await Promise.race([invoke(input, context), rejectOnAbort(context.signal)])
     return outcome
   }
-  const served: Served = {
+  const served: ServedReconciler = {
     ...reconciled(name, { ...spec, dryRun: true }, view.isReferenceOnly),
     invoke: listening,
     reconcilerVersion: undefined,

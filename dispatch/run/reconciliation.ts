@@ -1,60 +1,22 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Invoke, type RunInput, type RunLog } from '#contracts'
-import { type DeadMessage, parseKey, type Span, spanAfter, traceparentOf } from '#events'
-import { type Due, dueDate, type Finish, type Lease } from '#queue'
-import {
-  type Answer,
-  type Ask,
-  fieldManagerOf,
-  type Note,
-  next,
-  type Observed,
-  type Reconciled,
-  RunTimeoutError,
-  type SettledWrites,
-  start,
-} from '#reconcile'
-import type { EventRecorder } from '../apply/event-recorder.ts'
+import { type RunInput, type RunLog } from '#contracts'
+import { parseKey, type Span, spanAfter, traceparentOf } from '#events'
+import { type Finish, type Lease } from '#queue'
+import { type Answer, type Ask, fieldManagerOf, type Note, next, type Observed, start } from '#reconcile'
 import { originOf } from '../apply/write-origin.ts'
-import { type Writers, type WritersDependencies, writersOf } from '../apply/writers.ts'
+import { type Writers, writersOf } from '../apply/writers.ts'
 import { failedBy, SupersededError } from '../errors.ts'
-import { failureFields, withFields } from '../log.ts'
-import type { Adoptions } from '../observe/adoptions.ts'
+import { withFields } from '../log.ts'
 import { type Observation, observePrimary } from '../observe/observe.ts'
-import type { ReconcilerVersion } from '../observe/reconciler-version.ts'
-import type { RunState, StateBudget } from '../observe/state-budget.ts'
-import type { RunObserver } from '../run-steps.ts'
-import type { FunctionCalls } from './function-calls.ts'
-
-export interface ReconciliationDependencies extends WritersDependencies {
-  settled: SettledWrites
-  state: StateBudget
-  adoptions: Adoptions
-  recorder: Pick<EventRecorder, 'record'>
-  calls: FunctionCalls
-  now: () => Date
-  random: () => number
-  /** Text that cannot be guessed. */
-  seed: () => string
-  observe: RunObserver
-  /** Traces are collected. */
-  sampled: boolean
-  bury: ((dead: DeadMessage) => Promise<void>) | undefined
-}
-
-/** A reconciler and the function that is called for it. */
-export interface Served extends Reconciled {
-  invoke: Invoke
-  /** Undefined: no other version of the Reconciler comes. */
-  reconcilerVersion: ReconcilerVersion | undefined
-  /** Told which revision has decided on an object; returns when the object has to run again for that. */
-  ranBy?: (revision: string | undefined) => Date | undefined
-}
+import type { RunState } from '../observe/state-budget.ts'
+import type { ReconciliationDependencies, ServedReconciler } from './dependencies.ts'
+import { reportNote } from './notes.ts'
+import { withRequeue } from './requeue.ts'
 
 /** One run of one key under a lease. Performs what the machine of reconcile/ asks for, on EVENTS and the API server. */
 export class Reconciliation {
   readonly #deps: ReconciliationDependencies
-  readonly #served: Served
+  readonly #served: ServedReconciler
   readonly #lease: Lease
   readonly #state: RunState
   #log: RunLog
@@ -64,7 +26,7 @@ export class Reconciliation {
   /** The revision of the function that has answered last; undefined in the field: it has not said. */
   #answered: { revision: string | undefined } | undefined
 
-  constructor(deps: ReconciliationDependencies, served: Served, lease: Lease, log: RunLog) {
+  constructor(deps: ReconciliationDependencies, served: ServedReconciler, lease: Lease, log: RunLog) {
     this.#deps = deps
     this.#served = served
     this.#lease = lease
@@ -86,9 +48,9 @@ export class Reconciliation {
     const { attempt } = this.#lease
     for (let step = start(this.#served, { attempt, random: this.#deps.random() }); ; ) {
       const { ask, notes } = step
-      for (const note of notes) this.#tell(note)
+      for (const note of notes) this.#report(note)
       const isChanged = this.#lease.overtaken.aborted
-      if (ask.do === 'finish' && !(ask.mayLookAgain && isChanged)) return this.#counted(ask.finish)
+      if (ask.do === 'finish' && !(ask.mayLookAgain && isChanged)) return this.#ended(ask.finish)
       step = next(step, await this.#answer(ask))
     }
   }
@@ -149,7 +111,7 @@ export class Reconciliation {
         signal,
         span: this.#traced(seen),
         observe: this.#deps.observe,
-        report: (event) => this.#tell({ note: 'event', object: seen.object, event }),
+        report: (event) => this.#report({ note: 'event', object: seen.object, event }),
       })
       this.#pass = { writers, beganAt: performance.now() }
     }
@@ -186,41 +148,13 @@ export class Reconciliation {
     return returned
   }
 
-  #tell(note: Note): void {
-    const { recorder, kube, settled, observe } = this.#deps
-    const of = { reconciler: this.#served.name, key: this.#lease.key }
-    switch (note.note) {
-      case 'event':
-        return recorder.record(kube, of.reconciler, note.object, note.event)
-      case 'settled':
-        return settled.remember(note.target, note.value)
-      case 'dropped':
-        return observe({ step: 'dropped', ...of })
-      case 'failed':
-        this.#log.warn({ ...failureFields(note.error, note.shown), finish: withoutMessage(note.finish) }, 'run failed')
-        if (note.error instanceof RunTimeoutError) observe({ step: 'timedOut', ...of })
-        return
-      case 'unreported':
-        return this.#log.warn(failureFields(note.error, note.shown), 'failure not shown on the object')
-    }
+  #ended(finish: Finish): Finish {
+    const passMs = this.#pass === undefined ? 0 : performance.now() - this.#pass.beganAt
+    const rerunAt = () => this.#answered && this.#served.ranBy?.(this.#answered.revision)
+    return withRequeue(finish, { passMs, rerunAt, now: this.#deps.now })
   }
 
-  /** The delay of a requeue counts from the beginning of the pass. A new revision of the function may want the object sooner. */
-  #counted(finish: Finish): Finish {
-    if (finish.kind === 'error' || finish.kind === 'terminal') return finish
-    const again = this.#answered && this.#served.ranBy?.(this.#answered.revision)
-    if (finish.kind === 'done') return again === undefined ? finish : { kind: 'requeue', at: again }
-    return { ...finish, at: earlier(this.#fromNow(finish.at), again, this.#deps.now()) }
-  }
-
-  #fromNow(due: Due): Due {
-    if (due instanceof Date || this.#pass === undefined) return due
-    return { afterMs: due.afterMs - (performance.now() - this.#pass.beganAt) }
+  #report(note: Note): void {
+    reportNote(this.#deps, { reconciler: this.#served.name, key: this.#lease.key }, this.#log, note)
   }
 }
-
-const earlier = (due: Due, other: Date | undefined, now: Date): Due =>
-  other !== undefined && other < dueDate(due, now) ? other : due
-
-/** The message is the error's. */
-const withoutMessage = (finish: Finish): object => ({ ...finish, message: undefined })

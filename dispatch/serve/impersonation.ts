@@ -1,5 +1,5 @@
 import { type ReconcilerSpec, userNameOf } from '#spec'
-import type { ReconciliationDependencies } from '../run/reconciliation.ts'
+import type { ReconciliationDependencies } from '../run/dependencies.ts'
 
 /**
  * What a reconciler's runs do, they do with the rights of its account: writes, and reads of what travels as a reference

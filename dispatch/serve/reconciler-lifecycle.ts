@@ -6,7 +6,7 @@ import { coverageToken, identityOf, isRefused, type ReconcilerSpec, readReconcil
 import { accessTo, type FunctionAccess } from '../http/function-access.ts'
 import { type HttpFunction as Callee, httpFunction } from '../http/http-function.ts'
 import { isOlder, ReconcilerVersion } from '../observe/reconciler-version.ts'
-import type { ReconciliationDependencies } from '../run/reconciliation.ts'
+import type { ReconciliationDependencies } from '../run/dependencies.ts'
 import { actingAs } from './impersonation.ts'
 import { identityTaken, PAUSED } from './ready-condition.ts'
 import { ReadyReporter } from './ready-reporter.ts'

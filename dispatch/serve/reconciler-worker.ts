@@ -5,7 +5,8 @@ import { keepNewest } from '#reconcile'
 import { dryRunDependencies } from '../dry-run/dry-run-client.ts'
 import { SupersededError } from '../errors.ts'
 import { withFields } from '../log.ts'
-import { Reconciliation, type ReconciliationDependencies, type Served } from '../run/reconciliation.ts'
+import type { ReconciliationDependencies, ServedReconciler } from '../run/dependencies.ts'
+import { Reconciliation } from '../run/reconciliation.ts'
 import type { RunStep } from '../run-steps.ts'
 
 /** Runs of this process whose echoes can still be on their way. */
@@ -22,14 +23,14 @@ interface Current {
 export class ReconcilerWorker {
   readonly #deps: ReconciliationDependencies
   readonly #stream: string
-  readonly #served: Served
+  readonly #served: ServedReconciler
   readonly #log: RunLog
   readonly #current = new Map<Lease, Current>()
   /** The runs of this process by owner. Undefined: the end of the run is stored. */
   readonly #leases = new Map<string, Lease | undefined>()
   readonly #worker: Worker
 
-  constructor(deps: ReconciliationDependencies, queue: WorkQueue, served: Served, log: RunLog) {
+  constructor(deps: ReconciliationDependencies, queue: WorkQueue, served: ServedReconciler, log: RunLog) {
     this.#deps = deps
     this.#stream = queue.stream
     this.#served = served

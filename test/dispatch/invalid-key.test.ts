@@ -1,6 +1,6 @@
 import { expect, it, vi } from 'vitest'
 import { type DeadMessage } from '#events'
-import type { ReconciliationDependencies, Served } from '../../dispatch/run/reconciliation.ts'
+import type { ReconciliationDependencies, ServedReconciler } from '../../dispatch/run/dependencies.ts'
 import { ReconcilerWorker } from '../../dispatch/serve/reconciler-worker.ts'
 import { FN, openTestQueue, statesOf } from '../queue/support.ts'
 import { startShippedNats } from '../support/shipped-users.ts'
@@ -17,7 +17,7 @@ it('a key that names no object is kept among the dead, and only then done; it de
     if (dead.subject.endsWith('one-token-only')) await stored.promise
   }
   const deps = { bury, now: () => new Date(), observe: () => undefined } as unknown as ReconciliationDependencies
-  const served = { name: FN, spec: { concurrency: 4 } } as unknown as Served
+  const served = { name: FN, spec: { concurrency: 4 } } as unknown as ServedReconciler
   const serving = new ReconcilerWorker(deps, test.queue, served, log)
   await test.queue.enqueue(FN, 'one-token-only', { lane: 'low' })
   await vi.waitFor(() => expect(buried).toHaveLength(1))
