@@ -121,7 +121,7 @@ export class Simulation {
     )
   }
 
-  /** Lets time pass, and nobody runs meanwhile: the next run is late. */
+  /** Lets time pass without runs: the next run is late. */
   pass(seconds: number): void {
     this.memory.now = new Date(this.now.getTime() + seconds * 1000)
     this.#playCluster()

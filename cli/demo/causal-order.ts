@@ -4,7 +4,7 @@ const DELAY_MS = 200
 /** A cause outside of the demo is never reported. */
 const CAUSE_TIMEOUT_MS = 2000
 
-/** A moment as it is told: `id` and `cause` are names by which moments find their causes. */
+/** A moment as it is reported. `cause` is the `id` of another moment. */
 export interface NamedMoment extends Omit<Moment, 'cause'> {
   id?: string | undefined
   cause?: string | undefined
@@ -13,11 +13,11 @@ export interface NamedMoment extends Omit<Moment, 'cause'> {
 interface PendingMoment extends Moment {
   cause: PendingMoment | undefined
   toldAt: number
-  /** The cause that nobody has told of yet. */
+  /** The id of a cause that is not reported yet. */
   awaits: string | undefined
 }
 
-/** Brings into causal order what is told in another one: each moment is held back a while, and longer for its cause. */
+/** Orders moments by their causes. Each moment is delayed a while, and longer when its cause is not reported yet. */
 export class CausalOrder {
   readonly #now: () => number
   readonly #named = new Map<string, PendingMoment>()
@@ -34,7 +34,7 @@ export class CausalOrder {
     this.#held.push(moment)
   }
 
-  /** In order, what need not be held back any more. */
+  /** Returns the moments that need no further delay, in order. */
   takeDue(): Moment[] {
     const now = this.#now()
     const ordered = inOrder(this.#held)
@@ -43,7 +43,7 @@ export class CausalOrder {
     return first === -1 ? ordered : ordered.slice(0, first)
   }
 
-  /** Nobody is waited for: what is held back has its cause, or has none. */
+  /** No moment waits for its cause. */
   get isExplained(): boolean {
     return !this.#held.some((moment) => this.#isAwaiting(moment))
   }
@@ -58,7 +58,7 @@ export class CausalOrder {
     return awaits !== undefined && this.#now() - toldAt < CAUSE_TIMEOUT_MS
   }
 
-  /** What was told before its cause has not happened before it. */
+  /** A moment that was reported before its cause has not happened before it. */
   #explain(id: string, cause: PendingMoment): void {
     this.#named.set(id, cause)
     for (const moment of this.#held) {

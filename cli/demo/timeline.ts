@@ -8,7 +8,7 @@ export interface Moment {
   at: number
   what: string
   detail: string
-  /** The moment that made this one happen; undefined: none, or nobody has told of it. */
+  /** The moment that caused this one; undefined: there is none, or it was not reported. */
   cause: Moment | undefined
 }
 

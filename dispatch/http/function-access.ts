@@ -3,7 +3,7 @@ import { FunctionError } from '#reconcile'
 
 /** How the server of a function is reached. Files are read again when they are ten seconds old. */
 export interface FunctionAccess {
-  /** Scheme, host and port, as in `https://shops.example.com:8443`: nobody else gets the credentials. */
+  /** Scheme, host and port, as in `https://shops.example.com:8443`. Other servers do not get the credentials. */
   origin: string
   /** Whose calls these are for; left out: those of all. */
   reconcilers?: readonly string[] | undefined

@@ -5,10 +5,10 @@ import { type OwnedResource, type ReconcilerSpec } from '#spec'
 import { mapAtMost } from './map-at-most.ts'
 import { REFERENCES_AT_ONCE, type Resolve } from './references.ts'
 
-/** Whether the reconciler has created, or adopted, what is stored: `found` is the same object, whole where it can be. */
+/** Whether the reconciler has created or adopted the stored object. `found` is the same object with its references resolved. */
 export type IsCreated = (resource: OwnedResource, stored: StoredObject, found: KubeObject) => Promise<boolean>
 
-/** Objects that are gone by now, or that others have created for the same owner, are left out. */
+/** Leaves out objects that are gone, and those that other reconcilers have created for the same owner. */
 export async function ownedBy(
   owner: KubeObject,
   { owns }: ReconcilerSpec,

@@ -44,8 +44,8 @@ export class References {
   }
 
   /**
-   * At least as new as what is stored; undefined when the object is gone by now. What is nested too deeply for JSON is
-   * given with its metadata alone: nobody could send it anywhere, and who is merely related to it must be able to run.
+   * Returns a version at least as new as the stored one; undefined when the object is gone. An object that is nested too
+   * deeply for JSON is returned with its metadata alone: it cannot be sent, and the objects related to it must still run.
    */
   async resolve(
     ref: ResourceRef,

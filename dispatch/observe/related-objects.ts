@@ -7,8 +7,8 @@ import { REFERENCES_AT_ONCE, type Resolve } from './references.ts'
 type Lookup = ReconcilerSpec['related'][number] & { name?: string }
 
 /**
- * The server compares each name with each (nats-server 2.15: 700 take it four seconds), and whoever may write a primary says
- * how many there are: of more than these everything is read that is near enough to have one of them.
+ * The server compares each name with each other name (nats-server 2.15: 700 names take four seconds), and the primary's
+ * authors decide how many names there are. With more names than this, all objects that could have one of them are read.
  */
 const MOST_NAMES = 64
 
@@ -17,7 +17,7 @@ export function lookupsOf(named: ReconcilerSpec['related'], primary: KubeObject)
   return each.length <= MOST_NAMES ? each : named
 }
 
-/** What is cluster-scoped is found beside what is in the namespace, whichever of the two the resource is. */
+/** Whether a resource is cluster-scoped is not known here: one filter finds objects of the namespace, the other the rest. */
 export const filtersOf = (related: readonly Lookup[], namespace: string | undefined): ObjectFilter[] =>
   related.flatMap(({ group, version, resource, within, name }) => {
     const filter = { ref: { group, version, resource }, ...(name !== undefined && { name }) }
@@ -29,7 +29,7 @@ export const filtersOf = (related: readonly Lookup[], namespace: string | undefi
         ]
   })
 
-/** Each object once, however many declarations it is found by. Fields can be selected by only when it is whole. */
+/** Returns each object once, even if several declarations select it. Field selectors need the object, not a reference. */
 export async function relatedTo(
   primary: KubeObject,
   { related }: ReconcilerSpec,

@@ -2,8 +2,8 @@ import { type RunLog } from '#contracts'
 import type { CallTracker } from './call-tracker.ts'
 
 /**
- * Errors that nobody awaits (a promise that was left alone, a throw in a timer) end the run that they come from, and
- * no other. What comes from nowhere else is Fairlead's own and goes to `fatal`.
+ * An unhandled error (a rejected promise without a handler, a throw in a timer) ends the run that it comes from, and no
+ * other. An error that comes from no run is Fairlead's own and goes to `fatal`.
  */
 export function catchUnhandledErrors(calls: CallTracker, log: RunLog, fatal: (error: unknown) => void): Disposable {
   const caught = (error: unknown) => {

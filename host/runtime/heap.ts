@@ -17,9 +17,9 @@ export const isWorthCollecting = ({ now, before }: ResidentMemory): boolean =>
   now - before >= Math.max(WORTH.bytes, before * WORTH.part)
 
 /**
- * Gives the memory of a burst back once the process idles. By itself Node.js keeps it for ever (24.21): V8 looks for what it
- * may give back only where it is told that nothing goes on, and nobody tells it. Nothing else runs meanwhile: 0.1 to
- * 0.3 s for a heap of some hundred MiB, once for each burst.
+ * Releases the memory of a burst once the process idles. Node.js 24.21 keeps it for ever: V8 releases memory only when its
+ * embedder reports idle time, and Node.js does not. The collection blocks the process for 0.1 to 0.3 s with a heap of some
+ * hundred MiB, once for each burst.
  */
 export function releaseMemoryWhenIdle(everyMs = LOOK_EVERY_MS): Disposable {
   let busy = performance.eventLoopUtilization()
@@ -33,7 +33,7 @@ export function releaseMemoryWhenIdle(everyMs = LOOK_EVERY_MS): Disposable {
     before = memoryUsage.rss()
   }
   const stop = () => clearInterval(timer)
-  // There are builds of Node.js without an inspector: they keep their memory.
+  // Builds of Node.js without an inspector keep their memory.
   const timer = setInterval(() => void look().catch(stop), everyMs).unref()
   return { [Symbol.dispose]: stop }
 }
