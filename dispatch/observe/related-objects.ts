@@ -7,8 +7,8 @@ import { REFERENCES_AT_ONCE, type Resolve } from './references.ts'
 type Lookup = ReconcilerSpec['related'][number] & { name?: string }
 
 /**
- * The server compares each name with each other name (nats-server 2.15: 700 names take four seconds), and the primary's
- * authors decide how many names there are. With more names than this, all objects that could have one of them are read.
+ * The server compares each name with each other name (nats-server 2.15: 700 names take four seconds), and users who may
+ * write the primary decide how many there are. With more names than this, all objects that could have one are read.
  */
 const MOST_NAMES = 64
 
@@ -17,7 +17,7 @@ export function lookupsOf(named: ReconcilerSpec['related'], primary: KubeObject)
   return each.length <= MOST_NAMES ? each : named
 }
 
-/** Whether a resource is cluster-scoped is not known here: one filter finds objects of the namespace, the other the rest. */
+/** Whether a resource is cluster-scoped is not known here: one filter finds objects of the namespace, the other cluster-scoped ones. */
 export const filtersOf = (related: readonly Lookup[], namespace: string | undefined): ObjectFilter[] =>
   related.flatMap(({ group, version, resource, within, name }) => {
     const filter = { ref: { group, version, resource }, ...(name !== undefined && { name }) }
