@@ -1,6 +1,6 @@
-import { type RunLog } from '#contracts'
+import type { RunLog } from '#contracts'
 import { resourcePath } from '#kube'
-import { type WorkQueue } from '#queue'
+import type { WorkQueue } from '#queue'
 import { asksOf, type Reconciler } from './reconcilers.ts'
 
 export interface AdmissionDeps {

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { PAUSED_ANNOTATION, type ReconcilerSpec } from '#spec'
 
 type Aspect = NonNullable<ReconcilerSpec['changes']>[number]

@@ -1,4 +1,4 @@
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { compareVersions, type Identity, NO_OWNER, type OwnerKey, ownerToken, parseOwner } from '#events'
 
 /** What EVENTS has of one object, small enough to be kept for every object of a resource during a list. */

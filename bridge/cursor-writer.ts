@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type ResourceRef, type RunLog, resourceName } from '#contracts'
-import { type Cursor, type EventStore } from '#events'
+import type { Cursor, EventStore } from '#events'
 import type { Checkpoint } from './checkpoint.ts'
 import type { History, Life } from './history.ts'
 

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type RunLog } from '#contracts'
+import type { RunLog } from '#contracts'
 import { type DeadMessage, deadKey } from '#events'
 import { isNotFound, type KubeClient, resourcePath } from '#kube'
-import { type Entry, type WorkQueue } from '#queue'
+import type { Entry, WorkQueue } from '#queue'
 import { RECONCILERS } from '#spec'
 import { unlessAborted } from './abort.ts'
 

@@ -1,4 +1,4 @@
-import { type ResourceRef } from '#contracts'
+import type { ResourceRef } from '#contracts'
 import { type EventStore, keyOf } from '#events'
 
 const AT_ONCE = 64

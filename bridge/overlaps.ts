@@ -1,4 +1,4 @@
-import { type ResourceRef } from '#contracts'
+import type { ResourceRef } from '#contracts'
 import type { OverlappingCondition } from './conditions.ts'
 import type { Reconciler } from './reconcilers.ts'
 

@@ -1,4 +1,4 @@
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { endsInitialEvents, isInvalid, type KubeClient } from '#kube'
 import type { Selection } from './selection.ts'
 

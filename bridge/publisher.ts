@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { keyOf, type PutOptions, type PutResult, type Verb } from '#events'
-import { type Announced } from '#queue'
+import type { Announced } from '#queue'
 import { unlessAborted } from './abort.ts'
 import { Aspects } from './aspects.ts'
 import type { Relations } from './relations.ts'

@@ -1,5 +1,5 @@
-import { type KubeObject, type RunLog } from '#contracts'
-import { type Verb } from '#events'
+import type { KubeObject, RunLog } from '#contracts'
+import type { Verb } from '#events'
 import { isRefused } from '#spec'
 import type { Onlooker } from './lister.ts'
 import { parseReconciler, type Reconciler, type RefusedReconciler } from './reconcilers.ts'

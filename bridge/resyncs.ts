@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type ResourceRef, type RunLog } from '#contracts'
-import { type EventStore } from '#events'
+import type { ResourceRef, RunLog } from '#contracts'
+import type { EventStore } from '#events'
 import { forEachKey, keysIn } from './key-batches.ts'
 import type { Reconciler } from './reconcilers.ts'
 

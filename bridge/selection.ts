@@ -1,4 +1,4 @@
-import { type ResourceRef } from '#contracts'
+import type { ResourceRef } from '#contracts'
 import { isOfMetadata, type SelectedResource } from '#spec'
 
 /** What one Reconciler wants to see of one resource. */

@@ -1,5 +1,5 @@
 import { resourceName } from '#contracts'
-import { type StoredCursor } from '#events'
+import type { StoredCursor } from '#events'
 
 /** A cursor that no Reconciler asks for and no bridge has moved. */
 export interface Sighting {

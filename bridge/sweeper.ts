@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type ResourceRef, type RunLog, resourceName } from '#contracts'
-import { type EventStore, type StoredCursor } from '#events'
+import type { EventStore, StoredCursor } from '#events'
 import { lookForStale, type Sighting, type Stale } from './stale.ts'
 
 export interface SweeperDeps {

@@ -4,7 +4,7 @@ import type { Config } from '#host/config'
 import { openJetStream, prefixOf, queueOptions } from '#host/connections'
 import { UsageError } from '#host/exit'
 import { createLogger } from '#host/logging'
-import { type JetStream } from '#jetstream'
+import type { JetStream } from '#jetstream'
 import { NoQueueError, openQueue, type WorkQueue } from '#queue'
 import type { CommandContext } from './options.ts'
 

@@ -1,4 +1,4 @@
-import { type Span } from '#events'
+import type { Span } from '#events'
 
 /** What happened in a run, in order, as timelines, metrics and logs want it. */
 export type RunStep = { reconciler: string; key: string } & Partial<Span> &

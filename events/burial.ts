@@ -1,5 +1,5 @@
-import { type ResourceRef, type RunLog } from '#contracts'
-import { type JetStream, type StoredMessage } from '#jetstream'
+import type { ResourceRef, RunLog } from '#contracts'
+import type { JetStream, StoredMessage } from '#jetstream'
 import type { DeadMessage } from './dead-letter.ts'
 import { persist } from './persist.ts'
 import { PoisonEventError } from './poison.ts'

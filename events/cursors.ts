@@ -1,4 +1,4 @@
-import { type ResourceRef, type RunLog } from '#contracts'
+import type { ResourceRef, RunLog } from '#contracts'
 import { follow, isWrongSequence, type JetStream, type StoredMessage } from '#jetstream'
 import type { Burial } from './burial.ts'
 import { parseJson } from './data.ts'

@@ -1,4 +1,4 @@
-import { type Headers, type StoredMessage } from '#jetstream'
+import type { Headers, StoredMessage } from '#jetstream'
 import { decodeHeaderValue } from './header-value.ts'
 import { toNats } from './nats-codec.ts'
 import { PoisonEventError, type PoisonReason } from './poison.ts'

@@ -1,4 +1,4 @@
-import { type RunLog } from '#contracts'
+import type { RunLog } from '#contracts'
 import { declareStream, type JetStream } from '#jetstream'
 import {
   CODES,

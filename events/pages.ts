@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type RunLog } from '#contracts'
-import { type BatchLast, type JetStream, type StoredMessage } from '#jetstream'
+import type { RunLog } from '#contracts'
+import type { BatchLast, JetStream, StoredMessage } from '#jetstream'
 import { persist } from './persist.ts'
 import { MAX_OBJECT_BYTES } from './publication.ts'
 import { ANCHOR, type StreamNames } from './stream.ts'

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type RunLog } from '#contracts'
+import type { RunLog } from '#contracts'
 import { ERR, JetStreamError, UnknownOutcomeError } from '#jetstream'
 
 export interface Persistence {

@@ -1,4 +1,4 @@
-import { type ResourceRef } from '#contracts'
+import type { ResourceRef } from '#contracts'
 import { asBareReference, asMetadata, asReference, type ObjectEventInput, objectEvent } from './event.ts'
 import { type NatsMessage, toNats } from './nats-codec.ts'
 import type { ObjectEvent } from './types.ts'

@@ -1,4 +1,4 @@
-import { type ResourceRef } from '#contracts'
+import type { ResourceRef } from '#contracts'
 import { follow, JetStreamError, type StoredMessage } from '#jetstream'
 import type { Burial } from './burial.ts'
 import { type Held, holderOf } from './guard.ts'

@@ -1,4 +1,4 @@
-import { type ResourceRef } from '#contracts'
+import type { ResourceRef } from '#contracts'
 import { isWrongSequence, type JetStream } from '#jetstream'
 import { parseJson } from './data.ts'
 import { type Persistence, persist } from './persist.ts'

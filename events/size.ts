@@ -1,4 +1,4 @@
-import { type Headers } from '#jetstream'
+import type { Headers } from '#jetstream'
 
 /** The server will never take this message: trying again does not change that. */
 export class TooLargeError extends Error {

@@ -1,5 +1,5 @@
-import { type KubeObject } from '#contracts'
-import { type StoredMessage } from '#jetstream'
+import type { KubeObject } from '#contracts'
+import type { StoredMessage } from '#jetstream'
 import { verbOf } from './event.ts'
 import type { Held } from './guard.ts'
 import { decodeHeaderValue, encodeHeaderValue } from './header-value.ts'

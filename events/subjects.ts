@@ -1,4 +1,4 @@
-import { type ResourceRef } from '#contracts'
+import type { ResourceRef } from '#contracts'
 import { decodeToken, encodeToken, NONE, SubjectError } from './token.ts'
 
 /** Which object: unique within a cluster. `namespace` is undefined for cluster-scoped objects. */

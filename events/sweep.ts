@@ -1,5 +1,5 @@
-import { type RunLog } from '#contracts'
-import { type JetStream } from '#jetstream'
+import type { RunLog } from '#contracts'
+import type { JetStream } from '#jetstream'
 import { persist } from './persist.ts'
 import type { StreamNames } from './stream.ts'
 import type { Identity } from './types.ts'

@@ -1,5 +1,5 @@
 import type { CloudEventV1 } from 'cloudevents'
-import { type KubeObject, type ResourceRef, type RunLog } from '#contracts'
+import type { KubeObject, ResourceRef, RunLog } from '#contracts'
 import type { DeadMessage } from './dead-letter.ts'
 import type { ObjectFilter, ObjectKey, OwnerKey } from './subjects.ts'
 

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type KubeObject, type ResourceRef, type RunLog } from '#contracts'
+import type { KubeObject, ResourceRef, RunLog } from '#contracts'
 import { isWrongSequence, type JetStream } from '#jetstream'
 import type { Burial } from './burial.ts'
 import { type ObjectEventInput, objectEvent } from './event.ts'

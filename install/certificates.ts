@@ -1,5 +1,5 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { issueFrom, newAuthority, type Signed } from '#pki'
 import { SYSTEM_NAMESPACE } from '#spec'
 

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type KubeObject, type ResourceRef } from '#contracts'
+import type { KubeObject, ResourceRef } from '#contracts'
 import { ApiError, ClusterAccessError, isNotFound, type KubeClient, resourcePath } from '#kube'
 import { type CustomResourceDefinition, definitionsOf, manifest, type Reconciler, type ReconcilerManifest } from '#sdk'
 import { RECONCILERS, SYSTEM_NAMESPACE } from '#spec'

@@ -1,4 +1,4 @@
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { manifest, type Reconciler } from '#sdk'
 
 export interface KnativeOptions {

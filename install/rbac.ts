@@ -1,4 +1,4 @@
-import { type KubeObject, type ResourceRef } from '#contracts'
+import type { KubeObject, ResourceRef } from '#contracts'
 import { keepsStatus, type OwnedResource, RECONCILERS, type ReconcilerSpec, SYSTEM_NAMESPACE } from '#spec'
 
 /** The account of a process that is bridge and dispatcher in one; one that is either has the account of its name. */

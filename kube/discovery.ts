@@ -1,4 +1,4 @@
-import { type ResourceRef } from '#contracts'
+import type { ResourceRef } from '#contracts'
 import type { KubeClient } from './types.ts'
 
 /** A resource type that the API server serves. */

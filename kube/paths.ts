@@ -1,4 +1,4 @@
-import { type ResourceRef } from '#contracts'
+import type { ResourceRef } from '#contracts'
 
 /**
  * The true path of a resource type, an object or its subresource. Left-out namespace: cluster scope, or a namespaced

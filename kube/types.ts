@@ -1,4 +1,4 @@
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 
 /**
  * Gives the bearer token for the next request. Called before each one, so it has to be cheap; `rejected` is the token

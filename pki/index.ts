@@ -1,2 +1,2 @@
 export { issueFrom, newAuthority, newKeys, type Signed } from './authority.ts'
-export { type Subject } from './certificate.ts'
+export type { Subject } from './certificate.ts'

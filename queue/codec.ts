@@ -1,4 +1,4 @@
-import { type Headers, type StoredMessage } from '#jetstream'
+import type { Headers, StoredMessage } from '#jetstream'
 import { type Failures, isSuspect } from './failures.ts'
 import type { Names } from './names.ts'
 import type { Expected, KeyRecord, NewRecord, Publish, Token } from './record.ts'

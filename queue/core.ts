@@ -1,4 +1,4 @@
-import { type Delivery, type JetStream } from '#jetstream'
+import type { Delivery, JetStream } from '#jetstream'
 import type { ServerClock } from './clock.ts'
 import type { Terms } from './lease.ts'
 import { drive, type Machine } from './machine.ts'

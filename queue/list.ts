@@ -1,4 +1,4 @@
-import { type StoredMessage } from '#jetstream'
+import type { StoredMessage } from '#jetstream'
 import { errorFrom, recordFrom, tokenFrom } from './codec.ts'
 import type { Core } from './core.ts'
 import { namespaceOf, TIMERS } from './names.ts'

@@ -1,4 +1,4 @@
-import { type Delivery } from '#jetstream'
+import type { Delivery } from '#jetstream'
 import { type Core, enqueueKey, measured, operate } from './core.ts'
 import type { Ending, FinishResult } from './finish.ts'
 import { type Laps, laps } from './laps.ts'

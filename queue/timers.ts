@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { nuid } from 'nats'
-import { type StoredMessage } from '#jetstream'
+import type { StoredMessage } from '#jetstream'
 import { recordFrom } from './codec.ts'
 import { type Core, operate, type Patience } from './core.ts'
 import type { Bed, Ending } from './finish.ts'

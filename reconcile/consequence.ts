@@ -1,6 +1,6 @@
 import { ConflictError, RetryAfterError, TerminalError } from '#contracts'
 import { backoffMs, type Finish, messageOf } from '#queue/terms'
-import { type Backoff } from '#spec'
+import type { Backoff } from '#spec'
 import { FunctionError, NamespaceTerminatingError, RefusedError } from './errors.ts'
 import { type Failure, REASON } from './status.ts'
 import { TooMuchStateError } from './too-much-state.ts'

@@ -1,5 +1,5 @@
 import { apiVersionOf, type KubeObject, type OwnerReference } from '#contracts'
-import { type OwnedResource } from '#spec'
+import type { OwnedResource } from '#spec'
 import type { DesiredInput } from './outcome.ts'
 import { RECONCILER_ANNOTATION } from './ownership.ts'
 import { called, type OwnedObject } from './world.ts'

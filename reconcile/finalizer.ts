@@ -1,4 +1,4 @@
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { finalizerOf, holdsFinalizer, type ReconcilerSpec } from '#spec'
 
 /** The object is on its way out, and waits for this reconciler. */

@@ -1,4 +1,4 @@
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { metadataManagerOf, parseSelector, type ReconcilerSpec } from '#spec'
 import { covers, fingerprint } from './covers.ts'
 import type { PlainOutcome } from './outcome.ts'

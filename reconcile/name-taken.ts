@@ -1,5 +1,5 @@
 import { controllerOf, type KubeObject } from '#contracts'
-import { type OwnedResource } from '#spec'
+import type { OwnedResource } from '#spec'
 import { markedBy, ownershipMark, RECONCILER_ANNOTATION } from './ownership.ts'
 import { called, isControlledBy } from './world.ts'
 

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { isRecord } from './covers.ts'
 
 /** Names the reconciler that created or adopted the object. Written in the request that creates it. */

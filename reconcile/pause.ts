@@ -1,4 +1,4 @@
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { PAUSED_ANNOTATION } from '#spec'
 import { conditionPatch, PAUSED, type StatusPatch } from './status.ts'
 

@@ -1,5 +1,5 @@
-import { type EventReport, type KubeObject, type ObjectMeta } from '#contracts'
-import { type Due } from '#queue/terms'
+import type { EventReport, KubeObject, ObjectMeta } from '#contracts'
+import type { Due } from '#queue/terms'
 import { keepsStatus, type OwnedResource, type ReconcilerSpec } from '#spec'
 import { covers, fingerprint } from './covers.ts'
 import { completeDesired, DESIRED_ANNOTATION } from './desired.ts'

@@ -1,4 +1,4 @@
-import { type EventReport, type KubeObject, type ResourceRef, type RunInput } from '#contracts'
+import type { EventReport, KubeObject, ResourceRef, RunInput } from '#contracts'
 import { identityOf, type ReconcilerSpec, selectionOf } from '#spec'
 import type { PlainOutcome } from './outcome.ts'
 import type { Contents } from './scrub.ts'

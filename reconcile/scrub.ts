@@ -1,4 +1,4 @@
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { isRecord } from './covers.ts'
 
 /** An object, or what a function wants to become one. */

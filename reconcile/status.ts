@@ -1,4 +1,4 @@
-import { type ConditionUpdate, type KubeObject } from '#contracts'
+import type { ConditionUpdate, KubeObject } from '#contracts'
 import { isRecord, sameJson } from './covers.ts'
 import type { PlainOutcome } from './outcome.ts'
 

@@ -1,5 +1,5 @@
-import { type RunInput } from '#contracts'
-import { type Finish } from '#queue/terms'
+import type { RunInput } from '#contracts'
+import type { Finish } from '#queue/terms'
 import type { Plan } from './plan.ts'
 import type { Pass, Progress } from './progress.ts'
 import type { Ask, Note } from './vocabulary.ts'

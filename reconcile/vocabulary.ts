@@ -1,5 +1,5 @@
-import { type EventReport, type KubeObject, type RunInput } from '#contracts'
-import { type Finish } from '#queue/terms'
+import type { EventReport, KubeObject, RunInput } from '#contracts'
+import type { Finish } from '#queue/terms'
 import type { MetadataWrite } from './metadata.ts'
 import type { Write } from './plan.ts'
 import type { StatusPatch } from './status.ts'

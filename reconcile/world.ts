@@ -1,5 +1,5 @@
 import { apiVersionOf, controllerOf, type KubeObject, kindName } from '#contracts'
-import { type OwnedResource } from '#spec'
+import type { OwnedResource } from '#spec'
 
 /** An object and the resource type under which it is reached. */
 export interface OwnedObject {

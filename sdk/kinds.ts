@@ -12,7 +12,7 @@ import type {
   V1StatefulSet,
 } from '@kubernetes/client-node'
 import { apiVersionOf, type KubeObject, kindName, type ObjectMeta, type ResourceRef } from '#contracts'
-import { type OwnedResource } from '#spec'
+import type { OwnedResource } from '#spec'
 import { keysOf, refuseUnknown } from './options.ts'
 
 /** A resource type as a function uses it: what to watch, how to write it, and the type of its objects. */

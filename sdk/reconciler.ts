@@ -1,6 +1,6 @@
 import type { z } from 'zod'
-import { type RunLog } from '#contracts'
-import { type Backoff, type ReconcilerSpec, type RelatedResource } from '#spec'
+import type { RunLog } from '#contracts'
+import type { Backoff, ReconcilerSpec, RelatedResource } from '#spec'
 import type { Kind, ObservedBy } from './kinds.ts'
 import { manifest } from './manifest.ts'
 import { keysOf, refuseUnknown } from './options.ts'

@@ -9,7 +9,7 @@ import {
   type RunInput,
 } from '#contracts'
 import { isFinalizing, markedBy, ownershipMark, RECONCILER_ANNOTATION, type Reconciled, type World } from '#reconcile'
-import { type Reconciler } from '#sdk'
+import type { Reconciler } from '#sdk'
 import { identityOf, relation } from '#spec'
 import { asStored } from './memory.ts'
 import { prepared } from './prepared.ts'

@@ -1,4 +1,4 @@
-import { type Reconciler } from '#sdk'
+import type { Reconciler } from '#sdk'
 import { PAUSED_ANNOTATION } from '#spec'
 import { invokeOf } from './given.ts'
 import { decided, permutations, reordered, same, stateOf, TOUCHED, withoutHistory, withoutPause } from './same.ts'

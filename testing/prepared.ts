@@ -1,6 +1,6 @@
-import { type Invoke } from '#contracts'
+import type { Invoke } from '#contracts'
 import { manifest, type Reconciler, toInvoke } from '#sdk'
-import { type ReconcilerSpec } from '#spec'
+import type { ReconcilerSpec } from '#spec'
 
 interface Prepared {
   spec: ReconcilerSpec

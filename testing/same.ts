@@ -1,6 +1,6 @@
 import { AssertionError } from 'node:assert'
 import { isDeepStrictEqual } from 'node:util'
-import { type KubeObject, type Outcome, type RunInput } from '#contracts'
+import type { KubeObject, Outcome, RunInput } from '#contracts'
 import { deepFreeze, PAUSED } from '#reconcile'
 import type { Simulation } from './simulation.ts'
 

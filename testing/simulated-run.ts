@@ -1,5 +1,5 @@
 import { ConflictError, type EventReport, type KubeObject, type ResourceRef, type RunInput } from '#contracts'
-import { type Finish } from '#queue/terms'
+import type { Finish } from '#queue/terms'
 import {
   type Answer,
   type Ask,
@@ -17,7 +17,7 @@ import {
   type Write,
   type Written,
 } from '#reconcile'
-import { type Reconciler } from '#sdk'
+import type { Reconciler } from '#sdk'
 import { invokeOf, isOwned, SEED, worldOf } from './given.ts'
 import { type Memory, MemoryRefusal } from './memory.ts'
 import { prepared } from './prepared.ts'

@@ -1,7 +1,7 @@
 import { type EventReport, type KubeObject, RetryAfterError, type RunInput, TerminalError } from '#contracts'
 import { dueDate } from '#queue/terms'
 import { RefusedError, SettledWrites } from '#reconcile'
-import { type Kind, type ObservedBy, type Reconciler } from '#sdk'
+import type { Kind, ObservedBy, Reconciler } from '#sdk'
 import { DEFAULT_NOW, isOfKind } from './given.ts'
 import { type Identity, Memory } from './memory.ts'
 import { reconcileOnce, type SimulatedRun, type SimulatedWrite } from './simulated-run.ts'

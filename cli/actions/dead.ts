@@ -1,4 +1,4 @@
-import { type DeadLetter } from '#events'
+import type { DeadLetter } from '#events'
 import { EXIT, UsageError } from '#host/exit'
 import { type DeadFilter, type DeadLsOptions, describeLetter, listDead, selectLetters } from '../dead/letters.ts'
 import { type ReplayTools, replay } from '../dead/replay.ts'

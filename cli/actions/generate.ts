@@ -1,4 +1,4 @@
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { UsageError } from '#host/exit'
 import { functionNamed, loadFunctions } from '#host/functions'
 import {

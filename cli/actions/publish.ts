@@ -1,4 +1,4 @@
-import { type KubeObject, type ResourceRef } from '#contracts'
+import type { KubeObject, ResourceRef } from '#contracts'
 import {
   type CloudEvent,
   type ContentMode,

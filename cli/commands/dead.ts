@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import { type DeadReason } from '#events'
+import type { DeadReason } from '#events'
 import { UsageError } from '#host/exit'
 import type { DeadFilter, DeadLsOptions } from '../dead/letters.ts'
 import { type CommandContext, objectName, outputOption, whole } from '../options.ts'

@@ -1,6 +1,6 @@
 import { type DeadLetter, type DeadLetters, keyIn } from '#events'
 import { isWrongSequence, type JetStream } from '#jetstream'
-import { type WorkQueue } from '#queue'
+import type { WorkQueue } from '#queue'
 
 export interface ReplayTools {
   js: JetStream

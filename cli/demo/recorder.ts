@@ -1,6 +1,6 @@
-import { type BridgeObserver } from '#bridge'
-import { type KubeObject } from '#contracts'
-import { type RunObserver, type RunStep } from '#dispatch'
+import type { BridgeObserver } from '#bridge'
+import type { KubeObject } from '#contracts'
+import type { RunObserver, RunStep } from '#dispatch'
 import { keyOf, shownKey } from '#events'
 import type { NamedMoment } from './causal-order.ts'
 

@@ -1,4 +1,4 @@
-import { type HttpMessage } from '#events'
+import type { HttpMessage } from '#events'
 
 /** The same request as a command for a POSIX shell. */
 export function curlCommand(url: string, { headers, body }: HttpMessage): string {

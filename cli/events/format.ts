@@ -1,5 +1,5 @@
 import { controllerOf, resourceName } from '#contracts'
-import { type StoredEvent } from '#events'
+import type { StoredEvent } from '#events'
 import { oneLine } from '../table.ts'
 import type { Format } from './options.ts'
 

@@ -4,7 +4,7 @@ import { text } from 'node:stream/consumers'
 import { parseAllDocuments } from 'yaml'
 import { apiVersionOf, type KubeObject, type ResourceRef } from '#contracts'
 import { UsageError } from '#host/exit'
-import { type ServedResource } from '#kube'
+import type { ServedResource } from '#kube'
 
 /** What a file (`-`: standard input) has: YAML or JSON, any number of documents, lists taken apart. */
 export async function objectsIn(file: string): Promise<KubeObject[]> {

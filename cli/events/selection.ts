@@ -1,5 +1,5 @@
 import { type ResourceRef, resourceName } from '#contracts'
-import { type ObjectFilter, type StoredEvent } from '#events'
+import type { ObjectFilter, StoredEvent } from '#events'
 import { UsageError } from '#host/exit'
 
 /** Which events a command is about. */

@@ -1,5 +1,5 @@
 import { UsageError } from '#host/exit'
-import { type RetryOutcome, type WithdrawOutcome, type WorkQueue } from '#queue'
+import type { RetryOutcome, WithdrawOutcome, WorkQueue } from '#queue'
 import type { Print } from '../options.ts'
 import { called } from './rows.ts'
 import { demandReconciler, elsewhere, type KeyName, keyFor, keyNameOf, selectRows } from './select.ts'

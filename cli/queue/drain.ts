@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type WorkQueue } from '#queue'
+import type { WorkQueue } from '#queue'
 import { demandReconciler } from './select.ts'
 
 export interface DrainOptions {

@@ -1,4 +1,4 @@
-import { type WorkQueue } from '#queue'
+import type { WorkQueue } from '#queue'
 import { type Format, type Row, rowTable } from './rows.ts'
 import { demandReconciler, type Filter, selectRows } from './select.ts'
 

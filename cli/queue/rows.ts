@@ -1,5 +1,5 @@
 import { isKey, parseKey } from '#events'
-import { type Entry } from '#queue'
+import type { Entry } from '#queue'
 import { duration, oneLine, table } from '../table.ts'
 
 /** One key in one state, as scripts get it. */

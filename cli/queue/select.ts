@@ -1,6 +1,6 @@
 import { keyOf } from '#events'
 import { UsageError } from '#host/exit'
-import { type WorkQueue } from '#queue'
+import type { WorkQueue } from '#queue'
 import { type Row, toRow } from './rows.ts'
 import type { State } from './states.ts'
 

@@ -1,5 +1,5 @@
 import { UsageError } from '#host/exit'
-import { type WorkQueue } from '#queue'
+import type { WorkQueue } from '#queue'
 import { duration, oneLine } from '../table.ts'
 import { called, placeInNamespace, type Row, toRow } from './rows.ts'
 import { demandReconciler, elsewhere, keyFor, keyNameOf } from './select.ts'

@@ -1,4 +1,4 @@
-import { type Entry } from '#queue'
+import type { Entry } from '#queue'
 
 export type State = Entry['state']
 export const STATES: readonly State[] = ['queued', 'running', 'waiting', 'parked']

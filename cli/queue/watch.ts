@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { harmless } from '#host/exit'
-import { type WorkQueue } from '#queue'
+import type { WorkQueue } from '#queue'
 import { oneLine } from '../table.ts'
 import { firstRows, type LsOptions, NOTHING } from './ls.ts'
 import { called, detail, type Row, rowTable } from './rows.ts'

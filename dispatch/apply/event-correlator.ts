@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { type EventReport, type KubeObject } from '#contracts'
+import type { EventReport, KubeObject } from '#contracts'
 import { keepNewest } from '#reconcile'
 
 /** As client-go's correlator: tools/record/events_cache.go. */

@@ -1,4 +1,4 @@
-import { type EventReport, type KubeObject, type RunLog } from '#contracts'
+import type { EventReport, KubeObject, RunLog } from '#contracts'
 import { isAlreadyExists, isNotFound, type KubeClient, resourcePath } from '#kube'
 import type { Gate } from '../gate.ts'
 import { Turns } from '../turns.ts'

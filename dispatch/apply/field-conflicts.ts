@@ -1,4 +1,4 @@
-import { type EventReport, type KubeObject } from '#contracts'
+import type { EventReport, KubeObject } from '#contracts'
 import { called, RefusedError } from '#reconcile'
 import { METADATA_MANAGERS } from '#spec'
 import { fieldsOfOthers } from '../errors.ts'

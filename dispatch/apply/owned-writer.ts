@@ -1,5 +1,5 @@
 import { ConflictError } from '#contracts'
-import { type OwnerKey } from '#events'
+import type { OwnerKey } from '#events'
 import { called, isControlledBy, isCreatedBy, nameTaken, RefusedError, type Write, type Written } from '#reconcile'
 import { isStale, refusalOf } from '../errors.ts'
 import { PRIORITY } from '../gate.ts'

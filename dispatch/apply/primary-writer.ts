@@ -1,4 +1,4 @@
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { called, GoneError, type MetadataWrite, type StatusPatch, type Written } from '#reconcile'
 import { fieldsOfOthers, isStale, refusalOf } from '../errors.ts'
 import { DROPPED, PRIORITY } from '../gate.ts'

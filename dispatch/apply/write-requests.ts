@@ -1,7 +1,7 @@
 import { type EventReport, type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { type OwnerKey, type Span, spanAfter, traceparentOf } from '#events'
 import { type KubeClient, resourcePath, type Status } from '#kube'
-import { type Write } from '#reconcile'
+import type { Write } from '#reconcile'
 import { undefinedIfGone } from '../errors.ts'
 import { DROPPED, type Gate, PRIORITY, type Priority } from '../gate.ts'
 import type { RunObserver } from '../run-steps.ts'

@@ -1,6 +1,6 @@
-import { type KubeObject, type ResourceRef } from '#contracts'
+import type { KubeObject, ResourceRef } from '#contracts'
 import { asTravelling, type EventStore, type OwnerKey, type PutResult, type Verb } from '#events'
-import { type Written } from '#reconcile'
+import type { Written } from '#reconcile'
 import type { References } from '../observe/references.ts'
 import type { InFlight } from './in-flight.ts'
 

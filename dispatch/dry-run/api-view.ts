@@ -1,5 +1,5 @@
-import { type KubeObject, type ResourceRef } from '#contracts'
-import { type EventStore, type ObjectFilter, type StoredObject } from '#events'
+import type { KubeObject, ResourceRef } from '#contracts'
+import type { EventStore, ObjectFilter, StoredObject } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
 import { undefinedIfGone } from '../errors.ts'
 

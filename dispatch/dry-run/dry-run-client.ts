@@ -1,5 +1,5 @@
-import { type EventReport, type KubeObject } from '#contracts'
-import { type KubeClient } from '#kube'
+import type { EventReport, KubeObject } from '#contracts'
+import type { KubeClient } from '#kube'
 import { type Difference, differences, SettledWrites } from '#reconcile'
 import { undefinedIfGone } from '../errors.ts'
 import type { ReconciliationDependencies } from '../run/dependencies.ts'

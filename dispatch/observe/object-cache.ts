@@ -1,4 +1,4 @@
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 
 /** Bytes of JSON. */
 const CAPACITY = 32 * 1024 * 1024

@@ -1,7 +1,7 @@
-import { type KubeObject } from '#contracts'
-import { type StoredObject } from '#events'
+import type { KubeObject } from '#contracts'
+import type { StoredObject } from '#events'
 import { isControlledBy, type OwnedObject } from '#reconcile'
-import { type OwnedResource, type ReconcilerSpec } from '#spec'
+import type { OwnedResource, ReconcilerSpec } from '#spec'
 import { mapAtMost } from './map-at-most.ts'
 import { REFERENCES_AT_ONCE, type Resolve } from './references.ts'
 

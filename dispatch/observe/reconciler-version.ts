@@ -1,4 +1,4 @@
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { compareVersions, type ObserveQuery, type StoredEvent } from '#events'
 import { sameJson } from '#reconcile'
 import { RECONCILERS, type ReconcilerSpec, readReconciler } from '#spec'

@@ -1,5 +1,5 @@
-import { type KubeObject, type ResourceRef } from '#contracts'
-import { type ObjectFilter, type StoredObject } from '#events'
+import type { KubeObject, ResourceRef } from '#contracts'
+import type { ObjectFilter, StoredObject } from '#events'
 import { type ReconcilerSpec, relatedLookup, relation } from '#spec'
 import { mapAtMost } from './map-at-most.ts'
 import { REFERENCES_AT_ONCE, type Resolve } from './references.ts'

@@ -1,4 +1,4 @@
-import { type Invoke, type Outcome, type RunContext, type RunInput } from '#contracts'
+import type { Invoke, Outcome, RunContext, RunInput } from '#contracts'
 import { RunTimeoutError } from '#reconcile'
 
 export interface FunctionCall {

@@ -1,4 +1,4 @@
-import { type RunLog } from '#contracts'
+import type { RunLog } from '#contracts'
 import { type Note, RunTimeoutError } from '#reconcile'
 import { failureFields } from '../log.ts'
 import type { ReconciliationDependencies } from './dependencies.ts'

@@ -1,5 +1,5 @@
-import { type KubeObject } from '#contracts'
-import { type StoredEvent } from '#events'
+import type { KubeObject } from '#contracts'
+import type { StoredEvent } from '#events'
 import { identityOf } from '#spec'
 
 interface Claim {

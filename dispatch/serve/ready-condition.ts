@@ -1,5 +1,5 @@
-import { type KubeObject } from '#contracts'
-import { type ReconcilerSpec } from '#spec'
+import type { KubeObject } from '#contracts'
+import type { ReconcilerSpec } from '#spec'
 
 /** The condition Ready of a Reconciler. */
 export interface Ready {

@@ -1,4 +1,4 @@
-import { type KubeObject, type RunLog } from '#contracts'
+import type { KubeObject, RunLog } from '#contracts'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
 import { conditionPatch, type StatusPatch } from '#reconcile'
 import { RECONCILERS, type ReconcilerSpec } from '#spec'

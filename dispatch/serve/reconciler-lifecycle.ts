@@ -1,6 +1,6 @@
 import { type Invoke, type KubeObject, type ResourceRef, type RunLog, resourceName } from '#contracts'
-import { type StoredEvent } from '#events'
-import { type WorkQueue } from '#queue'
+import type { StoredEvent } from '#events'
+import type { WorkQueue } from '#queue'
 import { reconciled, sameJson } from '#reconcile'
 import { coverageToken, identityOf, isRefused, type ReconcilerSpec, readReconciler, shownUrl } from '#spec'
 import { accessTo, type FunctionAccess } from '../http/function-access.ts'

@@ -1,4 +1,4 @@
-import { type RunLog } from '#contracts'
+import type { RunLog } from '#contracts'
 import { deadKey, isKey, shownKey } from '#events'
 import { dated, type Finish, type HandBack, type Lease, type Worker, type WorkQueue } from '#queue'
 import { keepNewest } from '#reconcile'

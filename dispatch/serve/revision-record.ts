@@ -1,4 +1,4 @@
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
 import { RECONCILERS, type Revision, revisionsOf } from '#spec'
 import { type Gate, PRIORITY } from '../gate.ts'

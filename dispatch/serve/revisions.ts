@@ -1,4 +1,4 @@
-import { type Revision } from '#spec'
+import type { Revision } from '#spec'
 
 /** Longer than most roll-outs take. */
 const ROLL_OUT_MS = 600_000

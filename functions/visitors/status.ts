@@ -1,4 +1,4 @@
-import { type ConditionUpdate } from '#sdk'
+import type { ConditionUpdate } from '#sdk'
 import { type App, namesOf, type Tier } from './parts.ts'
 import type { VisitorsObject } from './resource.ts'
 import { BACKEND_PORT, FRONTEND_PORT, hostOf } from './web.ts'

@@ -2,7 +2,7 @@ import { hostname } from 'node:os'
 import type { Logger } from 'pino'
 import { shownKey } from '#events'
 import type { Config } from '#host/config'
-import { type QueueLog, type QueueOptions } from '#queue'
+import type { QueueLog, QueueOptions } from '#queue'
 
 export const prefixOf = ({ FAIRLEAD_PREFIX: prefix }: Config) => (prefix === undefined ? {} : { prefix })
 

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { UsageError } from '#host/exit'
-import { type Reconciler } from '#sdk'
+import type { Reconciler } from '#sdk'
 
 /** The functions to install or to run: the built-in ones, or those that the given modules export. */
 export async function loadFunctions(files: readonly string[]): Promise<Reconciler[]> {

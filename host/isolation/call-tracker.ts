@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
-import { type Invoke, type RunInput } from '#contracts'
+import type { Invoke, RunInput } from '#contracts'
 
 /** One call of a function, which all that the call has begun can be traced to. */
 interface TrackedCall {

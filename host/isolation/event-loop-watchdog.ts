@@ -1,6 +1,6 @@
 import { url as debuggerUrl } from 'node:inspector'
 import { Worker } from 'node:worker_threads'
-import { type RunLog } from '#contracts'
+import type { RunLog } from '#contracts'
 import { EXIT } from '#host/exit'
 import type { CallTracker } from './call-tracker.ts'
 

@@ -1,4 +1,4 @@
-import { type RunLog } from '#contracts'
+import type { RunLog } from '#contracts'
 import { EXIT } from '#host/exit'
 import type { CallTracker } from './call-tracker.ts'
 

@@ -1,4 +1,4 @@
-import { type Invoke, type RunLog } from '#contracts'
+import type { Invoke, RunLog } from '#contracts'
 import { type Reconciler, toInvoke } from '#sdk'
 import { CallTracker } from './call-tracker.ts'
 import { exitWhenBlocked } from './event-loop-watchdog.ts'

@@ -1,6 +1,6 @@
 /** What a process of suspected calls is told, and tells. Imports nothing: that process shall start quickly. */
 import { inspect } from 'node:util'
-import { type Outcome, type RunInput } from '#contracts'
+import type { Outcome, RunInput } from '#contracts'
 
 export interface Isolated {
   /** Of the call, in its process. */

@@ -1,6 +1,6 @@
 /** Calls of functions that may not come back: in a thread, so that their process can still end; see isolation.ts. */
 import { parentPort } from 'node:worker_threads'
-import { type RunLog } from '#contracts'
+import type { RunLog } from '#contracts'
 import { loadFunctions } from '#host/functions'
 import { toInvoke } from '#sdk'
 import { type FromFunction, type Isolated, thrownBy } from './isolation-messages.ts'

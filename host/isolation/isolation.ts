@@ -1,4 +1,4 @@
-import { type Invoke } from '#contracts'
+import type { Invoke } from '#contracts'
 import { ConfinedProcess, ProcessEndedError } from './confined-process.ts'
 
 /** Where more are suspected at once, something else ended the process they ran in: the others run as ever. */

@@ -1,5 +1,5 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
-import { type BridgeObserver, type BridgeStatus, type ResourceStatus } from '#bridge'
+import type { BridgeObserver, BridgeStatus, ResourceStatus } from '#bridge'
 import { resourceName } from '#contracts'
 
 const SECONDS = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]

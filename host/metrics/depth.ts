@@ -1,6 +1,6 @@
 import { Gauge, type Registry } from 'prom-client'
-import { type DeadLetters } from '#events'
-import { type Backlog, type Depth, type WorkQueue } from '#queue'
+import type { DeadLetters } from '#events'
+import type { Backlog, Depth, WorkQueue } from '#queue'
 
 interface Depths {
   controller: string

@@ -1,6 +1,6 @@
 import { Counter, collectDefaultMetrics, Registry } from 'prom-client'
-import { type BridgeObserver } from '#bridge'
-import { type RequestReport } from '#kube'
+import type { BridgeObserver } from '#bridge'
+import type { RequestReport } from '#kube'
 import { bridgeMetrics } from './bridge.ts'
 import { type RunMetrics, runMetrics } from './runs.ts'
 

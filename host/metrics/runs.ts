@@ -1,6 +1,6 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
-import { type RunObserver } from '#dispatch'
-import { type QueueObserver } from '#queue'
+import type { RunObserver } from '#dispatch'
+import type { QueueObserver } from '#queue'
 
 /** Those of controller-runtime. */
 const RECONCILE_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]

@@ -1,6 +1,6 @@
 import { createServer, type Server } from 'node:http'
 import type { Registry } from 'prom-client'
-import { type BridgeStatus } from '#bridge'
+import type { BridgeStatus } from '#bridge'
 import { UsageError } from '#host/exit'
 import { bridgeGauges } from './bridge.ts'
 

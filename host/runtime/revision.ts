@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type KubeObject, type RunLog } from '#contracts'
+import type { KubeObject, RunLog } from '#contracts'
 import type { Config } from '#host/config'
 import { type KubeClient, resourcePath } from '#kube'
 

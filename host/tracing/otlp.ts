@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type RunLog } from '#contracts'
+import type { RunLog } from '#contracts'
 import type { OtlpConfig } from './config.ts'
 import type { FinishedSpan } from './spans.ts'
 

@@ -1,6 +1,6 @@
-import { type BridgeObserver } from '#bridge'
+import type { BridgeObserver } from '#bridge'
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
-import { type RunObserver, type RunStep } from '#dispatch'
+import type { RunObserver, RunStep } from '#dispatch'
 import { type Span, shownKey, spanAfter, traceparentOf } from '#events'
 
 /** What happened between two moments, as it is exported. */

@@ -1,5 +1,5 @@
 import { readFile, writeFile } from 'node:fs/promises'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { CLUSTER_DOMAIN, DNS_SERVICE_IP, NODE_IP } from './addresses.ts'
 import type { NodeOptions } from './options.ts'
 import type { NodePaths } from './paths.ts'

@@ -1,4 +1,4 @@
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { createKubeClient, isNotFound, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
 import type { ProcessGroup } from '../processes.ts'
 import type { NodeOptions } from './options.ts'

@@ -1,5 +1,5 @@
 import { writeFile } from 'node:fs/promises'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { NODE_IP, NODE_NAME, POD_CIDR } from './addresses.ts'
 import type { NodeOptions } from './options.ts'
 import type { NodePaths } from './paths.ts'

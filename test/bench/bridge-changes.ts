@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { objectFilter } from '#events'
 import { follow, type JetStream } from '#jetstream'
 import { type KubeClient, resourcePath } from '#kube'

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Lease, type WorkQueue } from '#queue'
+import type { Lease, WorkQueue } from '#queue'
 import { percentiles } from './median.ts'
 import { FN, inFlight, SLOTS } from './queue-support.ts'
 

@@ -1,6 +1,6 @@
 /** A process that does nothing, as often as the queue asks; started by queue-support.ts. */
 import { connectJetStream } from '#jetstream'
-import { type Worker } from '#queue'
+import type { Worker } from '#queue'
 import { FN, openBenchQueue, type WorkerSettings, warmUp } from './queue-support.ts'
 
 const { url, slots, holds = false } = JSON.parse(process.argv[2] ?? '{}') as WorkerSettings

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { cpus } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { At } from '#functions/at'
 import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
 import { Deployment } from '#sdk'

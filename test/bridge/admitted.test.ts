@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { ApiError, type KubeClient, resourcePath } from '#kube'
 import { coverageToken, isRefused, RECONCILERS } from '#spec'
 import { Admission } from '../../bridge/admission.ts'

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import * as fc from 'fast-check'
 import { parse } from 'yaml'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { admittedBy, type Schema } from '../support/schema.ts'
 import { configMaps, reconcilerObject } from './objects.ts'
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { PAUSED_ANNOTATION } from '#spec'
 import { Aspects } from '../../bridge/aspects.ts'
 

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { type BridgeObserver, type Echo } from '#bridge'
+import type { BridgeObserver, Echo } from '#bridge'
 import { type KubeObject, resourceName } from '#contracts'
 import { openEventStore } from '#events'
 import { connectJetStream } from '#jetstream'

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type Identity } from '#events'
+import type { Identity } from '#events'
 import { difference, disproved, type Known, known } from '../../bridge/compare.ts'
 import { configMaps, object } from './objects.ts'
 

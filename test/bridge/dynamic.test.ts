@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { resourcePath, type WatchEvent, type WatchOptions } from '#kube'
 import { RECONCILERS } from '#spec'
 import { unlessAborted } from '../../bridge/abort.ts'

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { buryGone } from '#bridge'
 import { type KubeClient, resourcePath } from '#kube'
-import { type WorkQueue } from '#queue'
+import type { WorkQueue } from '#queue'
 import { RECONCILERS } from '#spec'
 import { entriesOf, FN, keysNamed, openTestQueue, type TestQueue } from '../queue/support.ts'
 import { type ShippedNats, startShippedNats } from '../support/shipped-users.ts'

@@ -1,4 +1,4 @@
-import { type KubeObject, type ResourceRef } from '#contracts'
+import type { KubeObject, ResourceRef } from '#contracts'
 import { isRefused, type OwnedResource, RECONCILERS, type SelectedResource } from '#spec'
 import { parseReconciler, type Reconciler } from '../../bridge/reconcilers.ts'
 

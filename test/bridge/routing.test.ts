@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type KubeObject, type ResourceRef } from '#contracts'
+import type { KubeObject, ResourceRef } from '#contracts'
 import { finalizerOf, isRefused, RECONCILERS, readReconciler } from '#spec'
 import { parseReconciler } from '../../bridge/reconcilers.ts'
 import { type Owner, Routes } from '../../bridge/routing.ts'

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { createKubeClient, type KubeClient } from '#kube'
 import { json, type ScriptedServer, startScriptedServer } from '../kube/scripted-server.ts'
 import { configMaps, reconcilerObject } from './objects.ts'

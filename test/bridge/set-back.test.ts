@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openEventStore } from '#events'
 import { connectJetStream } from '#jetstream'
-import { type Nats } from '#local'
+import type { Nats } from '#local'
 import { openQueue } from '#queue'
 import { setBack, snapshot } from '../support/nats-stores.ts'
 import { startTestNats } from '../support/servers.ts'

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { buryGone } from '#bridge'
-import { type ResourceRef } from '#contracts'
+import type { ResourceRef } from '#contracts'
 import { type EventStore, openEventStore, type StoredCursor } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
 import { RECONCILERS } from '#spec'

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { type DeadLetters, deadKey, openDeadLetters } from '#events'
-import { type Nats } from '#local'
+import type { Nats } from '#local'
 import { type DeadLsOptions, describeLetter, listDead } from '../../cli/dead/letters.ts'
 import { replay } from '../../cli/dead/replay.ts'
 import { FN, freshPrefix, openTestQueue, statesOf } from '../queue/support.ts'

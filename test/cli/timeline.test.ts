@@ -1,6 +1,6 @@
 import { Writable } from 'node:stream'
 import { expect, it } from 'vitest'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { type Recorder, recordLifeOf } from '../../cli/demo/recorder.ts'
 import { plain, timelineOn } from '../../cli/demo/timeline.ts'
 

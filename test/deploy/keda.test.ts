@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { expect, it, vi } from 'vitest'
 import { parse } from 'yaml'
-import { type Finish } from '#queue'
+import type { Finish } from '#queue'
 import { openTestQueue } from '../queue/support.ts'
 import { startShippedNats } from '../support/shipped-users.ts'
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type DeadLetters, type EventStore, openDeadLetters, openEventStore } from '#events'
-import { type JetStream } from '#jetstream'
+import type { JetStream } from '#jetstream'
 import { openQueue, type WorkQueue } from '#queue'
 import { object, PODS } from '../events/objects.ts'
 import { command } from '../support/command.ts'

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { z } from 'zod'
-import { type KubeObject, type RunInput } from '#contracts'
+import type { KubeObject, RunInput } from '#contracts'
 import { ConfigMap, manifest, Pod, reconciler, resource, TerminalError, toInvoke } from '#sdk'
 import { PAUSED_ANNOTATION } from '#spec'
 import { type Simulation, simulate } from '#testing'

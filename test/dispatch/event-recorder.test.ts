@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { resourcePath } from '#kube'
 import { EventRecorder } from '../../dispatch/apply/event-recorder.ts'
 import { Gate, PRIORITY } from '../../dispatch/gate.ts'

@@ -1,12 +1,5 @@
 import { inject } from 'vitest'
-import {
-  type Invoke,
-  type KubeObject,
-  type Outcome,
-  type ResourceRef,
-  type RunContext,
-  type RunInput,
-} from '#contracts'
+import type { Invoke, KubeObject, Outcome, ResourceRef, RunContext, RunInput } from '#contracts'
 import { createDispatcher, type Dispatcher, type DispatcherOptions, type RunStep } from '#dispatch'
 import { type EventStore, keyOf, type OwnerKey, openEventStore } from '#events'
 import { reconcilerCrd } from '#install'

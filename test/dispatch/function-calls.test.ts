@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { type Invoke, type RunContext, type RunInput } from '#contracts'
+import type { Invoke, RunContext, RunInput } from '#contracts'
 import { FunctionCalls, type IgnoredSignal } from '../../dispatch/run/function-calls.ts'
 
 const input: RunInput = { object: null, owned: {}, related: {}, attempt: 0, now: '', finalizing: false }

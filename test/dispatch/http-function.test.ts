@@ -1,7 +1,7 @@
 import { createServer, type Server } from 'node:http'
 import { type AddressInfo, createServer as createConnectionServer } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
-import { type Outcome, type RunInput } from '#contracts'
+import type { Outcome, RunInput } from '#contracts'
 import { fromHttp } from '#events'
 import { type ReconcilerSpec, reconcilerSpec } from '#spec'
 import { type HttpFunction, httpFunction } from '../../dispatch/http/http-function.ts'

@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import { inspect } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type KubeObject, type RunInput } from '#contracts'
+import type { KubeObject, RunInput } from '#contracts'
 import { fromHttp } from '#events'
 import { resourcePath } from '#kube'
 import { RECONCILERS } from '#spec'

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { coverageToken, reconcilerSpec } from '#spec'
 import { Identities } from '../../dispatch/serve/identities.ts'
 import { WIDGETS } from './fixture.ts'

@@ -1,5 +1,5 @@
 import { expect, it, vi } from 'vitest'
-import { type DeadMessage } from '#events'
+import type { DeadMessage } from '#events'
 import type { ReconciliationDependencies, ServedReconciler } from '../../dispatch/run/dependencies.ts'
 import { ReconcilerWorker } from '../../dispatch/serve/reconciler-worker.ts'
 import { FN, openTestQueue, statesOf } from '../queue/support.ts'

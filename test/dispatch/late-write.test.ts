@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { createBridge } from '#bridge'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { type KubeClient, resourcePath } from '#kube'
 import { RECONCILERS } from '#spec'
 import { CONFIG_MAPS, configMap, silent, startFixture, until, WIDGETS } from './fixture.ts'

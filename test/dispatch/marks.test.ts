@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import {
   fieldManagerOf,
   isCreatedBy,

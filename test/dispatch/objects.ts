@@ -1,6 +1,6 @@
-import { type KubeObject, type ObjectMeta } from '#contracts'
+import type { KubeObject, ObjectMeta } from '#contracts'
 import { ownershipMark, RECONCILER_ANNOTATION } from '#reconcile'
-import { type OwnedResource } from '#spec'
+import type { OwnedResource } from '#spec'
 import type { World } from '../../reconcile/world.ts'
 
 export const PODS: OwnedResource = { group: '', version: 'v1', resource: 'pods', kind: 'Pod', strategy: 'CreateOnly' }

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type KubeObject, type Outcome } from '#contracts'
+import type { KubeObject, Outcome } from '#contracts'
 import { keyOf } from '#events'
 import { functionRbac } from '#install'
 import { resourcePath } from '#kube'

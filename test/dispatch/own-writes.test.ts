@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type BridgeOptions, createBridge, type SeenChange } from '#bridge'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { type KubeClient, resourcePath } from '#kube'
 import { RECONCILERS } from '#spec'
 import { PODS, pod, silent, startFixture, until, WIDGETS } from './fixture.ts'

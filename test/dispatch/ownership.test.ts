@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type KubeObject, type Outcome, type RunInput } from '#contracts'
+import type { KubeObject, Outcome, RunInput } from '#contracts'
 import { keyOf } from '#events'
 import { resourcePath } from '#kube'
 import { RECONCILER_ANNOTATION } from '#reconcile'

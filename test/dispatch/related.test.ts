@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type KubeObject, type RunInput } from '#contracts'
+import type { KubeObject, RunInput } from '#contracts'
 import { CONFIG_MAPS, configMap, PODS, startFixture, WIDGETS } from './fixture.ts'
 
 let fixture: Awaited<ReturnType<typeof startFixture>>

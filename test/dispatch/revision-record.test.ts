@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { resourcePath } from '#kube'
 import { coverageToken, RECONCILERS, reconcilerSpec, revisionsOf } from '#spec'
 import { startHttpReceiver } from '../support/http-receiver.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { coverageToken, type Revision, reconcilerSpec } from '#spec'
 import { recorded, repeatedAt } from '../../dispatch/serve/revisions.ts'
 

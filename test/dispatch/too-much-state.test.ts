@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { type RunInput } from '#contracts'
+import type { RunInput } from '#contracts'
 import { CONFIG_MAPS, PODS, startFixture, until, WIDGETS } from './fixture.ts'
 
 const MIB = 2 ** 20

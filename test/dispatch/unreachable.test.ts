@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { resourcePath } from '#kube'
 import { RECONCILERS } from '#spec'
 import { freePorts } from '../../local/ports.ts'

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { z } from 'zod'
-import { type RunContext, type RunInput } from '#contracts'
+import type { RunContext, RunInput } from '#contracts'
 import { resourcePath } from '#kube'
 import { ConfigMap, Pod, type Reconciler, reconciler, resource, toInvoke } from '#sdk'
 import { CONFIG_MAPS, configMap, PODS, pod, startFixture, WIDGETS } from './fixture.ts'

@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { buryGone } from '#bridge'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { openDeadLetters } from '#events'
 import { connectJetStream, type JetStream } from '#jetstream'
 import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type KubeObject, type ResourceRef } from '#contracts'
+import type { KubeObject, ResourceRef } from '#contracts'
 import { asReference, IncompleteObjectError, objectEvent } from '#events'
 
 const now = new Date('2026-01-02T03:04:05.678Z')

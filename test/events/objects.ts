@@ -1,4 +1,4 @@
-import { type KubeObject, type ResourceRef } from '#contracts'
+import type { KubeObject, ResourceRef } from '#contracts'
 import { type EventStore, type EventStoreOptions, openEventStore } from '#events'
 import { connectJetStream, type JetStream } from '#jetstream'
 import { untilHolds } from '../support/wait.ts'

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { type Allowance, type EventStore } from '#events'
+import type { Allowance, EventStore } from '#events'
 import { startTestNats } from '../support/servers.ts'
 import { ATS, object, openStore, ownedBy, PODS } from './objects.ts'
 

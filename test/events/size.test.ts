@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { type Headers } from '#jetstream'
+import type { Headers } from '#jetstream'
 import { demandSize, TooLargeError } from '../../events/size.ts'
 import { useJetStream } from '../support/jetstream.ts'
 import { openStore } from './objects.ts'

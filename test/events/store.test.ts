@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type Observed, type Verb } from '#events'
+import type { Observed, Verb } from '#events'
 import { DeclarationMismatchError } from '#jetstream'
 import { startTestNats } from '../support/servers.ts'
 import { ATS, collected, object, openStore, ownedBy, PODS, SECRETS, until } from './objects.ts'

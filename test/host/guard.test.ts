@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
-import { type Cluster } from '#local'
+import type { Cluster } from '#local'
 import { until } from '../queue/support.ts'
 import { command } from '../support/command.ts'
 import { type FairleadProcess, type LogLine, startFairlead } from '../support/fairlead.ts'

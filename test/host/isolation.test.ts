@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'
-import { type Invoke, type RunInput, type RunLog } from '#contracts'
+import type { Invoke, RunInput, RunLog } from '#contracts'
 import { heapWithin, isolation } from '../../host/isolation/isolation.ts'
 
 const MODULE = fileURLToPath(new URL('./naughty.ts', import.meta.url))

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { spanAfter, traceparentOf } from '#events'
 import { readOtlp } from '../../host/tracing/config.ts'
 import { createExporter } from '../../host/tracing/otlp.ts'

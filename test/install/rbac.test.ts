@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { functionRbac, platformRbac } from '#install'
 import { ConfigMap, Job, manifest, Pod, reconciler, resource, Secret } from '#sdk'
 

@@ -4,7 +4,7 @@ import { createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type ClusterAccess } from '#kube'
+import type { ClusterAccess } from '#kube'
 import { createPki } from '../../local/pki.ts'
 
 export interface ScriptedServer extends AsyncDisposable {

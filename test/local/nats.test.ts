@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { connectJetStream } from '#jetstream'
-import { type Nats } from '#local'
+import type { Nats } from '#local'
 import { startTestNats } from '../support/servers.ts'
 
 const monitored = async (nats: Nats, page: string): Promise<Record<string, unknown>> =>

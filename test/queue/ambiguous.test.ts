@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type Finish } from '#queue'
+import type { Finish } from '#queue'
 import { startLossyProxy } from './lossy-proxy.ts'
 import {
   DONE,

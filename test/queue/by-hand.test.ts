@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { type Finish, type WorkQueue } from '#queue'
+import type { Finish, WorkQueue } from '#queue'
 import { randomFrom } from '../support/random.ts'
 import { DONE, entriesOf, FN, freshPrefix, gate, inOneHour, statesOf, until, useShippedNats, World } from './support.ts'
 

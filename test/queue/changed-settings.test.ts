@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openDeadLetters, openEventStore } from '#events'
-import { type JetStream } from '#jetstream'
+import type { JetStream } from '#jetstream'
 import { openQueue, type QueueOptions } from '#queue'
 import { type DeployedNats, startDeployedNats } from '../support/deployed-nats.ts'
 import { DONE, FN, freshPrefix, pausedWork, statesOf, until, useTestNats, World } from './support.ts'

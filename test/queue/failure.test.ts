@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { rm } from 'node:fs/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type Finish, type Lease, type WorkQueue } from '#queue'
+import type { Finish, Lease, WorkQueue } from '#queue'
 import { shortTempDir } from '../support/servers.ts'
 import { FileWorld, startWorker } from './processes.ts'
 import {

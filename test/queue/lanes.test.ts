@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type Lease } from '#queue'
+import type { Lease } from '#queue'
 import { allowances, type Load, ProcessSlots } from '../../queue/slots.ts'
 import { DONE, FN, freshPrefix, gate, HeldRuns, keysNamed, statesOf, until, useTestNats, World } from './support.ts'
 

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { type Finish, type Lease, type WorkQueue } from '#queue'
+import type { Finish, Lease, WorkQueue } from '#queue'
 import { randomFrom } from '../support/random.ts'
 import { DONE, FN, freshPrefix, gate, statesOf, type TestQueue, until, useTestNats } from './support.ts'
 

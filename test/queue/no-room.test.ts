@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { type JetStream, JetStreamError } from '#jetstream'
-import { type Finish } from '#queue'
+import type { Finish } from '#queue'
 import { DONE, FN, freshPrefix, inMs, statesOf, type TestQueue, until, useShippedNats, World } from './support.ts'
 
 const { open, admin } = useShippedNats('fairlead-dispatcher', { maxBytes: 1_000_000 })

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { type WorkQueue } from '#queue'
+import type { WorkQueue } from '#queue'
 import { LEASHED } from '../support/fairlead.ts'
 import type { WorkerSettings } from './worker-process.ts'
 

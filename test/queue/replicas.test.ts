@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type Finish, type Lease } from '#queue'
+import type { Finish, Lease } from '#queue'
 import { DONE, FN, freshPrefix, statesOf, until, useShippedNats, World } from './support.ts'
 
 const { nats, open } = useShippedNats('fairlead-dispatcher', { replicas: 3 })

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { type Entry, type Finish, type QueueOptions } from '#queue'
+import type { Entry, Finish, QueueOptions } from '#queue'
 import { TIMERS } from '../../queue/names.ts'
 import { bucketFor, bucketIn, bucketOf, isIn, keyOf, opensAt, slotOf } from '../../queue/sleep.ts'
 import {

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { afterAll, beforeAll } from 'vitest'
 import { connectJetStream, type JetStream } from '#jetstream'
-import { type Nats } from '#local'
+import type { Nats } from '#local'
 import { type Entry, type Finish, type Lease, openQueue, type QueueOptions, type Worker, type WorkQueue } from '#queue'
 import { startTestNats } from '../support/servers.ts'
 import { type ShippedNats, type ShippedUser, startShippedNats } from '../support/shipped-users.ts'

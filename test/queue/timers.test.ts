@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type Entry, type Finish, type Lease } from '#queue'
+import type { Entry, Finish, Lease } from '#queue'
 import {
   DONE,
   entriesOf,

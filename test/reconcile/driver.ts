@@ -1,4 +1,4 @@
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { type Answer, type Ask, deepFreeze, next, type Reconciled, reconciled, type Step, start } from '#reconcile'
 import { finalizerOf, reconcilerSpec } from '#spec'
 import { CONFIG_MAPS, ownedByWidget, PODS, SECRETS, widget, world } from '../dispatch/objects.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { nextWrite } from '../../reconcile/next-write.ts'
 import { parseOutcome } from '../../reconcile/outcome.ts'
 import { type Plan, plan } from '../../reconcile/plan.ts'

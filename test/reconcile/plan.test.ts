@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { ownershipMark, RECONCILER_ANNOTATION } from '#reconcile'
-import { type OwnedResource } from '#spec'
+import type { OwnedResource } from '#spec'
 import { DESIRED_ANNOTATION } from '../../reconcile/desired.ts'
 import { parseOutcome } from '../../reconcile/outcome.ts'
 import { ONLY_IF_ABSENT, type Plan, plan, type Write } from '../../reconcile/plan.ts'

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { type RunInput } from '#contracts'
+import type { RunInput } from '#contracts'
 import {
   Deployment,
   deploymentName,

@@ -1,6 +1,6 @@
 import { describe, expect, expectTypeOf, it } from 'vitest'
 import { z } from 'zod'
-import { type KubeObject, type RunInput } from '#contracts'
+import type { KubeObject, RunInput } from '#contracts'
 import {
   Deployment,
   kind,

@@ -1,6 +1,6 @@
 import { describe, expect, expectTypeOf, it } from 'vitest'
 import { z } from 'zod'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { kind, resource } from '#sdk'
 
 const Shop = resource({

@@ -1,5 +1,5 @@
 import { nuid } from 'nats'
-import { type JetStream } from '#jetstream'
+import type { JetStream } from '#jetstream'
 import { toWire } from '../../queue/codec.ts'
 import { generationOf } from '../../queue/lease.ts'
 import { drive } from '../../queue/machine.ts'

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type WorkQueue } from '#queue'
+import type { WorkQueue } from '#queue'
 import { monotonicMs, type Note } from './diary.ts'
 import { FN } from './terms.ts'
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { namesAt, parseFieldSelector, type RelatedResource, relatedLookup, relation, selectionOf } from '#spec'
 
 const configMaps = { group: '', version: 'v1', resource: 'configmaps', kind: 'ConfigMap' }

@@ -1,4 +1,4 @@
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { isExpired, isNotFound, type KubeClient, resourcePath } from '#kube'
 
 const PODS = { group: '', version: 'v1', resource: 'pods' }

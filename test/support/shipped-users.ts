@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { type Nats } from '#local'
+import type { Nats } from '#local'
 import { startTestNats } from './servers.ts'
 
 const USERS = readFileSync(new URL('../../deploy/nats/users.conf', import.meta.url), 'utf8')

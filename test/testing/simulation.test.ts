@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { ConfigMap, type ReconcileOutcome, RetryAfterError, type Run, reconciler, resource, Secret } from '#sdk'
 import { outcomeOf, ownedBy, type Simulation, simulate } from '#testing'
 

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
-import { type RunObserver } from '#dispatch'
+import type { RunObserver } from '#dispatch'
 import { type Config, readConfig } from '#host/config'
 import { openKube, openStreams, type Streams } from '#host/connections'
 import { createLogger } from '#host/logging'
@@ -19,7 +19,7 @@ import {
   resourcePath,
 } from '#kube'
 import { type Cluster, type ClusterOptions, startCluster } from '#local'
-import { type Kind, type KubeObject, type ObservedBy, type Reconciler } from '#sdk'
+import type { Kind, KubeObject, ObservedBy, Reconciler } from '#sdk'
 import { SYSTEM_NAMESPACE } from '#spec'
 
 export type OperatorOptions = Pick<ClusterOptions, 'node' | 'controllers' | 'audit' | 'progress'> & {

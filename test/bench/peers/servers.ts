@@ -3,7 +3,7 @@ import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Redis } from 'ioredis'
-import { type ProcessGroup } from '#local'
+import type { ProcessGroup } from '#local'
 import { freePorts } from '../../../local/ports.ts'
 
 /** A server under measurement. */

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { Agent, createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http'
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { type KubeClient, resourcePath } from '#kube'
 import { NODE_IP } from '../../../local/node/addresses.ts'
 

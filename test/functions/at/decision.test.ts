@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type Outcome, type TerminalError } from '#contracts'
+import type { Outcome, TerminalError } from '#contracts'
 import { BOOK, DUE, decide, type GivenAt, type GivenPod, THE_POD } from './given.ts'
 
 const EARLY = '2019-04-12T10:11:59.999Z'

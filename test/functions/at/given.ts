@@ -1,4 +1,4 @@
-import { type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { at } from '#functions/at'
 import { outcomeOf } from '#testing'
 

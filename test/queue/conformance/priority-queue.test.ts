@@ -3,7 +3,7 @@
  * for changes and timers, low for initial lists and resync. See docs/decisions/0011-conformance.md for what differs.
  */
 import { describe, expect, it } from 'vitest'
-import { type Finish, type Lane } from '#queue'
+import type { Finish, Lane } from '#queue'
 import { randomFrom } from '../../support/random.ts'
 import {
   DONE,

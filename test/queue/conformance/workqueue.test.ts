@@ -5,7 +5,7 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { describe, expect, it } from 'vitest'
-import { type Finish, type Lease, type QueueObserver } from '#queue'
+import type { Finish, Lease, QueueObserver } from '#queue'
 import { type BackoffTerms, backoffMs } from '../../../queue/backoff.ts'
 import {
   DONE,

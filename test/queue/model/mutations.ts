@@ -1,6 +1,6 @@
 import { laps } from '../../../queue/laps.ts'
 import type { Held } from '../../../queue/lease.ts'
-import { type Ended, type Machine } from '../../../queue/machine.ts'
+import type { Ended, Machine } from '../../../queue/machine.ts'
 import { type Answer, type Io, type KeyRecord, otherLane, type Publish } from '../../../queue/record.ts'
 import { transitions } from '../../../queue/transitions.ts'
 import { CALM, PRODUCTION } from './configs.ts'
