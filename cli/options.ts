@@ -5,7 +5,7 @@ import type { Config } from '#host/config'
 export type Print = (text: string) => void
 
 /** What a command is given. */
-export interface Surroundings {
+export interface CommandContext {
   config: () => Promise<Config>
   print: Print
   setExitCode: (code: number) => void

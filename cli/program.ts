@@ -14,7 +14,7 @@ import { queueCommands } from './commands/queue.ts'
 import { runCommand } from './commands/run.ts'
 import { serveCommand } from './commands/serve.ts'
 import { upCommands } from './commands/up.ts'
-import type { Print, Surroundings } from './options.ts'
+import type { CommandContext, Print } from './options.ts'
 
 const EPILOGUE = `
 Environment:
@@ -65,7 +65,7 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
     .option('--prefix <name>', 'instead of FAIRLEAD_PREFIX')
     .addHelpText('after', EPILOGUE)
     .showHelpAfterError('(fairlead --help lists commands, variables and exit codes)')
-  const surroundings: Surroundings = {
+  const context: CommandContext = {
     print,
     setExitCode,
     async config() {
@@ -74,18 +74,18 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
     },
   }
 
-  installCommand(program, surroundings)
-  generateCommands(program, surroundings)
-  runCommand(program, surroundings)
-  upCommands(program, surroundings)
-  queueCommands(program, surroundings)
-  deadCommands(program, surroundings)
-  serveCommand(program, surroundings)
-  eventsCommands(program, surroundings)
-  publishCommand(program, surroundings)
-  localCommands(program, surroundings)
+  installCommand(program, context)
+  generateCommands(program, context)
+  runCommand(program, context)
+  upCommands(program, context)
+  queueCommands(program, context)
+  deadCommands(program, context)
+  serveCommand(program, context)
+  eventsCommands(program, context)
+  publishCommand(program, context)
+  localCommands(program, context)
   devCommand(program)
-  demoCommand(program, surroundings)
-  completionCommand(program, surroundings)
+  demoCommand(program, context)
+  completionCommand(program, context)
   return program
 }

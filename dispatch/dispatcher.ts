@@ -5,21 +5,21 @@ import type { KubeClient } from '#kube'
 import type { WorkQueue } from '#queue'
 import { SettledWrites, sameJson } from '#reconcile'
 import { RECONCILERS } from '#spec'
-import { Adoptions } from './adoptions.ts'
-import { type CallOf, Calls, type IgnoredSignal } from './calls.ts'
-import { ownerIn } from './echo.ts'
-import { Followed } from './followed.ts'
-import type { FunctionAccess } from './function-access.ts'
+import { EventRecorder } from './apply/event-recorder.ts'
+import { InFlight } from './apply/in-flight.ts'
+import { ownerIn } from './apply/write-origin.ts'
 import { Gate } from './gate.ts'
-import { Identities } from './identities.ts'
-import { InFlight } from './in-flight.ts'
-import { ObjectCache } from './object-cache.ts'
-import { EventRecorder } from './recorder.ts'
-import { References } from './references.ts'
-import type { RunDependencies } from './run.ts'
-import { drawSeed } from './seed.ts'
-import { MAX_STATE_BYTES, StateBudget } from './state-budget.ts'
-import type { RunObserver } from './steps.ts'
+import type { FunctionAccess } from './http/function-access.ts'
+import { Adoptions } from './observe/adoptions.ts'
+import { ObjectCache } from './observe/object-cache.ts'
+import { References } from './observe/references.ts'
+import { MAX_STATE_BYTES, StateBudget } from './observe/state-budget.ts'
+import type { ReconciliationDependencies } from './run/dependencies.ts'
+import { type FunctionCall, FunctionCalls, type IgnoredSignal } from './run/function-calls.ts'
+import { drawSeed } from './run/seed.ts'
+import type { RunObserver } from './run-steps.ts'
+import { Identities } from './serve/identities.ts'
+import { ReconcilerLifecycle } from './serve/reconciler-lifecycle.ts'
 
 const RETRY_MS = 1000
 
@@ -64,11 +64,11 @@ export interface Dispatcher {
    * that has lost its lease, and of other processes' runs, this says nothing: a newer run may have begun before the write
    * arrived, and the process may die before it queues the key again.
    */
-  settled(echo: { reconciler: string; key: string; origin: string }): boolean
+  needsNoRun(write: { reconciler: string; key: string; origin: string }): boolean
   /** Of the run that is writing this object right now, for who happens to see it in the watch before it is in EVENTS. */
   traceOf(ref: ResourceRef, object: KubeObject): string | undefined
   /** Calls of functions that have not ended; after drain(): that have ignored their signal. */
-  calls(): CallOf[]
+  calls(): FunctionCall[]
   /** Reconcilers that are served now. */
   serving(): string[]
 }
@@ -79,9 +79,9 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
 
 class LiveDispatcher implements Dispatcher {
   readonly #options: DispatcherOptions
-  readonly #deps: RunDependencies & { recorder: EventRecorder }
+  readonly #deps: ReconciliationDependencies & { recorder: EventRecorder }
   readonly #stopping = new AbortController()
-  readonly #followed = new Map<string, Followed>()
+  readonly #lifecycles = new Map<string, ReconcilerLifecycle>()
   readonly #cursors = new Map<string, StoredCursor>()
   readonly #identities = new Identities()
 
@@ -98,7 +98,7 @@ class LiveDispatcher implements Dispatcher {
       adoptions: new Adoptions({ kube, gate }),
       state: new StateBudget(options.maxStateBytes ?? MAX_STATE_BYTES),
       settled: new SettledWrites(),
-      calls: new Calls(options.ignored),
+      calls: new FunctionCalls(options.ignored),
       recorder: new EventRecorder({ gate, instance, now, dropped: eventDropped, log }),
       now,
       random,
@@ -120,37 +120,37 @@ class LiveDispatcher implements Dispatcher {
 
   async drain(graceMs: number): Promise<void> {
     this.#stopping.abort()
-    await Promise.all([...this.#followed.values()].map((followed) => followed.stop(graceMs)))
+    await Promise.all([...this.#lifecycles.values()].map((lifecycle) => lifecycle.stop(graceMs)))
     await this.#deps.recorder.flush()
   }
 
-  settled({ reconciler, key, origin }: { reconciler: string; key: string; origin: string }): boolean {
+  needsNoRun({ reconciler, key, origin }: { reconciler: string; key: string; origin: string }): boolean {
     const owner = ownerIn(origin, reconciler, key)
-    return owner !== undefined && this.#followed.get(reconciler)?.serving?.settled(owner) === true
+    return owner !== undefined && this.#lifecycles.get(reconciler)?.worker?.needsNoRun(owner) === true
   }
 
   traceOf(ref: ResourceRef, object: KubeObject): string | undefined {
     return this.#deps.inFlight.traceOf(ref, object)
   }
 
-  calls(): CallOf[] {
+  calls(): FunctionCall[] {
     return this.#deps.calls.underWay
   }
 
   serving(): string[] {
-    return [...this.#followed].filter(([, { serving }]) => serving !== undefined).map(([name]) => name)
+    return [...this.#lifecycles].filter(([, { worker }]) => worker !== undefined).map(([name]) => name)
   }
 
-  #followedAs(name: string): Followed {
+  #lifecycleOf(name: string): ReconcilerLifecycle {
     const { events, queue, log, functions, revision, access = [] } = this.#options
     // A resource is watched at once, or in each of the Reconciler's namespaces.
     const isSynced = (ref: ResourceRef, id: string, namespaces: readonly string[] = []) => {
       const isCoveredIn = (scope?: string) => isCovered(this.#cursors.get(scopeName(ref, scope)), id)
       return isCoveredIn() || (namespaces.length > 0 && namespaces.every(isCoveredIn))
     }
-    const followed =
-      this.#followed.get(name) ??
-      new Followed(name, {
+    const lifecycle =
+      this.#lifecycles.get(name) ??
+      new ReconcilerLifecycle(name, {
         ...this.#deps,
         cluster: events.cluster,
         queue,
@@ -162,8 +162,8 @@ class LiveDispatcher implements Dispatcher {
         identityHolder: () => this.#identities.holderOf(name),
         absent: (object) => this.#noteIdentity({ verb: 'deleted', object }),
       })
-    this.#followed.set(name, followed)
-    return followed
+    this.#lifecycles.set(name, lifecycle)
+    return lifecycle
   }
 
   async #followReconcilers(signal: AbortSignal): Promise<void> {
@@ -171,19 +171,19 @@ class LiveDispatcher implements Dispatcher {
     for await (const event of this.#options.events.follow(reconciler, signal, () => this.#allKnown())) {
       if (event.verb === 'moved') continue
       this.#noteIdentity(event)
-      this.#followedAs(event.object.metadata.name).hear(event)
+      this.#lifecycleOf(event.object.metadata.name).reconcilerChanged(event)
     }
   }
 
   /** Others that share its identity may have to be served now, or not any more. */
   #noteIdentity(event: Pick<StoredEvent, 'verb' | 'object'>): void {
-    for (const name of this.#identities.hear(event)) this.#followedAs(name).reconsider()
+    for (const name of this.#identities.update(event)) this.#lifecycleOf(name).reconsider()
   }
 
   /** A Reconciler must not be served before it is known whether an older one has its identity. */
   #allKnown(): void {
     this.#identities.complete()
-    for (const followed of this.#followed.values()) followed.reconsider()
+    for (const lifecycle of this.#lifecycles.values()) lifecycle.reconsider()
   }
 
   async #followCursors(signal: AbortSignal): Promise<void> {
@@ -192,7 +192,7 @@ class LiveDispatcher implements Dispatcher {
       const before = this.#cursors.get(name)
       this.#cursors.set(name, cursor)
       if (!sameJson(cursor.covers, before?.covers) || before === undefined)
-        for (const followed of this.#followed.values()) followed.reconsider()
+        for (const lifecycle of this.#lifecycles.values()) lifecycle.reconsider()
     }
   }
 

@@ -11,11 +11,11 @@ export interface TlsSecret extends KubeObject {
 }
 
 /** What is kept in a TlsSecret. */
-interface Issued {
+interface IssuedCertificate {
   certificate: X509Certificate
   privateKey: KeyObject
 }
-interface Present extends Issued {
+interface StoredCertificate extends IssuedCertificate {
   /** The certificate of the authority that stands beside it, PEM. */
   authority: string
 }
@@ -75,13 +75,13 @@ export function natsCertificates(present: ReadonlyMap<string, KubeObject>, now: 
   ]
 }
 
-const isGood = ({ certificate, privateKey }: Issued, now: Date, renewedBeforeMs: number): boolean =>
+const isGood = ({ certificate, privateKey }: IssuedCertificate, now: Date, renewedBeforeMs: number): boolean =>
   certificate.checkPrivateKey(privateKey) &&
   certificate.validFromDate <= now &&
   certificate.validToDate.getTime() - now.getTime() > renewedBeforeMs
 
 /** undefined: there is none, or none that can be read. */
-function issuedIn(secret: KubeObject | undefined): Present | undefined {
+function issuedIn(secret: KubeObject | undefined): StoredCertificate | undefined {
   const {
     'tls.crt': certificate,
     'tls.key': key,
@@ -99,17 +99,25 @@ function issuedIn(secret: KubeObject | undefined): Present | undefined {
   }
 }
 
-const asIssued = ({ certificate, privateKey }: Signed): Issued => ({
+const asIssued = ({ certificate, privateKey }: Signed): IssuedCertificate => ({
   certificate: new X509Certificate(certificate),
   privateKey,
 })
 
-function newLeaf(sans: [string, ...string[]], { certificate: { publicKey }, privateKey }: Issued, now: Date): Issued {
+function newLeaf(
+  sans: [string, ...string[]],
+  { certificate: { publicKey }, privateKey }: IssuedCertificate,
+  now: Date,
+): IssuedCertificate {
   const issuer = { subject: AUTHORITY.subject, publicKey, privateKey }
   return asIssued(issueFrom(issuer, { subject: { cn: sans[0] }, sans }, { now, days: DAYS_VALID }))
 }
 
-const secretOf = (name: string, { certificate, privateKey }: Issued, authority: Issued): TlsSecret => ({
+const secretOf = (
+  name: string,
+  { certificate, privateKey }: IssuedCertificate,
+  authority: IssuedCertificate,
+): TlsSecret => ({
   apiVersion: 'v1',
   kind: 'Secret',
   metadata: { name, namespace: SYSTEM_NAMESPACE, labels: { 'app.kubernetes.io/part-of': 'fairlead' } },

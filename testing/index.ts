@@ -1,5 +1,5 @@
 export { deploymentsRun } from './deployments.ts'
-export type { SimulatedWrite } from './dispatching.ts'
 export { type Given, outcomeOf, ownedBy } from './given.ts'
 export { lawsOf, type Scenario, type Step } from './laws.ts'
+export type { SimulatedWrite } from './simulated-run.ts'
 export { type Simulation, type SimulationOptions, simulate } from './simulation.ts'

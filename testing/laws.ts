@@ -1,8 +1,8 @@
 import type { Reconciler } from '#sdk'
 import { PAUSED_ANNOTATION } from '#spec'
-import { Crash, type SimulatedWrite } from './dispatching.ts'
 import { invokeOf } from './given.ts'
 import { decided, permutations, reordered, same, stateOf, TOUCHED, withoutHistory, withoutPause } from './same.ts'
+import { Crash, type SimulatedWrite } from './simulated-run.ts'
 import { Simulation, type SimulationOptions } from './simulation.ts'
 
 /** A change that comes from outside: `['its pod succeeds', (world) => world.patch(Pod, { status: … })]`. */
@@ -36,7 +36,7 @@ async function decidesTheSame(reconciler: Reconciler, scenario: Scenario): Promi
   const invoke = invokeOf(reconciler)
   for await (const { start, when } of starts(reconciler, scenario)) {
     const world = start()
-    await world.settle()
+    await world.runUntilIdle()
     for (const input of world.inputs) {
       const outcome = await decided(invoke, input)
       letTheClockTick()
@@ -50,7 +50,7 @@ async function decidesTheSame(reconciler: Reconciler, scenario: Scenario): Promi
 async function writesNothingTwice(reconciler: Reconciler, scenario: Scenario): Promise<void> {
   for await (const { start, when } of starts(reconciler, scenario)) {
     const world = start()
-    await world.settle()
+    await world.runUntilIdle()
     const before = stateOf(world)
     await world.run()
     same(stateOf(world), before, `a run with nothing to do has changed something, ${when}`)
@@ -90,7 +90,7 @@ async function comesToTheSameEnd(
 ): Promise<void> {
   for await (const { start, when } of starts(reconciler, scenario)) {
     const undisturbed = start()
-    await undisturbed.settle()
+    await undisturbed.runUntilIdle()
     for await (const { world, write } of disturbances(start, happens))
       same(stateOf(world), stateOf(undisturbed), `it ends otherwise if ${what} before ${write}, ${when}`)
   }
@@ -99,19 +99,19 @@ async function comesToTheSameEnd(
 async function survivesPauses(reconciler: Reconciler, scenario: Scenario): Promise<void> {
   for await (const { start, when } of starts(reconciler, scenario)) {
     const undisturbed = start()
-    await undisturbed.settle()
+    await undisturbed.runUntilIdle()
     const resumedEnd = async (paused: Simulation): Promise<unknown> => {
       if (paused.object !== undefined) pause(paused, null)
-      await paused.settle()
+      await paused.runUntilIdle()
       return withoutPause(stateOf(paused))
     }
     const atOnce = start()
     if (atOnce.object === undefined) continue
     pause(atOnce, 'true')
     const dead = atOnce.copy()
-    await settleDisturbed(dead, 0, die)
+    await runDisturbed(dead, 0, die)
     for (const paused of [atOnce, dead.copy()]) {
-      await paused.settle()
+      await paused.runUntilIdle()
       const written = paused.writes.filter(
         ({ verb, object }) => verb !== 'status' || object.kind !== reconciler.for.kind,
       )
@@ -142,7 +142,7 @@ async function leavesNothingBehind(reconciler: Reconciler, scenario: Scenario): 
 
 async function takesAnyOrder(reconciler: Reconciler, { steps = [], ...options }: Scenario): Promise<void> {
   const world = new Simulation(reconciler, options)
-  await world.settle()
+  await world.runUntilIdle()
   for (const group of steps.map(asGroup)) {
     const names = group.map(([what]) => what).join(', ')
     const ends: unknown[] = []
@@ -151,16 +151,16 @@ async function takesAnyOrder(reconciler: Reconciler, { steps = [], ...options }:
         ends.push(await endOf(world.copy(), order, oneByOne))
     for (const end of ends) same(end, ends[0], `the order decides, of: ${names}`)
     for (const [, change] of group) await change(world)
-    await world.settle()
+    await world.runUntilIdle()
   }
 }
 
 async function endOf(world: Simulation, order: readonly Step[], oneByOne: boolean): Promise<unknown> {
   for (const [, change] of order) {
     await change(world)
-    if (oneByOne) await world.settle()
+    if (oneByOne) await world.runUntilIdle()
   }
-  await world.settle()
+  await world.runUntilIdle()
   return withoutHistory(stateOf(world))
 }
 
@@ -174,29 +174,29 @@ interface Start {
 async function* starts(reconciler: Reconciler, { steps = [], ...options }: Scenario): AsyncGenerator<Start> {
   const world = new Simulation(reconciler, options)
   yield { start: () => world.copy(), when: 'at the start' }
-  await world.settle()
+  await world.runUntilIdle()
   for (const [what, change] of steps.flatMap(asGroup)) {
     await change(world)
     yield { start: () => world.copy(), when: `after "${what}"` }
-    await world.settle()
+    await world.runUntilIdle()
   }
   if (world.object === undefined) return
   world.delete()
   yield { start: () => world.copy(), when: 'after its deletion' }
 }
 
-/** Worlds that settled although that happened before their first, second, … write. */
+/** Worlds that became idle although that happened before their first, second, … write. */
 async function* disturbances(
   start: () => Simulation,
   happens: (world: Simulation, write: SimulatedWrite) => void,
 ): AsyncGenerator<{ world: Simulation; write: string }> {
   for (let at = 0; ; at++) {
     const world = start()
-    const write = await settleDisturbed(world, at, happens)
+    const write = await runDisturbed(world, at, happens)
     if (write === undefined) return
     // Whoever goes on knows nothing but what is stored.
     const next = world.copy()
-    await next.settle()
+    await next.runUntilIdle()
     yield { world: next, write }
   }
 }
@@ -206,7 +206,7 @@ const die = (): never => {
 }
 
 /** Undefined: it makes no such write. */
-async function settleDisturbed(
+async function runDisturbed(
   world: Simulation,
   at: number,
   happens: (world: Simulation, write: SimulatedWrite) => void,
@@ -218,7 +218,7 @@ async function settleDisturbed(
     disturbed = `${write.verb} of ${write.object.kind} ${write.object.metadata.name}`
     happens(world, write)
   }
-  await world.settle().catch((error: unknown) => {
+  await world.runUntilIdle().catch((error: unknown) => {
     if (!(error instanceof Crash)) throw error
   })
   return disturbed

@@ -2,9 +2,9 @@ import { type EventReport, type KubeObject, RetryAfterError, type RunInput, Term
 import { dueDate } from '#queue/terms'
 import { RefusedError, SettledWrites } from '#reconcile'
 import type { Kind, ObservedBy, Reconciler } from '#sdk'
-import { type Dispatching, dispatch, type SimulatedWrite } from './dispatching.ts'
 import { DEFAULT_NOW, isOfKind } from './given.ts'
 import { type Identity, Memory } from './memory.ts'
+import { reconcileOnce, type SimulatedRun, type SimulatedWrite } from './simulated-run.ts'
 
 export interface SimulationOptions {
   /** The first one is reconciled; the others are simply there. */
@@ -14,7 +14,7 @@ export interface SimulationOptions {
   cluster?: (simulation: Simulation) => void
 }
 
-/** Runs at one moment before the function counts as one that never settles. */
+/** Runs at one moment before the function counts as one that never becomes idle. */
 const MAX_RUNS = 20
 /** Failures that a function means, or that the cluster answers with: they are shown on the object. */
 const MEANT = [TerminalError, RetryAfterError, RefusedError]
@@ -107,7 +107,7 @@ export class Simulation {
    * Runs until there is nothing to do at this time. Rejects with what the function throws, unless its consequence was
    * meant: a TerminalError, a RetryAfterError, a refused write.
    */
-  async settle(): Promise<void> {
+  async runUntilIdle(): Promise<void> {
     for (let runs = 0; runs < MAX_RUNS; runs++) {
       const { length } = this.writes
       await this.run()
@@ -116,10 +116,12 @@ export class Simulation {
       if (this.writes.length === length && !isDue) return
     }
     const { name } = this.#reconciler
-    throw new Error(`${name} does not settle: after ${MAX_RUNS} runs at one moment it writes, or wants to run, again`)
+    throw new Error(
+      `${name} never becomes idle: after ${MAX_RUNS} runs at one moment it writes, or wants to run, again`,
+    )
   }
 
-  /** Lets time pass, and nobody runs meanwhile: the next run is late. */
+  /** Lets time pass without runs: the next run is late. */
   pass(seconds: number): void {
     this.memory.now = new Date(this.now.getTime() + seconds * 1000)
     this.#playCluster()
@@ -130,7 +132,7 @@ export class Simulation {
     const end = this.now.getTime() + seconds * 1000
     while (this.timer !== undefined && this.timer.getTime() <= end) {
       this.memory.now = new Date(Math.max(this.timer.getTime(), this.now.getTime()))
-      await this.settle()
+      await this.runUntilIdle()
     }
     this.pass((end - this.now.getTime()) / 1000)
   }
@@ -139,7 +141,7 @@ export class Simulation {
   async run(): Promise<void> {
     this.timer = undefined
     this.failure = undefined
-    const { finish, failure } = await dispatch(this.#dispatching())
+    const { finish, failure } = await reconcileOnce(this.#simulatedRun())
     this.failure = failure
     this.#isMeant = MEANT.some((meant) => failure instanceof meant)
     this.#attempt = finish.kind === 'error' || finish.kind === 'terminal' ? this.#attempt + 1 : 0
@@ -160,7 +162,7 @@ export class Simulation {
     if (!isTold) this.events.push(event)
   }
 
-  #dispatching(): Dispatching {
+  #simulatedRun(): SimulatedRun {
     return {
       reconciler: this.#reconciler,
       memory: this.memory,
@@ -201,6 +203,6 @@ export class Simulation {
   }
 }
 
-/** `const world = simulate(at, { objects: [example] }); await world.settle(); await world.advance(60)` */
+/** `const world = simulate(at, { objects: [example] }); await world.runUntilIdle(); await world.advance(60)` */
 export const simulate = (reconciler: Reconciler, options: SimulationOptions): Simulation =>
   new Simulation(reconciler, options)

@@ -2,28 +2,28 @@ import type { DeadLetter } from '#events'
 import { EXIT, UsageError } from '#host/exit'
 import { type DeadFilter, type DeadLsOptions, describeLetter, listDead, selectLetters } from '../dead/letters.ts'
 import { type ReplayTools, replay } from '../dead/replay.ts'
-import { withExisting } from '../existing.ts'
-import type { Surroundings } from '../options.ts'
+import { withExistingStreams } from '../existing-streams.ts'
+import type { CommandContext } from '../options.ts'
 
-export const ls = (options: DeadLsOptions, surroundings: Surroundings): Promise<void> =>
-  withExisting(surroundings, async ({ dead }) => surroundings.print(await listDead(dead, options, new Date())))
+export const ls = (options: DeadLsOptions, context: CommandContext): Promise<void> =>
+  withExistingStreams(context, async ({ dead }) => context.print(await listDead(dead, options, new Date())))
 
-export const show = (id: number, output: 'text' | 'json', surroundings: Surroundings): Promise<void> =>
-  withExisting(surroundings, async (tools) =>
-    surroundings.print(describeLetter(await letterOf(tools, id), output, new Date())),
+export const show = (id: number, output: 'text' | 'json', context: CommandContext): Promise<void> =>
+  withExistingStreams(context, async (tools) =>
+    context.print(describeLetter(await letterOf(tools, id), output, new Date())),
   )
 
 /** Those of these numbers, or all that the filter selects. */
-export const replayLetters = (which: number[] | DeadFilter, surroundings: Surroundings): Promise<void> =>
-  withExisting(surroundings, async (tools) => {
+export const replayLetters = (which: number[] | DeadFilter, context: CommandContext): Promise<void> =>
+  withExistingStreams(context, async (tools) => {
     let isDone = true
     const letters = Array.isArray(which) ? lettersOf(tools, which) : selectLetters(tools.dead, which)
     for await (const letter of letters) {
       const { done, text } = await replay(letter, tools)
-      surroundings.print(text)
+      context.print(text)
       isDone &&= done
     }
-    if (!isDone) surroundings.setExitCode(EXIT.failed)
+    if (!isDone) context.setExitCode(EXIT.failed)
   })
 
 async function* lettersOf(tools: ReplayTools, ids: readonly number[]): AsyncGenerator<DeadLetter> {

@@ -8,7 +8,7 @@ import { formatted } from '../events/format.ts'
 import type { Format, Target } from '../events/options.ts'
 import { filtersOf, type Selection, wants } from '../events/selection.ts'
 import { openSink } from '../events/sink.ts'
-import type { Surroundings } from '../options.ts'
+import type { CommandContext } from '../options.ts'
 
 interface SelectOptions extends Selection {
   type: string[]
@@ -28,7 +28,7 @@ export interface ReplayOptions extends SelectOptions {
 /** Some seconds altogether: a receiver may be starting. */
 const TRIES = 5
 
-interface Look {
+interface SelectedEvents {
   settings: Config
   view: EventsView
   log: Logger
@@ -37,7 +37,11 @@ interface Look {
 }
 
 /** NATS alone: who only looks needs no cluster. */
-async function looking(options: SelectOptions, { config }: Surroundings, act: (look: Look) => Promise<void>) {
+async function withEventsView(
+  options: SelectOptions,
+  { config }: CommandContext,
+  act: (events: SelectedEvents) => Promise<void>,
+) {
   const settings = await config()
   await using js = await openJetStream(settings, 'events')
   const log = await createLogger(settings)
@@ -48,20 +52,20 @@ async function looking(options: SelectOptions, { config }: Surroundings, act: (l
   await act({ settings, view, log, filters, isWanted: wants(options.type) })
 }
 
-export const tail = ({ output, ...options }: GetOptions, surroundings: Surroundings): Promise<void> =>
-  looking(options, surroundings, async ({ view, log, filters, isWanted }) => {
+export const tail = ({ output, ...options }: GetOptions, context: CommandContext): Promise<void> =>
+  withEventsView(options, context, async ({ view, log, filters, isWanted }) => {
     const { signal } = untilStopped()
     const start = options.since ?? (await view.end())
     log[process.stderr.isTTY ? 'info' : 'debug']({ start }, 'following; Ctrl-C ends')
     for await (const event of matching(view.follow(filters, start, signal), isWanted))
-      surroundings.print(formatted[output](event))
+      context.print(formatted[output](event))
   })
 
-export const get = ({ output, ...options }: GetOptions, surroundings: Surroundings): Promise<void> =>
-  looking(options, surroundings, async ({ view, filters, isWanted }) => {
+export const get = ({ output, ...options }: GetOptions, context: CommandContext): Promise<void> =>
+  withEventsView(options, context, async ({ view, filters, isWanted }) => {
     let found = 0
     for await (const event of matching(view.stored(filters, options.since), isWanted)) {
-      surroundings.print(formatted[output](event))
+      context.print(formatted[output](event))
       found++
     }
     if (found > 0) return
@@ -69,8 +73,8 @@ export const get = ({ output, ...options }: GetOptions, surroundings: Surroundin
     console.error('EVENTS has no such event')
   })
 
-export const replay = ({ to, mode, follow, ...options }: ReplayOptions, surroundings: Surroundings): Promise<void> =>
-  looking(options, surroundings, async ({ settings, view, filters, isWanted }) => {
+export const replay = ({ to, mode, follow, ...options }: ReplayOptions, context: CommandContext): Promise<void> =>
+  withEventsView(options, context, async ({ settings, view, filters, isWanted }) => {
     const { signal } = untilStopped()
     await using sink = await openSink(to, mode, settings, TRIES)
     let sent = 0
@@ -79,7 +83,7 @@ export const replay = ({ to, mode, follow, ...options }: ReplayOptions, surround
       await sink.send(event, signal)
       sent++
     }
-    surroundings.print(`${sent} events sent to ${sink.name}`)
+    context.print(`${sent} events sent to ${sink.name}`)
   })
 
 async function* matching(

@@ -1,7 +1,7 @@
 import { loadFunctions } from '#host/functions'
 import { openKube } from '#host/kube'
 import { install } from '#install'
-import type { Surroundings } from '../options.ts'
+import type { CommandContext } from '../options.ts'
 import { table } from '../table.ts'
 
 export interface InstallOptions {
@@ -12,7 +12,7 @@ export interface InstallOptions {
   natsCertificates: boolean
 }
 
-export async function installFunctions(options: InstallOptions, { config, print }: Surroundings): Promise<void> {
+export async function installFunctions(options: InstallOptions, { config, print }: CommandContext): Promise<void> {
   await using kube = await openKube(await config())
   const installed = await install(kube, await loadFunctions(options.function), options)
   const rows = installed.map(({ kind, name, result }) => [kind, name, result])

@@ -20,7 +20,7 @@ import { curlCommand } from '../events/curl.ts'
 import { guessedRef, imagined, isUsuallyNamespaced, objectsIn, resourceNamed, served } from '../events/objects.ts'
 import type { Target } from '../events/options.ts'
 import { openSink } from '../events/sink.ts'
-import type { Print, Surroundings } from '../options.ts'
+import type { CommandContext, Print } from '../options.ts'
 
 export interface PublishOptions {
   file?: string
@@ -34,14 +34,14 @@ export interface PublishOptions {
 }
 
 /** What to publish, and of which cluster. */
-interface Found {
+interface PublishSource {
   cluster: string
   objects: { ref: ResourceRef; object: KubeObject }[]
   /** The API server has these versions: EVENTS may take them. */
   areStored: boolean
 }
 
-interface Made {
+interface PublishedEvent {
   ref: ResourceRef
   verb: Verb
   object: KubeObject
@@ -56,15 +56,15 @@ export async function publish(
   kind: string | undefined,
   name: string | undefined,
   options: PublishOptions,
-  { config, print }: Surroundings,
+  { config, print }: CommandContext,
 ): Promise<void> {
   const settings = await config()
   const found = await find(settings, kind, name, options)
-  const made = eventsOf(found, settings, options)
-  if (options.dryRun) return print(made.map(({ event }) => JSON.stringify(event, null, 2)).join('\n'))
-  if (options.curl) return print(made.map(({ event }) => curlOf(event, options)).join('\n\n'))
-  if (options.to) return send(made, options.to, settings, options.mode, print)
-  await store(found, made, settings, print)
+  const events = eventsOf(found, settings, options)
+  if (options.dryRun) return print(events.map(({ event }) => JSON.stringify(event, null, 2)).join('\n'))
+  if (options.curl) return print(events.map(({ event }) => curlOf(event, options)).join('\n\n'))
+  if (options.to) return send(events, options.to, settings, options.mode, print)
+  await store(found, events, settings, print)
 }
 
 async function find(settings: Config, kind: string | undefined, name: string | undefined, options: PublishOptions) {
@@ -94,7 +94,7 @@ async function inCluster(
   kube: KubeClient,
   objects: KubeObject[],
   namespace: string | undefined,
-): Promise<Found['objects']> {
+): Promise<PublishSource['objects']> {
   const resources = await servedResources(kube)
   return Promise.all(
     objects.map(async (given) => {
@@ -113,7 +113,11 @@ const inNamespace = (object: KubeObject, namespace: string): KubeObject => ({
   metadata: { namespace, ...object.metadata },
 })
 
-function eventsOf({ cluster, objects, areStored }: Found, settings: Config, options: PublishOptions): Made[] {
+function eventsOf(
+  { cluster, objects, areStored }: PublishSource,
+  settings: Config,
+  options: PublishOptions,
+): PublishedEvent[] {
   const rules = { isReferenceOnly: referenceRule(settings.FAIRLEAD_REFERENCE_ONLY), maxObjectBytes: MAX_OBJECT_BYTES }
   return objects.map(({ ref, object }) => {
     const verb = options.type ?? (areStored && wasChanged(object) ? 'modified' : 'added')
@@ -133,19 +137,30 @@ function curlOf(event: CloudEvent, { to, mode }: PublishOptions): string {
   return curlCommand(to?.url ?? LOCAL_FUNCTION, toHttp(event, mode))
 }
 
-async function send(made: Made[], to: Target, settings: Config, mode: ContentMode, print: Print): Promise<void> {
+async function send(
+  events: PublishedEvent[],
+  to: Target,
+  settings: Config,
+  mode: ContentMode,
+  print: Print,
+): Promise<void> {
   const { signal } = untilStopped()
   await using sink = await openSink(to, mode, settings, 1)
-  for (const { event } of made) print(`${event.id} to ${sink.name}: ${await sink.send(event, signal)}`)
+  for (const { event } of events) print(`${event.id} to ${sink.name}: ${await sink.send(event, signal)}`)
 }
 
 /** As the bridge does, guarded: an older version never replaces a newer one. */
-async function store({ cluster, areStored }: Found, made: Made[], settings: Config, print: Print): Promise<void> {
+async function store(
+  { cluster, areStored }: PublishSource,
+  published: PublishedEvent[],
+  settings: Config,
+  print: Print,
+): Promise<void> {
   if (!areStored)
     throw new UsageError(
       'EVENTS has only what the API server has: apply the file and the bridge publishes it, or name another place with --to',
     )
-  const living = made.find(({ verb }) => verb === 'deleted')
+  const living = published.find(({ verb }) => verb === 'deleted')
   if (living)
     throw new UsageError(
       `EVENTS has all that the API server has, and that has ${called(living.object)}: delete it and the bridge publishes that, or name another place with --to`,
@@ -154,7 +169,7 @@ async function store({ cluster, areStored }: Found, made: Made[], settings: Conf
   const log = await createLogger(settings)
   const referenceOnly = settings.FAIRLEAD_REFERENCE_ONLY
   const events = await openEventStore(js, { ...prefixOf(settings), cluster, referenceOnly, log })
-  for (const { ref, verb, object, event } of made) {
+  for (const { ref, verb, object, event } of published) {
     const { outcome, sequence } = await events.put(ref, verb, object)
     print(`${event.id}: ${SAID[outcome]} in ${events.stream} at ${sequence}`)
   }

@@ -1,7 +1,7 @@
 import { createInterface } from 'node:readline/promises'
 import { EXIT, UsageError, untilStopped } from '#host/exit'
-import { withExisting } from '../existing.ts'
-import type { Surroundings } from '../options.ts'
+import { withExistingStreams } from '../existing-streams.ts'
+import type { CommandContext } from '../options.ts'
 import { type ActOptions, actOnKeys } from '../queue/act.ts'
 import { type DrainOptions, untilDrained } from '../queue/drain.ts'
 import { type LsOptions, listQueue } from '../queue/ls.ts'
@@ -15,31 +15,31 @@ export type GivenActOptions = ActOptions & { yes?: boolean }
 
 const now = () => new Date()
 
-export const ls = ({ watch, ...options }: WatchOptions, surroundings: Surroundings): Promise<void> =>
-  withExisting(surroundings, async ({ queue }) => {
+export const ls = ({ watch, ...options }: WatchOptions, context: CommandContext): Promise<void> =>
+  withExistingStreams(context, async ({ queue }) => {
     if (watch) await watchQueue(queue, options, screenOf(process.stdout), now, untilStopped().signal)
-    else surroundings.print(await listQueue(queue, options, now))
+    else context.print(await listQueue(queue, options, now))
   })
 
-export const show = (options: ShowOptions, surroundings: Surroundings): Promise<void> =>
-  withExisting(surroundings, async ({ queue }) => surroundings.print(await showKey(queue, options, now())))
+export const show = (options: ShowOptions, context: CommandContext): Promise<void> =>
+  withExistingStreams(context, async ({ queue }) => context.print(await showKey(queue, options, now())))
 
-export const actOn = ({ yes = true, ...options }: GivenActOptions, surroundings: Surroundings): Promise<void> =>
-  withExisting(surroundings, async ({ queue }) => {
+export const actOn = ({ yes = true, ...options }: GivenActOptions, context: CommandContext): Promise<void> =>
+  withExistingStreams(context, async ({ queue }) => {
     const confirm = yes ? async () => undefined : askOnTerminal
-    const tools = { print: surroundings.print, confirm, signal: untilStopped().signal }
-    if (!(await actOnKeys(queue, options, tools))) surroundings.setExitCode(EXIT.failed)
+    const tools = { print: context.print, confirm, signal: untilStopped().signal }
+    if (!(await actOnKeys(queue, options, tools))) context.setExitCode(EXIT.failed)
   })
 
-export const run = (options: RunNowOptions, surroundings: Surroundings): Promise<void> =>
-  withExisting(surroundings, async ({ queue, view: events }) => {
-    if (!(await runNow(options, { queue, events, print: surroundings.print }))) surroundings.setExitCode(EXIT.failed)
+export const run = (options: RunNowOptions, context: CommandContext): Promise<void> =>
+  withExistingStreams(context, async ({ queue, view: events }) => {
+    if (!(await runNow(options, { queue, events, print: context.print }))) context.setExitCode(EXIT.failed)
   })
 
-export const drain = (options: DrainOptions, surroundings: Surroundings): Promise<void> =>
-  withExisting(surroundings, async ({ queue }) => {
+export const drain = (options: DrainOptions, context: CommandContext): Promise<void> =>
+  withExistingStreams(context, async ({ queue }) => {
     const report = (text: string) => console.error(text)
-    surroundings.print(await untilDrained(queue, options, untilStopped().signal, report))
+    context.print(await untilDrained(queue, options, untilStopped().signal, report))
   })
 
 function screenOf(stream: NodeJS.WriteStream): Screen {

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import { stringify } from 'yaml'
 import type { Invoke, Outcome, ResourceRef } from '#contracts'
-import { type RehearsalResult, type Rehearsed, rehearse } from '#dispatch'
+import { type DryRunResult, type DryRunStep, dryRun } from '#dispatch'
 import { dieBecause, EXIT, UsageError, untilStopped } from '#host/exit'
 import { functionNamed, loadFunctions } from '#host/functions'
 import { guardFunctions } from '#host/isolation'
@@ -11,7 +11,7 @@ import { isNotFound, type KubeClient, resourcePath, servedResources } from '#kub
 import type { Finish } from '#queue'
 import { manifest, type Reconciler } from '#sdk'
 import { reconcilerSpec } from '#spec'
-import type { Surroundings } from '../options.ts'
+import type { CommandContext } from '../options.ts'
 
 export interface RunOptions {
   namespace?: string
@@ -19,11 +19,11 @@ export interface RunOptions {
   output: 'text' | 'json'
 }
 
-export async function dryRun(
+export async function printDryRun(
   name: string,
   object: string,
   options: RunOptions,
-  { config, print, setExitCode }: Surroundings,
+  { config, print, setExitCode }: CommandContext,
 ): Promise<void> {
   const settings = await config()
   await using kube = await openKube(settings)
@@ -38,7 +38,7 @@ export async function dryRun(
     log,
     fatal: dieBecause(settings),
   })
-  const result = await rehearsed(kube, found, guard.invoke(found), key, log, signal)
+  const result = await dryRunOnCluster(kube, found, guard.invoke(found), key, log, signal)
   print(options.output === 'json' ? JSON.stringify(result, null, 2) : textOf(result))
   if (isFailure(result.finish)) setExitCode(EXIT.failed)
 }
@@ -50,26 +50,26 @@ async function isInNoNamespace(kube: KubeClient, { group, version, resource }: R
 }
 
 /** What a run of this function for this object would do on the cluster as it is now. Writes nothing. */
-async function rehearsed(
+async function dryRunOnCluster(
   kube: KubeClient,
   found: Reconciler,
   invoke: Invoke,
   object: { namespace: string | undefined; name: string },
   log: Logger,
   signal: AbortSignal,
-): Promise<RehearsalResult> {
+): Promise<DryRunResult> {
   const spec = reconcilerSpec.parse(manifest(found).spec)
   await kube.get(resourcePath(spec.for, object.namespace, object.name), { signal }).catch((cause: unknown) => {
     if (!isNotFound(cause)) throw cause
     const where = object.namespace === undefined ? '' : ` in namespace ${object.namespace}; -n names another one`
     throw new UsageError(`there is no ${spec.for.kind} ${object.name}${where}`, { cause })
   })
-  return rehearse({ kube, name: found.name, spec, invoke, object, log, now: new Date(), signal })
+  return dryRun({ kube, name: found.name, spec, invoke, object, log, now: new Date(), signal })
 }
 
 const isFailure = ({ kind }: Finish): boolean => kind === 'error' || kind === 'terminal'
 
-const textOf = ({ outcome, would, finish }: RehearsalResult): string =>
+const textOf = ({ outcome, would, finish }: DryRunResult): string =>
   [
     ...(isFailure(finish) && outcome === undefined ? [] : [returnedText(outcome)]),
     would.length === 0 ? 'Nothing would be written.' : `It would:\n${would.map(stepText).join('\n')}`,
@@ -92,7 +92,7 @@ const ENDS = {
     `The run would fail, and not be tried again before something changes: ${message}`,
 }
 
-function stepText(step: Rehearsed): string {
+function stepText(step: DryRunStep): string {
   if (step.would === 'tell') return `  tell ${step.type} ${step.reason}: ${step.message}`
   const { would, kind, namespace, name, differences } = step
   const lines = differences.map(({ path, ...values }) => {

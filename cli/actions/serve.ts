@@ -2,7 +2,7 @@ import { UsageError, untilStopped } from '#host/exit'
 import { functionNamed, loadFunctions } from '#host/functions'
 import { createLogger } from '#host/logging'
 import { serve } from '#sdk/serve'
-import type { Surroundings } from '../options.ts'
+import type { CommandContext } from '../options.ts'
 
 export interface ServeOptions {
   function: string[]
@@ -16,7 +16,7 @@ export interface ServeOptions {
 export async function serveFunction(
   name: string | undefined,
   options: ServeOptions,
-  { config }: Surroundings,
+  { config }: CommandContext,
 ): Promise<void> {
   const settings = await config()
   const log = await createLogger(settings)

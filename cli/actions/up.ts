@@ -1,14 +1,14 @@
 import { flushCompileCache } from 'node:module'
 import { shownKey } from '#events'
 import type { Config } from '#host/config'
-import { openStreams, patiently } from '#host/connections'
+import { openStreams, retryWhileUnreachable } from '#host/connections'
 import { dieBecause, endInTime, IgnoredSignalError, untilStopped } from '#host/exit'
 import { loadFunctions, readFunctionAccess } from '#host/functions'
 import { guardFunctions } from '#host/isolation'
 import { openKube } from '#host/kube'
 import { createLogger } from '#host/logging'
 import { certificateGauge, createMetrics, depthGauges, serveMetrics } from '#host/metrics'
-import { createRuntime, giveMemoryBack, ownRevision, type RuntimeOptions } from '#host/runtime'
+import { createRuntime, ownRevision, type RuntimeOptions, releaseMemoryWhenIdle } from '#host/runtime'
 import { openTraceKeeper } from '#host/tracing'
 
 export interface UpOptions {
@@ -31,7 +31,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   const functions = await loadFunctions(options.function)
   const access = await readFunctionAccess(config.FAIRLEAD_FUNCTION_ACCESS)
   await using kube = await openKube(config, metrics.onRequest)
-  const whenThere = <T>(open: () => Promise<T>) => patiently(options.waitSeconds, log, open)
+  const whenThere = <T>(open: () => Promise<T>) => retryWhileUnreachable(options.waitSeconds, log, open)
   if (options.install) {
     const { install } = await import('#install')
     for (const one of await whenThere(() => install(kube, functions, options))) log.info(one, 'installed')
@@ -83,7 +83,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
           status: () => runtime.bridge?.status(),
           troubles: () => runtime.troubles(),
         })
-  using _heap = giveMemoryBack()
+  using _heap = releaseMemoryWhenIdle()
   const stop = untilStopped()
   endInTime(stop.signal, options.graceSeconds, fatal)
   log.info(

@@ -1,8 +1,8 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import { completionScript, type Shell, shells } from '../completion.ts'
-import type { Surroundings } from '../options.ts'
+import type { CommandContext } from '../options.ts'
 
-export function completionCommand(program: Command, { print }: Surroundings): void {
+export function completionCommand(program: Command, { print }: CommandContext): void {
   program
     .command('completion')
     .description('shell completion, e.g. source <(fairlead completion bash)')

@@ -2,7 +2,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { DeadReason } from '#events'
 import { UsageError } from '#host/exit'
 import type { DeadFilter, DeadLsOptions } from '../dead/letters.ts'
-import { objectName, outputOption, type Surroundings, whole } from '../options.ts'
+import { type CommandContext, objectName, outputOption, whole } from '../options.ts'
 
 /** Every one of them, or it is no such record. */
 const REASONS: Record<DeadReason, true> = {
@@ -16,7 +16,7 @@ const REASONS: Record<DeadReason, true> = {
   'unknown-reconciler': true,
 }
 
-export function deadCommands(program: Command, surroundings: Surroundings): void {
+export function deadCommands(program: Command, context: CommandContext): void {
   const group = program.command('dead').description('messages that nobody can read, and keys that nobody runs')
 
   const filtered = (command: Command) =>
@@ -30,7 +30,7 @@ export function deadCommands(program: Command, surroundings: Surroundings): void
     .addOption(outputOption('table', 'json'))
     .action(async (options: DeadLsOptions) => {
       const { ls } = await import('../actions/dead.ts')
-      await ls(options, surroundings)
+      await ls(options, context)
     })
 
   group
@@ -40,7 +40,7 @@ export function deadCommands(program: Command, surroundings: Surroundings): void
     .addOption(outputOption('text', 'json'))
     .action(async (id: number, { output }: { output: 'text' | 'json' }) => {
       const { show } = await import('../actions/dead.ts')
-      await show(id, output, surroundings)
+      await show(id, output, context)
     })
 
   filtered(group.command('replay'))
@@ -52,7 +52,7 @@ export function deadCommands(program: Command, surroundings: Surroundings): void
       const isFiltered = filter.reason !== undefined || filter.reconciler !== undefined
       if (!all && isFiltered) throw new UsageError('--reconciler and --reason go with --all')
       const { replayLetters } = await import('../actions/dead.ts')
-      await replayLetters(all ? filter : ids, surroundings)
+      await replayLetters(all ? filter : ids, context)
     })
 }
 

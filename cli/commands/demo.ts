@@ -1,9 +1,9 @@
 import type { Command } from 'commander'
 import type { CommonOptions } from '#host/config'
 import { UsageError } from '#host/exit'
-import type { Surroundings } from '../options.ts'
+import type { CommandContext } from '../options.ts'
 
-export function demoCommand(program: Command, { setExitCode }: Surroundings): void {
+export function demoCommand(program: Command, { setExitCode }: CommandContext): void {
   program
     .command('demo')
     .description('one object’s life, from its creation to DONE, on real servers')

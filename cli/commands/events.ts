@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander'
 import type { GetOptions, ReplayOptions } from '../actions/events.ts'
 import { FORMATS, modeOption, momentFrom, target, verbsFrom } from '../events/options.ts'
-import type { Surroundings } from '../options.ts'
+import type { CommandContext } from '../options.ts'
 
 const HELP = `
 KIND is a resource that a bridge watches: pods, pod, Pod, ats.cnat.programming-kubernetes.info, or several with
@@ -10,7 +10,7 @@ commas between. EVENTS keeps the last event of each object, and deletions for an
 type GetFlags = Omit<GetOptions, 'kinds' | 'name'>
 type ReplayFlags = Omit<ReplayOptions, 'kinds' | 'name'>
 
-export function eventsCommands(program: Command, surroundings: Surroundings): void {
+export function eventsCommands(program: Command, context: CommandContext): void {
   const events = program.command('events').description('the changes of the cluster, as CloudEvents in NATS')
   const selecting = (command: Command) =>
     command
@@ -27,7 +27,7 @@ export function eventsCommands(program: Command, surroundings: Surroundings): vo
     .addOption(format())
     .action(async (kinds: string[] = [], name: string | undefined, options: GetFlags) => {
       const { tail } = await import('../actions/events.ts')
-      await tail({ ...options, kinds, name }, surroundings)
+      await tail({ ...options, kinds, name }, context)
     })
 
   selecting(events.command('get'))
@@ -39,7 +39,7 @@ export function eventsCommands(program: Command, surroundings: Surroundings): vo
     )
     .action(async (kinds: string[] = [], name: string | undefined, options: GetFlags) => {
       const { get } = await import('../actions/events.ts')
-      await get({ ...options, kinds, name }, surroundings)
+      await get({ ...options, kinds, name }, context)
     })
 
   selecting(events.command('replay'))
@@ -49,6 +49,6 @@ export function eventsCommands(program: Command, surroundings: Surroundings): vo
     .option('--follow', 'then every later one, as it comes')
     .action(async (kinds: string[] = [], name: string | undefined, options: ReplayFlags) => {
       const { replay } = await import('../actions/events.ts')
-      await replay({ ...options, kinds, name }, surroundings)
+      await replay({ ...options, kinds, name }, context)
     })
 }

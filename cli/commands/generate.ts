@@ -1,8 +1,8 @@
 import type { Command } from 'commander'
 import type { CrdsOptions, KnativeOfOptions, RbacOptions } from '../actions/generate.ts'
-import { collect, functionOption, objectName, type Surroundings } from '../options.ts'
+import { type CommandContext, collect, functionOption, objectName } from '../options.ts'
 
-export function generateCommands(program: Command, { print }: Surroundings): void {
+export function generateCommands(program: Command, { print }: CommandContext): void {
   const generate = program.command('generate').description('manifests from the functions’ code, as YAML')
 
   generate

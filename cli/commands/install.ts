@@ -1,8 +1,8 @@
 import type { Command } from 'commander'
 import type { InstallOptions } from '../actions/install.ts'
-import { functionOption, outputOption, revisionOption, type Surroundings } from '../options.ts'
+import { type CommandContext, functionOption, outputOption, revisionOption } from '../options.ts'
 
-export function installCommand(program: Command, surroundings: Surroundings): void {
+export function installCommand(program: Command, context: CommandContext): void {
   program
     .command('install')
     .description('apply accounts, their rights, CRDs and Reconcilers of the functions; may be repeated')
@@ -13,6 +13,6 @@ export function installCommand(program: Command, surroundings: Surroundings): vo
     .option('--nats-certificates', 'also what deploy/fairlead needs: Secrets by which NATS knows its clients', false)
     .action(async (options: InstallOptions) => {
       const { installFunctions } = await import('../actions/install.ts')
-      await installFunctions(options, surroundings)
+      await installFunctions(options, context)
     })
 }

@@ -1,8 +1,8 @@
 import type { Command } from 'commander'
 import type { LocalOptions, LocalUpOptions } from '../actions/local.ts'
-import { dirOption, nodeOption, outputOption, type Surroundings } from '../options.ts'
+import { type CommandContext, dirOption, nodeOption, outputOption } from '../options.ts'
 
-export function localCommands(program: Command, { print, setExitCode }: Surroundings): void {
+export function localCommands(program: Command, { print, setExitCode }: CommandContext): void {
   const local = program.command('local').description('real servers on this machine, for development')
 
   local

@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander'
 import type { PublishOptions } from '../actions/publish.ts'
 import { modeOption, target } from '../events/options.ts'
-import type { Surroundings } from '../options.ts'
+import type { CommandContext } from '../options.ts'
 
 const HELP = `
 What is published is what the bridge would publish:
@@ -10,7 +10,7 @@ What is published is what the bridge would publish:
   fairlead publish -f at.yaml --to nats:trial.ats          a manifest as the API server would have it
   fairlead publish -f at.yaml --offline --curl             the same as a command, without any server`
 
-export function publishCommand(program: Command, surroundings: Surroundings): void {
+export function publishCommand(program: Command, context: CommandContext): void {
   program
     .command('publish')
     .description('the event that the bridge would publish of an object, to NATS or over HTTP')
@@ -32,6 +32,6 @@ export function publishCommand(program: Command, surroundings: Surroundings): vo
     .addHelpText('after', HELP)
     .action(async (kind: string | undefined, name: string | undefined, options: PublishOptions) => {
       const { publish } = await import('../actions/publish.ts')
-      await publish(kind, name, options, surroundings)
+      await publish(kind, name, options, context)
     })
 }

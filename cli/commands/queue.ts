@@ -1,12 +1,12 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { UsageError } from '#host/exit'
 import type { GivenActOptions, WatchOptions } from '../actions/queue.ts'
-import { objectName, outputOption, type Surroundings, whole } from '../options.ts'
+import { type CommandContext, objectName, outputOption, whole } from '../options.ts'
 import type { RunNowOptions } from '../queue/run.ts'
 import type { ShowOptions } from '../queue/show.ts'
 import { type Act, STATES, STATES_OF, type State } from '../queue/states.ts'
 
-export function queueCommands(program: Command, surroundings: Surroundings): void {
+export function queueCommands(program: Command, context: CommandContext): void {
   const queue = program.command('queue').description('look into the work queue, and act on it')
 
   queue
@@ -21,7 +21,7 @@ export function queueCommands(program: Command, surroundings: Surroundings): voi
     .addOption(outputOption('table', 'wide', 'json'))
     .action(async (reconciler: string | undefined, names: string[], { state: states, ...rest }: GivenLsOptions) => {
       const { ls } = await import('../actions/queue.ts')
-      await ls({ ...rest, reconciler, names, states }, surroundings)
+      await ls({ ...rest, reconciler, names, states }, context)
     })
 
   queue
@@ -33,7 +33,7 @@ export function queueCommands(program: Command, surroundings: Surroundings): voi
     .addOption(outputOption('text', 'json'))
     .action(async (reconciler: string, key: string, options: Pick<ShowOptions, 'namespace' | 'output'>) => {
       const { show } = await import('../actions/queue.ts')
-      await show({ ...options, reconciler, key }, surroundings)
+      await show({ ...options, reconciler, key }, context)
     })
 
   queue
@@ -45,7 +45,7 @@ export function queueCommands(program: Command, surroundings: Surroundings): voi
     .addOption(outputOption('text', 'json'))
     .action(async (reconciler: string, keys: string[], options: Pick<RunNowOptions, 'namespace' | 'output'>) => {
       const { run } = await import('../actions/queue.ts')
-      await run({ ...options, reconciler, keys }, surroundings)
+      await run({ ...options, reconciler, keys }, context)
     })
 
   const acting = (act: Act, description: string): Command =>
@@ -62,7 +62,7 @@ export function queueCommands(program: Command, surroundings: Surroundings): voi
         if (state.length > 0 && !rest.all) throw new UsageError('--state goes with --all')
         const states = state.length > 0 ? state : STATES_OF[act]
         const { actOn } = await import('../actions/queue.ts')
-        await actOn({ ...rest, act, reconciler, keys, states }, surroundings)
+        await actOn({ ...rest, act, reconciler, keys, states }, context)
       })
 
   acting('retry', 'run waiting or parked keys now; their counts of failures stay')
@@ -76,7 +76,7 @@ export function queueCommands(program: Command, surroundings: Surroundings): voi
     .option('--timeout <seconds>', 'then end with 1', whole(0, 86_400), 60)
     .action(async (reconciler: string, { timeout }: { timeout: number }) => {
       const { drain } = await import('../actions/queue.ts')
-      await drain({ reconciler, timeoutSeconds: timeout }, surroundings)
+      await drain({ reconciler, timeoutSeconds: timeout }, context)
     })
 }
 

@@ -1,10 +1,10 @@
 import type { Command } from 'commander'
 import { UsageError } from '#host/exit'
 import type { RunOptions } from '../actions/run.ts'
-import { functionOption, objectName, outputOption, type Surroundings } from '../options.ts'
+import { type CommandContext, functionOption, objectName, outputOption } from '../options.ts'
 
 /** `fairlead run NAME OBJECT --dry-run` */
-export function runCommand(program: Command, surroundings: Surroundings): void {
+export function runCommand(program: Command, context: CommandContext): void {
   program
     .command('run')
     .description('what a function would do for one object, on the cluster as it is now')
@@ -19,7 +19,7 @@ export function runCommand(program: Command, surroundings: Surroundings): void {
         throw new UsageError(
           `add --dry-run to see what would be written; a dispatcher runs it for real: fairlead queue run ${name} NAMESPACE/${object}`,
         )
-      const { dryRun } = await import('../actions/run.ts')
-      await dryRun(name, object, options, surroundings)
+      const { printDryRun } = await import('../actions/run.ts')
+      await printDryRun(name, object, options, context)
     })
 }

@@ -1,8 +1,8 @@
 import { type Command, Option } from 'commander'
 import type { ServeOptions } from '../actions/serve.ts'
-import { functionOption, revisionOption, type Surroundings, whole } from '../options.ts'
+import { type CommandContext, functionOption, revisionOption, whole } from '../options.ts'
 
-export function serveCommand(program: Command, surroundings: Surroundings): void {
+export function serveCommand(program: Command, context: CommandContext): void {
   program
     .command('serve')
     .description('one function over HTTP, as in a Knative Service: a dispatcher calls it')
@@ -14,6 +14,6 @@ export function serveCommand(program: Command, surroundings: Surroundings): void
     .option('--max-body-bytes <n>', 'of a request', whole(1024, 2 ** 31), 32 * 1024 * 1024)
     .action(async (name: string | undefined, options: ServeOptions) => {
       const { serveFunction } = await import('../actions/serve.ts')
-      await serveFunction(name, options, surroundings)
+      await serveFunction(name, options, context)
     })
 }

@@ -1,9 +1,9 @@
 import type { Command } from 'commander'
 import type { UpOptions } from '../actions/up.ts'
-import { functionOption, revisionOption, type Surroundings, whole } from '../options.ts'
+import { type CommandContext, functionOption, revisionOption, whole } from '../options.ts'
 
 /** `up`, `bridge` and `dispatch`: the same program with different parts. */
-export function upCommands(program: Command, { config }: Surroundings): void {
+export function upCommands(program: Command, { config }: CommandContext): void {
   const serving = (command: Command) =>
     command
       .option('--listen <address>', 'serve /metrics, /healthz and /readyz there, e.g. 127.0.0.1:8080')

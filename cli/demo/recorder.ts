@@ -2,7 +2,7 @@ import type { BridgeObserver } from '#bridge'
 import type { KubeObject } from '#contracts'
 import type { RunObserver, RunStep } from '#dispatch'
 import { keyOf, shownKey } from '#events'
-import type { Told } from './held-back.ts'
+import type { NamedMoment } from './causal-order.ts'
 
 export interface Recorder {
   bridge: BridgeObserver
@@ -35,7 +35,7 @@ const QUEUED = {
 /** Turns what bridge and dispatcher report about one At, and nothing else, into moments with their causes. */
 export function recordLifeOf(
   at: { namespace: string; name: string },
-  tell: (moment: Told) => void,
+  tell: (moment: NamedMoment) => void,
   now: () => number,
 ): Recorder {
   const key = keyOf(at.namespace, at.name)
@@ -48,7 +48,7 @@ export function recordLifeOf(
     ((kind === 'At' && metadata.name === at.name) ||
       metadata.ownerReferences?.some((owner) => owner.kind === 'At' && owner.name === at.name) === true)
 
-  const addOfRun = (what: string, detail: string, more: Partial<Told> = {}) =>
+  const addOfRun = (what: string, detail: string, more: Partial<NamedMoment> = {}) =>
     tell({ at: now(), what, detail, cause: `run ${count.runs}`, ...more })
 
   /** Keys that are queued several times before a run begins make one run. */

@@ -1,14 +1,14 @@
 import { clearInterval, setInterval } from 'node:timers'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { styleText } from 'node:util'
-import { HeldBack, type Told } from './held-back.ts'
+import { CausalOrder, type NamedMoment } from './causal-order.ts'
 
 export interface Moment {
   /** Milliseconds since the epoch. */
   at: number
   what: string
   detail: string
-  /** The moment that made this one happen; undefined: none, or nobody has told of it. */
+  /** The moment that caused this one; undefined: there is none, or it was not reported. */
   cause: Moment | undefined
 }
 
@@ -35,7 +35,7 @@ const SHOWN_EVERY_MS = 50
 
 export interface Timeline {
   /** Ignored before the timeline has begun and after it has ended. */
-  add(told: Told): void
+  add(told: NamedMoment): void
   begin(): void
   /** Resolves when what was told has its cause, or waits for it in vain. */
   explained(): Promise<void>
@@ -45,7 +45,7 @@ export interface Timeline {
 
 /** One line for each moment, in causal order, a moment after it happened. */
 export function timelineOn(out: NodeJS.WritableStream, paint: Painter, now: () => number): Timeline {
-  const held = new HeldBack(now)
+  const held = new CausalOrder(now)
   let start: number | undefined
   let timer: NodeJS.Timeout | undefined
   const show = (moments: readonly Moment[]) => {

@@ -24,36 +24,36 @@ export interface ActTools {
   signal: AbortSignal
 }
 
-interface Acted extends KeyName {
+interface ActResult extends KeyName {
   reconciler: string
   result: RetryOutcome | WithdrawOutcome
 }
 
-/** A key that NATS says nothing about for so long is given up. */
-const PATIENCE_MS = 10_000
+/** For the answers of NATS about one batch of keys. */
+const TIMEOUT_MS = 10_000
 const AT_ONCE = 64
 
 /** Says what came of each key as soon as it is known; true: every key that was named is as it was wanted. */
 export async function actOnKeys(queue: WorkQueue, options: ActOptions, tools: ActTools): Promise<boolean> {
   const { act, reconciler, all, states, output } = options
   await demandReconciler(queue, reconciler)
-  const names = await meantKeys(queue, options)
+  const names = await selectedKeys(queue, options)
   if (names.length === 0) tools.print(output === 'json' ? '[]' : `Nothing of ${reconciler} is ${states.join(' or ')}.`)
   if (names.length === 0) return true
   const meant = names.length === 1 ? '1 key' : `${names.length} keys`
   await tools.confirm(`Purge ${meant} of ${reconciler}? What they are due is forgotten, timers too, until they change.`)
-  const results: Acted[] = []
+  const results: ActResult[] = []
   for await (const acted of actOn(queue, act, reconciler, names, tools.signal)) {
     // One of all that is idle by now was simply done before its turn came.
     if (all && acted.result === 'idle') continue
     results.push(acted)
-    if (output === 'text') tools.print(await told(queue, act, acted))
+    if (output === 'text') tools.print(await resultText(queue, act, acted))
   }
   if (output === 'json') tools.print(JSON.stringify(results, null, 2))
   return all || results.every(({ result }) => isDone(result, act))
 }
 
-async function meantKeys(queue: WorkQueue, options: ActOptions): Promise<KeyName[]> {
+async function selectedKeys(queue: WorkQueue, options: ActOptions): Promise<KeyName[]> {
   const { reconciler, keys, namespace, all, states } = options
   if (all === keys.length > 0) throw new UsageError('name keys as namespace/name, or say --all, one of the two')
   if (!all) return keys.map((key) => keyNameOf(key, namespace))
@@ -69,9 +69,9 @@ async function* actOn(
   reconciler: string,
   names: readonly KeyName[],
   signal: AbortSignal,
-): AsyncGenerator<Acted> {
+): AsyncGenerator<ActResult> {
   for (let first = 0; first < names.length; first += AT_ONCE) {
-    const either = AbortSignal.any([signal, AbortSignal.timeout(PATIENCE_MS)])
+    const either = AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)])
     yield* await Promise.all(
       names.slice(first, first + AT_ONCE).map(async (name) => ({
         reconciler,
@@ -82,7 +82,7 @@ async function* actOn(
   }
 }
 
-async function told(queue: WorkQueue, act: Act, acted: Acted): Promise<string> {
+async function resultText(queue: WorkQueue, act: Act, acted: ActResult): Promise<string> {
   const { reconciler, result, ...name } = acted
   if (result === 'idle') {
     const hint =
@@ -100,5 +100,5 @@ const MEANING = {
 }
 
 /** Whether what was wanted is so now. */
-const isDone = (result: Acted['result'], act: Act): boolean =>
+const isDone = (result: ActResult['result'], act: Act): boolean =>
   act === 'retry' ? result === 'queued' || result === 'running' : result === 'parked' || result === 'purged'

@@ -1,2 +1,2 @@
-export { patiently } from './retry.ts'
+export { retryWhileUnreachable } from './retry.ts'
 export { openStreams, type Streams } from './streams.ts'

@@ -5,8 +5,8 @@ import { ApiConnectionError } from '#kube'
 
 const PAUSE_MS = 500
 
-/** Opens what needs servers that may still be starting: again and again for so long, and at least once. */
-export async function patiently<T>(seconds: number, log: Logger, open: () => Promise<T>): Promise<T> {
+/** Calls `open` until the servers that it needs answer: for so many seconds, and at least once. */
+export async function retryWhileUnreachable<T>(seconds: number, log: Logger, open: () => Promise<T>): Promise<T> {
   const end = performance.now() + seconds * 1000
   for (;;) {
     try {

@@ -75,7 +75,7 @@ function settingRefused(error: unknown, { FAIRLEAD_EVENTS_MAX_BYTES: maxBytes }:
   return undefined
 }
 
-/** What NATS refuses is never answered: without this line, whoever waits for the answer waits in silence. */
+/** NATS does not answer a request that it refuses: without this log line, nothing shows why the request waits. */
 async function reportRefusals(js: JetStream, log: Logger): Promise<void> {
   for await (const status of js.nc.status())
     if (status.type === 'error' && status.error instanceof PermissionViolationError)

@@ -1,6 +1,6 @@
 import type { RunLog } from '#contracts'
 import { EXIT } from '#host/exit'
-import type { Calls } from './calls.ts'
+import type { CallTracker } from './call-tracker.ts'
 
 const MAX_NAMES = 20
 
@@ -10,7 +10,7 @@ const MAX_NAMES = 20
  * asynchronous context (a listener of its module, say), the code 0 tells: Fairlead's own exits have another one, and have
  * said why.
  */
-export function tellOfExits(calls: Calls, log: RunLog): Disposable {
+export function reportExits(calls: CallTracker, log: RunLog): Disposable {
   const exiting = (code: number) => {
     const { current } = calls
     if (current === undefined && code !== EXIT.ok) return

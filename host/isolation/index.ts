@@ -1,10 +1,10 @@
 import type { Invoke, RunLog } from '#contracts'
 import { type Reconciler, toInvoke } from '#sdk'
-import { Calls } from './calls.ts'
-import { tellOfExits } from './exits.ts'
+import { CallTracker } from './call-tracker.ts'
+import { exitWhenBlocked } from './event-loop-watchdog.ts'
+import { reportExits } from './exits.ts'
 import { isolation } from './isolation.ts'
-import { endWhenStalled } from './stalls.ts'
-import { catchStrays } from './strays.ts'
+import { catchUnhandledErrors } from './unhandled-errors.ts'
 
 export interface GuardOptions {
   /** Where the functions come from, for threads of their own. */
@@ -21,12 +21,12 @@ export interface Guard extends Disposable {
 
 /** Keeps what functions do wrong to the runs that do it. Until disposed. */
 export function guardFunctions({ files, leaseMs, log, fatal }: GuardOptions): Guard {
-  const calls = new Calls()
+  const calls = new CallTracker()
   const isolated = isolation(files)
   const resources = new DisposableStack()
-  resources.use(catchStrays(calls, log, fatal))
-  resources.use(tellOfExits(calls, log))
-  resources.use(endWhenStalled(calls, leaseMs, log))
+  resources.use(catchUnhandledErrors(calls, log, fatal))
+  resources.use(reportExits(calls, log))
+  resources.use(exitWhenBlocked(calls, leaseMs, log))
   return {
     invoke(reconciler) {
       const here = toInvoke(reconciler)

@@ -27,7 +27,7 @@ export async function openKube(config: Config, onRequest?: (request: RequestRepo
   })
 }
 
-/** Names the cluster in events: the UID of the one namespace that every cluster has and nobody can delete. */
+/** Names the cluster in events: the UID of kube-system, which every cluster has and which cannot be deleted. */
 export async function clusterId(kube: KubeClient): Promise<string> {
   const { metadata } = await kube.get(resourcePath(NAMESPACES, undefined, 'kube-system'))
   return metadata.uid ?? ''

@@ -7,33 +7,33 @@ const IDLE_BELOW = 0.05
 /** By how much a process must have grown, in bytes and as a part, for a pause to be worth it. */
 const WORTH = { bytes: 64 * 2 ** 20, part: 0.25 }
 
-export interface Resident {
+export interface ResidentMemory {
   now: number
   /** After the last collection of all, or at the start. */
   before: number
 }
 
-export const isWorthIt = ({ now, before }: Resident): boolean =>
+export const isWorthCollecting = ({ now, before }: ResidentMemory): boolean =>
   now - before >= Math.max(WORTH.bytes, before * WORTH.part)
 
 /**
- * Gives the memory of a burst back once the process idles. By itself Node.js keeps it for ever (24.21): V8 looks for what it
- * may give back only where it is told that nothing goes on, and nobody tells it. Nothing else runs meanwhile: 0.1 to
- * 0.3 s for a heap of some hundred MiB, once for each burst.
+ * Releases the memory of a burst once the process idles. Node.js 24.21 keeps it for ever: V8 releases memory only when its
+ * embedder reports idle time, and Node.js does not. The collection blocks the process for 0.1 to 0.3 s with a heap of some
+ * hundred MiB, once for each burst.
  */
-export function giveMemoryBack(everyMs = LOOK_EVERY_MS): Disposable {
+export function releaseMemoryWhenIdle(everyMs = LOOK_EVERY_MS): Disposable {
   let busy = performance.eventLoopUtilization()
   let before = memoryUsage.rss()
   const look = async () => {
     const { utilization } = performance.eventLoopUtilization(busy)
     busy = performance.eventLoopUtilization()
     if (utilization > IDLE_BELOW) return
-    if (!isWorthIt({ now: memoryUsage.rss(), before })) return
+    if (!isWorthCollecting({ now: memoryUsage.rss(), before })) return
     await collectAll()
     before = memoryUsage.rss()
   }
   const stop = () => clearInterval(timer)
-  // There are builds of Node.js without an inspector: they keep their memory.
+  // Builds of Node.js without an inspector keep their memory.
   const timer = setInterval(() => void look().catch(stop), everyMs).unref()
   return { [Symbol.dispose]: stop }
 }

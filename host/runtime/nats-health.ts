@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { StreamLostError } from '#jetstream'
 
-/** As long as a change may wait for NATS: longer is no passing trouble. */
-const PATIENCE_MS = 30_000
+/** A change may wait for NATS as long as this. */
+const UNHEALTHY_AFTER_MS = 30_000
 const ASK_EVERY_MS = 5000
 
-export interface Pulse {
+export interface NatsHealth {
   /** Asks until the signal. */
   run(signal: AbortSignal): Promise<void>
   /** That NATS has not answered for half a minute, or nothing. */
@@ -16,11 +16,11 @@ export interface Pulse {
  * Whether NATS answers, also while there is nothing to do; `ask` fails when it has waited long enough, or with what `lost`
  * is told.
  */
-export function createPulse(
+export function createNatsHealth(
   ask: () => Promise<unknown>,
   now: () => Date,
   lost: (error: StreamLostError) => void = () => undefined,
-): Pulse {
+): NatsHealth {
   let answeredAt = now()
   return {
     async run(signal) {
@@ -29,15 +29,15 @@ export function createPulse(
           () => {
             answeredAt = now()
           },
-          // Else the age of the last answer says it.
+          // Other failures show as the age of the last answer.
           (error: unknown) => (error instanceof StreamLostError ? lost(error) : undefined),
         )
         await sleep(ASK_EVERY_MS, undefined, { signal }).catch(() => undefined)
       }
     },
     troubles() {
-      const isPatient = now().getTime() - answeredAt.getTime() <= PATIENCE_MS
-      return isPatient ? [] : [`NATS has not answered since ${answeredAt.toISOString()}`]
+      const isHealthy = now().getTime() - answeredAt.getTime() <= UNHEALTHY_AFTER_MS
+      return isHealthy ? [] : [`NATS has not answered since ${answeredAt.toISOString()}`]
     },
   }
 }

@@ -8,7 +8,7 @@ import { createTracing, type TraceKeeper } from '#host/tracing'
 import { incarnationOf, type StreamLostError, Watermark } from '#jetstream'
 import type { KubeClient } from '#kube'
 import { type Reconciler, toInvoke } from '#sdk'
-import { createPulse } from './nats-health.ts'
+import { createNatsHealth } from './nats-health.ts'
 
 export interface RuntimeOptions {
   kube: KubeClient
@@ -68,7 +68,7 @@ export function createRuntime({
   const { js, events, queue, dead } = streams
   // Dispatchers may not write there.
   const incarnation = incarnationOf(js, [events, queue], { marks: parts.bridge })
-  const pulse = createPulse(incarnation, now, lost)
+  const natsHealth = createNatsHealth(incarnation, now, lost)
   const deadLetter = dead.put.bind(dead)
   const { keep, sample } = traces ?? { keep: undefined, sample: () => false }
   const writing = (ref: ResourceRef, object: KubeObject) => dispatcher?.traceOf(ref, object)
@@ -103,7 +103,7 @@ export function createRuntime({
         log,
         incarnation,
         watermark: new Watermark(js, queue),
-        settled: dispatcher && ((echo) => dispatcher.settled(echo)),
+        settled: dispatcher && ((echo) => dispatcher.needsNoRun(echo)),
         trace: (change) => tracing.ofChange(change),
         observer: {
           ...observers.bridgeObserver,
@@ -118,10 +118,10 @@ export function createRuntime({
   return {
     bridge,
     dispatcher,
-    troubles: () => [...pulse.troubles(), ...(bridge ? troubles(bridge.status(), now()) : [])],
+    troubles: () => [...natsHealth.troubles(), ...(bridge ? troubles(bridge.status(), now()) : [])],
     async run(signal, graceMs) {
       await Promise.all([
-        pulse.run(signal),
+        natsHealth.run(signal),
         bridge?.run(signal),
         bridge && sweepOrphanedKeys({ kube, queue, deadLetter, log }, signal),
         dispatcher?.run(signal).then(() => dispatcher.drain(graceMs)),

@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { openEventStore } from '#events'
 import { connectJetStream } from '#jetstream'
-import { MAX_STATE_BYTES, StateBudget } from '../../dispatch/state-budget.ts'
+import { MAX_STATE_BYTES, StateBudget } from '../../dispatch/observe/state-budget.ts'
 import { startTestNats } from '../support/servers.ts'
 import { percentiles } from './median.ts'
 

@@ -7,8 +7,8 @@ import type { TLSSocket } from 'node:tls'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import type { RunInput } from '#contracts'
 import { reconcilerSpec, shownUrl } from '#spec'
-import { accessTo, type FunctionAccess } from '../../dispatch/function-access.ts'
-import { httpFunction } from '../../dispatch/http-function.ts'
+import { accessTo, type FunctionAccess } from '../../dispatch/http/function-access.ts'
+import { httpFunction } from '../../dispatch/http/http-function.ts'
 import { createPki, type Pki } from '../../local/pki.ts'
 
 const log = { debug() {}, info() {}, warn() {}, error() {} }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { toHttp } from '#events'
-import { type HttpAnswer, outcomeIn } from '../../dispatch/http-answer.ts'
+import { type HttpAnswer, outcomeIn } from '../../dispatch/http/http-answer.ts'
 import { HUNDRED_YEARS_S } from '../../reconcile/outcome.ts'
 
 const now = new Date('2030-01-01T00:00:00Z')

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
 import { coverageId, reconcilerSpec } from '#spec'
-import { Identities } from '../../dispatch/identities.ts'
+import { Identities } from '../../dispatch/serve/identities.ts'
 import { WIDGETS } from './fixture.ts'
 
 const object = (name: string, year: number, identity?: string): KubeObject => ({
@@ -12,7 +12,7 @@ const object = (name: string, year: number, identity?: string): KubeObject => ({
 })
 const known = (...objects: KubeObject[]): Identities => {
   const identities = new Identities()
-  for (const one of objects) identities.hear({ verb: 'added', object: one })
+  for (const one of objects) identities.update({ verb: 'added', object: one })
   identities.complete()
   return identities
 }
@@ -29,18 +29,18 @@ describe('of Reconcilers with one identity', () => {
 
   it('none is served before all Reconcilers are known', () => {
     const identities = new Identities()
-    identities.hear({ verb: 'added', object: object('new', 2031, 'old') })
+    identities.update({ verb: 'added', object: object('new', 2031, 'old') })
     expect(identities.holderOf('new')).toBeUndefined()
   })
 
   it('the others are named when one comes, changes its identity or goes, and only then', () => {
     const identities = known(object('old', 2030))
-    const hear = (verb: 'added' | 'modified' | 'deleted', one: KubeObject) => identities.hear({ verb, object: one })
-    expect(hear('added', object('new', 2031, 'old'))).toEqual(['old'])
-    expect(hear('modified', { ...object('new', 2031, 'old'), status: {} })).toEqual([])
-    expect(hear('modified', object('new', 2031))).toEqual(['old'])
-    expect(hear('modified', object('new', 2031, 'old'))).toEqual(['old'])
-    expect(hear('deleted', object('old', 2030))).toEqual(['new'])
+    const update = (verb: 'added' | 'modified' | 'deleted', one: KubeObject) => identities.update({ verb, object: one })
+    expect(update('added', object('new', 2031, 'old'))).toEqual(['old'])
+    expect(update('modified', { ...object('new', 2031, 'old'), status: {} })).toEqual([])
+    expect(update('modified', object('new', 2031))).toEqual(['old'])
+    expect(update('modified', object('new', 2031, 'old'))).toEqual(['old'])
+    expect(update('deleted', object('old', 2030))).toEqual(['new'])
     expect(identities.holderOf('new')).toBe('new')
   })
 })

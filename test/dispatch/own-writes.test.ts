@@ -116,7 +116,7 @@ describe('what a run wrote', () => {
       'same-process',
       ({ dispatcher }) =>
         (echo) =>
-          dispatcher.settled(echo),
+          dispatcher.needsNoRun(echo),
     )
     const { scene, seen, runs } = world
     seen.length = 0
@@ -134,7 +134,7 @@ describe('what a run wrote', () => {
       'traced',
       ({ dispatcher }) =>
         (echo) =>
-          dispatcher.settled(echo),
+          dispatcher.needsNoRun(echo),
     )
     const { scene } = world
     const traceOf = async (ref: typeof WIDGETS, name: string) =>

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { resourcePath } from '#kube'
+import { EventRecorder } from '../../dispatch/apply/event-recorder.ts'
 import { Gate } from '../../dispatch/gate.ts'
-import { EventRecorder } from '../../dispatch/recorder.ts'
 import { CONFIG_MAPS, configMap, PODS, pod, silent, startFixture, until, WIDGETS } from './fixture.ts'
 
 let fixture: Awaited<ReturnType<typeof startFixture>>

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { drawSeed } from '../../dispatch/seed.ts'
+import { drawSeed } from '../../dispatch/run/seed.ts'
 
 it('no two runs have one seed, however many there are', () => {
   const seeds = Array.from({ length: 1000 }, drawSeed)

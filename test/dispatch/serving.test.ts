@@ -199,20 +199,20 @@ describe('the dispatcher', () => {
     const scene = await fixture.scene('echoes', { queue: { leaseMs: 900 } })
     const settled: Record<string, boolean> = {}
     let origin = ''
-    const isSettled = () => scene.dispatcher.settled({ reconciler: 'echoes', key: 'echoes.a', origin })
+    const needsNoRun = () => scene.dispatcher.needsNoRun({ reconciler: 'echoes', key: 'echoes.a', origin })
     await scene.widget('a', async ({ owned }, { signal }) => {
       if (owned['Pod.v1']?.length === 0) return { apply: [pod('a-pod')] }
       const query = { primary: { ref: PODS, namespace: 'echoes', name: 'a-pod' } }
       origin = (await fixture.events.observe(query)).primary?.origin ?? ''
-      settled['during the lease'] = isSettled()
+      settled['during the lease'] = needsNoRun()
       await fixture.js.admin.streams.purge('echoes_WORK', { filter: 'echoes.key.>' })
       await new Promise((resolve) => signal.addEventListener('abort', resolve))
-      settled['after the lease'] = isSettled()
+      settled['after the lease'] = needsNoRun()
       scene.behave('a', () => ({}))
       return {}
     })
     expect((await scene.ended('a')).result).toBe('fenced')
-    settled['after the run'] = isSettled()
+    settled['after the run'] = needsNoRun()
     expect(settled).toEqual({ 'during the lease': true, 'after the lease': false, 'after the run': false })
     await scene.stop()
   })
@@ -223,7 +223,7 @@ describe('the dispatcher', () => {
     expect((await scene.ended('a')).result).toBe('success')
     const query = { primary: { ref: PODS, namespace: 'echoed', name: 'a-pod' } }
     const origin = (await fixture.events.observe(query)).primary?.origin ?? ''
-    expect(scene.dispatcher.settled({ reconciler: 'echoed', key: 'echoed.a', origin })).toBe(true)
+    expect(scene.dispatcher.needsNoRun({ reconciler: 'echoed', key: 'echoed.a', origin })).toBe(true)
     await scene.stop()
   })
 

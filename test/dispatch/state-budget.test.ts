@@ -1,7 +1,7 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { mapAtMost } from '../../dispatch/map-at-most.ts'
-import { type Holdings, StateBudget } from '../../dispatch/state-budget.ts'
+import { mapAtMost } from '../../dispatch/observe/map-at-most.ts'
+import { StateBudget, type StateMeter } from '../../dispatch/observe/state-budget.ts'
 import { TooMuchStateError } from '../../reconcile/too-much-state.ts'
 
 const MIB = 2 ** 20
@@ -12,11 +12,11 @@ const suspected = { suspect: true, signal }
 /** Reads so many objects of so many bytes each, a page before each of them. */
 const reading =
   (count: number, bytes: number, pageBytes = 600 * 1024) =>
-  async (holdings: Holdings) => {
+  async (meter: StateMeter) => {
     for (let index = 0; index < count; index++) {
-      holdings.demand(pageBytes)
+      meter.demand(pageBytes)
       await turn()
-      holdings.add('configmaps.v1', bytes)
+      meter.add('configmaps.v1', bytes)
     }
     return count
   }
@@ -44,9 +44,9 @@ describe('what runs hold of objects', () => {
     const budget = new StateBudget(16 * MIB)
     let begun = 0
     const run = budget.ofRun(ordinary)
-    await run.read((holdings) => {
+    await run.read((meter) => {
       begun++
-      return reading(10, MIB)(holdings)
+      return reading(10, MIB)(meter)
     })
     expect([begun, ...free(budget)]).toEqual([2, 32, 22, 32])
   })
@@ -54,10 +54,10 @@ describe('what runs hold of objects', () => {
   it('ends in TooMuchState above the limit, with what was read by then, and is given back', async () => {
     const budget = new StateBudget(16 * MIB)
     using run = budget.ofRun(ordinary)
-    const read = run.read((holdings) => {
-      holdings.note('k8s.example%2Ecom.v1.classes.shop._.first', 1024)
+    const read = run.read((meter) => {
+      meter.note('k8s.example%2Ecom.v1.classes.shop._.first', 1024)
       // Too small to be worth a word.
-      return reading(1000, MIB)(holdings)
+      return reading(1000, MIB)(meter)
     })
     await expect(read).rejects.toBeInstanceOf(TooMuchStateError)
     await expect(read).rejects.toThrow('larger than 16 MiB together: 16 configmaps.v1 (16 MiB) were read')
@@ -68,10 +68,10 @@ describe('what runs hold of objects', () => {
   it('does not grow after its run has given up', async () => {
     const budget = new StateBudget(16 * MIB)
     const run = budget.ofRun(ordinary)
-    let late: Holdings | undefined
+    let late: StateMeter | undefined
     await expect(
-      run.read(async (holdings) => {
-        late = holdings
+      run.read(async (meter) => {
+        late = meter
         throw new Error('the API server is away')
       }),
     ).rejects.toThrow('away')

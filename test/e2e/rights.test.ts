@@ -234,20 +234,20 @@ describe('the API server counts', () => {
 describe('a dry run from the command line', () => {
   it('shows outcome and difference, and writes nothing', async () => {
     const later = new Date(Date.now() + 3_600_000)
-    await world.create(at('rehearsed', later))
-    await until(async () => (await statusOf('rehearsed'))?.phase === 'PENDING', 50)
-    const run = (...args: string[]) => command(['run', 'at', 'rehearsed', '--dry-run', ...args], world.env)
+    await world.create(at('dry-run', later))
+    await until(async () => (await statusOf('dry-run'))?.phase === 'PENDING', 50)
+    const run = (...args: string[]) => command(['run', 'at', 'dry-run', '--dry-run', ...args], world.env)
     const waiting = await run()
     expect(waiting).toMatchObject({ code: 0, stdout: expect.stringContaining('Nothing would be written.') })
     expect(waiting.stdout).toContain(`the next one begin at ${later.toISOString()}`)
 
     await dispatcher[Symbol.asyncDispose]()
-    const ats = resourcePath(ATS, 'default', 'rehearsed')
+    const ats = resourcePath(ATS, 'default', 'dry-run')
     await world.kube.patch(ats, { spec: { schedule: soon().toISOString() } }, 'merge')
-    const its = async () => (await world.pods()).filter(({ metadata }) => metadata.name.startsWith('rehearsed'))
+    const its = async () => (await world.pods()).filter(({ metadata }) => metadata.name.startsWith('dry-run'))
     const before = await world.kube.get(ats)
     const due = await run()
-    expect(due.stdout).toMatch(/create Pod default\/rehearsed-pod/)
+    expect(due.stdout).toMatch(/create Pod default\/dry-run-pod/)
     expect(due.stdout).toContain('+ .spec.schedulerName: "default-scheduler"')
     expect(due.stdout).toContain('~ .status.phase: "PENDING" → "RUNNING"')
     const { would } = JSON.parse((await run('-o', 'json')).stdout) as { would: { would: string; kind: string }[] }

@@ -2,11 +2,11 @@
 import { once } from 'node:events'
 import process, { memoryUsage } from 'node:process'
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
-import { giveMemoryBack } from '../../host/runtime/heap.ts'
+import { releaseMemoryWhenIdle } from '../../host/runtime/heap.ts'
 
 const residentMiB = () => Math.round(memoryUsage.rss() / 2 ** 20)
 await sleep(200)
-using _heap = giveMemoryBack(50)
+using _heap = releaseMemoryWhenIdle(50)
 if (process.argv[2] === 'idle') await sleep(200)
 let kept: object[] = []
 for (let number = 0; number < 2_000_000; number++) {

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { on, once } from 'node:events'
 import { describe, expect, it } from 'vitest'
-import { isWorthIt } from '../../host/runtime/heap.ts'
+import { isWorthCollecting } from '../../host/runtime/heap.ts'
 import { untilHolds } from '../support/wait.ts'
 
 const MIB = 2 ** 20
@@ -28,6 +28,6 @@ describe('the memory of a burst', () => {
     { now: 1100, before: 1000, worth: false },
     { now: 1300, before: 1000, worth: true },
   ])('is worth a pause where it is much: $now MiB, $before before: $worth', ({ now, before, worth }) => {
-    expect(isWorthIt({ now: now * MIB, before: before * MIB })).toBe(worth)
+    expect(isWorthCollecting({ now: now * MIB, before: before * MIB })).toBe(worth)
   })
 })

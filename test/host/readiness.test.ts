@@ -8,7 +8,7 @@ import { readConfig } from '../../host/config/config.ts'
 import { openStreams } from '../../host/connections/streams.ts'
 import { createLogger } from '../../host/logging/logging.ts'
 import { serveMetrics } from '../../host/metrics/index.ts'
-import { createPulse } from '../../host/runtime/nats-health.ts'
+import { createNatsHealth } from '../../host/runtime/nats-health.ts'
 import { createRuntime } from '../../host/runtime/runtime.ts'
 import { bookmark, end, failure, hold, line, map, startScriptedApi } from '../bridge/scripted-api.ts'
 import { startBridge, until } from '../bridge/world.ts'
@@ -142,15 +142,15 @@ it('a dispatcher alone is not ready while NATS does not answer', async () => {
 it('a question that NATS does not answer is no sign of life', async () => {
   let time = 0
   const stop = new AbortController()
-  const pulse = createPulse(
+  const natsHealth = createNatsHealth(
     () => Promise.reject(new Error('no answer')),
     () => new Date(time),
   )
-  const running = pulse.run(stop.signal)
+  const running = natsHealth.run(stop.signal)
   time = 31_000
   stop.abort()
   await running
-  expect(pulse.troubles()).toEqual(['NATS has not answered since 1970-01-01T00:00:00.000Z'])
+  expect(natsHealth.troubles()).toEqual(['NATS has not answered since 1970-01-01T00:00:00.000Z'])
 })
 
 it('a bridge whose change NATS does not confirm lags, is not ready, and gets on by itself', async () => {

@@ -63,10 +63,10 @@ describe('a simulated cluster', () => {
   it('prunes nothing that another creator has made for the same object, and leaves it its name', async () => {
     const foreign = ownedBy(corner(), config({ theirs: 'yes' }), 'some-controller')
     const world = simulate(mapper, { objects: [corner(), foreign] })
-    await world.settle()
+    await world.runUntilIdle()
     expect(dataOf(world)).toEqual([{ theirs: 'yes' }])
     world.edit({ spec: { data: { a: '1' } } })
-    await world.settle()
+    await world.runUntilIdle()
     expect(dataOf(world)).toEqual([{ theirs: 'yes' }])
     expect(world.failure?.message).toContain('ConfigMap default/map exists, but Reconciler some-controller created it')
   })
@@ -75,35 +75,35 @@ describe('a simulated cluster', () => {
     const owns = [ConfigMap] as const
     const renamed = reconciler({ name: 'renamed', identity: 'shop', for: Shop, owns, reconcile: () => ({ apply: [] }) })
     const world = simulate(renamed, { objects: [corner(), ownedBy(corner(), config(), 'shop')] })
-    await world.settle()
+    await world.runUntilIdle()
     expect(dataOf(world)).toEqual([])
   })
 
   it('keeps what others set, takes away what is no longer wanted, and prunes', async () => {
     const world = simulate(mapper, { objects: [corner({ data: { a: '1', b: '2' } })] })
-    await world.settle()
+    await world.runUntilIdle()
     world.patch(ConfigMap, { data: { theirs: 'x' } })
     world.edit({ spec: { data: { b: null } } })
-    await world.settle()
+    await world.runUntilIdle()
     expect(dataOf(world)).toEqual([{ a: '1', theirs: 'x' }])
     world.edit({ spec: { data: null } })
-    await world.settle()
+    await world.runUntilIdle()
     expect(dataOf(world)).toEqual([])
     expect(world.writes.map(({ verb }) => verb)).toEqual(['apply', 'apply', 'delete'])
   })
 
   it('repairs drift', async () => {
     const world = simulate(mapper, { objects: [corner({ data: { a: '1' } })] })
-    await world.settle()
+    await world.runUntilIdle()
     world.patch(ConfigMap, { data: { a: '2' } })
-    await world.settle()
+    await world.runUntilIdle()
     expect(dataOf(world)).toEqual([{ a: '1' }])
   })
 
   it('keeps what is somebody else’s, and says so on the object', async () => {
     const theirs = { ...config({ theirs: 'x' }), metadata: { name: 'map', namespace: 'default' } }
     const world = simulate(mapper, { objects: [corner({ data: { a: '1' } }), theirs] })
-    await world.settle()
+    await world.runUntilIdle()
     expect(dataOf(world)).toEqual([{ theirs: 'x' }])
     expect(world.object).toMatchObject({ status: { conditions: [{ type: 'Reconciled', reason: 'NameTaken' }] } })
     world.delete(ConfigMap)
@@ -115,17 +115,17 @@ describe('a simulated cluster', () => {
   it('writes a Secret once, though its values are not compared', async () => {
     const keeper = shopThat(() => ({ apply: [Secret.of({ metadata: { name: 's' }, stringData: { a: 'b' } })] }))
     const world = simulate(keeper, { objects: [corner()] })
-    await world.settle()
-    await world.settle()
+    await world.runUntilIdle()
+    await world.runUntilIdle()
     expect(world.writes).toHaveLength(1)
   })
 
   it('takes along what an object owned', async () => {
     const world = simulate(mapper, { objects: [corner({ data: {} })] })
-    await world.settle()
+    await world.runUntilIdle()
     world.delete()
     expect(world.memory.all()).toEqual([])
-    await world.settle()
+    await world.runUntilIdle()
     expect(world.memory.all()).toEqual([])
   })
 })
@@ -144,22 +144,22 @@ describe('a simulated object whose function labels or deletes it', () => {
 
   it('keeps the keys of others, and loses those that are returned no longer', async () => {
     const world = simulate(labelling, { objects: [corner({ data: { a: '1', b: '2' } })] })
-    await world.settle()
+    await world.runUntilIdle()
     world.edit({ metadata: { labels: { theirs: 'x' } } })
     world.edit({ spec: { data: { a: '3', b: null } } })
-    await world.settle()
+    await world.runUntilIdle()
     expect(labelsOf(world)).toEqual({ a: '3', theirs: 'x' })
     expect(world.writes.map(({ verb }) => verb)).toEqual(['metadata', 'metadata'])
     world.edit({ spec: { data: { a: null } } })
-    await world.settle()
+    await world.runUntilIdle()
     expect(labelsOf(world)).toEqual({ theirs: 'x' })
   })
 
   it('takes back what somebody else has changed or removed', async () => {
     const world = simulate(labelling, { objects: [corner({ data: { a: '1', b: '2' } })] })
-    await world.settle()
+    await world.runUntilIdle()
     world.edit({ metadata: { labels: { a: 'theirs', b: null } } })
-    await world.settle()
+    await world.runUntilIdle()
     expect(labelsOf(world)).toEqual({ a: '1', b: '2' })
   })
 
@@ -167,7 +167,7 @@ describe('a simulated object whose function labels or deletes it', () => {
     const held = corner()
     held.metadata.finalizers = ['example.com/other']
     const worlds = [corner(), held].map((object) => simulate(labelling, { objects: [object] }))
-    for (const world of worlds) await world.settle()
+    for (const world of worlds) await world.runUntilIdle()
     expect(worlds.map(({ object }) => object?.metadata.deletionTimestamp !== undefined)).toEqual([false, true])
     expect(worlds.map(({ object, timer }) => [object?.metadata.name, timer])).toEqual([
       [undefined, undefined],
@@ -186,7 +186,7 @@ describe('the clock of a simulation', () => {
 
   it('stands still until it is moved, and fires timers at their time', async () => {
     const world = simulate(sleeper, { objects: [corner({ due })] })
-    await world.settle()
+    await world.runUntilIdle()
     expect([phaseOf(world), world.timer?.toISOString()]).toEqual(['waits', due])
     await world.advance(59.999)
     expect(phaseOf(world)).toBe('waits')
@@ -197,9 +197,9 @@ describe('the clock of a simulation', () => {
 
   it('fires late when nobody runs at its time', async () => {
     const world = simulate(sleeper, { objects: [corner({ due })] })
-    await world.settle()
+    await world.runUntilIdle()
     world.pass(3600)
-    await world.settle()
+    await world.runUntilIdle()
     expect(phaseOf(world)).toBe('2030-01-01T01:00:00.000Z')
   })
 
@@ -213,12 +213,12 @@ describe('the clock of a simulation', () => {
     for (let runs = 0; runs < 3; runs++) await world.run()
     expect(attempts).toEqual([0, 1, 2])
     expect(world.timer?.getTime()).toBeGreaterThan(world.now.getTime() + 500)
-    await expect(world.settle()).rejects.toThrow('broken')
+    await expect(world.runUntilIdle()).rejects.toThrow('broken')
   })
 
   it('does not go on for ever with a function that wants to run again at once', async () => {
     const restless = shopThat(() => ({ requeueAfter: 0 }))
-    await expect(simulate(restless, { objects: [corner()] }).settle()).rejects.toThrow('shop does not settle')
+    await expect(simulate(restless, { objects: [corner()] }).runUntilIdle()).rejects.toThrow('shop never becomes idle')
   })
 })
 
@@ -241,7 +241,7 @@ describe('a simulated run decides whether the object is its own, as a dispatcher
     reconciler({ name: 'shop', for: Shop, ...selection, owns, reconcile: () => ({ apply: [config({ a: '1' })] }) })
   const writesOf = async (one: ReturnType<typeof only>, object = corner()) => {
     const world = simulate(one, { objects: [object] })
-    await world.settle()
+    await world.runUntilIdle()
     return world.writes.map(({ verb }) => verb)
   }
 

@@ -28,8 +28,8 @@ export type OperatorOptions = Pick<ClusterOptions, 'node' | 'controllers' | 'aud
   use?: { kubeconfig: string; natsUrl: string }
   /** Called at each step of each run. */
   observer?: RunObserver
-  /** Default 30. */
-  patienceSeconds?: number
+  /** Of each wait. Default 30. */
+  timeoutSeconds?: number
 }
 
 const GRACE_MS = 5000
@@ -57,7 +57,7 @@ export async function runOperators(
     if (options.controllers === true) await cluster?.restart('kube-controller-manager')
     const own = options.controllers === true ? resources.use(await openWithGeneratedRights(config, kube)) : kube
     const streams = resources.use(await openStreams(config, kube, 'test', log))
-    const operators = new RunningOperators(kube, cluster, options.patienceSeconds ?? 30, resources)
+    const operators = new RunningOperators(kube, cluster, options.timeoutSeconds ?? 30, resources)
     await operators.serve(reconcilers, { kube: own, streams, log, runObserver: options.observer })
     return operators
   } catch (error) {
@@ -123,18 +123,13 @@ export class RunningOperators implements AsyncDisposable {
   readonly kube: KubeClient
   /** Undefined on servers that were there already. */
   readonly cluster: Cluster | undefined
-  readonly #patienceSeconds: number
+  readonly #timeoutSeconds: number
   readonly #resources: AsyncDisposableStack
 
-  constructor(
-    kube: KubeClient,
-    cluster: Cluster | undefined,
-    patienceSeconds: number,
-    resources: AsyncDisposableStack,
-  ) {
+  constructor(kube: KubeClient, cluster: Cluster | undefined, timeoutSeconds: number, resources: AsyncDisposableStack) {
     this.kube = kube
     this.cluster = cluster
-    this.#patienceSeconds = patienceSeconds
+    this.#timeoutSeconds = timeoutSeconds
     this.#resources = resources
   }
 
@@ -192,7 +187,7 @@ export class RunningOperators implements AsyncDisposable {
     await this.kube.delete(resourcePath(kind, namespace, name), { propagationPolicy: 'Background' })
   }
 
-  /** The object, as soon as that holds for it; undefined: it is not there. Rejects with how it is when patience ends. */
+  /** The object, as soon as that holds for it; undefined: it is not there. Rejects with how it is after `timeoutSeconds`. */
   async until<K extends Kind<unknown>>(
     kind: K,
     name: string,
@@ -206,9 +201,9 @@ export class RunningOperators implements AsyncDisposable {
   }
 
   async #wait(look: () => Promise<boolean>, what: string, last: () => string = () => ''): Promise<void> {
-    const end = performance.now() + this.#patienceSeconds * 1000
+    const end = performance.now() + this.#timeoutSeconds * 1000
     while (!(await look())) {
-      if (performance.now() > end) throw new Error(`waited ${this.#patienceSeconds} s for ${what} in vain${last()}`)
+      if (performance.now() > end) throw new Error(`waited ${this.#timeoutSeconds} s for ${what} in vain${last()}`)
       await sleep(50)
     }
   }

@@ -12,7 +12,7 @@ const simulated = (spec: object = {}, now: string = DUE) =>
 describe('an At, unlike the original,', () => {
   it('1. says that its schedule is none, and does not try again and again', async () => {
     const world = simulated({ schedule: 'tomorrow' })
-    await world.settle()
+    await world.runUntilIdle()
     expect(world.object).toMatchObject({ status: { conditions: [{ status: 'False', reason: 'InvalidSchedule' }] } })
     expect(world.events).toMatchObject([{ type: 'Warning', reason: 'InvalidSchedule' }])
     expect(world.timer).toBe(undefined)
@@ -29,9 +29,9 @@ describe('an At, unlike the original,', () => {
   it('3. is not RUNNING for ever when its command fails', async () => {
     const world = simulated()
     for (let attempt = 0; attempt <= 6; attempt++) {
-      await world.settle()
+      await world.runUntilIdle()
       world.patch(Pod, { status: podStatus('Failed', { exitCode: 1 }) })
-      await world.settle()
+      await world.runUntilIdle()
       await world.advance(400)
     }
     expect(world.object).toMatchObject({ status: { phase: 'FAILED', failures: 7 } })
@@ -53,7 +53,7 @@ describe('an At, unlike the original,', () => {
   it('5. never counts a foreign pod of its pod’s name, says so, and runs when the name is free', async () => {
     const foreign = { ...podObject({ phase: 'Succeeded' }), metadata: { name: 'example-at-pod', namespace: 'default' } }
     const world = simulate(at, { objects: [atObject({}), foreign], now: DUE })
-    await world.settle()
+    await world.runUntilIdle()
     expect(world.object).toMatchObject({ status: { conditions: [{ status: 'False', reason: 'NameTaken' }] } })
     world.delete(Pod)
     await world.advance(60)
@@ -67,18 +67,18 @@ describe('an At, unlike the original,', () => {
 
   it('7. replaces a pod that is deleted under it, at once', async () => {
     const world = simulated()
-    await world.settle()
+    await world.runUntilIdle()
     world.delete(Pod)
-    await world.settle()
+    await world.runUntilIdle()
     expect(world.list(Pod)).toHaveLength(1)
   })
 
   it('8. moves its time when it is edited while pending, to later as well as to earlier', async () => {
     const world = simulated({ schedule: '2019-04-12T11:00:00Z' })
-    await world.settle()
+    await world.runUntilIdle()
     for (const schedule of ['2019-04-12T12:00:00Z', '2019-04-12T10:30:00Z']) {
       world.edit({ spec: { schedule } })
-      await world.settle()
+      await world.runUntilIdle()
       expect(world.timer).toEqual(new Date(schedule))
     }
   })
@@ -126,12 +126,12 @@ describe('an At, unlike the original,', () => {
     const world = simulated({ schedule: '2019-04-12T10:13:00Z' })
     const phases: unknown[] = []
     const look = () => phases.push(At.parse(world.object!).status.phase)
-    await world.settle()
+    await world.runUntilIdle()
     look()
     await world.advance(60)
     look()
     world.patch(Pod, { status: podStatus('Succeeded', { exitCode: 0 }) })
-    await world.settle()
+    await world.runUntilIdle()
     look()
     expect(phases).toEqual(['PENDING', 'RUNNING', 'DONE'])
   })

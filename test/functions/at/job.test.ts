@@ -25,9 +25,9 @@ describe('an At that fails', () => {
   it('is tried again after 10 s, 20 s, 40 s … in a new pod, and FAILED when the limit is reached', async () => {
     const world = simulated({ backoffLimit: 3 })
     for (const delay of [10, 20, 40]) {
-      await world.settle()
+      await world.runUntilIdle()
       end(world, 3)
-      await world.settle()
+      await world.runUntilIdle()
       const { length } = podNames(world)
       await world.advance(delay - 0.001)
       expect(podNames(world)).toHaveLength(length)
@@ -35,7 +35,7 @@ describe('an At that fails', () => {
       expect(podNames(world)).toHaveLength(length + 1)
     }
     end(world, 3)
-    await world.settle()
+    await world.runUntilIdle()
     expect(podNames(world)).toEqual(['example-at-pod', 'example-at-pod-1', 'example-at-pod-2', 'example-at-pod-3'])
     expect(statusOf(world)).toMatchObject({
       phase: 'FAILED',
@@ -54,9 +54,9 @@ describe('an At that fails', () => {
 
   it('is not tried again with a limit of 0', async () => {
     const world = simulated({ backoffLimit: 0 })
-    await world.settle()
+    await world.runUntilIdle()
     end(world, 1)
-    await world.settle()
+    await world.runUntilIdle()
     expect(statusOf(world)).toMatchObject({ phase: 'FAILED', failures: 1 })
     expect(podNames(world)).toHaveLength(1)
   })
@@ -64,9 +64,9 @@ describe('an At that fails', () => {
   it('waits 6 min at most between two tries', async () => {
     const world = simulated({ backoffLimit: 20 })
     for (let tries = 0; tries < 10; tries++) {
-      await world.settle()
+      await world.runUntilIdle()
       end(world, 1)
-      await world.settle()
+      await world.runUntilIdle()
       await world.advance(360)
     }
     expect(podNames(world)).toHaveLength(11)
@@ -74,38 +74,38 @@ describe('an At that fails', () => {
 
   it('counts an attempt whose pod somebody has deleted since', async () => {
     const world = simulated({ backoffLimit: 1 })
-    await world.settle()
+    await world.runUntilIdle()
     end(world, 1)
-    await world.settle()
+    await world.runUntilIdle()
     world.delete(Pod)
-    await world.settle()
+    await world.runUntilIdle()
     expect(podNames(world)).toEqual(['example-at-pod-1'])
     end(world, 1)
-    await world.settle()
+    await world.runUntilIdle()
     expect(statusOf(world)).toMatchObject({ phase: 'FAILED', failures: 2 })
   })
 
   it('is DONE when a later attempt succeeds', async () => {
     const world = simulated({})
-    await world.settle()
+    await world.runUntilIdle()
     end(world, 1)
-    await world.settle()
+    await world.runUntilIdle()
     await world.advance(10)
     end(world, 0)
-    await world.settle()
+    await world.runUntilIdle()
     expect(statusOf(world)).toMatchObject({ phase: 'DONE', exitCode: 0, failures: 1, podName: 'example-at-pod-1' })
   })
 
   it('says meanwhile why its pod does not start', async () => {
     const world = simulated({})
-    await world.settle()
+    await world.runUntilIdle()
     for (const waiting of ['ErrImagePull', 'ImagePullBackOff']) {
       world.patch(Pod, { status: podStatus('Pending', { waiting }) })
-      await world.settle()
+      await world.runUntilIdle()
       expect(statusOf(world)).toMatchObject({ phase: 'RUNNING', reason: 'ImagePullBackOff' })
     }
     world.patch(Pod, { status: podStatus('Pending', { waiting: 'ContainerCreating' }) })
-    await world.settle()
+    await world.runUntilIdle()
     expect(statusOf(world)).not.toHaveProperty('reason')
   })
 })
@@ -113,22 +113,22 @@ describe('an At that fails', () => {
 describe('activeDeadlineSeconds', () => {
   it('is the pod’s, less for each retry, and ends it all as FAILED', async () => {
     const world = simulated({ activeDeadlineSeconds: 60 })
-    await world.settle()
+    await world.runUntilIdle()
     world.pass(20)
     end(world, 1)
-    await world.settle()
+    await world.runUntilIdle()
     await world.advance(10)
     expect(world.list(Pod).map(({ spec }) => spec?.activeDeadlineSeconds)).toEqual([60, 30])
     world.pass(30)
     end(world, 137, 'DeadlineExceeded')
-    await world.settle()
+    await world.runUntilIdle()
     expect(statusOf(world)).toMatchObject({ phase: 'FAILED', reason: 'DeadlineExceeded', failures: 2 })
   })
 
   it('holds too when no kubelet ends the pod, which is then taken away', async () => {
     const template = { spec: { terminationGracePeriodSeconds: 0 } }
     const world = simulated({ activeDeadlineSeconds: 60, template })
-    await world.settle()
+    await world.runUntilIdle()
     await world.advance(89)
     expect(statusOf(world)).toMatchObject({ phase: 'RUNNING' })
     await world.advance(1)
@@ -142,9 +142,9 @@ describe('activeDeadlineSeconds', () => {
 
   it('leaves no time for a retry after it', async () => {
     const world = simulated({ activeDeadlineSeconds: 5 })
-    await world.settle()
+    await world.runUntilIdle()
     end(world, 1)
-    await world.settle()
+    await world.runUntilIdle()
     await world.advance(10)
     expect(statusOf(world)).toMatchObject({ phase: 'FAILED', reason: 'DeadlineExceeded' })
     expect(podNames(world)).toHaveLength(1)
@@ -156,10 +156,10 @@ describe('startingDeadlineSeconds', () => {
     const world = simulated({ startingDeadlineSeconds: 60 })
     const later = world.copy()
     world.pass(60)
-    await world.settle()
+    await world.runUntilIdle()
     expect(statusOf(world)).toMatchObject({ phase: 'RUNNING' })
     later.pass(61)
-    await later.settle()
+    await later.runUntilIdle()
     expect(statusOf(later)).toMatchObject({
       phase: 'FAILED',
       reason: 'StartingDeadlineExceeded',
@@ -169,10 +169,10 @@ describe('startingDeadlineSeconds', () => {
 
   it('says nothing of one that has started', async () => {
     const world = simulated({ startingDeadlineSeconds: 60 })
-    await world.settle()
+    await world.runUntilIdle()
     world.delete(Pod)
     world.pass(3600)
-    await world.settle()
+    await world.runUntilIdle()
     expect(podNames(world)).toEqual(['example-at-pod'])
   })
 })
@@ -182,9 +182,9 @@ describe('ttlSecondsAfterFinished', () => {
     'deletes the At, and its pods with it, that long after it has ended with exit code %i',
     async (code) => {
       const world = simulated({ ttlSecondsAfterFinished: 100, backoffLimit: 0 })
-      await world.settle()
+      await world.runUntilIdle()
       end(world, code)
-      await world.settle()
+      await world.runUntilIdle()
       await world.advance(99)
       expect([world.object?.metadata.name, podNames(world)]).toEqual(['example-at', ['example-at-pod']])
       await world.advance(1)
@@ -194,9 +194,9 @@ describe('ttlSecondsAfterFinished', () => {
 
   it('of 0 deletes the At in the run that sees its end, after its status', async () => {
     const world = simulated({ ttlSecondsAfterFinished: 0 })
-    await world.settle()
+    await world.runUntilIdle()
     end(world, 0)
-    await world.settle()
+    await world.runUntilIdle()
     expect(world.object).toBe(undefined)
     expect(world.writes.map(({ verb, object }) => `${verb} ${object.kind}`).slice(-2)).toEqual([
       'status At',
@@ -206,13 +206,13 @@ describe('ttlSecondsAfterFinished', () => {
 
   it('counts for an At that has lost its pods, and for one that gets it after its end', async () => {
     const world = simulated({})
-    await world.settle()
+    await world.runUntilIdle()
     end(world, 0)
-    await world.settle()
+    await world.runUntilIdle()
     world.delete(Pod)
     world.pass(100)
     world.edit({ spec: { ttlSecondsAfterFinished: 60 } })
-    await world.settle()
+    await world.runUntilIdle()
     expect(world.object).toBe(undefined)
   })
 })
@@ -220,22 +220,22 @@ describe('ttlSecondsAfterFinished', () => {
 describe('suspend', () => {
   it('holds the start back, without a timer, until it is taken back', async () => {
     const world = simulated({ schedule: SOON, suspend: true })
-    await world.settle()
+    await world.runUntilIdle()
     expect(world.timer).toBe(undefined)
     await world.advance(3600)
-    await world.settle()
+    await world.runUntilIdle()
     expect(statusOf(world)).toMatchObject({ phase: 'PENDING', conditions: [{ type: 'Suspended', status: 'True' }] })
     world.edit({ spec: { suspend: false } })
-    await world.settle()
+    await world.runUntilIdle()
     expect(podNames(world)).toHaveLength(1)
     expect(statusOf(world)).toMatchObject({ phase: 'RUNNING', conditions: [{ type: 'Suspended', status: 'False' }] })
   })
 
   it('does not stop one that has started', async () => {
     const world = simulated({})
-    await world.settle()
+    await world.runUntilIdle()
     world.edit({ spec: { suspend: true } })
-    await world.settle()
+    await world.runUntilIdle()
     expect(podNames(world)).toHaveLength(1)
   })
 })
@@ -245,20 +245,20 @@ describe('API requests of a life', () => {
 
   it('are three when it is due at once', async () => {
     const world = simulated({})
-    await world.settle()
+    await world.runUntilIdle()
     world.patch(Pod, { status: podStatus('Running') })
-    await world.settle()
+    await world.runUntilIdle()
     end(world, 0)
-    await world.settle()
+    await world.runUntilIdle()
     expect(writes(world)).toEqual(['create', 'status', 'status'])
   })
 
   it('are four when it waits for its time', async () => {
     const world = simulated({ schedule: SOON })
-    await world.settle()
+    await world.runUntilIdle()
     await world.advance(60)
     end(world, 0)
-    await world.settle()
+    await world.runUntilIdle()
     expect(writes(world)).toEqual(['status', 'create', 'status', 'status'])
   })
 })

@@ -67,7 +67,7 @@ class Life {
   async run(): Promise<string[]> {
     const { phase } = this.status
     const before = new Set(this.world.list(Pod).map(({ metadata }) => metadata.uid))
-    await this.world.settle()
+    await this.world.runUntilIdle()
     const started = this.world.list(Pod).filter(({ metadata }) => !before.has(metadata.uid)).length
     this.starts += started
     const next = this.status.phase

@@ -14,14 +14,14 @@ const simulated = (...objects: ReturnType<typeof cache>[]) => simulate(memcached
 describe('a Memcached', () => {
   it('is a Deployment of its size, with the names of its pods in its status', async () => {
     const world = simulated(cache('a', { size: 2 }))
-    await world.settle()
+    await world.runUntilIdle()
     expect(world.list(Deployment)).toMatchObject([{ metadata: { name: 'a' }, spec: { replicas: 2 } }])
     expect(read(world).status).toMatchObject({ nodes: ['a-0', 'a-1'], replicas: 2, readyReplicas: 2 })
   })
 
   it('has three servers where nothing is said', async () => {
     const world = simulated(cache('a'))
-    await world.settle()
+    await world.runUntilIdle()
     expect(read(world).status.nodes).toHaveLength(3)
   })
 
@@ -45,23 +45,23 @@ describe('a Memcached', () => {
     ],
   ])('applies a change of its spec: %j', async (change, spec) => {
     const world = simulated(cache('a'))
-    await world.settle()
+    await world.runUntilIdle()
     world.edit({ spec: change })
-    await world.settle()
+    await world.runUntilIdle()
     expect(world.list(Deployment)).toMatchObject([{ spec }])
   })
 
   it('repairs what somebody changes of its Deployment', async () => {
     const world = simulated(cache('a'))
-    await world.settle()
+    await world.runUntilIdle()
     world.patch(Deployment, { spec: { replicas: 1 } })
-    await world.settle()
+    await world.runUntilIdle()
     expect(world.list(Deployment)).toMatchObject([{ spec: { replicas: 3 } }])
   })
 
   it('lists sorted, without pods that are going or have ended, and without those of others', async () => {
     const world = simulated(cache('a'), cache('b'))
-    await world.settle()
+    await world.runUntilIdle()
     const labels = world.list(Pod)[0]?.metadata.labels
     const pod = (name: string, rest: object) => ({
       apiVersion: 'v1',
@@ -81,7 +81,7 @@ describe('a Memcached', () => {
     })
     world.patch(Pod, { metadata: { finalizers: ['x'] } }, 'a-0')
     world.delete(Pod, 'a-0')
-    await world.settle()
+    await world.runUntilIdle()
     expect(read(world).status.nodes).toEqual(['A-x', 'a-1', 'a-2', 'a-y'])
   })
 
@@ -89,7 +89,7 @@ describe('a Memcached', () => {
     const selectors = await Promise.all(
       ['a', 'b', `${'a'.repeat(250)}x`, `${'a'.repeat(250)}y`].map(async (name) => {
         const world = simulated(cache(name))
-        await world.settle()
+        await world.runUntilIdle()
         const [deployment] = world.list(Deployment)
         expect(deployment?.spec?.template.metadata?.labels).toEqual(deployment?.spec?.selector.matchLabels)
         return read(world).status.selector
@@ -100,7 +100,7 @@ describe('a Memcached', () => {
 
   it('fits into a namespace with restricted pods', async () => {
     const world = simulated(cache('a'))
-    await world.settle()
+    await world.runUntilIdle()
     expect(world.list(Deployment)).toMatchObject([
       {
         spec: {
@@ -127,9 +127,9 @@ describe('a Memcached', () => {
 describe('the conditions of a Memcached', () => {
   const withStatus = async (status: object) => {
     const world = simulate(memcached, { objects: [cache('a')] })
-    await world.settle()
+    await world.runUntilIdle()
     world.patch(Deployment, { status })
-    await world.settle()
+    await world.runUntilIdle()
     return ['Available', 'Progressing', 'Degraded'].map((type) => condition(world, type)?.status)
   }
   const counts = { replicas: 3, updatedReplicas: 3, readyReplicas: 3 }
@@ -147,11 +147,11 @@ describe('the conditions of a Memcached', () => {
 
   it('say that it is going, with an Event, and nothing holds it back', async () => {
     const world = simulated(cache('a'))
-    await world.settle()
+    await world.runUntilIdle()
     expect(read(world).metadata.finalizers).toEqual(['fairlead.dev/memcached'])
     world.delete()
     expect(world.object).toBeDefined()
-    await world.settle()
+    await world.runUntilIdle()
     expect([world.object, world.list(Deployment)]).toEqual([undefined, []])
     expect(world.events).toMatchObject([{ type: 'Warning', reason: 'Deleting' }])
   })

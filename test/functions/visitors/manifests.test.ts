@@ -12,7 +12,7 @@ describe('a VisitorsApp, compared with the plain manifests of the book,', async 
   const service = { type: 'NodePort', backendNodePort: 30_685, frontendNodePort: 30_686 } as const
   const object = VisitorsApp.of({ metadata: { name: 'ex', namespace: 'default' }, spec: { service } })
   const world = simulate(visitors, { objects: [object], cluster: deploymentsRun })
-  await world.settle()
+  await world.runUntilIdle()
   const tierOf = (labels: Record<string, string> = {}) => labels['tier']
   const deployments = world.list(Deployment)
   const services = world.list(Service)

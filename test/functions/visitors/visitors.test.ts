@@ -39,11 +39,11 @@ describe('a VisitorsApp', () => {
     const ready = { status: { replicas: 1, updatedReplicas: 1, readyReplicas: 1, observedGeneration: 1 } }
     const seen: [string, string[]][] = []
     for (const tier of ['mysql', 'backend', 'frontend']) {
-      await world.settle()
+      await world.runUntilIdle()
       seen.push([statusOf(world).phase!, namesOf(world, Deployment)])
       world.patch(Deployment, ready, `ex-${tier}`)
     }
-    await world.settle()
+    await world.runUntilIdle()
     expect(seen).toEqual([
       ['Database', ['ex-mysql']],
       ['Backend', ['ex-backend', 'ex-mysql']],
@@ -56,11 +56,11 @@ describe('a VisitorsApp', () => {
     const world = simulate(visitors, { objects: [app('ex')] })
     const status = { replicas: 1, updatedReplicas: 1, readyReplicas: 1, observedGeneration: 1 }
     for (let round = 0; round < 3; round++) {
-      await world.settle()
+      await world.runUntilIdle()
       world.patch(Deployment, { status })
     }
     world.patch(Deployment, { status: { readyReplicas: 0 } }, 'ex-mysql')
-    await world.settle()
+    await world.runUntilIdle()
     expect(namesOf(world, Deployment)).toEqual(['ex-backend', 'ex-frontend', 'ex-mysql'])
     expect(statusOf(world)).toMatchObject({
       phase: 'Database',
@@ -72,7 +72,7 @@ describe('a VisitorsApp', () => {
 
   it('tells images, readiness and endpoints', async () => {
     const world = running({ size: 2 })
-    await world.settle()
+    await world.runUntilIdle()
     expect(statusOf(world)).toMatchObject({
       databaseImage: 'mysql:5.7',
       backendImage: 'jdob/visitors-service:1.0.0',
@@ -87,9 +87,9 @@ describe('a VisitorsApp', () => {
 
   it('rolls out a change of title, size and images', async () => {
     const world = running()
-    await world.settle()
+    await world.runUntilIdle()
     world.edit({ spec: { size: 3, title: 'Other', backend: { image: 'b:2' }, frontend: { image: 'f:2' } } })
-    await world.settle()
+    await world.runUntilIdle()
     expect(deployment(world, 'backend').spec?.replicas).toBe(3)
     expect(envOf(world, 'frontend')).toMatchObject({ REACT_APP_TITLE: 'Other' })
     expect(statusOf(world)).toMatchObject({ backendImage: 'b:2', frontendImage: 'f:2' })
@@ -97,7 +97,7 @@ describe('a VisitorsApp', () => {
 
   it('has services inside of the cluster, and ports of nodes only where they are asked for', async () => {
     const world = running()
-    await world.settle()
+    await world.runUntilIdle()
     expect(world.list(Service).map(({ spec }) => spec?.type ?? spec?.clusterIP)).toEqual([
       'None',
       'ClusterIP',
@@ -108,7 +108,7 @@ describe('a VisitorsApp', () => {
       REACT_APP_BACKEND_PORT: '8000',
     })
     world.edit({ spec: { service: { type: 'NodePort', frontendNodePort: 30_686 } } })
-    await world.settle()
+    await world.runUntilIdle()
     expect(envOf(world, 'frontend')).toEqual({ REACT_APP_TITLE: 'Visitors Dashboard', REACT_APP_BACKEND_PORT: '31000' })
     expect(statusOf(world).endpoints).toEqual({
       frontend: 'port 30686 of every node',
@@ -118,17 +118,17 @@ describe('a VisitorsApp', () => {
 
   it('keeps its visits in a volume if one is asked for, and keeps the volume when the spec forgets it', async () => {
     const world = running({ database: { storage: { size: '1Gi' } } })
-    await world.settle()
+    await world.runUntilIdle()
     expect(world.list(PersistentVolumeClaim)).toMatchObject([{ metadata: { name: 'ex-mysql-data' } }])
     expect(containerOf(world, 'mysql').volumeMounts).toContainEqual({ name: 'data', mountPath: '/var/lib/mysql' })
     world.edit({ spec: { database: { storage: null } } })
-    await world.settle()
+    await world.runUntilIdle()
     expect(world.list(PersistentVolumeClaim)).toHaveLength(1)
   })
 
   it.each(['a'.repeat(253), '1.app', 'x'.repeat(60)])('has names that the API server takes, for %s', async (name) => {
     const world = running({}, name)
-    await world.settle()
+    await world.runUntilIdle()
     for (const service of namesOf(world, Service)) expect(service).toMatch(/^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$/)
     for (const one of namesOf(world, Deployment)) expect(one.length).toBeLessThanOrEqual(242)
   })
@@ -137,7 +137,7 @@ describe('a VisitorsApp', () => {
 describe('the credentials of a VisitorsApp', () => {
   it('are drawn for each app and stored once', async () => {
     const world = running()
-    await world.settle()
+    await world.runUntilIdle()
     const { username, password, ...others } = secretOf(world)
     expect(username).toBe('visitors')
     expect(password).toMatch(/^[A-Za-z0-9]{32}$/)
@@ -148,22 +148,22 @@ describe('the credentials of a VisitorsApp', () => {
 
   it('are made anew when the Secret is deleted', async () => {
     const world = running()
-    await world.settle()
+    await world.runUntilIdle()
     world.delete(Secret)
-    await world.settle()
+    await world.runUntilIdle()
     expect(secretOf(world)['password']).toMatch(/^[A-Za-z0-9]{32}$/)
   })
 
   it('may be changed by hand: the new password is set in the database, and everybody starts with it', async () => {
     const world = running()
-    await world.settle()
+    await world.runUntilIdle()
     const before = deployment(world, 'backend').spec?.template.metadata?.annotations
     world.patch(Secret, { data: { password: Buffer.from('chosenByHand1').toString('base64') } })
-    await world.settle()
+    await world.runUntilIdle()
     expect(secretOf(world)['users.sql']).toContain("IDENTIFIED BY 'chosenByHand1'")
     expect(deployment(world, 'backend').spec?.template.metadata?.annotations).not.toEqual(before)
     world.patch(Secret, { data: { password: Buffer.from(`'; drop`).toString('base64') } })
-    await world.settle()
+    await world.runUntilIdle()
     expect(secretOf(world)['password']).toMatch(/^[A-Za-z0-9]{32}$/)
   })
 })
@@ -171,9 +171,9 @@ describe('the credentials of a VisitorsApp', () => {
 describe('two VisitorsApps in a namespace', () => {
   it('share nothing, and one goes without the other', async () => {
     const one = running({}, 'one')
-    await one.settle()
+    await one.runUntilIdle()
     const two = running({}, 'two')
-    await two.settle()
+    await two.runUntilIdle()
     for (const kind of [Deployment, Service, Secret])
       expect(namesOf(one, kind).filter((name) => namesOf(two, kind).includes(name))).toEqual([])
     const selectors = (world: Simulation) => world.list(Service).map(({ spec }) => JSON.stringify(spec?.selector))
@@ -197,15 +197,15 @@ describe('what somebody changes or deletes of a VisitorsApp', () => {
     ['a Service', Service, 'ex-backend-service'],
   ] as const)('is put back: %s', async (_, kind, name) => {
     const world = running()
-    await world.settle()
+    await world.runUntilIdle()
     world.delete(kind, name)
-    await world.settle()
+    await world.runUntilIdle()
     expect(namesOf(world, kind)).toContain(name)
   })
 
   it('is put back: replicas, images, environment, selectors', async () => {
     const world = running()
-    await world.settle()
+    await world.runUntilIdle()
     const before = deployment(world, 'backend').spec
     world.patch(
       Deployment,
@@ -213,7 +213,7 @@ describe('what somebody changes or deletes of a VisitorsApp', () => {
       'ex-backend',
     )
     world.patch(Service, { spec: { selector: { tier: 'other' } } }, 'ex-backend-service')
-    await world.settle()
+    await world.runUntilIdle()
     expect(deployment(world, 'backend').spec).toEqual(before)
     expect(world.list(Service).map(({ spec }) => spec?.selector?.['tier'])).toEqual(['mysql', 'backend', 'frontend'])
   })
@@ -225,9 +225,9 @@ const end = (type: string) => ({ status: { conditions: [{ type, status: 'True', 
 describe('a VisitorsApp that is deleted', () => {
   it('goes at once where there is nothing to clean up', async () => {
     const world = running()
-    await world.settle()
+    await world.runUntilIdle()
     world.delete()
-    await world.settle()
+    await world.runUntilIdle()
     expect(world.memory.all()).toEqual([])
   })
 
@@ -235,16 +235,16 @@ describe('a VisitorsApp that is deleted', () => {
     'waits for its clean-up, while all else still runs, until that is %s',
     async (type) => {
       const world = running({ cleanUp })
-      await world.settle()
+      await world.runUntilIdle()
       const before = namesOf(world, Deployment)
       world.delete()
-      await world.settle()
+      await world.runUntilIdle()
       expect(world.list(Job)).toMatchObject([
         { metadata: { name: 'ex-clean-up' }, spec: { activeDeadlineSeconds: 300 } },
       ])
       expect(namesOf(world, Deployment)).toEqual(before)
       world.patch(Job, end(type))
-      await world.settle()
+      await world.runUntilIdle()
       expect(world.object).toBe(undefined)
       expect(world.events).toMatchObject(type === 'Failed' ? [{ type: 'Warning', reason: 'CleanUpFailed' }] : [])
     },

@@ -1,0 +1,84 @@
+import type { Moment } from './timeline.ts'
+
+const DELAY_MS = 200
+/** A cause outside of the demo is never reported. */
+const CAUSE_TIMEOUT_MS = 2000
+
+/** A moment as it is reported. `cause` is the `id` of another moment. */
+export interface NamedMoment extends Omit<Moment, 'cause'> {
+  id?: string | undefined
+  cause?: string | undefined
+}
+
+interface PendingMoment extends Moment {
+  cause: PendingMoment | undefined
+  toldAt: number
+  /** The id of a cause that is not reported yet. */
+  awaits: string | undefined
+}
+
+/** Orders moments by their causes. Each moment is delayed a while, and longer when its cause is not reported yet. */
+export class CausalOrder {
+  readonly #now: () => number
+  readonly #named = new Map<string, PendingMoment>()
+  #held: PendingMoment[] = []
+
+  constructor(now: () => number) {
+    this.#now = now
+  }
+
+  add({ id, cause, ...named }: NamedMoment): void {
+    const known = cause === undefined ? undefined : this.#named.get(cause)
+    const moment = { ...named, cause: known, toldAt: this.#now(), awaits: known ? undefined : cause }
+    if (id !== undefined) this.#explain(id, moment)
+    this.#held.push(moment)
+  }
+
+  /** Returns the moments that need no further delay, in order. */
+  takeDue(): Moment[] {
+    const now = this.#now()
+    const ordered = inOrder(this.#held)
+    const first = ordered.findIndex((moment) => this.#isAwaiting(moment) || now - moment.toldAt < DELAY_MS)
+    this.#held = first === -1 ? [] : ordered.slice(first)
+    return first === -1 ? ordered : ordered.slice(0, first)
+  }
+
+  /** No moment waits for its cause. */
+  get isExplained(): boolean {
+    return !this.#held.some((moment) => this.#isAwaiting(moment))
+  }
+
+  takeAll(): Moment[] {
+    const all = inOrder(this.#held)
+    this.#held = []
+    return all
+  }
+
+  #isAwaiting({ awaits, toldAt }: PendingMoment): boolean {
+    return awaits !== undefined && this.#now() - toldAt < CAUSE_TIMEOUT_MS
+  }
+
+  /** A moment that was reported before its cause has not happened before it. */
+  #explain(id: string, cause: PendingMoment): void {
+    this.#named.set(id, cause)
+    for (const moment of this.#held) {
+      if (moment.awaits !== id) continue
+      moment.cause = cause
+      moment.awaits = undefined
+      cause.at = Math.min(cause.at, moment.at)
+    }
+  }
+}
+
+/** By time, and nothing before its cause. */
+function inOrder(moments: readonly PendingMoment[]): PendingMoment[] {
+  const left = new Set(moments)
+  const placed: PendingMoment[] = []
+  const place = (moment: PendingMoment | undefined): void => {
+    if (moment === undefined || !left.delete(moment)) return
+    place(moment.cause)
+    placed.push(moment)
+  }
+  for (const moment of moments.toSorted((one, other) => one.at - other.at)) place(moment)
+  return placed
+}

@@ -1,0 +1,42 @@
+import type { Logger } from 'pino'
+import { type DeadLetters, type EventsView, openDeadLetters, viewEvents } from '#events'
+import type { Config } from '#host/config'
+import { UsageError } from '#host/exit'
+import { createLogger } from '#host/logging'
+import { openJetStream, prefixOf, queueOptions } from '#host/nats'
+import type { JetStream } from '#jetstream'
+import { NoQueueError, openQueue, type WorkQueue } from '#queue'
+import type { CommandContext } from './options.ts'
+
+interface ExistingStreams {
+  js: JetStream
+  queue: WorkQueue
+  dead: DeadLetters
+  /** EVENTS; what it asks for may not be there. */
+  view: EventsView
+}
+
+/** Queue and dead letters as they are there, for a command that looks at them: an error if nobody has made them yet. */
+export async function withExistingStreams(
+  { config }: CommandContext,
+  work: (existing: ExistingStreams) => Promise<void>,
+): Promise<void> {
+  const settings = await config()
+  await using existing = await openExistingStreams(settings, await createLogger(settings))
+  await work(existing)
+}
+
+async function openExistingStreams(config: Config, log: Logger): Promise<ExistingStreams & AsyncDisposable> {
+  const js = await openJetStream(config, 'queue')
+  try {
+    const queue = await openQueue(js, { ...queueOptions(config, log), create: false })
+    const dead = await openDeadLetters(js, { ...prefixOf(config), cluster: '', log, create: false })
+    const view = viewEvents(js, { prefix: config.FAIRLEAD_PREFIX, log })
+    return { js, queue, dead, view, [Symbol.asyncDispose]: () => js.close() }
+  } catch (error) {
+    await js.close()
+    if (!(error instanceof NoQueueError)) throw error
+    const hint = 'fairlead up makes it; or is this another NATS (--nats), or another --prefix?'
+    throw new UsageError(`${error.message} at ${js.nc.getServer()}: ${hint}`, { cause: error })
+  }
+}

@@ -1,0 +1,89 @@
+import { hash } from 'node:crypto'
+import type { EventReport, KubeObject } from '#contracts'
+import { keepNewest } from '#reconcile'
+
+/** As client-go's correlator: tools/record/events_cache.go. */
+const SIMILAR_MOST = 10
+const SIMILAR_WITHIN_MS = 600_000
+const BURST = 25
+const REFILL_MS = 300_000
+
+/** As long as the API server keeps an Event unless configured otherwise. */
+const FORGOTTEN_AFTER_MS = 3_600_000
+/** A count that grows is shown again after so long. */
+const COUNT_EVERY_MS = 300_000
+const REMEMBERED = 10_000
+
+/** What is to be said of a report: nothing, an Event, or that one was seen again. */
+export interface CorrelatedEvent {
+  say: 'nothing' | 'new' | 'again'
+  /** Of the Event: the same for the same report about the same object, from whatever process. */
+  name: string
+  note: string
+  /** How often it was reported by this process. */
+  count: number
+}
+
+interface ReportedEvent {
+  count: number
+  saidAt: number
+  lastAt: number
+}
+
+/** Decides what of all that is reported is worth a request. Keeps a bounded memory; the clock is given. */
+export class EventCorrelator {
+  readonly #told = new Map<string, ReportedEvent>()
+  readonly #similar = new Map<string, { notes: Set<string>; lastAt: number }>()
+  readonly #buckets = new Map<string, { tokens: number; at: number }>()
+
+  /** Reports that differ in nothing but the message are told as one from the eleventh on. */
+  correlate(
+    reconciler: string,
+    { metadata }: KubeObject,
+    { type, reason, message }: EventReport,
+    now: number,
+  ): CorrelatedEvent {
+    const { name, uid } = metadata
+    const group = JSON.stringify([reconciler, uid, type, reason])
+    const isCombined = this.#countSimilar(group, message, now) > SIMILAR_MOST
+    const note = (isCombined ? `(combined from similar events): ${message}` : message).slice(0, 1024)
+    const event = eventName(name, isCombined ? [group] : [group, message])
+    const before = this.#told.get(event)
+    const isKnown = before !== undefined && now - before.lastAt < FORGOTTEN_AFTER_MS
+    const told = isKnown ? { ...before, count: before.count + 1, lastAt: now } : { count: 1, saidAt: 0, lastAt: now }
+    const isDue = !isKnown || now - told.saidAt >= COUNT_EVERY_MS
+    const isSaid = isDue && this.#spend(`${reconciler} ${uid}`, now)
+    const wasSaid = told.saidAt > 0
+    keepNewest(this.#told, event, isSaid ? { ...told, saidAt: now } : told, REMEMBERED)
+    return { say: isSaid ? (wasSaid ? 'again' : 'new') : 'nothing', name: event, note, count: told.count }
+  }
+
+  #countSimilar(group: string, message: string, now: number): number {
+    const before = this.#similar.get(group)
+    const isRecent = before !== undefined && now - before.lastAt < SIMILAR_WITHIN_MS
+    const notes = isRecent ? before.notes : new Set<string>()
+    // One more than the most is enough to know that there are too many.
+    if (notes.size <= SIMILAR_MOST) notes.add(hash('sha256', message, 'base64url').slice(0, 16))
+    keepNewest(this.#similar, group, { notes, lastAt: now }, REMEMBERED)
+    return notes.size
+  }
+
+  /** A token of what is said about one object: 25 at once, then one in five minutes. */
+  #spend(bucket: string, now: number): boolean {
+    const { tokens, at } = this.#buckets.get(bucket) ?? { tokens: BURST, at: now }
+    const filled = Math.min(BURST, tokens + (now - at) / REFILL_MS)
+    const isLeft = filled >= 1
+    keepNewest(this.#buckets, bucket, { tokens: isLeft ? filled - 1 : filled, at: now }, REMEMBERED)
+    return isLeft
+  }
+}
+
+/** A DNS subdomain, whatever the object's name is (RBAC names may hold anything but `/`). */
+function eventName(name: string, parts: unknown[]): string {
+  const head = name
+    .slice(0, 200)
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9]+/g, '-')
+    .replaceAll(/^-|-$/g, '')
+  return `${head || 'object'}.${hash('sha256', JSON.stringify(parts)).slice(0, 16)}`
+}

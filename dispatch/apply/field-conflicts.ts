@@ -1,0 +1,35 @@
+import type { EventReport, KubeObject } from '#contracts'
+import { called, RefusedError } from '#reconcile'
+import { METADATA_MANAGERS } from '#spec'
+import { fieldsOfOthers } from '../errors.ts'
+
+/**
+ * Server-side apply without force first, so that fields that others have changed are known: they are taken back by a
+ * second request, and users of the primary are told.
+ */
+export async function takingBack(
+  object: KubeObject,
+  apply: (force: boolean) => Promise<KubeObject>,
+  mayTakeBack: (fields: string[]) => boolean,
+  report: (event: EventReport) => void,
+): Promise<KubeObject> {
+  try {
+    return await apply(false)
+  } catch (error) {
+    const fields = fieldsOfOthers(error)
+    if (fields.length === 0 || !mayTakeBack(fields)) throw error
+    const message = `${called(object)}: taken back from others: ${fields.join('; ')}`
+    report({ type: 'Warning', reason: 'FieldConflict', message })
+    return apply(true)
+  }
+}
+
+/** Server-side apply conflicts with labels or annotations of another reconciler. `field` is in the server's words. */
+export const isOfReconciler = (field: string): boolean => field.includes(`conflict with "${METADATA_MANAGERS}`)
+
+/** To take them back would begin a contest of two reconcilers without a pause and without an end. */
+export const keptByReconcilers = (what: string, fields: readonly string[], cause: unknown): RefusedError =>
+  new RefusedError(
+    `${what}, because another reconciler has set these keys to other values: ${fields.join('; ')}. Have one of the functions return other keys`,
+    { reason: 'FieldConflict', cause },
+  )

@@ -1,0 +1,75 @@
+import { ConflictError } from '#contracts'
+import type { OwnerKey } from '#events'
+import { called, isControlledBy, isCreatedBy, nameTaken, RefusedError, type Write, type Written } from '#reconcile'
+import { isStale, refusalOf } from '../errors.ts'
+import { PRIORITY } from '../gate.ts'
+import { isNameTaken, moved } from './answers.ts'
+import type { WriteRequests, WritingRun } from './write-requests.ts'
+import type { WriteThrough } from './write-through.ts'
+
+/** Writes the objects that a reconciler creates for the primary. */
+export class OwnedWriter {
+  readonly #requests: WriteRequests
+  readonly #through: WriteThrough
+  readonly #run: WritingRun
+  readonly #owner: OwnerKey
+
+  constructor(requests: WriteRequests, through: WriteThrough, run: WritingRun) {
+    const { ref, object } = run.primary
+    this.#requests = requests
+    this.#through = through
+    this.#run = run
+    this.#owner = { resource: ref.resource, name: object.metadata.name }
+  }
+
+  /** Rejects with ConflictError when the object has changed since it was observed. EVENTS then has its new version. */
+  async write(write: Write): Promise<Written> {
+    try {
+      return await this.#send(write)
+    } catch (error) {
+      if (isNameTaken(write, error)) return this.#findWhoHas(write)
+      if (isStale(error)) {
+        await this.#refresh(write)
+        throw moved(write.object, error)
+      }
+      throw refusalOf(error, `cannot ${write.verb} ${called(write.object)}`)
+    }
+  }
+
+  async #send(write: Write): Promise<Written> {
+    const { verb, resource, object } = write
+    if (verb === 'delete') {
+      const after = await this.#requests.delete(resource, object)
+      return this.#through.result(resource, this.#owner, object, after)
+    }
+    if (verb === 'create') {
+      const after = await this.#requests.create(resource, object)
+      return this.#through.present(resource, this.#owner, after, 'added')
+    }
+    const isObserved = write.observed !== undefined
+    const target = { verb, ref: resource, object }
+    const after = await this.#requests.apply(target, PRIORITY.create, this.#run.fieldManager, () => isObserved)
+    return this.#through.present(resource, this.#owner, after, isObserved ? 'modified' : 'added')
+  }
+
+  /** The name exists although EVENTS did not show it as ours: the API server knows whose it is. */
+  async #findWhoHas({ resource, object }: Write): Promise<Written> {
+    const found = await this.#requests.get(resource, object)
+    if (found === undefined) throw new ConflictError(`${called(object)} was deleted just now`)
+    const { identity, primary } = this.#run
+    if (isControlledBy(found, primary.object) && isCreatedBy(identity, primary.object, found))
+      return { ...(await this.#through.present(resource, this.#owner, found)), isFound: true }
+    const message = nameTaken(resource, found, { identity, owner: primary.object })
+    throw new RefusedError(message, { reason: 'NameTaken' })
+  }
+
+  async #refresh(write: Write): Promise<void> {
+    const { resource, object } = write
+    const observed = write.verb === 'apply' ? write.observed : object
+    const found = await this.#requests.get(resource, object)
+    if (found !== undefined && isControlledBy(found, this.#run.primary.object))
+      await this.#through.present(resource, this.#owner, found)
+    else if (observed?.metadata.uid !== undefined && found?.metadata.uid !== observed.metadata.uid)
+      await this.#through.gone(resource, this.#owner, observed)
+  }
+}

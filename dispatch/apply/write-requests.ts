@@ -1,0 +1,159 @@
+import { type EventReport, type KubeObject, type ResourceRef, resourceName } from '#contracts'
+import { type OwnerKey, type Span, spanAfter, traceparentOf } from '#events'
+import { type KubeClient, resourcePath, type Status } from '#kube'
+import type { Write } from '#reconcile'
+import { undefinedIfGone } from '../errors.ts'
+import { DROPPED, type Gate, PRIORITY, type Priority } from '../gate.ts'
+import type { RunObserver } from '../run-steps.ts'
+import { isObject, isStillThere } from './answers.ts'
+import { takingBack } from './field-conflicts.ts'
+import type { InFlight } from './in-flight.ts'
+
+export interface WriteRequestsDependencies {
+  kube: KubeClient
+  gate: Gate
+  inFlight: InFlight
+}
+
+/** The run on whose behalf something is written. */
+export interface WritingRun {
+  reconciler: string
+  key: string
+  origin: string
+  identity: string
+  fieldManager: string
+  /** The primary, and where it is kept: its own controller may be the primary of some other Reconciler. */
+  primary: { ref: ResourceRef; object: KubeObject; owner: OwnerKey | undefined }
+  /** Throws when the lease is over. Called right before every write. */
+  hold: () => void
+  signal: AbortSignal
+  span: Span
+  observe: RunObserver
+  /** Tells users of the primary. */
+  report: (event: EventReport) => void
+}
+
+export interface Target {
+  verb: Write['verb'] | 'metadata' | 'status' | 'finalizers'
+  ref: ResourceRef
+  object: KubeObject
+}
+
+type ApiAnswer = KubeObject | Status | undefined
+
+/** The API requests for the writes of one run. Each waits at the gate, and is sent only while the run holds its lease. */
+export class WriteRequests {
+  readonly #deps: WriteRequestsDependencies
+  readonly #run: WritingRun
+  readonly #kube: KubeClient
+  readonly #traceparent: string
+
+  constructor(deps: WriteRequestsDependencies, run: WritingRun) {
+    this.#deps = deps
+    this.#run = run
+    this.#traceparent = traceparentOf(run.span)
+    this.#kube = run.span.sampled ? deps.kube.with({ traceparent: this.#traceparent }) : deps.kube
+  }
+
+  create(ref: ResourceRef, object: KubeObject): Promise<KubeObject> {
+    const { signal, fieldManager } = this.#run
+    const path = resourcePath(ref, object.metadata.namespace)
+    const send = () => this.#kube.create(path, object, { signal, fieldManager })
+    return this.#send({ verb: 'create', ref, object }, PRIORITY.create, send)
+  }
+
+  apply(
+    target: Target,
+    priority: Priority,
+    fieldManager: string,
+    mayTakeBack: (fields: string[]) => boolean,
+  ): Promise<KubeObject> {
+    const { ref, object } = target
+    const { signal, report } = this.#run
+    const send = (force: boolean) =>
+      this.#send(target, priority, () => this.#kube.apply(pathOf(ref, object), object, { signal, fieldManager, force }))
+    return takingBack(object, send, mayTakeBack, report)
+  }
+
+  finalizers(ref: ResourceRef, object: KubeObject, patch: object): Promise<KubeObject> {
+    const { signal, fieldManager } = this.#run
+    const send = () => this.#kube.patch(pathOf(ref, object), patch, 'merge', { signal, fieldManager })
+    return this.#send({ verb: 'finalizers', ref, object }, PRIORITY.create, send)
+  }
+
+  status(
+    ref: ResourceRef,
+    object: KubeObject,
+    patch: object,
+    unwanted: AbortSignal | undefined,
+  ): Promise<KubeObject | typeof DROPPED> {
+    const { signal, fieldManager } = this.#run
+    const path = resourcePath(ref, object.metadata.namespace, object.metadata.name, 'status')
+    const send = () => this.#kube.patch(path, patch, 'merge', { signal, fieldManager })
+    return this.#request({ verb: 'status', ref, object }, PRIORITY.status, send, unwanted)
+  }
+
+  /** Returns the object where finalizers or its grace period keep it; undefined: it is gone. */
+  async delete(ref: ResourceRef, object: KubeObject): Promise<KubeObject | undefined> {
+    const { uid, resourceVersion } = object.metadata
+    const options = { uid, resourceVersion, propagationPolicy: 'Background', signal: this.#run.signal } as const
+    const send = () => this.#kube.delete(pathOf(ref, object), options).catch(undefinedIfGone)
+    const answer = await this.#send({ verb: 'delete', ref, object }, PRIORITY.delete, send)
+    return isStillThere(answer) ? answer : undefined
+  }
+
+  async get(ref: ResourceRef, object: KubeObject): Promise<KubeObject | undefined> {
+    const { reconciler, signal } = this.#run
+    const read = () => this.#kube.get(pathOf(ref, object), { signal }).catch(undefinedIfGone)
+    const found = await this.#deps.gate.run({ reconciler, kind: 'read' }, read, { signal })
+    return found === DROPPED ? undefined : found
+  }
+
+  async #send<T extends ApiAnswer>(target: Target, priority: Priority, send: () => Promise<T>): Promise<T> {
+    return (await this.#request(target, priority, send)) as T
+  }
+
+  #request<T extends ApiAnswer>(
+    target: Target,
+    priority: Priority,
+    send: () => Promise<T>,
+    unwanted?: AbortSignal,
+  ): Promise<T | typeof DROPPED> {
+    const { ref, object } = target
+    const { reconciler, hold, signal } = this.#run
+    const { gate, inFlight } = this.#deps
+    const timed = async () => {
+      hold()
+      const began = performance.now()
+      inFlight.begin(ref, object, this.#traceparent)
+      const answer = await send().catch((error: unknown) => {
+        inFlight.end(ref, object)
+        throw error
+      })
+      this.#observe(target, answer, performance.now() - began)
+      return answer
+    }
+    return gate.run({ reconciler, kind: priority }, timed, { signal, unwanted })
+  }
+
+  #observe({ verb, ref, object }: Target, answer: ApiAnswer, ms: number): void {
+    const { reconciler, key, span, observe } = this.#run
+    const { kind, metadata } = object
+    observe({
+      step: 'written',
+      ...spanAfter(this.#traceparent, span.sampled),
+      reconciler,
+      key,
+      verb,
+      resource: resourceName(ref),
+      kind,
+      namespace: metadata.namespace,
+      name: metadata.name,
+      resourceVersion: isObject(answer) ? answer.metadata.resourceVersion : undefined,
+      ms,
+    })
+  }
+}
+
+const pathOf = (ref: ResourceRef, { metadata }: KubeObject): string =>
+  resourcePath(ref, metadata.namespace, metadata.name)

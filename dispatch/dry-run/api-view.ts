@@ -1,0 +1,79 @@
+import type { KubeObject, ResourceRef } from '#contracts'
+import type { EventStore, ObjectFilter, StoredObject } from '#events'
+import { type KubeClient, resourcePath } from '#kube'
+import { undefinedIfGone } from '../errors.ts'
+
+/** What EVENTS would show if it had seen everything up to now, read from the API server. For one run, not for many. */
+export function apiView(kube: KubeClient, signal: AbortSignal): Pick<EventStore, 'observe' | 'isReferenceOnly'> {
+  return {
+    isReferenceOnly: ({ group, resource }) => group === '' && resource === 'secrets',
+    async observe({ primary, owned = [], related = [] }) {
+      const { ref, namespace, name } = primary
+      const object = await one(ref, namespace, name)
+      const all = (found: Promise<KubeObject[]>[], refs: readonly (ResourceRef | undefined)[]) =>
+        Promise.all(found.map(async (objects, index) => stored(refs[index] ?? ref, await objects)))
+      return {
+        primary: object && stored(ref, [object])[0],
+        owned: await all(
+          owned.map((kind) => read(kind, { namespace })),
+          owned,
+        ),
+        related: await all(
+          related.map((filter) => (filter.ref === undefined ? Promise.resolve([]) : read(filter.ref, filter))),
+          related.map((filter) => filter.ref),
+        ),
+        news: undefined,
+      }
+    },
+  }
+
+  async function read(
+    ref: ResourceRef,
+    { namespace, clusterScoped, name }: Omit<ObjectFilter, 'namespace'> & { namespace?: string | undefined },
+  ): Promise<KubeObject[]> {
+    if (clusterScoped === true && (await isNamespaced(ref))) return []
+    if (name !== undefined && (clusterScoped === true || namespace !== undefined)) {
+      const found = await one(ref, namespace, name)
+      return found === undefined ? [] : [found]
+    }
+    const objects: KubeObject[] = []
+    const fieldSelector = name && `metadata.name=${name.replaceAll(/[\\,=]/g, '\\$&')}`
+    try {
+      for await (const { items } of kube.list(resourcePath(ref, namespace), { fieldSelector, signal }))
+        objects.push(...items)
+    } catch (error) {
+      undefinedIfGone(error)
+    }
+    return objects
+  }
+
+  async function one(ref: ResourceRef, namespace: string | undefined, name: string): Promise<KubeObject | undefined> {
+    return kube.get(resourcePath(ref, namespace, name), { signal }).catch(undefinedIfGone)
+  }
+
+  async function isNamespaced({ group, version, resource }: ResourceRef): Promise<boolean> {
+    const path = group === '' ? `/api/${version}` : `/apis/${group}/${version}`
+    const { resources } = await kube.request<{ resources: { name: string; namespaced: boolean }[] }>({
+      method: 'GET',
+      path,
+      signal,
+    })
+    return resources.find(({ name }) => name === resource)?.namespaced === true
+  }
+}
+
+const stored = (ref: ResourceRef, objects: readonly KubeObject[]): StoredObject[] =>
+  objects.map((object) => {
+    const { namespace, name, uid = '', resourceVersion = '' } = object.metadata
+    return {
+      key: { ref, namespace, name },
+      owner: undefined,
+      sequence: 0,
+      resourceVersion,
+      uid,
+      origin: undefined,
+      traceparent: undefined,
+      referenceOnly: false,
+      object,
+    }
+  })

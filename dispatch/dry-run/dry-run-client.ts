@@ -1,0 +1,97 @@
+import type { EventReport, KubeObject } from '#contracts'
+import type { KubeClient } from '#kube'
+import { type Difference, differences, SettledWrites } from '#reconcile'
+import { undefinedIfGone } from '../errors.ts'
+import type { ReconciliationDependencies } from '../run/dependencies.ts'
+
+/** What a run would have done. */
+export type DryRunStep =
+  | {
+      would: 'create' | 'change' | 'delete'
+      kind: string
+      namespace: string | undefined
+      name: string
+      differences: Difference[]
+    }
+  | ({ would: 'tell' } & EventReport)
+
+/**
+ * A run with these dependencies writes nothing anywhere: the API server only tries its writes (dryRun=All), so that
+ * defaults, admission and quotas have their say, and the run goes on with what would be. Once per run.
+ */
+export function dryRunDependencies<Deps extends ReconciliationDependencies>(
+  deps: Deps,
+  note: (step: DryRunStep) => void,
+): Deps {
+  const { kube, events, observe } = deps
+  const isConfidential = (path: string) => events.isReferenceOnly(resourceOf(path))
+  return {
+    ...deps,
+    kube: dryRunClient(kube, (path, before, after) => {
+      const { kind, metadata } = (after ?? before) as KubeObject
+      const { namespace, name } = metadata
+      const would = before === undefined ? 'create' : after === undefined ? 'delete' : 'change'
+      const found = would === 'delete' ? [] : differences(before, after)
+      const shown = isConfidential(path) ? found.map(withheld) : found
+      note({ would, kind, namespace, name, differences: shown })
+    }),
+    events: {
+      observe: (query) => events.observe(query),
+      isReferenceOnly: (ref) => events.isReferenceOnly(ref),
+      put: async () => ({ outcome: 'stored', sequence: 0, origin: undefined, formerOwners: [] }),
+    },
+    settled: new SettledWrites(),
+    recorder: { record: (_kube, _reconciler, _object, report) => note({ would: 'tell', ...report }) },
+    observe: (step) => (step.step === 'written' ? undefined : observe(step)),
+  }
+}
+
+type NoteChange = (path: string, before: KubeObject | undefined, after: KubeObject | undefined) => void
+
+/** Reads before each write what is there: the difference is to the cluster, not to what is known of it. */
+function dryRunClient(kube: KubeClient, note: NoteChange): KubeClient {
+  const dryRun = true
+  const during = async <T>(path: string, act: () => Promise<T>, after: (answer: T) => KubeObject | undefined) => {
+    const before = await kube.get(path).catch(undefinedIfGone)
+    const answer = await act()
+    note(path, before, after(answer))
+    return answer
+  }
+  const changing = <T>(path: string, act: () => Promise<T>): Promise<T> =>
+    during(path.replace(/\/status$/, ''), act, (answer) => answer as KubeObject)
+  const refused = (what: string) => () => Promise.reject(new TypeError(`a dry run cannot ${what}`))
+  return {
+    ...kube,
+    as: (user) => dryRunClient(kube.as(user), note),
+    with: (headers) => dryRunClient(kube.with(headers), note),
+    request: refused('send any request'),
+    replace: refused('replace objects'),
+    applyStatus: refused('apply a status'),
+    create: async <T>(path: string, object: object, options: object) => {
+      const created = await kube.create<T>(path, object, { ...options, dryRun })
+      note(path, undefined, created as KubeObject)
+      return created
+    },
+    apply: (path, object, options) => changing(path, () => kube.apply(path, object, { ...options, dryRun })),
+    patch: (path, patch, type, options) => changing(path, () => kube.patch(path, patch, type, { ...options, dryRun })),
+    delete: (path, options) =>
+      during(
+        path,
+        () => kube.delete(path, { ...options, dryRun }),
+        () => undefined,
+      ),
+  }
+}
+
+const withheld = ({ path, ...values }: Difference): Difference =>
+  /^\.(?:kind|apiVersion|metadata)\b/.test(path)
+    ? { path, ...values }
+    : { path, ...('before' in values && { before: '(withheld)' }), ...('after' in values && { after: '(withheld)' }) }
+
+/** `/apis/GROUP/VERSION/[namespaces/NAMESPACE/]RESOURCE/…`, `/api/VERSION/…` */
+function resourceOf(path: string): { group: string; resource: string } {
+  const [, root, ...rest] = path.split('/')
+  const group = root === 'api' ? '' : (rest.shift() ?? '')
+  const [, first = '', , third] = rest
+  return { group, resource: first === 'namespaces' && third !== undefined ? third : first }
+}

@@ -1,0 +1,102 @@
+import type { Invoke, Outcome, RunLog } from '#contracts'
+import { keyOf } from '#events'
+import type { KubeClient } from '#kube'
+import { dated, type Finish, type Lease } from '#queue'
+import { reconciled, SettledWrites } from '#reconcile'
+import type { ReconcilerSpec } from '#spec'
+import { InFlight } from '../apply/in-flight.ts'
+import { Gate } from '../gate.ts'
+import { Adoptions } from '../observe/adoptions.ts'
+import { ObjectCache } from '../observe/object-cache.ts'
+import { References } from '../observe/references.ts'
+import { MAX_STATE_BYTES, StateBudget } from '../observe/state-budget.ts'
+import type { ServedReconciler } from '../run/dependencies.ts'
+import { FunctionCalls, rejectOnAbort } from '../run/function-calls.ts'
+import { Reconciliation } from '../run/reconciliation.ts'
+import { drawSeed } from '../run/seed.ts'
+import { apiView } from './api-view.ts'
+import { type DryRunStep, dryRunDependencies } from './dry-run-client.ts'
+
+export interface DryRunOptions {
+  kube: KubeClient
+  name: string
+  spec: ReconcilerSpec
+  invoke: Invoke
+  object: { namespace: string | undefined; name: string }
+  log: RunLog
+  now: Date
+  signal: AbortSignal
+}
+
+export interface DryRunResult {
+  /** What the function returned in the end; undefined: it was not called, or threw. */
+  outcome: Outcome | undefined
+  would: DryRunStep[]
+  finish: Finish<Date>
+}
+
+/** One run of one object on the state that the API server has, which writes nothing and needs neither queue nor EVENTS. */
+export async function dryRun(options: DryRunOptions): Promise<DryRunResult> {
+  const { kube, name, spec, invoke, object, log, now, signal } = options
+  const would: DryRunStep[] = []
+  let outcome: Outcome | undefined
+  const view = apiView(kube, signal)
+  const gate = new Gate(4)
+  const deps = dryRunDependencies(
+    {
+      kube,
+      events: { ...view, put: () => Promise.reject(new TypeError('a dry run stores nothing')) },
+      gate,
+      references: new References({ kube, events: view, gate, cache: new ObjectCache(), account: '' }),
+      adoptions: new Adoptions({ kube, gate }),
+      state: new StateBudget(MAX_STATE_BYTES),
+      settled: new SettledWrites(),
+      recorder: { record: () => undefined },
+      calls: new FunctionCalls(),
+      now: () => now,
+      random: Math.random,
+      seed: drawSeed,
+      inFlight: new InFlight(),
+      sampled: false,
+      observe: () => undefined,
+      deadLetter: undefined,
+    },
+    (step) => would.push(step),
+  )
+  const listening: Invoke = async (input, context) => {
+    outcome = undefined
+    // There is no key to hold for a call that ignores its signal.
+    outcome = await Promise.race([invoke(input, context), rejectOnAbort(context.signal)])
+    return outcome
+  }
+  const served: ServedReconciler = {
+    ...reconciled(name, { ...spec, dryRun: true }, view.isReferenceOnly),
+    invoke: listening,
+    reconcilerVersion: undefined,
+  }
+  const finish = await new Reconciliation(
+    deps,
+    served,
+    leaseOf(name, keyOf(object.namespace, object.name), now, signal),
+    log,
+  ).toEnd()
+  return { outcome, would, finish: dated(finish, now) }
+}
+
+/** Nobody else can have a run that does nothing. */
+const leaseOf = (reconciler: string, key: string, now: Date, signal: AbortSignal): Lease => ({
+  reconciler,
+  key,
+  lane: 'high',
+  owner: 'dry-run',
+  attempt: 0,
+  cutShort: false,
+  suspect: false,
+  fired: false,
+  enqueuedAt: now,
+  until: now,
+  signal,
+  hold: () => undefined,
+  stale: new AbortController().signal,
+  beginPass: async () => undefined,
+})

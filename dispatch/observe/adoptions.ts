@@ -1,0 +1,82 @@
+import type { KubeObject } from '#contracts'
+import { type KubeClient, resourcePath } from '#kube'
+import { called, DESIRED_ANNOTATION, isCreatedBy, keepNewest, markedBy } from '#reconcile'
+import type { OwnedResource } from '#spec'
+import { refusalOf, undefinedIfGone } from '../errors.ts'
+import { DROPPED, type Gate } from '../gate.ts'
+import type { ReadingRun } from './references.ts'
+
+export interface AdoptionsDependencies {
+  kube: KubeClient
+  gate: Gate
+}
+
+/** An object that the owner controls. */
+export interface Candidate {
+  resource: OwnedResource
+  object: KubeObject
+  /** Whether its annotations are known: a reference has none. */
+  isAnnotated: boolean
+  /** Whether the reconciler writes the fingerprint of what it wants on objects of this kind. */
+  isFingerprinted: boolean
+}
+
+/** The process remembers so many answers, in about 10 MiB; an object beyond them is read again. */
+const REMEMBERED = 65_536
+
+/**
+ * Tells the objects that a reconciler has created or adopted from others that have the same owner. An object without a
+ * mark is read once from the API server, for its managedFields, which EVENTS does not have; the answer is remembered.
+ */
+export class Adoptions {
+  readonly #deps: AdoptionsDependencies
+  readonly #known: Map<string, boolean>
+
+  constructor(deps: AdoptionsDependencies, known = new Map<string, boolean>()) {
+    this.#deps = deps
+    this.#known = known
+  }
+
+  /** Reads with the rights of that client, and shares what is remembered. */
+  as(kube: KubeClient): Adoptions {
+    return new Adoptions({ ...this.#deps, kube }, this.#known)
+  }
+
+  async isCreatedBy(identity: string, owner: KubeObject, candidate: Candidate, run: ReadingRun): Promise<boolean> {
+    const { resource, object, isAnnotated, isFingerprinted } = candidate
+    const marked = markedBy(owner, object)
+    if (marked !== undefined) return marked === identity
+    if (isAnnotated && isFingerprinted && object.metadata.annotations?.[DESIRED_ANNOTATION] === undefined) return false
+    const { uid, resourceVersion } = object.metadata
+    // A mark that is written later shows in the annotations, where they are known.
+    const key = [identity, uid, ...(isAnnotated ? [] : [resourceVersion])].join(' ')
+    const known = this.#known.get(key)
+    if (known !== undefined) return known
+    const live = await this.#read(resource, object, run)
+    if (live === undefined || live.metadata.uid !== uid) return false
+    const isCreated = isCreatedBy(identity, owner, live)
+    keepNewest(this.#known, key, isCreated, REMEMBERED)
+    return isCreated
+  }
+
+  async #read(
+    resource: OwnedResource,
+    object: KubeObject,
+    { reconciler, signal }: ReadingRun,
+  ): Promise<KubeObject | undefined> {
+    const { kube, gate } = this.#deps
+    const path = resourcePath(resource, object.metadata.namespace, object.metadata.name)
+    try {
+      const found = await gate.run(
+        { reconciler, kind: 'read' },
+        () => kube.get(path, { signal }).catch(undefinedIfGone),
+        {
+          signal,
+        },
+      )
+      return found === DROPPED ? undefined : found
+    } catch (error) {
+      throw refusalOf(error, `cannot read ${called(object)}, to find out which reconciler has created it`)
+    }
+  }
+}

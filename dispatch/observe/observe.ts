@@ -1,0 +1,119 @@
+import type { ResourceRef } from '#contracts'
+import type { EventStore, ObjectKey, OwnerKey } from '#events'
+import { isControlledBy, TooMuchStateError, type World } from '#reconcile'
+import type { ReconcilerSpec } from '#spec'
+import type { Adoptions } from './adoptions.ts'
+import { type IsCreated, ownedBy } from './owned-objects.ts'
+import type { ReconcilerVersion } from './reconciler-version.ts'
+import type { References, Resolve } from './references.ts'
+import { filtersOf, lookupsOf, relatedTo } from './related-objects.ts'
+import type { RunState, StateMeter } from './state-budget.ts'
+
+export interface Observation extends World {
+  /** The primary's own controller, where that is the primary of some Reconciler. */
+  owner: OwnerKey | undefined
+  /** Of the newest change of the primary, of what it controls or of what is related to it. */
+  traceparent: string | undefined
+  /** The owned and related objects exceed the limit of a run: both lists are empty, and the function cannot decide. */
+  excess?: TooMuchStateError
+}
+
+interface Dependencies {
+  events: Pick<EventStore, 'observe' | 'isReferenceOnly'>
+  references: References
+  adoptions: Adoptions
+}
+
+interface ObservedReconciler {
+  name: string
+  identity: string
+  spec: ReconcilerSpec
+  reconcilerVersion: ReconcilerVersion | undefined
+}
+
+type Primary = Pick<ObjectKey, 'namespace' | 'name'>
+
+/**
+ * The primary, what the reconciler has created for it and what is related to it; the primary alone if these are too large
+ * together. Undefined when the primary is gone. Throws SupersededError when the Reconciler has changed.
+ */
+export async function observePrimary(
+  deps: Dependencies,
+  observing: ObservedReconciler,
+  primary: Primary,
+  { state, signal }: { state: RunState; signal: AbortSignal },
+): Promise<Observation | undefined> {
+  try {
+    return await state.read((meter) => observeAll(deps, observing, primary, { meter, signal }))
+  } catch (error) {
+    if (!(error instanceof TooMuchStateError)) throw error
+    const { spec } = observing
+    const alone = { ...observing, spec: { ...spec, owns: [], related: [] } }
+    const found = await state.read((meter) => observeAll(deps, alone, primary, { meter, signal }))
+    return found && { ...found, excess: error }
+  }
+}
+
+/**
+ * Reads EVENTS once, and a second time if a field of the primary names related objects. Objects that travel as references are
+ * read from the API server.
+ */
+async function observeAll(
+  { events, references, adoptions }: Dependencies,
+  { name: reconciler, identity, spec, reconcilerVersion }: ObservedReconciler,
+  { namespace, name }: Primary,
+  { meter, signal }: { meter: StateMeter; signal: AbortSignal },
+): Promise<Observation | undefined> {
+  const key = { ref: spec.for, namespace, name }
+  const anyName = spec.related.filter(({ byName }) => byName === undefined)
+  const named = spec.related.filter(({ byName }) => byName !== undefined)
+  const terms = { allowance: meter, signal }
+  const first = await events.observe({
+    primary: key,
+    owned: spec.owns,
+    related: filtersOf(anyName, namespace),
+    news: reconcilerVersion?.news,
+    ...terms,
+  })
+  reconcilerVersion?.check(first.news)
+  const { primary } = first
+  const object = primary && (await references.resolve(spec.for, primary, { meter, reconciler, signal }))
+  if (primary === undefined || object === undefined) return undefined
+  const resolve: Resolve = async (resource, stored) =>
+    isMetadataEnough(spec, resource)
+      ? stored.object
+      : references.resolve(resource, stored, { meter, reconciler, signal })
+  const names = lookupsOf(named, object)
+  const second =
+    names.length === 0
+      ? []
+      : (await events.observe({ primary: key, related: filtersOf(names, namespace), ...terms })).related
+  const isCreated: IsCreated = (resource, stored, found) => {
+    const candidate = {
+      resource,
+      object: found,
+      isAnnotated: !stored.referenceOnly || found !== stored.object,
+      isFingerprinted: resource.strategy !== 'CreateOnly' && !events.isReferenceOnly(resource),
+    }
+    return adoptions.isCreatedBy(identity, object, candidate, { reconciler, signal })
+  }
+  const [owned, related] = await Promise.all([
+    ownedBy(object, spec, first.owned, { resolve, isCreated }),
+    relatedTo(object, spec, [...first.related, ...second].flat(), resolve),
+  ])
+  const mine = first.owned.flat().filter((child) => isControlledBy(child.object, object))
+  const newest = [...mine, ...related].reduce(
+    (latest, other) => (other.sequence > latest.sequence ? other : latest),
+    primary,
+  )
+  return {
+    object,
+    owned,
+    related: related.map((other) => other.object),
+    owner: primary.owner,
+    traceparent: newest.traceparent,
+  }
+}
+
+const isMetadataEnough = ({ owns, related }: ReconcilerSpec, { group, resource }: ResourceRef): boolean =>
+  [...owns, ...related].every((one) => one.group !== group || one.resource !== resource || one.metadataOnly === true)

@@ -1,0 +1,54 @@
+import type { KubeObject } from '#contracts'
+import { compareVersions, type ObserveQuery, type StoredEvent } from '#events'
+import { sameJson } from '#reconcile'
+import { RECONCILERS, type ReconcilerSpec, readReconciler } from '#spec'
+import { SupersededError } from '../errors.ts'
+
+/**
+ * The version of a Reconciler that is served. Who changed it has queued keys for the new one, which its feed may bring
+ * here later than the queue brings the keys: a run therefore reads it together with its object.
+ */
+export class ReconcilerVersion {
+  readonly #spec: ReconcilerSpec
+  readonly #superseded: (by: StoredEvent | 'absent') => void
+  /** The latest that says the same. */
+  #seen: StoredEvent
+
+  constructor(event: StoredEvent, spec: ReconcilerSpec, superseded: (by: StoredEvent | 'absent') => void) {
+    this.#seen = event
+    this.#spec = spec
+    this.#superseded = superseded
+  }
+
+  /** Its latest version that this process has seen. */
+  get reconciler(): KubeObject {
+    return this.#seen.object
+  }
+
+  get news(): NonNullable<ObserveQuery['news']> {
+    const { name } = this.#seen.object.metadata
+    return { of: { ref: RECONCILERS, namespace: undefined, name }, known: this.#seen.sequence }
+  }
+
+  /**
+   * Throws SupersededError. One that EVENTS does not have was deleted so long ago that its tombstone is gone, or was lost.
+   * An older version is none that was changed.
+   */
+  check(news: StoredEvent | 'absent' | undefined): void {
+    if (news === undefined) return
+    if (news === 'absent') {
+      this.#superseded(news)
+      throw new SupersededError('EVENTS does not have the Reconciler any more, which this process learns by this run')
+    }
+    if (isOlder(news, this.#seen)) return
+    if (news.verb !== 'deleted' && sameJson(readReconciler(news.object), this.#spec)) {
+      this.#seen = news
+      return
+    }
+    this.#superseded(news)
+    throw new SupersededError('the Reconciler was changed or removed, which this process learns by this run')
+  }
+}
+
+export const isOlder = (event: StoredEvent, known: StoredEvent): boolean =>
+  (compareVersions(event.resourceVersion, known.resourceVersion) || event.sequence - known.sequence) < 0

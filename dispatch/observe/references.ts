@@ -1,0 +1,107 @@
+import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
+import { asTravelling, type EventStore, type StoredObject } from '#events'
+import { type KubeClient, resourcePath } from '#kube'
+import { called } from '#reconcile'
+import { refusalOf, undefinedIfGone } from '../errors.ts'
+import { DROPPED, type Gate } from '../gate.ts'
+import type { CachedObject, ObjectCache } from './object-cache.ts'
+import type { StateMeter } from './state-budget.ts'
+
+export interface ReferencesDependencies {
+  kube: KubeClient
+  events: Pick<EventStore, 'isReferenceOnly'>
+  gate: Gate
+  cache: ObjectCache
+  /** With whose rights objects are read; they are not shown to another account. Empty: those of this process. */
+  account: string
+}
+
+/** Objects that one run reads from the API server at once, for owned and for related ones each. */
+export const REFERENCES_AT_ONCE = 8
+
+/** The object as the API server has it, where EVENTS has only a reference; undefined when it is gone. */
+export type Resolve = (resource: ResourceRef, stored: StoredObject) => Promise<KubeObject | undefined>
+
+/** The run that reads. */
+export interface ReadingRun {
+  reconciler: string
+  signal: AbortSignal
+}
+
+/**
+ * The objects of which EVENTS has only a reference, as the API server has them: Secrets and other confidential kinds,
+ * and what is over the size limit. As long as there is room, a process reads each version once.
+ */
+export class References {
+  readonly #deps: ReferencesDependencies
+
+  constructor(deps: ReferencesDependencies) {
+    this.#deps = deps
+  }
+
+  as(account: string, kube: KubeClient): References {
+    return new References({ ...this.#deps, account, kube })
+  }
+
+  /**
+   * Returns a version at least as new as the stored one; undefined when the object is gone. An object that is nested too
+   * deeply for JSON is returned with its metadata alone: it cannot be sent, and the objects related to it must still run.
+   */
+  async resolve(
+    ref: ResourceRef,
+    stored: StoredObject,
+    { meter, ...run }: ReadingRun & { meter: StateMeter },
+  ): Promise<KubeObject | undefined> {
+    if (!stored.referenceOnly) return stored.object
+    const known = this.#deps.cache.get(this.#versionOf(stored.object)) ?? (await this.#fresh(ref, stored.object, run))
+    if (known !== undefined) meter.add(resourceName(ref), known.size)
+    return known?.object
+  }
+
+  async #fresh(ref: ResourceRef, reference: KubeObject, run: ReadingRun): Promise<CachedObject | undefined> {
+    const found = await this.#read(ref, reference, run)
+    if (found === undefined) return undefined
+    const size = jsonSize(found)
+    const known = size === undefined ? { object: metadataOf(found), size: 0 } : { object: found, size }
+    this.#deps.cache.set(this.#versionOf(known.object), known)
+    return known
+  }
+
+  /** What the API server has answered to a write need not be read once more. */
+  written(ref: ResourceRef, object: KubeObject): void {
+    const size = this.#deps.events.isReferenceOnly(ref) ? jsonSize(object) : undefined
+    if (size !== undefined) this.#deps.cache.set(this.#versionOf(object), { object, size })
+  }
+
+  #versionOf({ metadata }: KubeObject): string {
+    return `${this.#deps.account} ${metadata.uid} ${metadata.resourceVersion}`
+  }
+
+  async #read(
+    ref: ResourceRef,
+    reference: KubeObject,
+    { reconciler, signal }: ReadingRun,
+  ): Promise<KubeObject | undefined> {
+    const { kube, gate } = this.#deps
+    const path = resourcePath(ref, reference.metadata.namespace, reference.metadata.name)
+    const read = () => kube.get(path, { signal }).catch(undefinedIfGone)
+    try {
+      const found = await gate.run({ reconciler, kind: 'read' }, read, { signal })
+      return found === DROPPED || found === undefined ? undefined : asTravelling(found)
+    } catch (error) {
+      throw refusalOf(error, `cannot read ${called(reference)}, which travels as a reference only`)
+    }
+  }
+}
+
+/** Undefined: JSON.stringify() cannot follow it to its end. */
+function jsonSize(object: KubeObject): number | undefined {
+  try {
+    return JSON.stringify(object).length
+  } catch (error) {
+    if (error instanceof RangeError) return undefined
+    throw error
+  }
+}
+
+const metadataOf = ({ apiVersion, kind, metadata }: KubeObject): KubeObject => ({ apiVersion, kind, metadata })

@@ -1,0 +1,144 @@
+import { resourceName } from '#contracts'
+import { type Allowance, Budget, FIRST_READ_BYTES, type Grant, parseObjectSubject } from '#events'
+import { type Read, TooMuchStateError } from '#reconcile'
+
+/** A run may read so many bytes of JSON. */
+export const MAX_STATE_BYTES = 16 * 2 ** 20
+/** A run counts as large when it reads more than this part of the limit. */
+const SMALL_SHARE = 1 / 8
+/** Has room for a first page, and for the first page of a second read if the objects of the first were few and small. */
+const FIRST_BYTES = FIRST_READ_BYTES + 64 * 1024
+
+/** Counts what a run reads. */
+export interface StateMeter extends Allowance {
+  /** Called for each object that the API server has returned. */
+  add(resource: string, bytes: number): void
+}
+
+interface BudgetedRun {
+  suspect: boolean
+  signal: AbortSignal
+}
+
+/**
+ * Bounds the objects that all runs of one process hold at once: six times the limit of one run. Small runs, large runs and
+ * suspects have a third each, so large runs and suspects do not make the others wait.
+ */
+export class StateBudget {
+  readonly maxBytes: number
+  readonly small: Budget
+  readonly large: Budget
+  readonly suspects: Budget
+
+  constructor(maxBytes: number) {
+    this.maxBytes = maxBytes
+    this.small = new Budget(2 * maxBytes)
+    this.large = new Budget(2 * maxBytes)
+    this.suspects = new Budget(2 * maxBytes)
+  }
+
+  ofRun(run: BudgetedRun): RunState {
+    return new RunState(this, run)
+  }
+}
+
+/**
+ * The share of one run. A run that turns out to be large gives its share back, waits for the limit of one run, and reads
+ * again: if it kept its share while it waits, runs could wait for each other for ever.
+ */
+export class RunState implements Disposable {
+  readonly #budget: StateBudget
+  readonly #run: BudgetedRun
+  #grant: Grant | undefined
+
+  constructor(budget: StateBudget, run: BudgetedRun) {
+    this.#budget = budget
+    this.#run = run
+  }
+
+  /** Replaces what was read before. Throws TooMuchStateError above the limit of one run. */
+  async read<T>(observe: (meter: StateMeter) => Promise<T>): Promise<T> {
+    const { small, large, suspects, maxBytes } = this.#budget
+    if (this.#run.suspect) return this.#readWithin(suspects, maxBytes, maxBytes, observe)
+    try {
+      return await this.#readWithin(small, FIRST_BYTES, Math.max(FIRST_BYTES, maxBytes * SMALL_SHARE), observe)
+    } catch (error) {
+      if (!(error instanceof OutgrownError)) throw error
+      return this.#readWithin(large, maxBytes, maxBytes, observe)
+    }
+  }
+
+  [Symbol.dispose](): void {
+    this.#grant?.[Symbol.dispose]()
+  }
+
+  async #readWithin<T>(
+    budget: Budget,
+    bytes: number,
+    mostBytes: number,
+    observe: (meter: StateMeter) => Promise<T>,
+  ): Promise<T> {
+    this.#grant?.[Symbol.dispose]()
+    const grant = await budget.acquire(bytes, this.#run.signal)
+    this.#grant = grant
+    const meter = new GrantMeter(grant, { mostBytes, maxBytes: this.#budget.maxBytes })
+    try {
+      return await observe(meter)
+    } finally {
+      grant.shrink(meter.end())
+    }
+  }
+}
+
+/** There is more to read than a small run may hold. */
+class OutgrownError extends Error {}
+
+interface Limits {
+  /** The grant grows up to this size. */
+  mostBytes: number
+  /** A run may read so much. */
+  maxBytes: number
+}
+
+class GrantMeter implements StateMeter {
+  readonly #grant: Grant
+  readonly #limits: Limits
+  readonly #read = new Map<string, Read>()
+  #bytes = 0
+  #ended = false
+
+  constructor(grant: Grant, limits: Limits) {
+    this.#grant = grant
+    this.#limits = limits
+  }
+
+  demand(bytes: number): void {
+    this.#hold(this.#bytes + bytes)
+  }
+
+  note(subject: string, bytes: number): void {
+    this.add(resourceName(parseObjectSubject(subject).ref), bytes)
+  }
+
+  add(resource: string, bytes: number): void {
+    const { count, bytes: before } = this.#read.get(resource) ?? { count: 0, bytes: 0 }
+    this.#read.set(resource, { resource, count: count + 1, bytes: before + bytes })
+    this.#bytes += bytes
+    const { maxBytes } = this.#limits
+    if (this.#bytes > maxBytes) throw new TooMuchStateError([...this.#read.values()], maxBytes)
+    this.#hold(this.#bytes)
+  }
+
+  /** Answers that come after a failed read are not counted. */
+  end(): number {
+    this.#ended = true
+    return this.#bytes
+  }
+
+  /** A grant with the limit of one run does not grow: the page under way comes on top of it. */
+  #hold(bytes: number): void {
+    const { mostBytes, maxBytes } = this.#limits
+    if (this.#ended || bytes <= this.#grant.bytes || mostBytes === maxBytes) return
+    if (bytes > mostBytes || !this.#grant.grow(bytes)) throw new OutgrownError()
+  }
+}

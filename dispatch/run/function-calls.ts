@@ -1,0 +1,98 @@
+import type { Invoke, Outcome, RunContext, RunInput } from '#contracts'
+import { RunTimeoutError } from '#reconcile'
+
+export interface FunctionCall {
+  reconciler: string
+  key: string
+}
+
+/** A call that goes on although its signal was aborted so many seconds ago. */
+export interface IgnoredSignal extends FunctionCall {
+  seconds: number
+}
+
+/** A call has this many time-outs to end after its signal was aborted. */
+const IGNORED_AFTER_TIMEOUTS = 5
+
+/**
+ * The calls of functions in this process, never two of one key at once: a call that ignores its signal is waited for,
+ * and its run keeps the key meanwhile. An endless loop without an await stops the whole process.
+ */
+export class FunctionCalls {
+  readonly #underWay = new Map<string, { of: FunctionCall; ended: Promise<unknown> }>()
+  readonly #ignored: (call: IgnoredSignal) => void
+
+  constructor(ignored: (call: IgnoredSignal) => void = () => undefined) {
+    this.#ignored = ignored
+  }
+
+  get underWay(): FunctionCall[] {
+    return Array.from(this.#underWay.values(), ({ of }) => of)
+  }
+
+  /** Settles when the function has; rejects with why its signal was aborted, if it was. */
+  async within(
+    timeoutSeconds: number,
+    of: FunctionCall,
+    invoke: Invoke,
+    input: RunInput,
+    { signal, ...context }: RunContext,
+  ): Promise<Outcome> {
+    await this.#endOfThatBefore(of, signal)
+    const timeout = new AbortController()
+    const timer = setTimeout(
+      () => timeout.abort(new RunTimeoutError(`the function did not finish within ${timeoutSeconds} s`)),
+      timeoutSeconds * 1000,
+    )
+    const both = AbortSignal.any([signal, timeout.signal])
+    const called = (async () => invoke(input, { signal: both, ...context }))()
+    const ended = this.#note(of, called)
+    const unwatch = this.#watch(both, of, IGNORED_AFTER_TIMEOUTS * timeoutSeconds)
+    try {
+      await ended
+      both.throwIfAborted()
+      return await called
+    } finally {
+      clearTimeout(timer)
+      unwatch()
+    }
+  }
+
+  /** Only a run that lost its lease leaves one to the run after it. */
+  async #endOfThatBefore(of: FunctionCall, signal: AbortSignal): Promise<void> {
+    for (;;) {
+      signal.throwIfAborted()
+      const before = this.#underWay.get(nameOf(of))
+      if (before === undefined) return
+      await Promise.race([before.ended, rejectOnAbort(signal)])
+    }
+  }
+
+  #note(of: FunctionCall, called: Promise<unknown>): Promise<unknown> {
+    const forget = () => this.#underWay.delete(nameOf(of))
+    const ended = called.then(forget, forget)
+    this.#underWay.set(nameOf(of), { of, ended })
+    return ended
+  }
+
+  #watch(signal: AbortSignal, of: FunctionCall, seconds: number): () => void {
+    let timer: NodeJS.Timeout | undefined
+    const begin = () => {
+      timer = setTimeout(() => this.#ignored({ ...of, seconds }), seconds * 1000).unref()
+    }
+    signal.addEventListener('abort', begin, { once: true })
+    return () => {
+      signal.removeEventListener('abort', begin)
+      clearTimeout(timer)
+    }
+  }
+}
+
+const nameOf = ({ reconciler, key }: FunctionCall): string => `${reconciler} ${key}`
+
+export const rejectOnAbort = (signal: AbortSignal): Promise<never> =>
+  new Promise((_, reject) => {
+    const abort = () => reject(signal.reason as Error)
+    if (signal.aborted) abort()
+    else signal.addEventListener('abort', abort, { once: true })
+  })

@@ -1,0 +1,30 @@
+import type { RunLog } from '#contracts'
+import { type Note, RunTimeoutError } from '#reconcile'
+import { failureFields } from '../log.ts'
+import type { ReconciliationDependencies } from './dependencies.ts'
+
+/** Hands a note of the reconcile machine to the component that it is for. */
+export function reportNote(
+  { recorder, kube, settled, observe }: ReconciliationDependencies,
+  of: { reconciler: string; key: string },
+  log: RunLog,
+  note: Note,
+): void {
+  switch (note.note) {
+    case 'event':
+      return recorder.record(kube, of.reconciler, note.object, note.event)
+    case 'settled':
+      return settled.remember(note.target, note.value)
+    case 'dropped':
+      return observe({ step: 'dropped', ...of })
+    case 'failed':
+      log.warn({ ...failureFields(note.error, note.shown), finish: withoutMessage(note.finish) }, 'run failed')
+      if (note.error instanceof RunTimeoutError) observe({ step: 'timedOut', ...of })
+      return
+    case 'unreported':
+      return log.warn(failureFields(note.error, note.shown), 'failure not shown on the object')
+  }
+}
+
+/** The message is the error's. */
+const withoutMessage = (finish: object): object => ({ ...finish, message: undefined })

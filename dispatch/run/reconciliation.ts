@@ -1,0 +1,160 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { RunInput, RunLog } from '#contracts'
+import { parseKey, type Span, spanAfter, traceparentOf } from '#events'
+import type { Finish, Lease } from '#queue'
+import { type Answer, type Ask, fieldManagerOf, type Note, next, type Observed, start } from '#reconcile'
+import { originOf } from '../apply/write-origin.ts'
+import { type Writers, writersOf } from '../apply/writers.ts'
+import { failedBy, SupersededError } from '../errors.ts'
+import { withFields } from '../log.ts'
+import { type Observation, observePrimary } from '../observe/observe.ts'
+import type { RunState } from '../observe/state-budget.ts'
+import type { ReconciliationDependencies, ServedReconciler } from './dependencies.ts'
+import { reportNote } from './notes.ts'
+import { withRequeue } from './requeue.ts'
+
+/** One run of one key under a lease. Performs what the machine of reconcile/ asks for, on EVENTS and the API server. */
+export class Reconciliation {
+  readonly #deps: ReconciliationDependencies
+  readonly #served: ServedReconciler
+  readonly #lease: Lease
+  readonly #state: RunState
+  #log: RunLog
+  #span: Span | undefined
+  /** Of the pass under way. */
+  #pass: { writers: Writers; beganAt: number } | undefined
+  /** The revision of the function that has answered last; undefined in the field: it has not said. */
+  #answered: { revision: string | undefined } | undefined
+
+  constructor(deps: ReconciliationDependencies, served: ServedReconciler, lease: Lease, log: RunLog) {
+    this.#deps = deps
+    this.#served = served
+    this.#lease = lease
+    this.#log = log
+    this.#state = deps.state.ofRun(lease)
+  }
+
+  /** Its place in a trace; undefined until it has seen its object. */
+  get span(): Span | undefined {
+    return this.#span
+  }
+
+  /**
+   * Rejects when the lease is lost or taken back, or with a SupersededError: the run has then stopped, and how its key goes
+   * on is decided elsewhere.
+   */
+  async toEnd(): Promise<Finish> {
+    using _held = this.#state
+    const { attempt } = this.#lease
+    for (let step = start(this.#served, { attempt, random: this.#deps.random() }); ; ) {
+      const { ask, notes } = step
+      for (const note of notes) this.#report(note)
+      const isChanged = this.#lease.stale.aborted
+      if (ask.do === 'finish' && !(ask.mayLookAgain && isChanged)) return this.#ended(ask.finish)
+      step = next(step, await this.#answer(ask))
+    }
+  }
+
+  async #answer(ask: Ask): Promise<Answer> {
+    try {
+      return await this.#perform(ask)
+    } catch (error) {
+      if (this.#lease.signal.aborted || error instanceof SupersededError) throw error
+      return failedBy(error)
+    }
+  }
+
+  async #perform(ask: Ask): Promise<Answer> {
+    const { stale, signal } = this.#lease
+    switch (ask.do) {
+      case 'observe':
+        return { did: ask.do, seen: await this.#observe(ask.begins) }
+      case 'call':
+        return { did: ask.do, returned: await this.#call(ask.input) }
+      case 'write': {
+        const results = await Promise.allSettled(ask.writes.map((write) => this.#writers.owned.write(write)))
+        return { did: ask.do, results: results.map((one) => ('value' in one ? one.value : failedBy(one.reason))) }
+      }
+      case 'writeStatus': {
+        const unwanted = ask.mayBeDropped ? stale : undefined
+        return { did: ask.do, result: await this.#writers.primary.status(ask.object, ask.patch, unwanted) }
+      }
+      case 'writeMetadata':
+        return { did: ask.do, result: await this.#writers.primary.metadata(ask.object, ask.write) }
+      case 'delete':
+        return { did: ask.do, result: await this.#writers.primary.delete(ask.object) }
+      case 'writeFinalizers':
+        return { did: ask.do, result: await this.#writers.primary.finalizers(ask.object, ask.finalizers) }
+      case 'hold':
+        await sleep(ask.ms, undefined, { signal }).catch(() => signal.throwIfAborted())
+        return { did: ask.do }
+      case 'finish':
+        return { did: ask.do, changed: true }
+    }
+  }
+
+  async #observe(begins: boolean): Promise<Observed | undefined> {
+    const { name, identity, spec } = this.#served
+    const { signal, key, owner } = this.#lease
+    if (begins) await this.#lease.beginPass()
+    const seen = await observePrimary(this.#deps, this.#served, parseKey(key), { state: this.#state, signal })
+    if (seen === undefined) return undefined
+    if (begins) {
+      const writers = writersOf(this.#deps, {
+        reconciler: name,
+        key,
+        origin: originOf(name, key, owner),
+        identity,
+        fieldManager: fieldManagerOf(identity),
+        primary: { ref: spec.for, object: seen.object, owner: seen.owner },
+        hold: () => this.#lease.hold(),
+        signal,
+        span: this.#traced(seen),
+        observe: this.#deps.observe,
+        report: (event) => this.#report({ note: 'event', object: seen.object, event }),
+      })
+      this.#pass = { writers, beganAt: performance.now() }
+    }
+    const settled = this.#deps.settled.of(seen)
+    return { world: seen, now: this.#deps.now(), seed: this.#deps.seed(), settled, excess: seen.excess }
+  }
+
+  get #writers(): Writers {
+    if (this.#pass === undefined) throw new TypeError('a reconciliation writes before it has observed its object')
+    return this.#pass.writers
+  }
+
+  /** The run is in the trace of the newest change that it sees. */
+  #traced({ traceparent }: Observation): Span {
+    if (this.#span === undefined) {
+      this.#span = spanAfter(traceparent, this.#deps.sampled)
+      this.#log = withFields(this.#log, { traceId: this.#span.traceId })
+    }
+    return this.#span
+  }
+
+  async #call(input: RunInput): Promise<unknown> {
+    const { invoke, spec } = this.#served
+    const { key, signal, suspect } = this.#lease
+    const traceparent = this.#span && traceparentOf(this.#span)
+    const answered: { revision: string | undefined } = { revision: undefined }
+    const answeredBy = (revision: string) => {
+      answered.revision = revision
+    }
+    const of = { reconciler: this.#served.name, key }
+    const context = { signal, log: this.#log, suspect, traceparent, answeredBy }
+    const returned = await this.#deps.calls.within(spec.timeoutSeconds, of, invoke, input, context)
+    this.#answered = answered
+    return returned
+  }
+
+  #ended(finish: Finish): Finish {
+    const passMs = this.#pass === undefined ? 0 : performance.now() - this.#pass.beganAt
+    const rerunAt = () => this.#answered && this.#served.ranBy?.(this.#answered.revision)
+    return withRequeue(finish, { passMs, rerunAt, now: this.#deps.now })
+  }
+
+  #report(note: Note): void {
+    reportNote(this.#deps, { reconciler: this.#served.name, key: this.#lease.key }, this.#log, note)
+  }
+}

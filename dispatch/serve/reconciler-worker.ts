@@ -1,0 +1,134 @@
+import type { RunLog } from '#contracts'
+import { deadKey, isKey, shownKey } from '#events'
+import { dated, type Finish, type HandBack, type Lease, type Worker, type WorkQueue } from '#queue'
+import { keepNewest } from '#reconcile'
+import { dryRunDependencies } from '../dry-run/dry-run-client.ts'
+import { SupersededError } from '../errors.ts'
+import { withFields } from '../log.ts'
+import type { ReconciliationDependencies, ServedReconciler } from '../run/dependencies.ts'
+import { Reconciliation } from '../run/reconciliation.ts'
+import type { RunStep } from '../run-steps.ts'
+
+/** Runs of this process whose echoes can still be on their way. */
+const REMEMBERED_RUNS = 20_000
+
+interface Current {
+  reconciliation?: Reconciliation
+  /** Of the run alone, without storing how it ended. */
+  ms?: number
+  finish?: Finish
+}
+
+/** One reconciler being served by this process, until it is drained. */
+export class ReconcilerWorker {
+  readonly #deps: ReconciliationDependencies
+  readonly #stream: string
+  readonly #served: ServedReconciler
+  readonly #log: RunLog
+  readonly #current = new Map<Lease, Current>()
+  /** The runs of this process by owner. Undefined: the end of the run is stored. */
+  readonly #leases = new Map<string, Lease | undefined>()
+  readonly #worker: Worker
+
+  constructor(deps: ReconciliationDependencies, queue: WorkQueue, served: ServedReconciler, log: RunLog) {
+    this.#deps = deps
+    this.#stream = queue.stream
+    this.#served = served
+    this.#log = log
+    this.#worker = queue.serve({
+      reconciler: served.name,
+      slots: served.spec.concurrency,
+      backoff: served.spec.backoff,
+      handler: (lease) => this.#handle(lease),
+      onFinished: (lease, result) => this.#end(lease, result),
+    })
+  }
+
+  /**
+   * The run with that lease has ended well, or holds its key: then its record queues the key again, should this process
+   * die. After the lease another run may have begun before this one's last write arrived, and only a new run repairs that.
+   */
+  needsNoRun(owner: string): boolean {
+    return this.#leases.has(owner) && isHeld(this.#leases.get(owner))
+  }
+
+  /** Takes no more keys; runs that do not end within the grace are handed back. */
+  drain(graceMs: number): Promise<void> {
+    return this.#worker.drain(graceMs)
+  }
+
+  async #handle(lease: Lease): Promise<Finish | HandBack> {
+    return isKey(lease.key) ? this.#run(lease) : this.#deadLetter(lease)
+  }
+
+  /** The record of the run stands until the letter is stored: who dies meanwhile does it again. */
+  async #deadLetter({ reconciler, key, lane, enqueuedAt: since }: Lease): Promise<Finish> {
+    const message = `key ${key} is no namespace and name of an object`
+    const { deadLetter } = this.#deps
+    if (deadLetter === undefined) return { kind: 'terminal', message }
+    await deadLetter(
+      deadKey({ reconciler, key, lane, since, stream: this.#stream, reason: 'invalid-key', detail: message }),
+    )
+    return { kind: 'done' }
+  }
+
+  async #run(lease: Lease): Promise<Finish | HandBack> {
+    const { key, attempt, fired, cutShort, enqueuedAt } = lease
+    const log = withFields(this.#log, { reconciler: this.#served.name, key: shownKey(key), attempt })
+    const current: Current = {}
+    this.#current.set(lease, current)
+    keepNewest(this.#leases, lease.owner, lease, REMEMBERED_RUNS)
+    const queuedMs = this.#deps.now().getTime() - enqueuedAt.getTime()
+    this.#observe(key, { step: 'started', attempt, fired, cutShort, queuedMs, leaseUntil: lease.until })
+    const began = performance.now()
+    try {
+      current.reconciliation = new Reconciliation(this.#depsOf(log), this.#served, lease, log)
+      current.finish = await current.reconciliation.toEnd()
+      return current.finish
+    } catch (error) {
+      if (error instanceof SupersededError) return { kind: 'handback' }
+      throw error
+    } finally {
+      current.ms = performance.now() - began
+      this.#observe(key, { step: 'ended', leaseUntil: lease.until })
+    }
+  }
+
+  #depsOf(log: RunLog): ReconciliationDependencies {
+    return this.#served.spec.dryRun ? dryRunDependencies(this.#deps, (would) => log.info(would, 'dry run')) : this.#deps
+  }
+
+  #end(lease: Lease, stored: 'finished' | 'fenced'): void {
+    const { key } = lease
+    const current = this.#current.get(lease)
+    if (current === undefined) return
+    const { reconciliation, finish, ms = 0 } = current
+    this.#current.delete(lease)
+    if (stored === 'finished') keepNewest(this.#leases, lease.owner, undefined, REMEMBERED_RUNS)
+    else this.#leases.delete(lease.owner)
+    if (stored === 'fenced' || finish === undefined)
+      return this.#observe(key, { step: 'finished', ...reconciliation?.span, result: 'fenced', ms, message: undefined })
+    const message = 'message' in finish ? finish.message : undefined
+    const shown = dated(finish, this.#deps.now())
+    if (shown.kind === 'requeue') this.#observe(key, { step: 'armed', at: shown.at, why: 'requeue' })
+    if (shown.kind === 'error') this.#observe(key, { step: 'armed', at: shown.retryAt, why: 'error' })
+    this.#observe(key, { step: 'finished', ...reconciliation?.span, result: RESULTS[finish.kind], ms, message })
+  }
+
+  #observe(key: string, step: Unkeyed<RunStep>): void {
+    this.#deps.observe({ reconciler: this.#served.name, key, ...step })
+  }
+}
+
+function isHeld(lease: Lease | undefined): boolean {
+  try {
+    lease?.hold()
+    return true
+  } catch {
+    return false
+  }
+}
+
+const RESULTS = { done: 'success', requeue: 'requeue_after', error: 'error', terminal: 'terminal' } as const
+
+type Unkeyed<Step> = Step extends unknown ? Omit<Step, 'reconciler' | 'key'> : never

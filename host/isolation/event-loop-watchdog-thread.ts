@@ -1,0 +1,75 @@
+/** The thread that watches the event loop of the main one; see event-loop-watchdog.ts. */
+import { readFileSync, writeSync } from 'node:fs'
+import { Session } from 'node:inspector'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { workerData } from 'node:worker_threads'
+import { ENDING, TURNS, type WatchdogData } from './event-loop-watchdog.ts'
+import { type LoopSample, StallDetector } from './stall-detector.ts'
+
+const { shared, limitMs, looks, event } = workerData as WatchdogData
+const LOOK_MS = limitMs / looks
+const FRAMES = 8
+/** The debugger can stop JavaScript anywhere, but not what has left it, such as execSync. */
+const PAUSE_MS = 2000
+
+for (;;) {
+  await isStillFor(limitMs)
+  const told = new AbortController()
+  if (!(await Promise.race([tellMainThread(), isStillFor(PAUSE_MS, told.signal)]))) {
+    writeSync(2, `fairlead: the process is blocked outside of JavaScript for longer than the lease: killed\n`)
+    process.kill(process.pid, 'SIGKILL')
+  }
+  told.abort()
+  if (Atomics.load(shared, ENDING) !== 1) continue
+  await Promise.race([isStillFor(PAUSE_MS), sleep(5 * PAUSE_MS)])
+  process.kill(process.pid, 'SIGKILL')
+}
+
+async function isStillFor(ms: number, enough?: AbortSignal): Promise<false> {
+  const detector = new StallDetector(LOOK_MS)
+  for (;;) {
+    await sleep(LOOK_MS)
+    if (enough?.aborted || detector.look(look()) >= ms) return false
+  }
+}
+
+function look(): LoopSample {
+  return { turns: Atomics.load(shared, TURNS), atMs: performance.now(), waitedMs: waitedForCore() }
+}
+
+/** Milliseconds that the main thread has waited for a core, all in all; 0 where the system does not tell (Linux does). */
+function waitedForCore(): number {
+  try {
+    return Number(readFileSync('/proc/self/schedstat', 'utf8').split(' ')[1] ?? 0) / 1e6
+  } catch {
+    return 0
+  }
+}
+
+/** Has the main thread log where it hangs; if it then wants to end, throws it out of there. */
+function tellMainThread(): Promise<true> {
+  const session = new Session()
+  session.connectToMainThread()
+  const urls = new Map<string, string>()
+  session.on('Debugger.scriptParsed', ({ params }) => urls.set(params.scriptId, params.url))
+  return new Promise((resolve) => {
+    session.once('Debugger.paused', ({ params }) => {
+      const stack = params.callFrames.slice(0, FRAMES).map((frame) => describe(frame, urls))
+      session.post('Runtime.evaluate', { expression: `process.emit('${event}', ${JSON.stringify(stack)})` }, () => {
+        if (Atomics.load(shared, ENDING) === 1) session.post('Runtime.terminateExecution')
+        session.disconnect()
+        resolve(true)
+      })
+    })
+    session.post('Debugger.enable', () => session.post('Debugger.pause'))
+  })
+}
+
+interface Frame {
+  functionName: string
+  location: { scriptId: string; lineNumber: number }
+}
+
+function describe({ functionName, location: { scriptId, lineNumber } }: Frame, urls: Map<string, string>): string {
+  return `${functionName || '<anonymous>'} ${urls.get(scriptId)}:${lineNumber + 1}`
+}

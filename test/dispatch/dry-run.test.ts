@@ -1,0 +1,132 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { resourcePath } from '#kube'
+import { RECONCILERS } from '#spec'
+import { differences } from '../../reconcile/diff.ts'
+import { CONFIG_MAPS, configMap, PODS, pod, silent, startFixture, until, WIDGETS } from './fixture.ts'
+import { createdFor } from './objects.ts'
+
+describe('what differs', () => {
+  it.each([
+    ['nothing', { a: 1, b: [1, { c: 2 }] }, { b: [1, { c: 2 }], a: 1 }, []],
+    ['a value', { a: { b: 1 } }, { a: { b: 2 } }, [{ path: '.a.b', before: 1, after: 2 }]],
+    ['a new part, value by value', {}, { a: { b: [{ c: 1 }] } }, [{ path: '.a.b[0].c', after: 1 }]],
+    ['an item less', { a: [1, 2] }, { a: [1] }, [{ path: '.a[1]', before: 2 }]],
+    ['another type', { a: [1] }, { a: 'x' }, [{ path: '.a', before: [1], after: 'x' }]],
+    ['an odd key', { 'x/y': 1 }, {}, [{ path: "['x/y']", before: 1 }]],
+    ['what is the server’s alone', { metadata: { resourceVersion: '1' } }, { metadata: { resourceVersion: '2' } }, []],
+  ])('%s', (_, before, after, expected) => {
+    expect(differences(before, after)).toEqual(expected)
+  })
+})
+
+let fixture: Awaited<ReturnType<typeof startFixture>>
+
+beforeAll(async () => {
+  fixture = await startFixture()
+})
+afterAll(() => fixture?.[Symbol.asyncDispose]())
+
+describe('a reconciler in dry-run mode', () => {
+  const SECRETS = { group: '', version: 'v1', resource: 'secrets', kind: 'Secret', strategy: 'Apply' } as const
+
+  /** A dispatcher in dry-run mode, and its log. */
+  async function dryRunScene(name: string) {
+    const steps: (Record<string, unknown> & { would: string })[] = []
+    const log = {
+      ...silent,
+      info: (fields: object, message: string) => {
+        if (message === 'dry run') steps.push(fields as (typeof steps)[number])
+      },
+    }
+    await fixture.events.setCursor(SECRETS, undefined, { resourceVersion: '1', at: '2030-01-01T00:00:00Z' })
+    const spec = { dryRun: true, finalize: true, owns: [PODS, CONFIG_MAPS, SECRETS] }
+    return { steps, scene: await fixture.scene(name, { spec, dispatcher: { log } }) }
+  }
+
+  it('says what it would do, after defaults and admission, and does nothing; its timers go on', async () => {
+    const { steps, scene } = await dryRunScene('dry')
+    let calls = 0
+    const widget = await scene.widget('w', () => {
+      calls++
+      return {
+        apply: [pod('w-pod'), configMap('w-config', { a: '1' })],
+        status: { phase: 'RUNNING' },
+        events: [{ type: 'Normal', reason: 'Started', message: 'it runs' }],
+        requeueAfterSeconds: 0.1,
+      }
+    })
+    expect((await scene.ended('w')).result).toBe('requeue_after')
+    const rounds = calls
+    const inShort = steps.map(({ would, kind, reason }) => `${would} ${kind ?? reason}`)
+    expect([...new Set(inShort)]).toEqual(['change Widget', 'create ConfigMap', 'create Pod', 'tell Started'])
+    expect(steps.find(({ kind }) => kind === 'Pod')?.['differences']).toContainEqual({
+      path: '.spec.terminationGracePeriodSeconds',
+      after: 30,
+    })
+    expect(steps.filter(({ kind }) => kind === 'Widget').at(-1)?.['differences']).toContainEqual({
+      path: '.status.phase',
+      after: 'RUNNING',
+    })
+    await until(() => calls > rounds)
+    expect(await scene.get(WIDGETS, 'w')).toEqual(widget)
+    expect([await scene.get(PODS, 'w-pod'), await scene.get(CONFIG_MAPS, 'w-config')]).toEqual([undefined, undefined])
+    expect(await scene.reported('w')).toEqual([])
+    expect(scene.writes('w')).toEqual([])
+    await scene.stop()
+  })
+
+  it('shows changes and deletions against the cluster, failures too, and no value of a Secret', async () => {
+    const { steps, scene } = await dryRunScene('dry-changes')
+    const path = resourcePath(CONFIG_MAPS, scene.name)
+    await scene.widget('w', () => ({}))
+    await scene.ended('w')
+    const widget = (await scene.get(WIDGETS, 'w'))!
+    for (const name of ['kept', 'pruned']) {
+      await fixture.kube.create(path, createdFor(widget, scene.name, configMap(name, { a: 'old' })))
+      await scene.see(CONFIG_MAPS, name, { resource: 'widgets', name: 'w' })
+    }
+    await fixture.kube.patch(`${path}/kept`, { data: { a: 'newer than known' } }, 'merge')
+    steps.length = 0
+    const secret = { apiVersion: 'v1', kind: 'Secret', metadata: { name: 's' }, stringData: { password: 'hunter2' } }
+    scene.behave('w', () => ({ apply: [configMap('kept', { a: 'new' }), secret] }))
+    await scene.run('w')
+    expect(steps.find(({ name }) => name === 'kept')).toMatchObject({
+      would: 'change',
+      differences: expect.arrayContaining([{ path: '.data.a', before: 'newer than known', after: 'new' }]),
+    })
+    expect(steps.find(({ name }) => name === 'pruned')).toMatchObject({ would: 'delete', kind: 'ConfigMap' })
+    expect(steps.find(({ kind }) => kind === 'Secret')).toMatchObject({ would: 'create' })
+    expect(JSON.stringify(steps)).not.toMatch(/hunter2|aHVudGVyMg/)
+
+    steps.length = 0
+    scene.behave('w', () => ({ apply: [{ ...pod('bad'), spec: { containers: [] } }] }))
+    expect((await scene.run('w')).result).toBe('error')
+    expect(steps.find(({ reason }) => reason === 'Invalid')).toMatchObject({ would: 'tell', type: 'Warning' })
+    expect(await scene.condition('w')).toBeUndefined()
+    await scene.stop()
+  })
+})
+
+describe('a reconciler that is paused', () => {
+  it('runs nothing; keys wait, and run when it goes on', async () => {
+    const scene = await fixture.scene('held')
+    const change = async (paused: boolean, version: string) => {
+      const changed = scene.reconciler({ paused })
+      changed.metadata.resourceVersion = version
+      await fixture.events.put(RECONCILERS, 'modified', changed)
+    }
+    let calls = 0
+    await scene.widget('w', () => {
+      calls++
+      return calls === 1 ? { requeueAfterSeconds: 1 } : {}
+    })
+    await scene.ended('w')
+    await change(true, '2')
+    await until(() => scene.dispatcher.serving().length === 0)
+    await until(async () => (await scene.queue.depth('held')).queued === 1)
+    expect(calls).toBe(1)
+    await change(false, '3')
+    await until(() => calls === 2)
+    await scene.stop()
+  })
+})

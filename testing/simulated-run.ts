@@ -1,0 +1,218 @@
+import { ConflictError, type EventReport, type KubeObject, type ResourceRef, type RunInput } from '#contracts'
+import type { Finish } from '#queue/terms'
+import {
+  type Answer,
+  type Ask,
+  GoneError,
+  type MetadataWrite,
+  type Note,
+  nameTaken,
+  next,
+  type Observed,
+  type Reconciled,
+  RefusedError,
+  reconciled,
+  type SettledWrites,
+  start,
+  type Write,
+  type Written,
+} from '#reconcile'
+import type { Reconciler } from '#sdk'
+import { invokeOf, isOwned, SEED, worldOf } from './given.ts'
+import { type Memory, MemoryRefusal } from './memory.ts'
+import { prepared } from './prepared.ts'
+
+/** One request of a run. */
+export interface SimulatedWrite {
+  verb: 'create' | 'apply' | 'delete' | 'metadata' | 'status' | 'finalizers'
+  object: KubeObject
+}
+
+/** What a run works on, and its callbacks. */
+export interface SimulatedRun {
+  reconciler: Reconciler
+  memory: Memory
+  settled: SettledWrites
+  attempt: number
+  /** The object that is reconciled, as it is now. */
+  primary: () => KubeObject | undefined
+  /** Called before each write; may throw, and may change the memory. */
+  before: (write: SimulatedWrite) => void
+  /** Called after a write that has changed something. */
+  wrote: (write: SimulatedWrite) => void
+  decidesOn: (input: RunInput) => void
+  tells: (event: EventReport) => void
+}
+
+/** Thrown from `before`: the process dies here. */
+export class Crash extends Error {
+  override readonly name = 'Crash'
+}
+
+/** How a run ended, and the error of the last failure in it. */
+export interface SimulatedRunEnd {
+  finish: Finish
+  failure: Error | undefined
+}
+
+/** One run on a cluster in memory. Rejects with a Crash from `before`, as it would have left the cluster. */
+export async function reconcileOnce(run: SimulatedRun): Promise<SimulatedRunEnd> {
+  const { name } = run.reconciler
+  const of = reconciled(name, prepared(run.reconciler).spec, isConfidential)
+  const driver = new SimulatedDriver(run, of)
+  let failure: Error | undefined
+  const tell = (note: Note): void => {
+    if (note.note === 'event') run.tells(note.event)
+    if (note.note === 'settled') run.settled.remember(note.target, note.value)
+    if (note.note === 'failed' || note.note === 'unreported') failure = note.error as Error
+  }
+  for (let step = start(of, { attempt: run.attempt, random: 0 }); ; ) {
+    for (const note of step.notes) tell(note)
+    const { ask } = step
+    if (ask.do === 'finish' && !(ask.mayLookAgain && driver.isStale)) return { finish: ask.finish, failure }
+    step = next(step, await driver.answer(ask))
+  }
+}
+
+const isConfidential = ({ group, resource }: ResourceRef): boolean => group === '' && resource === 'secrets'
+
+class SimulatedDriver {
+  readonly #run: SimulatedRun
+  readonly #of: Reconciled
+  /** By whom the memory was changed last: this run, or somebody else since it has looked. */
+  isStale = false
+
+  constructor(run: SimulatedRun, of: Reconciled) {
+    this.#run = run
+    this.#of = of
+  }
+
+  async answer(ask: Ask): Promise<Answer> {
+    try {
+      return await this.#perform(ask)
+    } catch (error) {
+      if (error instanceof Crash) throw error
+      return { failed: error }
+    }
+  }
+
+  async #perform(ask: Ask): Promise<Answer> {
+    switch (ask.do) {
+      case 'observe':
+        return { did: ask.do, seen: this.#observe() }
+      case 'call': {
+        this.#run.decidesOn(structuredClone(ask.input))
+        return { did: ask.do, returned: await invokeOf(this.#run.reconciler)(ask.input) }
+      }
+      case 'write':
+        return { did: ask.do, results: ask.writes.map((write) => this.#tried(write)) }
+      case 'writeStatus':
+        return { did: ask.do, result: this.#patch('status', ask.object, ask.patch) }
+      case 'writeMetadata':
+        return { did: ask.do, result: this.#writeMetadata(ask.object, ask.write) }
+      case 'delete':
+        return { did: ask.do, result: this.#delete(ask.object) }
+      case 'writeFinalizers': {
+        const { resourceVersion } = ask.object.metadata
+        const patch = { metadata: { finalizers: ask.finalizers, resourceVersion } }
+        return { did: ask.do, result: this.#patch('finalizers', ask.object, patch) }
+      }
+      case 'hold':
+        return { did: ask.do }
+      case 'finish':
+        return { did: ask.do, changed: true }
+    }
+  }
+
+  #observe(): Observed | undefined {
+    const { memory, settled, primary } = this.#run
+    this.isStale = false
+    const object = primary()
+    if (object === undefined) return undefined
+    const world = worldOf(this.#of, object, memory.all())
+    return { world, now: memory.now, seed: SEED, settled: settled.of(world) }
+  }
+
+  #tried(write: Write): Written | { failed: unknown } {
+    try {
+      return this.#send(write)
+    } catch (error) {
+      if (error instanceof Crash) throw error
+      return { failed: error }
+    }
+  }
+
+  #send({ verb, resource, object }: Write): Written {
+    const { before, memory, primary } = this.#run
+    before({ verb, object })
+    const found = memory.find(object)
+    if (verb === 'delete') {
+      if (found !== undefined) memory.delete(object)
+      return this.#wrote(verb, object, memory.find(object), found)
+    }
+    const owner = primary()
+    if (owner === undefined) throw new GoneError('the object was deleted during its run')
+    const { identity } = this.#of
+    if (found !== undefined && !isOwned(found, owner, identity))
+      throw new RefusedError(nameTaken(resource, found, { identity, owner }), { reason: 'NameTaken' })
+    return this.#wrote(verb, object, verb === 'create' ? created(memory, object) : memory.apply(object), found)
+  }
+
+  /** A merge patch that holds for the version that was observed. */
+  #patch(verb: 'status' | 'finalizers', object: KubeObject, patch: object): Written {
+    const { memory } = this.#run
+    const found = this.#before(verb, object)
+    const after = memory.patch(object, patch)
+    return this.#wrote(verb, after, memory.find(object) && after, found)
+  }
+
+  #writeMetadata(object: KubeObject, { object: wanted, manager }: MetadataWrite): Written {
+    const found = this.#before('metadata', object)
+    return this.#wrote('metadata', object, this.#run.memory.applyMetadata(wanted, manager), found)
+  }
+
+  /** Only the version that was observed. */
+  #delete(object: KubeObject): Written {
+    const { memory } = this.#run
+    const found = this.#before('delete', object)
+    if (found.metadata.resourceVersion !== object.metadata.resourceVersion)
+      throw new ConflictError(`${object.kind} ${object.metadata.name} is not what was observed any more`)
+    memory.delete(object)
+    return this.#wrote('delete', object, memory.find(object), found)
+  }
+
+  /** The object itself, which is about to be written. */
+  #before(verb: SimulatedWrite['verb'], object: KubeObject): KubeObject {
+    const { before, memory } = this.#run
+    before({ verb, object })
+    const found = memory.find(object)
+    if (found === undefined) throw new GoneError(`${object.kind} ${object.metadata.name} is gone`)
+    return found
+  }
+
+  /** What others do then is seen by looking again. */
+  #wrote(
+    verb: SimulatedWrite['verb'],
+    sent: KubeObject,
+    after: KubeObject | undefined,
+    found: KubeObject | undefined,
+  ): Written {
+    const { memory, wrote } = this.#run
+    if (found !== undefined && after?.metadata.resourceVersion === found.metadata.resourceVersion)
+      return { object: after, isOld: false }
+    const { version } = memory
+    wrote({ verb, object: after ?? sent })
+    if (memory.version !== version) this.isStale = true
+    const isOld = memory.find(sent)?.metadata.resourceVersion !== after?.metadata.resourceVersion
+    return { object: after, isOld }
+  }
+}
+
+function created(memory: Memory, object: KubeObject): KubeObject {
+  try {
+    return memory.create(object)
+  } catch (error) {
+    if (error instanceof MemoryRefusal) throw new ConflictError(error.message, { cause: error })
+    throw error
+  }
+}
