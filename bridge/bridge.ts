@@ -12,7 +12,6 @@ import {
 } from './conditions.ts'
 import { demandOf } from './demand.ts'
 import { isStarting } from './failure.ts'
-import { History } from './history.ts'
 import { overlapsOf } from './overlaps.ts'
 import { Publisher } from './publisher.ts'
 import type { Reconciler } from './reconcilers.ts'
@@ -23,6 +22,7 @@ import { Resyncs } from './resyncs.ts'
 import { Routes } from './routing.ts'
 import { Scopes } from './scopes.ts'
 import { Semaphore } from './semaphore.ts'
+import { StreamContinuity } from './stream-continuity.ts'
 import { Sweeper, type SweeperDeps } from './sweeper.ts'
 import type { Bridge, BridgeOptions, BridgeStatus, ResourceStatus } from './types.ts'
 import type { State } from './watch-state.ts'
@@ -53,7 +53,7 @@ const ASK_FOR_INCARNATION_EVERY_MS = 5000
 
 class WatchingBridge implements Bridge {
   readonly #options: BridgeOptions
-  readonly #history: History
+  readonly #continuity: StreamContinuity
   readonly #scopes: Scopes
   readonly #publisher: Publisher
   readonly #relations: Relations
@@ -78,7 +78,7 @@ class WatchingBridge implements Bridge {
 
   constructor(options: BridgeOptions) {
     this.#options = options
-    this.#history = new History(options)
+    this.#continuity = new StreamContinuity(options)
     options.watermark?.onDoubt(() => this.#doubt())
     this.#scopes = new Scopes(options.kube)
     const { events, log, random = Math.random } = options
@@ -204,7 +204,7 @@ class WatchingBridge implements Bridge {
       routes: () => this.#routes,
       semaphores: this.#semaphores,
       silenceSeconds,
-      history: this.#history,
+      continuity: this.#continuity,
       handler: resourceName(ref) === resourceName(RECONCILERS) ? this.#registry : undefined,
       moved: (state) => this.#noteMove(ref, state),
       synced: () => this.#conditions.poke(),

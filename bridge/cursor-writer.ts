@@ -2,10 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type ResourceRef, type RunLog, resourceName } from '#contracts'
 import type { Cursor, EventStore } from '#events'
 import type { Checkpoint } from './checkpoint.ts'
-import type { History, Life } from './history.ts'
+import type { StreamContinuity, StreamState } from './stream-continuity.ts'
 
 /** A point of a watch up to which everything was stored, and enqueued for the Reconcilers named. */
-export interface Position extends Life, Pick<Cursor, 'resourceVersion' | 'covers'> {}
+export interface Position extends StreamState, Pick<Cursor, 'resourceVersion' | 'covers'> {}
 
 export interface WrittenPosition extends Omit<Cursor, 'at'> {
   /** In EVENTS. */
@@ -14,7 +14,7 @@ export interface WrittenPosition extends Omit<Cursor, 'at'> {
 
 interface CursorDeps {
   events: EventStore
-  history: History
+  continuity: StreamContinuity
   log: RunLog
   now: () => Date
   /** The cursor was marked or deleted, so the objects may be gone from EVENTS. A first list is necessary. */
@@ -98,11 +98,11 @@ export class CursorWriter {
   async #write(): Promise<void> {
     const position = this.#checkpoint.safe
     if (position === undefined || position === this.#position || this.#isSwept) return
-    const { history, now } = this.#deps
+    const { continuity, now } = this.#deps
     const { certain, incarnation, ...reached } = position
     try {
       certain.throwIfAborted()
-      const cursor = { ...reached, ...(incarnation !== undefined && { incarnation }), ...(await history.raise()) }
+      const cursor = { ...reached, ...(incarnation !== undefined && { incarnation }), ...(await continuity.raise()) }
       certain.throwIfAborted()
       const sequence = await this.#move({ ...cursor, at: now().toISOString() }, certain)
       if (sequence === undefined) {

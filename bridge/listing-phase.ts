@@ -1,10 +1,10 @@
 import { type ResourceRef, resourceName } from '#contracts'
 import type { ChangePipeline, ReadContext } from './change-pipeline.ts'
-import type { History } from './history.ts'
 import { Lister, type ResourceEventHandler } from './lister.ts'
 import type { RelistPlan } from './relist.ts'
 import type { Routes } from './routing.ts'
 import type { Semaphore } from './semaphore.ts'
+import type { StreamContinuity } from './stream-continuity.ts'
 import type { BridgeOptions } from './types.ts'
 import type { WatchHealth } from './watch-health.ts'
 import type { WatchProgress } from './watch-progress.ts'
@@ -15,7 +15,7 @@ export interface ListingDeps extends Pick<BridgeOptions, 'kube' | 'events' | 'lo
   coverageIds: () => string[]
   /** Lists under way at once, of all watches of the process. */
   lists: Semaphore
-  history: History
+  continuity: StreamContinuity
   handler?: ResourceEventHandler | undefined
   pipeline: ChangePipeline
   progress: WatchProgress
@@ -48,13 +48,13 @@ export class ListingPhase {
   }
 
   async #list({ because, stream }: Listing, signal: AbortSignal): Promise<Input> {
-    const { pipeline, progress, health, history, coverageIds, onBytes, observer, log } = this.#deps
+    const { pipeline, progress, health, continuity, coverageIds, onBytes, observer, log } = this.#deps
     const { coverage, cursor } = progress
     // What was read before has to be in EVENTS before it is compared, and the cursor as far as it can be.
     await pipeline.idle()
     await cursor.flush()
-    const life = await history.present()
-    const coveredUpTo = await progress.coveredUpTo(life)
+    const streams = await continuity.current()
+    const coveredUpTo = await progress.coveredUpTo(streams)
     const unsafeBelow = cursor.written === undefined ? await cursor.begin() : 0
     const routes = this.#deps.routes()
     const selection = routes.selectionOf(this.#ref)
@@ -81,7 +81,7 @@ export class ListingPhase {
       coverage.endList(coverageIds())
       await pipeline.catchUp((id) => isOwed(id) && coverage.covers([id]))
       health.succeeded()
-      progress.mark(report.resourceVersion, life)
+      progress.mark(report.resourceVersion, streams)
       const about = { resource: resourceName(this.#ref), because }
       observer?.relisted?.({ ...report, ...about })
       log.info({ ...about, namespace: this.#namespace, ...report }, 'listed')

@@ -4,13 +4,13 @@ import { type ResourceRef, resourceName } from '#contracts'
 import { unlessAborted } from './abort.ts'
 import { ChangePipeline } from './change-pipeline.ts'
 import { classify } from './failure.ts'
-import type { History } from './history.ts'
 import type { ResourceEventHandler } from './lister.ts'
 import { ListingPhase } from './listing-phase.ts'
 import type { Publisher } from './publisher.ts'
 import type { Routes } from './routing.ts'
 import { isSameSelection } from './selection.ts'
 import type { Semaphore } from './semaphore.ts'
+import type { StreamContinuity } from './stream-continuity.ts'
 import type { BridgeOptions, ResourceStatus } from './types.ts'
 import { WatchHealth } from './watch-health.ts'
 import { WatchProgress } from './watch-progress.ts'
@@ -23,7 +23,7 @@ export interface ResourceWatchDeps
   routes: () => Routes
   /** Lists under way at once, and what they have in hand, of all watches of the process. */
   semaphores: { lists: Semaphore; listed: Semaphore }
-  history: History
+  continuity: StreamContinuity
   /** With one, everything is listed at the start, so that it knows of every object. */
   handler?: ResourceEventHandler | undefined
   /** The state has changed. */

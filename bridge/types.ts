@@ -3,7 +3,7 @@ import type { EventStore, PutResult, Verb } from '#events'
 import type { KubeClient } from '#kube'
 import type { Safety, WorkQueue } from '#queue'
 import type { FailureKind } from './failure.ts'
-import type { Watermark } from './history.ts'
+import type { Watermark } from './stream-continuity.ts'
 import type { Relist, State } from './watch-state.ts'
 
 export interface BridgeOptions {

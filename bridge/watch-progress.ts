@@ -4,12 +4,12 @@ import { Checkpoint } from './checkpoint.ts'
 import type { CoveredUpTo } from './compare.ts'
 import { Coverage } from './coverage.ts'
 import { CursorWriter, type Position } from './cursor-writer.ts'
-import type { History, Life } from './history.ts'
+import type { StreamContinuity, StreamState } from './stream-continuity.ts'
 import type { BridgeOptions } from './types.ts'
 import type { Input, Relist } from './watch-state.ts'
 
 export interface WatchProgressDeps extends Pick<BridgeOptions, 'events' | 'log'> {
-  history: History
+  continuity: StreamContinuity
   /** The Reconcilers that the watch is for, by coverage ID, as they are now. */
   coverageIds: () => string[]
   /** Everything is listed at the start. */
@@ -29,7 +29,7 @@ export class WatchProgress {
   readonly #ref: ResourceRef
   readonly #deps: WatchProgressDeps
   /** Stands in each position of this watch. */
-  #life: Life = { incarnation: undefined, certain: AbortSignal.abort() }
+  #streams: StreamState = { incarnation: undefined, certain: AbortSignal.abort() }
   #wasSynced = false
 
   constructor(ref: ResourceRef, namespace: string | undefined, deps: WatchProgressDeps) {
@@ -41,10 +41,10 @@ export class WatchProgress {
   /** Reads the cursor: where the watch goes on, and whether it lists first. */
   async resume(): Promise<Input> {
     const ids = this.#deps.coverageIds()
-    const life = await this.#deps.history.present()
-    this.#life = life
+    const streams = await this.#deps.continuity.current()
+    this.#streams = streams
     const cursor = await this.cursor.read()
-    const isKept = cursor !== undefined && (await this.#deps.history.keeps(cursor, life))
+    const isKept = cursor !== undefined && (await this.#deps.continuity.keeps(cursor, streams))
     // A cursor whose events or keys may be lost proves nothing.
     this.coverage.resume((isKept && cursor.covers) || [], ids)
     return { type: 'resumed', resourceVersion: cursor?.resourceVersion, relist: this.#mustList(isKept, ids) }
@@ -63,12 +63,12 @@ export class WatchProgress {
 
   position(resourceVersion: string): Position {
     const covers = [...this.coverage.ids]
-    return { resourceVersion, covers, ...this.#life }
+    return { resourceVersion, covers, ...this.#streams }
   }
 
-  /** Everything up to here has been read; `life`: of the streams, where it is another one from here on. */
-  mark(resourceVersion: string, life = this.#life): void {
-    this.#life = life
+  /** Everything up to here has been read; `streams`: their state, where it is another one from here on. */
+  mark(resourceVersion: string, streams = this.#streams): void {
+    this.#streams = streams
     this.checkpoint.mark(this.position(resourceVersion))
     this.note()
   }
@@ -97,9 +97,9 @@ export class WatchProgress {
   }
 
   /** After a loss in NATS not even the cursor proves that a key was enqueued. */
-  async coveredUpTo(life: Life): Promise<CoveredUpTo | undefined> {
+  async coveredUpTo(streams: StreamState): Promise<CoveredUpTo | undefined> {
     const { written } = this.cursor
-    return written && (await this.#deps.history.keeps(written, life)) ? written : undefined
+    return written && (await this.#deps.continuity.keeps(written, streams)) ? written : undefined
   }
 
   /** Before a stop: waits no longer than this for NATS. */

@@ -10,14 +10,14 @@ export interface Watermark {
 }
 
 /** What a position says of the streams that it rests on. */
-export interface Life {
+export interface StreamState {
   incarnation: string | undefined
   /** Aborted: what was confirmed under it may be lost, so no cursor may name the position. */
   certain: AbortSignal
 }
 
 /** Whether NATS still has what it has confirmed. */
-export class History {
+export class StreamContinuity {
   readonly #incarnation: BridgeOptions['incarnation']
   readonly #watermark: Watermark | undefined
   readonly #always = new AbortController().signal
@@ -28,7 +28,7 @@ export class History {
   }
 
   /** For positions that are read from now on. */
-  async present(): Promise<Life> {
+  async current(): Promise<StreamState> {
     const certain = this.#watermark?.certain ?? this.#always
     return { certain, incarnation: await this.#incarnation?.() }
   }
@@ -39,7 +39,7 @@ export class History {
   }
 
   /** False: events that the cursor covers, or keys enqueued for them, may be lost. */
-  async keeps(cursor: WrittenPosition, { incarnation }: Pick<Life, 'incarnation'>): Promise<boolean> {
+  async keeps(cursor: WrittenPosition, { incarnation }: Pick<StreamState, 'incarnation'>): Promise<boolean> {
     if (cursor.incarnation !== incarnation) return false
     if (!this.#watermark) return true
     return cursor.work !== undefined && this.#watermark.holds(cursor.work)
