@@ -1,5 +1,5 @@
 import { type KubeObject, resourceName } from '#contracts'
-import { NotStreamedError } from './present.ts'
+import { NotStreamedError } from './list-objects.ts'
 import { type ListedChange, type RelistPlan, relist } from './relist.ts'
 import type { BridgeOptions, RelistReport } from './types.ts'
 

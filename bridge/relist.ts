@@ -3,12 +3,12 @@ import { type EventStore, keyOf, parseKey } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
 import { type CoveredUpTo, difference, disproved, isLater, type Known, known, packed, unpacked } from './compare.ts'
 import { UnwatchableError } from './failure.ts'
-import { ofKind, type PresentOptions, present } from './present.ts'
+import { type ListObjectsOptions, listObjects, ofKind } from './list-objects.ts'
 import type { News } from './publisher.ts'
 import type { Routes } from './routing.ts'
 import type { RelistReport } from './types.ts'
 
-export interface RelistPlan extends PresentOptions {
+export interface RelistPlan extends ListObjectsOptions {
   ref: ResourceRef
   /** Left out: all of them. */
   namespace: string | undefined
@@ -52,22 +52,22 @@ export async function relist(plan: RelistPlan, deps: RelistDeps): Promise<Relist
   // The memory of the writer may have objects that were swept.
   if (plan.unsafeBelow > 0) deps.events.forget(ref)
   const report = { objects: 0, changed: 0, deleted: 0, resourceVersion: '' }
-  for await (const word of present(deps.kube, resourcePath(ref, namespace), plan)) {
-    if (word.type === 'COMPLETE') {
-      report.resourceVersion = word.resourceVersion
+  for await (const event of listObjects(deps.kube, resourcePath(ref, namespace), plan)) {
+    if (event.type === 'COMPLETE') {
+      report.resourceVersion = event.resourceVersion
       break
     }
-    const object = ofKind(word.object, selection, apiVersionOf(ref))
+    const object = ofKind(event.object, selection, apiVersionOf(ref))
     const { uid, resourceVersion } = object.metadata
     if (!uid || !resourceVersion)
       throw new UnwatchableError(`${object.metadata.name} has no uid or no resourceVersion: choose another resource`)
     const key = keyOf(object.metadata.namespace, object.metadata.name)
     const text = remaining.get(key)
     const before = text === undefined ? undefined : unpacked(text)
-    const findings = findingsOf(plan, deps.events, key, before, object, word.type)
+    const findings = findingsOf(plan, deps.events, key, before, object, event.type)
     remaining.delete(key)
-    deps.listed?.(object, word.type === 'DELETED')
-    if (word.type === 'PRESENT') report.objects++
+    deps.listed?.(object, event.type === 'DELETED')
+    if (event.type === 'PRESENT') report.objects++
     if (findings.some(({ news }) => isChange(news))) report.changed++
     for (const found of findings) await deps.publish(found)
   }

@@ -7,12 +7,12 @@ export class NotStreamedError extends Error {
   override readonly name = 'NotStreamedError'
 }
 
-/** One word of a list: an object that is there, what happened to one while it was read, or its end. */
-export type Present =
+/** One event of a list: an object that is there, what happened to one while it was read, or its end. */
+export type ListEvent =
   | { type: 'PRESENT' | 'MODIFIED' | 'DELETED'; object: KubeObject }
   | { type: 'COMPLETE'; resourceVersion: string }
 
-export interface PresentOptions {
+export interface ListObjectsOptions {
   selection: Selection
   /** As a stream, which costs the server less than pages and comes as it is read, else in pages. */
   stream: boolean
@@ -28,7 +28,11 @@ const METADATA_ONLY = 'application/json;as=PartialObjectMetadata;g=meta.k8s.io;v
 const METADATA_ONLY_LIST = 'application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json'
 
 /** Every object of the newest state. With `stream`, throws a NotStreamedError where that cannot be had. */
-export async function* present(kube: KubeClient, path: string, options: PresentOptions): AsyncGenerator<Present> {
+export async function* listObjects(
+  kube: KubeClient,
+  path: string,
+  options: ListObjectsOptions,
+): AsyncGenerator<ListEvent> {
   if (options.stream) yield* streamed(kube, path, options)
   else yield* paged(kube, path, options)
 }
@@ -44,7 +48,11 @@ export const watchQuery = ({ labelSelector, fieldSelector, metadataOfKind }: Sel
 export const ofKind = (object: KubeObject, { metadataOfKind: kind }: Selection, apiVersion: string): KubeObject =>
   kind === undefined ? object : { apiVersion, kind, metadata: object.metadata }
 
-async function* paged(kube: KubeClient, path: string, { selection, signal }: PresentOptions): AsyncGenerator<Present> {
+async function* paged(
+  kube: KubeClient,
+  path: string,
+  { selection, signal }: ListObjectsOptions,
+): AsyncGenerator<ListEvent> {
   const { labelSelector, fieldSelector, metadataOfKind } = selection
   const accept = metadataOfKind === undefined ? undefined : METADATA_ONLY_LIST
   let resourceVersion = ''
@@ -55,7 +63,7 @@ async function* paged(kube: KubeClient, path: string, { selection, signal }: Pre
   yield { type: 'COMPLETE', resourceVersion }
 }
 
-async function* streamed(kube: KubeClient, path: string, options: PresentOptions): AsyncGenerator<Present> {
+async function* streamed(kube: KubeClient, path: string, options: ListObjectsOptions): AsyncGenerator<ListEvent> {
   const { selection, signal, onBytes } = options
   const events = kube.watch<KubeObject>(path, {
     ...watchQuery(selection),
