@@ -86,10 +86,10 @@ export class LaneInHand implements LaneLoad {
     return this.puller.drain()
   }
 
-  /** The key runs: its token stays where it is, for a later turn. */
-  passOver(key: string): void {
+  /** The key runs: its token stays where it is, for a later turn. `elsewhere` is its sequence if it runs in another process. */
+  passOver(key: string, elsewhere?: number): void {
     const namespace = namespaceOf(key)
-    if (namespace !== undefined) this.#turns.passOver(namespace, key, performance.now())
+    if (namespace !== undefined) this.#turns.passOver(namespace, key, performance.now(), elsewhere)
   }
 
   /** The next key of a namespace, with its token as the stream's leader has it: it was there a moment ago. */
@@ -122,7 +122,7 @@ export class LaneInHand implements LaneLoad {
           place.from,
           names.tokensIn(this.reconciler, this.lane, namespace),
         )
-        this.#turns.found(namespace, message?.sequence)
+        this.#turns.found(namespace, place.from, message?.sequence)
         return message
       }
     }

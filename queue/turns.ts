@@ -7,12 +7,16 @@ interface Waiting {
   more?: number
   /** The first of them is being looked for. */
   searching: boolean
+  /** From one of them to the next, in sequences, as far as the last search tells. */
+  gap: number
 }
 
 interface PassedOver {
   namespace: string
   key: string
   until: number
+  /** Those from this sequence on were left to another worker. */
+  left: number | undefined
 }
 
 /** Kubernetes itself is tested with as many. Keys of further ones wait in the line. */
@@ -21,6 +25,8 @@ export const MAX_KNOWN = 32
 const MAX_PASSED_OVER = 1000
 /** So long a token whose key runs is left alone. */
 const PASS_OVER_MS = 1000
+/** At most so many keys are left to another worker that takes them too. */
+const MAX_LEFT = 64
 
 /**
  * Whose turn it is in one lane. The line is what the lane's consumer delivers: the oldest token, whatever its namespace.
@@ -61,14 +67,26 @@ export class Turns {
   note(namespace: string, key: string): void {
     const waiting = this.#waiting.get(namespace)
     if (waiting === undefined) {
-      if (this.#waiting.size < MAX_NAMESPACES) this.#waiting.set(namespace, { known: new Set([key]), searching: false })
+      if (this.#waiting.size < MAX_NAMESPACES)
+        this.#waiting.set(namespace, { known: new Set([key]), searching: false, gap: 1 })
     } else if (waiting.known.size < MAX_KNOWN && waiting.more === undefined) waiting.known.add(key)
     else waiting.more ??= 1
   }
 
-  /** It runs: its token cannot be taken before that run has ended. */
-  passOver(namespace: string, key: string, now: number): void {
-    if (this.#passedOver.length < MAX_PASSED_OVER) this.#passedOver.push({ namespace, key, until: now + PASS_OVER_MS })
+  /**
+   * It runs: its token cannot be taken before that run has ended. `elsewhere` is the sequence of a token whose key
+   * another worker has. If a search found it, that worker takes the keys of this namespace in the same order: they would
+   * meet at each key, so the search goes on further back, and returns later.
+   */
+  passOver(namespace: string, key: string, now: number, elsewhere?: number): void {
+    if (this.#passedOver.length >= MAX_PASSED_OVER) return
+    const waiting = this.#waiting.get(namespace)
+    const meets = elsewhere !== undefined && waiting?.more !== undefined && waiting.more > elsewhere
+    const left = meets ? elsewhere + 1 : undefined
+    this.#passedOver.push({ namespace, key, until: now + PASS_OVER_MS, left })
+    if (!meets) return
+    const { more = 0, gap } = waiting
+    waiting.more = Math.max(more, elsewhere + 1 + Math.floor(this.#random() * MAX_LEFT) * gap)
   }
 
   /** The namespace whose turn it is; undefined: the line's. */
@@ -97,20 +115,25 @@ export class Turns {
     const key = [...waiting.known][Math.floor(this.#random() * waiting.known.size)]
     if (key === undefined && waiting.more !== undefined) {
       waiting.searching = true
-      return { from: Math.max(waiting.more, this.#line + 1) }
+      waiting.more = Math.max(waiting.more, this.#line + 1)
+      return { from: waiting.more }
     }
     if (key !== undefined) waiting.known.delete(key)
     this.#dropIfEmpty(namespace, waiting)
     return key === undefined ? undefined : { key }
   }
 
-  /** What a search has come to. */
-  found(namespace: string, sequence: number | undefined): void {
+  /** What a search from a sequence on has come to. */
+  found(namespace: string, from: number, sequence: number | undefined): void {
     const waiting = this.#waiting.get(namespace)
     if (waiting === undefined) return
     waiting.searching = false
-    if (sequence === undefined) delete waiting.more
-    else waiting.more = sequence + 1
+    if (sequence !== undefined) waiting.gap = sequence + 1 - from
+    // Otherwise the next search begins elsewhere: its place was changed meanwhile.
+    if (waiting.more === from) {
+      if (sequence === undefined) delete waiting.more
+      else waiting.more = sequence + 1
+    }
     this.#dropIfEmpty(namespace, waiting)
   }
 
@@ -123,11 +146,16 @@ export class Turns {
   #restore(now: number): void {
     for (let [first] = this.#passedOver; first !== undefined && first.until <= now; [first] = this.#passedOver) {
       this.#passedOver.shift()
-      // A search may have gone past it.
-      const waiting = this.#waiting.get(first.namespace)
-      if (waiting) waiting.known.add(first.key)
-      else this.note(first.namespace, first.key)
+      this.#putBack(first)
     }
+  }
+
+  #putBack({ namespace, key, left }: PassedOver): void {
+    // A search may have gone past it.
+    if (this.#waiting.has(namespace)) this.#waiting.get(namespace)?.known.add(key)
+    else this.note(namespace, key)
+    const waiting = this.#waiting.get(namespace)
+    if (waiting && left !== undefined) waiting.more = Math.min(waiting.more ?? left, left)
   }
 
   #dropIfEmpty(namespace: string, { known, more }: Waiting): void {

@@ -129,8 +129,8 @@ export class QueueWorker implements Worker, Sharer {
     if (found === undefined || this.#drained) return
     const { key, message } = found
     const { sequence } = message
-    const onOccupied = () => inHand.passOver(key)
-    if (this.#runs.of(key) || this.#arriving.has(key)) return onOccupied()
+    if (this.#runs.of(key) || this.#arriving.has(key)) return inHand.passOver(key)
+    const onOccupied = () => inHand.passOver(key, sequence)
     const input = { token: tokenFrom(message, inHand.lane), seen: { sequence } }
     const freshMs = ackWaitMs / 4
     await this.#work(key, { input, message, cameAt: clock.moment(), freshMs, delivery: undefined, onOccupied })

@@ -12,6 +12,14 @@ function turnsWith(keys: Record<string, readonly string[]>, head?: string): Turn
   return turns
 }
 
+/** Whose known keys are taken. */
+function searchOf(keys: readonly string[], random: () => number) {
+  const turns = new Turns(random)
+  for (const key of keys) turns.note('a', key)
+  for (let known = 0; known < MAX_KNOWN; known++) turns.take('a')
+  return { turns, at: () => turns.take('a') }
+}
+
 const MANY = Array.from({ length: MAX_KNOWN + 8 }, (_, index) => `a.${index}`)
 
 describe('it is the turn of', () => {
@@ -36,9 +44,9 @@ describe('it is the turn of', () => {
     expect(turns.take('a')).toEqual({ from: 1 })
     expect(turns.take('a')).toBeUndefined()
     expect(turnsOf(turns, 6)).toBe('b b - b b -')
-    turns.found('a', 33)
+    turns.found('a', 1, 33)
     expect(turns.take('a')).toEqual({ from: 34 })
-    turns.found('a', undefined)
+    turns.found('a', 34, undefined)
     expect(turns.take('a')).toBeUndefined()
   })
 })
@@ -70,6 +78,39 @@ describe('what a namespace has next', () => {
     turns.lineAt('b', 100)
     expect(turns.take('a')).toEqual({ from: 101 })
     expect([turns.isAhead(100), turns.isAhead(101)]).toEqual([false, true])
+  })
+
+  it('is not the one behind a key that another worker has just taken: that one takes it too', () => {
+    const { turns, at } = searchOf(MANY, () => 0.5)
+    expect(at()).toEqual({ from: 1 })
+    turns.found('a', 1, 40)
+    expect(at()).toEqual({ from: 41 })
+    turns.found('a', 41, 43)
+    turns.passOver('a', 'a.41', 5000, 43)
+    expect(at()).toEqual({ from: 44 + 32 * 3 })
+    turns.found('a', 44 + 32 * 3, undefined)
+    expect(turnsOf(turns, 1, 5999)).toBe('-')
+    expect(turnsOf(turns, 1, 6000)).toBe('a')
+    expect([turns.take('a'), at()]).toEqual([{ key: 'a.41' }, { from: 44 }])
+  })
+
+  it('is the one behind a key that runs here', () => {
+    const { turns, at } = searchOf(MANY, () => 0.5)
+    expect(at()).toEqual({ from: 1 })
+    turns.found('a', 1, 40)
+    turns.passOver('a', 'a.40', 5000)
+    expect(at()).toEqual({ from: 41 })
+  })
+
+  it('is looked for where others were left, although another search ends later', () => {
+    const { turns, at } = searchOf(MANY, () => 0.5)
+    expect(at()).toEqual({ from: 1 })
+    turns.found('a', 1, 40)
+    turns.passOver('a', 'a.40', 5000, 40)
+    expect(at()).toEqual({ from: 41 + 32 * 40 })
+    expect(turns.next(6000)).toBeUndefined()
+    turns.found('a', 41 + 32 * 40, undefined)
+    expect([turns.take('a'), at()]).toEqual([{ key: 'a.40' }, { from: 41 }])
   })
 
   it('comes back a second after its key was found running', () => {
