@@ -25,7 +25,7 @@ export const MAX_KNOWN = 32
 const MAX_PASSED_OVER = 1000
 /** So long a token whose key runs is left alone. */
 const PASS_OVER_MS = 1000
-/** At most so many keys are left to another worker that takes them too. */
+/** Fewer keys than this are left to another worker that takes them too, if they are as far apart as the last two. */
 const MAX_LEFT = 64
 
 /**
