@@ -1,7 +1,7 @@
 import { type ResourceRef, type RunLog, resourceName } from '#contracts'
 import type { Checkpoint } from './checkpoint.ts'
-import type { Position } from './cursor-writer.ts'
 import { KeyedLimiter } from './keyed-limiter.ts'
+import type { Position } from './position.ts'
 import type { Publication, Publisher } from './publisher.ts'
 import type { ListedChange } from './relist.ts'
 import type { Selection } from './selection.ts'

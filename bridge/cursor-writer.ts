@@ -2,15 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type ResourceRef, type RunLog, resourceName } from '#contracts'
 import type { Cursor, EventStore } from '#events'
 import type { Checkpoint } from './checkpoint.ts'
-import type { StreamContinuity, StreamState } from './stream-continuity.ts'
-
-/** A point of a watch up to which everything was stored, and enqueued for the Reconcilers named. */
-export interface Position extends StreamState, Pick<Cursor, 'resourceVersion' | 'covers'> {}
-
-export interface WrittenPosition extends Omit<Cursor, 'at'> {
-  /** In EVENTS. */
-  sequence: number
-}
+import type { Position, WrittenPosition } from './position.ts'
+import type { StreamContinuity } from './stream-continuity.ts'
 
 interface CursorDeps {
   events: EventStore

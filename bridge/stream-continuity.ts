@@ -1,20 +1,5 @@
-import type { WrittenPosition } from './cursor-writer.ts'
-import type { BridgeOptions } from './types.ts'
-
-/** Marks in WORK, behind what this process has enqueued. */
-export interface Watermark {
-  readonly certain: AbortSignal
-  raise(): Promise<string>
-  holds(mark: string): Promise<boolean>
-  onDoubt(listener: () => void): void
-}
-
-/** What a position says of the streams that it rests on. */
-export interface StreamState {
-  incarnation: string | undefined
-  /** Aborted: what was confirmed under it may be lost, so no cursor may name the position. */
-  certain: AbortSignal
-}
+import type { StreamState, WrittenPosition } from './position.ts'
+import type { BridgeOptions, Watermark } from './types.ts'
 
 /** Whether NATS still has what it has confirmed. */
 export class StreamContinuity {

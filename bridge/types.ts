@@ -3,8 +3,15 @@ import type { EventStore, PutResult, Verb } from '#events'
 import type { KubeClient } from '#kube'
 import type { Safety, WorkQueue } from '#queue'
 import type { FailureKind } from './failure.ts'
-import type { Watermark } from './stream-continuity.ts'
 import type { Relist, State } from './watch-state.ts'
+
+/** Marks in WORK, behind what this process has enqueued. */
+export interface Watermark {
+  readonly certain: AbortSignal
+  raise(): Promise<string>
+  holds(mark: string): Promise<boolean>
+  onDoubt(listener: () => void): void
+}
 
 export interface BridgeOptions {
   kube: KubeClient
