@@ -1,8 +1,15 @@
-import type { Moment } from './timeline.ts'
-
 const DELAY_MS = 200
 /** A cause outside of the demo is never reported. */
 const CAUSE_TIMEOUT_MS = 2000
+
+export interface Moment {
+  /** Milliseconds since the epoch. */
+  at: number
+  what: string
+  detail: string
+  /** The moment that caused this one; undefined: there is none, or it was not reported. */
+  cause: Moment | undefined
+}
 
 /** A moment as it is reported. `cause` is the `id` of another moment. */
 export interface NamedMoment extends Omit<Moment, 'cause'> {

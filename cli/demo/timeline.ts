@@ -1,16 +1,7 @@
 import { clearInterval, setInterval } from 'node:timers'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { styleText } from 'node:util'
-import { CausalOrder, type NamedMoment } from './causal-order.ts'
-
-export interface Moment {
-  /** Milliseconds since the epoch. */
-  at: number
-  what: string
-  detail: string
-  /** The moment that caused this one; undefined: there is none, or it was not reported. */
-  cause: Moment | undefined
-}
+import { CausalOrder, type Moment, type NamedMoment } from './causal-order.ts'
 
 export interface Painter {
   (style: 'dim' | 'bold' | 'green' | 'cyan', text: string): string
