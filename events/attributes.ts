@@ -1,5 +1,5 @@
+import type { CloudEvent } from './cloud-event.ts'
 import { PoisonEventError } from './poison.ts'
-import type { CloudEvent } from './types.ts'
 
 /** Members of a CloudEvent that are not attributes. */
 export const isData = (member: string): boolean => member === 'data' || member === 'data_base64'

@@ -1,5 +1,5 @@
+import type { CloudEvent } from './cloud-event.ts'
 import { PoisonEventError } from './poison.ts'
-import type { CloudEvent } from './types.ts'
 
 const JSON_TYPE = 'application/json'
 

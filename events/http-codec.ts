@@ -1,3 +1,4 @@
+import type { CloudEvent } from './cloud-event.ts'
 import { encodeData } from './data.ts'
 import {
   attributeHeaders,
@@ -9,7 +10,6 @@ import {
   writeStructured,
 } from './modes.ts'
 import { PoisonEventError } from './poison.ts'
-import type { CloudEvent } from './types.ts'
 
 export interface HttpMessage {
   headers: Record<string, string>

@@ -1,4 +1,5 @@
 export { Budget, type Grant } from '#jetstream'
+export type { CloudEvent } from './cloud-event.ts'
 export { type DeadLetters, type DeadLettersOptions, openDeadLetters } from './dead.ts'
 export { CODES, type DeadLetter, type DeadMessage, type DeadReason, deadKey, keyIn } from './dead-letter.ts'
 export { asReference, asTravelling, IncompleteObjectError, type ObjectEventInput, objectEvent } from './event.ts'
@@ -35,7 +36,6 @@ export {
 export { type Span, spanAfter, traceparentOf } from './trace.ts'
 export type {
   Allowance,
-  CloudEvent,
   Cursor,
   EventStore,
   EventStoreOptions,

@@ -1,8 +1,8 @@
 import { isData, validated } from './attributes.ts'
+import type { CloudEvent } from './cloud-event.ts'
 import { decodeData, decodeText, isJson, mediaType, parseJson } from './data.ts'
 import { decodeHeaderValue, encodeHeaderValue } from './header-value.ts'
 import { PoisonEventError } from './poison.ts'
-import type { CloudEvent } from './types.ts'
 
 /** Binary: attributes in headers, data alone in the body. Structured: everything in the body, as JSON. */
 export type ContentMode = 'binary' | 'structured'

@@ -1,3 +1,4 @@
+import type { CloudEvent } from './cloud-event.ts'
 import { decodeText, encodeData, parseJson } from './data.ts'
 import { decodeHeaderValue } from './header-value.ts'
 import {
@@ -12,7 +13,6 @@ import {
   writeStructured,
 } from './modes.ts'
 import { PoisonEventError } from './poison.ts'
-import type { CloudEvent } from './types.ts'
 
 export interface NatsMessage {
   headers: Record<string, string>

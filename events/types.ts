@@ -1,10 +1,7 @@
-import type { CloudEventV1 } from 'cloudevents'
 import type { KubeObject, ResourceRef, RunLog } from '#contracts'
+import type { CloudEvent } from './cloud-event.ts'
 import type { DeadMessage } from './dead-letter.ts'
 import type { ObjectFilter, ObjectKey, OwnerKey } from './subjects.ts'
-
-/** A CloudEvent 1.0 as plain data; bytes that are neither JSON nor text are a Uint8Array in `data`. */
-export type CloudEvent<T = unknown> = CloudEventV1<T>
 
 /** What happened to an object, as the API server's watch says it. */
 export type Verb = 'added' | 'modified' | 'deleted'
