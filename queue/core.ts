@@ -1,14 +1,26 @@
 import type { Delivery, JetStream } from '#jetstream'
 import type { ServerClock } from './clock.ts'
+import type { Bed, Ending } from './finish.ts'
 import type { Terms } from './lease.ts'
 import { drive, type Machine } from './machine.ts'
 import type { Names } from './names.ts'
 import { answerTo, perform } from './perform.ts'
 import type { Io, Lane } from './record.ts'
+import type { Bucket } from './sleep.ts'
 import type { ProcessSlots } from './slots.ts'
-import type { Timers } from './timers.ts'
 import { transitions } from './transitions.ts'
 import type { KeyOf, QueueLog, QueueObserver } from './types.ts'
+
+/** Where timers that are far ahead sleep. */
+export interface SleepingTimers {
+  /**
+   * The bucket for the timer of this ending, if it is far enough ahead. It opens after the end of the lease, by the same
+   * clock: a write that relies on the lease is stored before.
+   */
+  bucketFor(ending: Ending, leaseEndsAt: number): Bucket | undefined
+  /** A place in the bucket, which is certain to be opened. Undefined: the server can carry the timer. */
+  bedIn(bucket: Bucket, patience: Patience): Promise<Bed | undefined>
+}
 
 /** What all parts of one queue share in a process. */
 export interface Core {
@@ -18,8 +30,8 @@ export interface Core {
   terms: Terms
   ackWaitMs: number
   slots: ProcessSlots
-  /** Where timers may sleep. Left out: none does. */
-  timers?: Timers
+  /** Left out: no timer sleeps. */
+  timers?: SleepingTimers
   /** This process in the stream: where its releases go. */
   worker: string
   /** This process to people. */

@@ -1,14 +1,6 @@
 import type { ServerClock } from './clock.ts'
 import type { Ending } from './finish.ts'
-import type { Finish, HandBack } from './types.ts'
-
-/** So long after the run has ended, whatever is done to the wall clock meanwhile. */
-interface Delay {
-  afterMs: number
-}
-
-/** When a key runs again: at a time of the wall clock, or after a delay. */
-export type Due = Date | Delay
+import type { Due, Finish, HandBack } from './types.ts'
 
 /** The wall clock's time of a delay that begins now. */
 export const dueDate = (due: Due, now: Date): Date =>

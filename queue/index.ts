@@ -1,7 +1,7 @@
 export { type BackoffTerms, backoffMs } from './backoff.ts'
 export type { RetryOutcome, WithdrawOutcome } from './by-hand.ts'
 export { NoQueueError } from './declare.ts'
-export { type Due, dated, dueDate } from './due.ts'
+export { dated, dueDate } from './due.ts'
 export { messageOf } from './message-of.ts'
 export { InvalidNameError } from './names.ts'
 export type { Lane } from './record.ts'
@@ -9,6 +9,7 @@ export {
   type Announced,
   type Backlog,
   type Depth,
+  type Due,
   type Entry,
   type Finish,
   type HandBack,

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { nuid } from 'nats'
 import type { StoredMessage } from '#jetstream'
 import { recordFrom } from './codec.ts'
-import { type Core, operate, type Patience } from './core.ts'
+import { type Core, operate, type Patience, type SleepingTimers } from './core.ts'
 import type { Bed, Ending } from './finish.ts'
 import { TIMERS } from './names.ts'
 import type { KeyRecord } from './record.ts'
@@ -27,7 +27,7 @@ const REMEMBERED_ALARMS = 1000
  * Lets timers sleep while the server carries many: it fires all that are due without a pause, and after an outage that is
  * everything of that time. Buckets of sleeping timers are keys of the queue, so each is opened on time, whoever dies.
  */
-export class Timers {
+export class Timers implements SleepingTimers {
   readonly #core: Core
   readonly #limit: number
   /** Buckets whose alarm is set. */
@@ -42,15 +42,10 @@ export class Timers {
     this.#limit = armedLimit
   }
 
-  /**
-   * The bucket for the timer of this ending, if it is far enough ahead. It opens after the end of the lease, by the same
-   * clock: a write that relies on the lease is stored before.
-   */
   bucketFor(ending: Ending, leaseEndsAt: number): Bucket | undefined {
     return 'at' in ending ? bucketFor(ending.at, Math.max(leaseEndsAt, this.#core.clock.now())) : undefined
   }
 
-  /** A place in the bucket, which somebody will open. Undefined: the server can carry the timer. */
   async bedIn(bucket: Bucket, patience: Patience): Promise<Bed | undefined> {
     if (!(await this.#isCrowded())) return undefined
     await this.#setAlarm(bucket, patience)

@@ -1,6 +1,13 @@
 import type { BackoffTerms } from './backoff.ts'
-import type { Due } from './due.ts'
 import type { Lane } from './record.ts'
+
+/** So long after the run has ended, whatever is done to the wall clock meanwhile. */
+interface Delay {
+  afterMs: number
+}
+
+/** When a key runs again: at a time of the wall clock, or after a delay. */
+export type Due = Date | Delay
 
 /** How a run ended. */
 export type Finish<When = Due> =
