@@ -2,7 +2,7 @@ import type { KubeObject } from '#contracts'
 import { metadataManagerOf, parseSelector, type ReconcilerSpec } from '#spec'
 import { covers, fingerprint } from './covers.ts'
 import type { PlainOutcome } from './outcome.ts'
-import type { Settled } from './vocabulary.ts'
+import type { Settled } from './settled.ts'
 
 /** Server-side apply of all labels and annotations that the function keeps on its object, and of nothing else. */
 export interface MetadataWrite {

@@ -1,12 +1,14 @@
 import { z } from 'zod'
 import { TerminalError } from '#contracts'
-import { REASON } from './status.ts'
 
 /**
  * The longest wait. nats-server 2.15 counts in 64-bit nanoseconds: a timer after April 2262 overflows and fires at once,
  * again and again.
  */
 export const HUNDRED_YEARS_S = 100 * 365.25 * 86_400
+
+/** metav1.Condition's own pattern (apimachinery pkg/apis/meta/v1/types.go). */
+export const REASON = /^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$/
 
 const reason = z.string().max(1024).regex(REASON, 'must be one CamelCase word')
 

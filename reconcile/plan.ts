@@ -6,8 +6,8 @@ import { completeDesired, DESIRED_ANNOTATION } from './desired.ts'
 import { type MetadataWrite, metadataFaults, metadataWrite } from './metadata.ts'
 import { HUNDRED_YEARS_S, type PlainOutcome } from './outcome.ts'
 import { isMarkedBy, ownershipMark, RECONCILER_ANNOTATION } from './ownership.ts'
+import type { Settled } from './settled.ts'
 import { type StatusPatch, statusPatch } from './status.ts'
-import type { Settled } from './vocabulary.ts'
 import { type Family, findOwned, type OwnedObject } from './world.ts'
 
 /**

@@ -2,7 +2,8 @@ import type { EventReport, KubeObject, ResourceRef, RunInput } from '#contracts'
 import { identityOf, type ReconcilerSpec, selectionOf } from '#spec'
 import type { PlainOutcome } from './outcome.ts'
 import type { Contents } from './scrub.ts'
-import type { Note, Settled } from './vocabulary.ts'
+import type { Settled } from './settled.ts'
+import type { Note } from './vocabulary.ts'
 import type { World } from './world.ts'
 
 /** Fresh observations in one run, after conflicts and changes that came meanwhile. */

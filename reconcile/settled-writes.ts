@@ -1,7 +1,7 @@
 import { metadataTarget } from './metadata.ts'
 import { keepNewest } from './newest.ts'
 import { statusTarget } from './plan.ts'
-import type { Settled } from './vocabulary.ts'
+import type { Settled } from './settled.ts'
 import type { Family } from './world.ts'
 
 const CAPACITY = 20_000

@@ -8,9 +8,6 @@ export const RECONCILED = 'Reconciled'
 /** Says on the object that it is paused; absent as long as it never was. */
 export const PAUSED = 'Paused'
 
-/** metav1.Condition's own pattern (apimachinery pkg/apis/meta/v1/types.go). */
-export const REASON = /^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$/
-
 /** As parsed: what is optional may also be undefined. */
 type Update = Omit<ConditionUpdate, 'message'> & { message?: string | undefined }
 

@@ -2,6 +2,7 @@ import type { EventReport, KubeObject, RunInput } from '#contracts'
 import type { Finish } from '#queue/terms'
 import type { MetadataWrite } from './metadata.ts'
 import type { Write } from './plan.ts'
+import type { Settled } from './settled.ts'
 import type { StatusPatch } from './status.ts'
 import type { World } from './world.ts'
 
@@ -67,12 +68,6 @@ export interface Failed {
   /** The API server, rather than its answer, is the trouble. It may say after how many seconds to ask again. */
   server?: { retryAfterSeconds: number | undefined }
 }
-
-/**
- * Writes that are known to change nothing: `<resourceVersion> <fingerprint>` by target, which is an object's uid, followed
- * by `/status` or `/metadata` for these. An optimisation: a missing entry costs one request without effect.
- */
-export type Settled = Readonly<Record<string, string>>
 
 /** What a driver tells others. The run does not wait for it. */
 export type Note =

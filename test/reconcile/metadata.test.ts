@@ -3,7 +3,7 @@ import type { KubeObject } from '#contracts'
 import { nextWrite } from '../../reconcile/next-write.ts'
 import { parseOutcome } from '../../reconcile/outcome.ts'
 import { type Plan, plan } from '../../reconcile/plan.ts'
-import type { Settled } from '../../reconcile/vocabulary.ts'
+import type { Settled } from '../../reconcile/settled.ts'
 import { CONFIG_MAPS, child, widget, world } from '../dispatch/objects.ts'
 
 const WIDGETS = { group: 'example.com', version: 'v1', resource: 'widgets', kind: 'Widget' }

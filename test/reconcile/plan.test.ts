@@ -4,7 +4,7 @@ import type { OwnedResource } from '#spec'
 import { DESIRED_ANNOTATION } from '../../reconcile/desired.ts'
 import { parseOutcome } from '../../reconcile/outcome.ts'
 import { ONLY_IF_ABSENT, type Plan, plan, type Write } from '../../reconcile/plan.ts'
-import type { Settled } from '../../reconcile/vocabulary.ts'
+import type { Settled } from '../../reconcile/settled.ts'
 import type { World } from '../../reconcile/world.ts'
 import {
   CONFIG_MAPS,

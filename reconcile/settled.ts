@@ -1,0 +1,5 @@
+/**
+ * Writes that are known to change nothing: `<resourceVersion> <fingerprint>` by target, which is an object's uid, followed
+ * by `/status` or `/metadata` for these. An optimisation: a missing entry costs one request without effect.
+ */
+export type Settled = Readonly<Record<string, string>>
