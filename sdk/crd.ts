@@ -1,6 +1,6 @@
 import type { z } from 'zod'
 import { keptStatus } from '#contracts'
-import { changesOf } from './compatibility.ts'
+import { changesOf } from './schema-changes.ts'
 import { type StructuralSchema, toStructural } from './structural.ts'
 
 export interface ResourceOptions<Spec extends z.ZodObject, Status extends z.ZodObject> {

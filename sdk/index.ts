@@ -12,6 +12,7 @@ export {
 } from '#contracts'
 export { breakingChanges } from './compatibility.ts'
 export type { Column, CustomResourceDefinition, ResourceOptions, Scale, ServedVersion } from './crd.ts'
+export type { Reconciler, ReconcilerOptions, RelatedKind, Run } from './definition.ts'
 export { toInvoke } from './invoke.ts'
 export {
   ConfigMap,
@@ -34,5 +35,5 @@ export { manifest, type ReconcilerManifest } from './manifest.ts'
 export { deploymentName, serviceName, shortName } from './names.ts'
 export type { ReconcileOutcome } from './outcome.ts'
 export { type Rollout, rolloutOf } from './readiness.ts'
-export { type Reconciler, type ReconcilerOptions, type RelatedKind, type Run, reconciler } from './reconciler.ts'
+export { reconciler } from './reconciler.ts'
 export { definitionsOf, type Parsed, type Resource, resource } from './resource.ts'

@@ -1,8 +1,8 @@
 import { createHmac } from 'node:crypto'
 import { controllerOf, type Invoke, type KubeObject, type RunContext, type RunInput, TerminalError } from '#contracts'
+import type { Reconciler, RelatedKind, Run } from './definition.ts'
 import { inputKey, type Kind, type ObservedBy } from './kinds.ts'
 import { outcomeReader } from './outcome.ts'
-import type { Reconciler, RelatedKind, Run } from './reconciler.ts'
 import { isResource } from './resource.ts'
 
 /**

@@ -1,8 +1,8 @@
 import { apiVersionOf } from '#contracts'
 import { RECONCILERS, type ReconcilerSpec, reconcilerSpec, SYSTEM_NAMESPACE } from '#spec'
+import type { Reconciler } from './definition.ts'
 import { explain } from './explain.ts'
 import type { Kind } from './kinds.ts'
-import type { Reconciler } from './reconciler.ts'
 import { isResource } from './resource.ts'
 
 /** The Reconciler resource of a function. A type, not an interface, so that it is a KubeObject too. */

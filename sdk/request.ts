@@ -1,6 +1,6 @@
 import { type CloudEvent, fromHttp, type ReceivedHttp } from '#cloudevents'
 import { type KubeObject, type RunInput, TerminalError } from '#contracts'
-import type { Reconciler } from './reconciler.ts'
+import type { Reconciler } from './definition.ts'
 
 /** The URL of a Reconciler leads to the server of another function. */
 export class OtherFunctionError extends Error {}

@@ -11,8 +11,8 @@ import {
   type RunLog,
   TerminalError,
 } from '#contracts'
+import type { Reconciler } from './definition.ts'
 import { toInvoke } from './invoke.ts'
-import type { Reconciler } from './reconciler.ts'
 import { inputIn, OtherFunctionError } from './request.ts'
 
 export interface ServeFunctionOptions {

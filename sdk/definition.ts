@@ -1,0 +1,97 @@
+import type { z } from 'zod'
+import type { RunLog } from '#contracts'
+import type { Backoff, ReconcilerSpec, RelatedResource } from '#spec'
+import type { Kind, ObservedBy } from './kinds.ts'
+import type { ReconcileOutcome } from './outcome.ts'
+import type { Resource } from './resource.ts'
+
+/** What one run knows. It is all a function may decide on: same run, same outcome. */
+export interface Run<For, Owns, Related> {
+  object: ObservedBy<For>
+  /** The objects of a declared kind that this reconciler has created for this very object, not an earlier one of its name. */
+  owned: <K extends Owns>(kind: K) => ObservedBy<K>[]
+  related: <K extends Related>(kind: K) => ObservedBy<K>[]
+  now: Date
+  /**
+   * 32 letters and digits that nobody can guess, for a Secret: others in each run, the same for one name within a run.
+   * Draw one only where none is stored yet.
+   */
+  secret: (name: string) => string
+  /** Failed runs of this object since the last success. */
+  attempt: number
+  log: RunLog
+  /** Aborted at the time-out of the run, when another run has taken over, or at shutdown. */
+  signal: AbortSignal
+}
+
+/**
+ * A kind that is read without being owned: all of it in the namespace of the object, or what selectors match, or what
+ * a field of the object names. A change of it runs the objects that it is related to.
+ */
+export type RelatedKind = Kind<unknown> &
+  Readonly<Partial<Pick<RelatedResource, 'selector' | 'fieldSelector' | 'byName' | 'within' | 'metadataOnly'>>>
+
+/**
+ * Returns what should be so; nothing: all is as it should be. Conditional, so that the compiler knows the status of
+ * `For` when it reads the function, and `phase: 'DONE'` stays that literal.
+ */
+type Reconcile<For, Owns, Related> =
+  For extends Resource<infer _Spec, infer Status>
+    ? (run: Run<For, Owns, Related>) => Answer<ReconcileOutcome<z.input<Status>>>
+    : (run: Run<For, Owns, Related>) => Answer<Omit<ReconcileOutcome<never>, 'status' | 'conditions'>>
+
+type Answer<Outcome> = Outcome | undefined | Promise<Outcome | undefined>
+
+export interface ReconcilerOptions<For, Owns extends Kind<unknown>, Related extends RelatedKind> {
+  /** A DNS label; the name of the Reconciler resource. */
+  name: string
+  /** After a rename: the former name, whose objects and finalizers stay the function's. Left out: `name`. */
+  identity?: string
+  /** A resource(), whose status is the function's to say; or a kind that is there anyway, whose status stays untouched. */
+  for: For
+  /** Label selector; only objects that match are reconciled. */
+  selector?: string
+  /** Only these namespaces; left out: all. */
+  namespaces?: string[]
+  owns?: readonly Owns[]
+  related?: readonly Related[]
+  /** An update of the object counts only if one of these has changed; left out: every update counts. */
+  changes?: ReconcilerSpec['changes']
+  /** What else of its object it may write. Metadata: labels and annotations. Deletion: it may delete it. */
+  writes?: ReconcilerSpec['writes']
+  /** Every object runs again about so often, even if nothing has changed. */
+  resyncSeconds?: number
+  reconcile: Reconcile<For, Owns, Related>
+  /**
+   * Runs instead of `reconcile` while the object is being deleted, and holds it back: until it returns without asking
+   * for another run and nothing of what it returned is left to write. What the object owns goes after it, by garbage
+   * collection. An object that the selector matches no longer is let go without it.
+   */
+  finalize?: Reconcile<For, Owns, Related>
+  /** Keys held at once per dispatcher process. */
+  concurrency?: number
+  timeoutSeconds?: number
+  backoff?: Partial<Backoff>
+  /** Whose rights its writes have. Left out: an account of its own, `fairlead-NAME` in fairlead-system. */
+  serviceAccount?: ReconcilerSpec['serviceAccount']
+}
+
+/** A function with all that bridge and dispatcher must know of it. */
+export interface Reconciler {
+  readonly name: string
+  readonly identity?: string
+  readonly for: Kind<unknown>
+  readonly selector?: string
+  readonly namespaces?: string[]
+  readonly owns: readonly Kind<unknown>[]
+  readonly related: readonly RelatedKind[]
+  readonly changes?: ReconcilerSpec['changes']
+  readonly writes?: ReconcilerSpec['writes']
+  readonly resyncSeconds?: number
+  reconcile(run: Run<Kind<unknown>, Kind<unknown>, RelatedKind>): unknown
+  finalize?(run: Run<Kind<unknown>, Kind<unknown>, RelatedKind>): unknown
+  readonly concurrency?: number
+  readonly timeoutSeconds?: number
+  readonly backoff?: Partial<Backoff>
+  readonly serviceAccount?: ReconcilerSpec['serviceAccount']
+}
