@@ -2,9 +2,9 @@ import { defineConfig, type OxlintOverride } from 'oxlint'
 
 /**
  * Who may import whom (docs/architecture.md): a room imports rooms that stand above it in this list. A room's door is its
- * index.ts, named #room.
+ * index.ts, named #room. A room that is not in the list, such as cli/, may import all.
  */
-const rooms: Record<string, string[]> = {
+export const rooms: Record<string, string[]> = {
   contracts: [],
   spec: ['contracts'],
   jetstream: [],
@@ -16,10 +16,10 @@ const rooms: Record<string, string[]> = {
   dispatch: ['contracts', 'events', 'kube', 'queue', 'reconcile', 'spec'],
   sdk: ['cloudevents', 'contracts', 'spec'],
   testing: ['contracts', 'queue/terms', 'reconcile', 'sdk', 'spec'],
-  functions: ['functions/at', 'functions/memcached', 'functions/visitors', 'sdk'],
   'functions/at': ['sdk'],
   'functions/memcached': ['sdk'],
   'functions/visitors': ['sdk'],
+  functions: ['functions/at', 'functions/memcached', 'functions/visitors', 'sdk'],
   pki: [],
   'host/exit': [],
   'host/version': [],
