@@ -1,0 +1,65 @@
+import { readFileSync } from 'node:fs'
+
+/** A step of one edit, as a row of docs/architecture.md has it. */
+export interface EditStep {
+  number: number
+  file: string
+  name: string
+  /** The step that makes the call; undefined: the API server does. */
+  caller: number | undefined
+  /** What lies between both, if the call is indirect. */
+  by: string | undefined
+}
+
+/** Rooms that share a row of docs/architecture.md. */
+export interface RoomRow {
+  rooms: string[]
+  imports: string[]
+}
+
+export const PICTURE = 'docs/architecture.svg'
+
+export const architecturePage = (): string => readFileSync('docs/architecture.md', 'utf8')
+
+/** Cells of the table rows of a page. */
+const rowsOf = (page: string): string[][] =>
+  page
+    .split('\n')
+    .filter((line) => line.startsWith('|'))
+    .map((line) =>
+      line
+        .split('|')
+        .slice(1, -1)
+        .map((cell) => cell.trim()),
+    )
+
+export const codeIn = (text: string): string[] => [...text.matchAll(/`([^`]+)`/g)].map(([, code = '']) => code)
+
+export function stepsOf(page: string): EditStep[] {
+  return rowsOf(page)
+    .filter(([number = '']) => /^\d+$/.test(number))
+    .map(([number, file = '', name = '', caller = '']) => {
+      const [from, by] = caller.split(', ')
+      const [path = ''] = codeIn(file)
+      return {
+        number: Number(number),
+        file: path,
+        name: codeIn(name)[0] ?? '',
+        caller: from === 'API server' ? undefined : Number(from),
+        by,
+      }
+    })
+}
+
+/** The rooms and their imports. `all` and `none` are not rooms. */
+export function roomsOf(page: string): RoomRow[] {
+  return rowsOf(page)
+    .filter(([room = '', ...cells]) => room.startsWith('`') && cells.length === 4)
+    .map((cells) => ({ rooms: codeIn(cells[0] ?? ''), imports: codeIn(cells[4] ?? '') }))
+}
+
+/** The innermost room that has the file. */
+export function roomOf(file: string, rooms: readonly string[]): string {
+  const found = rooms.filter((room) => file.startsWith(`${room}/`)).sort((one, other) => other.length - one.length)[0]
+  return found ?? (file.split('/')[0] as string)
+}
