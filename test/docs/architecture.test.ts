@@ -18,7 +18,7 @@ const TOO_LONG = ['bridge/resource-watch.ts', 'queue/worker.ts']
 const textOf = (file: string): string => readFileSync(file, 'utf8')
 
 /** Rows, list items and paragraphs of the page: a name is looked for in the files of its block. */
-const blocks = page.split(/\n(?=\||- \*\*)|\n\n/)
+const blocks = page.split(/\n(?=\||- \*\*|\d+\. )|\n\n/)
 const isPath = (code: string): boolean => /^[^\s#]+(?:\/[^\s]*|\.(?:ts|md|json))$/.test(code)
 const isDoor = (code: string): boolean => `#${code}` in packageJson.imports
 
@@ -66,7 +66,7 @@ describe('the steps of one edit', () => {
     expect([from, file].map((one) => roomOf(one, rooms))).toEqual(['queue', 'queue']),
   )
 
-  it('ask in the order that the page shows when a run creates an object and writes its status', () => {
+  it('ask in the order that the page shows when a run changes an owned object and writes the status', () => {
     const pod = { apiVersion: 'v1', kind: 'Pod', metadata: { name: 'p' } }
     const asked = runMachine({ call: [returns({ apply: [pod], status: { phase: 'Up' } })] })
     expect(page).toContain(`\`${asked.map(({ ask }) => ask.do).join(' ')}\``)
