@@ -6,8 +6,8 @@ const MARGIN = 12
 const ROW = 30
 const BOX = 24
 const INDENT = 14
-/** The width of a letter of a label, rounded up. */
-const LETTER = 7
+/** The width of a wide lower-case letter of a label. */
+const LETTER = 7.4
 
 /** The rooms of the edit have a hue each, the same in both schemes. The others are grey. */
 const STYLE = `
@@ -81,7 +81,7 @@ function drawnEdit(steps: readonly EditStep[], rooms: readonly string[], colourO
     const caller = step.caller === undefined ? undefined : places.get(step.caller)
     const x = outside || caller === undefined ? MARGIN + INDENT : caller.x + INDENT
     if (outside) {
-      lines.push(...box('outside', MARGIN, y, outside, outside.length * 8 + 18))
+      lines.push(...box('outside', MARGIN, y, outside, widthOf(outside) + 6))
       lines.push(arrow(step, MARGIN + 6, y + BOX, x, y + ROW + BOX / 2))
       y += ROW
     } else if (caller) lines.push(arrow(step, caller.x + 6, caller.y + BOX, x, y + BOX / 2))
@@ -105,7 +105,7 @@ function drawnStep(
   y: number,
 ): string[] {
   const label = `${number} ${room}`
-  const width = label.length * LETTER + 14
+  const width = widthOf(label)
   return [
     `<g data-step="${number}" data-room="${room}"${colourOf(room)}>`,
     ...box('box', x, y, label, width).map((line) => `  ${line}`),
@@ -123,7 +123,7 @@ function drawnLayers(layers: Layers, colourOf: (room: string) => string, top: nu
   for (const layer of layers) {
     let x = MARGIN
     for (const room of layer) {
-      const width = room.length * LETTER + 14
+      const width = widthOf(room)
       if (x + width > WIDTH - MARGIN) {
         x = MARGIN
         y += ROW
@@ -144,6 +144,8 @@ function arrow({ caller, number, by }: EditStep, fromX: number, fromY: number, x
   const ends = `${caller === undefined ? '' : `data-from="${caller}" `}data-to="${number}"`
   return `<path class="${kind}" ${ends} d="M${fromX} ${fromY} V${y} H${x}"/>`
 }
+
+const widthOf = (label: string): number => Math.ceil(label.length * LETTER) + 14
 
 const box = (kind: string, x: number, y: number, label: string, width: number): string[] => [
   `<rect class="${kind}" x="${x}" y="${y}" width="${width}" height="${BOX}" rx="5"/>`,

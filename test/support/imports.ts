@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 import packageJson from '../../package.json' with { type: 'json' }
 
 /** Imports and exports from a module, of types too, and imports while the program runs. */
-const FROM = /^(?:import|export)\b[^'"]*?\bfrom\s+'([^']+)'|\bimport\(\s*'([^']+)'\s*\)|\btypeof import\('([^']+)'\)/gm
+const FROM = /^(?:import|export)\b[^'"]*?\bfrom\s+'([^']+)'|^import\s+'([^']+)'|\bimport\(\s*'([^']+)'\s*\)/gm
 
 /** The files of a room import each other by path, and other rooms by the names in package.json. */
 const DOORS: Record<string, string> = packageJson.imports
