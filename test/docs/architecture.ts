@@ -17,9 +17,10 @@ export interface RoomRow {
   imports: string[]
 }
 
+export const PAGE = 'docs/architecture.md'
 export const PICTURE = 'docs/architecture.svg'
 
-export const architecturePage = (): string => readFileSync('docs/architecture.md', 'utf8')
+export const architecturePage = (): string => readFileSync(PAGE, 'utf8')
 
 /** Cells of the table rows of a page. */
 const rowsOf = (page: string): string[][] =>
@@ -56,6 +57,18 @@ export function roomsOf(page: string): RoomRow[] {
   return rowsOf(page)
     .filter(([room = '', ...cells]) => room.startsWith('`') && cells.length === 4)
     .map((cells) => ({ rooms: codeIn(cells[0] ?? ''), imports: codeIn(cells[4] ?? '') }))
+}
+
+/** The page with the imports that the rules allow. */
+export function withImports(page: string, rules: Readonly<Record<string, readonly string[]>>): string {
+  const filled = page.split('\n').map((line) => {
+    const cells = line.split('|')
+    const allowed = rules[codeIn(cells[1] ?? '')[0] ?? '']
+    if (!line.startsWith('| `') || allowed === undefined) return line
+    const imports = allowed.map((door) => `\`${door}\``).join(', ') || 'none'
+    return [...cells.slice(0, 5), ` ${imports} `, ''].join('|')
+  })
+  return filled.join('\n')
 }
 
 /** The innermost room that has the file. */

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { rooms } from '../../oxlint.config.ts'
 import packageJson from '../../package.json' with { type: 'json' }
-import { architecturePage, PICTURE, roomOf, stepsOf } from './architecture.ts'
+import { architecturePage, PAGE, PICTURE, roomOf, stepsOf, withImports } from './architecture.ts'
 import { drawing, layersOf } from './drawing.ts'
 
 const DOORS: Record<string, string> = packageJson.imports
@@ -23,4 +23,7 @@ function roomOfDoor(door: string): string {
 
 export const pictureFromCode = (): string => drawing(stepsOf(architecturePage()), layersOf(mayImport))
 
-if (import.meta.main) writeFileSync(PICTURE, pictureFromCode())
+if (import.meta.main) {
+  writeFileSync(PAGE, withImports(architecturePage(), rooms))
+  writeFileSync(PICTURE, pictureFromCode())
+}
