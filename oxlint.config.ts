@@ -5,15 +5,16 @@ import { defineConfig, type OxlintOverride } from 'oxlint'
  * index.ts, named #room. A room that is not in the list, such as cli/, may import all.
  */
 export const rooms: Record<string, string[]> = {
+  primitives: [],
   contracts: [],
   spec: ['contracts'],
-  jetstream: [],
-  kube: ['contracts'],
-  events: ['contracts', 'jetstream'],
-  queue: ['jetstream'],
-  reconcile: ['contracts', 'queue/terms', 'spec'],
-  bridge: ['contracts', 'events', 'kube', 'queue', 'spec'],
-  dispatch: ['contracts', 'events', 'kube', 'queue', 'reconcile', 'spec'],
+  jetstream: ['primitives'],
+  kube: ['contracts', 'primitives'],
+  events: ['contracts', 'jetstream', 'primitives'],
+  queue: ['contracts/log', 'jetstream', 'primitives'],
+  reconcile: ['contracts', 'primitives/bounded-map', 'queue/terms', 'spec'],
+  bridge: ['contracts', 'events', 'kube', 'primitives', 'queue', 'spec'],
+  dispatch: ['contracts', 'events', 'kube', 'primitives', 'queue', 'reconcile', 'spec'],
   sdk: ['cloudevents', 'contracts', 'spec'],
   testing: ['contracts', 'queue/terms', 'reconcile', 'sdk', 'spec'],
   'functions/at': ['sdk'],
@@ -40,6 +41,7 @@ export const rooms: Record<string, string[]> = {
     'host/nats',
     'jetstream',
     'kube',
+    'primitives',
     'queue',
   ],
   'host/runtime': [
@@ -51,10 +53,11 @@ export const rooms: Record<string, string[]> = {
     'host/tracing',
     'jetstream',
     'kube',
+    'primitives',
     'sdk',
   ],
   install: ['contracts', 'functions', 'host/exit', 'kube', 'pki', 'sdk', 'spec'],
-  local: ['contracts', 'kube', 'pki'],
+  local: ['contracts', 'kube', 'pki', 'primitives'],
   'testing/cluster': [
     'contracts',
     'dispatch',
@@ -73,7 +76,10 @@ export const rooms: Record<string, string[]> = {
 
 /** Names of every door; functions are reached as #functions/NAME. */
 const doors = [
+  'primitives',
+  'primitives/*',
   'contracts',
+  'contracts/*',
   'spec',
   'jetstream',
   'kube',
@@ -114,7 +120,7 @@ function roomRule(room: string, allowed: string[]): OxlintOverride {
             },
             {
               regex:
-                '^(\\.\\./)+(contracts|spec|jetstream|kube|events|queue|reconcile|bridge|dispatch|functions|sdk|testing|host|install|pki|at|local|cli|test)/',
+                '^(\\.\\./)+(primitives|contracts|spec|jetstream|kube|events|queue|reconcile|bridge|dispatch|functions|sdk|testing|host|install|pki|at|local|cli|test)/',
               message: 'Another room is reached through its door (#room), not by path.',
             },
           ],

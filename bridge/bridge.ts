@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
+import { pause } from '#primitives'
 import { RECONCILERS } from '#spec'
 import { Admission } from './admission.ts'
 import { ConditionWriter } from './condition-writer.ts'
@@ -266,7 +266,7 @@ class WatchingBridge implements Bridge {
         for (const { watch } of this.#watches.values()) watch.demand('store-restarted')
       }
       this.#known = current
-      await sleep(ASK_FOR_INCARNATION_EVERY_MS, undefined, { signal }).catch(() => undefined)
+      await pause(ASK_FOR_INCARNATION_EVERY_MS, signal)
     }
   }
 

@@ -1,6 +1,6 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { apiVersionOf, type KubeObject, type RunLog } from '#contracts'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
+import { pause } from '#primitives'
 import { RECONCILERS } from '#spec'
 import { areSame, type BridgeCondition, storedConditions, withTransition } from './conditions.ts'
 
@@ -42,11 +42,11 @@ export class ConditionWriter {
       if (!this.#isDirty) await new Promise<void>((resolve) => (this.#wake = resolve))
       if (signal.aborted) return
       // What passes by within this time is not said at all.
-      await sleep(AT_MOST_EVERY_MS, undefined, { signal }).catch(() => undefined)
+      await pause(AT_MOST_EVERY_MS, signal)
       this.#isDirty = false
       if (await this.#sayAll(signal)) continue
       this.#isDirty = true
-      await sleep(RETRY_MS, undefined, { signal }).catch(() => undefined)
+      await pause(RETRY_MS, signal)
     }
   }
 

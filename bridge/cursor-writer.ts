@@ -1,6 +1,6 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { type ResourceRef, type RunLog, resourceName } from '#contracts'
 import type { Cursor, EventStore } from '#events'
+import { repeat } from '#primitives'
 import type { Checkpoint } from './checkpoint.ts'
 import type { Position, WrittenPosition } from './position.ts'
 import type { StreamContinuity } from './stream-continuity.ts'
@@ -71,15 +71,16 @@ export class CursorWriter {
     this.#wake()
   }
 
-  async run(signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
+  run(signal: AbortSignal): Promise<void> {
+    const flushMoved = async () => {
       await this.#moved(signal)
-      await this.flush().catch((error: unknown) => {
-        const resource = resourceName(this.#ref)
-        this.#deps.log.warn({ err: error, resource }, 'the watch cursor could not be stored; a restart repeats more')
-      })
-      await sleep(AT_MOST_EVERY_MS, undefined, { signal }).catch(() => undefined)
+      await this.flush()
     }
+    const failed = (error: unknown) => {
+      const resource = resourceName(this.#ref)
+      this.#deps.log.warn({ err: error, resource }, 'the watch cursor could not be stored; a restart repeats more')
+    }
+    return repeat(flushMoved, { signal, everyMs: AT_MOST_EVERY_MS, failed })
   }
 
   /** One write at a time, so that an older position never lands on a newer one. */

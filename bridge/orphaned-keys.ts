@@ -1,10 +1,9 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { RunLog } from '#contracts'
 import { type DeadMessage, deadKey } from '#events'
 import { isNotFound, type KubeClient, resourcePath } from '#kube'
+import { repeat, unlessAborted } from '#primitives'
 import type { Entry, WorkQueue } from '#queue'
 import { RECONCILERS } from '#spec'
-import { unlessAborted } from './abort.ts'
 
 export interface OrphanedKeysOptions {
   kube: Pick<KubeClient, 'list'>
@@ -29,25 +28,23 @@ const KEY_MS = 5000
 export async function sweepOrphanedKeys(options: OrphanedKeysOptions, signal: AbortSignal): Promise<void> {
   const { log, absentMs = ABSENT_MS, everyMs = EVERY_MS } = options
   const absentSince = new Map<string, number>()
-  while (!signal.aborted) {
-    try {
-      const present = await presentNames(options.kube)
-      for (const reconciler of await options.queue.reconcilers()) {
-        const isGone = !present.has(reconciler)
-        if (!isGone) absentSince.delete(reconciler)
-        const since = absentSince.get(reconciler) ?? performance.now()
-        if (isGone) absentSince.set(reconciler, since)
-        if (!isGone || performance.now() - since < absentMs) continue
-        await deadLetterKeys(options, reconciler, signal)
-        if (await retireIfEmpty(options, reconciler)) absentSince.delete(reconciler)
-      }
-    } catch (error) {
-      // That there are no Reconcilers at all, their watch says.
-      if (!signal.aborted && !isNotFound(error))
-        log.warn({ err: error }, 'keys of Reconcilers that are gone could not be looked for')
+  const look = async () => {
+    const present = await presentNames(options.kube)
+    for (const reconciler of await options.queue.reconcilers()) {
+      const isGone = !present.has(reconciler)
+      if (!isGone) absentSince.delete(reconciler)
+      const since = absentSince.get(reconciler) ?? performance.now()
+      if (isGone) absentSince.set(reconciler, since)
+      if (!isGone || performance.now() - since < absentMs) continue
+      await deadLetterKeys(options, reconciler, signal)
+      if (await retireIfEmpty(options, reconciler)) absentSince.delete(reconciler)
     }
-    await sleep(everyMs, undefined, { signal }).catch(() => undefined)
   }
+  const failed = (error: unknown) => {
+    // That there are no Reconcilers at all, their watch says.
+    if (!isNotFound(error)) log.warn({ err: error }, 'keys of Reconcilers that are gone could not be looked for')
+  }
+  await repeat(look, { signal, everyMs, failed })
 }
 
 /** Rejects where the resource itself is not served: that says nothing of its objects. */

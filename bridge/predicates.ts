@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto'
 import type { KubeObject } from '#contracts'
+import { BoundedMap } from '#primitives'
 import { PAUSED_ANNOTATION, type ReconcilerSpec } from '#spec'
 
 type Predicate = NonNullable<ReconcilerSpec['changes']>[number]
@@ -12,7 +13,7 @@ const REMEMBERED_AT_MOST = 65_536
  * a run too many does no harm, one too few would.
  */
 export class UpdatePredicates {
-  readonly #known = new Map<string, string>()
+  readonly #known = new BoundedMap<string, string>(REMEMBERED_AT_MOST)
 
   /** Whether an update passes one of these predicates of spec.changes. */
   hasChanged(id: string, object: KubeObject, predicates: readonly Predicate[]): boolean {
@@ -27,12 +28,8 @@ export class UpdatePredicates {
 
   /** All that this version is to cause has been caused. */
   remember(id: string, object: KubeObject | undefined): void {
-    this.#known.delete(id)
-    if (object === undefined) return
-    this.#known.set(id, digest(object))
-    if (this.#known.size <= REMEMBERED_AT_MOST) return
-    const [oldest] = this.#known.keys()
-    if (oldest !== undefined) this.#known.delete(oldest)
+    if (object === undefined) this.#known.delete(id)
+    else this.#known.set(id, digest(object))
   }
 }
 

@@ -1,8 +1,7 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { keyOf, type PutOptions, type PutResult, type Verb } from '#events'
+import { doubling, retry, unlessAborted } from '#primitives'
 import type { Announced } from '#queue'
-import { unlessAborted } from './abort.ts'
 import { UpdatePredicates } from './predicates.ts'
 import type { Relations } from './relations.ts'
 import type { Change, Owner, Routes, Target } from './routing.ts'
@@ -182,19 +181,17 @@ export class Publisher {
     return isSettled
   }
 
-  async #persistently<T>(ref: ResourceRef, signal: AbortSignal, act: () => Promise<T>): Promise<T> {
-    for (let delayMs = FIRST_RETRY_MS; ; delayMs = Math.min(delayMs * 2, LAST_RETRY_MS)) {
-      try {
-        return await act()
-      } catch (error) {
-        signal.throwIfAborted()
-        this.#deps.log.warn(
-          { err: error, resource: resourceName(ref), delayMs },
-          'a change could not be published; its watch is held back until it is',
-        )
-        await sleep(delayMs, undefined, { signal })
-      }
+  #persistently<T>(ref: ResourceRef, signal: AbortSignal, act: () => Promise<T>): Promise<T> {
+    const nextDelay = doubling(FIRST_RETRY_MS, LAST_RETRY_MS)
+    const pauseMs = (error: unknown): number => {
+      const delayMs = nextDelay()
+      this.#deps.log.warn(
+        { err: error, resource: resourceName(ref), delayMs },
+        'a change could not be published; its watch is held back until it is',
+      )
+      return delayMs
     }
+    return retry(act, { signal, pauseMs })
   }
 }
 

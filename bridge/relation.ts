@@ -1,6 +1,6 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { type KubeObject, type ResourceRef, type RunLog, resourceName } from '#contracts'
 import { compareVersions, type EventStore, keyOf, parseKey } from '#events'
+import { retry } from '#primitives'
 import { namesAt, selectionOf } from '#spec'
 import { NameIndex } from './name-index.ts'
 import type { Change, RelatedTo } from './routing.ts'
@@ -76,16 +76,15 @@ export class Relation {
   async #load(): Promise<void> {
     const { signal, log } = this.#deps
     const ref = this.#remembersPrimaries ? this.to.reconciler.spec.for : this.to.related
-    while (!signal.aborted) {
-      try {
-        await this.#read(ref)
-        this.#seen = undefined
-        return
-      } catch (error) {
-        log.warn({ err: error, resource: resourceName(ref) }, 'what is related to what could not be read yet')
-        await sleep(RETRY_MS, undefined, { signal }).catch(() => undefined)
-      }
+    const pauseMs = (error: unknown): number => {
+      log.warn({ err: error, resource: resourceName(ref) }, 'what is related to what could not be read yet')
+      return RETRY_MS
     }
+    await retry(() => this.#read(ref), { signal, pauseMs }).then(
+      () => (this.#seen = undefined),
+      // retry() gives up only with the signal.
+      () => undefined,
+    )
   }
 
   async #read(ref: ResourceRef): Promise<void> {

@@ -1,6 +1,7 @@
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
+import { forEachAtMost } from '#primitives'
 import { FanOut } from './fan-out.ts'
-import { forEachKey, keysIn } from './key-batches.ts'
+import { KEYS_AT_ONCE, keysIn } from './key-batches.ts'
 import { Relation, type RelationDeps } from './relation.ts'
 import type { Change, RelatedTo, Routes } from './routing.ts'
 import { isSameSelection } from './selection.ts'
@@ -86,7 +87,9 @@ export class Relations {
 
   /** Beyond the first few in the low lane: one change must not keep everybody else waiting. */
   async #all(reconciler: string, keys: Iterable<string> | AsyncIterable<string>, lane: 'high' | 'low'): Promise<void> {
-    await forEachKey(keys, (key, index) => this.#enqueue(reconciler, key, index < PROMPT_AT_MOST ? lane : 'low'))
+    await forEachAtMost(KEYS_AT_ONCE, keys, (key, index) =>
+      this.#enqueue(reconciler, key, index < PROMPT_AT_MOST ? lane : 'low'),
+    )
   }
 }
 

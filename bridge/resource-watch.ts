@@ -1,7 +1,6 @@
 import { setTimeout } from 'node:timers'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { type ResourceRef, resourceName } from '#contracts'
-import { unlessAborted } from './abort.ts'
+import { pause, unlessAborted } from '#primitives'
 import { ChangePipeline } from './change-pipeline.ts'
 import { classify } from './failure.ts'
 import type { ResourceEventHandler } from './lister.ts'
@@ -158,7 +157,7 @@ export class ResourceWatch {
       case 'watching':
         return this.#watching.run(state, AbortSignal.any([signal, this.#interrupt.signal]))
       case 'waiting':
-        await sleep(state.ms, undefined, { signal: AbortSignal.any([signal, this.#interrupt.signal]) }).catch(() => {})
+        await pause(state.ms, AbortSignal.any([signal, this.#interrupt.signal]))
         return { type: 'waited' }
     }
   }

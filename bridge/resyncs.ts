@@ -1,7 +1,7 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { ResourceRef, RunLog } from '#contracts'
 import type { EventStore } from '#events'
-import { forEachKey, keysIn } from './key-batches.ts'
+import { forEachAtMost, pause } from '#primitives'
+import { KEYS_AT_ONCE, keysIn } from './key-batches.ts'
 import type { Reconciler } from './reconcilers.ts'
 
 export interface ResyncDeps {
@@ -43,7 +43,7 @@ export class Resyncs {
           this.#deps.log.warn({ err: error, reconciler: reconciler.name }, 'a resync has to wait'),
         )
       }
-      await sleep(LOOK_EVERY_MS, undefined, { signal }).catch(() => undefined)
+      await pause(LOOK_EVERY_MS, signal)
     }
   }
 
@@ -60,7 +60,7 @@ export class Resyncs {
     if (!isDue) return
     // The first time needs none: the list at its beginning has enqueued every key.
     if (isKnown) {
-      const keys = await forEachKey(keysIn(events, spec.for), (key) => enqueue(name, key, 'low'))
+      const keys = await forEachAtMost(KEYS_AT_ONCE, keysIn(events, spec.for), (key) => enqueue(name, key, 'low'))
       log.info({ reconciler: name, keys }, 'every key is enqueued again')
     }
     await events.setCursor(RESYNCS, name, { resourceVersion: '0', at: began.toISOString(), covers: [coverageId] })

@@ -1,6 +1,6 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { type ResourceRef, type RunLog, resourceName } from '#contracts'
 import type { EventStore, StoredCursor } from '#events'
+import { repeat } from '#primitives'
 import { lookForStale, type Sighting, type Stale } from './stale.ts'
 
 export interface SweeperDeps {
@@ -32,12 +32,9 @@ export class Sweeper {
 
   async run(signal: AbortSignal): Promise<void> {
     const { log, everyMs = EVERY_MS } = this.#deps
-    while (!signal.aborted) {
-      await this.#look(signal).catch((error: unknown) => {
-        if (!signal.aborted) log.warn({ err: error }, 'EVENTS could not be swept; the next try is in a minute')
-      })
-      await sleep(everyMs, undefined, { signal }).catch(() => undefined)
-    }
+    const failed = (error: unknown) =>
+      log.warn({ err: error }, 'EVENTS could not be swept; the next try is in a minute')
+    await repeat(() => this.#look(signal), { signal, everyMs, failed })
   }
 
   async #look(signal: AbortSignal): Promise<void> {

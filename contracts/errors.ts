@@ -31,8 +31,3 @@ export class RetryAfterError extends Error {
 export class ConflictError extends Error {
   override readonly name = 'ConflictError'
 }
-
-/** Another run owns the key now: write nothing more, stop. */
-export class FencedError extends Error {
-  override readonly name = 'FencedError'
-}

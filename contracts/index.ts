@@ -1,5 +1,6 @@
-export { ConflictError, FencedError, RetryAfterError, TerminalError } from './errors.ts'
+export { ConflictError, RetryAfterError, TerminalError } from './errors.ts'
 export { FUNCTION_HEADER, REVISION_HEADER } from './http.ts'
+export type { RunLog } from './log.ts'
 export {
   apiVersionOf,
   controllerOf,
@@ -18,6 +19,5 @@ export {
   type OwnMetadata,
   type RunContext,
   type RunInput,
-  type RunLog,
 } from './run.ts'
 export { type KeptStatus, keptStatus } from './status.ts'

@@ -1,3 +1,4 @@
+import type { RunLog } from './log.ts'
 import type { KubeObject } from './objects.ts'
 
 /**
@@ -70,14 +71,6 @@ export interface RunContext {
   traceparent?: string | undefined
   /** Called with the version of the function that has answered, where that is known. */
   answeredBy?: (revision: string) => void
-}
-
-/** The part of a pino logger that a function uses: object first, constant message. */
-export interface RunLog {
-  debug(fields: object, message: string): void
-  info(fields: object, message: string): void
-  warn(fields: object, message: string): void
-  error(fields: object, message: string): void
 }
 
 /** The seam for every kind of function: a call in this process, HTTP, another language. */

@@ -1,7 +1,8 @@
-import { setTimeout as sleep } from 'node:timers/promises'
+import { randomBytes } from 'node:crypto'
 import { type Invoke, type KubeObject, type ResourceRef, type RunLog, resourceName } from '#contracts'
 import type { DeadMessage, EventStore, StoredCursor, StoredEvent } from '#events'
 import type { KubeClient } from '#kube'
+import { repeat } from '#primitives'
 import type { WorkQueue } from '#queue'
 import { SettledWrites, sameJson } from '#reconcile'
 import { RECONCILERS } from '#spec'
@@ -11,12 +12,12 @@ import { ownerIn } from './apply/write-origin.ts'
 import { Gate } from './gate.ts'
 import type { FunctionAccess } from './http/function-access.ts'
 import { Adoptions } from './observe/adoptions.ts'
-import { ObjectCache } from './observe/object-cache.ts'
+import { createObjectCache } from './observe/object-cache.ts'
 import { References } from './observe/references.ts'
 import { MAX_STATE_BYTES, StateBudget } from './observe/state-budget.ts'
 import type { ReconciliationDependencies } from './run/dependencies.ts'
 import { type FunctionCall, FunctionCalls, type IgnoredSignal } from './run/function-calls.ts'
-import { drawSeed } from './run/seed.ts'
+import { seedsFrom } from './run/seed.ts'
 import type { RunObserver } from './run-steps.ts'
 import { Identities } from './serve/identities.ts'
 import { ReconcilerLifecycle } from './serve/reconciler-lifecycle.ts'
@@ -51,6 +52,8 @@ export interface DispatcherOptions {
   log: RunLog
   now?: () => Date
   random?: () => number
+  /** Must be cryptographically secure: functions draw secrets from it. */
+  randomBytes?: (size: number) => Buffer
 }
 
 export interface Dispatcher {
@@ -94,7 +97,7 @@ class LiveDispatcher implements Dispatcher {
       kube,
       events,
       gate,
-      references: new References({ kube, events, gate, cache: new ObjectCache(), account: '' }),
+      references: new References({ kube, events, gate, cache: createObjectCache(), account: '' }),
       adoptions: new Adoptions({ kube, gate }),
       state: new StateBudget(options.maxStateBytes ?? MAX_STATE_BYTES),
       settled: new SettledWrites(),
@@ -102,7 +105,7 @@ class LiveDispatcher implements Dispatcher {
       recorder: new EventRecorder({ gate, instance, now, dropped: eventDropped, log }),
       now,
       random,
-      seed: drawSeed,
+      seed: seedsFrom(options.randomBytes ?? randomBytes),
       inFlight: new InFlight(),
       sampled: options.sampled ?? false,
       observe: options.observer ?? (() => undefined),
@@ -113,8 +116,8 @@ class LiveDispatcher implements Dispatcher {
   async run(signal: AbortSignal): Promise<void> {
     const either = AbortSignal.any([signal, this.#stopping.signal])
     await Promise.all([
-      this.#untilAborted(either, () => this.#followReconcilers(either)),
-      this.#untilAborted(either, () => this.#followCursors(either)),
+      this.#keepFollowing(either, () => this.#followReconcilers(either)),
+      this.#keepFollowing(either, () => this.#followCursors(either)),
     ])
   }
 
@@ -196,15 +199,9 @@ class LiveDispatcher implements Dispatcher {
     }
   }
 
-  async #untilAborted(signal: AbortSignal, follow: () => Promise<void>): Promise<void> {
-    while (!signal.aborted) {
-      try {
-        await follow()
-      } catch (error) {
-        if (!signal.aborted) this.#options.log.warn({ err: error }, 'following EVENTS failed, trying again')
-      }
-      await sleep(RETRY_MS, undefined, { signal }).catch(() => undefined)
-    }
+  #keepFollowing(signal: AbortSignal, follow: () => Promise<void>): Promise<void> {
+    const failed = (error: unknown) => this.#options.log.warn({ err: error }, 'following EVENTS failed, trying again')
+    return repeat(follow, { signal, everyMs: RETRY_MS, failed })
   }
 }
 

@@ -1,3 +1,4 @@
+import { BoundedMap } from '#primitives'
 import { compareVersions, type StoredCopies, type StoredCopy } from './version-conflict.ts'
 
 /**
@@ -5,11 +6,10 @@ import { compareVersions, type StoredCopies, type StoredCopy } from './version-c
  * string, since there are tens of thousands: with its key 0.15 KiB instead of 0.6.
  */
 export class Memory {
-  readonly #limit: number
-  readonly #views = new Map<string, string>()
+  readonly #views: BoundedMap<string, string>
 
   constructor(limit: number) {
-    this.#limit = limit
+    this.#views = new BoundedMap(limit)
   }
 
   get(identity: string): StoredCopies | undefined {
@@ -19,11 +19,7 @@ export class Memory {
 
   /** The truth as of now. */
   set(identity: string, holder: StoredCopy, formerOwners: readonly string[]): void {
-    this.#views.delete(identity)
     this.#views.set(identity, packed(holder, formerOwners))
-    if (this.#views.size <= this.#limit) return
-    const [oldest] = this.#views.keys()
-    if (oldest !== undefined) this.#views.delete(oldest)
   }
 
   /** Seen in passing, perhaps after something later was learned. */

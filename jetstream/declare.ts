@@ -1,6 +1,6 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { type ConsumerConfig, type ConsumerInfo, JetStreamApiError, type StreamConfig } from '@nats-io/jetstream'
 import { TimeoutError } from 'nats'
+import { retry } from '#primitives'
 import type { JetStream } from './client.ts'
 import { ERR, UnknownOutcomeError } from './errors.ts'
 
@@ -102,17 +102,15 @@ export async function removeConsumer(js: JetStream, stream: string, name: string
 }
 
 /** A cluster that chooses its leader does not answer, or says that it cannot: to ask again does no harm. */
-async function answered<T>(js: JetStream, what: string, ask: () => Promise<T>): Promise<T> {
+function answered<T>(js: JetStream, what: string, ask: () => Promise<T>): Promise<T> {
   const until = performance.now() + js.patienceMs
-  for (;;)
-    try {
-      return await ask()
-    } catch (cause) {
-      if (!(cause instanceof TimeoutError) && errCodeOf(cause) !== ERR.unavailable) throw cause
-      const why = `NATS does not answer about ${what}: JetStream seems to be without a leader`
-      if (performance.now() > until) throw new UnknownOutcomeError(why, { cause })
-      await sleep(PAUSE_MS)
-    }
+  const pauseMs = (cause: unknown): number | undefined => {
+    if (!(cause instanceof TimeoutError) && errCodeOf(cause) !== ERR.unavailable) return undefined
+    const why = `NATS does not answer about ${what}: JetStream seems to be without a leader`
+    if (performance.now() > until) throw new UnknownOutcomeError(why, { cause })
+    return PAUSE_MS
+  }
+  return retry(ask, { pauseMs })
 }
 
 function demandEqual(what: string, wanted: object, found: object): void {

@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises'
+import { pause } from '#primitives'
 import type { JetStream } from './client.ts'
 import { ConnectionClosedError, JetStreamError, UnknownOutcomeError } from './errors.ts'
 import type { FollowOptions } from './follow.ts'
@@ -36,7 +36,7 @@ export async function* poll(
       if (js.nc.isClosed()) throw new ConnectionClosedError(`cannot read ${stream}: the NATS connection is closed`)
       if (!isPassing(error)) throw error
     }
-    await sleep(PAUSE_MS, undefined, { signal }).catch(() => undefined)
+    await pause(PAUSE_MS, signal)
   }
 }
 

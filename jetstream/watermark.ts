@@ -19,15 +19,19 @@ export class Watermark {
   readonly #js: JetStream
   readonly #kept: Kept
   readonly #listeners = new Set<() => void>()
-  #process = nuid.next()
+  readonly #nonce: () => string
+  #process: string
   #last = 0
   #certain = new AbortController()
   #underWay: Promise<unknown> = Promise.resolve()
   #next: Promise<string> | undefined
 
-  constructor(js: JetStream, kept: Kept) {
+  /** `nonce` names processes: no two calls may give the same, in any process. */
+  constructor(js: JetStream, kept: Kept, nonce = () => nuid.next()) {
     this.#js = js
     this.#kept = kept
+    this.#nonce = nonce
+    this.#process = nonce()
     // All servers may be down by now, with what they had not written to their disks.
     js.onDisconnect(() => this.#doubt())
     js.onReconnect(() => this.#tell())
@@ -80,7 +84,7 @@ export class Watermark {
           this.#last = found.sequence
           continue
         }
-        this.#process = nuid.next()
+        this.#process = this.#nonce()
         this.#last = 0
         this.#doubt()
         this.#tell()

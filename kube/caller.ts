@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http'
+import { unlessAborted } from '#primitives'
 import type { Call, Transport } from './transport.ts'
 import type { KubeClientOptions, KubeRequest, Query } from './types.ts'
 
@@ -42,10 +43,11 @@ export function createCaller(transport: Transport, options: KubeClientOptions): 
     origin: options.origin,
     async send(call, use) {
       call.signal?.throwIfAborted()
-      const token = await unlessAborted(tokenSource?.(), call.signal)
+      // A token may come from a plugin that takes its time.
+      const token = tokenSource && (await unlessAborted(tokenSource(), call.signal))
       const first = await attempt(call, use, token)
-      if (first.code !== 401 || token === undefined) return first
-      const renewed = await unlessAborted(tokenSource?.(token), call.signal)
+      if (first.code !== 401 || tokenSource === undefined || token === undefined) return first
+      const renewed = await unlessAborted(tokenSource(token), call.signal)
       return renewed === token ? first : attempt(call, use, renewed)
     },
   }
@@ -57,16 +59,6 @@ export const sending = (caller: Caller, headers: Record<string, string>): Caller
 })
 
 export const titleOf = ({ method, path }: Pick<KubeRequest, 'method' | 'path'>): string => `${method} ${path}`
-
-/** A token may come from a plugin that takes its time. */
-function unlessAborted<T>(work: Promise<T> | undefined, signal: AbortSignal | undefined): Promise<T> | T | undefined {
-  if (work === undefined || signal === undefined) return work
-  return new Promise((resolve, reject) => {
-    const onAbort = () => reject(signal.reason)
-    signal.addEventListener('abort', onAbort, { once: true })
-    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort))
-  })
-}
 
 interface Defaults {
   userAgent: string

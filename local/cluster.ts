@@ -1,5 +1,6 @@
 import { mkdirSync, symlinkSync } from 'node:fs'
 import { join, resolve } from 'node:path'
+import { unlessAborted } from '#primitives'
 import {
   apiServerBinaries,
   type BinaryName,
@@ -216,15 +217,4 @@ function linkTools(dir: string, binaries: BinaryPaths): void {
 
 function signalOf({ signal }: ClusterOptions): { signal?: AbortSignal } {
   return signal ? { signal } : {}
-}
-
-async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (!signal) return work
-  signal.throwIfAborted()
-  let abort = (): void => {}
-  const aborted = new Promise<never>((_, reject) => {
-    abort = () => reject(signal.reason as Error)
-    signal.addEventListener('abort', abort, { once: true })
-  })
-  return Promise.race([work, aborted]).finally(() => signal.removeEventListener('abort', abort))
 }

@@ -1,4 +1,3 @@
-import { nuid } from 'nats'
 import { tokenFrom } from './codec.ts'
 import { type Core, operate } from './core.ts'
 import type { RetryResult, WithdrawResult } from './intervene.ts'
@@ -22,7 +21,7 @@ export async function withdrawKey(
   to: 'park' | 'purge',
   signal?: AbortSignal,
 ): Promise<WithdrawOutcome> {
-  const input = { to, nonce: nuid.next(), tokens: await tokensOf(core, of) }
+  const input = { to, nonce: core.nonce(), tokens: await tokensOf(core, of) }
   const result: WithdrawResult = await operate(core, transitions.withdraw, input, of, signal && { signal })
   return result === 'none' ? 'idle' : result
 }

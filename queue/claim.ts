@@ -1,4 +1,3 @@
-import { nuid } from 'nats'
 import type { Delivery, StoredMessage } from '#jetstream'
 import { dueOf } from './codec.ts'
 import { type Core, measured, operate } from './core.ts'
@@ -35,7 +34,7 @@ export async function takeKey(
   const { delivery, message } = claim
   if (clock.sure() === undefined) await measured(core, { signal })
   const freshUntil = clock.timeOf(claim.cameAt) + claim.freshMs
-  const claimed = { ...claim.input, freshUntil, nonce: nuid.next(), by: instance, terms }
+  const claimed = { ...claim.input, freshUntil, nonce: core.nonce(), by: instance, terms }
   const result = await operate(core, transitions.take, claimed, of, { delivery, signal })
   if (result.kind === 'dropped') log.warn({ ...of, because: result.because }, 'token not taken')
   if (result.kind === 'occupied') claim.onOccupied?.()

@@ -1,3 +1,4 @@
+import type { RunLog } from '#contracts/log'
 import type { Delivery, JetStream } from '#jetstream'
 import type { ServerClock } from './clock.ts'
 import type { Bed, Ending } from './finish.ts'
@@ -9,7 +10,7 @@ import type { Io, Lane } from './record.ts'
 import type { Bucket } from './sleep.ts'
 import type { ProcessSlots } from './slots.ts'
 import { transitions } from './transitions.ts'
-import type { KeyOf, QueueLog, QueueObserver } from './types.ts'
+import type { KeyOf, QueueObserver } from './types.ts'
 
 /** Where timers that are far ahead sleep. */
 export interface SleepingTimers {
@@ -37,7 +38,9 @@ export interface Core {
   /** This process to people. */
   instance: string | undefined
   random: () => number
-  log: QueueLog
+  /** Text that no other process ever draws. */
+  nonce: () => string
+  log: RunLog
   observer: QueueObserver
   onIo: ((io: Io, key: string) => void | Promise<void>) | undefined
 }

@@ -1,8 +1,8 @@
 import { type ConsumerConfig, DiscardPolicy, RetentionPolicy, StorageType, type StreamConfig } from '@nats-io/jetstream'
+import type { RunLog } from '#contracts/log'
 import { declareConsumer, declareStream, findStream, type JetStream, removeConsumer, UNLIMITED } from '#jetstream'
 import { type Names, TIMERS } from './names.ts'
 import { LANES, type Lane } from './record.ts'
-import type { QueueLog } from './types.ts'
 
 const MS = 1e6
 /** Above twice the slots of all processes together. */
@@ -15,7 +15,7 @@ interface WorkTerms {
   replicas?: 1 | 3 | undefined
   /** An existing stream with fewer replicas gets more. */
   raiseReplicas?: boolean | undefined
-  log: QueueLog
+  log: RunLog
 }
 
 /** Returns the number of replicas that the stream has after that. */

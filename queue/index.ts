@@ -16,7 +16,6 @@ export {
   type KeyOf,
   type Lease,
   LeaseLostError,
-  type QueueLog,
   type QueueObserver,
   type Safety,
   type ServeOptions,

@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { ConnectionClosedError, findConsumer, type StoredMessage } from '#jetstream'
+import { pause } from '#primitives'
 import { tokenFrom } from './codec.ts'
 import { type Core, operate } from './core.ts'
 import { declareConsumers } from './declare.ts'
@@ -109,9 +109,7 @@ export class Janitor {
         pauseMs = RECHECK_MS
       }
       this.#wake = new AbortController()
-      await sleep(pauseMs, undefined, { signal: AbortSignal.any([this.#wake.signal, this.#stopping.signal]) }).catch(
-        () => undefined,
-      )
+      await pause(pauseMs, AbortSignal.any([this.#wake.signal, this.#stopping.signal]))
     }
   }
 

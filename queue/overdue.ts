@@ -1,4 +1,3 @@
-import { nuid } from 'nats'
 import { recordFrom } from './codec.ts'
 import { type Core, enqueueKey, measured, operate } from './core.ts'
 import { TIMERS } from './names.ts'
@@ -60,7 +59,7 @@ export class Overdue {
   async #rearm({ key, record }: OverdueRecord): Promise<boolean> {
     const { log, observer } = this.#core
     const of = { reconciler: this.#reconciler, key }
-    const result = await operate(this.#core, transitions.rearm, { record, nonce: nuid.next() }, of)
+    const result = await operate(this.#core, transitions.rearm, { record, nonce: this.#core.nonce() }, of)
     if (result !== 'rearmed') return false
     observer.onRevive?.(this.#reconciler)
     log.warn({ ...of, was: record.state }, 'timer that would never have fired armed anew')

@@ -1,4 +1,3 @@
-import { nuid } from 'nats'
 import { type Core, measured } from './core.ts'
 
 /** After that it may have been given up itself. */
@@ -21,7 +20,7 @@ export class Probe {
   }
 
   static async arm(core: Core, reconciler: string): Promise<Probe> {
-    const { schedule, fired } = core.names.probe(reconciler, nuid.next())
+    const { schedule, fired } = core.names.probe(reconciler, core.nonce())
     const at = new Date(Math.ceil(await measured(core)))
     await core.js.publish(schedule, '', {
       'Nats-Schedule': `@at ${at.toISOString()}`,

@@ -1,6 +1,5 @@
-import { setTimeout as sleep } from 'node:timers/promises'
-import { nuid } from 'nats'
 import type { StoredMessage } from '#jetstream'
+import { BoundedMap, forEachAtMost, pause } from '#primitives'
 import { recordFrom } from './codec.ts'
 import { type Core, operate, type Patience, type SleepingTimers } from './core.ts'
 import type { Bed, Ending } from './finish.ts'
@@ -31,7 +30,7 @@ export class Timers implements SleepingTimers {
   readonly #core: Core
   readonly #limit: number
   /** Buckets whose alarm is set. */
-  readonly #alarms = new Set<string>()
+  readonly #alarms = new BoundedMap<string, true>(REMEMBERED_ALARMS)
   #armed = 0
   #uncounted = COUNT_AFTER
   #countedAt = 0
@@ -61,7 +60,7 @@ export class Timers implements SleepingTimers {
       if (early > 0) return { kind: 'requeue', at: { afterMs: early } }
       await this.#inTurn(() => this.#look(bucket, stopped))
       for (;;) {
-        await sleep(SETTLE_MS, undefined, { signal: stopped }).catch(() => undefined)
+        await pause(SETTLE_MS, stopped)
         if (stopped.aborted) return { kind: 'handback' }
         if ((await this.#inTurn(() => this.#look(bucket, stopped))) === 0) return { kind: 'done' }
       }
@@ -82,10 +81,9 @@ export class Timers implements SleepingTimers {
   async #setAlarm(bucket: Bucket, patience?: Patience): Promise<void> {
     const key = keyOf(bucket)
     if (this.#alarms.has(key)) return
-    const input = { at: opensAt(bucket), nonce: nuid.next() }
+    const input = { at: opensAt(bucket), nonce: this.#core.nonce() }
     await operate(this.#core, transitions.alarm, input, { reconciler: TIMERS, key }, patience)
-    if (this.#alarms.size >= REMEMBERED_ALARMS) this.#alarms.clear()
-    this.#alarms.add(key)
+    this.#alarms.set(key, true)
   }
 
   /** One bucket after the other: others write to the stream as well. */
@@ -95,28 +93,33 @@ export class Timers implements SleepingTimers {
     return result
   }
 
-  /** Returns how many timers it has found there. */
+  /** Returns how many timers it has found there. One that cannot be moved does not keep the others from being moved. */
   async #look(bucket: Bucket, stopped: AbortSignal): Promise<number> {
-    const { js, names, clock } = this.#core
-    const moving = new Set<Promise<void>>()
     const failures: unknown[] = []
-    let found = 0
-    for await (const message of js.scan(names.stream, names.asleepIn(slotOf(bucket)))) {
-      if (stopped.aborted) break
-      const record = recordFrom(message, names)
-      if (record === undefined || !isIn(record.at, bucket)) continue
-      const now = clock.now()
-      const next = bucketFor(record.at, now)
-      if (++found > ARMED_AHEAD && next === undefined && record.at > now) continue
-      const move = this.#move(message, record, next)
-        .catch((error: unknown) => void failures.push(error))
-        .finally(() => moving.delete(move))
-      moving.add(move)
-      if (moving.size >= IN_FLIGHT) await Promise.race(moving)
-    }
-    await Promise.all(moving)
+    const found = await forEachAtMost(
+      IN_FLIGHT,
+      this.#asleepIn(bucket, stopped),
+      async ({ message, record }, index) => {
+        const now = this.#core.clock.now()
+        const next = bucketFor(record.at, now)
+        if (index >= ARMED_AHEAD && next === undefined && record.at > now) return
+        await this.#move(message, record, next).catch((error: unknown) => void failures.push(error))
+      },
+    )
     if (failures.length > 0) throw failures[0]
     return found
+  }
+
+  async *#asleepIn(
+    bucket: Bucket,
+    stopped: AbortSignal,
+  ): AsyncGenerator<{ message: StoredMessage; record: KeyRecord }> {
+    const { js, names } = this.#core
+    for await (const message of js.scan(names.stream, names.asleepIn(slotOf(bucket)))) {
+      if (stopped.aborted) return
+      const record = recordFrom(message, names)
+      if (record !== undefined && isIn(record.at, bucket)) yield { message, record }
+    }
   }
 
   /** To a narrower bucket, or, where there is none, to the server. */
@@ -124,7 +127,7 @@ export class Timers implements SleepingTimers {
     const place = this.#core.names.placeOf(subject)
     if (place?.kind !== 'record') return
     if (next) await this.#setAlarm(next)
-    const input = { record, nonce: nuid.next(), ...(next && { slot: slotOf(next) }) }
+    const input = { record, nonce: this.#core.nonce(), ...(next && { slot: slotOf(next) }) }
     await operate(this.#core, transitions.rearm, input, place)
   }
 }

@@ -111,14 +111,6 @@ export interface QueueObserver {
   onRevive?(reconciler: string): void
 }
 
-/** The part of a pino logger that the queue uses. */
-export interface QueueLog {
-  debug(fields: object, message: string): void
-  info(fields: object, message: string): void
-  warn(fields: object, message: string): void
-  error(fields: object, message: string): void
-}
-
 /**
  * What the stream holds of one key. A key that runs or waits may have a second entry: queued, with its place in its lane
  * and among its namespace's keys there (1 is the next one). In a long lane namespaces are served in turn. A running one has the process that runs it in `by`; one that was parked by hand, not by a

@@ -1,4 +1,5 @@
 import { nuid } from 'nats'
+import type { RunLog } from '#contracts/log'
 import { type JetStream, mayBeReplicated } from '#jetstream'
 import { type RetryOutcome, retryKey, type WithdrawOutcome, withdrawKey } from './by-hand.ts'
 import { ServerClock } from './clock.ts'
@@ -13,18 +14,7 @@ import { Opener } from './opener.ts'
 import type { Io, Lane } from './record.ts'
 import { ProcessSlots } from './slots.ts'
 import { DEFAULT_ARMED_LIMIT, Timers } from './timers.ts'
-import type {
-  Announced,
-  Backlog,
-  Depth,
-  Entry,
-  KeyOf,
-  QueueLog,
-  QueueObserver,
-  Safety,
-  ServeOptions,
-  Worker,
-} from './types.ts'
+import type { Announced, Backlog, Depth, Entry, KeyOf, QueueObserver, Safety, ServeOptions, Worker } from './types.ts'
 import { QueueWorker } from './worker.ts'
 
 export interface QueueOptions {
@@ -44,11 +34,13 @@ export interface QueueOptions {
   armedLimit?: number
   /** Keys that this process holds at once, of all Reconcilers together. Left out: as many as they have slots. */
   slots?: number
-  log: QueueLog
+  log: RunLog
   observer?: QueueObserver
   /** The wall clock, epoch milliseconds. */
   now?: () => number
   random?: () => number
+  /** Names runs and this process. No two calls may give the same, in any process. */
+  nonce?: () => string
   /** Names this process to people who look at what runs. */
   instance?: string
   /** Called before each access to the stream, for tests that crash there. */
@@ -121,6 +113,7 @@ export async function openQueue(js: JetStream, options: QueueOptions): Promise<W
   }
   const clock = new ServerClock(sources, clockTolerance(terms))
   await clock.measure()
+  const nonce = options.nonce ?? (() => nuid.next())
   const core: Core = {
     js,
     names,
@@ -128,9 +121,10 @@ export async function openQueue(js: JetStream, options: QueueOptions): Promise<W
     terms,
     ackWaitMs: options.ackWaitMs ?? DEFAULT_ACK_WAIT_MS,
     slots: new ProcessSlots(options.slots ?? Number.POSITIVE_INFINITY),
-    worker: nuid.next(),
+    worker: nonce(),
     instance: options.instance,
     random: options.random ?? Math.random,
+    nonce,
     log: options.log,
     observer: options.observer ?? {},
     onIo: options.onIo,

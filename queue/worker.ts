@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { ConnectionClosedError, type Delivery } from '#jetstream'
+import { pause } from '#primitives'
 import { type Claim, takeKey } from './claim.ts'
 import { tokenFrom } from './codec.ts'
 import type { Core } from './core.ts'
@@ -199,9 +199,6 @@ export class QueueWorker implements Worker, Sharer {
 /** Until the work is done, or for so long. */
 async function within(ms: number, work: Promise<unknown>): Promise<void> {
   const stop = new AbortController()
-  await Promise.race([
-    work.catch(() => undefined),
-    sleep(ms, undefined, { signal: stop.signal }).catch(() => undefined),
-  ])
+  await Promise.race([work.catch(() => undefined), pause(ms, stop.signal)])
   stop.abort()
 }

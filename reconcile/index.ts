@@ -15,7 +15,6 @@ export { deepFreeze } from './freeze.ts'
 export { next, start } from './machine.ts'
 export type { MetadataWrite } from './metadata.ts'
 export { nameTaken } from './name-taken.ts'
-export { keepNewest } from './newest.ts'
 export { HUNDRED_YEARS_S, parseOutcome } from './outcome.ts'
 export {
   fieldManagerOf,

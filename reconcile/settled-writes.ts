@@ -1,5 +1,5 @@
+import { BoundedMap } from '#primitives/bounded-map'
 import { metadataTarget } from './metadata.ts'
-import { keepNewest } from './newest.ts'
 import { statusTarget } from './plan.ts'
 import type { Settled } from './settled.ts'
 import type { Family } from './world.ts'
@@ -8,10 +8,10 @@ const CAPACITY = 20_000
 
 /** What the runs of a process have learned of writes that change nothing. */
 export class SettledWrites {
-  readonly #known = new Map<string, string>()
+  readonly #known = new BoundedMap<string, string>(CAPACITY)
 
   remember(target: string, value: string): void {
-    keepNewest(this.#known, target, value, CAPACITY)
+    this.#known.set(target, value)
   }
 
   /** Of one object and what it controls. */

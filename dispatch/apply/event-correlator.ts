@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import type { EventReport, KubeObject } from '#contracts'
-import { keepNewest } from '#reconcile'
+import { BoundedMap } from '#primitives'
 
 /** As client-go's correlator: tools/record/events_cache.go. */
 const SIMILAR_MOST = 10
@@ -32,9 +32,9 @@ interface ReportedEvent {
 
 /** Decides what of all that is reported is worth a request. Keeps a bounded memory; the clock is given. */
 export class EventCorrelator {
-  readonly #told = new Map<string, ReportedEvent>()
-  readonly #similar = new Map<string, { notes: Set<string>; lastAt: number }>()
-  readonly #buckets = new Map<string, { tokens: number; at: number }>()
+  readonly #told = new BoundedMap<string, ReportedEvent>(REMEMBERED)
+  readonly #similar = new BoundedMap<string, { notes: Set<string>; lastAt: number }>(REMEMBERED)
+  readonly #buckets = new BoundedMap<string, { tokens: number; at: number }>(REMEMBERED)
 
   /** Reports that differ in nothing but the message are told as one from the eleventh on. */
   correlate(
@@ -54,7 +54,7 @@ export class EventCorrelator {
     const isDue = !isKnown || now - told.saidAt >= COUNT_EVERY_MS
     const isSaid = isDue && this.#spend(`${reconciler} ${uid}`, now)
     const wasSaid = told.saidAt > 0
-    keepNewest(this.#told, event, isSaid ? { ...told, saidAt: now } : told, REMEMBERED)
+    this.#told.set(event, isSaid ? { ...told, saidAt: now } : told)
     return { say: isSaid ? (wasSaid ? 'again' : 'new') : 'nothing', name: event, note, count: told.count }
   }
 
@@ -64,7 +64,7 @@ export class EventCorrelator {
     const notes = isRecent ? before.notes : new Set<string>()
     // One more than the most is enough to know that there are too many.
     if (notes.size <= SIMILAR_MOST) notes.add(hash('sha256', message, 'base64url').slice(0, 16))
-    keepNewest(this.#similar, group, { notes, lastAt: now }, REMEMBERED)
+    this.#similar.set(group, { notes, lastAt: now })
     return notes.size
   }
 
@@ -73,7 +73,7 @@ export class EventCorrelator {
     const { tokens, at } = this.#buckets.get(bucket) ?? { tokens: BURST, at: now }
     const filled = Math.min(BURST, tokens + (now - at) / REFILL_MS)
     const isLeft = filled >= 1
-    keepNewest(this.#buckets, bucket, { tokens: isLeft ? filled - 1 : filled, at: now }, REMEMBERED)
+    this.#buckets.set(bucket, { tokens: isLeft ? filled - 1 : filled, at: now })
     return isLeft
   }
 }

@@ -1,19 +1,21 @@
+import { randomBytes } from 'node:crypto'
 import type { Invoke, Outcome, RunLog } from '#contracts'
 import { keyOf } from '#events'
 import type { KubeClient } from '#kube'
+import { unlessAborted } from '#primitives'
 import { dated, type Finish, type Lease } from '#queue'
 import { reconciled, SettledWrites } from '#reconcile'
 import type { ReconcilerSpec } from '#spec'
 import { InFlight } from '../apply/in-flight.ts'
 import { Gate } from '../gate.ts'
 import { Adoptions } from '../observe/adoptions.ts'
-import { ObjectCache } from '../observe/object-cache.ts'
+import { createObjectCache } from '../observe/object-cache.ts'
 import { References } from '../observe/references.ts'
 import { MAX_STATE_BYTES, StateBudget } from '../observe/state-budget.ts'
 import type { ServedReconciler } from '../run/dependencies.ts'
-import { FunctionCalls, rejectOnAbort } from '../run/function-calls.ts'
+import { FunctionCalls } from '../run/function-calls.ts'
 import { Reconciliation } from '../run/reconciliation.ts'
-import { drawSeed } from '../run/seed.ts'
+import { seedsFrom } from '../run/seed.ts'
 import { apiView } from './api-view.ts'
 import { type DryRunStep, dryRunDependencies } from './dry-run-client.ts'
 
@@ -47,7 +49,7 @@ export async function dryRun(options: DryRunOptions): Promise<DryRunResult> {
       kube,
       events: { ...view, put: () => Promise.reject(new TypeError('a dry run stores nothing')) },
       gate,
-      references: new References({ kube, events: view, gate, cache: new ObjectCache(), account: '' }),
+      references: new References({ kube, events: view, gate, cache: createObjectCache(), account: '' }),
       adoptions: new Adoptions({ kube, gate }),
       state: new StateBudget(MAX_STATE_BYTES),
       settled: new SettledWrites(),
@@ -55,7 +57,7 @@ export async function dryRun(options: DryRunOptions): Promise<DryRunResult> {
       calls: new FunctionCalls(),
       now: () => now,
       random: Math.random,
-      seed: drawSeed,
+      seed: seedsFrom(randomBytes),
       inFlight: new InFlight(),
       sampled: false,
       observe: () => undefined,
@@ -66,7 +68,7 @@ export async function dryRun(options: DryRunOptions): Promise<DryRunResult> {
   const listening: Invoke = async (input, context) => {
     outcome = undefined
     // There is no key to hold for a call that ignores its signal.
-    outcome = await Promise.race([invoke(input, context), rejectOnAbort(context.signal)])
+    outcome = await unlessAborted(invoke(input, context), context.signal)
     return outcome
   }
   const served: ServedReconciler = {

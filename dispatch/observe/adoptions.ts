@@ -1,6 +1,7 @@
 import type { KubeObject } from '#contracts'
 import { type KubeClient, resourcePath } from '#kube'
-import { called, DESIRED_ANNOTATION, isCreatedBy, keepNewest, markedBy } from '#reconcile'
+import { BoundedMap } from '#primitives'
+import { called, DESIRED_ANNOTATION, isCreatedBy, markedBy } from '#reconcile'
 import type { OwnedResource } from '#spec'
 import { refusalOf, undefinedIfGone } from '../errors.ts'
 import { DROPPED, type Gate } from '../gate.ts'
@@ -30,9 +31,9 @@ const REMEMBERED = 65_536
  */
 export class Adoptions {
   readonly #deps: AdoptionsDependencies
-  readonly #known: Map<string, boolean>
+  readonly #known: BoundedMap<string, boolean>
 
-  constructor(deps: AdoptionsDependencies, known = new Map<string, boolean>()) {
+  constructor(deps: AdoptionsDependencies, known = new BoundedMap<string, boolean>(REMEMBERED)) {
     this.#deps = deps
     this.#known = known
   }
@@ -55,7 +56,7 @@ export class Adoptions {
     const live = await this.#read(resource, object, run)
     if (live === undefined || live.metadata.uid !== uid) return false
     const isCreated = isCreatedBy(identity, owner, live)
-    keepNewest(this.#known, key, isCreated, REMEMBERED)
+    this.#known.set(key, isCreated)
     return isCreated
   }
 

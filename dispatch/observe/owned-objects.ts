@@ -1,8 +1,8 @@
 import type { KubeObject } from '#contracts'
 import type { StoredObject } from '#events'
+import { mapAtMost } from '#primitives'
 import { isControlledBy, type OwnedObject } from '#reconcile'
 import type { OwnedResource, ReconcilerSpec } from '#spec'
-import { mapAtMost } from './map-at-most.ts'
 import { REFERENCES_AT_ONCE, type Resolve } from './references.ts'
 
 /** Whether the reconciler has created or adopted the stored object. `found` is the same object with its references resolved. */

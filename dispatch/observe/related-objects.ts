@@ -1,7 +1,7 @@
 import type { KubeObject, ResourceRef } from '#contracts'
 import type { ObjectFilter, StoredObject } from '#events'
+import { mapAtMost } from '#primitives'
 import { type ReconcilerSpec, relatedLookup, relation } from '#spec'
-import { mapAtMost } from './map-at-most.ts'
 import { REFERENCES_AT_ONCE, type Resolve } from './references.ts'
 
 type Lookup = ReconcilerSpec['related'][number] & { name?: string }

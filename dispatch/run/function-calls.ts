@@ -1,4 +1,5 @@
 import type { Invoke, Outcome, RunContext, RunInput } from '#contracts'
+import { unlessAborted } from '#primitives'
 import { RunTimeoutError } from '#reconcile'
 
 export interface FunctionCall {
@@ -64,7 +65,7 @@ export class FunctionCalls {
       signal.throwIfAborted()
       const before = this.#underWay.get(nameOf(of))
       if (before === undefined) return
-      await Promise.race([before.ended, rejectOnAbort(signal)])
+      await unlessAborted(before.ended, signal)
     }
   }
 
@@ -89,10 +90,3 @@ export class FunctionCalls {
 }
 
 const nameOf = ({ reconciler, key }: FunctionCall): string => `${reconciler} ${key}`
-
-export const rejectOnAbort = (signal: AbortSignal): Promise<never> =>
-  new Promise((_, reject) => {
-    const abort = () => reject(signal.reason as Error)
-    if (signal.aborted) abort()
-    else signal.addEventListener('abort', abort, { once: true })
-  })

@@ -1,7 +1,7 @@
 import type { RunLog } from '#contracts'
 import { deadKey, isKey, shownKey } from '#events'
+import { BoundedMap } from '#primitives'
 import { dated, type Finish, type HandBack, type Lease, type Worker, type WorkQueue } from '#queue'
-import { keepNewest } from '#reconcile'
 import { dryRunDependencies } from '../dry-run/dry-run-client.ts'
 import { SupersededError } from '../errors.ts'
 import { withFields } from '../log.ts'
@@ -27,7 +27,7 @@ export class ReconcilerWorker {
   readonly #log: RunLog
   readonly #current = new Map<Lease, Current>()
   /** The runs of this process by owner. Undefined: the end of the run is stored. */
-  readonly #leases = new Map<string, Lease | undefined>()
+  readonly #leases = new BoundedMap<string, Lease | undefined>(REMEMBERED_RUNS)
   readonly #worker: Worker
 
   constructor(deps: ReconciliationDependencies, queue: WorkQueue, served: ServedReconciler, log: RunLog) {
@@ -77,7 +77,7 @@ export class ReconcilerWorker {
     const log = withFields(this.#log, { reconciler: this.#served.name, key: shownKey(key), attempt })
     const current: Current = {}
     this.#current.set(lease, current)
-    keepNewest(this.#leases, lease.owner, lease, REMEMBERED_RUNS)
+    this.#leases.set(lease.owner, lease)
     const queuedMs = this.#deps.now().getTime() - enqueuedAt.getTime()
     this.#observe(key, { step: 'started', attempt, fired, cutShort, queuedMs, leaseUntil: lease.until })
     const began = performance.now()
@@ -104,7 +104,7 @@ export class ReconcilerWorker {
     if (current === undefined) return
     const { reconciliation, finish, ms = 0 } = current
     this.#current.delete(lease)
-    if (stored === 'finished') keepNewest(this.#leases, lease.owner, undefined, REMEMBERED_RUNS)
+    if (stored === 'finished') this.#leases.set(lease.owner, undefined)
     else this.#leases.delete(lease.owner)
     if (stored === 'fenced' || finish === undefined)
       return this.#observe(key, { step: 'finished', ...reconciliation?.span, result: 'fenced', ms, message: undefined })

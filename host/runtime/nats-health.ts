@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { StreamLostError } from '#jetstream'
+import { repeat } from '#primitives'
 
 /** A change may wait for NATS as long as this. */
 const UNHEALTHY_AFTER_MS = 30_000
@@ -23,17 +23,14 @@ export function createNatsHealth(
 ): NatsHealth {
   let answeredAt = now()
   return {
-    async run(signal) {
-      while (!signal.aborted) {
-        await ask().then(
-          () => {
-            answeredAt = now()
-          },
-          // Other failures show as the age of the last answer.
-          (error: unknown) => (error instanceof StreamLostError ? lost(error) : undefined),
-        )
-        await sleep(ASK_EVERY_MS, undefined, { signal }).catch(() => undefined)
+    run(signal) {
+      const askOnce = async () => {
+        await ask()
+        answeredAt = now()
       }
+      // Any other failure shows in the age of the last answer.
+      const failed = (error: unknown) => (error instanceof StreamLostError ? lost(error) : undefined)
+      return repeat(askOnce, { signal, everyMs: ASK_EVERY_MS, failed })
     },
     troubles() {
       const isHealthy = now().getTime() - answeredAt.getTime() <= UNHEALTHY_AFTER_MS

@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { mapAtMost } from '../../dispatch/observe/map-at-most.ts'
+import { mapAtMost } from '#primitives'
 import { StateBudget, type StateMeter } from '../../dispatch/observe/state-budget.ts'
 import { TooMuchStateError } from '../../reconcile/too-much-state.ts'
 

@@ -1,0 +1,21 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+
+/** Rejects with the signal's reason as soon as the signal is aborted. The work itself goes on. */
+export function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return work
+  return new Promise((resolve, reject) => {
+    const abort = () => reject(signal.reason as Error)
+    if (signal.aborted) abort()
+    signal.addEventListener('abort', abort, { once: true })
+    void work.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort))
+  })
+}
+
+/** Resolves after this time, or as soon as the signal is aborted. */
+export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  try {
+    await sleep(ms, undefined, { signal })
+  } catch (error) {
+    if (signal?.aborted !== true) throw error
+  }
+}

@@ -1,0 +1,47 @@
+import { expect, it } from 'vitest'
+import { BoundedMap } from '#primitives'
+
+it('holds so many entries, and the one that was set longest ago goes first', () => {
+  const map = new BoundedMap<string, number>(2)
+  map.set('a', 1)
+  map.set('b', 2)
+  map.set('a', 3)
+  map.set('c', 4)
+  expect([...map.keys()]).toEqual(['a', 'c'])
+  expect([map.get('a'), map.get('b'), map.has('b')]).toEqual([3, undefined, false])
+})
+
+it('holds entries up to their total weight; one that is heavier than all of it is not kept', () => {
+  const map = new BoundedMap<string, number>(10, (weight) => weight)
+  map.set('a', 4)
+  map.set('b', 6)
+  map.set('a', 3)
+  expect([...map.keys()]).toEqual(['b', 'a'])
+  map.set('c', 5)
+  expect([...map.keys()]).toEqual(['a', 'c'])
+  map.set('d', 11)
+  expect([...map.keys()]).toEqual([])
+  map.set('e', 10)
+  expect([...map.keys()]).toEqual(['e'])
+})
+
+it('the weight of what is deleted is free again', () => {
+  const map = new BoundedMap<string, number>(2)
+  map.set('a', 1)
+  map.delete('a')
+  map.delete('a')
+  map.set('b', 1)
+  map.set('c', 1)
+  expect([...map.keys()]).toEqual(['b', 'c'])
+  map.clear()
+  map.set('d', 1)
+  map.set('e', 1)
+  expect([...map.keys()]).toEqual(['d', 'e'])
+})
+
+it('an undefined value is an entry', () => {
+  const map = new BoundedMap<string, undefined>(1)
+  map.set('a', undefined)
+  map.set('b', undefined)
+  expect([map.has('a'), map.has('b')]).toEqual([false, true])
+})
