@@ -3,12 +3,12 @@ import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import type { JetStream } from '#jetstream'
 import { openQueue, type QueueOptions, type WorkQueue } from '#queue'
+import { silent } from '../support/silent.ts'
 
 export const FN = 'bench'
 export const SLOTS = 64
 /** As `fairlead up` has it. */
 const LEASE_MS = 5000
-const silent = { debug() {}, info() {}, warn() {}, error() {} }
 
 /** For queue-worker.ts. */
 export interface WorkerSettings {

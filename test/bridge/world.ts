@@ -2,16 +2,17 @@ import { readFile } from 'node:fs/promises'
 import { Agent, request } from 'node:https'
 import { parse } from 'yaml'
 import { type BridgeObserver, type BridgeOptions, createBridge } from '#bridge'
-import type { KubeObject, ResourceRef, RunLog } from '#contracts'
+import type { KubeObject, ResourceRef } from '#contracts'
 import { type EventStore, keyOf, openEventStore } from '#events'
 import { connectJetStream, incarnationOf, type JetStream, Watermark } from '#jetstream'
 import { createKubeClient, isNotFound, isRetriable, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
 import { openQueue } from '#queue'
 import { RECONCILERS } from '#spec'
+import { silent } from '../support/silent.ts'
 import { untilHolds } from '../support/wait.ts'
 import { configMaps, reconcilerObject, widgets } from './objects.ts'
 
-export const silent: RunLog = { debug() {}, info() {}, warn() {}, error() {} }
+export { silent } from '../support/silent.ts'
 
 export async function kubeClientOf(kubeconfig: string): Promise<KubeClient> {
   return createKubeClient({ ...(await loadKubeConfig({ paths: [kubeconfig] })), userAgent: 'bridge-test' })

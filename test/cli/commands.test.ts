@@ -14,6 +14,7 @@ import { command } from '../support/command.ts'
 import { fairlead, startFairlead } from '../support/fairlead.ts'
 import { kubectlFor } from '../support/kubectl.ts'
 import { startTestCluster } from '../support/servers.ts'
+import { silent as log } from '../support/silent.ts'
 
 const kubeconfigOf = (server: string) =>
   JSON.stringify({
@@ -250,7 +251,6 @@ it('keys of a Reconciler that is gone go to the dead letters, others stay', asyn
   await queue.enqueue('ghost', 'ns.b')
   const buried: string[] = []
   const deadLetter = async ({ subject, reason }: DeadMessage) => void buried.push(`${subject} ${reason}`)
-  const log = { debug() {}, info() {}, warn() {}, error() {} }
   const stop = new AbortController()
   const sweeping = sweepOrphanedKeys({ kube, queue, deadLetter, log, absentMs: 0, everyMs: 50 }, stop.signal)
   await vi.waitFor(async () => expect((await queue.depth('ghost')).queued).toBe(0), { timeout: 15_000 })

@@ -6,6 +6,7 @@ import { replay } from '../../cli/dead/replay.ts'
 import { FN, freshPrefix, openTestQueue, statesOf } from '../queue/support.ts'
 import { command } from '../support/command.ts'
 import { startTestNats } from '../support/servers.ts'
+import { silent as log } from '../support/silent.ts'
 
 let nats: Nats & AsyncDisposable
 beforeAll(async () => {
@@ -13,7 +14,6 @@ beforeAll(async () => {
 })
 afterAll(() => nats[Symbol.asyncDispose]())
 
-const log = { debug() {}, info() {}, warn() {}, error() {} }
 const now = new Date()
 const LS: DeadLsOptions = { output: 'table', limit: 100 }
 

@@ -12,11 +12,11 @@ import { command } from '../support/command.ts'
 import { startFairlead } from '../support/fairlead.ts'
 import { startHttpReceiver } from '../support/http-receiver.ts'
 import { startTestCluster } from '../support/servers.ts'
+import { silent } from '../support/silent.ts'
 
 const CONFIG_MAPS = { group: '', version: 'v1', resource: 'configmaps' }
 const SECRETS = { group: '', version: 'v1', resource: 'secrets' }
 const WIDGETS = { group: 'test.example.com', version: 'v1', resource: 'widgets' }
-const silent = { debug() {}, info() {}, warn() {}, error() {} }
 
 let cluster: Awaited<ReturnType<typeof startTestCluster>>
 let kube: KubeClient

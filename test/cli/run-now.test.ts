@@ -6,6 +6,7 @@ import { RECONCILERS } from '#spec'
 import { DONE, FN, freshPrefix, openTestQueue, type TestQueue, until } from '../queue/support.ts'
 import { command } from '../support/command.ts'
 import { startTestNats } from '../support/servers.ts'
+import { silent as log } from '../support/silent.ts'
 
 const WIDGETS: ResourceRef = { group: 'test.fairlead.dev', version: 'v1', resource: 'widgets' }
 const prefix = freshPrefix()
@@ -18,7 +19,6 @@ const ran: string[] = []
 beforeAll(async () => {
   nats = await startTestNats()
   test = await openTestQueue(nats.url, prefix)
-  const log = { debug() {}, info() {}, warn() {}, error() {} }
   events = await openEventStore(test.js, { prefix, cluster: 'test', log })
   await put(RECONCILERS, 'Reconciler', FN, undefined, { for: { ...WIDGETS, kind: 'Widget' }, invoke: { pull: {} } })
   await put(WIDGETS, 'Widget', 'web', 'shop')

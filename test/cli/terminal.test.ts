@@ -10,9 +10,9 @@ import { harmless, harmlessJson } from '../../host/exit/terminal.ts'
 import { errorFields } from '../../host/logging/logging.ts'
 import { command } from '../support/command.ts'
 import { startTestNats } from '../support/servers.ts'
+import { silent } from '../support/silent.ts'
 
 const PODS = { group: '', version: 'v1', resource: 'pods' }
-const silent = { debug() {}, info() {}, warn() {}, error() {} }
 /** Erases the screen, sets the clipboard, says it in one byte, turns the text round, begins a line. */
 const HOSTILE = '\u001b[2J\u001b]52;c;eA==\u0007\u009b2J\u202e\r\nforged'
 // oxlint-disable-next-line no-control-regex

@@ -6,9 +6,8 @@ import { object, PODS } from '../events/objects.ts'
 import { command } from '../support/command.ts'
 import { type DeployedNats, startDeployedNats } from '../support/deployed-nats.ts'
 import { startFairlead } from '../support/fairlead.ts'
+import { silent as log } from '../support/silent.ts'
 import { untilHolds } from '../support/wait.ts'
-
-const log = { debug() {}, info() {}, warn() {}, error() {} }
 
 const PATIENCE = { leastMs: 50, timeoutMs: 20_000, what: 'it is shown' }
 

@@ -16,7 +16,10 @@ import {
 import { openQueue, type QueueOptions, type WorkQueue } from '#queue'
 import { coverageId, RECONCILERS, reconcilerSpec } from '#spec'
 import type { SharedServers } from '../support/setup.ts'
+import { silent } from '../support/silent.ts'
 import { untilHolds } from '../support/wait.ts'
+
+export { silent } from '../support/silent.ts'
 
 export const WIDGETS = { group: 'test.fairlead.dev', version: 'v1', resource: 'widgets', kind: 'Widget' }
 export const PODS = { group: '', version: 'v1', resource: 'pods', kind: 'Pod', strategy: 'CreateOnly' } as const
@@ -29,8 +32,6 @@ export const CONFIG_MAPS = {
 } as const
 const CRDS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'customresourcedefinitions' }
 const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
-
-export const silent = { debug() {}, info() {}, warn() {}, error() {} }
 
 export const pod = (name: string): KubeObject => ({
   apiVersion: 'v1',

@@ -10,8 +10,8 @@ import { reconcilerSpec, shownUrl } from '#spec'
 import { accessTo, type FunctionAccess } from '../../dispatch/http/function-access.ts'
 import { httpFunction } from '../../dispatch/http/http-function.ts'
 import { createPki, type Pki } from '../../local/pki.ts'
+import { silent as log } from '../support/silent.ts'
 
-const log = { debug() {}, info() {}, warn() {}, error() {} }
 const input: RunInput = { object: null, owned: {}, related: {}, attempt: 0, now: '', finalizing: false }
 const spec = reconcilerSpec.parse({
   for: { group: 'test.fairlead.dev', version: 'v1', resource: 'widgets', kind: 'Widget' },

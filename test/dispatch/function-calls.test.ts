@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Invoke, RunContext, RunInput } from '#contracts'
 import { FunctionCalls, type IgnoredSignal } from '../../dispatch/run/function-calls.ts'
+import { silent as log } from '../support/silent.ts'
 
 const input: RunInput = { object: null, owned: {}, related: {}, attempt: 0, now: '', finalizing: false }
-const log = { debug() {}, info() {}, warn() {}, error() {} }
 const of = (key: string) => ({ reconciler: 'w', key })
 
 /** A function that ends when the test says so, whatever its signal says. */

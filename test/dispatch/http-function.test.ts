@@ -7,13 +7,13 @@ import { type ReconcilerSpec, reconcilerSpec } from '#spec'
 import { type HttpFunction, httpFunction } from '../../dispatch/http/http-function.ts'
 import { freePorts } from '../../local/ports.ts'
 import { startHttpReceiver } from '../support/http-receiver.ts'
+import { silent as log } from '../support/silent.ts'
 import { widget } from './objects.ts'
 
 const spec: ReconcilerSpec = reconcilerSpec.parse({
   for: { group: 'test.fairlead.dev', version: 'v1', resource: 'widgets', kind: 'Widget' },
   invoke: { http: { url: 'http://unused' } },
 })
-const log = { debug() {}, info() {}, warn() {}, error() {} }
 const input: RunInput = {
   object: widget(),
   owned: {},

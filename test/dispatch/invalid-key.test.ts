@@ -4,8 +4,7 @@ import type { ReconciliationDependencies, ServedReconciler } from '../../dispatc
 import { ReconcilerWorker } from '../../dispatch/serve/reconciler-worker.ts'
 import { FN, openTestQueue, statesOf } from '../queue/support.ts'
 import { startShippedNats } from '../support/shipped-users.ts'
-
-const log = { debug() {}, info() {}, warn() {}, error() {} }
+import { silent as log } from '../support/silent.ts'
 
 it('a key that names no object is kept among the dead, and only then done; it delays no other one', async () => {
   await using nats = await startShippedNats([''])

@@ -9,6 +9,7 @@ import { openQueue } from '#queue'
 import { RECONCILERS } from '#spec'
 import { type FairleadProcess, startFairlead } from '../support/fairlead.ts'
 import { startTestCluster } from '../support/servers.ts'
+import { silent } from '../support/silent.ts'
 import { digest } from './vault.ts'
 import { until } from './world.ts'
 
@@ -19,7 +20,6 @@ const CONFIG_MAPS = { group: '', version: 'v1', resource: 'configmaps' }
 const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
 /** Of a Secret, in events that somebody else has published and nobody can read. */
 const BROKEN = `broken-${crypto.randomUUID()}`
-const silent = { debug() {}, info() {}, warn() {}, error() {} }
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration'
 
 let cluster: Awaited<ReturnType<typeof startTestCluster>>

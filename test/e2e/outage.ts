@@ -74,7 +74,7 @@ const waits = (name: string, processes: FairleadProcess[]) =>
     ),
   )
 
-/** Nobody else on this machine gets the ports meanwhile. */
+/** Until that time, because the time of an At has to pass. No other process on this machine gets the ports meanwhile. */
 async function absence(world: World, until: number): Promise<void> {
   const holders = portsOf(world).map((port) => createServer((socket) => socket.destroy()).listen(port, '127.0.0.1'))
   await sleep(Math.max(0, until - Date.now()))

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type DeadLetter, type DeadLetters, type DeadMessage, deadKey, fromNats, openDeadLetters } from '#events'
 import { connectJetStream, type JetStream } from '#jetstream'
 import { type ShippedNats, startShippedNats } from '../support/shipped-users.ts'
+import { silent as log } from '../support/silent.ts'
 import { ATS, collected, object, openStore, ownedBy, PODS, SECRETS, until } from './objects.ts'
 
 /** What reads EVENTS and buries is a bridge, with the rights that are shipped; the rest may do everything. */
@@ -23,7 +24,6 @@ afterAll(async () => {
   await nats?.[Symbol.asyncDispose]()
 })
 
-const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} }
 const openDead = (prefix: string, of = admin): Promise<DeadLetters> =>
   openDeadLetters(of, { prefix, cluster: 'c1', log })
 

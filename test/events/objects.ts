@@ -1,6 +1,7 @@
 import type { KubeObject, ResourceRef } from '#contracts'
 import { type EventStore, type EventStoreOptions, openEventStore } from '#events'
 import { connectJetStream, type JetStream } from '#jetstream'
+import { silent } from '../support/silent.ts'
 import { untilHolds } from '../support/wait.ts'
 
 export const PODS: ResourceRef = { group: '', version: 'v1', resource: 'pods' }
@@ -32,8 +33,6 @@ export function object(name: string, resourceVersion: number | string, fields: F
     spec,
   }
 }
-
-const silent = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} }
 
 /** A process of its own, as far as EVENTS can tell: own connection, own memory. */
 export async function openStore(

@@ -3,13 +3,13 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type EventsView, viewEvents } from '#events'
 import { connectJetStream, type JetStream } from '#jetstream'
 import { startTestNats } from '../support/servers.ts'
+import { silent } from '../support/silent.ts'
 import { collected, object, openStore, PODS } from './objects.ts'
 
 const DOCS = readFileSync(new URL('../../docs/events.md', import.meta.url), 'utf8')
 /** What docs/events.md tells to give to a user who may look. */
 const LOOK = /^ {4}publish: {3}(\[[^\]]*\])\s+subscribe: (\[[^\]]*\])/m.exec(DOCS)!.slice(1)
 const ONE_NAMESPACE = /`subscribe: (\["k8s[^\]]*\])`/.exec(DOCS)![1]!
-const silent = { debug() {}, info() {}, warn() {}, error() {} }
 
 let nats: Awaited<ReturnType<typeof startTestNats>>
 let store: Awaited<ReturnType<typeof openStore>>

@@ -3,11 +3,11 @@ import { openEventStore } from '#events'
 import { connectJetStream, type JetStream } from '#jetstream'
 import { openQueue } from '#queue'
 import { startTestNats } from '../support/servers.ts'
+import { silent as log } from '../support/silent.ts'
 import { object, PODS } from './objects.ts'
 
 const MiB = 2 ** 20
 const BODY = { spec: { text: 'x'.repeat(20_000) } }
-const log = { debug() {}, info() {}, warn() {}, error() {} }
 
 let nats: Awaited<ReturnType<typeof startTestNats>>
 let js: JetStream

@@ -12,14 +12,13 @@ import { openJetStream } from '../../host/nats/nats.ts'
 import { DONE, FN, freshPrefix, gate, openTestQueue, until } from '../queue/support.ts'
 import { startDeployedNats } from '../support/deployed-nats.ts'
 import { startTestNats } from '../support/servers.ts'
+import { silent as log } from '../support/silent.ts'
 
 let nats: Nats & AsyncDisposable
 beforeAll(async () => {
   nats = await startTestNats()
 })
 afterAll(() => nats[Symbol.asyncDispose]())
-
-const log = { debug() {}, info() {}, warn() {}, error() {} }
 
 /** What is exported, by name and labels. */
 async function exported(registry: Registry): Promise<Record<string, number>> {

@@ -5,6 +5,7 @@ import { readOtlp } from '../../host/tracing/config.ts'
 import { createExporter } from '../../host/tracing/otlp.ts'
 import { createTracing, type FinishedSpan } from '../../host/tracing/spans.ts'
 import { startCollector } from '../support/collector.ts'
+import { silent } from '../support/silent.ts'
 
 const PARENT = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
 
@@ -129,7 +130,6 @@ describe('the exporter', () => {
     end: 1_700_000_000_001,
     attributes: { a: 'b', n: 1, none: undefined },
   })
-  const silent = { debug() {}, info() {}, warn() {}, error() {} }
   const configFor = (url: string) => ({
     url,
     headers: { tenant: 'a' },

@@ -8,6 +8,7 @@ import { resource, toInvoke } from '#sdk'
 import { reconcilerSpec } from '#spec'
 import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
 import { startTestCluster } from '../support/servers.ts'
+import { silent } from '../support/silent.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 
@@ -126,7 +127,7 @@ describe('an At, on a real API server', () => {
   })
 
   it('of any name has a pod that is accepted', async () => {
-    const context = { signal: new AbortController().signal, log: { debug() {}, info() {}, warn() {}, error() {} } }
+    const context = { signal: new AbortController().signal, log: silent }
     for (const name of ['a', 'a'.repeat(253), `${'a'.repeat(51)}.${'b'.repeat(200)}`]) {
       const object = JSON.parse(
         await create({

@@ -10,9 +10,9 @@ import {
 import { openQueue } from '#queue'
 import { startLossyProxy } from '../queue/lossy-proxy.ts'
 import { useJetStream } from '../support/jetstream.ts'
+import { silent as log } from '../support/silent.ts'
 
 const { nats, js } = useJetStream()
-const log = { debug() {}, info() {}, warn() {}, error() {} }
 
 it.each(['requests', 'answers'] as const)('what is declared is asked for again when %s are lost', async (lost) => {
   await using proxy = await startLossyProxy(nats().url)

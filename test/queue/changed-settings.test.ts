@@ -4,9 +4,9 @@ import { openDeadLetters, openEventStore } from '#events'
 import type { JetStream } from '#jetstream'
 import { openQueue, type QueueOptions } from '#queue'
 import { type DeployedNats, startDeployedNats } from '../support/deployed-nats.ts'
+import { silent as log } from '../support/silent.ts'
 import { DONE, FN, freshPrefix, pausedWork, statesOf, until, useTestNats, World } from './support.ts'
 
-const log = { debug() {}, info() {}, warn() {}, error() {} }
 const LANES = [`${FN}-high`, `${FN}-low`]
 
 async function opened(js: JetStream, options: Partial<QueueOptions>) {

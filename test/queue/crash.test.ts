@@ -14,6 +14,11 @@ beforeAll(async () => {
 })
 afterAll(() => rm(dir, { recursive: true, force: true }))
 
+/** Enough for every worker to run keys, some of them again. */
+const RUNS_BETWEEN_KILLS = 60
+
+const endedRuns = (world: FileWorld): number => world.runs().filter(({ end }) => end !== undefined).length
+
 const pick = <T>(items: readonly T[]): T => items[Math.floor(Math.random() * items.length)]!
 
 const settingsOf = (
@@ -101,9 +106,9 @@ describe('a worker killed with -9 between any two steps', () => {
 })
 
 describe.each([
-  { replicas: 1 as const, ms: 4000 },
-  { replicas: 3 as const, ms: 5000 },
-])('workers and servers killed with -9 under load, $replicas replica(s)', ({ replicas, ms }) => {
+  { replicas: 1 as const, restarts: 2 },
+  { replicas: 3 as const, restarts: 3 },
+])('workers and servers killed with -9 under load, $replicas replica(s)', ({ replicas, restarts }) => {
   it('lose no change, give no key to two workers, and leave nothing behind', async () => {
     await using nats = await startTestNats({ replicas })
     const prefix = `chaos${replicas}`
@@ -112,17 +117,17 @@ describe.each([
     const settings = settingsOf(nats.url, prefix, world, { replicas, workMs: 8 })
     const workers = await Promise.all([0, 1, 2].map(() => startWorker(settings)))
     const keys = Array.from({ length: 15 }, (_, i) => `n.k${i}`)
-    const end = Date.now() + ms
+    let isOver = false
     const changing = (async () => {
       const changes: Promise<void>[] = []
-      while (Date.now() < end) {
+      while (!isOver) {
         changes.push(world.change(test.queue, 'f', pick(keys), pick(['high', 'high', 'low'])))
         await new Promise((resolve) => setTimeout(resolve, 10))
       }
       await Promise.all(changes)
     })()
     const killingWorkers = (async () => {
-      while (Date.now() < end) {
+      while (!isOver) {
         await new Promise((resolve) => setTimeout(resolve, 400))
         const index = Math.floor(Math.random() * workers.length)
         const victim = workers[index]!
@@ -132,11 +137,14 @@ describe.each([
       }
     })()
     const killingServers = (async () => {
-      while (Date.now() < end - 1500) {
-        await new Promise((resolve) => setTimeout(resolve, 1500))
+      // Each time the queue is at work again, and the last time it goes on under load.
+      for (let kills = 0; ; kills++) {
+        const ended = endedRuns(world) + RUNS_BETWEEN_KILLS
+        await until(() => expect(endedRuns(world)).toBeGreaterThanOrEqual(ended), 30_000)
+        if (kills === restarts) break
         await nats.restart(Math.floor(Math.random() * replicas))
       }
-    })()
+    })().finally(() => (isOver = true))
     await Promise.all([changing, killingWorkers, killingServers])
     await until(() => expect(world.dealtWith()).toEqual(world.versions), 30_000)
     await until(

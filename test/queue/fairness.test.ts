@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { openQueue, type WorkQueue } from '#queue'
 import { startDeployedNats } from '../support/deployed-nats.ts'
 import type { ShippedUser } from '../support/shipped-users.ts'
+import { silent } from '../support/silent.ts'
 import { DONE, FN, freshPrefix, gate, inMs, until, useTestNats, World } from './support.ts'
 
 const { open } = useTestNats()
@@ -174,7 +175,7 @@ it('the users of deploy/nats may do all that this takes', async () => {
   await using deployed = await startDeployedNats()
   const opened = async (user: ShippedUser) => {
     const js = await deployed.connect(user, user)
-    const queue = await openQueue(js, { log: { debug() {}, info() {}, warn() {}, error() {} } })
+    const queue = await openQueue(js, { log: silent })
     return { js, queue, [Symbol.asyncDispose]: () => js.close() }
   }
   await using bridge = await opened('fairlead-bridge')

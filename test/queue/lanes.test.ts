@@ -1,7 +1,19 @@
 import { describe, expect, it } from 'vitest'
 import type { Lease } from '#queue'
 import { allowances, type Load, ProcessSlots } from '../../queue/slots.ts'
-import { DONE, FN, freshPrefix, gate, HeldRuns, keysNamed, statesOf, until, useTestNats, World } from './support.ts'
+import {
+  absence,
+  DONE,
+  FN,
+  freshPrefix,
+  gate,
+  HeldRuns,
+  keysNamed,
+  statesOf,
+  until,
+  useTestNats,
+  World,
+} from './support.ts'
 
 const { open } = useTestNats()
 
@@ -214,7 +226,7 @@ it('a token that comes when every slot is busy is given back once, not in a loop
   const deliveries = async () =>
     (await test.js.admin.consumers.info(`${prefix}_WORK`, `${FN}-low`)).delivered.consumer_seq
   await until(async () => expect(await deliveries()).toBe(1))
-  await new Promise((resolve) => setTimeout(resolve, 1200))
+  await absence()
   expect(await deliveries()).toBe(1)
   held.letGo()
   await until(async () => expect(await statesOf(test.queue)).toEqual([]))

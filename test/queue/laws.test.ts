@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { LeaseLostError } from '#queue'
 import {
+  absence,
   DONE,
   entriesOf,
   FN,
@@ -243,7 +244,7 @@ it('law 6: nothing is polled and nothing is given back in a loop while keys run 
     expect(await entriesOf(test.queue)).toMatchObject([{}, {}, { state: 'running', dirty: true }]),
   )
   const sent = test.js.nc.stats().outMsgs
-  await new Promise((resolve) => setTimeout(resolve, 1500))
+  await absence()
   expect(test.js.nc.stats().outMsgs - sent).toBe(0)
   goesOn.open()
   await worker.drain(1000)

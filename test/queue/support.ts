@@ -1,4 +1,5 @@
 import { once } from 'node:events'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll } from 'vitest'
 import { connectJetStream, type JetStream } from '#jetstream'
 import type { Nats } from '#local'
@@ -9,6 +10,15 @@ import { type ShippedNats, type ShippedUser, startShippedNats } from '../support
 export const FN = 'f'
 /** Short, so that what waits for the end of a lease does not take long. */
 export const LEASE_MS = 1200
+
+/** The slowest loop that sends requests pauses for 250 ms between two of them: jetstream/poll.ts. */
+const LONGEST_LOOP_MS = 250
+
+/**
+ * Waits before a test checks that nothing has come. No event says so. What is sent in a loop, or at once, would be sent several
+ * times in this time.
+ */
+export const absence = (): Promise<void> => sleep(6 * LONGEST_LOOP_MS)
 
 export interface TestQueue extends AsyncDisposable {
   js: JetStream

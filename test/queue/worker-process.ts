@@ -6,6 +6,7 @@ import { appendFileSync, readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connectJetStream } from '#jetstream'
 import { openQueue } from '#queue'
+import { silent } from '../support/silent.ts'
 
 export interface WorkerSettings {
   url: string
@@ -30,7 +31,6 @@ const die = () => process.kill(process.pid, 'SIGKILL')
 const log = (event: object) =>
   appendFileSync(`${settings.dir}/log`, `${JSON.stringify({ ...event, pid: process.pid, at: monotonicMs() })}\n`)
 const monotonicMs = () => Number(process.hrtime.bigint() / 1000n) / 1000
-const quiet = { debug() {}, info() {}, warn() {}, error() {} }
 
 let accesses = 0
 const js = await connectJetStream({ servers: settings.url, name: 'worker', timeoutMs: 1000 })
@@ -39,7 +39,7 @@ const queue = await openQueue(js, {
   replicas: settings.replicas,
   leaseMs: settings.leaseMs,
   ackWaitMs: settings.leaseMs,
-  log: quiet,
+  log: silent,
   onIo: () => (++accesses === settings.dieBefore ? void die() : undefined),
 })
 const worker = queue.serve({

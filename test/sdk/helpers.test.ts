@@ -13,6 +13,7 @@ import {
   shortName,
   toInvoke,
 } from '#sdk'
+import { silent } from '../support/silent.ts'
 
 const dnsName = fc.stringMatching(/^[a-z0-9]([-a-z0-9.]{0,250}[a-z0-9])?$/)
 
@@ -71,10 +72,7 @@ const Shop = resource({
 const given = { owned: {}, related: {}, attempt: 0, now: '2030-01-01T00:00:00Z', finalizing: false }
 const shop = (meta: object = {}) => Shop.of({ metadata: { name: 'a', uid: 'u', ...meta }, spec: {} })
 const run = (one: Reconciler, input: Partial<RunInput>) =>
-  toInvoke(one)(
-    { object: shop(), ...given, ...input },
-    { signal: new AbortController().signal, log: { debug() {}, info() {}, warn() {}, error() {} } },
-  )
+  toInvoke(one)({ object: shop(), ...given, ...input }, { signal: new AbortController().signal, log: silent })
 
 describe('a secret', () => {
   const drawer = (name: string) =>

@@ -14,6 +14,7 @@ import {
   Secret,
   toInvoke,
 } from '#sdk'
+import { silent } from '../support/silent.ts'
 
 const Shop = resource({
   group: 'example.com',
@@ -52,7 +53,7 @@ const inputWith = (rest: Partial<RunInput> = {}): RunInput => ({
 
 const context = {
   signal: new AbortController().signal,
-  log: { debug() {}, info() {}, warn() {}, error() {} },
+  log: silent,
 }
 
 const run = (reconciler: Reconciler, rest?: Partial<RunInput>) => toInvoke(reconciler)(inputWith(rest), context)

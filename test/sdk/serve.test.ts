@@ -4,6 +4,7 @@ import { z } from 'zod'
 import { fromHttp, objectEvent, toHttp } from '#events'
 import { ConflictError, type Reconciler, RetryAfterError, reconciler, resource, TerminalError } from '#sdk'
 import { type FunctionServer, type ServeFunctionOptions, serve } from '#sdk/serve'
+import { silent as log } from '../support/silent.ts'
 
 const Shop = resource({
   group: 'example.com',
@@ -19,7 +20,6 @@ const object = (name: string) => ({
   metadata: { name, namespace: 'x', uid: 'u', resourceVersion: '1' },
   spec: { size: 3 },
 })
-const log = { debug() {}, info() {}, warn() {}, error() {} }
 let server: FunctionServer | undefined
 afterEach(async () => {
   await server?.stop(0)

@@ -4,8 +4,9 @@ import { fileURLToPath } from 'node:url'
 import { connectJetStream, type JetStream } from '#jetstream'
 import { type Nats, type ProcessGroup, startNats } from '#local'
 import { openQueue, type WorkQueue } from '#queue'
+import { silent } from '../support/silent.ts'
 import { Observer } from './observer.ts'
-import { CALM, FN, LEASE_MS, PREFIX, type ProcessTerms, quiet, SEEN, STREAM } from './terms.ts'
+import { CALM, FN, LEASE_MS, PREFIX, type ProcessTerms, SEEN, STREAM } from './terms.ts'
 
 export interface ArenaOptions {
   dir: string
@@ -40,7 +41,7 @@ export interface Arena extends AsyncDisposable {
 export async function openArena({ dir, replicas, seed }: ArenaOptions): Promise<Arena> {
   const nats = await startNats({ dir, replicas, dieWithParent: true })
   const js = await connectJetStream({ servers: nats.url, name: 'soak' })
-  const queue = await openQueue(js, { prefix: PREFIX, replicas, leaseMs: LEASE_MS, ackWaitMs: LEASE_MS, log: quiet })
+  const queue = await openQueue(js, { prefix: PREFIX, replicas, leaseMs: LEASE_MS, ackWaitMs: LEASE_MS, log: silent })
   await queue.declare(FN)
   const { config } = await js.admin.streams.info(STREAM)
   await js.admin.streams.update(STREAM, { ...config, republish: { src: '>', dest: `${SEEN}.>` } })

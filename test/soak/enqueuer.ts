@@ -2,9 +2,10 @@
 import { connectJetStream } from '#jetstream'
 import { openQueue } from '#queue'
 import { randomFrom } from '../support/random.ts'
+import { silent } from '../support/silent.ts'
 import { changeKeys } from './changes.ts'
 import { diaryIn, monotonicMs, noteMemory } from './diary.ts'
-import { LEASE_MS, PREFIX, type ProcessTerms, quiet } from './terms.ts'
+import { LEASE_MS, PREFIX, type ProcessTerms } from './terms.ts'
 
 const PAUSE_MS = 25
 
@@ -17,7 +18,7 @@ const queue = await openQueue(js, {
   replicas: terms.replicas,
   leaseMs: LEASE_MS,
   ackWaitMs: LEASE_MS,
-  log: quiet,
+  log: silent,
 })
 
 const stop = new AbortController()

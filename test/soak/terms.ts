@@ -16,5 +16,3 @@ export interface ProcessTerms {
   name: string
   seed: number
 }
-
-export const quiet = { debug() {}, info() {}, warn() {}, error() {} }

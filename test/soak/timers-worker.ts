@@ -1,5 +1,6 @@
 import { connectJetStream } from '#jetstream'
 import { openQueue } from '#queue'
+import { silent as log } from '../support/silent.ts'
 
 export interface TimersSettings {
   url: string
@@ -15,7 +16,6 @@ export interface TimersProgress {
 
 /** Runs timers that fire, and tells its parent every second how far it is. */
 const { url, reconciler, leaseMs } = JSON.parse(process.argv[2] ?? '') as TimersSettings
-const log = { debug() {}, info() {}, warn() {}, error() {} }
 const js = await connectJetStream({ servers: url, name: 'timers' })
 const queue = await openQueue(js, { leaseMs, ackWaitMs: leaseMs, log })
 const fired = new Set<string>()

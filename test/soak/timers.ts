@@ -5,6 +5,7 @@ import { parseArgs } from 'node:util'
 import { connectJetStream, type JetStream } from '#jetstream'
 import { type Finish, openQueue, type WorkQueue } from '#queue'
 import { startTestNats } from '../support/servers.ts'
+import { silent as log } from '../support/silent.ts'
 import { armTimers } from './arm-timers.ts'
 import type { TimersProgress, TimersSettings } from './timers-worker.ts'
 
@@ -19,7 +20,6 @@ const HELD = 32
 const ARMED_PER_SECOND = 4000
 const FN = 'timers'
 const HOLDING = 'holding'
-const log = { debug() {}, info() {}, warn() {}, error() {} }
 
 const { timers, armed } = parseArgs({
   options: { timers: { type: 'string', default: '500000' }, armed: { type: 'string', default: '50000' } },

@@ -9,9 +9,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { connectJetStream } from '#jetstream'
 import { type Finish, type Lease, openQueue, type QueueOptions } from '#queue'
 import { randomFrom } from '../support/random.ts'
+import { silent } from '../support/silent.ts'
 import { changeKeys } from './changes.ts'
 import { diaryIn, monotonicMs, noteMemory, type Outcome } from './diary.ts'
-import { CALM, FN, LEASE_MS, PREFIX, type ProcessTerms, quiet } from './terms.ts'
+import { CALM, FN, LEASE_MS, PREFIX, type ProcessTerms } from './terms.ts'
 
 const SLOTS = 16
 const DRAIN_MS = 1000
@@ -50,7 +51,7 @@ const queue = await openQueue(js, {
   ackWaitMs: LEASE_MS,
   now: () => Date.now() + skewMs,
   onIo: stopAtBrink,
-  log: { ...quiet, error: (fields, message) => console.error(message, fields) },
+  log: { ...silent, error: (fields, message) => console.error(message, fields) },
 })
 const worker = queue.serve({
   reconciler: FN,

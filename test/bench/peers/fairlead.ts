@@ -1,14 +1,14 @@
 import { connectJetStream } from '#jetstream'
 import { openQueue } from '#queue'
+import { silent } from '../../support/silent.ts'
 import { LEASE_MS, type Peer, SLOTS } from './peer.ts'
 
 const FN = 'bench'
-const quiet = { debug() {}, info() {}, warn() {}, error() {} }
 
 /** Ours, as `fairlead up` opens it. */
 export async function openFairlead(url: string, prefix: string): Promise<Peer> {
   const js = await connectJetStream({ servers: url, name: 'bench' })
-  const queue = await openQueue(js, { prefix, leaseMs: LEASE_MS, ackWaitMs: LEASE_MS, log: quiet })
+  const queue = await openQueue(js, { prefix, leaseMs: LEASE_MS, ackWaitMs: LEASE_MS, log: silent })
   await queue.declare(FN)
   return {
     enqueue: async (key) => void (await queue.enqueue(FN, key)),
