@@ -3,6 +3,11 @@ export class BoundedMap<Key, Value> {
   readonly #capacity: number
   readonly #weightOf: (value: Value) => number
   readonly #entries = new Map<Key, Value>()
+  /**
+   * Stands behind the entry that was removed last to make room: an entry before it is gone, or was set again and stands at the
+   * end. A new iterator would pass every removed entry, thousands of them, at each set().
+   */
+  readonly #oldest = this.#entries.keys()
   #weight = 0
 
   /** Without `weightOf`, each entry has the weight 1: the capacity is a number of entries. */
@@ -27,10 +32,10 @@ export class BoundedMap<Key, Value> {
     this.delete(key)
     this.#entries.set(key, value)
     this.#weight += this.#weightOf(value)
-    if (this.#weight <= this.#capacity) return
-    for (const oldest of this.#entries.keys()) {
-      this.delete(oldest)
-      if (this.#weight <= this.#capacity) return
+    while (this.#weight > this.#capacity) {
+      const oldest = this.#oldest.next()
+      if (oldest.done === true) return
+      this.delete(oldest.value)
     }
   }
 

@@ -1,3 +1,4 @@
+import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { BoundedMap } from '#primitives'
 
@@ -44,4 +45,33 @@ it('an undefined value is an entry', () => {
   map.set('a', undefined)
   map.set('b', undefined)
   expect([map.has('a'), map.has('b')]).toEqual([false, true])
+})
+
+const step = fc.oneof(
+  { weight: 8, arbitrary: fc.record({ set: fc.nat(9), weight: fc.nat(6) }) },
+  { weight: 2, arbitrary: fc.record({ delete: fc.nat(9) }) },
+  { weight: 1, arbitrary: fc.constant('clear' as const) },
+)
+
+it('keeps what a list would keep that is searched from its beginning', () => {
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 200 }), (steps) => {
+      const map = new BoundedMap<number, number>(10, (weight) => weight)
+      let list: [number, number][] = []
+      for (const one of steps) {
+        if (one === 'clear') {
+          map.clear()
+          list = []
+        } else if ('delete' in one) {
+          map.delete(one.delete)
+          list = list.filter(([key]) => key !== one.delete)
+        } else {
+          map.set(one.set, one.weight)
+          list = [...list.filter(([key]) => key !== one.set), [one.set, one.weight]]
+          while (list.reduce((sum, [, weight]) => sum + weight, 0) > 10) list.shift()
+        }
+        expect(Array.from(map.keys(), (key) => [key, map.get(key)])).toEqual(list)
+      }
+    }),
+  )
 })
