@@ -8,7 +8,7 @@ import { RECONCILERS } from '#spec'
 import { reconcilerObject, secrets } from '../bridge/objects.ts'
 import { startServers } from '../bridge/servers.ts'
 import { BIN, LEASHED } from '../support/fairlead.ts'
-import { untilHolds } from '../support/wait.ts'
+import { until } from '../support/wait.ts'
 
 const SECRETS = 2000
 const BYTES = 100 * 1024
@@ -52,7 +52,7 @@ async function highestMiB(prefix: string): Promise<number> {
       return subject !== '' && !Buffer.from(data).toString().includes('unlisted')
     return false
   }
-  await untilHolds(() => isListed().catch(() => false), { leastMs: 200 })
+  await until(isListed, { leastMs: 200, timeoutMs: Number.POSITIVE_INFINITY })
   const status = await readFile(`/proc/${child.pid}/status`, 'utf8')
   child.kill('SIGKILL')
   await once(child, 'exit')

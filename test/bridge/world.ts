@@ -9,7 +9,7 @@ import { createKubeClient, isNotFound, isRetriable, type KubeClient, loadKubeCon
 import { openQueue } from '#queue'
 import { RECONCILERS } from '#spec'
 import { silent } from '../support/silent.ts'
-import { untilHolds } from '../support/wait.ts'
+import { until as untilHolds } from '../support/wait.ts'
 import { configMaps, reconcilerObject, widgets } from './objects.ts'
 
 export { silent } from '../support/silent.ts'
@@ -331,5 +331,5 @@ export async function untilCondition(kube: KubeClient, name: string, reason: str
   })
 }
 
-export const until = (what: string, holds: () => Promise<boolean>, timeoutMs = 20_000): Promise<void> =>
+export const until = (what: string, holds: () => Promise<boolean>, timeoutMs = 20_000): Promise<unknown> =>
   untilHolds(holds, { leastMs: 50, timeoutMs, what })

@@ -6,7 +6,7 @@ import { natsCertificates } from '../../install/certificates.ts'
 import { freePorts } from '../../local/ports.ts'
 import { type Reaper, stopWithThisProcess } from '../../local/reaper.ts'
 import { shortTempDir } from '../support/servers.ts'
-import { untilHolds } from '../support/wait.ts'
+import { until } from '../support/wait.ts'
 
 const PATIENCE = { leastMs: 20 }
 
@@ -70,10 +70,10 @@ it('a certificate of a server makes a server of a cluster, and that of a client 
     return start(name, `listen: 127.0.0.1:${others.pop()}\ncluster { ${cluster} }`)
   }
   const other = await joining('other', 'fairlead-nats-bridge')
-  await untilHolds(async () => (await other.log()).includes('Authorization Violation'), PATIENCE)
+  await until(async () => (await other.log()).includes('Authorization Violation'), PATIENCE)
   expect(await one.log()).toContain('Authentication Failure')
   const server = await joining('server', 'fairlead-nats-server')
-  await untilHolds(async () => (await server.log()).includes('Route connection created'), PATIENCE)
+  await until(async () => (await server.log()).includes('Route connection created'), PATIENCE)
   expect(await server.log()).not.toContain('Authorization Violation')
 })
 

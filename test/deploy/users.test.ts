@@ -7,7 +7,7 @@ import { command } from '../support/command.ts'
 import { type DeployedNats, startDeployedNats } from '../support/deployed-nats.ts'
 import { startFairlead } from '../support/fairlead.ts'
 import { silent as log } from '../support/silent.ts'
-import { untilHolds } from '../support/wait.ts'
+import { until } from '../support/wait.ts'
 
 const PATIENCE = { leastMs: 50, timeoutMs: 20_000, what: 'it is shown' }
 
@@ -58,7 +58,7 @@ describe('fairlead-inspect', () => {
 
   it('sees changes as they come', async () => {
     await using tail = startFairlead(['events', 'tail', 'pods', '--since', '1h'], env)
-    const shows = (name: string) => untilHolds(async () => tail.output.some((line) => line.includes(name)), PATIENCE)
+    const shows = (name: string) => until(async () => tail.output.some((line) => line.includes(name)), PATIENCE)
     await shows('web')
     await events.put(PODS, 'added', object('later', 2, { namespace: 'shop' }))
     await shows('later')

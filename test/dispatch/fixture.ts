@@ -17,9 +17,10 @@ import { openQueue, type QueueOptions, type WorkQueue } from '#queue'
 import { coverageId, RECONCILERS, reconcilerSpec } from '#spec'
 import type { SharedServers } from '../support/setup.ts'
 import { silent } from '../support/silent.ts'
-import { untilHolds } from '../support/wait.ts'
+import { until } from '../support/wait.ts'
 
 export { silent } from '../support/silent.ts'
+export { until } from '../support/wait.ts'
 
 export const WIDGETS = { group: 'test.fairlead.dev', version: 'v1', resource: 'widgets', kind: 'Widget' }
 export const PODS = { group: '', version: 'v1', resource: 'pods', kind: 'Pod', strategy: 'CreateOnly' } as const
@@ -273,9 +274,6 @@ class Scene {
     return behaviour === undefined ? {} : behaviour(input, context)
   }
 }
-
-export const until = (holds: () => boolean | Promise<boolean>, timeoutMs = 10_000): Promise<void> =>
-  untilHolds(holds, { leastMs: 25, timeoutMs })
 
 async function installCrds(kube: KubeClient): Promise<void> {
   for (const crd of [reconcilerCrd(), widgetCrd])

@@ -57,7 +57,7 @@ describe('a Reconciler whose function is at an address', () => {
 
     await using server = createServer((_, response) => response.writeHead(204).end()).listen(port, '127.0.0.1')
     await once(server, 'listening')
-    await until(async () => (await readyOf())?.status === 'True', 30_000)
+    await until(async () => (await readyOf())?.status === 'True', { timeoutMs: 30_000 })
     expect(await readyOf()).toMatchObject({ reason: 'Serving' })
     await scene.stop()
   })

@@ -95,15 +95,18 @@ describe.skipIf(turn.skip)('the demo', () => {
 
   async function nothingLeft(): Promise<void> {
     const folders = async () => (await readdir(temporary)).filter((name) => name.startsWith('fl-'))
-    await until(async () => (await folders()).length === 0, 200)
-    await until(async () => JSON.stringify(await tracesOfNodes()) === JSON.stringify(before), 500)
+    await until(async () => (await folders()).length === 0, { leastMs: 200 })
+    await until(async () => JSON.stringify(await tracesOfNodes()) === JSON.stringify(before), { leastMs: 500 })
   }
 
   const shows = (demo: { out: string; child: ChildProcess }, what: string) =>
-    until(async () => {
-      if (demo.child.exitCode !== null) throw new Error(`the demo ended early: ${demo.out}`)
-      return demo.out.includes(what)
-    }, 50)
+    until(
+      async () => {
+        if (demo.child.exitCode !== null) throw new Error(`the demo ended early: ${demo.out}`)
+        return demo.out.includes(what)
+      },
+      { leastMs: 50 },
+    )
 
   it('shows the life of an At in order, in plain lines in a pipe, and leaves nothing behind', async () => {
     await isShownWhole('YAY')

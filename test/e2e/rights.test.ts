@@ -57,7 +57,7 @@ const statusOf = async (name: string) => (await world.ats()).find(({ metadata })
 describe('with the generated rights only', () => {
   it('an At runs, and its writes are those of its own account', async () => {
     await world.create(at('allowed', soon()))
-    await until(async () => (await statusOf('allowed'))?.phase === 'RUNNING', 50)
+    await until(async () => (await statusOf('allowed'))?.phase === 'RUNNING', { leastMs: 50 })
     const writes = (await world.cluster.audit()).filter(
       ({ verb, resource }) => verb === 'create' && resource === 'pods',
     )
@@ -81,12 +81,12 @@ describe('with the generated rights only', () => {
       name,
       `system:serviceaccount:fairlead-system:fairlead-${fn}`,
     ])
-    await until(async () => isDeepStrictEqual(await creators(), Object.fromEntries(expected)), 50)
+    await until(async () => isDeepStrictEqual(await creators(), Object.fromEntries(expected)), { leastMs: 50 })
     const refused = (await world.cluster.audit()).filter(({ actedAs, code }) => actedAs !== '' && code === 403)
     expect(refused).toEqual([])
     const path = resourcePath(Memcached, 'default', 'mc')
     await world.kube.delete(path)
-    await until(async () => world.kube.get(path).then(() => false, isNotFound), 50)
+    await until(async () => world.kube.get(path).then(() => false, isNotFound), { leastMs: 50 })
   })
 
   it('its change is one trace, from the watch to each request, in spans and logs, across processes', async () => {
@@ -95,10 +95,10 @@ describe('with the generated rights only', () => {
         attributes.some(({ key, value }) => key === 'k8s.object.name' && value.stringValue === name),
       )
     const publishing = () => about('allowed').find(({ name }) => name.startsWith('publish ats'))
-    await until(async () => publishing() !== undefined, 50)
+    await until(async () => publishing() !== undefined, { leastMs: 50 })
     const { traceId, spanId } = publishing()!
     const inTrace = (name: string) => collector.spans.find((span) => span.traceId === traceId && span.name === name)
-    await until(async () => inTrace('run at') !== undefined, 50)
+    await until(async () => inTrace('run at') !== undefined, { leastMs: 50 })
     const run = inTrace('run at')!
     expect([run.parentSpanId, inTrace('queue at')?.parentSpanId]).toEqual([spanId, spanId])
     const requests = ['create pods.v1', 'status ats.v1alpha1.cnat.programming-kubernetes.info'].map(inTrace)
@@ -114,7 +114,7 @@ describe('with the generated rights only', () => {
     await world.create(at('refused', soon()))
     const failure = async () =>
       (await statusOf('refused'))?.conditions?.find(({ type, status }) => type === 'Reconciled' && status === 'False')
-    await until(async () => (await failure()) !== undefined, 50)
+    await until(async () => (await failure()) !== undefined, { leastMs: 50 })
     expect(await failure()).toMatchObject({
       reason: 'Forbidden',
       message: expect.stringMatching(
@@ -127,11 +127,11 @@ describe('with the generated rights only', () => {
         events.push(...items)
       return events.filter(({ regarding }) => regarding.name === 'refused')
     }
-    await until(async () => (await reported()).length > 0, 50)
+    await until(async () => (await reported()).length > 0, { leastMs: 50 })
     expect(await reported()).toMatchObject([{ reason: 'Forbidden' }])
 
     await world.kube.patch(path, { rules: role.rules }, 'merge')
-    await until(async () => (await statusOf('refused'))?.phase === 'RUNNING', 50)
+    await until(async () => (await statusOf('refused'))?.phase === 'RUNNING', { leastMs: 50 })
   })
 
   it.each([
@@ -184,7 +184,7 @@ describe('the API server counts', () => {
     const object = at(name, due) as At
     const template = { spec: { schedulerName: 'nobody' } }
     await world.create({ ...object, spec: { ...object.spec, template, ...more } })
-    await until(async () => (await statusOf(name))?.phase === 'RUNNING', 20)
+    await until(async () => (await statusOf(name))?.phase === 'RUNNING', { leastMs: 20 })
     const path = resourcePath(PODS, 'default', `${name}-pod`, 'status')
     await world.kube.patch(path, { status: { phase: 'Succeeded' } }, 'merge')
   }
@@ -199,7 +199,7 @@ describe('the API server counts', () => {
   /** The whole life of an At, and whether it had to wait. */
   async function lived(name: string, due: Date) {
     await succeeded(name, due)
-    await until(async () => (await statusOf(name))?.phase === 'DONE', 20)
+    await until(async () => (await statusOf(name))?.phase === 'DONE', { leastMs: 20 })
     const requests = await requestsAbout(name)
     return { waited: (await statusOf(name))?.scheduledTime !== undefined, requests }
   }
@@ -225,7 +225,7 @@ describe('the API server counts', () => {
   it('one more for an At with a time to live, which deletes the At as its own account', async () => {
     await succeeded('short-lived', soon(), { ttlSecondsAfterFinished: 0 })
     const path = resourcePath(ATS, 'default', 'short-lived')
-    await until(async () => world.kube.get(path).then(() => false, isNotFound), 20)
+    await until(async () => world.kube.get(path).then(() => false, isNotFound), { leastMs: 20 })
     const requests = ['create pods', 'patch ats/status', 'patch ats/status', 'delete ats']
     expect(await requestsAbout('short-lived')).toEqual(requests.map((said) => `fairlead-at ${said}`))
   })
@@ -235,7 +235,7 @@ describe('a dry run from the command line', () => {
   it('shows outcome and difference, and writes nothing', async () => {
     const later = new Date(Date.now() + 3_600_000)
     await world.create(at('dry-run', later))
-    await until(async () => (await statusOf('dry-run'))?.phase === 'PENDING', 50)
+    await until(async () => (await statusOf('dry-run'))?.phase === 'PENDING', { leastMs: 50 })
     const run = (...args: string[]) => command(['run', 'at', 'dry-run', '--dry-run', ...args], world.env)
     const waiting = await run()
     expect(waiting).toMatchObject({ code: 0, stdout: expect.stringContaining('Nothing would be written.') })

@@ -95,18 +95,18 @@ export function visitorsOnNode(scene: () => Scene): void {
       [BOOK_PAGE, 'Visitors Dashboard'],
       [await pageOf('one'), 'One & only'],
     ] as const) {
-      await eventually(async () => (await visit(url)).length > 0)
+      await until(async () => (await visit(url)).length > 0)
       await browser.open(url)
       const texts = (selector: string) =>
         browser.evaluate<string[]>(`[...document.querySelectorAll('${selector}')].map((one) => one.textContent)`)
       const latestOnPage = async () => await texts('tbody tr:first-child td')
-      await eventually(async () => isDeepStrictEqual(await texts('h2'), [title]))
+      await until(async () => isDeepStrictEqual(await texts('h2'), [title]))
       expect(await texts('th')).toEqual(['Service IP', 'Client IP', 'Timestamp'])
-      await eventually(async () => ![CLIENT_IP, undefined].includes((await latestOnPage())[1]))
+      await until(async () => ![CLIENT_IP, undefined].includes((await latestOnPage())[1]))
       const rows = (await texts('tbody tr')).length
       const [arrived] = await visit(url)
       const { service_ip, client_ip, timestamp } = arrived!
-      await eventually(async () => isDeepStrictEqual(await latestOnPage(), [service_ip, client_ip, timestamp]))
+      await until(async () => isDeepStrictEqual(await latestOnPage(), [service_ip, client_ip, timestamp]))
       expect(await texts('tbody tr')).toHaveLength(rows + 1)
     }
   })
@@ -121,7 +121,7 @@ export function visitorsOnNode(scene: () => Scene): void {
     await operators.patch(VisitorsApp, 'one', { spec: { title: 'Changed', size: 2 } })
     const { status } = (await ready('one', (spec) => spec.includes('Changed')))!
     expect(status.readyReplicas).toEqual({ database: 1, backend: 2, frontend: 1 })
-    await eventually(async () => (await page('one')).includes('<h2>Changed</h2>'))
+    await until(async () => (await page('one')).includes('<h2>Changed</h2>'))
   })
 
   it('heal a lost Secret: another password, the same visits', async () => {
@@ -129,7 +129,7 @@ export function visitorsOnNode(scene: () => Scene): void {
     await operators.delete(Secret, 'one-mysql-auth')
     const after = await operators.until(Secret, 'one-mysql-auth', (found) => found !== undefined)
     expect(after?.data?.['password']).not.toBe(before)
-    await eventually(async () => {
+    await until(async () => {
       const status = await kubectl([
         'rollout',
         'status',
@@ -170,6 +170,4 @@ export function visitorsOnNode(scene: () => Scene): void {
       }
     }
   }
-
-  const eventually = (holds: () => Promise<boolean>): Promise<void> => until(() => holds().catch(() => false))
 }

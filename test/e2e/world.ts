@@ -6,7 +6,7 @@ import { command } from '../support/command.ts'
 import { type FairleadProcess, startFairlead } from '../support/fairlead.ts'
 import type { Kubectl } from '../support/kubectl.ts'
 import { startTestCluster } from '../support/servers.ts'
-import { untilHolds } from '../support/wait.ts'
+import { type Patience, until as untilHolds } from '../support/wait.ts'
 
 export const ATS = { group: 'cnat.programming-kubernetes.info', version: 'v1alpha1', resource: 'ats' }
 const PODS = { group: '', version: 'v1', resource: 'pods' }
@@ -120,4 +120,5 @@ export const untilPhase = (kubectl: Kubectl, phase: string, name: string, second
   kubectl(['wait', `--for=jsonpath={.status.phase}=${phase}`, `at/${name}`, `--timeout=${seconds}s`])
 
 /** Returns when it holds; the test's own time-out bounds it. */
-export const until = (holds: () => Promise<boolean>, leastMs = 250): Promise<void> => untilHolds(holds, { leastMs })
+export const until = <T>(condition: () => T | Promise<T>, patience: Patience = {}): Promise<T> =>
+  untilHolds(condition, { leastMs: 250, timeoutMs: Number.POSITIVE_INFINITY, ...patience })

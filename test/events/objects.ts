@@ -2,7 +2,8 @@ import type { KubeObject, ResourceRef } from '#contracts'
 import { type EventStore, type EventStoreOptions, openEventStore } from '#events'
 import { connectJetStream, type JetStream } from '#jetstream'
 import { silent } from '../support/silent.ts'
-import { untilHolds } from '../support/wait.ts'
+
+export { until } from '../support/wait.ts'
 
 export const PODS: ResourceRef = { group: '', version: 'v1', resource: 'pods' }
 export const ATS: ResourceRef = { group: 'cnat.example.com', version: 'v1alpha1', resource: 'ats' }
@@ -45,7 +46,6 @@ export async function openStore(
 }
 
 /** Resolves when the condition holds; what ends the wait otherwise is the test's own time limit. */
-export const until = (condition: () => Promise<boolean>): Promise<void> => untilHolds(condition, { leastMs: 20 })
 
 export async function collected<T>(items: AsyncIterable<T>): Promise<T[]> {
   const all: T[] = []

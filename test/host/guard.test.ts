@@ -36,7 +36,7 @@ const phaseOf = async (name: string) => {
   const { status } = await kube.get(resourcePath(NAUGHTIES, 'default', name))
   return (status as { phase?: string } | undefined)?.phase
 }
-const isDone = (name: string) => until(async () => expect(await phaseOf(name)).toBe('DONE'), 30_000)
+const isDone = (name: string) => until(async () => expect(await phaseOf(name)).toBe('DONE'), { timeoutMs: 30_000 })
 const doInstead = (name: string, does: string) =>
   kube.patch(resourcePath(NAUGHTIES, 'default', name), { spec: { does } }, 'merge')
 const errorsOf = ({ logs }: FairleadProcess, name: string) =>
@@ -105,7 +105,7 @@ describe('what a function does wrong', () => {
     }
     {
       await using running = up()
-      await until(() => expect(errorsOf(running, 'exits').length).toBeGreaterThanOrEqual(3), 30_000)
+      await until(() => expect(errorsOf(running, 'exits').length).toBeGreaterThanOrEqual(3), { timeoutMs: 30_000 })
       expect(errorsOf(running, 'exits')).toContain('the function ended its process: exit code 0')
       running.kill('SIGTERM')
       expect(await running.exited).toMatchObject({ code: 0 })

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { on, once } from 'node:events'
 import { describe, expect, it } from 'vitest'
 import { isWorthCollecting } from '../../host/runtime/heap.ts'
-import { untilHolds } from '../support/wait.ts'
+import { until } from '../support/wait.ts'
 
 const MIB = 2 ** 20
 
@@ -17,7 +17,7 @@ describe('the memory of a burst', () => {
       child.stdin.write('?')
       return (await next()) < full / 2
     }
-    await untilHolds(isSmall, { leastMs: 50, timeoutMs: 20_000, what: `less than half of ${full} MiB is resident` })
+    await until(isSmall, { leastMs: 50, timeoutMs: 20_000, what: `less than half of ${full} MiB is resident` })
     child.stdin.end()
     await once(child, 'close')
   })

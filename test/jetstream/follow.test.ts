@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { follow } from '#jetstream'
 import { useJetStream } from '../support/jetstream.ts'
-import { untilPasses } from '../support/wait.ts'
+import { until } from '../support/wait.ts'
 
 describe('following a stream', () => {
   const { nats, js } = useJetStream()
@@ -70,7 +70,7 @@ describe('following a stream', () => {
       await processes.kill(names[0] ?? '')
       await act()
       await nats().restart()
-      await untilPasses(() => js().lastSequence(name))
+      await until(() => js().lastSequence(name))
     }
     await publish('a')
     await startWith(() => cp(store, older, { recursive: true }))

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { ensureBinaries, plainProgress, silentProgress } from '#local'
-import { eventually, programsWith } from './support.ts'
+import { programsWith, until } from './support.ts'
 
 /** Nor does a machine that is slow today say more than one that is not. */
 const NEVER_SECONDS = 1_000_000
@@ -50,7 +50,7 @@ describe('building the servers', () => {
 
   it('goes on after a build that was killed with all its compilers, and clears away what that left', async () => {
     await killDuringBuild(env)
-    await eventually(() => programsWith(dir).length === 0)
+    await until(() => programsWith(dir).length === 0)
     const paths = await ensureBinaries(['loopback'], silentProgress, { env })
     expect(await readdir(dirname(paths('loopback')))).toEqual(['loopback'])
   })

@@ -18,7 +18,7 @@ import {
   startCluster,
 } from '#local'
 import { shortTempDir, startTestCluster } from '../support/servers.ts'
-import { eventually, programsWith } from './support.ts'
+import { programsWith, until } from './support.ts'
 
 const run = promisify(execFile)
 
@@ -106,7 +106,7 @@ describe('a whole cluster', () => {
     expect(await k('get', 'namespaces', '-o', 'name')).not.toContain('only-in-other')
     await other[Symbol.asyncDispose]()
     // The reaper goes a moment later, when it reads that it is not needed.
-    await eventually(() => programsWith(other.dir).length === 0)
+    await until(() => programsWith(other.dir).length === 0)
     expect(await k('get', 'namespaces', '-o', 'name')).toContain('default')
   })
 })
@@ -138,7 +138,7 @@ describe('clusters', () => {
     const dir = await shortTempDir()
     const abort = new AbortController()
     const starting = startCluster({ dir, signal: abort.signal })
-    await eventually(() => programsWith(`${dir}/etcd`).length > 0)
+    await until(() => programsWith(`${dir}/etcd`).length > 0)
     abort.abort(new Error('not wanted any more'))
     await expect(starting).rejects.toThrow('not wanted any more')
     expect(programsWith(dir)).toEqual([])

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { type ClusterStatus, clusterStatus, stopCluster } from '#local'
 import { shortTempDir } from '../support/servers.ts'
-import { eventually, programsWith } from './support.ts'
+import { programsWith, until } from './support.ts'
 
 /** Starts a cluster in a process of its own, which is killed with SIGKILL as soon as all of it runs. */
 async function killTheStarterOf(dir: string, options: object): Promise<ClusterStatus> {
@@ -35,7 +35,7 @@ describe('kill -9 of the process that started a cluster', () => {
     const before = await killTheStarterOf(dir, { dieWithParent: true, temporary: true })
     expect(before).toMatchObject({ running: true })
     expect(before.processes.map(({ name }) => name).sort()).toEqual(['etcd', 'kube-apiserver', 'nats'])
-    await eventually(() => programsWith(dir).length === 0)
+    await until(() => programsWith(dir).length === 0)
     expect(existsSync(dir)).toBe(false)
   })
 

@@ -1,5 +1,4 @@
 import { readdirSync, readFileSync } from 'node:fs'
-import { untilHolds } from '../support/wait.ts'
 
 /** Command lines of the living processes of this machine that name `text`, our own left out. Linux only. */
 export function programsWith(text: string): string[] {
@@ -15,5 +14,4 @@ function commandLineOf(pid: string): string {
   }
 }
 
-/** The test's own timeout bounds it. */
-export const eventually = (holds: () => boolean | Promise<boolean>): Promise<void> => untilHolds(holds, { leastMs: 50 })
+export { until } from '../support/wait.ts'

@@ -140,16 +140,16 @@ describe.each([
       // Each time the queue is at work again, and the last time it goes on under load.
       for (let kills = 0; ; kills++) {
         const ended = endedRuns(world) + RUNS_BETWEEN_KILLS
-        await until(() => expect(endedRuns(world)).toBeGreaterThanOrEqual(ended), 30_000)
+        await until(() => expect(endedRuns(world)).toBeGreaterThanOrEqual(ended), { timeoutMs: 30_000 })
         if (kills === restarts) break
         await nats.restart(Math.floor(Math.random() * replicas))
       }
     })().finally(() => (isOver = true))
     await Promise.all([changing, killingWorkers, killingServers])
-    await until(() => expect(world.dealtWith()).toEqual(world.versions), 30_000)
+    await until(() => expect(world.dealtWith()).toEqual(world.versions), { timeoutMs: 30_000 })
     await until(
       async () => expect(await test.queue.depth('f')).toEqual({ queued: 0, running: 0, waiting: 0, parked: 0 }),
-      30_000,
+      { timeoutMs: 30_000 },
     )
     await Promise.all(workers.map((worker) => kill(worker, 'SIGTERM')))
     expect(world.overlaps()).toEqual([])

@@ -162,7 +162,7 @@ export function gate(): { opened: Promise<void>; open: () => void } {
   return { opened: promise, open: resolve }
 }
 
-export { untilPasses as until } from '../support/wait.ts'
+export { until } from '../support/wait.ts'
 
 export const inMs = (ms: number) => new Date(Date.now() + ms)
 

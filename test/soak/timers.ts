@@ -6,6 +6,7 @@ import { connectJetStream, type JetStream } from '#jetstream'
 import { type Finish, openQueue, type WorkQueue } from '#queue'
 import { startTestNats } from '../support/servers.ts'
 import { silent as log } from '../support/silent.ts'
+import { until } from '../support/wait.ts'
 import { armTimers } from './arm-timers.ts'
 import type { TimersProgress, TimersSettings } from './timers-worker.ts'
 
@@ -52,11 +53,10 @@ class Probe {
   }
 }
 
-const say = (text: string) => process.stdout.write(`${new Date().toISOString().slice(11, 19)} ${text}\n`)
+/** Half a million timers may take minutes. */
+const PATIENCE = { leastMs: 500, timeoutMs: 3_600_000 }
 
-async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await holds())) await sleep(500)
-}
+const say = (text: string) => process.stdout.write(`${new Date().toISOString().slice(11, 19)} ${text}\n`)
 
 /** Runs that go on until the signal: their leases are renewed meanwhile. */
 async function hold(queue: WorkQueue, over: AbortSignal): Promise<{ lost: () => number }> {
@@ -72,7 +72,7 @@ async function hold(queue: WorkQueue, over: AbortSignal): Promise<{ lost: () => 
   }
   queue.serve({ reconciler: HOLDING, slots: HELD, handler, onFinished })
   for (let key = 0; key < HELD; key++) await queue.enqueue(HOLDING, `n.h${key}`)
-  await until(() => begun >= HELD)
+  await until(() => begun >= HELD, PATIENCE)
   return { lost: () => lost }
 }
 
@@ -103,9 +103,9 @@ await until(async () => {
   const { waiting } = await queue.depth(FN)
   if (waiting === 0 && queuedAfterMs === 0) queuedAfterMs = performance.now() - began
   return progress.fired >= count
-})
+}, PATIENCE)
 over.abort()
-await until(async () => (await queue.depth(HOLDING)).running === 0)
+await until(async () => (await queue.depth(HOLDING)).running === 0, PATIENCE)
 const longestMs = await probe.stop()
 const lost = held.lost() + progress.fenced
 say(

@@ -7,36 +7,29 @@ const LONGEST_MS = 300
 const pause = (lookedSince: number, leastMs: number): Promise<void> =>
   sleep(Math.max(leastMs, Math.min(3 * (performance.now() - lookedSince), LONGEST_MS)))
 
-interface Patience {
-  /** Between two looks. */
-  leastMs: number
-  /** Left out: the test's own time-out bounds it. */
+export interface Patience {
+  /** After that, the last error of the condition is thrown, or one that says what was waited for. */
   timeoutMs?: number
+  /** Between two looks, at least. */
+  leastMs?: number
   what?: string
 }
 
-/** Returns when it holds. */
-export async function untilHolds(
-  holds: () => boolean | Promise<boolean>,
-  { leastMs, timeoutMs = Number.POSITIVE_INFINITY, what = holds.toString() }: Patience,
-): Promise<void> {
-  const deadline = performance.now() + timeoutMs
-  for (let began = performance.now(); !(await holds()); began = performance.now()) {
-    if (performance.now() > deadline) throw new Error(`not within ${timeoutMs} ms: ${what}`)
-    await pause(began, leastMs)
-  }
-}
-
-/** Returns what it returns when it throws no more; its last error if that takes too long. */
-export async function untilPasses<T>(condition: () => T | Promise<T>, timeoutMs = 20_000): Promise<T> {
+/** Returns what the condition gives, once it neither throws nor gives false. */
+export async function until<T>(
+  condition: () => T | Promise<T>,
+  { timeoutMs = 20_000, leastMs = 40, what = condition.toString() }: Patience = {},
+): Promise<T> {
   const deadline = performance.now() + timeoutMs
   for (;;) {
     const began = performance.now()
     try {
-      return await condition()
+      const given = await condition()
+      if (given !== false) return given
+      if (began > deadline) throw new Error(`not within ${timeoutMs} ms: ${what}`)
     } catch (error) {
-      if (performance.now() > deadline) throw error
-      await pause(began, 40)
+      if (began > deadline) throw error
     }
+    await pause(began, leastMs)
   }
 }

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { ConfigMap, kind, reconciler, resource, Secret, ServiceAccount, z } from 'fairlead'
 import { type RunningOperators, runOperators } from 'fairlead/testing/cluster'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { untilHolds } from '../../support/wait.ts'
+import { until } from '../../support/wait.ts'
 
 const Note = resource({
   group: 'example.com',
@@ -101,7 +101,7 @@ describe('reconcilers on real servers of their own', () => {
     expect((await kube.get(path)).metadata.finalizers).toEqual(['fairlead.dev/robots'])
     await kube.patch(path, { metadata: { labels: { robot: null } } }, 'merge')
     const isReleased = async () => (await kube.get(path)).metadata.finalizers === undefined
-    await untilHolds(isReleased, { leastMs: 50, timeoutMs: 20_000 })
+    await until(isReleased, { leastMs: 50, timeoutMs: 20_000 })
   })
 
   it('see every change of a kind without generations, also where only these are to count', async () => {
