@@ -14,7 +14,7 @@ export function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefin
       },
       (error: unknown) => {
         signal.removeEventListener('abort', abort)
-        reject(error as Error)
+        reject(error)
       },
     )
   })

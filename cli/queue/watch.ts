@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { harmless } from '#host/exit'
+import { pause } from '#primitives'
 import type { WorkQueue } from '#queue'
 import { oneLine } from '../table.ts'
 import { firstRows, type LsOptions, NOTHING } from './ls.ts'
@@ -32,7 +32,7 @@ export async function watchQueue(
     const looked = await firstRows(queue, options, limit).catch((error: Error) => error)
     if (signal.aborted) break
     show(looked)
-    await sleep(EVERY_MS, undefined, { signal }).catch(() => undefined)
+    await pause(EVERY_MS, signal)
   }
 }
 

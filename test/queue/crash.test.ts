@@ -117,17 +117,17 @@ describe.each([
     const settings = settingsOf(nats.url, prefix, world, { replicas, workMs: 8 })
     const workers = await Promise.all([0, 1, 2].map(() => startWorker(settings)))
     const keys = Array.from({ length: 15 }, (_, i) => `n.k${i}`)
-    let isOver = false
+    const over = new AbortController()
     const changing = (async () => {
       const changes: Promise<void>[] = []
-      while (!isOver) {
+      while (!over.signal.aborted) {
         changes.push(world.change(test.queue, 'f', pick(keys), pick(['high', 'high', 'low'])))
         await new Promise((resolve) => setTimeout(resolve, 10))
       }
       await Promise.all(changes)
     })()
     const killingWorkers = (async () => {
-      while (!isOver) {
+      while (!over.signal.aborted) {
         await new Promise((resolve) => setTimeout(resolve, 400))
         const index = Math.floor(Math.random() * workers.length)
         const victim = workers[index]!
@@ -144,7 +144,7 @@ describe.each([
         if (kills === restarts) break
         await nats.restart(Math.floor(Math.random() * replicas))
       }
-    })().finally(() => (isOver = true))
+    })().finally(() => over.abort())
     await Promise.all([changing, killingWorkers, killingServers])
     await until(() => expect(world.dealtWith()).toEqual(world.versions), { timeoutMs: 30_000 })
     await until(
