@@ -95,10 +95,13 @@ describe('on servers', () => {
     await using again = await start(prefix)
     await createReconciler(kube, 'second-canary', { for: configMaps })
     await untilSaid(kube, 'second-canary', 'Watching')
-    await until('each is read again', async () => {
-      const { refused } = again.bridge.status()
-      return refused.every(({ name }) => taken.includes(name)) && again.bridge.status().resources.length > 0
-    })
+    await until(
+      async () => {
+        const { refused } = again.bridge.status()
+        return refused.every(({ name }) => taken.includes(name)) && again.bridge.status().resources.length > 0
+      },
+      { what: 'each is read again' },
+    )
   })
 
   it('one that an older definition admits is refused by name, and the others go on', async () => {
@@ -129,11 +132,13 @@ describe('on servers', () => {
     await createReconciler(kube, 'other', { for: configMaps })
     await untilCondition(kube, 'other', 'Watching')
     await kube.create(resourcePath(configMaps, 'default'), { metadata: { name: 'one' }, data: {} })
-    await until('the other has the key', async () => bridge.keysOf('other').includes('default.one'))
+    await until(async () => bridge.keysOf('other').includes('default.one'), { what: 'the other has the key' })
     expect(bridge.keysOf('culprit')).toEqual([])
     await js.admin.consumers.delete(queue.stream, 'blocker')
     await untilCondition(kube, 'culprit', 'Watching')
-    await until('every object that exists is owed a run', async () => bridge.keysOf('culprit').includes('default.one'))
+    await until(async () => bridge.keysOf('culprit').includes('default.one'), {
+      what: 'every object that exists is owed a run',
+    })
   })
 })
 
@@ -155,7 +160,7 @@ const untilSaid = (kube: KubeClient, name: string, wanted?: string) => {
     const { reason = 'Listing' } = conditions.find(({ type }) => type === 'Synced') ?? {}
     return wanted === undefined ? reason !== 'Listing' : reason === wanted
   }
-  return until(`${name} has its condition`, isSaid, PATIENCE_MS).catch((error: Error) => {
+  return until(isSaid, { what: `${name} has its condition`, timeoutMs: PATIENCE_MS }).catch((error: Error) => {
     throw new Error(`${error.message}: ${JSON.stringify(last)}`, { cause: error })
   })
 }
@@ -179,11 +184,11 @@ async function withoutPatterns(kube: KubeClient): Promise<AsyncDisposable> {
     key === 'pattern' || key === 'x-kubernetes-validations' ? undefined : value,
   ) as object[]
   await put(loose)
-  await until('the older definition is in force', () => admits('team/a'))
+  await until(() => admits('team/a'), { what: 'the older definition is in force' })
   return {
     async [Symbol.asyncDispose]() {
       await put(versions)
-      await until('the definition is in force again', async () => !(await admits('team/a')))
+      await until(async () => !(await admits('team/a')), { what: 'the definition is in force again' })
     },
   }
 }

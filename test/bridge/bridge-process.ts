@@ -31,7 +31,7 @@ const bridge = createBridge({
 const running = bridge.run(new AbortController().signal)
 const isWatching = async () =>
   bridge.status().resources.some(({ resource, open }) => resource === 'configmaps.v1' && open)
-await until('ConfigMaps are watched', isWatching)
+await until(isWatching, { what: 'ConfigMaps are watched' })
 process.send?.('watching')
 await running
 

@@ -84,19 +84,19 @@ describe('every change', () => {
     })()
     bridge.enqueued.length = 0
     await createAll([...names(150), 'life'])
-    await until('the creation is seen', async () => seen.length === 1)
+    await until(async () => seen.length === 1, { what: 'the creation is seen' })
     await writeConfigMap(kube, 'life', 'second')
-    await until('the update is seen', async () => seen.length === 2)
+    await until(async () => seen.length === 2, { what: 'the update is seen' })
     await Promise.all([
       ...names(50).map((name) => writeConfigMap(kube, name, 'second')),
       deleteAll(['life', ...names(100, 'old')]),
     ])
-    await until('the deletion is seen', async () => seen.length === 3)
+    await until(async () => seen.length === 3, { what: 'the deletion is seen' })
     following.abort()
     await follower
     expect(seen).toEqual(['added life first', 'modified life second', 'deleted life undefined'])
     await untilEqual(kube, bridge.events, configMaps)
-    await until('all are enqueued', async () => bridge.keysOf('maps').length === 251)
+    await until(async () => bridge.keysOf('maps').length === 251, { what: 'all are enqueued' })
     expect(bridge.enqueued.every(({ lane }) => lane === 'high')).toBe(true)
   })
 
@@ -108,7 +108,7 @@ describe('every change', () => {
     const status = () => bridge.bridge.status().resources.find(({ resource }) => resource === 'widgets.v1.example.com')
     // Between two tries it waits; else it tries.
     let seen = status()
-    await until('it waits', async () => (seen = status())?.phase === 'waiting')
+    await until(async () => (seen = status())?.phase === 'waiting', { what: 'it waits' })
     expect(seen).toMatchObject({ phase: 'waiting', synced: false, failure: { kind: 'absent' } })
     await untilCondition(kube, 'widget', 'ResourceNotFound')
     await installWidgets(kube)
@@ -131,15 +131,16 @@ describe('every change', () => {
       owned: [children],
     } = await bridge.events.observe({ primary: { ref: widgets, namespace: 'default', name: 'w' }, owned: [configMaps] })
     expect(children?.map(({ key }) => key.name)).toEqual(['child'])
-    await until(
-      'the owner is enqueued for both',
-      async () => bridge.enqueued.filter(({ key }) => key === 'default.w').length >= 2,
-    )
-    await until('the last cursors are written', async () => Boolean(await bridge.events.cursor(configMaps)))
+    await until(async () => bridge.enqueued.filter(({ key }) => key === 'default.w').length >= 2, {
+      what: 'the owner is enqueued for both',
+    })
+    await until(async () => Boolean(await bridge.events.cursor(configMaps)), { what: 'the last cursors are written' })
 
     bridge.enqueued.length = 0
     await kube.patch(configMapPath('child'), { metadata: { ownerReferences: null } }, 'merge')
-    await until('the owner that was left is enqueued', async () => bridge.keysOf('widget').includes('default.w'))
+    await until(async () => bridge.keysOf('widget').includes('default.w'), {
+      what: 'the owner that was left is enqueued',
+    })
     await kube.delete(resourcePath(widgets, 'default', 'w'))
   })
 })
@@ -174,7 +175,7 @@ describe('a start', () => {
     await writeConfigMap(kube, 'c5', 'second')
     await using bridge = await startBridge(kube, nats.url, { prefix })
     await untilEqual(kube, bridge.events, configMaps)
-    await until('what changed is enqueued', async () => bridge.enqueued.length >= 4)
+    await until(async () => bridge.enqueued.length >= 4, { what: 'what changed is enqueued' })
     expect(bridge.keysOf('maps')).toEqual(keys(['c0', 'c1', 'c2', 'c5']))
     expect(bridge.relists.filter(({ resource }) => resource === 'configmaps.v1')).toEqual([])
   })
@@ -196,9 +197,9 @@ describe('a start', () => {
     const published: string[] = []
     const observer = { published: ({ object }: { object: KubeObject }) => published.push(object.metadata.name) }
     await using bridge = await startBridge(kube, nats.url, { prefix, settled, observer })
-    await until('all are published', async () =>
-      ['own', 'foreign', 'unwritten'].every((name) => published.includes(name)),
-    )
+    await until(async () => ['own', 'foreign', 'unwritten'].every((name) => published.includes(name)), {
+      what: 'all are published',
+    })
     expect(bridge.keysOf('maps')).toEqual(keys(['foreign', 'unwritten']))
   })
 
@@ -232,9 +233,9 @@ describe('a start', () => {
       await using bridge = await startBridge(kube, nats.url, { prefix, observer })
       await untilEqual(kube, bridge.events, ref)
       const relist = () => bridge.relists.find(({ resource }) => resource === resourceName(ref))
-      await until('it was listed', async () => relist() !== undefined)
+      await until(async () => relist() !== undefined, { what: 'it was listed' })
       const mine = () => published.filter((line) => / c\d+$/.test(line)).sort()
-      await until('it is said of all of them, which follows', async () => mine().length >= 5)
+      await until(async () => mine().length >= 5, { what: 'it is said of all of them, which follows' })
       expect(mine()).toEqual(['added c2', 'deleted c0', 'deleted c1', 'deleted c2', 'modified c3'])
       expect(bridge.keysOf('all')).toEqual(keys(['c0', 'c1', 'c2', 'c3']))
       expect((await stored(bridge.events, ref)).get('default.c0')).toBe('deleted')
@@ -253,20 +254,23 @@ describe('Reconcilers come and go while the bridge runs', () => {
     const sequence = await lastSequence(bridge.js, bridge.events.stream)
     bridge.enqueued.length = 0
     await createReconciler(kube, 'second', { for: { ...configMaps, namespaces: ['default'] } })
-    await until('every key is enqueued for it', async () => bridge.keysOf('second').length === 20)
+    await until(async () => bridge.keysOf('second').length === 20, { what: 'every key is enqueued for it' })
     expect(bridge.keysOf('first')).toEqual([])
     const withoutItself = (await lastSequence(bridge.js, bridge.events.stream)) - sequence
     expect(withoutItself).toBeLessThan(12)
 
     await kube.delete(resourcePath(RECONCILERS, undefined, 'first'))
-    await until('the first is forgotten', async () => {
-      bridge.enqueued.length = 0
-      await writeConfigMap(kube, 'c0', `${Math.random()}`)
-      await until('a change arrives', async () => bridge.enqueued.length > 0)
-      return bridge.keysOf('first').length === 0
-    })
+    await until(
+      async () => {
+        bridge.enqueued.length = 0
+        await writeConfigMap(kube, 'c0', `${Math.random()}`)
+        await until(async () => bridge.enqueued.length > 0, { what: 'a change arrives' })
+        return bridge.keysOf('first').length === 0
+      },
+      { what: 'the first is forgotten' },
+    )
     await kube.delete(resourcePath(RECONCILERS, undefined, 'second'))
-    await until('nobody watches', async () => bridge.bridge.status().resources.length === 1)
+    await until(async () => bridge.bridge.status().resources.length === 1, { what: 'nobody watches' })
   })
 
   it('an invalid one is reported and leaves the others alone', async () => {
@@ -276,7 +280,7 @@ describe('Reconcilers come and go while the bridge runs', () => {
     await createReconciler(kube, 'good', { for: { ...configMaps, namespaces: ['default'] } })
     await createAll(names(2))
     await using bridge = await startBridge(kube, nats.url, { prefix })
-    await until('the good one is served', async () => bridge.keysOf('good').length === 2)
+    await until(async () => bridge.keysOf('good').length === 2, { what: 'the good one is served' })
     expect(
       bridge.bridge
         .status()
@@ -300,10 +304,10 @@ describe('NATS', () => {
     await createAll(created)
     const unconfirmed = () =>
       bridge.bridge.status().resources.find(({ resource }) => resource === 'configmaps.v1')?.unconfirmed ?? 0
-    await until('the watch is held back', async () => unconfirmed() === 128)
+    await until(async () => unconfirmed() === 128, { what: 'the watch is held back' })
     nats.signal('SIGCONT')
     await untilEqual(kube, bridge.events, configMaps, 'default')
-    await until('all are enqueued', async () => bridge.keysOf('maps').length === created.length)
+    await until(async () => bridge.keysOf('maps').length === created.length, { what: 'all are enqueued' })
   })
 
   it('that does not answer does not keep a bridge from stopping', async () => {
@@ -329,9 +333,9 @@ describe('NATS', () => {
     const { length } = relistsOfMaps(bridge)
     nats.signal('SIGKILL')
     await nats.restart()
-    await until('everything is enqueued again', async () => bridge.keysOf('maps').length === 20)
+    await until(async () => bridge.keysOf('maps').length === 20, { what: 'everything is enqueued again' })
     expect(bridge.enqueued.every(({ lane }) => lane === 'low')).toBe(true)
-    await until('its kind has been listed again', async () => relistsOfMaps(bridge).length > length)
+    await until(async () => relistsOfMaps(bridge).length > length, { what: 'its kind has been listed again' })
     expect(relistsOfMaps(bridge)[length]).toMatchObject({ changed: 0, deleted: 0 })
   })
 
@@ -353,8 +357,8 @@ describe('NATS', () => {
     const { length } = relistsOfMaps(bridge)
     nats.signal('SIGKILL')
     await nats.restart()
-    await until('it is enqueued again', async () => bridge.enqueued.length > 1)
-    await until('its kind has been listed again', async () => relistsOfMaps(bridge).length > length)
+    await until(async () => bridge.enqueued.length > 1, { what: 'it is enqueued again' })
+    await until(async () => relistsOfMaps(bridge).length > length, { what: 'its kind has been listed again' })
     expect(relistsOfMaps(bridge)[length]).toMatchObject({ changed: 1 })
   })
 })
@@ -381,9 +385,9 @@ it('two bridges at once leave the same content as one', async () => {
   await deleteAll(names(20))
   await untilEqual(kube, first.events, configMaps)
   for (const { bridge } of [first, second])
-    await until('both are done', async () =>
-      bridge.status().resources.every(({ synced, unconfirmed }) => synced && unconfirmed === 0),
-    )
+    await until(async () => bridge.status().resources.every(({ synced, unconfirmed }) => synced && unconfirmed === 0), {
+      what: 'both are done',
+    })
   await untilEqual(kube, second.events, configMaps)
   const queued = new Set<string>()
   for await (const { key } of first.queue.list({ reconciler: 'maps' })) queued.add(key)

@@ -81,12 +81,12 @@ async function enqueuedBy(bridge: Started, reconciler: string, act: () => Promis
   await act()
   const sign = `sign-${++number}`
   await createMap(sign, { namespace: 'other', labels: { sign } })
-  await until('a later change has come through', async () =>
-    (await stored(bridge.events, configMaps)).has(`other.${sign}`),
-  )
-  await until('nothing is under way', async () =>
-    bridge.bridge.status().resources.every(({ unconfirmed }) => unconfirmed === 0),
-  )
+  await until(async () => (await stored(bridge.events, configMaps)).has(`other.${sign}`), {
+    what: 'a later change has come through',
+  })
+  await until(async () => bridge.bridge.status().resources.every(({ unconfirmed }) => unconfirmed === 0), {
+    what: 'nothing is under way',
+  })
   return bridge.keysOf(reconciler)
 }
 
@@ -116,7 +116,7 @@ describe('a change of a related object makes run', () => {
       expect(await enqueuedBy(bridge, 'named', () => kube.delete(configMapPath('two')))).toEqual(['default.a'])
       expect(await enqueuedBy(bridge, 'named', () => createMap('three', { namespace: 'other' }))).toEqual([])
       await kube.patch(widgetPath('b'), { spec: { configs: [{ name: 'three' }] } }, 'merge')
-      await until('the widget is stored', async () => bridge.keysOf('named').includes('default.b'))
+      await until(async () => bridge.keysOf('named').includes('default.b'), { what: 'the widget is stored' })
     }
     await using bridge = await start({ prefix })
     await bridge.synced('configmaps.v1')
@@ -142,7 +142,9 @@ describe('a change of a related object makes run', () => {
     const near = async (bridge: Started, act: () => Promise<unknown>, expected: string[]) => {
       bridge.enqueued.length = 0
       await act()
-      await until(`${expected.join()} are enqueued`, async () => bridge.keysOf('near').join() === expected.join())
+      await until(async () => bridge.keysOf('near').join() === expected.join(), {
+        what: `${expected.join()} are enqueued`,
+      })
     }
     {
       await using bridge = await start({ prefix })
@@ -171,11 +173,11 @@ describe('a change of a related object makes run', () => {
       bridge.bridge.status().resources.find(({ resource }) => resource === 'configmaps.v1')?.unconfirmed
     nats.signal('SIGSTOP')
     await Promise.all(Array.from({ length: 100 }, (_, i) => createMap(`many-${i}`)))
-    await until('all are read', async () => unconfirmed() === 100).finally(() => nats.signal('SIGCONT'))
-    await until('both run', async () => bridge.keysOf('wide').join() === 'default.a,other.c')
-    await until('everything is confirmed', async () =>
-      bridge.bridge.status().resources.every((r) => r.unconfirmed === 0),
-    )
+    await until(async () => unconfirmed() === 100, { what: 'all are read' }).finally(() => nats.signal('SIGCONT'))
+    await until(async () => bridge.keysOf('wide').join() === 'default.a,other.c', { what: 'both run' })
+    await until(async () => bridge.bridge.status().resources.every((r) => r.unconfirmed === 0), {
+      what: 'everything is confirmed',
+    })
     expect(bridge.enqueued.length).toBeLessThan(100)
   })
 
@@ -194,10 +196,10 @@ describe('a change of a related object makes run', () => {
       await ahead.synced('widgets.v1.example.com')
       ahead.enqueued.length = 0
       await kube.patch(widgetPath('a'), { spec: { config: 'one' } }, 'merge')
-      await until('the other one has it', async () => ahead.keysOf('named').length > 0)
+      await until(async () => ahead.keysOf('named').length > 0, { what: 'the other one has it' })
     }
     await createReconciler(kube, 'other', { for: widgets })
-    await until('it has listed', async () => behind.keysOf('other').length > 0)
+    await until(async () => behind.keysOf('other').length > 0, { what: 'it has listed' })
     expect(await enqueuedBy(behind, 'named', () => writeConfigMap(kube, 'one', 'x'))).toEqual(['default.a'])
   })
 })
@@ -228,16 +230,18 @@ describe('an update counts', () => {
     const prefix = `picky${++number}`
     await using first = await start({ prefix })
     await first.synced('widgets.v1.example.com')
-    await until('its cursor is written', async () => (await first.events.cursor(widgets)) !== undefined)
+    await until(async () => (await first.events.cursor(widgets)) !== undefined, { what: 'its cursor is written' })
     await first[Symbol.asyncDispose]()
     await using bridge = await start({ prefix })
     await kube.patch(widgetPath('a'), { metadata: { labels: { x: '1' } } }, 'merge')
-    await until('it runs', async () => bridge.keysOf('picky').length === 1)
+    await until(async () => bridge.keysOf('picky').length === 1, { what: 'it runs' })
   })
 
   const label = (size: string) => kube.patch<KubeObject>(widgetPath('a'), { metadata: { labels: { size } } }, 'merge')
   const untilStored = ({ events }: Started, { metadata }: KubeObject) =>
-    until('it is stored', async () => (await stored(events, widgets)).get('default.a') === metadata.resourceVersion)
+    until(async () => (await stored(events, widgets)).get('default.a') === metadata.resourceVersion, {
+      what: 'it is stored',
+    })
 
   it('beside what it was before it changed while nobody looked at aspects', async () => {
     await createReconciler(kube, 'picky', { for: widgets, changes: ['Labels'] })
@@ -248,7 +252,7 @@ describe('an update counts', () => {
       const path = resourcePath(RECONCILERS, undefined, 'picky')
       const { metadata } = await kube.patch<KubeObject>(path, { spec: { changes } }, 'merge')
       const known = async () => storedConditions(await kube.get(path))[0]?.observedGeneration
-      await until('the bridge knows', async () => (await known()) === metadata.generation)
+      await until(async () => (await known()) === metadata.generation, { what: 'the bridge knows' })
     }
     await createWidget('a', {})
     await untilStored(bridge, await label('first'))
@@ -272,20 +276,20 @@ describe('an update counts', () => {
       await ahead.synced('widgets.v1.example.com')
       behind.enqueued.length = 0
       await label('first')
-      await until('it is behind no more', async () => behind.keysOf('picky').length > 0)
+      await until(async () => behind.keysOf('picky').length > 0, { what: 'it is behind no more' })
       slow.isHeld = true
       ahead.enqueued.length = 0
       await label('second')
-      await until('the other one has it', async () => ahead.keysOf('picky').length > 0)
+      await until(async () => ahead.keysOf('picky').length > 0, { what: 'the other one has it' })
     }
     await createReconciler(kube, 'other', { for: widgets })
-    await until('it has listed', async () => behind.keysOf('other').length > 0)
+    await until(async () => behind.keysOf('other').length > 0, { what: 'it has listed' })
     slow.isHeld = false
     behind.enqueued.length = 0
     await untilStored(behind, await label('first'))
-    await until('nothing is under way', async () =>
-      behind.bridge.status().resources.every(({ unconfirmed }) => unconfirmed === 0),
-    )
+    await until(async () => behind.bridge.status().resources.every(({ unconfirmed }) => unconfirmed === 0), {
+      what: 'nothing is under way',
+    })
     expect(behind.keysOf('picky')).toEqual(['default.a'])
   })
 })
@@ -304,9 +308,9 @@ it('every key runs again in the low lane, once, when a second revision of the fu
   const first = runs().length
   await record('r1')
   await record('r1', 'r2')
-  await until('it is queued again', async () => runs().length === first + 1)
+  await until(async () => runs().length === first + 1, { what: 'it is queued again' })
   await createMap('b')
-  await until('a later change has come', async () => bridge.enqueued.some(({ key }) => key === 'default.b'))
+  await until(async () => bridge.enqueued.some(({ key }) => key === 'default.b'), { what: 'a later change has come' })
   expect(runs().slice(first)).toEqual(['low'])
 })
 
@@ -322,7 +326,7 @@ it('every key runs again in the low lane about each period, once for all bridges
   const resyncs = () => [...first.enqueued, ...second.enqueued].filter(({ key }) => key === 'default.a').length
   const before = resyncs()
   const began = Date.now()
-  await until('it has run again twice', async () => resyncs() - before >= 2)
+  await until(async () => resyncs() - before >= 2, { what: 'it has run again twice' })
   // The list at the beginning, and one a period.
   expect(resyncs() - before).toBeLessThanOrEqual(2 + Math.ceil((Date.now() - began) / 1800))
   expect([...first.enqueued, ...second.enqueued].every(({ lane }) => lane === 'low')).toBe(true)
@@ -341,9 +345,9 @@ describe('what is watched', () => {
     expect((await names()).map(([key]) => key)).toEqual(['default.yes'])
     expect(bridge.bridge.status().resources).toHaveLength(3)
     await createReconciler(kube, 'third', { for: { ...configMaps, selector: 'use=no' } })
-    await until('everything is watched', async () => (await names()).length === 2)
+    await until(async () => (await names()).length === 2, { what: 'everything is watched' })
     expect(bridge.bridge.status().resources).toHaveLength(3)
-    await until('all are served', async () => bridge.bridge.status().resources.every(({ synced }) => synced))
+    await until(async () => bridge.bridge.status().resources.every(({ synced }) => synced), { what: 'all are served' })
     expect(bridge.keysOf('third')).toEqual([])
   })
 
@@ -364,12 +368,12 @@ describe('what is watched', () => {
     const version = async () => (await stored(first.events, configMaps)).get(`default.${name}`)
     if (how.endsWith('labels')) await kube.patch(configMapPath(name), { metadata: { labels: { use: 'no' } } }, 'merge')
     else await select('use=never')
-    await until('it has left', async () => (await version()) === 'deleted')
+    await until(async () => (await version()) === 'deleted', { what: 'it has left' })
     const { metadata } = await kube.get(configMapPath(name))
     await createReconciler(kube, 'other', { for: { ...configMaps, selector: `use=${metadata.labels?.['use']}` } })
-    await until('it is there', async () => (await version()) === metadata.resourceVersion)
+    await until(async () => (await version()) === metadata.resourceVersion, { what: 'it is there' })
     const runs = () => [first, last].flatMap((bridge) => bridge.keysOf('other'))
-    await until('it runs', async () => runs().includes(`default.${name}`))
+    await until(async () => runs().includes(`default.${name}`), { what: 'it runs' })
   })
 
   it('is selected by field', async () => {
@@ -392,7 +396,7 @@ describe('what is watched', () => {
     await using bridge = await startBridge(restricted, nats.url, { prefix: `d${++number}` })
     await untilCondition(kube, 'there', 'Watching')
     expect([...(await stored(bridge.events, configMaps)).keys()]).toEqual(['other.a'])
-    await until('its key is queued, which follows', async () => bridge.keysOf('there').length > 0)
+    await until(async () => bridge.keysOf('there').length > 0, { what: 'its key is queued, which follows' })
     expect(bridge.keysOf('there')).toEqual(['other.a'])
     await revoke(kube, 'only-reconcilers')
   })
@@ -410,11 +414,11 @@ describe('what is watched', () => {
     }
     expect(await one()).toEqual({ kind: 'ConfigMap', data: undefined, referenceOnly: true })
     await writeConfigMap(kube, 'a', 'second')
-    await until('the related change is routed', async () => bridge.keysOf('frugal').includes('default.w'))
+    await until(async () => bridge.keysOf('frugal').includes('default.w'), { what: 'the related change is routed' })
     await createReconciler(kube, 'thorough', { for: configMaps })
-    await until('it is whole', async () => (await one()).referenceOnly === false)
+    await until(async () => (await one()).referenceOnly === false, { what: 'it is whole' })
     expect(await one()).toEqual({ kind: 'ConfigMap', data: { value: 'second' }, referenceOnly: false })
-    await until('it runs', async () => bridge.keysOf('thorough').includes('default.a'))
+    await until(async () => bridge.keysOf('thorough').includes('default.a'), { what: 'it runs' })
   })
 })
 
@@ -433,8 +437,8 @@ describe('what cannot be watched', () => {
       metadata: { name: 'wide' },
     })
     await untilCondition(kube, 'widget', 'Watching')
-    await until('it runs', async () => bridge.keysOf('widget').includes('_.wide'))
-    await until('the old one is known to be gone', async () => bridge.enqueued.length >= 2)
+    await until(async () => bridge.keysOf('widget').includes('_.wide'), { what: 'it runs' })
+    await until(async () => bridge.enqueued.length >= 2, { what: 'the old one is known to be gone' })
     await removeWidgets(kube)
     await installWidgets(kube)
   })
@@ -469,7 +473,9 @@ describe('what cannot be watched', () => {
     await untilCondition(kube, 'maps', 'Forbidden')
     await createMap('meanwhile')
     await grant(kube, 'maps-once-more', { apiGroups: [''], resources: ['configmaps'], verbs })
-    await until('what happened meanwhile is enqueued', async () => bridge.keysOf('maps').includes('default.meanwhile'))
+    await until(async () => bridge.keysOf('maps').includes('default.meanwhile'), {
+      what: 'what happened meanwhile is enqueued',
+    })
     await untilCondition(kube, 'maps', 'Watching')
   })
 
@@ -484,11 +490,11 @@ describe('what cannot be watched', () => {
     const interruptions: string[] = []
     const observer = { interrupted: (event: { failure: string }) => interruptions.push(event.failure) }
     await using bridge = await startBridge(restricted, nats.url, { prefix: `d${++number}`, observer })
-    await until('the bridge is refused', async () => interruptions.length > 0)
+    await until(async () => interruptions.length > 0, { what: 'the bridge is refused' })
     const states = () => bridge.bridge.status().resources.map(({ phase, synced }) => ({ phase, synced }))
     // Between two tries it waits; else it tries.
     let seen = states()
-    await until('it waits', async () => (seen = states()).some(({ phase }) => phase === 'waiting'))
+    await until(async () => (seen = states()).some(({ phase }) => phase === 'waiting'), { what: 'it waits' })
     expect(seen).toEqual([{ phase: 'waiting', synced: false }])
     await refusal[Symbol.asyncDispose]()
     await untilCondition(kube, 'maps', 'Watching')

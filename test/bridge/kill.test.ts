@@ -68,7 +68,9 @@ describe.each([
     await undisturbed.synced('configmaps.v1')
     // What one lists while it changes may be called otherwise: added, though it was modified since.
     await Promise.all(running.map(({ watching }) => watching))
-    await until('the first list is stored', async () => (await events.cursor(configMaps, 'default')) !== undefined)
+    await until(async () => (await events.cursor(configMaps, 'default')) !== undefined, {
+      what: 'the first list is stored',
+    })
     const changing = new AbortController()
     const load = changeAtRandom(random, changing.signal)
     for (let round = 0; round < rounds; round++) {
@@ -85,7 +87,7 @@ describe.each([
     const changed = await load
     const lines = async () => new Set((await readFile(file, 'utf8')).split('\n'))
     const isEnqueued = async () => (await lines()).has(`default.${metadata.name} ${metadata.resourceVersion}`)
-    await until('a change after the last kill is stored and enqueued', isEnqueued)
+    await until(isEnqueued, { what: 'a change after the last kill is stored and enqueued' })
 
     await untilEqual(kube, events, configMaps, 'default')
     await untilEqual(kube, undisturbed.events, configMaps, 'default')
@@ -93,11 +95,14 @@ describe.each([
     // What came and went before the first list is known to nobody.
     const newest = await versions(events)
     let owed: string[] = []
-    await until('every changed key is enqueued', async () => {
-      const told = await lines()
-      owed = [...changed].filter((key) => newest.has(key) && !told.has(`${key} ${newest.get(key)}`))
-      return owed.length === 0
-    }).catch(() => undefined)
+    await until(
+      async () => {
+        const told = await lines()
+        owed = [...changed].filter((key) => newest.has(key) && !told.has(`${key} ${newest.get(key)}`))
+        return owed.length === 0
+      },
+      { what: 'every changed key is enqueued' },
+    ).catch(() => undefined)
     await Promise.all(running.map(kill))
     expect(owed).toEqual([])
   })

@@ -61,10 +61,13 @@ it('asks for 200 resources in 50 namespaces each with a list and a watch per res
   const isWatching = ({ phase, synced }: { phase: string; synced: boolean }) => phase === 'watching' && synced
   const asked = () => server.requests.map(({ url }) => new URL(url ?? '', 'https://x'))
   const ofThings = () => asked().filter(({ pathname }) => pathname.includes('/thing'))
-  await until('all are watched', async () => {
-    const { resources } = bridge.bridge.status()
-    return resources.length === RESOURCES + 1 && resources.every(isWatching) && ofThings().length >= 2 * RESOURCES
-  })
+  await until(
+    async () => {
+      const { resources } = bridge.bridge.status()
+      return resources.length === RESOURCES + 1 && resources.every(isWatching) && ofThings().length >= 2 * RESOURCES
+    },
+    { what: 'all are watched' },
+  )
   expect(new Set(ofThings().map(({ pathname }) => pathname)).size).toBe(RESOURCES)
   expect(ofThings()).toHaveLength(2 * RESOURCES)
   // How often their conditions are written is a matter of time.
@@ -91,18 +94,20 @@ it('a change is published, and its key queued in the high lane, while a list of 
   await using bridge = await startBridge(kube, nats.url, { prefix: 'overtaken', observer })
   const lanesOf = (name: string) =>
     bridge.enqueued.filter(({ key }) => key === `default.${name}`).map(({ lane }) => lane)
-  await until('one is listed, the other watched', async () => list !== undefined && watch !== undefined)
+  await until(async () => list !== undefined && watch !== undefined, { what: 'one is listed, the other watched' })
 
   const names = Array.from({ length: 3000 }, (_, index) => `listed-${index}`)
   list?.write(names.map((name) => line('ADDED', map(name, 7))).join(''))
-  await until('the list is being published', async () => published.includes('listed-0'))
+  await until(async () => published.includes('listed-0'), { what: 'the list is being published' })
   const before = published.length
   watch?.write(line('ADDED', map('urgent', 11)))
-  await until('the other change is queued', async () => lanesOf('urgent').length > 0)
+  await until(async () => lanesOf('urgent').length > 0, { what: 'the other change is queued' })
   expect(published.indexOf('urgent') - before).toBeLessThan(names.length / 10)
 
   list?.write(line('MODIFIED', map('listed-0', 12)))
-  await until('what was changed while it was listed is queued again', async () => lanesOf('listed-0').length > 1)
+  await until(async () => lanesOf('listed-0').length > 1, {
+    what: 'what was changed while it was listed is queued again',
+  })
   expect([lanesOf('urgent'), lanesOf('listed-0')]).toEqual([['high'], ['low', 'high']])
   expect(bridge.relists.some(({ resource }) => resource === 'configmaps.v1')).toBe(false)
 })
@@ -120,7 +125,7 @@ describe('of each object that it knows, however large that is', () => {
       if (kind === 'streamed list') list = response
     })
     await using bridge = startMeasuredBridge(api.access)
-    await until('it lists', async () => list !== undefined)
+    await until(async () => list !== undefined, { what: 'it lists' })
     list?.write(objects(0, WARM_UP))
     const before = await bridge.bytesInUse(WARM_UP)
     list?.write(objects(WARM_UP, OBJECTS))
@@ -184,12 +189,12 @@ it('of thousands of changes at once each is published, in order per object, 128 
     },
   }
   await using bridge = await startBridge(api.kube, nats.url, { prefix: 'burst', observer })
-  await until('all are stored', async () => stored.length === versions.length)
+  await until(async () => stored.length === versions.length, { what: 'all are stored' })
   const ofEach = (changes: typeof stored) => Map.groupBy(changes, ({ name }) => name)
   expect(ofEach(stored)).toEqual(ofEach(versions.map((version) => ({ name: nameOf(version), version }))))
   expect(Math.max(...unconfirmed)).toBeLessThanOrEqual(128)
   const newest = `${versions.at(-1)}`
-  await until('all are confirmed', async () => statusOf(bridge)?.resourceVersion === newest)
+  await until(async () => statusOf(bridge)?.resourceVersion === newest, { what: 'all are confirmed' })
   expect(statusOf(bridge)).toMatchObject({
     unconfirmed: 0,
     heldBackSince: undefined,
@@ -209,13 +214,13 @@ it('a bridge that starts with a cursor asks for one watch from there, and for no
   {
     await using first = await startBridge(api.kube, nats.url, { prefix: 'again' })
     await first.synced('configmaps.v1')
-    await until('it is watched', async () => watches.length === 1)
+    await until(async () => watches.length === 1, { what: 'it is watched' })
   }
   const before = api.asked.length
   await using again = await startBridge(api.kube, nats.url, { prefix: 'again' })
-  await until('it is watched again', async () => watches.length === 2)
+  await until(async () => watches.length === 2, { what: 'it is watched again' })
   watches.at(-1)?.write(line('MODIFIED', map('known-0', 11)))
-  await until('the change is queued', async () => again.enqueued.length > 0)
+  await until(async () => again.enqueued.length > 0, { what: 'the change is queued' })
   const asked = api.asked.slice(before).map(({ kind, query: { resourceVersion } }) => ({ kind, resourceVersion }))
   expect(asked).toEqual([{ kind: 'watch', resourceVersion: '10' }])
   expect(again.keysOf('maps')).toEqual(['default.known-0'])

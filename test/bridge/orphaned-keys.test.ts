@@ -70,10 +70,10 @@ it('a key is queued again when nobody says whether its Reconciler has come back'
       () => false,
     )
   await grant(kube, 'reconcilers', rule)
-  await until('they may be listed', isListed)
+  await until(isListed, { what: 'they may be listed' })
   const { buried, left } = await sweepWhile(restricted, 'unknown', async () => {
     await revoke(kube, 'reconcilers')
-    await until('they may not be listed', async () => !(await isListed()))
+    await until(async () => !(await isListed()), { what: 'they may not be listed' })
   })
   expect({ buried, left: left.length }).toEqual({ buried: 10, left: KEYS.length - 9 })
 })
@@ -95,7 +95,7 @@ async function sweepUntil(queue: WorkQueue, holds: (buried: number) => Promise<b
     ...(keyMs !== undefined && { keyMs }),
   }
   const sweeping = sweepOrphanedKeys(options, stop.signal)
-  await until('they are buried', () => holds(buried))
+  await until(() => holds(buried), { what: 'they are buried' })
   stop.abort()
   await sweeping
 }
@@ -110,7 +110,9 @@ it('keys that wait, are parked or queued are all buried, by a bridge with the ri
   })
   for (const key of ['n.waits', 'n.parked']) await filling.queue.enqueue(FN, key)
   const depth = () => filling.queue.depth(FN)
-  await until('one waits and one is parked', async () => (await depth()).waiting + (await depth()).parked === 2)
+  await until(async () => (await depth()).waiting + (await depth()).parked === 2, {
+    what: 'one waits and one is parked',
+  })
   await worker.drain(1000)
   await filling.queue.enqueue(FN, 'n.queued')
   await using test = await openTestQueue(nats.as(nats.url, 'fairlead-bridge'), 'due')

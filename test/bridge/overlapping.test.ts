@@ -25,6 +25,6 @@ it('an overlap is a condition of both Reconcilers until one of them is gone', as
     expect((await typesOf(name)).sort()).toEqual(['Overlapping', 'Synced'])
   }
   await kube.delete(resourcePath(RECONCILERS, undefined, 'other'))
-  await until('one overlaps no more', async () => !(await typesOf('one')).includes('Overlapping'))
+  await until(async () => !(await typesOf('one')).includes('Overlapping'), { what: 'one overlaps no more' })
   expect(await typesOf('one')).toEqual(['Synced'])
 })

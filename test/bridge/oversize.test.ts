@@ -60,7 +60,7 @@ describe('a name longer than a line of the NATS protocol', () => {
     const owner = 'x'.repeat(5000)
     await kube.create(configMapPath(), configMap('child', 'one', controlledBy('Widget', owner)))
     await kube.create(configMapPath(), configMap('other', 'one', controlledBy('Widget', 'w')))
-    await until('both owners are enqueued', async () => bridge.keysOf('w').length === 2)
+    await until(async () => bridge.keysOf('w').length === 2, { what: 'both owners are enqueued' })
     expect(bridge.keysOf('w')).toEqual(['default.w', keyOf('default', owner)])
     const { owned } = await bridge.events.observe({
       primary: { ref: widgets, ...parseKey(keyOf('default', owner)) },
@@ -76,7 +76,7 @@ describe('a name longer than a line of the NATS protocol', () => {
     await bridge.synced('configmaps.v1')
     for (const [index, owner] of ['..', `x%${'0'.repeat(64)}`, 'a/b', 'w'].entries())
       await kube.create(configMapPath(), configMap(`c${index}`, 'one', controlledBy('Widget', owner)))
-    await until('the last one is enqueued', async () => bridge.keysOf('w').includes('default.w'))
+    await until(async () => bridge.keysOf('w').includes('default.w'), { what: 'the last one is enqueued' })
     expect(bridge.keysOf('w')).toEqual(['default.w'])
   })
 
@@ -90,7 +90,7 @@ describe('a name longer than a line of the NATS protocol', () => {
       const disconnects = countDisconnects(bridge.js)
       await createRole(name)
       await createRole('after')
-      await until('both are enqueued', async () => bridge.keysOf('roles').length === 2)
+      await until(async () => bridge.keysOf('roles').length === 2, { what: 'both are enqueued' })
       expect(bridge.keysOf('roles')).toEqual([key, 'default.after'])
       const { primary } = await bridge.events.observe({ primary: { ref: roles, ...parseKey(key) } })
       expect([primary?.key.name, primary?.object.metadata.name]).toEqual([name, name])
@@ -98,16 +98,19 @@ describe('a name longer than a line of the NATS protocol', () => {
     }
     await createReconciler(kube, 'more', { for: { ...roles, namespaces: ['default'] } })
     await using next = await startBridge(kube, nats.url, { prefix: 'role' })
-    await until('the new Reconciler has both', async () => next.keysOf('more').length === 2)
-    await until('they are listed', async () => next.relists.some(({ resource }) => resource === ROLES))
+    await until(async () => next.keysOf('more').length === 2, { what: 'the new Reconciler has both' })
+    await until(async () => next.relists.some(({ resource }) => resource === ROLES), { what: 'they are listed' })
     expect(next.keysOf('more')).toEqual([key, 'default.after'])
     const found = next.relists.filter(({ resource }) => resource === ROLES)
     expect(found.map(({ changed, deleted }) => changed + deleted)).toEqual(found.map(() => 0))
     await kube.delete(resourcePath(roles, 'default', name))
-    await until('it is gone', async () => {
-      const { primary } = await next.events.observe({ primary: { ref: roles, namespace: 'default', name } })
-      return primary === undefined
-    })
+    await until(
+      async () => {
+        const { primary } = await next.events.observe({ primary: { ref: roles, namespace: 'default', name } })
+        return primary === undefined
+      },
+      { what: 'it is gone' },
+    )
   })
 })
 
@@ -121,10 +124,13 @@ it('keeps of metadata over max_payload what says which object it is, and the cur
   expect(JSON.stringify(ownerReferences).length).toBeGreaterThan(bridge.js.nc.info!.max_payload)
   const { metadata } = await kube.create<KubeObject>(configMapPath(), configMap('big', 'one', { ownerReferences }))
   const { metadata: later } = await kube.create<KubeObject>(configMapPath(), configMap('later', 'one'))
-  await until('the cursor has passed', async () => {
-    const { resourceVersion = '0' } = (await bridge.events.cursor(configMaps)) ?? {}
-    return Number(resourceVersion) >= Number(later.resourceVersion)
-  })
+  await until(
+    async () => {
+      const { resourceVersion = '0' } = (await bridge.events.cursor(configMaps)) ?? {}
+      return Number(resourceVersion) >= Number(later.resourceVersion)
+    },
+    { what: 'the cursor has passed' },
+  )
   const { primary } = await bridge.events.observe({ primary: { ref: configMaps, namespace: 'default', name: 'big' } })
   expect(primary).toMatchObject({ referenceOnly: true, uid: metadata.uid, resourceVersion: metadata.resourceVersion })
   expect(bridge.keysOf('maps')).toContain('default.big')
@@ -135,10 +141,13 @@ it('lets the cursor pass an object that NATS can never take, without a run', asy
   await createReconciler(kube, 'roles', { for: { ...roles, namespaces: ['default'] } })
   await bridge.synced(ROLES)
   const { metadata } = await createRole('x'.repeat(25_000))
-  await until('the cursor has passed', async () => {
-    const { resourceVersion = '0' } = (await bridge.events.cursor(roles, 'default')) ?? {}
-    return Number(resourceVersion) >= Number(metadata.resourceVersion)
-  })
+  await until(
+    async () => {
+      const { resourceVersion = '0' } = (await bridge.events.cursor(roles, 'default')) ?? {}
+      return Number(resourceVersion) >= Number(metadata.resourceVersion)
+    },
+    { what: 'the cursor has passed' },
+  )
   expect(bridge.keysOf('roles')).not.toContain(keyOf('default', metadata.name))
   await kube.delete(resourcePath(roles, 'default', metadata.name))
 })
@@ -152,10 +161,13 @@ it('keeps of an object that is nested too deeply for JSON a reference, and the c
   await kube.create(path, { apiVersion: 'example.com/v1', kind: 'Widget', metadata: { name: 'deep' }, spec: half })
   const deeper = [{ op: 'add', path: `/spec${'/a'.repeat(2500)}/a`, value: half }]
   const { metadata } = await kube.patch<KubeObject>(`${path}/deep`, deeper, 'json')
-  await until('the cursor has passed', async () => {
-    const { resourceVersion = '0' } = (await bridge.events.cursor(widgets)) ?? {}
-    return Number(resourceVersion) >= Number(metadata.resourceVersion)
-  })
+  await until(
+    async () => {
+      const { resourceVersion = '0' } = (await bridge.events.cursor(widgets)) ?? {}
+      return Number(resourceVersion) >= Number(metadata.resourceVersion)
+    },
+    { what: 'the cursor has passed' },
+  )
   const { primary } = await bridge.events.observe({ primary: { ref: widgets, namespace: 'default', name: 'deep' } })
   expect(primary).toMatchObject({ referenceOnly: true, resourceVersion: metadata.resourceVersion })
   expect(bridge.keysOf('w')).toEqual(['default.deep'])
@@ -168,11 +180,16 @@ it('lets the cursor pass an object whose name no event can have, without a run',
   await bridge.synced(ROLES)
   const { metadata } = await createRole('a\u0007b\nc')
   await createRole('after-control')
-  await until('the cursor has passed', async () => {
-    const { resourceVersion = '0' } = (await bridge.events.cursor(roles, 'default')) ?? {}
-    return Number(resourceVersion) >= Number(metadata.resourceVersion)
+  await until(
+    async () => {
+      const { resourceVersion = '0' } = (await bridge.events.cursor(roles, 'default')) ?? {}
+      return Number(resourceVersion) >= Number(metadata.resourceVersion)
+    },
+    { what: 'the cursor has passed' },
+  )
+  await until(async () => bridge.keysOf('roles').includes('default.after-control'), {
+    what: 'the next one is enqueued',
   })
-  await until('the next one is enqueued', async () => bridge.keysOf('roles').includes('default.after-control'))
   expect(bridge.keysOf('roles')).not.toContain(keyOf('default', metadata.name))
   await kube.delete(resourcePath(roles, 'default', metadata.name))
 })

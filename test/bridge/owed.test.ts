@@ -51,10 +51,9 @@ const here = { ...widgets, namespaces: ['default'] }
 type Started = Awaited<ReturnType<typeof startBridge>>
 
 const untilStored = ({ events }: Started, ref: typeof widgets, { metadata }: KubeObject) =>
-  until(
-    'it is stored',
-    async () => (await stored(events, ref)).get(`default.${metadata.name}`) === metadata.resourceVersion,
-  )
+  until(async () => (await stored(events, ref)).get(`default.${metadata.name}`) === metadata.resourceVersion, {
+    what: 'it is stored',
+  })
 
 /** The API server does not answer a list of all ConfigMaps until `go`; `asked` resolves when it is asked for one. */
 function withSlowLists() {
@@ -127,7 +126,7 @@ describe('a change of a related object counts', () => {
     for (const name of ['class', 'widget']) await untilCondition(kube, name, 'Watching')
     bridge.enqueued.length = 0
     await untilStored(bridge, configMaps, await writeConfigMap(kube, 'm', 'second'))
-    await until('both are enqueued', async () => bridge.enqueued.length >= 2)
+    await until(async () => bridge.enqueued.length >= 2, { what: 'both are enqueued' })
     expect([bridge.keysOf('class'), bridge.keysOf('widget')]).toEqual([['_.s'], ['default.w']])
     await kube.delete(resourcePath(classes, undefined, 's'))
   })
@@ -143,8 +142,9 @@ describe('a change of a related object counts', () => {
       await createReconciler(kube, 'one', { for: widgets, related: [configMaps] })
       await untilCondition(kube, 'one', 'Watching')
       // By what its cursors say a dispatcher has run every key.
-      await until('its cursor covers everybody', async () =>
-        Boolean((await first.events.cursor(configMaps))?.covers?.some((id) => id.startsWith('one@'))),
+      await until(
+        async () => Boolean((await first.events.cursor(configMaps))?.covers?.some((id) => id.startsWith('one@'))),
+        { what: 'its cursor covers everybody' },
       )
       await last.synced('widgets.v1.example.com')
       await slow.asked
@@ -164,7 +164,9 @@ it('the first list of what is related enqueues each key once, however much that 
   const slow = withSlowLists()
   await using bridge = await startBridge(slow.kube, nats.url, { prefix: freshPrefix() })
   await createReconciler(kube, 'one', { for: widgets, related: [configMaps] })
-  await until('the list of its own resource has enqueued them', async () => bridge.enqueued.length === names.length)
+  await until(async () => bridge.enqueued.length === names.length, {
+    what: 'the list of its own resource has enqueued them',
+  })
   await slow.asked
   bridge.enqueued.length = 0
   slow.go()
@@ -193,7 +195,7 @@ describe('what a Reconciler says is acted upon when EVENTS has it', () => {
       if (isHeld || metadata.name !== 'one' || metadata.generation !== generation) return
       isHeld = true
       const { enqueued } = await started.promise
-      await until('a key is queued', async () => enqueued.length > 0, 1000).catch(() => {})
+      await until(async () => enqueued.length > 0, { what: 'a key is queued', timeoutMs: 1000 }).catch(() => {})
       early.resolve([...enqueued])
     }
     await createReconciler(kube, 'one', { for: generation === 1 ? configMaps : some })
@@ -202,7 +204,7 @@ describe('what a Reconciler says is acted upon when EVENTS has it', () => {
     await untilCondition(kube, 'one', 'Watching')
     const edit = { spec: { for: { selector: null } } }
     if (generation === 2) await kube.patch(resourcePath(RECONCILERS, undefined, 'one'), edit, 'merge')
-    await until('its key is queued', async () => bridge.keysOf('one').includes('default.m'))
+    await until(async () => bridge.keysOf('one').includes('default.m'), { what: 'its key is queued' })
     expect(await early.promise).toEqual([])
   })
 })

@@ -63,7 +63,7 @@ const afterList =
   }
 
 const untilContent = (scene: Scene, wanted: Record<string, string>) =>
-  until(`EVENTS has ${JSON.stringify(wanted)}`, async () => isDeepStrictEqual(await scene.content(), wanted))
+  until(async () => isDeepStrictEqual(await scene.content(), wanted), { what: `EVENTS has ${JSON.stringify(wanted)}` })
 
 describe.concurrent('a list', () => {
   it('is a stream of the newest state, up to the bookmark that ends it (TestWatchList, TestWatchListResourceVersion)', async () => {
@@ -80,7 +80,7 @@ describe.concurrent('a list', () => {
     expect(scene.status()).toMatchObject({ synced: false, phase: 'listing', resourceVersion: undefined })
     finish()
     await scene.synced('configmaps.v1')
-    await until('it is watched', async () => scene.watches().length === 1)
+    await until(async () => scene.watches().length === 1, { what: 'it is watched' })
     expect(scene.watches()).toEqual(['40'])
     expect(scene.asked[0]?.query).toMatchObject({
       sendInitialEvents: 'true',
@@ -108,7 +108,7 @@ describe.concurrent('a list', () => {
       go = () => response.write(line('ADDED', map('a', 7)) + line('ADDED', map('b', 8)) + end(10))
       return undefined
     })
-    await until('it is asked for the list', async () => scene.count('streamed list') === 1)
+    await until(async () => scene.count('streamed list') === 1, { what: 'it is asked for the list' })
     await scene.events.put(configMaps, 'deleted', map('a', 7))
     go()
     await scene.synced('configmaps.v1')
@@ -125,7 +125,7 @@ describe.concurrent('a list', () => {
       const isFirst = query['continue'] === undefined
       return json(response, 200, isFirst ? page(10, [map('a', 7)], { continue: 'c' }) : page(10, [map('b', 8)]))
     })
-    await until('it is listed and watched again', async () => scene.watches().length === 2)
+    await until(async () => scene.watches().length === 2, { what: 'it is listed and watched again' })
     expect(await scene.content()).toEqual({ a: '7', b: '8' })
     expect([scene.count('streamed list'), scene.count('list')]).toEqual([1, 4])
     expect(scene.asked.filter(({ kind }) => kind === 'list').map(({ query }) => query['limit'])).toEqual(
@@ -167,10 +167,12 @@ describe.concurrent('a watch', () => {
     await using scene = await begin(
       afterList((number, response) => (number === 1 ? response.end(lines.join('')) : hold(response))),
     )
-    await until('it is watched again', async () => scene.watches().length === 2)
+    await until(async () => scene.watches().length === 2, { what: 'it is watched again' })
     expect(scene.watches()).toEqual(['10', '50'])
     await untilContent(scene, { b: '30', a: 'deleted' })
-    await until('the cursor is there', async () => (await scene.events.cursor(configMaps))?.resourceVersion === '50')
+    await until(async () => (await scene.events.cursor(configMaps))?.resourceVersion === '50', {
+      what: 'the cursor is there',
+    })
     expect(scene.count('streamed list')).toBe(1)
   })
 
@@ -225,10 +227,10 @@ describe.concurrent('a watch', () => {
         for await (const { verb, key, resourceVersion } of scene.events.follow({ ref: configMaps }, stop.signal))
           seen.push(`${verb} ${key.name} ${resourceVersion}`)
       })()
-      await until('it is watched again', async () => scene.watches().length === 2)
+      await until(async () => scene.watches().length === 2, { what: 'it is watched again' })
       expect(scene.watches()).toEqual(['10', '20'])
       expect([scene.count('streamed list'), scene.count('list')]).toEqual([2, 0])
-      await until('the recreation is seen', async () => seen.includes('added d 16'))
+      await until(async () => seen.includes('added d 16'), { what: 'the recreation is seen' })
       stop.abort()
       expect(await scene.content()).toEqual({ a: '7', b: '18', c: 'deleted', d: '16' })
       expect(scene.enqueued.filter(({ key }) => key === 'default.a')).toHaveLength(1)
@@ -239,7 +241,7 @@ describe.concurrent('a watch', () => {
   it('takes nothing older, and nothing twice', async () => {
     const again = [line('MODIFIED', map('a', 20)), line('MODIFIED', map('a', 20)), line('MODIFIED', map('a', 15))]
     await using scene = await begin(afterList((_, response) => void response.write(again.join('') + bookmark(30))))
-    await until('all is taken', async () => (await scene.events.cursor(configMaps))?.resourceVersion === '30')
+    await until(async () => (await scene.events.cursor(configMaps))?.resourceVersion === '30', { what: 'all is taken' })
     expect(await scene.content()).toEqual({ a: '20' })
     const messages = await lastSequence(scene.js, scene.events.stream)
     // The Reconciler, two versions, and what marks places, first lists and cursors.
@@ -250,7 +252,7 @@ describe.concurrent('a watch', () => {
     await using scene = await begin(
       afterList((number, response) => (number < 4 ? response.end(bookmark(10 + number)) : hold(response))),
     )
-    await until('some were opened', async () => scene.watches().length === 4)
+    await until(async () => scene.watches().length === 4, { what: 'some were opened' })
     for (const { query } of scene.asked.filter(({ kind }) => kind === 'watch')) {
       expect(Number(query['resourceVersion'])).toBeGreaterThanOrEqual(10)
       expect(Number(query['timeoutSeconds'])).toBeGreaterThanOrEqual(240)
@@ -266,7 +268,7 @@ describe.concurrent('a watch', () => {
   ])('stops %s, and asks for nothing any more (TestReflectorStopWatch, TestRunUntil)', async (_name, script) => {
     const api = await startScriptedApi(script)
     const bridge = await startBridge(api.kube, nats.url, { prefix: `r${++number}` })
-    await until('it has begun', async () => api.asked.length > 0)
+    await until(async () => api.asked.length > 0, { what: 'it has begun' })
     await bridge[Symbol.asyncDispose]()
     const asked = api.asked.length
     await sleep(50)
@@ -290,7 +292,7 @@ it('a bridge that starts again does its work only once it knows of the Reconcile
   isAnswering = false
   await using again = await startBridge(api.kube, nats.url, { prefix })
   const status = () => again.bridge.status().resources[0]
-  await until('its cursor is read', async () => status()?.phase === 'listing')
+  await until(async () => status()?.phase === 'listing', { what: 'its cursor is read' })
   expect(troubles(again.bridge.status(), new Date())).toEqual(['reconcilers.v1alpha1.fairlead.dev: not synced yet'])
   await api[Symbol.asyncDispose]()
 })

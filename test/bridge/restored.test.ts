@@ -46,6 +46,6 @@ it('what a list shows is believed when the API server was restored from a backup
   await nats.restart()
   await untilEqual(kube, bridge.events, configMaps, 'default')
   const keys = ['default.added', 'default.changed', 'default.deleted', 'default.recreated']
-  await until('all are enqueued', async () => bridge.keysOf('maps').length === keys.length)
+  await until(async () => bridge.keysOf('maps').length === keys.length, { what: 'all are enqueued' })
   expect(bridge.keysOf('maps')).toEqual(keys)
 })

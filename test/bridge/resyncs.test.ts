@@ -52,10 +52,10 @@ it('resyncs come a tenth earlier or later than agreed, by chance', async () => {
     async (reconciler, key, lane) => void enqueued.push(`${reconciler} ${key} ${lane}`),
     () => chances.shift() ?? 0.5,
   )
-  await until('one is early', async () => enqueued.length > 0)
+  await until(async () => enqueued.length > 0, { what: 'one is early' })
   expect(enqueued).toEqual(['early default.a low'])
   seconds = 110
-  await until('one is late', async () => enqueued.length > 1)
+  await until(async () => enqueued.length > 1, { what: 'one is late' })
   stop()
   await running
   expect(enqueued).toEqual(['early default.a low', 'late default.a low'])
@@ -71,12 +71,12 @@ it('the resync that a bridge died in is made by the next one, and by no other af
       return new Promise(() => {})
     },
   )
-  await until('it dies', async () => isDying)
+  await until(async () => isDying, { what: 'it dies' })
   dead.stop()
   const enqueued: string[] = []
   const enqueue: ResyncDeps['enqueue'] = async (_, key) => void enqueued.push(key)
   const next = begin(() => 130, enqueue)
-  await until('its time is kept', async () => (await lastAt()) === 130)
+  await until(async () => (await lastAt()) === 130, { what: 'its time is kept' })
   const other = begin(() => 200, enqueue)
   for (const { stop, running } of [next, other]) {
     stop()
@@ -95,9 +95,9 @@ it('a resync that fails is tried again after a minute', async () => {
       if (++tries === 1) throw new Error('no')
     },
   )
-  await until('it has failed', async () => tries === 1)
+  await until(async () => tries === 1, { what: 'it has failed' })
   seconds = 181
-  await until('its time is kept', async () => (await lastAt()) === 181)
+  await until(async () => (await lastAt()) === 181, { what: 'its time is kept' })
   stop()
   await running
   expect(tries).toBe(2)

@@ -45,9 +45,9 @@ it.each([
     await untilEqual(kube, bridge.events, secrets)
     bridge.enqueued.length = 0
     await kube.patch(`${path}/${name}`, { stringData: { password: 'changed' } }, 'merge')
-    await until('a change of the contents makes it run', async () =>
-      bridge.keysOf('secrets').includes(`default.${name}`),
-    )
+    await until(async () => bridge.keysOf('secrets').includes(`default.${name}`), {
+      what: 'a change of the contents makes it run',
+    })
     expect(told.some((object) => 'data' in object)).toBe(!row.isMetadata)
     const { primary } = await bridge.events.observe({ primary: { ref: secrets, namespace: 'default', name } })
     const { apiVersion, kind, metadata, ...rest } = primary!.object

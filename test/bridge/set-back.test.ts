@@ -42,10 +42,13 @@ describe.each([1, 3] as const)('on %i servers that lost power', (replicas) => {
       queued: async () =>
         new Set((await Array.fromAsync(queue.list({ reconciler: 'maps' }))).map(({ key }) => key.slice(8))),
       covered: (resourceVersion: string | undefined) =>
-        until('the cursor covers it', async () => {
-          const cursor = await events.cursor(configMaps, 'default')
-          return Number(cursor?.resourceVersion) >= Number(resourceVersion)
-        }),
+        until(
+          async () => {
+            const cursor = await events.cursor(configMaps, 'default')
+            return Number(cursor?.resourceVersion) >= Number(resourceVersion)
+          },
+          { what: 'the cursor covers it' },
+        ),
       snapshot: () => snapshot(nats),
       async setBack(stream: 'WORK' | 'EVENTS') {
         await setBack(nats, js, `${prefix}_${stream}`)
@@ -63,7 +66,7 @@ describe.each([1, 3] as const)('on %i servers that lost power', (replicas) => {
     await using scene = await begin('start')
     const before = await scene.start()
     await scene.create(`before${replicas}`)
-    await until('it is queued', async () => (await scene.queued()).has(`before${replicas}`))
+    await until(async () => (await scene.queued()).has(`before${replicas}`), { what: 'it is queued' })
     await before[Symbol.asyncDispose]()
     await scene.snapshot()
     const meanwhile = await scene.start()
@@ -74,7 +77,7 @@ describe.each([1, 3] as const)('on %i servers that lost power', (replicas) => {
     expect(await scene.queued()).not.toContain(`lost${replicas}`)
 
     await using after = await scene.start()
-    await until('what was lost is queued', async () => (await scene.queued()).has(`lost${replicas}`))
+    await until(async () => (await scene.queued()).has(`lost${replicas}`), { what: 'what was lost is queued' })
     await after.synced('configmaps.v1')
     expect(after.keysOf('maps')).toContain(`default.before${replicas}`)
     expect(after.relists).toContainEqual(expect.objectContaining({ because: 'store-restarted' }))
@@ -88,7 +91,7 @@ describe.each([1, 3] as const)('on %i servers that lost power', (replicas) => {
     const { metadata } = await scene.create(`kept-running${replicas}`)
     await scene.covered(metadata.resourceVersion)
     await scene.setBack('WORK')
-    await until('what was lost is queued', async () => (await scene.queued()).has(`kept-running${replicas}`))
+    await until(async () => (await scene.queued()).has(`kept-running${replicas}`), { what: 'what was lost is queued' })
   })
 
   it('each object is stored that EVENTS lost, by a bridge that was there all the time', async () => {

@@ -101,10 +101,13 @@ describe('EVENTS', () => {
   const cursorsOf = async (events: EventStore) =>
     (await Array.fromAsync(events.cursors())).map(({ ref }) => ref.resource).toSorted()
   const untilSwept = (events: EventStore, ref: ResourceRef) =>
-    until(`${ref.resource} are swept`, async () => {
-      const isCursor = (await cursorsOf(events)).includes(ref.resource)
-      return !isCursor && (await stored(events, ref)).size === 0
-    })
+    until(
+      async () => {
+        const isCursor = (await cursorsOf(events)).includes(ref.resource)
+        return !isCursor && (await stored(events, ref)).size === 0
+      },
+      { what: `${ref.resource} are swept` },
+    )
   const removeReconciler = (name: string) => kube.delete(resourcePath(RECONCILERS, undefined, name))
 
   it('loses a resource that no Reconciler asks for any more, keeps the rest, and has all again when one comes back', async () => {
@@ -113,18 +116,17 @@ describe('EVENTS', () => {
     await createReconciler(kube, 'others', { for: secrets })
     await untilEqual(kube, bridge.events, configMaps)
     await bridge.synced('secrets.v1')
-    await until('both are listed', async () => (await cursorsOf(bridge.events)).join().includes('configmaps'))
+    await until(async () => (await cursorsOf(bridge.events)).join().includes('configmaps'), { what: 'both are listed' })
     await removeReconciler('maps')
     await untilSwept(bridge.events, configMaps)
-    await until('its resync is forgotten', async () => !(await cursorsOf(bridge.events)).includes('resyncs'))
+    await until(async () => !(await cursorsOf(bridge.events)).includes('resyncs'), { what: 'its resync is forgotten' })
     await untilEqual(kube, bridge.events, secrets)
     bridge.enqueued.length = 0
     await createReconciler(kube, 'maps', { for: configMaps })
     await untilEqual(kube, bridge.events, configMaps)
-    await until(
-      'each is owed a run',
-      async () => bridge.keysOf('maps').filter((key) => /[.][abc]$/.test(key)).length === 3,
-    )
+    await until(async () => bridge.keysOf('maps').filter((key) => /[.][abc]$/.test(key)).length === 3, {
+      what: 'each is owed a run',
+    })
   })
 
   it('loses a namespace that no Reconciler asks for any more', async () => {
@@ -132,16 +134,22 @@ describe('EVENTS', () => {
     await kube.create(resourcePath(configMaps, 'left'), configMap('l', 'x', { namespace: 'left' }))
     await using bridge = await start({ sweep: SOON })
     await createReconciler(kube, 'both', { for: { ...configMaps, namespaces: ['default', 'left'] } })
-    await until('both are there', async () => {
-      const keys = [...(await stored(bridge.events, configMaps)).keys()]
-      return keys.includes('left.l') && keys.includes('default.a')
-    })
+    await until(
+      async () => {
+        const keys = [...(await stored(bridge.events, configMaps)).keys()]
+        return keys.includes('left.l') && keys.includes('default.a')
+      },
+      { what: 'both are there' },
+    )
     const namespaces = ['default']
     await kube.patch(resourcePath(RECONCILERS, undefined, 'both'), { spec: { for: { namespaces } } }, 'merge')
-    await until('the namespace is swept', async () => {
-      const keys = [...(await stored(bridge.events, configMaps)).keys()]
-      return !keys.includes('left.l')
-    })
+    await until(
+      async () => {
+        const keys = [...(await stored(bridge.events, configMaps)).keys()]
+        return !keys.includes('left.l')
+      },
+      { what: 'the namespace is swept' },
+    )
     expect([...(await stored(bridge.events, configMaps)).keys()]).toContain('default.a')
   })
 
@@ -170,10 +178,9 @@ describe('EVENTS', () => {
     await isMarked.promise
     await createReconciler(kube, 'second', { for: configMaps })
     for (const bridge of [other, sweeping]) await bridge.synced('configmaps.v1')
-    await until(
-      'every key is there',
-      async () => other.keysOf('second').filter((key) => /[.][abc]$/.test(key)).length === 3,
-    )
+    await until(async () => other.keysOf('second').filter((key) => /[.][abc]$/.test(key)).length === 3, {
+      what: 'every key is there',
+    })
     goOn.resolve()
     await swept.promise
     await untilEqual(kube, other.events, configMaps)
@@ -187,7 +194,7 @@ describe('EVENTS', () => {
     await knowing.synced('configmaps.v1')
     {
       await using ignorant = await startBridge(blind(kube), servers.nats.url, { prefix, sweep: SOON })
-      await until('it is swept', async () => (await stored(ignorant.events, configMaps)).size === 0)
+      await until(async () => (await stored(ignorant.events, configMaps)).size === 0, { what: 'it is swept' })
     }
     knowing.enqueued.length = 0
     await writeConfigMap(kube, 'a', 'changed')
@@ -217,7 +224,7 @@ describe('EVENTS', () => {
       const stop = new AbortController()
       const options = { kube, queue: bridge.queue, deadLetter: async () => {}, log: silent, absentMs: 0, everyMs: 50 }
       const sweeping = sweepOrphanedKeys(options, stop.signal)
-      await until('its consumers are deleted', async () => (await bridge.queue.reconcilers()).length === 0)
+      await until(async () => (await bridge.queue.reconcilers()).length === 0, { what: 'its consumers are deleted' })
       stop.abort()
       await sweeping
       await untilSwept(bridge.events, configMaps)

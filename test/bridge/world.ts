@@ -9,10 +9,11 @@ import { createKubeClient, isNotFound, isRetriable, type KubeClient, loadKubeCon
 import { openQueue } from '#queue'
 import { RECONCILERS } from '#spec'
 import { silent } from '../support/silent.ts'
-import { until as untilHolds } from '../support/wait.ts'
+import { until } from '../support/wait.ts'
 import { configMaps, reconcilerObject, widgets } from './objects.ts'
 
 export { silent } from '../support/silent.ts'
+export { until } from '../support/wait.ts'
 
 export async function kubeClientOf(kubeconfig: string): Promise<KubeClient> {
   return createKubeClient({ ...(await loadKubeConfig({ paths: [kubeconfig] })), userAgent: 'bridge-test' })
@@ -84,10 +85,13 @@ export async function refuseRequests(kube: KubeClient, kubeconfig: string): Prom
       .flushHeaders()
   await using restricted = await restrictedClient(kube, kubeconfig)
   const isRefused = ({ code }: { code?: number }) => code === 429
-  await until('requests are refused', () => {
-    sitDown()
-    return restricted.get('/api/v1/namespaces').then(() => false, isRefused)
-  })
+  await until(
+    () => {
+      sitDown()
+      return restricted.get('/api/v1/namespaces').then(() => false, isRefused)
+    },
+    { what: 'requests are refused' },
+  )
   return {
     async [Symbol.asyncDispose]() {
       agent.destroy()
@@ -121,14 +125,14 @@ const DEFINITIONS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
 export async function installReconcilers(kube: KubeClient): Promise<void> {
   const file = new URL('../../crds/fairlead.dev_reconcilers.yaml', import.meta.url)
   await kube.create(DEFINITIONS, parse(await readFile(file, 'utf8')) as object)
-  await until('Reconcilers are served', () => isServed(kube, RECONCILERS))
+  await until(() => isServed(kube, RECONCILERS), { what: 'Reconcilers are served' })
 }
 
 /** Takes the definition away, and with it every widget. */
 export async function removeWidgets(kube: KubeClient): Promise<void> {
   const path = `${DEFINITIONS}/widgets.example.com`
   await kube.delete(path)
-  await until('the definition has gone', () => kube.get(path).then(() => false, isNotFound))
+  await until(() => kube.get(path).then(() => false, isNotFound), { what: 'the definition has gone' })
 }
 
 /** Version v1 is not served any more, v2 is. */
@@ -139,7 +143,7 @@ export async function moveWidgetsToV2(kube: KubeClient): Promise<void> {
 
 export async function installWidgets(kube: KubeClient, scope = 'Namespaced'): Promise<void> {
   await kube.create(DEFINITIONS, widgetDefinition(scope))
-  await until('widgets are served', () => isServed(kube, widgets))
+  await until(() => isServed(kube, widgets), { what: 'widgets are served' })
 }
 
 async function isServed(kube: KubeClient, ref: ResourceRef): Promise<boolean> {
@@ -246,9 +250,9 @@ export async function startBridge(
     keysOf: (reconciler: string) =>
       [...new Set(enqueued.filter((entry) => entry.reconciler === reconciler).map(({ key }) => key))].sort(),
     synced: (resource: string) =>
-      until(`${resource} is synced`, async () =>
-        bridge.status().resources.some((r) => r.resource === resource && r.synced),
-      ),
+      until(async () => bridge.status().resources.some((r) => r.resource === resource && r.synced), {
+        what: `${resource} is synced`,
+      }),
     async [Symbol.asyncDispose]() {
       stop.abort()
       await running
@@ -300,12 +304,15 @@ export async function untilEqual(
   namespace?: string,
 ): Promise<void> {
   let difference: unknown
-  await until(`EVENTS has the ${ref.resource} of the API server`, async () => {
-    const wanted = await present(kube, ref, namespace)
-    const live = new Map([...(await stored(events, ref))].filter(([, version]) => version !== 'deleted'))
-    difference = { missing: minus(wanted, live), surplus: minus(live, wanted) }
-    return minus(wanted, live).length + minus(live, wanted).length === 0
-  }).catch((error: Error) => {
+  await until(
+    async () => {
+      const wanted = await present(kube, ref, namespace)
+      const live = new Map([...(await stored(events, ref))].filter(([, version]) => version !== 'deleted'))
+      difference = { missing: minus(wanted, live), surplus: minus(live, wanted) }
+      return minus(wanted, live).length + minus(live, wanted).length === 0
+    },
+    { what: `EVENTS has the ${ref.resource} of the API server` },
+  ).catch((error: Error) => {
     throw new Error(`${error.message}: ${JSON.stringify(difference)}`, { cause: error })
   })
 }
@@ -321,15 +328,15 @@ export async function lastSequence(js: JetStream, stream: string): Promise<numbe
 /** Condition Synced of a Reconciler has this reason. */
 export async function untilCondition(kube: KubeClient, name: string, reason: string): Promise<void> {
   let said: unknown
-  await until(`${name} is ${reason}`, async () => {
-    const object = await kube.get(resourcePath(RECONCILERS, undefined, name))
-    const { conditions = [] } = (object.status ?? {}) as { conditions?: { type: string; reason: string }[] }
-    said = conditions
-    return conditions.some((condition) => condition.type === 'Synced' && condition.reason === reason)
-  }).catch((error: Error) => {
+  await until(
+    async () => {
+      const object = await kube.get(resourcePath(RECONCILERS, undefined, name))
+      const { conditions = [] } = (object.status ?? {}) as { conditions?: { type: string; reason: string }[] }
+      said = conditions
+      return conditions.some((condition) => condition.type === 'Synced' && condition.reason === reason)
+    },
+    { what: `${name} is ${reason}` },
+  ).catch((error: Error) => {
     throw new Error(`${error.message}: ${JSON.stringify(said)}`, { cause: error })
   })
 }
-
-export const until = (what: string, holds: () => Promise<boolean>, timeoutMs = 20_000): Promise<unknown> =>
-  untilHolds(holds, { leastMs: 50, timeoutMs, what })

@@ -85,9 +85,9 @@ describe.concurrent('a bridge is not ready', () => {
     await using scene = await begin((_, response) => act(response))
     await scene.synced()
     const watches = () => scene.asked.filter(({ kind }) => kind === 'watch').length
-    await until('the watch has failed', async () => scene.status().failingSince !== undefined)
+    await until(async () => scene.status().failingSince !== undefined, { what: 'the watch has failed' })
     const { failingSince } = scene.status()
-    await until('it has failed again', async () => watches() >= 2 && scene.status().phase === 'waiting')
+    await until(async () => watches() >= 2 && scene.status().phase === 'waiting', { what: 'it has failed again' })
     expect(scene.status().failingSince).toEqual(failingSince)
     expect(await scene.gauge('watching')).toBe(0)
     expect(await scene.readyIn(0)).toEqual(OK)
@@ -98,7 +98,7 @@ describe.concurrent('a bridge is not ready', () => {
   it('when a watch that was silent is asked for anew, and the API server does not answer', async () => {
     await using scene = await begin((number, response) => number === 1 && hold(response), 1.1)
     await scene.synced()
-    await until('it is asked for anew', async () => scene.asked.length > 2)
+    await until(async () => scene.asked.length > 2, { what: 'it is asked for anew' })
     expect(scene.asked.map(({ kind, query }) => [kind, query['resourceVersion']]).slice(1)).toEqual([
       ['watch', '10'],
       ['watch', '10'],
@@ -134,7 +134,7 @@ it('a dispatcher alone is not ready while NATS does not answer', async () => {
   })
   const stop = new AbortController()
   const running = runtime.run(stop.signal, 1000)
-  await until('it has answered', async () => (await listening.get('/readyz')).code === 200)
+  await until(async () => (await listening.get('/readyz')).code === 200, { what: 'it has answered' })
   stop.abort()
   await running
 })
@@ -160,19 +160,19 @@ it('a bridge whose change NATS does not confirm lags, is not ready, and gets on 
     opened = response
   })
   await scene.synced()
-  await until('it is watched', async () => scene.status().open)
+  await until(async () => scene.status().open, { what: 'it is watched' })
   expect([await scene.gauge('lag_seconds'), await scene.gauge('lag_resource_versions')]).toEqual([0, 0])
   expect(await scene.gauge('watching')).toBe(1)
   const { heardAt } = scene.status()
   opened?.write(bookmark(11))
-  await until('a bookmark is heard', async () => scene.status().heardAt! > heardAt!)
+  await until(async () => scene.status().heardAt! > heardAt!, { what: 'a bookmark is heard' })
   expect(await scene.readyIn(60)).toEqual(OK)
   expect(await scene.readyIn(95)).toEqual(namesConfigMaps('the API server has said nothing for \\d+ s'))
   nats.signal('SIGSTOP')
   try {
     opened?.write(line('MODIFIED', map('a', 21)))
-    await until('it is held back', async () => scene.status().heldBackSince !== undefined)
-    await until('it lags', async () => (await scene.gauge('lag_seconds')) > 0)
+    await until(async () => scene.status().heldBackSince !== undefined, { what: 'it is held back' })
+    await until(async () => (await scene.gauge('lag_seconds')) > 0, { what: 'it lags' })
     expect(await scene.gauge('lag_resource_versions')).toBe(10)
     expect(await scene.readyIn(0)).toEqual(OK)
     expect(await scene.readyIn(40)).toEqual(namesConfigMaps('a change is not confirmed by NATS since \\d+ s'))
@@ -180,6 +180,6 @@ it('a bridge whose change NATS does not confirm lags, is not ready, and gets on 
   } finally {
     nats.signal('SIGCONT')
   }
-  await until('it is ready again', async () => (await scene.get('/readyz')).code === 200)
+  await until(async () => (await scene.get('/readyz')).code === 200, { what: 'it is ready again' })
   expect([await scene.gauge('lag_seconds'), await scene.gauge('lag_resource_versions')]).toEqual([0, 0])
 })
