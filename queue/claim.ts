@@ -17,6 +17,8 @@ export interface Claim {
   freshMs: number
   /** Of the token, if it was delivered. */
   delivery: Delivery | undefined
+  /** There may be a token of the key all the same, which has failures to count: it is looked for first. */
+  mayBeQueued?: boolean
   onOccupied?: () => void
 }
 
@@ -31,8 +33,9 @@ export async function takeKey(
   claim: Claim,
   signal: AbortSignal,
 ): Promise<HeldKey | undefined> {
-  const { clock, terms, observer, log, instance } = core
+  const { js, names, clock, terms, observer, log, instance } = core
   const { delivery, message } = claim
+  if (claim.mayBeQueued && (await js.lastOf(names.stream, names.tokens(of.reconciler, of.key)))) return undefined
   if (clock.sure() === undefined) await measured(core, { signal })
   const freshUntil = clock.timeOf(claim.cameAt) + claim.freshMs
   const claimed = { ...claim.input, freshUntil, nonce: nuid.next(), by: instance, terms }

@@ -34,6 +34,9 @@ export class Names {
   token = (reconciler: string, lane: Lane, key: string): string =>
     `${this.#root}work.${reconcilerPart(reconciler)}.${lane}.${key}`
 
+  /** The tokens of a key in both lanes. */
+  tokens = (reconciler: string, key: string): string => `${this.#root}work.${reconcilerPart(reconciler)}.*.${key}`
+
   /** What a generation begins with, its state and slot, stands in front: the server can count and find by that. */
   record = (reconciler: string, key: string, generation: string): string => {
     const [front = ''] = generation.split('-', 1)

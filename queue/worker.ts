@@ -28,6 +28,7 @@ export class QueueWorker implements Worker, Sharer {
   readonly #arriving = new Map<string, Promise<boolean>>()
   readonly #inHand = new Set<Promise<void>>()
   readonly #abandon = new AbortController()
+  readonly #beganAt: number
   #lastLane: Lane = 'low'
   readonly #graceOver = Promise.withResolvers<void>()
   #drained: Promise<void> | undefined
@@ -35,6 +36,7 @@ export class QueueWorker implements Worker, Sharer {
   constructor(core: Core, options: ServeOptions) {
     this.#core = core
     this.#options = options
+    this.#beganAt = core.clock.moment()
     this.#runs = new HandlerRuns(core, options)
     this.#lanes = { high: this.#openLane('high'), low: this.#openLane('low') }
     this.#janitor = new Janitor(core, options.reconciler)
@@ -136,13 +138,18 @@ export class QueueWorker implements Worker, Sharer {
     await this.#work(key, { input, message, cameAt: clock.moment(), freshMs, delivery: undefined, onOccupied })
   }
 
-  /** Only a key that nothing here is about, and only where no token waits that would be overtaken. */
+  /**
+   * Only a key that nothing here is about, and only where no token waits that would be overtaken. A process that died of
+   * its key keeps the token that counts this until its acknowledgement is overdue: so long, a new process looks for it.
+   */
   #takeDirectly(key: string): Promise<boolean> | undefined {
     const { high } = this.#lanes
     if (high.backlog > 0 || this.#allowances.direct === 0 || this.#runs.of(key)) return undefined
     const { clock, ackWaitMs } = this.#core
     const input = { token: { lane: high.lane, attempt: 0 }, direct: true }
-    const claim = { input, message: undefined, cameAt: clock.moment(), freshMs: ackWaitMs / 4, delivery: undefined }
+    const cameAt = clock.moment()
+    const mayBeQueued = cameAt - this.#beganAt < ackWaitMs
+    const claim = { input, message: undefined, cameAt, freshMs: ackWaitMs / 4, delivery: undefined, mayBeQueued }
     this.#occupy(high, this.#work(key, claim))
     return this.#arriving.get(key)
   }

@@ -58,6 +58,16 @@ describe('the count of failures', () => {
     await worker.drain(1000)
   })
 
+  it('is kept when a new process is told of a change before the token is delivered that counts', async () => {
+    await using test = await open()
+    const world = new World()
+    await test.queue.enqueue(FN, 'n.a', { attempt: 2 })
+    const worker = world.serve(test.queue)
+    expect(await test.queue.announce(FN, 'n.a').safe).toBe('token')
+    await until(() => expect(world.leases.map(({ attempt }) => attempt)).toEqual([2]))
+    await worker.drain(1000)
+  })
+
   it('spreads retries: keys that failed together come back apart', async () => {
     await using test = await open()
     const world = new World()
