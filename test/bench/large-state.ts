@@ -1,5 +1,5 @@
 /**
- * `npm run bench:state [runs]`: 256 runs that read 10 MiB each at once, beside small ones: how long they take,
+ * `npm run bench state -- [runs]`: 256 runs that read 10 MiB each at once, beside small ones: how long they take,
  * what memory the process has, and whether nats-server keeps the connection.
  */
 import { setTimeout as sleep } from 'node:timers/promises'

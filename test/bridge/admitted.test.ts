@@ -12,7 +12,7 @@ import { configMaps, object, reconciler, reconcilerObject } from './objects.ts'
 import { type Servers, startServers } from './servers.ts'
 import { createReconciler, removeReconcilers, silent, startBridge, until, untilCondition } from './world.ts'
 
-/** `npm run soak:reconcilers` tries more of them. */
+/** `npm run soak reconcilers` tries more of them. */
 const ON_SERVERS = Number(process.env['FAIRLEAD_FUZZ_RECONCILERS'] ?? 40)
 const SEED = Number(process.env['FAIRLEAD_FUZZ_SEED'] ?? Date.now() % 1_000_000)
 /** The conditions of so many are written one after the other. */

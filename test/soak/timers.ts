@@ -11,7 +11,7 @@ import { armTimers } from './arm-timers.ts'
 import type { TimersProgress, TimersSettings } from './timers-worker.ts'
 
 /**
- * `npm run soak:timers -- [--timers 500000] [--armed 50000]`: that many timers for one instant, while NATS is away.
+ * `npm run soak timers -- [--timers 500000] [--armed 50000]`: that many timers for one instant, while NATS is away.
  * `--armed` of them are left to the server, the others sleep. When NATS is back, all timers have to fire, and no lease may
  * be lost meanwhile. Exit code 0: so it was.
  */
