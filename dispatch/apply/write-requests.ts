@@ -3,7 +3,8 @@ import { type OwnerKey, type Span, spanAfter, traceparentOf } from '#events'
 import { type KubeClient, resourcePath, type Status } from '#kube'
 import type { Write } from '#reconcile'
 import { undefinedIfGone } from '../errors.ts'
-import { DROPPED, type Gate, PRIORITY, type Priority } from '../gate.ts'
+import { type DROPPED, type Gate, PRIORITY, type Priority } from '../gate.ts'
+import { readLive } from '../read-live.ts'
 import type { RunObserver } from '../run-steps.ts'
 import { isObject, isStillThere } from './answers.ts'
 import { takingBack } from './field-conflicts.ts'
@@ -102,11 +103,8 @@ export class WriteRequests {
     return isStillThere(answer) ? answer : undefined
   }
 
-  async get(ref: ResourceRef, object: KubeObject): Promise<KubeObject | undefined> {
-    const { reconciler, signal } = this.#run
-    const read = () => this.#kube.get(pathOf(ref, object), { signal }).catch(undefinedIfGone)
-    const found = await this.#deps.gate.run({ reconciler, kind: 'read' }, read, { signal })
-    return found === DROPPED ? undefined : found
+  get(ref: ResourceRef, object: KubeObject): Promise<KubeObject | undefined> {
+    return readLive({ kube: this.#kube, gate: this.#deps.gate }, ref, object, this.#run)
   }
 
   async #send<T extends ApiAnswer>(target: Target, priority: Priority, send: () => Promise<T>): Promise<T> {

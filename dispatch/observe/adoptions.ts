@@ -1,10 +1,11 @@
 import type { KubeObject } from '#contracts'
-import { type KubeClient, resourcePath } from '#kube'
+import type { KubeClient } from '#kube'
 import { BoundedMap } from '#primitives'
 import { called, DESIRED_ANNOTATION, isCreatedBy, markedBy } from '#reconcile'
 import type { OwnedResource } from '#spec'
-import { refusalOf, undefinedIfGone } from '../errors.ts'
-import { DROPPED, type Gate } from '../gate.ts'
+import { refusalOf } from '../errors.ts'
+import type { Gate } from '../gate.ts'
+import { readLive } from '../read-live.ts'
 import type { ReadingRun } from './references.ts'
 
 export interface AdoptionsDependencies {
@@ -60,22 +61,9 @@ export class Adoptions {
     return isCreated
   }
 
-  async #read(
-    resource: OwnedResource,
-    object: KubeObject,
-    { reconciler, signal }: ReadingRun,
-  ): Promise<KubeObject | undefined> {
-    const { kube, gate } = this.#deps
-    const path = resourcePath(resource, object.metadata.namespace, object.metadata.name)
+  async #read(resource: OwnedResource, object: KubeObject, run: ReadingRun): Promise<KubeObject | undefined> {
     try {
-      const found = await gate.run(
-        { reconciler, kind: 'read' },
-        () => kube.get(path, { signal }).catch(undefinedIfGone),
-        {
-          signal,
-        },
-      )
-      return found === DROPPED ? undefined : found
+      return await readLive(this.#deps, resource, object, run)
     } catch (error) {
       throw refusalOf(error, `cannot read ${called(object)}, to find out which reconciler has created it`)
     }

@@ -1,9 +1,10 @@
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { asTravelling, type EventStore, type StoredObject } from '#events'
-import { type KubeClient, resourcePath } from '#kube'
+import type { KubeClient } from '#kube'
 import { called } from '#reconcile'
-import { refusalOf, undefinedIfGone } from '../errors.ts'
-import { DROPPED, type Gate } from '../gate.ts'
+import { refusalOf } from '../errors.ts'
+import type { Gate } from '../gate.ts'
+import { readLive } from '../read-live.ts'
 import type { CachedObject, ObjectCache } from './object-cache.ts'
 import type { StateMeter } from './state-budget.ts'
 
@@ -77,17 +78,10 @@ export class References {
     return `${this.#deps.account} ${metadata.uid} ${metadata.resourceVersion}`
   }
 
-  async #read(
-    ref: ResourceRef,
-    reference: KubeObject,
-    { reconciler, signal }: ReadingRun,
-  ): Promise<KubeObject | undefined> {
-    const { kube, gate } = this.#deps
-    const path = resourcePath(ref, reference.metadata.namespace, reference.metadata.name)
-    const read = () => kube.get(path, { signal }).catch(undefinedIfGone)
+  async #read(ref: ResourceRef, reference: KubeObject, run: ReadingRun): Promise<KubeObject | undefined> {
     try {
-      const found = await gate.run({ reconciler, kind: 'read' }, read, { signal })
-      return found === DROPPED || found === undefined ? undefined : asTravelling(found)
+      const found = await readLive(this.#deps, ref, reference, run)
+      return found && asTravelling(found)
     } catch (error) {
       throw refusalOf(error, `cannot read ${called(reference)}, which travels as a reference only`)
     }
