@@ -1,5 +1,6 @@
 import type { RunLog } from '#contracts'
 import type { JetStream } from '#jetstream'
+import { forEachAtMost } from '#primitives'
 import { persist } from './persist.ts'
 import type { StreamNames } from './stream.ts'
 import type { Identity } from './types.ts'
@@ -20,17 +21,16 @@ export async function sweep(
   identities: AsyncIterable<Identity>,
   { upTo, keeps, signal }: Swept,
 ): Promise<number> {
-  let count = 0
-  let batch: Promise<void>[] = []
+  const swept = sequencesOf(identities, { upTo, keeps, signal })
+  return forEachAtMost(AT_ONCE, swept, (sequence) => persist(() => js.remove(names.stream, sequence), { signal, log }))
+}
+
+async function* sequencesOf(
+  identities: AsyncIterable<Identity>,
+  { upTo, keeps, signal }: Swept,
+): AsyncGenerator<number> {
   for await (const { sequence, key } of identities) {
     signal.throwIfAborted()
-    if (sequence > upTo || keeps(key.namespace)) continue
-    count++
-    batch.push(persist(() => js.remove(names.stream, sequence), { signal, log }))
-    if (batch.length < AT_ONCE) continue
-    await Promise.all(batch)
-    batch = []
+    if (sequence <= upTo && !keeps(key.namespace)) yield sequence
   }
-  await Promise.all(batch)
-  return count
 }

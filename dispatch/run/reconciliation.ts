@@ -1,6 +1,6 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { RunInput, RunLog } from '#contracts'
 import { parseKey, type Span, spanAfter, traceparentOf } from '#events'
+import { pause } from '#primitives'
 import type { Finish, Lease } from '#queue'
 import { type Answer, type Ask, fieldManagerOf, type Note, next, type Observed, start } from '#reconcile'
 import { originOf } from '../apply/write-origin.ts'
@@ -86,7 +86,8 @@ export class Reconciliation {
       case 'writeFinalizers':
         return { did: ask.do, result: await this.#writers.primary.finalizers(ask.object, ask.finalizers) }
       case 'hold':
-        await sleep(ask.ms, undefined, { signal }).catch(() => signal.throwIfAborted())
+        await pause(ask.ms, signal)
+        signal.throwIfAborted()
         return { did: ask.do }
       case 'finish':
         return { did: ask.do, changed: true }
