@@ -68,6 +68,28 @@ async function stored(scene: Scene, metadata: Partial<KubeObject['metadata']> = 
 
 const isIdle = async (scene: Scene) => Object.values(await scene.queue.depth(scene.name)).every((keys) => keys === 0)
 
+/** A key that is queued after the change, of which the feed says nothing, stays in the queue, and the function is not called. */
+async function expectUnserved(name: string, change: (scene: Scene) => Promise<void>): Promise<void> {
+  const { events, silence } = silenceable()
+  const scene = await fixture.scene(name, { dispatcher: { events } })
+  let calls = 0
+  scene.behave('w', () => {
+    calls++
+    return {}
+  })
+  await stored(scene)
+  silence()
+  await change(scene)
+  await scene.enqueue('w')
+  await until(() => scene.dispatcher.serving().length === 0)
+  await until(async () => (await scene.queue.depth(scene.name)).running === 0)
+  expect(calls).toBe(0)
+  expect(await scene.queue.find({ reconciler: scene.name, key: keyOf(scene.name, 'w') })).toMatchObject([
+    { state: 'queued' },
+  ])
+  await scene.stop()
+}
+
 describe('a dispatcher whose feed of Reconcilers is silent', () => {
   it('loses no key that a wider selector queues', async () => {
     const { events, silence } = silenceable()
@@ -138,24 +160,7 @@ describe('a dispatcher whose feed of Reconcilers is silent', () => {
     ['refused', (scene: Scene) => edit(scene, 2, { invoke: { http: { url: 'nowhere' } } })],
     ['deleted', (scene: Scene) => fixture.events.put(RECONCILERS, 'deleted', scene.reconciler()).then(() => undefined)],
   ])('leaves the keys of a Reconciler in the queue that is %s', async (what, change) => {
-    const { events, silence } = silenceable()
-    const scene = await fixture.scene(`is-${what}`, { dispatcher: { events } })
-    let calls = 0
-    scene.behave('w', () => {
-      calls++
-      return {}
-    })
-    await stored(scene)
-    silence()
-    await change(scene)
-    await scene.enqueue('w')
-    await until(() => scene.dispatcher.serving().length === 0)
-    await until(async () => (await scene.queue.depth(scene.name)).running === 0)
-    expect(calls).toBe(0)
-    expect(await scene.queue.find({ reconciler: scene.name, key: keyOf(scene.name, 'w') })).toMatchObject([
-      { state: 'queued' },
-    ])
-    await scene.stop()
+    await expectUnserved(`is-${what}`, change)
   })
 
   it('is not taken back by what the feed brings in the end', async () => {
@@ -195,25 +200,10 @@ describe('a Reconciler that EVENTS does not have', () => {
     fixture.js.admin.streams.purge(fixture.events.stream, { filter: `*.*.*.*.reconcilers.*.*.${scene.name}` })
 
   it('was deleted, where the dispatcher was cut off until its tombstone was gone: nothing runs for it', async () => {
-    const { events, silence } = silenceable()
-    const scene = await fixture.scene('gone', { dispatcher: { events } })
-    let calls = 0
-    scene.behave('w', () => {
-      calls++
-      return {}
+    await expectUnserved('gone', async (scene) => {
+      await fixture.events.put(RECONCILERS, 'deleted', scene.reconciler())
+      await forget(scene)
     })
-    await stored(scene)
-    silence()
-    await fixture.events.put(RECONCILERS, 'deleted', scene.reconciler())
-    await forget(scene)
-    await scene.enqueue('w')
-    await until(() => scene.dispatcher.serving().length === 0)
-    await until(async () => (await scene.queue.depth(scene.name)).running === 0)
-    expect(calls).toBe(0)
-    expect(await scene.queue.find({ reconciler: scene.name, key: keyOf(scene.name, 'w') })).toMatchObject([
-      { state: 'queued' },
-    ])
-    await scene.stop()
   })
 
   it('was lost, where the API server has it: it says so there, is stored again for that, and served', async () => {
