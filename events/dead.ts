@@ -1,5 +1,5 @@
 import type { RunLog } from '#contracts'
-import { declareStream, type JetStream } from '#jetstream'
+import { declareStream, isUnanswered, type JetStream } from '#jetstream'
 import {
   CODES,
   type DeadLetter,
@@ -9,7 +9,7 @@ import {
   decodeDead,
   encodeDead,
 } from './dead-letter.ts'
-import { isUnanswered, persist } from './persist.ts'
+import { persist } from './persist.ts'
 import { isIn, streamNames } from './stream.ts'
 
 export interface DeadLettersOptions {

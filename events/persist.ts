@@ -1,5 +1,5 @@
 import type { RunLog } from '#contracts'
-import { ERR, JetStreamError, UnknownOutcomeError } from '#jetstream'
+import { ERR, isPassing, JetStreamError } from '#jetstream'
 import { doubling, retry } from '#primitives'
 
 export interface Persistence {
@@ -26,9 +26,3 @@ export function persist<T>(request: () => Promise<T>, { signal, log }: Persisten
 
 /** R3: another publish to the same subject is under way. */
 const isInFlight = (error: unknown): boolean => error instanceof JetStreamError && error.errCode === ERR.publishInFlight
-
-/** No answer, or no leader just now. */
-const isPassing = (error: unknown): boolean => error instanceof UnknownOutcomeError || isUnanswered(error)
-
-/** There is no leader, no room, or no such stream. */
-export const isUnanswered = (error: unknown): boolean => error instanceof JetStreamError && error.code === 503

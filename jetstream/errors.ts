@@ -44,3 +44,9 @@ export const isGone = (error: unknown): boolean =>
   error instanceof JetStreamError &&
   (error.errCode === ERR.sequenceNotFound ||
     (error.errCode === ERR.deleteFailed && error.message.endsWith('no message found')))
+
+/** There is no leader, no room, or no such stream. */
+export const isUnanswered = (error: unknown): boolean => error instanceof JetStreamError && error.code === 503
+
+/** No answer, or no leader just now: the same request may be answered later. */
+export const isPassing = (error: unknown): boolean => error instanceof UnknownOutcomeError || isUnanswered(error)

@@ -12,7 +12,15 @@ export {
   removeConsumer,
   UNLIMITED,
 } from './declare.ts'
-export { ConnectionClosedError, ERR, isWrongSequence, JetStreamError, UnknownOutcomeError } from './errors.ts'
+export {
+  ConnectionClosedError,
+  ERR,
+  isPassing,
+  isUnanswered,
+  isWrongSequence,
+  JetStreamError,
+  UnknownOutcomeError,
+} from './errors.ts'
 export { type FollowOptions, follow } from './follow.ts'
 export { encodeHeaders, type Headers } from './headers.ts'
 export { incarnationOf, type Kept, StreamLostError } from './incarnation.ts'

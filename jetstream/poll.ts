@@ -1,6 +1,6 @@
 import { pause } from '#primitives'
 import type { JetStream } from './client.ts'
-import { ConnectionClosedError, JetStreamError, UnknownOutcomeError } from './errors.ts'
+import { ConnectionClosedError, isPassing } from './errors.ts'
 import type { FollowOptions } from './follow.ts'
 import type { StoredMessage } from './messages.ts'
 
@@ -39,6 +39,3 @@ export async function* poll(
     await pause(PAUSE_MS, signal)
   }
 }
-
-const isPassing = (error: unknown): boolean =>
-  error instanceof UnknownOutcomeError || (error instanceof JetStreamError && error.code === 503)

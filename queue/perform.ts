@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Delivery, ERR, isWrongSequence, type JetStream, JetStreamError, UnknownOutcomeError } from '#jetstream'
+import { type Delivery, ERR, isPassing, isWrongSequence, type JetStream, JetStreamError } from '#jetstream'
 import { type Address, recordFrom, toWire } from './codec.ts'
 import type { Answer, Io, Publish } from './record.ts'
 
@@ -56,11 +56,9 @@ export async function answerTo(error: unknown, random: () => number): Promise<An
     await sleep(1 + 4 * random())
     return { kind: 'busy' }
   }
-  if (error instanceof UnknownOutcomeError || isWithoutLeader(error)) {
+  if (isPassing(error)) {
     await sleep(20 + 50 * random())
     return { kind: 'unknown' }
   }
   throw error
 }
-
-const isWithoutLeader = (error: unknown): boolean => error instanceof JetStreamError && error.code === 503
