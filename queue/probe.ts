@@ -2,7 +2,8 @@ import { type Core, measured } from './core.ts'
 
 /** After that it may have been given up itself. */
 const PATIENCE_MS = 30_000
-const TTL = '600s'
+/** Twice that: what has fired is read, and goes by itself. */
+const TTL = '60s'
 
 /**
  * A schedule that is due at once. nats-server carries out schedules in rounds, each of them everything that is due, in the

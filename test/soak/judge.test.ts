@@ -109,6 +109,11 @@ const record = (generation: string, due: number, ends?: string, state = 'running
     ...(ends && ending(ends)),
   },
 })
+const probe = new Names('p').probe('f', 'n1')
+const probed = [
+  { subject: probe.schedule, headers: { 'Nats-Schedule': '@at 1970-01-01T00:00:00Z' } },
+  { subject: probe.fired, headers: { 'Nats-Scheduler': probe.schedule, 'Nats-Schedule-Next': 'purge' } },
+]
 const fire = (generation: string, at: number, state = 'waiting') => ({
   ...token,
   at,
@@ -120,6 +125,12 @@ describe('a history', () => {
     const history = historyOf(token, record('r-1', 100), record('r-2', 200, 'r-1'), done('r-2'))
     expect([...history.wrong, ...leftOver(history)]).toEqual([])
     expect(history.counts).toMatchObject({ messages: 4, tokens: 1, records: 2, releases: 1 })
+  })
+
+  it('of a probe, which no key has, is right', () => {
+    const history = historyOf(...probed)
+    expect([...history.wrong, ...leftOver(history)]).toEqual([])
+    expect(history.counts).toMatchObject({ messages: 2, probes: 2, records: 0, releases: 0 })
   })
 
   it('of a timer and of a lease that ran out is right, and tells how late they were', () => {
@@ -246,6 +257,7 @@ describe('an idle queue', () => {
   it('holds at most the last release of each worker', () => {
     expect(remainsOf(idle)).toEqual([])
     expect(remainsOf({ ...idle, workerLives: 0 })).toHaveLength(1)
+    expect(remainsOf({ ...idle, subjects: ['p.done.f.w', probe.fired], messages: 2, workerLives: 1 })).toEqual([])
   })
 
   it('has no token, record, message in flight, pull request or consumer left', () => {

@@ -47,7 +47,15 @@ export interface History {
   lateness: { due: number; ms: number }[]
   /** When the waiting records that an owner wrote are due. */
   promised: Map<string, number[]>
-  counts: { messages: number; tokens: number; records: number; releases: number; fires: number; watchdogs: number }
+  counts: {
+    messages: number
+    tokens: number
+    records: number
+    releases: number
+    probes: number
+    fires: number
+    watchdogs: number
+  }
   wrong: string[]
 }
 
@@ -64,7 +72,7 @@ export const noHistory = (names: Names, { replicated = false } = {}): History =>
   crossed: 0,
   lateness: [],
   promised: new Map(),
-  counts: { messages: 0, tokens: 0, records: 0, releases: 0, fires: 0, watchdogs: 0 },
+  counts: { messages: 0, tokens: 0, records: 0, releases: 0, probes: 0, fires: 0, watchdogs: 0 },
   wrong: [],
 })
 
@@ -78,15 +86,19 @@ export function addStored(history: History, message: Stored): void {
   history.counts.messages++
   const place = history.names.placeOf(subject)
   const ended = headers['Nats-Schedule-Next'] === 'purge' ? headers['Nats-Scheduler'] : undefined
-  if (ended !== undefined) endRecord(history, ended, message, place?.kind === 'token')
+  if (isProbe(subject)) history.counts.probes++
+  else if (ended !== undefined) endRecord(history, ended, message, place?.kind === 'token')
   if (place?.kind === 'record') addRecord(history, `${place.reconciler} ${place.key}`, message)
   if (place?.kind === 'token') {
     history.counts.tokens++
     const lost = addToken(history.tokens, message, (since) => isWhole(history, since))
     if (lost !== undefined) history.wrong.push(lost)
   }
-  if (place === undefined) history.counts.releases++
+  if (place === undefined && !isProbe(subject)) history.counts.releases++
 }
+
+/** Asks how far the server is with its schedules; no key has it. */
+export const isProbe = (subject: string): boolean => /(^|\.)done\.[^.]+\.[^.]+\.(probe|fired)$/.test(subject)
 
 function miss(history: History, sequence: number): void {
   history.missed += sequence - history.lastSequence - 1

@@ -1,3 +1,5 @@
+import { isProbe } from './history.ts'
+
 /** What is left on the server when nothing is to be done. */
 export interface Remains {
   /** Subjects of the queue's stream. */
@@ -13,7 +15,8 @@ export function remainsOf({ subjects, messages, consumers, expectedConsumers, wo
   const wrong = subjects
     .filter((subject) => subject.split('.')[1] !== 'done')
     .map((subject) => `${subject} is left on the idle stream`)
-  if (messages > workerLives) wrong.push(`${messages} messages are left, of only ${workerLives} processes`)
+  const releases = subjects.filter((subject) => !isProbe(subject)).length
+  if (releases > workerLives) wrong.push(`${releases} releases are left, of only ${workerLives} processes`)
   if (messages !== subjects.length) wrong.push(`${messages} messages are left on ${subjects.length} subjects`)
   if (consumers.length !== expectedConsumers)
     wrong.push(
