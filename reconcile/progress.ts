@@ -43,6 +43,8 @@ export interface Progress {
   told: readonly string[]
   /** Objects of kinds whose contents must not be told. */
   confidential: readonly Contents[]
+  /** The last call and its outcome. */
+  called?: { input: RunInput; outcome: PlainOutcome } | undefined
 }
 
 /** From one fresh observation to the next. */
@@ -54,8 +56,6 @@ export interface Pass extends Progress {
   excess?: Error | undefined
   /** Decisions so far. */
   rounds: number
-  /** The last call and its outcome. */
-  called: { input: RunInput; outcome: PlainOutcome } | undefined
 }
 
 export const isLastPass = ({ passes }: Progress): boolean => passes >= MAX_PASSES

@@ -12,12 +12,16 @@ import { isLastPass, MAX_ROUNDS, type Pass, tell } from './progress.ts'
 import { after, finish, type Step, step } from './step.ts'
 import { byKind } from './world.ts'
 
-/** Calls the function, unless this pass has called it with this input. */
+/** Calls the function, unless its last call in this run saw the same objects: then that outcome holds, at that time. */
 export function call(pass: Pass): Step {
   if (pass.excess !== undefined) return fail(pass, { failed: pass.excess })
   const input = inputOf(pass)
   const { called } = pass
-  if (called !== undefined && sameJson(called.input, input)) return decide(pass, called.outcome)
+  if (called !== undefined) {
+    const { now, seed = pass.seed } = called.input
+    if (sameJson(called.input, { ...input, now, seed }))
+      return decide({ ...pass, now: new Date(now), seed }, called.outcome)
+  }
   return step({ at: 'calling', pass, input }, { do: 'call', input: deepFreeze(input) })
 }
 

@@ -8,6 +8,10 @@ process.exitCode = await runProgram(
       queue: { does: 'the queue beside bare JetStream operations', command: ['node', 'test/bench/queue.ts'] },
       disk: { does: 'what syncing to disk costs the queue', command: ['node', 'test/bench/queue-disk.ts'] },
       whole: { does: 'an edit, a burst and memory, through all parts', command: ['node', 'test/bench/whole.ts'] },
+      calls: {
+        does: 'calls, API requests and messages of an At and of an edit',
+        command: ['node', 'test/bench/calls.ts'],
+      },
       strategies: { does: 'the ways to write an object', command: ['node', 'test/bench/strategies.ts'] },
       bridge: { does: 'the bridge beside informers', command: ['node', 'test/bench/bridge.ts'] },
       secrets: { does: 'a bridge with many large Secrets', command: ['node', 'test/bench/bridge-secrets.ts'] },

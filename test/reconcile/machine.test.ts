@@ -57,6 +57,7 @@ describe('a run asks, in this order', () => {
       {
         call: [returns({ status: { phase: 'Up' } }), returns({})],
         writeStatus: [{ did: 'writeStatus', result: 'dropped' }],
+        observe: [sees(), sees(widget(), child('Pod', 'p'))],
       },
       'observe call writeStatus observe call finish',
     ],
@@ -71,8 +72,13 @@ describe('a run asks, in this order', () => {
     ],
     [
       'another pass when the driver knows of a change at the end',
-      { finish: [{ did: 'finish', changed: true }] },
+      { finish: [{ did: 'finish', changed: true }], observe: [sees(), sees(widget(), child('Pod', 'p'))] },
       'observe call finish observe call finish',
+    ],
+    [
+      'another pass, and no call, when that change is nothing that the function sees',
+      { finish: [{ did: 'finish', changed: true }] },
+      'observe call finish observe finish',
     ],
     [
       'another pass after a conflict',

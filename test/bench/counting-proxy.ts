@@ -1,0 +1,55 @@
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer } from 'node:net'
+
+export interface CountingProxy {
+  url: string
+  /** Messages that clients have sent so far: publishes, requests and acknowledgements. */
+  messages(): number
+}
+
+/** In front of a nats-server without TLS. */
+export async function countMessagesTo(url: string): Promise<CountingProxy> {
+  const { hostname, port, username } = new URL(url)
+  let messages = 0
+  const server = createServer((client) => {
+    const upstream = connect(Number(port), hostname)
+    const count = messageCounter(() => messages++)
+    client.on('data', count)
+    client.pipe(upstream).pipe(client)
+    for (const [one, other] of [
+      [client, upstream],
+      [upstream, client],
+    ] as const)
+      one.on('error', () => other.destroy()).on('close', () => other.destroy())
+  })
+  server.listen(0, '127.0.0.1').unref()
+  await once(server, 'listening')
+  const user = username === '' ? '' : `${username}@`
+  return { url: `nats://${user}127.0.0.1:${(server.address() as AddressInfo).port}`, messages: () => messages }
+}
+
+/** Follows the lines of the NATS protocol, and skips what they say follows them. */
+function messageCounter(counted: () => void): (chunk: Buffer) => void {
+  let line = ''
+  let payload = 0
+  return (chunk) => {
+    for (let at = 0; at < chunk.length; ) {
+      if (payload > 0) {
+        const skipped = Math.min(payload, chunk.length - at)
+        payload -= skipped
+        at += skipped
+        continue
+      }
+      const end = chunk.indexOf('\n', at)
+      line += chunk.toString('latin1', at, end === -1 ? chunk.length : end)
+      if (end === -1) return
+      at = end + 1
+      const words = line.trim().split(/\s+/)
+      if (/^H?PUB$/i.test(words[0] ?? '')) {
+        payload = Number(words.at(-1)) + 2
+        counted()
+      }
+      line = ''
+    }
+  }
+}
