@@ -5,14 +5,7 @@ import type { Memory } from './memory.ts'
 import { type PagesContext, type ReadTerms, readPages, sizeOf } from './pages.ts'
 import { copyFrom, identityFrom, storedEventFrom } from './stored.ts'
 import { ANCHOR, markPlace } from './stream.ts'
-import {
-  childrenFilter,
-  identityFilter,
-  identityOf,
-  matchesFilter,
-  type ObjectFilter,
-  objectFilter,
-} from './subjects.ts'
+import { childrenFilter, identityFilter, identityOf, matcherOf, type ObjectFilter, objectFilter } from './subjects.ts'
 import type { Identity, Observed, ObserveQuery, StoredEvent, StoredObject } from './types.ts'
 import { holderOf, type StoredCopy } from './version-conflict.ts'
 
@@ -25,6 +18,8 @@ export interface ReaderContext extends PagesContext {
 interface Copy extends StoredCopy {
   /** Without the installation's prefix. */
   subject: string
+  /** identityFilter() of the object. */
+  identity: string
   message: StoredMessage
 }
 
@@ -49,12 +44,15 @@ export class Reader {
     const newsFilter = news && identityFilter(news.of)
     const copies = await this.#last(newsFilter === undefined ? filters : [...filters, newsFilter], terms)
     this.#remember(copies, [primaryFilter, ...relatedFilters])
-    const told = newsFilter === undefined ? [] : copies.filter(({ subject }) => isAt(newsFilter, subject))
-    const isAsked = (copy: Copy) =>
-      !told.includes(copy) || filters.some((filter) => matchesFilter(filter, copy.subject))
+    const isNews = newsFilter === undefined ? () => false : matcherOf(newsFilter)
+    const told = copies.filter(({ subject }) => isNews(subject))
+    const matchers = filters.map(matcherOf)
+    const isAsked = ({ subject }: Copy) => !isNews(subject) || matchers.some((matches) => matches(subject))
     const present = await this.#objectsIn(copies.filter(isAsked))
-    const matching = (filter: string): StoredObject[] =>
-      present.filter(({ subject }) => matchesFilter(filter, subject)).map(({ event }) => event)
+    const matching = (filter: string): StoredObject[] => {
+      const matches = matcherOf(filter)
+      return present.filter(({ subject }) => matches(subject)).map(({ event }) => event)
+    }
     return {
       primary: matching(primaryFilter)[0],
       owned: ownedFilters.map(matching),
@@ -99,12 +97,12 @@ export class Reader {
    * remembered: a writer that knows the object from there would not put other copies out of use.
    */
   #remember(copies: Copy[], complete: string[]): void {
+    const matchers = complete.map(matcherOf)
     for (const group of byIdentity(copies).values()) {
       const [copy] = group
       if (copy === undefined || group.length > 1 || copy.verb === 'moved') continue
-      const { subject, message: _, ...held } = copy
-      if (complete.some((filter) => matchesFilter(filter, subject)))
-        this.#context.memory.learn(identityOf(subject), held)
+      const { subject, identity, message: _, ...held } = copy
+      if (matchers.some((matches) => matches(subject))) this.#context.memory.learn(identity, held)
     }
   }
 
@@ -158,7 +156,8 @@ export class Reader {
   }
 
   #copy(message: StoredMessage): Copy {
-    return { ...copyFrom(message), subject: this.#bare(message), message }
+    const subject = this.#bare(message)
+    return { ...copyFrom(message), subject, identity: identityOf(subject), message }
   }
 
   #bare({ subject }: StoredMessage): string {
@@ -185,10 +184,6 @@ export class Reader {
   }
 }
 
-/** As matchesFilter(), for a filter that few subjects match: most are told apart by how they begin. */
-const isAt = (filter: string, subject: string): boolean =>
-  subject.startsWith(filter.slice(0, filter.indexOf('*'))) && matchesFilter(filter, subject)
-
 /** Of each object the copy that counts, in the order of the stream. */
 const holders = (copies: Copy[]): Copy[] =>
   [...byIdentity(copies).values()].map(holderOf).filter((copy) => copy !== undefined)
@@ -196,10 +191,9 @@ const holders = (copies: Copy[]): Copy[] =>
 function byIdentity(copies: Copy[]): Map<string, Copy[]> {
   const groups = new Map<string, Copy[]>()
   for (const copy of copies) {
-    const identity = identityOf(copy.subject)
-    const known = groups.get(identity)
+    const known = groups.get(copy.identity)
     if (known) known.push(copy)
-    else groups.set(identity, [copy])
+    else groups.set(copy.identity, [copy])
   }
   return groups
 }

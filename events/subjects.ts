@@ -76,16 +76,25 @@ export const identityOf = (subject: string): string => withOwnerPart(subject, '*
 
 /** The subject of the same object under another owner. */
 export function withOwnerPart(subject: string, owner: string): string {
-  const parts = subject.split('.')
-  parts[5] = owner
-  return parts.join('.')
+  let start = 0
+  for (let dots = 0; dots < OWNER_PLACE; dots++) start = subject.indexOf('.', start) + 1
+  const end = subject.indexOf('.', start)
+  return [subject.slice(0, start - 1), owner, subject.slice(end + 1)].join('.')
 }
 
+/** Parts before the owner's. */
+const OWNER_PLACE = 5
+
 /** Whether a filter of the kinds above, `*` its only wildcard, covers a subject. */
-export function matchesFilter(filter: string, subject: string): boolean {
-  const parts = subject.split('.')
+export function matcherOf(filter: string): (subject: string) => boolean {
   const wanted = filter.split('.')
-  return wanted.length === parts.length && wanted.every((part, at) => part === '*' || part === parts[at])
+  const wildcard = filter.indexOf('*')
+  const beginning = wildcard === -1 ? filter : filter.slice(0, wildcard)
+  return (subject) => {
+    if (!subject.startsWith(beginning)) return false
+    const parts = subject.split('.')
+    return wanted.length === parts.length && wanted.every((part, at) => part === '*' || part === parts[at])
+  }
 }
 
 export const objectFilter = ({ ref, namespace, clusterScoped = false, name }: ObjectFilter = {}): string =>

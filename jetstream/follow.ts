@@ -42,7 +42,7 @@ export async function* follow(
         const { sequence, storedAt } = ackMetadata(message.reply ?? '')
         last = sequence
         const { subject, data } = message
-        yield { subject, sequence, storedAt, headers: plainHeaders(message.headers), data }
+        yield { subject, sequence, storedAt, headers: plainHeaders(message), data }
       }
     } finally {
       feed.close()

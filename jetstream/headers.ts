@@ -20,8 +20,36 @@ export function encodeHeaders(headers: Headers): MsgHdrs {
   return { encode: () => bytes } as unknown as MsgHdrs
 }
 
-/** The headers of a message as a plain object; of a repeated name the first value counts. */
-export function plainHeaders(headers: MsgHdrs | undefined): Record<string, string> {
+/** Where a message of nats-core 3.4 has the bytes that it has received: `hdr` of them are headers. */
+interface ReceivedBytes {
+  _rdata?: Uint8Array
+  _msg?: { hdr: number }
+}
+
+/**
+ * The headers of a message as a plain object; of a repeated name the first value counts. Read from the bytes: nats-core's own
+ * map validates each name and value once more, which costs more than the rest of a read. Without the bytes, from that map.
+ */
+export function plainHeaders(message: Msg): Record<string, string> {
+  const { _rdata: bytes, _msg: parsed } = message as unknown as ReceivedBytes
+  if (bytes === undefined || parsed === undefined) return fromMap(message.headers)
+  return parsed.hdr > 0 ? parseHeaders(UTF8.decode(bytes.subarray(0, parsed.hdr))) : {}
+}
+
+const UTF8 = new TextDecoder()
+
+/** `text` begins with a line that is no header, `NATS/1.0`. */
+export function parseHeaders(text: string): Record<string, string> {
+  const plain: Record<string, string> = {}
+  for (let start = text.indexOf('\r\n') + 2, end = 0; ; start = end + 2) {
+    end = text.indexOf('\r\n', start)
+    if (end <= start) return plain
+    const colon = text.indexOf(':', start)
+    if (colon > start && colon < end) plain[text.slice(start, colon)] ??= text.slice(colon + 1, end).trim()
+  }
+}
+
+function fromMap(headers: MsgHdrs | undefined): Record<string, string> {
   const plain: Record<string, string> = {}
   if (headers) for (const [name, values] of headers) if (values[0] !== undefined) plain[name] = values[0]
   return plain

@@ -1,5 +1,5 @@
 import type { Msg } from 'nats'
-import { plainHeaders } from './headers.ts'
+import { parseHeaders, plainHeaders } from './headers.ts'
 
 /** A message as a stream holds it. */
 export interface StoredMessage {
@@ -47,7 +47,7 @@ export function fromLeader(message: StoredMessageJson): StoredMessage {
 }
 
 export function fromDirect(message: Msg): StoredMessage {
-  const headers = plainHeaders(message.headers)
+  const headers = plainHeaders(message)
   return {
     subject: headers['Nats-Subject'] ?? '',
     sequence: Number(headers['Nats-Sequence']),
@@ -76,13 +76,4 @@ export function ackMetadata(reply: string): AckMetadata {
 interface AckMetadata extends Pick<Delivery, 'deliveryCount' | 'sequence' | 'storedAt' | 'pending'> {
   /** Counts what this consumer has delivered, from 1. */
   consumerSequence: number
-}
-
-function parseHeaders(text: string): Record<string, string> {
-  const headers: Record<string, string> = {}
-  for (const line of text.split('\r\n').slice(1)) {
-    const colon = line.indexOf(':')
-    if (colon > 0) headers[line.slice(0, colon)] ??= line.slice(colon + 1).trim()
-  }
-  return headers
 }

@@ -138,7 +138,7 @@ export class Puller {
     const { outbox } = this.#js
     return {
       subject: message.subject,
-      headers: plainHeaders(message.headers),
+      headers: plainHeaders(message),
       data: message.data,
       arrivedAt: performance.now(),
       ...ackMetadata(reply),
