@@ -12,37 +12,41 @@ import { configMaps, object, reconciler, reconcilerObject } from './objects.ts'
 import { type Servers, startServers } from './servers.ts'
 import { createReconciler, removeReconcilers, silent, startBridge, until, untilCondition } from './world.ts'
 
-/** `npm run soak reconcilers` tries more of them. */
-const ON_SERVERS = Number(process.env['FAIRLEAD_FUZZ_RECONCILERS'] ?? 40)
+/** A bridge is given so many at once. */
+const ON_SERVERS = 40
+/** `npm run soak reconcilers` tries more of them, one lot after the other. */
+const LOTS = Math.ceil(Number(process.env['FAIRLEAD_FUZZ_RECONCILERS'] ?? ON_SERVERS) / ON_SERVERS)
 const SEED = Number(process.env['FAIRLEAD_FUZZ_SEED'] ?? Date.now() % 1_000_000)
-/** The conditions of so many are written one after the other. */
-const PATIENCE_MS = 20_000 + 500 * ON_SERVERS
-const about = `FAIRLEAD_FUZZ_SEED=${SEED}`
+const PATIENCE_MS = 40_000
+const SEEDS = Array.from({ length: LOTS }, (_, lot) => SEED + lot)
 
 describe('every Reconciler that the definition admits', () => {
-  it(`is read, and either refused with a reason or routed without an error (${about})`, () => {
-    const specs = specifications(ON_SERVERS * 5, SEED)
-    const given = names(specs.length, SEED)
-    const read = specs.map((spec, index) => parseReconciler(admittedObject(given[index] ?? 'x', spec)))
-    const served = read.filter((entry): entry is Reconciler => !isRefused(entry))
-    expect(served.length).toBeGreaterThan(0)
-    for (const refused of read.filter((entry) => isRefused(entry)))
-      expect(refused.message).toMatch(/^(spec|metadata\.name)\b/)
-    for (const { name, object: made, spec, selects } of served) {
-      const routes = new Routes([...served.slice(0, 3), { name, object: made, spec, selects, coverageId: name }])
-      new Relations({ events: undefined as never, log: silent, signal: AbortSignal.abort() }, async () => {}).reroute(
-        routes,
-      )
-      for (const ref of routes.refs) {
-        for (const namespace of [undefined, ...(routes.namespacesOf(ref) ?? [])]) resourcePath(ref, namespace)
-        routes.selectionOf(ref)
-        const changed = object('ConfigMap', 'a', { labels: { a: 'b' } })
-        routes.targetsOf(ref, { namespace: 'default', name: 'a', object: changed, owners: [] }, () => false)
+  it.each(SEEDS)(
+    'is read, and either refused with a reason or routed without an error (FAIRLEAD_FUZZ_SEED=%i)',
+    (seed) => {
+      const specs = specifications(ON_SERVERS * 5, seed)
+      const given = names(specs.length, seed)
+      const read = specs.map((spec, index) => parseReconciler(admittedObject(given[index] ?? 'x', spec)))
+      const served = read.filter((entry): entry is Reconciler => !isRefused(entry))
+      expect(served.length).toBeGreaterThan(0)
+      for (const refused of read.filter((entry) => isRefused(entry)))
+        expect(refused.message).toMatch(/^(spec|metadata\.name)\b/)
+      for (const { name, object: made, spec, selects } of served) {
+        const routes = new Routes([...served.slice(0, 3), { name, object: made, spec, selects, coverageId: name }])
+        new Relations({ events: undefined as never, log: silent, signal: AbortSignal.abort() }, async () => {}).reroute(
+          routes,
+        )
+        for (const ref of routes.refs) {
+          for (const namespace of [undefined, ...(routes.namespacesOf(ref) ?? [])]) resourcePath(ref, namespace)
+          routes.selectionOf(ref)
+          const changed = object('ConfigMap', 'a', { labels: { a: 'b' } })
+          routes.targetsOf(ref, { namespace: 'default', name: 'a', object: changed, owners: [] }, () => false)
+        }
+        expect(new Names('').consumer(name, 'high').length).toBeLessThanOrEqual(255)
+        expect(coverageId(made, spec)).toContain(name)
       }
-      expect(new Names('').consumer(name, 'high').length).toBeLessThanOrEqual(255)
-      expect(coverageId(made, spec)).toContain(name)
-    }
-  })
+    },
+  )
 })
 
 it('a Reconciler for which no path can be made is kept out alone, and says why', async () => {
@@ -76,33 +80,36 @@ describe('on servers', () => {
 
   const start = (prefix = `a${++number}`) => startBridge(kube, servers.nats.url, { prefix })
 
-  it(`no Reconciler that the API server takes keeps the bridge from any other, now or after a restart (${about})`, async () => {
-    const prefix = `a${++number}`
-    const taken: string[] = []
-    {
-      await using bridge = await start(prefix)
-      const given = names(ON_SERVERS, SEED)
-      for (const [index, spec] of specifications(ON_SERVERS, SEED).entries()) {
-        const name = `${index}-${given[index]}`.slice(0, 250)
-        if (await isTaken(kube, admittedObject(name, spec))) taken.push(name)
+  it.each(SEEDS)(
+    'no Reconciler that the API server takes keeps the bridge from any other, now or after a restart (FAIRLEAD_FUZZ_SEED=%i)',
+    async (seed) => {
+      const prefix = `a${++number}`
+      const taken: string[] = []
+      {
+        await using bridge = await start(prefix)
+        const given = names(ON_SERVERS, seed)
+        for (const [index, spec] of specifications(ON_SERVERS, seed).entries()) {
+          const name = `${index}-${given[index]}`.slice(0, 250)
+          if (await isTaken(kube, admittedObject(name, spec))) taken.push(name)
+        }
+        expect(taken.length).toBeGreaterThan(ON_SERVERS / 4)
+        await createReconciler(kube, 'canary', { for: configMaps })
+        await untilSaid(kube, 'canary', 'Watching')
+        await bridge.synced('configmaps.v1')
+        for (const name of taken) await untilSaid(kube, name)
       }
-      expect(taken.length).toBeGreaterThan(ON_SERVERS / 4)
-      await createReconciler(kube, 'canary', { for: configMaps })
-      await untilSaid(kube, 'canary', 'Watching')
-      await bridge.synced('configmaps.v1')
-      for (const name of taken) await untilSaid(kube, name)
-    }
-    await using again = await start(prefix)
-    await createReconciler(kube, 'second-canary', { for: configMaps })
-    await untilSaid(kube, 'second-canary', 'Watching')
-    await until(
-      async () => {
-        const { refused } = again.bridge.status()
-        return refused.every(({ name }) => taken.includes(name)) && again.bridge.status().resources.length > 0
-      },
-      { what: 'each is read again' },
-    )
-  })
+      await using again = await start(prefix)
+      await createReconciler(kube, 'second-canary', { for: configMaps })
+      await untilSaid(kube, 'second-canary', 'Watching')
+      await until(
+        async () => {
+          const { refused } = again.bridge.status()
+          return refused.every(({ name }) => taken.includes(name)) && again.bridge.status().resources.length > 0
+        },
+        { what: 'each is read again' },
+      )
+    },
+  )
 
   it('one that an older definition admits is refused by name, and the others go on', async () => {
     await using _ = await withoutPatterns(kube)
