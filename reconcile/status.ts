@@ -38,12 +38,12 @@ export interface Failure {
  */
 export function statusPatch(
   object: KubeObject,
-  { status, conditions = [] }: Pick<PlainOutcome, 'status' | 'conditions'>,
+  { status, conditions = [], deleteObject = false }: Pick<PlainOutcome, 'status' | 'conditions' | 'deleteObject'>,
   now: Date,
   refusal?: Failure,
 ): StatusPatch | undefined {
   const current = isRecord(object.status) ? object.status : {}
-  const platform = refusal === undefined ? recovery(current, conditions) : refusing(current, conditions, refusal)
+  const platform = platformConditions(current, conditions, deleteObject, refusal)
   const updates = [...conditions.filter(({ type }) => platform.every((one) => one.type !== type)), ...platform]
   if (status === undefined && updates.length === 0) return undefined
   const desired = withOurFields(status ?? current, current, updates, object.metadata.generation, now)
@@ -97,24 +97,32 @@ export function mergeConditions(
   return merged
 }
 
-/** A run that goes through takes back what an earlier one reported. */
-function recovery(current: Record<string, unknown>, updates: readonly Update[]): Update[] {
-  const recovered = resumed(current)
+/**
+ * A run that goes through takes back what an earlier one reported, where the function does not speak of it; one in which
+ * writes were refused says so, whatever the function says. A deletion is still to come, and may be refused.
+ */
+function platformConditions(
+  current: Record<string, unknown>,
+  updates: readonly Update[],
+  deleteObject: boolean,
+  refusal: Failure | undefined,
+): Update[] {
+  const recovered: Update[] = []
+  if (conditionIn(current, PAUSED)?.status === 'True')
+    recovered.push({ type: PAUSED, status: 'False', reason: 'Resumed' })
+  if (refusal === undefined && !deleteObject) recovered.push(...recovery(current))
+  const unsaid = recovered.filter(({ type }) => updates.every((update) => update.type !== type))
+  if (refusal === undefined) return unsaid
+  return [...unsaid, ...unreadyBy(current, updates, refusal), { type: RECONCILED, status: 'False', ...refusal }]
+}
+
+function recovery(current: Record<string, unknown>): Update[] {
+  const recovered: Update[] = []
   if (![undefined, 'True'].includes(conditionIn(current, RECONCILED)?.status))
     recovered.push({ type: RECONCILED, status: 'True', reason: RECONCILED })
   if (isMadeUnready(current)) recovered.push({ type: READY, status: 'True', reason: RECONCILED })
-  return recovered.filter(({ type }) => updates.every((update) => update.type !== type))
+  return recovered
 }
-
-const resumed = (current: Record<string, unknown>): Update[] =>
-  conditionIn(current, PAUSED)?.status === 'True' ? [{ type: PAUSED, status: 'False', reason: 'Resumed' }] : []
-
-/** What a run in which writes were refused says, whatever the function says of it. */
-const refusing = (current: Record<string, unknown>, updates: readonly Update[], refusal: Failure): Update[] => [
-  ...resumed(current).filter(({ type }) => updates.every((update) => update.type !== type)),
-  { type: RECONCILED, status: 'False', ...refusal },
-  ...unreadyBy(current, updates, refusal),
-]
 
 /** The API server takes no longer one. */
 const LONGEST_MESSAGE = 32_768

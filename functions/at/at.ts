@@ -17,11 +17,13 @@ export const at = reconciler({
   for: At,
   owns: [Pod],
   writes: ['Deletion'],
-  reconcile({ object, owned, now }) {
+  reconcile({ object, owned, refused, now }) {
     const { phase } = object.status
     if (phase === 'DONE' || phase === 'FAILED') return afterEnd(object, now)
     const attempts = attemptsOf(owned(Pod), object.status)
-    return verdict(object, attempts, now) ?? underWay(object, attempts, now) ?? start(object, now)
+    const outcome = verdict(object, attempts, now) ?? underWay(object, attempts, now) ?? start(object, now)
+    // It has not ended while its pod cannot be deleted.
+    return outcome.apply !== undefined && refused(Pod).length > 0 ? { apply: outcome.apply } : outcome
   },
 })
 
