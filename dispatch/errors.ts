@@ -1,15 +1,20 @@
+import type { KubeObject } from '#contracts'
 import { ApiConnectionError, ApiError, isConflict, isForbidden, isInvalid, isNotFound } from '#kube'
 import { type Failed, NamespaceTerminatingError, RefusedError } from '#reconcile'
+import { escalationIn } from './apply/escalation.ts'
 
 /** The Reconciler is another one by now: nothing that this run would do is asked for any more. */
 export class SupersededError extends Error {
   override readonly name = 'SupersededError'
 }
 
-/** What the API server's refusal of a write means; anything that may pass by itself is returned as it is. */
-export function refusalOf(error: unknown, what: string): unknown {
+/**
+ * What the API server's refusal of a write means; anything that may pass by itself is returned as it is. `object`: what
+ * was to be written.
+ */
+export function refusalOf(error: unknown, what: string, object?: KubeObject): unknown {
   if (!(error instanceof ApiError)) return error
-  const { message } = error
+  const message = (object && escalationIn(error.message, object)) ?? error.message
   if (error.details.causes?.some((cause) => cause.reason === 'NamespaceTerminating'))
     return new NamespaceTerminatingError(message, { cause: error })
   if (isForbidden(error) || isInvalid(error) || isNotFound(error) || isUntyped(error) || isTooLarge(error))

@@ -64,6 +64,8 @@ export interface ReconcilerOptions<For, Owns extends Kind<unknown>, Related exte
   changes?: ReconcilerSpec['changes']
   /** What else of its object it may write. Metadata: labels and annotations. Deletion: it may delete it. */
   writes?: ReconcilerSpec['writes']
+  /** Roles that bindings of it name: its account may bind these, though it does not have their rights. */
+  binds?: ReconcilerSpec['binds']
   /** Every object runs again about so often, even if nothing has changed. */
   resyncSeconds?: number
   reconcile: Reconcile<For, Owns, Related>
@@ -92,6 +94,7 @@ export interface Reconciler {
   readonly related: readonly RelatedKind[]
   readonly changes?: ReconcilerSpec['changes']
   readonly writes?: ReconcilerSpec['writes']
+  readonly binds?: ReconcilerSpec['binds']
   readonly resyncSeconds?: number
   reconcile(run: Run<Kind<unknown>, Kind<unknown>, RelatedKind>): unknown
   finalize?(run: Run<Kind<unknown>, Kind<unknown>, RelatedKind>): unknown

@@ -1,6 +1,7 @@
-import { ConfigMap, kind, reconciler, resource, z } from 'fairlead'
+import { ConfigMap, kind, manifest, reconciler, resource, z } from 'fairlead'
 import { type RunningOperators, runOperators } from 'fairlead/testing/cluster'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { functionRbac } from '#install'
 import { isNotFound, resourcePath } from '#kube'
 import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
 import { until } from '../support/wait.ts'
@@ -25,6 +26,8 @@ const Workspace = resource({
   status: z.object({ phase: z.string(), parts: z.int32() }),
 })
 const ADMINS = 'workspace-admin'
+const SAID =
+  /^cannot apply RoleBinding new\/admins: system:serviceaccount:fairlead-system:fairlead-workspaces would grant rights that it does not have: \{APIGroups:\["apps"\], Resources:\["things0"\], Verbs:\["create" "get"\]\} and 39 more\. Add \{ kind: 'ClusterRole', name: 'workspace-admin' \} to "binds"[^\n]*$/
 const KINDS = [Namespace, ResourceQuota, RoleBinding, NetworkPolicy, ConfigMap] as const
 
 /** As an author writes it who does not think of refusals. */
@@ -90,29 +93,13 @@ const isThere = (one: (typeof KINDS)[number], name: string, namespace: string) =
     (error: unknown) => !isNotFound(error),
   )
 
-async function mayBind(): Promise<void> {
-  await kubectl([
-    'create',
-    'clusterrole',
-    'binds',
-    '--verb',
-    'bind',
-    '--resource',
-    `clusterroles.${RBAC}`,
-    '--resource-name',
-    ADMINS,
-  ])
-  await kubectl([
-    'create',
-    'clusterrolebinding',
-    'binds',
-    '--clusterrole',
-    'binds',
-    '--serviceaccount',
-    'fairlead-system:fairlead-workspaces',
-  ])
+/** By what the function declares, as `fairlead install` would give it. */
+async function mayBind(binds: { kind: 'ClusterRole'; name: string }[] = [{ kind: 'ClusterRole', name: ADMINS }]) {
+  const generated = functionRbac(manifest({ ...workspaces, ...(binds.length > 0 && { binds }) }))
+  const role = generated.find(({ kind, metadata }) => kind === 'ClusterRole' && metadata.name === 'fairlead-workspaces')
+  await kubectl(['replace', '-f', '-'], role)
 }
-const mayNotBind = () => kubectl(['delete', 'clusterrolebinding,clusterrole', 'binds'])
+const mayNotBind = () => mayBind([])
 
 describe('a Workspace whose RoleBinding is forbidden', () => {
   it('has everything else, the status of its function, and is not ready', async () => {
@@ -132,6 +119,7 @@ describe('a Workspace whose RoleBinding is forbidden', () => {
       observedGeneration: 1,
     })
     await expect(waitForReady('new', 1)).rejects.toThrow('timed out')
+    expect((await condition('new', 'Reconciled'))?.message).toMatch(SAID)
   })
 
   it('takes later edits', async () => {
@@ -160,6 +148,14 @@ describe('a Workspace whose RoleBinding is forbidden', () => {
     await expect(waitForReady('new', 1)).rejects.toThrow('timed out')
     await mayBind()
     await waitForReady('new', 20)
+  })
+
+  it('says that its namespace is being deleted', async () => {
+    // Without its controller it never goes.
+    await kubectl(['delete', 'namespace', 'new', '--wait=false'])
+    await operators.delete(ResourceQuota, 'limits', 'new')
+    await until(async () => (await condition('new', 'Reconciled'))?.reason === 'NamespaceTerminating')
+    expect(await condition('new', 'Ready')).toMatchObject({ status: 'False' })
   })
 })
 
