@@ -211,10 +211,10 @@ describe('a function over HTTP', () => {
 
   it('cuts off at the end of its grace what has not ended, and tells the function', async () => {
     const begun = Promise.withResolvers<AbortSignal>()
-    const url = await serving((({ signal }: { signal: AbortSignal }) => {
+    const url = await serving(({ signal }) => {
       begun.resolve(signal)
       return new Promise(() => {})
-    }) as never)
+    })
     const response = post(url, run(asked))
     const signal = await begun.promise
     const [, cut] = await Promise.allSettled([server?.stop(1), response])
@@ -223,10 +223,10 @@ describe('a function over HTTP', () => {
 
   it('tells the function when its caller has gone', async () => {
     const begun = Promise.withResolvers<AbortSignal>()
-    const url = await serving((({ signal }: { signal: AbortSignal }) => {
+    const url = await serving(({ signal }) => {
       begun.resolve(signal)
       return new Promise(() => {})
-    }) as never)
+    })
     const caller = new AbortController()
     const { headers, body } = toHttp(run(asked))
     const response = fetch(url, { method: 'POST', headers, body: Buffer.from(body), signal: caller.signal })

@@ -62,7 +62,7 @@ describe('one decision, as a table row', () => {
     const refused = [{ kind: ConfigMap, name: 'map', namespace: 'default', reason: 'Forbidden' }]
     expect(await outcomeOf(unsure, { object: corner(), refused })).toEqual({ status: { phase: 'map Forbidden' } })
     expect(await outcomeOf(unsure, { object: corner() })).toEqual({ status: { phase: '' } })
-    const wrong = shopThat(({ refused }) => ({ status: { phase: `${refused(Pod as never).length}` } }))
+    const wrong = shopThat(({ refused }) => ({ status: { phase: `${refused(Pod).length}` } }))
     await expect(outcomeOf(wrong, { object: corner(), refused })).rejects.toMatchObject({ reason: 'UndeclaredKind' })
   })
 
