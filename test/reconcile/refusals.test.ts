@@ -371,6 +371,14 @@ describe('the status of a run with a refusal', () => {
     expect(endOf(steps)).toMatchObject({ kind: 'error', message: 'not yours' })
   })
 
+  it('of another controller stays as it is: the refusal is an Event', () => {
+    const more = { for: { ...of().spec.for, status: 'Untouched' } }
+    const steps = run({ apply: [BINDING] }, ['RoleBinding admins'], {}, more)
+    expect(asksOf(steps)).toBe('observe call write call finish')
+    const notes = steps.flatMap(({ notes }) => notes.filter(({ note }) => note === 'event'))
+    expect(notes).toMatchObject([{ event: { type: 'Warning', reason: 'Forbidden' } }])
+  })
+
   it('that is refused itself is reported with the rest', () => {
     const outcome = { apply: [BINDING], status: { phase: 'Up' } }
     const writeStatus = [fails(new RefusedError('too large', { reason: 'TooLarge' })), succeeds]
