@@ -44,6 +44,7 @@ export interface FeasiblePlan extends Plan {
 
 /** What can be written of a plan although the same was refused before in this pass. */
 export function withoutRefused(plan: Plan, refused: readonly RefusedWrite[]): FeasiblePlan {
+  if (refused.length === 0) return { ...plan, standing: [] }
   const sent = new Map(refused.filter(({ isHeld }) => !isHeld).map((one) => [one.id, one]))
   const writes = plan.stages.flat()
   const metadata = sent.get(plan.metadata?.fingerprint ?? '')
@@ -106,11 +107,7 @@ export const withoutHeld = (refused: readonly RefusedWrite[], { kind, metadata }
   refused.filter(({ isHeld, object }) => !isHeld || called(object) !== called({ kind, metadata }))
 
 /** As a function sees them, in an order of their own: the last refusal of each object. */
-export function toldOf(
-  refused: readonly RefusedWrite[],
-  scrub: (text: string) => string,
-): Record<string, Refusal[]> | undefined {
-  if (refused.length === 0) return undefined
+export function toldOf(refused: readonly RefusedWrite[], scrub: (text: string) => string): Record<string, Refusal[]> {
   const last = new Map(refused.map((one) => [`${one.object.apiVersion} ${called(one.object)}`, one]))
   const sorted = [...last].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, one]) => one)
   const told: Record<string, Refusal[]> = {}

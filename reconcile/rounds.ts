@@ -29,7 +29,6 @@ export function call(pass: Pass): Step {
 function inputOf(pass: Pass): RunInput {
   const { of, world, attempt, seed, now } = pass
   const { identity, spec } = of
-  const refused = toldOf(pass.refused, scrubberOf(pass))
   const owned = world.owned.map((child) => child.object)
   return {
     object: world.object,
@@ -39,7 +38,7 @@ function inputOf(pass: Pass): RunInput {
     seed,
     now: now.toISOString(),
     finalizing: isFinalizing(world.object, identity),
-    ...(refused !== undefined && { refused }),
+    ...(pass.refused.length > 0 && { refused: toldOf(pass.refused, scrubberOf(pass)) }),
   }
 }
 
