@@ -17,6 +17,7 @@ export {
   kindName,
   type Outcome,
   type OwnMetadata,
+  type Refusal,
   type RunContext,
   type RunInput,
 } from './run.ts'

@@ -18,6 +18,18 @@ export interface RunInput {
   seed?: string
   /** The object is being deleted and carries the reconciler's finalizer. */
   finalizing: boolean
+  /** Writes of this run that were refused, keyed like `owned`; left out: none. */
+  refused?: Record<string, Refusal[]>
+}
+
+/** An object that could not be written as the function wants it. */
+export interface Refusal {
+  name: string
+  namespace?: string
+  /** CamelCase, e.g. `Forbidden` or `NameTaken`. `DependencyRefused`: not sent, because an object that it needs was refused. */
+  reason: string
+  /** 1,000 characters at most, without the contents of Secrets. */
+  message: string
 }
 
 /** What should be so. Everything left out stays as it is. */

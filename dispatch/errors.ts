@@ -1,19 +1,24 @@
+import type { KubeObject } from '#contracts'
 import { ApiConnectionError, ApiError, isConflict, isForbidden, isInvalid, isNotFound } from '#kube'
 import { type Failed, NamespaceTerminatingError, RefusedError } from '#reconcile'
+import { escalationIn } from './apply/escalation.ts'
 
 /** The Reconciler is another one by now: nothing that this run would do is asked for any more. */
 export class SupersededError extends Error {
   override readonly name = 'SupersededError'
 }
 
-/** What the API server's refusal of a write means; anything that may pass by itself is returned as it is. */
-export function refusalOf(error: unknown, what: string): unknown {
+/**
+ * What the API server's refusal of a write means; anything that may pass by itself is returned as it is. `object`: what
+ * was to be written.
+ */
+export function refusalOf(error: unknown, what: string, object?: KubeObject): unknown {
   if (!(error instanceof ApiError)) return error
-  const { message } = error
+  const message = (object && escalationIn(error.message, object)) ?? error.message
   if (error.details.causes?.some((cause) => cause.reason === 'NamespaceTerminating'))
     return new NamespaceTerminatingError(message, { cause: error })
-  if (isForbidden(error) || isInvalid(error) || isNotFound(error) || isUntyped(error) || isTooLarge(error))
-    return new RefusedError(`${what}: ${message}`, { reason: reasonFor(error), cause: error })
+  const isRefused = [isForbidden, isInvalid, isNotFound, isUntyped, isTooLarge, isUnadmitted].some((is) => is(error))
+  if (isRefused) return new RefusedError(`${what}: ${message}`, { reason: reasonFor(error), cause: error })
   return error
 }
 
@@ -23,6 +28,7 @@ function reasonFor(error: ApiError): string {
   if (message.includes('exceeded quota')) return 'QuotaExceeded'
   if (/ denied (?:the )?request|violates PodSecurity/.test(message)) return 'AdmissionDenied'
   if (isTooLarge(error)) return 'TooLarge'
+  if (isUnadmitted(error)) return 'AdmissionFailed'
   return reason === '' ? 'Invalid' : reason
 }
 
@@ -50,6 +56,10 @@ const isUntyped = (error: ApiError): boolean =>
 /** What etcd does not take is answered with a bare 500 (Kubernetes 1.36: its client's limit, or its server's). */
 const isTooLarge = ({ code, message }: ApiError): boolean =>
   code === 500 && /trying to send message larger than max|request is too large/.test(message)
+
+/** A webhook for this kind does not answer (a bare 500, Kubernetes 1.36): other kinds can be written. */
+const isUnadmitted = ({ code, message }: ApiError): boolean =>
+  code === 500 && message.includes('failed calling webhook')
 
 export function undefinedIfGone(error: unknown): undefined {
   if (!isNotFound(error)) throw error

@@ -18,7 +18,7 @@ interface Rule {
 
 export interface RbacInput {
   metadata: { name: string }
-  spec: Pick<ReconcilerSpec, 'for' | 'owns' | 'related' | 'finalize' | 'writes'> & {
+  spec: Pick<ReconcilerSpec, 'for' | 'owns' | 'related' | 'finalize' | 'writes' | 'binds'> & {
     serviceAccount?: ReconcilerSpec['serviceAccount']
   }
 }
@@ -86,8 +86,8 @@ function refuseTaken(name: string): void {
 }
 
 /** Reads are for what has moved under a write, and for what travels as a reference only. */
-function writeRules({ for: primary, owns, related, finalize, writes = [] }: RbacInput['spec']): Rule[] {
-  return merged([
+function writeRules({ for: primary, owns, related, finalize, writes = [], binds = [] }: RbacInput['spec']): Rule[] {
+  const rules = merged([
     ruleOf(primary, ['get']),
     ...(finalize || writes.includes('Metadata') ? [ruleOf(primary, ['patch'])] : []),
     ...(writes.includes('Deletion') ? [ruleOf(primary, ['delete'])] : []),
@@ -98,7 +98,17 @@ function writeRules({ for: primary, owns, related, finalize, writes = [] }: Rbac
     ...related.map((other) => ruleOf(other, ['get'])),
     { apiGroups: ['events.k8s.io'], resources: ['events'], verbs: ['create', 'get', 'patch'] },
   ])
+  return [...rules, ...bindRules(binds)]
 }
+
+/** The API server lets nobody bind a role whose rights he does not have, except by this verb. */
+const bindRules = (binds: NonNullable<RbacInput['spec']['binds']>): Rule[] =>
+  [...Map.groupBy(binds, ({ kind }) => kind)].map(([kind, roles]) => ({
+    apiGroups: [RBAC],
+    resources: [kind === 'ClusterRole' ? 'clusterroles' : 'roles'],
+    resourceNames: roles.map(({ name }) => name),
+    verbs: ['bind'],
+  }))
 
 const OWNED_VERBS: Record<OwnedResource['strategy'], string[]> = {
   Apply: ['create', 'delete', 'get', 'patch'],

@@ -22,14 +22,18 @@ function isConfidential({ spec, isReferenceOnly }: Reconciled, { apiVersion, kin
   )
 }
 
+/** Takes out of a text what must not be told. */
+export const scrubberOf = ({ confidential }: Progress): ((text: string) => string) =>
+  confidential.length === 0 ? (text) => text : scrubber(confidential)
+
 /** The consequence of a failure without contents that must not be told, and how a log may show the error. */
 export function withheld(
-  { confidential }: Progress,
+  run: Progress,
   error: unknown,
   { finish, report }: Consequence,
 ): Consequence & { shown: unknown } {
-  if (confidential.length === 0) return { finish, report, shown: error }
-  const scrub = scrubber(confidential)
+  if (run.confidential.length === 0) return { finish, report, shown: error }
+  const scrub = scrubberOf(run)
   return {
     finish: 'message' in finish ? { ...finish, message: scrub(finish.message) } : finish,
     report: report && { ...report, message: scrub(report.message) },

@@ -14,6 +14,10 @@ const TERMINATING_RETRY_MS = 60_000
 /** Each attempt reads up to the limit. A change of what is read runs the key at once. */
 const TOO_MUCH_STATE_RETRY_MS = 300_000
 
+/** Of several refusals together. */
+const REFUSALS_TOLD = 8
+const LONGEST_TOLD = 1000
+
 interface Failing {
   attempt: number
   backoff: Backoff
@@ -57,7 +61,9 @@ export function gravest(failures: readonly Failed[]): Failed {
   const refused = failures.map(({ failed }) => failed).filter((error) => error instanceof RefusedError)
   const [first] = refused
   if (first === undefined || refused.length === 1) return { failed: first }
-  const message = refused.map((error) => error.message).join('; ')
+  const told = refused.slice(0, REFUSALS_TOLD).map(({ message }) => message.slice(0, LONGEST_TOLD))
+  const others = refused.length - told.length
+  const message = [...told, ...(others > 0 ? [`and ${others} more`] : [])].join('; ')
   return { failed: new RefusedError(message, { reason: first.reason, cause: first }) }
 }
 

@@ -2,32 +2,48 @@ import { ConflictError } from '#contracts'
 import { backoffMs, type Finish } from '#queue/terms'
 import { keepsStatus } from '#spec'
 import { withheld } from './confidential.ts'
-import { type Consequence, consequenceOf } from './consequence.ts'
+import { type Consequence, consequenceOf, gravest } from './consequence.ts'
 import { GoneError, UnsettledError } from './errors.ts'
 import { isLastPass, type Pass, type Progress, tell } from './progress.ts'
-import { failurePatch } from './status.ts'
+import { type Failure, failurePatch } from './status.ts'
 import { after, finish, observe, type Step, step } from './step.ts'
 import type { Failed, Note } from './vocabulary.ts'
 
 /** The longest time for which a run that never settles keeps its key. */
 const LONGEST_HELD_MS = 10_000
 
-/** How a run goes on after an error. Without a world it has not seen its object. */
-export function fail(run: Progress | Pass, failure: Failed): Step {
+/**
+ * How a run goes on after an error, and with what was refused before. Without a world it has not seen its object.
+ */
+export function fail(run: Progress | Pass, given?: Failed): Step {
+  const failure = gravest([...(given === undefined ? [] : [given]), ...refusalsIn(run)])
   const { failed: error } = failure
   const soon = whatItMeansFor(run, error)
   if (soon !== undefined) return soon
-  const { finish: how, report, shown } = withheld(run, error, consequenceIn(run, failure))
+  const { finish: how, report: own, shown } = withheld(run, error, consequenceIn(run, failure))
+  const refusal = refusalOf(run)
+  const report = own ?? refusal
   const notes: Note[] = [{ note: 'failed', error, shown, finish: how }]
   const holdMs = error instanceof UnsettledError ? heldMs(run) : 0
   if (report === undefined || !isPass(run)) return after(notes, end(run, how, holdMs))
   const { object } = run.world
   const [pass, told] = tell(run, object, [{ type: 'Warning', ...report }])
-  const patch = keepsStatus(pass.of.spec) ? failurePatch(object, report, pass.now) : undefined
+  const patch = keepsStatus(pass.of.spec) ? failurePatch(object, report, pass.now, refusal) : undefined
   if (patch === undefined) return after([...notes, ...told], end(pass, how, holdMs))
   const ask = { do: 'writeStatus' as const, object, patch, mayBeDropped: false }
   return step({ at: 'reporting', pass, finish: how, holdMs }, ask, [...notes, ...told])
 }
+
+/** What the object shows of all writes that its function asks for and that were refused. */
+export function refusalOf(run: Progress | Pass): Failure | undefined {
+  const refusals = refusalsIn(run)
+  if (refusals.length === 0) return undefined
+  const failure = gravest(refusals)
+  return withheld(run, failure.failed, consequenceIn(run, failure)).report
+}
+
+const refusalsIn = (run: Progress | Pass): Failed[] =>
+  isPass(run) ? run.standing.map(({ error }) => ({ failed: error })) : []
 
 /** The failure could not be written on the object. */
 export function unreported(pass: Pass, failure: Failed): Step {

@@ -4,7 +4,15 @@ import type { Progress, Reconciled } from './progress.ts'
 import { endRound, returned } from './rounds.ts'
 import { observe, type Step } from './step.ts'
 import type { Answer, Ask } from './vocabulary.ts'
-import { addedFinalizer, deleted, released, wroteMetadata, wroteStage, wroteStatus } from './written.ts'
+import {
+  addedFinalizer,
+  deleted,
+  metadataRefused,
+  released,
+  wroteMetadata,
+  wroteStage,
+  wroteStatus,
+} from './written.ts'
 
 class UnexpectedAnswerError extends Error {
   override readonly name = 'UnexpectedAnswerError'
@@ -25,6 +33,8 @@ export function start(of: Reconciled, { attempt, random }: Pick<Progress, 'attem
 export function next({ place, ask }: Step, answer: Answer): Step {
   if ('failed' in answer) {
     if (place.at === 'reporting') return unreported(place.pass, answer)
+    if (place.at === 'writingMetadata' && ask.do === 'writeMetadata')
+      return metadataRefused(place.pass, place.plan, ask.write, answer)
     return fail('pass' in place ? place.pass : place.run, answer)
   }
   switch (place.at) {

@@ -14,7 +14,7 @@ export type NextWrite =
  * deletion when nothing else is left to write. Undefined: everything is as the outcome says.
  */
 export function nextWrite({ stages, metadata, status, isDeletion }: Plan): NextWrite | undefined {
-  if (stages.length > 0) return { kind: 'owned', stages }
+  if (stages.some((writes) => writes.length > 0)) return { kind: 'owned', stages }
   if (metadata !== undefined) return { kind: 'metadata', write: metadata }
   if (status !== undefined) return { kind: 'status', patch: status }
   return isDeletion ? { kind: 'deletion' } : undefined

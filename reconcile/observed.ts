@@ -13,7 +13,7 @@ import type { Observed } from './vocabulary.ts'
 /** A pass begins: is the object this reconciler's to decide, and has it the finalizer that it has to have? */
 export function begin(run: Progress, seen: Observed | undefined): Step {
   if (seen === undefined || !isServed(run.of, seen.world.object)) return leave(run)
-  const pass: Pass = { ...noting(run, objectsOf(seen.world)), ...seen, rounds: 0 }
+  const pass: Pass = { ...noting(run, objectsOf(seen.world)), ...seen, rounds: 0, refused: [], standing: [] }
   const { of, world } = pass
   const { object } = world
   const isSelected = of.selects(object)

@@ -7,7 +7,7 @@ import { type MetadataWrite, metadataFaults, metadataWrite } from './metadata.ts
 import { HUNDRED_YEARS_S, type PlainOutcome } from './outcome.ts'
 import { isMarkedBy, ownershipMark, RECONCILER_ANNOTATION } from './ownership.ts'
 import type { Settled } from './settled.ts'
-import { type StatusPatch, statusPatch } from './status.ts'
+import { type Failure, type StatusPatch, statusPatch } from './status.ts'
 import { type Family, findOwned, type OwnedObject } from './world.ts'
 
 /**
@@ -31,8 +31,8 @@ export type Write =
       fingerprint: string
       observed: KubeObject | undefined
     }
-  /** Bound to the uid and resourceVersion that were observed. */
-  | { verb: 'delete'; resource: OwnedResource; object: KubeObject }
+  /** Bound to the uid and resourceVersion that were observed. `isPruned`: the outcome does not have the object. */
+  | { verb: 'delete'; resource: OwnedResource; object: KubeObject; isPruned: boolean }
 
 export interface Plan {
   /** Stages in order; the writes of one stage do not depend on each other. */
@@ -69,11 +69,10 @@ export function plan(
   const desired = completeDesired(object, spec.owns, outcome.apply ?? [])
   const applies = desired.objects.flatMap((wanted) => writeFor(world, wanted, circumstances) ?? [])
   const deletes = outcome.apply === undefined ? [] : prune(world, desired.objects)
-  const status = keepsStatus(spec) ? statusPatch(object, outcome, now) : undefined
   return {
     stages: [...inStages(applies), deletes].filter((stage) => stage.length > 0),
     metadata: metadataWrite(object, identity, outcome.metadata, settled),
-    status: status !== undefined && isSettled(world, status, settled) ? undefined : status,
+    status: plannedStatus(spec, object, outcome, circumstances),
     isDeletion: outcome.deleteObject === true && object.metadata.deletionTimestamp === undefined,
     events: outcome.events ?? [],
     requeue: requeueOf(outcome, now),
@@ -98,8 +97,19 @@ const strayDeletion = ({ writes = [] }: Pick<ReconcilerSpec, 'writes'>, { delete
 
 export const statusTarget = ({ metadata }: KubeObject): string => `${metadata.uid}/status`
 
-function isSettled({ object }: Family, { status }: StatusPatch, settled: Settled): boolean {
-  return settled[statusTarget(object)] === `${object.metadata.resourceVersion} ${fingerprint(status)}`
+/** `refusal`: a write of this outcome was refused. */
+export function plannedStatus(
+  spec: Pick<ReconcilerSpec, 'for'>,
+  object: KubeObject,
+  outcome: PlainOutcome,
+  { now, settled }: Pick<Circumstances, 'now' | 'settled'>,
+  refusal?: Failure,
+): StatusPatch | undefined {
+  if (!keepsStatus(spec)) return undefined
+  const patch = statusPatch(object, outcome, now, refusal)
+  const isSettled =
+    settled[statusTarget(object)] === `${object.metadata.resourceVersion} ${fingerprint(patch?.status ?? null)}`
+  return isSettled ? undefined : patch
 }
 
 function writeFor(
@@ -143,7 +153,7 @@ function recreate(
   const created = observed.metadata.annotations?.[DESIRED_ANNOTATION]
   const isOther = created !== undefined && created !== wanted
   return isOther && observed.metadata.deletionTimestamp === undefined
-    ? { verb: 'delete', resource, object: observed }
+    ? { verb: 'delete', resource, object: observed, isPruned: false }
     : undefined
 }
 
@@ -162,7 +172,7 @@ function prune(world: Family, wanted: readonly OwnedObject[]): Write[] {
   return world.owned
     .filter(({ resource, object }) => findOwned(kept, resource, object) === undefined)
     .filter(({ object }) => object.metadata.deletionTimestamp === undefined)
-    .map(({ resource, object }) => ({ verb: 'delete', resource, object }))
+    .map(({ resource, object }) => ({ verb: 'delete', resource, object, isPruned: true }))
 }
 
 /** What others need in order to start, first. */

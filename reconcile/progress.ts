@@ -1,6 +1,7 @@
 import type { EventReport, KubeObject, ResourceRef, RunInput } from '#contracts'
 import { identityOf, type ReconcilerSpec, selectionOf } from '#spec'
 import type { PlainOutcome } from './outcome.ts'
+import type { RefusedWrite } from './refusals.ts'
 import type { Contents } from './scrub.ts'
 import type { Settled } from './settled.ts'
 import type { Note } from './vocabulary.ts'
@@ -56,6 +57,10 @@ export interface Pass extends Progress {
   excess?: Error | undefined
   /** Decisions so far. */
   rounds: number
+  /** Writes of this pass that were refused: none is sent again, and the function is told of all. */
+  refused: readonly RefusedWrite[]
+  /** Those of them that the last outcome asks for. */
+  standing: readonly RefusedWrite[]
 }
 
 export const isLastPass = ({ passes }: Progress): boolean => passes >= MAX_PASSES

@@ -1,14 +1,15 @@
 import { type RunInput, TerminalError } from '#contracts'
-import { noting } from './confidential.ts'
+import { noting, scrubberOf } from './confidential.ts'
 import { sameJson } from './covers.ts'
 import { UnsettledError } from './errors.ts'
-import { fail } from './failure.ts'
+import { fail, refusalOf } from './failure.ts'
 import { finalizersWithout, isFinalizing } from './finalizer.ts'
 import { deepFreeze } from './freeze.ts'
 import { nextWrite } from './next-write.ts'
 import { type PlainOutcome, parseOutcome } from './outcome.ts'
-import { type Plan, plan } from './plan.ts'
+import { plan, plannedStatus } from './plan.ts'
 import { isLastPass, MAX_ROUNDS, type Pass, tell } from './progress.ts'
+import { type FeasiblePlan, notingRefused, toldOf, withoutRefused } from './refusals.ts'
 import { after, finish, type Step, step } from './step.ts'
 import { byKind } from './world.ts'
 
@@ -25,7 +26,8 @@ export function call(pass: Pass): Step {
   return step({ at: 'calling', pass, input }, { do: 'call', input: deepFreeze(input) })
 }
 
-function inputOf({ of, world, attempt, seed, now }: Pass): RunInput {
+function inputOf(pass: Pass): RunInput {
+  const { of, world, attempt, seed, now } = pass
   const { identity, spec } = of
   const owned = world.owned.map((child) => child.object)
   return {
@@ -36,6 +38,7 @@ function inputOf({ of, world, attempt, seed, now }: Pass): RunInput {
     seed,
     now: now.toISOString(),
     finalizing: isFinalizing(world.object, identity),
+    ...(pass.refused.length > 0 && { refused: toldOf(pass.refused, scrubberOf(pass)) }),
   }
 }
 
@@ -53,11 +56,17 @@ export function returned(pass: Pass, input: RunInput, value: unknown): Step {
 function decide(pass: Pass, outcome: PlainOutcome): Step {
   const { of, world, now, settled } = pass
   const { identity, isReferenceOnly: isConfidential } = of
-  const next = plan(of.spec, world, outcome, { identity, now, settled, isConfidential })
-  if (next.findings.length > 0)
-    return fail(pass, { failed: new TerminalError(next.findings.join('; '), { reason: 'InvalidOutcome' }) })
-  const round = { ...pass, rounds: pass.rounds + 1 }
+  const wanted = plan(of.spec, world, outcome, { identity, now, settled, isConfidential })
+  if (wanted.findings.length > 0)
+    return fail(pass, { failed: new TerminalError(wanted.findings.join('; '), { reason: 'InvalidOutcome' }) })
+  const feasible = withoutRefused(wanted, pass.refused)
+  const round = standing({ ...pass, rounds: pass.rounds + 1 }, feasible)
   const { object } = world
+  const refusal = refusalOf(round)
+  const next =
+    refusal === undefined
+      ? feasible
+      : { ...feasible, status: plannedStatus(of.spec, object, outcome, { now, settled }, refusal) }
   const write = nextWrite(next)
   switch (write?.kind) {
     case undefined:
@@ -78,23 +87,35 @@ function decide(pass: Pass, outcome: PlainOutcome): Step {
   }
 }
 
+/** The pass with what its outcome asks for and does not get. */
+export const standing = (pass: Pass, { standing }: FeasiblePlan): Pass => ({
+  ...pass,
+  refused: notingRefused(pass.refused, standing),
+  standing,
+})
+
 /** The stages of a plan are written one after the other. */
-export function writeStage(pass: Pass, next: Plan, stage: number): Step {
+export function writeStage(pass: Pass, next: FeasiblePlan, from: number): Step {
+  const stage = next.stages.findIndex((writes, index) => index >= from && writes.length > 0)
   const writes = next.stages[stage]
   if (writes === undefined) return endRound(pass, next)
   return step({ at: 'writing', pass, plan: next, stage }, { do: 'write', writes })
 }
 
 /** All is written that one decision asked for: the function decides on the result. */
-export function endRound(pass: Pass, next: Plan): Step {
+export function endRound(pass: Pass, next: FeasiblePlan): Step {
   const [told, notes] = tell(pass, pass.world.object, next.events)
   const isTooOften = pass.rounds >= MAX_ROUNDS
   return after(notes, isTooOften ? fail(told, { failed: new UnsettledError(MAX_ROUNDS, next) }) : call(told))
 }
 
-/** Nothing is left to write. The finalizer goes when the function has nothing left to do for an object that goes. */
-function conclude(pass: Pass, { events, requeue }: Plan): Step {
+/**
+ * Nothing is left to write. The finalizer goes when the function has nothing left to do for an object that goes. A run
+ * fails with what was refused of its last outcome.
+ */
+function conclude(pass: Pass, { events, requeue, standing }: FeasiblePlan): Step {
   const [told, notes] = tell(pass, pass.world.object, events)
+  if (standing.length > 0) return after(notes, fail(told))
   const { object } = pass.world
   if (requeue !== undefined)
     return after(notes, finish(told, { kind: 'requeue', at: requeue }, { mayLookAgain: !isLastPass(told) }))

@@ -5,6 +5,9 @@ import type { PlainOutcome } from './outcome.ts'
 /** Says on the object whether its last run went through; absent as long as none failed. */
 export const RECONCILED = 'Reconciled'
 
+/** Of the function. Those who wait for an object wait for it. */
+const READY = 'Ready'
+
 /** Says on the object that it is paused; absent as long as it never was. */
 export const PAUSED = 'Paused'
 
@@ -29,27 +32,42 @@ export interface Failure {
   message: string
 }
 
-/** The write that makes the status what the outcome says, or undefined if it is so already. */
+/**
+ * The write that makes the status what the outcome says, or undefined if it is so already. `refusal`: of the writes that
+ * the outcome asks for.
+ */
 export function statusPatch(
   object: KubeObject,
-  { status, conditions = [] }: Pick<PlainOutcome, 'status' | 'conditions'>,
+  { status, conditions = [], deleteObject = false }: Pick<PlainOutcome, 'status' | 'conditions' | 'deleteObject'>,
   now: Date,
+  refusal?: Failure,
 ): StatusPatch | undefined {
   const current = isRecord(object.status) ? object.status : {}
-  const updates = [...conditions, ...recovery(current, conditions)]
+  const platform = platformConditions(current, conditions, deleteObject, refusal)
+  const updates = [...conditions.filter(({ type }) => platform.every((one) => one.type !== type)), ...platform]
   if (status === undefined && updates.length === 0) return undefined
   const desired = withOurFields(status ?? current, current, updates, object.metadata.generation, now)
   return patchTo(object, current, desired)
 }
 
 /** The write that shows a failure on the object; everything else in the status stays as it is. */
-export function failurePatch(object: KubeObject, failure: Failure, now: Date): StatusPatch | undefined {
-  return conditionPatch(object, { type: RECONCILED, status: 'False', ...failure }, now)
+export function failurePatch(
+  object: KubeObject,
+  failure: Failure,
+  now: Date,
+  refusal?: Failure,
+): StatusPatch | undefined {
+  const current = isRecord(object.status) ? object.status : {}
+  const unready = refusal === undefined ? [] : unreadyBy(current, [], refusal)
+  return conditionsPatch(object, [{ type: RECONCILED, status: 'False', ...failure }, ...unready], now)
 }
 
-export function conditionPatch(object: KubeObject, update: Update, now: Date): StatusPatch | undefined {
+export const conditionPatch = (object: KubeObject, update: Update, now: Date): StatusPatch | undefined =>
+  conditionsPatch(object, [update], now)
+
+function conditionsPatch(object: KubeObject, updates: readonly Update[], now: Date): StatusPatch | undefined {
   const current = isRecord(object.status) ? object.status : {}
-  const conditions = mergeConditions(listOf(current['conditions']), [update], object.metadata.generation, now)
+  const conditions = mergeConditions(listOf(current['conditions']), updates, object.metadata.generation, now)
   return patchTo(object, current, { ...current, conditions })
 }
 
@@ -79,18 +97,62 @@ export function mergeConditions(
   return merged
 }
 
-/** A run that goes through takes back what an earlier one reported. */
-function recovery(current: Record<string, unknown>, updates: readonly Update[]): Update[] {
-  const statusOf = (type: string): unknown =>
-    listOf(current['conditions'])
-      .filter(isRecord)
-      .find((condition) => condition['type'] === type)?.['status']
+/**
+ * A run that goes through takes back what an earlier one reported, where the function does not speak of it; one in which
+ * writes were refused says so, whatever the function says. A deletion is still to come, and may be refused.
+ */
+function platformConditions(
+  current: Record<string, unknown>,
+  updates: readonly Update[],
+  deleteObject: boolean,
+  refusal: Failure | undefined,
+): Update[] {
   const recovered: Update[] = []
-  if (![undefined, 'True'].includes(statusOf(RECONCILED) as undefined))
-    recovered.push({ type: RECONCILED, status: 'True', reason: RECONCILED })
-  if (statusOf(PAUSED) === 'True') recovered.push({ type: PAUSED, status: 'False', reason: 'Resumed' })
-  return recovered.filter(({ type }) => updates.every((update) => update.type !== type))
+  if (conditionIn(current, PAUSED)?.status === 'True')
+    recovered.push({ type: PAUSED, status: 'False', reason: 'Resumed' })
+  if (refusal === undefined && !deleteObject) recovered.push(...recovery(current))
+  const unsaid = recovered.filter(({ type }) => updates.every((update) => update.type !== type))
+  if (refusal === undefined) return unsaid
+  return [...unsaid, ...unreadyBy(current, updates, refusal), { type: RECONCILED, status: 'False', ...refusal }]
 }
+
+function recovery(current: Record<string, unknown>): Update[] {
+  const recovered: Update[] = []
+  if (![undefined, 'True'].includes(conditionIn(current, RECONCILED)?.status))
+    recovered.push({ type: RECONCILED, status: 'True', reason: RECONCILED })
+  if (isMadeUnready(current)) recovered.push({ type: READY, status: 'True', reason: RECONCILED })
+  return recovered
+}
+
+/** The API server takes no longer one. */
+const LONGEST_MESSAGE = 32_768
+
+/** What follows stands in the message of a condition that was the function's word before. */
+const MADE_UNREADY = 'a write was refused: '
+
+/** Ready would be True. */
+function unreadyBy(
+  current: Record<string, unknown>,
+  updates: readonly Update[],
+  { reason, message }: Failure,
+): Update[] {
+  const said = updates.findLast(({ type }) => type === READY)?.status
+  const isToBeUnready = said === undefined ? isReady(current) || isMadeUnready(current) : said === 'True'
+  const why = `${MADE_UNREADY}${message}`.slice(0, LONGEST_MESSAGE)
+  return isToBeUnready ? [{ type: READY, status: 'False', reason, message: why }] : []
+}
+
+const isReady = (current: Record<string, unknown>): boolean => conditionIn(current, READY)?.status === 'True'
+
+function isMadeUnready(current: Record<string, unknown>): boolean {
+  const { status, message = '' } = conditionIn(current, READY) ?? {}
+  return status === 'False' && message.startsWith(MADE_UNREADY)
+}
+
+const conditionIn = (current: Record<string, unknown>, type: string): Partial<Condition> | undefined =>
+  listOf(current['conditions'])
+    .filter(isRecord)
+    .find((condition) => condition['type'] === type)
 
 function withOurFields(
   status: Record<string, unknown>,

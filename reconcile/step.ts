@@ -1,7 +1,7 @@
 import type { RunInput } from '#contracts'
 import type { Finish } from '#queue/terms'
-import type { Plan } from './plan.ts'
 import type { Pass, Progress } from './progress.ts'
+import type { FeasiblePlan } from './refusals.ts'
 import type { Ask, Note } from './vocabulary.ts'
 
 /** What is asked for, what is to be told first, and where the run goes on with the answer. */
@@ -16,8 +16,8 @@ export type Place =
   | { at: 'sayingPaused' | 'addingFinalizer' | 'releasing'; pass: Pass }
   | { at: 'calling'; pass: Pass; input: RunInput }
   /** `stage`: the index of what is being written. */
-  | { at: 'writing'; pass: Pass; plan: Plan; stage: number }
-  | { at: 'writingStatus' | 'writingMetadata' | 'deleting' | 'lookingAgain'; pass: Pass; plan: Plan }
+  | { at: 'writing'; pass: Pass; plan: FeasiblePlan; stage: number }
+  | { at: 'writingStatus' | 'writingMetadata' | 'deleting' | 'lookingAgain'; pass: Pass; plan: FeasiblePlan }
   /** A failure is being written on the object; then the run ends with `finish`, after `holdMs`. */
   | { at: 'reporting'; pass: Pass; finish: Finish; holdMs: number }
   | { at: 'holding'; run: Progress; finish: Finish }

@@ -1,36 +1,67 @@
 import { ConflictError } from '#contracts'
 import { gravest } from './consequence.ts'
 import { fingerprint } from './covers.ts'
+import { RefusedError } from './errors.ts'
 import { fail } from './failure.ts'
 import { isFinalizing } from './finalizer.ts'
 import { type MetadataWrite, metadataTarget } from './metadata.ts'
 import { decideOrLeave } from './observed.ts'
-import { type Plan, statusTarget, type Write } from './plan.ts'
+import { statusTarget, type Write } from './plan.ts'
 import { type Pass, tell } from './progress.ts'
-import { done, endRound, writeStage } from './rounds.ts'
+import {
+  afterRefusal,
+  type FeasiblePlan,
+  type RefusedWrite,
+  refusedMetadata,
+  refusedWrite,
+  withoutHeld,
+} from './refusals.ts'
+import { done, endRound, standing, writeStage } from './rounds.ts'
 import type { StatusPatch } from './status.ts'
 import { after, type Step, step } from './step.ts'
 import type { Failed, Note, Written } from './vocabulary.ts'
 import { withObject, withOwned } from './world.ts'
 
-/** The writes of one stage have ended. */
-export function wroteStage(pass: Pass, plan: Plan, stage: number, results: readonly (Written | Failed)[]): Step {
+/** The writes of one stage have ended. Those that were refused do not stop the others. */
+export function wroteStage(
+  pass: Pass,
+  plan: FeasiblePlan,
+  stage: number,
+  results: readonly (Written | Failed)[],
+): Step {
   const writes = plan.stages[stage] ?? []
   const notes: Note[] = []
-  let written = pass
+  const refused: RefusedWrite[] = []
+  const failures: Failed[] = []
+  let { world, settled, refused: told } = pass
   for (const [index, write] of writes.entries()) {
     const result = results[index]
-    if (result === undefined || 'failed' in result) continue
-    written = { ...written, world: withOwned(written.world, write.resource, write.object, result.object) }
+    if (result === undefined) continue
+    if ('failed' in result) {
+      if (result.failed instanceof RefusedError) refused.push(refusedWrite(write, result.failed))
+      else failures.push(result)
+      continue
+    }
+    world = withOwned(world, write.resource, write.object, result.object)
+    told = withoutHeld(told, write.object)
     const [target, value] = settledBy(write, result) ?? []
     if (target === undefined || value === undefined) continue
-    written = { ...written, settled: { ...written.settled, [target]: value } }
+    settled = { ...settled, [target]: value }
     notes.push({ note: 'settled', target, value })
   }
-  const failures = results.filter((result) => 'failed' in result)
+  const next = refused.length === 0 ? plan : afterRefusal(plan, refused, stage + 1)
+  const written = standing({ ...pass, world, settled, refused: told }, next)
   if (failures.length > 0) return after(notes, fail(written, gravest(failures)))
   const isOld = results.some((result) => 'isOld' in result && result.isOld)
-  return after(notes, isOld ? lookAgain(written, plan) : writeStage(written, plan, stage + 1))
+  return after(notes, isOld ? lookAgain(written, next) : writeStage(written, next, stage + 1))
+}
+
+/** Labels and annotations were not written: the status is, and what the function says now that it knows. */
+export function metadataRefused(pass: Pass, plan: FeasiblePlan, write: MetadataWrite, failure: Failed): Step {
+  const { failed: error } = failure
+  if (!(error instanceof RefusedError)) return fail(pass, failure)
+  const next = afterRefusal(plan, [refusedMetadata(write, error)], plan.stages.length)
+  return endRound(standing(pass, next), next)
 }
 
 /** An object that was applied needs no apply of the same as long as it has the version that this one left. */
@@ -39,7 +70,7 @@ function settledBy(write: Write, { object, isFound }: Written): [target: string,
   return [object.metadata.uid, `${object.metadata.resourceVersion} ${write.fingerprint}`]
 }
 
-export function wroteStatus(pass: Pass, plan: Plan, patch: StatusPatch, result: Written | 'dropped'): Step {
+export function wroteStatus(pass: Pass, plan: FeasiblePlan, patch: StatusPatch, result: Written | 'dropped'): Step {
   if (result === 'dropped') {
     const moved = new ConflictError('the status was overtaken by a change before it was written')
     return after([{ note: 'dropped' }], fail(pass, { failed: moved }))
@@ -55,7 +86,7 @@ export function wroteStatus(pass: Pass, plan: Plan, patch: StatusPatch, result: 
   return after(notes, goOn(written, plan, result))
 }
 
-export function wroteMetadata(pass: Pass, plan: Plan, { fingerprint }: MetadataWrite, result: Written): Step {
+export function wroteMetadata(pass: Pass, plan: FeasiblePlan, { fingerprint }: MetadataWrite, result: Written): Step {
   const target = metadataTarget(pass.world.object)
   const value = `${result.object?.metadata.resourceVersion} ${fingerprint}`
   const written = { ...present(pass, result), settled: { ...pass.settled, [target]: value } }
@@ -63,7 +94,7 @@ export function wroteMetadata(pass: Pass, plan: Plan, { fingerprint }: MetadataW
 }
 
 /** An object without finalizers is gone; another one is being deleted, and is finalized now if it waits for that. */
-export function deleted(pass: Pass, plan: Plan, result: Written): Step {
+export function deleted(pass: Pass, plan: FeasiblePlan, result: Written): Step {
   const left = present(pass, result)
   const isWaiting = result.object !== undefined && isFinalizing(result.object, pass.of.identity)
   if (result.isOld || isWaiting) return goOn(left, plan, result)
@@ -72,7 +103,7 @@ export function deleted(pass: Pass, plan: Plan, result: Written): Step {
 }
 
 /** After a write of the object itself. */
-const goOn = (pass: Pass, plan: Plan, { isOld }: Written): Step =>
+const goOn = (pass: Pass, plan: FeasiblePlan, { isOld }: Written): Step =>
   isOld ? lookAgain(pass, plan) : endRound(pass, plan)
 
 export function addedFinalizer(pass: Pass, result: Written): Step {
@@ -90,5 +121,5 @@ const present = (pass: Pass, { object }: Written): Pass =>
   object === undefined ? pass : { ...pass, world: withObject(pass.world, object) }
 
 /** What was written is not the newest any more. */
-const lookAgain = (pass: Pass, plan: Plan): Step =>
+const lookAgain = (pass: Pass, plan: FeasiblePlan): Step =>
   step({ at: 'lookingAgain', pass, plan }, { do: 'observe', begins: false })

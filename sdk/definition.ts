@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import type { RunLog } from '#contracts'
+import type { Refusal, RunLog } from '#contracts'
 import type { Backoff, ReconcilerSpec, RelatedResource } from '#spec'
 import type { Kind, ObservedBy } from './kinds.ts'
 import type { ReconcileOutcome } from './outcome.ts'
@@ -11,6 +11,11 @@ export interface Run<For, Owns, Related> {
   /** The objects of a declared kind that this reconciler has created for this very object, not an earlier one of its name. */
   owned: <K extends Owns>(kind: K) => ObservedBy<K>[]
   related: <K extends Related>(kind: K) => ObservedBy<K>[]
+  /**
+   * Objects of a declared kind that could not be written in this run as the function returned them. Empty in the first
+   * call of each run: it is called again when a write was refused. Of the kind that it is for: its labels and annotations.
+   */
+  refused: (kind: For | Owns) => readonly Refusal[]
   now: Date
   /**
    * 32 letters and digits that nobody can guess, for a Secret: others in each run, the same for one name within a run.
@@ -59,6 +64,8 @@ export interface ReconcilerOptions<For, Owns extends Kind<unknown>, Related exte
   changes?: ReconcilerSpec['changes']
   /** What else of its object it may write. Metadata: labels and annotations. Deletion: it may delete it. */
   writes?: ReconcilerSpec['writes']
+  /** Roles that bindings of it name: its account may bind these, though it does not have their rights. */
+  binds?: ReconcilerSpec['binds']
   /** Every object runs again about so often, even if nothing has changed. */
   resyncSeconds?: number
   reconcile: Reconcile<For, Owns, Related>
@@ -87,6 +94,7 @@ export interface Reconciler {
   readonly related: readonly RelatedKind[]
   readonly changes?: ReconcilerSpec['changes']
   readonly writes?: ReconcilerSpec['writes']
+  readonly binds?: ReconcilerSpec['binds']
   readonly resyncSeconds?: number
   reconcile(run: Run<Kind<unknown>, Kind<unknown>, RelatedKind>): unknown
   finalize?(run: Run<Kind<unknown>, Kind<unknown>, RelatedKind>): unknown

@@ -6,6 +6,7 @@ export {
   type Invoke,
   type KubeObject,
   type ObjectMeta,
+  type Refusal,
   RetryAfterError,
   type RunLog,
   TerminalError,

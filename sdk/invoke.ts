@@ -50,7 +50,7 @@ class OtherVersionError extends Error {
 function openRun(
   reconciler: Reconciler,
   object: KubeObject,
-  { owned, related, now, attempt, seed }: RunInput,
+  { owned, related, refused = {}, now, attempt, seed }: RunInput,
   { log, signal }: RunContext,
 ): Run<Kind<unknown>, Kind<unknown>, RelatedKind> {
   return {
@@ -61,6 +61,10 @@ function openRun(
     },
     related: (kind) =>
       observed(reconciler, 'related', kind, related).map((other) => kind.parse(other)) as ObservedBy<typeof kind>[],
+    refused: (kind) => {
+      const key = inputKey(kind)
+      return key === inputKey(reconciler.for) ? (refused[key] ?? []) : observed(reconciler, 'owns', kind, refused)
+    },
     now: new Date(now),
     secret: (name) => drawn(seed, name),
     attempt,
@@ -75,12 +79,13 @@ function drawn(seed: string | undefined, name: string): string {
   return `${draw(0)}${draw(1)}`.replaceAll(/[^A-Za-z0-9]/g, '').slice(0, 32)
 }
 
-function observed(
+/** What the input has of a kind. */
+function observed<T>(
   reconciler: Reconciler,
   list: 'owns' | 'related',
   kind: Kind<unknown>,
-  objects: RunInput['owned'],
-): KubeObject[] {
+  objects: Record<string, T[]>,
+): T[] {
   const key = inputKey(kind)
   if (!reconciler[list].some((declared) => inputKey(declared) === key))
     throw new TerminalError(`reconciler ${reconciler.name} asks for ${key}: add it to its "${list}"`, {

@@ -19,7 +19,7 @@ export function manifest(
   reconciler: Reconciler,
   { invoke = { pull: {} }, revision }: { invoke?: ReconcilerSpec['invoke']; revision?: string | undefined } = {},
 ): ReconcilerManifest {
-  const { name, identity, selector, namespaces, owns, related, changes, writes, resyncSeconds } = reconciler
+  const { name, identity, selector, namespaces, owns, related, changes, writes, binds, resyncSeconds } = reconciler
   const { concurrency, timeoutSeconds, backoff } = reconciler
   const { serviceAccount = { name: `fairlead-${name}`, namespace: SYSTEM_NAMESPACE } } = reconciler
   const given = {
@@ -35,6 +35,7 @@ export function manifest(
     changes,
     identity,
     writes,
+    binds,
     revision,
     resyncSeconds,
     invoke,

@@ -25,6 +25,7 @@ export const RECONCILER_OPTIONS = keysOf<ReconcilerOptions<Kind<unknown>, Kind<u
   related: true,
   changes: true,
   writes: true,
+  binds: true,
   resyncSeconds: true,
   reconcile: true,
   finalize: true,

@@ -130,6 +130,23 @@ export const reconcilerSpec = z.object({
     .describe(
       'What the function may write of the primary beside its status. Metadata: labels and annotations. Deletion: it may delete it.',
     ),
+  binds: z
+    .array(
+      z.object({
+        kind: z.enum(['ClusterRole', 'Role']),
+        name: z
+          .string()
+          .min(1)
+          .max(253)
+          .regex(/^[^/%]+$/, 'the name of a role'),
+      }),
+    )
+    .min(1)
+    .max(64)
+    .optional()
+    .describe(
+      'Roles that the function names in bindings: the generated rights have the verb bind on these, and on no others.',
+    ),
   revision: z
     .string()
     .min(1)

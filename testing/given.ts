@@ -5,11 +5,12 @@ import {
   type KubeObject,
   kindName,
   type Outcome,
+  type Refusal,
   type ResourceRef,
   type RunInput,
 } from '#contracts'
 import { isFinalizing, markedBy, ownershipMark, RECONCILER_ANNOTATION, type Reconciled, type World } from '#reconcile'
-import type { Reconciler } from '#sdk'
+import type { Kind, Reconciler } from '#sdk'
 import { identityOf, relation } from '#spec'
 import { asStored } from './memory.ts'
 import { prepared } from './prepared.ts'
@@ -21,6 +22,8 @@ export interface Given {
   others?: readonly KubeObject[]
   now?: Date | string
   attempt?: number
+  /** Writes that were refused earlier in the run: `{ kind: RoleBinding, name: 'admins', reason: 'Forbidden' }`. */
+  refused?: readonly (Pick<Refusal, 'name' | 'namespace' | 'reason'> & { kind: Kind<unknown>; message?: string })[]
   /** Default: whether the object is being deleted and carries the reconciler's finalizer. */
   finalizing?: boolean
 }
@@ -57,7 +60,15 @@ export function inputOf(reconciler: Reconciler, given: Given): RunInput {
     seed: SEED,
     now: new Date(now).toISOString(),
     finalizing: given.finalizing ?? (object !== null && isFinalizing(object, identity)),
+    ...(given.refused !== undefined && { refused: refusedByKind(given.refused) }),
   }
+}
+
+function refusedByKind(given: NonNullable<Given['refused']>): Record<string, Refusal[]> {
+  const kinds: Record<string, Refusal[]> = {}
+  for (const { kind, ...refusal } of given)
+    (kinds[kindName(kind.kind, apiVersionOf(kind))] ??= []).push({ message: refusal.reason, ...refusal })
+  return kinds
 }
 
 /** What a dispatcher would observe of these objects for one of them. */

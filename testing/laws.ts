@@ -1,7 +1,17 @@
 import type { Reconciler } from '#sdk'
 import { PAUSED_ANNOTATION } from '#spec'
-import { invokeOf } from './given.ts'
-import { decided, permutations, reordered, same, stateOf, TOUCHED, withoutHistory, withoutPause } from './same.ts'
+import { invokeOf, isOfKind } from './given.ts'
+import {
+  decided,
+  permutations,
+  reordered,
+  same,
+  stateOf,
+  TOUCHED,
+  withoutFailure,
+  withoutHistory,
+  withoutPause,
+} from './same.ts'
 import { Crash, type SimulatedWrite } from './simulated-run.ts'
 import { Simulation, type SimulationOptions } from './simulation.ts'
 
@@ -27,6 +37,7 @@ const LAWS: Record<string, (reconciler: Reconciler, scenario: Scenario) => Promi
   'writes nothing when it runs again, at once or a second later': writesNothingTwice,
   'comes to the same end if its process dies between any two writes': survivesCrashes,
   'comes to the same end if somebody else writes first': survivesConflicts,
+  'comes to the same end if a write is refused for some time': survivesRefusals,
   'writes nothing while it is paused, and comes to the same end when it is resumed': survivesPauses,
   'leaves nothing behind if its object goes in the middle of a run': leavesNothingBehind,
   'comes to the same end in whatever order changes come, one by one or at once': takesAnyOrder,
@@ -80,6 +91,26 @@ async function survivesConflicts(reconciler: Reconciler, scenario: Scenario): Pr
     if (target !== undefined) world.memory.patch(target, { metadata: { annotations: { [TOUCHED]: 'true' } } })
   }
   await comesToTheSameEnd(reconciler, scenario, 'somebody else writes', touch)
+}
+
+async function survivesRefusals(reconciler: Reconciler, scenario: Scenario): Promise<void> {
+  const kinds = [...reconciler.owns, reconciler.for]
+  const refuse = (world: Simulation, { object }: SimulatedWrite): void => {
+    const kind = kinds.find((one) => isOfKind(object, one))
+    if (kind !== undefined) world.refuse(kind, 'Forbidden', object.metadata.name)
+  }
+  for await (const { start, when } of starts(reconciler, scenario)) {
+    const undisturbed = start()
+    await undisturbed.runUntilIdle()
+    for await (const { world, write } of disturbances(start, refuse)) {
+      const isGivenUp = world.failure !== undefined && world.timer === undefined && undisturbed.failure === undefined
+      same(isGivenUp, false, `it is not tried again if the ${write} is refused, ${when}`)
+      world.admit()
+      await world.runUntilIdle()
+      const [end, expected] = [world, undisturbed].map((one) => withoutFailure(withoutHistory(stateOf(one))))
+      same(end, expected, `it ends otherwise if the ${write} is refused for some time, ${when}`)
+    }
+  }
 }
 
 async function comesToTheSameEnd(

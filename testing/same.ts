@@ -1,7 +1,7 @@
 import { AssertionError } from 'node:assert'
 import { isDeepStrictEqual } from 'node:util'
 import type { KubeObject, Outcome, RunInput } from '#contracts'
-import { deepFreeze, PAUSED } from '#reconcile'
+import { deepFreeze, PAUSED, RECONCILED } from '#reconcile'
 import type { Simulation } from './simulation.ts'
 
 /** The mark of somebody who writes first. It says nothing of the end. */
@@ -26,12 +26,15 @@ export const withoutHistory = (state: unknown): unknown =>
   JSON.parse(JSON.stringify(state), (field, value: unknown) => (HISTORY.has(field) ? undefined : value))
 
 /** That it was paused once is no part of an end. */
-export const withoutPause = (state: unknown): unknown =>
-  JSON.parse(JSON.stringify(state), (_, value: unknown) =>
-    withoutEmpty(Array.isArray(value) ? value.filter(isNoPause) : value),
-  )
+export const withoutPause = (state: unknown): unknown => withoutCondition(state, PAUSED)
 
-const isNoPause = (condition: unknown): boolean => (condition as { type?: unknown } | null)?.type !== PAUSED
+/** That a run has failed before is no part of an end. */
+export const withoutFailure = (state: unknown): unknown => withoutCondition(state, RECONCILED)
+
+const withoutCondition = (state: unknown, type: string): unknown =>
+  JSON.parse(JSON.stringify(state), (_, value: unknown) =>
+    withoutEmpty(Array.isArray(value) ? value.filter((one: { type?: unknown } | null) => one?.type !== type) : value),
+  )
 
 /** What held nothing but that is as if it were not there. */
 const withoutEmpty = (value: unknown): unknown =>

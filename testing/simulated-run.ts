@@ -3,6 +3,7 @@ import type { Finish } from '#queue/terms'
 import {
   type Answer,
   type Ask,
+  called,
   GoneError,
   type MetadataWrite,
   type Note,
@@ -36,6 +37,8 @@ export interface SimulatedRun {
   attempt: number
   /** The object that is reconciled, as it is now. */
   primary: () => KubeObject | undefined
+  /** Why the write is refused; undefined: it is not. */
+  refusal: (write: SimulatedWrite) => string | undefined
   /** Called before each write; may throw, and may change the memory. */
   before: (write: SimulatedWrite) => void
   /** Called after a write that has changed something. */
@@ -143,8 +146,8 @@ class SimulatedDriver {
   }
 
   #send({ verb, resource, object }: Write): Written {
-    const { before, memory, primary } = this.#run
-    before({ verb, object })
+    const { memory, primary } = this.#run
+    this.#admit(verb, object)
     const found = memory.find(object)
     if (verb === 'delete') {
       if (found !== undefined) memory.delete(object)
@@ -181,10 +184,18 @@ class SimulatedDriver {
     return this.#wrote('delete', object, memory.find(object), found)
   }
 
+  #admit(verb: SimulatedWrite['verb'], object: KubeObject): void {
+    const { before, refusal } = this.#run
+    before({ verb, object })
+    const reason = refusal({ verb, object })
+    if (reason === undefined) return
+    throw new RefusedError(`cannot ${verb} ${called(object)}: the simulation refuses it`, { reason })
+  }
+
   /** The object itself, which is about to be written. */
   #before(verb: SimulatedWrite['verb'], object: KubeObject): KubeObject {
-    const { before, memory } = this.#run
-    before({ verb, object })
+    const { memory } = this.#run
+    this.#admit(verb, object)
     const found = memory.find(object)
     if (found === undefined) throw new GoneError(`${object.kind} ${object.metadata.name} is gone`)
     return found

@@ -14,6 +14,12 @@ export interface SimulationOptions {
   cluster?: (simulation: Simulation) => void
 }
 
+interface RefusedKind {
+  kind: Kind<unknown>
+  reason: string
+  name: string | undefined
+}
+
 /** Runs at one moment before the function counts as one that never becomes idle. */
 const MAX_RUNS = 20
 /** Failures that a function means, or that the cluster answers with: they are shown on the object. */
@@ -41,6 +47,7 @@ export class Simulation {
   readonly inputs: RunInput[] = []
   /** Called before each write: whatever may happen right then. */
   before: (write: SimulatedWrite) => void = () => {}
+  #refused: readonly RefusedKind[] = []
   #attempt = 0
   /** Whether the last failure has a consequence of its own, other than to be tried again. */
   #isMeant = false
@@ -57,6 +64,7 @@ export class Simulation {
     this.memory = from?.memory.copy() ?? new Memory(new Date(options.now ?? DEFAULT_NOW))
     this.timer = from?.timer
     this.#attempt = from === undefined ? 0 : from.#attempt
+    this.#refused = from === undefined ? [] : from.#refused
     if (from !== undefined) return
     for (const object of options.objects) this.memory.create(object)
     this.#playCluster()
@@ -101,6 +109,20 @@ export class Simulation {
   delete(kind?: Kind<unknown>, name?: string): void {
     for (const object of kind === undefined ? [this.#primary] : this.#named(kind, name)) this.memory.delete(object)
     this.#playCluster()
+  }
+
+  /**
+   * From now on the API server refuses to write objects of that kind: an owned one, or labels, annotations and the deletion
+   * of the object that is reconciled. Without a name: all of them.
+   */
+  refuse(kind: Kind<unknown>, reason = 'Forbidden', name?: string): void {
+    this.#refused = [...this.#refused, { kind, reason, name }]
+  }
+
+  /** Ends what `refuse` began. Without a kind: all of it. */
+  admit(kind?: Kind<unknown>): void {
+    const isOther = (one: Kind<unknown>) => one.kind !== kind?.kind || one.group !== kind.group
+    this.#refused = kind === undefined ? [] : this.#refused.filter((one) => isOther(one.kind))
   }
 
   /**
@@ -169,6 +191,7 @@ export class Simulation {
       settled: this.#settled,
       attempt: this.#attempt,
       primary: () => this.object,
+      refusal: (write) => this.#refusalOf(write),
       before: (write) => this.before(write),
       wrote: (write) => {
         this.writes.push(write)
@@ -177,6 +200,13 @@ export class Simulation {
       decidesOn: (input) => void this.inputs.push(input),
       tells: (event) => this.#tell(event),
     }
+  }
+
+  /** Status and finalizers of the object are no part of what a test refuses. */
+  #refusalOf({ verb, object }: SimulatedWrite): string | undefined {
+    if (verb === 'status' || verb === 'finalizers') return undefined
+    const { name } = object.metadata
+    return this.#refused.find((one) => isOfKind(object, one.kind) && (one.name ?? name) === name)?.reason
   }
 
   #playCluster(): void {

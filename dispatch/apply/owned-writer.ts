@@ -1,6 +1,15 @@
 import { ConflictError } from '#contracts'
 import type { OwnerKey } from '#events'
-import { called, isControlledBy, isCreatedBy, nameTaken, RefusedError, type Write, type Written } from '#reconcile'
+import {
+  called,
+  isControlledBy,
+  isCreatedBy,
+  NamespaceTerminatingError,
+  nameTaken,
+  RefusedError,
+  type Write,
+  type Written,
+} from '#reconcile'
 import { isStale, refusalOf } from '../errors.ts'
 import { PRIORITY } from '../gate.ts'
 import { isNameTaken, moved } from './answers.ts'
@@ -32,8 +41,17 @@ export class OwnedWriter {
         await this.#refresh(write)
         throw moved(write.object, error)
       }
-      throw refusalOf(error, `cannot ${write.verb} ${called(write.object)}`)
+      throw this.#refused(write, error)
     }
+  }
+
+  /** In a namespace that goes without its own object, that object is there to show it. */
+  #refused({ verb, object }: Write, error: unknown): unknown {
+    const what = `cannot ${verb} ${called(object)}`
+    const refused = refusalOf(error, what, object)
+    const isHome = object.metadata.namespace === this.#run.primary.object.metadata.namespace
+    if (isHome || !(refused instanceof NamespaceTerminatingError)) return refused
+    return new RefusedError(`${what}: ${refused.message}`, { reason: 'NamespaceTerminating', cause: error })
   }
 
   async #send(write: Write): Promise<Written> {

@@ -17,11 +17,12 @@ export const at = reconciler({
   for: At,
   owns: [Pod],
   writes: ['Deletion'],
-  reconcile({ object, owned, now }) {
+  reconcile({ object, owned, refused, now }) {
     const { phase } = object.status
     if (phase === 'DONE' || phase === 'FAILED') return afterEnd(object, now)
     const attempts = attemptsOf(owned(Pod), object.status)
-    return verdict(object, attempts, now) ?? underWay(object, attempts, now) ?? start(object, now)
+    const isRefused = refused(Pod).length > 0
+    return verdict(object, attempts, now, isRefused) ?? underWay(object, attempts, now) ?? start(object, now)
   },
 })
 
@@ -32,7 +33,7 @@ function afterEnd({ spec, status }: AtObject, now: Date): AtOutcome | undefined 
   return now < end ? { requeueAt: end } : { deleteObject: true }
 }
 
-function verdict(object: AtObject, attempts: Attempts, now: Date): AtOutcome | undefined {
+function verdict(object: AtObject, attempts: Attempts, now: Date, isRefused: boolean): AtOutcome | undefined {
   const { spec } = object
   const { succeeded, latestFailed, failures } = attempts
   if (succeeded) return done(object, succeeded, now)
@@ -41,11 +42,9 @@ function verdict(object: AtObject, attempts: Attempts, now: Date): AtOutcome | u
   const left = secondsLeft(object, attempts, now)
   if (left === undefined || left > (attempts.active ? -graceOf(object) : 0)) return undefined
   const message = `it has not ended within ${spec.activeDeadlineSeconds} s`
-  // What still runs is pruned.
-  return {
-    ...failedFor(object, now, 'DeadlineExceeded', message),
-    apply: attempts.pods.filter((pod) => pod !== attempts.active),
-  }
+  // What still runs is pruned. While that is refused, the At has not ended.
+  const apply = attempts.pods.filter((pod) => pod !== attempts.active)
+  return isRefused ? { apply } : { ...failedFor(object, now, 'DeadlineExceeded', message), apply }
 }
 
 function underWay(object: AtObject, attempts: Attempts, now: Date): AtOutcome | undefined {

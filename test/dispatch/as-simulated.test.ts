@@ -27,21 +27,25 @@ const named = (name: string) =>
     name,
     for: Widget,
     owns: [Pod, ConfigMap],
-    reconcile({ object, owned }) {
+    reconcile({ object, owned, refused }) {
       const { isBad, data } = object.spec
       if (isBad) throw new TerminalError('spec.isBad is true', { reason: 'Bad' })
       const container = { name: 'c', image: 'busybox' }
       return {
         apply: [
           Pod.of({ metadata: { name: 'p' }, spec: { containers: [container] } }),
-          ...(data === undefined ? [] : [ConfigMap.of({ metadata: { name: 'c' }, data: { data } })]),
+          ...(data === undefined ? [] : [ConfigMap.of({ metadata: { name: 'c' }, data: { [data]: data } })]),
         ],
-        status: { phase: `${owned(Pod).length} and ${owned(ConfigMap).length}` },
+        status: { phase: `${owned(Pod).length} and ${owned(ConfigMap).length}, not ${refused(ConfigMap).length}` },
+        conditions: [{ type: 'Ready', status: 'True', reason: 'Up' }],
         ...(data === 'wait' && { requeueAfter: 3600 }),
       }
     },
     finalize: ({ owned }) => (owned(ConfigMap).length > 0 ? { apply: [] } : undefined),
   })
+
+/** No key of a ConfigMap. */
+const REFUSED = 'no key!'
 
 const CHANGES: readonly [what: string, patch: object | undefined][] = [
   ['is created', {}],
@@ -49,19 +53,23 @@ const CHANGES: readonly [what: string, patch: object | undefined][] = [
   ['wants another', { spec: { data: 'wait' } }],
   ['is paused', { metadata: { annotations: { [PAUSED_ANNOTATION]: 'true' } } }],
   ['is resumed', { metadata: { annotations: { [PAUSED_ANNOTATION]: null } } }],
+  ['wants what is refused', { spec: { data: REFUSED } }],
+  ['wants it again', { metadata: { annotations: { again: 'true' } } }],
+  ['wants what is not refused', { spec: { data: 'b' } }],
   ['is wrong', { spec: { isBad: true } }],
   ['is right', { spec: { isBad: null, data: null } }],
   ['is deleted', undefined],
 ]
 
 /** What the function has seen: which objects, and the phase. */
-const callOf = ({ object, owned, finalizing }: RunInput) => ({
+const callOf = ({ object, owned, refused = {}, finalizing }: RunInput) => ({
   owned: Object.values(owned).flatMap((list) => list.map(({ kind }) => kind)),
   phase: (object?.status as { phase?: string } | undefined)?.phase,
+  refused: Object.entries(refused).map(([kind, all]) => [kind, all.map(({ name, reason }) => `${name} ${reason}`)]),
   finalizing,
 })
 
-it('a simulated run makes the calls and writes of a real one, in their order', async () => {
+it('a simulated run makes the calls and writes of a real one, in their order, with the same conditions', async () => {
   const name = 'as-simulated'
   const one = named(name)
   const calls: unknown[] = []
@@ -86,19 +94,31 @@ it('a simulated run makes the calls and writes of a real one, in their order', a
       await scene.see(WIDGETS, 'w')
       await scene.run('w')
     }
-    real.push([what, scene.writes('w').slice(before), [...calls]])
+    const conditions = ((await scene.get(WIDGETS, 'w'))?.status as Conditioned | undefined)?.conditions
+    real.push([what, scene.writes('w').slice(before), [...calls], inShort(conditions)])
     simulated.push([what, ...(await simulatedStep(world, patch))])
   }
   expect(simulated).toEqual(real)
   await scene.stop()
 })
 
+interface Conditioned {
+  conditions?: { type: string; status: string; reason: string }[]
+}
+
+const inShort = (conditions: Conditioned['conditions']) =>
+  conditions?.map(({ type, status, reason }) => `${type} ${status} ${reason}`)
+
 async function simulatedStep(world: Simulation, patch: object | undefined) {
   const [writes, calls] = [world.writes.length, world.inputs.length]
+  const { data } = ((patch ?? {}) as { spec?: { data?: string } }).spec ?? {}
+  if (data === REFUSED) world.refuse(ConfigMap, 'Invalid')
+  else if (data !== undefined) world.admit()
   if (patch === undefined) world.delete()
   else if (Object.keys(patch).length > 0) world.edit(patch)
   await world.run()
   const said = ({ verb, object }: { verb: string; object: KubeObject }) =>
     `${verb} ${object.kind} ${object.metadata.name}`
-  return [world.writes.slice(writes).map(said), world.inputs.slice(calls).map(callOf)]
+  const { conditions } = (world.object?.status ?? {}) as Conditioned
+  return [world.writes.slice(writes).map(said), world.inputs.slice(calls).map(callOf), inShort(conditions)]
 }

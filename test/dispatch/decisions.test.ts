@@ -80,6 +80,34 @@ describe('what the API server refuses', () => {
     expect(refusalOf(error, 'cannot apply Pod a/b')).toMatchObject({ name: 'RefusedError', reason, cause: error })
   })
 
+  it.each([
+    [
+      'a binding: the first right that is missing, how many others, and the verb bind',
+      { kind: 'RoleBinding', roleRef: { kind: 'ClusterRole', name: 'admin' } },
+      "and 79 more. Add { kind: 'ClusterRole', name: 'admin' } to \"binds\" of the function and install it again, so that it has the verb bind on this role, or give it these rights",
+    ],
+    [
+      'a role: the verb escalate',
+      { kind: 'Role' },
+      'and 79 more. Give it these rights, or the verb escalate on roles admins',
+    ],
+  ])('is one line where it grants more than the account has; %s', (_, object, wayOut) => {
+    const rules = Array.from(
+      { length: 80 },
+      (_, index) => `{APIGroups:["apps"], Resources:["r${index}"], Verbs:["get"]}`,
+    )
+    const message = `rolebindings.rbac.authorization.k8s.io "admins" is forbidden: user "robot" (groups=["a" "b"]) is attempting to grant RBAC permissions not currently held:\n${rules.join('\n')}; resolution errors: [x]`
+    const refused = refusalOf(apiError(403, { reason: 'Forbidden', message }), 'cannot apply it', {
+      ...widget(),
+      ...object,
+      metadata: { name: 'admins' },
+    })
+    expect(refused).toMatchObject({
+      reason: 'Forbidden',
+      message: `cannot apply it: robot would grant rights that it does not have: {APIGroups:["apps"], Resources:["r0"], Verbs:["get"]} ${wayOut}`,
+    })
+  })
+
   it('passes by itself in a namespace that is being deleted, and in overload', () => {
     const terminating = apiError(403, { details: { causes: [{ reason: 'NamespaceTerminating' }] } })
     expect(refusalOf(terminating, 'cannot')).toBeInstanceOf(NamespaceTerminatingError)

@@ -75,6 +75,20 @@ describe('a run of a function over HTTP', () => {
     expect([seen('labels'), await scene.get(WIDGETS, 'labels')]).toEqual([[undefined, labels, labels], undefined])
   })
 
+  it('is told what was refused of its outcome, and has its status written', async () => {
+    const broken = { ...pod('broken-pod'), spec: { containers: [] } }
+    const outcome = (phase: string) => ({ apply: [broken], status: { phase } })
+    await widget('broken', says(200, outcome('UNTOLD')), says(200, outcome('TOLD')))
+    expect((await scene.ended('broken')).result).toBe('error')
+    expect(phaseOf(await scene.get(WIDGETS, 'broken'))).toBe('TOLD')
+    const [first, second] = inputs.get('broken') ?? []
+    expect(first).not.toHaveProperty('refused')
+    const message = expect.stringContaining('cannot create Pod http/broken-pod: ')
+    const refusal = { name: 'broken-pod', namespace: 'http', reason: 'Invalid', message }
+    expect(second?.refused).toEqual({ 'Pod.v1': [refusal] })
+    answers.set('broken', [says(204)])
+  })
+
   it('never counts a cold start as a failure of the object', async () => {
     await widget('cold', says(503), says(502), says(504), says(503, undefined, { 'retry-after': '1' }), says(204))
     await until(() => attempts('cold').length === 5)

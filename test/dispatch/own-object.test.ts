@@ -315,7 +315,7 @@ describe('with the generated rights only', () => {
     })
     await grant(spec.writes)
     await until(() => limited.writes('w').at(-1) === 'delete Widget w')
-    expect(limited.writes('w').slice(-3, -1)).toEqual(['metadata Widget w', 'status Widget w'])
+    expect(limited.writes('w').slice(-2)).toEqual(['metadata Widget w', 'delete Widget w'])
     expect(await limited.get(WIDGETS, 'w')).toBeUndefined()
     await limited.stop()
   })

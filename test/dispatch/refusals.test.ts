@@ -93,6 +93,43 @@ describe('a refusal of the API server', () => {
     await until(async () => (await scene.condition('policy'))?.['status'] === 'True')
   })
 
+  it('by a webhook that does not answer is shown, and stops nothing else', async () => {
+    const webhooks = { ...POLICIES, resource: 'validatingwebhookconfigurations' }
+    await fixture.kube.create(resourcePath(webhooks), {
+      metadata: { name: 'away' },
+      webhooks: [
+        {
+          name: 'away.example.com',
+          admissionReviewVersions: ['v1'],
+          sideEffects: 'None',
+          failurePolicy: 'Fail',
+          clientConfig: { url: 'https://127.0.0.1:1/' },
+          namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': scene.name } },
+          objectSelector: { matchLabels: { checked: 'true' } },
+          rules: [{ apiGroups: [''], apiVersions: ['v1'], operations: ['CREATE'], resources: ['configmaps'] }],
+        },
+      ],
+    })
+    const checked = configMap('webhook-config', { a: '1' })
+    Object.assign(checked.metadata, { labels: { checked: 'true' } })
+    await refused(checked)
+    await scene.widget('webhook', () => ({
+      apply: [checked, pod('webhook-pod')],
+      conditions: [{ type: 'Ready', status: 'True', reason: 'Up' }],
+    }))
+    expect((await scene.ended('webhook')).result).toBe('error')
+    expect(await scene.condition('webhook')).toMatchObject({
+      status: 'False',
+      reason: 'AdmissionFailed',
+      message: expect.stringContaining('failed calling webhook "away.example.com"'),
+    })
+    expect(await scene.condition('webhook', 'Ready')).toMatchObject({ status: 'False', reason: 'AdmissionFailed' })
+    expect(await scene.get(PODS, 'webhook-pod')).toBeDefined()
+    await fixture.kube.delete(resourcePath(webhooks, undefined, 'away'))
+    await until(async () => (await scene.condition('webhook'))?.['status'] === 'True')
+    expect(await scene.condition('webhook', 'Ready')).toMatchObject({ status: 'True', reason: 'Up' })
+  })
+
   it('of the finalizer is shown with its words, and the function is not called without it', async () => {
     const finalizing = await fixture.scene('finalizing', { spec: { finalize: true } })
     const name = 'no-finalizers'

@@ -208,10 +208,14 @@ describe('a name that is taken', () => {
     expect(await scene.condition('foreign')).toMatchObject({
       status: 'False',
       reason: 'NameTaken',
-      message:
-        'ConfigMap runs/foreign-config exists, but has no controller: delete it, or have the function give what it makes another name',
+      message: ['ConfigMap runs/foreign-config', 'Pod runs/foreign-pod']
+        .map(
+          (taken) =>
+            `${taken} exists, but has no controller: delete it, or have the function give what it makes another name`,
+        )
+        .join('; '),
     })
-    expect((await scene.get(WIDGETS, 'foreign'))?.status).not.toHaveProperty('phase')
+    expect((await scene.get(WIDGETS, 'foreign'))?.status).toMatchObject({ phase: 'RUNNING' })
     expect(await scene.get(CONFIG_MAPS, 'foreign-config')).toMatchObject({ data: { theirs: 'yes' } })
     await until(async () => (await scene.reported('foreign')).length > 0)
     expect(await scene.reported('foreign')).toMatchObject([{ reason: 'NameTaken', type: 'Warning' }])
@@ -381,7 +385,8 @@ describe('a failure', () => {
       reason: 'Invalid',
       message: expect.stringContaining('spec.containers: Required value'),
     })
-    expect((await scene.get(WIDGETS, 'invalid'))?.status).not.toHaveProperty('phase')
+    expect((await scene.get(WIDGETS, 'invalid'))?.status).toMatchObject({ phase: 'RUNNING' })
+    expect(await scene.get(CONFIG_MAPS, 'invalid-config')).toBeDefined()
     scene.behave('invalid', () => ({ apply: [pod('invalid-pod')], status: { phase: 'RUNNING' } }))
     await until(async () => (await scene.condition('invalid'))?.['status'] === 'True')
   })

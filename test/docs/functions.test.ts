@@ -15,6 +15,7 @@ const RUN = keysOf<sdk.Run<sdk.Resource, never, never>>({
   object: true,
   owned: true,
   related: true,
+  refused: true,
   now: true,
   secret: true,
   attempt: true,

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import type { KubeObject } from '#contracts'
 import { functionRbac, platformRbac } from '#install'
-import { ConfigMap, Job, manifest, Pod, reconciler, resource, Secret } from '#sdk'
+import { ConfigMap, Job, kind, manifest, Pod, reconciler, resource, Secret } from '#sdk'
 
 const Shop = resource({
   group: 'example.com',
@@ -61,6 +61,24 @@ describe('the rights of a function', () => {
     expect(of({ writes: ['Metadata'] })).toContain('get,patch shops')
     expect(of({ writes: ['Deletion'] })).toContain('delete,get shops')
     expect(of({ writes: ['Metadata', 'Deletion'], finalize: () => undefined })).toContain('delete,get,patch shops')
+  })
+
+  it('have the verb bind on the roles that it names, and on no others', () => {
+    const kinds = { group: 'rbac.authorization.k8s.io', version: 'v1' }
+    const Role = kind({ ...kinds, kind: 'Role', plural: 'roles' })
+    const binds = ['admin', 'edit'].map((name) => ({ kind: 'ClusterRole' as const, name }))
+    const found = rights(
+      find(
+        functionRbac(shop({ owns: [Role], binds: [...binds, { kind: 'Role', name: 'reader' }] })),
+        'ClusterRole',
+        'fairlead-shop',
+      )[0],
+    )
+    expect(found.filter((right) => right.includes('roles'))).toEqual([
+      'create,delete,get,patch roles',
+      'bind clusterroles=admin,edit',
+      'bind roles=reader',
+    ])
   })
 
   it('end before the status of objects that are another controller’s', () => {

@@ -12,6 +12,7 @@ const seed = Number(process.env['FAIRLEAD_SEED'] ?? Math.floor(Math.random() * 2
 
 const POD = { apiVersion: 'v1', kind: 'Pod', metadata: { name: 'p' } }
 const MAP = { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'c' }, data: { a: '1' } }
+const MOUNTS = { ...POD, metadata: { name: 'q' }, spec: { volumes: [{ configMap: { name: 'c' } }] } }
 
 const OBJECTS: KubeObject[] = [
   widget(),
@@ -25,6 +26,7 @@ const OUTCOMES = [
   {},
   { apply: [POD] },
   { apply: [POD, MAP], status: { phase: 'Up' } },
+  { apply: [MAP, MOUNTS], conditions: [{ type: 'Ready', status: 'True', reason: 'Up' }] },
   { apply: [] },
   { requeueAfterSeconds: 1 },
   { metadata: { labels: { size: 's' } } },
@@ -79,7 +81,26 @@ it(`every run of ${RUNS} with any answers ends, and keeps the rules of a run; FA
     finalize: true,
     writes: ['Metadata', 'Deletion'],
   })
-  const any = (ask: Ask) => anyAnswer(ask, random)
+  const repeated: string[] = []
+  let refused = new Set<string>()
+  /** Of one pass: what is refused is not sent again. */
+  const any = (ask: Ask): Answer => {
+    if (ask.do === 'observe' && ask.begins) refused = new Set()
+    const answer = anyAnswer(ask, random)
+    if (ask.do !== 'write') return answer
+    for (const [index, write] of ask.writes.entries()) {
+      const said = JSON.stringify([
+        write.verb,
+        write.object.kind,
+        write.object.metadata.name,
+        write.object.metadata.uid,
+      ])
+      if (refused.has(said)) repeated.push(said)
+      const result = 'did' in answer && answer.did === 'write' ? answer.results[index] : undefined
+      if (result !== undefined && 'failed' in result && result.failed instanceof RefusedError) refused.add(said)
+    }
+    return answer
+  }
   const forever = Array.from({ length: 100 }, () => any)
   const script = {
     observe: forever,
@@ -94,6 +115,7 @@ it(`every run of ${RUNS} with any answers ends, and keeps the rules of a run; FA
     expect(steps.at(-1)?.ask.do).toBe('finish')
     expect(steps.filter(({ ask }) => ask.do === 'observe' && ask.begins).length).toBeLessThanOrEqual(5)
     expect(breaches(steps)).toEqual([])
+    expect(repeated).toEqual([])
   }
 })
 
@@ -108,6 +130,15 @@ function breaches(steps: readonly Step[]): string[] {
     if (ask.do === 'observe' && ask.begins) called = undefined
     if (ask.do === 'write' && object?.metadata.deletionTimestamp !== undefined && !isWaiting)
       found.push('a write for an object that does not wait')
+    const missing = 'pass' in step.place ? step.place.pass.standing.length : 0
+    if (missing > 0 && ask.do === 'write' && ask.writes.some((write) => write.verb === 'delete' && write.isPruned))
+      found.push('a deletion while a write is refused')
+    if (missing > 0 && ask.do === 'delete') found.push('the deletion of the object while a write is refused')
+    if (missing > 0 && ask.do === 'writeStatus') {
+      const { conditions = [] } = ask.patch.status as { conditions?: { type: string; status: string }[] }
+      if (conditions.some(({ type, status }) => type === 'Ready' && status === 'True'))
+        found.push('a Ready that is True while a write is refused')
+    }
     if (ask.do !== 'call') continue
     if (isDeepStrictEqual(ask.input, called)) found.push('a call with the input of the call before')
     if (object?.metadata.annotations?.[PAUSED_ANNOTATION] !== undefined) found.push('a call for a paused object')

@@ -2,7 +2,7 @@ import { connect } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { fromHttp, objectEvent, toHttp } from '#events'
-import { ConflictError, type Reconciler, RetryAfterError, reconciler, resource, TerminalError } from '#sdk'
+import { ConflictError, type Reconciler, RetryAfterError, type Run, reconciler, resource, TerminalError } from '#sdk'
 import { type FunctionServer, type ServeFunctionOptions, serve } from '#sdk/serve'
 import { silent as log } from '../support/silent.ts'
 
@@ -26,7 +26,10 @@ afterEach(async () => {
   server = undefined
 })
 
-async function serving(reconcile: () => unknown, options: Partial<ServeFunctionOptions> = {}): Promise<string> {
+async function serving(
+  reconcile: (run: Run<typeof Shop, never, never>) => unknown,
+  options: Partial<ServeFunctionOptions> = {},
+): Promise<string> {
   const shops = reconciler({ name: 'shops', for: Shop, reconcile: reconcile as Reconciler['reconcile'] as never })
   server = await serve(shops, { port: 0, host: '127.0.0.1', log, ...options })
   return `http://127.0.0.1:${server.port}`
@@ -65,6 +68,20 @@ describe('a function over HTTP', () => {
       type: 'dev.fairlead.outcome',
       data: { status: { phase: 'OPEN' }, requeueAfterSeconds: 5 },
     })
+  })
+
+  it('knows what was refused, and that nothing was where the request does not say', async () => {
+    const url = await serving(({ refused }: Run<typeof Shop, never, never>) => ({
+      status: {
+        phase: refused(Shop)
+          .map(({ reason }) => reason)
+          .join(),
+      },
+    }))
+    const refused = { 'Shop.v1.example.com': [{ name: 'a', namespace: 'x', reason: 'Forbidden', message: 'no' }] }
+    const phaseOf = async (input: object) => (await outcomeOf(await post(url, run(input)))).data
+    expect(await phaseOf({ ...asked, refused })).toEqual({ status: { phase: 'Forbidden' } })
+    expect(await phaseOf(asked)).toEqual({ status: { phase: '' } })
   })
 
   it('answers 204 where there is nothing to do', async () => {
@@ -194,10 +211,10 @@ describe('a function over HTTP', () => {
 
   it('cuts off at the end of its grace what has not ended, and tells the function', async () => {
     const begun = Promise.withResolvers<AbortSignal>()
-    const url = await serving((({ signal }: { signal: AbortSignal }) => {
+    const url = await serving(({ signal }) => {
       begun.resolve(signal)
       return new Promise(() => {})
-    }) as never)
+    })
     const response = post(url, run(asked))
     const signal = await begun.promise
     const [, cut] = await Promise.allSettled([server?.stop(1), response])
@@ -206,10 +223,10 @@ describe('a function over HTTP', () => {
 
   it('tells the function when its caller has gone', async () => {
     const begun = Promise.withResolvers<AbortSignal>()
-    const url = await serving((({ signal }: { signal: AbortSignal }) => {
+    const url = await serving(({ signal }) => {
       begun.resolve(signal)
       return new Promise(() => {})
-    }) as never)
+    })
     const caller = new AbortController()
     const { headers, body } = toHttp(run(asked))
     const response = fetch(url, { method: 'POST', headers, body: Buffer.from(body), signal: caller.signal })

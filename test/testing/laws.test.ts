@@ -195,6 +195,23 @@ describe('what a law finds', () => {
       'if the process dies before apply of ConfigMap two, after its deletion',
     ],
     [
+      'a status that says the end before it is written',
+      shopThat(({ object: { status } }) =>
+        status.phase === 'Done' ? undefined : { apply: [config('one')], status: { phase: 'Done' } },
+      ),
+      'comes to the same end if a write is refused',
+      'it ends otherwise if the apply of ConfigMap one is refused for some time, at the start',
+    ],
+    [
+      'a refusal that is taken for the end',
+      shopThat(({ refused }) => {
+        if (refused(ConfigMap).length > 0) throw new TerminalError('no map', { reason: 'NoMap' })
+        return { apply: [config('one')] }
+      }),
+      'comes to the same end if a write is refused',
+      'it is not tried again if the apply of ConfigMap one is refused, at the start',
+    ],
+    [
       'a decision on its having been paused',
       shopThat(({ object: { status } }) => ({
         status: { phase: String(status.conditions?.some(({ type }) => type === 'Paused')) },

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import type { KubeObject } from '#contracts'
-import { ConfigMap, type ReconcileOutcome, RetryAfterError, type Run, reconciler, resource, Secret } from '#sdk'
+import { ConfigMap, Pod, type ReconcileOutcome, RetryAfterError, type Run, reconciler, resource, Secret } from '#sdk'
 import { outcomeOf, ownedBy, type Simulation, simulate } from '#testing'
 
 const Shop = resource({
@@ -49,6 +49,21 @@ describe('one decision, as a table row', () => {
     expect(await outcomeOf(reader, { object: corner(), others: [secret] })).toEqual({
       status: { phase: '{"a":"Yg=="}' },
     })
+  })
+
+  it('is told of refusals, of no kind that it does not own', async () => {
+    const unsure = shopThat(({ refused }) => ({
+      status: {
+        phase: refused(ConfigMap)
+          .map(({ name, reason }) => `${name} ${reason}`)
+          .join(),
+      },
+    }))
+    const refused = [{ kind: ConfigMap, name: 'map', namespace: 'default', reason: 'Forbidden' }]
+    expect(await outcomeOf(unsure, { object: corner(), refused })).toEqual({ status: { phase: 'map Forbidden' } })
+    expect(await outcomeOf(unsure, { object: corner() })).toEqual({ status: { phase: '' } })
+    const wrong = shopThat(({ refused }) => ({ status: { phase: `${refused(Pod).length}` } }))
+    await expect(outcomeOf(wrong, { object: corner(), refused })).rejects.toMatchObject({ reason: 'UndeclaredKind' })
   })
 
   it('is rejected with what the function throws', async () => {
@@ -110,6 +125,64 @@ describe('a simulated cluster', () => {
     await world.advance(60)
     expect(dataOf(world)).toEqual([{ a: '1' }])
     expect(world.object).toMatchObject({ status: { conditions: [{ type: 'Reconciled', status: 'True' }] } })
+  })
+
+  it('refuses what a test wants it to refuse, and goes on without it', async () => {
+    const keeper = shopThat(({ object: { spec }, owned, refused }) => ({
+      apply: [config(spec.data), Secret.of({ metadata: { name: 's' } })],
+      status: { phase: owned(ConfigMap).length > 0 ? 'Up' : (refused(ConfigMap)[0]?.reason ?? 'Waiting') },
+      conditions: [{ type: 'Ready', status: 'True', reason: 'Up' }],
+    }))
+    const world = simulate(keeper, { objects: [corner({ data: { a: '1' } })] })
+    world.refuse(ConfigMap, 'QuotaExceeded')
+    await world.runUntilIdle()
+    expect([world.list(ConfigMap).length, world.list(Secret).length]).toEqual([0, 1])
+    expect(world.failure?.message).toBe('cannot apply ConfigMap default/map: the simulation refuses it')
+    expect(world.object?.status).toMatchObject({
+      phase: 'QuotaExceeded',
+      conditions: [
+        { type: 'Ready', status: 'False', reason: 'QuotaExceeded' },
+        { type: 'Reconciled', status: 'False', reason: 'QuotaExceeded' },
+      ],
+    })
+    expect(world.timer?.getTime()).toBeGreaterThan(world.now.getTime())
+    const { length } = world.writes
+    await world.advance(1)
+    expect(world.writes).toHaveLength(length)
+    world.admit(ConfigMap)
+    await world.advance(60)
+    expect(dataOf(world)).toEqual([{ a: '1' }])
+    expect(world.object?.status).toMatchObject({
+      phase: 'Up',
+      conditions: [
+        { type: 'Ready', status: 'True' },
+        { type: 'Reconciled', status: 'True' },
+      ],
+    })
+  })
+
+  it('refuses one object by its name, and labels of the object itself', async () => {
+    const labels = reconciler({
+      name: 'shop',
+      for: Shop,
+      owns,
+      writes: ['Metadata'],
+      reconcile: ({ refused }) => ({
+        apply: ['a', 'b'].map((name) => ConfigMap.of({ metadata: { name } })),
+        metadata: { labels: { a: '1' } },
+        status: { phase: [...refused(ConfigMap), ...refused(Shop)].map(({ name }) => name).join() },
+      }),
+    })
+    const world = simulate(labels, { objects: [corner()] })
+    world.refuse(ConfigMap, 'Forbidden', 'a')
+    world.refuse(Shop)
+    await world.runUntilIdle()
+    expect(world.list(ConfigMap).map(({ metadata }) => metadata.name)).toEqual(['b'])
+    expect(world.object).toMatchObject({ status: { phase: 'a,corner' } })
+    world.admit()
+    await world.advance(60)
+    expect(world.list(ConfigMap)).toHaveLength(2)
+    expect(world.object).toMatchObject({ metadata: { labels: { a: '1' } }, status: { phase: '' } })
   })
 
   it('writes a Secret once, though its values are not compared', async () => {

@@ -1,0 +1,128 @@
+import { type KubeObject, kindName, type Refusal } from '#contracts'
+import { fingerprint } from './covers.ts'
+import { RefusedError } from './errors.ts'
+import type { MetadataWrite } from './metadata.ts'
+import type { Plan, Write } from './plan.ts'
+import { neededBy, providedBy } from './references.ts'
+import { called } from './world.ts'
+
+/** A write that was refused in this pass, or was not sent because it needs an object that was refused. */
+export interface RefusedWrite {
+  /** The same for a write of the same content. */
+  id: string
+  object: KubeObject
+  /** What is not as others need it. */
+  provides: string | undefined
+  isHeld: boolean
+  error: RefusedError
+}
+
+/** Of one message that the function is told. */
+const LONGEST_MESSAGE = 1000
+
+export const refusedWrite = (write: Write, error: RefusedError): RefusedWrite => ({
+  id: idOf(write),
+  object: write.object,
+  provides: providedBy(write),
+  isHeld: false,
+  error,
+})
+
+export const refusedMetadata = ({ object, fingerprint }: MetadataWrite, error: RefusedError): RefusedWrite => ({
+  id: fingerprint,
+  object,
+  provides: undefined,
+  isHeld: false,
+  error,
+})
+
+/** The part of a plan that can be written in this pass. */
+export interface FeasiblePlan extends Plan {
+  /** What the outcome asks for and does not get. */
+  standing: readonly RefusedWrite[]
+}
+
+/** What can be written of a plan although the same was refused before in this pass. */
+export function withoutRefused(plan: Plan, refused: readonly RefusedWrite[]): FeasiblePlan {
+  if (refused.length === 0) return { ...plan, standing: [] }
+  const sent = new Map(refused.filter(({ isHeld }) => !isHeld).map((one) => [one.id, one]))
+  const writes = plan.stages.flat()
+  const metadata = sent.get(plan.metadata?.fingerprint ?? '')
+  const again = [...writes.flatMap((write) => sent.get(idOf(write)) ?? []), ...(metadata ? [metadata] : [])]
+  const left = metadata === undefined ? plan : { ...plan, metadata: undefined }
+  return again.length === 0 ? { ...plan, standing: [] } : withoutNeeds({ ...left, standing: again }, 0)
+}
+
+/** What is left of a plan from a stage on. Its Events wait for what the function says when it knows of the refusals. */
+export const afterRefusal = (plan: FeasiblePlan, refused: readonly RefusedWrite[], from: number): FeasiblePlan =>
+  withoutNeeds({ ...plan, standing: [...plan.standing, ...refused], events: [] }, from)
+
+/**
+ * Without what needs the objects that were refused, and without deletions: what is to be deleted may still do the work of
+ * an object that is missing.
+ */
+function withoutNeeds(plan: FeasiblePlan, from: number): FeasiblePlan {
+  const standing = withHeld(plan.stages.slice(from).flat(), plan.standing)
+  const isOut = new Set(standing.map(({ id }) => id))
+  const isSent = (write: Write) => !isOut.has(idOf(write)) && !(write.verb === 'delete' && write.isPruned)
+  const stages = plan.stages.map((stage, index) => (index < from ? stage : stage.filter(isSent)))
+  return { ...plan, stages, isDeletion: false, standing }
+}
+
+function withHeld(writes: readonly Write[], refused: readonly RefusedWrite[]): RefusedWrite[] {
+  const standing = [...refused]
+  const missing = new Map(
+    refused.flatMap(({ provides, object }) => (provides === undefined ? [] : [[provides, object]])),
+  )
+  let left = writes
+    .filter((write) => !(write.verb === 'delete' && write.isPruned))
+    .map((write) => ({ write, id: idOf(write), needs: [...neededBy(write.object)] }))
+    .filter(({ id }) => refused.every((one) => one.id !== id))
+  for (let count = -1; count !== left.length; ) {
+    count = left.length
+    left = left.filter(({ write, id, needs }) => {
+      const [lack] = needs.flatMap((need) => missing.get(need) ?? [])
+      if (lack === undefined) return true
+      const { verb, object } = write
+      const provides = providedBy(write)
+      const message = `cannot ${verb} ${called(object)}: it needs ${called(lack)}, which was refused`
+      standing.push({ id, object, provides, isHeld: true, error: new RefusedError(message, HELD) })
+      if (provides !== undefined) missing.set(provides, object)
+      return false
+    })
+  }
+  return standing
+}
+
+const HELD = { reason: 'DependencyRefused' }
+
+/** All that was refused so far in a pass. */
+export const notingRefused = (before: readonly RefusedWrite[], more: readonly RefusedWrite[]): RefusedWrite[] => [
+  ...before,
+  ...more.filter(({ id }) => before.every((one) => one.id !== id)),
+]
+
+/** An object that was held back is written now. */
+export const withoutHeld = (refused: readonly RefusedWrite[], { kind, metadata }: KubeObject): RefusedWrite[] =>
+  refused.filter(({ isHeld, object }) => !isHeld || called(object) !== called({ kind, metadata }))
+
+/** As a function sees them, in an order of their own: the last refusal of each object. */
+export function toldOf(refused: readonly RefusedWrite[], scrub: (text: string) => string): Record<string, Refusal[]> {
+  const last = new Map(refused.map((one) => [`${one.object.apiVersion} ${called(one.object)}`, one]))
+  const sorted = [...last].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, one]) => one)
+  const told: Record<string, Refusal[]> = {}
+  for (const { object, error } of sorted) {
+    const { name, namespace } = object.metadata
+    const message = scrub(error.message).slice(0, LONGEST_MESSAGE)
+    const refusal = { name, ...(namespace !== undefined && { namespace }), reason: error.reason, message }
+    ;(told[kindName(object.kind, object.apiVersion)] ??= []).push(refusal)
+  }
+  return told
+}
+
+function idOf(write: Write): string {
+  const { verb, object } = write
+  const { name, namespace = '', uid = '' } = object.metadata
+  const content = verb === 'delete' ? uid : verb === 'apply' ? write.fingerprint : fingerprint(object)
+  return JSON.stringify([verb, object.apiVersion, object.kind, namespace, name, content])
+}
