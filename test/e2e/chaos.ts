@@ -110,13 +110,12 @@ export async function underLoad(
     await Promise.all([...due].map(([name, time]) => world.create(at(name, new Date(time)))))
     // To list a thousand again and again is a load of its own.
     await sleep(Math.max(0, first + spreadMs - Date.now()))
-    await until(
-      () => {
+    await until(() => areDone(world, prefix, count), {
+      leastMs: 1000,
+      unless: () => {
         for (const replica of replicas) replica.expectAlive()
-        return areDone(world, prefix, count)
       },
-      { leastMs: 1000 },
-    )
+    })
   }
   try {
     await Promise.all([chaos({ replicas, random: randomFrom(SEED), signal: stop.signal }), allDone()])

@@ -12,17 +12,20 @@ export interface Patience {
   timeoutMs?: number
   /** Between two looks, at least. */
   leastMs?: number
+  /** Throws when the condition cannot come true any more: that ends the wait at once. */
+  unless?: () => void
   what?: string
 }
 
 /** Returns what the condition gives, once it neither throws nor gives false. */
 export async function until<T>(
   condition: () => T | Promise<T>,
-  { timeoutMs = 20_000, leastMs = 40, what = condition.toString() }: Patience = {},
+  { timeoutMs = 20_000, leastMs = 40, unless, what = condition.toString() }: Patience = {},
 ): Promise<T> {
   const deadline = performance.now() + timeoutMs
   for (;;) {
     const began = performance.now()
+    unless?.()
     try {
       const given = await condition()
       if (given !== false) return given
