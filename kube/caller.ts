@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import { unlessAborted } from '#primitives'
+import { payloadOf } from './payload.ts'
 import type { Call, Transport } from './transport.ts'
 import type { KubeClientOptions, KubeRequest, Query } from './types.ts'
 
@@ -67,7 +68,7 @@ interface Defaults {
 }
 
 function wireCall(call: ApiCall, { userAgent, timeoutMs, token }: Defaults): Call {
-  const payload = call.body === undefined ? undefined : JSON.stringify(call.body)
+  const payload = call.body === undefined ? undefined : payloadOf(call.body, call.contentType)
   return {
     method: call.method,
     title: titleOf(call),

@@ -1,6 +1,7 @@
 import { type Answer, errorOf, isSuccess, parseBody, readAnswer } from './body.ts'
 import { type Caller, createCaller, sending, titleOf } from './caller.ts'
 import { listPages } from './list.ts'
+import { APPLY_TYPE } from './payload.ts'
 import { createTransport, type Transport } from './transport.ts'
 import type { DeleteOptions, KubeClient, KubeClientOptions, KubeRequest, PatchType, WriteOptions } from './types.ts'
 import { watchEvents } from './watch.ts'
@@ -12,9 +13,6 @@ const PATCH_TYPES: Record<PatchType, string> = {
   json: 'application/json-patch+json',
   strategic: 'application/strategic-merge-patch+json',
 }
-
-/** JSON is YAML; the server reads it (Kubernetes 1.36; apply-patch+json does not exist). */
-const APPLY_TYPE = 'application/apply-patch+yaml'
 
 export function createKubeClient(options: KubeClientOptions): KubeClient {
   const transport = createTransport(options, options.maxSockets ?? DEFAULT_MAX_SOCKETS)

@@ -57,6 +57,21 @@ const versionOf = (object: KubeObject): string => object.metadata.resourceVersio
 
 describe('apply', () => {
   let namespace: string
+
+  it('stores each character that a creation stores', async () => {
+    const all = Array.from({ length: 0x1_0000 }, (_, code) => code).filter((code) => code !== 0)
+    const odd = [0x85, 0x2028, 0x2029, 0xfeff, 0x0a, 0x0d].map((code) => ` ${String.fromCharCode(code)} x`).join('|')
+    const data = {
+      all: String.fromCharCode(...all.filter((code) => code < 0xd800 || code > 0xdfff)),
+      odd,
+      half: '\ud800 x',
+    }
+    const created = await kube.create(resourcePath(CONFIG_MAPS, namespace), configMap('created', data))
+    const path = resourcePath(CONFIG_MAPS, namespace, 'applied')
+    const applied = await kube.apply(path, configMap('applied', data), { fieldManager: 'test', force: true })
+    expect((applied as { data?: object }).data).toEqual((created as { data?: object }).data)
+  })
+
   beforeAll(async () => {
     namespace = await newNamespace('apply')
   })
