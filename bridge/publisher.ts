@@ -48,22 +48,22 @@ export class Publisher {
 
   /**
    * Resolves when the change is stored and each of its keys is enqueued, or known to a run of the key that is under way
-   * here. What it gives resolves when those runs have ended: until then the cursor may not pass the change. Goes on
-   * trying until the signal. What EVENTS can never have makes no run, which would not see it.
+   * here. `safe` resolves when those runs have ended: until then the cursor may not pass the change. Undefined: the change
+   * is safe already. Goes on trying until the signal. What EVENTS can never have makes no run, which would not see it.
    */
-  async publish(publication: Publication, signal: AbortSignal): Promise<{ withRuns: Promise<unknown>[] }> {
+  async publish(publication: Publication, signal: AbortSignal): Promise<{ safe: Promise<unknown> | undefined }> {
     const { ref } = publication
     const began = performance.now()
     const news = await this.#persistently(ref, signal, () => findOut(publication))
     const stored = await this.#persistently(ref, signal, () => this.#store(publication, news, signal))
-    if (stored?.outcome === 'buried') return { withRuns: [] }
-    const withRuns = await this.#persistently(ref, signal, () => this.#announce(publication, news, stored, signal))
+    if (stored?.outcome === 'buried') return { safe: undefined }
+    const noted = await this.#persistently(ref, signal, () => this.#announce(publication, news, stored, signal))
     this.#remember(publication, news)
     if (news.verb !== undefined && stored !== undefined) {
       const { verb, object } = news
       this.#deps.observer?.published?.({ ref, verb, object, outcome: stored.outcome, ms: performance.now() - began })
     }
-    return { withRuns }
+    return { safe: noted.length === 0 ? undefined : Promise.all(noted) }
   }
 
   /** Puts a key into the queue of a Reconciler. */
@@ -102,6 +102,7 @@ export class Publisher {
     })
   }
 
+  /** Of each key that is only noted by a run: resolves when the change is safe. */
   async #announce(
     { ref, routes, lane, isListed, only, isOwed }: Publication,
     news: News,

@@ -67,7 +67,7 @@ export class ResourceWatch {
       listsAtStart,
       swept: () => this.demand('swept'),
     })
-    const pipeline = new ChangePipeline(ref, progress.checkpoint, { ...deps, listed, published: progress.note })
+    const pipeline = new ChangePipeline(ref, progress.checkpoint, { ...deps, listed, becameSafe: progress.note })
     const health = new WatchHealth(deps.now)
     const onBytes = (bytes: number) => deps.observer?.received?.({ resource: resourceName(ref), bytes })
     const parts = { ...deps, lists, coverageIds, pipeline, progress, health, onBytes }

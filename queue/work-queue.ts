@@ -188,8 +188,8 @@ class JetStreamQueue implements WorkQueue {
     }
     const here = this.#workers.get(reconciler)?.announce(key, lane)
     if (here === undefined) return { noted: false, safe: enqueue() }
-    const { noted, covered } = here
-    return { noted, safe: covered.then((isCovered) => (isCovered ? this.#count(reconciler, noted) : enqueue())) }
+    const { noted, safe } = here
+    return { noted, safe: safe.then((isSafe) => (isSafe ? this.#count(reconciler, noted) : enqueue())) }
   }
 
   #count(reconciler: string, noted: boolean): Safety {
