@@ -35,7 +35,7 @@ export interface BridgeOptions {
   observer?: BridgeObserver | undefined
   /** When unused data is deleted from EVENTS, and how often it is looked for. Left out: after an hour, every minute. */
   sweep?: { staleMs: number; everyMs: number } | undefined
-  /** A watch that was listened to in vain for so long is asked for anew. Left out: 75. */
+  /** A watch that has been silent for this time is opened again. Left out: 75. */
   silenceSeconds?: number | undefined
   now?: (() => Date) | undefined
   random?: (() => number) | undefined
