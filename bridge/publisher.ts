@@ -29,7 +29,7 @@ export interface Publication {
   isPartial?: boolean | undefined
 }
 
-export type PublisherDeps = Pick<BridgeOptions, 'events' | 'queue' | 'log' | 'settled' | 'trace' | 'observer'> & {
+export type PublisherDeps = Pick<BridgeOptions, 'events' | 'queue' | 'log' | 'ownWrites' | 'tracer' | 'observer'> & {
   scopes: Scopes
   relations: Relations
 }
@@ -91,13 +91,14 @@ export class Publisher {
     signal: AbortSignal,
   ): Promise<PutResult | undefined> {
     if (news.verb === undefined) return undefined
+    const { events, ownWrites, tracer } = this.#deps
     const owner = routes.ownerOf(news.object)
-    return this.#deps.events.put(ref, news.verb, news.object, {
+    return events.put(ref, news.verb, news.object, {
       ...(owner && { owner: { resource: owner.resource, name: owner.name } }),
       ...(isPartial && { referenceOnly: true }),
       lastState: news.verb === 'deleted' && routes.isFinalized(ref),
       disproves: news.disproves,
-      traceparent: this.#deps.trace?.({ ref, object: news.object }),
+      traceparent: ownWrites?.traceOf(ref, news.object) ?? tracer?.begin(news.object),
       signal,
     })
   }
@@ -177,9 +178,10 @@ export class Publisher {
   /** A run of the key has put this version into EVENTS, or a later one: it has written the object more than once. */
   #isEcho({ reconciler, key }: Target, stored: PutResult | undefined): boolean {
     if (stored === undefined || stored.outcome === 'stored' || stored.origin === undefined) return false
-    const isSettled = this.#deps.settled?.({ reconciler, key, origin: stored.origin }) ?? false
-    if (isSettled) this.#deps.observer?.dropped?.({ reconciler, key })
-    return isSettled
+    const { ownWrites, observer } = this.#deps
+    const isEcho = ownWrites?.needsNoRun({ reconciler, key, origin: stored.origin }) ?? false
+    if (isEcho) observer?.dropped?.({ reconciler, key })
+    return isEcho
   }
 
   #persistently<T>(ref: ResourceRef, signal: AbortSignal, act: () => Promise<T>): Promise<T> {

@@ -68,7 +68,7 @@ export interface Dispatcher {
    * arrived, and the process may die before it queues the key again.
    */
   needsNoRun(write: { reconciler: string; key: string; origin: string }): boolean
-  /** Of the run that is writing this object right now, for who happens to see it in the watch before it is in EVENTS. */
+  /** The traceparent of the run that is writing the object at this moment: the watch may report the write before EVENTS has it. */
   traceOf(ref: ResourceRef, object: KubeObject): string | undefined
   /** Calls of functions that have not ended; after drain(): that have ignored their signal. */
   calls(): FunctionCall[]

@@ -1,7 +1,7 @@
 import { hostname } from 'node:os'
 import type { Logger } from 'pino'
 import { type Bridge, type BridgeObserver, createBridge, sweepOrphanedKeys, troubles } from '#bridge'
-import type { Invoke, KubeObject, ResourceRef } from '#contracts'
+import type { Invoke } from '#contracts'
 import { createDispatcher, type Dispatcher, type FunctionAccess, type IgnoredSignal, type RunObserver } from '#dispatch'
 import type { Streams } from '#host/connections'
 import { createTracing, type TraceKeeper } from '#host/tracing'
@@ -71,9 +71,8 @@ export function createRuntime({
   const natsHealth = createNatsHealth(incarnation, now, lost)
   const deadLetter = dead.put.bind(dead)
   const { keep, sample } = traces ?? { keep: undefined, sample: () => false }
-  const writing = (ref: ResourceRef, object: KubeObject) => dispatcher?.traceOf(ref, object)
-  const tracing = createTracing({ keep, sample, writing, now: Date.now })
-  const dispatcher: Dispatcher | undefined = parts.dispatch
+  const tracing = createTracing({ keep, sample, now: Date.now })
+  const dispatcher = parts.dispatch
     ? createDispatcher({
         kube,
         events,
@@ -103,8 +102,8 @@ export function createRuntime({
         log,
         incarnation,
         watermark: new Watermark(js, queue),
-        settled: dispatcher && ((echo) => dispatcher.needsNoRun(echo)),
-        trace: (change) => tracing.ofChange(change),
+        ownWrites: dispatcher,
+        tracer: tracing,
         observer: {
           ...observers.bridgeObserver,
           published: (change) => {

@@ -50,7 +50,7 @@ it('a write that arrives after a newer run of its key is repaired by the run tha
     events: fixture.events,
     queue: scene.queue,
     log: silent,
-    settled: (echo) => scene.dispatcher.needsNoRun(echo),
+    ownWrites: scene.dispatcher,
   })
   const stop = new AbortController()
   const running = bridge.run(stop.signal)
