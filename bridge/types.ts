@@ -1,4 +1,4 @@
-import type { KubeObject, ResourceRef, RunLog } from '#contracts'
+import type { KubeObject, ResourceRef, RunLog, Runnable } from '#contracts'
 import type { EventStore, PutResult, Verb } from '#events'
 import type { KubeClient } from '#kube'
 import type { Safety, WorkQueue } from '#queue'
@@ -141,8 +141,10 @@ export interface BridgeStatus {
   refused: { name: string; reason: string; message: string }[]
 }
 
-export interface Bridge {
-  /** Works until the signal; then what was read is confirmed, within a second or two, and the cursors are written. */
-  run(signal: AbortSignal): Promise<void>
+/**
+ * After the signal it reads no more. What was read has the grace to be confirmed by NATS, 1.5 s at most, and the cursors are
+ * written. What was not confirmed is read again by the next start.
+ */
+export interface Bridge extends Runnable {
   status(): BridgeStatus
 }

@@ -91,7 +91,7 @@ async function delayed(
     observer: { published: (change) => published.push(change) },
   })
   const stop = new AbortController()
-  const running = bridge.run(stop.signal)
+  const running = bridge.run(stop.signal, 2000)
   await until(() => bridge.status().resources.filter(({ synced }) => synced).length >= 3)
 
   const seen: unknown[] = []
