@@ -73,6 +73,7 @@ class WatchingBridge implements Bridge {
   #isRouted = false
   #overlaps: ReadonlyMap<Reconciler, OverlappingCondition> = new Map()
   #isStopping = false
+  #graceMs = 0
   /** The incarnation of the streams as it was last asked for. */
   #known: string | undefined
 
@@ -105,7 +106,8 @@ class WatchingBridge implements Bridge {
     })
   }
 
-  async run(signal: AbortSignal): Promise<void> {
+  async run(signal: AbortSignal, graceMs: number): Promise<void> {
+    this.#graceMs = graceMs
     this.#start(RECONCILERS)
     const sideJobs = [this.#conditions, this.#resyncs, this.#sweeper].map((job) => job.run(signal))
     sideJobs.push(this.#noticeRestarts(signal))
@@ -211,7 +213,7 @@ class WatchingBridge implements Bridge {
       now: this.#now,
       random,
     })
-    this.#watches.set(name, { ref, namespace, watch, stop, done: watch.run(stop.signal) })
+    this.#watches.set(name, { ref, namespace, watch, stop, done: watch.run(stop.signal, this.#graceMs) })
   }
 
   #stop(name: string): void {

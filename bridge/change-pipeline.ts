@@ -18,8 +18,8 @@ interface ChangePipelineDeps {
   now: () => Date
   /** What all lists of the process share. */
   listed: Semaphore
-  /** One more change is stored and enqueued, or read by a run that has ended. */
-  published: () => void
+  /** One more change is safe: stored, and its keys are enqueued, or read by runs that have ended. */
+  becameSafe: () => void
 }
 
 const UNCONFIRMED_AT_MOST = 128
@@ -57,7 +57,7 @@ export class ChangePipeline {
     { selection, ...reading }: ReadContext,
     position?: Position,
   ): Promise<void> {
-    const { confirm, fail } = this.#begin(key, position)
+    const { markSafe, fail } = this.#begin(key, position)
     const isPartial = selection.metadataOfKind !== undefined
     const publication = { ref: this.#ref, isPartial, ...reading, ...found }
     const begun = { at: this.#deps.now() }
@@ -65,9 +65,9 @@ export class ChangePipeline {
     const release = publication.lane === 'low' ? await this.#deps.listed.acquire() : undefined
     await this.#limiter.admit(key, async () => {
       try {
-        const { withRuns } = await this.#deps.publisher.publish(publication, this.#end.signal)
-        if (withRuns.length === 0) confirm()
-        else void Promise.all(withRuns).then(confirm, fail)
+        const { safe } = await this.#deps.publisher.publish(publication, this.#end.signal)
+        if (safe === undefined) markSafe()
+        else void safe.then(markSafe, fail)
       } catch (error) {
         fail(error)
       } finally {
@@ -82,9 +82,9 @@ export class ChangePipeline {
    * are related to it are enqueued.
    */
   async catchUp(isOwed: (coverageId: string) => boolean): Promise<void> {
-    const { confirm, fail } = this.#begin()
+    const { markSafe, fail } = this.#begin()
     await this.idle()
-    void this.#deps.publisher.enqueueRelated(this.#ref, isOwed, this.#end.signal).then(confirm, fail)
+    void this.#deps.publisher.enqueueRelated(this.#ref, isOwed, this.#end.signal).then(markSafe, fail)
   }
 
   /** Resolves when everything taken is confirmed or given up. */
@@ -97,18 +97,18 @@ export class ChangePipeline {
     this.#end.abort()
   }
 
-  /** Holds the cursor back until it is confirmed. */
-  #begin(key?: string, position?: Position): { confirm: () => void; fail: (error: unknown) => void } {
-    const done = this.#checkpoint.begin(position)
-    const confirm = () => {
-      done()
-      this.#deps.published()
+  /** Holds the cursor back until the change is safe. */
+  #begin(key?: string, position?: Position): { markSafe: () => void; fail: (error: unknown) => void } {
+    const markPosition = this.#checkpoint.begin(position)
+    const markSafe = () => {
+      markPosition()
+      this.#deps.becameSafe()
     }
     const fail = (error: unknown) => {
       // A stop: the cursor stays before this change, and the next start repeats it.
       if (this.#end.signal.aborted) return
       this.#deps.log.error({ err: error, resource: resourceName(this.#ref), key }, 'the cursor cannot pass a change')
     }
-    return { confirm, fail }
+    return { markSafe, fail }
   }
 }

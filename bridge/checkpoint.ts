@@ -1,9 +1,9 @@
 /**
- * How far a stream of changes is done when they are finished out of order: the last position with nothing unfinished
- * before it. Changes without a position of their own (those of a list, which come in any order) only hold it back.
+ * How far a stream of changes is safe when they become so out of order: the last position with nothing unsafe before it.
+ * Changes without a position of their own (those of a list, which come in any order) only hold it back.
  */
 export class Checkpoint<Position> {
-  readonly #pending: { position: Position | undefined; done: boolean }[] = []
+  readonly #pending: { position: Position | undefined; isSafe: boolean }[] = []
   #safe: Position | undefined
 
   /** Undefined until a first position was reached. */
@@ -16,12 +16,12 @@ export class Checkpoint<Position> {
     return this.#pending.findLast(({ position }) => position !== undefined)?.position ?? this.#safe
   }
 
-  /** Begins one change, in the order of the stream; call what it returns when the change is finished. */
+  /** Begins one change, in the order of the stream; call what it returns when the change is safe. */
   begin(position?: Position): () => void {
-    const entry = { position, done: false }
+    const entry = { position, isSafe: false }
     this.#pending.push(entry)
     return () => {
-      entry.done = true
+      entry.isSafe = true
       this.#advance()
     }
   }
@@ -38,8 +38,8 @@ export class Checkpoint<Position> {
   }
 
   #advance(): void {
-    const unfinished = this.#pending.findIndex(({ done }) => !done)
-    const finished = this.#pending.splice(0, unfinished === -1 ? this.#pending.length : unfinished)
-    this.#safe = finished.findLast(({ position }) => position !== undefined)?.position ?? this.#safe
+    const unsafe = this.#pending.findIndex(({ isSafe }) => !isSafe)
+    const safe = this.#pending.splice(0, unsafe === -1 ? this.#pending.length : unsafe)
+    this.#safe = safe.findLast(({ position }) => position !== undefined)?.position ?? this.#safe
   }
 }

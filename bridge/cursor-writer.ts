@@ -16,7 +16,7 @@ interface CursorDeps {
 
 const AT_MOST_EVERY_MS = 1000
 
-/** Keeps the cursor of a watch in EVENTS, at most a second behind what is confirmed. */
+/** Keeps the cursor of a watch in EVENTS, at most a second behind what is safe. */
 export class CursorWriter {
   readonly #ref: ResourceRef
   readonly #scope: string | undefined
@@ -66,7 +66,7 @@ export class CursorWriter {
     }
   }
 
-  /** Something was confirmed. */
+  /** More may be safe now. */
   poke(): void {
     this.#wake()
   }

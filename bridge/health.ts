@@ -2,7 +2,7 @@ import type { BridgeStatus, ResourceStatus } from './types.ts'
 
 /** A request that is not answered, a watch that cannot go on, changes that are not confirmed: longer is no passing trouble. */
 const PATIENCE_MS = 30_000
-/** Within it an open watch has said something, or has been asked for anew and the server has answered. */
+/** Within it an open watch has said something, or has been opened again and the server has answered. */
 const SILENCE_MS = 90_000
 
 /** Why a bridge does not do its work now; nothing: it does. What a Reconciler asks for in vain is no fault of the bridge. */

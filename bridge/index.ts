@@ -1,13 +1,15 @@
 export { createBridge } from './bridge.ts'
 export type { FailureKind } from './failure.ts'
 export { troubles } from './health.ts'
-export { type OrphanedKeysOptions, sweepOrphanedKeys } from './orphaned-keys.ts'
+export { createOrphanedKeySweeper, type OrphanedKeysOptions } from './orphaned-keys.ts'
 export type {
   Bridge,
   BridgeObserver,
   BridgeOptions,
   BridgeStatus,
+  ChangeTracer,
   Echo,
+  OwnWrites,
   RelistReport,
   ResourceStatus,
   SeenChange,

@@ -1,4 +1,4 @@
-import type { RunLog } from '#contracts'
+import type { RunLog, Runnable } from '#contracts'
 import { type DeadMessage, deadKey } from '#events'
 import { isNotFound, type KubeClient, resourcePath } from '#kube'
 import { repeat, unlessAborted } from '#primitives'
@@ -21,14 +21,11 @@ const ABSENT_MS = 300_000
 const EVERY_MS = 60_000
 const KEY_MS = 5000
 
-/**
- * Moves the keys of deleted Reconcilers to the dead letters, until the signal. A Reconciler that is created again enqueues
- * each of its objects.
- */
-export async function sweepOrphanedKeys(options: OrphanedKeysOptions, signal: AbortSignal): Promise<void> {
+/** Moves the keys of deleted Reconcilers to the dead letters. A Reconciler that is created again enqueues each of its objects. */
+export function createOrphanedKeySweeper(options: OrphanedKeysOptions): Runnable {
   const { log, absentMs = ABSENT_MS, everyMs = EVERY_MS } = options
   const absentSince = new Map<string, number>()
-  const look = async () => {
+  const look = async (signal: AbortSignal) => {
     const present = await presentNames(options.kube)
     for (const reconciler of await options.queue.reconcilers()) {
       const isGone = !present.has(reconciler)
@@ -44,7 +41,7 @@ export async function sweepOrphanedKeys(options: OrphanedKeysOptions, signal: Ab
     // That there are no Reconcilers at all, their watch says.
     if (!isNotFound(error)) log.warn({ err: error }, 'keys of Reconcilers that are gone could not be looked for')
   }
-  await repeat(look, { signal, everyMs, failed })
+  return { run: (signal) => repeat(() => look(signal), { signal, everyMs, failed }) }
 }
 
 /** Rejects where the resource itself is not served: that says nothing of its objects. */

@@ -29,7 +29,7 @@ export interface Publication {
   isPartial?: boolean | undefined
 }
 
-export type PublisherDeps = Pick<BridgeOptions, 'events' | 'queue' | 'log' | 'settled' | 'trace' | 'observer'> & {
+export type PublisherDeps = Pick<BridgeOptions, 'events' | 'queue' | 'log' | 'ownWrites' | 'tracer' | 'observer'> & {
   scopes: Scopes
   relations: Relations
 }
@@ -48,22 +48,22 @@ export class Publisher {
 
   /**
    * Resolves when the change is stored and each of its keys is enqueued, or known to a run of the key that is under way
-   * here. What it gives resolves when those runs have ended: until then the cursor may not pass the change. Goes on
-   * trying until the signal. What EVENTS can never have makes no run, which would not see it.
+   * here. `safe` resolves when those runs have ended: until then the cursor may not pass the change. Undefined: the change
+   * is safe already. Goes on trying until the signal. What EVENTS can never have makes no run, which would not see it.
    */
-  async publish(publication: Publication, signal: AbortSignal): Promise<{ withRuns: Promise<unknown>[] }> {
+  async publish(publication: Publication, signal: AbortSignal): Promise<{ safe: Promise<unknown> | undefined }> {
     const { ref } = publication
     const began = performance.now()
     const news = await this.#persistently(ref, signal, () => findOut(publication))
     const stored = await this.#persistently(ref, signal, () => this.#store(publication, news, signal))
-    if (stored?.outcome === 'buried') return { withRuns: [] }
-    const withRuns = await this.#persistently(ref, signal, () => this.#announce(publication, news, stored, signal))
+    if (stored?.outcome === 'buried') return { safe: undefined }
+    const noted = await this.#persistently(ref, signal, () => this.#announce(publication, news, stored, signal))
     this.#remember(publication, news)
     if (news.verb !== undefined && stored !== undefined) {
       const { verb, object } = news
       this.#deps.observer?.published?.({ ref, verb, object, outcome: stored.outcome, ms: performance.now() - began })
     }
-    return { withRuns }
+    return { safe: noted.length === 0 ? undefined : Promise.all(noted) }
   }
 
   /** Puts a key into the queue of a Reconciler. */
@@ -91,17 +91,19 @@ export class Publisher {
     signal: AbortSignal,
   ): Promise<PutResult | undefined> {
     if (news.verb === undefined) return undefined
+    const { events, ownWrites, tracer } = this.#deps
     const owner = routes.ownerOf(news.object)
-    return this.#deps.events.put(ref, news.verb, news.object, {
+    return events.put(ref, news.verb, news.object, {
       ...(owner && { owner: { resource: owner.resource, name: owner.name } }),
       ...(isPartial && { referenceOnly: true }),
       lastState: news.verb === 'deleted' && routes.isFinalized(ref),
       disproves: news.disproves,
-      traceparent: this.#deps.trace?.({ ref, object: news.object }),
+      traceparent: ownWrites?.traceOf(ref, news.object) ?? tracer?.begin(news.object),
       signal,
     })
   }
 
+  /** Of each key that is only noted by a run: resolves when the change is safe. */
   async #announce(
     { ref, routes, lane, isListed, only, isOwed }: Publication,
     news: News,
@@ -176,9 +178,10 @@ export class Publisher {
   /** A run of the key has put this version into EVENTS, or a later one: it has written the object more than once. */
   #isEcho({ reconciler, key }: Target, stored: PutResult | undefined): boolean {
     if (stored === undefined || stored.outcome === 'stored' || stored.origin === undefined) return false
-    const isSettled = this.#deps.settled?.({ reconciler, key, origin: stored.origin }) ?? false
-    if (isSettled) this.#deps.observer?.dropped?.({ reconciler, key })
-    return isSettled
+    const { ownWrites, observer } = this.#deps
+    const isEcho = ownWrites?.needsNoRun({ reconciler, key, origin: stored.origin }) ?? false
+    if (isEcho) observer?.dropped?.({ reconciler, key })
+    return isEcho
   }
 
   #persistently<T>(ref: ResourceRef, signal: AbortSignal, act: () => Promise<T>): Promise<T> {

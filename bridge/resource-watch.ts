@@ -33,8 +33,8 @@ export interface ResourceWatchDeps
   random: () => number
 }
 
-/** A stop waits so long for what was read to be confirmed, and as long again for the last cursor. */
-const GRACE_MS = 1500
+/** A stop waits no longer than this for what was read to be confirmed, and as long again for the last cursor. */
+const CONFIRM_MS = 1500
 
 /** Lists and watches one resource for ever: everything it reads is published, and a cursor says how far that is done. */
 export class ResourceWatch {
@@ -67,7 +67,7 @@ export class ResourceWatch {
       listsAtStart,
       swept: () => this.demand('swept'),
     })
-    const pipeline = new ChangePipeline(ref, progress.checkpoint, { ...deps, listed, published: progress.note })
+    const pipeline = new ChangePipeline(ref, progress.checkpoint, { ...deps, listed, becameSafe: progress.note })
     const health = new WatchHealth(deps.now)
     const onBytes = (bytes: number) => deps.observer?.received?.({ resource: resourceName(ref), bytes })
     const parts = { ...deps, lists, coverageIds, pipeline, progress, health, onBytes }
@@ -123,9 +123,9 @@ export class ResourceWatch {
     this.#interrupt.abort()
   }
 
-  async run(signal: AbortSignal): Promise<void> {
+  async run(signal: AbortSignal, graceMs: number): Promise<void> {
     void this.#progress.cursor.run(signal)
-    const giveUp = () => setTimeout(() => this.#pipeline.giveUp(), GRACE_MS).unref()
+    const giveUp = () => setTimeout(() => this.#pipeline.giveUp(), Math.min(graceMs, CONFIRM_MS)).unref()
     signal.addEventListener('abort', giveUp, { once: true })
     while (!signal.aborted) {
       const input = await this.#perform(this.#state, signal).catch((error: unknown) => {
@@ -134,7 +134,7 @@ export class ResourceWatch {
       if (input) this.#enter(step(this.#state, input, this.#deps.random()))
     }
     await this.#pipeline.idle()
-    await this.#progress.writeLast(GRACE_MS)
+    await this.#progress.writeLast(CONFIRM_MS)
   }
 
   async #perform(state: State, signal: AbortSignal): Promise<Input> {

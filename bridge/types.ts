@@ -1,4 +1,4 @@
-import type { KubeObject, ResourceRef, RunLog } from '#contracts'
+import type { KubeObject, ResourceRef, RunLog, Runnable } from '#contracts'
 import type { EventStore, PutResult, Verb } from '#events'
 import type { KubeClient } from '#kube'
 import type { Safety, WorkQueue } from '#queue'
@@ -25,22 +25,34 @@ export interface BridgeOptions {
   incarnation?: (() => Promise<string>) | undefined
   /** Of WORK: a cursor is good for as long as WORK has the mark that it names. Left out: always. */
   watermark?: Watermark | undefined
-  /**
-   * True: this version was written through by a run of this very key, which has decided again on it already, so that
-   * no other run is due for it. Left out: every change makes a run.
-   */
-  settled?: ((echo: Echo) => boolean) | undefined
-  /** W3C Trace Context of a change that is about to be stored. Left out: it has none. */
-  trace?: ((change: { ref: ResourceRef; object: KubeObject }) => string | undefined) | undefined
+  /** Left out: every change makes a run. */
+  ownWrites?: OwnWrites | undefined
+  /** Left out: a change has no trace, unless a run of this process makes it. */
+  tracer?: ChangeTracer | undefined
   observer?: BridgeObserver | undefined
   /** When unused data is deleted from EVENTS, and how often it is looked for. Left out: after an hour, every minute. */
   sweep?: { staleMs: number; everyMs: number } | undefined
-  /** A watch that was listened to in vain for so long is asked for anew. Left out: 75. */
+  /** A watch that has been silent for this time is opened again. Left out: 75. */
   silenceSeconds?: number | undefined
   now?: (() => Date) | undefined
   random?: (() => number) | undefined
 }
 
+/** What this process knows of the writes of its own runs, which the watch reports as changes. */
+export interface OwnWrites {
+  /** True: a run of this key has written this version, and decides again on it: no other run is necessary. */
+  needsNoRun(echo: Echo): boolean
+  /** The traceparent of the run that is writing the object at this moment: the watch may report the write first. */
+  traceOf(ref: ResourceRef, object: KubeObject): string | undefined
+}
+
+/** Traces the changes that no run of this process makes. */
+export interface ChangeTracer {
+  /** Begins the trace of a change that is about to be stored. Returns its traceparent (W3C Trace Context). */
+  begin(object: KubeObject): string
+}
+
+/** A change that a run has written, for a key that it concerns. */
 export interface Echo {
   reconciler: string
   key: string
@@ -55,7 +67,7 @@ export interface BridgeObserver {
   /** It is stored, and its keys are enqueued; `ms` since it was seen. */
   published?: ((change: SeenChange & { outcome: PutResult['outcome']; ms: number }) => void) | undefined
   enqueued?: ((key: EnqueuedKey) => void) | undefined
-  /** A change concerned a key that a run of its own had settled already. */
+  /** A change is an echo: the key is not queued. */
   dropped?: ((key: { reconciler: string; key: string }) => void) | undefined
   /** Read from a watch or a streamed list. */
   received?: ((event: { resource: string; bytes: number }) => void) | undefined
@@ -129,8 +141,10 @@ export interface BridgeStatus {
   refused: { name: string; reason: string; message: string }[]
 }
 
-export interface Bridge {
-  /** Works until the signal; then what was read is confirmed, within a second or two, and the cursors are written. */
-  run(signal: AbortSignal): Promise<void>
+/**
+ * After the signal it reads no more. What was read has the grace to be confirmed by NATS, 1.5 s at most, and the cursors are
+ * written. What was not confirmed is read again by the next start.
+ */
+export interface Bridge extends Runnable {
   status(): BridgeStatus
 }

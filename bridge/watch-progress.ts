@@ -74,7 +74,7 @@ export class WatchProgress {
     this.note()
   }
 
-  /** Something was confirmed. */
+  /** More may be safe now. */
   readonly note = (): void => {
     this.cursor.poke()
     if (this.#wasSynced || !this.isSynced()) return

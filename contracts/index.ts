@@ -21,4 +21,5 @@ export {
   type RunContext,
   type RunInput,
 } from './run.ts'
+export type { Runnable } from './runnable.ts'
 export { type KeptStatus, keptStatus } from './status.ts'

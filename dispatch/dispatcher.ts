@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { type Invoke, type KubeObject, type ResourceRef, type RunLog, resourceName } from '#contracts'
+import { type Invoke, type KubeObject, type ResourceRef, type RunLog, type Runnable, resourceName } from '#contracts'
 import type { DeadMessage, EventStore, StoredCursor, StoredEvent } from '#events'
 import type { KubeClient } from '#kube'
 import { repeat } from '#primitives'
@@ -56,11 +56,11 @@ export interface DispatcherOptions {
   randomBytes?: (size: number) => Buffer
 }
 
-export interface Dispatcher {
-  /** Serves what Reconciler objects ask for until the signal or drain(). Runs go on until drain(). */
-  run(signal: AbortSignal): Promise<void>
-  /** Takes no more keys, lets runs end within the grace, and hands the rest back to the queue. */
-  drain(graceMs: number): Promise<void>
+/**
+ * Serves what Reconciler objects ask for. After the signal it takes no more keys; runs that do not end within the grace are
+ * aborted, and their keys handed back to the queue.
+ */
+export interface Dispatcher extends Runnable {
   /**
    * The version, or a later one, was written through by a run of this process that holds its lease, or held it to its end: the
    * run decides again on it, or is repeated by the queue. So the watch's echo of it is no reason for another run. Of a run
@@ -68,9 +68,9 @@ export interface Dispatcher {
    * arrived, and the process may die before it queues the key again.
    */
   needsNoRun(write: { reconciler: string; key: string; origin: string }): boolean
-  /** Of the run that is writing this object right now, for who happens to see it in the watch before it is in EVENTS. */
+  /** The traceparent of the run that is writing the object at this moment: the watch may report the write before EVENTS has it. */
   traceOf(ref: ResourceRef, object: KubeObject): string | undefined
-  /** Calls of functions that have not ended; after drain(): that have ignored their signal. */
+  /** Calls of functions that have not ended; after run(): that have ignored their signal. */
   calls(): FunctionCall[]
   /** Reconcilers that are served now. */
   serving(): string[]
@@ -83,7 +83,6 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
 class LiveDispatcher implements Dispatcher {
   readonly #options: DispatcherOptions
   readonly #deps: ReconciliationDependencies & { recorder: EventRecorder }
-  readonly #stopping = new AbortController()
   readonly #lifecycles = new Map<string, ReconcilerLifecycle>()
   readonly #cursors = new Map<string, StoredCursor>()
   readonly #identities = new Identities()
@@ -113,16 +112,11 @@ class LiveDispatcher implements Dispatcher {
     }
   }
 
-  async run(signal: AbortSignal): Promise<void> {
-    const either = AbortSignal.any([signal, this.#stopping.signal])
+  async run(signal: AbortSignal, graceMs: number): Promise<void> {
     await Promise.all([
-      this.#keepFollowing(either, () => this.#followReconcilers(either)),
-      this.#keepFollowing(either, () => this.#followCursors(either)),
+      this.#keepFollowing(signal, () => this.#followReconcilers(signal)),
+      this.#keepFollowing(signal, () => this.#followCursors(signal)),
     ])
-  }
-
-  async drain(graceMs: number): Promise<void> {
-    this.#stopping.abort()
     await Promise.all([...this.#lifecycles.values()].map((lifecycle) => lifecycle.stop(graceMs)))
     await this.#deps.recorder.flush()
   }

@@ -1,4 +1,3 @@
-export { Budget, type Grant } from '#jetstream'
 export type { CloudEvent } from './cloud-event.ts'
 export { type DeadLetters, type DeadLettersOptions, openDeadLetters } from './dead.ts'
 export { CODES, type DeadLetter, type DeadMessage, type DeadReason, deadKey, keyIn } from './dead-letter.ts'

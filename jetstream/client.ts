@@ -1,5 +1,6 @@
 import { type JetStreamManager, jetstreamManager } from '@nats-io/jetstream'
 import { type NatsConnection, nuid } from 'nats'
+import { Budget } from '#primitives'
 import {
   type Batches,
   type BatchLast,
@@ -9,7 +10,6 @@ import {
   type ScanOptions,
   scan,
 } from './batches.ts'
-import { Budget } from './budget.ts'
 import { ERR, isGone, JetStreamError } from './errors.ts'
 import { type Headers, statusOf } from './headers.ts'
 import { fromDirect, fromLeader, type StoredMessage } from './messages.ts'

@@ -1,5 +1,4 @@
 export type { BatchLast } from './batches.ts'
-export { Budget, type Grant } from './budget.ts'
 export { JetStream, type PublishAck } from './client.ts'
 export { type ConnectOptions, connectJetStream, NatsUnreachableError } from './connect.ts'
 export {

@@ -16,8 +16,8 @@ export interface LeaseOrigin {
 interface ChangeNote {
   /** The token that told of it, unacknowledged. */
   delivery: Delivery | undefined
-  /** True: it is covered. False: it has to be queued, or its token taken. */
-  settle: (covered: boolean) => void
+  /** True: it is safe. False: it has to be queued, or its token taken. */
+  resolve: (isSafe: boolean) => void
 }
 
 const STALE = 'the key was changed since it was read'
@@ -100,12 +100,12 @@ export class LeasedKey implements Lease {
   }
 
   /**
-   * Tells the run of a change; with its token, if it has one. Resolves to true when the run's end, or what follows it,
-   * is stored and covers the change. Undefined: the run does not look again.
+   * Tells the run of a change; with its token, if it has one. Resolves to true when the change is safe: the end of the run
+   * that has seen it, or what follows that run, is stored. Undefined: the run does not look again.
    */
   note(delivery?: Delivery): Promise<boolean> | undefined {
     const { promise, resolve } = Promise.withResolvers<boolean>()
-    const note: ChangeNote = { delivery, settle: resolve }
+    const note: ChangeNote = { delivery, resolve }
     const noted = passes.note(this.#passes, note)
     if (noted === undefined) return undefined
     this.#passes = noted
@@ -123,7 +123,7 @@ export class LeasedKey implements Lease {
       stored = true
       return result
     } finally {
-      this.#settle(stored)
+      this.#resolveNotes(stored)
     }
   }
 
@@ -190,10 +190,10 @@ export class LeasedKey implements Lease {
     if (!this.#ended) this.#renewInTime()
   }
 
-  #settle(stored: boolean): void {
-    const { covered, refused } = passes.settle(this.#passes, stored)
-    for (const { settle } of covered) settle(true)
-    for (const { settle } of refused) settle(false)
+  #resolveNotes(stored: boolean): void {
+    const { safe, unsafe } = passes.divide(this.#passes, stored)
+    for (const { resolve } of safe) resolve(true)
+    for (const { resolve } of unsafe) resolve(false)
   }
 
   /** A pass that is so long in coming shall not keep the change from other processes, and from the stream. */
@@ -201,7 +201,7 @@ export class LeasedKey implements Lease {
     const without = passes.withdraw(this.#passes, note)
     if (without === undefined) return
     this.#passes = without
-    note.settle(false)
+    note.resolve(false)
   }
 
   #lose(why: string): void {

@@ -1,14 +1,14 @@
 /**
- * What reached a run while it ran. A note is one change of its key; whatever a pass reads after it has begun covers the
- * notes of before. A run that takes notes reads again before it ends, under the same record, instead of being followed
- * by another run; what it then has not read, somebody else has to queue.
+ * What reached a run while it ran. A note is one change of its key; a pass sees the changes that were noted before it
+ * began. A run that takes notes reads again before it ends, under the same record, instead of being followed by another
+ * run; what it then has not read, somebody else has to queue.
  */
 export interface Passes<Note> {
   /** From the first pass until the run ends. */
   open: boolean
   /** Came after the present pass had begun. */
   unseen: readonly Note[]
-  /** Covered once the run's end is stored. */
+  /** Safe once the run's end is stored. */
   seen: readonly Note[]
 }
 
@@ -37,9 +37,9 @@ export const passes = {
   close: <Note>(present: Passes<Note>): Passes<Note> => ({ ...present, open: false }),
 
   /** Whose changes are safe, and which have to be queued. `stored`: the run's end is, or a token in its place. */
-  settle: <Note>(
+  divide: <Note>(
     { seen, unseen }: Passes<Note>,
     stored: boolean,
-  ): { covered: readonly Note[]; refused: readonly Note[] } =>
-    stored ? { covered: seen, refused: unseen } : { covered: [], refused: [...seen, ...unseen] },
+  ): { safe: readonly Note[]; unsafe: readonly Note[] } =>
+    stored ? { safe: seen, unsafe: unseen } : { safe: [], unsafe: [...seen, ...unseen] },
 }

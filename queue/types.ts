@@ -92,11 +92,11 @@ export interface Worker {
 export interface Announced {
   /** With the run under way: `safe` may take as long as that run. */
   noted: boolean
-  /** Resolves when a run that has seen the change has ended, or is certain whatever dies: by what. */
+  /** Resolves when the change is safe: a run that has seen it has ended, or is certain whatever dies. */
   safe: Promise<Safety>
 }
 
-/** A run that has ended; the record of one that begins here; a token. */
+/** What makes a change safe: a run that has ended, the record of a run that begins here, or a token. */
 export type Safety = 'run' | 'record' | 'token'
 
 /** For metrics. Called on the hot path: must be quick and must not throw. */

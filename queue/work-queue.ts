@@ -137,6 +137,7 @@ class JetStreamQueue implements WorkQueue {
   readonly #opener: Opener
   /** Workers of this process by Reconciler, the latest. */
   readonly #workers = new Map<string, QueueWorker>()
+  #timersDeclared: Promise<void> | undefined
 
   constructor(core: Core, timers: Timers) {
     this.#core = { ...core, timers }
@@ -152,8 +153,22 @@ class JetStreamQueue implements WorkQueue {
   }
 
   async declare(reconciler: string): Promise<void> {
+    await this.#declareTimers()
+    await this.#declareConsumers(reconciler)
+  }
+
+  /** Once. Should somebody delete them, their janitor in each worker declares them again. */
+  #declareTimers(): Promise<void> {
+    this.#timersDeclared ??= this.#declareConsumers(TIMERS).catch((error: unknown) => {
+      this.#timersDeclared = undefined
+      throw error
+    })
+    return this.#timersDeclared
+  }
+
+  #declareConsumers(reconciler: string): Promise<void> {
     const { js, names, ackWaitMs } = this.#core
-    for (const one of [TIMERS, reconciler]) await declareConsumers(js, names, one, ackWaitMs)
+    return declareConsumers(js, names, reconciler, ackWaitMs)
   }
 
   async enqueue(
@@ -173,8 +188,8 @@ class JetStreamQueue implements WorkQueue {
     }
     const here = this.#workers.get(reconciler)?.announce(key, lane)
     if (here === undefined) return { noted: false, safe: enqueue() }
-    const { noted, covered } = here
-    return { noted, safe: covered.then((isCovered) => (isCovered ? this.#count(reconciler, noted) : enqueue())) }
+    const { noted, safe } = here
+    return { noted, safe: safe.then((isSafe) => (isSafe ? this.#count(reconciler, noted) : enqueue())) }
   }
 
   #count(reconciler: string, noted: boolean): Safety {

@@ -70,14 +70,14 @@ export class QueueWorker implements Worker, Sharer {
 
   /**
    * A change that this process was told of: for the run of its key here, or for one that a free slot can begin at once.
-   * `covered` is false if the change has to be queued all the same. Undefined: neither of them.
+   * `safe` resolves to false if the change has to be queued all the same. Undefined: neither of them.
    */
-  announce(key: string, lane: Lane): { noted: boolean; covered: Promise<boolean> } | undefined {
+  announce(key: string, lane: Lane): { noted: boolean; safe: Promise<boolean> } | undefined {
     if (this.#drained) return undefined
-    const covered = this.#runs.of(key)?.note()
-    if (covered) return { noted: true, covered }
+    const safe = this.#runs.of(key)?.note()
+    if (safe) return { noted: true, safe }
     const arrival = this.#arriving.get(key) ?? (lane === 'high' ? this.#takeDirectly(key) : undefined)
-    return arrival && { noted: false, covered: arrival }
+    return arrival && { noted: false, safe: arrival }
   }
 
   #openLane(lane: Lane): LaneInHand {

@@ -1,5 +1,6 @@
 import { resourceName } from '#contracts'
-import { type Allowance, Budget, FIRST_READ_BYTES, type Grant, parseObjectSubject } from '#events'
+import { type Allowance, FIRST_READ_BYTES, parseObjectSubject } from '#events'
+import { Budget, type Grant } from '#primitives'
 import { type Read, TooMuchStateError } from '#reconcile'
 
 /** A run may read so many bytes of JSON. */

@@ -27,8 +27,8 @@ export interface ReconcilerLifecycleDependencies extends ReconciliationDependenc
   revision: string | undefined
   /** How the servers of functions are reached. */
   access: readonly FunctionAccess[]
-  /** Whether everything of the resource that concerns the Reconciler with this coverage token has been stored. */
-  isSynced: (ref: ResourceRef, token: string, namespaces?: readonly string[]) => boolean
+  /** Whether EVENTS has everything of the resource that concerns the Reconciler with this coverage ID. */
+  isSynced: (ref: ResourceRef, coverageId: string, namespaces?: readonly string[]) => boolean
   /** The Reconciler that may act under the identity of this one; undefined: not known yet. */
   identityHolder: () => string | undefined
   /** EVENTS does not have the Reconciler any more. */
@@ -121,8 +121,8 @@ export class ReconcilerLifecycle {
   async #serve(event: StoredEvent, spec: ReconcilerSpec): Promise<void> {
     await this.#endServing(CHANGE_GRACE_MS)
     if (this.#stopped) return
-    const token = coverageId(event.object, spec)
-    const missing = resourcesOf(spec).filter((ref) => !this.#deps.isSynced(ref, token, spec.for.namespaces))
+    const id = coverageId(event.object, spec)
+    const missing = resourcesOf(spec).filter((ref) => !this.#deps.isSynced(ref, id, spec.for.namespaces))
     if (missing.length > 0) {
       const waitingFor = [...new Set(missing.map(resourceName))]
       return this.#logOnce('info', { waitingFor }, 'reconciler waits for its resources')

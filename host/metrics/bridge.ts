@@ -22,7 +22,7 @@ export function bridgeMetrics(registry: Registry): BridgeObserver {
   })
   const echoes = new Counter({
     name: 'fairlead_bridge_echoes_dropped_total',
-    help: 'Changes that a run of this process made and settled itself, so that they enqueue nothing',
+    help: 'Changes that a run of this process made itself, so that they enqueue nothing',
     labelNames: ['controller'],
     registers,
   })

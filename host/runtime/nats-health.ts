@@ -1,3 +1,4 @@
+import type { Runnable } from '#contracts'
 import { StreamLostError } from '#jetstream'
 import { repeat } from '#primitives'
 
@@ -5,9 +6,7 @@ import { repeat } from '#primitives'
 const UNHEALTHY_AFTER_MS = 30_000
 const ASK_EVERY_MS = 5000
 
-export interface NatsHealth {
-  /** Asks until the signal. */
-  run(signal: AbortSignal): Promise<void>
+export interface NatsHealth extends Runnable {
   /** That NATS has not answered for half a minute, or nothing. */
   troubles(): string[]
 }

@@ -1,7 +1,7 @@
 import { hostname } from 'node:os'
 import type { Logger } from 'pino'
-import { type Bridge, type BridgeObserver, createBridge, sweepOrphanedKeys, troubles } from '#bridge'
-import type { Invoke, KubeObject, ResourceRef } from '#contracts'
+import { type Bridge, type BridgeObserver, createBridge, createOrphanedKeySweeper, troubles } from '#bridge'
+import type { Invoke, Runnable } from '#contracts'
 import { createDispatcher, type Dispatcher, type FunctionAccess, type IgnoredSignal, type RunObserver } from '#dispatch'
 import type { Streams } from '#host/connections'
 import { createTracing, type TraceKeeper } from '#host/tracing'
@@ -38,13 +38,11 @@ export interface RuntimeOptions {
   now?: () => Date
 }
 
-export interface Runtime {
+export interface Runtime extends Runnable {
   bridge: Bridge | undefined
   dispatcher: Dispatcher | undefined
   /** Why it does not do its work now; nothing: it does. */
   troubles(): string[]
-  /** Works until the signal, then finishes what is in flight within the grace and gives the rest back. */
-  run(signal: AbortSignal, graceMs: number): Promise<void>
 }
 
 /** Bridge and dispatcher of this process, wired to each other where both are here. */
@@ -71,9 +69,8 @@ export function createRuntime({
   const natsHealth = createNatsHealth(incarnation, now, lost)
   const deadLetter = dead.put.bind(dead)
   const { keep, sample } = traces ?? { keep: undefined, sample: () => false }
-  const writing = (ref: ResourceRef, object: KubeObject) => dispatcher?.traceOf(ref, object)
-  const tracing = createTracing({ keep, sample, writing, now: Date.now })
-  const dispatcher: Dispatcher | undefined = parts.dispatch
+  const tracing = createTracing({ keep, sample, now: Date.now })
+  const dispatcher = parts.dispatch
     ? createDispatcher({
         kube,
         events,
@@ -103,8 +100,8 @@ export function createRuntime({
         log,
         incarnation,
         watermark: new Watermark(js, queue),
-        settled: dispatcher && ((echo) => dispatcher.needsNoRun(echo)),
-        trace: (change) => tracing.ofChange(change),
+        ownWrites: dispatcher,
+        tracer: tracing,
         observer: {
           ...observers.bridgeObserver,
           published: (change) => {
@@ -114,18 +111,15 @@ export function createRuntime({
         },
       })
     : undefined
+  const orphanedKeys = parts.bridge ? createOrphanedKeySweeper({ kube, queue, deadLetter, log }) : undefined
+  const runnables: Runnable[] = [natsHealth, bridge, orphanedKeys, dispatcher].filter((part) => part !== undefined)
 
   return {
     bridge,
     dispatcher,
     troubles: () => [...natsHealth.troubles(), ...(bridge ? troubles(bridge.status(), now()) : [])],
     async run(signal, graceMs) {
-      await Promise.all([
-        natsHealth.run(signal),
-        bridge?.run(signal),
-        bridge && sweepOrphanedKeys({ kube, queue, deadLetter, log }, signal),
-        dispatcher?.run(signal).then(() => dispatcher.drain(graceMs)),
-      ])
+      await Promise.all(runnables.map((part) => part.run(signal, graceMs)))
     },
   }
 }

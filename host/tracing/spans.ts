@@ -1,5 +1,5 @@
-import type { BridgeObserver } from '#bridge'
-import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
+import type { BridgeObserver, ChangeTracer } from '#bridge'
+import { type KubeObject, resourceName } from '#contracts'
 import type { RunObserver, RunStep } from '#dispatch'
 import { type Span, shownKey, spanAfter, traceparentOf } from '#events'
 
@@ -15,9 +15,7 @@ export interface FinishedSpan extends Span {
   error?: string | undefined
 }
 
-interface Tracing {
-  /** The traceparent of a change that the watch has told of. */
-  ofChange(change: { ref: ResourceRef; object: KubeObject }): string
+interface Tracing extends ChangeTracer {
   bridge: NonNullable<BridgeObserver['published']>
   run: RunObserver
 }
@@ -28,26 +26,22 @@ interface TracingOptions {
   keep: ((span: FinishedSpan) => void) | undefined
   /** Whether a new trace is kept, by its first span. */
   sample: (traceId: string) => boolean
-  /** The run that is writing this very object, if one is. */
-  writing: (ref: ResourceRef, object: KubeObject) => string | undefined
   /** Epoch milliseconds. */
   now: () => number
 }
 
 /** Makes spans of what bridge and dispatcher tell: change → queue → run → API requests. */
-export function createTracing({ keep, sample, writing, now }: TracingOptions): Tracing {
+export function createTracing({ keep, sample, now }: TracingOptions): Tracing {
   const begun = new WeakMap<KubeObject, Span>()
   const waiting = new Map<string, { queuedAt: number; startedAt: number }>()
 
-  function begin(object: KubeObject): string {
-    const span = spanAfter(undefined, false)
-    const kept = { ...span, sampled: keep !== undefined && sample(span.traceId) }
-    if (kept.sampled) begun.set(object, kept)
-    return traceparentOf(kept)
-  }
-
   return {
-    ofChange: ({ ref, object }) => writing(ref, object) ?? begin(object),
+    begin(object) {
+      const span = spanAfter(undefined, false)
+      const kept = { ...span, sampled: keep !== undefined && sample(span.traceId) }
+      if (kept.sampled) begun.set(object, kept)
+      return traceparentOf(kept)
+    },
     bridge({ ref, verb, object, outcome, ms }) {
       const span = begun.get(object)
       if (span === undefined || outcome !== 'stored') return

@@ -28,7 +28,7 @@ const bridge = createBridge({
   log: silent,
   incarnation: incarnationOf(js, [events], { marks: true }),
 })
-const running = bridge.run(new AbortController().signal)
+const running = bridge.run(new AbortController().signal, 0)
 const isWatching = async () =>
   bridge.status().resources.some(({ resource, open }) => resource === 'configmaps.v1' && open)
 await until(isWatching, { what: 'ConfigMaps are watched' })

@@ -1,9 +1,10 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { BridgeObserver, Echo } from '#bridge'
 import { type KubeObject, resourceName } from '#contracts'
-import { openEventStore } from '#events'
+import { type EventStore, openEventStore } from '#events'
 import { connectJetStream } from '#jetstream'
 import { resourcePath } from '#kube'
+import { unlessAborted } from '#primitives'
 import { RECONCILERS } from '#spec'
 import { compactEtcd } from '../kube/etcd.ts'
 import { configMaps, controlledBy, widgets } from './objects.ts'
@@ -193,10 +194,11 @@ describe('a start', () => {
     await events.put(configMaps, 'added', own!, { origin: 'maps/default.own/run' })
     await events.put(configMaps, 'added', foreign!, { origin: 'maps/default.other/run' })
     await js.close()
-    const settled = ({ reconciler, key, origin }: Echo) => origin.startsWith(`${reconciler}/${key}/`)
+    const needsNoRun = ({ reconciler, key, origin }: Echo) => origin.startsWith(`${reconciler}/${key}/`)
+    const ownWrites = { needsNoRun, traceOf: () => undefined }
     const published: string[] = []
     const observer = { published: ({ object }: { object: KubeObject }) => published.push(object.metadata.name) }
-    await using bridge = await startBridge(kube, nats.url, { prefix, settled, observer })
+    await using bridge = await startBridge(kube, nats.url, { prefix, ownWrites, observer })
     await until(async () => ['own', 'foreign', 'unwritten'].every((name) => published.includes(name)), {
       what: 'all are published',
     })
@@ -318,6 +320,32 @@ describe('NATS', () => {
     nats.signal('SIGSTOP')
     await createAll(names(3))
     await bridge[Symbol.asyncDispose]().finally(() => nats.signal('SIGCONT'))
+  })
+
+  it('that does not confirm a change within the grace leaves it to the next start', async () => {
+    prefix = fresh()
+    await createReconciler(kube, 'maps', { for: { ...configMaps, namespaces: ['default'] } })
+    const isWaiting = Promise.withResolvers<void>()
+    const unconfirmed = (events: EventStore): EventStore => ({
+      ...events,
+      put(ref, verb, object, options) {
+        if (object.metadata.name !== 'c0') return events.put(ref, verb, object, options)
+        isWaiting.resolve()
+        return unlessAborted(new Promise(() => undefined), options?.signal)
+      },
+    })
+    let stoppedAt = 0
+    {
+      await using bridge = await startBridge(kube, nats.url, { prefix, graceMs: 0, through: unconfirmed })
+      await bridge.synced('configmaps.v1')
+      await createAll(['c0'])
+      await isWaiting.promise
+      stoppedAt = performance.now()
+    }
+    // Without the grace it waits for 1.5 s.
+    expect(performance.now() - stoppedAt).toBeLessThan(1400)
+    await using bridge = await startBridge(kube, nats.url, { prefix })
+    await until(async () => bridge.keysOf('maps').includes('default.c0'), { what: 'it is enqueued' })
   })
 
   const relistsOfMaps = ({ relists }: Awaited<ReturnType<typeof startBridge>>) =>

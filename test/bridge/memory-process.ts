@@ -35,7 +35,7 @@ process.on('message', (count: number) => {
   wanted = count
   answer()
 })
-await bridge.run(new AbortController().signal)
+await bridge.run(new AbortController().signal, 0)
 
 function answer(): void {
   if (published === wanted) setImmediate(() => process.send?.(bytesInUse()))

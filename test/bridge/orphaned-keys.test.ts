@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { sweepOrphanedKeys } from '#bridge'
+import { createOrphanedKeySweeper } from '#bridge'
 import { type KubeClient, resourcePath } from '#kube'
 import type { WorkQueue } from '#queue'
 import { RECONCILERS } from '#spec'
@@ -45,7 +45,8 @@ async function sweepWhile(
   const stop = new AbortController()
   const over = Promise.withResolvers<void>()
   const log = { debug() {}, info: () => over.resolve(), warn: () => over.resolve(), error() {} }
-  const sweeping = sweepOrphanedKeys({ kube, queue, deadLetter, log, absentMs: 0, everyMs: 3_600_000 }, stop.signal)
+  const sweeper = createOrphanedKeySweeper({ kube, queue, deadLetter, log, absentMs: 0, everyMs: 3_600_000 })
+  const sweeping = sweeper.run(stop.signal, 0)
   await over.promise
   stop.abort()
   await sweeping
@@ -94,7 +95,7 @@ async function sweepUntil(queue: WorkQueue, holds: (buried: number) => Promise<b
     everyMs: 100,
     ...(keyMs !== undefined && { keyMs }),
   }
-  const sweeping = sweepOrphanedKeys(options, stop.signal)
+  const sweeping = createOrphanedKeySweeper(options).run(stop.signal, 0)
   await until(() => holds(buried), { what: 'they are buried' })
   stop.abort()
   await sweeping
@@ -153,10 +154,8 @@ describe('the consumers of a Reconciler that is gone', () => {
     const isOver = Promise.withResolvers<void>()
     const info = (_: unknown, message: string) => message.endsWith('its consumers are deleted') && isOver.resolve()
     const log = { ...silent, info }
-    const sweeping = sweepOrphanedKeys(
-      { kube, queue: bound, deadLetter: async () => {}, log, absentMs: 0, everyMs: 20 },
-      stop.signal,
-    )
+    const options = { kube, queue: bound, deadLetter: async () => {}, log, absentMs: 0, everyMs: 20 }
+    const sweeping = createOrphanedKeySweeper(options).run(stop.signal, 0)
     await isOver.promise
     expect(await queue.reconcilers()).toEqual([])
     stop.abort()

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { sweepOrphanedKeys } from '#bridge'
+import { createOrphanedKeySweeper } from '#bridge'
 import type { ResourceRef } from '#contracts'
 import { type EventStore, openEventStore, type StoredCursor } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
@@ -223,7 +223,7 @@ describe('EVENTS', () => {
       await removeReconciler('gone')
       const stop = new AbortController()
       const options = { kube, queue: bridge.queue, deadLetter: async () => {}, log: silent, absentMs: 0, everyMs: 50 }
-      const sweeping = sweepOrphanedKeys(options, stop.signal)
+      const sweeping = createOrphanedKeySweeper(options).run(stop.signal, 0)
       await until(async () => (await bridge.queue.reconcilers()).length === 0, { what: 'its consumers are deleted' })
       stop.abort()
       await sweeping

@@ -182,11 +182,13 @@ interface Enqueued {
   lane: 'high' | 'low'
 }
 
-interface StartOptions extends Pick<BridgeOptions, 'settled' | 'silenceSeconds' | 'sweep'> {
+interface StartOptions extends Pick<BridgeOptions, 'ownWrites' | 'silenceSeconds' | 'sweep'> {
   prefix: string
   observer?: BridgeObserver
   noticeRestarts?: boolean
   replicas?: 1 | 3
+  /** For what was read, at the end. */
+  graceMs?: number
   /** What EVENTS is told waits for it. */
   before?: (object: KubeObject) => Promise<void>
   /** Stands between the bridge and EVENTS. */
@@ -207,6 +209,7 @@ export async function startBridge(
     through = (events) => events,
     connect,
     replicas,
+    graceMs = 2000,
     ...options
   }: StartOptions,
 ) {
@@ -239,7 +242,7 @@ export async function startBridge(
     observer: { ...observer, relisted: (report) => relists.push(report) },
   })
   const stop = new AbortController()
-  const running = bridge.run(stop.signal)
+  const running = bridge.run(stop.signal, graceMs)
   return {
     js,
     events,

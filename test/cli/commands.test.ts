@@ -4,7 +4,7 @@ import { type AddressInfo, connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { sweepOrphanedKeys } from '#bridge'
+import { createOrphanedKeySweeper } from '#bridge'
 import type { DeadMessage } from '#events'
 import { readConfig } from '../../host/config/config.ts'
 import { openKube } from '../../host/kube/kube.ts'
@@ -252,7 +252,8 @@ it('keys of a Reconciler that is gone go to the dead letters, others stay', asyn
   const buried: string[] = []
   const deadLetter = async ({ subject, reason }: DeadMessage) => void buried.push(`${subject} ${reason}`)
   const stop = new AbortController()
-  const sweeping = sweepOrphanedKeys({ kube, queue, deadLetter, log, absentMs: 0, everyMs: 50 }, stop.signal)
+  const sweeper = createOrphanedKeySweeper({ kube, queue, deadLetter, log, absentMs: 0, everyMs: 50 })
+  const sweeping = sweeper.run(stop.signal, 0)
   await vi.waitFor(async () => expect((await queue.depth('ghost')).queued).toBe(0), { timeout: 15_000 })
   stop.abort()
   await sweeping

@@ -48,6 +48,8 @@ export const configMap = (name: string, data: Record<string, string> = {}): Kube
   data,
 })
 
+const GRACE_MS = 2000
+
 type Behaviour = (input: RunInput, context: RunContext) => Outcome | Promise<Outcome>
 
 let ready: Promise<SharedServers> | undefined
@@ -116,6 +118,8 @@ interface SceneOptions {
   queue?: Pick<QueueOptions, 'leaseMs' | 'now'>
   dispatcher?: Partial<DispatcherOptions>
   spec?: object
+  /** Of runs after stop(), in milliseconds. */
+  graceMs?: number
   /** A Reconciler of the API server's; left out: one that EVENTS alone knows. */
   object?: KubeObject
   /** False: the dispatcher is not going to serve it (yet). */
@@ -132,6 +136,7 @@ class Scene {
   readonly #options: SceneOptions
   readonly #behaviours = new Map<string, Behaviour>()
   readonly #abort = new AbortController()
+  #running: Promise<void> | undefined
 
   constructor(fixture: Fixture, name: string, queue: WorkQueue, options: SceneOptions) {
     const { kube, events } = fixture
@@ -157,7 +162,7 @@ class Scene {
       if (!(await events.cursor(ref)))
         await events.setCursor(ref, undefined, { resourceVersion: '1', at: '2030-01-01T00:00:00Z' })
     await events.put(RECONCILERS, 'added', this.#options.object ?? this.reconciler())
-    void this.dispatcher.run(this.#abort.signal)
+    this.#running = this.dispatcher.run(this.#abort.signal, this.#options.graceMs ?? GRACE_MS)
     if (this.#options.waitFor !== false) await until(() => this.dispatcher.serving().includes(this.name))
   }
 
@@ -264,9 +269,9 @@ class Scene {
       .map(({ method, path, code }) => `${method} ${path.split(`/${this.name}/`)[1]} ${code}`)
   }
 
-  async stop(graceMs = 2000): Promise<void> {
+  async stop(): Promise<void> {
     this.#abort.abort()
-    await this.dispatcher.drain(graceMs)
+    await this.#running
   }
 
   readonly #invoke: Invoke = async (input, context) => {

@@ -50,10 +50,10 @@ it('a write that arrives after a newer run of its key is repaired by the run tha
     events: fixture.events,
     queue: scene.queue,
     log: silent,
-    settled: (echo) => scene.dispatcher.needsNoRun(echo),
+    ownWrites: scene.dispatcher,
   })
   const stop = new AbortController()
-  const running = bridge.run(stop.signal)
+  const running = bridge.run(stop.signal, 2000)
   const valueIs = (value: string) =>
     until(
       async () => ((await scene.get(CONFIG_MAPS, 'map'))?.['data'] as { value?: string } | undefined)?.value === value,

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type BridgeOptions, createBridge, type SeenChange } from '#bridge'
-import type { KubeObject } from '#contracts'
+import type { KubeObject, ResourceRef } from '#contracts'
 import { type KubeClient, resourcePath } from '#kube'
 import { RECONCILERS } from '#spec'
 import { PODS, pod, silent, startFixture, until, WIDGETS } from './fixture.ts'
@@ -14,6 +14,8 @@ afterAll(() => fixture?.[Symbol.asyncDispose]())
 
 const HELD_BACK_MS = 2000
 const TRACEPARENT = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00'
+/** Changes of other objects begin another trace. */
+const OTHER_TRACEPARENT = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00'
 
 /** A client whose watches tell nothing between hold() and release(), as if the API server were slow to. */
 function delaying(kube: KubeClient) {
@@ -36,8 +38,34 @@ function delaying(kube: KubeClient) {
   }
 }
 
+/** A client whose answers to the creation of a Pod wait until they are released. */
+function answeringLate(kube: KubeClient) {
+  const { promise: released, resolve: release } = Promise.withResolvers<void>()
+  const create: KubeClient['create'] = async (path, object, options) => {
+    const created = await kube.create<never>(path, object, options)
+    if (path.endsWith('/pods')) await released
+    return created
+  }
+  return { kube: { ...kube, create }, release }
+}
+
+async function traceIdOf(ref: ResourceRef, namespace: string, name: string): Promise<string | undefined> {
+  const { primary } = await fixture.events.observe({ primary: { ref, namespace, name } })
+  return primary?.traceparent?.split('-')[1]
+}
+
+interface Circumstances {
+  /** The client of the dispatcher. */
+  kube?: KubeClient
+  isHeldBack?: boolean
+}
+
 /** A dispatcher and a bridge whose watch is held back as soon as the function is called for the first time. */
-async function delayed(name: string, settled: (scene: Scene) => BridgeOptions['settled']) {
+async function delayed(
+  name: string,
+  ownWrites: (scene: Scene) => BridgeOptions['ownWrites'],
+  { kube: client = fixture.kube, isHeldBack = true }: Circumstances = {},
+) {
   const object = await fixture.kube.create<KubeObject>(resourcePath(RECONCILERS), {
     apiVersion: 'fairlead.dev/v1alpha1',
     kind: 'Reconciler',
@@ -50,7 +78,7 @@ async function delayed(name: string, settled: (scene: Scene) => BridgeOptions['s
       invoke: { pull: {} },
     },
   })
-  const scene = await fixture.scene(name, { object })
+  const scene = await fixture.scene(name, { object, dispatcher: { kube: client } })
   const { kube, hold, release } = delaying(fixture.kube)
   const published: SeenChange[] = []
   const bridge = createBridge({
@@ -58,17 +86,17 @@ async function delayed(name: string, settled: (scene: Scene) => BridgeOptions['s
     events: fixture.events,
     queue: scene.queue,
     log: silent,
-    settled: settled(scene),
-    trace: () => TRACEPARENT,
+    ownWrites: ownWrites(scene),
+    tracer: { begin: ({ kind }) => (kind === 'Widget' ? TRACEPARENT : OTHER_TRACEPARENT) },
     observer: { published: (change) => published.push(change) },
   })
   const stop = new AbortController()
-  const running = bridge.run(stop.signal)
+  const running = bridge.run(stop.signal, 2000)
   await until(() => bridge.status().resources.filter(({ synced }) => synced).length >= 3)
 
   const seen: unknown[] = []
   scene.behave('w', ({ object, owned }) => {
-    if (seen.length === 0) hold()
+    if (seen.length === 0 && isHeldBack) hold()
     seen.push([object!.status, owned['Pod.v1']!.map(({ metadata }) => metadata.name)])
     return { apply: [pod(`${name}-pod`)], metadata: { labels: { size: 'one' } }, status: { phase: 'RUNNING' } }
   })
@@ -78,13 +106,14 @@ async function delayed(name: string, settled: (scene: Scene) => BridgeOptions['s
     metadata: { name: 'w', namespace: name },
     spec: {},
   })
-  await scene.ended('w')
+  if (isHeldBack) await scene.ended('w')
   const runs = () => scene.stepsOf('w').filter(({ step }) => step === 'started').length
 
   return {
     scene,
     seen,
     runs,
+    published,
     /** Lets the watch tell of what the run wrote, seconds after it, and waits until all of that has been dealt with. */
     async echo() {
       const version = (await scene.get(WIDGETS, 'w'))!.metadata.resourceVersion
@@ -112,12 +141,7 @@ const RUNNING = { phase: 'RUNNING', observedGeneration: 1 }
 
 describe('what a run wrote', () => {
   it('is what the next run sees, before the watch tells of it, and its echo makes no other run', async () => {
-    await using world = await delayed(
-      'same-process',
-      ({ dispatcher }) =>
-        (echo) =>
-          dispatcher.needsNoRun(echo),
-    )
+    await using world = await delayed('same-process', ({ dispatcher }) => dispatcher)
     const { scene, seen, runs } = world
     seen.length = 0
     seen.push('from here on')
@@ -130,23 +154,26 @@ describe('what a run wrote', () => {
   })
 
   it('carries the trace of the change that it answers', async () => {
-    await using world = await delayed(
-      'traced',
-      ({ dispatcher }) =>
-        (echo) =>
-          dispatcher.needsNoRun(echo),
-    )
+    await using world = await delayed('traced', ({ dispatcher }) => dispatcher)
     const { scene } = world
-    const traceOf = async (ref: typeof WIDGETS, name: string) =>
-      (await fixture.events.observe({ primary: { ref, namespace: 'traced', name } })).primary?.traceparent?.split(
-        '-',
-      )[1]
+    const traceOf = (ref: ResourceRef, name: string) => traceIdOf(ref, 'traced', name)
     const [, traceId] = TRACEPARENT.split('-')
     expect([await traceOf(WIDGETS, 'w'), await traceOf(PODS, 'traced-pod')]).toEqual([traceId, traceId])
     const finished = scene.stepsOf('w').find(({ step }) => step === 'finished')
     expect(finished).toMatchObject({ traceId, parentSpanId: TRACEPARENT.split('-')[2] })
     await world.echo()
     expect(await traceOf(PODS, 'traced-pod')).toBe(traceId)
+  })
+
+  it('is in the trace of its run when the watch tells of it before the API server has answered', async () => {
+    const { kube, release } = answeringLate(fixture.kube)
+    await using world = await delayed('early', ({ dispatcher }) => dispatcher, { kube, isHeldBack: false })
+    const { scene, published } = world
+    await until(() => published.some(({ object }) => object.metadata.name === 'early-pod'))
+    expect(scene.writes('w')).toEqual([])
+    expect(await traceIdOf(PODS, 'early', 'early-pod')).toBe(TRACEPARENT.split('-')[1])
+    release()
+    expect((await scene.ended('w')).result).toBe('success')
   })
 
   it('told by another process’s bridge makes runs that see it and write nothing', async () => {

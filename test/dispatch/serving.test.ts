@@ -246,7 +246,7 @@ describe('the dispatcher', () => {
   })
 
   it('hands back what has not ended when it drains', async () => {
-    const scene = await fixture.scene('drains')
+    const scene = await fixture.scene('drains', { graceMs: 50 })
     let started = false
     await scene.widget('slow', async (_, { signal }) => {
       started = true
@@ -254,7 +254,7 @@ describe('the dispatcher', () => {
       return { status: { phase: 'DONE' } }
     })
     await until(() => started)
-    await scene.stop(50)
+    await scene.stop()
     expect(await scene.queue.depth('drains')).toMatchObject({ queued: 1, running: 0 })
     expect((await scene.get(WIDGETS, 'slow'))?.status).toBeUndefined()
   })

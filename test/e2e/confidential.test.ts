@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { sweepOrphanedKeys } from '#bridge'
+import { createOrphanedKeySweeper } from '#bridge'
 import type { KubeObject } from '#contracts'
 import { openDeadLetters } from '#events'
 import { connectJetStream, type JetStream } from '#jetstream'
@@ -193,10 +193,9 @@ async function buried(): Promise<string[]> {
   const queue = await openQueue(js, { log: silent })
   const dead = await openDeadLetters(js, { cluster: 'test', log: silent })
   const stop = new AbortController()
-  const sweeping = sweepOrphanedKeys(
-    { kube, queue, deadLetter: (letter) => dead.put(letter), log: silent, absentMs: 0, everyMs: 50 },
-    stop.signal,
-  )
+  const deadLetter = dead.put.bind(dead)
+  const sweeper = createOrphanedKeySweeper({ kube, queue, deadLetter, log: silent, absentMs: 0, everyMs: 50 })
+  const sweeping = sweeper.run(stop.signal, 0)
   await until(async () => (await dead.count())['unknown-reconciler'] >= 4)
   stop.abort()
   await sweeping

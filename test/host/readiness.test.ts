@@ -146,7 +146,7 @@ it('a question that NATS does not answer is no sign of life', async () => {
     () => Promise.reject(new Error('no answer')),
     () => new Date(time),
   )
-  const running = natsHealth.run(stop.signal)
+  const running = natsHealth.run(stop.signal, 0)
   time = 31_000
   stop.abort()
   await running

@@ -1,6 +1,13 @@
 import { describe, expect, it } from 'vitest'
+import type { ChangeTracer } from '#bridge'
 import type { KubeObject } from '#contracts'
-import { spanAfter, traceparentOf } from '#events'
+import { type EventStore, spanAfter, traceparentOf } from '#events'
+import type { KubeClient } from '#kube'
+import type { WorkQueue } from '#queue'
+import { Publisher } from '../../bridge/publisher.ts'
+import { Relations } from '../../bridge/relations.ts'
+import { Routes } from '../../bridge/routing.ts'
+import { Scopes } from '../../bridge/scopes.ts'
 import { readOtlp } from '../../host/tracing/config.ts'
 import { createExporter } from '../../host/tracing/otlp.ts'
 import { createTracing, type FinishedSpan } from '../../host/tracing/spans.ts'
@@ -36,6 +43,31 @@ describe('a span', () => {
 const at: KubeObject = { apiVersion: 'v1', kind: 'At', metadata: { name: 'a', namespace: 'default', uid: 'u' } }
 const ATS = { group: 'example.com', version: 'v1', resource: 'ats' }
 
+/** Under which traceparent a bridge stores a change, while a run of its process writes the object `written`. */
+async function traceparentOfEvent(object: KubeObject, tracer: ChangeTracer): Promise<string | undefined> {
+  let traceparent: string | undefined
+  const put: EventStore['put'] = async (_ref, _verb, _object, options) => {
+    traceparent = options?.traceparent
+    return { outcome: 'stored', sequence: 1, origin: undefined, formerOwners: [] }
+  }
+  const events = { put } as EventStore
+  const { signal } = new AbortController()
+  const publisher = new Publisher({
+    events,
+    queue: {} as WorkQueue,
+    log: silent,
+    ownWrites: {
+      needsNoRun: () => false,
+      traceOf: (_, { metadata }) => (metadata.name === 'written' ? PARENT : undefined),
+    },
+    tracer,
+    scopes: new Scopes({} as KubeClient),
+    relations: new Relations({ events, log: silent, signal }, async () => undefined),
+  })
+  await publisher.publish({ ref: ATS, news: { verb: 'added', object }, routes: new Routes([]), lane: 'high' }, signal)
+  return traceparent
+}
+
 describe('what bridge and dispatcher tell', () => {
   it('becomes change → queue → run → request, of one trace', () => {
     const kept: FinishedSpan[] = []
@@ -43,10 +75,9 @@ describe('what bridge and dispatcher tell', () => {
     const tracing = createTracing({
       keep: (span) => kept.push(span),
       sample: () => true,
-      writing: () => undefined,
       now: () => now,
     })
-    const traceparent = tracing.ofChange({ ref: ATS, object: at })
+    const traceparent = tracing.begin(at)
     tracing.bridge({ ref: ATS, verb: 'added', object: at, outcome: 'stored', ms: 4 })
     const step = { reconciler: 'at', key: 'default.a' }
     now = 10_020
@@ -70,16 +101,11 @@ describe('what bridge and dispatcher tell', () => {
     expect(new Set(kept.map(({ spanId }) => spanId)).size).toBe(4)
   })
 
-  it('is a trace in events and logs also when nobody keeps it, and that of the run that writes the object', () => {
-    const tracing = createTracing({
-      keep: undefined,
-      sample: () => true,
-      writing: (_, { metadata }) => (metadata.name === 'written' ? PARENT : undefined),
-      now: Date.now,
-    })
-    expect(tracing.ofChange({ ref: ATS, object: at })).toMatch(/-00$/)
+  it('is a trace in events and logs also when nobody keeps it, and that of the run that writes the object', async () => {
+    const tracing = createTracing({ keep: undefined, sample: () => true, now: Date.now })
+    expect(await traceparentOfEvent(at, tracing)).toMatch(/-00$/)
     const written = { ...at, metadata: { name: 'written' } }
-    expect(tracing.ofChange({ ref: ATS, object: written })).toBe(PARENT)
+    expect(await traceparentOfEvent(written, tracing)).toBe(PARENT)
   })
 })
 

@@ -88,7 +88,7 @@ describe('a call', () => {
   })
 
   it('is aborted when its dispatcher stops, which is no time-out (reconcile_timeouts: parent cancelled)', async () => {
-    const stopping = await fixture.scene('stopping', { spec: { timeoutSeconds: 60 } })
+    const stopping = await fixture.scene('stopping', { spec: { timeoutSeconds: 60 }, graceMs: 0 })
     const began = gate()
     let reason: unknown
     await stopping.widget('a', (_, { signal }) => {
@@ -97,7 +97,7 @@ describe('a call', () => {
       return hangs(signal)
     })
     await began.opened
-    await stopping.stop(0)
+    await stopping.stop()
     expect(reason).toMatchObject({ name: 'LeaseLostError' })
   })
 })
@@ -226,10 +226,12 @@ describe('a start', () => {
       return {}
     }
     await one.widget('a', behaviour)
-    void one.dispatcher.run(new AbortController().signal)
+    const stop = new AbortController()
+    const ended = one.dispatcher.run(stop.signal, 1000)
     for (let run = 0; run < 5; run++) await one.run('a')
     expect(most).toBe(1)
-    await one.stop()
+    stop.abort()
+    await Promise.all([ended, one.stop()])
   })
 
   it('waits for everything that it reads (should not call Reconcile until all event handlers have processed initial objects; pending upstream: should wait for informers to be synced before processing items)', async () => {
@@ -276,13 +278,10 @@ describe('a start', () => {
   )
 
   it('ends when its queue is gone (pending upstream: should return if the queue is shutdown)', async () => {
-    const ending = await fixture.scene('ending')
+    const ending = await fixture.scene('ending', { graceMs: 60_000 })
     await ending.widget('a', () => ({}))
     await ending.ended('a')
-    const stop = new AbortController()
-    const ended = ending.dispatcher.run(stop.signal)
-    await ending.dispatcher.drain(60_000)
-    await ended
+    await ending.stop()
     expect(ending.dispatcher.serving()).toEqual([])
     await ending.enqueue('a')
     expect(await ending.queue.depth('ending')).toMatchObject({ queued: 1 })

@@ -357,7 +357,7 @@ export const MUTATIONS: Record<string, Mutation> = {
   'the end of a run covers everything': {
     guard: 'what came after the last pass had begun is queued',
     breaks: 'laws 1, 3, 4',
-    subject: withPasses({ settle: ({ seen, unseen }) => ({ covered: [...seen, ...unseen], refused: [] }) }),
+    subject: withPasses({ divide: ({ seen, unseen }) => ({ safe: [...seen, ...unseen], unsafe: [] }) }),
     config: { ...CALM, announces: 1 },
   },
   'the cursor passes a change that a run was told of': {

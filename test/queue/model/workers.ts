@@ -476,9 +476,9 @@ function settle(state: State, before: Process, { out }: Advanced, subject: Subje
     return withProcess(state, process, { ...process, ...held, step: out } as Process)
   }
   const { result } = out
-  const { refused } = subject.passes.settle(process.passes, true)
+  const { unsafe } = subject.passes.divide(process.passes, true)
   if (process.phase === 'enqueueing') return changed(withProcess(state, process))
-  if (process.phase === 'requeueing') return pursueAll(changed(withProcess(state, process)), refused, subject, config)
+  if (process.phase === 'requeueing') return pursueAll(changed(withProcess(state, process)), unsafe, subject, config)
   if (process.phase === 'absorbing') {
     const { phase: _, step: __, lane: ___, token: ____, tokens, ...common } = process
     return absorbNext(state, process, { ...common, phase: 'running' }, tokens, subject, config)
@@ -486,7 +486,7 @@ function settle(state: State, before: Process, { out }: Advanced, subject: Subje
   if (typeof result === 'string')
     return (result === 'fenced' || result === 'unclear') && process.phase === 'finishing'
       ? fenced(state, process, process.held.record.lane)
-      : pursueAll(withProcess(state, process), refused, subject, config)
+      : pursueAll(withProcess(state, process), unsafe, subject, config)
   switch (result.kind) {
     case 'leased':
       return begin(state, process, result.held, subject)
@@ -509,7 +509,7 @@ function settle(state: State, before: Process, { out }: Advanced, subject: Subje
     case 'marked':
     case 'occupied':
     case 'dropped':
-      return pursueAll(withProcess(state, process), refused, subject, config)
+      return pursueAll(withProcess(state, process), unsafe, subject, config)
   }
 }
 

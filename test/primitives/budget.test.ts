@@ -1,7 +1,7 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { Budget } from '#jetstream'
+import { Budget } from '#primitives'
 
 /** Who has been admitted, in order. */
 function line(budget: Budget) {
