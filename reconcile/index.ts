@@ -14,7 +14,7 @@ export { isFinalizing } from './finalizer.ts'
 export { deepFreeze } from './freeze.ts'
 export { next, start } from './machine.ts'
 export type { MetadataWrite } from './metadata.ts'
-export { nameTaken } from './name-taken.ts'
+export { takeOver } from './name-taken.ts'
 export { HUNDRED_YEARS_S, parseOutcome } from './outcome.ts'
 export {
   fieldManagerOf,

@@ -157,7 +157,7 @@ function recreate(
     : undefined
 }
 
-const bound = (object: KubeObject, to: Pick<ObjectMeta, 'uid' | 'resourceVersion'>): KubeObject => ({
+export const bound = (object: KubeObject, to: Pick<ObjectMeta, 'uid' | 'resourceVersion'>): KubeObject => ({
   ...object,
   metadata: { ...object.metadata, ...to },
 })

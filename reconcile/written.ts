@@ -1,4 +1,4 @@
-import { ConflictError } from '#contracts'
+import { ConflictError, type EventReport } from '#contracts'
 import { gravest } from './consequence.ts'
 import { fingerprint } from './covers.ts'
 import { RefusedError } from './errors.ts'
@@ -33,6 +33,7 @@ export function wroteStage(
   const notes: Note[] = []
   const refused: RefusedWrite[] = []
   const failures: Failed[] = []
+  const adoptions: string[] = []
   let { world, settled, refused: told } = pass
   for (const [index, write] of writes.entries()) {
     const result = results[index]
@@ -44,13 +45,19 @@ export function wroteStage(
     }
     world = withOwned(world, write.resource, write.object, result.object)
     told = withoutHeld(told, write.object)
+    if (result.adopted !== undefined) adoptions.push(result.adopted)
     const [target, value] = settledBy(write, result) ?? []
     if (target === undefined || value === undefined) continue
     settled = { ...settled, [target]: value }
     notes.push({ note: 'settled', target, value })
   }
   const next = refused.length === 0 ? plan : afterRefusal(plan, refused, stage + 1)
-  const written = standing({ ...pass, world, settled, refused: told }, next)
+  const [written, events] = tell(
+    standing({ ...pass, world, settled, refused: told }, next),
+    world.object,
+    adoptions.map(adoptedEvent),
+  )
+  notes.push(...events)
   if (failures.length > 0) return after(notes, fail(written, gravest(failures)))
   const isOld = results.some((result) => 'isOld' in result && result.isOld)
   return after(notes, isOld ? lookAgain(written, next) : writeStage(written, next, stage + 1))
@@ -63,6 +70,8 @@ export function metadataRefused(pass: Pass, plan: FeasiblePlan, write: MetadataW
   const next = afterRefusal(plan, [refusedMetadata(write, error)], plan.stages.length)
   return endRound(standing(pass, next), next)
 }
+
+const adoptedEvent = (message: string): EventReport => ({ type: 'Normal', reason: 'Adopted', message })
 
 /** An object that was applied needs no apply of the same as long as it has the version that this one left. */
 function settledBy(write: Write, { object, isFound }: Written): [target: string, value: string] | undefined {

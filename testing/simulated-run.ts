@@ -7,7 +7,6 @@ import {
   GoneError,
   type MetadataWrite,
   type Note,
-  nameTaken,
   next,
   type Observed,
   type Reconciled,
@@ -15,6 +14,7 @@ import {
   reconciled,
   type SettledWrites,
   start,
+  takeOver,
   type Write,
   type Written,
 } from '#reconcile'
@@ -145,7 +145,8 @@ class SimulatedDriver {
     }
   }
 
-  #send({ verb, resource, object }: Write): Written {
+  #send(write: Write): Written {
+    const { verb, object } = write
     const { memory, primary } = this.#run
     this.#admit(verb, object)
     const found = memory.find(object)
@@ -156,8 +157,10 @@ class SimulatedDriver {
     const owner = primary()
     if (owner === undefined) throw new GoneError('the object was deleted during its run')
     const { identity } = this.#of
-    if (found !== undefined && !isOwned(found, owner, identity))
-      throw new RefusedError(nameTaken(resource, found, { identity, owner }), { reason: 'NameTaken' })
+    if (found !== undefined && !isOwned(found, owner, identity)) {
+      const { write: taking, adopted } = takeOver(write, found, { identity, owner })
+      return { ...this.#wrote(verb, object, memory.apply(taking.object), found), adopted }
+    }
     return this.#wrote(verb, object, verb === 'create' ? created(memory, object) : memory.apply(object), found)
   }
 

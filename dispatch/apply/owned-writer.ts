@@ -5,8 +5,8 @@ import {
   isControlledBy,
   isCreatedBy,
   NamespaceTerminatingError,
-  nameTaken,
   RefusedError,
+  takeOver,
   type Write,
   type Written,
 } from '#reconcile'
@@ -36,7 +36,7 @@ export class OwnedWriter {
     try {
       return await this.#send(write)
     } catch (error) {
-      if (isNameTaken(write, error)) return this.#findWhoHas(write)
+      if (isNameTaken(write, error)) return this.#claim(write)
       if (isStale(error)) {
         await this.#refresh(write)
         throw moved(write.object, error)
@@ -71,14 +71,15 @@ export class OwnedWriter {
   }
 
   /** The name exists although EVENTS did not show it as ours: the API server knows whose it is. */
-  async #findWhoHas({ resource, object }: Write): Promise<Written> {
+  async #claim(write: Write): Promise<Written> {
+    const { resource, object } = write
     const found = await this.#requests.get(resource, object)
     if (found === undefined) throw new ConflictError(`${called(object)} was deleted just now`)
     const { identity, primary } = this.#run
     if (isControlledBy(found, primary.object) && isCreatedBy(identity, primary.object, found))
       return { ...(await this.#through.present(resource, this.#owner, found)), isFound: true }
-    const message = nameTaken(resource, found, { identity, owner: primary.object })
-    throw new RefusedError(message, { reason: 'NameTaken' })
+    const { write: taking, adopted } = takeOver(write, found, { identity, owner: primary.object })
+    return { ...(await this.write(taking)), adopted }
   }
 
   async #refresh(write: Write): Promise<void> {

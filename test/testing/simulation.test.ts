@@ -21,7 +21,8 @@ const corner = (spec: Parameters<typeof Shop.of>[0]['spec'] = {}): KubeObject =>
   Shop.of({ metadata: { name: 'corner', namespace: 'default' }, spec })
 const config = (data: Record<string, string> = {}) => ConfigMap.of({ metadata: { name: 'map' }, data })
 
-const mapper = shopThat(({ object: { spec } }) => ({ apply: spec.data ? [config(spec.data)] : [] }))
+const mapped = ({ object: { spec } }: Pick<ShopRun, 'object'>) => ({ apply: spec.data ? [config(spec.data)] : [] })
+const mapper = shopThat(mapped)
 const dataOf = (world: Simulation) => world.list(ConfigMap).map(({ data }) => data)
 
 describe('one decision, as a table row', () => {
@@ -183,6 +184,24 @@ describe('a simulated cluster', () => {
     await world.advance(60)
     expect(world.list(ConfigMap)).toHaveLength(2)
     expect(world.object).toMatchObject({ metadata: { labels: { a: '1' } }, status: { phase: '' } })
+  })
+
+  it('takes over what nobody controls, where that is declared, and tells it once', async () => {
+    const theirs = { ...config({ a: 'x', theirs: 'x' }), metadata: { name: 'map', namespace: 'default' } }
+    const adopting = reconciler({ name: 'shop', for: Shop, owns: [{ ...ConfigMap, adopt: true }], reconcile: mapped })
+    const world = simulate(adopting, { objects: [corner({ data: { a: '1' } }), theirs] })
+    await world.runUntilIdle()
+    expect(dataOf(world)).toEqual([{ a: '1', theirs: 'x' }])
+    expect(world.events).toEqual([
+      {
+        type: 'Normal',
+        reason: 'Adopted',
+        message: 'ConfigMap default/map had no controller, and is controlled by this Shop now',
+      },
+    ])
+    world.edit({ spec: { data: null } })
+    await world.runUntilIdle()
+    expect(dataOf(world)).toEqual([])
   })
 
   it('writes a Secret once, though its values are not compared', async () => {
