@@ -31,4 +31,4 @@ export { conditionPatch, failurePatch, PAUSED, RECONCILED, type StatusPatch } fr
 export type { Step } from './step.ts'
 export { type Read, TooMuchStateError } from './too-much-state.ts'
 export type { Answer, Ask, Failed, Note, Observed, Written } from './vocabulary.ts'
-export { called, isControlledBy, type OwnedObject, type World } from './world.ts'
+export { called, type OwnedObject, type World } from './world.ts'

@@ -25,7 +25,7 @@ import { prepared } from './prepared.ts'
 
 /** One request of a run. */
 export interface SimulatedWrite {
-  verb: 'create' | 'apply' | 'delete' | 'metadata' | 'status' | 'finalizers'
+  verb: 'create' | 'apply' | 'patch' | 'delete' | 'metadata' | 'status' | 'finalizers'
   object: KubeObject
 }
 
@@ -153,6 +153,10 @@ class SimulatedDriver {
     if (verb === 'delete') {
       if (found !== undefined) memory.delete(object)
       return this.#wrote(verb, object, memory.find(object), found)
+    }
+    if (verb === 'patch') {
+      if (found === undefined) throw new ConflictError(`${object.kind} ${object.metadata.name} is gone`)
+      return this.#wrote(verb, object, memory.patch(object, write.patch), found)
     }
     const owner = primary()
     if (owner === undefined) throw new GoneError('the object was deleted during its run')

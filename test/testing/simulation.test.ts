@@ -204,6 +204,71 @@ describe('a simulated cluster', () => {
     expect(dataOf(world)).toEqual([])
   })
 
+  describe('with an object that outlives its owner', () => {
+    const keeper = reconciler({
+      name: 'shop',
+      for: Shop,
+      owns: [ConfigMap],
+      reconcile: ({ object: { spec }, owned }) => ({
+        apply: spec.data === undefined ? [] : [{ ...config(spec.data), retain: spec.due === undefined }],
+        status: { phase: `${owned(ConfigMap).length}` },
+      }),
+    })
+
+    it('keeps that, and takes it over for the next owner of that name', async () => {
+      const world = simulate(keeper, { objects: [corner({ data: { a: '1' } })] })
+      await world.runUntilIdle()
+      expect(world.object).toMatchObject({ status: { phase: '1' } })
+      const [{ metadata }] = world.list(ConfigMap) as [KubeObject]
+      expect(metadata.ownerReferences).toBeUndefined()
+      world.delete()
+      await world.runUntilIdle()
+      world.create(corner({ data: { b: '2' } }))
+      await world.runUntilIdle()
+      expect(dataOf(world)).toEqual([{ b: '2' }])
+      expect(world.list(ConfigMap)[0]?.metadata.uid).toBe(metadata.uid)
+      expect(world.events.map(({ message }) => message)).toEqual([
+        'ConfigMap default/map was retained for an earlier Shop of this name, and is retained for this Shop now',
+      ])
+    })
+
+    it('leaves it alone, and does not show it, as long as the next owner of that name does not return it', async () => {
+      const world = simulate(keeper, { objects: [corner({ data: { a: '1' } })] })
+      await world.runUntilIdle()
+      world.delete()
+      world.create(corner())
+      await world.runUntilIdle()
+      expect(dataOf(world)).toEqual([{ a: '1' }])
+      expect(world.object).toMatchObject({ status: { phase: '0' } })
+    })
+
+    it('deletes it when the function no longer returns it, and says so', async () => {
+      const world = simulate(keeper, { objects: [corner({ data: { a: '1' } })] })
+      await world.runUntilIdle()
+      world.edit({ spec: { data: null } })
+      await world.runUntilIdle()
+      expect(dataOf(world)).toEqual([])
+      const message = 'ConfigMap default/map was retained, and was deleted because the function no longer returns it'
+      expect(world.events).toEqual([{ type: 'Normal', reason: 'Pruned', message }])
+    })
+
+    it('owns it and retains it again as the function says, in one write each', async () => {
+      const world = simulate(keeper, { objects: [corner({ data: { a: '1' } })] })
+      await world.runUntilIdle()
+      const { length } = world.writes
+      world.edit({ spec: { due: 'now' } })
+      await world.runUntilIdle()
+      const [{ metadata }] = world.list(ConfigMap) as [KubeObject]
+      expect(metadata.ownerReferences).toMatchObject([{ kind: 'Shop', controller: true }])
+      expect(metadata.annotations).not.toHaveProperty('fairlead.dev/retained-for')
+      world.edit({ spec: { due: null } })
+      await world.runUntilIdle()
+      expect(world.list(ConfigMap)[0]?.metadata).not.toHaveProperty('ownerReferences.0')
+      const writes = world.writes.slice(length).filter(({ verb }) => verb !== 'status')
+      expect(writes.map(({ verb }) => verb)).toEqual(['patch', 'apply', 'patch', 'apply'])
+    })
+  })
+
   it('writes a Secret once, though its values are not compared', async () => {
     const keeper = shopThat(() => ({ apply: [Secret.of({ metadata: { name: 's' }, stringData: { a: 'b' } })] }))
     const world = simulate(keeper, { objects: [corner()] })
