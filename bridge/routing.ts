@@ -1,6 +1,6 @@
-import { controllerOf, type KubeObject, type ResourceRef, resourceName } from '#contracts'
+import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { keyOf, type OwnerKey } from '#events'
-import { holdsFinalizer, identityOf, RECONCILERS, type ReconcilerSpec, type RelatedResource } from '#spec'
+import { holdsFinalizer, identityOf, ownerOf, RECONCILERS, type ReconcilerSpec, type RelatedResource } from '#spec'
 import { asksOf, type Reconciler } from './reconcilers.ts'
 import { type Ask, namespacesOf, type Selection, widest } from './selection.ts'
 
@@ -23,7 +23,7 @@ export interface RelatedTo {
   index: number
 }
 
-/** The controller owner of an object, where its kind is the `for` of a Reconciler. */
+/** What an object belongs to, where its kind is the `for` of a Reconciler. */
 export interface Owner extends OwnerKey {
   /** Left out: not known, any will do. */
   group?: string
@@ -114,10 +114,10 @@ export class Routes {
   }
 
   ownerOf(object: KubeObject): Owner | undefined {
-    const controller = controllerOf(object)
-    if (controller === undefined || !isPossibleName(controller.name)) return undefined
-    const ref = this.#kinds.get(groupKind(groupOf(controller.apiVersion), controller.kind))
-    return ref && { group: ref.group, resource: ref.resource, name: controller.name }
+    const owner = ownerOf(object)
+    if (owner === undefined || !isPossibleName(owner.name)) return undefined
+    const ref = this.#kinds.get(groupKind(owner.group, owner.kind))
+    return ref && { group: ref.group, resource: ref.resource, name: owner.name }
   }
 
   /** The keys that need a run because of this change, but for those of objects that it is only related to. */
@@ -175,8 +175,8 @@ const isOf = (owner: Owner, ref: ResourceRef): boolean =>
   owner.resource === ref.resource && (owner.group === undefined || owner.group === ref.group)
 
 /**
- * Nobody checks the names in owner references. These no API server takes for the name of anything: they could not stand in
- * a path. Length says nothing: names in RBAC may have any.
+ * Nobody checks the names in owner references and annotations. These no API server takes for the name of anything: they
+ * could not stand in a path. Length says nothing: names in RBAC may have any.
  */
 const isPossibleName = (name: string): boolean => name !== '.' && name !== '..' && !/[/%]/.test(name)
 
@@ -186,7 +186,5 @@ const inNamespaces = (namespaces: readonly string[] | undefined, namespace: stri
 const unique = (targets: Target[]): Target[] => [
   ...new Map(targets.map((target) => [`${target.reconciler} ${target.key}`, target])).values(),
 ]
-
-const groupOf = (apiVersion: string): string => (apiVersion.includes('/') ? (apiVersion.split('/')[0] ?? '') : '')
 
 const groupKind = (group: string, kind: string): string => `${group}/${kind}`

@@ -11,6 +11,7 @@ export {
   resourceName,
 } from './objects.ts'
 export {
+  type AppliedObject,
   type ConditionUpdate,
   type EventReport,
   type Invoke,

@@ -32,10 +32,16 @@ export interface Refusal {
   message: string
 }
 
+/** An object that a function wants to be there. */
+export interface AppliedObject extends KubeObject {
+  /** It outlives its owner: it has no owner reference, and is deleted only if the function ceases to return it before. */
+  retain?: boolean
+}
+
 /** What should be so. Everything left out stays as it is. */
 export interface Outcome {
   /** The complete set of owned objects of the declared kinds; what is owned and not in it is deleted. */
-  apply?: KubeObject[]
+  apply?: AppliedObject[]
   /** The complete status but for `conditions` and `observedGeneration`, which the dispatcher keeps. */
   status?: Record<string, unknown>
   /** Set by type; types not named stay as they are. */

@@ -18,7 +18,7 @@ export type RunStep = { reconciler: string; key: string } & Partial<Span> &
       }
     | {
         step: 'written'
-        verb: 'create' | 'apply' | 'delete' | 'metadata' | 'status' | 'finalizers'
+        verb: 'create' | 'apply' | 'patch' | 'delete' | 'metadata' | 'status' | 'finalizers'
         /** `pods.v1` */
         resource: string
         kind: string

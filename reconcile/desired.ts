@@ -1,5 +1,5 @@
 import { apiVersionOf, type KubeObject, type OwnerReference } from '#contracts'
-import type { OwnedResource } from '#spec'
+import { type OwnedResource, RETAINED_FOR, retainedFor } from '#spec'
 import type { DesiredInput } from './outcome.ts'
 import { RECONCILER_ANNOTATION } from './ownership.ts'
 import { called, type OwnedObject } from './world.ts'
@@ -19,7 +19,7 @@ const SERVER_FIELDS = [
 /** Holds the fingerprint of what was applied: a field that is no longer desired shows as a difference. */
 export const DESIRED_ANNOTATION = 'fairlead.dev/desired'
 
-const ANNOTATIONS = [DESIRED_ANNOTATION, RECONCILER_ANNOTATION]
+const ANNOTATIONS = [DESIRED_ANNOTATION, RECONCILER_ANNOTATION, RETAINED_FOR]
 
 /** The status of an owned object is its own controller's. */
 const STATUS = ['status']
@@ -31,8 +31,9 @@ export interface Desired {
 }
 
 /**
- * The desired set with names, namespaces and controller owner references filled in. An object without a name gets its
- * owner's. Below a namespaced owner everything is in its namespace (owner references do not cross namespaces).
+ * The desired set with names, namespaces and controller owner references filled in; what is retained has an annotation
+ * in place of the reference. An object without a name gets its owner's. Below a namespaced owner everything is in its
+ * namespace (owner references do not cross namespaces).
  */
 export function completeDesired(owner: KubeObject, owns: readonly OwnedResource[], apply: DesiredInput[]): Desired {
   const objects: OwnedObject[] = []
@@ -52,20 +53,25 @@ export function completeDesired(owner: KubeObject, owns: readonly OwnedResource[
   return { objects, findings }
 }
 
-function complete(owner: KubeObject, { metadata, ...content }: DesiredInput): KubeObject {
+function complete(owner: KubeObject, { metadata, retain, ...content }: DesiredInput): KubeObject {
   const { annotations, ownerReferences = [], ...authored } = metadata
   const namespace = owner.metadata.namespace ?? metadata.namespace
-  const references = ownerReferences as unknown as OwnerReference[]
+  const others = (ownerReferences as unknown as OwnerReference[]).filter(({ uid }) => uid !== owner.metadata.uid)
+  // An observed object that is returned as it is stays retained.
+  const isRetained = retain ?? annotations?.[RETAINED_FOR] === retainedFor(owner)
+  const references = isRetained ? others : [...others, referenceTo(owner)]
+  const kept = annotations && without(ANNOTATIONS, annotations)
+  const marked = isRetained ? { ...kept, [RETAINED_FOR]: retainedFor(owner) } : kept
   return {
     ...without(STATUS, content),
     apiVersion: content.apiVersion,
     kind: content.kind,
     metadata: {
       ...without(SERVER_FIELDS, authored),
-      ...(annotations && { annotations: without(ANNOTATIONS, annotations) }),
+      ...(marked && { annotations: marked }),
       name: metadata.name ?? owner.metadata.name,
       ...(namespace === undefined ? {} : { namespace }),
-      ownerReferences: [...references.filter(({ uid }) => uid !== owner.metadata.uid), referenceTo(owner)],
+      ...(references.length > 0 && { ownerReferences: references }),
     },
   }
 }

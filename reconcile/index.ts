@@ -14,7 +14,7 @@ export { isFinalizing } from './finalizer.ts'
 export { deepFreeze } from './freeze.ts'
 export { next, start } from './machine.ts'
 export type { MetadataWrite } from './metadata.ts'
-export { nameTaken } from './name-taken.ts'
+export { takeOver } from './name-taken.ts'
 export { HUNDRED_YEARS_S, parseOutcome } from './outcome.ts'
 export {
   fieldManagerOf,
@@ -31,4 +31,4 @@ export { conditionPatch, failurePatch, PAUSED, RECONCILED, type StatusPatch } fr
 export type { Step } from './step.ts'
 export { type Read, TooMuchStateError } from './too-much-state.ts'
 export type { Answer, Ask, Failed, Note, Observed, Written } from './vocabulary.ts'
-export { called, isControlledBy, type OwnedObject, type World } from './world.ts'
+export { called, type OwnedObject, type World } from './world.ts'

@@ -1,7 +1,10 @@
 import { controllerOf, type KubeObject } from '#contracts'
-import type { OwnedResource } from '#spec'
+import { isNamedAs, isOwnedBy, type OwnedResource, type Owner, RETAINED_FOR, retainerOf } from '#spec'
+import { RefusedError } from './errors.ts'
 import { markedBy, ownershipMark, RECONCILER_ANNOTATION } from './ownership.ts'
-import { called, isControlledBy } from './world.ts'
+import { bound, type Write } from './plan.ts'
+import { isRetained } from './retention.ts'
+import { called } from './world.ts'
 
 /** The reconciler that wants the name, and the object that it wants it for. */
 export interface Claimant {
@@ -9,36 +12,102 @@ export interface Claimant {
   owner: KubeObject
 }
 
-/** Why an object of that name cannot be counted as the reconciler's. */
-export function nameTaken(resource: OwnedResource, found: KubeObject, claimant: Claimant): string {
+/** How an object that has the wanted name becomes the reconciler's. */
+export interface TakeOver {
+  /** Bound to the version that was found. */
+  write: Write & { verb: 'apply' }
+  /** What the Event says once it is written. */
+  adopted: string
+}
+
+/** Throws a RefusedError, `NameTaken`, when the object may not become the reconciler's. */
+export function takeOver(write: Write, found: KubeObject, claimant: Claimant): TakeOver {
+  const { resource, object } = write
+  if (write.verb !== 'apply' || !mayTake(write, found, claimant))
+    throw new RefusedError(nameTaken(resource, found, claimant), { reason: 'NameTaken' })
+  const { uid = '', resourceVersion = '' } = found.metadata
+  const { kind } = claimant.owner
+  const before = keeperOf(found) ? `was retained for an earlier ${kind} of this name` : 'had no controller'
+  const after = isRetained(object) ? 'is retained for' : 'is controlled by'
+  return {
+    write: { ...write, observed: found, object: bound(object, { uid, resourceVersion }) },
+    adopted: `${called(found)} ${before}, and ${after} this ${kind} now`,
+  }
+}
+
+function mayTake({ resource, object }: Write, found: KubeObject, claimant: Claimant): boolean {
+  if (controllerOf(found) !== undefined || found.metadata.deletionTimestamp !== undefined) return false
+  const keeper = keeperOf(found)
+  if (keeper === undefined) return resource.adopt === true
+  return isEarlier(keeper, claimant) && (resource.adopt === true || isRetained(object))
+}
+
+/** Who retains an object, and for which one. */
+interface Keeper extends Owner {
+  identity: string
+}
+
+/** Undefined: the object has no annotation, or one that was copied from another object. */
+function keeperOf(found: KubeObject): Keeper | undefined {
+  const owner = retainerOf(found)
+  const identity = owner && markedBy({ metadata: owner }, found)
+  return owner && identity !== undefined ? { ...owner, identity } : undefined
+}
+
+/** The reconciler has retained the object itself, for an earlier object of the owner's name. */
+const isEarlier = (keeper: Keeper, { identity, owner }: Claimant): boolean =>
+  keeper.identity === identity && keeper.uid !== owner.metadata.uid && isNamedAs(keeper, owner)
+
+function nameTaken(resource: OwnedResource, found: KubeObject, claimant: Claimant): string {
   const [whose, cure] = whoseIs(resource, found, claimant)
   const next = found.metadata.deletionTimestamp === undefined ? `: ${cure}` : ', and is being deleted'
   return `${called(found)} exists, but ${whose}${next}`
 }
 
-function whoseIs(
-  resource: OwnedResource,
-  found: KubeObject,
-  { identity, owner }: Claimant,
-): [whose: string, cure: string] {
+function whoseIs(resource: OwnedResource, found: KubeObject, claimant: Claimant): [whose: string, cure: string] {
+  const { identity, owner } = claimant
   const controller = controllerOf(found)
-  const anotherName = 'have the function give what it makes another name'
-  if (controller === undefined) return ['has no controller', `delete it, or ${anotherName}`]
-  if (isControlledBy(found, owner)) {
+  const keeper = keeperOf(found)
+  if (controller === undefined && keeper === undefined)
+    return [
+      'has no controller',
+      `${ANOTHER_NAME}, or own the kind with strategy Apply and adopt: true, so that the object is taken over`,
+    ]
+  if (isOwnedBy(found, owner)) {
     const creator = markedBy(owner, found)
-    const handOver = `${anotherName}, or hand the object over: ${annotateCommand(resource, found, { identity, owner })}`
+    const mark = `${RECONCILER_ANNOTATION}=${ownershipMark(identity, owner, found)}`
+    const handOver = `${ANOTHER_NAME}, or hand the object over: ${annotateCommand(resource, found, mark)}`
     return creator === undefined
       ? [`Reconciler ${identity} did not create it, although this ${owner.kind} controls it`, handOver]
       : [`Reconciler ${creator} created it for this ${owner.kind}`, handOver]
   }
-  if (controller.kind === owner.kind && controller.name === owner.metadata.name)
-    return [`belongs to an earlier ${owner.kind} of this name`, 'delete it']
-  return [`is controlled by ${controller.kind} ${controller.name}`, anotherName]
+  if (keeper !== undefined) return whoKeeps(resource, found, keeper, claimant)
+  if (controller?.kind === owner.kind && controller.name === owner.metadata.name)
+    return [`belongs to an earlier ${owner.kind} of this name`, 'garbage collection deletes it']
+  return [`is controlled by ${controller?.kind} ${controller?.name}`, ANOTHER_NAME]
 }
 
-function annotateCommand({ group, resource }: OwnedResource, found: KubeObject, { identity, owner }: Claimant): string {
-  const { namespace, name } = found.metadata
+const ANOTHER_NAME = 'have the function give what it makes another name'
+
+function whoKeeps(
+  resource: OwnedResource,
+  found: KubeObject,
+  keeper: Keeper,
+  claimant: Claimant,
+): [whose: string, cure: string] {
+  if (isEarlier(keeper, claimant))
+    return [
+      `was retained for an earlier ${keeper.kind} of this name`,
+      `${ANOTHER_NAME}, or own the kind with strategy Apply and return the object with retain: true, so that it is taken over`,
+    ]
+  return [
+    `Reconciler ${keeper.identity} retains it for ${keeper.kind} ${keeper.name}`,
+    `${ANOTHER_NAME}, or release the object: ${annotateCommand(resource, found, `${RETAINED_FOR}-`)}`,
+  ]
+}
+
+function annotateCommand({ group, resource }: OwnedResource, { metadata }: KubeObject, annotation: string): string {
+  const { namespace, name } = metadata
   const where = namespace === undefined ? '' : ` -n ${namespace}`
-  const mark = `${RECONCILER_ANNOTATION}=${ownershipMark(identity, owner, found)}`
-  return `kubectl annotate --overwrite ${[resource, group].filter(Boolean).join('.')} ${name}${where} ${mark}`
+  return `kubectl annotate --overwrite ${[resource, group].filter(Boolean).join('.')} ${name}${where} ${annotation}`
 }

@@ -29,6 +29,7 @@ const outcomeSchema = z.strictObject({
             ownerReferences: z.array(z.looseObject({ uid: z.string().min(1) })).optional(),
           })
           .default({}),
+        retain: z.boolean().optional(),
       }),
     )
     .optional(),

@@ -7,24 +7,27 @@ export const RECONCILER_ANNOTATION = 'fairlead.dev/reconciler'
 
 type Child = Pick<KubeObject, 'apiVersion' | 'kind' | 'metadata'>
 
+/** The uid is all that counts. */
+type OwnerUid = { metadata: { uid?: string } }
+
 /**
  * The value of the annotation. Controllers and users copy annotations to other objects: the digest fits one owner, kind,
  * namespace and name only, so a copy does not count.
  */
-export function ownershipMark(identity: string, owner: KubeObject, { apiVersion, kind, metadata }: Child): string {
+export function ownershipMark(identity: string, owner: OwnerUid, { apiVersion, kind, metadata }: Child): string {
   const group = apiVersion.includes('/') ? apiVersion.split('/')[0] : ''
   const bound = [identity, owner.metadata.uid, group, kind, metadata.namespace ?? '', metadata.name]
   return `${identity}/${hash('sha256', JSON.stringify(bound), 'base64url').slice(0, 16)}`
 }
 
 /** The identity of the reconciler whose mark the object carries; undefined: it has none, or a copy of another object's. */
-export function markedBy(owner: KubeObject, child: Child): string | undefined {
+export function markedBy(owner: OwnerUid, child: Child): string | undefined {
   const [identity = '', ...others] = (child.metadata.annotations?.[RECONCILER_ANNOTATION] ?? '').split('/')
   const isValid = others.length === 1 && isMarkedBy(identity, owner, child)
   return isValid ? identity : undefined
 }
 
-export const isMarkedBy = (identity: string, owner: KubeObject, child: Child): boolean =>
+export const isMarkedBy = (identity: string, owner: OwnerUid, child: Child): boolean =>
   child.metadata.annotations?.[RECONCILER_ANNOTATION] === ownershipMark(identity, owner, child)
 
 /** The API server takes 128 characters. */

@@ -6,6 +6,7 @@ import { completeDesired, DESIRED_ANNOTATION } from './desired.ts'
 import { type MetadataWrite, metadataFaults, metadataWrite } from './metadata.ts'
 import { HUNDRED_YEARS_S, type PlainOutcome } from './outcome.ts'
 import { isMarkedBy, ownershipMark, RECONCILER_ANNOTATION } from './ownership.ts'
+import { isRetained, retentionFaults, retentionPatch } from './retention.ts'
 import type { Settled } from './settled.ts'
 import { type Failure, type StatusPatch, statusPatch } from './status.ts'
 import { type Family, findOwned, type OwnedObject } from './world.ts'
@@ -31,6 +32,8 @@ export type Write =
       fingerprint: string
       observed: KubeObject | undefined
     }
+  /** Merge patch of `object` as observed, bound to its resourceVersion: it begins or ceases to be retained. */
+  | { verb: 'patch'; resource: OwnedResource; object: KubeObject; patch: object }
   /** Bound to the uid and resourceVersion that were observed. `isPruned`: the outcome does not have the object. */
   | { verb: 'delete'; resource: OwnedResource; object: KubeObject; isPruned: boolean }
 
@@ -68,7 +71,8 @@ export function plan(
   const { object } = world
   const desired = completeDesired(object, spec.owns, outcome.apply ?? [])
   const applies = desired.objects.flatMap((wanted) => writeFor(world, wanted, circumstances) ?? [])
-  const deletes = outcome.apply === undefined ? [] : prune(world, desired.objects)
+  const isGoing = object.metadata.deletionTimestamp !== undefined || outcome.deleteObject === true
+  const deletes = outcome.apply === undefined ? [] : prune(world, desired.objects, isGoing)
   return {
     stages: [...inStages(applies), deletes].filter((stage) => stage.length > 0),
     metadata: metadataWrite(object, identity, outcome.metadata, settled),
@@ -78,6 +82,7 @@ export function plan(
     requeue: requeueOf(outcome, now),
     findings: [
       ...desired.findings,
+      ...retentionFaults(world, desired.objects, isGoing),
       ...strayStatus(spec, outcome),
       ...metadataFaults(spec, object, outcome.metadata),
       ...strayDeletion(spec, outcome),
@@ -127,6 +132,8 @@ function writeFor(
   const marked = isFingerprinted ? withAnnotation(owned, DESIRED_ANNOTATION, wanted) : owned
   if (resource.strategy === 'Recreate') return recreate(observed, resource, marked, wanted)
   if (observed?.metadata.deletionTimestamp !== undefined) return undefined
+  const patch = observed && retentionPatch(identity, world.object, observed, object)
+  if (observed !== undefined && patch !== undefined) return { verb: 'patch', resource, object: observed, patch }
   const apply = { verb: 'apply', resource, fingerprint: wanted, observed } as const
   if (observed === undefined) return { ...apply, object: bound(marked, { resourceVersion: ONLY_IF_ABSENT }) }
   const { uid, resourceVersion = '' } = observed.metadata
@@ -157,7 +164,7 @@ function recreate(
     : undefined
 }
 
-const bound = (object: KubeObject, to: Pick<ObjectMeta, 'uid' | 'resourceVersion'>): KubeObject => ({
+export const bound = (object: KubeObject, to: Pick<ObjectMeta, 'uid' | 'resourceVersion'>): KubeObject => ({
   ...object,
   metadata: { ...object.metadata, ...to },
 })
@@ -167,9 +174,11 @@ const withAnnotation = (object: KubeObject, name: string, value: string): KubeOb
   metadata: { ...object.metadata, annotations: { ...object.metadata.annotations, [name]: value } },
 })
 
-function prune(world: Family, wanted: readonly OwnedObject[]): Write[] {
+/** What is retained outlives its owner: it is deleted only while that lives. */
+function prune(world: Family, wanted: readonly OwnedObject[], isGoing: boolean): Write[] {
   const kept = { ...world, owned: wanted }
   return world.owned
+    .filter(({ object }) => !(isGoing && isRetained(object)))
     .filter(({ resource, object }) => findOwned(kept, resource, object) === undefined)
     .filter(({ object }) => object.metadata.deletionTimestamp === undefined)
     .map(({ resource, object }) => ({ verb: 'delete', resource, object, isPruned: true }))

@@ -53,7 +53,7 @@ export function providedBy(write: Write): string | undefined {
   const { verb, object } = write
   const { kind, metadata } = object
   if (verb === 'delete' && write.isPruned) return undefined
-  const isThere = verb === 'delete' || (verb === 'apply' && write.observed !== undefined)
+  const isThere = verb === 'delete' || verb === 'patch' || (verb === 'apply' && write.observed !== undefined)
   if (kind === 'Namespace' && isThere) return undefined
   const spec = object.spec as { group?: unknown; names?: { kind?: unknown } } | undefined
   if (kind === 'CustomResourceDefinition') return typeOf(spec?.group, spec?.names?.kind)

@@ -122,7 +122,19 @@ export function toldOf(refused: readonly RefusedWrite[], scrub: (text: string) =
 
 function idOf(write: Write): string {
   const { verb, object } = write
-  const { name, namespace = '', uid = '' } = object.metadata
-  const content = verb === 'delete' ? uid : verb === 'apply' ? write.fingerprint : fingerprint(object)
-  return JSON.stringify([verb, object.apiVersion, object.kind, namespace, name, content])
+  const { name, namespace = '' } = object.metadata
+  return JSON.stringify([verb, object.apiVersion, object.kind, namespace, name, contentOf(write)])
+}
+
+function contentOf(write: Write): string {
+  switch (write.verb) {
+    case 'create':
+      return fingerprint(write.object)
+    case 'apply':
+      return write.fingerprint
+    case 'patch':
+      return fingerprint(write.patch)
+    case 'delete':
+      return write.object.metadata.uid ?? ''
+  }
 }

@@ -60,6 +60,8 @@ export interface Written {
   isOld: boolean
   /** Nothing was written: the object has been there already. */
   isFound?: true
+  /** It was there, and has become the reconciler's by this write: what the Event says. */
+  adopted?: string
 }
 
 /** What was asked for could not be done. The class of `failed` decides the consequence. */

@@ -1,4 +1,4 @@
-import { apiVersionOf, controllerOf, type KubeObject, kindName } from '#contracts'
+import { apiVersionOf, type KubeObject, kindName } from '#contracts'
 import type { OwnedResource } from '#spec'
 
 /** An object and the resource type under which it is reached. */
@@ -17,10 +17,6 @@ export interface Family {
 export interface World extends Family {
   related: readonly KubeObject[]
 }
-
-/** Controlled by this very object, not by another one of its name before or after it. */
-export const isControlledBy = (child: KubeObject, owner: KubeObject): boolean =>
-  owner.metadata.uid !== undefined && controllerOf(child)?.uid === owner.metadata.uid
 
 export const withObject = (world: World, object: KubeObject): World => ({ ...world, object })
 

@@ -1,4 +1,4 @@
-import { ConflictError } from '#contracts'
+import { ConflictError, type EventReport } from '#contracts'
 import { gravest } from './consequence.ts'
 import { fingerprint } from './covers.ts'
 import { RefusedError } from './errors.ts'
@@ -16,11 +16,12 @@ import {
   refusedWrite,
   withoutHeld,
 } from './refusals.ts'
+import { isRetained } from './retention.ts'
 import { done, endRound, standing, writeStage } from './rounds.ts'
 import type { StatusPatch } from './status.ts'
 import { after, type Step, step } from './step.ts'
 import type { Failed, Note, Written } from './vocabulary.ts'
-import { withObject, withOwned } from './world.ts'
+import { called, withObject, withOwned } from './world.ts'
 
 /** The writes of one stage have ended. Those that were refused do not stop the others. */
 export function wroteStage(
@@ -33,6 +34,7 @@ export function wroteStage(
   const notes: Note[] = []
   const refused: RefusedWrite[] = []
   const failures: Failed[] = []
+  const events: EventReport[] = []
   let { world, settled, refused: told } = pass
   for (const [index, write] of writes.entries()) {
     const result = results[index]
@@ -44,13 +46,15 @@ export function wroteStage(
     }
     world = withOwned(world, write.resource, write.object, result.object)
     told = withoutHeld(told, write.object)
+    events.push(...eventsOf(write, result))
     const [target, value] = settledBy(write, result) ?? []
     if (target === undefined || value === undefined) continue
     settled = { ...settled, [target]: value }
     notes.push({ note: 'settled', target, value })
   }
   const next = refused.length === 0 ? plan : afterRefusal(plan, refused, stage + 1)
-  const written = standing({ ...pass, world, settled, refused: told }, next)
+  const [written, news] = tell(standing({ ...pass, world, settled, refused: told }, next), world.object, events)
+  notes.push(...news)
   if (failures.length > 0) return after(notes, fail(written, gravest(failures)))
   const isOld = results.some((result) => 'isOld' in result && result.isOld)
   return after(notes, isOld ? lookAgain(written, next) : writeStage(written, next, stage + 1))
@@ -62,6 +66,14 @@ export function metadataRefused(pass: Pass, plan: FeasiblePlan, write: MetadataW
   if (!(error instanceof RefusedError)) return fail(pass, failure)
   const next = afterRefusal(plan, [refusedMetadata(write, error)], plan.stages.length)
   return endRound(standing(pass, next), next)
+}
+
+/** What users of the primary are told of a write. */
+function eventsOf(write: Write, { adopted }: Written): EventReport[] {
+  if (adopted !== undefined) return [{ type: 'Normal', reason: 'Adopted', message: adopted }]
+  if (write.verb !== 'delete' || !write.isPruned || !isRetained(write.object)) return []
+  const message = `${called(write.object)} was retained, and was deleted because the function no longer returns it`
+  return [{ type: 'Normal', reason: 'Pruned', message }]
 }
 
 /** An object that was applied needs no apply of the same as long as it has the version that this one left. */

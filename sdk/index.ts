@@ -1,5 +1,6 @@
 export { z } from 'zod'
 export {
+  type AppliedObject,
   type ConditionUpdate,
   ConflictError,
   type EventReport,

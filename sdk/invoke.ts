@@ -1,5 +1,6 @@
 import { createHmac } from 'node:crypto'
-import { controllerOf, type Invoke, type KubeObject, type RunContext, type RunInput, TerminalError } from '#contracts'
+import { type Invoke, type KubeObject, type RunContext, type RunInput, TerminalError } from '#contracts'
+import { isOwnedBy } from '#spec'
 import type { Reconciler, RelatedKind, Run } from './definition.ts'
 import { inputKey, type Kind, type ObservedBy } from './kinds.ts'
 import { outcomeReader } from './outcome.ts'
@@ -56,7 +57,7 @@ function openRun(
   return {
     object: reconciler.for.parse(object),
     owned: (kind) => {
-      const mine = observed(reconciler, 'owns', kind, owned).filter((child) => isControlledBy(child, object))
+      const mine = observed(reconciler, 'owns', kind, owned).filter((child) => isOwnedBy(child, object))
       return mine.map((child) => kind.parse(child)) as ObservedBy<typeof kind>[]
     },
     related: (kind) =>
@@ -93,6 +94,3 @@ function observed<T>(
     })
   return objects[key] ?? []
 }
-
-const isControlledBy = (child: KubeObject, owner: KubeObject): boolean =>
-  controllerOf(child)?.uid === owner.metadata.uid && owner.metadata.uid !== undefined

@@ -19,6 +19,8 @@ import { keysOf, refuseUnknown } from './options.ts'
 export interface Kind<Observed = KubeObject> extends ResourceRef {
   readonly kind: string
   readonly strategy: OwnedResource['strategy']
+  /** What has the name of an object that the function returns, and no controller, is taken over. */
+  readonly adopt?: OwnedResource['adopt']
   /** The object as its type. Throws a TerminalError that names path and value where the kind has a schema. */
   parse(object: KubeObject): Observed
 }
@@ -56,14 +58,22 @@ export interface KindOptions {
   kind: string
   plural: string
   strategy?: OwnedResource['strategy']
+  adopt?: boolean
 }
 
-const KIND_OPTIONS = keysOf<KindOptions>({ group: true, version: true, kind: true, plural: true, strategy: true })
+const KIND_OPTIONS = keysOf<KindOptions>({
+  group: true,
+  version: true,
+  kind: true,
+  plural: true,
+  strategy: true,
+  adopt: true,
+})
 
 /** A resource type that is not in the list below. `Model` is a type of @kubernetes/client-node, or any object type. */
 export function kind<Model = KubeObject>(options: KindOptions): PlainKind<TypedObject<Model>> {
   refuseUnknown(options, KIND_OPTIONS, `kind ${options.kind}`)
-  const { group, version, kind, plural, strategy = 'Apply' } = options
+  const { group, version, kind, plural, strategy = 'Apply', adopt } = options
   const apiVersion = apiVersionOf(options)
   return Object.freeze({
     group,
@@ -71,6 +81,7 @@ export function kind<Model = KubeObject>(options: KindOptions): PlainKind<TypedO
     resource: plural,
     kind,
     strategy,
+    ...(adopt !== undefined && { adopt }),
     parse: (object: KubeObject) => object as unknown as TypedObject<Model>,
     of: (body: object) => ({ apiVersion, kind, ...body }) as TypedObject<Model>,
   })

@@ -29,7 +29,7 @@ export function manifest(
       namespaces,
       status: isResource(reconciler.for) ? undefined : 'Untouched',
     },
-    owns: owns.map((kind) => ({ ...resourceOf(kind), strategy: kind.strategy })),
+    owns: owns.map((kind) => ({ ...resourceOf(kind), strategy: kind.strategy, adopt: kind.adopt })),
     finalize: reconciler.finalize !== undefined,
     related,
     changes,

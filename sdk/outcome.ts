@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import {
+  type AppliedObject,
   type ConditionUpdate,
   type EventReport,
-  type KubeObject,
   type Outcome,
   type OwnMetadata,
   TerminalError,
@@ -13,7 +13,7 @@ import { plain } from './plain.ts'
 /** What should be so. Everything left out stays as it is; `requeueAfter` and `requeueAt` ask for another run. */
 export interface ReconcileOutcome<Status = unknown> {
   /** The complete set of owned objects of the declared kinds; what is owned and not in it is deleted. */
-  apply?: readonly KubeObject[] | undefined
+  apply?: readonly AppliedObject[] | undefined
   /** The complete status, but for `conditions` and `observedGeneration`. */
   status?: Status | undefined
   /** Set by type; types not named stay as they are. */
@@ -33,7 +33,9 @@ const map = z.record(z.string(), z.string()).optional()
 /** Without a status of its own the object has none that a function could return. */
 const outcomeOf = (status: z.ZodType | undefined) =>
   z.strictObject({
-    apply: z.array(z.looseObject({ apiVersion: z.string(), kind: z.string() })).optional(),
+    apply: z
+      .array(z.looseObject({ apiVersion: z.string(), kind: z.string(), retain: z.boolean().optional() }))
+      .optional(),
     ...(status && {
       status: status.optional(),
       conditions: z.array(z.looseObject({ type: z.string() })).optional(),

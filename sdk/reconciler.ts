@@ -43,7 +43,7 @@ export const RELATED_OPTIONS = keysOf<Omit<RelatedKind, keyof Kind>>({
   metadataOnly: true,
 })
 /** Of a kind, or a resource. */
-const KIND_FIELDS = ['group', 'version', 'resource', 'kind', 'strategy', 'parse', 'of', 'outcomeStatus', 'crd']
+const KIND_FIELDS = ['group', 'version', 'resource', 'kind', 'strategy', 'adopt', 'parse', 'of', 'outcomeStatus', 'crd']
 export const BACKOFF_OPTIONS = keysOf<Backoff>({ initialSeconds: true, maxSeconds: true, jitter: true })
 
 /** What the compiler would say: Node.js runs a module without asking it. Values are the manifest's to check. */
@@ -62,8 +62,9 @@ function refuseWrong(options: { readonly [Name in keyof Reconciler]?: unknown })
   for (const [list, kinds] of Object.entries({ owns, related }))
     if (!Array.isArray(kinds) || !kinds.every(isObject))
       throw new Error(`${whose}: "${list}" is no list of kinds: write ${list}: [ConfigMap]`)
-  for (const [index, one] of (related as object[]).entries())
-    refuseUnknown(one, [...RELATED_OPTIONS, ...KIND_FIELDS], `${whose}: related[${index}]`)
+  for (const [list, kinds] of Object.entries({ owns, related }))
+    for (const [index, one] of (kinds as object[]).entries())
+      refuseUnknown(one, [...RELATED_OPTIONS, ...KIND_FIELDS], `${whose}: ${list}[${index}]`)
   const makesItsOwn = (owns as Kind<unknown>[]).some((one) => isSame(one, primary as Kind<unknown>))
   if (makesItsOwn && !('crd' in primary) && options.selector === undefined)
     throw new Error(

@@ -1,5 +1,6 @@
 export { coverageId } from './coverage.ts'
 export { type ObjectSelector, parseFieldSelector } from './field-selector.ts'
+export { isNamedAs, isOwnedBy, type Owner, ownerOf, RETAINED_FOR, retainedFor, retainerOf } from './owner.ts'
 export { isRefused, LONGEST_RECONCILER_NAME, type Refused, readReconciler } from './read-reconciler.ts'
 export {
   type Backoff,

@@ -48,16 +48,29 @@ const metadataOnly = z
 
 const someInvoke = 'give http or pull'
 
-const owned = z.object({
-  ...resourceRef,
-  strategy: z
-    .enum(['Apply', 'CreateOnly', 'Recreate'])
-    .default('Apply')
-    .describe(
-      'Apply: kept as declared. CreateOnly: created if absent, never changed (kinds that are immutable). Recreate: deleted and created again when the function declares something else than before.',
-    ),
-  metadataOnly,
-})
+const adoptsByApply = 'adopt needs strategy Apply: the others do not change an object that is there'
+
+const owned = z
+  .object({
+    ...resourceRef,
+    strategy: z
+      .enum(['Apply', 'CreateOnly', 'Recreate'])
+      .default('Apply')
+      .describe(
+        'Apply: kept as declared. CreateOnly: created if absent, never changed (kinds that are immutable). Recreate: deleted and created again when the function declares something else than before.',
+      ),
+    adopt: z
+      .boolean()
+      .optional()
+      .describe('An object that has the name of one that the function returns, and no controller, is taken over.'),
+    metadataOnly,
+  })
+  .refine(({ adopt, strategy }) => !adopt || strategy === 'Apply', { path: ['adopt'], message: adoptsByApply })
+  .meta({
+    'x-kubernetes-validations': [
+      { rule: "!has(self.adopt) || !self.adopt || self.strategy == 'Apply'", message: adoptsByApply },
+    ],
+  })
 
 const related = z
   .object({

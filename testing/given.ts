@@ -1,6 +1,5 @@
 import {
   apiVersionOf,
-  controllerOf,
   type Invoke,
   type KubeObject,
   kindName,
@@ -11,7 +10,7 @@ import {
 } from '#contracts'
 import { isFinalizing, markedBy, ownershipMark, RECONCILER_ANNOTATION, type Reconciled, type World } from '#reconcile'
 import type { Kind, Reconciler } from '#sdk'
-import { identityOf, relation } from '#spec'
+import { identityOf, isOwnedBy, relation, retainerOf } from '#spec'
 import { asStored } from './memory.ts'
 import { prepared } from './prepared.ts'
 
@@ -100,9 +99,12 @@ function byKind<Declared extends ResourceRef & { kind: string }>(
 export const isOfKind = ({ kind, apiVersion }: KubeObject, wanted: ResourceRef & { kind: string }): boolean =>
   kind === wanted.kind && apiVersion === apiVersionOf(wanted)
 
-/** There are no field managers here: an object without a mark counts as created by the reconciler. */
-export const isOwned = (object: KubeObject, owner: KubeObject, identity: string): boolean =>
-  controllerOf(object)?.uid === owner.metadata.uid && [undefined, identity].includes(markedBy(owner, object))
+/** There are no field managers here: an object with a controller and without a mark counts as created by the reconciler. */
+export function isOwned(object: KubeObject, owner: KubeObject, identity: string): boolean {
+  const creator = markedBy(owner, object)
+  const isUnmarked = creator === undefined && retainerOf(object) === undefined
+  return isOwnedBy(object, owner) && (creator === identity || isUnmarked)
+}
 
 /**
  * The child as the dispatcher would have created it: in its owner's namespace, and controlled by it. `creator` names

@@ -1,5 +1,6 @@
+import type { KubeObject } from '#contracts'
 import type { Reconciler } from '#sdk'
-import { PAUSED_ANNOTATION } from '#spec'
+import { PAUSED_ANNOTATION, retainerOf } from '#spec'
 import { invokeOf, isOfKind } from './given.ts'
 import {
   decided,
@@ -40,6 +41,7 @@ const LAWS: Record<string, (reconciler: Reconciler, scenario: Scenario) => Promi
   'comes to the same end if a write is refused for some time': survivesRefusals,
   'writes nothing while it is paused, and comes to the same end when it is resumed': survivesPauses,
   'leaves nothing behind if its object goes in the middle of a run': leavesNothingBehind,
+  'keeps what it retains when its object goes, at any moment': keepsWhatItRetains,
   'comes to the same end in whatever order changes come, one by one or at once': takesAnyOrder,
 }
 
@@ -170,6 +172,34 @@ async function leavesNothingBehind(reconciler: Reconciler, scenario: Scenario): 
     }
   }
 }
+
+/** But for what the function gives up in that very run: the write may be on its way when the object goes. */
+async function keepsWhatItRetains(reconciler: Reconciler, scenario: Scenario): Promise<void> {
+  for await (const { start, when } of starts(reconciler, scenario)) {
+    const undisturbed = start()
+    await undisturbed.runUntilIdle()
+    const wanted = retainedIn(undisturbed)
+    let retained: KubeObject[] = []
+    const goes = (world: Simulation): void => {
+      if (world.object === undefined) return
+      retained = retainedIn(world).filter((one) => wanted.some(({ metadata }) => metadata.uid === one.metadata.uid))
+      world.delete()
+    }
+    const keeps = (world: Simulation, moment: string): void => {
+      world.memory.collectGarbage()
+      const left = new Set(world.memory.all().map(({ metadata }) => metadata.uid))
+      const lost = retained.filter(({ metadata }) => !left.has(metadata.uid))
+      same(lost, [], `what it retains is gone if it is deleted ${moment}, ${when}`)
+    }
+    for await (const { world, write } of disturbances(start, goes)) keeps(world, `before ${write}`)
+    goes(undisturbed)
+    await undisturbed.runUntilIdle()
+    keeps(undisturbed, 'when it is idle')
+  }
+}
+
+const retainedIn = ({ memory }: Simulation): KubeObject[] =>
+  memory.all().filter((object) => retainerOf(object) !== undefined)
 
 async function takesAnyOrder(reconciler: Reconciler, { steps = [], ...options }: Scenario): Promise<void> {
   const world = new Simulation(reconciler, options)

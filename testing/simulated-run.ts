@@ -7,7 +7,6 @@ import {
   GoneError,
   type MetadataWrite,
   type Note,
-  nameTaken,
   next,
   type Observed,
   type Reconciled,
@@ -15,6 +14,7 @@ import {
   reconciled,
   type SettledWrites,
   start,
+  takeOver,
   type Write,
   type Written,
 } from '#reconcile'
@@ -25,7 +25,7 @@ import { prepared } from './prepared.ts'
 
 /** One request of a run. */
 export interface SimulatedWrite {
-  verb: 'create' | 'apply' | 'delete' | 'metadata' | 'status' | 'finalizers'
+  verb: 'create' | 'apply' | 'patch' | 'delete' | 'metadata' | 'status' | 'finalizers'
   object: KubeObject
 }
 
@@ -145,7 +145,8 @@ class SimulatedDriver {
     }
   }
 
-  #send({ verb, resource, object }: Write): Written {
+  #send(write: Write): Written {
+    const { verb, object } = write
     const { memory, primary } = this.#run
     this.#admit(verb, object)
     const found = memory.find(object)
@@ -153,11 +154,17 @@ class SimulatedDriver {
       if (found !== undefined) memory.delete(object)
       return this.#wrote(verb, object, memory.find(object), found)
     }
+    if (verb === 'patch') {
+      if (found === undefined) throw new ConflictError(`${object.kind} ${object.metadata.name} is gone`)
+      return this.#wrote(verb, object, memory.patch(object, write.patch), found)
+    }
     const owner = primary()
     if (owner === undefined) throw new GoneError('the object was deleted during its run')
     const { identity } = this.#of
-    if (found !== undefined && !isOwned(found, owner, identity))
-      throw new RefusedError(nameTaken(resource, found, { identity, owner }), { reason: 'NameTaken' })
+    if (found !== undefined && !isOwned(found, owner, identity)) {
+      const { write: taking, adopted } = takeOver(write, found, { identity, owner })
+      return { ...this.#wrote(verb, object, memory.apply(taking.object), found), adopted }
+    }
     return this.#wrote(verb, object, verb === 'create' ? created(memory, object) : memory.apply(object), found)
   }
 

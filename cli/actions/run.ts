@@ -94,13 +94,14 @@ const ENDS = {
 
 function stepText(step: DryRunStep): string {
   if (step.would === 'tell') return `  tell ${step.type} ${step.reason}: ${step.message}`
-  const { would, kind, namespace, name, differences } = step
+  const { would, kind, namespace, name, differences, retained } = step
   const lines = differences.map(({ path, ...values }) => {
     if (!('before' in values)) return `    + ${path}: ${JSON.stringify(values.after)}`
     if (!('after' in values)) return `    - ${path}: ${JSON.stringify(values.before)}`
     return `    ~ ${path}: ${JSON.stringify(values.before)} → ${JSON.stringify(values.after)}`
   })
-  return [`  ${would} ${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`, ...lines].join('\n')
+  const object = `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}${retained ? ' (retained)' : ''}`
+  return [`  ${would} ${object}`, ...lines].join('\n')
 }
 
 const indented = (text: string): string => text.trimEnd().replaceAll(/^/gm, '  ')

@@ -22,6 +22,7 @@ export const idOf = {
 const WRITES = {
   create: 'created',
   apply: 'applied',
+  patch: 'patched',
   delete: 'deleted',
   metadata: 'labelled',
   status: 'written',

@@ -1,5 +1,6 @@
-import { controllerOf, resourceName } from '#contracts'
+import { resourceName } from '#contracts'
 import type { StoredEvent } from '#events'
+import { ownerOf } from '#spec'
 import { oneLine } from '../table.ts'
 import type { Format } from './options.ts'
 
@@ -36,7 +37,7 @@ const nameOf = ({ namespace, name }: StoredEvent['key']): string =>
   namespace === undefined ? name : `${namespace}/${name}`
 
 function notesOn({ object, origin, referenceOnly }: StoredEvent): string[] {
-  const owner = controllerOf(object)
+  const owner = ownerOf(object)
   const { phase } = (object.status ?? {}) as { phase?: unknown }
   return [
     ...(typeof phase === 'string' ? [phase] : []),

@@ -2,17 +2,17 @@ import { ConflictError } from '#contracts'
 import type { OwnerKey } from '#events'
 import {
   called,
-  isControlledBy,
   isCreatedBy,
   NamespaceTerminatingError,
-  nameTaken,
   RefusedError,
+  takeOver,
   type Write,
   type Written,
 } from '#reconcile'
+import { isOwnedBy } from '#spec'
 import { isStale, refusalOf } from '../errors.ts'
 import { PRIORITY } from '../gate.ts'
-import { isNameTaken, moved } from './answers.ts'
+import { isNameTaken, isObjectGone, moved } from './answers.ts'
 import type { WriteRequests, WritingRun } from './write-requests.ts'
 import type { WriteThrough } from './write-through.ts'
 
@@ -36,8 +36,8 @@ export class OwnedWriter {
     try {
       return await this.#send(write)
     } catch (error) {
-      if (isNameTaken(write, error)) return this.#findWhoHas(write)
-      if (isStale(error)) {
+      if (isNameTaken(write, error)) return this.#claim(write)
+      if (isStale(error) || (write.verb === 'patch' && isObjectGone(error, write.object))) {
         await this.#refresh(write)
         throw moved(write.object, error)
       }
@@ -64,28 +64,33 @@ export class OwnedWriter {
       const after = await this.#requests.create(resource, object)
       return this.#through.present(resource, this.#owner, after, 'added')
     }
-    const isObserved = write.observed !== undefined
     const target = { verb, ref: resource, object }
+    if (verb === 'patch') {
+      const after = await this.#requests.patch(target, write.patch)
+      return this.#through.present(resource, this.#owner, after)
+    }
+    const isObserved = write.observed !== undefined
     const after = await this.#requests.apply(target, PRIORITY.create, this.#run.fieldManager, () => isObserved)
     return this.#through.present(resource, this.#owner, after, isObserved ? 'modified' : 'added')
   }
 
   /** The name exists although EVENTS did not show it as ours: the API server knows whose it is. */
-  async #findWhoHas({ resource, object }: Write): Promise<Written> {
+  async #claim(write: Write): Promise<Written> {
+    const { resource, object } = write
     const found = await this.#requests.get(resource, object)
     if (found === undefined) throw new ConflictError(`${called(object)} was deleted just now`)
     const { identity, primary } = this.#run
-    if (isControlledBy(found, primary.object) && isCreatedBy(identity, primary.object, found))
+    if (isOwnedBy(found, primary.object) && isCreatedBy(identity, primary.object, found))
       return { ...(await this.#through.present(resource, this.#owner, found)), isFound: true }
-    const message = nameTaken(resource, found, { identity, owner: primary.object })
-    throw new RefusedError(message, { reason: 'NameTaken' })
+    const { write: taking, adopted } = takeOver(write, found, { identity, owner: primary.object })
+    return { ...(await this.write(taking)), adopted }
   }
 
   async #refresh(write: Write): Promise<void> {
     const { resource, object } = write
     const observed = write.verb === 'apply' ? write.observed : object
     const found = await this.#requests.get(resource, object)
-    if (found !== undefined && isControlledBy(found, this.#run.primary.object))
+    if (found !== undefined && isOwnedBy(found, this.#run.primary.object))
       await this.#through.present(resource, this.#owner, found)
     else if (observed?.metadata.uid !== undefined && found?.metadata.uid !== observed.metadata.uid)
       await this.#through.gone(resource, this.#owner, observed)

@@ -34,7 +34,7 @@ export class PrimaryWriter {
   finalizers(object: KubeObject, finalizers: string[]): Promise<Written> {
     const patch = { metadata: { finalizers, resourceVersion: object.metadata.resourceVersion } }
     return this.#write(object, 'write the finalizers of', async ({ ref, owner }) => {
-      const after = await this.#requests.finalizers(ref, object, patch)
+      const after = await this.#requests.patch({ verb: 'finalizers', ref, object }, patch)
       const isGone = after.metadata.deletionTimestamp !== undefined && finalizers.length === 0
       return this.#through.result(ref, owner, object, isGone ? undefined : after)
     })

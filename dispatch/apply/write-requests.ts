@@ -76,10 +76,12 @@ export class WriteRequests {
     return takingBack(object, send, mayTakeBack, report)
   }
 
-  finalizers(ref: ResourceRef, object: KubeObject, patch: object): Promise<KubeObject> {
+  /** A merge patch. */
+  patch(target: Target, patch: object): Promise<KubeObject> {
+    const { ref, object } = target
     const { signal, fieldManager } = this.#run
     const send = () => this.#kube.patch(pathOf(ref, object), patch, 'merge', { signal, fieldManager })
-    return this.#send({ verb: 'finalizers', ref, object }, PRIORITY.create, send)
+    return this.#send(target, PRIORITY.create, send)
   }
 
   status(

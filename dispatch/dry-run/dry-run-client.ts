@@ -1,6 +1,7 @@
 import type { EventReport, KubeObject } from '#contracts'
 import type { KubeClient } from '#kube'
 import { type Difference, differences, SettledWrites } from '#reconcile'
+import { retainerOf } from '#spec'
 import { undefinedIfGone } from '../errors.ts'
 import type { ReconciliationDependencies } from '../run/dependencies.ts'
 
@@ -12,6 +13,8 @@ export type DryRunStep =
       namespace: string | undefined
       name: string
       differences: Difference[]
+      /** The object is to outlive its owner, or does so until it is deleted here. */
+      retained?: true
     }
   | ({ would: 'tell' } & EventReport)
 
@@ -28,12 +31,14 @@ export function dryRunDependencies<Deps extends ReconciliationDependencies>(
   return {
     ...deps,
     kube: dryRunClient(kube, (path, before, after) => {
-      const { kind, metadata } = (after ?? before) as KubeObject
+      const object = (after ?? before) as KubeObject
+      const { kind, metadata } = object
       const { namespace, name } = metadata
       const would = before === undefined ? 'create' : after === undefined ? 'delete' : 'change'
       const found = would === 'delete' ? [] : differences(before, after)
       const shown = isConfidential(path) ? found.map(withheld) : found
-      note({ would, kind, namespace, name, differences: shown })
+      const retained = retainerOf(object) && { retained: true as const }
+      note({ would, kind, namespace, name, differences: shown, ...retained })
     }),
     events: {
       observe: (query) => events.observe(query),

@@ -1,7 +1,7 @@
 import type { ResourceRef } from '#contracts'
 import type { EventStore, ObjectKey, OwnerKey } from '#events'
-import { isControlledBy, TooMuchStateError, type World } from '#reconcile'
-import type { ReconcilerSpec } from '#spec'
+import { TooMuchStateError, type World } from '#reconcile'
+import { isOwnedBy, type ReconcilerSpec } from '#spec'
 import type { Adoptions } from './adoptions.ts'
 import { type IsCreated, ownedBy } from './owned-objects.ts'
 import type { ReconcilerVersion } from './reconciler-version.ts'
@@ -79,10 +79,10 @@ async function observeAll(
   const { primary } = first
   const object = primary && (await references.resolve(spec.for, primary, { meter, reconciler, signal }))
   if (primary === undefined || object === undefined) return undefined
+  const resolveWhole: Resolve = (resource, stored) =>
+    references.resolve(resource, stored, { meter, reconciler, signal })
   const resolve: Resolve = async (resource, stored) =>
-    isMetadataEnough(spec, resource)
-      ? stored.object
-      : references.resolve(resource, stored, { meter, reconciler, signal })
+    isMetadataEnough(spec, resource) ? stored.object : resolveWhole(resource, stored)
   const names = lookupsOf(named, object)
   const second =
     names.length === 0
@@ -98,10 +98,10 @@ async function observeAll(
     return adoptions.isCreatedBy(identity, object, candidate, { reconciler, signal })
   }
   const [owned, related] = await Promise.all([
-    ownedBy(object, spec, first.owned, { resolve, isCreated }),
+    ownedBy(object, spec, first.owned, { resolve, resolveWhole, isCreated }),
     relatedTo(object, spec, [...first.related, ...second].flat(), resolve),
   ])
-  const mine = first.owned.flat().filter((child) => isControlledBy(child.object, object))
+  const mine = first.owned.flat().filter((child) => isOwnedBy(child.object, object))
   const newest = [...mine, ...related].reduce(
     (latest, other) => (other.sequence > latest.sequence ? other : latest),
     primary,

@@ -1,8 +1,8 @@
-import type { KubeObject } from '#contracts'
+import { controllerOf, type KubeObject } from '#contracts'
 import type { StoredObject } from '#events'
 import { mapAtMost } from '#primitives'
-import { isControlledBy, type OwnedObject } from '#reconcile'
-import type { OwnedResource, ReconcilerSpec } from '#spec'
+import type { OwnedObject } from '#reconcile'
+import { isOwnedBy, type OwnedResource, type ReconcilerSpec } from '#spec'
 import { REFERENCES_AT_ONCE, type Resolve } from './references.ts'
 
 /** Whether the reconciler has created or adopted the stored object. `found` is the same object with its references resolved. */
@@ -13,15 +13,21 @@ export async function ownedBy(
   owner: KubeObject,
   { owns }: ReconcilerSpec,
   found: readonly StoredObject[][],
-  { resolve, isCreated }: { resolve: Resolve; isCreated: IsCreated },
+  { resolve, resolveWhole, isCreated }: { resolve: Resolve; resolveWhole: Resolve; isCreated: IsCreated },
 ): Promise<OwnedObject[]> {
   const children = owns.flatMap((resource, index) =>
-    (found[index] ?? []).filter((child) => isControlledBy(child.object, owner)).map((child) => ({ resource, child })),
+    (found[index] ?? [])
+      .filter((child) => isOwnedBy(child.object, owner) || mayBeRetained(child))
+      .map((child) => ({ resource, child })),
   )
   const created = await mapAtMost(REFERENCES_AT_ONCE, children, async ({ resource, child }) => {
-    const object = await resolve(resource, child)
-    if (object === undefined || !isControlledBy(object, owner)) return undefined
+    const object = await (mayBeRetained(child) ? resolveWhole : resolve)(resource, child)
+    if (object === undefined || !isOwnedBy(object, owner)) return undefined
     return (await isCreated(resource, child, object)) ? { resource, object } : undefined
   })
   return created.filter((child) => child !== undefined)
 }
+
+/** A reference has no annotations, and these say what an object without a controller is retained for. */
+const mayBeRetained = ({ referenceOnly, object }: StoredObject): boolean =>
+  referenceOnly && controllerOf(object) === undefined && object.metadata.annotations === undefined

@@ -1,9 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import type { KubeObject, ResourceRef } from '#contracts'
-import { finalizerOf, isRefused, RECONCILERS, readReconciler } from '#spec'
+import { finalizerOf, isRefused, RECONCILERS, RETAINED_FOR, readReconciler } from '#spec'
 import { parseReconciler } from '../../bridge/reconcilers.ts'
 import { type Owner, Routes } from '../../bridge/routing.ts'
 import { configMaps, controlledBy, object, pods, reconciler, reconcilerObject, widgets } from './objects.ts'
+
+const retainedFor = (owner: string) => ({ annotations: { [RETAINED_FOR]: owner } })
 
 function keys(
   routes: Routes,
@@ -33,6 +35,30 @@ describe('a change is mapped', () => {
       ['widget default.a'],
     ],
     ['to nobody without a controller', pods, object('Pod', 'p'), []],
+    [
+      'to the object that it is retained for',
+      pods,
+      object('Pod', 'p', retainedFor('Widget.example.com/a/uid-a')),
+      ['widget default.a'],
+    ],
+    [
+      'to its controller alone, where it has an annotation as well',
+      pods,
+      object('Pod', 'p', { ...controlledBy('Gadget', 'g'), ...retainedFor('Widget.example.com/a/uid-a') }),
+      [],
+    ],
+    [
+      'to nobody when it is retained for an object of another group',
+      pods,
+      object('Pod', 'p', retainedFor('Widget.other.io/a/uid-a')),
+      [],
+    ],
+    [
+      'to nobody when it is retained for what no object can be called',
+      pods,
+      object('Pod', 'p', retainedFor('Widget.example.com/../uid-a')),
+      [],
+    ],
     ['to nobody when another kind controls it', pods, object('Pod', 'p', controlledBy('Gadget', 'a')), []],
     [
       'to nobody when another group controls it',

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { resourcePath } from '#kube'
-import { RECONCILERS } from '#spec'
+import { RECONCILERS, RETAINED_FOR, retainedFor } from '#spec'
 import { differences } from '../../reconcile/diff.ts'
 import { CONFIG_MAPS, configMap, PODS, pod, silent, startFixture, until, WIDGETS } from './fixture.ts'
 import { createdFor } from './objects.ts'
@@ -26,23 +26,23 @@ beforeAll(async () => {
 })
 afterAll(() => fixture?.[Symbol.asyncDispose]())
 
-describe('a reconciler in dry-run mode', () => {
-  const SECRETS = { group: '', version: 'v1', resource: 'secrets', kind: 'Secret', strategy: 'Apply' } as const
+const SECRETS = { group: '', version: 'v1', resource: 'secrets', kind: 'Secret', strategy: 'Apply' } as const
 
-  /** A dispatcher in dry-run mode, and its log. */
-  async function dryRunScene(name: string) {
-    const steps: (Record<string, unknown> & { would: string })[] = []
-    const log = {
-      ...silent,
-      info: (fields: object, message: string) => {
-        if (message === 'dry run') steps.push(fields as (typeof steps)[number])
-      },
-    }
-    await fixture.events.setCursor(SECRETS, undefined, { resourceVersion: '1', at: '2030-01-01T00:00:00Z' })
-    const spec = { dryRun: true, finalize: true, owns: [PODS, CONFIG_MAPS, SECRETS] }
-    return { steps, scene: await fixture.scene(name, { spec, dispatcher: { log } }) }
+/** A dispatcher in dry-run mode, and its log. */
+async function dryRunScene(name: string) {
+  const steps: (Record<string, unknown> & { would: string })[] = []
+  const log = {
+    ...silent,
+    info: (fields: object, message: string) => {
+      if (message === 'dry run') steps.push(fields as (typeof steps)[number])
+    },
   }
+  await fixture.events.setCursor(SECRETS, undefined, { resourceVersion: '1', at: '2030-01-01T00:00:00Z' })
+  const spec = { dryRun: true, finalize: true, owns: [PODS, { ...CONFIG_MAPS, adopt: true }, SECRETS] }
+  return { steps, scene: await fixture.scene(name, { spec, dispatcher: { log } }) }
+}
 
+describe('a reconciler in dry-run mode', () => {
   it('says what it would do, after defaults and admission, and does nothing; its timers go on', async () => {
     const { steps, scene } = await dryRunScene('dry')
     let calls = 0
@@ -103,6 +103,48 @@ describe('a reconciler in dry-run mode', () => {
     expect((await scene.run('w')).result).toBe('error')
     expect(steps.find(({ reason }) => reason === 'Invalid')).toMatchObject({ would: 'tell', type: 'Warning' })
     expect(await scene.condition('w')).toBeUndefined()
+    await scene.stop()
+  })
+})
+
+describe('a dry run', () => {
+  it('shows what would be adopted, and what would begin to be retained, be retained from the start, and be given up', async () => {
+    const { steps, scene } = await dryRunScene('dry-retained')
+    const path = resourcePath(CONFIG_MAPS, scene.name)
+    await scene.widget('w', () => ({}))
+    await scene.ended('w')
+    const widget = (await scene.get(WIDGETS, 'w'))!
+    const mine = (name: string) => createdFor(widget, scene.name, configMap(name))
+    const { metadata, ...content } = mine('given-up')
+    const annotations = { ...metadata.annotations, [RETAINED_FOR]: retainedFor(widget) }
+    const before = [
+      mine('owned'),
+      { ...content, metadata: { ...metadata, annotations, ownerReferences: [] } },
+      { ...configMap('free'), metadata: { name: 'free', namespace: scene.name } },
+    ]
+    for (const object of before) {
+      await fixture.kube.create(path, object)
+      const owner = object.metadata.name === 'free' ? undefined : { resource: 'widgets', name: 'w' }
+      await scene.see(CONFIG_MAPS, object.metadata.name, owner)
+    }
+    const present = () => Promise.all(before.map((object) => scene.get(CONFIG_MAPS, object.metadata.name)))
+    const untouched = await present()
+    steps.length = 0
+    scene.behave('w', () => ({
+      apply: [configMap('free'), ...['owned', 'new'].map((name) => ({ ...configMap(name), retain: true }))],
+    }))
+    expect(await scene.run('w')).toMatchObject({ result: 'success' })
+    const shown = steps.map(({ would, kind, name, retained }) => ({ would, kind, name, retained }))
+    expect(shown).toEqual(
+      expect.arrayContaining([
+        { would: 'change', kind: 'ConfigMap', name: 'free', retained: undefined },
+        { would: 'change', kind: 'ConfigMap', name: 'owned', retained: true },
+        { would: 'create', kind: 'ConfigMap', name: 'new', retained: true },
+        { would: 'delete', kind: 'ConfigMap', name: 'given-up', retained: true },
+      ]),
+    )
+    expect(steps.filter(({ would }) => would === 'tell').map(({ reason }) => reason)).toEqual(['Adopted', 'Pruned'])
+    expect(await present()).toEqual(untouched)
     await scene.stop()
   })
 })

@@ -211,7 +211,7 @@ describe('a name that is taken', () => {
       message: ['ConfigMap runs/foreign-config', 'Pod runs/foreign-pod']
         .map(
           (taken) =>
-            `${taken} exists, but has no controller: delete it, or have the function give what it makes another name`,
+            `${taken} exists, but has no controller: have the function give what it makes another name, or own the kind with strategy Apply and adopt: true, so that the object is taken over`,
         )
         .join('; '),
     })

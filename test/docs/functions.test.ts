@@ -37,7 +37,14 @@ const INNER = [
   ...keysOf<sdk.Scale>({ spec: true, status: true, selector: true }),
   ...keysOf<sdk.Column>({ name: true, path: true, type: true, description: true, priority: true }),
   ...BACKOFF_OPTIONS,
-  ...keysOf<Parameters<typeof sdk.kind>[0]>({ group: true, version: true, kind: true, plural: true, strategy: true }),
+  ...keysOf<Parameters<typeof sdk.kind>[0]>({
+    group: true,
+    version: true,
+    kind: true,
+    plural: true,
+    strategy: true,
+    adopt: true,
+  }),
   ...keysOf<sdk.ConditionUpdate>({ type: true, status: true, reason: true, message: true }),
   ...keysOf<sdk.Rollout>({ ready: true, isComplete: true, isStuck: true }),
 ]

@@ -163,6 +163,11 @@ describe('a Reconciler, on a real API server', () => {
       { for: pods, owns: [{ ...pods, strategy: 'Replace' }], invoke: { http } },
       'spec.owns[0].strategy: Unsupported value: "Replace"',
     ],
+    [
+      'adoption of what its strategy does not change',
+      { for: pods, owns: [{ ...pods, strategy: 'CreateOnly', adopt: true }], invoke: { http } },
+      'spec.owns[0]: Invalid value: adopt needs strategy Apply',
+    ],
     ['no time at all', { for: pods, invoke: { http }, timeoutSeconds: 0 }, 'spec.timeoutSeconds: Invalid value: 0'],
     ['a misspelt field', { for: pods, invoke: { http }, timeout: 5 }, 'unknown field "spec.timeout"'],
   ])('is refused with %s', async (_, spec, message) => {
@@ -170,7 +175,7 @@ describe('a Reconciler, on a real API server', () => {
   })
 
   it('is given the same defaults by the server as by the code', async () => {
-    const spec = { for: pods, owns: [pods], invoke: { http } }
+    const spec = { for: pods, owns: [pods, { ...pods, adopt: true }], invoke: { http } }
     const stored = JSON.parse(await create(reconciler(spec)))
     expect(stored.spec).toEqual(reconcilerSpec.parse(spec))
   })

@@ -309,6 +309,8 @@ describe('a reconciler that the compiler has not seen', () => {
     [{ selector: 5 }, 'reconciler shop: selector is 5: expected string'],
     [{ related: [{ ...Secret, byName: 'x y' }] }, 'related[0].byName is "x y": write a path such as'],
     [{ related: [{ ...Secret, byname: 'x' }] }, 'related[0] has an unknown option "byname": did you mean "byName"?'],
+    [{ owns: [{ ...Secret, adpot: true }] }, 'owns[0] has an unknown option "adpot": did you mean "adopt"?'],
+    [{ owns: [{ ...Pod, adopt: true }] }, 'reconciler shop: owns[0].adopt is true: adopt needs strategy Apply'],
     [{ backoff: { max: 3 } }, 'backoff has an unknown option "max": it takes initialSeconds, maxSeconds, jitter'],
     [{ backoff: 3 }, 'backoff is 3: expected object'],
     [{ own: [Pod] }, 'reconciler shop has an unknown option "own": did you mean "owns"?'],

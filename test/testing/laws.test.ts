@@ -117,6 +117,27 @@ describe('a reconciler that labels its object, and deletes it in the end', () =>
   it.each(laws)('%s', (_, holds) => holds())
 })
 
+describe('a reconciler that retains an archive', () => {
+  const archive = (title: string) => ({ ...config('archive', { title }), retain: true })
+  const archiving = reconciler({
+    name: 'shop',
+    for: Shop,
+    owns,
+    writes: ['Deletion'],
+    reconcile({ object: { spec } }) {
+      if (spec.title === 'closed') return { apply: [], deleteObject: true }
+      const key = { ...Secret.of({ metadata: { name: 'key' }, stringData: { key: 'k' } }), retain: spec.size > 1 }
+      return { apply: [archive(spec.title), config('one'), key], status: { phase: 'Open' } }
+    },
+    finalize: ({ object: { spec }, owned }) => ({
+      apply: owned(ConfigMap).length > 0 ? [archive(spec.title), { ...config('last'), retain: true }] : [],
+    }),
+  })
+  const close = (world: Simulation) => world.edit({ spec: { title: 'closed' } })
+  const laws = lawsOf(archiving, { ...scenario, steps: [...scenario.steps!, ['it is closed', close]] })
+  it.each(laws)('%s', (_, holds) => holds())
+})
+
 describe('what a law finds', () => {
   const broken: [string, ReturnType<typeof shopThat>, string, string][] = [
     [
@@ -210,6 +231,18 @@ describe('what a law finds', () => {
       }),
       'comes to the same end if a write is refused',
       'it is not tried again if the apply of ConfigMap one is refused, at the start',
+    ],
+    [
+      'what is retained, and given to garbage collection in the end',
+      reconciler({
+        name: 'shop',
+        for: Shop,
+        owns,
+        reconcile: () => ({ apply: [{ ...config('archive'), retain: true }] }),
+        finalize: () => ({ apply: [config('archive')] }),
+      }),
+      'leaves nothing behind',
+      'something is left if it is deleted before apply of ConfigMap archive',
     ],
     [
       'a decision on its having been paused',

@@ -21,7 +21,8 @@ const corner = (spec: Parameters<typeof Shop.of>[0]['spec'] = {}): KubeObject =>
   Shop.of({ metadata: { name: 'corner', namespace: 'default' }, spec })
 const config = (data: Record<string, string> = {}) => ConfigMap.of({ metadata: { name: 'map' }, data })
 
-const mapper = shopThat(({ object: { spec } }) => ({ apply: spec.data ? [config(spec.data)] : [] }))
+const mapped = ({ object: { spec } }: Pick<ShopRun, 'object'>) => ({ apply: spec.data ? [config(spec.data)] : [] })
+const mapper = shopThat(mapped)
 const dataOf = (world: Simulation) => world.list(ConfigMap).map(({ data }) => data)
 
 describe('one decision, as a table row', () => {
@@ -183,6 +184,89 @@ describe('a simulated cluster', () => {
     await world.advance(60)
     expect(world.list(ConfigMap)).toHaveLength(2)
     expect(world.object).toMatchObject({ metadata: { labels: { a: '1' } }, status: { phase: '' } })
+  })
+
+  it('takes over what nobody controls, where that is declared, and tells it once', async () => {
+    const theirs = { ...config({ a: 'x', theirs: 'x' }), metadata: { name: 'map', namespace: 'default' } }
+    const adopting = reconciler({ name: 'shop', for: Shop, owns: [{ ...ConfigMap, adopt: true }], reconcile: mapped })
+    const world = simulate(adopting, { objects: [corner({ data: { a: '1' } }), theirs] })
+    await world.runUntilIdle()
+    expect(dataOf(world)).toEqual([{ a: '1', theirs: 'x' }])
+    expect(world.events).toEqual([
+      {
+        type: 'Normal',
+        reason: 'Adopted',
+        message: 'ConfigMap default/map had no controller, and is controlled by this Shop now',
+      },
+    ])
+    world.edit({ spec: { data: null } })
+    await world.runUntilIdle()
+    expect(dataOf(world)).toEqual([])
+  })
+
+  describe('with an object that outlives its owner', () => {
+    const keeper = reconciler({
+      name: 'shop',
+      for: Shop,
+      owns: [ConfigMap],
+      reconcile: ({ object: { spec }, owned }) => ({
+        apply: spec.data === undefined ? [] : [{ ...config(spec.data), retain: spec.due === undefined }],
+        status: { phase: `${owned(ConfigMap).length}` },
+      }),
+    })
+
+    it('keeps that, and takes it over for the next owner of that name', async () => {
+      const world = simulate(keeper, { objects: [corner({ data: { a: '1' } })] })
+      await world.runUntilIdle()
+      expect(world.object).toMatchObject({ status: { phase: '1' } })
+      const [{ metadata }] = world.list(ConfigMap) as [KubeObject]
+      expect(metadata.ownerReferences).toBeUndefined()
+      world.delete()
+      await world.runUntilIdle()
+      world.create(corner({ data: { b: '2' } }))
+      await world.runUntilIdle()
+      expect(dataOf(world)).toEqual([{ b: '2' }])
+      expect(world.list(ConfigMap)[0]?.metadata.uid).toBe(metadata.uid)
+      expect(world.events.map(({ message }) => message)).toEqual([
+        'ConfigMap default/map was retained for an earlier Shop of this name, and is retained for this Shop now',
+      ])
+    })
+
+    it('leaves it alone, and does not show it, as long as the next owner of that name does not return it', async () => {
+      const world = simulate(keeper, { objects: [corner({ data: { a: '1' } })] })
+      await world.runUntilIdle()
+      world.delete()
+      world.create(corner())
+      await world.runUntilIdle()
+      expect(dataOf(world)).toEqual([{ a: '1' }])
+      expect(world.object).toMatchObject({ status: { phase: '0' } })
+    })
+
+    it('deletes it when the function no longer returns it, and says so', async () => {
+      const world = simulate(keeper, { objects: [corner({ data: { a: '1' } })] })
+      await world.runUntilIdle()
+      world.edit({ spec: { data: null } })
+      await world.runUntilIdle()
+      expect(dataOf(world)).toEqual([])
+      const message = 'ConfigMap default/map was retained, and was deleted because the function no longer returns it'
+      expect(world.events).toEqual([{ type: 'Normal', reason: 'Pruned', message }])
+    })
+
+    it('owns it and retains it again as the function says, in one write each', async () => {
+      const world = simulate(keeper, { objects: [corner({ data: { a: '1' } })] })
+      await world.runUntilIdle()
+      const { length } = world.writes
+      world.edit({ spec: { due: 'now' } })
+      await world.runUntilIdle()
+      const [{ metadata }] = world.list(ConfigMap) as [KubeObject]
+      expect(metadata.ownerReferences).toMatchObject([{ kind: 'Shop', controller: true }])
+      expect(metadata.annotations).not.toHaveProperty('fairlead.dev/retained-for')
+      world.edit({ spec: { due: null } })
+      await world.runUntilIdle()
+      expect(world.list(ConfigMap)[0]?.metadata).not.toHaveProperty('ownerReferences.0')
+      const writes = world.writes.slice(length).filter(({ verb }) => verb !== 'status')
+      expect(writes.map(({ verb }) => verb)).toEqual(['patch', 'apply', 'patch', 'apply'])
+    })
   })
 
   it('writes a Secret once, though its values are not compared', async () => {

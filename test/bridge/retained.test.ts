@@ -1,0 +1,70 @@
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import type { KubeObject, ResourceRef } from '#contracts'
+import { resourcePath } from '#kube'
+import { RETAINED_FOR, retainedFor } from '#spec'
+import { configMaps, secrets, widgets } from './objects.ts'
+import { type Servers, startServers } from './servers.ts'
+import { createReconciler, installWidgets, startBridge, until, untilEqual } from './world.ts'
+
+let servers: Servers
+let owner: KubeObject
+
+beforeAll(async () => {
+  servers = await startServers()
+  const { kube } = servers
+  await installWidgets(kube)
+  await createReconciler(kube, 'widget', { for: widgets, owns: [configMaps, secrets] })
+  owner = await kube.create(resourcePath(widgets, 'default'), {
+    apiVersion: 'example.com/v1',
+    kind: 'Widget',
+    metadata: { name: 'w' },
+  })
+})
+afterAll(() => servers?.[Symbol.asyncDispose]())
+
+const pathOf = (ref: ResourceRef, name?: string): string => resourcePath(ref, 'default', name)
+
+it.each([configMaps, secrets])('a retained object runs the one it is retained for: of $kind', async (ref) => {
+  const { kube, nats } = servers
+  const annotations = { [RETAINED_FOR]: retainedFor(owner) }
+  await using bridge = await startBridge(kube, nats.url, { prefix: `retained-${ref.resource}` })
+  await untilEqual(kube, bridge.events, ref)
+  await until(async () => bridge.keysOf('widget').includes('default.w'), { what: 'the widget is queued at first' })
+  const hears = async (what: string, act: () => Promise<unknown>) => {
+    bridge.enqueued.length = 0
+    await act()
+    await until(async () => bridge.keysOf('widget').includes('default.w'), { what: `it runs when ${what}` })
+  }
+  await hears('the object appears', () => kube.create(pathOf(ref), { metadata: { name: 'r', annotations } }))
+  await hears('it changes', () => kube.patch(pathOf(ref, 'r'), { metadata: { labels: { a: 'b' } } }, 'merge'))
+  const { owned } = await bridge.events.observe({
+    primary: { ref: widgets, namespace: 'default', name: 'w' },
+    owned: [ref],
+  })
+  expect(owned[0]?.map(({ key }) => key.name)).toEqual(['r'])
+  await hears('it is retained no more', () =>
+    kube.patch(pathOf(ref, 'r'), { metadata: { annotations: { [RETAINED_FOR]: null } } }, 'merge'),
+  )
+  await hears('it is retained again', () => kube.patch(pathOf(ref, 'r'), { metadata: { annotations } }, 'merge'))
+  await hears('it goes', () => kube.delete(pathOf(ref, 'r')))
+})
+
+it('a retained object that goes while nobody watches is missed by the list: its owner runs', async () => {
+  const { kube, nats } = servers
+  const prefix = 'retained-list'
+  const annotations = { [RETAINED_FOR]: retainedFor(owner) }
+  await kube.create(pathOf(secrets), { metadata: { name: 'l', annotations } })
+  {
+    await using bridge = await startBridge(kube, nats.url, { prefix })
+    await untilEqual(kube, bridge.events, secrets)
+    await Promise.all(['secrets.v1', 'widgets.v1.example.com'].map((resource) => bridge.synced(resource)))
+    for await (const { ref, sequence } of bridge.events.cursors())
+      if (ref.resource === 'secrets') await bridge.events.removeCursor(sequence)
+  }
+  await kube.delete(pathOf(secrets, 'l'))
+  await using bridge = await startBridge(kube, nats.url, { prefix })
+  await until(async () => bridge.relists.some(({ resource, deleted }) => resource === 'secrets.v1' && deleted === 1), {
+    what: 'the list misses it',
+  })
+  await until(async () => bridge.keysOf('widget').includes('default.w'), { what: 'the widget is queued' })
+})
