@@ -12,6 +12,7 @@ import {
   openCluster,
   stopCluster,
 } from '#local'
+import { BIN } from '../support/fairlead.ts'
 import { shortTempDir } from '../support/servers.ts'
 
 const run = promisify(execFile)
@@ -56,6 +57,13 @@ describe('the cluster for development', () => {
   it('has no variables when it does not run, and says how to start it', async () => {
     await stopCluster(options.dir)
     expect(() => developmentEnvironment(clusterStatus(options.dir), {})).toThrow('start it with `fairlead local up`')
+  })
+
+  it('does not hold the pipes of the shell that has started it', async () => {
+    const command = '"$0" "$1" local up --dir "$2" --node none 2> >(cat >&2) 2>&1 | tail -1'
+    const { stdout } = await run('bash', ['-c', command, process.execPath, BIN, options.dir])
+    expect(stdout).toBe(`Stop it:  fairlead local down --dir ${options.dir}\n`)
+    expect(clusterStatus(options.dir).running).toBe(true)
   })
 })
 
