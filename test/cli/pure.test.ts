@@ -2,6 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { describe, expect, it } from 'vitest'
 import { ApiError } from '#kube'
 import { completionScript, completionWords } from '../../cli/completion.ts'
+import { filtersOf } from '../../cli/events/selection.ts'
 import { createProgram } from '../../cli/program.ts'
 import { duration, table } from '../../cli/table.ts'
 import { readConfig, variablesOf } from '../../host/config/config.ts'
@@ -13,6 +14,30 @@ const program = createProgram(
   () => {},
   () => {},
 )
+
+describe('a kind in `events`', () => {
+  const ref = (group: string, resource: string) => ({ group, version: 'v1', resource })
+  const [core, knative, deployments] = [
+    ref('', 'services'),
+    ref('serving.knative.dev', 'services'),
+    ref('apps', 'deployments'),
+  ]
+  const found = (kind: string) => filtersOf({ kinds: [kind] }, [core, knative, deployments]).map((filter) => filter.ref)
+
+  it.each([
+    ['services', [core, knative]],
+    ['Service', [core, knative]],
+    ['services.serving.knative.dev', [knative]],
+    ['svc', [core]],
+    ['deploy', [deployments]],
+  ])('is found by the name %s', (kind, refs) => {
+    expect(found(kind)).toEqual(refs)
+  })
+
+  it('is an error that names what is watched, where a short name is of a resource that is not', () => {
+    expect(() => found('cm')).toThrow('no bridge watches cm; they watch services.v1, services.v1.serving.knative.dev')
+  })
+})
 
 describe('configuration', () => {
   it('has defaults, and takes an empty variable for an unset one', () => {
