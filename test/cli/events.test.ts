@@ -170,6 +170,7 @@ describe('events tail', () => {
     await events.put(WIDGETS, 'added', widget('y', 7, 'again'))
     while (tail.output.length < 1) await sleep(20)
     expect(JSON.parse(tail.output[0] ?? '')).toMatchObject({ name: 'y', resourceVersion: '7' })
+    await tail.logged(({ level, msg }) => level === 'info' && msg === 'NATS is back')
   })
 })
 
