@@ -12,6 +12,7 @@ import {
 } from './conditions.ts'
 import { demandOf } from './demand.ts'
 import { isStarting } from './failure.ts'
+import { OrphanedFinalizers } from './orphaned-finalizers.ts'
 import { overlapsOf } from './overlaps.ts'
 import { Publisher } from './publisher.ts'
 import type { Reconciler } from './reconcilers.ts'
@@ -67,6 +68,7 @@ class WatchingBridge implements Bridge {
   readonly #admission: Admission
   readonly #conditions: ConditionWriter
   readonly #sweeper: Sweeper
+  readonly orphanedKeys: OrphanedFinalizers
   readonly #watches = new Map<string, RunningWatch>()
   readonly #stopping = new Set<Promise<void>>()
   #routes = new Routes([])
@@ -97,6 +99,11 @@ class WatchingBridge implements Bridge {
     this.#admission = new Admission({ ...options, changed: () => this.#reroute() })
     this.#registry = new Registry(options.log, () => this.#review())
     this.#sweeper = new Sweeper({ ...options, ...options.sweep, now: this.#now, isWanted: () => this.#demand() })
+    this.orphanedKeys = new OrphanedFinalizers({
+      ...options,
+      existing: () => this.#registry.existing,
+      changed: () => this.#reroute(),
+    })
     this.#conditions = new ConditionWriter({
       kube: options.kube,
       log: options.log,
@@ -107,7 +114,7 @@ class WatchingBridge implements Bridge {
 
   async run(signal: AbortSignal): Promise<void> {
     this.#start(RECONCILERS)
-    const sideJobs = [this.#conditions, this.#resyncs, this.#sweeper].map((job) => job.run(signal))
+    const sideJobs = [this.#conditions, this.#resyncs, this.#sweeper, this.orphanedKeys].map((job) => job.run(signal))
     sideJobs.push(this.#noticeRestarts(signal))
     await new Promise((resolve) => {
       if (signal.aborted) resolve(undefined)
@@ -124,15 +131,18 @@ class WatchingBridge implements Bridge {
     return {
       // Before the first routing it is not known what else is to be watched.
       resources: [...this.#watches.values()]
+        .filter(({ ref }) => !this.#routes.isOnlyKept(ref))
         .map(({ watch }) => watch.status())
         .map((status) => ({ ...status, synced: status.synced && this.#isRouted })),
       refused: this.#registry.refused.map(({ name, reason, message }) => ({ name, reason, message })),
+      orphans: this.orphanedKeys.status(),
     }
   }
 
   #review(): void {
     if (this.#isStopping) return
     this.#admission.review(this.#registry.served)
+    this.orphanedKeys.poke()
     this.#reroute()
   }
 
@@ -147,7 +157,8 @@ class WatchingBridge implements Bridge {
   #reroute(): void {
     if (this.#isStopping || !(this.#isRouted || this.#admission.isDecided)) return
     this.#isRouted = true
-    this.#routes = new Routes(this.#admitted, (ref) => this.#options.events.isReferenceOnly(ref))
+    const { events } = this.#options
+    this.#routes = new Routes(this.#admitted, (ref) => events.isReferenceOnly(ref), this.orphanedKeys.asks())
     this.#overlaps = overlapsOf(this.#admitted)
     this.#relations.reroute(this.#routes)
     const before = [...this.#watches.values()]
@@ -161,7 +172,7 @@ class WatchingBridge implements Bridge {
   #demand(): ReturnType<SweeperDeps['isWanted']> {
     if (!this.#registry.isComplete || !this.#isRouted) return undefined
     const { served, refused } = this.#registry
-    return demandOf(served, refused, this.#scopes.isClusterScoped)
+    return demandOf(served, refused, this.#scopes.isClusterScoped, this.orphanedKeys.asks())
   }
 
   #arrange(): void {
@@ -225,6 +236,7 @@ class WatchingBridge implements Bridge {
 
   #noteMove(ref: ResourceRef, state: State): void {
     this.#conditions.poke()
+    this.orphanedKeys.noteWatch(ref, state)
     if (state.phase !== 'waiting') return
     const { ms, failure, next } = state
     const resource = resourceName(ref)

@@ -8,6 +8,7 @@ export type {
   BridgeOptions,
   BridgeStatus,
   Echo,
+  OrphanStatus,
   RelistReport,
   ResourceStatus,
   SeenChange,

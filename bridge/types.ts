@@ -35,6 +35,8 @@ export interface BridgeOptions {
   observer?: BridgeObserver | undefined
   /** When unused data is deleted from EVENTS, and how often it is looked for. Left out: after an hour, every minute. */
   sweep?: { staleMs: number; everyMs: number } | undefined
+  /** See OrphanedFinalizersDeps. */
+  orphans?: { everyMs: number; keepMs: number } | undefined
   /** A watch that was listened to in vain for so long is asked for anew. Left out: 75. */
   silenceSeconds?: number | undefined
   now?: (() => Date) | undefined
@@ -123,8 +125,27 @@ export interface ResourceStatus {
   failure: { kind: FailureKind; message: string } | undefined
 }
 
+/** A Reconciler that does not exist, and what has its finalizer. */
+export interface OrphanStatus {
+  reconciler: string
+  /** As resourceName() names it. */
+  resource: string
+  /** Objects that have the finalizer. */
+  holders: number
+  /** Of these, the objects that are being deleted. */
+  waiting: number
+}
+
+export interface OrphanedKeys {
+  /** Objects may have the finalizer of that Reconciler, which does not exist: its queue stays. */
+  isHeld(reconciler: string): boolean
+  /** The object of that key is being deleted and waits for the finalizer, or does not wait any more. */
+  stateOf(reconciler: string, key: string): 'waits' | 'released' | undefined
+}
+
 export interface BridgeStatus {
   resources: ResourceStatus[]
+  orphans: OrphanStatus[]
   /** Reconcilers that are not served, and why. */
   refused: { name: string; reason: string; message: string }[]
 }
@@ -133,4 +154,5 @@ export interface Bridge {
   /** Works until the signal; then what was read is confirmed, within a second or two, and the cursors are written. */
   run(signal: AbortSignal): Promise<void>
   status(): BridgeStatus
+  readonly orphanedKeys: OrphanedKeys
 }

@@ -39,6 +39,7 @@ export type {
   Cursor,
   EventStore,
   EventStoreOptions,
+  Finalized,
   Identity,
   ObjectEvent,
   Observed,

@@ -4,6 +4,7 @@ export { isRefused, LONGEST_RECONCILER_NAME, type Refused, readReconciler } from
 export {
   type Backoff,
   finalizerOf,
+  finalizerOfReconciler,
   holdsFinalizer,
   identityOf,
   isOfMetadata,
@@ -15,6 +16,7 @@ export {
   RECONCILERS,
   type ReconcilerSpec,
   type RelatedResource,
+  reconcilerFinalizers,
   reconcilerSpec,
   type SelectedResource,
   SYSTEM_NAMESPACE,

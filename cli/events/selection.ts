@@ -1,6 +1,7 @@
 import { type ResourceRef, resourceName } from '#contracts'
 import type { ObjectFilter, StoredEvent } from '#events'
 import { UsageError } from '#host/exit'
+import { RECONCILERS } from '#spec'
 
 /** Which events a command is about. */
 export interface Selection {
@@ -19,13 +20,17 @@ export function filtersOf({ kinds, name, namespace }: Selection, watched: readon
 function watchedAs(kind: string, watched: readonly ResourceRef[]): ResourceRef[] {
   const found = watched.filter((ref) => isCalled(ref, kind.toLowerCase()))
   if (found.length > 0) return found
-  const names = watched.map(resourceName).join(', ')
+  const names = watched.filter(isResource).map(resourceName).join(', ')
   throw new UsageError(
     names === ''
       ? `no resource is watched yet, so there is no ${kind}: a bridge publishes what some Reconciler asks for`
       : `no bridge watches ${kind}; they watch ${names}`,
   )
 }
+
+/** Bridges keep records among the cursors, under names in the group of the Reconcilers. */
+const isResource = ({ group, resource }: ResourceRef): boolean =>
+  group !== RECONCILERS.group || resource === RECONCILERS.resource
 
 /** `pods`, `pod`, `Pod`, `po`, `pods.v1`, `ats.cnat.programming-kubernetes.info`, `ats.v1alpha1.cnat…` */
 function isCalled(ref: ResourceRef, wanted: string): boolean {

@@ -123,7 +123,7 @@ export function createRuntime({
       await Promise.all([
         natsHealth.run(signal),
         bridge?.run(signal),
-        bridge && sweepOrphanedKeys({ kube, queue, deadLetter, log }, signal),
+        bridge && sweepOrphanedKeys({ kube, queue, deadLetter, orphans: bridge.orphanedKeys, log }, signal),
         dispatcher?.run(signal).then(() => dispatcher.drain(graceMs)),
       ])
     },

@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { describe, expect, it } from 'vitest'
 import { ApiError } from '#kube'
+import { RECONCILERS } from '#spec'
 import { completionScript, completionWords } from '../../cli/completion.ts'
 import { filtersOf } from '../../cli/events/selection.ts'
 import { createProgram } from '../../cli/program.ts'
@@ -34,8 +35,11 @@ describe('a kind in `events`', () => {
     expect(found(kind)).toEqual(refs)
   })
 
-  it('is an error that names what is watched, where a short name is of a resource that is not', () => {
-    expect(() => found('cm')).toThrow('no bridge watches cm; they watch services.v1, services.v1.serving.knative.dev')
+  it('is an error that names what is watched, and no record of a bridge, where a short name is of another resource', () => {
+    const record = { group: 'fairlead.dev', version: 'v1alpha1', resource: 'finalized' }
+    expect(() => filtersOf({ kinds: ['cm'] }, [core, RECONCILERS, record])).toThrow(
+      /^no bridge watches cm; they watch services.v1, reconcilers.v1alpha1.fairlead.dev$/,
+    )
   })
 })
 
