@@ -12,6 +12,7 @@ import {
 } from './conditions.ts'
 import { demandOf } from './demand.ts'
 import { isStarting } from './failure.ts'
+import { OrphanedFinalizers } from './orphaned-finalizers.ts'
 import { overlapsOf } from './overlaps.ts'
 import { Publisher } from './publisher.ts'
 import type { Reconciler } from './reconcilers.ts'
@@ -25,6 +26,7 @@ import { Semaphore } from './semaphore.ts'
 import { StreamContinuity } from './stream-continuity.ts'
 import { Sweeper, type SweeperDeps } from './sweeper.ts'
 import type { Bridge, BridgeOptions, BridgeStatus, ResourceStatus } from './types.ts'
+import { nameOf, type WatchScope } from './watch-scope.ts'
 import type { State } from './watch-state.ts'
 
 /** Any number of bridges may run side by side: all of them publish, and what is there already is recognised. */
@@ -35,13 +37,6 @@ interface RunningWatch extends WatchScope {
   stop: AbortController
   done: Promise<void>
 }
-
-interface WatchScope {
-  ref: ResourceRef
-  namespace: string | undefined
-}
-
-const nameOf = ({ ref, namespace }: WatchScope): string => [resourceName(ref), namespace ?? ''].join(' ')
 
 /** Hundreds of resources at the start are no storm of requests. */
 const LISTS_AT_ONCE = 8
@@ -67,6 +62,7 @@ class WatchingBridge implements Bridge {
   readonly #admission: Admission
   readonly #conditions: ConditionWriter
   readonly #sweeper: Sweeper
+  readonly orphanedKeys: OrphanedFinalizers
   readonly #watches = new Map<string, RunningWatch>()
   readonly #stopping = new Set<Promise<void>>()
   #routes = new Routes([])
@@ -98,6 +94,11 @@ class WatchingBridge implements Bridge {
     this.#admission = new Admission({ ...options, changed: () => this.#reroute() })
     this.#registry = new Registry(options.log, () => this.#review())
     this.#sweeper = new Sweeper({ ...options, ...options.sweep, now: this.#now, isWanted: () => this.#demand() })
+    this.orphanedKeys = new OrphanedFinalizers({
+      ...options,
+      existing: () => this.#registry.existing,
+      changed: () => this.#reroute(),
+    })
     this.#conditions = new ConditionWriter({
       kube: options.kube,
       log: options.log,
@@ -109,7 +110,7 @@ class WatchingBridge implements Bridge {
   async run(signal: AbortSignal, graceMs: number): Promise<void> {
     this.#graceMs = graceMs
     this.#start(RECONCILERS)
-    const sideJobs = [this.#conditions, this.#resyncs, this.#sweeper].map((job) => job.run(signal))
+    const sideJobs = [this.#conditions, this.#resyncs, this.#sweeper, this.orphanedKeys].map((job) => job.run(signal))
     sideJobs.push(this.#noticeRestarts(signal))
     await new Promise((resolve) => {
       if (signal.aborted) resolve(undefined)
@@ -126,15 +127,18 @@ class WatchingBridge implements Bridge {
     return {
       // Before the first routing it is not known what else is to be watched.
       resources: [...this.#watches.values()]
+        .filter(({ ref }) => !this.#routes.isOnlyKept(ref))
         .map(({ watch }) => watch.status())
         .map((status) => ({ ...status, synced: status.synced && this.#isRouted })),
       refused: this.#registry.refused.map(({ name, reason, message }) => ({ name, reason, message })),
+      orphans: this.orphanedKeys.status(),
     }
   }
 
   #review(): void {
     if (this.#isStopping) return
     this.#admission.review(this.#registry.served)
+    this.orphanedKeys.poke()
     this.#reroute()
   }
 
@@ -149,7 +153,8 @@ class WatchingBridge implements Bridge {
   #reroute(): void {
     if (this.#isStopping || !(this.#isRouted || this.#admission.isDecided)) return
     this.#isRouted = true
-    this.#routes = new Routes(this.#admitted, (ref) => this.#options.events.isReferenceOnly(ref))
+    const { events } = this.#options
+    this.#routes = new Routes(this.#admitted, (ref) => events.isReferenceOnly(ref), this.orphanedKeys.asks())
     this.#overlaps = overlapsOf(this.#admitted)
     this.#relations.reroute(this.#routes)
     const before = [...this.#watches.values()]
@@ -163,7 +168,7 @@ class WatchingBridge implements Bridge {
   #demand(): ReturnType<SweeperDeps['isWanted']> {
     if (!this.#registry.isComplete || !this.#isRouted) return undefined
     const { served, refused } = this.#registry
-    return demandOf(served, refused, this.#scopes.isClusterScoped)
+    return demandOf(served, refused, this.#scopes.isClusterScoped, this.orphanedKeys.asks())
   }
 
   #arrange(): void {
@@ -227,6 +232,7 @@ class WatchingBridge implements Bridge {
 
   #noteMove(ref: ResourceRef, state: State): void {
     this.#conditions.poke()
+    this.orphanedKeys.noteWatch(ref, state)
     if (state.phase !== 'waiting') return
     const { ms, failure, next } = state
     const resource = resourceName(ref)

@@ -1,8 +1,9 @@
 import { type ResourceRef, resourceName } from '#contracts'
 import { RECONCILERS } from '#spec'
+import { FINALIZED } from './orphaned-finalizers.ts'
 import type { Reconciler, RefusedReconciler } from './reconcilers.ts'
 import { RESYNCS } from './resyncs.ts'
-import { type IsClusterScoped, Routes } from './routing.ts'
+import { type IsClusterScoped, type KeptAsk, Routes } from './routing.ts'
 
 /**
  * Whether some Reconciler asks for a resource in a scope: a namespace, or undefined for all of them; for the time of the last
@@ -12,8 +13,9 @@ export function demandOf(
   served: readonly Reconciler[],
   refused: readonly RefusedReconciler[],
   isClusterScoped: IsClusterScoped,
+  kept: readonly KeptAsk[] = [],
 ): (ref: ResourceRef, scope: string | undefined) => boolean {
-  const routes = new Routes(served)
+  const routes = new Routes(served, undefined, kept)
   const places = routes.refs.flatMap((ref) => {
     const namespaces = isClusterScoped(ref) ? undefined : routes.namespacesOf(ref)
     return (namespaces ?? [undefined]).map((namespace) => placeName(ref, namespace))
@@ -21,7 +23,11 @@ export function demandOf(
   const resyncs = [...served, ...refused].map(({ name }) => placeName(RESYNCS, name))
   const wanted = new Set([placeName(RECONCILERS, undefined), ...places, ...resyncs])
   const untold = new Set(refused.flatMap(({ object }) => refsIn(object.spec)).map(resourceName))
-  return (ref, scope) => wanted.has(placeName(ref, scope)) || untold.has(resourceName(ref))
+  return (ref, scope) =>
+    wanted.has(placeName(ref, scope)) ||
+    untold.has(resourceName(ref)) ||
+    // Whoever keeps these records removes them.
+    resourceName(ref) === resourceName(FINALIZED)
 }
 
 const placeName = (ref: ResourceRef, scope = ''): string => `${resourceName(ref)} ${scope}`

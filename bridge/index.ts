@@ -9,6 +9,7 @@ export type {
   BridgeStatus,
   ChangeTracer,
   Echo,
+  OrphanStatus,
   OwnWrites,
   RelistReport,
   ResourceStatus,

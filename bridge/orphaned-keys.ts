@@ -4,11 +4,14 @@ import { isNotFound, type KubeClient, resourcePath } from '#kube'
 import { repeat, unlessAborted } from '#primitives'
 import type { Entry, WorkQueue } from '#queue'
 import { RECONCILERS } from '#spec'
+import type { OrphanedKeys } from './types.ts'
 
 export interface OrphanedKeysOptions {
   kube: Pick<KubeClient, 'list'>
   queue: Pick<WorkQueue, 'stream' | 'reconcilers' | 'list' | 'purge' | 'enqueue' | 'declare' | 'retire'>
   deadLetter: (dead: DeadMessage) => Promise<void>
+  /** Keys that stay. Left out: none. */
+  orphans?: OrphanedKeys
   log: RunLog
   /** How long a Reconciler must be gone before its keys are given up. Default 5 min. */
   absentMs?: number
@@ -62,8 +65,11 @@ async function deadLetterKeys(options: OrphanedKeysOptions, reconciler: string, 
   let deadLettered = 0
   for await (const entry of queue.list({ reconciler })) {
     signal.throwIfAborted()
-    if (entry.state === 'running') continue
-    if (await isDeadLettered(options, entry, signal)) deadLettered++
+    const orphaned = options.orphans?.stateOf(reconciler, entry.key)
+    if (entry.state === 'running' || orphaned === 'waits') continue
+    // Nothing is due for an object that does not wait any more.
+    const isLetter = orphaned !== 'released'
+    if (await isTakenAway(options, entry, isLetter, signal)) deadLettered += Number(isLetter)
     if (await mayBeBack(kube, reconciler)) {
       await unlessAborted(queue.enqueue(reconciler, entry.key, { lane: 'low' }), signal)
       log.info({ reconciler, keys: deadLettered }, 'this Reconciler may be back: no more of its keys go to DEAD')
@@ -74,16 +80,17 @@ async function deadLetterKeys(options: OrphanedKeysOptions, reconciler: string, 
 }
 
 /** False: not in time. The keys behind it do not wait for it, and the next pass tries it again. */
-async function isDeadLettered(
+async function isTakenAway(
   { queue, deadLetter, log, keyMs = KEY_MS }: OrphanedKeysOptions,
   entry: Entry,
+  isLetter: boolean,
   signal: AbortSignal,
 ): Promise<boolean> {
   const inTime = AbortSignal.any([signal, AbortSignal.timeout(keyMs)])
   const { reconciler, key } = entry
   const letter = deadKey({ ...entry, stream: queue.stream, reason: 'unknown-reconciler', detail: detailOf(entry) })
   try {
-    await unlessAborted(deadLetter(letter), inTime)
+    if (isLetter) await unlessAborted(deadLetter(letter), inTime)
     await unlessAborted(queue.purge(entry, inTime), inTime)
     return true
   } catch (error) {
@@ -97,8 +104,9 @@ async function isDeadLettered(
  * Consumers hold nothing, but a queue is only found by them. So they go last, and are declared again for what was enqueued
  * meanwhile. A kill in between leaves such a key in WORK until the Reconciler comes back.
  */
-async function retireIfEmpty({ kube, queue, log }: OrphanedKeysOptions, reconciler: string): Promise<boolean> {
-  const mustStay = async () => !(await isEmpty(queue, reconciler)) || (await mayBeBack(kube, reconciler))
+async function retireIfEmpty({ kube, queue, orphans, log }: OrphanedKeysOptions, reconciler: string): Promise<boolean> {
+  const isHeld = () => orphans?.isHeld(reconciler) ?? false
+  const mustStay = async () => isHeld() || !(await isEmpty(queue, reconciler)) || (await mayBeBack(kube, reconciler))
   if (await mustStay()) return false
   await queue.retire(reconciler)
   if (await mustStay()) {

@@ -1,7 +1,8 @@
 import type { KubeObject, RunLog } from '#contracts'
 import type { Verb } from '#events'
-import { isRefused } from '#spec'
+import { finalizerOfReconciler, isRefused } from '#spec'
 import type { ResourceEventHandler } from './lister.ts'
+import type { ExistingReconcilers } from './orphaned-finalizers.ts'
 import { parseReconciler, type Reconciler, type RefusedReconciler } from './reconcilers.ts'
 
 /** The Reconcilers that exist, as their watch tells them. */
@@ -28,6 +29,15 @@ export class Registry implements ResourceEventHandler {
 
   get refused(): RefusedReconciler[] {
     return [...this.#entries.values()].filter((entry): entry is RefusedReconciler => isRefused(entry))
+  }
+
+  /** Undefined until they have been listed. */
+  get existing(): ExistingReconcilers | undefined {
+    if (!this.#isComplete) return undefined
+    const { served } = this
+    const names = new Set(this.#entries.keys())
+    const finalizers = new Set([...this.#entries.values()].map(({ object }) => finalizerOfReconciler(object)))
+    return { served, names, finalizers }
   }
 
   listed(objects: KubeObject[]): void {

@@ -12,7 +12,12 @@ interface ResourceRoutes {
   /** Reconcilers that want to hear of those which their objects control. */
   ownedBy: Reconciler[]
   relatedTo: RelatedTo[]
-  asks: (Ask & { coverageId: string })[]
+  asks: KeptAsk[]
+}
+
+/** An ask under a coverage ID: that of a Reconciler, or one for nobody's keys. */
+export interface KeptAsk extends Ask {
+  coverageId: string
 }
 
 /** A Reconciler whose primaries are related to objects of a resource. */
@@ -59,7 +64,12 @@ export class Routes {
 
   readonly #isReferenceOnly: (ref: ResourceRef) => boolean
 
-  constructor(reconcilers: readonly Reconciler[], isReferenceOnly: (ref: ResourceRef) => boolean = () => false) {
+  /** `kept` is watched though no Reconciler asks for it. */
+  constructor(
+    reconcilers: readonly Reconciler[],
+    isReferenceOnly: (ref: ResourceRef) => boolean = () => false,
+    kept: readonly KeptAsk[] = [],
+  ) {
     this.#isReferenceOnly = isReferenceOnly
     for (const reconciler of reconcilers) {
       const { for: primary, owns, related } = reconciler.spec
@@ -70,6 +80,7 @@ export class Routes {
       for (const [index, one] of related.entries()) this.#open(one).relatedTo.push({ reconciler, related: one, index })
       this.#kinds.set(groupKind(primary.group, primary.kind), primary)
     }
+    for (const ask of kept) this.#open(ask.ref).asks.push(ask)
   }
 
   /** The resources that somebody asks for. */
@@ -96,6 +107,12 @@ export class Routes {
 
   primaryOf(ref: ResourceRef): readonly Reconciler[] {
     return this.#of(ref).primaryOf
+  }
+
+  /** No Reconciler asks for it. */
+  isOnlyKept(ref: ResourceRef): boolean {
+    const { primaryOf, ownedBy, relatedTo, asks } = this.#of(ref)
+    return asks.length > 0 && [primaryOf, ownedBy, relatedTo].every(({ length }) => length === 0)
   }
 
   /** A function runs before one of these objects goes, so somebody cares for how it ends. */

@@ -32,6 +32,8 @@ export interface BridgeOptions {
   observer?: BridgeObserver | undefined
   /** When unused data is deleted from EVENTS, and how often it is looked for. Left out: after an hour, every minute. */
   sweep?: { staleMs: number; everyMs: number } | undefined
+  /** See OrphanedFinalizersDeps. */
+  orphans?: { everyMs: number; keepMs: number } | undefined
   /** A watch that has been silent for this time is opened again. Left out: 75. */
   silenceSeconds?: number | undefined
   now?: (() => Date) | undefined
@@ -135,8 +137,27 @@ export interface ResourceStatus {
   failure: { kind: FailureKind; message: string } | undefined
 }
 
+/** A Reconciler that does not exist, and what has its finalizer. */
+export interface OrphanStatus {
+  reconciler: string
+  /** As resourceName() names it. */
+  resource: string
+  /** Objects that have the finalizer. */
+  holders: number
+  /** Of these, the objects that are being deleted. */
+  waiting: number
+}
+
+export interface OrphanedKeys {
+  /** Objects may have the finalizer of that Reconciler, which does not exist: its queue stays. */
+  isHeld(reconciler: string): boolean
+  /** The object of that key is being deleted and waits for the finalizer, or does not wait any more. */
+  stateOf(reconciler: string, key: string): 'waits' | 'released' | undefined
+}
+
 export interface BridgeStatus {
   resources: ResourceStatus[]
+  orphans: OrphanStatus[]
   /** Reconcilers that are not served, and why. */
   refused: { name: string; reason: string; message: string }[]
 }
@@ -147,4 +168,5 @@ export interface BridgeStatus {
  */
 export interface Bridge extends Runnable {
   status(): BridgeStatus
+  readonly orphanedKeys: OrphanedKeys
 }

@@ -3,7 +3,7 @@ import { type DeadLetters, type EventsView, openDeadLetters, viewEvents } from '
 import type { Config } from '#host/config'
 import { UsageError } from '#host/exit'
 import { createLogger } from '#host/logging'
-import { openJetStream, prefixOf, queueOptions } from '#host/nats'
+import { openJetStream, prefixOf, queueOptions, reportConnection } from '#host/nats'
 import type { JetStream } from '#jetstream'
 import { NoQueueError, openQueue, type WorkQueue } from '#queue'
 import type { CommandContext } from './options.ts'
@@ -28,6 +28,7 @@ export async function withExistingStreams(
 
 async function openExistingStreams(config: Config, log: Logger): Promise<ExistingStreams & AsyncDisposable> {
   const js = await openJetStream(config, 'queue')
+  reportConnection(js, log)
   try {
     const queue = await openQueue(js, { ...queueOptions(config, log), create: false })
     const dead = await openDeadLetters(js, { ...prefixOf(config), cluster: '', log, create: false })

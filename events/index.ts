@@ -38,6 +38,7 @@ export type {
   Cursor,
   EventStore,
   EventStoreOptions,
+  Finalized,
   Identity,
   ObjectEvent,
   Observed,

@@ -181,6 +181,16 @@ export interface Cursor {
    * objects may be deleted from EVENTS at any moment, so the next list stores them again.
    */
   unlisted?: boolean
+  /** No watch, but a record among the cursors: what one Reconciler finalizes; the scope is its name. */
+  finalizes?: Finalized
+}
+
+/** Objects that get the finalizer of a Reconciler. */
+export interface Finalized {
+  finalizer: string
+  ref: ResourceRef & { kind: string }
+  /** Left out: all of them. */
+  namespaces?: string[]
 }
 
 export interface StoredCursor extends Cursor {

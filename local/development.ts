@@ -47,12 +47,11 @@ function canGoOn({ state, processes }: ClusterStatus): boolean {
 }
 
 /** Variables that make kubectl, nats and fairlead use the cluster; PATH comes with kubectl in front. */
-export function developmentEnvironment(
-  { dir, running, state }: ClusterStatus,
-  env: Environment,
-): Record<string, string> {
+export function developmentEnvironment(status: ClusterStatus, env: Environment): Record<string, string> {
+  const { dir, running, state } = status
   if (!running || !state) {
-    throw new Error(`no complete local cluster runs in ${dir}: start it with \`fairlead local up\``)
+    const inDir = dir === defaultClusterDir(env) ? '' : ` --dir ${dir}`
+    throw new Error(`${faultOf(status)} \`fairlead local up${inDir}\``)
   }
   return {
     KUBECONFIG: state.kubeconfig,
@@ -60,6 +59,20 @@ export function developmentEnvironment(
     PATH: withFirst(join(dir, 'bin'), env['PATH'] ?? ''),
   }
 }
+
+function faultOf({ dir, processes }: ClusterStatus): string {
+  if (processes.length === 0) return `no local cluster runs in ${dir}: start it with`
+  const dead = processes.filter(({ alive }) => !alive).map(({ name }) => name)
+  if (dead.length === 0) return `the local cluster in ${dir} is being started: wait for it with`
+  return `${dead.join(', ')} of the local cluster in ${dir} died (logs in ${join(dir, 'log')}): start it again with`
+}
+
+/**
+ * For the same eval where that throws: it fails, and KUBECONFIG names a server that does not answer. With an empty one,
+ * kubectl would go on with the cluster of ~/.kube/config.
+ */
+export const asFailingShell = ({ dir }: ClusterStatus): string =>
+  `${asShellExports({ KUBECONFIG: join(dir, 'kubeconfig') })}false\n`
 
 /** For `eval "$(fairlead local env)"`. */
 export function asShellExports(variables: Record<string, string>): string {

@@ -5,6 +5,7 @@ export { apiServerBinaries, controlPlaneBinaries, kwokBinaries, natsBinaries, no
 export { type BinaryPaths, type BuildOptions, cacheDir, ensureBinaries } from './build.ts'
 export { type ClusterOptions, startCluster } from './cluster.ts'
 export {
+  asFailingShell,
   asShellExports,
   type DevelopmentOptions,
   defaultClusterDir,

@@ -12,6 +12,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { inheritableDescriptors } from './descriptors.ts'
 import { type Identity, isAlive, parseIdentity, startTimeCommand } from './identity.ts'
 import { tailOf } from './tail.ts'
 
@@ -160,7 +161,7 @@ export class ProcessGroup {
     try {
       const child = spawn('/bin/sh', ['-c', REGISTER_AND_EXEC, this.#pidFile(spec.name), spec.command, ...spec.args], {
         detached: true,
-        stdio: ['ignore', log, log],
+        stdio: outputTo(log),
         env: { ...serverEnvironment(), ...spec.env },
         cwd: spec.cwd ?? this.dir,
       })
@@ -225,6 +226,16 @@ function requireExecutable(spec: ProcessSpec): void {
 function serverEnvironment(): Record<string, string | undefined> {
   const { PATH = '', HOME = '/', TMPDIR, TZ } = process.env
   return { PATH: `${PATH}:/usr/sbin:/usr/bin:/sbin:/bin`, HOME, TMPDIR, TZ }
+}
+
+/**
+ * What this process has inherited would stay open in the server, and whoever waits for the end of such a pipe would wait
+ * for the end of the server. A shell that closes files with two digits is not on every machine, so the log takes their place.
+ */
+function outputTo(log: number): (number | 'ignore')[] {
+  const inherited = inheritableDescriptors()
+  const count = Math.max(2, ...inherited) + 1
+  return Array.from({ length: count }, (_, at) => (at === 1 || at === 2 || inherited.includes(at) ? log : 'ignore'))
 }
 
 function spawned(child: ChildProcess, spec: ProcessSpec): Promise<void> {

@@ -21,13 +21,18 @@ const SILENT = new Set([
 /** Fingerprints of the labels and annotations that functions keep. */
 const MARKS = `metadata.annotations.${METADATA_MANAGERS}`
 
-/** What differs between two versions of an object, value by value. */
+/**
+ * What differs between two versions of an object, value by value. An empty object or list is a value: `podSelector: {}`
+ * selects all pods.
+ */
 export const differences = (before: unknown, after: unknown): Difference[] => [...walk(before, after, [])]
 
 function* walk(before: unknown, after: unknown, path: readonly (string | number)[]): Generator<Difference> {
   const name = path.join('.')
   if (SILENT.has(name) || name.startsWith(MARKS) || sameJson(before, after)) return
-  if (Array.isArray(before ?? after) && Array.isArray(after ?? before)) {
+  if (path.length > 0 && (isEmpty(before) || isEmpty(after))) {
+    yield difference(path, before, after)
+  } else if (Array.isArray(before ?? after) && Array.isArray(after ?? before)) {
     const [old, young] = [before ?? [], after ?? []] as [unknown[], unknown[]]
     for (let index = 0; index < Math.max(old.length, young.length); index++)
       yield* walk(old[index], young[index], [...path, index])
@@ -36,13 +41,18 @@ function* walk(before: unknown, after: unknown, path: readonly (string | number)
     for (const field of new Set([...Object.keys(old), ...Object.keys(young)]))
       yield* walk(old[field], young[field], [...path, field])
   } else {
-    yield {
-      path: path.map(step).join(''),
-      ...(before !== undefined && { before }),
-      ...(after !== undefined && { after }),
-    }
+    yield difference(path, before, after)
   }
 }
+
+const isEmpty = (value: unknown): boolean =>
+  (Array.isArray(value) || isRecord(value)) && Object.keys(value).length === 0
+
+const difference = (path: readonly (string | number)[], before: unknown, after: unknown): Difference => ({
+  path: path.map(step).join(''),
+  ...(before !== undefined && { before }),
+  ...(after !== undefined && { after }),
+})
 
 const step = (key: string | number): string =>
   typeof key === 'number' ? `[${key}]` : /^[A-Za-z_][A-Za-z0-9_-]*$/.test(key) ? `.${key}` : `['${key}']`

@@ -5,6 +5,7 @@ export { isRefused, LONGEST_RECONCILER_NAME, type Refused, readReconciler } from
 export {
   type Backoff,
   finalizerOf,
+  finalizerOfReconciler,
   holdsFinalizer,
   identityOf,
   isOfMetadata,
@@ -16,6 +17,7 @@ export {
   RECONCILERS,
   type ReconcilerSpec,
   type RelatedResource,
+  reconcilerFinalizers,
   reconcilerSpec,
   type SelectedResource,
   SYSTEM_NAMESPACE,

@@ -213,8 +213,18 @@ export const identityOf = (name: string, { identity = name }: Pick<ReconcilerSpe
 /** The part of a key after the slash has 63 characters at most. */
 const keyName = (identity: string): string => (identity.length <= 63 ? identity : hash('sha256', identity).slice(0, 63))
 
+const FINALIZERS = 'fairlead.dev/'
+
 /** The finalizer of a reconciler that has `finalize`. */
-export const finalizerOf = (identity: string): string => `fairlead.dev/${keyName(identity)}`
+export const finalizerOf = (identity: string): string => `${FINALIZERS}${keyName(identity)}`
+
+/** The finalizer of a Reconciler object, also of one that is refused. */
+export const finalizerOfReconciler = ({ metadata: { name }, ...object }: KubeObject): string =>
+  finalizerOf(identityOf(name, object['spec'] ?? {}))
+
+/** The finalizers of reconcilers that an object has. */
+export const reconcilerFinalizers = ({ metadata }: KubeObject): string[] =>
+  (metadata.finalizers ?? []).filter((finalizer) => finalizer.startsWith(FINALIZERS))
 
 /** What the name of each of them begins with. */
 export const METADATA_MANAGERS = 'metadata.fairlead.dev/'

@@ -2,7 +2,14 @@ import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
 import type { CommonOptions } from '#host/config'
 import { UsageError, untilStopped } from '#host/exit'
-import { defaultClusterDir, ensureDevelopmentCluster, type Progress, progressOn, type WantedNode } from '#local'
+import {
+  defaultClusterDir,
+  developmentEnvironment,
+  ensureDevelopmentCluster,
+  type Progress,
+  progressOn,
+  type WantedNode,
+} from '#local'
 import { runReloading } from '../dev/reloading.ts'
 
 export interface DevOptions {
@@ -39,7 +46,7 @@ async function serversFor(
   if (kubeconfig !== undefined && nats !== undefined) return { KUBECONFIG: kubeconfig, NATS_URL: nats }
   if (kubeconfig !== undefined || nats !== undefined)
     throw new UsageError('give both --kubeconfig and --nats, or none of them for a cluster of this machine')
-  const { state } = await ensureDevelopmentCluster({
+  const status = await ensureDevelopmentCluster({
     dir: dir ?? defaultClusterDir(process.env),
     node,
     progress,
@@ -49,5 +56,5 @@ async function serversFor(
   progress.line(
     `kubectl and nats use this cluster after: eval "$(fairlead local env${inDir})"; it stays until: fairlead local down${inDir}`,
   )
-  return { KUBECONFIG: state?.kubeconfig ?? '', NATS_URL: state?.natsUrl ?? '' }
+  return developmentEnvironment(status, process.env)
 }

@@ -3,7 +3,7 @@ import { type ContentMode, type EventsView, type ObjectFilter, type StoredEvent,
 import type { Config } from '#host/config'
 import { untilStopped } from '#host/exit'
 import { createLogger } from '#host/logging'
-import { openJetStream } from '#host/nats'
+import { openJetStream, reportConnection } from '#host/nats'
 import { formatted } from '../events/format.ts'
 import type { Format, Target } from '../events/options.ts'
 import { filtersOf, type Selection, wants } from '../events/selection.ts'
@@ -45,8 +45,7 @@ async function withEventsView(
   const settings = await config()
   await using js = await openJetStream(settings, 'events')
   const log = await createLogger(settings)
-  const server = js.nc.getServer()
-  js.onDisconnect(() => log.warn({ server }, 'NATS is gone; what it has is shown when it is back'))
+  reportConnection(js, log)
   const view = viewEvents(js, { prefix: settings.FAIRLEAD_PREFIX, log })
   const filters = filtersOf(options, await view.resources())
   await act({ settings, view, log, filters, isWanted: wants(options.type) })

@@ -1,5 +1,6 @@
 import { untilStopped } from '#host/exit'
 import {
+  asFailingShell,
   asShellExports,
   clusterStatus,
   defaultClusterDir,
@@ -9,6 +10,7 @@ import {
   stopCluster,
   type WantedNode,
 } from '#local'
+import type { Print } from '../options.ts'
 import { table } from '../table.ts'
 
 export interface LocalOptions {
@@ -51,7 +53,13 @@ export function localStatus(options: LocalOptions & { output: 'table' | 'json' }
   return { text: table(['PROCESS', 'STATE', 'PID', 'LOG'], rows), running: status.running }
 }
 
-export function localEnv(options: LocalOptions & { output: 'shell' | 'json' }): string {
-  const variables = developmentEnvironment(clusterStatus(dirOf(options)), process.env)
-  return options.output === 'json' ? JSON.stringify(variables, null, 2) : asShellExports(variables).trimEnd()
+export function localEnv(options: LocalOptions & { output: 'shell' | 'json' }, print: Print): void {
+  const status = clusterStatus(dirOf(options))
+  try {
+    const variables = developmentEnvironment(status, process.env)
+    print(options.output === 'json' ? JSON.stringify(variables, null, 2) : asShellExports(variables).trimEnd())
+  } catch (error) {
+    if (options.output === 'shell') print(asFailingShell(status).trimEnd())
+    throw error
+  }
 }

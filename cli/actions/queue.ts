@@ -16,13 +16,15 @@ export type GivenActOptions = ActOptions & { yes?: boolean }
 const now = () => new Date()
 
 export const ls = ({ watch, ...options }: WatchOptions, context: CommandContext): Promise<void> =>
-  withExistingStreams(context, async ({ queue }) => {
-    if (watch) await watchQueue(queue, options, screenOf(process.stdout), now, untilStopped().signal)
-    else context.print(await listQueue(queue, options, now))
+  withExistingStreams(context, async ({ queue, view: events }) => {
+    if (watch) await watchQueue({ queue, events }, options, screenOf(process.stdout), now, untilStopped().signal)
+    else context.print(await listQueue({ queue, events }, options, now))
   })
 
 export const show = (options: ShowOptions, context: CommandContext): Promise<void> =>
-  withExistingStreams(context, async ({ queue }) => context.print(await showKey(queue, options, now())))
+  withExistingStreams(context, async ({ queue, view: events }) =>
+    context.print(await showKey({ queue, events }, options, now())),
+  )
 
 export const actOn = ({ yes = true, ...options }: GivenActOptions, context: CommandContext): Promise<void> =>
   withExistingStreams(context, async ({ queue }) => {

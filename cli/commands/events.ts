@@ -4,8 +4,8 @@ import { FORMATS, modeOption, momentFrom, target, verbsFrom } from '../events/op
 import type { CommandContext } from '../options.ts'
 
 const HELP = `
-KIND is a resource that a bridge watches: pods, pod, Pod, ats.cnat.programming-kubernetes.info, or several with
-commas between. EVENTS keeps the last event of each object, and deletions for an hour; docs/events.md says more.`
+KIND is a resource that a bridge watches: pods, pod, Pod, po, ats.cnat.programming-kubernetes.info, or several with
+commas between. Short names are known of Kubernetes' own resources only. EVENTS keeps the last event of each object, and deletions for an hour; docs/events.md says more.`
 
 type GetFlags = Omit<GetOptions, 'kinds' | 'name'>
 type ReplayFlags = Omit<ReplayOptions, 'kinds' | 'name'>
@@ -17,6 +17,7 @@ export function eventsCommands(program: Command, context: CommandContext): void 
       .argument('[kind]', 'only of these resources', (text: string) => text.split(','))
       .argument('[name]', 'only of this object')
       .option('-n, --namespace <name>', 'only of this namespace')
+      .addOption(new Option('-A, --all-namespaces', 'of all of them, as without -n').conflicts('namespace'))
       .option('--type <verbs>', 'of added, modified, deleted, moved; with commas between', verbsFrom, [] as string[])
       .option('--since <time>', 'stored then or later: 10m, 2h, or a time', (text) => momentFrom(text))
       .addHelpText('after', HELP)

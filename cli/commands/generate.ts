@@ -7,9 +7,9 @@ export function generateCommands(program: Command, { print }: CommandContext): v
 
   generate
     .command('crds')
-    .description('the custom resources of the functions, and Reconciler')
+    .description('the custom resources of the functions')
     .addOption(functionOption())
-    .option('--no-platform', 'without Reconciler')
+    .option('--platform', 'and Reconciler, the custom resource of Fairlead itself', false)
     .option('--compatible-with <file>', 'fail if objects stored under that definition would not survive', collect, [])
     .option('--new <name>', 'a definition that is in none of those files yet, e.g. shops.example.com', collect, [])
     .action(async (options: CrdsOptions) => {

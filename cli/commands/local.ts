@@ -43,6 +43,6 @@ export function localCommands(program: Command, { print, setExitCode }: CommandC
     .addOption(outputOption('shell', 'json'))
     .action(async (options: LocalOptions & { output: 'shell' | 'json' }) => {
       const { localEnv } = await import('../actions/local.ts')
-      print(localEnv(options))
+      localEnv(options, print)
     })
 }

@@ -1,6 +1,7 @@
 import { type ResourceRef, resourceName } from '#contracts'
 import type { ObjectFilter, StoredEvent } from '#events'
 import { UsageError } from '#host/exit'
+import { RECONCILERS } from '#spec'
 
 /** Which events a command is about. */
 export interface Selection {
@@ -19,7 +20,7 @@ export function filtersOf({ kinds, name, namespace }: Selection, watched: readon
 function watchedAs(kind: string, watched: readonly ResourceRef[]): ResourceRef[] {
   const found = watched.filter((ref) => isCalled(ref, kind.toLowerCase()))
   if (found.length > 0) return found
-  const names = watched.map(resourceName).join(', ')
+  const names = watched.filter(isResource).map(resourceName).join(', ')
   throw new UsageError(
     names === ''
       ? `no resource is watched yet, so there is no ${kind}: a bridge publishes what some Reconciler asks for`
@@ -27,11 +28,47 @@ function watchedAs(kind: string, watched: readonly ResourceRef[]): ResourceRef[]
   )
 }
 
-/** `pods`, `pod`, `Pod`, `pods.v1`, `ats.cnat.programming-kubernetes.info`, `ats.v1alpha1.cnat…` */
+/** Bridges keep records among the cursors, under names in the group of the Reconcilers. */
+const isResource = ({ group, resource }: ResourceRef): boolean =>
+  group !== RECONCILERS.group || resource === RECONCILERS.resource
+
+/** `pods`, `pod`, `Pod`, `po`, `pods.v1`, `ats.cnat.programming-kubernetes.info`, `ats.v1alpha1.cnat…` */
 function isCalled(ref: ResourceRef, wanted: string): boolean {
   const { group, resource } = ref
-  const names = [resource, [resource, group].filter((part) => part !== '').join('.'), resourceName(ref)]
-  return names.includes(wanted) || pluralsOf(wanted).includes(resource)
+  const full = [resource, group].filter((part) => part !== '').join('.')
+  const names = [resource, full, resourceName(ref)]
+  return names.includes(wanted) || full === SHORT_NAMES[wanted] || pluralsOf(wanted).includes(resource)
+}
+
+/** Of Kubernetes' own resources. Only the API server knows those of others, and it is not asked. */
+const SHORT_NAMES: Record<string, string> = {
+  cj: 'cronjobs.batch',
+  cm: 'configmaps',
+  crd: 'customresourcedefinitions.apiextensions.k8s.io',
+  crds: 'customresourcedefinitions.apiextensions.k8s.io',
+  csr: 'certificatesigningrequests.certificates.k8s.io',
+  deploy: 'deployments.apps',
+  ds: 'daemonsets.apps',
+  ep: 'endpoints',
+  ev: 'events',
+  hpa: 'horizontalpodautoscalers.autoscaling',
+  ing: 'ingresses.networking.k8s.io',
+  limits: 'limitranges',
+  netpol: 'networkpolicies.networking.k8s.io',
+  no: 'nodes',
+  ns: 'namespaces',
+  pc: 'priorityclasses.scheduling.k8s.io',
+  pdb: 'poddisruptionbudgets.policy',
+  po: 'pods',
+  pv: 'persistentvolumes',
+  pvc: 'persistentvolumeclaims',
+  quota: 'resourcequotas',
+  rc: 'replicationcontrollers',
+  rs: 'replicasets.apps',
+  sa: 'serviceaccounts',
+  sc: 'storageclasses.storage.k8s.io',
+  sts: 'statefulsets.apps',
+  svc: 'services',
 }
 
 const pluralsOf = (singular: string): string[] => [`${singular}s`, `${singular}es`, singular.replace(/y$/, 'ies')]

@@ -1,4 +1,5 @@
-import type { WorkQueue } from '#queue'
+import { mapAtMost } from '#primitives'
+import { orphansIn, type QueueView, withOrphan } from './orphans.ts'
 import { type Format, type Row, rowTable } from './rows.ts'
 import { demandReconciler, type Filter, selectRows } from './select.ts'
 
@@ -8,10 +9,10 @@ export interface LsOptions extends Filter {
 }
 
 /** One line per key that is queued, running, waiting or parked; idle keys leave nothing behind. */
-export async function listQueue(queue: WorkQueue, options: LsOptions, now: () => Date): Promise<string> {
+export async function listQueue(view: QueueView, options: LsOptions, now: () => Date): Promise<string> {
   const { reconciler, output, limit } = options
-  if (reconciler !== undefined) await demandReconciler(queue, reconciler)
-  const { rows, more } = await firstRows(queue, options, limit)
+  if (reconciler !== undefined) await demandReconciler(view.queue, reconciler)
+  const { rows, more } = await firstRows(view, options, limit)
   if (output === 'json') return JSON.stringify(rows, null, 2)
   if (rows.length === 0) return NOTHING
   return rowTable(rows, now(), output) + (more ? `\n… and more: --limit is ${limit}` : '')
@@ -20,14 +21,15 @@ export async function listQueue(queue: WorkQueue, options: LsOptions, now: () =>
 export const NOTHING = 'Nothing is queued, running, waiting or parked.'
 
 export async function firstRows(
-  queue: WorkQueue,
+  { queue, events }: QueueView,
   filter: Filter,
   limit: number,
 ): Promise<{ rows: Row[]; more: boolean }> {
-  const rows: Row[] = []
-  for await (const row of selectRows(queue, filter)) {
-    if (rows.length === limit) return { rows, more: true }
-    rows.push(row)
-  }
-  return { rows, more: false }
+  const orphans = orphansIn(events)
+  const found: Row[] = []
+  for await (const row of selectRows(queue, filter)) if (found.push(row) > limit) break
+  const rows = await mapAtMost(AT_ONCE, found.slice(0, limit), (row) => withOrphan(row, orphans))
+  return { rows, more: found.length > limit }
 }
+
+const AT_ONCE = 16

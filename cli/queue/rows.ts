@@ -25,6 +25,10 @@ export interface Row {
   owner?: string
   /** running: something has changed since it began, so it runs once more. */
   dirty?: boolean
+  /** Its Reconciler does not exist. */
+  orphaned?: true
+  /** orphaned: what its object, which is being deleted, waits for. */
+  finalizer?: string
 }
 
 export type Format = 'table' | 'wide' | 'json'
@@ -97,6 +101,9 @@ export const placeInNamespace = ({ position, positionInNamespace }: Row): string
 export function detail(row: Row, now: Date, errorChars: number): string {
   const left = row.until === undefined ? '' : duration(Date.parse(row.until) - now.getTime())
   const why = row.error === undefined ? '' : `: ${oneLine(row.error, errorChars)}`
+  const { reconciler, orphaned, finalizer } = row
+  if (orphaned)
+    return `Reconciler ${reconciler} does not exist${finalizer === undefined ? why : `; the object waits for ${finalizer}`}`
   switch (row.state) {
     case 'queued':
       return `${row.lane} lane, place ${row.position}${placeInNamespace(row)}${why}`

@@ -1,6 +1,6 @@
 import { UsageError } from '#host/exit'
-import type { WorkQueue } from '#queue'
 import { duration, oneLine } from '../table.ts'
+import { adviceOn, orphansIn, type QueueView, withOrphan } from './orphans.ts'
 import { called, placeInNamespace, type Row, toRow } from './rows.ts'
 import { demandReconciler, elsewhere, keyFor, keyNameOf } from './select.ts'
 
@@ -12,16 +12,27 @@ export interface ShowOptions {
 }
 
 /** Everything that is known of one key. */
-export async function showKey(queue: WorkQueue, options: ShowOptions, now: Date): Promise<string> {
-  const { reconciler } = options
-  await demandReconciler(queue, reconciler)
+export async function showKey({ queue, events }: QueueView, options: ShowOptions, now: Date): Promise<string> {
+  const { reconciler, output } = options
+  const orphans = orphansIn(events)
   const name = keyNameOf(options.key, options.namespace)
-  const rows = (await queue.find(keyFor(reconciler, name))).map(toRow)
-  if (options.output === 'json') return JSON.stringify(rows, null, 2)
-  if (rows.length > 0) return rows.map((row) => described(row, now)).join('\n\n')
+  const isGone = await orphans.isGone(reconciler)
+  const orphan = isGone ? await orphans.find(reconciler, name) : undefined
+  // The queue of one that is gone is deleted some minutes later.
+  if (orphan === undefined) await demandReconciler(queue, reconciler)
+  const entries = await queue.find(keyFor(reconciler, name))
+  const rows = await Promise.all(entries.map((entry) => withOrphan(toRow(entry), orphans)))
+  if (output === 'json') return JSON.stringify(rows, null, 2)
+  const shown = rows.map((row) => described(row, now))
+  const advice = orphan && adviceOn(reconciler, orphan)
+  if (rows.length > 0) return [...shown, ...(advice === undefined ? [] : [advice])].join('\n\n')
   const hint = await elsewhere(queue, reconciler, name)
   if (hint !== '') throw new UsageError(`${called({ reconciler, ...name })} is idle${hint}`)
-  return `${called({ reconciler, ...name })} is idle: it runs when it changes, or by queue run.`
+  if (advice !== undefined) return advice
+  const ends = isGone
+    ? `there is no Reconciler ${reconciler}, so nothing runs it`
+    : 'it runs when it changes, or by queue run'
+  return `${called({ reconciler, ...name })} is idle: ${ends}.`
 }
 
 function described(row: Row, now: Date): string {

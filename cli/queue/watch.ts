@@ -1,8 +1,8 @@
 import { harmless } from '#host/exit'
 import { pause } from '#primitives'
-import type { WorkQueue } from '#queue'
 import { oneLine } from '../table.ts'
 import { firstRows, type LsOptions, NOTHING } from './ls.ts'
+import type { QueueView } from './orphans.ts'
 import { called, detail, type Row, rowTable } from './rows.ts'
 import { demandReconciler } from './select.ts'
 
@@ -19,17 +19,17 @@ const EVERY_MS = 1000
 
 /** Shows the queue again and again until the signal; goes on when NATS does not answer for a while. */
 export async function watchQueue(
-  queue: WorkQueue,
+  view: QueueView,
   options: LsOptions,
   screen: Screen,
   now: () => Date,
   signal: AbortSignal,
 ): Promise<void> {
   const { reconciler, limit } = options
-  if (reconciler !== undefined) await demandReconciler(queue, reconciler)
+  if (reconciler !== undefined) await demandReconciler(view.queue, reconciler)
   const show = screen.size === undefined ? lineByLine(screen, options, now) : inPlace(screen, screen.size, options, now)
   while (!signal.aborted) {
-    const looked = await firstRows(queue, options, limit).catch((error: Error) => error)
+    const looked = await firstRows(view, options, limit).catch((error: Error) => error)
     if (signal.aborted) break
     show(looked)
     await pause(EVERY_MS, signal)

@@ -5,7 +5,7 @@ import type { Config } from '#host/config'
 import { UsageError } from '#host/exit'
 import { clusterId } from '#host/kube'
 import type { CertificateObserver } from '#host/metrics'
-import { openJetStream, prefixOf, queueOptions } from '#host/nats'
+import { openJetStream, prefixOf, queueOptions, reportConnection } from '#host/nats'
 import type { JetStream } from '#jetstream'
 import type { KubeClient } from '#kube'
 import { openQueue, type QueueObserver, type WorkQueue } from '#queue'
@@ -37,6 +37,7 @@ export async function openStreams(
   const cluster = config.FAIRLEAD_CLUSTER ?? (await clusterId(kube))
   const js = await openJetStream(config, role, certificates)
   void reportRefusals(js, log)
+  reportConnection(js, log)
   const wish = { replicas: config.FAIRLEAD_REPLICAS, raiseReplicas }
   try {
     const dead = await openDeadLetters(js, { ...prefixOf(config), ...wish, cluster, log })

@@ -81,6 +81,17 @@ export function bridgeGauges(registry: Registry, status: () => BridgeStatus | un
       },
     })
   }
+  const orphans: Gauge = new Gauge({
+    name: 'fairlead_orphaned_finalizers',
+    help: 'Objects that are being deleted and wait for the finalizer of a Reconciler that does not exist',
+    labelNames: ['controller', 'resource'],
+    registers: [registry],
+    collect() {
+      orphans.reset()
+      for (const { reconciler, resource, waiting } of status()?.orphans ?? [])
+        orphans.set({ controller: reconciler, resource }, waiting)
+    },
+  })
 }
 
 function versionsBehind({ latestResourceVersion: latest, resourceVersion: safe }: ResourceStatus): number {

@@ -111,7 +111,8 @@ export function createRuntime({
         },
       })
     : undefined
-  const orphanedKeys = parts.bridge ? createOrphanedKeySweeper({ kube, queue, deadLetter, log }) : undefined
+  const orphanedKeys =
+    bridge && createOrphanedKeySweeper({ kube, queue, deadLetter, orphans: bridge.orphanedKeys, log })
   const runnables: Runnable[] = [natsHealth, bridge, orphanedKeys, dispatcher].filter((part) => part !== undefined)
 
   return {

@@ -182,7 +182,7 @@ interface Enqueued {
   lane: 'high' | 'low'
 }
 
-interface StartOptions extends Pick<BridgeOptions, 'ownWrites' | 'silenceSeconds' | 'sweep'> {
+interface StartOptions extends Pick<BridgeOptions, 'ownWrites' | 'silenceSeconds' | 'sweep' | 'orphans'> {
   prefix: string
   observer?: BridgeObserver
   noticeRestarts?: boolean

@@ -282,6 +282,7 @@ it('ends soon after its grace although NATS is gone, and says so if it could han
   await up.logged(({ msg }) => msg === 'reconciler served')
   const { nats } = cluster
   nats?.signal('SIGKILL')
+  await up.logged(({ level, msg }) => level === 'warn' && msg.startsWith('NATS is gone'))
   const asked = Date.now()
   up.kill('SIGTERM')
   const { code, at } = await up.exited

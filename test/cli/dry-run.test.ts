@@ -11,7 +11,7 @@ import { startTestCluster } from '../support/servers.ts'
 const SDK = join(import.meta.dirname, '../../sdk/index.ts')
 const MODULE = `
 import { setTimeout as sleep } from 'node:timers/promises'
-import { ConfigMap, reconciler, resource, z } from ${JSON.stringify(SDK)}
+import { ConfigMap, kind, reconciler, resource, z } from ${JSON.stringify(SDK)}
 
 const shape = {
   group: 'dry.example.com', version: 'v1',
@@ -29,6 +29,11 @@ export const sweep = reconciler({ name: 'sweep', for: Sweep, related: [{ ...name
 export const near = reconciler({ name: 'near', for: Deed, related: [named], reconcile: found })
 export const wide = reconciler({ name: 'wide', for: Deed, related: [{ ...named, within: 'Cluster' }], reconcile: found })
 export const picky = reconciler({ name: 'picky', for: Deed, selector: 'picked=yes', reconcile: found })
+const NetworkPolicy = kind({ group: 'networking.k8s.io', version: 'v1', kind: 'NetworkPolicy', plural: 'networkpolicies' })
+export const closed = reconciler({
+  name: 'closed', for: Deed, owns: [NetworkPolicy],
+  reconcile: () => ({ apply: [NetworkPolicy.of({ metadata: {}, spec: { podSelector: {}, ingress: [{}] } })] }),
+})
 export const deed = reconciler({
   name: 'deed', for: Deed, timeoutSeconds: 1,
   async reconcile({ object }) {
@@ -83,6 +88,13 @@ describe('a dry run', () => {
     const { code, stdout } = await command(['run', name, object, '--dry-run', '-f', module, '-o', 'json'], env)
     expect(code).toBe(0)
     expect(JSON.parse(stdout)).toMatchObject({ outcome: { status: { found } } })
+  })
+
+  it('shows what is empty: a selector of all pods, a rule that admits everything', async () => {
+    const { stdout } = await command(['run', 'closed', 'nothing', '--dry-run', '-f', module], env)
+    expect(stdout).toContain('  create NetworkPolicy default/nothing\n')
+    expect(stdout).toContain('    + .spec.podSelector: {}\n')
+    expect(stdout).toContain('    + .spec.ingress[0]: {}\n')
   })
 
   it('ends as up would, where the function ends the process: not as the run', async () => {

@@ -86,6 +86,10 @@ describe('events get', () => {
       ['b', 'c'],
     ],
     [['--since', '1h', '-n', 'other'], ['b']],
+    [
+      ['widgets', '-A'],
+      ['a', 'b', 'c'],
+    ],
     [['--since', '2999-01-01T00:00:00Z'], []],
   ])('%j finds %j', async (args, names) => {
     const { stdout, stderr, code } = await look('get', ...args, '-o', 'json')
@@ -106,6 +110,7 @@ describe('events get', () => {
   it.each([
     [['get', 'nothing'], 2, 'no bridge watches nothing; they watch configmaps.v1, widgets.v1.test.example.com'],
     [['get', 'widgets', 'nobody'], 1, 'EVENTS has no such event of nobody'],
+    [['get', '-A', '-n', 'ns'], 2, "'-A, --all-namespaces' cannot be used with option '-n, --namespace <name>'"],
     [['get', '--type', 'bogus'], 2, 'is none of added, modified, deleted, moved'],
     [['tail', '--since', 'yesterday'], 2, 'how long ago'],
     [['replay', '--to', 'ftp://x'], 2, 'nats:SUBJECT'],
@@ -165,6 +170,7 @@ describe('events tail', () => {
     await events.put(WIDGETS, 'added', widget('y', 7, 'again'))
     while (tail.output.length < 1) await sleep(20)
     expect(JSON.parse(tail.output[0] ?? '')).toMatchObject({ name: 'y', resourceVersion: '7' })
+    await tail.logged(({ level, msg }) => level === 'info' && msg === 'NATS is back')
   })
 })
 

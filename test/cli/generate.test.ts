@@ -28,10 +28,17 @@ async function shop(field: string): Promise<string> {
 
 describe('fairlead generate crds', () => {
   it('prints what kubectl takes', async () => {
-    const { code, stdout } = await command(['generate', 'crds', '-f', await shop('size: z.int32()'), '--no-platform'])
+    const { code, stdout } = await command(['generate', 'crds', '-f', await shop('size: z.int32()')])
     expect(code).toBe(0)
     expect(stdout).toContain('name: shops.example.com')
-    expect(stdout).not.toContain('fairlead.dev')
+  })
+
+  it('prints the definition of Reconciler only when it is asked for', async () => {
+    const functions = ['generate', 'crds', '-f', await shop('size: z.int32()')]
+    expect((await command(functions)).stdout).not.toContain('fairlead.dev')
+    const { stdout } = await command([...functions, '--platform'])
+    expect(stdout).toContain('name: reconcilers.fairlead.dev')
+    expect(stdout).toContain('name: shops.example.com')
   })
 
   it('refuses what a CustomResourceDefinition cannot say, by path', async () => {

@@ -1,7 +1,9 @@
 import { spawnSync } from 'node:child_process'
 import { describe, expect, it } from 'vitest'
 import { ApiError } from '#kube'
+import { RECONCILERS } from '#spec'
 import { completionScript, completionWords } from '../../cli/completion.ts'
+import { filtersOf } from '../../cli/events/selection.ts'
 import { createProgram } from '../../cli/program.ts'
 import { duration, table } from '../../cli/table.ts'
 import { readConfig, variablesOf } from '../../host/config/config.ts'
@@ -13,6 +15,33 @@ const program = createProgram(
   () => {},
   () => {},
 )
+
+describe('a kind in `events`', () => {
+  const ref = (group: string, resource: string) => ({ group, version: 'v1', resource })
+  const [core, knative, deployments] = [
+    ref('', 'services'),
+    ref('serving.knative.dev', 'services'),
+    ref('apps', 'deployments'),
+  ]
+  const found = (kind: string) => filtersOf({ kinds: [kind] }, [core, knative, deployments]).map((filter) => filter.ref)
+
+  it.each([
+    ['services', [core, knative]],
+    ['Service', [core, knative]],
+    ['services.serving.knative.dev', [knative]],
+    ['svc', [core]],
+    ['deploy', [deployments]],
+  ])('is found by the name %s', (kind, refs) => {
+    expect(found(kind)).toEqual(refs)
+  })
+
+  it('is an error that names what is watched, and no record of a bridge, where a short name is of another resource', () => {
+    const record = { group: 'fairlead.dev', version: 'v1alpha1', resource: 'finalized' }
+    expect(() => filtersOf({ kinds: ['cm'] }, [core, RECONCILERS, record])).toThrow(
+      /^no bridge watches cm; they watch services.v1, reconcilers.v1alpha1.fairlead.dev$/,
+    )
+  })
+})
 
 describe('configuration', () => {
   it('has defaults, and takes an empty variable for an unset one', () => {

@@ -1,17 +1,20 @@
 import { stripVTControlCharacters } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { openEventStore, viewEvents } from '#events'
 import type { Nats } from '#local'
 import type { Entry, WorkQueue } from '#queue'
+import { finalizerOf, RECONCILERS } from '#spec'
 import { type ActOptions, actOnKeys } from '../../cli/queue/act.ts'
 import { untilDrained } from '../../cli/queue/drain.ts'
 import { type LsOptions, listQueue } from '../../cli/queue/ls.ts'
 import { rowTable, toRow } from '../../cli/queue/rows.ts'
 import { showKey } from '../../cli/queue/show.ts'
 import { type Screen, watchQueue } from '../../cli/queue/watch.ts'
-import { DONE, FN, freshPrefix, gate, openTestQueue, until } from '../queue/support.ts'
+import { DONE, FN, freshPrefix, gate, openTestQueue, type TestQueue, until } from '../queue/support.ts'
 import { command } from '../support/command.ts'
 import { fairlead } from '../support/fairlead.ts'
 import { startTestNats } from '../support/servers.ts'
+import { silent } from '../support/silent.ts'
 
 let nats: Nats & AsyncDisposable
 beforeAll(async () => {
@@ -39,6 +42,12 @@ async function filled(queue: WorkQueue): Promise<void> {
   await queue.enqueue(FN, 'a.next')
   await queue.enqueue(FN, 'b.next')
 }
+
+/** With what bridges have stored under the same prefix. */
+const viewOf = ({ js, queue }: TestQueue) => ({
+  queue,
+  events: viewEvents(js, { prefix: queue.stream.replace(/_WORK$/, ''), log: silent }),
+})
 
 const columns = (text: string) => text.split('\n').map((line) => line.split(/ {2,}/))
 
@@ -82,7 +91,7 @@ describe('queue ls', () => {
     await using test = await openTestQueue(nats.url, freshPrefix())
     await filled(test.queue)
     const names = async (options: Partial<LsOptions>) => {
-      const rows = JSON.parse(await listQueue(test.queue, { ...LS, output: 'json', ...options }, now)) as {
+      const rows = JSON.parse(await listQueue(viewOf(test), { ...LS, output: 'json', ...options }, now)) as {
         namespace: string
         name: string
       }[]
@@ -93,9 +102,9 @@ describe('queue ls', () => {
     expect(await names({ reconciler: FN, names: ['next'] })).toEqual(['a/next', 'b/next'])
     expect(await names({ names: ['a/next', 'wrong'] })).toEqual(['a/wrong', 'a/next'])
     expect(await names({ states: ['waiting', 'parked'] })).toEqual(['a/late', 'a/wrong'])
-    expect(await listQueue(test.queue, { ...LS, limit: 2 }, now)).toContain('and more: --limit is 2')
-    expect(await listQueue(test.queue, { ...LS, states: ['running'] }, now)).toContain('Nothing is')
-    await expect(listQueue(test.queue, { ...LS, reconciler: 'nope' }, now)).rejects.toThrow(`there are: ${FN}`)
+    expect(await listQueue(viewOf(test), { ...LS, limit: 2 }, now)).toContain('and more: --limit is 2')
+    expect(await listQueue(viewOf(test), { ...LS, states: ['running'] }, now)).toContain('Nothing is')
+    await expect(listQueue(viewOf(test), { ...LS, reconciler: 'nope' }, now)).rejects.toThrow(`there are: ${FN}`)
   })
 })
 
@@ -110,7 +119,7 @@ describe('queue ls --watch', () => {
       note: () => {},
       size: undefined,
     }
-    const watching = watchQueue(test.queue, LS, screen, now, stop.signal)
+    const watching = watchQueue(viewOf(test), LS, screen, now, stop.signal)
     await until(() => expect(lines).toHaveLength(4))
     expect(lines[0]).toBe(`f a/late  waiting  retry in 59m: no route [31mto host`)
     await test.queue.purge({ reconciler: FN, key: 'a.wrong' })
@@ -131,7 +140,7 @@ describe('queue ls --watch', () => {
     const stop = new AbortController()
     const size = () => ({ rows: 6, columns: 40 })
     const screen: Screen = { write: (text) => void (frame = stripVTControlCharacters(text)), note: () => {}, size }
-    const watching = watchQueue(test.queue, LS, screen, now, stop.signal)
+    const watching = watchQueue(viewOf(test), LS, screen, now, stop.signal)
     await until(() => expect(frame).toContain('2 queued, 0 running, 1 waitin'))
     const shown = frame.trimEnd().split('\n')
     expect(shown).toHaveLength(5)
@@ -211,13 +220,80 @@ describe('acting by hand', () => {
 it('queue show tells all that is known of a key', async () => {
   await using test = await openTestQueue(nats.url, freshPrefix())
   await filled(test.queue)
-  const show = (key: string) => showKey(test.queue, { reconciler: FN, key, output: 'text' }, now())
+  const show = (key: string) => showKey(viewOf(test), { reconciler: FN, key, output: 'text' }, now())
   expect(await show('a/late')).toMatch(
     /State: +waiting\n[^]*Failures: +1 in a row\n[^]*Last error: +no route \[31mto host$/,
   )
   expect(await show('b/next')).toMatch(/Place: +2 in its lane/)
   expect(await show('a/idle')).toBe('f a/idle is idle: it runs when it changes, or by queue run.')
   await expect(show('late')).rejects.toThrow('f late is idle; there is a/late')
+})
+
+describe('a key whose Reconciler does not exist', () => {
+  const WIDGETS = { group: 'example.com', version: 'v1', resource: 'widgets' }
+
+  /** What a bridge has stored of a Reconciler that was deleted, or that is still there, and of its objects. */
+  async function stored({ js, queue }: TestQueue, reconcilerVerb: 'added' | 'deleted') {
+    const prefix = queue.stream.replace(/_WORK$/, '')
+    const events = await openEventStore(js, { prefix, cluster: 'test', log: silent })
+    await events.setCursor(RECONCILERS, undefined, { resourceVersion: '1', at: '2030-01-01T00:00:00Z' })
+    const reconciler = { apiVersion: 'fairlead.dev/v1alpha1', kind: 'Reconciler', spec: {} }
+    const named = (name: string, metadata = {}) => ({ name, uid: `uid-${name}`, resourceVersion: '1', ...metadata })
+    await events.put(RECONCILERS, reconcilerVerb, { ...reconciler, metadata: named(FN) })
+    await events.put(RECONCILERS, 'added', { ...reconciler, metadata: named('other') })
+    const widget = (name: string, metadata: object) =>
+      events.put(WIDGETS, 'added', {
+        apiVersion: 'example.com/v1',
+        kind: 'Widget',
+        metadata: { ...named(name), namespace: 'a', ...metadata },
+      })
+    const deletionTimestamp = '2030-01-01T00:00:00Z'
+    await widget('late', { deletionTimestamp, finalizers: ['kubernetes.io/x', finalizerOf(FN)] })
+    await widget('idle', { finalizers: [finalizerOf(FN)] })
+    await widget('free', { deletionTimestamp, finalizers: [finalizerOf('other')] })
+  }
+  const show = (test: TestQueue, key: string) => showKey(viewOf(test), { reconciler: FN, key, output: 'text' }, now())
+
+  it('is shown with the finalizer that its object waits for', async () => {
+    await using test = await openTestQueue(nats.url, freshPrefix())
+    await filled(test.queue)
+    await stored(test, 'deleted')
+    const lines = columns(await listQueue(viewOf(test), LS, now)).map((line) => [line[2], line.at(-1)])
+    expect(lines).toContainEqual(['late', 'Reconciler f does not exist; the object waits for fairlead.dev/f'])
+    expect(lines).toContainEqual(['wrong', 'Reconciler f does not exist: bad spec'])
+    const rows = JSON.parse(await listQueue(viewOf(test), { ...LS, output: 'json' }, now)) as object[]
+    expect(rows).toContainEqual(expect.objectContaining({ name: 'late', orphaned: true, finalizer: 'fairlead.dev/f' }))
+  })
+
+  it('is told with what to do, whether it is queued or not', async () => {
+    await using test = await openTestQueue(nats.url, freshPrefix())
+    await filled(test.queue)
+    await stored(test, 'deleted')
+    const advice = (waits: string, name: string, index: number) =>
+      [
+        'There is no Reconciler f, and the object has a finalizer that only this Reconciler removes: fairlead.dev/f.',
+        waits,
+        'Create the Reconciler again (fairlead install -f FILE): its function cleans up, and then the finalizer is removed.',
+        'Or remove the finalizer by hand: what the function would clean up stays.',
+        `  kubectl patch widgets.example.com ${name} -n a --type json -p '[{"op":"test","path":"/metadata/finalizers/${index}","value":"fairlead.dev/f"},{"op":"remove","path":"/metadata/finalizers/${index}"}]'`,
+      ].join('\n')
+    const late = await show(test, 'a/late')
+    expect(late).toMatch(/^Reconciler: /)
+    expect(late).toContain(`\n\n${advice('It is being deleted, and waits for that finalizer.', 'late', 1)}`)
+    expect(await show(test, 'a/idle')).toBe(advice('When it is deleted, it will wait for that finalizer.', 'idle', 0))
+    expect(await show(test, 'a/free')).toBe('f a/free is idle: there is no Reconciler f, so nothing runs it.')
+    await test.queue.retire(FN)
+    expect(await show(test, 'a/idle')).toContain('There is no Reconciler f')
+    await expect(show(test, 'a/free')).rejects.toThrow('no reconciler "f"')
+  })
+
+  it('is shown as ever while the Reconciler exists', async () => {
+    await using test = await openTestQueue(nats.url, freshPrefix())
+    await filled(test.queue)
+    await stored(test, 'added')
+    expect(await listQueue(viewOf(test), LS, now)).not.toContain('does not exist')
+    expect(await show(test, 'a/idle')).toBe('f a/idle is idle: it runs when it changes, or by queue run.')
+  })
 })
 
 it('queue drain waits for what is queued and running, and not for timers', async () => {

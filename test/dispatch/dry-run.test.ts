@@ -1,23 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { resourcePath } from '#kube'
 import { RECONCILERS, RETAINED_FOR, retainedFor } from '#spec'
-import { differences } from '../../reconcile/diff.ts'
 import { CONFIG_MAPS, configMap, PODS, pod, silent, startFixture, until, WIDGETS } from './fixture.ts'
 import { createdFor } from './objects.ts'
-
-describe('what differs', () => {
-  it.each([
-    ['nothing', { a: 1, b: [1, { c: 2 }] }, { b: [1, { c: 2 }], a: 1 }, []],
-    ['a value', { a: { b: 1 } }, { a: { b: 2 } }, [{ path: '.a.b', before: 1, after: 2 }]],
-    ['a new part, value by value', {}, { a: { b: [{ c: 1 }] } }, [{ path: '.a.b[0].c', after: 1 }]],
-    ['an item less', { a: [1, 2] }, { a: [1] }, [{ path: '.a[1]', before: 2 }]],
-    ['another type', { a: [1] }, { a: 'x' }, [{ path: '.a', before: [1], after: 'x' }]],
-    ['an odd key', { 'x/y': 1 }, {}, [{ path: "['x/y']", before: 1 }]],
-    ['what is the server’s alone', { metadata: { resourceVersion: '1' } }, { metadata: { resourceVersion: '2' } }, []],
-  ])('%s', (_, before, after, expected) => {
-    expect(differences(before, after)).toEqual(expected)
-  })
-})
 
 let fixture: Awaited<ReturnType<typeof startFixture>>
 

@@ -2,10 +2,12 @@ import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { Registry } from 'prom-client'
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import type { BridgeStatus } from '#bridge'
 import { deadKey, openDeadLetters } from '#events'
 import type { Nats } from '#local'
 import type { Finish } from '#queue'
 import { readConfig } from '../../host/config/config.ts'
+import { bridgeGauges } from '../../host/metrics/bridge.ts'
 import { certificateGauge, createMetrics, depthGauges } from '../../host/metrics/index.ts'
 import { runMetrics } from '../../host/metrics/runs.ts'
 import { openJetStream } from '../../host/nats/nats.ts'
@@ -210,6 +212,17 @@ it('tells the depth from the stream: the same in a process that has done nothing
     fairlead_nats_reachable: 1,
   })
   expect(Math.round(found[`fairlead_oldest_queued_seconds{controller=${FN}}`]! / 60)).toBe(1)
+})
+
+it('tells how many objects wait for the finalizer of a Reconciler that does not exist, as long as it is known', async () => {
+  const registry = new Registry()
+  const orphan = { reconciler: 'website', resource: 'websites.v1.example.com', holders: 3, waiting: 2 }
+  const status: BridgeStatus = { resources: [], refused: [], orphans: [orphan] }
+  bridgeGauges(registry, () => status)
+  const series = 'fairlead_orphaned_finalizers{controller=website,resource=websites.v1.example.com}'
+  expect(await exported(registry)).toEqual({ [series]: 2 })
+  status.orphans = []
+  expect(await exported(registry)).toEqual({})
 })
 
 it('is scraped also when NATS does not answer', async () => {

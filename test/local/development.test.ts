@@ -7,11 +7,13 @@ import {
   asShellExports,
   clusterStatus,
   type DevelopmentOptions,
+  defaultClusterDir,
   developmentEnvironment,
   ensureDevelopmentCluster,
   openCluster,
   stopCluster,
 } from '#local'
+import { BIN, fairlead } from '../support/fairlead.ts'
 import { shortTempDir } from '../support/servers.ts'
 
 const run = promisify(execFile)
@@ -42,6 +44,20 @@ describe('the cluster for development', () => {
     expect(stdout).toContain('namespace/kube-system')
   })
 
+  it('gives a shell no variables while a server is dead: eval fails, and kubectl finds no other cluster', async () => {
+    await openCluster(options.dir).processes.kill('kube-scheduler')
+    const command = 'eval "$("$0" "$1" local env --dir "$2")"; echo "$? $KUBECONFIG"'
+    const env = { ...process.env, KUBECONFIG: '' }
+    const { stdout, stderr } = await run('bash', ['-c', command, process.execPath, BIN, options.dir], { env })
+    expect(stdout).toBe(`1 ${options.dir}/kubeconfig\n`)
+    expect(stderr).toBe(
+      `fairlead: kube-scheduler of the local cluster in ${options.dir} died (logs in ${options.dir}/log): start it again with \`fairlead local up --dir ${options.dir}\`\n`,
+    )
+    const json = await fairlead(['local', 'env', '--dir', options.dir, '-o', 'json'])
+    expect(json).toMatchObject({ code: 1, stdout: '' })
+    await ensureDevelopmentCluster(options)
+  })
+
   it('keeps its objects when servers died meanwhile', async () => {
     const cluster = openCluster(options.dir)
     const kubectl = (...args: string[]) =>
@@ -55,7 +71,18 @@ describe('the cluster for development', () => {
 
   it('has no variables when it does not run, and says how to start it', async () => {
     await stopCluster(options.dir)
-    expect(() => developmentEnvironment(clusterStatus(options.dir), {})).toThrow('start it with `fairlead local up`')
+    expect(() => developmentEnvironment(clusterStatus(options.dir), {})).toThrow(
+      `no local cluster runs in ${options.dir}: start it with \`fairlead local up --dir ${options.dir}\``,
+    )
+    const ofUser = { ...clusterStatus(options.dir), dir: defaultClusterDir() }
+    expect(() => developmentEnvironment(ofUser, {})).toThrow('start it with `fairlead local up`')
+  })
+
+  it('does not hold the pipes of the shell that has started it', async () => {
+    const command = '"$0" "$1" local up --dir "$2" --node none 2> >(cat >&2) 2>&1 | tail -1'
+    const { stdout } = await run('bash', ['-c', command, process.execPath, BIN, options.dir])
+    expect(stdout).toBe(`Stop it:  fairlead local down --dir ${options.dir}\n`)
+    expect(clusterStatus(options.dir).running).toBe(true)
   })
 })
 

@@ -1,7 +1,9 @@
 import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { Readable } from 'node:stream'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { ProcessGroup, type ProcessSpec } from '#local'
 
@@ -34,6 +36,23 @@ describe('processes of a folder', () => {
     await group.stopAll()
     expect(left.alive()).toBe(false)
     expect(group.names()).toEqual([])
+  })
+
+  it('keep nothing open that their starter has inherited, so that who waits for its end does not wait for theirs', async () => {
+    const door = new URL('../../local/index.ts', import.meta.url)
+    const script = `
+      const { ProcessGroup } = await import(${JSON.stringify(door.href)})
+      await new ProcessGroup(${JSON.stringify(dir)}).start(${JSON.stringify(sleeper)})`
+    // As bash does it for \`2> >(cat)\`: far behind the descriptors that Node.js closes by itself.
+    const descriptor = 63
+    const stdio = Array.from<'ignore' | 'inherit' | 'pipe'>({ length: descriptor }).fill('ignore')
+    const starter = spawn(process.execPath, ['--input-type=module', '-e', script], {
+      stdio: [...stdio.with(2, 'inherit'), 'pipe'],
+    })
+    const inherited = (starter.stdio as (Readable | null)[])[descriptor]!
+    const [[code]] = await Promise.all([once(starter, 'exit'), once(inherited.resume(), 'end')])
+    expect(code).toBe(0)
+    expect(group.get('sleeper')!.alive()).toBe(true)
   })
 
   it('are never confused with a stranger that has the pid of one that is gone', async () => {

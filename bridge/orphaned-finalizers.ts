@@ -1,0 +1,158 @@
+import { type ResourceRef, type RunLog, resourceName } from '#contracts'
+import type { EventStore, Finalized, StoredCursor } from '#events'
+import { pause } from '#primitives'
+import { finalizerOf, identityOf } from '#spec'
+import { type FinalizedRecord, Orphan, type OrphanDeps } from './orphan.ts'
+import type { Reconciler } from './reconcilers.ts'
+import type { KeptAsk } from './routing.ts'
+import type { OrphanedKeys, OrphanStatus } from './types.ts'
+import type { State } from './watch-state.ts'
+
+/** Not a resource of the API server: names the records of what Reconcilers finalize, among the cursors. */
+export const FINALIZED: ResourceRef = { group: 'fairlead.dev', version: 'v1alpha1', resource: 'finalized' }
+
+export interface ExistingReconcilers {
+  served: readonly Reconciler[]
+  /** Of those that are refused, too. */
+  names: ReadonlySet<string>
+  finalizers: ReadonlySet<string>
+}
+
+export interface OrphanedFinalizersDeps extends OrphanDeps {
+  events: Pick<EventStore, 'cursors' | 'setCursor' | 'removeCursor' | 'follow'>
+  log: RunLog
+  now?: (() => Date) | undefined
+  /** Undefined: they are not known yet. */
+  existing: () => ExistingReconcilers | undefined
+  /** What asks() gives has changed. */
+  changed: () => void
+  /**
+   * How often they are looked for, and how long a Reconciler is remembered after no object with its finalizer is known any
+   * more. Left out: every minute, 10 min.
+   */
+  orphans?: { everyMs: number; keepMs: number } | undefined
+}
+
+const EVERY_MS = 60_000
+const AT_MOST_EVERY_MS = 500
+const KEEP_MS = 600_000
+
+/**
+ * Finds the objects that cannot be deleted because they wait for the finalizer of a Reconciler that does not exist. What
+ * each Reconciler finalizes is recorded in EVENTS. When the Reconciler is gone, its primaries are watched until none of
+ * them has the finalizer, and the key of each one that is being deleted is queued: `queue ls` shows it, and it runs once
+ * the Reconciler is created again (docs/decisions/0055-finalizers-of-gone-reconcilers.md).
+ */
+export class OrphanedFinalizers implements OrphanedKeys {
+  readonly #deps: OrphanedFinalizersDeps
+  readonly #orphans = new Map<string, Orphan>()
+  #poked = new AbortController()
+
+  constructor(deps: OrphanedFinalizersDeps) {
+    this.#deps = deps
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { log, orphans: { everyMs } = { everyMs: EVERY_MS } } = this.#deps
+    while (!signal.aborted) {
+      this.#poked = new AbortController()
+      await this.#look(signal).catch((error: unknown) => {
+        if (!signal.aborted) log.warn({ err: error }, 'finalizers of Reconcilers that are gone could not be looked for')
+      })
+      await pause(Math.min(AT_MOST_EVERY_MS, everyMs), signal)
+      await pause(everyMs, AbortSignal.any([signal, this.#poked.signal]))
+    }
+    for (const orphan of this.#orphans.values()) orphan.stop()
+  }
+
+  /** The Reconcilers have changed. */
+  poke(): void {
+    this.#poked.abort()
+  }
+
+  asks(): KeptAsk[] {
+    return [...this.#orphans.values()].map(({ ask }) => ask)
+  }
+
+  status(): OrphanStatus[] {
+    return [...this.#orphans.values()].map(({ status }) => status)
+  }
+
+  isHeld(reconciler: string): boolean {
+    return this.#orphans.has(reconciler)
+  }
+
+  stateOf(reconciler: string, key: string): 'waits' | 'released' | undefined {
+    return this.#orphans.get(reconciler)?.stateOf(key)
+  }
+
+  /** The state of a watch of the resource has changed. */
+  noteWatch(ref: ResourceRef, state: State): void {
+    for (const orphan of this.#orphans.values())
+      if (resourceName(orphan.ask.ref) === resourceName(ref)) orphan.noteWatch(state)
+  }
+
+  async #look(signal: AbortSignal): Promise<void> {
+    const existing = this.#deps.existing()
+    if (existing === undefined) return
+    const { events } = this.#deps
+    const records = new Map<string, FinalizedRecord>()
+    for await (const cursor of events.cursors()) if (isRecord(cursor)) records.set(cursor.scope, cursor)
+    for (const { name, spec } of existing.served)
+      if (spec.finalize) await this.#record(name, finalizedBy(name, spec), records.get(name), signal)
+    for (const name of this.#orphans.keys()) if (existing.names.has(name) || !records.has(name)) this.#end(name)
+    for (const record of records.values())
+      if (!existing.names.has(record.scope)) await this.#judge(record, existing.finalizers)
+  }
+
+  async #record(
+    name: string,
+    finalizes: Finalized,
+    before: FinalizedRecord | undefined,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { events, now = () => new Date() } = this.#deps
+    if (JSON.stringify(before?.finalizes) === JSON.stringify(finalizes)) return
+    await events.setCursor(FINALIZED, name, { resourceVersion: '0', at: now().toISOString(), finalizes }, signal)
+  }
+
+  /** Of a Reconciler that does not exist. */
+  async #judge(record: FinalizedRecord, finalizers: ReadonlySet<string>): Promise<void> {
+    const { events, log, changed, orphans: { keepMs } = { keepMs: KEEP_MS } } = this.#deps
+    const known = this.#orphans.get(record.scope)
+    // One of another name has the identity now, and a record of its own.
+    const isTakenOver = finalizers.has(record.finalizes.finalizer)
+    if (isTakenOver || (known?.emptyMs() ?? 0) > keepMs) {
+      await events.removeCursor(record.sequence)
+      this.#end(record.scope)
+    } else if (known === undefined) {
+      const orphan = new Orphan(record, this.#deps)
+      this.#orphans.set(record.scope, orphan)
+      orphan.run().catch((error: unknown) => {
+        log.warn(
+          { err: error, reconciler: orphan.name },
+          'objects of a Reconciler that is gone are not followed any more',
+        )
+        this.#end(orphan.name)
+      })
+      changed()
+    }
+  }
+
+  #end(name: string): void {
+    const orphan = this.#orphans.get(name)
+    if (orphan === undefined) return
+    orphan.stop()
+    this.#orphans.delete(name)
+    this.#deps.changed()
+  }
+}
+
+const isRecord = (cursor: StoredCursor): cursor is FinalizedRecord =>
+  resourceName(cursor.ref) === resourceName(FINALIZED) && cursor.scope !== undefined && cursor.finalizes !== undefined
+
+function finalizedBy(name: string, spec: Reconciler['spec']): Finalized {
+  const { group, version, resource, kind, namespaces } = spec.for
+  const ref = { group, version, resource, kind }
+  return { finalizer: finalizerOf(identityOf(name, spec)), ref, ...(namespaces && { namespaces }) }
+}

@@ -1,0 +1,25 @@
+import { readdirSync, readFileSync } from 'node:fs'
+
+const O_CLOEXEC = 0o2000000
+
+/**
+ * Open files above standard error that a program started by this process would inherit. This process has inherited them
+ * itself, such as bash's pipe for `2> >(…)`: Node.js opens all files of its own with O_CLOEXEC. Empty on macOS, where
+ * the spawn of Node.js passes on nothing that it was not told to.
+ */
+export function inheritableDescriptors(): number[] {
+  if (process.platform !== 'linux') return []
+  return readdirSync('/proc/self/fd')
+    .map(Number)
+    .filter((descriptor) => descriptor > 2 && isInheritable(descriptor))
+}
+
+function isInheritable(descriptor: number): boolean {
+  try {
+    const [, flags = ''] = /^flags:\s*([0-7]+)$/m.exec(readFileSync(`/proc/self/fdinfo/${descriptor}`, 'utf8')) ?? []
+    return (Number.parseInt(flags, 8) & O_CLOEXEC) === 0
+  } catch {
+    // The one that has read the folder is closed by now.
+    return false
+  }
+}

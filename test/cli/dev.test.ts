@@ -1,0 +1,62 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { runReloading } from '../../cli/dev/reloading.ts'
+
+let dir: string
+beforeEach(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'fl-dev-'))
+})
+afterEach(() => rm(dir, { recursive: true }))
+
+/** Runs a module of functions, again and again, until so much was said. */
+async function saidOf(text: string, count: number, onSaid: (said: string, file: string) => unknown = () => undefined) {
+  const file = join(dir, 'function.ts')
+  await writeFile(file, text)
+  const stop = new AbortController()
+  const said: string[] = []
+  const pauses: number[] = []
+  const say = (line: string): void => {
+    said.push(line.replace(file, 'FILE'))
+    if (said.length === count) stop.abort()
+    else void onSaid(line, file)
+  }
+  await runReloading({
+    args: () => ['serve', '-f', file],
+    env: { ...process.env },
+    files: [file],
+    say,
+    signal: stop.signal,
+    wait: async (ms) => void pauses.push(ms),
+  })
+  return { said, pauses }
+}
+
+describe('fairlead dev, whose process ends by itself', () => {
+  it('names the signal, and starts it again, each time later', async () => {
+    const { said, pauses } = await saidOf(`process.kill(process.pid, 'SIGKILL')`, 3)
+    expect(said).toEqual([
+      'the process was ended by SIGKILL: starting it again in 1 s, or when its files change',
+      'the process was ended by SIGKILL: starting it again in 2 s, or when its files change',
+      'the process was ended by SIGKILL: starting it again in 4 s, or when its files change',
+    ])
+    expect(pauses).toEqual([1000, 2000, 4000])
+  })
+
+  it('names the exit code', async () => {
+    const { said } = await saidOf('process.exit(5)', 1)
+    expect(said).toEqual(['the process has ended with exit code 5: starting it again in 1 s, or when its files change'])
+  })
+
+  it('waits for a change where nothing else can help, and begins with the shortest pause again', async () => {
+    const { said } = await saidOf('this is no module', 3, (line, file) =>
+      line.includes('waiting') ? writeFile(file, 'process.exit(1)') : undefined,
+    )
+    expect(said).toEqual([
+      'the process has ended with exit code 2: waiting for a change of its files',
+      'FILE has changed: starting again',
+      'the process has ended with exit code 1: starting it again in 1 s, or when its files change',
+    ])
+  })
+})
