@@ -95,7 +95,7 @@ async function startDev(command: string): Promise<void> {
   const file = join(dir, 'website.ts')
   const source = await readFile(file, 'utf8')
   await writeFile(file, source.replace('reconcile(', 'reconcile(('))
-  await says('waiting for a change of the file')
+  await says('waiting for a change of its files')
   await writeFile(file, source)
   await says('reconciler served')
 }
