@@ -30,11 +30,16 @@ export interface Run<For, Owns, Related> {
 }
 
 /**
- * A kind that is read without being owned: all of it in the namespace of the object, or what selectors match, or what
- * a field of the object names. A change of it runs the objects that it is related to.
+ * A kind that is read without being owned: all of it in the namespace of the object, or in one that a field of the object
+ * names, or what selectors match, or what a field of the object names. A change of it runs the objects that it is related
+ * to.
  */
 export type RelatedKind = Kind<unknown> &
-  Readonly<Partial<Pick<RelatedResource, 'selector' | 'fieldSelector' | 'byName' | 'within' | 'metadataOnly'>>>
+  Readonly<
+    Partial<
+      Pick<RelatedResource, 'selector' | 'fieldSelector' | 'byName' | 'namespacePath' | 'within' | 'metadataOnly'>
+    >
+  >
 
 /**
  * Returns what should be so; nothing: all is as it should be. Conditional, so that the compiler knows the status of

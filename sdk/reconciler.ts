@@ -39,6 +39,7 @@ export const RELATED_OPTIONS = keysOf<Omit<RelatedKind, keyof Kind>>({
   selector: true,
   fieldSelector: true,
   byName: true,
+  namespacePath: true,
   within: true,
   metadataOnly: true,
 })

@@ -12,6 +12,7 @@ afterAll(() => fixture?.[Symbol.asyncDispose]())
 const { strategy: _, ...configMaps } = CONFIG_MAPS
 const CLASSES = { group: 'test.fairlead.dev', version: 'v1', resource: 'classes', kind: 'Class' }
 let version = 1
+let placed = 0
 
 const stored = async (
   ref: typeof CLASSES,
@@ -86,6 +87,37 @@ describe('what is related', () => {
     const byName = { ...configMaps, byName: 'spec.uses[*].name' }
     const uses = [{ name: 'b' }, ...Array.from({ length: 25_000 }, (_, n) => ({ name: `n${n}` }))]
     expect(await given('many', [byName], { uses })).toEqual({ 'ConfigMap.v1': ['many/b'] })
+  })
+
+  it.each<[string, object, object, string[]]>([
+    ['all of it', {}, { in: ['NAME-other'] }, ['NAME-other/a']],
+    [
+      'of several',
+      { namespacePath: 'spec.in[*]' },
+      { in: ['NAME', 'NAME-other', 'none'] },
+      ['NAME-other/a', 'NAME/a', 'NAME/b'],
+    ],
+    ['by its labels', { selector: 'letter=b' }, { in: ['NAME'] }, ['NAME/b']],
+    ['by its name', { byName: 'spec.name' }, { in: ['NAME', 'NAME-other'], name: 'a' }, ['NAME-other/a', 'NAME/a']],
+    ['nothing where no field names one', {}, {}, []],
+    ['nothing where the field is no name of a namespace', {}, { in: ['../NAME', '*', '>'] }, []],
+    [
+      'also where fields name more than one request has room for',
+      { byName: 'spec.names[*]' },
+      { in: ['NAME-other', 'NAME'], names: ['a', ...Array.from({ length: 5000 }, (_, n) => `n${n}`)] },
+      ['NAME-other/a', 'NAME/a'],
+    ],
+    [
+      'also where they name more namespaces than that',
+      {},
+      { in: ['NAME-other', ...Array.from({ length: 5000 }, (_, n) => `n${n}`)] },
+      ['NAME-other/a'],
+    ],
+  ])('is what lives in the namespace that a field of the primary names: %s', async (_, more, spec, expected) => {
+    const name = `placed${++placed}`
+    const here = <T>(value: T) => JSON.parse(JSON.stringify(value).replaceAll('NAME', name)) as T
+    const related = [{ ...configMaps, namespacePath: 'spec.in[*]', ...more }, CLASSES]
+    expect(await given(name, related, here(spec))).toMatchObject({ 'ConfigMap.v1': here(expected) })
   })
 
   it('that is nested too deeply for JSON stops nobody: its metadata are there', async () => {

@@ -169,6 +169,11 @@ describe('a Reconciler, on a real API server', () => {
       'spec.owns[0]: Invalid value: adopt needs strategy Apply',
     ],
     ['no time at all', { for: pods, invoke: { http }, timeoutSeconds: 0 }, 'spec.timeoutSeconds: Invalid value: 0'],
+    [
+      'two places for what is related',
+      { for: pods, related: [{ ...pods, within: 'Cluster', namespacePath: 'spec.a' }], invoke: { http } },
+      'spec.related[0]: Invalid value: leave out "Cluster" beside namespacePath',
+    ],
     ['a misspelt field', { for: pods, invoke: { http }, timeout: 5 }, 'unknown field "spec.timeout"'],
   ])('is refused with %s', async (_, spec, message) => {
     await expect(create(reconciler(spec))).rejects.toThrow(message)
