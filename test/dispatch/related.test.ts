@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject, RunInput } from '#contracts'
+import { resourcePath } from '#kube'
 import { CONFIG_MAPS, configMap, PODS, startFixture, WIDGETS } from './fixture.ts'
+import { SECRETS } from './objects.ts'
 
 let fixture: Awaited<ReturnType<typeof startFixture>>
 
@@ -11,6 +13,14 @@ afterAll(() => fixture?.[Symbol.asyncDispose]())
 
 const { strategy: _, ...configMaps } = CONFIG_MAPS
 const CLASSES = { group: 'test.fairlead.dev', version: 'v1', resource: 'classes', kind: 'Class' }
+const { strategy: __, ...secrets } = SECRETS
+const createSecret = (namespace: string) =>
+  fixture.kube.create<KubeObject>(resourcePath(secrets, namespace), {
+    apiVersion: 'v1',
+    kind: 'Secret',
+    metadata: { name: 's' },
+    stringData: { a: 'b' },
+  })
 let version = 1
 let placed = 0
 
@@ -118,6 +128,37 @@ describe('what is related', () => {
     const here = <T>(value: T) => JSON.parse(JSON.stringify(value).replaceAll('NAME', name)) as T
     const related = [{ ...configMaps, namespacePath: 'spec.in[*]', ...more }, CLASSES]
     expect(await given(name, related, here(spec))).toMatchObject({ 'ConfigMap.v1': here(expected) })
+  })
+
+  it('is read in another namespace with the generated rights, where a field names that namespace, and nowhere else', async () => {
+    const name = 'elsewhere'
+    const spec = {
+      for: { ...WIDGETS, namespaces: [name] },
+      owns: [],
+      related: [{ ...secrets, namespacePath: 'spec.in' }],
+      serviceAccount: { name: 'robot', namespace: name },
+    }
+    await fixture.events.setCursor(secrets, undefined, { resourceVersion: '1', at: '2030-01-01T00:00:00Z' })
+    const scene = await fixture.scene(name, { spec })
+    await fixture.grant(name, spec)
+    await fixture.kube.create('/api/v1/namespaces', { metadata: { name: `${name}-there` } })
+    for (const namespace of [name, `${name}-there`])
+      await fixture.events.put(secrets, 'added', await createSecret(namespace))
+    const seen: unknown[] = []
+    await scene.widget('w', ({ related }) => {
+      seen.push(related['Secret.v1']!.map(({ metadata, ...secret }) => [metadata.namespace, secret['data']]))
+      return {}
+    })
+    await scene.ended('w')
+    const moved = await fixture.kube.patch<KubeObject>(
+      resourcePath(WIDGETS, name, 'w'),
+      { spec: { in: `${name}-there` } },
+      'merge',
+    )
+    await fixture.events.put(WIDGETS, 'modified', moved)
+    expect((await scene.run('w')).result).toBe('success')
+    expect(seen).toEqual([[], [[`${name}-there`, { a: 'Yg==' }]]])
+    await scene.stop()
   })
 
   it('that is nested too deeply for JSON stops nobody: its metadata are there', async () => {
