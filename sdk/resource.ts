@@ -56,6 +56,7 @@ export const RESOURCE_OPTIONS = keysOf<ResourceOptions<z.ZodObject, z.ZodObject>
   categories: true,
   spec: true,
   status: true,
+  validations: true,
   scale: true,
   columns: true,
 })

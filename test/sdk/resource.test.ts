@@ -1,7 +1,7 @@
 import { describe, expect, expectTypeOf, it } from 'vitest'
 import { z } from 'zod'
 import type { KubeObject } from '#contracts'
-import { kind, resource } from '#sdk'
+import { kind, resource, type ValidationRule } from '#sdk'
 
 const Shop = resource({
   group: 'example.com',
@@ -98,6 +98,68 @@ describe('a CustomResourceDefinition', () => {
     expect(() =>
       resource({ group: 'a.b', version: 'v1', kind: 'X', plural: 'xs', spec: z.object({}), status }),
     ).toThrow('X: status.conditions is kept by the platform')
+  })
+})
+
+describe('rules on the whole object', () => {
+  const options = {
+    group: 'example.com',
+    version: 'v1',
+    kind: 'Shop',
+    plural: 'shops',
+    spec: z.object({
+      size: z.int32(),
+      'a-b': z.string().optional(),
+      labels: z.record(z.string(), z.string()).optional(),
+    }),
+    status: z.object({ open: z.boolean() }),
+  }
+  const schemaWith = (validations: ValidationRule[]) =>
+    resource({ ...options, validations }).crd().spec.versions[0]!.schema.openAPIV3Schema
+  const short = { rule: 'self.metadata.name.size() <= 40', message: 'give it a shorter name' }
+
+  it('stand at the root of the schema', () => {
+    expect(schemaWith([short])['x-kubernetes-validations']).toEqual([short])
+    expect(Object.keys(schemaWith([short]).properties!)).toEqual(['spec', 'status'])
+  })
+
+  it('name fields for kubectl, the name of the object too', () => {
+    const paths = ['.metadata.name', '.spec.size', ".spec['a-b']", '.spec.labels.tier', '.status.open', '.spec']
+    const rules = paths.map((fieldPath) => ({ ...short, fieldPath }))
+    expect(schemaWith(rules)['x-kubernetes-validations']).toEqual(rules)
+    expect(schemaWith(rules).properties!['metadata']!.properties).toHaveProperty('name')
+  })
+
+  it('are those of each version that is served, unless it has its own', () => {
+    const served = [
+      { version: 'v2', spec: options.spec },
+      { version: 'v3', spec: options.spec, validations: [short, { rule: 'true' }] },
+    ]
+    const { versions } = resource({ ...options, validations: [short], served }).crd().spec
+    expect(versions.map(({ schema }) => schema.openAPIV3Schema['x-kubernetes-validations'])).toEqual([
+      [short],
+      [short],
+      [short, { rule: 'true' }],
+    ])
+    const loose = [{ version: 'v2', spec: options.spec, validations: [] }]
+    expect(() => resource({ ...options, validations: [short], served: loose }).crd()).toThrow(
+      'in v1 the object would have to hold the rule self.metadata.name.size() <= 40',
+    )
+  })
+
+  it.each<[object, string]>([
+    [{ rule: 5 }, 'validations[0].rule is 5: expected string'],
+    [{ ...short, fieldpath: '.spec' }, 'validations[0] has an unknown option "fieldpath": did you mean "fieldPath"?'],
+    [{ ...short, fieldPath: '.spec.sise' }, 'validations[0].fieldPath is ".spec.sise": the schema has no such field'],
+    [{ ...short, fieldPath: '.metadata.labels' }, 'fieldPath is ".metadata.labels": the schema has no such field'],
+    [
+      { rule: "self.metadata.labels['a'] == 'self.metadata.x'" },
+      'validations[0].rule reads self.metadata.labels, but of metadata Kubernetes gives a rule name and generateName alone',
+    ],
+  ])('are refused with %j, in one line', (rule, message) => {
+    const make = () => schemaWith([rule as ValidationRule])
+    expect(make).toThrow(message)
+    expect(make).toThrow(/^.*$/)
   })
 })
 
