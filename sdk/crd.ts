@@ -99,7 +99,21 @@ interface ScaleSubresource {
 
 type PrinterColumn = Omit<Column, 'path'> & { type: string; jsonPath: string }
 
-export function crdOf(options: ResourceOptions<z.ZodObject, z.ZodObject>): CustomResourceDefinition {
+/** Throws, with kind and path, for what a CustomResourceDefinition cannot say. */
+export function crdOf(options: Options): CustomResourceDefinition {
+  return of(`resource ${options.kind}:`, () => definitionOf(options))
+}
+
+/** What is wrong, and where. */
+function of<T>(where: string, make: () => T): T {
+  try {
+    return make()
+  } catch (error) {
+    throw new Error(`${where} ${(error as Error).message}`, { cause: error })
+  }
+}
+
+function definitionOf(options: Options): CustomResourceDefinition {
   const { group, kind, plural, scope = 'Namespaced', shortNames, categories, served = [] } = options
   return {
     apiVersion: 'apiextensions.k8s.io/v1',
@@ -139,11 +153,11 @@ function versionOf(
 }
 
 function servedBeside(one: ServedVersion, options: Options): CrdVersion {
-  const version = versionOf(one, options, false)
+  const version = of(one.version, () => versionOf(one, options, false))
   const [lost] = changesOf(version.schema.openAPIV3Schema, objectSchema(options), '')
   if (lost !== undefined)
     throw new Error(
-      `${options.kind} ${one.version} cannot be served beside ${options.version}, which is stored: in ${options.version} ${lost}`,
+      `${one.version} cannot be served beside ${options.version}, which is stored: in ${options.version} ${lost}`,
     )
   const { deprecated } = one
   return deprecated === undefined ? version : { ...version, deprecated: true, deprecationWarning: deprecated }

@@ -8,9 +8,9 @@ export function reconciler<
   For extends Kind<unknown>,
   Owns extends Kind<unknown> = never,
   Related extends RelatedKind = never,
->(options: ReconcilerOptions<For, Owns, Related>): Reconciler {
+>(options: ReconcilerOptions<For, Owns, Related>): Reconciler<For> {
   refuseWrong(options)
-  const made: Reconciler = Object.freeze({ owns: [], related: [], ...options })
+  const made: Reconciler<For> = Object.freeze({ owns: [], related: [], ...options })
   manifest(made)
   return made
 }

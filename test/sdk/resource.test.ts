@@ -1,7 +1,8 @@
 import { describe, expect, expectTypeOf, it } from 'vitest'
 import { z } from 'zod'
+import { z as z3 } from 'zod/v3'
 import type { KubeObject } from '#contracts'
-import { kind, resource, type ValidationRule } from '#sdk'
+import { kind, Pod, resource, type ValidationRule } from '#sdk'
 
 const Shop = resource({
   group: 'example.com',
@@ -24,6 +25,15 @@ const shop = (rest: Partial<KubeObject>): KubeObject => ({
   kind: 'Shop',
   metadata: { name: 'corner', namespace: 'default' },
   ...rest,
+})
+
+it('an object is made with a status too, for tests', () => {
+  const metadata = { name: 'a' }
+  const made = Shop.of({ metadata, spec: { size: 1 }, status: { open: true, observedGeneration: 3 } })
+  expect(made).toEqual(shop({ metadata, spec: { size: 1 }, status: { open: true, observedGeneration: 3 } }))
+  // @ts-expect-error The schema has no such field.
+  Shop.of({ metadata, spec: { size: 1 }, status: { opened: true } })
+  expect(Pod.of({ metadata, status: { phase: 'Running' } }).status?.phase).toBe('Running')
 })
 
 describe('reading an object', () => {
@@ -176,11 +186,47 @@ describe('a resource that is wrong', () => {
     [{ shortnames: ['sh'] }, 'resource Shop has an unknown option "shortnames": did you mean "shortNames"?'],
     [{ plural: undefined }, 'resource Shop has no "plural": give it a text'],
     [{ spec: { size: 1 } }, 'resource Shop: "spec" is no z.object()'],
+    [{ spec: z3.object({}) }, 'resource Shop: "spec" is no z.object() of the z that fairlead exports'],
+    [{ spec: z.object({ size: 5 as never }) }, 'resource Shop: spec.size is no schema of the z that fairlead exports'],
+    [
+      { spec: z.object({ a: z.array(z.object({ b: z.optional(undefined as never) })) }) },
+      'resource Shop: spec.a[].b is no schema',
+    ],
+    [{ status: z.object({ a: z.union([z.string(), z3.string() as never]) }) }, 'resource Shop: status.a is no schema'],
+    [{ served: [{ version: 'v2', spec: {} }] }, 'resource Shop: v2 "spec" is no z.object()'],
+    [{ served: [{ version: 'v2', spec: z.object({ a: 1 as never }) }] }, 'resource Shop: v2 spec.a is no schema'],
+    [{ served: [{ version: 'v2', spec: z.object({}), old: true }] }, 'served[0] is {…}: Unrecognized key: "old"'],
+    [{ plural: 'Shops' }, 'resource Shop: plural is "Shops": lower-case letters, digits and -, a letter first'],
+    [{ group: 'example' }, 'resource Shop: group is "example": write a domain, such as example.com'],
+    [{ version: '1' }, 'resource Shop: version is "1": lower-case letters'],
+    [{ scope: 'Namespace' }, 'resource Shop: scope is "Namespace": Invalid option: expected one of "Namespaced"'],
+    [{ columns: [{ name: 'Size', path: 'spec.size' }] }, 'columns[0].path is "spec.size": write a JSON path'],
+    [{ columns: [{ name: 'Size', path: '.spec.size', type: 'int' }] }, 'columns[0].type is "int": Invalid option'],
+    [{ scale: { spec: '.status.size', status: '.status.size' } }, 'scale.spec is ".status.size": write a JSON path'],
     [{ status: undefined }, 'resource Shop: "status" is no z.object()'],
   ])('is refused with %j, in one line that says what to do', (wrong, message) => {
     const make = () => resource({ ...whole, ...wrong } as never)
     expect(make).toThrow(message)
     expect(make).toThrow(/^.*$/)
+  })
+
+  it.each([
+    [z.object({ size: z.int32().min(1).default(0) }), 'the default of spec.size is wrong: spec.size is 0: Too small'],
+    [
+      z.object({ door: z.object({ wood: z.string() }).prefault({} as never) }),
+      'the default of spec.door is wrong: spec.door.wood is missing: expected string',
+    ],
+    [z.object({ at: z.date() }), 'spec.at is a date, without a form in JSON'],
+    [
+      z.object({ at: z.string().meta({ 'x-kubernetes-validations': [{}] }) }),
+      'spec.at.x-kubernetes-validations[0].rule',
+    ],
+  ])('is refused in one line with kind and path when its definition is made: %#', (spec, message) => {
+    const made = () => resource({ ...whole, spec }).crd()
+    expect(made).toThrow(`resource Shop: ${message}`)
+    expect(made).toThrow(/^.*$/)
+    const served = [{ version: 'v2', spec }]
+    expect(() => resource({ ...whole, served }).crd()).toThrow(`resource Shop: v2 ${message}`)
   })
 
   it('is refused also where it is a kind of somebody else', () => {

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, expectTypeOf, it } from 'vitest'
 import { z } from 'zod'
 import type { KubeObject } from '#contracts'
 import { ConfigMap, Pod, type ReconcileOutcome, RetryAfterError, type Run, reconciler, resource, Secret } from '#sdk'
@@ -375,12 +375,43 @@ describe('a simulated object that names the namespace of related objects', () =>
     for (const namespace of ['one', 'two', null]) {
       move(namespace)(world)
       await world.run()
-      seen.push((world.object?.status as { maps: number } | undefined)?.maps)
+      seen.push(world.object?.status?.maps)
     }
     expect(seen).toEqual([2, 1, 0])
   })
 
   it.each(lawsOf(counting, scenario))('%s', (_, holds) => holds())
+})
+
+describe('the types of a simulation', () => {
+  const world = simulate(mapper, {
+    objects: [Shop.of({ metadata: { name: 'corner' }, spec: { due: 'x' }, status: { phase: 'Open' } }), config()],
+  })
+
+  it('are those of its object, which has no status at first, and no defaults', () => {
+    expectTypeOf(world.object?.spec.due).toEqualTypeOf<string | undefined>()
+    expectTypeOf(world.object?.status?.phase).toEqualTypeOf<string | undefined>()
+    expectTypeOf(world.object?.status?.observedGeneration).toEqualTypeOf<number | undefined>()
+    expect(world.object?.status?.phase).toBe('Open')
+    expect(simulate(mapper, { objects: [corner()] }).object?.status).toBeUndefined()
+  })
+
+  it('are those of the objects beside it', () => {
+    expectTypeOf(world.list(ConfigMap)[0]?.data).toEqualTypeOf<Record<string, string> | undefined>()
+    expectTypeOf(world.list(Shop)[0]?.status?.phase).toEqualTypeOf<string | undefined>()
+    expect(world.list(Shop).map(({ status }) => status?.phase)).toEqual(['Open'])
+  })
+
+  it('are known to steps, to whoever plays the cluster, and forgotten where a helper does not ask for them', () => {
+    const helper = (other: Simulation): KubeObject | undefined => other.object
+    expect(helper(world)?.metadata.name).toBe('corner')
+    const scenario: Scenario<typeof Shop> = {
+      objects: [corner()],
+      steps: [['it is due', (one) => void expectTypeOf(one.object?.status?.phase).toEqualTypeOf<string | undefined>()]],
+      cluster: (one) => void expectTypeOf(one.object?.spec.due).toEqualTypeOf<string | undefined>(),
+    }
+    expect(lawsOf(mapper, scenario)).toHaveLength(7)
+  })
 })
 
 describe('the clock of a simulation', () => {
