@@ -30,3 +30,19 @@ export class FanOut {
     return round
   }
 }
+
+/** By name. One is forgotten when its round is over. */
+export class FanOuts {
+  readonly #known = new Map<string, FanOut>()
+
+  run(name: string, round: () => Promise<void>): Promise<void> {
+    const known = this.#known.get(name)
+    if (known) return known.run()
+    const fanOut = new FanOut(async () => {
+      await round()
+      this.#known.delete(name)
+    })
+    this.#known.set(name, fanOut)
+    return fanOut.run()
+  }
+}

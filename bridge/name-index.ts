@@ -3,19 +3,26 @@ export class NameIndex {
   readonly #names = new Map<string, readonly string[]>()
   readonly #keys = new Map<string, string | Set<string>>()
 
-  /** What a key names from now on. */
-  set(key: string, names: readonly string[]): void {
+  /** What a key names from now on. Returns whether it has named something else. */
+  set(key: string, names: readonly string[]): boolean {
+    const before = this.#names.get(key) ?? []
     const kept = new Set(names)
-    for (const name of this.#names.get(key) ?? []) if (!kept.has(name)) this.#remove(name, key)
+    for (const name of before) if (!kept.has(name)) this.#remove(name, key)
     for (const name of names) this.#add(name, key)
     if (names.length === 0) this.#names.delete(key)
     else this.#names.set(key, names)
+    return before.length !== names.length || before.some((name, index) => name !== names[index])
   }
 
   keysOf(name: string): string[] {
     const keys = this.#keys.get(name)
     if (keys === undefined) return []
     return typeof keys === 'string' ? [keys] : [...keys]
+  }
+
+  has(name: string, key: string): boolean {
+    const keys = this.#keys.get(name)
+    return keys === key || (typeof keys === 'object' && keys.has(key))
   }
 
   #add(name: string, key: string): void {

@@ -113,10 +113,13 @@ export class Publisher {
     const { scopes, queue, relations } = this.#deps
     const change = this.#changeOf({ ref, routes, isListed }, news, stored)
     await scopes.learn(routes.ownerRefs(ref, change.owners), signal)
-    relations.learnPrimary(ref, keyOfChange(change), presentIn(news))
+    const changed = keyOfChange(change)
+    relations.learnPrimary(ref, changed, presentIn(news))
+    const isRenamed = (coverageId: string) => !relations.isSettled(ref, changed, coverageId)
     const targets = routes
-      .targetsOf(ref, change, scopes.isClusterScoped)
-      .filter((target) => (only?.(target.coverageId) ?? true) && !this.#isEcho(target, stored))
+      .targetsOf(ref, { ...change, isRenamed }, scopes.isClusterScoped)
+      .filter(({ coverageId }) => only?.(coverageId) ?? true)
+      .filter((target) => isRenamed(target.coverageId) || !this.#isEcho(target, stored))
     const isWanted = (coverageId: string) => (only?.(coverageId) ?? true) && !(isOwed?.(coverageId) ?? false)
     const [announced] = await unlessAborted(
       Promise.all([
@@ -170,6 +173,7 @@ export class Publisher {
   #remember({ ref, routes }: Publication, news: News): void {
     const { namespace, name } = news.verb === undefined ? news : news.object.metadata
     const present = presentIn(news)
+    this.#deps.relations.settlePrimary(ref, keyOf(namespace, name), present)
     this.#deps.relations.learnRelated(ref, keyOf(namespace, name), present)
     const isCompared = routes.primaryOf(ref).some(({ spec }) => spec.changes)
     this.#predicates.remember(idOf(ref, { namespace, name }), isCompared ? present : undefined)

@@ -1,6 +1,8 @@
 import type { KubeObject } from '#contracts'
 import {
   coverageId,
+  crossesNamespaces,
+  isNamedInBody,
   isRefused,
   type ObjectSelector,
   type ReconcilerSpec,
@@ -40,18 +42,16 @@ export function parseReconciler(object: KubeObject): Reconciler | RefusedReconci
 export function asksOf({ for: primary, finalize, owns, related }: ReconcilerSpec): Ask[] {
   const { namespaces } = primary
   return [
-    { ...(finalize ? {} : selectorsOf(primary)), namespaces, namesInBody: related.some(isInBody), ref: primary },
+    { ...(finalize ? {} : selectorsOf(primary)), namespaces, namesInBody: related.some(isNamedInBody), ref: primary },
     ...owns.map((owned) => ({ namespaces, metadataOnly: owned.metadataOnly, ref: owned })),
     ...related.map((one) => ({
       ...selectorsOf(one),
       metadataOnly: one.metadataOnly,
-      namespaces: one.within === 'Cluster' ? undefined : namespaces,
+      namespaces: crossesNamespaces(one) ? undefined : namespaces,
       ref: one,
     })),
   ]
 }
-
-const isInBody = ({ byName = 'metadata' }: ReconcilerSpec['related'][number]): boolean => !/^metadata\b/.test(byName)
 
 const selectorsOf = ({ selector, fieldSelector }: Pick<Ask, 'selector' | 'fieldSelector'>) => ({
   ...(selector !== undefined && { selector }),

@@ -1,23 +1,26 @@
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { forEachAtMost } from '#primitives'
-import { FanOut } from './fan-out.ts'
+import { FanOuts } from './fan-out.ts'
 import { KEYS_AT_ONCE, keysIn } from './key-batches.ts'
-import { Relation, type RelationDeps } from './relation.ts'
+import type { RecallDeps } from './recall.ts'
+import type { Reconciler } from './reconcilers.ts'
+import { Relation } from './relation.ts'
 import type { Change, RelatedTo, Routes } from './routing.ts'
 import { isSameSelection } from './selection.ts'
 
-type Enqueue = (reconciler: string, key: string, lane: 'high' | 'low') => Promise<void>
+type Lane = 'high' | 'low'
+type Enqueue = (reconciler: string, key: string, lane: Lane) => Promise<void>
 
 const PROMPT_AT_MOST = 64
 
 /** Maps changes of related objects back to the keys of the primaries. */
 export class Relations {
-  readonly #deps: RelationDeps
+  readonly #deps: RecallDeps
   readonly #enqueue: Enqueue
   #relations = new Map<string, Relation>()
-  readonly #fanOuts = new Map<string, FanOut>()
+  readonly #fanOuts = new FanOuts()
 
-  constructor(deps: RelationDeps, enqueue: Enqueue) {
+  constructor(deps: RecallDeps, enqueue: Enqueue) {
     this.#deps = deps
     this.#enqueue = enqueue
   }
@@ -40,8 +43,20 @@ export class Relations {
   }
 
   learnPrimary(ref: ResourceRef, key: string, object: KubeObject | undefined): void {
-    for (const relation of this.#relations.values())
-      if (resourceName(relation.to.reconciler.spec.for) === resourceName(ref)) relation.learnPrimary(key, object)
+    for (const relation of this.#ofPrimary(ref)) relation.learnPrimary(key, object)
+  }
+
+  settlePrimary(ref: ResourceRef, key: string, object: KubeObject | undefined): void {
+    for (const relation of this.#ofPrimary(ref)) relation.settlePrimary(key, object)
+  }
+
+  /**
+   * Whether the Reconciler's key was enqueued since the primary names the related objects that it names. Changes of these
+   * have run nothing before.
+   */
+  isSettled(ref: ResourceRef, key: string, coverageId: string): boolean {
+    const relations = this.#ofPrimary(ref).filter(({ to }) => to.reconciler.coverageId === coverageId)
+    return relations.every((relation) => relation.isSettled(key))
   }
 
   learnRelated(ref: ResourceRef, key: string, object: KubeObject | undefined): void {
@@ -49,13 +64,11 @@ export class Relations {
   }
 
   /** Resolves when every key that the change concerns is enqueued, for the Reconcilers that are wanted. */
-  async enqueue(ref: ResourceRef, change: Change, lane: 'high' | 'low', isWanted: (coverageId: string) => boolean) {
+  async enqueue(ref: ResourceRef, change: Change, lane: Lane, isWanted: (coverageId: string) => boolean) {
     const wanted = this.#of(ref).filter(({ to }) => isWanted(to.reconciler.coverageId))
     await Promise.all(
       wanted.map(async (relation) => {
-        const keys = await relation.keysOf(change)
-        if (keys === undefined) await this.#everyKey(relation.to, change.namespace, lane).run()
-        else await this.#all(relation.to.reconciler.name, keys, lane)
+        if (await relation.concerns(change)) await this.#enqueueFor(relation, change, lane)
       }),
     )
   }
@@ -63,30 +76,35 @@ export class Relations {
   /** Resolves when every key of the Reconcilers that are related to the resource and wanted is enqueued. */
   async enqueueAll(ref: ResourceRef, isWanted: (coverageId: string) => boolean): Promise<void> {
     const wanted = this.#of(ref).filter(({ to }) => isWanted(to.reconciler.coverageId))
-    const each = new Map(wanted.map(({ to }) => [to.reconciler.coverageId, to]))
-    await Promise.all([...each.values()].map((to) => this.#everyKey(to, undefined, 'low').run()))
+    const each = new Map(wanted.map(({ to }) => [to.reconciler.coverageId, to.reconciler]))
+    await Promise.all([...each.values()].map((reconciler) => this.#everyKey(reconciler, undefined, 'low')))
+  }
+
+  #ofPrimary(ref: ResourceRef): Relation[] {
+    const name = resourceName(ref)
+    return [...this.#relations.values()].filter(({ to }) => resourceName(to.reconciler.spec.for) === name)
   }
 
   #of(ref: ResourceRef): Relation[] {
     return [...this.#relations.values()].filter(({ to }) => resourceName(to.related) === resourceName(ref))
   }
 
-  #everyKey(to: RelatedTo, changedIn: string | undefined, lane: 'high' | 'low'): FanOut {
-    const { name, spec } = to.reconciler
-    const namespace = to.related.within === 'Cluster' ? undefined : changedIn
-    const id = [name, namespace ?? '', lane].join(' ')
-    const known = this.#fanOuts.get(id)
-    if (known) return known
-    const fanOut = new FanOut(async () => {
-      await this.#all(name, keysIn(this.#deps.events, spec.for, namespace), lane)
-      this.#fanOuts.delete(id)
-    })
-    this.#fanOuts.set(id, fanOut)
-    return fanOut
+  #enqueueFor(relation: Relation, { namespace, name }: Change, lane: Lane): Promise<void> {
+    const { related, reconciler } = relation.to
+    const named = () => this.#all(reconciler.name, relation.keysOf({ namespace, name }), lane)
+    if (related.byName !== undefined) return named()
+    if (related.namespacePath !== undefined) return relation.fanOuts.run([namespace ?? '', lane].join(' '), named)
+    return this.#everyKey(reconciler, related.within === 'Cluster' ? undefined : namespace, lane)
+  }
+
+  #everyKey({ name, spec }: Reconciler, namespace: string | undefined, lane: Lane): Promise<void> {
+    return this.#fanOuts.run([name, namespace ?? '', lane].join(' '), () =>
+      this.#all(name, keysIn(this.#deps.events, spec.for, namespace), lane),
+    )
   }
 
   /** Beyond the first few in the low lane: one change must not keep everybody else waiting. */
-  async #all(reconciler: string, keys: Iterable<string> | AsyncIterable<string>, lane: 'high' | 'low'): Promise<void> {
+  async #all(reconciler: string, keys: Iterable<string> | AsyncIterable<string>, lane: Lane): Promise<void> {
     await forEachAtMost(KEYS_AT_ONCE, keys, (key, index) =>
       this.#enqueue(reconciler, key, index < PROMPT_AT_MOST ? lane : 'low'),
     )

@@ -44,6 +44,8 @@ export interface Change {
   owners: readonly Owner[]
   /** Whether it counts for a Reconciler with these predicates for its primary (spec.changes); left out: it does. */
   counts?: (predicates: NonNullable<ReconcilerSpec['changes']>) => boolean
+  /** Whether the object names other related objects for that Reconciler now; left out: it does not. */
+  isRenamed?: (coverageId: string) => boolean
 }
 
 /** A key of a work queue. */
@@ -167,7 +169,7 @@ function primaryTargets({ name: reconciler, coverageId, spec, selects }: Reconci
   if (object === undefined) return [target]
   // What has left the selection waits, once it is deleted, until its finalizer is taken back.
   if (!selects(object)) return holdsFinalizer(object, identityOf(reconciler, spec)) ? [target] : []
-  return doesCount(spec, change) ? [target] : []
+  return doesCount(spec, change) || change.isRenamed?.(coverageId) === true ? [target] : []
 }
 
 /** An update by which an object may have come into the selection always does. */

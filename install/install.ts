@@ -6,6 +6,7 @@ import { RECONCILERS, SYSTEM_NAMESPACE } from '#spec'
 import { refuseBreaking } from './compatibility.ts'
 import { functionRbac, platformRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
+import { RefusedDefinitionError } from './refused-definition.ts'
 
 const CRDS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'customresourcedefinitions' }
 const RBAC = { group: 'rbac.authorization.k8s.io', version: 'v1' }
@@ -42,7 +43,8 @@ export async function install(
   const crds = [reconcilerCrd(), ...own]
   const installed: Installed[] = []
   const rights = (await Promise.all(manifests.map((one) => rightsOf(kube, one)))).flat()
-  for (const object of [...platformRbac(), ...rights, ...crds]) installed.push(await applied(kube, object))
+  for (const object of [...platformRbac(), ...rights]) installed.push(await applied(kube, object))
+  for (const crd of crds) installed.push(await defined(kube, crd))
   await Promise.all(crds.map((crd) => established(kube, crd.metadata.name)))
   await Promise.all([RECONCILERS, ...functions.map((one) => one.for)].map((ref) => watchable(kube, ref)))
   for (const one of manifests) installed.push(await applied(kube, one))
@@ -134,6 +136,15 @@ async function applied(kube: KubeClient, object: KubeObject): Promise<Installed>
   const same = before?.metadata.resourceVersion === after.metadata.resourceVersion
   const result = before === undefined ? 'created' : same ? 'unchanged' : 'configured'
   return { kind: object.kind, ...(namespace !== undefined && { namespace }), name, result }
+}
+
+async function defined(kube: KubeClient, crd: CustomResourceDefinition): Promise<Installed> {
+  try {
+    return await applied(kube, crd)
+  } catch (error) {
+    if (error instanceof ApiError && error.details.causes !== undefined) throw new RefusedDefinitionError(crd, error)
+    throw error
+  }
 }
 
 interface Conditioned extends KubeObject {

@@ -1,5 +1,13 @@
 import type { KubeObject, ResourceRef } from '#contracts'
-import { keepsStatus, type OwnedResource, RECONCILERS, type ReconcilerSpec, SYSTEM_NAMESPACE } from '#spec'
+import {
+  crossesNamespaces,
+  keepsStatus,
+  type OwnedResource,
+  RECONCILERS,
+  type ReconcilerSpec,
+  type RelatedResource,
+  SYSTEM_NAMESPACE,
+} from '#spec'
 
 /** The account of a process that is bridge and dispatcher in one; one that is either has the account of its name. */
 export const PROCESS_ACCOUNT = 'fairlead'
@@ -50,7 +58,8 @@ export function platformRbac(): KubeObject[] {
 
 /**
  * What one function needs: its account with the rights to write what it declares, and what it adds to those of bridge
- * and dispatcher. With `for.namespaces` its rights to write end there.
+ * and dispatcher. With `for.namespaces` its rights to write end there, and it may read beyond them only the kinds whose
+ * objects may be related to one of another namespace.
  */
 export function functionRbac({ metadata: { name }, spec }: RbacInput): KubeObject[] {
   refuseTaken(name)
@@ -67,6 +76,7 @@ export function functionRbac({ metadata: { name }, spec }: RbacInput): KubeObjec
     ...(isAtHome ? [serviceAccount(account.name, account.namespace)] : []),
     clusterRole(role, writeRules(spec)),
     ...(namespaces?.map((namespace) => binding(role, namespace, [account])) ?? [clusterBinding(role, [account])]),
+    ...(namespaces ? readBeyond(`${role}-related`, spec.related.filter(crossesNamespaces), account) : []),
     bridge,
     clusterRole(
       `${role}-impersonate`,
@@ -79,9 +89,14 @@ export function functionRbac({ metadata: { name }, spec }: RbacInput): KubeObjec
   ]
 }
 
+function readBeyond(role: string, related: readonly RelatedResource[], account: Account): KubeObject[] {
+  if (related.length === 0) return []
+  return [clusterRole(role, merged(related.map((ref) => ruleOf(ref, ['get'])))), clusterBinding(role, [account])]
+}
+
 /** By its name it would have, or take away, the rights of bridge or dispatcher, or of the function it is named after. */
 function refuseTaken(name: string): void {
-  if (/^(?:bridge|dispatcher|common|own-pod)$|-(?:watch|impersonate)$/.test(name))
+  if (/^(?:bridge|dispatcher|common|own-pod)$|-(?:watch|related|impersonate)$/.test(name))
     throw new Error(`no function can be called ${name}: fairlead-${name} is, or may be, a role of something else`)
 }
 

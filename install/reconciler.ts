@@ -21,6 +21,13 @@ const Reconciler = resource({
   scope: 'Cluster',
   spec: reconcilerSpec,
   status,
+  // A rule of the specification cannot read the name.
+  validations: [
+    {
+      rule: `self.metadata.name.size() <= ${LONGEST_RECONCILER_NAME}`,
+      message: `metadata.name has ${LONGEST_RECONCILER_NAME} characters at most`,
+    },
+  ],
   columns: [
     { name: 'Kind', path: '.spec.for.kind' },
     { name: 'Resource', path: '.spec.for.resource', priority: 1 },
@@ -30,16 +37,5 @@ const Reconciler = resource({
   ],
 })
 
-/** The rule is on the object: a rule of the specification cannot read the name. */
-const NAME_RULE = {
-  rule: `self.metadata.name.size() <= ${LONGEST_RECONCILER_NAME}`,
-  message: `metadata.name has ${LONGEST_RECONCILER_NAME} characters at most`,
-}
-
 /** The resource type that tells bridge and dispatcher about functions. */
-export function reconcilerCrd(): CustomResourceDefinition {
-  const definition = Reconciler.crd()
-  for (const { schema } of definition.spec.versions)
-    schema.openAPIV3Schema = { ...schema.openAPIV3Schema, 'x-kubernetes-validations': [NAME_RULE] }
-  return definition
-}
+export const reconcilerCrd = (): CustomResourceDefinition => Reconciler.crd()

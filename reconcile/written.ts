@@ -1,4 +1,5 @@
 import { ConflictError, type EventReport } from '#contracts'
+import { namesOthers } from '#spec'
 import { gravest } from './consequence.ts'
 import { fingerprint } from './covers.ts'
 import { RefusedError } from './errors.ts'
@@ -94,29 +95,31 @@ export function wroteStatus(pass: Pass, plan: FeasiblePlan, patch: StatusPatch, 
   const value = `${resourceVersion} ${fingerprint(patch.status)}`
   const settled = isUnchanged ? { ...pass.settled, [target]: value } : pass.settled
   const notes: Note[] = isUnchanged ? [{ note: 'settled', target, value }] : []
-  const written = { ...present(pass, result), settled }
-  return after(notes, goOn(written, plan, result))
+  return after(notes, goOn({ ...pass, settled }, plan, result))
 }
 
 export function wroteMetadata(pass: Pass, plan: FeasiblePlan, { fingerprint }: MetadataWrite, result: Written): Step {
   const target = metadataTarget(pass.world.object)
   const value = `${result.object?.metadata.resourceVersion} ${fingerprint}`
-  const written = { ...present(pass, result), settled: { ...pass.settled, [target]: value } }
-  return after([{ note: 'settled', target, value }], goOn(written, plan, result))
+  const settled = { ...pass.settled, [target]: value }
+  return after([{ note: 'settled', target, value }], goOn({ ...pass, settled }, plan, result))
 }
 
 /** An object without finalizers is gone; another one is being deleted, and is finalized now if it waits for that. */
 export function deleted(pass: Pass, plan: FeasiblePlan, result: Written): Step {
-  const left = present(pass, result)
   const isWaiting = result.object !== undefined && isFinalizing(result.object, pass.of.identity)
-  if (result.isOld || isWaiting) return goOn(left, plan, result)
+  if (result.isOld || isWaiting) return goOn(pass, plan, result)
+  const left = present(pass, result)
   const [told, notes] = tell(left, left.world.object, plan.events)
   return after(notes, done(told))
 }
 
-/** After a write of the object itself. */
-const goOn = (pass: Pass, plan: FeasiblePlan, { isOld }: Written): Step =>
-  isOld ? lookAgain(pass, plan) : endRound(pass, plan)
+/** After a write of the object itself. If it names other related objects now, the function has to see these. */
+function goOn(pass: Pass, plan: FeasiblePlan, result: Written): Step {
+  const written = present(pass, result)
+  const isElsewhere = namesOthers(pass.of.spec.related, pass.world.object, written.world.object)
+  return result.isOld || isElsewhere ? lookAgain(written, plan) : endRound(written, plan)
+}
 
 export function addedFinalizer(pass: Pass, result: Written): Step {
   return result.isOld ? movedMeanwhile(pass) : decideOrLeave(present(pass, result))
@@ -132,6 +135,6 @@ const movedMeanwhile = (pass: Pass): Step =>
 const present = (pass: Pass, { object }: Written): Pass =>
   object === undefined ? pass : { ...pass, world: withObject(pass.world, object) }
 
-/** What was written is not the newest any more. */
+/** What was observed is not the newest any more. */
 const lookAgain = (pass: Pass, plan: FeasiblePlan): Step =>
   step({ at: 'lookingAgain', pass, plan }, { do: 'observe', begins: false })

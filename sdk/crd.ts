@@ -1,7 +1,9 @@
 import type { z } from 'zod'
 import { keptStatus } from '#contracts'
+import type { StructuralSchema } from './json-schema.ts'
+import { type ValidationRule, withObjectRules } from './rules.ts'
 import { changesOf } from './schema-changes.ts'
-import { type StructuralSchema, toStructural } from './structural.ts'
+import { toStructural } from './structural.ts'
 
 export interface ResourceOptions<Spec extends z.ZodObject, Status extends z.ZodObject> {
   group: string
@@ -21,6 +23,8 @@ export interface ResourceOptions<Spec extends z.ZodObject, Status extends z.ZodO
   spec: Spec
   /** Without `conditions` and `observedGeneration`: every resource has them. */
   status: Status
+  /** On the whole object: `self.metadata.name`, `self.spec`, `self.status`. */
+  validations?: readonly ValidationRule[]
   /** What `kubectl scale` and autoscalers read and write. */
   scale?: Scale
   /** What `kubectl get` shows between NAME and AGE. */
@@ -32,6 +36,8 @@ export interface ServedVersion {
   spec: z.ZodObject
   /** Left out: the same. */
   status?: z.ZodObject
+  /** Left out: the same. */
+  validations?: readonly ValidationRule[]
   /** What kubectl warns of where it is used, e.g. `use example.com/v1`. */
   deprecated?: string
 }
@@ -93,7 +99,21 @@ interface ScaleSubresource {
 
 type PrinterColumn = Omit<Column, 'path'> & { type: string; jsonPath: string }
 
-export function crdOf(options: ResourceOptions<z.ZodObject, z.ZodObject>): CustomResourceDefinition {
+/** Throws, with kind and path, for what a CustomResourceDefinition cannot say. */
+export function crdOf(options: Options): CustomResourceDefinition {
+  return of(`resource ${options.kind}:`, () => definitionOf(options))
+}
+
+/** What is wrong, and where. */
+function of<T>(where: string, make: () => T): T {
+  try {
+    return make()
+  } catch (error) {
+    throw new Error(`${where} ${(error as Error).message}`, { cause: error })
+  }
+}
+
+function definitionOf(options: Options): CustomResourceDefinition {
   const { group, kind, plural, scope = 'Namespaced', shortNames, categories, served = [] } = options
   return {
     apiVersion: 'apiextensions.k8s.io/v1',
@@ -118,26 +138,26 @@ export function crdOf(options: ResourceOptions<z.ZodObject, z.ZodObject>): Custo
 type Options = ResourceOptions<z.ZodObject, z.ZodObject>
 
 function versionOf(
-  { version, spec, status }: { version: string; spec: z.ZodObject; status?: z.ZodObject },
-  { status: stored, scale, columns = [] }: Options,
+  one: Pick<ServedVersion, 'version' | 'spec' | 'status' | 'validations'>,
+  { status, validations, scale, columns = [] }: Options,
   storage: boolean,
 ): CrdVersion {
   return {
-    name: version,
+    name: one.version,
     served: true,
     storage,
     subresources: { status: {}, ...(scale && { scale: scaleSubresource(scale) }) },
     additionalPrinterColumns: [...columns.map(printerColumn), AGE],
-    schema: { openAPIV3Schema: objectSchema({ spec, status: status ?? stored }) },
+    schema: { openAPIV3Schema: objectSchema({ status, validations, ...one }) },
   }
 }
 
 function servedBeside(one: ServedVersion, options: Options): CrdVersion {
-  const version = versionOf(one, options, false)
+  const version = of(one.version, () => versionOf(one, options, false))
   const [lost] = changesOf(version.schema.openAPIV3Schema, objectSchema(options), '')
   if (lost !== undefined)
     throw new Error(
-      `${options.kind} ${one.version} cannot be served beside ${options.version}, which is stored: in ${options.version} ${lost}`,
+      `${one.version} cannot be served beside ${options.version}, which is stored: in ${options.version} ${lost}`,
     )
   const { deprecated } = one
   return deprecated === undefined ? version : { ...version, deprecated: true, deprecationWarning: deprecated }
@@ -157,13 +177,18 @@ const printerColumn = ({ path, type = 'string', ...column }: Column): PrinterCol
   jsonPath: path,
 })
 
-function objectSchema({ spec, status }: Pick<Options, 'spec' | 'status'>): StructuralSchema {
+interface ObjectSchemas extends Pick<Options, 'spec' | 'status'> {
+  validations?: readonly ValidationRule[] | undefined
+}
+
+function objectSchema({ spec, status, validations }: ObjectSchemas): StructuralSchema {
   const specSchema = toStructural(spec, 'spec')
-  return {
+  const schema = {
     type: 'object',
     ...(specSchema.required && { required: ['spec'] }),
     properties: { spec: specSchema, status: statusSchema(status) },
   }
+  return validations === undefined ? schema : withObjectRules(schema, validations)
 }
 
 /** Nothing in a status is required: conditions may be written before the function has written its first status. */

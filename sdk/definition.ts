@@ -30,22 +30,40 @@ export interface Run<For, Owns, Related> {
 }
 
 /**
- * A kind that is read without being owned: all of it in the namespace of the object, or what selectors match, or what
- * a field of the object names. A change of it runs the objects that it is related to.
+ * A kind that is read without being owned: all of it in the namespace of the object, or in one that a field of the object
+ * names, or what selectors match, or what a field of the object names. A change of it runs the objects that it is related
+ * to.
  */
 export type RelatedKind = Kind<unknown> &
-  Readonly<Partial<Pick<RelatedResource, 'selector' | 'fieldSelector' | 'byName' | 'within' | 'metadataOnly'>>>
+  Readonly<
+    Partial<
+      Pick<RelatedResource, 'selector' | 'fieldSelector' | 'byName' | 'namespacePath' | 'within' | 'metadataOnly'>
+    >
+  >
 
 /**
  * Returns what should be so; nothing: all is as it should be. Conditional, so that the compiler knows the status of
  * `For` when it reads the function, and `phase: 'DONE'` stays that literal.
  */
-type Reconcile<For, Owns, Related> =
-  For extends Resource<infer _Spec, infer Status>
-    ? (run: Run<For, Owns, Related>) => Answer<ReconcileOutcome<z.input<Status>>>
-    : (run: Run<For, Owns, Related>) => Answer<Omit<ReconcileOutcome<never>, 'status' | 'conditions'>>
+type Reconcile<For, Owns, Related> = (run: Run<For, Owns, Related>) => Answer<OutcomeOf<For>>
+
+type OutcomeOf<For> =
+  unknown extends ObservedBy<For>
+    ? ReconcileOutcome<Literals>
+    : For extends Resource<infer _Spec, infer Status>
+      ? ReconcileOutcome<z.input<Status>>
+      : Omit<ReconcileOutcome<never>, 'status' | 'conditions'>
 
 type Answer<Outcome> = Outcome | undefined | Promise<Outcome | undefined>
+
+/**
+ * A function without parameters is read before `For` is known, and is not read again. These types make the compiler keep
+ * the literals in it until it compares them with the status.
+ */
+type Literal = Uppercase<string> | 0 | false | Literals | readonly Literal[]
+interface Literals {
+  [field: string]: Literal
+}
 
 export interface ReconcilerOptions<For, Owns extends Kind<unknown>, Related extends RelatedKind> {
   /** A DNS label; the name of the Reconciler resource. */
@@ -84,10 +102,10 @@ export interface ReconcilerOptions<For, Owns extends Kind<unknown>, Related exte
 }
 
 /** A function with all that bridge and dispatcher must know of it. */
-export interface Reconciler {
+export interface Reconciler<For extends Kind<unknown> = Kind<unknown>> {
   readonly name: string
   readonly identity?: string
-  readonly for: Kind<unknown>
+  readonly for: For
   readonly selector?: string
   readonly namespaces?: string[]
   readonly owns: readonly Kind<unknown>[]

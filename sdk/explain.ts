@@ -5,28 +5,32 @@ type Path = readonly PropertyKey[]
 const MOST_ISSUES = 5
 const LONGEST_VALUE = 120
 
-/** What is wrong, for the person who wrote the value: `spec.size is "three": expected number, received string`. */
-export function explain({ issues }: z.ZodError, value: unknown): string {
-  const shown = issues.slice(0, MOST_ISSUES).map((issue) => explainIssue(issue, value))
+/**
+ * What is wrong, for the person who wrote the value: `spec.size is "three": expected number, received string`. `where` is the
+ * path of the value.
+ */
+export function explain({ issues }: z.ZodError, value: unknown, where = ''): string {
+  const shown = issues.slice(0, MOST_ISSUES).map((issue) => explainIssue(issue, value, where))
   return issues.length > MOST_ISSUES ? `${shown.join('; ')}; and more` : shown.join('; ')
 }
 
-function explainIssue({ path, message }: z.core.$ZodIssue, root: unknown): string {
+function explainIssue({ path, message }: z.core.$ZodIssue, root: unknown, where: string): string {
   const value = valueAt(root, path)
   const found = value === undefined ? 'is missing' : `is ${show(value)}`
-  return `${pathText(path)} ${found}: ${message.replace(/^Invalid input: /, '')}`
+  return `${pathText(path, where)} ${found}: ${message.replace(/^Invalid input: /, '')}`
 }
 
 const valueAt = (root: unknown, path: Path): unknown =>
   path.reduce<unknown>((value, key) => (value as Record<PropertyKey, unknown> | null | undefined)?.[key], root)
 
 /** `spec.items[0].name`; a name that is no plain word is quoted: `metadata.labels["a.b/c"]`. */
-function pathText(path: Path): string {
+function pathText(path: Path, where: string): string {
   const steps = path.map((key) => {
     if (typeof key === 'number') return `[${key}]`
     return /^[\w-]+$/.test(String(key)) ? `.${String(key)}` : `[${JSON.stringify(String(key))}]`
   })
-  return steps.join('').replace(/^\./, '') || 'the value'
+  const text = steps.join('')
+  return where === '' ? text.replace(/^\./, '') || 'the value' : where + text
 }
 
 /** Of a whole object nothing but its shape: it may be a Secret, and the message is stored and shown. */

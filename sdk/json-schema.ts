@@ -37,3 +37,13 @@ export interface JsonSchema {
   oneOf?: JsonSchema[]
   [keyword: string]: unknown
 }
+
+/** The part of JSONSchemaProps (apiextensions.k8s.io/v1) that a structural schema may use. */
+export interface StructuralSchema {
+  type?: string
+  required?: string[]
+  properties?: Record<string, StructuralSchema>
+  additionalProperties?: StructuralSchema
+  items?: StructuralSchema
+  [keyword: string]: unknown
+}

@@ -48,8 +48,8 @@ export type TypedObject<Model> = Omit<Json<Model>, 'apiVersion' | 'kind' | 'meta
 
 /** A kind without a schema of its own: its objects are trusted to be what the API server admitted. */
 export interface PlainKind<Observed> extends Kind<Observed> {
-  /** An object of this kind, to be applied. */
-  of(body: Omit<Observed, 'apiVersion' | 'kind' | 'status'>): Observed
+  /** An object of this kind, to be applied. A `status` is for tests: nobody applies one. */
+  of(body: Omit<Observed, 'apiVersion' | 'kind'>): Observed
 }
 
 export interface KindOptions {

@@ -8,9 +8,9 @@ export function reconciler<
   For extends Kind<unknown>,
   Owns extends Kind<unknown> = never,
   Related extends RelatedKind = never,
->(options: ReconcilerOptions<For, Owns, Related>): Reconciler {
+>(options: ReconcilerOptions<For, Owns, Related>): Reconciler<For> {
   refuseWrong(options)
-  const made: Reconciler = Object.freeze({ owns: [], related: [], ...options })
+  const made: Reconciler<For> = Object.freeze({ owns: [], related: [], ...options })
   manifest(made)
   return made
 }
@@ -39,6 +39,7 @@ export const RELATED_OPTIONS = keysOf<Omit<RelatedKind, keyof Kind>>({
   selector: true,
   fieldSelector: true,
   byName: true,
+  namespacePath: true,
   within: true,
   metadataOnly: true,
 })

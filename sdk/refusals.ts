@@ -1,4 +1,5 @@
-import type { z } from 'zod'
+import { z } from 'zod'
+import { explain } from './explain.ts'
 import { COPIED, type JsonSchema } from './json-schema.ts'
 
 /** Every way a schema is refused ends here, so that each names the path, what is wrong, and the way out. */
@@ -54,8 +55,17 @@ export function refuseLossOf(schema: z.core.$ZodTypes, json: JsonSchema, path: s
   if (def.type === 'tuple') refuse(path, 'is a tuple', 'use an array, or an object with named fields')
   if (def.type === 'record') refuseKeys(def.keyType, path)
   if (def.type === 'string') refuseFlags(def.checks ?? [], path)
+  if ((def.type === 'default' || def.type === 'prefault') && 'default' in json) refuseDefault(def, path)
   if (Object.keys(json).length === 0 && FORMLESS.has(def.type))
     refuse(path, `is a ${def.type}, without a form in JSON`, 'use a string or a number')
+}
+
+type Defaulted = Pick<z.core.$ZodDefaultDef, 'innerType' | 'defaultValue'>
+
+/** The API server holds a default to the schema, which zod does not. */
+function refuseDefault({ innerType, defaultValue }: Defaulted, path: string): void {
+  const { error } = z.safeParse(innerType, defaultValue)
+  if (error !== undefined) throw new Error(`the default of ${path} is wrong: ${explain(error, defaultValue, path)}`)
 }
 
 function refuseKeys(keys: z.core.$ZodType, path: string): void {

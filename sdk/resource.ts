@@ -3,7 +3,7 @@ import { apiVersionOf, type KeptStatus, type KubeObject, keptStatus, type Object
 import { type CustomResourceDefinition, crdOf, type ResourceOptions } from './crd.ts'
 import { explain } from './explain.ts'
 import type { Kind } from './kinds.ts'
-import { keysOf, refuseUnknown } from './options.ts'
+import { refuseWrongResource } from './resource-options.ts'
 
 /** An object that its schema has admitted. Nothing in the status is certain: at first nobody has written it. */
 export type Parsed<Spec extends z.ZodObject, Status extends z.ZodObject> = {
@@ -18,8 +18,8 @@ export interface Resource<Spec extends z.ZodObject = z.ZodObject, Status extends
   extends Kind<Parsed<Spec, Status>> {
   /** What a function may return as status: every required field, no unknown one. */
   readonly outcomeStatus: Status
-  /** An object of this kind, to be applied. */
-  of(body: { metadata: ObjectMeta; spec: z.input<Spec> }): KubeObject
+  /** An object of this kind, to be applied. `status` is for tests: nobody applies one. */
+  of(body: { metadata: ObjectMeta; spec: z.input<Spec>; status?: Partial<z.input<Status>> & KeptStatus }): KubeObject
   /** Throws, with the path, for what a CustomResourceDefinition cannot say. */
   crd(): CustomResourceDefinition
 }
@@ -28,7 +28,7 @@ export interface Resource<Spec extends z.ZodObject = z.ZodObject, Status extends
 export function resource<Spec extends z.ZodObject, Status extends z.ZodObject>(
   options: ResourceOptions<Spec, Status>,
 ): Resource<Spec, Status> {
-  refuseWrong(options)
+  refuseWrongResource(options)
   const { group, version, kind, plural, spec, status } = options
   refuseKeptFields(kind, status)
   const schema = z.looseObject({ spec, status: observedStatus(status) })
@@ -45,39 +45,12 @@ export function resource<Spec extends z.ZodObject, Status extends z.ZodObject>(
   })
 }
 
-export const RESOURCE_OPTIONS = keysOf<ResourceOptions<z.ZodObject, z.ZodObject>>({
-  group: true,
-  version: true,
-  served: true,
-  kind: true,
-  plural: true,
-  scope: true,
-  shortNames: true,
-  categories: true,
-  spec: true,
-  status: true,
-  scale: true,
-  columns: true,
-})
-
 /** Whether the kind is a custom resource of the author's own, and not one that is there anyway. */
 export const isResource = (kind: Kind<unknown>): kind is Resource => 'crd' in kind
 
 /** The CustomResourceDefinitions that functions bring. */
 export const definitionsOf = (functions: readonly { for: Kind<unknown> }[]): CustomResourceDefinition[] =>
   functions.flatMap((one) => (isResource(one.for) ? [one.for.crd()] : []))
-
-/** What the compiler would say: Node.js runs a module without asking it. */
-function refuseWrong(options: { readonly [Name in keyof ResourceOptions<z.ZodObject, z.ZodObject>]?: unknown }): void {
-  const whose = `resource ${String(options.kind)}`
-  refuseUnknown(options, RESOURCE_OPTIONS, whose)
-  for (const name of ['group', 'version', 'kind', 'plural'] as const)
-    if (typeof options[name] !== 'string' || options[name] === '')
-      throw new Error(`${whose} has no "${name}": give it a text`)
-  for (const name of ['spec', 'status'] as const)
-    if (!(options[name] instanceof z.ZodObject))
-      throw new Error(`${whose}: "${name}" is no z.object() of the z that fairlead exports`)
-}
 
 function parse(schema: z.ZodType, object: KubeObject): unknown {
   const complete = { ...object, spec: object.spec ?? {}, status: object.status ?? {} }
@@ -94,5 +67,6 @@ function observedStatus(status: z.ZodObject): z.ZodObject {
 
 function refuseKeptFields(kind: string, status: z.ZodObject): void {
   const kept = Object.keys(keptStatus.shape).find((name) => name in status.shape)
-  if (kept !== undefined) throw new Error(`${kind}: status.${kept} is kept by the platform: leave it out of the schema`)
+  if (kept !== undefined)
+    throw new Error(`resource ${kind}: status.${kept} is kept by the platform: leave it out of the schema`)
 }

@@ -1,9 +1,9 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { StructuralSchema } from './structural.ts'
+import type { StructuralSchema } from './json-schema.ts'
+import { RULES, usesOldSelf, type ValidationRule } from './rules.ts'
 
 const PRESERVE = 'x-kubernetes-preserve-unknown-fields'
 const INT_OR_STRING = 'x-kubernetes-int-or-string'
-const VALIDATIONS = 'x-kubernetes-validations'
 
 /** Like breakingChanges() in compatibility.ts, for two schemas. */
 export function changesOf(before: StructuralSchema, after: StructuralSchema, path: string): string[] {
@@ -53,15 +53,12 @@ const BOUNDS: [keyword: string, isTighter: Tighter][] = [
   ['x-kubernetes-list-map-keys', other],
 ]
 
-interface Rule {
-  rule: string
-}
-
 /** A rule that looks at the old value says nothing of what is stored. */
 function newRules(before: StructuralSchema, after: StructuralSchema): string[] {
-  const rulesOf = (schema: StructuralSchema) => ((schema[VALIDATIONS] ?? []) as Rule[]).map(({ rule }) => rule)
-  const known = rulesOf(before)
-  return rulesOf(after).filter((rule) => !known.includes(rule) && !/\boldSelf\b/.test(rule))
+  const rulesOf = (schema: StructuralSchema) => (schema[RULES] ?? []) as ValidationRule[]
+  const known = rulesOf(before).map(({ rule }) => rule)
+  const added = rulesOf(after).filter((one) => !known.includes(one.rule) && !usesOldSelf(one))
+  return added.map(({ rule }) => rule)
 }
 
 function fieldChanges(before: StructuralSchema, after: StructuralSchema, path: string): string[] {
@@ -73,7 +70,7 @@ function fieldChanges(before: StructuralSchema, after: StructuralSchema, path: s
     const next = after.properties?.[name] ?? after.additionalProperties
     const here = `${path}.${name}`
     if (next !== undefined) return changesOf(field, next, here)
-    const isKept = after[PRESERVE] === true || here.startsWith('.status.')
+    const isKept = after[PRESERVE] === true || here === '.metadata' || here.startsWith('.status.')
     return isKept ? [] : [`${here.slice(1)} is not there any more: what is stored in it would be lost`]
   })
   return [...missing, ...fields]

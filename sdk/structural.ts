@@ -1,16 +1,7 @@
 import { z } from 'zod'
-import { COPIED, type JsonSchema } from './json-schema.ts'
+import { COPIED, type JsonSchema, type StructuralSchema } from './json-schema.ts'
 import { refuse, refuseKeywords, refuseLossOf, refusePattern } from './refusals.ts'
-
-/** The part of JSONSchemaProps (apiextensions.k8s.io/v1) that a structural schema may use. */
-export interface StructuralSchema {
-  type?: string
-  required?: string[]
-  properties?: Record<string, StructuralSchema>
-  additionalProperties?: StructuralSchema
-  items?: StructuralSchema
-  [keyword: string]: unknown
-}
+import { RULES, refuseRules } from './rules.ts'
 
 const PRESERVE = 'x-kubernetes-preserve-unknown-fields'
 const INT_OR_STRING = 'x-kubernetes-int-or-string'
@@ -38,7 +29,9 @@ function structural(raw: JsonSchema, path: string): StructuralSchema {
   refusePattern(json.pattern, path)
   const extensions = Object.keys(json).filter((keyword) => keyword.startsWith('x-kubernetes-'))
   const own = pick(json, [...COPIED, ...extensions])
-  return typed({ ...own, ...alternatives(json, path), ...fields(json, path), ...elements(json, path) }, path)
+  const schema = { ...own, ...alternatives(json, path), ...fields(json, path), ...elements(json, path) }
+  if (RULES in json) refuseRules(json[RULES], `${path}.${RULES}`, schema)
+  return typed(schema, path)
 }
 
 function typed(schema: StructuralSchema, path: string): StructuralSchema {

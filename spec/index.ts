@@ -23,7 +23,19 @@ export {
   SYSTEM_NAMESPACE,
   userNameOf,
 } from './reconciler.ts'
-export { namesAt, type RelatedLookup, relatedLookup, relation, selectionOf } from './related.ts'
+export {
+  crossesNamespaces,
+  isByField,
+  isNamedInBody,
+  namesAt,
+  namesOthers,
+  namespacesAt,
+  namespacesNear,
+  type RelatedLookup,
+  relatedLookup,
+  relation,
+  selectionOf,
+} from './related.ts'
 export { isRevision, owedRevision, type Revision, revisionsOf } from './revisions.ts'
 export { type LabelSelector, type Labels, parseSelector, SelectorError } from './selector.ts'
 export { shownUrl } from './shown-url.ts'

@@ -9,6 +9,7 @@ export const RECONCILERS = { group: 'fairlead.dev', version: 'v1alpha1', resourc
 const DNS_LABEL = '[a-z0-9]([-a-z0-9]*[a-z0-9])?'
 
 /** It stands in paths and subjects. */
+export const NAMESPACE_NAME = new RegExp(`^(?=.{1,63}$)${DNS_LABEL}$`)
 const namespace = z
   .string()
   .max(63)
@@ -47,6 +48,7 @@ const metadataOnly = z
   .describe('Only apiVersion, kind and metadata are watched: enough to know what is there, and cheap.')
 
 const someInvoke = 'give http or pull'
+const eitherPlace = 'leave out "Cluster" beside namespacePath, which names the namespaces'
 
 const adoptsByApply = 'adopt needs strategy Apply: the others do not change an object that is there'
 
@@ -83,6 +85,14 @@ const related = z
       .regex(FIELD_PATH, 'write a path such as spec.configMapName or spec.volumes[*].configMap.name')
       .optional()
       .describe('Path in the primary of the name, or the names, of what is related; left out: of any name.'),
+    namespacePath: z
+      .string()
+      .max(1000)
+      .regex(FIELD_PATH, 'write a path such as status.namespace or spec.targets[*].namespace')
+      .optional()
+      .describe(
+        'Path in the primary of the namespace, or the namespaces, of what is related. Where the field is missing, nothing is related. Left out: as within says.',
+      ),
     within: z
       .enum(['Namespace', 'Cluster'])
       .default('Namespace')
@@ -92,6 +102,15 @@ const related = z
   .refine(({ metadataOnly, fieldSelector = '' }) => !metadataOnly || isOfMetadata(fieldSelector), {
     path: ['fieldSelector'],
     message: 'with metadataOnly only fields of metadata can be selected',
+  })
+  .refine(({ namespacePath, within }) => namespacePath === undefined || within !== 'Cluster', {
+    path: ['within'],
+    message: eitherPlace,
+  })
+  .meta({
+    'x-kubernetes-validations': [
+      { rule: "!has(self.namespacePath) || !has(self.within) || self.within != 'Cluster'", message: eitherPlace },
+    ],
   })
 
 /** Whether every requirement of a field selector can be told from an object's metadata. */

@@ -1,5 +1,5 @@
 import type { KubeObject } from '#contracts'
-import type { Reconciler } from '#sdk'
+import type { Kind, Reconciler } from '#sdk'
 import { PAUSED_ANNOTATION, retainerOf } from '#spec'
 import { invokeOf, isOfKind } from './given.ts'
 import {
@@ -17,11 +17,14 @@ import { Crash, type SimulatedWrite } from './simulated-run.ts'
 import { Simulation, type SimulationOptions } from './simulation.ts'
 
 /** A change that comes from outside: `['its pod succeeds', (world) => world.patch(Pod, { status: … })]`. */
-export type Step = readonly [what: string, change: (world: Simulation) => void | Promise<void>]
+export type Step<For extends Kind<unknown> = Kind<unknown>> = readonly [
+  what: string,
+  change: (world: Simulation<For>) => void | Promise<void>,
+]
 
-export interface Scenario extends SimulationOptions {
+export interface Scenario<For extends Kind<unknown> = Kind<unknown>> extends SimulationOptions<For> {
   /** What happens, in this order; changes that stand in a list of their own come in any order. */
-  steps?: readonly (Step | readonly Step[])[]
+  steps?: readonly (Step<For> | readonly Step<For>[])[]
 }
 
 /**
@@ -29,8 +32,11 @@ export interface Scenario extends SimulationOptions {
  *
  *     it.each(lawsOf(at, { objects: [example], steps: […] }))('%s', (_, holds) => holds())
  */
-export function lawsOf(reconciler: Reconciler, scenario: Scenario): [law: string, holds: () => Promise<void>][] {
-  return Object.entries(LAWS).map(([law, check]) => [law, () => check(reconciler, scenario)])
+export function lawsOf<For extends Kind<unknown>>(
+  reconciler: Reconciler<For>,
+  scenario: Scenario<NoInfer<For>>,
+): [law: string, holds: () => Promise<void>][] {
+  return Object.entries(LAWS).map(([law, check]) => [law, () => check(reconciler, scenario as Scenario)])
 }
 
 const LAWS: Record<string, (reconciler: Reconciler, scenario: Scenario) => Promise<void>> = {

@@ -1,17 +1,25 @@
-import { type EventReport, type KubeObject, RetryAfterError, type RunInput, TerminalError } from '#contracts'
+import type { z } from 'zod'
+import {
+  type EventReport,
+  type KeptStatus,
+  type KubeObject,
+  RetryAfterError,
+  type RunInput,
+  TerminalError,
+} from '#contracts'
 import { dueDate } from '#queue/terms'
 import { RefusedError, SettledWrites } from '#reconcile'
-import type { Kind, ObservedBy, Reconciler } from '#sdk'
+import type { Kind, ObservedBy, Reconciler, Resource } from '#sdk'
 import { DEFAULT_NOW, isOfKind } from './given.ts'
 import { type Identity, Memory } from './memory.ts'
 import { reconcileOnce, type SimulatedRun, type SimulatedWrite } from './simulated-run.ts'
 
-export interface SimulationOptions {
+export interface SimulationOptions<For extends Kind<unknown> = Kind<unknown>> {
   /** The first one is reconciled; the others are simply there. */
   objects: readonly KubeObject[]
   now?: Date | string
   /** Plays the rest of the cluster: called after each change, again and again until it changes nothing more. */
-  cluster?: (simulation: Simulation) => void
+  cluster?(simulation: Simulation<For>): void
 }
 
 interface RefusedKind {
@@ -19,6 +27,17 @@ interface RefusedKind {
   reason: string
   name: string | undefined
 }
+
+/** An object as a cluster in memory has it: nobody has filled in defaults, and at first there is no status. */
+export type StoredBy<K> =
+  K extends Resource<infer Spec, infer Status>
+    ? Pick<KubeObject, 'apiVersion' | 'kind' | 'metadata'> & {
+        spec: z.input<Spec>
+        status?: Partial<z.output<Status>> & KeptStatus
+      }
+    : unknown extends ObservedBy<K>
+      ? KubeObject
+      : ObservedBy<K>
 
 /** Runs at one moment before the function counts as one that never becomes idle. */
 const MAX_RUNS = 20
@@ -31,10 +50,10 @@ const MAX_REACTIONS = 100
  * One object, its function, and a cluster in memory whose clock stands still until it is moved. Runs go as in a
  * dispatcher, by the dispatcher's own decisions on what to write.
  */
-export class Simulation {
+export class Simulation<For extends Kind<unknown> = Kind<unknown>> {
   readonly memory: Memory
-  readonly #reconciler: Reconciler
-  readonly #options: SimulationOptions
+  readonly #reconciler: Reconciler<For>
+  readonly #options: SimulationOptions<For>
   readonly #primary: Identity
   readonly #settled = new SettledWrites()
   /** When the function, or a failure, wants the next run. */
@@ -53,7 +72,7 @@ export class Simulation {
   #isMeant = false
   #isPlaying = false
 
-  constructor(reconciler: Reconciler, options: SimulationOptions, from?: Simulation) {
+  constructor(reconciler: Reconciler<For>, options: SimulationOptions<For>, from?: Simulation<For>) {
     const [first] = options.objects
     if (first === undefined) throw new Error('a simulation needs the object that is reconciled: "objects" is empty')
     if (!isOfKind(first, reconciler.for))
@@ -71,7 +90,7 @@ export class Simulation {
   }
 
   /** The same state, to go another way from here. */
-  copy(): Simulation {
+  copy(): Simulation<For> {
     return new Simulation(this.#reconciler, this.#options, this)
   }
 
@@ -80,12 +99,12 @@ export class Simulation {
   }
 
   /** The object that is reconciled; undefined when it is gone. */
-  get object(): KubeObject | undefined {
-    return this.memory.find(this.#primary)
+  get object(): StoredBy<For> | undefined {
+    return this.#stored as StoredBy<For> | undefined
   }
 
-  list<K extends Kind<unknown>>(kind: K): ObservedBy<K>[] {
-    return this.memory.all().filter((object) => isOfKind(object, kind)) as ObservedBy<K>[]
+  list<K extends Kind<unknown>>(kind: K): StoredBy<K>[] {
+    return this.memory.all().filter((object) => isOfKind(object, kind)) as StoredBy<K>[]
   }
 
   /** Somebody else merges this into objects, e.g. a kubelet into the status of a pod. Without a name: into all. */
@@ -190,7 +209,7 @@ export class Simulation {
       memory: this.memory,
       settled: this.#settled,
       attempt: this.#attempt,
-      primary: () => this.object,
+      primary: () => this.#stored,
       refusal: (write) => this.#refusalOf(write),
       before: (write) => this.before(write),
       wrote: (write) => {
@@ -207,6 +226,10 @@ export class Simulation {
     if (verb === 'status' || verb === 'finalizers') return undefined
     const { name } = object.metadata
     return this.#refused.find((one) => isOfKind(object, one.kind) && (one.name ?? name) === name)?.reason
+  }
+
+  get #stored(): KubeObject | undefined {
+    return this.memory.find(this.#primary)
   }
 
   #playCluster(): void {
@@ -234,5 +257,7 @@ export class Simulation {
 }
 
 /** `const world = simulate(at, { objects: [example] }); await world.runUntilIdle(); await world.advance(60)` */
-export const simulate = (reconciler: Reconciler, options: SimulationOptions): Simulation =>
-  new Simulation(reconciler, options)
+export const simulate = <For extends Kind<unknown>>(
+  reconciler: Reconciler<For>,
+  options: SimulationOptions<NoInfer<For>>,
+): Simulation<For> => new Simulation(reconciler, options)

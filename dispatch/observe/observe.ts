@@ -1,12 +1,12 @@
 import type { ResourceRef } from '#contracts'
 import type { EventStore, ObjectKey, OwnerKey } from '#events'
 import { TooMuchStateError, type World } from '#reconcile'
-import { isOwnedBy, type ReconcilerSpec } from '#spec'
+import { isByField, isOwnedBy, type ReconcilerSpec } from '#spec'
 import type { Adoptions } from './adoptions.ts'
 import { type IsCreated, ownedBy } from './owned-objects.ts'
 import type { ReconcilerVersion } from './reconciler-version.ts'
 import type { References, Resolve } from './references.ts'
-import { filtersOf, lookupsOf, relatedTo } from './related-objects.ts'
+import { filtersNamed, filtersNear, relatedTo } from './related-objects.ts'
 import type { RunState, StateMeter } from './state-budget.ts'
 
 export interface Observation extends World {
@@ -65,13 +65,13 @@ async function observeAll(
   { meter, signal }: { meter: StateMeter; signal: AbortSignal },
 ): Promise<Observation | undefined> {
   const key = { ref: spec.for, namespace, name }
-  const anyName = spec.related.filter(({ byName }) => byName === undefined)
-  const named = spec.related.filter(({ byName }) => byName !== undefined)
+  const near = spec.related.filter((one) => !isByField(one))
+  const named = spec.related.filter(isByField)
   const terms = { allowance: meter, signal }
   const first = await events.observe({
     primary: key,
     owned: spec.owns,
-    related: filtersOf(anyName, namespace),
+    related: filtersNear(near, namespace),
     news: reconcilerVersion?.news,
     ...terms,
   })
@@ -83,11 +83,9 @@ async function observeAll(
     references.resolve(resource, stored, { meter, reconciler, signal })
   const resolve: Resolve = async (resource, stored) =>
     isMetadataEnough(spec, resource) ? stored.object : resolveWhole(resource, stored)
-  const names = lookupsOf(named, object)
+  const filters = filtersNamed(named, object)
   const second =
-    names.length === 0
-      ? []
-      : (await events.observe({ primary: key, related: filtersOf(names, namespace), ...terms })).related
+    filters.length === 0 ? [] : (await events.observe({ primary: key, related: filters, ...terms })).related
   const isCreated: IsCreated = (resource, stored, found) => {
     const candidate = {
       resource,

@@ -1,33 +1,54 @@
 import type { KubeObject, ResourceRef } from '#contracts'
 import type { ObjectFilter, StoredObject } from '#events'
 import { mapAtMost } from '#primitives'
-import { type ReconcilerSpec, relatedLookup, relation } from '#spec'
+import {
+  namespacesNear,
+  type ReconcilerSpec,
+  type RelatedLookup,
+  type RelatedResource,
+  relatedLookup,
+  relation,
+} from '#spec'
 import { REFERENCES_AT_ONCE, type Resolve } from './references.ts'
 
-type Lookup = ReconcilerSpec['related'][number] & { name?: string }
-
 /**
- * The server compares each name with each other name (nats-server 2.15: 700 names take four seconds), and users who may
- * write the primary decide how many there are. With more names than this, all objects that could have one are read.
+ * The server compares each filter with each other one (nats-server 2.15: 700 names take four seconds), and users who may
+ * write the primary decide how many there are. With more names and namespaces than this, more is read, and then left out.
  */
-const MOST_NAMES = 64
+const MOST_LOOKUPS = 64
 
-export function lookupsOf(named: ReconcilerSpec['related'], primary: KubeObject): Lookup[] {
-  const each = named.flatMap((one) => relatedLookup(one, primary).names?.map((name) => ({ ...one, name })) ?? [])
-  return each.length <= MOST_NAMES ? each : named
+/** What is related whatever the primary says. */
+export const filtersNear = (related: readonly RelatedResource[], namespace: string | undefined): ObjectFilter[] =>
+  related.flatMap((one) =>
+    filtersOf(one, { namespaces: namespacesNear(one, namespace), clusterScoped: true, names: undefined }),
+  )
+
+/** What fields of the primary name. */
+export function filtersNamed(named: readonly RelatedResource[], primary: KubeObject): ObjectFilter[] {
+  const lookups = named.map((one) => ({ one, lookup: relatedLookup(one, primary) }))
+  const widen = [(lookup: RelatedLookup) => lookup, ofAnyName].find(
+    (wider) => sum(lookups.map(({ lookup }) => countOf(wider(lookup)))) <= MOST_LOOKUPS,
+  )
+  return lookups.flatMap(({ one, lookup }) => filtersOf(one, (widen ?? ofAnyNamespace)(lookup)))
 }
 
-/** Whether a resource is cluster-scoped is not known here: one filter finds objects of the namespace, the other cluster-scoped ones. */
-export const filtersOf = (related: readonly Lookup[], namespace: string | undefined): ObjectFilter[] =>
-  related.flatMap(({ group, version, resource, within, name }) => {
-    const filter = { ref: { group, version, resource }, ...(name !== undefined && { name }) }
-    return within === 'Cluster' || namespace === undefined
-      ? [filter]
-      : [
-          { ...filter, namespace },
-          { ...filter, clusterScoped: true },
-        ]
-  })
+const ofAnyName = (lookup: RelatedLookup): RelatedLookup => ({ ...lookup, names: undefined })
+
+const ofAnyNamespace = (lookup: RelatedLookup): RelatedLookup =>
+  lookup.clusterScoped ? ofAnyName(lookup) : { ...lookup, names: undefined, namespaces: undefined }
+
+const countOf = ({ namespaces, names }: RelatedLookup): number => (namespaces?.length ?? 1) * (names?.length ?? 1)
+
+const sum = (counts: readonly number[]): number => counts.reduce((total, count) => total + count, 0)
+
+/** Whether a resource is cluster-scoped is not known here: one filter finds objects of a namespace, the other cluster-scoped ones. */
+function filtersOf({ group, version, resource }: RelatedResource, lookup: RelatedLookup): ObjectFilter[] {
+  const { namespaces, clusterScoped, names } = lookup
+  const ref = { group, version, resource }
+  const near = namespaces?.map((namespace) => ({ ref, namespace })) ?? [{ ref }]
+  const places: ObjectFilter[] = namespaces && clusterScoped ? [...near, { ref, clusterScoped }] : near
+  return names === undefined ? places : places.flatMap((place) => names.map((name) => ({ ...place, name })))
+}
 
 /** Returns each object once, even if several declarations select it. Field selectors need the object, not a reference. */
 export async function relatedTo(

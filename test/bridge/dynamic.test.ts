@@ -10,6 +10,7 @@ import {
   configMap,
   configMapPath,
   createReconciler,
+  enqueuedBy,
   grant,
   installWidgets,
   moveWidgetsToV2,
@@ -73,21 +74,6 @@ function withSlowWatch() {
     }
   }
   return slow
-}
-
-/** What was enqueued for the Reconciler since `act` began, once a change made after it has come through. */
-async function enqueuedBy(bridge: Started, reconciler: string, act: () => Promise<unknown>): Promise<string[]> {
-  bridge.enqueued.length = 0
-  await act()
-  const sign = `sign-${++number}`
-  await createMap(sign, { namespace: 'other', labels: { sign } })
-  await until(async () => (await stored(bridge.events, configMaps)).has(`other.${sign}`), {
-    what: 'a later change has come through',
-  })
-  await until(async () => bridge.bridge.status().resources.every(({ unconfirmed }) => unconfirmed === 0), {
-    what: 'nothing is under way',
-  })
-  return bridge.keysOf(reconciler)
 }
 
 describe('a change of a related object makes run', () => {

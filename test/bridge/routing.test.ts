@@ -177,6 +177,8 @@ describe('a Reconciler object', () => {
     ['serviceAccount.namespace', { for: widgets, serviceAccount: { name: 'a', namespace: 'b/c' } }],
     ['serviceAccount.name', { for: widgets, serviceAccount: { name: 'a:b', namespace: 'c' } }],
     ['related.0.selector', { for: widgets, related: [{ ...pods, selector: 'a in b' }] }],
+    ['related.0.within', { for: widgets, related: [{ ...pods, within: 'Cluster', namespacePath: 'spec.namespace' }] }],
+    ['related.0.namespacePath', { for: widgets, related: [{ ...pods, namespacePath: 'spec namespace' }] }],
     ['for.fieldSelector', { for: { ...widgets, fieldSelector: 'x' } }],
     ['invoke.http.url', { for: widgets, invoke: { http: { url: 'ftp://x' } } }],
   ])('is refused by bridge and dispatcher alike, for its %s', (path, spec) => {

@@ -244,6 +244,7 @@ export async function startBridge(
   const stop = new AbortController()
   const running = bridge.run(stop.signal, graceMs)
   return {
+    kube,
     js,
     events,
     bridge,
@@ -343,3 +344,30 @@ export async function untilCondition(kube: KubeClient, name: string, reason: str
     throw new Error(`${error.message}: ${JSON.stringify(said)}`, { cause: error })
   })
 }
+
+/**
+ * What was enqueued for the Reconciler since `act` began, once a change made after it has come through. ConfigMaps of the
+ * namespace `other` are watched.
+ */
+export async function enqueuedBy(
+  bridge: Awaited<ReturnType<typeof startBridge>>,
+  reconciler: string,
+  act: () => Promise<unknown>,
+): Promise<string[]> {
+  bridge.enqueued.length = 0
+  await act()
+  const sign = `sign-${++signs}`
+  await bridge.kube.create(
+    resourcePath(configMaps, 'other'),
+    configMap(sign, '', { namespace: 'other', labels: { sign } }),
+  )
+  await until(async () => (await stored(bridge.events, configMaps)).has(`other.${sign}`), {
+    what: 'a later change has come through',
+  })
+  await until(async () => bridge.bridge.status().resources.every(({ unconfirmed }) => unconfirmed === 0), {
+    what: 'nothing is under way',
+  })
+  return bridge.keysOf(reconciler)
+}
+
+let signs = 0

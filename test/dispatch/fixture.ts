@@ -2,7 +2,7 @@ import { inject } from 'vitest'
 import type { Invoke, KubeObject, Outcome, ResourceRef, RunContext, RunInput } from '#contracts'
 import { createDispatcher, type Dispatcher, type DispatcherOptions, type RunStep } from '#dispatch'
 import { type EventStore, keyOf, type OwnerKey, openEventStore } from '#events'
-import { reconcilerCrd } from '#install'
+import { functionRbac, reconcilerCrd } from '#install'
 import { connectJetStream, type JetStream } from '#jetstream'
 import {
   createKubeClient,
@@ -101,6 +101,21 @@ class Fixture {
     this.js = js
     this.events = events
     this.requests = requests
+  }
+
+  /** The rights that are generated for a Reconciler. Its account is not made. */
+  async grant(name: string, spec: object): Promise<void> {
+    const RESOURCES: Record<string, string> = {
+      ClusterRole: 'clusterroles',
+      ClusterRoleBinding: 'clusterrolebindings',
+      RoleBinding: 'rolebindings',
+    }
+    const declared = reconcilerSpec.parse({ ...spec, invoke: { pull: {} } })
+    for (const object of functionRbac({ metadata: { name }, spec: declared })) {
+      const ref = { group: 'rbac.authorization.k8s.io', version: 'v1', resource: RESOURCES[object.kind]! }
+      const path = resourcePath(ref, object.metadata.namespace, object.metadata.name)
+      await this.kube.apply(path, object, { fieldManager: 'test' })
+    }
   }
 
   /** A namespace of its own, a queue of its own, and a dispatcher that serves widgets there. */

@@ -1,9 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject, Outcome } from '#contracts'
 import { keyOf } from '#events'
-import { functionRbac } from '#install'
 import { resourcePath } from '#kube'
-import { reconcilerSpec } from '#spec'
 import { CONFIG_MAPS, configMap, startFixture, until, WIDGETS } from './fixture.ts'
 
 let fixture: Awaited<ReturnType<typeof startFixture>>
@@ -289,20 +287,7 @@ describe('with the generated rights only', () => {
     writes: ['Metadata', 'Deletion'],
     serviceAccount: { name: 'robot', namespace: NAME },
   }
-  const RESOURCES: Record<string, string> = { ClusterRole: 'clusterroles', RoleBinding: 'rolebindings' }
-
-  async function grant(writes: string[]): Promise<void> {
-    const generated = functionRbac({
-      metadata: { name: NAME },
-      spec: reconcilerSpec.parse({ ...spec, ...PULL, writes }),
-    })
-    for (const object of generated) {
-      const { name, namespace } = object.metadata
-      const ref = { group: 'rbac.authorization.k8s.io', version: 'v1', resource: RESOURCES[object.kind]! }
-      await fixture.kube.apply(resourcePath(ref, namespace, name), object, { fieldManager: 'test' })
-    }
-  }
-  const PULL = { invoke: { pull: {} } }
+  const grant = (writes: string[]) => fixture.grant(NAME, { ...spec, writes })
 
   it('labels and the deletion need the declaration, and no more than that', async () => {
     const limited = await fixture.scene(NAME, { spec })

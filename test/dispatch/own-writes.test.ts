@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type BridgeOptions, createBridge, type SeenChange } from '#bridge'
-import type { KubeObject, ResourceRef } from '#contracts'
+import type { KubeObject, Outcome, ResourceRef, RunInput } from '#contracts'
 import { type KubeClient, resourcePath } from '#kube'
 import { RECONCILERS } from '#spec'
-import { PODS, pod, silent, startFixture, until, WIDGETS } from './fixture.ts'
+import { CONFIG_MAPS, configMap, PODS, pod, silent, startFixture, until, WIDGETS } from './fixture.ts'
 
 let fixture: Awaited<ReturnType<typeof startFixture>>
 
@@ -17,12 +17,12 @@ const TRACEPARENT = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00'
 /** Changes of other objects begin another trace. */
 const OTHER_TRACEPARENT = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00'
 
-/** A client whose watches tell nothing between hold() and release(), as if the API server were slow to. */
-function delaying(kube: KubeClient) {
+/** A client whose watches of that tell nothing between hold() and release(), as if the API server were slow to. */
+function delaying(kube: KubeClient, resource: string) {
   let held: PromiseWithResolvers<void> | undefined
   const watch: KubeClient['watch'] = async function* (path, options) {
     for await (const event of kube.watch(path, options)) {
-      await held?.promise
+      if (path.includes(resource)) await held?.promise
       yield event as never
     }
   }
@@ -58,13 +58,18 @@ interface Circumstances {
   /** The client of the dispatcher. */
   kube?: KubeClient
   isHeldBack?: boolean
+  /** What is held back; left out: all. */
+  resource?: string
+  /** Of the Reconciler. */
+  spec?: object
+  behave?: (input: RunInput) => Outcome
 }
 
 /** A dispatcher and a bridge whose watch is held back as soon as the function is called for the first time. */
 async function delayed(
   name: string,
   ownWrites: (scene: Scene) => BridgeOptions['ownWrites'],
-  { kube: client = fixture.kube, isHeldBack = true }: Circumstances = {},
+  { kube: client = fixture.kube, isHeldBack = true, resource = '', spec, behave }: Circumstances = {},
 ) {
   const object = await fixture.kube.create<KubeObject>(resourcePath(RECONCILERS), {
     apiVersion: 'fairlead.dev/v1alpha1',
@@ -76,10 +81,11 @@ async function delayed(
       changes: ['Generation', 'Labels', 'Annotations'],
       writes: ['Metadata'],
       invoke: { pull: {} },
+      ...spec,
     },
   })
   const scene = await fixture.scene(name, { object, dispatcher: { kube: client } })
-  const { kube, hold, release } = delaying(fixture.kube)
+  const { kube, hold, release } = delaying(fixture.kube, resource)
   const published: SeenChange[] = []
   const bridge = createBridge({
     kube,
@@ -92,12 +98,14 @@ async function delayed(
   })
   const stop = new AbortController()
   const running = bridge.run(stop.signal, 2000)
-  await until(() => bridge.status().resources.filter(({ synced }) => synced).length >= 3)
+  await until(() => bridge.status().resources.length >= 3 && bridge.status().resources.every(({ synced }) => synced))
 
   const seen: unknown[] = []
-  scene.behave('w', ({ object, owned }) => {
+  scene.behave('w', (input) => {
+    const { object, owned } = input
     if (seen.length === 0 && isHeldBack) hold()
     seen.push([object!.status, owned['Pod.v1']!.map(({ metadata }) => metadata.name)])
+    if (behave) return behave(input)
     return { apply: [pod(`${name}-pod`)], metadata: { labels: { size: 'one' } }, status: { phase: 'RUNNING' } }
   })
   await fixture.kube.create(resourcePath(WIDGETS, name), {
@@ -114,6 +122,7 @@ async function delayed(
     seen,
     runs,
     published,
+    release,
     /** Lets the watch tell of what the run wrote, seconds after it, and waits until all of that has been dealt with. */
     async echo() {
       const version = (await scene.get(WIDGETS, 'w'))!.metadata.resourceVersion
@@ -186,5 +195,56 @@ describe('what a run wrote', () => {
     // One for each change that it tells of.
     expect(runs()).toBeLessThanOrEqual(1 + writes.length)
     for (const state of seen.slice(before)) expect(state).toEqual([RUNNING, ['other-process-pod']])
+  })
+})
+
+describe('a status by which a run names another namespace of related objects', () => {
+  const { strategy: _, ...configMaps } = CONFIG_MAPS
+  const related = [{ ...configMaps, namespacePath: 'status.namespace' }]
+  const namesOf = ({ related }: RunInput) => related['ConfigMap.v1']!.map(({ metadata }) => metadata.name)
+  const createNamespace = (name: string) => fixture.kube.create('/api/v1/namespaces', { metadata: { name } })
+  const createMap = (namespace: string, name: string) =>
+    fixture.kube.create<KubeObject>(resourcePath(CONFIG_MAPS, namespace), configMap(name))
+
+  it('shows the function what is there, in the same run', async () => {
+    const scene = await fixture.scene('named-now', { spec: { related } })
+    await createNamespace('named-now-there')
+    await fixture.events.put(CONFIG_MAPS, 'added', await createMap('named-now-there', 'there'))
+    await fixture.events.put(CONFIG_MAPS, 'added', await createMap('named-now', 'here'))
+    const seen: string[][] = []
+    await scene.widget('w', (input) => {
+      seen.push(namesOf(input))
+      return { status: { namespace: 'named-now-there' } }
+    })
+    expect((await scene.ended('w')).result).toBe('success')
+    expect(seen).toEqual([[], ['there']])
+    expect(scene.writes('w')).toEqual(['status Widget w'])
+    await scene.stop()
+  })
+
+  it('makes one more run when the watch tells of it, since changes there have made none until then', async () => {
+    await createNamespace('named-late-there')
+    const calls: string[][] = []
+    await using world = await delayed('named-late', ({ dispatcher }) => dispatcher, {
+      spec: { related, changes: ['Generation'] },
+      resource: WIDGETS.resource,
+      behave: (input) => {
+        calls.push(namesOf(input))
+        // A later write by the same run must not hide the first one.
+        return { status: { namespace: 'named-late-there', ...(calls.length > 1 && { phase: 'DONE' }) } }
+      },
+    })
+    const { runs, published, release, scene } = world
+    await createMap('named-late-there', 'late')
+    await until(() => published.some(({ object }) => object.metadata.name === 'late'))
+    expect([runs(), calls]).toEqual([1, [[], [], []]])
+    release()
+    await until(() => runs() === 2)
+    await scene.ended('w', scene.steps.findLastIndex(({ step }) => step === 'started'))
+    expect(calls.at(-1)).toEqual(['late'])
+    expect(scene.writes('w')).toEqual(['status Widget w', 'status Widget w'])
+    const { resourceVersion } = (await scene.get(WIDGETS, 'w'))!.metadata
+    await until(() => published.some(({ object }) => object.metadata.resourceVersion === resourceVersion))
+    expect(runs()).toBe(2)
   })
 })

@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject, RunInput } from '#contracts'
+import { resourcePath } from '#kube'
 import { CONFIG_MAPS, configMap, PODS, startFixture, WIDGETS } from './fixture.ts'
+import { SECRETS } from './objects.ts'
 
 let fixture: Awaited<ReturnType<typeof startFixture>>
 
@@ -11,7 +13,16 @@ afterAll(() => fixture?.[Symbol.asyncDispose]())
 
 const { strategy: _, ...configMaps } = CONFIG_MAPS
 const CLASSES = { group: 'test.fairlead.dev', version: 'v1', resource: 'classes', kind: 'Class' }
+const { strategy: __, ...secrets } = SECRETS
+const createSecret = (namespace: string) =>
+  fixture.kube.create<KubeObject>(resourcePath(secrets, namespace), {
+    apiVersion: 'v1',
+    kind: 'Secret',
+    metadata: { name: 's' },
+    stringData: { a: 'b' },
+  })
 let version = 1
+let placed = 0
 
 const stored = async (
   ref: typeof CLASSES,
@@ -86,6 +97,68 @@ describe('what is related', () => {
     const byName = { ...configMaps, byName: 'spec.uses[*].name' }
     const uses = [{ name: 'b' }, ...Array.from({ length: 25_000 }, (_, n) => ({ name: `n${n}` }))]
     expect(await given('many', [byName], { uses })).toEqual({ 'ConfigMap.v1': ['many/b'] })
+  })
+
+  it.each<[string, object, object, string[]]>([
+    ['all of it', {}, { in: ['NAME-other'] }, ['NAME-other/a']],
+    [
+      'of several',
+      { namespacePath: 'spec.in[*]' },
+      { in: ['NAME', 'NAME-other', 'none'] },
+      ['NAME-other/a', 'NAME/a', 'NAME/b'],
+    ],
+    ['by its labels', { selector: 'letter=b' }, { in: ['NAME'] }, ['NAME/b']],
+    ['by its name', { byName: 'spec.name' }, { in: ['NAME', 'NAME-other'], name: 'a' }, ['NAME-other/a', 'NAME/a']],
+    ['nothing where no field names one', {}, {}, []],
+    ['nothing where the field is no name of a namespace', {}, { in: ['../NAME', '*', '>'] }, []],
+    [
+      'also where fields name more than one request has room for',
+      { byName: 'spec.names[*]' },
+      { in: ['NAME-other', 'NAME'], names: ['a', ...Array.from({ length: 5000 }, (_, n) => `n${n}`)] },
+      ['NAME-other/a', 'NAME/a'],
+    ],
+    [
+      'also where they name more namespaces than that',
+      {},
+      { in: ['NAME-other', ...Array.from({ length: 5000 }, (_, n) => `n${n}`)] },
+      ['NAME-other/a'],
+    ],
+  ])('is what lives in the namespace that a field of the primary names: %s', async (_, more, spec, expected) => {
+    const name = `placed${++placed}`
+    const here = <T>(value: T) => JSON.parse(JSON.stringify(value).replaceAll('NAME', name)) as T
+    const related = [{ ...configMaps, namespacePath: 'spec.in[*]', ...more }, CLASSES]
+    expect(await given(name, related, here(spec))).toMatchObject({ 'ConfigMap.v1': here(expected) })
+  })
+
+  it('is read in another namespace with the generated rights, where a field names that namespace, and nowhere else', async () => {
+    const name = 'elsewhere'
+    const spec = {
+      for: { ...WIDGETS, namespaces: [name] },
+      owns: [],
+      related: [{ ...secrets, namespacePath: 'spec.in' }],
+      serviceAccount: { name: 'robot', namespace: name },
+    }
+    await fixture.events.setCursor(secrets, undefined, { resourceVersion: '1', at: '2030-01-01T00:00:00Z' })
+    const scene = await fixture.scene(name, { spec })
+    await fixture.grant(name, spec)
+    await fixture.kube.create('/api/v1/namespaces', { metadata: { name: `${name}-there` } })
+    for (const namespace of [name, `${name}-there`])
+      await fixture.events.put(secrets, 'added', await createSecret(namespace))
+    const seen: unknown[] = []
+    await scene.widget('w', ({ related }) => {
+      seen.push(related['Secret.v1']!.map(({ metadata, ...secret }) => [metadata.namespace, secret['data']]))
+      return {}
+    })
+    await scene.ended('w')
+    const moved = await fixture.kube.patch<KubeObject>(
+      resourcePath(WIDGETS, name, 'w'),
+      { spec: { in: `${name}-there` } },
+      'merge',
+    )
+    await fixture.events.put(WIDGETS, 'modified', moved)
+    expect((await scene.run('w')).result).toBe('success')
+    expect(seen).toEqual([[], [[`${name}-there`, { a: 'Yg==' }]]])
+    await scene.stop()
   })
 
   it('that is nested too deeply for JSON stops nobody: its metadata are there', async () => {

@@ -7,7 +7,8 @@ import * as sdk from '#sdk'
 import * as testing from '#testing'
 import { keysOf } from '../../sdk/options.ts'
 import { BACKOFF_OPTIONS, RECONCILER_OPTIONS, RELATED_OPTIONS } from '../../sdk/reconciler.ts'
-import { RESOURCE_OPTIONS } from '../../sdk/resource.ts'
+import { RESOURCE_OPTIONS } from '../../sdk/resource-options.ts'
+import { RULE_OPTIONS } from '../../sdk/rules.ts'
 import { authorsFolder, ROOT } from './author.ts'
 import { type Block, blocksOf, pageOf } from './blocks.ts'
 
@@ -33,7 +34,7 @@ const OUTCOME = keysOf<sdk.ReconcileOutcome>({
   requeueAt: true,
 })
 const INNER = [
-  ...keysOf<sdk.ServedVersion>({ version: true, spec: true, status: true, deprecated: true }),
+  ...keysOf<sdk.ServedVersion>({ version: true, spec: true, status: true, validations: true, deprecated: true }),
   ...keysOf<sdk.Scale>({ spec: true, status: true, selector: true }),
   ...keysOf<sdk.Column>({ name: true, path: true, type: true, description: true, priority: true }),
   ...BACKOFF_OPTIONS,
@@ -65,6 +66,7 @@ function rowsUnder(heading: string): Map<string, string> {
 describe('the reference of functions', () => {
   it.each([
     ['`resource()`', RESOURCE_OPTIONS],
+    ['Rules in CEL', RULE_OPTIONS],
     ['`reconciler()`', RECONCILER_OPTIONS],
     ['Related objects', RELATED_OPTIONS],
     ['What a function is given', RUN],

@@ -4,6 +4,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import type { KubeObject } from '#contracts'
 import { at } from '#functions/at'
+import { install } from '#install'
+import { createKubeClient, loadKubeConfig } from '#kube'
 import { resource, toInvoke } from '#sdk'
 import { reconcilerSpec } from '#spec'
 import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
@@ -169,6 +171,11 @@ describe('a Reconciler, on a real API server', () => {
       'spec.owns[0]: Invalid value: adopt needs strategy Apply',
     ],
     ['no time at all', { for: pods, invoke: { http }, timeoutSeconds: 0 }, 'spec.timeoutSeconds: Invalid value: 0'],
+    [
+      'two places for what is related',
+      { for: pods, related: [{ ...pods, within: 'Cluster', namespacePath: 'spec.a' }], invoke: { http } },
+      'spec.related[0]: Invalid value: leave out "Cluster" beside namespacePath',
+    ],
     ['a misspelt field', { for: pods, invoke: { http }, timeout: 5 }, 'unknown field "spec.timeout"'],
   ])('is refused with %s', async (_, spec, message) => {
     await expect(create(reconciler(spec))).rejects.toThrow(message)
@@ -320,5 +327,119 @@ describe('a schema with all that can be said, on a real API server', () => {
 
   it('enforces rules about what was there before', async () => {
     await expect(apply(kitchen('full', { ...everything, fixed: 'y' }))).rejects.toThrow('fixed is fixed')
+  })
+})
+
+describe('rules on the whole object, on a real API server', () => {
+  const base = { group: 'test.fairlead.dev', version: 'v1', scope: 'Cluster' } as const
+  const Room = resource({
+    ...base,
+    kind: 'Room',
+    plural: 'rooms',
+    spec: z.object({ size: z.int32().default(3), door: z.string().max(20).optional() }),
+    status: z.object({ guests: z.int32() }),
+    validations: [
+      {
+        rule: 'self.metadata.name.size() <= 8',
+        messageExpression: "'%s has more than 8 characters'.format([self.metadata.name])",
+        message: 'the name has 8 characters at most',
+        fieldPath: '.metadata.name',
+      },
+      {
+        rule: 'self.spec.size >= oldSelf.spec.size',
+        message: 'a room never shrinks',
+        reason: 'FieldValueForbidden',
+        fieldPath: '.spec.size',
+      },
+      {
+        rule: '!has(self.spec.door) || (oldSelf.hasValue() && has(oldSelf.value().spec))',
+        message: 'a door comes later',
+        optionalOldSelf: true,
+      },
+      {
+        rule: 'has(self.status) && has(self.status.guests) ? self.status.guests <= self.spec.size : true',
+        message: 'too many guests',
+      },
+    ],
+  })
+  const room = (name: string, spec: object = {}) => Room.of({ metadata: { name }, spec })
+  const guests = (count: number) =>
+    kubectl(['patch', 'room', 'attic', '--subresource=status', '--type=merge', '-p', `{"status":{"guests":${count}}}`])
+
+  beforeAll(async () => {
+    await apply(Room.crd())
+    await kubectl(['wait', '--for=condition=Established', 'crd/rooms.test.fairlead.dev', '--timeout=30s'])
+  })
+
+  it('see the name, and kubectl shows their message at their field', async () => {
+    await expect(apply(room('living-room'))).rejects.toThrow(
+      'The Room "living-room" is invalid: metadata.name: Invalid value: living-room has more than 8 characters',
+    )
+  })
+
+  it('compare with what the object was, and hold for its creation too if they say so', async () => {
+    await expect(apply(room('attic', { door: 'oak' }))).rejects.toThrow('a door comes later')
+    expect(await apply(room('attic'))).toContain('created')
+    expect(await apply(room('attic', { size: 4, door: 'oak' }))).toContain('configured')
+    await expect(apply(room('attic', { size: 2, door: 'oak' }))).rejects.toThrow(
+      'The Room "attic" is invalid: spec.size: Forbidden: a room never shrinks',
+    )
+  })
+
+  it('hold for a status, which is written alone', async () => {
+    await expect(guests(5)).rejects.toThrow('too many guests')
+    expect(await guests(4)).toContain('patched')
+  })
+
+  const size = z.int32()
+  it.each<[string, Partial<Parameters<typeof resource>[0]>, string]>([
+    [
+      'a rule that is no CEL',
+      { validations: [{ rule: 'self.spec.size >' }] },
+      "resource Wrong: validations[0].rule: Syntax error: mismatched input '<EOF>'",
+    ],
+    [
+      'a rule about a field that is not there',
+      { validations: [{ rule: 'true' }, { rule: 'self.spec.sise > 3' }] },
+      "resource Wrong: validations[1].rule: undefined field 'sise' (at 10 in: self.spec.sise > 3)",
+    ],
+    [
+      'a rule that is no condition',
+      { validations: [{ rule: 'self.spec.size + 1' }] },
+      'resource Wrong: validations[0].rule: cel expression must evaluate to a bool',
+    ],
+    [
+      'a message that is no text',
+      { validations: [{ rule: 'true', messageExpression: '1 + 1' }] },
+      'resource Wrong: validations[0].messageExpression: messageExpression must evaluate to a string',
+    ],
+    [
+      'rules on a field, in one of two versions',
+      {
+        served: [
+          { version: 'v2', spec: z.object({ size: size.meta({ 'x-kubernetes-validations': [{ rule: 'self.x' }] }) }) },
+        ],
+      },
+      "resource Wrong: v2 spec.size.x-kubernetes-validations[0].rule: type 'int' does not support field selection (at 5 in: self.x)",
+    ],
+    [
+      'a pattern that RE2 does not know',
+      { spec: z.object({ tags: z.array(z.string().regex(/[^]/)) }) },
+      'resource Wrong: spec.tags[].pattern: Invalid value: "[^]": must be a valid regular expression',
+    ],
+  ])('%s is refused by install in one line, with the path', async (_, more, message) => {
+    const Wrong = resource({
+      ...base,
+      kind: 'Wrong',
+      plural: 'wrongs',
+      spec: z.object({ size }),
+      status: z.object({}),
+      ...more,
+    })
+    const kube = createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'test' })
+    const installing = install(kube, [{ name: 'wrong', for: Wrong, owns: [], related: [], reconcile: () => undefined }])
+    await expect(installing).rejects.toThrow(message)
+    await expect(installing).rejects.toThrow(/^resource W.*$/)
+    await kube.close()
   })
 })

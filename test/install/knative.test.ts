@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { builtins } from '#functions'
 import { at } from '#functions/at'
 import { knativeManifests } from '#install'
+import type { Reconciler } from '#sdk'
 
 interface Service {
   metadata: { name: string; namespace: string; labels: Record<string, string> }
@@ -12,7 +13,7 @@ interface PodSpec {
   automountServiceAccountToken: boolean
   containers: { image: string; args: string[]; ports: object[]; readinessProbe: object; securityContext: object }[]
 }
-const made = (one = at, options = {}) =>
+const made = (one: Reconciler = at, options = {}) =>
   knativeManifests(one, { image: 'x/y:1', namespace: 'fns', ...options }) as unknown as [
     Service,
     { metadata: { name: string }; spec: { invoke: object } },

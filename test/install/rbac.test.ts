@@ -36,7 +36,7 @@ const rights = (role: KubeObject | undefined): string[] =>
   )
 
 describe('the rights of a function', () => {
-  it.each(['bridge', 'dispatcher', 'common', 'shop-watch', 'shop-impersonate'])(
+  it.each(['bridge', 'dispatcher', 'common', 'shop-watch', 'shop-related', 'shop-impersonate'])(
     'are never those of somebody else by its name: %s is refused',
     (name) => {
       expect(() => functionRbac(shop({ name }))).toThrow(`no function can be called ${name}`)
@@ -93,6 +93,17 @@ describe('the rights of a function', () => {
     const limited = functionRbac(shop({ namespaces: ['a', 'b'] }))
     expect(find(limited, 'ClusterRoleBinding', 'fairlead-shop')).toEqual([])
     expect(find(limited, 'RoleBinding', 'fairlead-shop').map(({ metadata }) => metadata.namespace)).toEqual(['a', 'b'])
+  })
+
+  it('read beyond its namespaces only the kinds of which it may be related to objects there', () => {
+    const related = [Secret, { ...Pod, namespacePath: 'status.namespace' }, { ...ConfigMap, within: 'Cluster' }]
+    const limited = functionRbac(shop({ namespaces: ['a'], related }))
+    expect(rights(find(limited, 'ClusterRole', 'fairlead-shop-related')[0])).toEqual(['get pods', 'get configmaps'])
+    expect(find(limited, 'ClusterRoleBinding', 'fairlead-shop-related')).toMatchObject([
+      { roleRef: { name: 'fairlead-shop-related' }, subjects: [{ name: 'fairlead-shop' }] },
+    ])
+    for (const same of [shop({ related }), shop({ namespaces: ['a'] })])
+      expect(find(functionRbac(same), 'ClusterRole', 'fairlead-shop-related')).toEqual([])
   })
 
   it('of a kind that is owned and related are those of both', () => {

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { ConflictError, TerminalError } from '#contracts'
 import { GoneError, next, RefusedError, start } from '#reconcile'
 import { PAUSED_ANNOTATION } from '#spec'
-import { child, widget } from '../dispatch/objects.ts'
+import { child, PODS, widget } from '../dispatch/objects.ts'
 import { asksOf, drive, endOf, FINALIZER, fails, GONE, returns, type Script, sees, stored, widgets } from './driver.ts'
 
 const POD = { apiVersion: 'v1', kind: 'Pod', metadata: { name: 'p' } }
@@ -11,6 +11,13 @@ const paused = widget({ metadata: { annotations: { [PAUSED_ANNOTATION]: 'true' }
 const going = (finalizers: string[]) => widget({ metadata: { finalizers, deletionTimestamp: '2030-01-01T00:00:00Z' } })
 const finalizing = widgets({ finalize: true })
 const labelled = widgets({ for: { ...widgets().spec.for, selector: 'app=web' } })
+const placed = widgets({
+  writes: ['Metadata'],
+  related: [
+    { ...PODS, namespacePath: 'status.namespace' },
+    { ...PODS, byName: 'metadata.labels.pod' },
+  ],
+})
 const CONFLICT = fails(new ConflictError('moved'))
 const old = { did: 'writeStatus', result: { object: widget(), isOld: true } } as const
 
@@ -69,6 +76,30 @@ describe('a run asks, in this order', () => {
         writeStatus: [old],
       },
       'observe call writeStatus observe call finish',
+    ],
+    [
+      'a second look when the status names another namespace of related objects',
+      {
+        observe: [sees(), sees(widget({ status: { namespace: 'one' } }))],
+        call: [returns({ status: { namespace: 'one' } }), returns({})],
+      },
+      'observe call writeStatus observe call finish',
+      placed,
+    ],
+    [
+      'a second look when its labels or annotations name other related objects',
+      {
+        observe: [sees(), sees(widget({ metadata: { labels: { pod: 'p' } } }))],
+        call: [returns({ metadata: { labels: { pod: 'p' } } }), returns({})],
+      },
+      'observe call writeMetadata observe call finish',
+      placed,
+    ],
+    [
+      'no second look when the status names the same as before',
+      { call: [returns({ status: { phase: 'Up' } })] },
+      'observe call writeStatus call finish',
+      placed,
     ],
     [
       'another pass when the driver knows of a change at the end',

@@ -110,7 +110,7 @@ describe('several versions', () => {
     [{ size: z.string() }, 'in v1 spec.size was string, and would be integer'],
     [{}, 'in v1 spec would be required'],
   ])('are refused where the stored one could not hold what they admit: %j', (fields, message) => {
-    expect(() => crd(spec, { served: [older(fields)] })).toThrow(`Shop v1beta1 cannot be served beside v1`)
+    expect(() => crd(spec, { served: [older(fields)] })).toThrow(`resource Shop: v1beta1 cannot be served beside v1`)
     expect(() => crd(spec, { served: [older(fields)] })).toThrow(message)
   })
 

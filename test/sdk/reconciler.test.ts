@@ -237,7 +237,7 @@ describe('the manifest of a function', () => {
       namespaces: ['a', 'b'],
       owns: [Pod, Deployment],
       related: [
-        { ...Secret, byName: 'spec.credentials.secretName' },
+        { ...Secret, byName: 'spec.credentials.secretName', namespacePath: 'spec.credentials.namespace' },
         { ...Pod, selector: 'app=x', within: 'Cluster' },
       ],
       changes: ['Generation', 'Annotations'],
@@ -273,6 +273,7 @@ describe('the manifest of a function', () => {
             resource: 'secrets',
             kind: 'Secret',
             byName: 'spec.credentials.secretName',
+            namespacePath: 'spec.credentials.namespace',
             within: 'Namespace',
           },
           { group: '', version: 'v1', resource: 'pods', kind: 'Pod', selector: 'app=x', within: 'Cluster' },
@@ -308,6 +309,11 @@ describe('a reconciler that the compiler has not seen', () => {
     [{ writes: ['Status'] }, 'reconciler shop: writes[0] is "Status": Invalid option'],
     [{ selector: 5 }, 'reconciler shop: selector is 5: expected string'],
     [{ related: [{ ...Secret, byName: 'x y' }] }, 'related[0].byName is "x y": write a path such as'],
+    [{ related: [{ ...Secret, namespacePath: 'x y' }] }, 'related[0].namespacePath is "x y": write a path such as'],
+    [
+      { related: [{ ...Secret, namespacePath: 'status.namespace', within: 'Cluster' }] },
+      'related[0].within is "Cluster": leave out "Cluster" beside namespacePath, which names the namespaces',
+    ],
     [{ related: [{ ...Secret, byname: 'x' }] }, 'related[0] has an unknown option "byname": did you mean "byName"?'],
     [{ owns: [{ ...Secret, adpot: true }] }, 'owns[0] has an unknown option "adpot": did you mean "adopt"?'],
     [{ owns: [{ ...Pod, adopt: true }] }, 'reconciler shop: owns[0].adopt is true: adopt needs strategy Apply'],

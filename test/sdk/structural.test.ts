@@ -159,3 +159,26 @@ describe('what a CRD cannot say is refused, by path', () => {
     expect(() => toStructural(schema, 'spec')).toThrow('which a CustomResourceDefinition cannot say: ')
   })
 })
+
+describe('a rule in CEL that Kubernetes would refuse is refused, by path', () => {
+  it.each<[object | string, string]>([
+    ['size(self) < 9', 'spec.tags.x-kubernetes-validations is "size(self) < 9": expected array'],
+    [[{ message: 'x' }], 'spec.tags.x-kubernetes-validations[0].rule is missing: expected string'],
+    [[{ rule: ' ' }], 'x-kubernetes-validations[0].rule is " ": write an expression in CEL'],
+    [[{ rule: 'true' }, { rule: 'true', mesage: 'x' }], 'validations[1] has an unknown option "mesage": did you mean'],
+    [[{ rule: 'true', message: 'a\nb' }], '[0].message is "a\\nb": write it in one line'],
+    [[{ rule: 'true &&\ntrue' }], '[0].message is missing: a rule of several lines needs one'],
+    [[{ rule: 'true', reason: 'Bad' }], '[0].reason is "Bad": Invalid option: expected one of "FieldValueInvalid"'],
+    [[{ rule: 'true', fieldPath: 'a' }], '[0].fieldPath is "a": write .spec.size'],
+    [[{ rule: 'true', fieldPath: '.a' }], '[0].fieldPath is ".a": the schema has no such field'],
+    [
+      [{ rule: "self != 'oldSelf'", optionalOldSelf: true }],
+      '[0].optionalOldSelf is true: only for a rule with oldSelf',
+    ],
+  ])('%j', (rules, message) => {
+    const schema = z.object({ tags: z.array(z.string()).meta({ 'x-kubernetes-validations': rules }) })
+    const make = () => toStructural(schema, 'spec')
+    expect(make).toThrow(message)
+    expect(make).toThrow(/^spec\.tags\..*$/)
+  })
+})

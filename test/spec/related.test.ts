@@ -1,6 +1,14 @@
 import { describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
-import { namesAt, parseFieldSelector, type RelatedResource, relatedLookup, relation, selectionOf } from '#spec'
+import {
+  namesAt,
+  namesOthers,
+  parseFieldSelector,
+  type RelatedResource,
+  relatedLookup,
+  relation,
+  selectionOf,
+} from '#spec'
 
 const configMaps = { group: '', version: 'v1', resource: 'configmaps', kind: 'ConfigMap' }
 const related = (more: Partial<RelatedResource> = {}): RelatedResource => ({
@@ -35,7 +43,13 @@ describe('the names that a path gives', () => {
 })
 
 describe('an object is related', () => {
-  const primary = named('p', {}, { spec: { config: 'one' } })
+  const primary = named(
+    'p',
+    {},
+    { spec: { config: 'one', each: ['a', 'b', '../c', 'D', ''] }, status: { namespace: 'there' } },
+  )
+  const inNamed = related({ namespacePath: 'status.namespace' })
+  const inEach = related({ namespacePath: 'spec.each[*]' })
   it.each<[string, RelatedResource, KubeObject, boolean]>([
     ['of any name in the same namespace', related(), named('x'), true],
     ['without a namespace', related(), named('x', { namespace: undefined as never }), true],
@@ -45,14 +59,34 @@ describe('an object is related', () => {
     ['not by another name', related({ byName: 'spec.config' }), named('two'), false],
     ['by its labels', related({ selector: 'a=b' }), named('x', { labels: { a: 'b' } }), true],
     ['not by other labels', related({ selector: 'a=b' }), named('x'), false],
+    ['in a namespace that a field names', inNamed, named('x', { namespace: 'there' }), true],
+    ['in each namespace that a list names', inEach, named('x', { namespace: 'b' }), true],
+    ['not in its own namespace when a field names another one', inNamed, named('x'), false],
+    ['not without a namespace when a field names one', inNamed, named('x', { namespace: undefined as never }), false],
+    ['to nobody where the field is missing', related({ namespacePath: 'status.none' }), named('x'), false],
+    ['by labels, in that namespace', { ...inNamed, selector: 'a=b' }, named('x', { namespace: 'there' }), false],
+    ['by name, in that namespace', { ...inNamed, byName: 'spec.config' }, named('one', { namespace: 'there' }), true],
+    ['not by name elsewhere', { ...inNamed, byName: 'spec.config' }, named('one'), false],
     ['by a field', related({ fieldSelector: 'status.phase!=Done' }), named('x', {}, { status: {} }), true],
   ])('%s', (_name, declared, object, expected) => {
     expect(relation(declared)(primary)(object)).toBe(expected)
   })
 
   it('where a reader has to look', () => {
-    expect(relatedLookup(related({ byName: 'spec.config' }), primary)).toEqual({ namespace: 'default', names: ['one'] })
-    expect(relatedLookup(related({ within: 'Cluster' }), primary)).toEqual({ namespace: undefined, names: undefined })
+    const lookup = (more: Partial<RelatedResource>) => relatedLookup(related(more), primary)
+    const near = { namespaces: ['default'], clusterScoped: true }
+    expect(lookup({ byName: 'spec.config' })).toEqual({ ...near, names: ['one'] })
+    expect(lookup({ within: 'Cluster' })).toEqual({ ...near, namespaces: undefined, names: undefined })
+    expect(relatedLookup(inNamed, primary)).toEqual({ namespaces: ['there'], clusterScoped: false, names: undefined })
+    expect(relatedLookup(inEach, primary).namespaces).toEqual(['a', 'b'])
+  })
+
+  it('another one when a field names something else, and only then', () => {
+    const changed = (more: object) => ({ ...primary, ...more })
+    const all = [related({ byName: 'spec.config' }), inNamed, related({ selector: 'a=b' })]
+    expect(namesOthers(all, primary, changed({ status: { namespace: 'there', phase: 'New' } }))).toBe(false)
+    expect(namesOthers(all, primary, changed({ status: {} }))).toBe(true)
+    expect(namesOthers(all, primary, changed({ spec: { config: 'two' } }))).toBe(true)
   })
 })
 

@@ -1,8 +1,8 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, expectTypeOf, it } from 'vitest'
 import { z } from 'zod'
 import type { KubeObject } from '#contracts'
 import { ConfigMap, Pod, type ReconcileOutcome, RetryAfterError, type Run, reconciler, resource, Secret } from '#sdk'
-import { outcomeOf, ownedBy, type Simulation, simulate } from '#testing'
+import { lawsOf, outcomeOf, ownedBy, type Scenario, type Simulation, simulate } from '#testing'
 
 const Shop = resource({
   group: 'example.com',
@@ -330,6 +330,87 @@ describe('a simulated object whose function labels or deletes it', () => {
       [undefined, undefined],
       ['corner', undefined],
     ])
+  })
+})
+
+describe('a simulated object that names the namespace of related objects', () => {
+  const Workspace = resource({
+    group: 'example.com',
+    version: 'v1',
+    kind: 'Workspace',
+    plural: 'workspaces',
+    scope: 'Cluster',
+    spec: z.object({ in: z.string().optional() }),
+    status: z.object({ namespace: z.string().optional(), maps: z.int32() }),
+  })
+  const Map = { ...ConfigMap, namespacePath: 'status.namespace' } as const
+  const counting = reconciler({
+    name: 'workspace',
+    for: Workspace,
+    related: [Map],
+    reconcile: ({ object: { spec }, related }) => ({ status: { namespace: spec.in, maps: related(Map).length } }),
+  })
+  const workspace = Workspace.of({ metadata: { name: 'w' }, spec: { in: 'one' } })
+  const mapIn = (namespace: string, name: string) => ConfigMap.of({ metadata: { namespace, name }, data: {} })
+  const others = [mapIn('one', 'a'), mapIn('one', 'b'), mapIn('two', 'c')]
+  const given = { others, object: { ...workspace, status: { namespace: 'two' } } }
+  const move = (namespace: string | null) => (world: Simulation) => world.edit({ spec: { in: namespace } })
+  const scenario: Scenario = {
+    objects: [workspace, ...others],
+    steps: [
+      ['it moves', move('two')],
+      ['it is nowhere', move(null)],
+      ['it is back', move('one')],
+    ],
+  }
+
+  it('sees those of that namespace, and none while it names none', async () => {
+    expect(await outcomeOf(counting, given)).toEqual({ status: { namespace: 'one', maps: 1 } })
+    expect(await outcomeOf(counting, { ...given, object: workspace })).toMatchObject({ status: { maps: 0 } })
+  })
+
+  it('sees those of another one in the very run that names it', async () => {
+    const world = simulate(counting, scenario)
+    const seen: unknown[] = []
+    for (const namespace of ['one', 'two', null]) {
+      move(namespace)(world)
+      await world.run()
+      seen.push(world.object?.status?.maps)
+    }
+    expect(seen).toEqual([2, 1, 0])
+  })
+
+  it.each(lawsOf(counting, scenario))('%s', (_, holds) => holds())
+})
+
+describe('the types of a simulation', () => {
+  const world = simulate(mapper, {
+    objects: [Shop.of({ metadata: { name: 'corner' }, spec: { due: 'x' }, status: { phase: 'Open' } }), config()],
+  })
+
+  it('are those of its object, which has no status at first, and no defaults', () => {
+    expectTypeOf(world.object?.spec.due).toEqualTypeOf<string | undefined>()
+    expectTypeOf(world.object?.status?.phase).toEqualTypeOf<string | undefined>()
+    expectTypeOf(world.object?.status?.observedGeneration).toEqualTypeOf<number | undefined>()
+    expect(world.object?.status?.phase).toBe('Open')
+    expect(simulate(mapper, { objects: [corner()] }).object?.status).toBeUndefined()
+  })
+
+  it('are those of the objects beside it', () => {
+    expectTypeOf(world.list(ConfigMap)[0]?.data).toEqualTypeOf<Record<string, string> | undefined>()
+    expectTypeOf(world.list(Shop)[0]?.status?.phase).toEqualTypeOf<string | undefined>()
+    expect(world.list(Shop).map(({ status }) => status?.phase)).toEqual(['Open'])
+  })
+
+  it('are known to steps, to whoever plays the cluster, and forgotten where a helper does not ask for them', () => {
+    const helper = (other: Simulation): KubeObject | undefined => other.object
+    expect(helper(world)?.metadata.name).toBe('corner')
+    const scenario: Scenario<typeof Shop> = {
+      objects: [corner()],
+      steps: [['it is due', (one) => void expectTypeOf(one.object?.status?.phase).toEqualTypeOf<string | undefined>()]],
+      cluster: (one) => void expectTypeOf(one.object?.spec.due).toEqualTypeOf<string | undefined>(),
+    }
+    expect(lawsOf(mapper, scenario)).toHaveLength(7)
   })
 })
 

@@ -1,0 +1,50 @@
+import type { KubeObject } from '#contracts'
+import { compareVersions, type StoredEvent } from '#events'
+import { type RelatedResource, selectionOf } from '#spec'
+import { Recall, type RecallDeps } from './recall.ts'
+
+/** The related objects that matched the selectors of a relation when they were last seen. */
+export class Members {
+  readonly #selects: (object: KubeObject) => boolean
+  readonly #deps: RecallDeps
+  readonly #related: RelatedResource
+  readonly #keys = new Set<string>()
+  readonly #recall: Recall
+
+  constructor(related: RelatedResource, deps: RecallDeps) {
+    this.#related = related
+    this.#deps = deps
+    this.#selects = selectionOf(related)
+    this.#recall = new Recall(related, () => this.#reader(), deps)
+  }
+
+  get ready(): Promise<void> {
+    return this.#recall.ready
+  }
+
+  has(key: string): boolean {
+    return this.#keys.has(key)
+  }
+
+  learn(key: string, object: KubeObject | undefined): void {
+    this.#recall.learned(key)
+    if (object !== undefined && this.#selects(object)) this.#keys.add(key)
+    else this.#keys.delete(key)
+  }
+
+  #reader(): (key: string, event: StoredEvent) => Promise<void> {
+    const { events } = this.#deps
+    const cursors = new Map<string | undefined, Promise<string | undefined>>()
+    const coveredUpTo = (scope: string | undefined) => {
+      const known = cursors.get(scope) ?? events.cursor(this.#related, scope).then((cursor) => cursor?.resourceVersion)
+      cursors.set(scope, known)
+      return known
+    }
+    return async (key, { key: { namespace }, verb, object, resourceVersion }) => {
+      const cursor = (await coveredUpTo(undefined)) ?? (await coveredUpTo(namespace))
+      // Whoever stored it may have died before it enqueued, and what it was before nobody knows.
+      const isUncertain = cursor === undefined || (compareVersions(resourceVersion, cursor) ?? 1) > 0
+      if (isUncertain || (verb !== 'deleted' && this.#selects(object))) this.#keys.add(key)
+    }
+  }
+}

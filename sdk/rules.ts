@@ -1,0 +1,115 @@
+import { z } from 'zod'
+import { explain } from './explain.ts'
+import type { StructuralSchema } from './json-schema.ts'
+import { keysOf, refuseUnknown } from './options.ts'
+
+/** A rule in CEL that the API server checks at each write: an entry of x-kubernetes-validations. */
+export interface ValidationRule {
+  /** `self` is what has the rule, `oldSelf` what it was before an update. A rule with `oldSelf` is for updates alone. */
+  rule: string
+  /** What kubectl shows when the rule does not hold. One line. */
+  message?: string
+  /** The same in CEL, for a message with values; `message` is shown when it fails. */
+  messageExpression?: string
+  /** Left out: FieldValueInvalid. */
+  reason?: (typeof REASONS)[number]
+  /** The field that kubectl names, from what has the rule: `.spec.size`. */
+  fieldPath?: string
+  /** The rule holds for creation too: `oldSelf` is then an optional value, `oldSelf.hasValue()`. */
+  optionalOldSelf?: boolean
+}
+
+export const RULES = 'x-kubernetes-validations'
+
+const REASONS = ['FieldValueInvalid', 'FieldValueForbidden', 'FieldValueRequired', 'FieldValueDuplicate'] as const
+
+export const RULE_OPTIONS = keysOf<ValidationRule>({
+  rule: true,
+  message: true,
+  messageExpression: true,
+  reason: true,
+  fieldPath: true,
+  optionalOldSelf: true,
+})
+
+const text = z.string().regex(/\S/, 'give it a text')
+const FIELD = String.raw`\.[^.[\]']+|\['[^']+'\]`
+
+const ruleSchema = z
+  .object({
+    rule: z.string().regex(/\S/, 'write an expression in CEL'),
+    message: text.regex(/^.*$/, 'write it in one line').optional(),
+    messageExpression: text.optional(),
+    reason: z.enum(REASONS).optional(),
+    fieldPath: z
+      .string()
+      .regex(new RegExp(`^(?:${FIELD})+$`), "write .spec.size, or .spec['a-b']")
+      .optional(),
+    optionalOldSelf: z.boolean().optional(),
+  })
+  .refine(({ rule, message }) => message !== undefined || !rule.trim().includes('\n'), {
+    path: ['message'],
+    message: 'a rule of several lines needs one',
+  })
+  .refine(({ rule, optionalOldSelf }) => optionalOldSelf === undefined || usesOldSelf({ rule }), {
+    path: ['optionalOldSelf'],
+    message: 'only for a rule with oldSelf',
+  })
+
+export const usesOldSelf = ({ rule }: Pick<ValidationRule, 'rule'>): boolean => /\boldSelf\b/.test(withoutTexts(rule))
+
+/**
+ * Throws for what the API server would refuse in rules of a schema, whatever their CEL says. `where`: the path of the list.
+ */
+export function refuseRules(rules: unknown, where: string, schema: StructuralSchema): void {
+  refuseFieldPaths(checked(rules, where), where, schema)
+}
+
+/** The schema of an object with rules on all of it. Throws as refuseRules() does. */
+export function withObjectRules(schema: StructuralSchema, rules: readonly ValidationRule[]): StructuralSchema {
+  const where = 'validations'
+  const list = checked(rules, where)
+  for (const [index, { rule }] of list.entries()) refuseMetadata(rule, `${where}[${index}].rule`)
+  const isNamed = list.some(({ fieldPath }) => fieldPath?.startsWith('.metadata'))
+  const named = isNamed ? { ...schema, properties: { metadata: NAMED, ...schema.properties } } : schema
+  refuseFieldPaths(list, where, named)
+  return { ...named, [RULES]: rules }
+}
+
+/** Kubernetes shows kubectl a field that the schema has. */
+const NAMED: StructuralSchema = {
+  type: 'object',
+  properties: { name: { type: 'string' }, generateName: { type: 'string' } },
+}
+
+function checked(rules: unknown, where: string): ValidationRule[] {
+  const { success, data, error } = z.array(ruleSchema).safeParse(rules)
+  if (!success) throw new Error(explain(error, rules, where), { cause: error })
+  for (const [index, one] of (rules as object[]).entries()) refuseUnknown(one, RULE_OPTIONS, `${where}[${index}]`)
+  return data as ValidationRule[]
+}
+
+function refuseFieldPaths(rules: readonly ValidationRule[], where: string, schema: StructuralSchema): void {
+  for (const [index, { fieldPath = '' }] of rules.entries())
+    if (!hasField(schema, fieldPath))
+      throw new Error(`${where}[${index}].fieldPath is "${fieldPath}": the schema has no such field`)
+}
+
+function hasField(schema: StructuralSchema, fieldPath: string): boolean {
+  let at: StructuralSchema | undefined = schema
+  for (const [step] of fieldPath.matchAll(new RegExp(FIELD, 'g'))) {
+    const name = step.startsWith('.') ? step.slice(1) : step.slice(2, -2)
+    at = at?.properties?.[name] ?? at?.additionalProperties
+  }
+  return at !== undefined
+}
+
+function refuseMetadata(rule: string, where: string): void {
+  const [read, field = 'name'] = /\b(?:self|oldSelf)\.metadata\.(\w+)/.exec(withoutTexts(rule)) ?? []
+  if (field !== 'name' && field !== 'generateName')
+    throw new Error(
+      `${where} reads ${read}, but of metadata Kubernetes gives a rule name and generateName alone: use a field of the spec`,
+    )
+}
+
+const withoutTexts = (rule: string): string => rule.replaceAll(/"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'/g, "''")
