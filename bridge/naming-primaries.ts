@@ -66,11 +66,7 @@ export class NamingPrimaries {
     const { byName, namespacePath } = this.#related
     const names = object === undefined || byName === undefined ? [] : namesAt(object, byName)
     const namespaces = object === undefined || namespacePath === undefined ? [] : namespacesAt(object, namespacePath)
-    const changes = [
-      this.#unread.delete(key),
-      this.#names.set(key, names),
-      this.#namespaces.set(key, namespaces),
-    ]
+    const changes = [this.#unread.delete(key), this.#names.set(key, names), this.#namespaces.set(key, namespaces)]
     return changes.includes(true)
   }
 }

@@ -240,7 +240,10 @@ describe('a status by which a run names another namespace of related objects', (
     expect([runs(), calls]).toEqual([1, [[], [], []]])
     release()
     await until(() => runs() === 2)
-    await scene.ended('w', scene.steps.findLastIndex(({ step }) => step === 'started'))
+    await scene.ended(
+      'w',
+      scene.steps.findLastIndex(({ step }) => step === 'started'),
+    )
     expect(calls.at(-1)).toEqual(['late'])
     expect(scene.writes('w')).toEqual(['status Widget w', 'status Widget w'])
     const { resourceVersion } = (await scene.get(WIDGETS, 'w'))!.metadata
