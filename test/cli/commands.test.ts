@@ -199,7 +199,12 @@ describe('waits, when it is told to, for servers that are still starting:', () =
     ],
   ])('%s', async (_, address, at) => {
     const { protocol, hostname: host, port } = new URL(address())
-    const late = createServer((client) => client.pipe(connect(Number(port), host)).pipe(client))
+    const late = createServer((client) => {
+      const server = connect(Number(port), host)
+      // Whoever goes first may cut the other off.
+      for (const one of [client, server]) one.on('error', () => undefined)
+      client.pipe(server).pipe(client)
+    })
     const [latePort] = await freePorts(1)
     const there = { ...env, ...(await at(`${protocol}//${host}:${latePort}`)) }
     await using up = startFairlead(['up', '--install', '--wait-seconds', '50'], there)
