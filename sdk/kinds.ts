@@ -4,8 +4,12 @@ import type {
   V1Deployment,
   V1Ingress,
   V1Job,
+  V1Namespace,
+  V1NetworkPolicy,
   V1PersistentVolumeClaim,
   V1Pod,
+  V1ResourceQuota,
+  V1RoleBinding,
   V1Secret,
   V1Service,
   V1ServiceAccount,
@@ -129,4 +133,24 @@ export const Ingress = kind<V1Ingress>({
   version: 'v1',
   kind: 'Ingress',
   plural: 'ingresses',
+})
+
+export const Namespace = kind<V1Namespace>({ group: '', version: 'v1', kind: 'Namespace', plural: 'namespaces' })
+export const ResourceQuota = kind<V1ResourceQuota>({
+  group: '',
+  version: 'v1',
+  kind: 'ResourceQuota',
+  plural: 'resourcequotas',
+})
+export const NetworkPolicy = kind<V1NetworkPolicy>({
+  group: 'networking.k8s.io',
+  version: 'v1',
+  kind: 'NetworkPolicy',
+  plural: 'networkpolicies',
+})
+export const RoleBinding = kind<V1RoleBinding>({
+  group: 'rbac.authorization.k8s.io',
+  version: 'v1',
+  kind: 'RoleBinding',
+  plural: 'rolebindings',
 })

@@ -5,13 +5,14 @@ import { z } from 'zod'
 import type { KubeObject } from '#contracts'
 import { at } from '#functions/at'
 import { install } from '#install'
-import { createKubeClient, loadKubeConfig } from '#kube'
-import { resource, toInvoke } from '#sdk'
+import { createKubeClient, loadKubeConfig, resourcePath } from '#kube'
+import * as sdk from '#sdk'
 import { reconcilerSpec } from '#spec'
 import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
 import { startTestCluster } from '../support/servers.ts'
 import { silent } from '../support/silent.ts'
 
+const { resource, toInvoke } = sdk
 const ROOT = join(import.meta.dirname, '../..')
 
 let cluster: Awaited<ReturnType<typeof startTestCluster>>
@@ -31,6 +32,15 @@ beforeAll(async () => {
 afterAll(() => cluster[Symbol.asyncDispose]())
 
 const crdFiles = async () => (await readdir(join(ROOT, 'crds'))).filter((name) => name.endsWith('.yaml'))
+
+describe('the kinds that an author imports', () => {
+  const kinds = Object.values(sdk).filter((one) => typeof one === 'object' && 'strategy' in one)
+
+  it.each(kinds.map((one) => [one.kind, one] as const))('%s is served by the API server', async (kind, one) => {
+    const list = JSON.parse(await kubectl(['get', '--raw', resourcePath(one)])) as { kind: string }
+    expect(list.kind).toBe(`${kind}List`)
+  })
+})
 
 describe('the generated manifests, on a real API server', () => {
   it('are all accepted, and change nothing when they are applied again', async () => {
