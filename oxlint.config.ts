@@ -58,6 +58,8 @@ export const rooms: Record<string, string[]> = {
   ],
   install: ['contracts', 'functions', 'host/exit', 'kube', 'pki', 'sdk', 'spec'],
   local: ['contracts', 'kube', 'pki', 'primitives'],
+  // Written as authors write: from 'fairlead' and 'fairlead/testing', which are no names of rooms.
+  'examples/workspace': [],
   'testing/cluster': [
     'contracts',
     'dispatch',

@@ -5,7 +5,7 @@ import { LongestFirst } from './test/support/order.ts'
 
 export default defineConfig({
   test: {
-    include: ['test/**/*.test.ts'],
+    include: ['{test,examples}/**/*.test.ts'],
     exclude: ['test/bench/**'],
     // Real servers on two cores: files side by side only as far as they do not starve each other. Many of them wait
     // for a time or a lease, so that four load two cores.

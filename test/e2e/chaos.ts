@@ -23,7 +23,7 @@ interface Life {
 }
 
 /** A process that is started anew after each kill. */
-class Replica {
+export class Replica {
   readonly #up: () => FairleadProcess
   readonly #lives: Life[] = []
   #ended: string | undefined
@@ -71,7 +71,7 @@ class Replica {
 }
 
 /** Processes that have started, each with a bridge and a dispatcher; killed at the end of the block. */
-export async function startReplicas(world: World, count: number): Promise<Replica[] & AsyncDisposable> {
+export async function startReplicas(world: Pick<World, 'up'>, count: number): Promise<Replica[] & AsyncDisposable> {
   const replicas = Array.from({ length: count }, () => new Replica(() => world.up()))
   await Promise.all(replicas.map((replica) => replica.start().logged(({ msg }) => msg === 'started')))
   const kill = async () => void (await Promise.all(replicas.map((replica) => replica.kill())))

@@ -104,7 +104,7 @@ export class World {
 }
 
 /** Tries again as long as the API server is away or still starting. */
-async function whileAway<T>(call: () => Promise<T>): Promise<T> {
+export async function whileAway<T>(call: () => Promise<T>): Promise<T> {
   for (;;) {
     try {
       return await call()
