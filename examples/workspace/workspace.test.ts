@@ -1,4 +1,4 @@
-import { ConfigMap, Namespace, Pod, ResourceQuota, RoleBinding } from 'fairlead'
+import { ConfigMap, type KubeObject, Namespace, Pod, ResourceQuota, RoleBinding } from 'fairlead'
 import { lawsOf, outcomeOf, ownedBy, type Scenario, type Simulation, simulate } from 'fairlead/testing'
 import { describe, expect, it } from 'vitest'
 import { Workspace } from './resource.ts'
@@ -16,14 +16,15 @@ const template = ConfigMap.of({
 const pod = Pod.of({ metadata: { name: 'job', namespace: 'team-a' }, spec: { containers: [] } })
 const elsewhere = Pod.of({ metadata: { name: 'job', namespace: 'team-b' }, spec: { containers: [] } })
 
-const world = async (...objects: Parameters<typeof simulate>[1]['objects']): Promise<Simulation> => {
+type World = Simulation<typeof Workspace>
+const world = async (...objects: KubeObject[]): Promise<World> => {
   const simulation = simulate(workspace, { objects, now: NOW })
   await simulation.runUntilIdle()
   return simulation
 }
-const statusOf = ({ object }: Simulation) => object && Workspace.parse(object).status
-const readyOf = (simulation: Simulation) => statusOf(simulation)?.conditions?.find(({ type }) => type === 'Ready')
-const namesOf = (simulation: Simulation) =>
+const statusOf = ({ object }: World) => object?.status
+const readyOf = (simulation: World) => statusOf(simulation)?.conditions?.find(({ type }) => type === 'Ready')
+const namesOf = (simulation: World) =>
   simulation.memory
     .all()
     .filter(({ kind }) => kind !== 'Workspace')
@@ -143,12 +144,12 @@ it('does not count what another function has created for it', async () => {
 })
 
 /** The members of the team end their pods when the Workspace is being deleted: a law waits for nobody else. */
-function endPods({ object, memory }: Simulation): void {
+function endPods({ object, memory }: World): void {
   if (object?.metadata.deletionTimestamp === undefined || memory.find(pod)?.['status'] !== undefined) return
   if (memory.find(pod) !== undefined) memory.patch(pod, { status: { phase: 'Succeeded' } })
 }
 
-const scenario = (onExpiry: 'Delete' | 'Archive'): Scenario => ({
+const scenario = (onExpiry: 'Delete' | 'Archive'): Scenario<typeof Workspace> => ({
   objects: [given({ expiresAfterSeconds: 3600, onExpiry }), template],
   now: NOW,
   cluster: endPods,

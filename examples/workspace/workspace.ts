@@ -14,8 +14,14 @@ import { Workspace } from './resource.ts'
 
 const owns = [Namespace, ResourceQuota, RoleBinding, NetworkPolicy, ConfigMap] as const
 /** The label is the consent of the ConfigMap's owner: no Workspace copies a ConfigMap without it. */
-const Template = { ...ConfigMap, selector: 'tenancy.example.com/template', byName: 'spec.template.name' } as const
-const RunningPod = { ...Pod, fieldSelector: 'status.phase!=Succeeded,status.phase!=Failed' } as const
+const Template = {
+  ...ConfigMap,
+  selector: 'tenancy.example.com/template',
+  namespacePath: 'spec.template.namespace',
+  byName: 'spec.template.name',
+} as const
+const NOT_ENDED = 'status.phase!=Succeeded,status.phase!=Failed'
+const RunningPod = { ...Pod, fieldSelector: NOT_ENDED, namespacePath: 'metadata.name' } as const
 type WorkspaceRun = Run<typeof Workspace, (typeof owns)[number], typeof Template | typeof RunningPod>
 
 export const workspace = reconciler({
@@ -48,18 +54,12 @@ function expiryOf({ object: { metadata, spec } }: WorkspaceRun): Date | undefine
 }
 
 /** None in a namespace of somebody else. */
-const runningPods = ({ object, owned, related }: WorkspaceRun) =>
-  owned(Namespace)
-    .flatMap(() => related(RunningPod))
-    .filter(({ metadata }) => metadata.namespace === object.metadata.name)
-
-const templateOf = ({ object: { spec }, related }: WorkspaceRun) =>
-  related(Template).find(({ metadata }) => metadata.namespace === spec.template.namespace)
+const runningPods = ({ owned, related }: WorkspaceRun) => owned(Namespace).flatMap(() => related(RunningPod))
 
 /** Rendered from the template. If that is missing, the Workspace keeps the settings that it has. */
 function settingsOf(run: WorkspaceRun): Record<string, string> | undefined {
   const { metadata, spec } = run.object
-  const template = templateOf(run)
+  const [template] = run.related(Template)
   if (template === undefined) return run.owned(ConfigMap).find((one) => one.metadata.name === 'settings')?.data
   const render = (text: string) =>
     text.replaceAll('{{name}}', metadata.name).replaceAll('{{admins}}', () => spec.admins)
@@ -110,7 +110,7 @@ function readiness(run: WorkspaceRun, isComplete: boolean, phase: string): Condi
   const { namespace, name } = run.object.spec.template
   const [refusal] = owns.flatMap((one) => run.refused(one))
   if (refusal !== undefined) return no(refusal.reason, `without ${refusal.name}: ${refusal.message}`)
-  if (templateOf(run) === undefined)
+  if (run.related(Template).length === 0)
     return no('TemplateMissing', `no ConfigMap ${namespace}/${name} has the label ${Template.selector}`)
   return isComplete ? { type: 'Ready', status: 'True', reason: phase } : no('Pending', 'not all parts exist')
 }

@@ -79,6 +79,10 @@ it('taken: a Workspace whose namespace is somebody else’s has a status, and wr
   expect(Object.values(inside)).toEqual([undefined, undefined, undefined, undefined])
 })
 
+it('refused: a Workspace whose name no namespace can have', async () => {
+  await expect(world.create('a.b')).rejects.toThrow('a namespace cannot have this name')
+})
+
 it('expired and retained: it is deleted by its timer when its last pod has ended, and its record stays', async () => {
   await world.create('short')
   await world.untilReady('short', 'Active')
