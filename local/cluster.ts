@@ -1,6 +1,6 @@
 import { mkdirSync, symlinkSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { unlessAborted } from '#primitives'
+import { allEnded, unlessAborted } from '#primitives'
 import {
   apiServerBinaries,
   type BinaryName,
@@ -93,10 +93,16 @@ async function compose(dir: string, options: ClusterOptions): Promise<void> {
   const build: Build = (choice) => ensureBinaries(binariesFor(choice, options), progress, signalOf(options))
   const choice = await chooseNode(options.node ?? 'none', progress)
   const binaries = await build(choice)
-  const processes = new ProcessGroup(dir)
-  const [kubernetes, nats] = await Promise.all([
-    startKubernetes({ dir, options, progress, processes, binaries, build }, choice),
-    options.nats === false ? undefined : startNatsOf(processes, binaries, options, progress),
+  const failed = new AbortController()
+  const processes = new ProcessGroup(dir, AbortSignal.any([failed.signal, ...(options.signal ? [options.signal] : [])]))
+  const orEndAll = async <T>(work: Promise<T>): Promise<T> =>
+    work.catch((error: unknown) => {
+      failed.abort(error)
+      throw error
+    })
+  const [kubernetes, nats] = await allEnded([
+    orEndAll(startKubernetes({ dir, options, progress, processes, binaries, build }, choice)),
+    options.nats === false ? undefined : orEndAll(startNatsOf(processes, binaries, options, progress)),
   ])
   if (options.controllers ?? true) linkTools(dir, binaries)
   writeState(dir, {
@@ -147,7 +153,7 @@ async function startKubernetes(scene: Scene, wanted: NodeChoice): Promise<Kubern
     await started.ready()
     return started
   })
-  const [, node] = await Promise.all([
+  const [, node] = await allEnded([
     withTask(progress, 'controllers', async () => {
       if (controlPlaneOptions.controllers) await startControllers(controlPlaneOptions, controlPlane.server)
       await controlPlane.complete()

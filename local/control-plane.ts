@@ -1,5 +1,6 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
+import { allEnded } from '#primitives'
 import { apiServerReady, probeOf } from './api-server.ts'
 import { auditFlags } from './audit.ts'
 import type { BinaryPaths } from './build.ts'
@@ -136,7 +137,7 @@ function fileFlags(cert: string, key: string, { certFile, keyFile }: Certificate
 /** After the API server is ready: they give up on one that is not. */
 export async function startControllers(options: ControlPlaneOptions, server: string): Promise<void> {
   const { pki, ports } = options
-  await Promise.all([
+  await allEnded([
     startController(options, server, 'kube-controller-manager', ports.controllerManager, [
       `--root-ca-file=${pki.caFile}`,
       `--service-account-private-key-file=${pki.serviceAccountKey.keyFile}`,

@@ -1,5 +1,6 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
+import { allEnded } from '#primitives'
 import { ensureBinaries } from './build.ts'
 import { freePorts, requirePort } from './ports.ts'
 import { type ManagedProcess, ProcessGroup } from './processes.ts'
@@ -91,7 +92,7 @@ export async function startNatsServers(
     ...(syncInterval !== undefined && { sync_interval: syncInterval }),
   }
   const more = { ...(authorization && { authorization }), ...(accounts && { accounts }), ...(tls && { tls }) }
-  await Promise.all(servers.map((server) => startServer(processes, command, server, servers, { jetstream, more })))
+  await allEnded(servers.map((server) => startServer(processes, command, server, servers, { jetstream, more })))
   const nats = natsOf(processes, servers)
   await nats.ready()
   return nats

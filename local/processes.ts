@@ -49,9 +49,12 @@ const REGISTER_AND_EXEC = `echo "$$ $(${startTimeCommand})" >"$0" && exec "$@"`
  */
 export class ProcessGroup {
   readonly dir: string
+  readonly #signal: AbortSignal | undefined
 
-  constructor(dir: string) {
+  /** After the signal is aborted, start() and waitFor() throw its reason. */
+  constructor(dir: string, signal?: AbortSignal) {
     this.dir = dir
+    this.#signal = signal
     mkdirSync(join(dir, 'pid'), { recursive: true })
     mkdirSync(join(dir, 'log'), { recursive: true })
   }
@@ -61,6 +64,7 @@ export class ProcessGroup {
   }
 
   async start(spec: ProcessSpec): Promise<ManagedProcess> {
+    this.#signal?.throwIfAborted()
     if (this.get(spec.name)?.alive()) throw new Error(`${spec.name} already runs in ${this.dir}: stop it first`)
     requireExecutable(spec)
     rmSync(this.#pidFile(spec.name), { force: true })
@@ -138,6 +142,7 @@ export class ProcessGroup {
     const deadline = Date.now() + timeoutMs
     const watched = new Set(names)
     while (!(await ready())) {
+      this.#signal?.throwIfAborted()
       if (!names) for (const name of this.names()) watched.add(name)
       for (const name of watched) this.#throwIfLost(name, what)
       if (Date.now() > deadline) {

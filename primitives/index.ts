@@ -1,4 +1,5 @@
 export { pause, unlessAborted } from './abort.ts'
+export { allEnded } from './all-ended.ts'
 export { forEachAtMost, mapAtMost } from './at-most.ts'
 export { BoundedMap } from './bounded-map.ts'
 export { Budget, type Grant } from './budget.ts'

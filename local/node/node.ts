@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import { resolve } from 'node:path'
+import { allEnded } from '#primitives'
 import { identify } from '../identity.ts'
 import { freePorts } from '../ports.ts'
 import { ProcessGroup } from '../processes.ts'
@@ -76,7 +77,7 @@ export async function startNode(options: NodeOptions, prepared: PreparedNode): P
   const { paths, ports, registryUrl } = prepared
   const { processes } = options
   await using kube = await administrator(options)
-  await allDone([
+  await allEnded([
     startKubelet(options, paths, ports.kubelet),
     startProxy(options, paths, { health: ports.proxyHealth, metrics: ports.proxyMetrics }),
     startDns(options, paths, ports.dns),
@@ -86,12 +87,6 @@ export async function startNode(options: NodeOptions, prepared: PreparedNode): P
   await nodeReady(kube, processes, NODE_NAME)
   await processes.waitFor('kube-proxy', () => answers(`http://${NODE_IP}:${ports.proxyHealth}/healthz`), 30_000)
   return { name: NODE_NAME, registryUrl }
-}
-
-/** As Promise.all(), but nothing goes on behind the back of who clears up after a failure. */
-async function allDone(work: Promise<void>[]): Promise<void> {
-  const failed = (await Promise.allSettled(work)).find((result) => result.status === 'rejected')
-  if (failed) throw failed.reason
 }
 
 async function fillRegistry({ processes }: NodeOptions, registryUrl: string): Promise<void> {

@@ -67,6 +67,16 @@ describe('processes of a folder', () => {
     await group.stop('sleeper')
   })
 
+  it('are neither started nor waited for once their start is given up', async () => {
+    const given = new AbortController()
+    const own = new ProcessGroup(dir, given.signal)
+    const waiting = own.waitFor('what never comes', async () => false, 60_000)
+    given.abort(new Error('not wanted any more'))
+    await expect(waiting).rejects.toThrow('not wanted any more')
+    await expect(own.start(sleeper)).rejects.toThrow('not wanted any more')
+    expect(own.names()).toEqual([])
+  })
+
   it('are started again as they were first', async () => {
     const counter = join(dir, 'count')
     await group.start(shell('counter', `echo x >>${counter}; exec sleep 600`))
