@@ -40,6 +40,8 @@ describe.each([{ replicas: 1 as const }, { replicas: 3 as const }])('with $repli
       reconciler: FN,
       slots: 1,
       handler: async (lease) => {
+        // The key that is queued again after the fence may come here, too.
+        if (stalling) return DONE
         stalling = true
         await until(() => expect(() => lease.hold()).toThrow(LeaseLostError))
         resumes.open()
@@ -51,7 +53,7 @@ describe.each([{ replicas: 1 as const }, { replicas: 3 as const }])('with $repli
     await until(() => expect(stalling).toBe(true))
     const worker = world.serve(other.queue)
     await until(() => expect(world.dealtWith.get('n.a')).toBe(1))
-    await until(() => expect(outcomes).toEqual(['fenced']))
+    await until(() => expect(outcomes[0]).toBe('fenced'))
     await idle(other)
     await worker.drain(1000)
   })
