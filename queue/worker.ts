@@ -1,5 +1,6 @@
 import { ConnectionClosedError, type Delivery } from '#jetstream'
 import { pause } from '#primitives'
+import { afterLoss, afterRun, type Capacity, fullCapacity } from './capacity.ts'
 import { type Claim, takeKey } from './claim.ts'
 import { tokenFrom } from './codec.ts'
 import type { Core } from './core.ts'
@@ -29,6 +30,7 @@ export class QueueWorker implements Worker, Sharer {
   readonly #inHand = new Set<Promise<void>>()
   readonly #abandon = new AbortController()
   readonly #beganAt: number
+  #capacity: Capacity
   #lastLane: Lane = 'low'
   readonly #graceOver = Promise.withResolvers<void>()
   #drained: Promise<void> | undefined
@@ -37,7 +39,12 @@ export class QueueWorker implements Worker, Sharer {
     this.#core = core
     this.#options = options
     this.#beganAt = core.clock.moment()
-    this.#runs = new HandlerRuns(core, options)
+    this.#capacity = fullCapacity(options.slots)
+    const onFinished: ServeOptions['onFinished'] = (lease, result) => {
+      this.#adapt(result)
+      options.onFinished?.(lease, result)
+    }
+    this.#runs = new HandlerRuns(core, { ...options, onFinished })
     this.#lanes = { high: this.#openLane('high'), low: this.#openLane('low') }
     this.#janitor = new Janitor(core, options.reconciler)
     this.#janitor.start()
@@ -95,11 +102,17 @@ export class QueueWorker implements Worker, Sharer {
   }
 
   get #free(): number {
-    return this.#core.slots.free(this.#options.slots - this.busy, this)
+    return this.#core.slots.free(this.#capacity.limit - this.busy, this)
   }
 
   get #allowances(): ReturnType<typeof allowances> {
-    return allowances({ slots: this.#options.slots, free: this.#free, ...this.#lanes, lastLane: this.#lastLane })
+    return allowances({ slots: this.#capacity.limit, free: this.#free, ...this.#lanes, lastLane: this.#lastLane })
+  }
+
+  #adapt(result: 'finished' | 'fenced'): void {
+    const { clock, terms } = this.#core
+    this.#capacity =
+      result === 'fenced' ? afterLoss(this.#capacity, clock.moment(), terms.leaseMs) : afterRun(this.#capacity)
   }
 
   #receive(inHand: LaneInHand, delivery: Delivery): void {
