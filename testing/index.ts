@@ -1,4 +1,5 @@
 export { deploymentsRun } from './deployments.ts'
+export type { ExternalModel } from './external.ts'
 export { type Given, outcomeOf, ownedBy } from './given.ts'
 export { lawsOf, type Scenario, type Step } from './laws.ts'
 export type { SimulatedWrite } from './simulated-run.ts'

@@ -1,7 +1,7 @@
 import { createServer, type Server } from 'node:http'
 import { type AddressInfo, createServer as createConnectionServer } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
-import type { Outcome, RunInput } from '#contracts'
+import type { RunInput } from '#contracts'
 import { fromHttp } from '#events'
 import { type ReconcilerSpec, reconcilerSpec } from '#spec'
 import { type HttpFunction, httpFunction } from '../../dispatch/http/http-function.ts'
@@ -39,7 +39,7 @@ afterEach(() => {
   for (const one of open.splice(0)) one.close()
 })
 
-function at(url: string): HttpFunction & { call: (signal?: AbortSignal) => Promise<Outcome> } {
+function at(url: string): HttpFunction & { call: (signal?: AbortSignal) => Promise<unknown> } {
   const made = httpFunction({ name: 'w', spec, url, cluster: 'c1', now: () => new Date(0), random: () => 0.5 })
   open.push(made)
   const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'

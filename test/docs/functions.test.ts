@@ -17,6 +17,8 @@ const RUN = keysOf<sdk.Run<sdk.Resource, never, never>>({
   owned: true,
   related: true,
   refused: true,
+  external: true,
+  performed: true,
   now: true,
   secret: true,
   attempt: true,
@@ -32,6 +34,7 @@ const OUTCOME = keysOf<sdk.ReconcileOutcome>({
   events: true,
   requeueAfter: true,
   requeueAt: true,
+  effect: true,
 })
 const INNER = [
   ...keysOf<sdk.ServedVersion>({ version: true, spec: true, status: true, validations: true, deprecated: true }),
