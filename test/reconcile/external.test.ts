@@ -47,6 +47,17 @@ describe('a run of a function with an external system asks, in this order', () =
       'observe read call write call writeStatus call perform observe read call finish',
     ],
     [
+      'no word of recovery before the effect',
+      {
+        observe: [
+          sees(widget({ status: { conditions: [{ type: 'Reconciled', status: 'False', reason: 'EffectFailed' }] } })),
+        ],
+        read: [reads([]), reads(['ann'])],
+        call: [returns({ effect: ADD }), returns({})],
+      },
+      'observe read call perform observe read call writeStatus call finish',
+    ],
+    [
       'a second effect in the next round',
       {
         read: [reads([]), reads(['ann']), reads(['ann', '-bob'])],
