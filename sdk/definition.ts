@@ -49,16 +49,19 @@ export type RelatedKind = Kind<unknown> &
  * Returns what should be so; nothing: all is as it should be. Conditional, so that the compiler knows the status of
  * `For` when it reads the function, and `phase: 'DONE'` stays that literal.
  */
-type Reconcile<For, Owns, Related, External, Change extends { kind: string }> = (
+type Reconcile<For, Owns, Related, External, Change> = (
   run: Run<For, Owns, Related, External>,
 ) => Answer<OutcomeOf<For, Change>>
 
-type OutcomeOf<For, Change extends { kind: string }> =
+type OutcomeOf<For, Change> =
   unknown extends ObservedBy<For>
-    ? ReconcileOutcome<Literals, Change>
+    ? ReconcileOutcome<Literals, EffectOf<Change>>
     : For extends Resource<infer _Spec, infer Status>
-      ? ReconcileOutcome<z.input<Status>, Change>
-      : Omit<ReconcileOutcome<never, Change>, 'status' | 'conditions'>
+      ? ReconcileOutcome<z.input<Status>, EffectOf<Change>>
+      : Omit<ReconcileOutcome<never, EffectOf<Change>>, 'status' | 'conditions'>
+
+/** Conditional for the same reason: `kind: 'addUser'` stays that literal. */
+type EffectOf<Change> = unknown extends Change ? Literals : Change
 
 /**
  * Something that a function manages and that is no object of Kubernetes. Both are given what `reconcile` is given, in the
@@ -121,13 +124,13 @@ export interface ReconcilerOptions<
   resyncSeconds?: number
   /** What the function manages outside of Kubernetes. Before `reconcile` in the literal, so that its types are known there. */
   external?: ExternalSystem<Run<For, Owns, Related>, External, Change>
-  reconcile: Reconcile<For, Owns, Related, NoInfer<External>, NoInfer<Change>>
+  reconcile: Reconcile<For, Owns, Related, NoInfer<External>, Change>
   /**
    * Runs instead of `reconcile` while the object is being deleted, and holds it back: until it returns without asking
    * for another run and nothing of what it returned is left to write. What the object owns goes after it, by garbage
    * collection. An object that the selector matches no longer is let go without it.
    */
-  finalize?: Reconcile<For, Owns, Related, NoInfer<External>, NoInfer<Change>>
+  finalize?: Reconcile<For, Owns, Related, NoInfer<External>, Change>
   /** Keys held at once per dispatcher process. */
   concurrency?: number
   timeoutSeconds?: number

@@ -12,7 +12,7 @@ import { explain } from './explain.ts'
 import { plain } from './plain.ts'
 
 /** What should be so. Everything left out stays as it is; `requeueAfter` and `requeueAt` ask for another run. */
-export interface ReconcileOutcome<Status = unknown, Change extends { kind: string } = Effect> {
+export interface ReconcileOutcome<Status = unknown, Change = Effect> {
   /** The complete set of owned objects of the declared kinds; what is owned and not in it is deleted. */
   apply?: readonly AppliedObject[] | undefined
   /** The complete status, but for `conditions` and `observedGeneration`. */
