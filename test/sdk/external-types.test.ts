@@ -38,15 +38,6 @@ it('knows what was read, and which effects there are', () => {
   reconciler({
     name: 'shop',
     for: Shop,
-    external: {
-      read: () => null,
-      perform: ({ kind }) => expectTypeOf(kind).toEqualTypeOf<string>() && undefined,
-    },
-    reconcile: () => ({ effect: { kind: 'any' } }),
-  })
-  reconciler({
-    name: 'shop',
-    for: Shop,
     reconcile({ external }) {
       expectTypeOf(external).toEqualTypeOf<undefined>()
       return { status: { phase: 'Shut' } }
