@@ -141,6 +141,6 @@ async function disturb(world: Simulation, at: number, fate: Fate): Promise<strin
   if (late === undefined) return kind
   await world.runUntilIdle()
   // The system may refuse it by now.
-  await (late as () => Promise<unknown>)().catch(() => undefined)
+  await late().catch(() => undefined)
   return kind
 }

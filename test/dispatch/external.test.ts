@@ -77,7 +77,7 @@ const recording = (name: string) =>
   })
 
 const mapOf = (name: string): Promise<KubeObject | undefined> =>
-  fixture.kube.get(resourcePath(CONFIG_MAPS, name, name)).catch(() => undefined) as Promise<KubeObject | undefined>
+  fixture.kube.get<KubeObject>(resourcePath(CONFIG_MAPS, name, name)).catch(() => undefined)
 
 const outsideOf = (steps: readonly RunStep[]): string[] =>
   steps.flatMap((step) => {
@@ -155,8 +155,10 @@ describe('a function with an external system', () => {
     await fixture.kube.create(resourcePath(SECRETS, name), secret)
     await scene.see(SECRETS, 's')
     const given = new Set<string>()
-    const passwordIn = ({ related }: Pick<RunInput, 'related'>) =>
-      Buffer.from((related['Secret.v1']?.[0]?.['data'] as { password: string }).password, 'base64').toString()
+    const passwordIn = ({ related }: Pick<RunInput, 'related'>) => {
+      const { password = '' } = (related['Secret.v1']?.[0]?.['data'] ?? {}) as { password?: string }
+      return Buffer.from(password, 'base64').toString()
+    }
     scene.behaveOutside((input: ReadInput | PerformInput) => {
       given.add(`${input.ask} ${passwordIn(input)}`)
       if (input.ask === 'perform') throw new Error(`hunter22 is refused`)

@@ -163,3 +163,36 @@ describe('an answer of a function over HTTP', () => {
       expect(thrownBy(answer(code, '', { 'retry-after': asked }))).toMatchObject({ afterSeconds })
   })
 })
+
+describe('an answer to a read or an effect over HTTP', () => {
+  const read: Question = { ...asked, ask: 'read' }
+  const perform: Question = { ...asked, ask: 'perform' }
+  const event = (data: object, type: string) => {
+    const { headers, body } = eventOf(data, type)
+    return { code: 200, headers, body: Buffer.from(body) }
+  }
+
+  it.each<[what: string, question: Question, given: HttpAnswer, returned: unknown]>([
+    ['a signed state', read, answer(200, { external: ['a'] }, own), ['a']],
+    ['a signed state that is null', read, answer(200, { external: null }, own), null],
+    ['a state in an event', read, event({ external: 1 }, 'dev.fairlead.external'), 1],
+    ['a signed result', perform, answer(200, { result: { id: 7 } }, own), { id: 7 }],
+    ['a result in an event', perform, event({ result: 7 }, 'dev.fairlead.result'), 7],
+    ['a signed 204 to an effect', perform, answer(204, '', own), null],
+  ])('is taken: %s', (_, question, given, returned) => expect(returnedIn(given, question)).toEqual(returned))
+
+  it.each<[what: string, question: Question, given: HttpAnswer, error: object]>([
+    ['a page of a proxy', read, answer(200, { external: [] }), { name: 'FunctionError' }],
+    ['a 204 of a proxy', perform, answer(204), { name: 'FunctionError' }],
+    ['a 204 to a read', read, answer(204, '', own), { name: 'TerminalError', reason: 'InvalidAnswer' }],
+    ['an outcome', read, event({ external: 1 }, 'dev.fairlead.outcome'), { name: 'FunctionError' }],
+    ['no envelope', perform, answer(200, { id: 7 }, own), { reason: 'InvalidAnswer' }],
+    [
+      'a refusal in its own words',
+      perform,
+      answer(422, { reason: 'NoZone', message: 'no' }, own),
+      { reason: 'NoZone' },
+    ],
+    ['503', perform, answer(503), { name: 'FunctionError', isAway: true }],
+  ])('is an error: %s', (_, question, given, error) => expect(thrownBy(given, question)).toMatchObject(error))
+})

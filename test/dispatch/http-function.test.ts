@@ -162,3 +162,23 @@ describe('calling a function over HTTP', () => {
     server.close()
   })
 })
+
+it('sends an effect on a connection of its own, because it must not be repeated where a kept one has just ended', async () => {
+  const connections: unknown[] = []
+  const http = createServer((_, response) => {
+    response.setHeader('fairlead-function', 'w').end('{"external":[],"result":1}')
+  })
+  http.on('connection', (socket) => connections.push(socket))
+  await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve))
+  const { invoke } = at(`http://127.0.0.1:${(http.address() as AddressInfo).port}`)
+  const context = { signal: new AbortController().signal, log }
+  const { external: _, ask: __, ...run } = input
+  const counts: number[] = []
+  for (const asked of ['read', 'read', 'perform', 'perform', 'read'] as const) {
+    await invoke(asked === 'read' ? { ...run, ask: asked } : { ...run, ask: asked, effect: { kind: 'add' } }, context)
+    counts.push(connections.length)
+  }
+  expect(counts).toEqual([1, 1, 2, 3, 3])
+  http.closeAllConnections()
+  await new Promise((resolve) => http.close(resolve))
+})

@@ -31,7 +31,7 @@ it('knows what was read, and which effects there are', () => {
   reconciler({
     name: 'shop',
     for: Shop,
-    external: { read: () => null, perform: (_: { kind: 'open' }) => undefined },
+    external: { read: () => null, perform: ({ kind }: { kind: 'open' }) => kind },
     // @ts-expect-error no such effect
     reconcile: () => ({ effect: { kind: 'close' } }),
   })

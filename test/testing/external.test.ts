@@ -47,7 +47,7 @@ const accountThat = (reconcile: (run: Known) => Decision, finalize: (run: Known)
   reconciler({
     name: 'account',
     for: Account,
-    external: { read: (): string[] => [], perform: (_: Change) => undefined },
+    external: { read: (): string[] => [], perform: ({ kind }: Change) => kind },
     reconcile,
     finalize,
   })
