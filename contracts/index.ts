@@ -1,5 +1,5 @@
 export { ConflictError, RetryAfterError, TerminalError } from './errors.ts'
-export { FUNCTION_HEADER, REVISION_HEADER } from './http.ts'
+export { EVENT_TYPES, FUNCTION_HEADER, REVISION_HEADER } from './http.ts'
 export type { RunLog } from './log.ts'
 export {
   apiVersionOf,
@@ -13,11 +13,16 @@ export {
 export {
   type AppliedObject,
   type ConditionUpdate,
+  type Effect,
   type EventReport,
+  type FunctionInput,
   type Invoke,
   kindName,
   type Outcome,
   type OwnMetadata,
+  type Performed,
+  type PerformInput,
+  type ReadInput,
   type Refusal,
   type RunContext,
   type RunInput,

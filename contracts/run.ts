@@ -20,6 +20,40 @@ export interface RunInput {
   finalizing: boolean
   /** Writes of this run that were refused, keyed like `owned`; left out: none. */
   refused?: Record<string, Refusal[]>
+  /** What the function has read of its external system for this decision. Left out: it has none. */
+  external?: unknown
+  /** The effect that this run has performed last. It explains; `external` shows what came of it. */
+  performed?: Performed
+  ask?: undefined
+}
+
+/** The function is asked to read its external system: the answer is the `external` of the next decisions. */
+export interface ReadInput extends Omit<RunInput, 'external' | 'ask'> {
+  ask: 'read'
+}
+
+/** The function is asked to perform an effect that it has returned. The answer is the `result` of it, or nothing. */
+export interface PerformInput extends Omit<RunInput, 'external' | 'ask'> {
+  ask: 'perform'
+  effect: Effect
+}
+
+/** What a function is asked. Without `ask`: what should be so. */
+export type FunctionInput = RunInput | ReadInput | PerformInput
+
+/** A change of the external system: plain data, 64 KiB at most as JSON. */
+export interface Effect {
+  /** A word of 63 letters and digits at most, a letter first, such as `addMember`. Metrics are labelled with it. */
+  kind: string
+  [field: string]: unknown
+}
+
+export interface Performed {
+  effect: Effect
+  /** What `perform` returned, 64 KiB at most as JSON. */
+  result?: unknown
+  /** Why it failed. Whether it was done all the same, only `external` tells. */
+  error?: string
 }
 
 /** An object that could not be written as the function wants it. */
@@ -55,6 +89,8 @@ export interface Outcome {
   requeueAfterSeconds?: number
   /** RFC 3339. */
   requeueAt?: string
+  /** Performed when everything else is written, but before the object is deleted. Then the function decides again. */
+  effect?: Effect
 }
 
 /** Labels and annotations of the object that a function is for. */
@@ -91,8 +127,11 @@ export interface RunContext {
   answeredBy?: (revision: string) => void
 }
 
-/** The seam for every kind of function: a call in this process, HTTP, another language. */
-export type Invoke = (input: RunInput, context: RunContext) => Promise<Outcome>
+/**
+ * The seam for every kind of function: a call in this process, HTTP, another language. Resolves with an Outcome, or with
+ * what `ask` asks for.
+ */
+export type Invoke = (input: FunctionInput, context: RunContext) => Promise<unknown>
 
 /** `Pod.v1`, `Deployment.v1.apps`: the key of `owned` and `related`. */
 export function kindName(kind: string, apiVersion: string): string {

@@ -1,6 +1,13 @@
 import { ConflictError, RetryAfterError, type RunLog, TerminalError } from '#contracts'
 import { ApiConnectionError, ApiError } from '#kube'
-import { FunctionError, NamespaceTerminatingError, RefusedError, RunTimeoutError, UnsettledError } from '#reconcile'
+import {
+  ExternalError,
+  FunctionError,
+  NamespaceTerminatingError,
+  RefusedError,
+  RunTimeoutError,
+  UnsettledError,
+} from '#reconcile'
 
 /** The same log with these fields in each line. */
 export const withFields = (log: RunLog, fields: object): RunLog => ({
@@ -26,7 +33,8 @@ const EXPLAINED = [
 
 /** What a log tells of a failure: `shown` is the error as it may be shown. */
 export function failureFields(error: unknown, shown: unknown): object {
-  if (!(shown instanceof Error && EXPLAINED.some((explained) => error instanceof explained))) return { err: shown }
+  const cause = error instanceof ExternalError ? error.cause : error
+  if (!(shown instanceof Error && EXPLAINED.some((explained) => cause instanceof explained))) return { err: shown }
   const { name, message } = shown
   return { err: { type: name, message } }
 }

@@ -29,6 +29,10 @@ export type RunStep = { reconciler: string; key: string } & Partial<Span> &
         /** The request alone, without waiting for its turn. */
         ms: number
       }
+    /** The function was asked to read its external system. */
+    | { step: 'read'; result: 'success' | 'error'; ms: number }
+    /** The function was asked to perform an effect. `kind`: of the effect. */
+    | { step: 'performed'; kind: string; result: 'success' | 'error'; ms: number }
     /** A status that was overtaken by a change while it waited for its turn: not sent, decided again. */
     | { step: 'dropped' }
     /** The function was not waited for any longer. */

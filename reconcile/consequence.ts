@@ -1,7 +1,7 @@
 import { ConflictError, RetryAfterError, TerminalError } from '#contracts'
 import { backoffMs, type Finish, messageOf } from '#queue/terms'
 import type { Backoff } from '#spec'
-import { FunctionError, NamespaceTerminatingError, RefusedError } from './errors.ts'
+import { ExternalError, FunctionError, NamespaceTerminatingError, RefusedError } from './errors.ts'
 import { REASON } from './outcome.ts'
 import type { Failure } from './status.ts'
 import { TooMuchStateError } from './too-much-state.ts'
@@ -32,8 +32,13 @@ export interface Consequence {
   report: Failure | undefined
 }
 
-export function consequenceOf(error: unknown, { attempt, backoff, random, server }: Failing): Consequence {
+export function consequenceOf(error: unknown, failing: Failing): Consequence {
   const message = messageOf(error)
+  if (error instanceof ExternalError) {
+    const { finish, report } = consequenceOf(error.cause, failing)
+    return { finish: 'message' in finish ? { ...finish, message } : finish, report: report && failure(error) }
+  }
+  const { attempt, backoff, random, server } = failing
   const after = (afterMs: number) => ({ kind: 'error' as const, message, retryAt: { afterMs } })
   const backedOff = () => after(backoffMs(attempt, backoff, random))
   const lasting = (lastingError: Error) => (attempt + 1 < FAILURES_SHOWN_FROM ? undefined : failure(lastingError))

@@ -1,3 +1,5 @@
+import type { Effect } from '#contracts'
+import { messageOf } from '#queue/terms'
 import type { Plan } from './plan.ts'
 import type { Failure } from './status.ts'
 import { called } from './world.ts'
@@ -33,6 +35,24 @@ export class FunctionError extends Error {
     super(message, options)
     this.afterSeconds = options.afterSeconds
     this.isAway = options.isAway
+  }
+}
+
+/** The external system could not be read. What follows depends on the class of the cause. */
+export class ExternalError extends Error implements Failure {
+  override readonly name: string = 'ExternalError'
+  readonly reason: string
+  constructor(cause: unknown, what = 'the external system cannot be read', reason = 'ExternalReadFailed') {
+    super(`${what}: ${messageOf(cause)}`, { cause })
+    this.reason = (cause as Partial<Failure> | undefined)?.reason ?? reason
+  }
+}
+
+/** An effect failed. What follows depends on the class of the cause. */
+export class EffectError extends ExternalError {
+  override readonly name = 'EffectError'
+  constructor(cause: unknown, { kind }: Effect) {
+    super(cause, `effect ${kind}`, 'EffectFailed')
   }
 }
 

@@ -3,6 +3,8 @@ export { fingerprint, isRecord, sameJson } from './covers.ts'
 export { DESIRED_ANNOTATION } from './desired.ts'
 export { type Difference, differences } from './diff.ts'
 export {
+  EffectError,
+  ExternalError,
   FunctionError,
   GoneError,
   NamespaceTerminatingError,

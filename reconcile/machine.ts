@@ -1,7 +1,8 @@
+import { limited, performed, unreadable } from './external.ts'
 import { end, fail, unreported } from './failure.ts'
 import { begin, leave, lookedAgain } from './observed.ts'
 import type { Progress, Reconciled } from './progress.ts'
-import { endRound, returned } from './rounds.ts'
+import { endRound, hasRead, returned } from './rounds.ts'
 import { observe, type Step } from './step.ts'
 import type { Answer, Ask } from './vocabulary.ts'
 import {
@@ -23,7 +24,7 @@ class UnexpectedAnswerError extends Error {
 
 /** The first step of a run. `attempt`: failed runs of the key since the last success. `random`: 0 ≤ x < 1. */
 export function start(of: Reconciled, { attempt, random }: Pick<Progress, 'attempt' | 'random'>): Step {
-  return observe({ of, attempt, random, passes: 0, told: [], confidential: [] })
+  return observe({ of, attempt, random, passes: 0, told: [], confidential: [], performed: [] })
 }
 
 /**
@@ -33,6 +34,8 @@ export function start(of: Reconciled, { attempt, random }: Pick<Progress, 'attem
 export function next({ place, ask }: Step, answer: Answer): Step {
   if ('failed' in answer) {
     if (place.at === 'reporting') return unreported(place.pass, answer)
+    if (place.at === 'reading') return unreadable(place.pass, answer)
+    if (place.at === 'performing' && ask.do === 'perform') return performed(place.pass, place.plan, ask, answer)
     if (place.at === 'writingMetadata' && ask.do === 'writeMetadata')
       return metadataRefused(place.pass, place.plan, ask.write, answer)
     return fail('pass' in place ? place.pass : place.run, answer)
@@ -47,6 +50,10 @@ export function next({ place, ask }: Step, answer: Answer): Step {
     case 'addingFinalizer':
       if (answer.did === 'writeFinalizers') return addedFinalizer(place.pass, answer.result)
       break
+    case 'reading':
+      if (answer.did === 'read') return hasRead(place.pass, answer.external)
+      if (answer.did === 'limit') return limited(place.pass, answer.afterMs)
+      break
     case 'calling':
       if (answer.did === 'call') return returned(place.pass, place.input, answer.returned)
       break
@@ -60,6 +67,10 @@ export function next({ place, ask }: Step, answer: Answer): Step {
     case 'writingMetadata':
       if (answer.did === 'writeMetadata' && ask.do === 'writeMetadata')
         return wroteMetadata(place.pass, place.plan, ask.write, answer.result)
+      break
+    case 'performing':
+      if (ask.do === 'perform' && (answer.did === 'perform' || answer.did === 'skip'))
+        return performed(place.pass, place.plan, ask, answer)
       break
     case 'deleting':
       if (answer.did === 'delete') return deleted(place.pass, place.plan, answer.result)

@@ -13,7 +13,8 @@ import type { Observed } from './vocabulary.ts'
 /** A pass begins: is the object this reconciler's to decide, and has it the finalizer that it has to have? */
 export function begin(run: Progress, seen: Observed | undefined): Step {
   if (seen === undefined || !isServed(run.of, seen.world.object)) return leave(run)
-  const pass: Pass = { ...noting(run, objectsOf(seen.world)), ...seen, rounds: 0, refused: [], standing: [] }
+  const fresh = { external: undefined, rounds: 0, refused: [], standing: [] }
+  const pass: Pass = { ...noting(run, objectsOf(seen.world)), ...seen, ...fresh }
   const { of, world } = pass
   const { object } = world
   const isSelected = of.selects(object)
@@ -47,6 +48,7 @@ export function lookedAgain(pass: Pass, seen: Observed | undefined): Pass | Step
     return moved('somebody has changed the finalizers of the object during its run')
   return {
     ...noting(pass, objectsOf(seen.world)),
+    external: undefined,
     world: seen.world,
     excess: seen.excess,
     settled: { ...pass.settled, ...seen.settled },

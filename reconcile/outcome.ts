@@ -10,6 +10,8 @@ export const HUNDRED_YEARS_S = 100 * 365.25 * 86_400
 /** metav1.Condition's own pattern (apimachinery pkg/apis/meta/v1/types.go). */
 export const REASON = /^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$/
 
+const MAX_EFFECT_BYTES = 64 * 1024
+
 const reason = z.string().max(1024).regex(REASON, 'must be one CamelCase word')
 
 const map = z.record(z.string(), z.string()).optional()
@@ -52,6 +54,10 @@ const outcomeSchema = z.strictObject({
     .optional(),
   requeueAfterSeconds: z.number().min(0).max(HUNDRED_YEARS_S).optional(),
   requeueAt: z.iso.datetime({ offset: true }).optional(),
+  effect: z
+    .looseObject({ kind: z.string().regex(/^[A-Za-z][A-Za-z0-9]{0,62}$/, 'must be one word, 63 characters at most') })
+    .refine((effect) => Buffer.byteLength(JSON.stringify(effect)) <= MAX_EFFECT_BYTES, 'must be 64 KiB at most as JSON')
+    .optional(),
 })
 
 /** An outcome in which objects may still lack what the dispatcher fills in: name, namespace, owner reference. */

@@ -1,4 +1,4 @@
-import type { EventReport, KubeObject, ObjectMeta } from '#contracts'
+import type { Effect, EventReport, KubeObject, ObjectMeta } from '#contracts'
 import type { Due } from '#queue/terms'
 import { keepsStatus, type OwnedResource, type ReconcilerSpec } from '#spec'
 import { covers, fingerprint } from './covers.ts'
@@ -42,6 +42,8 @@ export interface Plan {
   stages: Write[][]
   metadata: MetadataWrite | undefined
   status: StatusPatch | undefined
+  /** On the external system, when all else is written. */
+  effect: Effect | undefined
   /** The object itself is to be deleted. */
   isDeletion: boolean
   events: EventReport[]
@@ -62,7 +64,7 @@ export interface Circumstances {
 
 /** What has to be written so that the world is as the outcome says. */
 export function plan(
-  spec: Pick<ReconcilerSpec, 'for' | 'owns' | 'writes'>,
+  spec: Pick<ReconcilerSpec, 'for' | 'owns' | 'writes' | 'external'>,
   world: Family,
   outcome: PlainOutcome,
   circumstances: Circumstances,
@@ -77,6 +79,7 @@ export function plan(
     stages: [...inStages(applies), deletes].filter((stage) => stage.length > 0),
     metadata: metadataWrite(object, identity, outcome.metadata, settled),
     status: plannedStatus(spec, object, outcome, circumstances),
+    effect: outcome.effect,
     isDeletion: outcome.deleteObject === true && object.metadata.deletionTimestamp === undefined,
     events: outcome.events ?? [],
     requeue: requeueOf(outcome, now),
@@ -86,6 +89,7 @@ export function plan(
       ...strayStatus(spec, outcome),
       ...metadataFaults(spec, object, outcome.metadata),
       ...strayDeletion(spec, outcome),
+      ...strayEffect(spec, outcome),
     ],
   }
 }
@@ -99,6 +103,11 @@ const strayDeletion = ({ writes = [] }: Pick<ReconcilerSpec, 'writes'>, { delete
   deleteObject !== true || writes.includes('Deletion')
     ? []
     : ['the function returned "deleteObject", but has no right to delete its object: add "Deletion" to its "writes"']
+
+const strayEffect = ({ external }: Pick<ReconcilerSpec, 'external'>, { effect }: PlainOutcome): string[] =>
+  effect === undefined || external !== undefined
+    ? []
+    : [`the function returned the effect ${effect.kind}, but has no external system: give its reconciler "external"`]
 
 export const statusTarget = ({ metadata }: KubeObject): string => `${metadata.uid}/status`
 

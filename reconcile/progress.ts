@@ -1,10 +1,10 @@
-import type { EventReport, KubeObject, ResourceRef, RunInput } from '#contracts'
+import type { EventReport, KubeObject, Performed, ResourceRef, RunInput } from '#contracts'
 import { identityOf, type ReconcilerSpec, selectionOf } from '#spec'
 import type { PlainOutcome } from './outcome.ts'
 import type { RefusedWrite } from './refusals.ts'
 import type { Contents } from './scrub.ts'
 import type { Settled } from './settled.ts'
-import type { Note } from './vocabulary.ts'
+import type { Failed, Note } from './vocabulary.ts'
 import type { World } from './world.ts'
 
 /** Fresh observations in one run, after conflicts and changes that came meanwhile. */
@@ -44,8 +44,15 @@ export interface Progress {
   told: readonly string[]
   /** Objects of kinds whose contents must not be told. */
   confidential: readonly Contents[]
+  /** Effects of this run, in order: those that failed too. */
+  performed: readonly PerformedEffect[]
   /** The last call and its outcome. */
   called?: { input: RunInput; outcome: PlainOutcome } | undefined
+}
+
+/** `failure`: what the run ends with if the function asks for the same effect again. */
+export interface PerformedEffect extends Performed {
+  failure?: Failed
 }
 
 /** From one fresh observation to the next. */
@@ -55,6 +62,8 @@ export interface Pass extends Progress {
   seed: string
   settled: Settled
   excess?: Error | undefined
+  /** What was read of the external system after the last observation. */
+  external?: { state: unknown } | undefined
   /** Decisions so far. */
   rounds: number
   /** Writes of this pass that were refused: none is sent again, and the function is told of all. */

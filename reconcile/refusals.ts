@@ -58,15 +58,15 @@ export const afterRefusal = (plan: FeasiblePlan, refused: readonly RefusedWrite[
   withoutNeeds({ ...plan, standing: [...plan.standing, ...refused], events: [] }, from)
 
 /**
- * Without what needs the objects that were refused, and without deletions: what is to be deleted may still do the work of
- * an object that is missing.
+ * Without what needs the objects that were refused, without the effect, which may need them, and without deletions: what is
+ * to be deleted may still do the work of an object that is missing.
  */
 function withoutNeeds(plan: FeasiblePlan, from: number): FeasiblePlan {
   const standing = withHeld(plan.stages.slice(from).flat(), plan.standing)
   const isOut = new Set(standing.map(({ id }) => id))
   const isSent = (write: Write) => !isOut.has(idOf(write)) && !(write.verb === 'delete' && write.isPruned)
   const stages = plan.stages.map((stage, index) => (index < from ? stage : stage.filter(isSent)))
-  return { ...plan, stages, isDeletion: false, standing }
+  return { ...plan, stages, effect: undefined, isDeletion: false, standing }
 }
 
 function withHeld(writes: readonly Write[], refused: readonly RefusedWrite[]): RefusedWrite[] {

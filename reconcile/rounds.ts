@@ -1,23 +1,25 @@
 import { type RunInput, TerminalError } from '#contracts'
-import { noting, scrubberOf } from './confidential.ts'
+import { noting } from './confidential.ts'
 import { sameJson } from './covers.ts'
 import { UnsettledError } from './errors.ts'
+import { goesOnLater, perform, read, stateIn } from './external.ts'
 import { fail, refusalOf } from './failure.ts'
 import { finalizersWithout, isFinalizing } from './finalizer.ts'
 import { deepFreeze } from './freeze.ts'
+import { inputOf } from './input.ts'
 import { nextWrite } from './next-write.ts'
 import { type PlainOutcome, parseOutcome } from './outcome.ts'
 import { plan, plannedStatus } from './plan.ts'
 import { isLastPass, MAX_ROUNDS, type Pass, tell } from './progress.ts'
-import { type FeasiblePlan, notingRefused, toldOf, withoutRefused } from './refusals.ts'
+import { type FeasiblePlan, notingRefused, withoutRefused } from './refusals.ts'
 import { after, finish, type Step, step } from './step.ts'
-import { byKind } from './world.ts'
 
-/** Calls the function, unless its last call in this run saw the same objects: then that outcome holds, at that time. */
+/** Calls the function, unless its last call in this run saw the same state: then that outcome holds, at that time. */
 export function call(pass: Pass): Step {
+  const { called, external, of } = pass
   if (pass.excess !== undefined) return fail(pass, { failed: pass.excess })
-  const input = inputOf(pass)
-  const { called } = pass
+  if (of.spec.external !== undefined && external === undefined) return read(pass)
+  const input: RunInput = { ...inputOf(pass), ...(external && { external: external.state }) }
   if (called !== undefined) {
     const { now, seed = pass.seed } = called.input
     if (sameJson(called.input, { ...input, now, seed }))
@@ -26,20 +28,15 @@ export function call(pass: Pass): Step {
   return step({ at: 'calling', pass, input }, { do: 'call', input: deepFreeze(input) })
 }
 
-function inputOf(pass: Pass): RunInput {
-  const { of, world, attempt, seed, now } = pass
-  const { identity, spec } = of
-  const owned = world.owned.map((child) => child.object)
-  return {
-    object: world.object,
-    owned: byKind(spec.owns, owned),
-    related: byKind(spec.related, world.related),
-    attempt,
-    seed,
-    now: now.toISOString(),
-    finalizing: isFinalizing(world.object, identity),
-    ...(pass.refused.length > 0 && { refused: toldOf(pass.refused, scrubberOf(pass)) }),
+/** What was read completes the observation. */
+export function hasRead(pass: Pass, value: unknown): Step {
+  let state: unknown
+  try {
+    state = stateIn(value)
+  } catch (error) {
+    return fail(pass, { failed: error })
   }
+  return call({ ...pass, external: { state } })
 }
 
 /** The function has returned. */
@@ -82,6 +79,8 @@ function decide(pass: Pass, outcome: PlainOutcome): Step {
       const ask = { do: 'writeStatus' as const, object, patch: write.patch, mayBeDropped: !isLastPass(pass) }
       return step({ at: 'writingStatus', pass: round, plan: next }, ask)
     }
+    case 'effect':
+      return perform(round, next, write.effect)
     case 'deletion':
       return step({ at: 'deleting', pass: round, plan: next }, { do: 'delete', object })
   }
@@ -105,8 +104,8 @@ export function writeStage(pass: Pass, next: FeasiblePlan, from: number): Step {
 /** All is written that one decision asked for: the function decides on the result. */
 export function endRound(pass: Pass, next: FeasiblePlan): Step {
   const [told, notes] = tell(pass, pass.world.object, next.events)
-  const isTooOften = pass.rounds >= MAX_ROUNDS
-  return after(notes, isTooOften ? fail(told, { failed: new UnsettledError(MAX_ROUNDS, next) }) : call(told))
+  if (pass.rounds < MAX_ROUNDS) return after(notes, call(told))
+  return after(notes, goesOnLater(told) ?? fail(told, { failed: new UnsettledError(MAX_ROUNDS, next) }))
 }
 
 /**

@@ -38,12 +38,14 @@ export interface Failure {
  */
 export function statusPatch(
   object: KubeObject,
-  { status, conditions = [], deleteObject = false }: Pick<PlainOutcome, 'status' | 'conditions' | 'deleteObject'>,
+  outcome: Pick<PlainOutcome, 'status' | 'conditions' | 'deleteObject' | 'effect'>,
   now: Date,
   refusal?: Failure,
 ): StatusPatch | undefined {
+  const { status, conditions = [] } = outcome
   const current = isRecord(object.status) ? object.status : {}
-  const platform = platformConditions(current, conditions, deleteObject, refusal)
+  const isAllDone = outcome.deleteObject !== true && outcome.effect === undefined
+  const platform = platformConditions(current, conditions, isAllDone, refusal)
   const updates = [...conditions.filter(({ type }) => platform.every((one) => one.type !== type)), ...platform]
   if (status === undefined && updates.length === 0) return undefined
   const desired = withOurFields(status ?? current, current, updates, object.metadata.generation, now)
@@ -99,18 +101,18 @@ export function mergeConditions(
 
 /**
  * A run that goes through takes back what an earlier one reported, where the function does not speak of it; one in which
- * writes were refused says so, whatever the function says. A deletion is still to come, and may be refused.
+ * writes were refused says so, whatever the function says. An effect and a deletion are still to come, and may fail.
  */
 function platformConditions(
   current: Record<string, unknown>,
   updates: readonly Update[],
-  deleteObject: boolean,
+  isAllDone: boolean,
   refusal: Failure | undefined,
 ): Update[] {
   const recovered: Update[] = []
   if (conditionIn(current, PAUSED)?.status === 'True')
     recovered.push({ type: PAUSED, status: 'False', reason: 'Resumed' })
-  if (refusal === undefined && !deleteObject) recovered.push(...recovery(current))
+  if (refusal === undefined && isAllDone) recovered.push(...recovery(current))
   const unsaid = recovered.filter(({ type }) => updates.every((update) => update.type !== type))
   if (refusal === undefined) return unsaid
   return [...unsaid, ...unreadyBy(current, updates, refusal), { type: RECONCILED, status: 'False', ...refusal }]

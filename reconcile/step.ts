@@ -13,11 +13,15 @@ export interface Step {
 
 export type Place =
   | { at: 'observing' | 'finishing'; run: Progress }
-  | { at: 'sayingPaused' | 'addingFinalizer' | 'releasing'; pass: Pass }
+  | { at: 'sayingPaused' | 'addingFinalizer' | 'releasing' | 'reading'; pass: Pass }
   | { at: 'calling'; pass: Pass; input: RunInput }
   /** `stage`: the index of what is being written. */
   | { at: 'writing'; pass: Pass; plan: FeasiblePlan; stage: number }
-  | { at: 'writingStatus' | 'writingMetadata' | 'deleting' | 'lookingAgain'; pass: Pass; plan: FeasiblePlan }
+  | {
+      at: 'writingStatus' | 'writingMetadata' | 'performing' | 'deleting' | 'lookingAgain'
+      pass: Pass
+      plan: FeasiblePlan
+    }
   /** A failure is being written on the object; then the run ends with `finish`, after `holdMs`. */
   | { at: 'reporting'; pass: Pass; finish: Finish; holdMs: number }
   | { at: 'holding'; run: Progress; finish: Finish }
@@ -30,6 +34,10 @@ export const after = (notes: readonly Note[], next: Step): Step => ({ ...next, n
 /** Begins another pass: a fresh observation. */
 export const observe = (run: Progress): Step =>
   step({ at: 'observing', run: { ...run, passes: run.passes + 1 } }, { do: 'observe', begins: true })
+
+/** What was observed is not the newest any more. */
+export const lookAgain = (pass: Pass, plan: FeasiblePlan): Step =>
+  step({ at: 'lookingAgain', pass, plan }, { do: 'observe', begins: false })
 
 /** Ends the run. `mayLookAgain`: changes that came meanwhile may begin another pass instead. */
 export const finish = (run: Progress, how: Finish, { mayLookAgain }: { mayLookAgain: boolean }): Step =>

@@ -1,4 +1,4 @@
-import type { EventReport, KubeObject, RunInput } from '#contracts'
+import type { EventReport, KubeObject, PerformInput, ReadInput, RunInput } from '#contracts'
 import type { Finish } from '#queue/terms'
 import type { MetadataWrite } from './metadata.ts'
 import type { Write } from './plan.ts'
@@ -12,6 +12,10 @@ export type Ask =
   | { do: 'observe'; begins: boolean }
   /** Call the function. The input is frozen. */
   | { do: 'call'; input: RunInput }
+  /** Call the function to read its external system. The input is frozen. */
+  | { do: 'read'; input: ReadInput }
+  /** Call the function to perform an effect, while the key is held. The input is frozen. `shown`: the effect as a log may show it. */
+  | { do: 'perform'; input: PerformInput; shown: string }
   /** Send these writes, in any order or side by side. */
   | { do: 'write'; writes: readonly Write[] }
   /** `mayBeDropped`: need not be sent if the object changes before the request's turn comes. */
@@ -33,6 +37,12 @@ export type Ask =
 export type Answer =
   | { did: 'observe'; seen: Observed | undefined }
   | { did: 'call'; returned: unknown }
+  | { did: 'read'; external: unknown }
+  /** The rate limit leaves no read for so long. */
+  | { did: 'limit'; afterMs: number }
+  | { did: 'perform'; result: unknown }
+  /** The driver performs no effects: the run ends here. */
+  | { did: 'skip' }
   /** In the order of the writes. */
   | { did: 'write'; results: readonly (Written | Failed)[] }
   | { did: 'writeStatus'; result: Written | 'dropped' }
@@ -74,6 +84,8 @@ export interface Failed {
 /** What a driver tells others. The run does not wait for it. */
 export type Note =
   | { note: 'event'; object: KubeObject; event: EventReport }
+  /** An effect has ended. `effect` and `error` are as a log may show them. */
+  | { note: 'performed'; kind: string; effect: string; error: string | undefined }
   /** The run has failed. `shown` is the error as a log may show it. */
   | { note: 'failed'; error: unknown; shown: unknown; finish: Finish }
   /** The failure could not be written on the object. */

@@ -20,7 +20,7 @@ import {
 import { isRetained } from './retention.ts'
 import { done, endRound, standing, writeStage } from './rounds.ts'
 import type { StatusPatch } from './status.ts'
-import { after, type Step, step } from './step.ts'
+import { after, lookAgain, type Step } from './step.ts'
 import type { Failed, Note, Written } from './vocabulary.ts'
 import { called, withObject, withOwned } from './world.ts'
 
@@ -134,7 +134,3 @@ const movedMeanwhile = (pass: Pass): Step =>
 
 const present = (pass: Pass, { object }: Written): Pass =>
   object === undefined ? pass : { ...pass, world: withObject(pass.world, object) }
-
-/** What was observed is not the newest any more. */
-const lookAgain = (pass: Pass, plan: FeasiblePlan): Step =>
-  step({ at: 'lookingAgain', pass, plan }, { do: 'observe', begins: false })

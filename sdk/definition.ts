@@ -1,12 +1,12 @@
 import type { z } from 'zod'
-import type { Refusal, RunLog } from '#contracts'
+import type { Effect, Performed, Refusal, RunLog } from '#contracts'
 import type { Backoff, ReconcilerSpec, RelatedResource } from '#spec'
 import type { Kind, ObservedBy } from './kinds.ts'
 import type { ReconcileOutcome } from './outcome.ts'
 import type { Resource } from './resource.ts'
 
 /** What one run knows. It is all a function may decide on: same run, same outcome. */
-export interface Run<For, Owns, Related> {
+export interface Run<For, Owns, Related, External = undefined> {
   object: ObservedBy<For>
   /** The objects of a declared kind that this reconciler has created for this very object, not an earlier one of its name. */
   owned: <K extends Owns>(kind: K) => ObservedBy<K>[]
@@ -16,6 +16,10 @@ export interface Run<For, Owns, Related> {
    * call of each run: it is called again when a write was refused. Of the kind that it is for: its labels and annotations.
    */
   refused: (kind: For | Owns) => readonly Refusal[]
+  /** What `external.read` returned for this decision, as JSON. Undefined in `read` and `perform` themselves. */
+  external: External
+  /** The last effect of this run, and its result or error. It explains; decide on `external`. */
+  performed: Performed | undefined
   now: Date
   /**
    * 32 letters and digits that nobody can guess, for a Secret: others in each run, the same for one name within a run.
@@ -45,14 +49,40 @@ export type RelatedKind = Kind<unknown> &
  * Returns what should be so; nothing: all is as it should be. Conditional, so that the compiler knows the status of
  * `For` when it reads the function, and `phase: 'DONE'` stays that literal.
  */
-type Reconcile<For, Owns, Related> = (run: Run<For, Owns, Related>) => Answer<OutcomeOf<For>>
+type Reconcile<For, Owns, Related, External, Change> = (
+  run: Run<For, Owns, Related, External>,
+) => Answer<OutcomeOf<For, Change>>
 
-type OutcomeOf<For> =
+type OutcomeOf<For, Change> =
   unknown extends ObservedBy<For>
-    ? ReconcileOutcome<Literals>
+    ? ReconcileOutcome<Literals, EffectOf<Change>>
     : For extends Resource<infer _Spec, infer Status>
-      ? ReconcileOutcome<z.input<Status>>
-      : Omit<ReconcileOutcome<never>, 'status' | 'conditions'>
+      ? ReconcileOutcome<z.input<Status>, EffectOf<Change>>
+      : Omit<ReconcileOutcome<never, EffectOf<Change>>, 'status' | 'conditions'>
+
+/** Conditional for the same reason: `kind: 'addUser'` stays that literal. */
+type EffectOf<Change> = unknown extends Change ? Literals : Change
+
+/**
+ * Something that a function manages and that is no object of Kubernetes. Both are given what `reconcile` is given, in the
+ * same process; only they may have clients.
+ */
+export interface ExternalSystem<Run, State, Change> {
+  /**
+   * What is there now, as plain JSON of 1 MiB at most. Called once for each observation, before `reconcile`. What does not
+   * answer is a value too: an error thrown here ends the run, and it is tried again with backoff.
+   */
+  read: (run: Run) => State | Promise<State>
+  /**
+   * Makes the change that `reconcile` returned as `effect`; what it returns is told to the next decision. It may be called
+   * again for a change that was made already, and late. Stop when `run.signal` is aborted.
+   */
+  perform: (effect: Change, run: Run) => unknown
+  /** Of one call. Left out: as the reconciler's. */
+  timeoutSeconds?: number
+  /** Calls of both together, per dispatcher process. `burst` (1): calls at once after a time without calls. */
+  rateLimit?: { perSecond: number; burst?: number }
+}
 
 type Answer<Outcome> = Outcome | undefined | Promise<Outcome | undefined>
 
@@ -65,7 +95,13 @@ interface Literals {
   [field: string]: Literal
 }
 
-export interface ReconcilerOptions<For, Owns extends Kind<unknown>, Related extends RelatedKind> {
+export interface ReconcilerOptions<
+  For,
+  Owns extends Kind<unknown>,
+  Related extends RelatedKind,
+  External = undefined,
+  Change extends { kind: string } = Effect,
+> {
   /** A DNS label; the name of the Reconciler resource. */
   name: string
   /** After a rename: the former name, whose objects and finalizers stay the function's. Left out: `name`. */
@@ -86,19 +122,29 @@ export interface ReconcilerOptions<For, Owns extends Kind<unknown>, Related exte
   binds?: ReconcilerSpec['binds']
   /** Every object runs again about so often, even if nothing has changed. */
   resyncSeconds?: number
-  reconcile: Reconcile<For, Owns, Related>
+  /** What the function manages outside of Kubernetes. Before `reconcile` in the literal, so that its types are known there. */
+  external?: ExternalSystem<Run<For, Owns, Related>, External, Change>
+  reconcile: Reconcile<For, Owns, Related, NoInfer<External>, Change>
   /**
    * Runs instead of `reconcile` while the object is being deleted, and holds it back: until it returns without asking
    * for another run and nothing of what it returned is left to write. What the object owns goes after it, by garbage
    * collection. An object that the selector matches no longer is let go without it.
    */
-  finalize?: Reconcile<For, Owns, Related>
+  finalize?: Reconcile<For, Owns, Related, NoInfer<External>, Change>
   /** Keys held at once per dispatcher process. */
   concurrency?: number
   timeoutSeconds?: number
   backoff?: Partial<Backoff>
   /** Whose rights its writes have. Left out: an account of its own, `fairlead-NAME` in fairlead-system. */
   serviceAccount?: ReconcilerSpec['serviceAccount']
+}
+
+export type AnyRun = Run<Kind<unknown>, Kind<unknown>, RelatedKind, never>
+
+/** Methods, so that those of any reconciler fit. */
+export interface External extends Pick<ExternalSystem<AnyRun, unknown, Effect>, 'timeoutSeconds' | 'rateLimit'> {
+  read(run: AnyRun): unknown
+  perform(effect: Effect, run: AnyRun): unknown
 }
 
 /** A function with all that bridge and dispatcher must know of it. */
@@ -114,8 +160,9 @@ export interface Reconciler<For extends Kind<unknown> = Kind<unknown>> {
   readonly writes?: ReconcilerSpec['writes']
   readonly binds?: ReconcilerSpec['binds']
   readonly resyncSeconds?: number
-  reconcile(run: Run<Kind<unknown>, Kind<unknown>, RelatedKind>): unknown
-  finalize?(run: Run<Kind<unknown>, Kind<unknown>, RelatedKind>): unknown
+  readonly external?: External
+  reconcile(run: AnyRun): unknown
+  finalize?(run: AnyRun): unknown
   readonly concurrency?: number
   readonly timeoutSeconds?: number
   readonly backoff?: Partial<Backoff>

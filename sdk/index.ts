@@ -3,10 +3,12 @@ export {
   type AppliedObject,
   type ConditionUpdate,
   ConflictError,
+  type Effect,
   type EventReport,
   type Invoke,
   type KubeObject,
   type ObjectMeta,
+  type Performed,
   type Refusal,
   RetryAfterError,
   type RunLog,
@@ -14,7 +16,7 @@ export {
 } from '#contracts'
 export { breakingChanges } from './compatibility.ts'
 export type { Column, CustomResourceDefinition, ResourceOptions, Scale, ServedVersion } from './crd.ts'
-export type { Reconciler, ReconcilerOptions, RelatedKind, Run } from './definition.ts'
+export type { External, ExternalSystem, Reconciler, ReconcilerOptions, RelatedKind, Run } from './definition.ts'
 export { toInvoke } from './invoke.ts'
 export {
   ConfigMap,

@@ -1,31 +1,74 @@
 import { createHmac } from 'node:crypto'
-import { type Invoke, type KubeObject, type RunContext, type RunInput, TerminalError } from '#contracts'
+import {
+  type FunctionInput,
+  type Invoke,
+  type KubeObject,
+  type Outcome,
+  type PerformInput,
+  type ReadInput,
+  type RunContext,
+  type RunInput,
+  TerminalError,
+} from '#contracts'
 import { isOwnedBy } from '#spec'
-import type { Reconciler, RelatedKind, Run } from './definition.ts'
+import type { AnyRun, External, Reconciler } from './definition.ts'
 import { inputKey, type Kind, type ObservedBy } from './kinds.ts'
 import { outcomeReader } from './outcome.ts'
+import { plain } from './plain.ts'
 import { isResource } from './resource.ts'
 
+/** An Invoke whose decisions are typed. */
+interface Called {
+  (input: RunInput, context: RunContext): Promise<Outcome>
+  (input: FunctionInput, context: RunContext): Promise<unknown>
+}
+
 /**
- * The function behind the seam for every kind of function: plain data in, plain data out, both checked.
+ * The function behind the seam for every kind of function: plain data in, plain data out, both checked. `external`: in place
+ * of its own, such as a model of it.
  * An object that is gone or being deleted is not reconciled: what it owns goes by garbage collection. One that waits for
  * the reconciler's finalizer is finalized. What another version of the function has to decide fails, and is tried again.
  */
-export function toInvoke(reconciler: Reconciler): Invoke {
-  const readOutcome = outcomeReader(
-    reconciler.name,
-    isResource(reconciler.for) ? reconciler.for.outcomeStatus : undefined,
-  )
-  return async (input, context) => {
+export function toInvoke(reconciler: Reconciler, external: External | undefined = reconciler.external): Called {
+  const status = isResource(reconciler.for) ? reconciler.for.outcomeStatus : undefined
+  let readOutcome: ReturnType<typeof outcomeReader> | undefined
+  const invoke: Invoke = async (input, context) => {
+    if (input.ask !== undefined) return askExternal(reconciler, external, input, context)
     const { object, finalizing } = input
     if (object === null || (object.metadata.deletionTimestamp !== undefined && !finalizing)) return {}
     const run = openRun(reconciler, object, input, context)
     if (finalizing) demandFinalize(reconciler)
+    demandExternal(reconciler, input)
     const returned = await (finalizing ? reconciler.finalize?.(run) : reconciler.reconcile(run))
+    readOutcome ??= outcomeReader(reconciler.name, status)
     const outcome = readOutcome(returned ?? {})
     if (outcome.apply !== undefined) refuseToPruneUnknown(reconciler, input)
     return outcome
   }
+  return invoke as Called
+}
+
+async function askExternal(
+  reconciler: Reconciler,
+  external: External | undefined,
+  input: ReadInput | PerformInput,
+  context: RunContext,
+): Promise<unknown> {
+  const { name } = reconciler
+  if (external === undefined)
+    throw new OtherVersionError(`Reconciler ${name} has an external system, but this version of its function has none`)
+  if (input.object === null) return null
+  const run = openRun(reconciler, input.object, input, context)
+  const answer = await (input.ask === 'read' ? external.read(run) : external.perform(input.effect, run))
+  return plain(answer ?? null, `what "${input.ask}" returned`)
+}
+
+/** Without the state a function would take the external system for empty. */
+function demandExternal({ name, external }: Reconciler, input: RunInput): void {
+  if (external === undefined || 'external' in input) return
+  throw new OtherVersionError(
+    `Reconciler ${name} has no external system, but this version of its function has one: install it again`,
+  )
 }
 
 /** The Reconciler may be installed already while functions of the version before still run: these must not let go. */
@@ -51,9 +94,9 @@ class OtherVersionError extends Error {
 function openRun(
   reconciler: Reconciler,
   object: KubeObject,
-  { owned, related, refused = {}, now, attempt, seed }: RunInput,
+  { owned, related, refused = {}, performed, now, attempt, seed, ...others }: FunctionInput,
   { log, signal }: RunContext,
-): Run<Kind<unknown>, Kind<unknown>, RelatedKind> {
+): AnyRun {
   return {
     object: reconciler.for.parse(object),
     owned: (kind) => {
@@ -66,6 +109,8 @@ function openRun(
       const key = inputKey(kind)
       return key === inputKey(reconciler.for) ? (refused[key] ?? []) : observed(reconciler, 'owns', kind, refused)
     },
+    external: ('external' in others ? others.external : undefined) as never,
+    performed,
     now: new Date(now),
     secret: (name) => drawn(seed, name),
     attempt,

@@ -19,7 +19,8 @@ export function manifest(
   reconciler: Reconciler,
   { invoke = { pull: {} }, revision }: { invoke?: ReconcilerSpec['invoke']; revision?: string | undefined } = {},
 ): ReconcilerManifest {
-  const { name, identity, selector, namespaces, owns, related, changes, writes, binds, resyncSeconds } = reconciler
+  const { name, identity, selector, namespaces, owns, related, changes, writes, binds, resyncSeconds, external } =
+    reconciler
   const { concurrency, timeoutSeconds, backoff } = reconciler
   const { serviceAccount = { name: `fairlead-${name}`, namespace: SYSTEM_NAMESPACE } } = reconciler
   const given = {
@@ -41,6 +42,7 @@ export function manifest(
     invoke,
     concurrency,
     timeoutSeconds,
+    external: external && { timeoutSeconds: external.timeoutSeconds, rateLimit: external.rateLimit },
     backoff,
     serviceAccount,
   }

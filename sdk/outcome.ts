@@ -2,6 +2,7 @@ import { z } from 'zod'
 import {
   type AppliedObject,
   type ConditionUpdate,
+  type Effect,
   type EventReport,
   type Outcome,
   type OwnMetadata,
@@ -11,7 +12,7 @@ import { explain } from './explain.ts'
 import { plain } from './plain.ts'
 
 /** What should be so. Everything left out stays as it is; `requeueAfter` and `requeueAt` ask for another run. */
-export interface ReconcileOutcome<Status = unknown> {
+export interface ReconcileOutcome<Status = unknown, Change = Effect> {
   /** The complete set of owned objects of the declared kinds; what is owned and not in it is deleted. */
   apply?: readonly AppliedObject[] | undefined
   /** The complete status, but for `conditions` and `observedGeneration`. */
@@ -26,6 +27,8 @@ export interface ReconcileOutcome<Status = unknown> {
   /** In seconds; with requeueAt, the earlier counts. */
   requeueAfter?: number | undefined
   requeueAt?: Date | undefined
+  /** A change of the external system: performed when all else is written, then the function decides again. */
+  effect?: Change | undefined
 }
 
 const map = z.record(z.string(), z.string()).optional()
@@ -45,6 +48,7 @@ const outcomeOf = (status: z.ZodType | undefined) =>
     events: z.array(z.looseObject({ type: z.string() })).optional(),
     requeueAfter: z.number().min(0).optional(),
     requeueAt: z.date().optional(),
+    effect: z.looseObject({ kind: z.string() }).optional(),
   })
 
 /**
@@ -61,10 +65,20 @@ export function outcomeReader(reconciler: string, status: z.ZodType | undefined)
 }
 
 function toPlainOutcome(reconciler: string, returned: ReconcileOutcome): Outcome {
-  const { apply, status, conditions, metadata, deleteObject, events, requeueAfter, requeueAt } = returned
+  const { apply, status, conditions, metadata, deleteObject, events, requeueAfter, requeueAt, effect } = returned
   try {
     return plain(
-      { apply, status, conditions, metadata, deleteObject, events, requeueAfterSeconds: requeueAfter, requeueAt },
+      {
+        apply,
+        status,
+        conditions,
+        metadata,
+        deleteObject,
+        events,
+        requeueAfterSeconds: requeueAfter,
+        requeueAt,
+        effect,
+      },
       'outcome',
     ) as Outcome
   } catch (cause) {

@@ -1,5 +1,6 @@
+import type { Effect } from '#contracts'
 import type { Backoff } from '#spec'
-import type { Reconciler, ReconcilerOptions, RelatedKind } from './definition.ts'
+import type { ExternalSystem, Reconciler, ReconcilerOptions, RelatedKind } from './definition.ts'
 import type { Kind } from './kinds.ts'
 import { manifest } from './manifest.ts'
 import { keysOf, refuseUnknown } from './options.ts'
@@ -8,7 +9,9 @@ export function reconciler<
   For extends Kind<unknown>,
   Owns extends Kind<unknown> = never,
   Related extends RelatedKind = never,
->(options: ReconcilerOptions<For, Owns, Related>): Reconciler<For> {
+  External = undefined,
+  Change extends { kind: string } = Effect,
+>(options: ReconcilerOptions<For, Owns, Related, External, Change>): Reconciler<For> {
   refuseWrong(options)
   const made: Reconciler<For> = Object.freeze({ owns: [], related: [], ...options })
   manifest(made)
@@ -27,6 +30,7 @@ export const RECONCILER_OPTIONS = keysOf<ReconcilerOptions<Kind<unknown>, Kind<u
   writes: true,
   binds: true,
   resyncSeconds: true,
+  external: true,
   reconcile: true,
   finalize: true,
   concurrency: true,
@@ -47,9 +51,16 @@ export const RELATED_OPTIONS = keysOf<Omit<RelatedKind, keyof Kind>>({
 const KIND_FIELDS = ['group', 'version', 'resource', 'kind', 'strategy', 'adopt', 'parse', 'of', 'outcomeStatus', 'crd']
 export const BACKOFF_OPTIONS = keysOf<Backoff>({ initialSeconds: true, maxSeconds: true, jitter: true })
 
+const EXTERNAL_OPTIONS = keysOf<ExternalSystem<unknown, unknown, unknown>>({
+  read: true,
+  perform: true,
+  timeoutSeconds: true,
+  rateLimit: true,
+})
+
 /** What the compiler would say: Node.js runs a module without asking it. Values are the manifest's to check. */
 function refuseWrong(options: { readonly [Name in keyof Reconciler]?: unknown }): void {
-  const { name, reconcile, finalize, owns = [], related = [], backoff = {} } = options
+  const { name, external, reconcile, finalize, owns = [], related = [], backoff = {} } = options
   if (typeof name !== 'string' || !/^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/.test(name))
     throw new Error(`reconciler name "${String(name)}" is no DNS label: use a-z, 0-9 and -, 63 characters at most`)
   const whose = `reconciler ${name}`
@@ -71,7 +82,15 @@ function refuseWrong(options: { readonly [Name in keyof Reconciler]?: unknown })
     throw new Error(
       `${whose} owns what it is for, so that all that it makes would be reconciled as well: give it a "selector" that leaves that out`,
     )
+  if (external !== undefined) refuseWrongExternal(external, whose)
   if (isObject(backoff)) refuseUnknown(backoff, BACKOFF_OPTIONS, `${whose}: backoff`)
+}
+
+function refuseWrongExternal(external: unknown, whose: string): void {
+  const { read, perform }: Partial<Record<string, unknown>> = isObject(external) ? { ...external } : {}
+  if (typeof read !== 'function' || typeof perform !== 'function')
+    throw new Error(`${whose}: "external" has no "read" or no "perform": give it both, functions of a run`)
+  refuseUnknown(external as object, EXTERNAL_OPTIONS, `${whose}: external`)
 }
 
 const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null

@@ -1,25 +1,29 @@
 import { type CloudEvent, fromHttp, type ReceivedHttp } from '#cloudevents'
-import { type KubeObject, type RunInput, TerminalError } from '#contracts'
+import { type FunctionInput, type KubeObject, type PerformInput, type RunInput, TerminalError } from '#contracts'
 import type { Reconciler } from './definition.ts'
 
 /** The URL of a Reconciler leads to the server of another function. */
 export class OtherFunctionError extends Error {}
 
-const RECONCILE_TYPE = 'dev.fairlead.reconcile'
+/** What a dispatcher asks: for a decision, for the state of the external system, for an effect. */
+const ASKED_TYPE = /^dev\.fairlead\.(reconcile|read|perform)$/
 
 /** An object's own event, ours or that of Knative's ApiServerSource. */
 const OBJECT_TYPE = /^(?:dev\.fairlead\.resource|dev\.knative\.apiserver\.resource)\.(\w+)$/
 
 /** What a request asks the function to decide on: all that a dispatcher knows, or one object alone. */
-export function inputIn(request: ReceivedHttp, reconciler: Reconciler, now: Date): RunInput {
+export function inputIn(request: ReceivedHttp, reconciler: Reconciler, now: Date): FunctionInput {
   const event = fromHttp(request)
-  if (event.type === RECONCILE_TYPE) {
+  const [, ask] = ASKED_TYPE.exec(event.type) ?? []
+  if (ask !== undefined) {
     demandOwnReconciler(event, reconciler)
-    return reconcileInput(event)
+    return askedInput(event, ask)
   }
   const [, verb] = OBJECT_TYPE.exec(event.type) ?? []
   if (verb === undefined)
-    throw unsupported(`an event of type ${event.type} is nothing to reconcile: send ${RECONCILE_TYPE}, or an object's`)
+    throw unsupported(
+      `an event of type ${event.type} is nothing to reconcile: send dev.fairlead.reconcile, or an object's`,
+    )
   return aloneInput(event, verb, reconciler, now)
 }
 
@@ -32,8 +36,16 @@ function demandOwnReconciler({ source }: CloudEvent, { name }: Reconciler): void
     throw new OtherFunctionError(`this is ${name}, not ${asked}: give the URL of ${asked} in spec.invoke.http.url`)
 }
 
-function reconcileInput({ data }: CloudEvent): RunInput {
-  const { object, owned, related, attempt, now, ...rest } = (data ?? {}) as Partial<RunInput>
+function askedInput({ data }: CloudEvent, ask: string): FunctionInput {
+  const { ask: _, effect, ...input } = (data ?? {}) as Partial<PerformInput>
+  const run = runInput(input)
+  if (ask === 'reconcile') return run
+  if (ask === 'read') return { ...run, ask }
+  if (typeof effect?.kind !== 'string') throw unsupported('an effect has a `kind`')
+  return { ...run, ask: 'perform', effect }
+}
+
+function runInput({ object, owned, related, attempt, now, ...rest }: Partial<RunInput>): Omit<RunInput, 'ask'> {
   if (object === undefined || typeof now !== 'string' || Number.isNaN(Date.parse(now)))
     throw unsupported('the data of a run has `object` (null when it is gone) and `now`')
   return { finalizing: false, ...rest, object, owned: owned ?? {}, related: related ?? {}, attempt: attempt ?? 0, now }

@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net'
 import { PoisonEventError, toHttp } from '#cloudevents'
 import {
   ConflictError,
+  EVENT_TYPES,
   FUNCTION_HEADER,
   type Invoke,
   type Outcome,
@@ -107,9 +108,9 @@ class FunctionHost {
       const input = inputIn({ headers: request.headers, body }, this.#reconciler, now())
       const signal = AbortSignal.any([gone.signal, this.#cutOff.signal])
       const traceparent = request.headers['traceparent'] as string | undefined
-      const outcome = await this.#invoke(input, { signal, log, ...(traceparent !== undefined && { traceparent }) })
+      const returned = await this.#invoke(input, { signal, log, ...(traceparent !== undefined && { traceparent }) })
       this.#endConnectionAtStop(response)
-      answerOutcome(response, this.#reconciler.name, outcome, now())
+      answer(response, this.#reconciler.name, { ask: input.ask ?? 'reconcile', returned }, now())
     } catch (error) {
       this.#endConnectionAtStop(response)
       if (!gone.signal.aborted) answerError(response, error, log)
@@ -137,16 +138,29 @@ async function bodyOf(request: IncomingMessage, maxBytes: number): Promise<Buffe
   })
 }
 
-function answerOutcome(response: ServerResponse, name: string, outcome: Outcome, now: Date): void {
-  if (Object.keys(outcome).length === 0) return void response.writeHead(204).end()
+interface Returned {
+  ask: keyof typeof EVENT_TYPES
+  returned: unknown
+}
+
+/** Undefined: there is nothing to say. */
+function dataOf({ ask, returned }: Returned): object | undefined {
+  if (ask === 'read') return { external: returned }
+  if (ask === 'perform') return returned === null ? undefined : { result: returned }
+  return Object.keys(returned as Outcome).length === 0 ? undefined : (returned as Outcome)
+}
+
+function answer(response: ServerResponse, name: string, returned: Returned, now: Date): void {
+  const data = dataOf(returned)
+  if (data === undefined) return void response.writeHead(204).end()
   const { headers, body } = toHttp({
     specversion: '1.0',
     id: crypto.randomUUID(),
     source: `urn:fairlead:function:${name}`,
-    type: 'dev.fairlead.outcome',
+    type: EVENT_TYPES[returned.ask].answer,
     time: now.toISOString(),
     datacontenttype: 'application/json',
-    data: outcome,
+    data,
   })
   response.writeHead(200, headers).end(body)
 }

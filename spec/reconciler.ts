@@ -206,6 +206,26 @@ export const reconcilerSpec = z.object({
     }),
   concurrency: z.int32().min(1).max(10000).default(256).describe('Keys held at once per dispatcher process.'),
   timeoutSeconds: z.int32().min(1).max(3600).default(60),
+  external: z
+    .object({
+      timeoutSeconds: z
+        .int32()
+        .min(1)
+        .max(3600)
+        .optional()
+        .describe('Of each read and each effect. Left out: timeoutSeconds of the Reconciler.'),
+      rateLimit: z
+        .object({
+          perSecond: z.number().min(0.001).max(10000),
+          burst: z.int32().min(1).max(10000).default(1).describe('Calls at once after a time without calls.'),
+        })
+        .optional()
+        .describe('Reads and effects of one dispatcher process, on average. Left out: no limit.'),
+    })
+    .optional()
+    .describe(
+      'The function manages something outside of Kubernetes: it is asked to read that before it decides, and to perform the effects that it returns.',
+    ),
   backoff: z
     .object({
       initialSeconds: z.number().min(0.05).max(3600).default(0.25),

@@ -1,11 +1,12 @@
 import {
   apiVersionOf,
-  type Invoke,
   type KubeObject,
   kindName,
   type Outcome,
+  type Performed,
   type Refusal,
   type ResourceRef,
+  type RunContext,
   type RunInput,
 } from '#contracts'
 import { isFinalizing, markedBy, ownershipMark, RECONCILER_ANNOTATION, type Reconciled, type World } from '#reconcile'
@@ -23,6 +24,10 @@ export interface Given {
   attempt?: number
   /** Writes that were refused earlier in the run: `{ kind: RoleBinding, name: 'admins', reason: 'Forbidden' }`. */
   refused?: readonly (Pick<Refusal, 'name' | 'namespace' | 'reason'> & { kind: Kind<unknown>; message?: string })[]
+  /** What `external.read` of the reconciler has returned. */
+  external?: unknown
+  /** The effect that was performed before in the run. */
+  performed?: Performed
   /** Default: whether the object is being deleted and carries the reconciler's finalizer. */
   finalizing?: boolean
 }
@@ -41,10 +46,12 @@ export function outcomeOf(reconciler: Reconciler, given: Given): Promise<Outcome
 }
 
 /** The function as a plain call on its input. */
-export function invokeOf(reconciler: Reconciler): (input: RunInput) => ReturnType<Invoke> {
+export function invokeOf(reconciler: Reconciler): (input: RunInput) => Promise<Outcome> {
   const { invoke } = prepared(reconciler)
-  return (input) => invoke(input, { signal: new AbortController().signal, log: quiet })
+  return (input) => invoke(input, callContext())
 }
+
+export const callContext = (): RunContext => ({ signal: new AbortController().signal, log: quiet })
 
 export function inputOf(reconciler: Reconciler, given: Given): RunInput {
   const { others = [], now = DEFAULT_NOW, attempt = 0 } = given
@@ -60,6 +67,8 @@ export function inputOf(reconciler: Reconciler, given: Given): RunInput {
     now: new Date(now).toISOString(),
     finalizing: given.finalizing ?? (object !== null && isFinalizing(object, identity)),
     ...(given.refused !== undefined && { refused: refusedByKind(given.refused) }),
+    ...(reconciler.external !== undefined && { external: given.external ?? null }),
+    ...(given.performed !== undefined && { performed: given.performed }),
   }
 }
 

@@ -1,5 +1,7 @@
 export { deploymentsRun } from './deployments.ts'
+export type { ExternalModel } from './external.ts'
 export { type Given, outcomeOf, ownedBy } from './given.ts'
-export { lawsOf, type Scenario, type Step } from './laws.ts'
+export { lawsOf } from './laws.ts'
+export type { Scenario, Step } from './scenario.ts'
 export type { SimulatedWrite } from './simulated-run.ts'
 export { type Simulation, type SimulationOptions, simulate } from './simulation.ts'

@@ -1,6 +1,7 @@
 import type { KubeObject } from '#contracts'
 import type { Kind, Reconciler } from '#sdk'
 import { PAUSED_ANNOTATION, retainerOf } from '#spec'
+import { EFFECT_LAWS } from './effect-laws.ts'
 import { invokeOf, isOfKind } from './given.ts'
 import {
   decided,
@@ -13,30 +14,21 @@ import {
   withoutHistory,
   withoutPause,
 } from './same.ts'
-import { Crash, type SimulatedWrite } from './simulated-run.ts'
-import { Simulation, type SimulationOptions } from './simulation.ts'
-
-/** A change that comes from outside: `['its pod succeeds', (world) => world.patch(Pod, { status: … })]`. */
-export type Step<For extends Kind<unknown> = Kind<unknown>> = readonly [
-  what: string,
-  change: (world: Simulation<For>) => void | Promise<void>,
-]
-
-export interface Scenario<For extends Kind<unknown> = Kind<unknown>> extends SimulationOptions<For> {
-  /** What happens, in this order; changes that stand in a list of their own come in any order. */
-  steps?: readonly (Step<For> | readonly Step<For>[])[]
-}
+import { asGroup, die, disturbances, runDisturbed, type Scenario, type Step, starts } from './scenario.ts'
+import type { SimulatedWrite } from './simulated-run.ts'
+import { Simulation } from './simulation.ts'
 
 /**
  * What every reconciler must hold, as rows for vitest:
  *
  *     it.each(lawsOf(at, { objects: [example], steps: […] }))('%s', (_, holds) => holds())
  */
-export function lawsOf<For extends Kind<unknown>>(
+export function lawsOf<For extends Kind<unknown>, State = unknown>(
   reconciler: Reconciler<For>,
-  scenario: Scenario<NoInfer<For>>,
+  scenario: Scenario<NoInfer<For>, State>,
 ): [law: string, holds: () => Promise<void>][] {
-  return Object.entries(LAWS).map(([law, check]) => [law, () => check(reconciler, scenario as Scenario)])
+  const laws = { ...LAWS, ...(reconciler.external !== undefined && EFFECT_LAWS) }
+  return Object.entries(laws).map(([law, check]) => [law, () => check(reconciler, scenario as Scenario)])
 }
 
 const LAWS: Record<string, (reconciler: Reconciler, scenario: Scenario) => Promise<void>> = {
@@ -74,9 +66,11 @@ async function writesNothingTwice(reconciler: Reconciler, scenario: Scenario): P
     await world.run()
     same(stateOf(world), before, `a run with nothing to do has changed something, ${when}`)
     const { length } = world.writes
+    const effects = world.effects.length
     world.pass(aMoment(world))
     await world.run()
     same(world.writes.slice(length), [], `a run a moment later, before its timer, writes the time or so, ${when}`)
+    same(world.effects.slice(effects), [], `a run a moment later, before its timer, performs an effect, ${when}`)
   }
 }
 
@@ -230,67 +224,3 @@ async function endOf(world: Simulation, order: readonly Step[], oneByOne: boolea
   await world.runUntilIdle()
   return withoutHistory(stateOf(world))
 }
-
-interface Start {
-  /** A world of one's own in which there may be something to do. */
-  start: () => Simulation
-  when: string
-}
-
-/** The world as it is at first, after each step, and when its object is deleted in the end. */
-async function* starts(reconciler: Reconciler, { steps = [], ...options }: Scenario): AsyncGenerator<Start> {
-  const world = new Simulation(reconciler, options)
-  yield { start: () => world.copy(), when: 'at the start' }
-  await world.runUntilIdle()
-  for (const [what, change] of steps.flatMap(asGroup)) {
-    await change(world)
-    yield { start: () => world.copy(), when: `after "${what}"` }
-    await world.runUntilIdle()
-  }
-  if (world.object === undefined) return
-  world.delete()
-  yield { start: () => world.copy(), when: 'after its deletion' }
-}
-
-/** Worlds that became idle although that happened before their first, second, … write. */
-async function* disturbances(
-  start: () => Simulation,
-  happens: (world: Simulation, write: SimulatedWrite) => void,
-): AsyncGenerator<{ world: Simulation; write: string }> {
-  for (let at = 0; ; at++) {
-    const world = start()
-    const write = await runDisturbed(world, at, happens)
-    if (write === undefined) return
-    // Whoever goes on knows nothing but what is stored.
-    const next = world.copy()
-    await next.runUntilIdle()
-    yield { world: next, write }
-  }
-}
-
-const die = (): never => {
-  throw new Crash()
-}
-
-/** Undefined: it makes no such write. */
-async function runDisturbed(
-  world: Simulation,
-  at: number,
-  happens: (world: Simulation, write: SimulatedWrite) => void,
-): Promise<string | undefined> {
-  let writes = 0
-  let disturbed: string | undefined
-  world.before = (write) => {
-    if (writes++ !== at) return
-    disturbed = `${write.verb} of ${write.object.kind} ${write.object.metadata.name}`
-    happens(world, write)
-  }
-  await world.runUntilIdle().catch((error: unknown) => {
-    if (!(error instanceof Crash)) throw error
-  })
-  return disturbed
-}
-
-const isStep = (step: Step | readonly Step[]): step is Step => typeof step[0] === 'string'
-
-const asGroup = (step: Step | readonly Step[]): readonly Step[] => (isStep(step) ? [step] : step)

@@ -1,10 +1,9 @@
-import type { Invoke } from '#contracts'
 import { manifest, type Reconciler, toInvoke } from '#sdk'
 import type { ReconcilerSpec } from '#spec'
 
 interface Prepared {
   spec: ReconcilerSpec
-  invoke: Invoke
+  invoke: ReturnType<typeof toInvoke>
 }
 
 const known = new WeakMap<Reconciler, Prepared>()

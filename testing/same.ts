@@ -14,9 +14,10 @@ export function same(actual: unknown, expected: unknown, message: string): void 
 }
 
 /** All that counts at an end: versions do not, nor when a failure is retried. */
-export function stateOf({ memory, timer, failure }: Simulation): unknown {
+export function stateOf({ memory, timer, failure, external }: Simulation): unknown {
   const objects = memory.all().map(withoutVersion).sort(byIdentity)
-  return { objects, ...(failure === undefined ? { timer } : { failure: failure.message }) }
+  const outside = external === undefined ? {} : { external: structuredClone(external) }
+  return { objects, ...outside, ...(failure === undefined ? { timer } : { failure: failure.message }) }
 }
 
 const HISTORY = new Set(['uid', 'creationTimestamp', 'generation', 'observedGeneration', 'lastTransitionTime'])

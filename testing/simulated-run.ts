@@ -19,6 +19,7 @@ import {
   type Written,
 } from '#reconcile'
 import type { Reconciler } from '#sdk'
+import type { SimulatedExternal } from './external.ts'
 import { invokeOf, isOwned, SEED, worldOf } from './given.ts'
 import { type Memory, MemoryRefusal } from './memory.ts'
 import { prepared } from './prepared.ts'
@@ -34,6 +35,10 @@ export interface SimulatedRun {
   reconciler: Reconciler
   memory: Memory
   settled: SettledWrites
+  /** Undefined: the function has none. */
+  external: SimulatedExternal | undefined
+  /** Effects are not performed. */
+  isDry: boolean
   attempt: number
   /** The object that is reconciled, as it is now. */
   primary: () => KubeObject | undefined
@@ -107,6 +112,11 @@ class SimulatedDriver {
         this.#run.decidesOn(structuredClone(ask.input))
         return { did: ask.do, returned: await invokeOf(this.#run.reconciler)(ask.input) }
       }
+      case 'read':
+        return { did: ask.do, external: await this.#run.external?.read(ask.input) }
+      case 'perform':
+        if (this.#run.isDry) return { did: 'skip' }
+        return { did: ask.do, result: await this.#run.external?.perform(ask.input) }
       case 'write':
         return { did: ask.do, results: ask.writes.map((write) => this.#tried(write)) }
       case 'writeStatus':

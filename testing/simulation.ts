@@ -1,5 +1,6 @@
 import type { z } from 'zod'
 import {
+  type Effect,
   type EventReport,
   type KeptStatus,
   type KubeObject,
@@ -8,18 +9,21 @@ import {
   TerminalError,
 } from '#contracts'
 import { dueDate } from '#queue/terms'
-import { RefusedError, SettledWrites } from '#reconcile'
+import { EffectError, RefusedError, SettledWrites } from '#reconcile'
 import type { Kind, ObservedBy, Reconciler, Resource } from '#sdk'
+import { type ExternalModel, type SimulatedExternal, simulatedExternal } from './external.ts'
 import { DEFAULT_NOW, isOfKind } from './given.ts'
 import { type Identity, Memory } from './memory.ts'
 import { reconcileOnce, type SimulatedRun, type SimulatedWrite } from './simulated-run.ts'
 
-export interface SimulationOptions<For extends Kind<unknown> = Kind<unknown>> {
+export interface SimulationOptions<For extends Kind<unknown> = Kind<unknown>, State = unknown> {
   /** The first one is reconciled; the others are simply there. */
   objects: readonly KubeObject[]
   now?: Date | string
   /** Plays the rest of the cluster: called after each change, again and again until it changes nothing more. */
-  cluster?(simulation: Simulation<For>): void
+  cluster?(simulation: Simulation<For, State>): void
+  /** Of what the function manages outside of Kubernetes. */
+  external?: ExternalModel<For, State>
 }
 
 interface RefusedKind {
@@ -42,7 +46,7 @@ export type StoredBy<K> =
 /** Runs at one moment before the function counts as one that never becomes idle. */
 const MAX_RUNS = 20
 /** Failures that a function means, or that the cluster answers with: they are shown on the object. */
-const MEANT = [TerminalError, RetryAfterError, RefusedError]
+const MEANT = [TerminalError, RetryAfterError, RefusedError, EffectError]
 /** Changes in a row that the rest of the cluster may make. */
 const MAX_REACTIONS = 100
 
@@ -50,12 +54,13 @@ const MAX_REACTIONS = 100
  * One object, its function, and a cluster in memory whose clock stands still until it is moved. Runs go as in a
  * dispatcher, by the dispatcher's own decisions on what to write.
  */
-export class Simulation<For extends Kind<unknown> = Kind<unknown>> {
+export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unknown> {
   readonly memory: Memory
   readonly #reconciler: Reconciler<For>
-  readonly #options: SimulationOptions<For>
+  readonly #options: SimulationOptions<For, State>
   readonly #primary: Identity
   readonly #settled = new SettledWrites()
+  readonly #external: SimulatedExternal | undefined
   /** When the function, or a failure, wants the next run. */
   timer: Date | undefined
   /** How the last run failed. */
@@ -72,7 +77,7 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>> {
   #isMeant = false
   #isPlaying = false
 
-  constructor(reconciler: Reconciler<For>, options: SimulationOptions<For>, from?: Simulation<For>) {
+  constructor(reconciler: Reconciler<For>, options: SimulationOptions<For, State>, from?: Simulation<For, State>) {
     const [first] = options.objects
     if (first === undefined) throw new Error('a simulation needs the object that is reconciled: "objects" is empty')
     if (!isOfKind(first, reconciler.for))
@@ -81,6 +86,7 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>> {
     this.#options = options
     this.#primary = first
     this.memory = from?.memory.copy() ?? new Memory(new Date(options.now ?? DEFAULT_NOW))
+    this.#external = from === undefined ? simulatedExternal(reconciler, options.external) : from.#external?.copy()
     this.timer = from?.timer
     this.#attempt = from === undefined ? 0 : from.#attempt
     this.#refused = from === undefined ? [] : from.#refused
@@ -90,7 +96,7 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>> {
   }
 
   /** The same state, to go another way from here. */
-  copy(): Simulation<For> {
+  copy(): Simulation<For, State> {
     return new Simulation(this.#reconciler, this.#options, this)
   }
 
@@ -101,6 +107,24 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>> {
   /** The object that is reconciled; undefined when it is gone. */
   get object(): StoredBy<For> | undefined {
     return this.#stored as StoredBy<For> | undefined
+  }
+
+  /** The state of the external system, which steps and tests may change. Undefined: the function has none. */
+  get external(): State {
+    return this.#external?.state as State
+  }
+
+  /** Effects that the external system has taken, in order. */
+  get effects(): readonly Effect[] {
+    return this.#external?.taken ?? []
+  }
+
+  /**
+   * From now on this happens to each effect instead: `perform` passes it to the external system. Throw for an effect that
+   * fails, return its result for one that succeeds.
+   */
+  aroundEffects(around: (effect: Effect, perform: () => Promise<unknown>) => Promise<unknown>): void {
+    if (this.#external !== undefined) this.#external.around = around
   }
 
   list<K extends Kind<unknown>>(kind: K): StoredBy<K>[] {
@@ -150,11 +174,11 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>> {
    */
   async runUntilIdle(): Promise<void> {
     for (let runs = 0; runs < MAX_RUNS; runs++) {
-      const { length } = this.writes
+      const before = this.writes.length + this.effects.length
       await this.run()
       if (this.failure !== undefined && !this.#isMeant) throw this.failure
       const isDue = this.timer !== undefined && this.timer <= this.now
-      if (this.writes.length === length && !isDue) return
+      if (this.writes.length + this.effects.length === before && !isDue) return
     }
     const { name } = this.#reconciler
     throw new Error(
@@ -179,10 +203,10 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>> {
   }
 
   /** One run, as in a dispatcher. It survives a failure and keeps it in `failure`. */
-  async run(): Promise<void> {
+  async run({ isDry = false } = {}): Promise<void> {
     this.timer = undefined
     this.failure = undefined
-    const { finish, failure } = await reconcileOnce(this.#simulatedRun())
+    const { finish, failure } = await reconcileOnce(this.#simulatedRun(isDry))
     this.failure = failure
     this.#isMeant = MEANT.some((meant) => failure instanceof meant)
     this.#attempt = finish.kind === 'error' || finish.kind === 'terminal' ? this.#attempt + 1 : 0
@@ -190,10 +214,10 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>> {
     if (finish.kind === 'error') this.timer = dueDate(finish.retryAt, this.now)
   }
 
-  /** The writes of one run, as a dry run shows them. The cluster stays as it is. */
+  /** The writes of one run, as a dry run shows them: it ends before its first effect. The cluster stays as it is. */
   async dryRun(): Promise<SimulatedWrite[]> {
     const copy = this.copy()
-    await copy.run()
+    await copy.run({ isDry: true })
     return copy.writes
   }
 
@@ -203,11 +227,13 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>> {
     if (!isTold) this.events.push(event)
   }
 
-  #simulatedRun(): SimulatedRun {
+  #simulatedRun(isDry: boolean): SimulatedRun {
     return {
       reconciler: this.#reconciler,
       memory: this.memory,
       settled: this.#settled,
+      external: this.#external,
+      isDry,
       attempt: this.#attempt,
       primary: () => this.#stored,
       refusal: (write) => this.#refusalOf(write),
@@ -257,7 +283,7 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>> {
 }
 
 /** `const world = simulate(at, { objects: [example] }); await world.runUntilIdle(); await world.advance(60)` */
-export const simulate = <For extends Kind<unknown>>(
+export const simulate = <For extends Kind<unknown>, State = unknown>(
   reconciler: Reconciler<For>,
-  options: SimulationOptions<NoInfer<For>>,
-): Simulation<For> => new Simulation(reconciler, options)
+  options: SimulationOptions<NoInfer<For>, State>,
+): Simulation<For, State> => new Simulation(reconciler, options)

@@ -93,6 +93,7 @@ const ENDS = {
 }
 
 function stepText(step: DryRunStep): string {
+  if (step.would === 'perform') return `  perform ${step.effect}`
   if (step.would === 'tell') return `  tell ${step.type} ${step.reason}: ${step.message}`
   const { would, kind, namespace, name, differences, retained } = step
   const lines = differences.map(({ path, ...values }) => {

@@ -84,6 +84,8 @@ export function recordLifeOf(
       addOfRun('timer armed', `for ${until.toISOString()}, in JetStream`, { id: `timer ${++count.timers}` })
     },
     timedOut: () => addOfRun('timed out', 'the function did not come back'),
+    read: () => undefined,
+    performed: () => undefined,
     ended: () => undefined,
     finished: () => undefined,
   }

@@ -17,6 +17,8 @@ export type DryRunStep =
       retained?: true
     }
   | ({ would: 'tell' } & EventReport)
+  /** `effect`: as JSON, without contents of Secrets. */
+  | { would: 'perform'; effect: string }
 
 /**
  * A run with these dependencies writes nothing anywhere: the API server only tries its writes (dryRun=All), so that
@@ -46,6 +48,7 @@ export function dryRunDependencies<Deps extends ReconciliationDependencies>(
       put: async () => ({ outcome: 'stored', sequence: 0, origin: undefined, formerOwners: [] }),
     },
     settled: new SettledWrites(),
+    skipEffect: (effect) => note({ would: 'perform', effect }),
     recorder: { record: (_kube, _reconciler, _object, report) => note({ would: 'tell', ...report }) },
     observe: (step) => (step.step === 'written' ? undefined : observe(step)),
   }

@@ -66,9 +66,11 @@ export async function dryRun(options: DryRunOptions): Promise<DryRunResult> {
     (step) => would.push(step),
   )
   const listening: Invoke = async (input, context) => {
-    outcome = undefined
     // There is no key to hold for a call that ignores its signal.
-    outcome = await unlessAborted(invoke(input, context), context.signal)
+    const answer = () => unlessAborted(invoke(input, context), context.signal)
+    if (input.ask !== undefined) return answer()
+    outcome = undefined
+    outcome = (await answer()) as Outcome
     return outcome
   }
   const served: ServedReconciler = {

@@ -1,4 +1,4 @@
-import { ConflictError, FUNCTION_HEADER, type Outcome, RetryAfterError, TerminalError } from '#contracts'
+import { ConflictError, EVENT_TYPES, FUNCTION_HEADER, type Outcome, RetryAfterError, TerminalError } from '#contracts'
 import { fromHttp, PoisonEventError } from '#events'
 import { FunctionError, HUNDRED_YEARS_S, parseOutcome } from '#reconcile'
 
@@ -15,14 +15,13 @@ export interface HttpAnswer {
 export interface Question {
   /** Of the Reconciler, and of its function. */
   name: string
+  ask: keyof typeof EVENT_TYPES
   finalizing: boolean
   now: Date
 }
 
 /** An outcome of all owned objects of one owner fits easily. */
 export const MAX_ANSWER_BYTES = 32 * 1024 * 1024
-
-const OUTCOME_TYPE = 'dev.fairlead.outcome'
 
 /** The same may be taken later (Knative data plane: 404 is a route that is not there yet, 409 "in progress"). */
 const PASSING = new Set([404, 408, 409, 425, 429])
@@ -35,10 +34,10 @@ const LONGEST_UNSIGNED_WAIT_S = 3600
 const LONGEST_QUOTE = 1000
 
 /**
- * The outcome in an answer, still to be checked; throws what its status stands for. Only what the function has signed
- * with its name can end an object's retries or its finalizing.
+ * The outcome in an answer, still to be checked, or what was asked for; throws what its status stands for. Only what the
+ * function has signed with its name can end an object's retries or its finalizing.
  */
-export function outcomeIn(answer: HttpAnswer, question: Question): Outcome {
+export function returnedIn(answer: HttpAnswer, question: Question): unknown {
   const isSigned = isSignedBy(question.name, answer)
   if (answer.isTooLarge) {
     const why = `the function's answer is larger than ${MAX_ANSWER_BYTES} bytes: return fewer or smaller objects`
@@ -50,7 +49,7 @@ export function outcomeIn(answer: HttpAnswer, question: Question): Outcome {
       'the function answered 202, which is no outcome: does spec.invoke.http.url lead to a Broker?',
       { isAway: false },
     )
-  return outcomeOf(answer, isSigned, question)
+  return question.ask === 'reconcile' ? outcomeOf(answer, isSigned, question) : externalOf(answer, isSigned, question)
 }
 
 function isSignedBy(name: string, { headers }: HttpAnswer): boolean {
@@ -95,10 +94,42 @@ function isJson(body: Buffer): boolean {
   }
 }
 
-function outcomeOf(answer: HttpAnswer, isSigned: boolean, { name, finalizing }: Question): Outcome {
+/** `{ external: … }` to a read, `{ result: … }` or nothing to an effect. */
+function externalOf(answer: HttpAnswer, isSigned: boolean, { name, ask }: Question): unknown {
   const { code, headers, body } = answer
-  if (code !== 204 && mayBePart(answer))
+  demandWhole(answer)
+  // What a proxy says would be taken for the state of the system.
+  if (!isSigned && !isCloudEvent(headers))
+    throw new FunctionError(`the answer ${code} to ${ask} has no header ${FUNCTION_HEADER}: ${name}`, { isAway: false })
+  const field = ask === 'read' ? 'external' : 'result'
+  if (ask === 'perform' && (code === 204 || body.length === 0)) return null
+  try {
+    const data = dataIn(answer, ask) as Record<string, unknown> | null
+    if (data?.[field] === undefined) throw new SyntaxError(`it has no "${field}"`)
+    return data[field]
+  } catch (cause) {
+    if (!isWrongContent(cause)) throw cause
+    throw refusal(isSigned, 'InvalidAnswer', `the function answered ${ask} with no valid JSON: ${cause.message}`, cause)
+  }
+}
+
+/** JSON without any attribute is taken for the data: the least that a function can answer. */
+function dataIn({ headers, body }: HttpAnswer, ask: Question['ask']): unknown {
+  if (!isCloudEvent(headers)) return JSON.parse(body.toString())
+  const event = fromHttp({ headers, body })
+  const { answer: expected } = EVENT_TYPES[ask]
+  if (event.type !== expected) throw new SyntaxError(`its type is ${event.type}, not ${expected}`)
+  return event.data
+}
+
+function demandWhole(answer: HttpAnswer): void {
+  if (answer.code !== 204 && mayBePart(answer))
     throw new FunctionError('the answer broke off, or should have a content-length', { isAway: true })
+}
+
+function outcomeOf(answer: HttpAnswer, isSigned: boolean, { name, ask, finalizing }: Question): Outcome {
+  const { code, headers, body } = answer
+  demandWhole(answer)
   const isEvent = isCloudEvent(headers)
   if (finalizing && !isSigned && !isEvent)
     throw new FunctionError(
@@ -107,11 +138,8 @@ function outcomeOf(answer: HttpAnswer, isSigned: boolean, { name, finalizing }: 
     )
   if (code === 204 || body.length === 0) return {}
   try {
-    // JSON without any attribute is taken for the data of an outcome: the least that a function can answer.
-    if (!isEvent) return checked(JSON.parse(body.toString()) as Outcome)
-    const event = fromHttp({ headers, body })
-    if (event.type !== OUTCOME_TYPE) throw new SyntaxError(`its type is ${event.type}, not ${OUTCOME_TYPE}`)
-    return event.data as Outcome
+    const data = dataIn(answer, ask) as Outcome
+    return isEvent ? data : checked(data)
   } catch (cause) {
     if (!isWrongContent(cause)) throw cause
     const why =

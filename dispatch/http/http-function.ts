@@ -1,11 +1,11 @@
-import { apiVersionOf, type Invoke, type KubeObject, REVISION_HEADER, type ResourceRef } from '#contracts'
+import { apiVersionOf, EVENT_TYPES, type Invoke, type KubeObject, REVISION_HEADER, type ResourceRef } from '#contracts'
 import { type CloudEvent, toHttp } from '#events'
 import { resourcePath } from '#kube'
 import { backoffMs } from '#queue'
 import { FunctionError } from '#reconcile'
 import { isRevision, RECONCILERS, type ReconcilerSpec } from '#spec'
 import { credentialsOf, type FunctionAccess } from './function-access.ts'
-import { outcomeIn } from './http-answer.ts'
+import { returnedIn } from './http-answer.ts'
 import { Poster } from './http-post.ts'
 
 export interface HttpFunctionOptions {
@@ -43,7 +43,8 @@ export function httpFunction(options: HttpFunctionOptions): HttpFunction {
   let away = 0
 
   const invoke: Invoke = async (input, { signal, traceparent, answeredBy }) => {
-    const event = reconcileEvent(input.object)
+    const ask = input.ask ?? 'reconcile'
+    const event = eventAbout(input.object, EVENT_TYPES[ask].request)
     const { headers, body } = toHttp({
       ...event,
       time: now().toISOString(),
@@ -56,12 +57,13 @@ export function httpFunction(options: HttpFunctionOptions): HttpFunction {
         headers: { ...headers, prefer: 'reply', ...(traceparent && { traceparent }) },
         body,
         signal,
+        isRepeatable: ask !== 'perform',
       })
-      const outcome = outcomeIn(answer, { name, finalizing: input.finalizing, now: now() })
+      const returned = returnedIn(answer, { name, ask, finalizing: input.finalizing, now: now() })
       noteAnswer()
       const revision = answer.headers[REVISION_HEADER]
       if (typeof revision === 'string' && isRevision(revision)) answeredBy?.(revision)
-      return outcome
+      return returned
     } catch (error) {
       if (!(error instanceof FunctionError) || !error.isAway) {
         if (!signal.aborted) noteAnswer()
@@ -86,13 +88,13 @@ export function httpFunction(options: HttpFunctionOptions): HttpFunction {
     return new FunctionError(error.message, { afterSeconds, isAway: true, cause: error.cause })
   }
 
-  function reconcileEvent(object: KubeObject | null): CloudEvent {
+  function eventAbout(object: KubeObject | null, type: string): CloudEvent {
     const { for: primary } = spec
     return {
       specversion: '1.0',
       id: crypto.randomUUID(),
       source: `https://${cluster}/apis/${apiVersionOf(RECONCILERS)}/${RECONCILERS.resource}/${name}`,
-      type: 'dev.fairlead.reconcile',
+      type,
       datacontenttype: 'application/json',
       ...(object && subjectOf(primary, object)),
     }

@@ -8,6 +8,8 @@ export interface Post {
   headers: Record<string, string>
   body: Uint8Array
   signal: AbortSignal
+  /** Does no harm when it is sent twice. */
+  isRepeatable: boolean
 }
 
 /** POSTs to one address over connections that are kept; who calls bounds it in time. */
@@ -27,7 +29,10 @@ export class Poster {
     this.#agent.destroy()
   }
 
-  /** A function decides and changes nothing, so that a request on a connection that had just ended may be repeated. */
+  /**
+   * Where a connection that was kept had just ended, nobody knows whether the request was read: it is repeated. A request
+   * that must not be repeated is sent on a connection of its own.
+   */
   async post(post: Post): Promise<HttpAnswer> {
     for (;;) {
       const credentials = await this.#credentials()
@@ -60,12 +65,12 @@ export class Poster {
   }
 
   /** A certificate that is none is found here. */
-  #start({ headers, body, signal }: Post, credentials: Credentials): ClientRequest {
+  #start({ headers, body, signal, isRepeatable }: Post, credentials: Credentials): ClientRequest {
     const send = this.#url.protocol === 'https:' ? httpsRequest : httpRequest
     try {
       return send(this.#url, {
         method: 'POST',
-        agent: this.#agent,
+        agent: isRepeatable && this.#agent,
         // Connections are kept by these too: renewed ones get a new connection.
         ...credentials.tls,
         headers: { ...headers, ...credentials.headers, 'content-length': body.length },

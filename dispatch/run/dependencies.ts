@@ -1,5 +1,6 @@
 import type { Invoke } from '#contracts'
 import type { DeadMessage } from '#events'
+import type { TokenBucket } from '#primitives'
 import type { Reconciled, SettledWrites } from '#reconcile'
 import type { EventRecorder } from '../apply/event-recorder.ts'
 import type { WritersDependencies } from '../apply/writers.ts'
@@ -22,6 +23,8 @@ export interface ReconciliationDependencies extends WritersDependencies {
   observe: RunObserver
   /** Traces are collected. */
   sampled: boolean
+  /** Told of each effect, which is then not performed. Left out: effects are performed. */
+  skipEffect?: (effect: string) => void
   deadLetter: ((dead: DeadMessage) => Promise<void>) | undefined
 }
 
@@ -30,6 +33,8 @@ export interface ServedReconciler extends Reconciled {
   invoke: Invoke
   /** Undefined: no other version of the Reconciler comes. */
   reconcilerVersion: ReconcilerVersion | undefined
+  /** Of calls that read or change the external system of the function. Left out: no limit. */
+  rateLimit?: TokenBucket | undefined
   /** Told which revision has decided on an object; returns when the object has to run again for that. */
   ranBy?: (revision: string | undefined) => Date | undefined
 }

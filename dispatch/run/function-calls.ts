@@ -1,4 +1,4 @@
-import type { Invoke, Outcome, RunContext, RunInput } from '#contracts'
+import type { FunctionInput, Invoke, RunContext } from '#contracts'
 import { unlessAborted } from '#primitives'
 import { RunTimeoutError } from '#reconcile'
 
@@ -36,9 +36,9 @@ export class FunctionCalls {
     timeoutSeconds: number,
     of: FunctionCall,
     invoke: Invoke,
-    input: RunInput,
+    input: FunctionInput,
     { signal, ...context }: RunContext,
-  ): Promise<Outcome> {
+  ): Promise<unknown> {
     await this.#endOfThatBefore(of, signal)
     const timeout = new AbortController()
     const timer = setTimeout(

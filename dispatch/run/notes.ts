@@ -1,5 +1,5 @@
 import type { RunLog } from '#contracts'
-import { type Note, RunTimeoutError } from '#reconcile'
+import { ExternalError, type Note, RunTimeoutError } from '#reconcile'
 import { failureFields } from '../log.ts'
 import type { ReconciliationDependencies } from './dependencies.ts'
 
@@ -19,12 +19,19 @@ export function reportNote(
       return observe({ step: 'dropped', ...of })
     case 'failed':
       log.warn({ ...failureFields(note.error, note.shown), finish: withoutMessage(note.finish) }, 'run failed')
-      if (note.error instanceof RunTimeoutError) observe({ step: 'timedOut', ...of })
+      if (causeOf(note.error) instanceof RunTimeoutError) observe({ step: 'timedOut', ...of })
       return
+    case 'performed': {
+      const { effect, error } = note
+      if (error === undefined) return log.info({ effect }, 'effect performed')
+      return log.warn({ effect, err: { message: error } }, 'effect failed')
+    }
     case 'unreported':
       return log.warn(failureFields(note.error, note.shown), 'failure not shown on the object')
   }
 }
+
+const causeOf = (error: unknown): unknown => (error instanceof ExternalError ? error.cause : error)
 
 /** The message is the error's. */
 const withoutMessage = (finish: object): object => ({ ...finish, message: undefined })

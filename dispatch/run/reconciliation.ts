@@ -1,4 +1,4 @@
-import type { RunInput, RunLog } from '#contracts'
+import type { FunctionInput, RunInput, RunLog } from '#contracts'
 import { parseKey, type Span, spanAfter, traceparentOf } from '#events'
 import { pause } from '#primitives'
 import type { Finish, Lease } from '#queue'
@@ -10,6 +10,7 @@ import { withFields } from '../log.ts'
 import { type Observation, observePrimary } from '../observe/observe.ts'
 import type { RunState } from '../observe/state-budget.ts'
 import type { ReconciliationDependencies, ServedReconciler } from './dependencies.ts'
+import { ExternalCalls } from './external-calls.ts'
 import { reportNote } from './notes.ts'
 import { withRequeue } from './requeue.ts'
 
@@ -19,6 +20,7 @@ export class Reconciliation {
   readonly #served: ServedReconciler
   readonly #lease: Lease
   readonly #state: RunState
+  readonly #external: ExternalCalls
   #log: RunLog
   #span: Span | undefined
   /** Of the pass under way. */
@@ -32,6 +34,17 @@ export class Reconciliation {
     this.#lease = lease
     this.#log = log
     this.#state = deps.state.ofRun(lease)
+    this.#external = new ExternalCalls({
+      reconciler: served.name,
+      key: lease.key,
+      rateLimit: served.rateLimit,
+      skipped: deps.skipEffect,
+      call: (input, traceparent) => this.#call(input, traceparent),
+      hold: () => lease.hold(),
+      signal: lease.signal,
+      span: () => this.#span,
+      observe: deps.observe,
+    })
   }
 
   /** Its place in a trace; undefined until it has seen its object. */
@@ -70,7 +83,11 @@ export class Reconciliation {
       case 'observe':
         return { did: ask.do, seen: await this.#observe(ask.begins) }
       case 'call':
-        return { did: ask.do, returned: await this.#call(ask.input) }
+        return { did: ask.do, returned: await this.#decide(ask.input) }
+      case 'read':
+        return this.#external.read(ask)
+      case 'perform':
+        return this.#external.perform(ask)
       case 'write': {
         const results = await Promise.allSettled(ask.writes.map((write) => this.#writers.owned.write(write)))
         return { did: ask.do, results: results.map((one) => ('value' in one ? one.value : failedBy(one.reason))) }
@@ -134,19 +151,26 @@ export class Reconciliation {
     return this.#span
   }
 
-  async #call(input: RunInput): Promise<unknown> {
-    const { invoke, spec } = this.#served
-    const { key, signal, suspect } = this.#lease
-    const traceparent = this.#span && traceparentOf(this.#span)
+  async #decide(input: RunInput): Promise<unknown> {
     const answered: { revision: string | undefined } = { revision: undefined }
     const answeredBy = (revision: string) => {
       answered.revision = revision
     }
-    const of = { reconciler: this.#served.name, key }
-    const context = { signal, log: this.#log, suspect, traceparent, answeredBy }
-    const returned = await this.#deps.calls.within(spec.timeoutSeconds, of, invoke, input, context)
+    const returned = await this.#call(input, this.#span && traceparentOf(this.#span), answeredBy)
     this.#answered = answered
     return returned
+  }
+
+  #call(
+    input: FunctionInput,
+    traceparent: string | undefined,
+    answeredBy: (revision: string) => void = () => undefined,
+  ): Promise<unknown> {
+    const { name, invoke, spec } = this.#served
+    const { key, signal, suspect } = this.#lease
+    const own = input.ask === undefined ? undefined : spec.external?.timeoutSeconds
+    const context = { signal, log: this.#log, suspect, traceparent, answeredBy }
+    return this.#deps.calls.within(own ?? spec.timeoutSeconds, { reconciler: name, key }, invoke, input, context)
   }
 
   #ended(finish: Finish): Finish {

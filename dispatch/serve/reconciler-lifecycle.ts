@@ -1,5 +1,6 @@
 import { type Invoke, type KubeObject, type ResourceRef, type RunLog, resourceName } from '#contracts'
 import type { StoredEvent } from '#events'
+import { TokenBucket } from '#primitives'
 import type { WorkQueue } from '#queue'
 import { reconciled, sameJson } from '#reconcile'
 import { coverageId, identityOf, isRefused, type ReconcilerSpec, readReconciler, shownUrl } from '#spec'
@@ -139,7 +140,9 @@ export class ReconcilerLifecycle {
     const ranBy = (revision = ownRevision) =>
       isRecorded && revision !== undefined ? this.#revisions.ran(revision, reconcilerVersion.reconciler) : undefined
     const what = reconciled(this.#name, spec, (resource) => this.#deps.events.isReferenceOnly(resource))
-    const served = { ...what, invoke: callee.invoke, reconcilerVersion, ranBy }
+    const limit = spec.external?.rateLimit
+    const rateLimit = limit && new TokenBucket(limit, () => performance.now())
+    const served = { ...what, invoke: callee.invoke, reconcilerVersion, ranBy, rateLimit }
     this.#current = { spec, callee, worker: new ReconcilerWorker(actingAs(this.#deps, spec), queue, served, log) }
     const { concurrency: slots, invoke } = spec
     this.#logOnce('info', { slots, ...(invoke.http && { calls: shownUrl(invoke.http.url) }) }, 'reconciler served')

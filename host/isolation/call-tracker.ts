@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
-import type { Invoke, RunInput } from '#contracts'
+import type { FunctionInput, Invoke } from '#contracts'
 
 /** One call of a function, which all that the call has begun can be traced to. */
 interface TrackedCall {
@@ -46,7 +46,7 @@ export class CallTracker {
   }
 }
 
-function nameOf({ object }: RunInput): string {
+function nameOf({ object }: FunctionInput): string {
   const { namespace, name = '' } = object?.metadata ?? {}
   return namespace === undefined ? name : `${namespace}/${name}`
 }

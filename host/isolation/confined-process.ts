@@ -1,5 +1,5 @@
 import { type ChildProcess, fork } from 'node:child_process'
-import { ConflictError, type Invoke, type Outcome, RetryAfterError, TerminalError } from '#contracts'
+import { ConflictError, type Invoke, RetryAfterError, TerminalError } from '#contracts'
 import type { FromFunction, Isolated, Thrown } from './isolation-messages.ts'
 
 /** The process is gone, by what one of its calls has done. */
@@ -7,7 +7,7 @@ export class ProcessEndedError extends Error {}
 
 interface Pending {
   id: number
-  resolve: (outcome: Outcome) => void
+  resolve: (answer: unknown) => void
   reject: (error: Error) => void
   log: Parameters<Invoke>[1]['log']
 }
@@ -45,10 +45,10 @@ export class ConfinedProcess {
   }
 
   /** Rejects with what the function threw, or ProcessEndedError. Ended by the signal, the process may still be at it. */
-  async call(reconciler: string, ...[input, { signal, log }]: Parameters<Invoke>): Promise<Outcome> {
+  async call(reconciler: string, ...[input, { signal, log }]: Parameters<Invoke>): Promise<unknown> {
     signal.throwIfAborted()
     this.#wake()
-    const { promise, resolve, reject } = Promise.withResolvers<Outcome>()
+    const { promise, resolve, reject } = Promise.withResolvers<unknown>()
     const id = ++this.#calls
     this.#pending = { id, resolve, reject, log }
     if (this.#end) reject(this.#end)
@@ -92,7 +92,7 @@ export class ConfinedProcess {
     if (message.kind === 'log') return pending.log[message.level](message.fields, message.message)
     if (message.kind === 'error') return pending.reject(revive(message.error))
     this.#leftBehind = message.leftBehind
-    pending.resolve(message.outcome)
+    pending.resolve(message.answer)
   }
 
   /** The first reason counts. */

@@ -1,6 +1,6 @@
 /** What a process of suspected calls is told, and tells. Imports nothing: that process shall start quickly. */
 import { inspect } from 'node:util'
-import type { Outcome, RunInput } from '#contracts'
+import type { FunctionInput } from '#contracts'
 
 export interface Isolated {
   /** Of the call, in its process. */
@@ -8,7 +8,7 @@ export interface Isolated {
   /** Modules of functions; none: the built-in ones. */
   files: readonly string[]
   reconciler: string
-  input: RunInput
+  input: FunctionInput
 }
 
 /** What a function threw, as far as it can cross to another process. */
@@ -24,7 +24,7 @@ export interface Thrown {
 export type FromFunction =
   | { kind: 'log'; id: number; level: 'debug' | 'info' | 'warn' | 'error'; fields: object; message: string }
   /** `leftBehind`: a timer, say, is still to come. */
-  | { kind: 'outcome'; id: number; outcome: Outcome; leftBehind: boolean }
+  | { kind: 'answer'; id: number; answer: unknown; leftBehind: boolean }
   | { kind: 'error'; id: number; error: Thrown }
   | { kind: 'stray'; error: Thrown }
 

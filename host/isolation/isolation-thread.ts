@@ -15,8 +15,8 @@ async function call({ id, files, reconciler, input }: Isolated): Promise<void> {
     const found = (await loadFunctions(files)).find(({ name }) => name === reconciler)
     if (found === undefined) throw new Error(`no function ${reconciler} in ${files.join(', ')}`)
     // The process is ended when the run is: its signal never comes.
-    const outcome = await toInvoke(found)(input, { signal: new AbortController().signal, log, suspect: true })
-    tell({ kind: 'outcome', id, outcome, leftBehind: process.getActiveResourcesInfo().length > atRest })
+    const answer = await toInvoke(found)(input, { signal: new AbortController().signal, log, suspect: true })
+    tell({ kind: 'answer', id, answer, leftBehind: process.getActiveResourcesInfo().length > atRest })
   } catch (error) {
     tell({ kind: 'error', id, error: thrownBy(error) })
   }

@@ -30,13 +30,14 @@ export function isolation(
   }
 
   const callApart = async (reconciler: string, ...[input, context]: Parameters<Invoke>): ReturnType<Invoke> => {
-    const used = idle?.isReusable ? idle : undefined
-    idle = undefined
+    // A call that changes something is not made twice because the process of another call has ended.
+    const used = idle?.isReusable && input.ask !== 'perform' ? idle : undefined
+    if (used !== undefined || !idle?.isReusable) idle = undefined
     const confined = used ?? new ConfinedProcess(files, heapMb)
     try {
-      const outcome = await confined.call(reconciler, input, context)
+      const answer = await confined.call(reconciler, input, context)
       keep(confined)
-      return outcome
+      return answer
     } catch (error) {
       // The key may run again when this rejects.
       await confined.end()

@@ -9,6 +9,9 @@ const QUEUE_BUCKETS = Array.from({ length: 12 }, (_, power) => Number(`1e${power
 const LATENESS_BUCKETS = [0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2.5, 5, 10, 60]
 
 const RESULTS = ['success', 'error', 'requeue', 'requeue_after'] as const
+/** Of one controller. A function that makes up kinds must not fill the memory of this process. */
+const MAX_EFFECT_KINDS = 64
+const OTHER_KIND = 'other'
 
 export interface RunMetrics {
   run: RunObserver
@@ -91,6 +94,27 @@ export function runMetrics(registry: Registry, now: () => number = () => perform
     registers,
   })
 
+  const effects = counter('fairlead_effects_total', 'Changes of external systems, by the kind of the effect', [
+    'reconciler',
+    'kind',
+    'result',
+  ])
+  const externalTimes = (name: string, help: string, labelNames: string[]) =>
+    new Histogram({ name, help, labelNames, buckets: RECONCILE_BUCKETS, registers })
+  const effectTimes = externalTimes('fairlead_effect_duration_seconds', 'How long effects took', ['reconciler', 'kind'])
+  const readTimes = externalTimes(
+    'fairlead_external_read_duration_seconds',
+    'How long reads of external systems took',
+    ['reconciler', 'result'],
+  )
+  const kinds = new Map<string, Set<string>>()
+  const labelOf = (reconciler: string, kind: string): string => {
+    const known = kinds.get(reconciler) ?? new Set()
+    kinds.set(reconciler, known)
+    if (known.size < MAX_EFFECT_KINDS) known.add(kind)
+    return known.has(kind) ? kind : OTHER_KIND
+  }
+
   /** When each run of this process began, by controller and key. */
   const underWay = new Map<string, Map<string, number>>()
   const ages = (controller: string) => [...(underWay.get(controller)?.values() ?? [])].map((at) => (now() - at) / 1000)
@@ -135,6 +159,12 @@ export function runMetrics(registry: Registry, now: () => number = () => perform
         active.inc({ controller })
         underWay.get(controller)?.set(step.key, now())
         if (step.cutShort) perController.panics.inc({ controller })
+      }
+      if (step.step === 'read') readTimes.observe({ reconciler: controller, result: step.result }, step.ms / 1000)
+      if (step.step === 'performed') {
+        const labels = { reconciler: controller, kind: labelOf(controller, step.kind) }
+        effects.inc({ ...labels, result: step.result })
+        effectTimes.observe(labels, step.ms / 1000)
       }
       if (step.step !== 'finished') return
       active.dec({ controller })

@@ -56,6 +56,7 @@ export function createTracing({ keep, sample, now }: TracingOptions): Tracing {
       if (step.step === 'started') waiting.set(id, { queuedAt: at - step.queuedMs, startedAt: at })
       const span = spanOf(step)
       if (step.step === 'written' && span?.sampled) keep(requestSpan(span, step, at))
+      if ((step.step === 'read' || step.step === 'performed') && span?.sampled) keep(externalSpan(span, step, at))
       if (step.step !== 'finished') return
       const times = waiting.get(id)
       waiting.delete(id)
@@ -82,6 +83,21 @@ function requestSpan(span: Span, step: RunStep & { step: 'written' }, end: numbe
   const { verb, resource, namespace, name, ms } = step
   const attributes = { 'k8s.resource': resource, 'k8s.namespace.name': namespace, 'k8s.object.name': name }
   return { ...span, name: `${verb} ${resource}`, kind: 'client', start: end - ms, end, attributes }
+}
+
+function externalSpan(span: Span, step: RunStep & { step: 'read' | 'performed' }, end: number): FinishedSpan {
+  const { reconciler, ms, result } = step
+  const name = step.step === 'read' ? `read external ${reconciler}` : `effect ${step.kind}`
+  const error = result === 'error' ? { error: 'failed' } : {}
+  return {
+    ...span,
+    name,
+    kind: 'client',
+    start: end - ms,
+    end,
+    attributes: { 'fairlead.reconciler': reconciler },
+    ...error,
+  }
 }
 
 function spanOf({ traceId, spanId, parentSpanId, sampled }: RunStep): Span | undefined {

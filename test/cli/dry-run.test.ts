@@ -34,6 +34,11 @@ export const closed = reconciler({
   name: 'closed', for: Deed, owns: [NetworkPolicy],
   reconcile: () => ({ apply: [NetworkPolicy.of({ metadata: {}, spec: { podSelector: {}, ingress: [{}] } })] }),
 })
+export const outside = reconciler({
+  name: 'outside', for: Deed,
+  external: { read: ({ object }) => [object.metadata.name], perform: () => process.exit(0) },
+  reconcile: ({ external }) => ({ effect: { kind: 'rename', from: external[0] } }),
+})
 export const deed = reconciler({
   name: 'deed', for: Deed, timeoutSeconds: 1,
   async reconcile({ object }) {
@@ -95,6 +100,12 @@ describe('a dry run', () => {
     expect(stdout).toContain('  create NetworkPolicy default/nothing\n')
     expect(stdout).toContain('    + .spec.podSelector: {}\n')
     expect(stdout).toContain('    + .spec.ingress[0]: {}\n')
+  })
+
+  it('reads the external system of the function, and prints the effect that it does not perform', async () => {
+    const { code, stdout } = await command(['run', 'outside', 'nothing', '--dry-run', '-f', module], env)
+    expect(code).toBe(0)
+    expect(stdout).toContain('It would:\n  perform {"kind":"rename","from":"nothing"}\n')
   })
 
   it('ends as up would, where the function ends the process: not as the run', async () => {

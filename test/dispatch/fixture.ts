@@ -1,5 +1,14 @@
 import { inject } from 'vitest'
-import type { Invoke, KubeObject, Outcome, ResourceRef, RunContext, RunInput } from '#contracts'
+import type {
+  Invoke,
+  KubeObject,
+  Outcome,
+  PerformInput,
+  ReadInput,
+  ResourceRef,
+  RunContext,
+  RunInput,
+} from '#contracts'
 import { createDispatcher, type Dispatcher, type DispatcherOptions, type RunStep } from '#dispatch'
 import { type EventStore, keyOf, type OwnerKey, openEventStore } from '#events'
 import { functionRbac, reconcilerCrd } from '#install'
@@ -51,6 +60,7 @@ export const configMap = (name: string, data: Record<string, string> = {}): Kube
 const GRACE_MS = 2000
 
 type Behaviour = (input: RunInput, context: RunContext) => Outcome | Promise<Outcome>
+type External = (input: ReadInput | PerformInput, context: RunContext) => unknown
 
 let ready: Promise<SharedServers> | undefined
 let files = 0
@@ -151,6 +161,7 @@ class Scene {
   readonly #options: SceneOptions
   readonly #behaviours = new Map<string, Behaviour>()
   readonly #abort = new AbortController()
+  #external: External = () => null
   #running: Promise<void> | undefined
 
   constructor(fixture: Fixture, name: string, queue: WorkQueue, options: SceneOptions) {
@@ -216,6 +227,11 @@ class Scene {
 
   behave(name: string, behaviour: Behaviour): void {
     this.#behaviours.set(name, behaviour)
+  }
+
+  /** How the functions of all widgets read and change their external system. */
+  behaveOutside(external: External): void {
+    this.#external = external
   }
 
   enqueue(name: string): Promise<unknown> {
@@ -291,6 +307,7 @@ class Scene {
 
   readonly #invoke: Invoke = async (input, context) => {
     const behaviour = this.#behaviours.get(input.object?.metadata.name ?? '')
+    if (input.ask !== undefined) return this.#external(input, context)
     return behaviour === undefined ? {} : behaviour(input, context)
   }
 }

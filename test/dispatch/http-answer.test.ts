@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { toHttp } from '#events'
-import { type HttpAnswer, outcomeIn } from '../../dispatch/http/http-answer.ts'
+import { type HttpAnswer, type Question, returnedIn } from '../../dispatch/http/http-answer.ts'
 import { HUNDRED_YEARS_S } from '../../reconcile/outcome.ts'
 
 const now = new Date('2030-01-01T00:00:00Z')
@@ -9,12 +9,12 @@ const answer = (code: number, content: string | object = '', headers: HttpAnswer
   const type = typeof content === 'string' ? {} : { 'content-type': 'application/json' }
   return { code, headers: { 'content-length': String(body.length), ...type, ...headers }, body }
 }
-const asked = { name: 'shops', finalizing: false, now }
+const asked: Question = { name: 'shops', ask: 'reconcile', finalizing: false, now }
 /** What `serve` adds to each answer. */
 const own = { 'fairlead-function': 'shops' }
 const thrownBy = (one: HttpAnswer, question = asked): unknown => {
   try {
-    return outcomeIn(one, question)
+    return returnedIn(one, question)
   } catch (error) {
     return error
   }
@@ -28,11 +28,11 @@ describe('an answer of a function over HTTP', () => {
     ['an outcome in binary mode', { code: 200, ...eventOf(outcome) }],
     ['JSON without attributes', answer(200, outcome)],
   ])('is its outcome: %s', (_, { code, headers, body }) =>
-    expect(outcomeIn({ code, headers, body: Buffer.from(body) }, asked)).toEqual(outcome),
+    expect(returnedIn({ code, headers, body: Buffer.from(body) }, asked)).toEqual(outcome),
   )
 
   it.each([200, 201, 204])('%d without a body asks for nothing', (code) =>
-    expect(outcomeIn(answer(code), asked)).toEqual({}),
+    expect(returnedIn(answer(code), asked)).toEqual({}),
   )
 
   it('that is to be asked for after the end of all time is asked for in a hundred years, in its own words', () => {
@@ -68,7 +68,7 @@ describe('an answer of a function over HTTP', () => {
     ['200 with the header and JSON alone', { ...answer(200, {}, own) }],
     ['an outcome as a CloudEvent', { code: 200, ...eventOf({}) }],
   ])('that identifies itself may end finalizing: %s', (_, { code, headers, body }) =>
-    expect(outcomeIn({ code, headers, body: Buffer.from(body) }, { ...asked, finalizing: true })).toEqual({}),
+    expect(returnedIn({ code, headers, body: Buffer.from(body) }, { ...asked, finalizing: true })).toEqual({}),
   )
 
   it('of the server of another function is not taken, whatever it says', () => {
@@ -162,4 +162,37 @@ describe('an answer of a function over HTTP', () => {
     for (const code of [429, 503, 500, 404])
       expect(thrownBy(answer(code, '', { 'retry-after': asked }))).toMatchObject({ afterSeconds })
   })
+})
+
+describe('an answer to a read or an effect over HTTP', () => {
+  const read: Question = { ...asked, ask: 'read' }
+  const perform: Question = { ...asked, ask: 'perform' }
+  const event = (data: object, type: string) => {
+    const { headers, body } = eventOf(data, type)
+    return { code: 200, headers, body: Buffer.from(body) }
+  }
+
+  it.each<[what: string, question: Question, given: HttpAnswer, returned: unknown]>([
+    ['a signed state', read, answer(200, { external: ['a'] }, own), ['a']],
+    ['a signed state that is null', read, answer(200, { external: null }, own), null],
+    ['a state in an event', read, event({ external: 1 }, 'dev.fairlead.external'), 1],
+    ['a signed result', perform, answer(200, { result: { id: 7 } }, own), { id: 7 }],
+    ['a result in an event', perform, event({ result: 7 }, 'dev.fairlead.result'), 7],
+    ['a signed 204 to an effect', perform, answer(204, '', own), null],
+  ])('is taken: %s', (_, question, given, returned) => expect(returnedIn(given, question)).toEqual(returned))
+
+  it.each<[what: string, question: Question, given: HttpAnswer, error: object]>([
+    ['a page of a proxy', read, answer(200, { external: [] }), { name: 'FunctionError' }],
+    ['a 204 of a proxy', perform, answer(204), { name: 'FunctionError' }],
+    ['a 204 to a read', read, answer(204, '', own), { name: 'TerminalError', reason: 'InvalidAnswer' }],
+    ['an outcome', read, event({ external: 1 }, 'dev.fairlead.outcome'), { name: 'FunctionError' }],
+    ['no envelope', perform, answer(200, { id: 7 }, own), { reason: 'InvalidAnswer' }],
+    [
+      'a refusal in its own words',
+      perform,
+      answer(422, { reason: 'NoZone', message: 'no' }, own),
+      { reason: 'NoZone' },
+    ],
+    ['503', perform, answer(503), { name: 'FunctionError', isAway: true }],
+  ])('is an error: %s', (_, question, given, error) => expect(thrownBy(given, question)).toMatchObject(error))
 })

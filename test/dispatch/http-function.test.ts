@@ -1,7 +1,7 @@
 import { createServer, type Server } from 'node:http'
 import { type AddressInfo, createServer as createConnectionServer } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
-import type { Outcome, RunInput } from '#contracts'
+import type { RunInput } from '#contracts'
 import { fromHttp } from '#events'
 import { type ReconcilerSpec, reconcilerSpec } from '#spec'
 import { type HttpFunction, httpFunction } from '../../dispatch/http/http-function.ts'
@@ -39,7 +39,7 @@ afterEach(() => {
   for (const one of open.splice(0)) one.close()
 })
 
-function at(url: string): HttpFunction & { call: (signal?: AbortSignal) => Promise<Outcome> } {
+function at(url: string): HttpFunction & { call: (signal?: AbortSignal) => Promise<unknown> } {
   const made = httpFunction({ name: 'w', spec, url, cluster: 'c1', now: () => new Date(0), random: () => 0.5 })
   open.push(made)
   const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
@@ -161,4 +161,24 @@ describe('calling a function over HTTP', () => {
     server.closeAllConnections()
     server.close()
   })
+})
+
+it('sends an effect on a connection of its own, because it must not be repeated where a kept one has just ended', async () => {
+  const connections: unknown[] = []
+  const http = createServer((_, response) => {
+    response.setHeader('fairlead-function', 'w').end('{"external":[],"result":1}')
+  })
+  http.on('connection', (socket) => connections.push(socket))
+  await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve))
+  const { invoke } = at(`http://127.0.0.1:${(http.address() as AddressInfo).port}`)
+  const context = { signal: new AbortController().signal, log }
+  const { external: _, ask: __, ...run } = input
+  const counts: number[] = []
+  for (const asked of ['read', 'read', 'perform', 'perform', 'read'] as const) {
+    await invoke(asked === 'read' ? { ...run, ask: asked } : { ...run, ask: asked, effect: { kind: 'add' } }, context)
+    counts.push(connections.length)
+  }
+  expect(counts).toEqual([1, 1, 2, 3, 3])
+  http.closeAllConnections()
+  await new Promise((resolve) => http.close(resolve))
 })

@@ -17,6 +17,8 @@ const RUN = keysOf<sdk.Run<sdk.Resource, never, never>>({
   owned: true,
   related: true,
   refused: true,
+  external: true,
+  performed: true,
   now: true,
   secret: true,
   attempt: true,
@@ -32,6 +34,7 @@ const OUTCOME = keysOf<sdk.ReconcileOutcome>({
   events: true,
   requeueAfter: true,
   requeueAt: true,
+  effect: true,
 })
 const INNER = [
   ...keysOf<sdk.ServedVersion>({ version: true, spec: true, status: true, validations: true, deprecated: true }),
@@ -103,7 +106,11 @@ describe('the code of the pages for authors', () => {
   it('type-checks against the package', async () => {
     await using folder = await authorsFolder()
     const { dir } = folder
-    await writeFiles(dir, [...(await blocksOf('functions')), ...(await blocksOf('tutorial'))])
+    await writeFiles(dir, [
+      ...(await blocksOf('functions')),
+      ...(await blocksOf('external')),
+      ...(await blocksOf('tutorial')),
+    ])
     const compilerOptions = { tsBuildInfoFile: 'tsc.tsbuildinfo', typeRoots: [join(ROOT, 'node_modules/@types')] }
     const project = { extends: join(ROOT, 'tsconfig.json'), compilerOptions, include: ['*.ts'] }
     await writeFile(join(dir, 'tsconfig.json'), JSON.stringify(project))
@@ -112,7 +119,7 @@ describe('the code of the pages for authors', () => {
 
   it('passes the tests that the reference has for it', async () => {
     await using folder = await authorsFolder()
-    await writeFiles(folder.dir, await blocksOf('functions'))
+    await writeFiles(folder.dir, [...(await blocksOf('functions')), ...(await blocksOf('external'))])
     await ran(folder.dir, process.execPath, ['--test'])
   })
 })

@@ -84,3 +84,21 @@ it('a loop ends with the call’s signal; where more are suspected than there is
   expect(reasons.filter((reason) => reason === 'the function did not finish')).toHaveLength(4)
   expect(reasons.filter((reason) => reason === 'run beside the others')).toHaveLength(2)
 })
+
+it('an effect is performed in a process of its own, so that it is not performed again when another call has ended it', async () => {
+  const module = fileURLToPath(new URL('./reaching.ts', import.meta.url))
+  const reach = isolation([module], 100)('reaching', notApart)
+  const object = {
+    apiVersion: 'test.fairlead.dev/v1',
+    kind: 'Naughty',
+    metadata: { name: 'a', uid: '1' },
+    spec: { does: 'nothing' },
+  }
+  const run = { object, owned: {}, related: {}, attempt: 2, now: '2030-01-01T00:00:00Z', finalizing: false }
+  const context = { signal: new AbortController().signal, log, suspect: true }
+  const read = () => reach({ ...run, ask: 'read' }, context)
+  const first = await read()
+  const [kind, pid] = (await reach({ ...run, ask: 'perform', effect: { kind: 'add' } }, context)) as [string, number]
+  expect([kind, pid === first]).toEqual(['add', false])
+  expect(await read()).toBe(first)
+})

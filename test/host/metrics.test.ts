@@ -80,6 +80,9 @@ it('counts runs under the names of controller-runtime, from 0 on', async () => {
   time = 1000
   began('g')
   run({ reconciler: 'at', key: 'g', step: 'timedOut' })
+  run({ reconciler: 'at', key: 'g', step: 'read', result: 'success', ms: 20 })
+  for (let kind = 0; kind < 70; kind++)
+    run({ reconciler: 'at', key: 'g', step: 'performed', kind: `kind${kind}`, result: 'error', ms: 10 })
   time = 3000
   expect(await exported(registry)).toMatchObject({
     'controller_runtime_reconcile_total{controller=at,result=success}': 1,
@@ -89,6 +92,10 @@ it('counts runs under the names of controller-runtime, from 0 on', async () => {
     'controller_runtime_terminal_reconcile_errors_total{controller=at}': 1,
     'controller_runtime_reconcile_panics_total{controller=at}': 1,
     'controller_runtime_reconcile_timeouts_total{controller=at}': 1,
+    'fairlead_external_read_duration_seconds_sum{reconciler=at,result=success}': 0.02,
+    'fairlead_effects_total{reconciler=at,kind=kind63,result=error}': 1,
+    'fairlead_effects_total{reconciler=at,kind=other,result=error}': 6,
+    'fairlead_effect_duration_seconds_count{reconciler=at,kind=kind0}': 1,
     'controller_runtime_active_workers{controller=at}': 2,
     'controller_runtime_reconcile_time_seconds_count{controller=at}': 5,
     'controller_runtime_reconcile_time_seconds_sum{controller=at}': 0.1,

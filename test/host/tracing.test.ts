@@ -87,6 +87,8 @@ describe('what bridge and dispatcher tell', () => {
     now = 10_030
     const written = { verb: 'create', resource: 'pods.v1', kind: 'Pod', namespace: 'default', name: 'p' } as const
     tracing.run({ ...step, ...request, step: 'written', ...written, resourceVersion: '1', ms: 3 })
+    const effect = spanAfter(traceparentOf(run), true)
+    tracing.run({ ...step, ...effect, step: 'performed', kind: 'addUser', result: 'error', ms: 2 })
     now = 10_050
     tracing.run({ ...step, ...run, step: 'finished', result: 'error', ms: 25, message: 'no' })
     const inShort = kept.map(({ name, start, end, parentSpanId, error }) => [name, start, end, parentSpanId, error])
@@ -94,11 +96,12 @@ describe('what bridge and dispatcher tell', () => {
     expect(inShort).toEqual([
       ['publish ats.v1.example.com', 9996, 10_000, undefined, undefined],
       ['create pods.v1', 10_027, 10_030, run.spanId, undefined],
+      ['effect addUser', 10_028, 10_030, run.spanId, 'failed'],
       ['queue at', 10_005, 10_020, publish!.spanId, undefined],
       ['run at', 10_020, 10_045, publish!.spanId, 'no'],
     ])
     expect(new Set(kept.map(({ traceId }) => traceId)).size).toBe(1)
-    expect(new Set(kept.map(({ spanId }) => spanId)).size).toBe(4)
+    expect(new Set(kept.map(({ spanId }) => spanId)).size).toBe(5)
   })
 
   it('is a trace in events and logs also when nobody keeps it, and that of the run that writes the object', async () => {

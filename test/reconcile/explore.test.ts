@@ -31,6 +31,8 @@ const OUTCOMES = [
   { requeueAfterSeconds: 1 },
   { metadata: { labels: { size: 's' } } },
   { deleteObject: true },
+  { effect: { kind: 'add' } },
+  { apply: [POD], effect: { kind: 'drop' } },
   { apply: 'nonsense' },
 ]
 const FAILURES = [
@@ -53,6 +55,11 @@ function anyAnswer(ask: Ask, random: () => number): Answer {
         : sees(stored(pick(OBJECTS), {}), ...(random() < 0.5 ? [child('Pod', 'p'), child('ConfigMap', 'd')] : []))
     case 'call':
       return returns(pick(OUTCOMES))
+    case 'read':
+      if (random() < 0.1) return { did: 'limit', afterMs: 1000 }
+      return { did: 'read', external: Math.floor(random() * 3) }
+    case 'perform':
+      return random() < 0.05 ? { did: 'skip' } : { did: 'perform', result: null }
     case 'write':
       return {
         did: 'write',
@@ -80,6 +87,7 @@ it(`every run of ${RUNS} with any answers ends, and keeps the rules of a run; FA
     for: { ...widgets().spec.for, namespaces: ['default'] },
     finalize: true,
     writes: ['Metadata', 'Deletion'],
+    external: {},
   })
   const repeated: string[] = []
   let refused = new Set<string>()
@@ -105,6 +113,8 @@ it(`every run of ${RUNS} with any answers ends, and keeps the rules of a run; FA
   const script = {
     observe: forever,
     call: forever,
+    read: forever,
+    perform: forever,
     write: forever,
     writeStatus: forever,
     writeFinalizers: forever,
@@ -123,6 +133,7 @@ it(`every run of ${RUNS} with any answers ends, and keeps the rules of a run; FA
 function breaches(steps: readonly Step[]): string[] {
   const found: string[] = []
   let called: unknown
+  let isRead = false
   for (const step of steps) {
     const { ask } = step
     const object = worldOf(step)?.object
@@ -133,6 +144,13 @@ function breaches(steps: readonly Step[]): string[] {
     const missing = 'pass' in step.place ? step.place.pass.standing.length : 0
     if (missing > 0 && ask.do === 'write' && ask.writes.some((write) => write.verb === 'delete' && write.isPruned))
       found.push('a deletion while a write is refused')
+    if (missing > 0 && ask.do === 'perform') found.push('an effect while a write is refused')
+    if (ask.do === 'observe') isRead = false
+    if (ask.do === 'read') isRead = true
+    if (ask.do === 'call' && !isRead) found.push('a call without a read after the last observation')
+    const done = 'pass' in step.place ? step.place.pass.performed : []
+    if (ask.do === 'perform' && done.some(({ effect }) => effect.kind === ask.input.effect.kind))
+      found.push('an effect that the run has performed')
     if (missing > 0 && ask.do === 'delete') found.push('the deletion of the object while a write is refused')
     if (missing > 0 && ask.do === 'writeStatus') {
       const { conditions = [] } = ask.patch.status as { conditions?: { type: string; status: string }[] }

@@ -236,3 +236,43 @@ describe('a function over HTTP', () => {
     await new Promise((resolve) => (signal.aborted ? resolve(undefined) : signal.addEventListener('abort', resolve)))
   })
 })
+
+describe('a function with an external system over HTTP', () => {
+  const users = reconciler({
+    name: 'shops',
+    for: Shop,
+    external: {
+      read: ({ object: { metadata } }) => [metadata.name],
+      perform: ({ kind }: { kind: 'add' | 'drop' }) => (kind === 'add' ? { id: 7 } : undefined),
+    },
+    reconcile: ({ external }) => ({ status: { phase: external.join() } }),
+  })
+  const answerTo = async (type: string, data: object) => {
+    server = await serve(users, { port: 0, host: '127.0.0.1', log })
+    return post(`http://127.0.0.1:${server.port}`, { ...run(data), type })
+  }
+
+  it.each([
+    ['dev.fairlead.read', asked, 'dev.fairlead.external', { external: ['a'] }],
+    ['dev.fairlead.perform', { ...asked, effect: { kind: 'add' } }, 'dev.fairlead.result', { result: { id: 7 } }],
+    ['dev.fairlead.reconcile', { ...asked, external: ['b'] }, 'dev.fairlead.outcome', { status: { phase: 'b' } }],
+  ])('answers %s', async (type, data, answered, expected) => {
+    expect(await outcomeOf(await answerTo(type, data))).toMatchObject({ type: answered, data: expected })
+  })
+
+  it('answers an effect without a result with 204', async () => {
+    expect((await answerTo('dev.fairlead.perform', { ...asked, effect: { kind: 'drop' } })).status).toBe(204)
+  })
+
+  it('does not decide without the state of its system, and is asked again later', async () => {
+    const response = await answerTo('dev.fairlead.reconcile', asked)
+    expect([response.status, ((await response.json()) as { message: string }).message]).toEqual([
+      500,
+      expect.stringContaining('install it again'),
+    ])
+  })
+
+  it('refuses an effect without a kind', async () => {
+    expect((await answerTo('dev.fairlead.perform', asked)).status).toBe(422)
+  })
+})

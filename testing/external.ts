@@ -1,0 +1,67 @@
+import type { Effect, PerformInput, ReadInput } from '#contracts'
+import { type Kind, type Reconciler, type RelatedKind, type Run, toInvoke } from '#sdk'
+import { callContext } from './given.ts'
+
+/** A model of the external system of a function, which stands in for its `external`. */
+export interface ExternalModel<For extends Kind<unknown> = Kind<unknown>, State = unknown> {
+  /** At first. Plain data, which a simulation copies. */
+  state: State
+  /** What `external.read` returns where the system is in that state. */
+  read(state: State, run: Run<For, Kind<unknown>, RelatedKind>): unknown
+  /** Changes the state as the system does. Throws what the system refuses; returns what `external.perform` returns. */
+  perform(state: State, effect: Effect, run: Run<For, Kind<unknown>, RelatedKind>): unknown
+}
+
+type Ask = (input: ReadInput | PerformInput) => Promise<unknown>
+
+/** An external system in memory. */
+export class SimulatedExternal {
+  readonly #reconciler: Reconciler
+  readonly #model: ExternalModel
+  readonly #ask: Ask
+  readonly state: unknown
+  /** Effects that the system has taken, in order. */
+  readonly taken: Effect[] = []
+  /** Called for each effect; `perform` passes it to the system. Whatever may happen to an effect. */
+  around: (effect: Effect, perform: () => Promise<unknown>) => Promise<unknown> = (_, perform) => perform()
+
+  constructor(reconciler: Reconciler, model: ExternalModel, state = model.state) {
+    this.#reconciler = reconciler
+    this.#model = model
+    this.state = structuredClone(state)
+    const invoke = toInvoke(reconciler, {
+      read: (run) => model.read(this.state, run),
+      perform: (effect, run) => model.perform(this.state, effect, run),
+    })
+    this.#ask = async (input) => invoke(input, callContext())
+  }
+
+  copy(): SimulatedExternal {
+    return new SimulatedExternal(this.#reconciler, this.#model, this.state)
+  }
+
+  read(input: ReadInput): Promise<unknown> {
+    return this.#ask(input)
+  }
+
+  perform(input: PerformInput): Promise<unknown> {
+    return this.around(input.effect, async () => {
+      const result = await this.#ask(input)
+      this.taken.push(input.effect)
+      return result
+    })
+  }
+}
+
+/** Undefined: the function has no external system. */
+export function simulatedExternal(
+  reconciler: Reconciler,
+  model: ExternalModel | undefined,
+): SimulatedExternal | undefined {
+  const { name, external } = reconciler
+  if (external === undefined && model !== undefined)
+    throw new Error(`"external" is a model of a system that ${name} does not have: leave it out`)
+  if (external !== undefined && model === undefined)
+    throw new Error(`${name} has an external system: give a model of it in "external"`)
+  return model && new SimulatedExternal(reconciler, model)
+}
