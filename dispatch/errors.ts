@@ -49,9 +49,12 @@ const isOtherUid = (error: unknown): boolean =>
   error.code === 422 &&
   error.details.causes?.some(({ field }) => field === 'metadata.uid') === true
 
-/** Server-side apply of a field that the schema does not have is answered with a bare 500 (Kubernetes 1.36). */
-const isUntyped = (error: ApiError): boolean =>
-  error.code === 500 && error.message.includes('failed to create typed patch object')
+/**
+ * Server-side apply of a field that the schema does not have, or of a value that the field's type does not take (a quantity
+ * `lots`), is answered with a bare 500 (Kubernetes 1.36).
+ */
+const isUntyped = ({ code, message }: ApiError): boolean =>
+  code === 500 && /failed to (?:create typed patch object|convert new object)/.test(message)
 
 /** What etcd does not take is answered with a bare 500 (Kubernetes 1.36: its client's limit, or its server's). */
 const isTooLarge = ({ code, message }: ApiError): boolean =>

@@ -76,6 +76,11 @@ describe('what the API server refuses', () => {
       apiError(500, { message: 'failed to create typed patch object (x)' }),
       'Invalid',
     ],
+    [
+      'a value that the type of its field does not take',
+      apiError(500, { message: 'failed to convert new object (a/b; apps/v1, Kind=Deployment) to proper version: x' }),
+      'Invalid',
+    ],
   ])('is for the object to show: %s', (_, error, reason) => {
     expect(refusalOf(error, 'cannot apply Pod a/b')).toMatchObject({ name: 'RefusedError', reason, cause: error })
   })

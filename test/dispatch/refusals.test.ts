@@ -93,6 +93,21 @@ describe('a refusal of the API server', () => {
     await until(async () => (await scene.condition('policy'))?.['status'] === 'True')
   })
 
+  it('of a value that its type does not take is shown, and stops nothing else', async () => {
+    await fixture.events.setCursor(QUOTAS, undefined, { resourceVersion: '1', at: '2030-01-01T00:00:00Z' })
+    const untyped = await fixture.scene('untyped', { spec: { owns: [{ ...QUOTAS, kind: 'ResourceQuota' }, PODS] } })
+    const quota = { apiVersion: 'v1', kind: 'ResourceQuota', metadata: { name: 'q' }, spec: { hard: { pods: 'lots' } } }
+    await untyped.widget('w', () => ({ apply: [quota, pod('untyped-pod')] }))
+    expect((await untyped.ended('w')).result).toBe('error')
+    expect(await untyped.condition('w')).toMatchObject({
+      status: 'False',
+      reason: 'Invalid',
+      message: expect.stringMatching(/^cannot apply ResourceQuota untyped\/q: .*quantities must match/),
+    })
+    expect(await untyped.get(PODS, 'untyped-pod')).toBeDefined()
+    await untyped.stop()
+  })
+
   it('by a webhook that does not answer is shown, and stops nothing else', async () => {
     const webhooks = { ...POLICIES, resource: 'validatingwebhookconfigurations' }
     await fixture.kube.create(resourcePath(webhooks), {
