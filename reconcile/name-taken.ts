@@ -1,5 +1,6 @@
 import { controllerOf, type KubeObject } from '#contracts'
 import { isNamedAs, isOwnedBy, type OwnedResource, type Owner, RETAINED_FOR, retainerOf } from '#spec'
+import { fingerprint } from './covers.ts'
 import { RefusedError } from './errors.ts'
 import { markedBy, ownershipMark, RECONCILER_ANNOTATION } from './ownership.ts'
 import { bound, type Write } from './plan.ts'
@@ -26,13 +27,39 @@ export function takeOver(write: Write, found: KubeObject, claimant: Claimant): T
   if (write.verb !== 'apply' || !mayTake(write, found, claimant))
     throw new RefusedError(nameTaken(resource, found, claimant), { reason: 'NameTaken' })
   const { uid = '', resourceVersion = '' } = found.metadata
+  const taken = bound(object, { uid, resourceVersion })
+  const contents = isSecret(resource) ? keepingValues(taken, found) : { object: taken }
   const { kind } = claimant.owner
   const before = keeperOf(found) ? `was retained for an earlier ${kind} of this name` : 'had no controller'
   const after = isRetained(object) ? 'is retained for' : 'is controlled by'
   return {
-    write: { ...write, observed: found, object: bound(object, { uid, resourceVersion }) },
+    write: { ...write, ...contents, observed: found },
     adopted: `${called(found)} ${before}, and ${after} this ${kind} now`,
   }
+}
+
+const isSecret = ({ group, resource }: OwnedResource): boolean => group === '' && resource === 'secrets'
+
+/**
+ * The function has not seen the values of the Secret, and may have drawn others: these would be lost. It sees them in its next
+ * call, which decides on them.
+ */
+function keepingValues(
+  { stringData = {}, ...wanted }: SecretValues,
+  { data = {} }: SecretValues,
+): Pick<TakeOver['write'], 'object' | 'fingerprint'> {
+  const added = Object.entries(stringData).filter(([key]) => !Object.hasOwn(data, key))
+  const object = {
+    ...wanted,
+    data: { ...wanted.data, ...data },
+    ...(added.length > 0 && { stringData: Object.fromEntries(added) }),
+  }
+  return { object, fingerprint: fingerprint(object) }
+}
+
+interface SecretValues extends KubeObject {
+  data?: Record<string, string>
+  stringData?: Record<string, string>
 }
 
 function mayTake({ resource, object }: Write, found: KubeObject, claimant: Claimant): boolean {

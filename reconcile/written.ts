@@ -1,5 +1,6 @@
 import { ConflictError, type EventReport } from '#contracts'
 import { namesOthers } from '#spec'
+import { noting } from './confidential.ts'
 import { gravest } from './consequence.ts'
 import { fingerprint } from './covers.ts'
 import { RefusedError } from './errors.ts'
@@ -54,7 +55,9 @@ export function wroteStage(
     notes.push({ note: 'settled', target, value })
   }
   const next = refused.length === 0 ? plan : afterRefusal(plan, refused, stage + 1)
-  const [written, news] = tell(standing({ ...pass, world, settled, refused: told }, next), world.object, events)
+  const found = results.flatMap((result) => ('object' in result && result.object ? [result.object] : []))
+  const seen = noting({ ...pass, world, settled, refused: told }, found)
+  const [written, news] = tell(standing(seen, next), world.object, events)
   notes.push(...news)
   if (failures.length > 0) return after(notes, fail(written, gravest(failures)))
   const isOld = results.some((result) => 'isOld' in result && result.isOld)

@@ -33,7 +33,8 @@ export interface Given {
 }
 
 export const DEFAULT_NOW = '2030-01-01T00:00:00.000Z'
-export const SEED = 'the same in every test'
+/** Of `secret`: the same in every test, and another one for an object that is created again. */
+export const seedOf = (object: KubeObject | null): string => `the same in every test ${object?.metadata.uid}`
 const quiet = { debug() {}, info() {}, warn() {}, error() {} }
 
 /**
@@ -63,7 +64,7 @@ export function inputOf(reconciler: Reconciler, given: Given): RunInput {
     owned: byKind(spec.owns, others, () => (other) => object !== null && isOwned(other, object, identity)),
     related: byKind(spec.related, others, (one) => (object === null ? () => false : relation(one)(object))),
     attempt,
-    seed: SEED,
+    seed: seedOf(object),
     now: new Date(now).toISOString(),
     finalizing: given.finalizing ?? (object !== null && isFinalizing(object, identity)),
     ...(given.refused !== undefined && { refused: refusedByKind(given.refused) }),

@@ -63,6 +63,7 @@ async function writesNothingTwice(reconciler: Reconciler, scenario: Scenario): P
     const world = start()
     await world.runUntilIdle()
     const before = stateOf(world)
+    world.draw = 'another run'
     await world.run()
     same(stateOf(world), before, `a run with nothing to do has changed something, ${when}`)
     const { length } = world.writes

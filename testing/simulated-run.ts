@@ -20,7 +20,7 @@ import {
 } from '#reconcile'
 import type { Reconciler } from '#sdk'
 import type { SimulatedExternal } from './external.ts'
-import { invokeOf, isOwned, SEED, worldOf } from './given.ts'
+import { invokeOf, isOwned, seedOf, worldOf } from './given.ts'
 import { type Memory, MemoryRefusal } from './memory.ts'
 import { prepared } from './prepared.ts'
 
@@ -40,6 +40,8 @@ export interface SimulatedRun {
   /** Effects are not performed. */
   isDry: boolean
   attempt: number
+  /** Another text: `secret` gives others. */
+  draw: string
   /** The object that is reconciled, as it is now. */
   primary: () => KubeObject | undefined
   /** Why the write is refused; undefined: it is not. */
@@ -138,12 +140,12 @@ class SimulatedDriver {
   }
 
   #observe(): Observed | undefined {
-    const { memory, settled, primary } = this.#run
+    const { memory, settled, primary, draw } = this.#run
     this.isStale = false
     const object = primary()
     if (object === undefined) return undefined
     const world = worldOf(this.#of, object, memory.all())
-    return { world, now: memory.now, seed: SEED, settled: settled.of(world) }
+    return { world, now: memory.now, seed: `${seedOf(object)}${draw}`, settled: settled.of(world) }
   }
 
   #tried(write: Write): Written | { failed: unknown } {

@@ -71,6 +71,8 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
   readonly inputs: RunInput[] = []
   /** Called before each write: whatever may happen right then. */
   before: (write: SimulatedWrite) => void = () => {}
+  /** In a cluster each run draws other secrets. Here a run does so after this text has changed. */
+  draw = ''
   #refused: readonly RefusedKind[] = []
   #attempt = 0
   /** Whether the last failure has a consequence of its own, other than to be tried again. */
@@ -235,6 +237,7 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
       external: this.#external,
       isDry,
       attempt: this.#attempt,
+      draw: this.draw,
       primary: () => this.#stored,
       refusal: (write) => this.#refusalOf(write),
       before: (write) => this.before(write),

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { AppliedObject, KubeObject, ResourceRef } from '#contracts'
+import { type AppliedObject, type KubeObject, type ResourceRef, TerminalError } from '#contracts'
 import { resourcePath } from '#kube'
 import { RETAINED_FOR, retainedFor } from '#spec'
 import { CONFIG_MAPS, configMap, PODS, pod, startFixture, until, WIDGETS } from './fixture.ts'
@@ -151,6 +151,34 @@ describe('a retained object', () => {
     expect((await scene.run('w')).message).toContain(
       'Pod retain-again/p exists, but was retained for an earlier Widget of this name: have the function give what it makes another name, or own the kind with strategy Apply',
     )
+    await scene.stop()
+  })
+
+  it('that is a Secret keeps its values when it is taken over, and then the function sees them', async () => {
+    const scene = await fixture.scene('retain-password', { spec: { owns } })
+    let draws = 0
+    const passwordOf = (value: KubeObject | undefined) => (value?.['data'] as Record<string, string>)?.['password']
+    const behaviour: Parameters<typeof scene.behave>[1] = ({ owned }) => {
+      const stored = passwordOf(owned['Secret.v1']?.[0])
+      const { stringData: _, ...rest } = secret('s')
+      return { apply: [retain({ ...rest, data: { password: stored ?? btoa(`drawn ${++draws}`) } })] }
+    }
+    await scene.widget('w', behaviour)
+    await scene.ended('w')
+    await replaceWidget(scene, 'w')
+    expect((await scene.run('w')).result).toBe('success')
+    expect(draws).toBe(2)
+    expect(passwordOf(await scene.get(SECRETS, 's'))).toBe(btoa('drawn 1'))
+    expect(await told(scene, 'w', 'Adopted')).toHaveLength(1)
+    expect(await scene.requestsDuring(() => scene.run('w'))).toEqual([])
+
+    await replaceWidget(scene, 'w')
+    scene.behave('w', (input, context) => {
+      const stored = passwordOf(input.owned['Secret.v1']?.[0])
+      if (stored !== undefined) throw new TerminalError(`wrong: ${atob(stored)}`)
+      return behaviour(input, context)
+    })
+    expect((await scene.run('w')).message).toBe('wrong: [confidential]')
     await scene.stop()
   })
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { KubeObject, ObjectMeta } from '#contracts'
 import { ownershipMark, RECONCILER_ANNOTATION, RefusedError, takeOver, type Write } from '#reconcile'
 import { type OwnedResource, RETAINED_FOR, retainedFor } from '#spec'
-import { CONFIG_MAPS, child, createdFor, ownedByWidget, PODS, widget } from '../dispatch/objects.ts'
+import { CONFIG_MAPS, child, createdFor, ownedByWidget, PODS, SECRETS, widget } from '../dispatch/objects.ts'
 
 const claimant = { identity: 'widget', owner: widget() }
 const free = { ownerReferences: [] }
@@ -163,6 +163,17 @@ describe('what the reconciler has retained for an earlier object of that name', 
     ['it, under a strategy that changes nothing', retained(earlier, 'widget', 'Pod'), PODS, 'was retained for'],
   ])('is not what was retained for %s', (_, object, resource, message) => {
     expect(refusal(object, resource, toRetain)).toContain(message)
+  })
+
+  it('keeps the values of a Secret: the function has not seen them, and may have drawn others', () => {
+    const values = { password: 'b2xk', old: 'b2xk' }
+    const secret = { ...retained(earlier, 'widget', 'Secret'), data: values }
+    const drawn = { data: { password: 'bmV3' }, stringData: { old: 'new', more: 'new' } }
+    const wanted = { ...wanting(SECRETS, toRetain), object: child('Secret', 'c', { ...drawn, metadata: toRetain }) }
+    const { write } = takeOver(wanted as Write, secret, claimant)
+    expect(write.object).toMatchObject({ data: values, metadata: { uid: 'uid-c', resourceVersion: '200' } })
+    expect(write.object['stringData']).toEqual({ more: 'new' })
+    expect(write.fingerprint).not.toBe('f')
   })
 
   it('is not what has copied annotations: that is free', () => {

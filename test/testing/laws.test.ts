@@ -177,6 +177,14 @@ describe('what a law finds', () => {
       'a run a moment later, before its timer, writes the time or so, at the start',
     ],
     [
+      'a password that is drawn in each run',
+      shopThat(({ secret }) => ({
+        apply: [Secret.of({ metadata: { name: 'key' }, stringData: { key: secret('key') } })],
+      })),
+      'writes nothing when it runs again',
+      'a run with nothing to do has changed something, at the start',
+    ],
+    [
       'a clock of its own',
       shopThat(() => ({ status: { phase: new Date().toISOString() } })),
       'decides the same',

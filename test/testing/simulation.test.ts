@@ -232,6 +232,23 @@ describe('a simulated cluster', () => {
       ])
     })
 
+    it('that is a Secret keeps the values that were drawn for its first owner', async () => {
+      const drawn: string[] = []
+      const locksmith = shopThat(({ owned, secret }) => {
+        const stored = owned(Secret)[0]?.data?.['key']
+        if (stored === undefined) drawn.push(secret('key'))
+        const data = { key: stored ?? btoa(secret('key')) }
+        return { apply: [{ ...Secret.of({ metadata: { name: 's' }, data }), retain: true }] }
+      })
+      const world = simulate(locksmith, { objects: [corner()] })
+      await world.runUntilIdle()
+      world.delete()
+      world.create(corner())
+      await world.runUntilIdle()
+      expect(new Set(drawn).size).toBe(2)
+      expect(world.list(Secret)).toMatchObject([{ data: { key: btoa(drawn[0]!) } }])
+    })
+
     it('leaves it alone, and does not show it, as long as the next owner of that name does not return it', async () => {
       const world = simulate(keeper, { objects: [corner({ data: { a: '1' } })] })
       await world.runUntilIdle()
