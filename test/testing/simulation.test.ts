@@ -304,6 +304,44 @@ describe('a simulated cluster', () => {
   })
 })
 
+describe('a simulated object that fails a check in code', () => {
+  const Zoned = resource({
+    group: 'example.com',
+    version: 'v1',
+    kind: 'Zoned',
+    plural: 'zoneds',
+    spec: z.object({ zone: z.string().refine((zone) => zone !== 'Mars', 'no zone') }),
+    status: z.object({}),
+  })
+  const finalized: string[] = []
+  const zoned = reconciler({
+    name: 'zoned',
+    for: Zoned,
+    reconcile: () => undefined,
+    finalize: ({ object: { spec } }) => void finalized.push(spec.zone),
+  })
+  const given = (spec: object) => ({ ...Zoned.of({ metadata: { name: 'z' }, spec: { zone: 'Mars' } }), spec })
+  const deleted = async (spec: object) => {
+    const world = simulate(zoned, { objects: [given(spec)] })
+    await world.runUntilIdle()
+    expect(world.failure).toMatchObject({ reason: 'InvalidObject' })
+    world.delete()
+    await world.runUntilIdle()
+    return world
+  }
+
+  it('is finalized all the same when it is deleted', async () => {
+    expect((await deleted({ zone: 'Mars' })).object).toBeUndefined()
+    expect(new Set(finalized)).toEqual(new Set(['Mars']))
+  })
+
+  it('is not finalized where it has not even the types that the function expects', async () => {
+    const world = await deleted({ zone: 3 })
+    expect(world.object?.metadata.finalizers).toEqual(['fairlead.dev/zoned'])
+    expect(world.failure?.message).toBe('spec.zone is 3: expected string, received number')
+  })
+})
+
 describe('a simulated object whose function labels or deletes it', () => {
   const labelling = reconciler({
     name: 'shop',
