@@ -17,7 +17,7 @@ import { FunctionCalls } from '../run/function-calls.ts'
 import { Reconciliation } from '../run/reconciliation.ts'
 import { seedsFrom } from '../run/seed.ts'
 import { apiView } from './api-view.ts'
-import { type DryRunStep, dryRunDependencies } from './dry-run-client.ts'
+import { type DryRunStep, dryRunDependencies, withoutValues } from './dry-run-client.ts'
 
 export interface DryRunOptions {
   kube: KubeClient
@@ -31,7 +31,7 @@ export interface DryRunOptions {
 }
 
 export interface DryRunResult {
-  /** What the function returned in the end; undefined: it was not called, or threw. */
+  /** What the function returned in the end, without the values of Secrets; undefined: it was not called, or threw. */
   outcome: Outcome | undefined
   would: DryRunStep[]
   finish: Finish<Date>
@@ -84,7 +84,7 @@ export async function dryRun(options: DryRunOptions): Promise<DryRunResult> {
     leaseOf(name, keyOf(object.namespace, object.name), now, signal),
     log,
   ).toEnd()
-  return { outcome, would, finish: dated(finish, now) }
+  return { outcome: outcome && withoutValues(outcome), would, finish: dated(finish, now) }
 }
 
 /** Nobody else can have a run that does nothing. */

@@ -11,7 +11,7 @@ import { startTestCluster } from '../support/servers.ts'
 const SDK = join(import.meta.dirname, '../../sdk/index.ts')
 const MODULE = `
 import { setTimeout as sleep } from 'node:timers/promises'
-import { ConfigMap, kind, reconciler, resource, z } from ${JSON.stringify(SDK)}
+import { ConfigMap, kind, reconciler, resource, Secret, z } from ${JSON.stringify(SDK)}
 
 const shape = {
   group: 'dry.example.com', version: 'v1',
@@ -38,6 +38,12 @@ export const outside = reconciler({
   name: 'outside', for: Deed,
   external: { read: ({ object }) => [object.metadata.name], perform: () => process.exit(0) },
   reconcile: ({ external }) => ({ effect: { kind: 'rename', from: external[0] } }),
+})
+export const safe = reconciler({
+  name: 'safe', for: Deed, owns: [Secret],
+  reconcile: () => ({
+    apply: [Secret.of({ metadata: {}, data: { key: btoa('hunter2') }, stringData: { other: 'hunter2' } })],
+  }),
 })
 export const deed = reconciler({
   name: 'deed', for: Deed, timeoutSeconds: 1,
@@ -84,6 +90,14 @@ afterAll(async () => {
 const run = (name: string, object: string) => fairlead(['run', name, object, '--dry-run', '-f', module], env)
 
 describe('a dry run', () => {
+  it('shows no value of a Secret', async () => {
+    for (const output of ['text', 'json']) {
+      const { stdout } = await command(['run', 'safe', 'nothing', '--dry-run', '-f', module, '-o', output], env)
+      expect(stdout).toContain('(withheld)')
+      expect(stdout).not.toMatch(/hunter2|aHVudGVyMg/)
+    }
+  })
+
   it.each([
     ['sweep', 's', 'default/src other/src'],
     ['wide', 'r', 'default/src other/src'],

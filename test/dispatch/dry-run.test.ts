@@ -83,6 +83,14 @@ describe('a reconciler in dry-run mode', () => {
     expect(steps.find(({ kind }) => kind === 'Secret')).toMatchObject({ would: 'create' })
     expect(JSON.stringify(steps)).not.toMatch(/hunter2|aHVudGVyMg/)
 
+    const { stringData: _, ...stored } = { ...secret, data: { password: btoa('hunter2') } }
+    await fixture.kube.create(resourcePath(SECRETS, scene.name), createdFor(widget, scene.name, stored))
+    await scene.see(SECRETS, 's', { resource: 'widgets', name: 'w' })
+    steps.length = 0
+    scene.behave('w', ({ owned }) => ({ apply: [stored, ...owned['ConfigMap.v1']!] }))
+    await scene.run('w')
+    expect(steps.filter(({ kind }) => kind === 'Secret')).toEqual([])
+
     steps.length = 0
     scene.behave('w', () => ({ apply: [{ ...pod('bad'), spec: { containers: [] } }] }))
     expect((await scene.run('w')).result).toBe('error')
