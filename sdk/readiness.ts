@@ -1,21 +1,24 @@
-import type { Deployment, ObservedBy } from './kinds.ts'
+import type { Deployment, ObservedBy, StatefulSet } from './kinds.ts'
 
-/** How far a Deployment is with what it was last told. */
+/** How far a Deployment or a StatefulSet is with what it was last told. */
 export interface Rollout {
   /** Replicas that are ready, old ones included. */
   ready: number
-  /** All replicas are ready, and of the latest template. */
+  /** All replicas are ready, and of the latest template; of a StatefulSet with a partition, those from there on. */
   isComplete: boolean
-  /** Its controller has given up: nothing has come of it within its progress deadline. */
+  /** Its controller has given up: nothing has come of it within its progress deadline. A StatefulSet has none. */
   isStuck: boolean
 }
 
-export function rolloutOf(deployment: ObservedBy<typeof Deployment> | undefined): Rollout {
-  const { metadata, spec, status } = deployment ?? {}
+export function rolloutOf(
+  workload: ObservedBy<typeof Deployment> | ObservedBy<typeof StatefulSet> | undefined,
+): Rollout {
+  const { metadata, spec, status } = workload ?? {}
   const replicas = spec?.replicas ?? 1
   const ready = status?.readyReplicas ?? 0
   const isSeen = metadata !== undefined && (status?.observedGeneration ?? 0) >= (metadata.generation ?? 0)
-  const isUpdated = (status?.updatedReplicas ?? 0) >= replicas && (status?.replicas ?? 0) <= replicas
+  const updated = (status?.updatedReplicas ?? 0) + partitionOf(spec)
+  const isUpdated = updated >= replicas && (status?.replicas ?? 0) <= replicas
   const progressing = status?.conditions?.find(({ type }) => type === 'Progressing')
   return {
     ready,
@@ -23,3 +26,7 @@ export function rolloutOf(deployment: ObservedBy<typeof Deployment> | undefined)
     isStuck: progressing?.reason === 'ProgressDeadlineExceeded',
   }
 }
+
+/** The number of replicas that keep the older template. */
+const partitionOf = (spec: ObservedBy<typeof Deployment>['spec'] | ObservedBy<typeof StatefulSet>['spec']): number =>
+  (spec !== undefined && 'updateStrategy' in spec && spec.updateStrategy?.rollingUpdate?.partition) || 0

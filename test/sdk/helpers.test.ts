@@ -9,6 +9,7 @@ import {
   reconciler,
   resource,
   rolloutOf,
+  StatefulSet,
   serviceName,
   shortName,
   toInvoke,
@@ -58,6 +59,29 @@ describe('a roll-out', () => {
     ['none is wanted', deployment({ replicas: 0, updatedReplicas: 0, readyReplicas: 0 }, 0), true],
   ])('when %s: is complete: %s', (_, one, isComplete) => {
     expect(rolloutOf(one).isComplete).toBe(isComplete)
+  })
+})
+
+describe('a roll-out of a StatefulSet', () => {
+  const statefulSet = (status: object, partition?: number) => ({
+    ...StatefulSet.of({
+      metadata: { name: 'a', generation: 3 },
+      spec: {
+        replicas: 2,
+        ...(partition !== undefined && { updateStrategy: { rollingUpdate: { partition } } }),
+      } as never,
+    }),
+    status: { observedGeneration: 3, replicas: 2, updatedReplicas: 2, readyReplicas: 2, ...status },
+  })
+
+  it.each<[string, Parameters<typeof rolloutOf>[0], boolean]>([
+    ['all are ready, and of the latest template', statefulSet({}), true],
+    ['all are ready, one of an older template', statefulSet({ updatedReplicas: 1 }), false],
+    ['all are ready, and the partition keeps one at the older template', statefulSet({ updatedReplicas: 1 }, 1), true],
+    ['its controller has not seen it yet', statefulSet({ observedGeneration: 2 }), false],
+    ['one is not ready', statefulSet({ readyReplicas: 1 }), false],
+  ])('when %s: is complete: %s', (_, one, isComplete) => {
+    expect(rolloutOf(one)).toMatchObject({ isComplete, isStuck: false })
   })
 })
 
