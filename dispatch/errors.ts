@@ -14,7 +14,7 @@ export class SupersededError extends Error {
  */
 export function refusalOf(error: unknown, what: string, object?: KubeObject): unknown {
   if (!(error instanceof ApiError)) return error
-  const message = (object && escalationIn(error.message, object)) ?? error.message
+  const message = (object && escalationIn(error.said, object)) ?? error.said
   if (error.details.causes?.some((cause) => cause.reason === 'NamespaceTerminating'))
     return new NamespaceTerminatingError(message, { cause: error })
   const isRefused = [isForbidden, isInvalid, isNotFound, isUntyped, isTooLarge, isUnadmitted].some((is) => is(error))

@@ -12,10 +12,14 @@ export class ApiError extends Error {
   readonly retryAfterSeconds: number | undefined
   /** What was asked, e.g. `GET /api/v1/pods`. */
   readonly request: string
+  /** The server's own words. */
+  readonly said: string
 
   constructor(request: string, status: Status, retryAfterSeconds?: number) {
-    super(`${request}: ${status.message ?? status.reason ?? 'failed'} (${status.code ?? 0})`)
+    const said = status.message ?? status.reason ?? 'failed'
+    super(`${request}: ${said} (${status.code ?? 0})`)
     this.request = request
+    this.said = said
     this.code = status.code ?? 0
     this.reason = status.reason ?? ''
     this.details = status.details ?? {}

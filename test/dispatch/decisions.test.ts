@@ -85,6 +85,11 @@ describe('what the API server refuses', () => {
     expect(refusalOf(error, 'cannot apply Pod a/b')).toMatchObject({ name: 'RefusedError', reason, cause: error })
   })
 
+  it('is told in the words of the API server, without the request', () => {
+    const refused = refusalOf(apiError(422, { message: 'pods "b" is invalid: x' }), 'cannot apply Pod a/b')
+    expect(refused).toMatchObject({ message: 'cannot apply Pod a/b: pods "b" is invalid: x' })
+  })
+
   it.each([
     [
       'a binding: the first right that is missing, how many others, and the verb bind',
