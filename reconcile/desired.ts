@@ -1,5 +1,6 @@
 import { apiVersionOf, type KubeObject, type OwnerReference } from '#contracts'
 import { type OwnedResource, RETAINED_FOR, retainedFor } from '#spec'
+import { sameJson } from './covers.ts'
 import type { DesiredInput } from './outcome.ts'
 import { RECONCILER_ANNOTATION } from './ownership.ts'
 import { called, type OwnedObject } from './world.ts'
@@ -24,8 +25,13 @@ const ANNOTATIONS = [DESIRED_ANNOTATION, RECONCILER_ANNOTATION, RETAINED_FOR]
 /** The status of an owned object is its own controller's. */
 const STATUS = ['status']
 
+export interface DesiredObject extends OwnedObject {
+  /** Of the observed object from which the function has made it. */
+  uid: unknown
+}
+
 export interface Desired {
-  objects: OwnedObject[]
+  objects: DesiredObject[]
   /** Why the set must not be applied, in the author's words: kind, namespace and name of what is wrong. */
   findings: string[]
 }
@@ -36,7 +42,7 @@ export interface Desired {
  * namespace (owner references do not cross namespaces).
  */
 export function completeDesired(owner: KubeObject, owns: readonly OwnedResource[], apply: DesiredInput[]): Desired {
-  const objects: OwnedObject[] = []
+  const objects: DesiredObject[] = []
   const findings: string[] = []
   const names = new Set<string>()
   for (const input of apply) {
@@ -48,10 +54,16 @@ export function completeDesired(owner: KubeObject, owns: readonly OwnedResource[
     names.add(identity)
     if (resource === undefined) findings.push(undeclared(object, owns))
     else if (fault !== undefined) findings.push(fault)
-    else objects.push({ resource, object })
+    else objects.push({ resource, object, uid: input.metadata['uid'] })
   }
   return { objects, findings }
 }
+
+/** Whether the function has returned the observed object itself, unchanged: then it declares nothing of it. */
+export const isAsObserved = (owner: KubeObject, { object, uid }: DesiredObject, observed: KubeObject) =>
+  uid !== undefined &&
+  uid === observed.metadata.uid &&
+  sameJson(object, complete(owner, observed as unknown as DesiredInput))
 
 function complete(owner: KubeObject, { metadata, retain, ...content }: DesiredInput): KubeObject {
   const { annotations, ownerReferences = [], ...authored } = metadata

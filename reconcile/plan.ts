@@ -2,7 +2,7 @@ import type { Effect, EventReport, KubeObject, ObjectMeta } from '#contracts'
 import type { Due } from '#queue/terms'
 import { keepsStatus, type OwnedResource, type ReconcilerSpec } from '#spec'
 import { covers, fingerprint } from './covers.ts'
-import { completeDesired, DESIRED_ANNOTATION } from './desired.ts'
+import { completeDesired, DESIRED_ANNOTATION, type DesiredObject, isAsObserved } from './desired.ts'
 import { type MetadataWrite, metadataFaults, metadataWrite } from './metadata.ts'
 import { HUNDRED_YEARS_S, type PlainOutcome } from './outcome.ts'
 import { isMarkedBy, ownershipMark, RECONCILER_ANNOTATION } from './ownership.ts'
@@ -128,13 +128,16 @@ export function plannedStatus(
 
 function writeFor(
   world: Family,
-  { resource, object }: OwnedObject,
+  desired: DesiredObject,
   { identity, settled, isConfidential }: Pick<Circumstances, 'identity' | 'settled' | 'isConfidential'>,
 ): Write | undefined {
+  const { resource, object } = desired
   const observed = findOwned(world, resource, object)
   const owned = withAnnotation(object, RECONCILER_ANNOTATION, ownershipMark(identity, world.object, object))
   if (resource.strategy === 'CreateOnly')
     return observed === undefined ? { verb: 'create', resource, object: owned } : undefined
+  const isAdopted = observed !== undefined && !isMarkedBy(identity, world.object, observed)
+  if (observed !== undefined && !isAdopted && isAsObserved(world.object, desired, observed)) return undefined
   // A change of the mark alone is no change of what is wanted: nothing is recreated because of it.
   const wanted = fingerprint(object)
   const isFingerprinted = !isConfidential(resource)
@@ -151,7 +154,6 @@ function writeFor(
   const comparable = resource.metadataOnly === true ? { metadata: marked.metadata } : marked
   // Without the fingerprint a field that is no longer desired would not show as a difference.
   if (isFingerprinted && covers(comparable, observed)) return undefined
-  const isAdopted = !isMarkedBy(identity, world.object, observed)
   return { ...apply, object: bound(marked, isAdopted ? { uid, resourceVersion } : { uid }) }
 }
 

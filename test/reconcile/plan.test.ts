@@ -136,12 +136,25 @@ describe('planning the writes of an outcome', () => {
     expect(planned(world(widget(), server), outcome).stages).toEqual([])
   })
 
-  it('settles when an observed object is returned as it is', () => {
-    const [[write]] = planned(world(widget()), { apply: [configMap('c')] }).stages as [[Write]]
-    const server = taken(write)
-    const [[again]] = planned(world(widget(), server), { apply: [server] }).stages as [[Write]]
-    const settled = taken(again)
-    expect(planned(world(widget(), settled), { apply: [settled] }).stages).toEqual([])
+  it.each([
+    ['ConfigMap', configMap('c')],
+    ['Secret', { apiVersion: 'v1', kind: 'Secret', metadata: { name: 's' }, data: { k: 'dg==' } }],
+    ['Job, under Recreate', { apiVersion: 'batch/v1', kind: 'Job', metadata: { name: 'j' }, spec: { image: 'a' } }],
+  ])('leaves an observed object alone that is returned as it is: a %s', (_, object) => {
+    const [[write]] = planned(world(widget()), { apply: [object] }).stages as [[Write]]
+    const there = taken(write, { byOthers: 'x', status: { ready: 1 } })
+    expect(planned(world(widget(), there), { apply: [there] }).stages).toEqual([])
+    expect(planned(world(widget(), there), { apply: [{ ...there, more: 'y' }] }).stages).not.toEqual([])
+  })
+
+  it('applies what is declared as it was observed: only then its fields go when they are declared no longer', () => {
+    const there = createdFor(widget(), 'widget', child('ConfigMap', 'c', { data: { k: 'v' } }))
+    expect(inShort(planned(world(widget(), there), { apply: [configMap('c')] }))).toEqual([['apply ConfigMap c']])
+  })
+
+  it('marks an observed object that has no mark, also when it is returned as it is', () => {
+    const unmarked = child('ConfigMap', 'c', { data: { k: 'v' } })
+    expect(inShort(planned(world(widget(), unmarked), { apply: [unmarked] }))).toEqual([['apply ConfigMap c']])
   })
 
   it('sees that a field is no longer desired', () => {
