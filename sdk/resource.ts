@@ -52,14 +52,20 @@ export const isResource = (kind: Kind<unknown>): kind is Resource => 'crd' in ki
 export const definitionsOf = (functions: readonly { for: Kind<unknown> }[]): CustomResourceDefinition[] =>
   functions.flatMap((one) => (isResource(one.for) ? [one.for.crd()] : []))
 
-/** A check in code holds no deletion back: the API server has seen to the types, and filled in the defaults. */
+/** A check in code holds no deletion back. */
 function parse(schema: z.ZodType, object: KubeObject): unknown {
   const complete = { ...object, spec: object.spec ?? {}, status: object.status ?? {} }
   const { success, data, error } = schema.safeParse(complete)
   const isGoing = object.metadata.deletionTimestamp !== undefined
-  if (!success && isGoing && error.issues.every(({ code }) => code === 'custom')) return complete
+  if (!success && isGoing && error.issues.every(({ code }) => code === 'custom')) return withDefaults(schema, complete)
   if (!success) throw new TerminalError(explain(error, complete), { reason: 'InvalidObject', cause: error })
   return data
+}
+
+/** What has the types of its schema, and fails checks in code only. */
+function withDefaults(schema: z.ZodType, value: unknown): unknown {
+  const payload = schema._zod.run({ value, issues: [] }, { async: false })
+  return payload instanceof Promise ? value : payload.value
 }
 
 /** Optional as in the CRD, and with what is kept for every resource. */

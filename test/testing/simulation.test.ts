@@ -310,7 +310,10 @@ describe('a simulated object that fails a check in code', () => {
     version: 'v1',
     kind: 'Zoned',
     plural: 'zoneds',
-    spec: z.object({ zone: z.string().refine((zone) => zone !== 'Mars', 'no zone') }),
+    spec: z.object({
+      zone: z.string().refine((zone) => zone !== 'Mars', 'no zone'),
+      minutes: z.int32().default(5),
+    }),
     status: z.object({}),
   })
   const finalized: string[] = []
@@ -318,7 +321,7 @@ describe('a simulated object that fails a check in code', () => {
     name: 'zoned',
     for: Zoned,
     reconcile: () => undefined,
-    finalize: ({ object: { spec } }) => void finalized.push(spec.zone),
+    finalize: ({ object: { spec } }) => void finalized.push(`${spec.zone} ${spec.minutes}`),
   })
   const given = (spec: object) => ({ ...Zoned.of({ metadata: { name: 'z' }, spec: { zone: 'Mars' } }), spec })
   const deleted = async (spec: object) => {
@@ -332,7 +335,7 @@ describe('a simulated object that fails a check in code', () => {
 
   it('is finalized all the same when it is deleted', async () => {
     expect((await deleted({ zone: 'Mars' })).object).toBeUndefined()
-    expect(new Set(finalized)).toEqual(new Set(['Mars']))
+    expect(new Set(finalized)).toEqual(new Set(['Mars 5']))
   })
 
   it('is not finalized where it has not even the types that the function expects', async () => {
