@@ -32,9 +32,16 @@ export interface Given {
   finalizing?: boolean
 }
 
-export const DEFAULT_NOW = '2030-01-01T00:00:00.000Z'
+const DEFAULT_NOW = '2030-01-01T00:00:00.000Z'
 /** Of `secret`: the same in every test, and another one for an object that is created again. */
 export const seedOf = (object: KubeObject | null): string => `the same in every test ${object?.metadata.uid}`
+/** Throws for a text that is no time. */
+export function timeOf(now: Date | string = DEFAULT_NOW): Date {
+  const time = new Date(now)
+  if (!Number.isNaN(time.getTime())) return time
+  throw new RangeError(`now is ${JSON.stringify(now)}: give a Date, or a time such as "2030-01-01T00:00:00Z"`)
+}
+
 const quiet = { debug() {}, info() {}, warn() {}, error() {} }
 
 /**
@@ -55,7 +62,7 @@ export function invokeOf(reconciler: Reconciler): (input: RunInput) => Promise<O
 export const callContext = (): RunContext => ({ signal: new AbortController().signal, log: quiet })
 
 export function inputOf(reconciler: Reconciler, given: Given): RunInput {
-  const { others = [], now = DEFAULT_NOW, attempt = 0 } = given
+  const { others = [], now, attempt = 0 } = given
   const object = given.object && withUid(given.object)
   const { spec } = prepared(reconciler)
   const identity = identityOf(reconciler.name, spec)
@@ -65,7 +72,7 @@ export function inputOf(reconciler: Reconciler, given: Given): RunInput {
     related: byKind(spec.related, others, (one) => (object === null ? () => false : relation(one)(object))),
     attempt,
     seed: seedOf(object),
-    now: new Date(now).toISOString(),
+    now: timeOf(now).toISOString(),
     finalizing: given.finalizing ?? (object !== null && isFinalizing(object, identity)),
     ...(given.refused !== undefined && { refused: refusedByKind(given.refused) }),
     ...(reconciler.external !== undefined && { external: given.external ?? null }),

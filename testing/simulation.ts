@@ -12,7 +12,7 @@ import { dueDate } from '#queue/terms'
 import { EffectError, RefusedError, SettledWrites } from '#reconcile'
 import type { Kind, ObservedBy, Reconciler, Resource } from '#sdk'
 import { type ExternalModel, type SimulatedExternal, simulatedExternal } from './external.ts'
-import { DEFAULT_NOW, isOfKind } from './given.ts'
+import { isOfKind, timeOf } from './given.ts'
 import { type Identity, Memory } from './memory.ts'
 import { reconcileOnce, type SimulatedRun, type SimulatedWrite } from './simulated-run.ts'
 
@@ -87,7 +87,7 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     this.#reconciler = reconciler
     this.#options = options
     this.#primary = first
-    this.memory = from?.memory.copy() ?? new Memory(new Date(options.now ?? DEFAULT_NOW))
+    this.memory = from?.memory.copy() ?? new Memory(timeOf(options.now))
     this.#external = from === undefined ? simulatedExternal(reconciler, options.external) : from.#external?.copy()
     this.timer = from?.timer
     this.#attempt = from === undefined ? 0 : from.#attempt

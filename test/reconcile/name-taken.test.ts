@@ -170,7 +170,7 @@ describe('what the reconciler has retained for an earlier object of that name', 
     const secret = { ...retained(earlier, 'widget', 'Secret'), data: values }
     const drawn = { data: { password: 'bmV3' }, stringData: { old: 'new', more: 'new' } }
     const wanted = { ...wanting(SECRETS, toRetain), object: child('Secret', 'c', { ...drawn, metadata: toRetain }) }
-    const { write } = takeOver(wanted as Write, secret, claimant)
+    const { write } = takeOver(wanted, secret, claimant)
     expect(write.object).toMatchObject({ data: values, metadata: { uid: 'uid-c', resourceVersion: '200' } })
     expect(write.object['stringData']).toEqual({ more: 'new' })
     expect(write.fingerprint).not.toBe('f')

@@ -304,6 +304,13 @@ describe('a simulated cluster', () => {
   })
 })
 
+it('names a time that is none', () => {
+  const message = 'now is "yesterday": give a Date, or a time such as "2030-01-01T00:00:00Z"'
+  const given = { objects: [corner()], object: corner(), now: 'yesterday' }
+  expect(() => simulate(mapper, given)).toThrow(message)
+  expect(() => outcomeOf(mapper, given)).toThrow(message)
+})
+
 describe('a simulated object that fails a check in code', () => {
   const Zoned = resource({
     group: 'example.com',
