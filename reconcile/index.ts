@@ -27,6 +27,7 @@ export {
 } from './ownership.ts'
 export type { Write } from './plan.ts'
 export { type Reconciled, reconciled } from './progress.ts'
+export { scrubber } from './scrub.ts'
 export type { Settled } from './settled.ts'
 export { SettledWrites } from './settled-writes.ts'
 export { conditionPatch, failurePatch, PAUSED, RECONCILED, type StatusPatch } from './status.ts'

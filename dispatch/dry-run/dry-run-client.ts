@@ -1,4 +1,4 @@
-import type { AppliedObject, EventReport, KubeObject, Outcome } from '#contracts'
+import type { EventReport, KubeObject } from '#contracts'
 import type { KubeClient } from '#kube'
 import { type Difference, differences, SettledWrites } from '#reconcile'
 import { retainerOf } from '#spec'
@@ -92,33 +92,12 @@ function dryRunClient(kube: KubeClient, note: NoteChange): KubeClient {
   }
 }
 
-const WITHHELD = '(withheld)'
+export const WITHHELD = '(withheld)'
 
 const withheld = ({ path, ...values }: Difference): Difference =>
   /^\.(?:kind|apiVersion|metadata)\b/.test(path)
     ? { path, ...values }
     : { path, ...('before' in values && { before: WITHHELD }), ...('after' in values && { after: WITHHELD }) }
-
-/** The outcome without the values of its Secrets. */
-export function withoutValues(outcome: Outcome): Outcome {
-  const { apply } = outcome
-  if (apply === undefined) return outcome
-  const isSecret = ({ apiVersion, kind }: AppliedObject) => apiVersion === 'v1' && kind === 'Secret'
-  return { ...outcome, apply: apply.map((object) => (isSecret(object) ? valuesWithheld(object) : object)) }
-}
-
-const valuesWithheld = (secret: AppliedObject): AppliedObject => ({
-  ...secret,
-  ...Object.fromEntries(
-    ['data', 'stringData'].flatMap((field) => {
-      const values = secret[field]
-      return values === undefined ? [] : [[field, keysOf(values)]]
-    }),
-  ),
-})
-
-const keysOf = (values: unknown): Record<string, string> =>
-  Object.fromEntries(Object.keys(Object(values)).map((key) => [key, WITHHELD]))
 
 /** `/apis/GROUP/VERSION/[namespaces/NAMESPACE/]RESOURCE/…`, `/api/VERSION/…` */
 function resourceOf(path: string): { group: string; resource: string } {

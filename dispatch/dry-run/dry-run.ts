@@ -17,7 +17,8 @@ import { FunctionCalls } from '../run/function-calls.ts'
 import { Reconciliation } from '../run/reconciliation.ts'
 import { seedsFrom } from '../run/seed.ts'
 import { apiView } from './api-view.ts'
-import { type DryRunStep, dryRunDependencies, withoutValues } from './dry-run-client.ts'
+import { type DryRunStep, dryRunDependencies } from './dry-run-client.ts'
+import { shownOutcome } from './shown-outcome.ts'
 
 export interface DryRunOptions {
   kube: KubeClient
@@ -70,8 +71,9 @@ export async function dryRun(options: DryRunOptions): Promise<DryRunResult> {
     const answer = () => unlessAborted(invoke(input, context), context.signal)
     if (input.ask !== undefined) return answer()
     outcome = undefined
-    outcome = (await answer()) as Outcome
-    return outcome
+    const returned = (await answer()) as Outcome
+    outcome = shownOutcome(returned, input)
+    return returned
   }
   const served: ServedReconciler = {
     ...reconciled(name, { ...spec, dryRun: true }, view.isReferenceOnly),
@@ -84,7 +86,7 @@ export async function dryRun(options: DryRunOptions): Promise<DryRunResult> {
     leaseOf(name, keyOf(object.namespace, object.name), now, signal),
     log,
   ).toEnd()
-  return { outcome: outcome && withoutValues(outcome), would, finish: dated(finish, now) }
+  return { outcome, would, finish: dated(finish, now) }
 }
 
 /** Nobody else can have a run that does nothing. */

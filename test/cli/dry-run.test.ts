@@ -41,7 +41,9 @@ export const outside = reconciler({
 })
 export const safe = reconciler({
   name: 'safe', for: Deed, owns: [Secret],
+  external: { read: () => null, perform: () => undefined },
   reconcile: () => ({
+    effect: { kind: 'createUser', password: 'hunter2' },
     apply: [Secret.of({ metadata: {}, data: { key: btoa('hunter2') }, stringData: { other: 'hunter2' } })],
   }),
 })
