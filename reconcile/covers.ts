@@ -41,6 +41,14 @@ export function sameJson(one: unknown, other: unknown): boolean {
 export const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Sixteen characters that differ when the desired state differs. */
+/** Sixteen characters that differ when the desired state differs, or the order of its fields. */
 export const fingerprint = (desired: unknown): string =>
   hash('sha256', JSON.stringify(desired), 'base64url').slice(0, 16)
+
+/** The same JSON value, its fields in alphabetical order. */
+export function sorted(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sorted)
+  if (!isRecord(value)) return value
+  const fields = Object.keys(value).sort()
+  return Object.fromEntries(fields.map((field) => [field, sorted(value[field])]))
+}

@@ -20,7 +20,10 @@ const SERVER_FIELDS = [
 /** Holds the fingerprint of what was applied: a field that is no longer desired shows as a difference. */
 export const DESIRED_ANNOTATION = 'fairlead.dev/desired'
 
-const ANNOTATIONS = [DESIRED_ANNOTATION, RECONCILER_ANNOTATION, RETAINED_FOR]
+/** The same for any order of fields. Where an object would be deleted to be changed, the order must not count. */
+export const DECLARED_ANNOTATION = 'fairlead.dev/declared'
+
+const ANNOTATIONS = [DESIRED_ANNOTATION, DECLARED_ANNOTATION, RECONCILER_ANNOTATION, RETAINED_FOR]
 
 /** The status of an owned object is its own controller's. */
 const STATUS = ['status']

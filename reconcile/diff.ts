@@ -16,6 +16,7 @@ const SILENT = new Set([
   'metadata.generation',
   'metadata.uid',
   'metadata.creationTimestamp',
+  'metadata.annotations.fairlead.dev/declared',
   'metadata.annotations.fairlead.dev/desired',
 ])
 /** Fingerprints of the labels and annotations that functions keep. */

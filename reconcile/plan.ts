@@ -1,8 +1,8 @@
 import type { Effect, EventReport, KubeObject, ObjectMeta } from '#contracts'
 import type { Due } from '#queue/terms'
 import { keepsStatus, type OwnedResource, type ReconcilerSpec } from '#spec'
-import { covers, fingerprint } from './covers.ts'
-import { completeDesired, DESIRED_ANNOTATION, type DesiredObject, isAsObserved } from './desired.ts'
+import { covers, fingerprint, sorted } from './covers.ts'
+import { completeDesired, DECLARED_ANNOTATION, DESIRED_ANNOTATION, type DesiredObject, isAsObserved } from './desired.ts'
 import { type MetadataWrite, metadataFaults, metadataWrite } from './metadata.ts'
 import { HUNDRED_YEARS_S, type PlainOutcome } from './outcome.ts'
 import { isMarkedBy, ownershipMark, RECONCILER_ANNOTATION } from './ownership.ts'
@@ -142,7 +142,7 @@ function writeFor(
   const wanted = fingerprint(object)
   const isFingerprinted = !isConfidential(resource)
   const marked = isFingerprinted ? withAnnotation(owned, DESIRED_ANNOTATION, wanted) : owned
-  if (resource.strategy === 'Recreate') return recreate(observed, resource, marked, wanted)
+  if (resource.strategy === 'Recreate') return recreate(observed, resource, marked, fingerprint(sorted(object)))
   if (observed?.metadata.deletionTimestamp !== undefined) return undefined
   const patch = observed && retentionPatch(identity, world.object, observed, object)
   if (observed !== undefined && patch !== undefined) return { verb: 'patch', resource, object: observed, patch }
@@ -165,11 +165,15 @@ function recreate(
   observed: KubeObject | undefined,
   resource: OwnedResource,
   object: KubeObject,
-  wanted: string,
+  declared: string,
 ): Write | undefined {
-  if (observed === undefined) return { verb: 'create', resource, object }
-  const created = observed.metadata.annotations?.[DESIRED_ANNOTATION]
-  const isOther = created !== undefined && created !== wanted
+  const { [DESIRED_ANNOTATION]: wanted } = object.metadata.annotations ?? {}
+  if (observed === undefined) {
+    const created = wanted === undefined ? object : withAnnotation(object, DECLARED_ANNOTATION, declared)
+    return { verb: 'create', resource, object: created }
+  }
+  const { [DESIRED_ANNOTATION]: created, [DECLARED_ANNOTATION]: known } = observed.metadata.annotations ?? {}
+  const isOther = created !== undefined && created !== wanted && known !== declared
   return isOther && observed.metadata.deletionTimestamp === undefined
     ? { verb: 'delete', resource, object: observed, isPruned: false }
     : undefined

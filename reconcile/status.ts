@@ -73,7 +73,7 @@ function conditionsPatch(object: KubeObject, updates: readonly Update[], now: Da
   return patchTo(object, current, { ...current, conditions })
 }
 
-/** Conditions by type: those not named stay, and the time moves only when the status does. */
+/** Conditions by type: those not named stay, the last update of a type counts, and the time moves only when the status does. */
 export function mergeConditions(
   current: readonly unknown[],
   updates: readonly Update[],
@@ -81,7 +81,7 @@ export function mergeConditions(
   now: Date,
 ): unknown[] {
   const merged = [...current]
-  for (const update of updates) {
+  for (const update of new Map(updates.map((one) => [one.type, one])).values()) {
     const index = merged.findIndex((condition) => isRecord(condition) && condition['type'] === update.type)
     const before = index === -1 ? undefined : (merged[index] as Partial<Condition>)
     const after: Condition = {
@@ -182,13 +182,13 @@ function patchTo(object: KubeObject, current: unknown, desired: unknown): Status
 function mergePatch(from: unknown, to: unknown): unknown {
   if (sameJson(from, to)) return undefined
   if (!isRecord(from) || !isRecord(to)) return to
-  const patch: Record<string, unknown> = {}
-  for (const field of Object.keys(from)) if (!Object.hasOwn(to, field)) patch[field] = null
+  const patch: [field: string, value: unknown][] = []
+  for (const field of Object.keys(from)) if (!Object.hasOwn(to, field)) patch.push([field, null])
   for (const [field, value] of Object.entries(to)) {
     const change = Object.hasOwn(from, field) ? mergePatch(from[field], value) : value
-    if (change !== undefined) patch[field] = change
+    if (change !== undefined) patch.push([field, change])
   }
-  return patch
+  return Object.fromEntries(patch)
 }
 
 const listOf = (value: unknown): unknown[] => (Array.isArray(value) ? value : [])

@@ -188,6 +188,23 @@ describe('planning the writes of an outcome', () => {
     expect(planned(world(widget(), unmarked), { apply: [job('b')] }).stages).toEqual([])
   })
 
+  it('Recreate: keeps an object whose fields are declared in another order', () => {
+    const job = (spec: object) => ({ apiVersion: 'batch/v1', kind: 'Job', metadata: { name: 'j' }, spec })
+    const one = job({ a: { x: 1, y: [{ p: 1, q: 2 }] }, b: 2 })
+    const same = job({ b: 2, a: { y: [{ q: 2, p: 1 }], x: 1 } })
+    const other = job({ b: 2, a: { y: [{ q: 1, p: 2 }], x: 1 } })
+    const [[created]] = planned(world(widget()), { apply: [one] }).stages as [[Write]]
+    expect(planned(world(widget(), taken(created)), { apply: [same] }).stages).toEqual([])
+    expect(inShort(planned(world(widget(), taken(created)), { apply: [other] }))).toEqual([['delete Job j']])
+  })
+
+  it('Recreate: keeps what an earlier version has created', () => {
+    const job = { apiVersion: 'batch/v1', kind: 'Job', metadata: { name: 'j' }, spec: { z: 1, a: 2 } }
+    const [[created]] = planned(world(widget()), { apply: [job] }).stages as [[Write]]
+    const metadata = { ...taken(created).metadata, annotations: { [DESIRED_ANNOTATION]: 'iDzOeUgPaAgtwaML' } }
+    expect(planned(world(widget(), taken(created, { metadata })), { apply: [job] }).stages).toEqual([])
+  })
+
   it('namespaces, then service accounts and secrets, then what binds and serves, then pods', () => {
     const kinds = ['Pod', 'RoleBinding', 'Secret', 'Namespace', 'ServiceAccount', 'Service']
     const all = kinds.map((kind): OwnedResource => ({ ...CONFIG_MAPS, resource: kind.toLowerCase(), kind }))

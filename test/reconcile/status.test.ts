@@ -18,6 +18,11 @@ describe('conditions', () => {
     ])
   })
 
+  it('that an outcome names twice have the last word, and keep their time', () => {
+    const updates = (['False', 'True'] as const).map((status) => ({ type: 'Ready', status, reason: status }))
+    expect(mergeConditions([ready], updates, 2, now)).toEqual([{ ...ready, reason: 'True', observedGeneration: 2 }])
+  })
+
   it('that are not named stay as they are, in their place', () => {
     const other = { type: 'Other', status: 'Unknown', reason: 'Never' } as const
     const merged = mergeConditions([ready, { kept: 'as is' }], [other], undefined, now)
@@ -58,6 +63,13 @@ describe('the status write', () => {
     expect(statusPatch(object, { status: { nodes: { a: 'up' } } }, now)?.status).toEqual({
       nodes: { constructor: null, toString: null },
     })
+  })
+
+  it('changes fields that are called like those which every object has', () => {
+    const named = (value: string) => JSON.parse(`{"__proto__":"${value}","constructor":"${value}"}`) as object
+    const object = widget({ status: { nodes: named('down'), observedGeneration: 1 } })
+    const patch = statusPatch(object, { status: { nodes: named('up') } }, now)
+    expect(JSON.stringify(patch?.status)).toBe(JSON.stringify({ nodes: named('up') }))
   })
 
   it('shows a failure without touching anything else, once', () => {
