@@ -1,5 +1,5 @@
 import type { KubeObject } from '#contracts'
-import { ApiConnectionError, ApiError, isConflict, isForbidden, isInvalid, isNotFound } from '#kube'
+import { ApiConnectionError, ApiError, ApiPathError, isConflict, isForbidden, isInvalid, isNotFound } from '#kube'
 import { type Failed, NamespaceTerminatingError, RefusedError } from '#reconcile'
 import { escalationIn } from './apply/escalation.ts'
 
@@ -13,13 +13,25 @@ export class SupersededError extends Error {
  * was to be written.
  */
 export function refusalOf(error: unknown, what: string, object?: KubeObject): unknown {
+  if (error instanceof ApiPathError)
+    return new RefusedError(`${what}: ${error.message}`, { reason: 'Invalid', cause: error })
   if (!(error instanceof ApiError)) return error
-  const message = (object && escalationIn(error.said, object)) ?? error.said
+  const message = (object && (escalationIn(error.said, object) ?? misplacedIn(error, object))) ?? error.said
   if (error.details.causes?.some((cause) => cause.reason === 'NamespaceTerminating'))
     return new NamespaceTerminatingError(message, { cause: error })
   const isRefused = [isForbidden, isInvalid, isNotFound, isUntyped, isTooLarge, isUnadmitted].some((is) => is(error))
   if (isRefused) return new RefusedError(`${what}: ${message}`, { reason: reasonFor(error), cause: error })
   return error
+}
+
+/** The answer to a path that does not exist names nothing. */
+function misplacedIn(error: ApiError, { kind, metadata }: KubeObject): string | undefined {
+  if (!isNotFound(error) || error.details.name !== undefined) return undefined
+  const cure =
+    metadata.namespace === undefined
+      ? `${kind} is not served outside of namespaces: give the object metadata.namespace`
+      : `${kind} is not served in namespaces: an object in a namespace cannot own it, a cluster-scoped one can`
+  return `${error.said}. ${cure}`
 }
 
 /** Who refuses is only said in the message (Kubernetes 1.36: plugin/resourcequota, validating admission, podsecurity). */

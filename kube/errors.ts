@@ -27,6 +27,11 @@ export class ApiError extends Error {
   }
 }
 
+/** No request can name such an object: none is sent. */
+export class ApiPathError extends Error {
+  override readonly name = 'ApiPathError'
+}
+
 /** There was no whole answer. */
 export class ApiConnectionError extends Error {
   override readonly name = 'ApiConnectionError'

@@ -4,6 +4,7 @@ export {
   ApiAnswerError,
   ApiConnectionError,
   ApiError,
+  ApiPathError,
   ClusterAccessError,
   isAlreadyExists,
   isConflict,

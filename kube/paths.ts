@@ -1,4 +1,5 @@
 import type { ResourceRef } from '#contracts'
+import { ApiPathError } from './errors.ts'
 
 /**
  * The true path of a resource type, an object or its subresource. Left-out namespace: cluster scope, or a namespaced
@@ -20,8 +21,8 @@ export function resourcePath(ref: ResourceRef, namespace?: string, name?: string
 
 /** An empty segment would name the collection instead: a delete of one object would become a delete of all. */
 function segment(what: string, value: string): string {
-  if (value === '' || value === '.' || value === '..' || value.includes('/')) {
-    throw new Error(`${JSON.stringify(value)} cannot be the ${what} in an API path`)
+  if (value === '' || value === '.' || value === '..' || value.includes('/') || !value.isWellFormed()) {
+    throw new ApiPathError(`${JSON.stringify(value)} cannot be the ${what} in an API path`)
   }
   return encodeURIComponent(value)
 }

@@ -2,7 +2,13 @@ import type { Effect, EventReport, KubeObject, ObjectMeta } from '#contracts'
 import type { Due } from '#queue/terms'
 import { keepsStatus, type OwnedResource, type ReconcilerSpec } from '#spec'
 import { covers, fingerprint, sorted } from './covers.ts'
-import { completeDesired, DECLARED_ANNOTATION, DESIRED_ANNOTATION, type DesiredObject, isAsObserved } from './desired.ts'
+import {
+  completeDesired,
+  DECLARED_ANNOTATION,
+  DESIRED_ANNOTATION,
+  type DesiredObject,
+  isAsObserved,
+} from './desired.ts'
 import { type MetadataWrite, metadataFaults, metadataWrite } from './metadata.ts'
 import { HUNDRED_YEARS_S, type PlainOutcome } from './outcome.ts'
 import { isMarkedBy, ownershipMark, RECONCILER_ANNOTATION } from './ownership.ts'

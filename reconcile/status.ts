@@ -88,7 +88,7 @@ export function mergeConditions(
       type: update.type,
       status: update.status,
       reason: update.reason,
-      message: update.message ?? '',
+      message: (update.message ?? '').toWellFormed(),
       lastTransitionTime:
         before?.status === update.status && before.lastTransitionTime ? before.lastTransitionTime : rfc3339(now),
       ...(generation === undefined ? {} : { observedGeneration: generation }),

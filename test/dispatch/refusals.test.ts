@@ -145,6 +145,40 @@ describe('a refusal of the API server', () => {
     expect(await scene.condition('webhook', 'Ready')).toMatchObject({ status: 'True', reason: 'Up' })
   })
 
+  it.each(['a/b', '..', '\ud800'])('of the name %j, which no path can have, stops nothing else', async (name) => {
+    const of = `name-${Buffer.from(name).toString('hex')}`
+    let told: unknown
+    await scene.widget(of, ({ refused }) => {
+      told = refused
+      return { apply: [configMap(name, { a: '1' }), configMap(of, { a: '1' })], status: { phase: 'Up' } }
+    })
+    expect((await scene.ended(of)).result).toBe('error')
+    expect(await scene.condition(of)).toMatchObject({
+      status: 'False',
+      reason: 'Invalid',
+      message: expect.stringContaining('cannot be the name in an API path'),
+    })
+    expect((await scene.get(WIDGETS, of))?.status).toMatchObject({ phase: 'Up' })
+    expect(await scene.get(CONFIG_MAPS, of)).toBeDefined()
+    expect(told).toMatchObject({ 'ConfigMap.v1': [{ reason: 'Invalid' }] })
+    scene.behave(of, () => ({}))
+    await until(async () => (await scene.condition(of))?.['status'] === 'True')
+  })
+
+  it('of a kind that is not in namespaces says so', async () => {
+    const CLASSES = { group: 'scheduling.k8s.io', version: 'v1', resource: 'priorityclasses', kind: 'PriorityClass' }
+    const limited = await fixture.scene('unserved', { spec: { owns: [CLASSES, CONFIG_MAPS] }, waitFor: false })
+    await fixture.events.setCursor(CLASSES, undefined, { resourceVersion: '1', at: '2030-01-01T00:00:00Z' })
+    const high = { apiVersion: 'scheduling.k8s.io/v1', kind: 'PriorityClass', metadata: { name: 'high' }, value: 1 }
+    await limited.widget('unserved', () => ({ apply: [high] }))
+    expect((await limited.ended('unserved')).result).toBe('error')
+    expect(await limited.condition('unserved')).toMatchObject({
+      reason: 'NotFound',
+      message: expect.stringContaining('PriorityClass is not served in namespaces'),
+    })
+    await limited.stop()
+  })
+
   it('of the finalizer is shown with its words, and the function is not called without it', async () => {
     const finalizing = await fixture.scene('finalizing', { spec: { finalize: true } })
     const name = 'no-finalizers'

@@ -33,7 +33,7 @@ describe('the path of a resource', () => {
     )
   })
 
-  it.each(['', '.', '..', 'a/b'])('refuses the name %j', (name) => {
+  it.each(['', '.', '..', 'a/b', '\ud800'])('refuses the name %j', (name) => {
     expect(() => resourcePath(pods, 'default', name)).toThrow('cannot be the name in an API path')
     expect(() => resourcePath(pods, name)).toThrow('cannot be the namespace in an API path')
   })

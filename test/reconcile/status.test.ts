@@ -23,6 +23,11 @@ describe('conditions', () => {
     expect(mergeConditions([ready], updates, 2, now)).toEqual([{ ...ready, reason: 'True', observedGeneration: 2 }])
   })
 
+  it('have the text that the API server stores: half of a surrogate pair is no other message in each run', () => {
+    const update = { type: 'Ready', status: 'True', reason: 'Ready', message: 'name \ud83d' } as const
+    expect(mergeConditions([ready], [update], undefined, now)).toEqual([{ ...ready, message: 'name \ufffd' }])
+  })
+
   it('that are not named stay as they are, in their place', () => {
     const other = { type: 'Other', status: 'Unknown', reason: 'Never' } as const
     const merged = mergeConditions([ready, { kept: 'as is' }], [other], undefined, now)
