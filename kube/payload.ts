@@ -6,6 +6,8 @@ export const APPLY_TYPE = 'application/apply-patch+yaml'
 const NOT_IN_YAML = /[\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]/g
 /** As JSON.stringify() writes half of a surrogate pair. */
 const LONE_SURROGATE = /\\ud[89a-f][0-9a-f]{2}/
+/** YAML takes a text of 1,024 characters at most for a key. JSON writes one character in six at most. */
+const LONGEST_KEY = 160
 
 /** The body of a request. */
 export const payloadOf = (body: unknown, contentType: string | undefined): string =>
@@ -13,9 +15,23 @@ export const payloadOf = (body: unknown, contentType: string | undefined): strin
 
 function jsonAsYaml(body: unknown): string {
   const json = JSON.stringify(body)
-  const wellFormed = LONE_SURROGATE.test(json) ? JSON.stringify(body, asWellFormed) : json
-  return wellFormed.replace(NOT_IN_YAML, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`)
+  const isOdd = LONE_SURROGATE.test(json) || (json.length > LONGEST_KEY && hasLongKey(body))
+  const yaml = isOdd ? withMarkedKeys(JSON.parse(json)) : json
+  return yaml.replace(NOT_IN_YAML, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
 
-/** As the API server reads half of a pair in JSON. */
-const asWellFormed = (_: string, value: unknown): unknown => (typeof value === 'string' ? value.toWellFormed() : value)
+const hasLongKey = (value: unknown): boolean =>
+  typeof value === 'object' &&
+  value !== null &&
+  Object.entries(value).some(([key, inner]) => key.length > LONGEST_KEY || hasLongKey(inner))
+
+/** After a question mark a key may have any length. Half of a pair is as the API server reads it in JSON. */
+function withMarkedKeys(value: unknown): string {
+  if (typeof value === 'string') return JSON.stringify(value.toWellFormed())
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value)
+  if (Array.isArray(value)) return `[${value.map(withMarkedKeys).join()}]`
+  const fields = Object.entries(value).map(
+    ([key, inner]) => `? ${JSON.stringify(key.toWellFormed())} : ${withMarkedKeys(inner)}`,
+  )
+  return `{${fields.join()}}`
+}

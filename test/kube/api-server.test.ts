@@ -21,6 +21,7 @@ import { startTestCluster } from '../support/servers.ts'
 import { compactEtcd } from './etcd.ts'
 
 const CONFIG_MAPS = { group: '', version: 'v1', resource: 'configmaps' }
+const REVISIONS = { group: 'apps', version: 'v1', resource: 'controllerrevisions' }
 const NAMESPACES = { group: '', version: 'v1', resource: 'namespaces' }
 
 let cluster: Awaited<ReturnType<typeof startTestCluster>>
@@ -70,6 +71,20 @@ describe('apply', () => {
     const path = resourcePath(CONFIG_MAPS, namespace, 'applied')
     const applied = await kube.apply(path, configMap('applied', data), { fieldManager: 'test', force: true })
     expect((applied as { data?: object }).data).toEqual((created as { data?: object }).data)
+  })
+
+  it('stores each key, however long; half of a surrogate pair as the API server reads it in JSON', async () => {
+    const long = 'k'.repeat(2000)
+    const keys = (half: string) => ({
+      [long]: { [long]: 1 },
+      [`${half}x`]: [{ [half]: null }],
+      '? ': '',
+      '<<': { a: 1 },
+    })
+    const object = { apiVersion: 'apps/v1', kind: 'ControllerRevision', metadata: { name: 'keys' }, revision: 1 }
+    const path = resourcePath(REVISIONS, namespace, 'keys')
+    const applied = await kube.apply(path, { ...object, data: keys('\ud800') }, { fieldManager: 'test' })
+    expect((applied as { data?: object }).data).toEqual(keys('\ufffd'))
   })
 
   beforeAll(async () => {
