@@ -71,13 +71,14 @@ function withoutNeeds(plan: FeasiblePlan, from: number): FeasiblePlan {
 
 function withHeld(writes: readonly Write[], refused: readonly RefusedWrite[]): RefusedWrite[] {
   const standing = [...refused]
+  const known = new Set(refused.map(({ id }) => id))
   const missing = new Map(
     refused.flatMap(({ provides, object }) => (provides === undefined ? [] : [[provides, object]])),
   )
   let left = writes
     .filter((write) => !(write.verb === 'delete' && write.isPruned))
     .map((write) => ({ write, id: idOf(write), needs: [...neededBy(write.object)] }))
-    .filter(({ id }) => refused.every((one) => one.id !== id))
+    .filter(({ id }) => !known.has(id))
   for (let count = -1; count !== left.length; ) {
     count = left.length
     left = left.filter(({ write, id, needs }) => {
@@ -97,14 +98,16 @@ function withHeld(writes: readonly Write[], refused: readonly RefusedWrite[]): R
 const HELD = { reason: 'DependencyRefused' }
 
 /** All that was refused so far in a pass. */
-export const notingRefused = (before: readonly RefusedWrite[], more: readonly RefusedWrite[]): RefusedWrite[] => [
-  ...before,
-  ...more.filter(({ id }) => before.every((one) => one.id !== id)),
-]
+export function notingRefused(before: readonly RefusedWrite[], more: readonly RefusedWrite[]): RefusedWrite[] {
+  const known = new Set(before.map(({ id }) => id))
+  return [...before, ...more.filter(({ id }) => !known.has(id))]
+}
 
-/** An object that was held back is written now. */
-export const withoutHeld = (refused: readonly RefusedWrite[], { kind, metadata }: KubeObject): RefusedWrite[] =>
-  refused.filter(({ isHeld, object }) => !isHeld || called(object) !== called({ kind, metadata }))
+/** Objects that were held back are written now. */
+export function withoutHeld(refused: readonly RefusedWrite[], written: readonly KubeObject[]): RefusedWrite[] {
+  const names = new Set(written.map(called))
+  return refused.filter(({ isHeld, object }) => !isHeld || !names.has(called(object)))
+}
 
 /** As a function sees them, in an order of their own: the last refusal of each object. */
 export function toldOf(refused: readonly RefusedWrite[], scrub: (text: string) => string): Record<string, Refusal[]> {

@@ -20,14 +20,25 @@ export interface World extends Family {
 
 export const withObject = (world: World, object: KubeObject): World => ({ ...world, object })
 
-/** The world after one owned object was written; undefined: it is gone. */
-export function withOwned(world: World, resource: OwnedResource, before: KubeObject, after?: KubeObject): World {
-  const others = world.owned.filter((other) => !isSame(other, resource, before))
-  return { ...world, owned: after === undefined ? others : [...others, { resource, object: after }] }
+/** The world after these owned objects were written; `after` undefined: it is gone. */
+export function withOwned(
+  world: World,
+  written: readonly { resource: OwnedResource; before: KubeObject; after: KubeObject | undefined }[],
+): World {
+  const places = new Set(written.map(({ resource, before }) => placeOf(resource, before)))
+  const others = world.owned.filter(({ resource, object }) => !places.has(placeOf(resource, object)))
+  const present = written.flatMap(({ resource, after }) => (after === undefined ? [] : [{ resource, object: after }]))
+  return { ...world, owned: [...others, ...present] }
 }
 
-export const findOwned = (world: Family, resource: OwnedResource, object: KubeObject): KubeObject | undefined =>
-  world.owned.find((other) => isSame(other, resource, object))?.object
+export function findOwned({ owned }: Family, resource: OwnedResource, object: KubeObject): KubeObject | undefined {
+  const known = byPlace.get(owned) ?? new Map(owned.map((one) => [placeOf(one.resource, one.object), one.object]))
+  byPlace.set(owned, known)
+  return known.get(placeOf(resource, object))
+}
+
+/** Looked up once for each object of an outcome. A list of owned objects is never changed. */
+const byPlace = new WeakMap<readonly OwnedObject[], ReadonlyMap<string, KubeObject>>()
 
 /** Keyed as a function sees them; a declared kind without objects is an empty list. */
 export function byKind(
@@ -40,11 +51,8 @@ export function byKind(
   return kinds
 }
 
-const isSame = (owned: OwnedObject, resource: OwnedResource, { metadata }: KubeObject): boolean =>
-  owned.resource.group === resource.group &&
-  owned.resource.resource === resource.resource &&
-  owned.object.metadata.name === metadata.name &&
-  owned.object.metadata.namespace === metadata.namespace
+const placeOf = ({ group, resource }: OwnedResource, { metadata: { namespace = '', name } }: KubeObject): string =>
+  `${group}/${resource}/${namespace}/${name}`
 
 /** `Pod default/web-0`, for messages. */
 export const called = ({ kind, metadata }: Pick<KubeObject, 'kind' | 'metadata'>): string =>

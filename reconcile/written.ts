@@ -1,5 +1,5 @@
-import { ConflictError, type EventReport } from '#contracts'
-import { namesOthers } from '#spec'
+import { ConflictError, type EventReport, type KubeObject } from '#contracts'
+import { namesOthers, type OwnedResource } from '#spec'
 import { noting } from './confidential.ts'
 import { gravest } from './consequence.ts'
 import { fingerprint } from './covers.ts'
@@ -37,7 +37,8 @@ export function wroteStage(
   const refused: RefusedWrite[] = []
   const failures: Failed[] = []
   const events: EventReport[] = []
-  let { world, settled, refused: told } = pass
+  const written: { resource: OwnedResource; before: KubeObject; after: KubeObject | undefined }[] = []
+  const learned: [target: string, value: string][] = []
   for (const [index, write] of writes.entries()) {
     const result = results[index]
     if (result === undefined) continue
@@ -46,22 +47,25 @@ export function wroteStage(
       else failures.push(result)
       continue
     }
-    world = withOwned(world, write.resource, write.object, result.object)
-    told = withoutHeld(told, write.object)
+    written.push({ resource: write.resource, before: write.object, after: result.object })
     events.push(...eventsOf(write, result))
-    const [target, value] = settledBy(write, result) ?? []
-    if (target === undefined || value === undefined) continue
-    settled = { ...settled, [target]: value }
-    notes.push({ note: 'settled', target, value })
+    learned.push(...settledBy(write, result))
   }
+  const world = withOwned(pass.world, written)
+  const settled = { ...pass.settled, ...Object.fromEntries(learned) }
+  const told = withoutHeld(
+    pass.refused,
+    written.map(({ before }) => before),
+  )
+  notes.push(...learned.map(([target, value]) => ({ note: 'settled' as const, target, value })))
   const next = refused.length === 0 ? plan : afterRefusal(plan, refused, stage + 1)
   const found = results.flatMap((result) => ('object' in result && result.object ? [result.object] : []))
   const seen = noting({ ...pass, world, settled, refused: told }, found)
-  const [written, news] = tell(standing(seen, next), world.object, events)
+  const [round, news] = tell(standing(seen, next), world.object, events)
   notes.push(...news)
-  if (failures.length > 0) return after(notes, fail(written, gravest(failures)))
+  if (failures.length > 0) return after(notes, fail(round, gravest(failures)))
   const isOld = results.some((result) => 'isOld' in result && result.isOld)
-  return after(notes, isOld ? lookAgain(written, next) : writeStage(written, next, stage + 1))
+  return after(notes, isOld ? lookAgain(round, next) : writeStage(round, next, stage + 1))
 }
 
 /** Labels and annotations were not written: the status is, and what the function says now that it knows. */
@@ -81,9 +85,9 @@ function eventsOf(write: Write, { adopted }: Written): EventReport[] {
 }
 
 /** An object that was applied needs no apply of the same as long as it has the version that this one left. */
-function settledBy(write: Write, { object, isFound }: Written): [target: string, value: string] | undefined {
-  if (write.verb !== 'apply' || isFound || object?.metadata.uid === undefined) return undefined
-  return [object.metadata.uid, `${object.metadata.resourceVersion} ${write.fingerprint}`]
+function settledBy(write: Write, { object, isFound }: Written): [target: string, value: string][] {
+  if (write.verb !== 'apply' || isFound || object?.metadata.uid === undefined) return []
+  return [[object.metadata.uid, `${object.metadata.resourceVersion} ${write.fingerprint}`]]
 }
 
 export function wroteStatus(pass: Pass, plan: FeasiblePlan, patch: StatusPatch, result: Written | 'dropped'): Step {
