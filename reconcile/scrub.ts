@@ -16,9 +16,18 @@ const INSTEAD = '[confidential]'
  */
 export function scrubber(objects: readonly Contents[]): (text: string) => string {
   const values = objects.flatMap(valuesIn).flatMap((value) => [value, quoted(value), inUrl(value), ...linesOf(value)])
-  const known = [...new Set(values)].filter(({ length }) => length >= SHORTEST).sort((a, b) => b.length - a.length)
-  return (text) => known.reduce(withoutValue, text)
+  const known = [...new Set(values)].filter(({ length }) => length >= SHORTEST)
+  const byHead = Map.groupBy(known, (value) => value.slice(0, SHORTEST))
+  return (text) => {
+    const near = headsIn(text).flatMap((head) => byHead.get(head) ?? [])
+    return near.sort((a, b) => b.length - a.length).reduce(withoutValue, text)
+  }
 }
+
+/** A text is compared with the values alone whose first characters are in it: there may be thousands of both. */
+const headsIn = (text: string): string[] => [
+  ...new Set(Array.from({ length: text.length }, (_, at) => text.slice(at, at + SHORTEST))),
+]
 
 function withoutValue(text: string, value: string): string {
   const head = value.slice(0, RECOGNISED)
