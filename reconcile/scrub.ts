@@ -17,7 +17,13 @@ const INSTEAD = '[confidential]'
 export function scrubber(objects: readonly Contents[]): (text: string) => string {
   const values = objects.flatMap(valuesIn).flatMap((value) => [value, quoted(value), inUrl(value), ...linesOf(value)])
   const known = [...new Set(values)].filter(({ length }) => length >= SHORTEST)
-  const byHead = Map.groupBy(known, (value) => value.slice(0, SHORTEST))
+  const byHead = new Map<string, string[]>()
+  for (const value of known) {
+    const head = value.slice(0, SHORTEST)
+    const others = byHead.get(head)
+    if (others === undefined) byHead.set(head, [value])
+    else others.push(value)
+  }
   return (text) => {
     const near = headsIn(text).flatMap((head) => byHead.get(head) ?? [])
     return near.sort((a, b) => b.length - a.length).reduce(withoutValue, text)
