@@ -21,7 +21,7 @@ function counted<T extends { metadata: { name: string } }>(objects: readonly T[]
   const counting = objects.map((object, index) => {
     const { name, ...others } = object.metadata
     const metadata = Object.defineProperty(others, 'name', { enumerable: true, get: () => (reads[index]!++, name) })
-    return { ...object, metadata } as T
+    return { ...object, metadata }
   })
   return { counting, most: () => Math.max(...reads) }
 }
