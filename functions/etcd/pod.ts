@@ -36,7 +36,7 @@ export function podFor(object: ClusterObject, birth: Birth): PodObject {
       restartPolicy: 'Always',
       automountServiceAccountToken: false,
       enableServiceLinks: false,
-      securityContext: (pod.securityContext as PodSpec['securityContext']) ?? UNPRIVILEGED,
+      securityContext: (pod.securityContext as typeof UNPRIVILEGED | undefined) ?? UNPRIVILEGED,
       initContainers: [findsItself(object, name)],
       containers: [etcd(object, birth)],
       volumes: [
@@ -47,7 +47,7 @@ export function podFor(object: ClusterObject, birth: Birth): PodObject {
   })
 }
 
-const UNPRIVILEGED: PodSpec['securityContext'] = {
+const UNPRIVILEGED: NonNullable<PodSpec['securityContext']> = {
   runAsNonRoot: true,
   runAsUser: 1000,
   fsGroup: 1000,

@@ -46,6 +46,19 @@ export function removeDead(cluster: Cluster): Step | undefined {
   return victim && removal(cluster, victim, 'Recovering', 'ReplacingDeadMember', `member ${victim.name} is dead`)
 }
 
+/** A member that does not answer may come back; until it counts as dead, no event tells how long it has been away. */
+export function awaitMembers(cluster: Cluster): Step | undefined {
+  const away = (cluster.members ?? []).filter((one) => !isHealthy(cluster, one))
+  if (away.length === 0) return undefined
+  const left = away.map(({ pod }) => SILENT_S - (pod ? unreadyFor(cluster, pod) : 0))
+  return {
+    condition: 'Recovering',
+    reason: 'WaitingForMember',
+    message: `${said(away)} should answer, and is replaced after ${SILENT_S} s without an answer`,
+    after: Math.max(2, Math.min(...left, 30)),
+  }
+}
+
 function isDead(cluster: Cluster, { pod, claim, isStarted, answer }: Member): boolean {
   if (isStarted && claim === undefined && (pod === undefined || isGoing(pod))) return true
   if (pod === undefined || answer !== undefined || isReady(pod)) return false

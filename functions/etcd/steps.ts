@@ -1,6 +1,6 @@
 import type { Cluster } from './cluster.ts'
 import { form, waitForQuorum } from './formation.ts'
-import { makePods, removeDead } from './replacement.ts'
+import { awaitMembers, makePods, removeDead } from './replacement.ts'
 import { grow, promote, shrink } from './scaling.ts'
 import type { Step } from './step.ts'
 import { upgrade } from './upgrade.ts'
@@ -15,6 +15,7 @@ const STEPS: readonly ((cluster: Cluster) => Step | undefined)[] = [
   grow,
   shrink,
   upgrade,
+  awaitMembers,
 ]
 
 /** How long etcd may refuse a change for the time being, e.g. because a member has just come, in seconds. */

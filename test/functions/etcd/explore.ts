@@ -129,6 +129,7 @@ export function play(
     settle(world)
   }
   // Something may have happened in the last look.
+  world.happens = () => {}
   settle(world)
   return { world, points, struck }
 }

@@ -151,7 +151,7 @@ export class EtcdWorld {
         if (found === undefined && observed.pods.has(name)) continue
         if (found === undefined) write(`create pod ${name}`, (stored) => this.#create(stored.pods, pod))
         else if (found.metadata.deletionTimestamp === undefined && imageOf(found) !== imageOf(pod))
-          write(`image of pod ${name}`, () => this.#changeImage(found, pod))
+          write(`image of pod ${name}`, () => this.#changeImage(name, pod))
       }
       const goes = <T extends PodObject | ClaimObject>(there: Map<string, T>, kept: T[]) =>
         [...there.values()].filter(({ metadata }) => kept.every((one) => one.metadata.name !== metadata.name))
@@ -179,9 +179,11 @@ export class EtcdWorld {
     there.set(object.metadata.name, { ...object, metadata })
   }
 
-  #changeImage(found: PodObject, wanted: PodObject): void {
+  #changeImage(name: string, wanted: PodObject): void {
+    const found = this.stored.pods.get(name)
+    if (found === undefined || found.metadata.deletionTimestamp !== undefined) return
     this.#act('the image of a pod', () => {
-      this.etcd.stop(found.metadata.name)
+      this.etcd.stop(name)
       this.#store({ ...found, spec: wanted.spec! })
     })
   }
@@ -191,7 +193,8 @@ export class EtcdWorld {
   }
 
   #deleteClaim(name: string): void {
-    if (!this.etcd.hasQuorum) this.broken.push(`volume ${name} was deleted without a quorum`)
+    const isHit = this.#deaths > this.#deathsKnown
+    if (!this.etcd.hasQuorum && !isHit) this.broken.push(`volume ${name} was deleted without a quorum`)
     if (this.etcd.members.some(({ peerURL }) => peerURL.includes(`//${name}.`)))
       this.broken.push(`volume ${name} of a member was deleted`)
     this.stored.claims.delete(name)
@@ -203,7 +206,8 @@ export class EtcdWorld {
     const before = this.etcd.hasQuorum
     const { length } = this.etcd.voters
     act()
-    if (before && !this.etcd.hasQuorum && length > 2) this.broken.push(`${what} has taken the quorum`)
+    const isHit = this.#deaths > this.#deathsKnown
+    if (before && !this.etcd.hasQuorum && length > 2 && !isHit) this.broken.push(`${what} has taken the quorum`)
     if (this.etcd.members.filter(({ isLearner }) => isLearner).length > 1) this.broken.push('there are two learners')
   }
 
