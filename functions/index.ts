@@ -1,7 +1,8 @@
 import { at } from '#functions/at'
+import { etcd } from '#functions/etcd'
 import { memcached } from '#functions/memcached'
 import { visitors } from '#functions/visitors'
 import type { Reconciler } from '#sdk'
 
 /** The functions that every dispatcher has in its process. */
-export const builtins: readonly Reconciler[] = [at, memcached, visitors]
+export const builtins: readonly Reconciler[] = [at, etcd, memcached, visitors]

@@ -2,9 +2,12 @@ import type { Run } from '#sdk'
 import { memberOf } from './names.ts'
 import { Claim, type ClaimObject, type DisruptionBudget, MemberPod, type PodObject } from './parts.ts'
 import type { ClusterObject, EtcdCluster } from './resource.ts'
-import type { Answer, EtcdEffect, Seen } from './seen.ts'
+import type { Answer, Seen } from './seen.ts'
 
 export type EtcdRun = Run<typeof EtcdCluster, typeof MemberPod | typeof Claim | typeof DisruptionBudget, never>
+
+/** What a decision is given of a run. */
+export type Given = Pick<EtcdRun, 'object' | 'owned' | 'now' | 'performed'> & { external: Seen }
 
 /** One member: what etcd and what Kubernetes say of it. */
 export interface Member {
@@ -33,15 +36,11 @@ export interface Cluster {
   lastSize: number
   leader: Member | undefined
   /** What was tried in this run and refused by etcd. */
-  refused: { effect: EtcdEffect; error: string } | undefined
+  refused: { kind: string; error: string } | undefined
 }
 
-export function clusterOf(
-  run: Pick<EtcdRun, 'object' | 'owned' | 'now'>,
-  seen: Seen,
-  refused?: Cluster['refused'],
-): Cluster {
-  const { object, now } = run
+export function clusterOf(run: Given): Cluster {
+  const { object, now, external: seen, performed } = run
   const pods = run.owned(MemberPod).toSorted(byName)
   const claims = run
     .owned(Claim)
@@ -74,7 +73,7 @@ export function clusterOf(
     members: list?.isCurrent === true ? members : undefined,
     lastSize: members?.filter(votes).length ?? object.status.size ?? 1,
     leader: leaderAmong(members ?? []),
-    refused,
+    refused: performed?.error === undefined ? undefined : { kind: performed.effect.kind, error: performed.error },
   }
 }
 

@@ -1,19 +1,18 @@
 import type { KubeObject, ReconcileOutcome } from '#sdk'
-import { type Cluster, clusterOf, type EtcdRun, votes } from './cluster.ts'
+import { type Cluster, clusterOf, type Given, votes } from './cluster.ts'
 import { type PodObject, partsOf } from './parts.ts'
-import type { EtcdEffect, Seen } from './seen.ts'
+import type { EtcdEffect } from './seen.ts'
 import { statusOf } from './status.ts'
 import type { Step } from './step.ts'
 import { stepOf } from './steps.ts'
 
-type Given = Pick<EtcdRun, 'object' | 'owned' | 'now'>
-export type Decision = ReconcileOutcome<ReturnType<typeof statusOf>['status']> & { effect?: EtcdEffect }
+export type Decision = ReconcileOutcome<ReturnType<typeof statusOf>['status'], EtcdEffect>
 
 /** One step: what Kubernetes is to hold, and at most one change of etcd. The same state gives the same step. */
-export function decide(run: Given, seen: Seen, refused?: Cluster['refused']): Decision {
-  const cluster = clusterOf(run, seen, refused)
+export function decide(run: Given): Decision {
+  const cluster = clusterOf(run)
   const { object, members } = cluster
-  const clusterID = object.status.clusterID ?? (members && seen.list?.clusterID)
+  const clusterID = object.status.clusterID ?? (members && run.external.list?.clusterID)
   const step = object.spec.paused ? undefined : stepOf(cluster)
   const told = statusOf(cluster, clusterID, step)
   if (object.spec.paused || step?.touchesNothing === true) return told

@@ -31,7 +31,7 @@ export function stepOf(cluster: Cluster): Step | undefined {
 
 /** What etcd has refused a moment ago is not asked for again in this run. */
 function unlessRefused(step: Step, { refused }: Cluster): Step {
-  if (refused === undefined || step.effect === undefined || refused.effect.kind !== step.effect.kind) return step
+  if (refused === undefined || step.effect === undefined || refused.kind !== step.effect.kind) return step
   const { effect: _, ...waits } = step
   return { ...waits, message: `${step.message}; etcd refuses for now: ${refused.error}`, after: LATER_S }
 }

@@ -77,7 +77,9 @@ export class EtcdWorld {
 
   /** Without those whose deletion waits for a node that is cut off. */
   get lastingPods(): PodObject[] {
-    return this.pods.filter(({ metadata }) => metadata.deletionTimestamp === undefined || !this.#silent.has(metadata.name))
+    return this.pods.filter(
+      ({ metadata }) => metadata.deletionTimestamp === undefined || !this.#silent.has(metadata.name),
+    )
   }
 
   get hasVolumes(): boolean {
@@ -90,21 +92,27 @@ export class EtcdWorld {
 
   /** One run of the function, as the machine makes it: until nothing is left to do. False: it has changed nothing. */
   run(): boolean {
-    let refused: { effect: EtcdEffect; error: string } | undefined
+    let performed: Run['performed']
+    let seen: Seen | undefined
     let hasChanged = false
     for (let round = 0; round < MAX_ROUNDS; round++) {
       this.happens({ at: 'read' })
-      this.#deathsKnown = this.#deaths
       const { stored, run } = this.#observed()
-      const seen = this.etcd.seen(
-        [...stored.pods.values()].filter(this.#isRunning).map(({ metadata }) => metadata.name),
-      )
-      const decision = this.#subject.decide(run, this.#heard(seen), refused)
-      const hasWritten = this.#write(decision, stored)
+      if (seen === undefined) {
+        this.#deathsKnown = this.#deaths
+        const pods = [...stored.pods.values()].filter(isRunning).map(({ metadata }) => metadata.name)
+        seen = this.#heard(this.etcd.seen(pods))
+      }
+      const decision = this.#subject.decide({ ...run, external: seen, performed })
       const { effect } = decision
-      if (effect !== undefined) refused = this.#perform(effect)
-      hasChanged ||= hasWritten || effect !== undefined
-      if (!hasWritten && effect === undefined) return hasChanged
+      if (this.#write(decision, stored)) hasChanged = true
+      else if (effect === undefined) return hasChanged
+      else {
+        performed = this.#perform(effect)
+        if (performed?.error !== undefined) return hasChanged
+        hasChanged = true
+        seen = undefined
+      }
     }
     return hasChanged
   }
@@ -118,11 +126,10 @@ export class EtcdWorld {
     return seen
   }
 
-  #observed(): { stored: Stored; run: Run } {
+  #observed(): { stored: Stored; run: Omit<Run, 'external' | 'performed'> } {
     const stored = this.isStale ? this.#before : this.stored
     this.isStale = false
-    const owned = (kind: { kind: string }) =>
-      [...(kind.kind === 'Pod' ? stored.pods : stored.claims).values()]
+    const owned = (kind: { kind: string }) => [...(kind.kind === 'Pod' ? stored.pods : stored.claims).values()]
     return { stored, run: { object: this.object, owned: owned as Run['owned'], now: this.now } }
   }
 
@@ -211,7 +218,7 @@ export class EtcdWorld {
     if (this.etcd.members.filter(({ isLearner }) => isLearner).length > 1) this.broken.push('there are two learners')
   }
 
-  #perform(effect: EtcdEffect): { effect: EtcdEffect; error: string } | undefined {
+  #perform(effect: EtcdEffect): Run['performed'] {
     this.happens({ at: 'effect', effect })
     if (this.holdNextEffect) {
       this.holdNextEffect = false
@@ -221,7 +228,7 @@ export class EtcdWorld {
     return this.#arrive(effect)
   }
 
-  #arrive(effect: EtcdEffect): { effect: EtcdEffect; error: string } | undefined {
+  #arrive(effect: EtcdEffect): Run['performed'] {
     this.effects.push(effect)
     let failure: string | undefined
     const size = this.etcd.voters.length
@@ -230,12 +237,13 @@ export class EtcdWorld {
       this.#act(JSON.stringify(effect), () => this.etcd.perform(effect))
       // A change of the members may not lose the quorum of any size. A learner that dies at that very moment does.
       const isHit = effect.kind === 'promote' && this.#deaths > this.#deathsKnown
-      if (before && !this.etcd.hasQuorum && !isHit) this.broken.push(`${effect.kind} at ${size} members has taken the quorum`)
+      if (before && !this.etcd.hasQuorum && !isHit)
+        this.broken.push(`${effect.kind} at ${size} members has taken the quorum`)
     } catch (error) {
       failure = (error as Error).message
     }
     if (this.etcd.voters.length === 0) this.broken.push('no member is left')
-    return failure === undefined ? undefined : { effect, error: failure }
+    return { effect, ...(failure !== undefined && { error: failure }) }
   }
 
   // What happens from outside.
@@ -272,8 +280,6 @@ export class EtcdWorld {
   reconnect(name: string): void {
     this.#silent.delete(name)
   }
-
-  #isRunning = (pod: PodObject): boolean => pod.status?.phase === 'Running'
 
   /** A second for etcd and the kubelet. */
   pass(): void {
@@ -322,6 +328,8 @@ export class EtcdWorld {
 
   peerURL = (name: string): string => peerUrlOf(this.object, name)
 }
+
+const isRunning = (pod: PodObject): boolean => pod.status?.phase === 'Running'
 
 const imageOf = ({ spec }: PodObject): string => spec?.containers[0]?.image ?? ''
 
