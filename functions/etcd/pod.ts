@@ -109,11 +109,14 @@ function etcd(object: ClusterObject, { name, members, state, version }: Birth): 
 function findsItself(object: ClusterObject, name: string): Container {
   const { busyboxImage, DNSTimeoutInSecond: seconds } = object.spec.pod
   const host = hostOf(object, name)
-  const giveUp = seconds > 0 ? `i=$((i+1)); [ $i -lt ${seconds} ] || exit 1; ` : ''
+  const giveUp = seconds > 0 ? `[ $i -lt ${seconds} ] || exit 1; ` : ''
+  // nslookup of newer busyboxes does not try the search domains.
+  const domains = `"" $(sed -n "s/^search//p" /etc/resolv.conf)`
+  const look = `for d in ${domains}; do nslookup ${host}\${d:+.\$d} && exit 0; done`
   return {
     name: 'check-dns',
     image: busyboxImage,
-    command: ['/bin/sh', '-c', `i=0; while ! nslookup ${host}; do ${giveUp}sleep 1; done`],
+    command: ['/bin/sh', '-c', `i=0; while true; do ${look}; i=$((i+1)); ${giveUp}sleep 1; done`],
     securityContext: NO_MORE_RIGHTS,
     ...resources(object),
   }

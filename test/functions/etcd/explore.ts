@@ -134,14 +134,21 @@ export function play(
   return { world, points, struck }
 }
 
-/** The first way that ends wrongly, if each of the disturbances comes at each point in turn; and how many ways there were. */
-export function explore(scenario: Scenario, disturbances: readonly Disturbance[]): { ways: number; fault?: string } {
+/**
+ * The first way that ends wrongly, if each of the disturbances comes at each point in turn, or at every so many; and how many
+ * ways there were.
+ */
+export function explore(
+  scenario: Scenario,
+  disturbances: readonly Disturbance[],
+  every = 1,
+): { ways: number; fault?: string } {
   const { points, world } = play(scenario)
   const calm = faultOf(world)
   if (calm !== undefined) return { ways: 1, fault: `undisturbed: ${calm}` }
   let ways = 1
-  for (let point = 0; point < points; point++)
-    for (const disturbance of disturbances) {
+  for (const [number, disturbance] of disturbances.entries())
+    for (let point = number % every; point < points; point += every) {
       const way = play(scenario, new Map([[point, disturbance]]))
       if (way.struck === 0) continue
       ways++

@@ -47,7 +47,9 @@ export class EtcdModel {
   isStrict = true
   /** Entries that clients write each second, and that a learner catches up in one. */
   writes = 100
-  catchUp = 3000
+  catchUp = 32_000
+  /** What a member that is cut off knows of the members. */
+  #former: Member[] = []
 
   get voters(): Member[] {
     return this.members.filter(({ isLearner }) => !isLearner)
@@ -99,7 +101,8 @@ export class EtcdModel {
     const [peerURL = ''] = told
     const id = String(++this.#births)
     this.members = [{ id, name, peerURL, isLearner: false }]
-    this.index = Math.max(this.index, 10)
+    this.#former = this.members
+    this.index = Math.max(this.index, 100_000)
     this.processes.set(name, { isUp: true, id, applied: this.index, upSince: this.now })
     return true
   }
@@ -137,7 +140,7 @@ export class EtcdModel {
     }
     const voter = pods.find((name) => answers[name]?.isLearner === false)
     if (voter === undefined) return { answers }
-    const members = this.members.map((one) => ({ ...one }))
+    const members = (this.hasQuorum ? this.members : this.#former).map((one) => ({ ...one }))
     return { answers, list: { clusterID: '77', isCurrent: this.hasQuorum, members } }
   }
 
@@ -161,10 +164,12 @@ export class EtcdModel {
 
   #add(peerURL: string): void {
     if (this.members.some((one) => one.peerURL === peerURL)) throw new Error('etcdserver: Peer URLs already exists')
-    if (this.members.some(({ isLearner }) => isLearner)) throw new Error('too many learner members in cluster')
+    if (this.isStrict && this.members.some(({ isLearner }) => isLearner))
+      throw new Error('too many learner members in cluster')
     const lasting = this.voters.filter(this.#isLasting).length
     if (this.isStrict && this.voters.length > 1 && lasting < quorumOf(this.voters.length + 1))
       throw new Error('etcdserver: unhealthy cluster')
+    this.#former = this.members.map((one) => ({ ...one }))
     this.members.push({ id: String(++this.#births + 100), name: '', peerURL, isLearner: true })
   }
 

@@ -10,6 +10,8 @@ type Run = Parameters<typeof decide>[0]
 
 const START = Date.parse('2026-01-01T00:00:00Z')
 const MAX_ROUNDS = 8
+/** A container takes so long to start with another image. */
+const RESTART_S = 3
 
 /** What may be different in the decision or in what it is told, in order to show which law a guard keeps. */
 export interface Subject {
@@ -49,6 +51,7 @@ export class EtcdWorld {
   readonly #late: { effect: EtcdEffect; at: number }[] = []
   holdNextEffect = false
   #uids = 0
+  readonly #startsAt = new Map<string, number>()
   #isFormed = false
   #formed = 0
   readonly #silent = new Set<string>()
@@ -191,6 +194,7 @@ export class EtcdWorld {
     if (found === undefined || found.metadata.deletionTimestamp !== undefined) return
     this.#act('the image of a pod', () => {
       this.etcd.stop(name)
+      this.#startsAt.set(name, this.etcd.now + RESTART_S)
       this.#store({ ...found, spec: wanted.spec! })
     })
   }
@@ -233,8 +237,12 @@ export class EtcdWorld {
     let failure: string | undefined
     const size = this.etcd.voters.length
     const before = this.etcd.hasQuorum
+    if (effect.kind === 'remove' && effect.id === this.etcd.leader?.id) this.broken.push('the leader was removed')
+    if (effect.kind === 'addLearner' && this.#used.has(effect.peerURL) && !this.#isMember(effect.peerURL))
+      this.broken.push(`${effect.peerURL} is used a second time`)
     try {
       this.#act(JSON.stringify(effect), () => this.etcd.perform(effect))
+      if (effect.kind === 'addLearner') this.#used.add(effect.peerURL)
       // A change of the members may not lose the quorum of any size. A learner that dies at that very moment does.
       const isHit = effect.kind === 'promote' && this.#deaths > this.#deathsKnown
       if (before && !this.etcd.hasQuorum && !isHit)
@@ -245,6 +253,9 @@ export class EtcdWorld {
     if (this.etcd.voters.length === 0) this.broken.push('no member is left')
     return { effect, ...(failure !== undefined && { error: failure }) }
   }
+
+  readonly #used = new Set<string>()
+  #isMember = (url: string): boolean => this.etcd.members.some(({ peerURL }) => peerURL === url)
 
   // What happens from outside.
 
@@ -301,6 +312,8 @@ export class EtcdWorld {
     if (deletionTimestamp !== undefined) return void this.stored.pods.delete(name)
     const restarts = pod.status?.containerStatuses?.[0]?.restartCount ?? 0
     const isUp = this.etcd.processes.get(name)?.isUp === true
+    const isBusy = (this.#startsAt.get(name) ?? 0) > this.etcd.now
+    if (isBusy) return
     const started = isUp || this.etcd.start(startOf(pod, this.etcd.processes.has(name)))
     const isVoter = this.etcd.voters.some((one) => one.name === name)
     const container = {
