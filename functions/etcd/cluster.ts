@@ -1,18 +1,25 @@
 import type { Run } from '#sdk'
 import { memberOf } from './names.ts'
 import { Claim, type ClaimObject, type DisruptionBudget, MemberPod, type PodObject } from './parts.ts'
+import { policyOf } from './pod.ts'
 import type { ClusterObject, EtcdCluster } from './resource.ts'
 import type { Answer, Seen } from './seen.ts'
+import { authoritiesOf, OperatorSecret, PeerSecret, type SecretObject, ServerSecret } from './tls.ts'
 
-export type EtcdRun = Run<typeof EtcdCluster, typeof MemberPod | typeof Claim | typeof DisruptionBudget, never>
+export type EtcdRun = Run<
+  typeof EtcdCluster,
+  typeof MemberPod | typeof Claim | typeof DisruptionBudget,
+  typeof PeerSecret | typeof ServerSecret | typeof OperatorSecret
+>
 
 /** What a decision is given of a run. */
-export type Given = Pick<EtcdRun, 'object' | 'owned' | 'now' | 'performed'> & { external: Seen }
+export type Given = Pick<EtcdRun, 'object' | 'owned' | 'related' | 'now' | 'performed'> & { external: Seen }
 
 /** One member: what etcd and what Kubernetes say of it. */
 export interface Member {
   name: string
   id: string
+  peerURL: string
   isLearner: boolean
   /** It has joined once, so that an empty disk is a lost one. */
   isStarted: boolean
@@ -26,6 +33,9 @@ export interface Member {
 export interface Cluster {
   object: ClusterObject
   now: Date
+  secrets: readonly SecretObject[]
+  /** Tells pods that are as the spec says from those that are to be replaced. */
+  policy: string
   pods: readonly PodObject[]
   /** Without those that are being deleted. */
   claims: readonly ClaimObject[]
@@ -46,6 +56,7 @@ export function clusterOf(run: Given): Cluster {
     .owned(Claim)
     .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
     .toSorted(byName)
+  const secrets = secretsOf(run)
   const known = object.status.clusterID ?? seen.list?.clusterID
   // A member of another cluster has no say, whatever its name.
   const answers = Object.fromEntries(Object.entries(seen.answers).filter(([, { clusterID }]) => clusterID === known))
@@ -56,6 +67,7 @@ export function clusterOf(run: Given): Cluster {
     return {
       name,
       id,
+      peerURL,
       isLearner,
       isStarted: published !== '',
       pod: pods.find(({ metadata }) => metadata.name === name),
@@ -67,6 +79,8 @@ export function clusterOf(run: Given): Cluster {
   return {
     object,
     now,
+    secrets,
+    policy: policyOf(object, authoritiesOf(object, secrets)),
     pods,
     claims,
     answers: Object.values(answers),
@@ -76,6 +90,10 @@ export function clusterOf(run: Given): Cluster {
     refused: performed?.error === undefined ? undefined : { kind: performed.effect.kind, error: performed.error },
   }
 }
+
+/** All that the spec names. */
+export const secretsOf = ({ related }: Pick<EtcdRun, 'related'>): SecretObject[] =>
+  [PeerSecret, ServerSecret, OperatorSecret].flatMap((kind) => related(kind))
 
 /** Whom the members that have seen the newest election follow. */
 function leaderAmong(members: readonly Member[]): Member | undefined {

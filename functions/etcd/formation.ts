@@ -1,12 +1,23 @@
 import { type Cluster, isGoing } from './cluster.ts'
-import { seedName } from './names.ts'
+import { peerUrlOf, seedName } from './names.ts'
 import { quorumOf } from './parts.ts'
 import { claimFor, claims, mayForm, podFor } from './pod.ts'
 import type { Step } from './step.ts'
+import { lackingSecret } from './tls.ts'
 import { supportedFrom, versionFor } from './version.ts'
 
+/** What nothing can be done without. */
+export function demandSecrets({ object, secrets, members = [] }: Cluster): Step | undefined {
+  const lack = lackingSecret(object, secrets)
+  if (lack !== undefined) return { reason: 'SecretMissing', message: lack, isStuck: true, touchesNothing: true }
+  const other = members.find(({ name, peerURL }) => peerURL !== peerUrlOf(object, name))
+  if (other === undefined) return undefined
+  const message = `members reach each other at ${other.peerURL}: TLS between members and spec.pod.ClusterDomain cannot be changed later`
+  return { reason: 'PeerURLsDiffer', message, isStuck: true, touchesNothing: true }
+}
+
 /** The first member forms a cluster of its own; all others join it. Only until the cluster has ever answered. */
-export function form({ object, pods, claims: disks, members }: Cluster): Step | undefined {
+export function form({ object, policy, pods, claims: disks, members }: Cluster): Step | undefined {
   if (object.status.clusterID !== undefined) return settleSeed({ object, pods, claims: disks })
   const refusal = supportedFrom(object)
   if (refusal !== undefined)
@@ -17,7 +28,7 @@ export function form({ object, pods, claims: disks, members }: Cluster): Step | 
   if (pod === undefined) {
     const birth = { name, members: [name], state: 'new', version: versionFor(object) } as const
     const claim = claims(object) ? [claimFor(object, name)] : []
-    return { reason: 'Seeding', message, put: [podFor(object, birth)], claims: claim }
+    return { reason: 'Seeding', message, put: [podFor(object, birth, policy)], claims: claim }
   }
   if (isGoing(pod)) return { reason: 'Seeding', message: `${message} when its former pod is gone`, drop: [name] }
   return { reason: 'Seeding', message, ...(members === undefined && { after: 2 }) }
@@ -36,7 +47,7 @@ function settleSeed({ object, pods, claims }: Pick<Cluster, 'object' | 'pods' | 
 }
 
 /** Without a quorum nothing is deleted, and etcd changes nothing. What comes back with its disk may be enough. */
-export function waitForQuorum({ object, pods, claims, members, lastSize }: Cluster): Step | undefined {
+export function waitForQuorum({ object, policy, pods, claims, members, lastSize }: Cluster): Step | undefined {
   if (members !== undefined) return undefined
   const lacking = claims.filter(({ metadata }) => pods.every((pod) => pod.metadata.name !== metadata.name))
   const names = [...pods, ...claims].map(({ metadata }) => metadata.name)
@@ -50,7 +61,7 @@ export function waitForQuorum({ object, pods, claims, members, lastSize }: Clust
     condition: 'Recovering',
     reason: 'WaitingForQuorum',
     message: `${quorumOf(lastSize)} of ${lastSize} members have to answer`,
-    put: lacking.map(({ metadata: { name } }) => podFor(object, { name, ...birth })),
+    put: lacking.map(({ metadata: { name } }) => podFor(object, { name, ...birth }, policy)),
     // Their claims stay, and they are made again.
     drop: ended.map(({ metadata }) => metadata.name),
     after: 5,

@@ -23,7 +23,11 @@ export const hostOf = ({ metadata, spec }: ClusterObject, member: string): strin
   `${member}.${metadata.name}.${metadata.namespace ?? 'default'}.svc${spec.pod.ClusterDomain}`
 
 export const peerUrlOf = (object: ClusterObject, member: string): string =>
-  `http://${hostOf(object, member)}:${PEER_PORT}`
+  `${peerScheme(object)}://${hostOf(object, member)}:${PEER_PORT}`
+
+const peerScheme = ({ spec }: ClusterObject): string => (spec.TLS?.static?.member?.peerSecret ? 'https' : 'http')
+export const clientScheme = ({ spec }: ClusterObject): string =>
+  spec.TLS?.static?.member?.serverSecret ? 'https' : 'http'
 
 export const memberOf = (peerURL: string): string => URL.parse(peerURL)?.hostname.split('.')[0] ?? ''
 

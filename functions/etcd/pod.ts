@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
-import { CLIENT_PORT, hostOf, labelsOf, METRICS_PORT, PEER_PORT, peerUrlOf, tokenOf } from './names.ts'
+import { CLIENT_PORT, clientScheme, hostOf, labelsOf, METRICS_PORT, PEER_PORT, peerUrlOf, tokenOf } from './names.ts'
 import { Claim, type ClaimObject, MemberPod, type PodObject } from './parts.ts'
 import type { ClusterObject } from './resource.ts'
+import { tlsOfMember } from './tls.ts'
 
 type PodSpec = NonNullable<PodObject['spec']>
 type Container = PodSpec['containers'][number]
@@ -22,12 +23,12 @@ export interface Birth {
   version: string
 }
 
-export function podFor(object: ClusterObject, birth: Birth): PodObject {
+export function podFor(object: ClusterObject, birth: Birth, policy: string): PodObject {
   const { metadata, spec } = object
   const { pod } = spec
   const { name, version } = birth
   const labels = { ...pod.labels, ...labelsOf(object), etcd_node: name }
-  const annotations = { ...pod.annotations, [VERSION_ANNOTATION]: version, [POLICY_ANNOTATION]: policyOf(object) }
+  const annotations = { ...pod.annotations, [VERSION_ANNOTATION]: version, [POLICY_ANNOTATION]: policy }
   return MemberPod.of({
     metadata: { name, labels, annotations },
     spec: {
@@ -41,6 +42,7 @@ export function podFor(object: ClusterObject, birth: Birth): PodObject {
       containers: [etcd(object, birth)],
       volumes: [
         { name: 'etcd-data', ...(claims(object) ? { persistentVolumeClaim: { claimName: name } } : { emptyDir: {} }) },
+        ...tlsOfMember(object).volumes,
       ],
       ...scheduling(object),
     },
@@ -73,6 +75,7 @@ function scheduling({ metadata, spec: { pod } }: ClusterObject): Partial<PodSpec
 
 function etcd(object: ClusterObject, { name, members, state, version }: Birth): Container {
   const { pod } = object.spec
+  const tls = tlsOfMember(object)
   const probe = (path: string) => ({ httpGet: { path, port: METRICS_PORT } })
   return {
     name: 'etcd',
@@ -82,12 +85,13 @@ function etcd(object: ClusterObject, { name, members, state, version }: Birth): 
       `--data-dir=${DATA}/data`,
       `--name=${name}`,
       `--initial-advertise-peer-urls=${peerUrlOf(object, name)}`,
-      `--listen-peer-urls=http://0.0.0.0:${PEER_PORT}`,
-      `--listen-client-urls=http://0.0.0.0:${CLIENT_PORT}`,
-      `--advertise-client-urls=http://${hostOf(object, name)}:${CLIENT_PORT}`,
+      `--listen-peer-urls=${URL.parse(peerUrlOf(object, name))?.protocol}//0.0.0.0:${PEER_PORT}`,
+      `--listen-client-urls=${clientScheme(object)}://0.0.0.0:${CLIENT_PORT}`,
+      `--advertise-client-urls=${clientScheme(object)}://${hostOf(object, name)}:${CLIENT_PORT}`,
       `--listen-metrics-urls=http://0.0.0.0:${METRICS_PORT}`,
       initialCluster(object, members),
       `--initial-cluster-state=${state}`,
+      ...tls.flags,
       ...(state === 'new' ? [`--initial-cluster-token=${tokenOf(object)}`] : []),
     ],
     ...(pod.etcdEnv && { env: pod.etcdEnv as NonNullable<Container['env']> }),
@@ -97,7 +101,7 @@ function etcd(object: ClusterObject, { name, members, state, version }: Birth): 
       { name: 'client', containerPort: CLIENT_PORT, protocol: 'TCP' },
       { name: 'metrics', containerPort: METRICS_PORT, protocol: 'TCP' },
     ],
-    volumeMounts: [{ name: 'etcd-data', mountPath: DATA }],
+    volumeMounts: [{ name: 'etcd-data', mountPath: DATA }, ...tls.mounts],
     securityContext: NO_MORE_RIGHTS,
     // Ready is a member that votes and reaches a quorum. Without a liveness probe no defragmentation is cut short.
     readinessProbe: { ...probe('/readyz'), periodSeconds: 5, timeoutSeconds: 5, failureThreshold: 2 },
@@ -141,19 +145,20 @@ export const imageIn = ({ spec }: PodObject): string => etcdIn(spec)?.image ?? '
 
 const etcdIn = (spec: PodObject['spec']): Container | undefined => spec?.containers.find(({ name }) => name === 'etcd')
 
-/** Of what cannot be changed in place. */
-function policyOf({ spec: { pod, TLS } }: ClusterObject): string {
+/** Of what cannot be changed in place: the policy of pods, and the authorities that members trust. */
+export function policyOf({ spec: { pod, TLS } }: ClusterObject, authorities: readonly string[]): string {
   return createHash('sha256')
-    .update(JSON.stringify([pod, TLS]))
+    .update(JSON.stringify([pod, TLS, authorities]))
     .digest('hex')
     .slice(0, 16)
 }
 
-export const isOutdated = (object: ClusterObject, { metadata }: PodObject): boolean =>
-  metadata.annotations?.[POLICY_ANNOTATION] !== policyOf(object)
+export const isOutdated = (policy: string, { metadata }: PodObject): boolean =>
+  metadata.annotations?.[POLICY_ANNOTATION] !== policy
 
-export const isAsWanted = (object: ClusterObject, pod: PodObject, version: string): boolean =>
-  !isOutdated(object, pod) && imageIn(pod) === imageOf(object, version)
+/** With TLS, clients reach the member in this pod over https. */
+export const takesTls = ({ spec }: PodObject): boolean =>
+  etcdIn(spec)?.command?.some((one) => one.startsWith('--listen-client-urls=https:')) === true
 
 const initialCluster = (object: ClusterObject, members: readonly string[]): string =>
   `--initial-cluster=${members.map((name) => `${name}=${peerUrlOf(object, name)}`).join(',')}`

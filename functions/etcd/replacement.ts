@@ -1,6 +1,6 @@
 import { type Cluster, isGoing, isHealthy, isReady, type Member, unreadyFor, votes } from './cluster.ts'
 import { type PodObject, quorumOf } from './parts.ts'
-import { claimFor, claims, isAsWanted, podFor, wasToldOf } from './pod.ts'
+import { claimFor, claims, imageIn, imageOf, isOutdated, podFor, wasToldOf } from './pod.ts'
 import type { Step } from './step.ts'
 import { versionFor } from './version.ts'
 
@@ -10,7 +10,7 @@ const SILENT_S = 300
 const RESTARTS = 5
 
 /** Members whose pod is missing get one: those that have just been added, and those that have their disk. */
-export function makePods({ object, members = [] }: Cluster): Step | undefined {
+export function makePods({ object, policy, members = [] }: Cluster): Step | undefined {
   const names = members.map(({ name }) => name)
   const keepsData = ({ claim, isStarted }: Member): boolean => claim !== undefined || !isStarted
   const able = members.filter(keepsData)
@@ -21,7 +21,7 @@ export function makePods({ object, members = [] }: Cluster): Step | undefined {
       condition: lacking.some(votes) ? 'Recovering' : 'Scaling',
       reason: 'CreatingMember',
       message: `members ${said(lacking)} get a pod`,
-      put: lacking.map(({ name }) => podFor(object, { name, ...birth })),
+      put: lacking.map(({ name }) => podFor(object, { name, ...birth }, policy)),
       claims: claims(object)
         ? lacking.filter(({ claim }) => claim === undefined).map(({ name }) => claimFor(object, name))
         : [],
@@ -97,8 +97,9 @@ export function moveLeader(
   reason: string,
   why: string,
 ): Step {
-  const { object, leader, members = [] } = cluster
-  const stays = ({ pod }: Member): boolean => pod !== undefined && isAsWanted(object, pod, versionFor(object))
+  const { object, policy, leader, members = [] } = cluster
+  const image = imageOf(object, versionFor(object))
+  const stays = ({ pod }: Member): boolean => pod !== undefined && !isOutdated(policy, pod) && imageIn(pod) === image
   const [next] = members
     .filter((one) => one !== leader && votes(one) && isHealthy(cluster, one) && one.pod && !isGoing(one.pod))
     .toSorted(

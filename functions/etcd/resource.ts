@@ -53,6 +53,10 @@ export const EtcdCluster = resource({
       .describe('A released version of etcd, from 3.5.12.'),
     paused: z.boolean().default(false).describe('Nothing is done, and the status goes on.'),
     pod: PodPolicy.prefault({}).describe('Of the pods. A change replaces the members one by one.'),
+    defragmentation: z
+      .object({ fromHour: z.int32().min(0).max(23), hours: z.int32().min(1).max(24) })
+      .optional()
+      .describe('Hours of the day, UTC, in which files with much free space are rewritten. Left out: at any time.'),
     TLS: z
       .object({
         static: z
@@ -66,6 +70,14 @@ export const EtcdCluster = resource({
             operatorSecret: secretName
               .optional()
               .describe('Secret with etcd-client.crt, etcd-client.key, etcd-client-ca.crt.'),
+          })
+          .meta({
+            'x-kubernetes-validations': [
+              {
+                rule: 'has(self.operatorSecret) == (has(self.member) && has(self.member.serverSecret))',
+                message: 'operatorSecret and member.serverSecret need each other',
+              },
+            ],
           })
           .optional(),
       })

@@ -8,8 +8,8 @@ import type { Step } from './step.ts'
 const MAX_LAG = 1000
 
 const votersOf = ({ members = [] }: Cluster): Member[] => members.filter(votes)
-const outdated = ({ object, members = [] }: Cluster): Member[] =>
-  members.filter(({ pod }) => pod !== undefined && isOutdated(object, pod))
+const outdated = ({ policy, members = [] }: Cluster): Member[] =>
+  members.filter(({ pod }) => pod !== undefined && isOutdated(policy, pod))
 
 /** More members than there are to vote: those that are to go, by the number that the spec says. */
 const isOneMoreWanted = (cluster: Cluster): boolean => {
@@ -20,11 +20,11 @@ const isOneMoreWanted = (cluster: Cluster): boolean => {
 
 /** The one learner becomes a voter when it has caught up, and goes when it is not wanted. */
 export function promote(cluster: Cluster): Step | undefined {
-  const { leader, members = [], object } = cluster
+  const { leader, members = [], policy } = cluster
   const learner = members.find(({ isLearner }) => isLearner)
   if (learner === undefined) return undefined
   const { name, id, answer, pod } = learner
-  if (!isOneMoreWanted(cluster) || (pod !== undefined && isOutdated(object, pod)))
+  if (!isOneMoreWanted(cluster) || (pod !== undefined && isOutdated(policy, pod)))
     return removal(cluster, learner, 'Scaling', 'RemovingLearner', `learner ${name} is not wanted any more`)
   const waits = (message: string): Step => ({
     condition: 'Scaling',
@@ -60,13 +60,13 @@ export function grow(cluster: Cluster): Step | undefined {
 
 /** What is unhealthy goes first, then what is outdated, the leader last, and of the rest the newest. */
 export function shrink(cluster: Cluster): Step | undefined {
-  const { object, leader } = cluster
+  const { object, policy, leader } = cluster
   const voters = votersOf(cluster)
   const { size } = object.spec
   if (voters.length <= size) return undefined
   const rank = (member: Member): number[] => [
     Number(isHealthy(cluster, member)),
-    Number(!(member.pod && isOutdated(object, member.pod))),
+    Number(!(member.pod && isOutdated(policy, member.pod))),
     Number(member === leader),
   ]
   const [victim] = voters.toSorted((a, b) => {

@@ -53,3 +53,7 @@ export type EtcdEffect =
   | { kind: 'promote'; via: string; id: string }
   | { kind: 'remove'; via: string; id: string }
   | { kind: 'moveLeader'; via: string; to: string }
+  | { kind: 'compact'; via: string; revision: number }
+  | { kind: 'defragment'; via: string }
+  | { kind: 'disarm'; via: string; id: string; alarm: Alarm['alarm'] }
+  | { kind: 'downgrade'; via: string; action: 'enable' | 'cancel'; version: string }

@@ -5,7 +5,8 @@ import { quorumOf } from './parts.ts'
 import { imageIn, imageOf, versionIn } from './pod.ts'
 import { said } from './replacement.ts'
 import type { Step } from './step.ts'
-import { refusedPath, supportedFrom } from './version.ts'
+import { isPrepared } from './upgrade.ts'
+import { isDowngrading, refusedPath, supportedFrom } from './version.ts'
 
 type Phase = NonNullable<Cluster['object']['status']['phase']>
 type Availability = Pick<ConditionUpdate, 'status' | 'reason'> & { message: string }
@@ -53,7 +54,8 @@ function versions({ object, members = [] }: Cluster): { currentVersion: string; 
     members.length > 0 &&
     members.every(({ pod, answer }) => pod && imageIn(pod) === imageOf(object, version) && answer?.version === version)
   const currentVersion = isRun ? version : (object.status.currentVersion ?? version)
-  const isTarget = currentVersion !== version && refusedPath(object) === undefined
+  const isUnprepared = isDowngrading(object) && !members.every(({ answer }) => isPrepared(answer, version))
+  const isTarget = currentVersion !== version && refusedPath(object) === undefined && !isUnprepared
   return { currentVersion, targetVersion: isTarget ? version : '' }
 }
 
@@ -110,6 +112,7 @@ function conditionsOf(cluster: Cluster, available: Availability, step: Step | un
     during('Recovering'),
     during('Scaling'),
     during('Upgrading'),
+    during('Maintaining'),
     { type: 'Ready', status: available.status === 'True' && step === undefined ? 'True' : 'False', ...progress },
   ]
 }

@@ -4,7 +4,7 @@ import type { EtcdEffect } from './seen.ts'
 /** What is done next, or waited for. */
 export interface Step {
   /** The condition that is True meanwhile, beside Progressing. */
-  condition?: 'Recovering' | 'Scaling' | 'Upgrading'
+  condition?: 'Recovering' | 'Scaling' | 'Upgrading' | 'Maintaining'
   /** CamelCase. */
   reason: string
   message: string

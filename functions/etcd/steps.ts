@@ -1,21 +1,27 @@
 import type { Cluster } from './cluster.ts'
-import { form, waitForQuorum } from './formation.ts'
+import { demandSecrets, form, waitForQuorum } from './formation.ts'
+import { defragment, freeSpace, replaceCorrupt } from './maintenance.ts'
 import { awaitMembers, makePods, removeDead } from './replacement.ts'
 import { grow, promote, shrink } from './scaling.ts'
 import type { Step } from './step.ts'
-import { upgrade } from './upgrade.ts'
+import { refuseVersion, upgrade } from './upgrade.ts'
 
 /** The first that has something to do is what is done. A later one may rely on what those before have found in order. */
 const STEPS: readonly ((cluster: Cluster) => Step | undefined)[] = [
+  demandSecrets,
   form,
   waitForQuorum,
+  replaceCorrupt,
   makePods,
   removeDead,
   promote,
   grow,
   shrink,
+  freeSpace,
+  defragment,
   upgrade,
   awaitMembers,
+  refuseVersion,
 ]
 
 /** How long etcd may refuse a change for the time being, e.g. because a member has just come, in seconds. */

@@ -31,10 +31,11 @@ export function supportedFrom(object: ClusterObject): string | undefined {
 /** Why members must not go from the one version to the other; undefined: they may. */
 export function pathRefusal(from: string, to: string): string | undefined {
   const [[major, minor], [toMajor, toMinor]] = [parse(from), parse(to)]
-  if (major === toMajor && minor === toMinor) return undefined
+  if (minorOf(from) === minorOf(to)) return undefined
+  if (isDowngrade(from, to) && toMajor === major && toMinor === minor - 1 && minor >= 7) return undefined
   if (major !== toMajor || toMinor !== minor + 1) {
-    const next = toMajor === major && toMinor < minor ? 'a lower minor version' : 'more than one minor version up'
-    return `spec.version ${to} is ${next} from ${from}: set spec.version to a version of ${major}.${minor} or ${major}.${minor + 1}`
+    const allowed = minor >= 7 ? `${major}.${minor - 1}, ${major}.${minor}` : `${major}.${minor}`
+    return `members run ${from}, and spec.version is ${to}: set it to a version of ${allowed} or ${major}.${minor + 1}`
   }
   const least = LEAST_BEFORE[minorOf(from)]
   return least !== undefined && isBefore(parse(from), parse(least))
@@ -42,10 +43,20 @@ export function pathRefusal(from: string, to: string): string | undefined {
     : undefined
 }
 
-/** Why the members do not go to the version of the spec. */
-export const refusedPath = (object: ClusterObject): string | undefined =>
-  pathRefusal(object.status.currentVersion ?? versionIn(object), versionIn(object))
+/** To a lower minor version, which etcd has to be prepared for. */
+export const isDowngrade = (from: string, to: string): boolean =>
+  minorOf(from) !== minorOf(to) && isBefore(parse(to), parse(from))
 
-/** That members are to run. */
-export const versionFor = (object: ClusterObject): string =>
-  refusedPath(object) === undefined ? versionIn(object) : (object.status.currentVersion ?? versionIn(object))
+const runs = (object: ClusterObject): string => object.status.currentVersion ?? versionIn(object)
+
+export const isDowngrading = (object: ClusterObject): boolean => isDowngrade(runs(object), versionIn(object))
+
+/** Why the members do not go to the version of the spec. */
+export const refusedPath = (object: ClusterObject): string | undefined => pathRefusal(runs(object), versionIn(object))
+
+/** That members are to run. An older one cannot join before etcd is prepared for it, which is when it is the target. */
+export function versionFor(object: ClusterObject): string {
+  const version = versionIn(object)
+  if (refusedPath(object) !== undefined) return runs(object)
+  return isDowngrading(object) && object.status.targetVersion !== version ? runs(object) : version
+}

@@ -1,8 +1,12 @@
+import { chown, mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
+import { openEtcd } from '#etcd'
 import { EtcdCluster } from '#functions/etcd'
 import { resourcePath } from '#kube'
-import { Pod } from '#sdk'
+import { issueFrom, newAuthority } from '#pki'
+import { PersistentVolumeClaim, Pod, Secret } from '#sdk'
 import { addEtcdImages } from '../../deploy/images/etcd/index.ts'
 import { takeTurnWithNode } from '../support/node.ts'
 import { type Replica, startReplicas } from './chaos.ts'
@@ -43,6 +47,55 @@ describe.skipIf(turn.skip)('an EtcdCluster on a real node', () => {
     return pods.filter(
       ({ metadata }) => metadata.labels?.['etcd_cluster'] === name && metadata.deletionTimestamp === undefined,
     )
+  }
+  const remove = (name: string) => whileAway(() => world.kube.delete(path(name)))
+  const claimsOf = async (name: string) => {
+    const all: KubeObject[] = []
+    for await (const { items } of world.kube.list<KubeObject>(resourcePath(PersistentVolumeClaim, 'default')))
+      all.push(...items)
+    return all.filter(({ metadata }) => metadata.labels?.['etcd_cluster'] === name)
+  }
+  async function createSecrets(name: string): Promise<void> {
+    const sans = [
+      `*.${name}.default.svc`,
+      `*.${name}.default.svc.cluster.local`,
+      `${name}-client.default.svc`,
+      'localhost',
+    ]
+    for (const [use, file] of [
+      ['peer', 'peer'],
+      ['server', 'server'],
+      ['client', 'etcd-client'],
+    ] as const) {
+      const { certificate, privateKey } = issueFrom(
+        authority,
+        { subject: { cn: 'root' }, sans },
+        { now: new Date(), days: 1 },
+      )
+      const key = privateKey.export({ type: 'pkcs8', format: 'pem' }) as string
+      const stringData = {
+        [`${file}.crt`]: certificate,
+        [`${file}.key`]: key,
+        [`${file}-ca.crt`]: authority.certificate,
+      }
+      const secret = { ...Secret.of({ metadata: { name: `${name}-${use}`, namespace: 'default' } }), stringData }
+      await world.kube.create(resourcePath(Secret, 'default'), secret)
+    }
+  }
+  async function createVolumes(count: number): Promise<void> {
+    for (let at = 0; at < count; at++) {
+      const folder = join(world.cluster.dir, `volume-${at}`)
+      await mkdir(folder)
+      await chown(folder, 1000, 1000)
+      const spec = {
+        capacity: { storage: '1Gi' },
+        accessModes: ['ReadWriteOnce'],
+        storageClassName: 'local',
+        hostPath: { path: folder },
+      }
+      const volume = { apiVersion: 'v1', kind: 'PersistentVolume', metadata: { name: `volume-${at}` }, spec }
+      await world.kube.create(resourcePath({ group: '', version: 'v1', resource: 'persistentvolumes' }), volume)
+    }
   }
   const kill = (name: string) =>
     world.kube.delete(resourcePath(Pod, 'default', name), { gracePeriodSeconds: 0 } as never)
@@ -116,14 +169,124 @@ describe.skipIf(turn.skip)('an EtcdCluster on a real node', () => {
     console.log(`${writer.acknowledged.length} values written, longest gap ${Math.round(writer.longestGapMs)} ms`)
   })
 
-  it('takes another version in place, the leader last', SLOW, async () => {
+  it('gets another pod policy by new members, and keeps its data', SLOW, async () => {
+    const writer = new EtcdWriter(() => podsOf('a'))
+    const before = (await podsOf('a')).map(({ metadata }) => metadata.name)
+    await edit('a', { pod: { labels: { team: 'red' } } })
+    await settled('a', 3, 'another pod policy')
+    const pods = await podsOf('a')
+    expect(pods.filter(({ metadata }) => before.includes(metadata.name))).toEqual([])
+    expect(pods.map(({ metadata }) => metadata.labels?.['team'])).toEqual(['red', 'red', 'red'])
+    await writer.stop()
+    expect(await writer.missing()).toEqual([])
+  })
+
+  it('does nothing while it is paused, and says when its quorum is lost, without deleting anything', SLOW, async () => {
+    await edit('a', { paused: true })
+    await until(async () => (await get('a')).status.controlPaused)
+    const [one, two, three] = (await podsOf('a')).map(({ metadata }) => metadata.name)
+    await kill(one!)
+    await kill(two!)
+    const { conditions = [], members } = await until(async () => {
+      const { status } = await get('a')
+      return status.conditions?.some(({ reason }) => reason === 'QuorumLost') ? status : undefined
+    }).then(async () => (await get('a')).status)
+    expect(conditions.find(({ type }) => type === 'Available')).toMatchObject({ status: 'False', reason: 'QuorumLost' })
+    expect(members?.ready).toEqual([])
+    await edit('a', { paused: false })
+    await until(async () => (await get('a')).status.controlPaused === false)
+    expect((await podsOf('a')).map(({ metadata }) => metadata.name)).toEqual([three])
+    await remove('a')
+  })
+
+  it('takes another version in place, the leader last, and goes back', SLOW, async () => {
     await create('b', { size: 3, version: '3.6.16' })
     await settled('b', 3, 'create 3 of 3.6')
+    const writer = new EtcdWriter(() => podsOf('b'))
     const before = (await podsOf('b')).map(({ metadata }) => metadata.uid).sort()
-    await edit('b', { version: '3.7.3' })
-    const status = await settled('b', 3, 'another version')
-    expect(status.currentVersion).toBe('3.7.3')
-    expect((await podsOf('b')).map(({ metadata }) => metadata.uid).sort()).toEqual(before)
-    expect(Object.values(status.versions ?? {})).toEqual(['3.7.3', '3.7.3', '3.7.3'])
+    for (const version of ['3.7.3', '3.6.16']) {
+      await edit('b', { version })
+      const status = await settled('b', 3, `another version, ${version}`)
+      expect(status.currentVersion).toBe(version)
+      expect((await podsOf('b')).map(({ metadata }) => metadata.uid).sort()).toEqual(before)
+      expect(Object.values(status.versions ?? {})).toEqual([version, version, version])
+    }
+    await writer.stop()
+    expect(await writer.missing()).toEqual([])
+    await remove('b')
+  })
+
+  it('has TLS between members and to clients, of the Secrets that it is given', SLOW, async () => {
+    await createSecrets('c')
+    await create('c', {
+      size: 3,
+      TLS: {
+        static: { member: { peerSecret: 'c-peer', serverSecret: 'c-server' }, operatorSecret: 'c-client' },
+      },
+    })
+    const status = await settled('c', 3, 'create 3 with TLS')
+    expect(Object.keys(status.versions ?? {})).toHaveLength(3)
+    const [pod] = await podsOf('c')
+    const url = `https://${(pod!.status as { podIP: string }).podIP}:2379`
+    using stranger = openEtcd({ url, tls: { ca: authority.certificate, servername: 'x.c.default.svc' } })
+    await expect(stranger.call('status', {}, { timeoutMs: 3000 })).rejects.toThrow()
+    await remove('c')
+  })
+
+  it(
+    'keeps the data in volumes when all pods go at once, and removes the volume of a member that goes',
+    SLOW,
+    async () => {
+      await createVolumes(8)
+      const claim = {
+        accessModes: ['ReadWriteOnce'],
+        storageClassName: 'local',
+        resources: { requests: { storage: '1Mi' } },
+      }
+      await create('d', { size: 3, pod: { persistentVolumeClaimSpec: claim } })
+      const { clusterID } = await settled('d', 3, 'create 3 with volumes')
+      const writer = new EtcdWriter(() => podsOf('d'))
+      await until(() => writer.acknowledged.length > 10)
+      const pods = (await podsOf('d')).map(({ metadata }) => metadata.name).sort()
+      for (const name of pods) await kill(name)
+      await until(async () => (await get('d')).status.quorumLostSince !== undefined)
+      const status = await settled('d', 3, 'all pods of three come back')
+      expect(status.members?.ready).toEqual(pods)
+      expect(status.clusterID).toBe(clusterID)
+      await edit('d', { size: 1 })
+      await settled('d', 1, 'resize to 1 with volumes')
+      await until(async () => (await claimsOf('d')).length === 1)
+      await writer.stop()
+      expect(await writer.missing()).toEqual([])
+      await remove('d')
+      await until(async () => (await claimsOf('d')).length === 0)
+    },
+  )
+
+  it('frees a full database, and takes writes again', SLOW, async () => {
+    await create('e', { size: 1, pod: { etcdEnv: [{ name: 'ETCD_QUOTA_BACKEND_BYTES', value: '16777216' }] } })
+    await settled('e', 1, 'create 1')
+    const [pod] = await podsOf('e')
+    using etcd = openEtcd({ url: `http://${(pod!.status as { podIP: string }).podIP}:2379` })
+    const put = () => etcd.call('put', { key: Buffer.from('k'), value: Buffer.alloc(1024 * 1024) }, { timeoutMs: 5000 })
+    await until(() =>
+      put().then(
+        () => false,
+        (error: Error) => error.message.includes('database space exceeded'),
+      ),
+    )
+    const begin = performance.now()
+    // No event tells of an alarm: look now rather than in five minutes.
+    await whileAway(() => world.kube.patch(path('e'), { metadata: { annotations: { look: 'now' } } }, 'merge'))
+    await until(() =>
+      put().then(
+        () => true,
+        () => false,
+      ),
+    )
+    console.log(`space freed: ${((performance.now() - begin) / 1000).toFixed(1)} s`)
+    await settled('e', 1, 'after it')
   })
 })
+
+const authority = newAuthority({ cn: 'test' }, { now: new Date(), days: 1 })

@@ -156,6 +156,7 @@ export class EtcdModel {
       this.#leader = to.id
       return
     }
+    if (effect.kind !== 'remove' && effect.kind !== 'promote') throw new Error(`${effect.kind} is not modelled`)
     const member = this.members.find(({ id }) => id === effect.id)
     if (member === undefined) throw new Error('etcdserver: member not found')
     if (effect.kind === 'remove') this.#remove(member)

@@ -93,6 +93,13 @@ export class EtcdWorld {
     return new Date(START + this.etcd.now * 1000)
   }
 
+  /** What a decision would be given now. */
+  get given(): Run {
+    const { stored, run } = this.#observed()
+    const pods = [...stored.pods.values()].filter(isRunning).map(({ metadata }) => metadata.name)
+    return { ...run, external: this.#heard(this.etcd.seen(pods)), performed: undefined }
+  }
+
   /** One run of the function, as the machine makes it: until nothing is left to do. False: it has changed nothing. */
   run(): boolean {
     let performed: Run['performed']
@@ -133,7 +140,7 @@ export class EtcdWorld {
     const stored = this.isStale ? this.#before : this.stored
     this.isStale = false
     const owned = (kind: { kind: string }) => [...(kind.kind === 'Pod' ? stored.pods : stored.claims).values()]
-    return { stored, run: { object: this.object, owned: owned as Run['owned'], now: this.now } }
+    return { stored, run: { object: this.object, related: () => [], owned: owned as Run['owned'], now: this.now } }
   }
 
   /** The number of deaths when the last decision was made. */
