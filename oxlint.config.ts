@@ -9,6 +9,7 @@ export const rooms: Record<string, string[]> = {
   contracts: [],
   spec: ['contracts'],
   jetstream: ['primitives'],
+  etcd: [],
   kube: ['contracts', 'primitives'],
   events: ['contracts', 'jetstream', 'primitives'],
   queue: ['contracts/log', 'jetstream', 'primitives'],
@@ -84,6 +85,7 @@ const doors = [
   'contracts/*',
   'spec',
   'jetstream',
+  'etcd',
   'kube',
   'events',
   'cloudevents',
@@ -122,7 +124,7 @@ function roomRule(room: string, allowed: string[]): OxlintOverride {
             },
             {
               regex:
-                '^(\\.\\./)+(primitives|contracts|spec|jetstream|kube|events|queue|reconcile|bridge|dispatch|functions|sdk|testing|host|install|pki|at|local|cli|test)/',
+                '^(\\.\\./)+(primitives|contracts|spec|jetstream|etcd|kube|events|queue|reconcile|bridge|dispatch|functions|sdk|testing|host|install|pki|at|local|cli|test)/',
               message: 'Another room is reached through its door (#room), not by path.',
             },
           ],
