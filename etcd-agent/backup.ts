@@ -22,7 +22,7 @@ export interface BackupJob {
   signal: AbortSignal
 }
 
-export interface Periodic {
+interface Periodic {
   /** How many to keep. Undefined: all. */
   most: number | undefined
 }

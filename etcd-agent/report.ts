@@ -30,7 +30,7 @@ export interface RestoreReport extends Checked {
   wasThere: boolean
 }
 
-export interface FailureReport {
+interface FailureReport {
   error: string
 }
 

@@ -26,7 +26,7 @@ export interface RestoreJob {
 }
 
 /** The one member that the restored cluster begins with. */
-export interface SeedMember {
+interface SeedMember {
   name: string
   peerUrl: string
   /** Of the cluster: another one than before, so that members of the former cluster are refused. */

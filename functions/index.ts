@@ -1,7 +1,9 @@
 import { at } from '#functions/at'
+import { etcdBackup } from '#functions/etcd-backup'
+import { etcdRestore } from '#functions/etcd-restore'
 import { memcached } from '#functions/memcached'
 import { visitors } from '#functions/visitors'
 import type { Reconciler } from '#sdk'
 
 /** The functions that every dispatcher has in its process. */
-export const builtins: readonly Reconciler[] = [at, memcached, visitors]
+export const builtins: readonly Reconciler[] = [at, etcdBackup, etcdRestore, memcached, visitors]

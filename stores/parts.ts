@@ -11,7 +11,7 @@ export interface Part {
   bytes: Buffer
   isLast: boolean
   /** Gives the memory back: to be called once, when the bytes are needed no longer. */
-  release(): void
+  release: () => void
 }
 
 /**

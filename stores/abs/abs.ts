@@ -6,7 +6,6 @@ import { encodePath, encodeQuery } from '../keys.ts'
 import { PARTS_UNDER_WAY, partsOf } from '../parts.ts'
 import { rangeHeader, received } from '../received.ts'
 import {
-  type Connection,
   type DescribedObject,
   type GetOptions,
   MOST_KEYS,
@@ -16,13 +15,8 @@ import {
 } from '../types.ts'
 import { elements, textOf } from '../xml.ts'
 import { absError } from './answers.ts'
-import { type AbsAccount, sharedKey } from './sign.ts'
-
-export interface AbsOptions extends Connection, AbsAccount {
-  container: string
-  /** Name of the Azure cloud, e.g. `AzureChinaCloud`. Default: the public one. */
-  cloud?: string | undefined
-}
+import type { AbsOptions } from './options.ts'
+import { sharedKey } from './sign.ts'
 
 const VERSION = '2021-12-02'
 const METADATA = 'x-ms-meta-'

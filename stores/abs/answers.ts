@@ -1,7 +1,7 @@
 import { StoreError, type StoreReason } from '../errors.ts'
 import type { HttpAnswer } from '../http.ts'
 import { textOf } from '../xml.ts'
-import type { AbsOptions } from './abs.ts'
+import type { AbsOptions } from './options.ts'
 
 const REASONS: Record<string, StoreReason> = {
   BlobNotFound: 'missing',
@@ -19,7 +19,7 @@ export function absError({ status, text, headers }: HttpAnswer, what: string, op
 }
 
 function adviceOn(code: string | undefined, { account, container, endpoint }: AbsOptions): string | undefined {
-  switch (code) {
+  switch (code ?? '') {
     case 'BlobNotFound':
       return 'there is no such blob'
     case 'ContainerNotFound':

@@ -1,7 +1,7 @@
 import { StoreError, type StoreReason } from '../errors.ts'
 import type { HttpAnswer } from '../http.ts'
 import { textOf } from '../xml.ts'
-import type { S3Options } from './s3.ts'
+import type { S3Options } from './options.ts'
 
 const REASONS: Record<string, StoreReason> = {
   NoSuchKey: 'missing',
@@ -20,7 +20,7 @@ export function s3Error({ status, text }: HttpAnswer, what: string, options: S3O
 
 function adviceOn(code: string | undefined, status: number, text: string, { bucket, region, endpoint }: S3Options) {
   const place = `the region is ${region}${endpoint === undefined ? '' : ` and the endpoint ${endpoint}`}`
-  switch (code) {
+  switch (code ?? '') {
     case 'NoSuchKey':
       return 'there is no such object'
     case 'NoSuchBucket':

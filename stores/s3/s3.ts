@@ -7,7 +7,6 @@ import { encodePath, encodeQuery } from '../keys.ts'
 import { PARTS_UNDER_WAY, type Part, partsOf } from '../parts.ts'
 import { rangeHeader, received } from '../received.ts'
 import {
-  type Connection,
   type DescribedObject,
   type GetOptions,
   MOST_KEYS,
@@ -17,14 +16,8 @@ import {
 } from '../types.ts'
 import { elements, textOf } from '../xml.ts'
 import { s3Error } from './answers.ts'
-import type { Profile } from './profile.ts'
+import type { S3Options } from './options.ts'
 import { signed } from './sign.ts'
-
-export interface S3Options extends Connection, Profile {
-  bucket: string
-  /** The bucket is in the path of the URL, not in its host. Always so for endpoints that are IP addresses. */
-  pathStyle?: boolean | undefined
-}
 
 const METADATA = 'x-amz-meta-'
 /** By this an upload is known whose answer got lost. */
