@@ -221,6 +221,29 @@ describe('the agent on a real etcd and a real S3', () => {
     expect(is.header.cluster_id).not.toBe(was.header.cluster_id)
   })
 
+  it('restores a cluster of etcd 3.6, by the etcdutl of 3.7', async () => {
+    await etcd.start('old', { binary: 'etcd-3.6' })
+    await etcd.serves('old')
+    using before = etcd.open('old')
+    await before.call('put', { key: Buffer.from('a'), value: Buffer.from('1') }, SOON)
+    const made = await agent('backup', 'old', from(etcd.clientUrl('old')))
+    expect(made['etcdVersion']).toMatch(/^3\.6\./)
+    await etcd.name('new')
+    const peerUrl = `--peer-url=${etcd.peerUrl('new')}`
+    const more = [
+      `--data-dir=${etcd.dataDir('new')}`,
+      '--name=new',
+      peerUrl,
+      '--token=t',
+      `--etcdutl=${binaries('etcdutl')}`,
+    ]
+    await agent('restore', 'old', more)
+    await etcd.start('new', { binary: 'etcd-3.6', state: 'existing' })
+    await etcd.serves('new')
+    using after = etcd.open('new')
+    expect((await after.call('range', { key: Buffer.from('a') }, SOON)).kvs[0]?.value.toString()).toBe('1')
+  })
+
   it('restores once: the second run with a token does nothing, and another token is refused', async () => {
     await agent('backup', 'again', from())
     const dataDir = join(dir, 'again', 'data')
