@@ -45,6 +45,8 @@ export class TestEtcd implements AsyncDisposable {
   peerUrl = (name: string): string => `http://127.0.0.1:${this.#ports.get(name)?.peer}`
   clientUrl = (name: string): string => `${this.#scheme}://127.0.0.1:${this.#ports.get(name)?.client}`
 
+  dataDir = (name: string): string => join(this.#dir, `data-${name}`)
+
   async start(name: string, { state = 'new', cluster = [name], binary = 'etcd', args = [] }: MemberOptions = {}) {
     for (const one of cluster) await this.name(one)
     const binaries = await ensureBinaries([binary], silentProgress)
@@ -53,7 +55,7 @@ export class TestEtcd implements AsyncDisposable {
       command: binaries(binary),
       args: [
         `--name=${name}`,
-        `--data-dir=${join(this.#dir, `data-${name}`)}`,
+        `--data-dir=${this.dataDir(name)}`,
         '--unsafe-no-fsync',
         '--log-level=error',
         `--listen-client-urls=${this.clientUrl(name)}`,
