@@ -80,16 +80,18 @@ async function show(what: string, [file = '', ...args]: string[]): Promise<void>
     AWS_DEFAULT_REGION: 'us-east-1',
   }
   const begun = performance.now()
-  const child = spawn(file, args, { env, stdio: ['ignore', 'ignore', 'inherit'] })
+  const child = spawn(file, args, { env, stdio: ['ignore', 'ignore', 'pipe'] })
+  let said = ''
+  child.stderr.on('data', (chunk: Buffer) => (said += chunk.toString()))
   let [memory, cpuMs] = [0, 0]
   const looking = setInterval(() => {
     // One that has ended and was not waited for has none.
     memory = Math.max(memory, residentMiBOf(child.pid ?? 0) || 0)
     cpuMs = cpuMsOf(child.pid ?? 0)
   }, 50)
-  const [code] = (await once(child, 'exit')) as [number]
+  const [code] = (await once(child, 'close')) as [number]
   clearInterval(looking)
-  if (code !== 0) throw new Error(`${what} ended with exit code ${code}`)
+  if (code !== 0) throw new Error(`${what} ended with exit code ${code}: ${said}`)
   const seconds = (performance.now() - begun) / 1000
   const row = [what.padEnd(22), mebibytes / seconds, seconds, cpuMs / 1000, memory]
   console.log(row.map((value) => (typeof value === 'number' ? value.toFixed(1).padStart(8) : value)).join(' '))
