@@ -9,6 +9,9 @@ const SILENCE_MS = 60_000
 export const TRIES = 6
 export const FIRST_PAUSE_MS = 250
 export const LAST_PAUSE_MS = 8000
+/** For what is done after a failure: who waits for its report does not wait for a store that is silent. */
+export const soon = (): AbortSignal => AbortSignal.timeout(5000)
+
 /** Of answers that are no objects: XML and JSON of lists have 5,000 entries at most. */
 const MAX_ANSWER_BYTES = 16 * 1024 * 1024
 

@@ -45,7 +45,7 @@ export interface Store {
   /** All objects whose keys begin with the prefix, page by page. */
   list(prefix: string): AsyncIterable<StoredObject>
   /** Undefined: the key is missing. */
-  head(key: string): Promise<DescribedObject | undefined>
+  head(key: string, signal?: AbortSignal): Promise<DescribedObject | undefined>
   /** Does nothing for a key that is missing. */
   delete(key: string): Promise<void>
 }

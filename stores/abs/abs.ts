@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { forEachAtMost } from '#primitives'
 import { StoreError } from '../errors.ts'
-import { type HttpAnswer, HttpClient } from '../http.ts'
+import { type HttpAnswer, HttpClient, soon } from '../http.ts'
 import { encodePath, encodeQuery } from '../keys.ts'
 import { PARTS_UNDER_WAY, partsOf } from '../parts.ts'
 import { rangeHeader, received } from '../received.ts'
@@ -89,9 +89,9 @@ export class AbsStore implements Store {
     }
   }
 
-  async head(key: string): Promise<DescribedObject | undefined> {
+  async head(key: string, signal?: AbortSignal): Promise<DescribedObject | undefined> {
     const what = `HEAD ${this.address(key)}`
-    const answer = await this.#http.answer(() => this.#signed('HEAD', key), what)
+    const answer = await this.#http.answer(() => this.#signed('HEAD', key, { signal }), what)
     if (answer.status === 404) return undefined
     if (answer.status !== 200) throw this.#error(answer, what)
     // Names of metadata are C# identifiers: no dashes.
@@ -121,7 +121,8 @@ export class AbsStore implements Store {
       await this.#done('PUT', key, { query: { comp: 'blocklist' }, headers, body, signal })
     } catch (error) {
       // The first answer may have been lost: the blob that is there tells by which upload it came.
-      const isOurs = (await this.head(key).catch(() => undefined))?.metadata[UPLOAD.replaceAll('_', '-')] === mark
+      const isOurs =
+        (await this.head(key, soon()).catch(() => undefined))?.metadata[UPLOAD.replaceAll('_', '-')] === mark
       if (!isOurs) throw error
     }
   }

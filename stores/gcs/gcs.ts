@@ -8,6 +8,7 @@ import {
   type HttpRequest,
   isPassing,
   LAST_PAUSE_MS,
+  soon,
   TRIES,
 } from '../http.ts'
 import { encode, encodeQuery } from '../keys.ts'
@@ -81,7 +82,7 @@ export class GcsStore implements Store {
       }
       return upload.size
     } catch (error) {
-      await this.#http.once({ method: 'DELETE', url: upload.url, headers: {} }).catch(() => undefined)
+      await this.#http.once({ method: 'DELETE', url: upload.url, headers: {}, signal: soon() }).catch(() => undefined)
       throw error
     }
   }
@@ -110,16 +111,17 @@ export class GcsStore implements Store {
     }
   }
 
-  async head(key: string): Promise<DescribedObject | undefined> {
+  async head(key: string, signal?: AbortSignal): Promise<DescribedObject | undefined> {
     const what = `GET ${this.address(key)} (metadata)`
-    const { status, text } = await this.#done('GET', this.#object(key, { fields: 'name,size,metadata' }), what, [404])
+    const url = this.#object(key, { fields: 'name,size,metadata' })
+    const { status, text } = await this.#done('GET', url, what, { accept: [404], signal })
     if (status === 404) return undefined
     const { size, metadata = {} } = JSON.parse(text) as GcsObject
     return { key, size: Number(size), metadata }
   }
 
   async delete(key: string): Promise<void> {
-    await this.#done('DELETE', this.#object(key), `DELETE ${this.address(key)}`, [404])
+    await this.#done('DELETE', this.#object(key), `DELETE ${this.address(key)}`, { accept: [404] })
   }
 
   /** The URL of a new upload. It needs no token. */
@@ -179,8 +181,13 @@ export class GcsStore implements Store {
     throw new StoreError('refused', `PUT ${this.address(key)}: ${found} were stored, ${size} with ${digest} were sent`)
   }
 
-  async #done(method: string, url: URL, what: string, accept: number[] = []): Promise<HttpAnswer> {
-    const answer = await this.#http.answer(() => this.#authorized({ method, url }), what)
+  async #done(
+    method: string,
+    url: URL,
+    what: string,
+    { accept = [], signal }: { accept?: number[]; signal?: AbortSignal | undefined } = {},
+  ): Promise<HttpAnswer> {
+    const answer = await this.#http.answer(() => this.#authorized({ method, url, signal }), what)
     if ((answer.status >= 200 && answer.status < 300) || accept.includes(answer.status)) return answer
     throw this.#error(answer, what)
   }

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { isIP } from 'node:net'
 import { forEachAtMost } from '#primitives'
 import { StoreError } from '../errors.ts'
-import { type HttpAnswer, HttpClient } from '../http.ts'
+import { type HttpAnswer, HttpClient, soon } from '../http.ts'
 import { encodePath, encodeQuery } from '../keys.ts'
 import { PARTS_UNDER_WAY, type Part, partsOf } from '../parts.ts'
 import { rangeHeader, received } from '../received.ts'
@@ -83,9 +83,9 @@ export class S3Store implements Store {
     }
   }
 
-  async head(key: string): Promise<DescribedObject | undefined> {
+  async head(key: string, signal?: AbortSignal): Promise<DescribedObject | undefined> {
     const what = `HEAD ${this.address(key)}`
-    const answer = await this.#http.answer(() => this.#signed('HEAD', key), what)
+    const answer = await this.#http.answer(() => this.#signed('HEAD', key, { signal }), what)
     if (answer.status === 404) return undefined
     if (answer.status !== 200) throw this.#error(answer, what)
     const metadata = Object.entries(answer.headers).flatMap(([name, value]) =>
@@ -130,14 +130,14 @@ export class S3Store implements Store {
       if (answer.status !== 200 || elements(answer.text, 'Error').length > 0) throw this.#error(answer, what)
     } catch (error) {
       // The first answer may have been lost: the object that is there tells by which upload it came.
-      const isOurs = (await this.head(key).catch(() => undefined))?.metadata[UPLOAD] === mark
+      const isOurs = (await this.head(key, soon()).catch(() => undefined))?.metadata[UPLOAD] === mark
       if (!isOurs) throw error
     }
   }
 
   /** Parts that stay are paid for until a rule of the bucket removes them; the upload has failed already. */
   async #abort(key: string, uploadId: string): Promise<void> {
-    await this.#done('DELETE', key, { query: { uploadId }, accept: [404] }).catch(() => undefined)
+    await this.#done('DELETE', key, { query: { uploadId }, accept: [404], signal: soon() }).catch(() => undefined)
   }
 
   async #done(method: string, key: string, options: RequestOptions & { accept?: number[] } = {}): Promise<HttpAnswer> {

@@ -197,6 +197,15 @@ describe.skipIf(turn.skip)('backups and restores on a real node', () => {
     await operators.until(EtcdRestore, 'prod', (one) => one?.status.succeeded === true)
   }, 180_000)
 
+  it('is fixed once the snapshot is verified, and has the name of its cluster', async () => {
+    const other = operators.patch(EtcdRestore, 'prod', { spec: { s3: { path: `${BUCKET}/other` } } })
+    await expect(other).rejects.toThrow('for another restore create another EtcdRestore')
+    const s3 = { path: `${BUCKET}/once`, awsSecret: 'aws' }
+    const spec = { etcdCluster: { name: 'prod' }, backupStorageType: 'S3', s3 } as const
+    const misnamed = operators.create(EtcdRestore, EtcdRestore.of({ metadata: { name: 'other' }, spec }))
+    await expect(misnamed).rejects.toThrow('an EtcdRestore has the name of its cluster: name it prod')
+  })
+
   it('finds a snapshot that is damaged before anything is touched', async () => {
     const damaged = async function* () {
       const bytes: Uint8Array[] = []

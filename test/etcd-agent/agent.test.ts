@@ -35,6 +35,7 @@ describe('the agent on a real etcd and a real S3', () => {
     report = join(dir, 'report')
     await mkdir(join(dir, 'secret'))
     for (const [name, text] of Object.entries(server.secret)) await writeFile(join(dir, 'secret', name), text)
+    await etcd.name('s')
     await etcd.start('a')
     await etcd.serves('a')
     using client = etcd.open('a')
@@ -180,6 +181,16 @@ describe('the agent on a real etcd and a real S3', () => {
     return proxy.url
   }
 
+  it('reports in time, also if the store falls silent in the middle and does not even take the end of the upload', async () => {
+    const isFirst = (request: string) => request.includes('?uploads')
+    await using silent = await startFaultyProxy(server.url, (request) => (isFirst(request) ? undefined : 'silent'))
+    const begun = performance.now()
+    expect(await failure('backup', 'silent', [...from(), '--timeout=2'], silent.url)).toMatch(
+      /^not finished within 2 s/,
+    )
+    expect(performance.now() - begun).toBeLessThan(30_000)
+  })
+
   it.each<[string, string, readonly string[], RegExp]>([
     ['no member', 'x', ['--endpoints=http://127.0.0.1:9'], /^no etcd member answers within 5 s: check the endpoints/],
     ['no bucket', '../nowhere/x', [], /^the path is|NoSuchBucket/],
@@ -205,7 +216,6 @@ describe('the agent on a real etcd and a real S3', () => {
 
   it('restores into a new cluster, whose watchers notice by the revision', async () => {
     const { sha256 } = await agent('backup', 'restored', from())
-    await etcd.name('s')
     const dataDir = etcd.dataDir('s')
     expect(await agent('restore', 'restored', [...seed(dataDir), `--sha256=${sha256}`])).toMatchObject({
       wasThere: false,

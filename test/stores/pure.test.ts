@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest'
+import { forEachAtMost } from '#primitives'
 import { parseServiceAccount, readProfile } from '#stores'
 import { sharedKey } from '../../stores/abs/sign.ts'
 import { partsOf } from '../../stores/parts.ts'
@@ -87,6 +88,19 @@ it.each<[number[], [number, number, number, boolean][]]>([
   ],
 ])('cuts %j into parts of 4, the last of which is known to be it', async (sizes, parts) => {
   expect(await cut(sizes, 4)).toEqual(parts)
+})
+
+it('has no more parts in memory than are under way, however long the stream is', async () => {
+  const source = async function* () {
+    for (let n = 0; n < 100; n++) yield new Uint8Array(4)
+  }
+  const memory = new Set<ArrayBufferLike>()
+  await forEachAtMost(3, partsOf(source(), 4), async ({ bytes, release }) => {
+    memory.add(bytes.buffer)
+    await new Promise((resolve) => setImmediate(resolve))
+    release()
+  })
+  expect(memory.size).toBe(3)
 })
 
 it('uses the memory of parts that are released again', async () => {

@@ -3,13 +3,14 @@ import type { AddressInfo } from 'node:net'
 
 /**
  * What becomes of a request: `busy` is answered with 503, `cut` loses its connection before the server has seen it, `lost`
- * when the server has done it; `half` loses it in the middle of the answer. An object is the answer itself.
+ * when the server has done it; `half` loses it in the middle of the answer; `silent` never gets one. An object is the answer itself.
  */
 export type Fault =
   | 'busy'
   | 'cut'
   | 'lost'
   | 'half'
+  | 'silent'
   | { status: number; body: string; headers?: Record<string, string> }
 
 export interface FaultyProxy extends AsyncDisposable {
@@ -31,6 +32,7 @@ export async function startFaultyProxy(
     const nth = requests.filter((one) => one === what).length + 1
     requests.push(what)
     const fault = faultOf(what, nth, headers)
+    if (fault === 'silent') return void incoming.resume()
     if (fault === 'busy') return void incoming.resume().on('end', () => response.writeHead(503).end('busy'))
     if (fault === 'cut') return void incoming.destroy()
     if (typeof fault === 'object')
