@@ -142,9 +142,7 @@ describe('the container that restores', () => {
   })
 
   it('is none before the snapshot was read to its end', () => {
-    expect(restoreContainer(EtcdRestore.parse({ ...example, metadata: { name: 'prod' } }), seed)).toBe(
-      undefined,
-    )
+    expect(restoreContainer(EtcdRestore.parse({ ...example, metadata: { name: 'prod' } }), seed)).toBe(undefined)
   })
 })
 
@@ -164,6 +162,5 @@ describe('laws', () => {
 })
 
 function endIfRunning(world: Simulation<typeof EtcdRestore>, report: object): void {
-  if (world.list(Pod).some(({ status }) => status?.phase === undefined))
-    endAgent(world, report)
+  if (world.list(Pod).some(({ status }) => status?.phase === undefined)) endAgent(world, report)
 }
