@@ -41,7 +41,12 @@ try {
   await show('agent, verify', agent('verify', ['--timeout', '3600']))
   await show('agent, restore', [
     ...agent('restore', ['--data-dir', join(dir, 'data'), '--name', 'b', '--peer-url', 'http://127.0.0.1:1']),
-    ...['--token', 'b', '--etcdutl', binaries('etcdutl'), '--timeout', '3600'],
+    '--token',
+    'b',
+    '--etcdutl',
+    binaries('etcdutl'),
+    '--timeout',
+    '3600',
   ])
   const file = join(dir, 'snapshot.db')
   await show('etcdctl snapshot save', [binaries('etcdctl'), '--endpoints', endpoint, 'snapshot', 'save', file])

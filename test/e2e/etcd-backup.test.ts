@@ -3,9 +3,10 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openEtcd } from '#etcd'
 import { EtcdBackup, etcdBackup } from '#functions/etcd-backup'
 import { EtcdRestore, etcdRestore, restoreContainer } from '#functions/etcd-restore'
-import { addImage, cacheDir, ensureBinaries, silentProgress } from '#local'
+import { addImage, cacheDir } from '#local'
 import { Pod } from '#sdk'
 import { S3Store, type Store } from '#stores'
+import { addEtcdImages } from '../../deploy/images/etcd/index.ts'
 import { addFairleadImages } from '../../deploy/images/fairlead/index.ts'
 import { goProgram } from '../support/go-program.ts'
 import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
@@ -232,14 +233,10 @@ describe.skipIf(turn.skip)('backups and restores on a real node', () => {
 const CLUSTER = { apiVersion: 'etcd.database.coreos.com/v1beta2', kind: 'EtcdCluster' }
 
 async function addImages(registryUrl: string): Promise<void> {
-  const binaries = await ensureBinaries(['etcd'], silentProgress)
   const versitygw = await goProgram('versitygw', 'github.com/versity/versitygw/cmd/versitygw', ['-ldflags=-s -w'])
   await Promise.all([
     addFairleadImages(registryUrl, cacheDir(process.env)),
-    addImage(registryUrl, IMAGES.etcd, {
-      files: { 'usr/local/bin/etcd': { from: binaries('etcd') } },
-      config: { Entrypoint: ['/usr/local/bin/etcd'], User: '65532:65532' },
-    }),
+    addEtcdImages(registryUrl),
     addImage(registryUrl, IMAGES.s3, {
       files: {
         'usr/local/bin/versitygw': { from: versitygw },
