@@ -5,6 +5,7 @@ import { completionCommand } from './commands/completion.ts'
 import { deadCommands } from './commands/dead.ts'
 import { demoCommand } from './commands/demo.ts'
 import { devCommand } from './commands/dev.ts'
+import { etcdAgentCommands } from './commands/etcd-agent.ts'
 import { eventsCommands } from './commands/events.ts'
 import { generateCommands } from './commands/generate.ts'
 import { installCommand } from './commands/install.ts'
@@ -83,6 +84,7 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
   serveCommand(program, context)
   eventsCommands(program, context)
   publishCommand(program, context)
+  etcdAgentCommands(program, context)
   localCommands(program, context)
   devCommand(program)
   demoCommand(program, context)

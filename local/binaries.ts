@@ -4,7 +4,7 @@
  * shares with the others.
  */
 export interface Binary {
-  module: 'k8s' | 'misc' | 'containerd' | 'cni' | 'registry' | 'coredns' | 'runc' | 'kwok'
+  module: 'k8s' | 'misc' | 'etcd36' | 'containerd' | 'cni' | 'registry' | 'coredns' | 'runc' | 'kwok' | 'etcd-tools'
   package: string
   seconds: number
 }
@@ -16,6 +16,10 @@ const CONTAINERD = 'github.com/containerd/containerd/v2/cmd'
 const table = {
   'nats-server': { module: 'misc', package: 'github.com/nats-io/nats-server/v2', seconds: 15 },
   etcd: { module: 'misc', package: 'go.etcd.io/etcd/server/v3', seconds: 20 },
+  etcdutl: { module: 'etcd-tools', package: 'go.etcd.io/etcd/etcdutl/v3', seconds: 20 },
+  etcdctl: { module: 'etcd-tools', package: 'go.etcd.io/etcd/etcdctl/v3', seconds: 10 },
+  /** One minor version older, for tests that go from one to the other. */
+  'etcd-3.6': { module: 'etcd36', package: 'go.etcd.io/etcd/server/v3', seconds: 60 },
   'kube-apiserver': { module: 'k8s', package: `${KUBERNETES}/kube-apiserver`, seconds: 190 },
   'kube-controller-manager': { module: 'k8s', package: `${KUBERNETES}/kube-controller-manager`, seconds: 35 },
   'kube-scheduler': { module: 'k8s', package: `${KUBERNETES}/kube-scheduler`, seconds: 10 },
@@ -59,6 +63,8 @@ export const nodeBinaries: BinaryName[] = [
   'registry',
   'coredns',
 ]
+/** For snapshots of etcd: the image of Fairlead has the first. */
+export const etcdTools: BinaryName[] = ['etcdutl', 'etcdctl']
 export const kwokBinaries: BinaryName[] = ['kwok']
 
 const KUBERNETES_VERSION = 'v1.36.3'

@@ -1,7 +1,14 @@
 export { issueFrom, newAuthority, type Signed } from '#pki'
 export type { AuditedRequest } from './audit.ts'
 export type { BinaryName } from './binaries.ts'
-export { apiServerBinaries, controlPlaneBinaries, kwokBinaries, natsBinaries, nodeBinaries } from './binaries.ts'
+export {
+  apiServerBinaries,
+  controlPlaneBinaries,
+  etcdTools,
+  kwokBinaries,
+  natsBinaries,
+  nodeBinaries,
+} from './binaries.ts'
 export { type BinaryPaths, type BuildOptions, cacheDir, ensureBinaries } from './build.ts'
 export { type ClusterOptions, startCluster } from './cluster.ts'
 export {

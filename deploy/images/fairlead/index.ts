@@ -8,19 +8,19 @@ const LIBRARIES = ['libc6', 'libgcc-s1', 'libstdc++6']
 
 /**
  * Stand-ins for the images of deploy/fairlead, in a registry under their own names: this checkout as the Dockerfile beside
- * has it, with the Node.js that it is run by, and nats-server as it is built for `local`.
+ * has it, with the Node.js that it is run by, and nats-server and etcdutl as they are built for `local`.
  */
 export async function addFairleadImages(registryUrl: string, cacheDir: string): Promise<void> {
-  const [dockerfile, nats] = await Promise.all([
+  const [dockerfile, programs] = await Promise.all([
     readFile(join(import.meta.dirname, 'Dockerfile'), 'utf8'),
-    ensureBinaries(natsBinaries, silentProgress),
+    ensureBinaries([...natsBinaries, 'etcdutl'], silentProgress),
   ])
-  const folders = [...dockerfile.matchAll(/^COPY (\w+) \w+$/gm)].map(([, name = '']) => name)
+  const folders = [...dockerfile.matchAll(/^COPY ([\w-]+) [\w-]+$/gm)].map(([, name = '']) => name)
   const copied = [...folders, ...(await installedInProduction()), 'package.json']
   const files = Object.fromEntries(copied.map((path) => [`app/${path}`, { from: join(ROOT, path) }]))
   await Promise.all([
     addImage(registryUrl, 'nats:2.15.2', {
-      files: { 'nats-server': { from: nats('nats-server') } },
+      files: { 'nats-server': { from: programs('nats-server') } },
       config: { Entrypoint: ['/nats-server'] },
     }),
     addImage(registryUrl, 'fairlead:latest', {
@@ -29,6 +29,7 @@ export async function addFairleadImages(registryUrl: string, cacheDir: string): 
         ...FINDS_HOSTS,
         ...files,
         'usr/bin/node': { from: process.execPath },
+        'usr/local/bin/etcdutl': { from: programs('etcdutl') },
       },
       config: { Entrypoint: ['node', '/app/cli/bin.js'], User: '65532:65532', WorkingDir: '/app' },
     }),

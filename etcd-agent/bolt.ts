@@ -1,0 +1,100 @@
+import { SnapshotError } from './errors.ts'
+
+/** Reads so many bytes of the file from there. */
+export type ReadAt = (start: number, length: number) => Promise<Buffer>
+
+const HEADER = 16
+const ELEMENT = 16
+const BRANCH = 1
+const MAGIC = 0xed0cdaed
+const SMALLEST_PAGE = 4096
+const LARGEST_PAGE = 65_536
+
+interface Page {
+  isBranch: boolean
+  entries: { key: Buffer; value: Buffer; child: number }[]
+}
+
+/** What is in a bbolt database, read page by page, and only those pages that lead to an answer. */
+export class Bolt {
+  readonly #read: ReadAt
+  readonly #pageSize: number
+  readonly #root: number
+
+  private constructor(read: ReadAt, pageSize: number, root: number) {
+    this.#read = read
+    this.#pageSize = pageSize
+    this.#root = root
+  }
+
+  /** The newer one of both meta pages counts. */
+  static async open(read: ReadAt): Promise<Bolt> {
+    const start = await read(0, SMALLEST_PAGE)
+    const pageSize = start.readUInt32LE(HEADER + 8)
+    if (start.readUInt32LE(HEADER) !== MAGIC || pageSize < SMALLEST_PAGE || pageSize > LARGEST_PAGE)
+      throw new SnapshotError('it does not begin as a database of etcd does: is it a snapshot?')
+    const metas = [start, await read(pageSize, SMALLEST_PAGE)]
+    const valid = metas.filter((meta) => meta.readUInt32LE(HEADER) === MAGIC && hasChecksum(meta))
+    const [newest] = valid.sort((one, other) => Number(other.readBigUInt64LE(64) - one.readBigUInt64LE(64)))
+    if (newest === undefined) throw new SnapshotError('both meta pages of the database are damaged')
+    return new Bolt(read, pageSize, Number(newest.readBigUInt64LE(32)))
+  }
+
+  /** The value of a key in a bucket of the root. */
+  async get(bucket: string, key: string): Promise<Buffer | undefined> {
+    const page = await this.#bucket(bucket)
+    return page && (await this.#find(page, Buffer.from(key)))
+  }
+
+  /** The greatest key of a bucket. */
+  async lastKey(bucket: string): Promise<Buffer | undefined> {
+    let page = await this.#bucket(bucket)
+    while (page?.isBranch === true) page = await this.#page(page.entries.at(-1)?.child ?? 0)
+    return page?.entries.at(-1)?.key
+  }
+
+  async #bucket(name: string): Promise<Page | undefined> {
+    const header = await this.#find(await this.#page(this.#root), Buffer.from(name))
+    if (header === undefined) return undefined
+    const root = Number(header.readBigUInt64LE(0))
+    // A small bucket is in the value itself, after its header.
+    return root === 0 ? parse(header.subarray(HEADER)) : this.#page(root)
+  }
+
+  async #find(start: Page, key: Buffer): Promise<Buffer | undefined> {
+    let page = start
+    while (page.isBranch) {
+      const child = page.entries.findLast((entry) => entry.key.compare(key) <= 0) ?? page.entries[0]
+      page = await this.#page(child?.child ?? 0)
+    }
+    return page.entries.find((entry) => entry.key.equals(key))?.value
+  }
+
+  async #page(id: number): Promise<Page> {
+    const first = await this.#read(id * this.#pageSize, this.#pageSize)
+    const overflow = first.readUInt32LE(12)
+    return parse(overflow === 0 ? first : await this.#read(id * this.#pageSize, (overflow + 1) * this.#pageSize))
+  }
+}
+
+function parse(bytes: Buffer): Page {
+  const isBranch = (bytes.readUInt16LE(8) & BRANCH) !== 0
+  const count = bytes.readUInt16LE(10)
+  const entries = Array.from({ length: count }, (_, index) => {
+    const at = HEADER + index * ELEMENT
+    const word = (offset: number) => bytes.readUInt32LE(at + offset)
+    const [position, keySize, valueSize] = isBranch ? [word(0), word(4), 0] : [word(4), word(8), word(12)]
+    const key = bytes.subarray(at + position, at + position + keySize)
+    const value = bytes.subarray(at + position + keySize, at + position + keySize + valueSize)
+    return { key, value, child: isBranch ? Number(bytes.readBigUInt64LE(at + 8)) : 0 }
+  })
+  return { isBranch, entries }
+}
+
+/** FNV-1a of 64 bits over the meta, as bbolt stores it behind. */
+function hasChecksum(meta: Buffer): boolean {
+  let hash = 0xcbf29ce484222325n
+  for (const byte of meta.subarray(HEADER, HEADER + 56))
+    hash = BigInt.asUintN(64, (hash ^ BigInt(byte)) * 0x100000001b3n)
+  return hash === meta.readBigUInt64LE(HEADER + 56)
+}

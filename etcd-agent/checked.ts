@@ -1,0 +1,50 @@
+import { createHash } from 'node:crypto'
+import { SnapshotError } from './errors.ts'
+
+/** etcd appends the SHA-256 of all bytes before it. */
+const DIGEST_BYTES = 32
+/** A database is a whole number of pages, and pages of sectors. */
+const SECTOR_BYTES = 512
+
+/** Known when the stream has ended. */
+export interface Checked {
+  /** In bytes, with the appended digest. */
+  size: number
+  /** Of all bytes, as `sha256sum` of the file shows it. */
+  sha256: string
+}
+
+/**
+ * Passes a snapshot on as it comes, and throws a SnapshotError at its end unless it is whole: its last 32 bytes are the
+ * SHA-256 of all before. So that who reads to the end has read what etcd has sent. Tells `ended` what it was.
+ */
+export async function* checked(
+  source: AsyncIterable<Uint8Array>,
+  what: string,
+  ended: (checked: Checked) => void,
+): AsyncGenerator<Uint8Array> {
+  const hash = createHash('sha256')
+  let size = 0
+  let tail: Uint8Array = new Uint8Array()
+  for await (const chunk of source) {
+    size += chunk.length
+    const rest = chunk.length >= DIGEST_BYTES ? chunk : Buffer.concat([tail, chunk])
+    if (rest === chunk) hash.update(tail)
+    const end = Math.max(0, rest.length - DIGEST_BYTES)
+    hash.update(rest.subarray(0, end))
+    // Copied: the memory of the chunk may be used again.
+    tail = Uint8Array.from(rest.subarray(end))
+    yield chunk
+  }
+  if (size % SECTOR_BYTES !== DIGEST_BYTES)
+    throw new SnapshotError(
+      `${what}: ${size} bytes are no whole snapshot: one ends with a digest of 32 bytes after pages of 512. A database that was copied from a data directory has none: take it with etcdctl snapshot save`,
+    )
+  const whole = hash.copy().update(tail).digest('hex')
+  const [found, appended] = [hash.digest('hex'), Buffer.from(tail).toString('hex')]
+  if (found !== appended)
+    throw new SnapshotError(
+      `${what}: the bytes have the SHA-256 ${found}, but the snapshot says ${appended}: it is damaged`,
+    )
+  ended({ size, sha256: whole })
+}

@@ -1,0 +1,6 @@
+export { backup } from './backup.ts'
+export { readTls } from './members.ts'
+export { openStore, type StoreAddress, type StoreKind } from './open-store.ts'
+export { type Report, reportText } from './report.ts'
+export { restore } from './restore.ts'
+export { verify } from './verify.ts'

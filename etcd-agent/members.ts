@@ -1,0 +1,71 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { type Etcd, type EtcdTls, openEtcd } from '#etcd'
+
+const STATUS_MS = 5000
+
+export interface ChosenMember {
+  endpoint: string
+  etcd: Etcd
+  version: string
+  revision: number
+  /** Of members that did not answer, why. */
+  silent: string[]
+}
+
+/**
+ * The member with the highest revision of those that answer: a snapshot is the state of one member, and of one that lags
+ * behind it would be the past. Throws an Error that says of each endpoint why it is not this one, if none answers. The
+ * caller closes the client.
+ */
+export async function mostAdvanced(
+  endpoints: readonly string[],
+  tls: EtcdTls | undefined,
+  signal: AbortSignal,
+): Promise<ChosenMember> {
+  const silent: string[] = []
+  const asked = await Promise.all(
+    endpoints.map(async (endpoint) => {
+      const etcd = openEtcd({ url: endpoint, tls })
+      try {
+        const { version, header } = await etcd.call('status', {}, { timeoutMs: STATUS_MS, signal })
+        return { endpoint, etcd, version, revision: header.revision }
+      } catch (error) {
+        etcd.close()
+        silent.push(`${endpoint}: ${error instanceof Error ? error.message : String(error)}`)
+        return undefined
+      }
+    }),
+  )
+  signal.throwIfAborted()
+  const [best, ...others] = asked
+    .filter((answer) => answer !== undefined)
+    .sort((one, other) => other.revision - one.revision)
+  for (const { etcd } of others) etcd.close()
+  if (best !== undefined) return { ...best, silent }
+  const seconds = STATUS_MS / 1000
+  throw new Error(
+    `no etcd member answers within ${seconds} s: check the endpoints and the certificates: ${silent.join('; ')}`,
+  )
+}
+
+/** From a folder with the keys of a Secret as files, named as those of EtcdCluster and EtcdBackup are. */
+export async function readTls(folder: string): Promise<EtcdTls> {
+  const read = (name: string) => readKey(folder, name)
+  return {
+    ca: await read('etcd-client-ca.crt'),
+    cert: await read('etcd-client.crt'),
+    key: await read('etcd-client.key'),
+  }
+}
+
+async function readKey(folder: string, name: string): Promise<string> {
+  const file = join(folder, name)
+  try {
+    return await readFile(file, 'utf8')
+  } catch (cause) {
+    throw new Error(`the Secret of the client of etcd does not exist or has no key ${name} (no file ${file})`, {
+      cause,
+    })
+  }
+}

@@ -1,0 +1,56 @@
+import type { AgentPod } from '#functions/etcd-backup'
+import { failuresOf, isGivenUp, progressOf, retryAt, runsOf } from '#functions/etcd-backup'
+import { Pod, reconciler } from '#sdk'
+import { Replaced } from './cluster.ts'
+import { verifyPod } from './pod.ts'
+import { EtcdRestore, type RestoreObject, type RestoreOutcome } from './resource.ts'
+import { checked, failed, readyOf, succeeded } from './status.ts'
+
+/**
+ * Replaces the data of a cluster by a snapshot. This function has the snapshot read and checked, and says so in its status.
+ * Only then the function of the EtcdCluster replaces its members, and says whose snapshot they have.
+ */
+export const etcdRestore = reconciler({
+  name: 'etcd-restore',
+  for: EtcdRestore,
+  owns: [Pod],
+  related: [Replaced],
+  reconcile({ object, owned, related, now }) {
+    const { metadata, spec, status } = object
+    if (status.succeeded === true) return { conditions: readyOf(object) }
+    const [cluster] = related(Replaced)
+    if (cluster === undefined)
+      return waiting('NoCluster', `there is no EtcdCluster ${spec.etcdCluster.name}: create it`)
+    if (status.verified === undefined) return check(object, owned(Pod), cluster.spec.version, now)
+    return cluster.status?.restoredFrom === metadata.uid ? succeeded(object) : { conditions: readyOf(object) }
+  },
+})
+
+const waiting = (reason: string, message: string): RestoreOutcome => ({
+  conditions: [{ type: 'Ready', status: 'False', reason, message }],
+})
+
+/** Nothing of the cluster is touched before this has succeeded. */
+function check(
+  object: RestoreObject,
+  pods: readonly AgentPod[],
+  version: string | undefined,
+  now: Date,
+): RestoreOutcome {
+  const { active, ended } = runsOf(pods, object.status.lastPod)
+  if (ended) return checked(object, ended, version)
+  if (active) return underWay(object, active, now)
+  const failures = failuresOf(object)
+  const conditions = readyOf(object)
+  if (isGivenUp(failures)) return { conditions }
+  const due = failures.count === 0 ? now : retryAt(failures)
+  return now < due ? { conditions, requeueAt: due } : { conditions, apply: [verifyPod(object, failures.count)] }
+}
+
+function underWay(object: RestoreObject, pod: AgentPod, now: Date): RestoreOutcome {
+  const progress = progressOf(pod, now)
+  if ('lost' in progress) return failed(object, pod, progress.lost, progress.at)
+  const reading = { reason: 'Verifying', message: `pod ${pod.metadata.name} reads the snapshot` }
+  const { reason, message } = progress.obstacle ?? reading
+  return { apply: [pod], ...waiting(reason, message), requeueAt: progress.lostAt }
+}

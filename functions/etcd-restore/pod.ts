@@ -1,0 +1,25 @@
+import { createHash } from 'node:crypto'
+import { type AgentPod, agentPod, storeSource } from '#functions/etcd-backup'
+import { shortName } from '#sdk'
+import type { RestoreObject } from './resource.ts'
+
+const LONGEST_NAME = 63
+
+/** The pod that reads the snapshot to its end. Its name tells the try. */
+export function verifyPod({ metadata, spec }: RestoreObject, failures: number): AgentPod {
+  const { name, uid, generation } = metadata
+  const run = createHash('sha256').update([uid, generation, failures].join(' ')).digest('hex').slice(0, 10)
+  return agentPod(
+    {
+      name: `${shortName(name, LONGEST_NAME - run.length - 8)}-verify-${run}`,
+      labels: { app: 'etcd-restore', etcd_restore: shortName(name, LONGEST_NAME) },
+    },
+    {
+      image: spec.agentImage,
+      command: 'verify',
+      args: [],
+      store: storeSource(spec.backupStorageType, spec),
+      seconds: spec.timeoutInSecond,
+    },
+  )
+}

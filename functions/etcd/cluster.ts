@@ -1,0 +1,127 @@
+import type { Run } from '#sdk'
+import { memberOf } from './names.ts'
+import { Claim, type ClaimObject, type DisruptionBudget, MemberPod, type PodObject } from './parts.ts'
+import { policyOf } from './pod.ts'
+import type { ClusterObject, EtcdCluster } from './resource.ts'
+import type { Answer, Seen } from './seen.ts'
+import { authoritiesOf, OperatorSecret, PeerSecret, type SecretObject, ServerSecret } from './tls.ts'
+
+export type EtcdRun = Run<
+  typeof EtcdCluster,
+  typeof MemberPod | typeof Claim | typeof DisruptionBudget,
+  typeof PeerSecret | typeof ServerSecret | typeof OperatorSecret
+>
+
+/** What a decision is given of a run. */
+export type Given = Pick<EtcdRun, 'object' | 'owned' | 'related' | 'now' | 'performed'> & { external: Seen }
+
+/** One member: what etcd and what Kubernetes say of it. */
+export interface Member {
+  name: string
+  id: string
+  peerURL: string
+  isLearner: boolean
+  /** It has joined once, so that an empty disk is a lost one. */
+  isStarted: boolean
+  pod: PodObject | undefined
+  claim: ClaimObject | undefined
+  /** What it says itself; undefined: nothing. */
+  answer: Answer | undefined
+}
+
+/** All that a decision is made on. */
+export interface Cluster {
+  object: ClusterObject
+  now: Date
+  secrets: readonly SecretObject[]
+  /** Tells pods that are as the spec says from those that are to be replaced. */
+  policy: string
+  pods: readonly PodObject[]
+  /** Without those that are being deleted. */
+  claims: readonly ClaimObject[]
+  answers: readonly Answer[]
+  /** Undefined: no quorum has confirmed who the members are. */
+  members: readonly Member[] | undefined
+  /** Number of members when that was known last. */
+  lastSize: number
+  leader: Member | undefined
+  /** What was tried in this run and refused by etcd. */
+  refused: { kind: string; error: string } | undefined
+}
+
+export function clusterOf(run: Given): Cluster {
+  const { object, now, external: seen, performed } = run
+  const pods = run.owned(MemberPod).toSorted(byName)
+  const claims = run
+    .owned(Claim)
+    .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
+    .toSorted(byName)
+  const secrets = secretsOf(run)
+  const known = object.status.clusterID ?? seen.list?.clusterID
+  // A member of another cluster has no say, whatever its name.
+  const answers = Object.fromEntries(Object.entries(seen.answers).filter(([, { clusterID }]) => clusterID === known))
+  const list = seen.list?.clusterID === known ? seen.list : undefined
+  const members = list?.members.map(({ id, name: published, peerURL, isLearner }): Member => {
+    const name = memberOf(peerURL)
+    const answer = answers[name]
+    return {
+      name,
+      id,
+      peerURL,
+      isLearner,
+      isStarted: published !== '',
+      pod: pods.find(({ metadata }) => metadata.name === name),
+      claim: claims.find(({ metadata }) => metadata.name === name),
+      answer: answer?.id === id ? answer : undefined,
+    }
+  })
+  members?.sort((a, b) => (a.name < b.name ? -1 : 1))
+  return {
+    object,
+    now,
+    secrets,
+    policy: policyOf(object, authoritiesOf(object, secrets)),
+    pods,
+    claims,
+    answers: Object.values(answers),
+    members: list?.isCurrent === true ? members : undefined,
+    lastSize: members?.filter(votes).length ?? object.status.size ?? 1,
+    leader: leaderAmong(members ?? []),
+    refused: performed?.error === undefined ? undefined : { kind: performed.effect.kind, error: performed.error },
+  }
+}
+
+/** All that the spec names. */
+export const secretsOf = ({ related }: Pick<EtcdRun, 'related'>): SecretObject[] =>
+  [PeerSecret, ServerSecret, OperatorSecret].flatMap((kind) => related(kind))
+
+/** Whom the members that have seen the newest election follow. */
+function leaderAmong(members: readonly Member[]): Member | undefined {
+  const newest = members.reduce((term, { answer }) => Math.max(term, answer?.term ?? 0), 0)
+  const ids = members.filter(({ answer }) => answer?.term === newest).map(({ answer }) => answer?.leader)
+  return members.find(({ id, answer }) => ids.includes(id) && answer !== undefined)
+}
+
+const byName = (a: { metadata: { name: string } }, b: { metadata: { name: string } }): number =>
+  a.metadata.name < b.metadata.name ? -1 : 1
+
+export const votes = ({ isLearner }: Member): boolean => !isLearner
+
+/** It answers, and follows the leader. */
+export const isHealthy = ({ leader }: Cluster, { answer }: Member): boolean =>
+  answer !== undefined && leader !== undefined && answer.leader === leader.id
+
+export const isGoing = ({ metadata, status }: PodObject): boolean =>
+  metadata.deletionTimestamp !== undefined || status?.phase === 'Failed' || status?.phase === 'Succeeded'
+
+/** By its readiness probe it votes and reaches a quorum. */
+export const isReady = (pod: PodObject | undefined): boolean =>
+  pod !== undefined && !isGoing(pod) && readiness(pod)?.status === 'True'
+
+const readiness = ({ status }: PodObject) => status?.conditions?.find(({ type }) => type === 'Ready')
+
+/** For how long a pod has not been ready, in seconds; counted from what the API server has, not from a clock of ours. */
+export function unreadyFor({ now }: Cluster, pod: PodObject): number {
+  const since = readiness(pod)?.lastTransitionTime ?? pod.metadata.creationTimestamp
+  return since === undefined ? 0 : (now.getTime() - Date.parse(since)) / 1000
+}

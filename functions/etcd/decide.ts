@@ -1,0 +1,35 @@
+import type { KubeObject, ReconcileOutcome } from '#sdk'
+import { type Cluster, clusterOf, type Given, votes } from './cluster.ts'
+import { type PodObject, partsOf } from './parts.ts'
+import type { EtcdEffect } from './seen.ts'
+import { statusOf } from './status.ts'
+import type { Step } from './step.ts'
+import { stepOf } from './steps.ts'
+
+export type Decision = ReconcileOutcome<ReturnType<typeof statusOf>['status'], EtcdEffect>
+
+/** One step: what Kubernetes is to hold, and at most one change of etcd. The same state gives the same step. */
+export function decide(run: Given): Decision {
+  const cluster = clusterOf(run)
+  const { object, members } = cluster
+  const clusterID = object.status.clusterID ?? (members && run.external.list?.clusterID)
+  const step = object.spec.paused ? undefined : stepOf(cluster)
+  const told = statusOf(cluster, clusterID, step)
+  if (object.spec.paused || step?.touchesNothing === true) return told
+  return {
+    apply: wanted(cluster, step),
+    ...told,
+    ...(step?.effect && { effect: step.effect }),
+    ...(step?.after !== undefined && { requeueAfter: step.after }),
+  }
+}
+
+/** A pod or a claim goes only when a quorum has confirmed that it is no member's. */
+function wanted({ object, pods, claims, members }: Cluster, step: Step | undefined): KubeObject[] {
+  const { put = [], drop = [], claims: added = [] } = step ?? {}
+  const isMember = ({ metadata }: Pick<KubeObject, 'metadata'>): boolean =>
+    object.status.clusterID === undefined || members === undefined || members.some(({ name }) => name === metadata.name)
+  const isPut = ({ metadata }: PodObject): boolean => put.some((one) => one.metadata.name === metadata.name)
+  const kept = pods.filter((pod) => isMember(pod) && !isPut(pod) && !drop.includes(pod.metadata.name))
+  return [...partsOf(object, members?.filter(votes).length ?? 0), ...claims.filter(isMember), ...added, ...kept, ...put]
+}

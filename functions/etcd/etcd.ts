@@ -1,0 +1,18 @@
+import { reconciler, Service } from '#sdk'
+import { decide } from './decide.ts'
+import { perform, read } from './external.ts'
+import { Claim, DisruptionBudget, MemberPod } from './parts.ts'
+import { EtcdCluster } from './resource.ts'
+import { OperatorSecret, PeerSecret, ServerSecret } from './tls.ts'
+
+/** A cluster of etcd, whose members are pods. */
+export const etcd = reconciler({
+  name: 'etcd',
+  for: EtcdCluster,
+  owns: [MemberPod, Claim, Service, DisruptionBudget],
+  related: [PeerSecret, ServerSecret, OperatorSecret],
+  // Members that somebody has changed by hand, and alarms, cause no event.
+  resyncSeconds: 300,
+  external: { read, perform, timeoutSeconds: 15 },
+  reconcile: decide,
+})

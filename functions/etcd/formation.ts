@@ -1,0 +1,69 @@
+import { type Cluster, isGoing } from './cluster.ts'
+import { peerUrlOf, seedName } from './names.ts'
+import { quorumOf } from './parts.ts'
+import { claimFor, claims, mayForm, podFor } from './pod.ts'
+import type { Step } from './step.ts'
+import { lackingSecret } from './tls.ts'
+import { supportedFrom, versionFor } from './version.ts'
+
+/** What nothing can be done without. */
+export function demandSecrets({ object, secrets, members = [] }: Cluster): Step | undefined {
+  const lack = lackingSecret(object, secrets)
+  if (lack !== undefined) return { reason: 'SecretMissing', message: lack, isStuck: true, touchesNothing: true }
+  const other = members.find(({ name, peerURL }) => peerURL !== peerUrlOf(object, name))
+  if (other === undefined) return undefined
+  const message = `members reach each other at ${other.peerURL}: TLS between members and spec.pod.ClusterDomain cannot be changed later`
+  return { reason: 'PeerURLsDiffer', message, isStuck: true, touchesNothing: true }
+}
+
+/** The first member forms a cluster of its own; all others join it. Only until the cluster has ever answered. */
+export function form({ object, policy, pods, claims: disks, members }: Cluster): Step | undefined {
+  if (object.status.clusterID !== undefined) return settleSeed({ object, pods, claims: disks })
+  const refusal = supportedFrom(object)
+  if (refusal !== undefined)
+    return { reason: 'VersionNotSupported', message: refusal, isStuck: true, touchesNothing: true }
+  const name = seedName(object)
+  const pod = pods.find(({ metadata }) => metadata.name === name)
+  const message = `member ${name} forms the cluster`
+  if (pod === undefined) {
+    const birth = { name, members: [name], state: 'new', version: versionFor(object) } as const
+    const claim = claims(object) ? [claimFor(object, name)] : []
+    return { reason: 'Seeding', message, put: [podFor(object, birth, policy)], claims: claim }
+  }
+  if (isGoing(pod)) return { reason: 'Seeding', message: `${message} when its former pod is gone`, drop: [name] }
+  return { reason: 'Seeding', message, ...(members === undefined && { after: 2 }) }
+}
+
+/**
+ * A process that is told to form a cluster would do so again if its disk came back empty. So the pod of the first member
+ * is made again before the cluster is called available; without a claim the data go with the pod, and there is no need.
+ */
+function settleSeed({ object, pods, claims }: Pick<Cluster, 'object' | 'pods' | 'claims'>): Step | undefined {
+  const name = seedName(object)
+  const seed = pods.find(({ metadata }) => metadata.name === name)
+  if (object.status.phase === 'Running' || seed === undefined || !mayForm(seed)) return undefined
+  if (claims.every(({ metadata }) => metadata.name !== name)) return undefined
+  return { reason: 'Seeding', message: `member ${name} starts again as one that joins`, drop: [name] }
+}
+
+/** Without a quorum nothing is deleted, and etcd changes nothing. What comes back with its disk may be enough. */
+export function waitForQuorum({ object, policy, pods, claims, members, lastSize }: Cluster): Step | undefined {
+  if (members !== undefined) return undefined
+  const lacking = claims.filter(({ metadata }) => pods.every((pod) => pod.metadata.name !== metadata.name))
+  const names = [...pods, ...claims].map(({ metadata }) => metadata.name)
+  const birth = { members: [...new Set(names)].sort(), state: 'existing', version: versionFor(object) } as const
+  const ended = pods.filter(
+    ({ metadata, status }) =>
+      (status?.phase === 'Failed' || status?.phase === 'Succeeded') &&
+      claims.some((claim) => claim.metadata.name === metadata.name),
+  )
+  return {
+    condition: 'Recovering',
+    reason: 'WaitingForQuorum',
+    message: `${quorumOf(lastSize)} of ${lastSize} members have to answer`,
+    put: lacking.map(({ metadata: { name } }) => podFor(object, { name, ...birth }, policy)),
+    // Their claims stay, and they are made again.
+    drop: ended.map(({ metadata }) => metadata.name),
+    after: 5,
+  }
+}

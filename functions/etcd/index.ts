@@ -1,0 +1,2 @@
+export { etcd } from './etcd.ts'
+export { EtcdCluster } from './resource.ts'

@@ -1,0 +1,48 @@
+import { createHash } from 'node:crypto'
+import type { ClusterObject } from './resource.ts'
+
+export const CLIENT_PORT = 2379
+export const PEER_PORT = 2380
+/** Plain, and without keys or values: for probes, which have no certificate. */
+export const METRICS_PORT = 2381
+
+export const labelsOf = ({ metadata }: ClusterObject): Record<string, string> => ({
+  app: 'etcd',
+  etcd_cluster: metadata.name,
+})
+
+export const selectorOf = (object: ClusterObject): string =>
+  Object.entries(labelsOf(object))
+    .map(([key, value]) => `${key}=${value}`)
+    .join(',')
+
+export const clientServiceOf = ({ metadata }: ClusterObject): string => `${metadata.name}-client`
+
+/** Where the other members reach this one. Its first label is the name of the member, of its pod and of its claim. */
+export const hostOf = ({ metadata, spec }: ClusterObject, member: string): string =>
+  `${member}.${metadata.name}.${metadata.namespace ?? 'default'}.svc${spec.pod.ClusterDomain}`
+
+export const peerUrlOf = (object: ClusterObject, member: string): string =>
+  `${peerScheme(object)}://${hostOf(object, member)}:${PEER_PORT}`
+
+const peerScheme = ({ spec }: ClusterObject): string => (spec.TLS?.static?.member?.peerSecret ? 'https' : 'http')
+export const clientScheme = ({ spec }: ClusterObject): string =>
+  spec.TLS?.static?.member?.serverSecret ? 'https' : 'http'
+
+export const memberOf = (peerURL: string): string => URL.parse(peerURL)?.hostname.split('.')[0] ?? ''
+
+/** The index of raft grows with every change of the members, so that no name comes twice. */
+export const nextName = ({ metadata }: ClusterObject, raftIndex: number): string =>
+  `${metadata.name}-${letters(`${metadata.uid} ${raftIndex}`)}`
+
+export const seedName = ({ metadata }: ClusterObject): string => `${metadata.name}-${letters(`${metadata.uid} seed`)}`
+
+/** Clusters that are made one after the other under one name do not take each other's members. */
+export const tokenOf = ({ metadata }: ClusterObject): string => metadata.uid ?? ''
+
+const ALPHABET = 'abcdefghijklmnopqrstuvwxyz0123456789'
+
+const letters = (text: string): string =>
+  [...createHash('sha256').update(text).digest().subarray(0, 10)]
+    .map((byte) => ALPHABET[byte % ALPHABET.length])
+    .join('')

@@ -1,0 +1,50 @@
+import type { V1PodDisruptionBudget } from '@kubernetes/client-node'
+import { type KubeObject, kind, type ObservedBy, PersistentVolumeClaim, Pod, Service } from '#sdk'
+import { CLIENT_PORT, clientServiceOf, labelsOf, PEER_PORT } from './names.ts'
+import type { ClusterObject } from './resource.ts'
+
+/** The image of a pod that exists is changed in place. */
+export const MemberPod = { ...Pod, strategy: 'Apply' } as const
+export const Claim = PersistentVolumeClaim
+export const DisruptionBudget = kind<V1PodDisruptionBudget>({
+  group: 'policy',
+  version: 'v1',
+  kind: 'PodDisruptionBudget',
+  plural: 'poddisruptionbudgets',
+})
+
+export type PodObject = ObservedBy<typeof Pod>
+export type ClaimObject = ObservedBy<typeof PersistentVolumeClaim>
+
+export const quorumOf = (voters: number): number => Math.floor(voters / 2) + 1
+
+/** What does not depend on the members, but for their number. */
+export function partsOf(object: ClusterObject, voters: number): KubeObject[] {
+  const labels = labelsOf(object)
+  const port = (name: string, port: number) => ({ name, port, targetPort: port, protocol: 'TCP' })
+  const parts: KubeObject[] = [
+    Service.of({
+      metadata: { name: clientServiceOf(object), labels },
+      spec: { selector: labels, ports: [port('client', CLIENT_PORT)] },
+    }),
+    // Members have to find each other before they are ready.
+    Service.of({
+      metadata: { name: object.metadata.name, labels },
+      spec: {
+        clusterIP: 'None',
+        publishNotReadyAddresses: true,
+        selector: labels,
+        ports: [port('client', CLIENT_PORT), port('peer', PEER_PORT)],
+      },
+    }),
+  ]
+  const members = Math.max(voters, object.spec.size)
+  if (members === 1) return parts
+  return [
+    ...parts,
+    DisruptionBudget.of({
+      metadata: { name: object.metadata.name, labels },
+      spec: { minAvailable: quorumOf(members), selector: { matchLabels: labels } },
+    }),
+  ]
+}

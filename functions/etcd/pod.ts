@@ -1,0 +1,183 @@
+import { createHash } from 'node:crypto'
+import { CLIENT_PORT, clientScheme, hostOf, labelsOf, METRICS_PORT, PEER_PORT, peerUrlOf, tokenOf } from './names.ts'
+import { Claim, type ClaimObject, MemberPod, type PodObject } from './parts.ts'
+import type { ClusterObject } from './resource.ts'
+import { tlsOfMember } from './tls.ts'
+
+type PodSpec = NonNullable<PodObject['spec']>
+type Container = PodSpec['containers'][number]
+type ClaimSpec = NonNullable<ClaimObject['spec']>
+
+export const VERSION_ANNOTATION = 'etcd.version'
+/** Tells pods apart that were made by another policy. */
+const POLICY_ANNOTATION = 'etcd.database.coreos.com/policy'
+const DATA = '/var/etcd'
+
+/** How a member is told of the others at its first start. */
+export interface Birth {
+  name: string
+  /** Names of all members, its own among them. */
+  members: readonly string[]
+  /** `new` forms a cluster, and is for its first member alone. */
+  state: 'new' | 'existing'
+  version: string
+}
+
+export function podFor(object: ClusterObject, birth: Birth, policy: string): PodObject {
+  const { metadata, spec } = object
+  const { pod } = spec
+  const { name, version } = birth
+  const labels = { ...pod.labels, ...labelsOf(object), etcd_node: name }
+  const annotations = { ...pod.annotations, [VERSION_ANNOTATION]: version, [POLICY_ANNOTATION]: policy }
+  return MemberPod.of({
+    metadata: { name, labels, annotations },
+    spec: {
+      hostname: name,
+      subdomain: metadata.name,
+      restartPolicy: 'Always',
+      automountServiceAccountToken: false,
+      enableServiceLinks: false,
+      securityContext: (pod.securityContext as typeof UNPRIVILEGED | undefined) ?? UNPRIVILEGED,
+      initContainers: [findsItself(object, name)],
+      containers: [etcd(object, birth)],
+      volumes: [
+        { name: 'etcd-data', ...(claims(object) ? { persistentVolumeClaim: { claimName: name } } : { emptyDir: {} }) },
+        ...tlsOfMember(object).volumes,
+      ],
+      ...scheduling(object),
+    },
+  })
+}
+
+const UNPRIVILEGED: NonNullable<PodSpec['securityContext']> = {
+  runAsNonRoot: true,
+  runAsUser: 1000,
+  fsGroup: 1000,
+  seccompProfile: { type: 'RuntimeDefault' },
+}
+const NO_MORE_RIGHTS = { allowPrivilegeEscalation: false, capabilities: { drop: ['ALL'] } }
+
+function scheduling({ metadata, spec: { pod } }: ClusterObject): Partial<PodSpec> {
+  const apart = {
+    podAntiAffinity: {
+      requiredDuringSchedulingIgnoredDuringExecution: [
+        { labelSelector: { matchLabels: { etcd_cluster: metadata.name } }, topologyKey: 'kubernetes.io/hostname' },
+      ],
+    },
+  }
+  const affinity = (pod.affinity as PodSpec['affinity']) ?? (pod.antiAffinity === true ? apart : undefined)
+  return {
+    ...(affinity && { affinity }),
+    ...(pod.nodeSelector && { nodeSelector: pod.nodeSelector }),
+    ...(pod.tolerations && { tolerations: pod.tolerations as NonNullable<PodSpec['tolerations']> }),
+  }
+}
+
+function etcd(object: ClusterObject, { name, members, state, version }: Birth): Container {
+  const { pod } = object.spec
+  const tls = tlsOfMember(object)
+  const probe = (path: string) => ({ httpGet: { path, port: METRICS_PORT } })
+  return {
+    name: 'etcd',
+    image: imageOf(object, version),
+    command: [
+      '/usr/local/bin/etcd',
+      `--data-dir=${DATA}/data`,
+      `--name=${name}`,
+      `--initial-advertise-peer-urls=${peerUrlOf(object, name)}`,
+      `--listen-peer-urls=${URL.parse(peerUrlOf(object, name))?.protocol}//0.0.0.0:${PEER_PORT}`,
+      `--listen-client-urls=${clientScheme(object)}://0.0.0.0:${CLIENT_PORT}`,
+      `--advertise-client-urls=${clientScheme(object)}://${hostOf(object, name)}:${CLIENT_PORT}`,
+      `--listen-metrics-urls=http://0.0.0.0:${METRICS_PORT}`,
+      initialCluster(object, members),
+      `--initial-cluster-state=${state}`,
+      ...tls.flags,
+      ...(state === 'new' ? [`--initial-cluster-token=${tokenOf(object)}`] : []),
+    ],
+    ...(pod.etcdEnv && { env: pod.etcdEnv as NonNullable<Container['env']> }),
+    ...resources(object),
+    ports: [
+      { name: 'server', containerPort: PEER_PORT, protocol: 'TCP' },
+      { name: 'client', containerPort: CLIENT_PORT, protocol: 'TCP' },
+      { name: 'metrics', containerPort: METRICS_PORT, protocol: 'TCP' },
+    ],
+    volumeMounts: [{ name: 'etcd-data', mountPath: DATA }, ...tls.mounts],
+    securityContext: NO_MORE_RIGHTS,
+    // Ready is a member that votes and reaches a quorum. Without a liveness probe no defragmentation is cut short.
+    readinessProbe: { ...probe('/readyz'), periodSeconds: 5, timeoutSeconds: 5, failureThreshold: 2 },
+    startupProbe: { ...probe('/livez'), periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 600 },
+  }
+}
+
+/** A member that cannot find its own name would be refused by the others. */
+function findsItself(object: ClusterObject, name: string): Container {
+  const { busyboxImage, DNSTimeoutInSecond: seconds } = object.spec.pod
+  const host = hostOf(object, name)
+  const giveUp = seconds > 0 ? `[ $i -lt ${seconds} ] || exit 1; ` : ''
+  // nslookup of newer busyboxes does not try the search domains.
+  const domains = `"" $(sed -n "s/^search//p" /etc/resolv.conf)`
+  const look = `for d in ${domains}; do nslookup ${host}\${d:+.\$d} && exit 0; done`
+  return {
+    name: 'check-dns',
+    image: busyboxImage,
+    command: ['/bin/sh', '-c', `i=0; while true; do ${look}; i=$((i+1)); ${giveUp}sleep 1; done`],
+    securityContext: NO_MORE_RIGHTS,
+    ...resources(object),
+  }
+}
+
+const resources = ({ spec: { pod } }: ClusterObject): Pick<Container, 'resources'> =>
+  pod.resources ? { resources: pod.resources as NonNullable<Container['resources']> } : {}
+
+export const claims = ({ spec }: ClusterObject): boolean => spec.pod.persistentVolumeClaimSpec !== undefined
+
+export const claimFor = (object: ClusterObject, name: string): ClaimObject =>
+  Claim.of({
+    metadata: { name, labels: { ...labelsOf(object), etcd_node: name } },
+    spec: object.spec.pod.persistentVolumeClaimSpec as ClaimSpec,
+  })
+
+export const versionIn = ({ spec }: ClusterObject): string => spec.version.replace(/^v/, '')
+
+export const imageOf = ({ spec }: ClusterObject, version: string): string => `${spec.repository}:v${version}`
+
+export const imageIn = ({ spec }: PodObject): string => etcdIn(spec)?.image ?? ''
+
+const etcdIn = (spec: PodObject['spec']): Container | undefined => spec?.containers.find(({ name }) => name === 'etcd')
+
+/** Of what cannot be changed in place: the policy of pods, and the authorities that members trust. */
+export function policyOf({ spec: { pod, TLS } }: ClusterObject, authorities: readonly string[]): string {
+  return createHash('sha256')
+    .update(JSON.stringify([pod, TLS, authorities]))
+    .digest('hex')
+    .slice(0, 16)
+}
+
+export const isOutdated = (policy: string, { metadata }: PodObject): boolean =>
+  metadata.annotations?.[POLICY_ANNOTATION] !== policy
+
+/** With TLS, clients reach the member in this pod over https. */
+export const takesTls = ({ spec }: PodObject): boolean =>
+  etcdIn(spec)?.command?.some((one) => one.startsWith('--listen-client-urls=https:')) === true
+
+const initialCluster = (object: ClusterObject, members: readonly string[]): string =>
+  `--initial-cluster=${members.map((name) => `${name}=${peerUrlOf(object, name)}`).join(',')}`
+
+/** Its process forms a cluster where it finds no data. */
+export const mayForm = ({ spec }: PodObject): boolean =>
+  etcdIn(spec)?.command?.includes('--initial-cluster-state=new') === true
+
+/** Whether a pod was told of these members. */
+export const wasToldOf = (object: ClusterObject, pod: PodObject, members: readonly string[]): boolean =>
+  etcdIn(pod.spec)?.command?.includes(initialCluster(object, members)) === true
+
+/** The pod that exists, with another image: its container is restarted, and its data and address stay. */
+export function withVersion(object: ClusterObject, pod: PodObject, version: string): PodObject {
+  const { metadata, spec } = pod
+  if (spec === undefined) return pod
+  const containers = spec.containers.map((one) =>
+    one.name === 'etcd' ? { ...one, image: imageOf(object, version) } : one,
+  )
+  const annotations = { ...metadata.annotations, [VERSION_ANNOTATION]: version }
+  return { ...pod, metadata: { ...metadata, annotations }, spec: { ...spec, containers } }
+}

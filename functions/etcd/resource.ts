@@ -1,0 +1,117 @@
+import { z } from 'zod'
+import { resource } from '#sdk'
+
+/** What Kubernetes checks when a pod or a claim is made of it. */
+const ofKubernetes = z.looseObject({})
+const secretName = z.string().min(1).max(253)
+
+const PodPolicy = z.object({
+  labels: z.record(z.string(), z.string()).optional().describe('Not app, and no key that begins with etcd_.'),
+  annotations: z.record(z.string(), z.string()).optional().describe('Not etcd.version.'),
+  nodeSelector: z.record(z.string(), z.string()).optional(),
+  affinity: ofKubernetes.optional(),
+  antiAffinity: z.boolean().optional().describe('Deprecated: members on different nodes, where affinity is left out.'),
+  tolerations: z.array(ofKubernetes).max(100).optional(),
+  resources: ofKubernetes.optional().describe('Of the container etcd and of the init container.'),
+  etcdEnv: z
+    .array(z.looseObject({ name: z.string().min(1) }))
+    .max(100)
+    .optional(),
+  persistentVolumeClaimSpec: ofKubernetes.optional().describe('One claim for each member, removed with it.'),
+  busyboxImage: z.string().min(1).default('busybox:1.28.0-glibc').describe('Of the init container.'),
+  securityContext: ofKubernetes.optional(),
+  DNSTimeoutInSecond: z.int32().min(0).default(0).describe('Of the init container. 0: it waits for ever.'),
+  ClusterDomain: z.string().default('').describe('Appended to the names of members, e.g. .cluster.local'),
+})
+
+/** The EtcdCluster of coreos/etcd-operator. */
+export const EtcdCluster = resource({
+  group: 'etcd.database.coreos.com',
+  version: 'v1beta2',
+  kind: 'EtcdCluster',
+  plural: 'etcdclusters',
+  shortNames: ['etcd', 'etcdclus'],
+  validations: [
+    {
+      rule: 'self.metadata.name.size() <= 52',
+      message: 'the name of an EtcdCluster has 52 characters at most',
+      fieldPath: '.metadata.name',
+    },
+    {
+      rule: "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+      message: 'the name of an EtcdCluster is the name of its Service: a-z, 0-9 and -, and a letter first',
+      fieldPath: '.metadata.name',
+    },
+  ],
+  spec: z.object({
+    size: z.int32().min(1).max(7).describe('How many members there are to be.'),
+    repository: z.string().min(1).default('quay.io/coreos/etcd'),
+    version: z
+      .string()
+      .regex(/^v?\d+\.\d+\.\d+$/)
+      .default('3.7.3')
+      .describe('A released version of etcd, from 3.5.12.'),
+    paused: z.boolean().default(false).describe('Nothing is done, and the status goes on.'),
+    pod: PodPolicy.prefault({}).describe('Of the pods. A change replaces the members one by one.'),
+    defragmentation: z
+      .object({ fromHour: z.int32().min(0).max(23), hours: z.int32().min(1).max(24) })
+      .optional()
+      .describe('Hours of the day, UTC, in which files with much free space are rewritten. Left out: at any time.'),
+    TLS: z
+      .object({
+        static: z
+          .object({
+            member: z
+              .object({ peerSecret: secretName.optional(), serverSecret: secretName.optional() })
+              .optional()
+              .describe(
+                'Secrets with peer.crt, peer.key, peer-ca.crt, and with server.crt, server.key, server-ca.crt.',
+              ),
+            operatorSecret: secretName
+              .optional()
+              .describe('Secret with etcd-client.crt, etcd-client.key, etcd-client-ca.crt.'),
+          })
+          .meta({
+            'x-kubernetes-validations': [
+              {
+                rule: 'has(self.operatorSecret) == (has(self.member) && has(self.member.serverSecret))',
+                message: 'operatorSecret and member.serverSecret need each other',
+              },
+            ],
+          })
+          .optional(),
+      })
+      .optional(),
+  }),
+  status: z.object({
+    phase: z.enum(['Creating', 'Running', 'Failed']),
+    reason: z.string().describe('Why the phase is Failed.'),
+    controlPaused: z.boolean(),
+    size: z.int32().describe('Members of etcd that vote.'),
+    selector: z.string(),
+    serviceName: z.string(),
+    clientPort: z.int32(),
+    members: z.object({
+      ready: z.array(z.string()).describe('Names of the members that vote and reach a quorum.'),
+      unready: z.array(z.string()),
+      learners: z.array(z.string()).describe('Those of the unready that do not vote yet.'),
+    }),
+    leader: z.string().optional(),
+    versions: z.record(z.string(), z.string()).describe('Of each member that answers.'),
+    currentVersion: z.string().describe('That all members have run last.'),
+    targetVersion: z.string().describe('To which the members are being brought.'),
+    clusterID: z.string().optional().describe('Of etcd. From then on the cluster is never formed again.'),
+    quorumLostSince: z.string().optional(),
+  }),
+  scale: { spec: '.spec.size', status: '.status.size', selector: '.status.selector' },
+  columns: [
+    { name: 'Size', path: '.spec.size', type: 'integer' },
+    { name: 'Members', path: '.status.size', type: 'integer' },
+    { name: 'Version', path: '.status.currentVersion' },
+    { name: 'Available', path: '.status.conditions[?(@.type=="Available")].status' },
+    { name: 'Phase', path: '.status.phase', priority: 1 },
+    { name: 'Leader', path: '.status.leader', priority: 1 },
+  ],
+})
+
+export type ClusterObject = ReturnType<typeof EtcdCluster.parse>

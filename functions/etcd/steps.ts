@@ -1,0 +1,43 @@
+import type { Cluster } from './cluster.ts'
+import { demandSecrets, form, waitForQuorum } from './formation.ts'
+import { defragment, freeSpace, replaceCorrupt } from './maintenance.ts'
+import { awaitMembers, makePods, removeDead } from './replacement.ts'
+import { grow, promote, shrink } from './scaling.ts'
+import type { Step } from './step.ts'
+import { refuseVersion, upgrade } from './upgrade.ts'
+
+/** The first that has something to do is what is done. A later one may rely on what those before have found in order. */
+const STEPS: readonly ((cluster: Cluster) => Step | undefined)[] = [
+  demandSecrets,
+  form,
+  waitForQuorum,
+  replaceCorrupt,
+  makePods,
+  removeDead,
+  promote,
+  grow,
+  shrink,
+  freeSpace,
+  defragment,
+  upgrade,
+  awaitMembers,
+  refuseVersion,
+]
+
+/** How long etcd may refuse a change for the time being, e.g. because a member has just come, in seconds. */
+const LATER_S = 5
+
+export function stepOf(cluster: Cluster): Step | undefined {
+  for (const rule of STEPS) {
+    const step = rule(cluster)
+    if (step !== undefined) return unlessRefused(step, cluster)
+  }
+  return undefined
+}
+
+/** What etcd has refused a moment ago is not asked for again in this run. */
+function unlessRefused(step: Step, { refused }: Cluster): Step {
+  if (refused === undefined || step.effect === undefined || refused.kind !== step.effect.kind) return step
+  const { effect: _, ...waits } = step
+  return { ...waits, message: `${step.message}; etcd refuses for now: ${refused.error}`, after: LATER_S }
+}

@@ -1,0 +1,116 @@
+import { createHash } from 'node:crypto'
+import type { EtcdTls } from '#etcd'
+import { type ObservedBy, Secret } from '#sdk'
+import type { ClusterObject } from './resource.ts'
+
+export type SecretObject = ObservedBy<typeof Secret>
+
+/** The Secrets that a user has made, by the use that members and this function have for them. */
+export const PeerSecret = { ...Secret, byName: 'spec.TLS.static.member.peerSecret' } as const
+export const ServerSecret = { ...Secret, byName: 'spec.TLS.static.member.serverSecret' } as const
+export const OperatorSecret = { ...Secret, byName: 'spec.TLS.static.operatorSecret' } as const
+
+const MEMBER = '/etc/etcdtls/member'
+
+/** One Secret of a cluster, what it has to hold, and how a member uses it. */
+interface Use {
+  secret: string
+  keys: readonly [certificate: string, key: string, authority: string]
+  /** Where members have it; left out: they do not. */
+  mounted?: { volume: string; path: string; flags: (path: string) => string[] }
+}
+
+const filesIn = (path: string, name: string) => ({
+  cert: `${path}/${name}.crt`,
+  key: `${path}/${name}.key`,
+  ca: `${path}/${name}-ca.crt`,
+})
+
+function usesOf({ spec }: ClusterObject): Use[] {
+  const { member, operatorSecret } = spec.TLS?.static ?? {}
+  const uses: Use[] = []
+  if (member?.peerSecret !== undefined)
+    uses.push({
+      secret: member.peerSecret,
+      keys: ['peer.crt', 'peer.key', 'peer-ca.crt'],
+      mounted: {
+        volume: 'member-peer-tls',
+        path: `${MEMBER}/peer-tls`,
+        flags(path) {
+          const { cert, key, ca } = filesIn(path, 'peer')
+          return [
+            '--peer-client-cert-auth=true',
+            `--peer-trusted-ca-file=${ca}`,
+            `--peer-cert-file=${cert}`,
+            `--peer-key-file=${key}`,
+          ]
+        },
+      },
+    })
+  if (member?.serverSecret !== undefined)
+    uses.push({
+      secret: member.serverSecret,
+      keys: ['server.crt', 'server.key', 'server-ca.crt'],
+      mounted: {
+        volume: 'member-server-tls',
+        path: `${MEMBER}/server-tls`,
+        flags(path) {
+          const { cert, key, ca } = filesIn(path, 'server')
+          return ['--client-cert-auth=true', `--trusted-ca-file=${ca}`, `--cert-file=${cert}`, `--key-file=${key}`]
+        },
+      },
+    })
+  if (operatorSecret !== undefined)
+    uses.push({ secret: operatorSecret, keys: ['etcd-client.crt', 'etcd-client.key', 'etcd-client-ca.crt'] })
+  return uses
+}
+
+const textIn = (secret: SecretObject | undefined, key: string): string =>
+  Buffer.from(secret?.data?.[key] ?? '', 'base64').toString('utf8')
+
+const named = (secrets: readonly SecretObject[], name: string) => secrets.find(({ metadata }) => metadata.name === name)
+
+/** The first Secret or key that is missing. */
+export function lackingSecret(object: ClusterObject, secrets: readonly SecretObject[]): string | undefined {
+  const lacks = usesOf(object).flatMap(({ secret, keys }) => {
+    const found = named(secrets, secret)
+    if (found === undefined) return [`Secret ${secret} is missing`]
+    return keys.filter((key) => textIn(found, key) === '').map((key) => `Secret ${secret} has no ${key}`)
+  })
+  return lacks[0]
+}
+
+/** Members read their authorities once, at their start; certificates and keys they read again. */
+export const authoritiesOf = (object: ClusterObject, secrets: readonly SecretObject[]): string[] =>
+  usesOf(object)
+    .filter(({ mounted }) => mounted !== undefined)
+    .map(({ secret, keys: [, , authority] }) =>
+      createHash('sha256')
+        .update(textIn(named(secrets, secret), authority))
+        .digest('hex'),
+    )
+
+/** Flags, volumes and mounts of a member. */
+export function tlsOfMember(object: ClusterObject) {
+  const mounted = usesOf(object).flatMap(({ secret, mounted }) => (mounted ? [{ secret, ...mounted }] : []))
+  return {
+    flags: mounted.flatMap(({ path, flags }) => flags(path)),
+    volumes: mounted.map(({ secret, volume }) => ({ name: volume, secret: { secretName: secret } })),
+    mounts: mounted.map(({ volume, path }) => ({ name: volume, mountPath: path, readOnly: true })),
+  }
+}
+
+/** With which this function calls members. */
+export function clientTls(
+  object: ClusterObject,
+  secrets: readonly SecretObject[],
+): Omit<EtcdTls, 'servername'> | undefined {
+  const name = object.spec.TLS?.static?.operatorSecret
+  const secret = name === undefined ? undefined : named(secrets, name)
+  if (secret === undefined) return undefined
+  return {
+    ca: textIn(secret, 'etcd-client-ca.crt'),
+    cert: textIn(secret, 'etcd-client.crt'),
+    key: textIn(secret, 'etcd-client.key'),
+  }
+}

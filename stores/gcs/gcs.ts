@@ -1,0 +1,232 @@
+import { createHash, type Hash } from 'node:crypto'
+import { doubling, pause } from '#primitives'
+import { StoreError, type StoreReason } from '../errors.ts'
+import {
+  FIRST_PAUSE_MS,
+  type HttpAnswer,
+  HttpClient,
+  type HttpRequest,
+  isPassing,
+  LAST_PAUSE_MS,
+  soon,
+  TRIES,
+} from '../http.ts'
+import { encode, encodeQuery } from '../keys.ts'
+import { type Part, partsOf } from '../parts.ts'
+import { rangeHeader, received } from '../received.ts'
+import {
+  type Connection,
+  type DescribedObject,
+  type GetOptions,
+  type Metadata,
+  MOST_KEYS,
+  type PutOptions,
+  type Store,
+  type StoredObject,
+} from '../types.ts'
+import { type GcsCredentials, TokenSource } from './token.ts'
+
+export interface GcsOptions extends Connection {
+  bucket: string
+  credentials: GcsCredentials
+}
+
+const ENDPOINT = 'https://storage.googleapis.com'
+const RESUME = 308
+
+type Unauthorized = Omit<HttpRequest, 'headers'> & { headers?: Record<string, string> | undefined }
+
+/** One that is under way. */
+interface Upload {
+  key: string
+  url: URL
+  md5: Hash
+  size: number
+}
+
+interface GcsObject {
+  name: string
+  size: string
+  md5Hash?: string
+  metadata?: Metadata
+}
+
+/** Google Cloud Storage, by its JSON API. */
+export class GcsStore implements Store {
+  readonly #http: HttpClient
+  readonly #options: GcsOptions
+  readonly #base: URL
+  readonly #tokens: TokenSource
+
+  constructor(options: GcsOptions) {
+    this.#options = options
+    this.#http = new HttpClient(options)
+    this.#base = new URL(options.endpoint ?? ENDPOINT)
+    this.#tokens = new TokenSource(this.#http, options.credentials)
+  }
+
+  address(key: string): string {
+    return `gs://${this.#options.bucket}/${key}`
+  }
+
+  /** One part after the other: an upload that can be resumed has one end, to which parts are appended. */
+  async put(key: string, source: AsyncIterable<Uint8Array>, options: PutOptions): Promise<number> {
+    const upload: Upload = { key, url: await this.#begin(key, options), md5: createHash('md5'), size: 0 }
+    try {
+      for await (const part of partsOf(source)) {
+        upload.md5.update(part.bytes)
+        upload.size += part.bytes.length
+        const object = await this.#append(upload, part, options.signal)
+        part.release()
+        if (object) await this.#requireSame(upload, object)
+      }
+      return upload.size
+    } catch (error) {
+      await this.#http.once({ method: 'DELETE', url: upload.url, headers: {}, signal: soon() }).catch(() => undefined)
+      throw error
+    }
+  }
+
+  async *get(key: string, { range, signal }: GetOptions = {}): AsyncGenerator<Uint8Array> {
+    const headers = range && { range: rangeHeader(range) }
+    const what = `GET ${this.address(key)}`
+    const url = this.#object(key, { alt: 'media' })
+    const prepare = () => this.#authorized({ method: 'GET', url, headers, signal })
+    yield* received(await this.#http.stream(prepare, what), what, (failure) => this.#error(failure, what))
+  }
+
+  async *list(prefix: string): AsyncGenerator<StoredObject> {
+    const fields = 'items(name,size),nextPageToken'
+    for (let token: string | undefined = ''; token !== undefined; ) {
+      const query: Record<string, string> = {
+        prefix,
+        fields,
+        maxResults: String(this.#options.pageSize ?? MOST_KEYS),
+        ...(token !== '' && { pageToken: token }),
+      }
+      const { text } = await this.#done('GET', this.#object(undefined, query), `LIST ${this.address(prefix)}`)
+      const page = JSON.parse(text) as { items?: GcsObject[]; nextPageToken?: string }
+      for (const { name, size } of page.items ?? []) yield { key: name, size: Number(size) }
+      token = page.nextPageToken || undefined
+    }
+  }
+
+  async head(key: string, signal?: AbortSignal): Promise<DescribedObject | undefined> {
+    const what = `GET ${this.address(key)} (metadata)`
+    const url = this.#object(key, { fields: 'name,size,metadata' })
+    const { status, text } = await this.#done('GET', url, what, { accept: [404], signal })
+    if (status === 404) return undefined
+    const { size, metadata = {} } = JSON.parse(text) as GcsObject
+    return { key, size: Number(size), metadata }
+  }
+
+  async delete(key: string): Promise<void> {
+    await this.#done('DELETE', this.#object(key), `DELETE ${this.address(key)}`, { accept: [404] })
+  }
+
+  /** The URL of a new upload. It needs no token. */
+  async #begin(key: string, { metadata, ifAbsent = false, signal }: PutOptions): Promise<URL> {
+    const { bucket } = this.#options
+    const query = { uploadType: 'resumable', name: key, ...(ifAbsent && { ifGenerationMatch: '0' }) }
+    const url = new URL(`/upload/storage/v1/b/${encode(bucket)}/o?${encodeQuery(query)}`, this.#base)
+    const body = Buffer.from(JSON.stringify({ contentType: 'application/octet-stream', metadata }))
+    const headers = { 'content-type': 'application/json' }
+    const what = `POST ${this.address(key)} (begin)`
+    const answer = await this.#http.answer(() => this.#authorized({ method: 'POST', url, headers, body, signal }), what)
+    if (answer.status === 200 && answer.headers.location !== undefined)
+      return new URL(answer.headers.location, this.#base)
+    throw this.#error(answer, what)
+  }
+
+  /**
+   * Sends a part, and after a lost answer what has not arrived of it, which the service is asked for: sent twice, bytes could
+   * be stored twice. Returns the object that the last part makes.
+   */
+  async #append({ key, url }: Upload, part: Part, signal: AbortSignal | undefined): Promise<GcsObject | undefined> {
+    const end = part.offset + part.bytes.length
+    const total = part.isLast ? String(end) : '*'
+    const what = `PUT ${this.address(key)}`
+    const next = doubling(FIRST_PAUSE_MS, LAST_PAUSE_MS)
+    for (let from = part.offset, tries = 1; ; tries++) {
+      const range = from === end ? '*' : `${from}-${end - 1}`
+      const body = part.bytes.subarray(from - part.offset)
+      const request = { method: 'PUT', url, headers: { 'content-range': `bytes ${range}/${total}` }, body, signal }
+      const sent = await this.#http.once(request).catch(() => undefined)
+      signal?.throwIfAborted()
+      const answer = sent === undefined || isPassing(sent.status) ? await this.#asked(url, total, what, signal) : sent
+      if (answer.status === 200 || answer.status === 201) return JSON.parse(answer.text) as GcsObject
+      if (answer.status !== RESUME) throw this.#error(answer, what)
+      const stored = storedOf(answer)
+      if (stored === end && !part.isLast) return undefined
+      if (stored < part.offset || tries === TRIES)
+        throw new StoreError('unavailable', `${what}: ${stored} of ${end} bytes have arrived after ${tries} tries`)
+      from = stored
+      await pause(next(), signal)
+    }
+  }
+
+  #asked(url: URL, total: string, what: string, signal: AbortSignal | undefined): Promise<HttpAnswer> {
+    return this.#http.answer(
+      () => ({ method: 'PUT', url, headers: { 'content-range': `bytes */${total}` }, signal }),
+      what,
+    )
+  }
+
+  /** Nothing but this tells whether the service has what was sent: the parts of an upload have no digests. */
+  async #requireSame({ key, size, md5 }: Upload, object: GcsObject): Promise<void> {
+    const digest = md5.digest('base64')
+    if (Number(object.size) === size && (object.md5Hash ?? digest) === digest) return
+    await this.delete(key)
+    const found = `${object.size} bytes with the MD5 ${object.md5Hash}`
+    throw new StoreError('refused', `PUT ${this.address(key)}: ${found} were stored, ${size} with ${digest} were sent`)
+  }
+
+  async #done(
+    method: string,
+    url: URL,
+    what: string,
+    { accept = [], signal }: { accept?: number[]; signal?: AbortSignal | undefined } = {},
+  ): Promise<HttpAnswer> {
+    const answer = await this.#http.answer(() => this.#authorized({ method, url, signal }), what)
+    if ((answer.status >= 200 && answer.status < 300) || accept.includes(answer.status)) return answer
+    throw this.#error(answer, what)
+  }
+
+  async #authorized({ headers, ...request }: Unauthorized): Promise<HttpRequest> {
+    return { ...request, headers: { ...headers, authorization: `Bearer ${await this.#tokens.token()}` } }
+  }
+
+  #object(key: string | undefined, query: Record<string, string> = {}): URL {
+    const path = `/storage/v1/b/${encode(this.#options.bucket)}/o${key === undefined ? '' : `/${encode(key)}`}`
+    return new URL(`${path}?${encodeQuery(query)}`, this.#base)
+  }
+
+  #error({ status, text }: HttpAnswer, what: string): StoreError {
+    const advice = adviceOn(status, this.#options)
+    return new StoreError(REASONS[status] ?? 'refused', `${what}: ${status} ${messageOf(text)}${advice}`)
+  }
+}
+
+const REASONS: Record<number, StoreReason> = { 404: 'missing', 412: 'exists' }
+
+/** Where an upload goes on: the header is missing as long as nothing is stored. */
+function storedOf({ headers }: HttpAnswer): number {
+  const [, last] = /^bytes=0-(\d+)$/.exec(String(headers.range)) ?? []
+  return last === undefined ? 0 : Number(last) + 1
+}
+
+function adviceOn(status: number, { bucket, endpoint }: GcsOptions): string {
+  const place = endpoint === undefined ? '' : ` (endpoint ${endpoint})`
+  if (status === 401) return `: renew access-token or credentials.json in the Secret${place}`
+  if (status === 403) return `: grant roles/storage.objectAdmin on the bucket ${bucket} to the account${place}`
+  if (status === 404) return `: is there such an object, and the bucket ${bucket}?${place}`
+  return ''
+}
+
+function messageOf(text: string): string {
+  try {
+    return (JSON.parse(text) as { error?: { message?: string } }).error?.message ?? ''
+  } catch {
+    return text.slice(0, 200)
+  }
+}

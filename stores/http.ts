@@ -1,0 +1,137 @@
+import { Agent as HttpAgent, request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http'
+import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
+import { doubling, retry } from '#primitives'
+import { StoreError } from './errors.ts'
+import type { Connection } from './types.ts'
+
+/** A silent connection is given up. */
+const SILENCE_MS = 60_000
+export const TRIES = 6
+export const FIRST_PAUSE_MS = 250
+export const LAST_PAUSE_MS = 8000
+/** For what is done after a failure: who waits for its report does not wait for a store that is silent. */
+export const soon = (): AbortSignal => AbortSignal.timeout(5000)
+
+/** Of answers that are no objects: XML and JSON of lists have 5,000 entries at most. */
+const MAX_ANSWER_BYTES = 16 * 1024 * 1024
+
+export interface HttpRequest {
+  method: string
+  /** With the path and the query as they are sent. */
+  url: URL
+  headers: Record<string, string>
+  body?: Uint8Array | undefined
+  signal?: AbortSignal | undefined
+}
+
+export interface HttpAnswer {
+  status: number
+  headers: IncomingHttpHeaders
+  text: string
+}
+
+/** Statuses that pass by themselves: overload, time-outs, a gateway without its server. */
+export const isPassing = (status: number): boolean =>
+  status === 408 || status === 429 || status === 500 || status === 502 || status === 503 || status === 504
+
+/** Makes each attempt anew, because signatures have the time in them. */
+type Prepare = () => HttpRequest | Promise<HttpRequest>
+
+/** HTTP/1.1 over kept connections, with the authorities of the store. Redirects are answers as others are. */
+export class HttpClient {
+  readonly #plain = new HttpAgent({ keepAlive: true })
+  readonly #secure: HttpsAgent
+
+  constructor({ ca }: Pick<Connection, 'ca'> = {}) {
+    this.#secure = new HttpsAgent({ keepAlive: true, ...(ca !== undefined && { ca }) })
+  }
+
+  /** The answer, whatever its status, after retries of passing ones and of lost connections. Whole: not for objects. */
+  async answer(prepare: Prepare, what: string): Promise<HttpAnswer> {
+    return this.#retried(what, prepare, async (message) => {
+      const { statusCode = 0, headers } = message
+      const chunks: Buffer[] = []
+      let size = 0
+      for await (const chunk of message as AsyncIterable<Buffer>) {
+        size += chunk.length
+        if (size > MAX_ANSWER_BYTES)
+          throw new StoreError('refused', `${what}: the answer has over ${MAX_ANSWER_BYTES} bytes`)
+        chunks.push(chunk)
+      }
+      return { status: statusCode, headers, text: Buffer.concat(chunks).toString() }
+    })
+  }
+
+  /** One attempt, without retries. */
+  async once(request: HttpRequest): Promise<HttpAnswer> {
+    const message = await this.#send(request)
+    const chunks = await message.toArray()
+    return { status: message.statusCode ?? 0, headers: message.headers, text: Buffer.concat(chunks).toString() }
+  }
+
+  /** The answer as a stream, after the same retries as far as its headers. */
+  stream(prepare: Prepare, what: string): Promise<IncomingMessage> {
+    return this.#retried(what, prepare, (message) => Promise.resolve(message))
+  }
+
+  async #retried<T extends object>(
+    what: string,
+    prepare: Prepare,
+    read: (message: IncomingMessage) => Promise<T>,
+  ): Promise<T> {
+    const next = doubling(FIRST_PAUSE_MS, LAST_PAUSE_MS)
+    let tries = 0
+    let signal: AbortSignal | undefined
+    const attempt = async () => {
+      tries++
+      const request = await prepare()
+      ;({ signal } = request)
+      const message = await this.#send(request)
+      if (!isPassing(message.statusCode ?? 0) || tries === TRIES) return read(message)
+      message.resume()
+      throw new PassingStatus(message.statusCode ?? 0)
+    }
+    try {
+      return await retry(attempt, {
+        pauseMs: (error) =>
+          tries < TRIES && !(error instanceof StoreError) && signal?.aborted !== true ? next() : undefined,
+      })
+    } catch (cause) {
+      signal?.throwIfAborted()
+      if (cause instanceof StoreError) throw cause
+      throw new StoreError('unavailable', `${what}: no answer after ${tries} tries: ${textOf(cause)}`, { cause })
+    }
+  }
+
+  #send({ method, url, headers, body, signal }: HttpRequest): Promise<IncomingMessage> {
+    const isSecure = url.protocol === 'https:'
+    const send = isSecure ? httpsRequest : httpRequest
+    const length = body === undefined ? {} : { 'content-length': String(body.length) }
+    return new Promise((resolve, reject) => {
+      const request = send(url, {
+        method,
+        headers: { ...headers, ...length },
+        agent: isSecure ? this.#secure : this.#plain,
+        ...(signal && { signal }),
+      })
+      request.setTimeout(SILENCE_MS, () => request.destroy(new Error(`silent for ${SILENCE_MS / 1000} s`)))
+      request.once('response', resolve)
+      request.once('error', reject)
+      request.end(body)
+    })
+  }
+}
+
+class PassingStatus extends Error {
+  constructor(status: number) {
+    super(`status ${status}`)
+  }
+}
+
+/** Of Node.js's connection errors the code says more than the message, which may be empty. */
+function textOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  const { code } = error as NodeJS.ErrnoException
+  const first = error instanceof AggregateError ? textOf(error.errors[0]) : error.message
+  return code === undefined || first.includes(code) ? first : `${code} ${first}`
+}

@@ -1,0 +1,34 @@
+import type { IncomingMessage } from 'node:http'
+import { StoreError } from './errors.ts'
+import type { HttpAnswer } from './http.ts'
+import type { Range } from './types.ts'
+
+export const rangeHeader = ({ start, length }: Range): string =>
+  `bytes=${start}-${length === undefined ? '' : start + length - 1}`
+
+/** The bytes of an object, all of them: a connection that ends early is an error. */
+export async function* received(
+  message: IncomingMessage,
+  what: string,
+  errorOf: (answer: HttpAnswer) => StoreError,
+): AsyncGenerator<Uint8Array> {
+  const { statusCode: status = 0, headers } = message
+  if (status !== 200 && status !== 206) {
+    const chunks = (await message.toArray()) as Buffer[]
+    throw errorOf({ status, headers, text: Buffer.concat(chunks).toString() })
+  }
+  const expected = Number(headers['content-length'] ?? Number.NaN)
+  let size = 0
+  try {
+    for await (const chunk of message as AsyncIterable<Buffer>) {
+      size += chunk.length
+      yield chunk
+    }
+  } catch (cause) {
+    throw new StoreError('unavailable', `${what}: the connection was lost after ${size} of ${expected} bytes`, {
+      cause,
+    })
+  }
+  if (!Number.isNaN(expected) && size !== expected)
+    throw new StoreError('unavailable', `${what}: ended after ${size} of ${expected} bytes`)
+}

@@ -1,0 +1,46 @@
+import type { S3Credentials } from './sign.ts'
+
+/** The files `credentials` and `config` of the AWS command line. */
+export interface ProfileFiles {
+  credentials: string
+  config?: string | undefined
+}
+
+export interface Profile {
+  credentials: S3Credentials
+  region: string
+}
+
+const DEFAULT_REGION = 'us-east-1'
+
+/** Reads the profile `default`. Throws an Error that names the file and the setting that is missing, and no value. */
+export function readProfile({ credentials, config = '' }: ProfileFiles): Profile {
+  const own = section(credentials, ['default'])
+  const common = section(config, ['default', 'profile default'])
+  const setting = (name: string): string | undefined => own.get(name) ?? common.get(name)
+  return {
+    region: common.get('region') ?? own.get('region') ?? DEFAULT_REGION,
+    credentials: {
+      accessKeyId: required(setting('aws_access_key_id'), 'aws_access_key_id'),
+      secretAccessKey: required(setting('aws_secret_access_key'), 'aws_secret_access_key'),
+      sessionToken: setting('aws_session_token'),
+    },
+  }
+}
+
+function required(value: string | undefined, name: string): string {
+  if (value !== undefined && value !== '') return value
+  throw new Error(`the file credentials has no ${name} in its section [default]: write [default], then ${name} = …`)
+}
+
+function section(text: string, names: readonly string[]): Map<string, string> {
+  const found = new Map<string, string>()
+  let isWanted = false
+  for (const line of text.split(/\r?\n/)) {
+    const [, title] = /^\s*\[\s*([^\]]*?)\s*\]/.exec(line) ?? []
+    if (title !== undefined) isWanted = names.includes(title)
+    const [, name, value] = /^\s*([A-Za-z0-9_]+)\s*=\s*(.*?)\s*$/.exec(line) ?? []
+    if (isWanted && name !== undefined && value !== undefined) found.set(name.toLowerCase(), value)
+  }
+  return found
+}

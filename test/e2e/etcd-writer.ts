@@ -1,0 +1,71 @@
+import type { KubeObject } from '#contracts'
+import { openEtcd } from '#etcd'
+
+const key = (at: number): Buffer => Buffer.from(`written-${String(at).padStart(6, '0')}`)
+const CALL = { timeoutMs: 3000 }
+
+/** A client that writes one value after the other, at any member that takes it, and keeps what was acknowledged. */
+export class EtcdWriter {
+  readonly #pods: () => Promise<KubeObject[]>
+  readonly #stop = new AbortController()
+  readonly #running: Promise<void>
+  acknowledged: number[] = []
+  /** The longest time without an acknowledged value, in milliseconds. */
+  longestGapMs = 0
+
+  constructor(pods: () => Promise<KubeObject[]>) {
+    this.#pods = pods
+    this.#running = this.#write()
+  }
+
+  async #write(): Promise<void> {
+    let last = performance.now()
+    for (let at = 0; !this.#stop.signal.aborted; at++) {
+      const urls = await this.#urls()
+      const isTaken = await this.#put(urls[at % Math.max(urls.length, 1)], at)
+      if (!isTaken) {
+        await new Promise((resolve) => setTimeout(resolve, 50))
+        continue
+      }
+      this.acknowledged.push(at)
+      this.longestGapMs = Math.max(this.longestGapMs, performance.now() - last)
+      last = performance.now()
+    }
+  }
+
+  async #urls(): Promise<string[]> {
+    const pods = await this.#pods()
+    const ips = pods.map(({ status }) => (status as { podIP?: string } | undefined)?.podIP)
+    return ips.filter((ip) => ip !== undefined).map((ip) => `http://${ip}:2379`)
+  }
+
+  async #put(url: string | undefined, at: number): Promise<boolean> {
+    if (url === undefined) return false
+    using etcd = openEtcd({ url })
+    return await etcd.call('put', { key: key(at), value: key(at) }, CALL).then(
+      () => true,
+      () => false,
+    )
+  }
+
+  /** What was acknowledged and is not there; asked of each member for itself, once it has all that others have. */
+  async missing(): Promise<number[]> {
+    const missing = new Set<number>()
+    for (const url of await this.#urls()) {
+      using etcd = openEtcd({ url })
+      const { kvs } = await etcd.call(
+        'range',
+        { key: key(0), range_end: Buffer.from('writtenz') },
+        { timeoutMs: 20_000 },
+      )
+      const there = new Set(kvs.filter(({ key, value }) => key.equals(value)).map(({ key }) => key.toString()))
+      for (const at of this.acknowledged) if (!there.has(key(at).toString())) missing.add(at)
+    }
+    return [...missing]
+  }
+
+  async stop(): Promise<void> {
+    this.#stop.abort()
+    await this.#running
+  }
+}

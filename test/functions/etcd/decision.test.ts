@@ -1,0 +1,205 @@
+import { readFileSync } from 'node:fs'
+import { describe, expect, it } from 'vitest'
+import { parse } from 'yaml'
+import { EtcdCluster, etcd } from '#functions/etcd'
+import { outcomeOf } from '#testing'
+import { decide } from '../../../functions/etcd/decide.ts'
+import type { Answer } from '../../../functions/etcd/seen.ts'
+import { play } from './explore.ts'
+import type { Spec } from './world.ts'
+
+type Given = Parameters<typeof decide>[0]
+const MIB = 1024 * 1024
+
+/** A cluster at rest. */
+const rest = (spec: Spec): Given => play({ spec }).world.given
+const answering = (given: Given, change: (answer: Answer, name: string) => Partial<Answer>): Given => {
+  const answers = Object.entries(given.external.answers).map(([name, one]) => [name, { ...one, ...change(one, name) }])
+  return { ...given, external: { ...given.external, answers: Object.fromEntries(answers) } }
+}
+const withSpec = (given: Given, spec: Partial<Given['object']['spec']>): Given => ({
+  ...given,
+  object: { ...given.object, spec: { ...given.object.spec, ...spec } },
+})
+const conditionOf = ({ conditions = [] }: ReturnType<typeof decide>, name: string) =>
+  conditions.find(({ type }) => type === name)
+const leads = ({ id, leader }: Answer): boolean => id === leader
+const followers = (given: Given): string[] =>
+  Object.entries(given.external.answers)
+    .filter(([, answer]) => !leads(answer))
+    .map(([name]) => name)
+    .sort()
+const leaderOf = (given: Given): string =>
+  Object.entries(given.external.answers).find(([, answer]) => leads(answer))?.[0] ?? ''
+
+describe('an EtcdCluster at rest', () => {
+  const given = rest({ size: 3 })
+
+  it('asks for nothing, and for no other look', () => {
+    const { effect, requeueAfter, status } = decide(given)
+    expect([effect, requeueAfter]).toEqual([undefined, undefined])
+    expect(status).toMatchObject({ phase: 'Running', size: 3, leader: leaderOf(given), clusterID: '77' })
+    expect(conditionOf(decide(given), 'Available')).toMatchObject({
+      status: 'True',
+      message: '3 of 3 members are healthy; 1 may fail',
+    })
+  })
+
+  it('has a budget for disruptions of what a quorum can spare, and none where there is one member', () => {
+    const budgets = (size: number) =>
+      decide(rest({ size }))
+        .apply?.filter(({ kind }) => kind === 'PodDisruptionBudget')
+        .map(({ spec }) => spec)
+    expect([1, 2, 3, 5].map(budgets)).toEqual([
+      [],
+      [expect.objectContaining({ minAvailable: 2 })],
+      [expect.objectContaining({ minAvailable: 2 })],
+      [expect.objectContaining({ minAvailable: 3 })],
+    ])
+  })
+
+  it('says that an even number of members tolerates no more', () => {
+    expect(conditionOf(decide(rest({ size: 4 })), 'Available')?.message).toContain('no more than 3 members would')
+  })
+
+  it('touches nothing while it is paused, and says so', () => {
+    const { apply, effect, status } = decide(withSpec(given, { paused: true, size: 5 }))
+    expect([apply, effect, status?.controlPaused]).toEqual([undefined, undefined, true])
+  })
+})
+
+describe('alarms', () => {
+  const given = rest({ size: 3 })
+  const [first] = followers(given)
+  const alarmed = (alarm: 'NOSPACE' | 'CORRUPT', id: string, dbSize = 1, dbSizeInUse = 1) =>
+    answering(given, () => ({ alarms: [{ id, alarm }], dbSize, dbSizeInUse, dbSizeQuota: 100 }))
+
+  it('replace the member that etcd calls corrupt', () => {
+    const { id } = given.external.answers[first!]!
+    expect(decide(alarmed('CORRUPT', id)).effect).toMatchObject({ kind: 'remove', id })
+  })
+
+  it('are taken back when the corrupt member is gone', () => {
+    expect(decide(alarmed('CORRUPT', '4711')).effect).toMatchObject({ kind: 'disarm', id: '4711', alarm: 'CORRUPT' })
+  })
+
+  it('stop everything where etcd cannot tell which member is corrupt', () => {
+    const decision = decide(alarmed('CORRUPT', '0'))
+    expect([decision.effect, conditionOf(decision, 'Degraded')?.reason]).toEqual([undefined, 'CorruptMember'])
+  })
+
+  it.each([
+    ['compact a full database', 95, 95, { kind: 'compact' }],
+    ['defragment a member whose file is mostly free', 95, 10, { kind: 'defragment', via: first }],
+    ['are taken back when there is space', 50, 10, { kind: 'disarm', alarm: 'NOSPACE' }],
+  ])('%s', (_, dbSize, inUse, effect) => {
+    expect(decide(alarmed('NOSPACE', '1', dbSize, inUse)).effect).toMatchObject(effect)
+  })
+
+  it('say what may be done where compaction frees nothing', () => {
+    const error = 'mvcc: required revision has been compacted'
+    const full = alarmed('NOSPACE', '1', 95, 95)
+    const decision = decide({ ...full, performed: { effect: { kind: 'compact' }, error } })
+    expect(decision.effect).toBeUndefined()
+    expect(conditionOf(decision, 'Degraded')?.message).toContain('raise ETCD_QUOTA_BACKEND_BYTES')
+  })
+})
+
+describe('defragmentation', () => {
+  const given = rest({ size: 3 })
+  const fragmented = (names: string[]) =>
+    answering(given, (_, name) => (names.includes(name) ? { dbSize: 400 * MIB, dbSizeInUse: 100 * MIB } : {}))
+
+  it('is for followers first, and the leader leads no more before its turn', () => {
+    const all = Object.keys(given.external.answers)
+    expect(decide(fragmented(all)).effect).toEqual({ kind: 'defragment', via: followers(given)[0] })
+    expect(decide(fragmented([leaderOf(given)])).effect).toMatchObject({ kind: 'moveLeader', via: leaderOf(given) })
+  })
+
+  it('waits for its window, also past midnight', () => {
+    const at = (hour: number) => ({ ...fragmented(followers(given)), now: new Date(Date.UTC(2026, 0, 2, hour)) })
+    const inWindow = (hour: number) =>
+      decide(withSpec(at(hour), { defragmentation: { fromHour: 23, hours: 3 } })).effect !== undefined
+    expect([22, 23, 0, 1, 2].map(inWindow)).toEqual([false, true, true, true, false])
+  })
+
+  it('waits until all members are healthy', () => {
+    const [away = '', ...others] = followers(given)
+    const { [away]: _, ...answers } = fragmented(others).external.answers
+    expect(decide({ ...given, external: { ...given.external, answers } }).effect).toBeUndefined()
+  })
+})
+
+describe('another version', () => {
+  const given = rest({ size: 3, version: '3.6.16' })
+  const reasonOf = (from: string, to: string) => {
+    const object = { ...given.object, status: { ...given.object.status, currentVersion: from } }
+    return conditionOf(decide(withSpec({ ...given, object }, { version: to })), 'Degraded')?.reason
+  }
+
+  it.each([
+    ['3.6.16', '3.8.0'],
+    ['3.6.10', '3.7.3'],
+    ['3.5.31', '3.6.16'],
+    ['3.6.16', '3.5.35'],
+    ['3.7.3', '3.5.35'],
+    ['3.6.16', '4.0.0'],
+  ])('is refused on a way that etcd does not support: %s to %s', (from, to) => {
+    expect(reasonOf(from, to)).toBe('VersionPathNotSupported')
+  })
+
+  it('is recorded before the first member has it', () => {
+    const wanted = withSpec(given, { version: '3.7.3' })
+    const { status, apply } = decide(wanted)
+    const images = (decision: ReturnType<typeof decide>) =>
+      decision.apply
+        ?.filter(({ kind }) => kind === 'Pod')
+        .map(({ spec }) => (spec as { containers: { image: string }[] }).containers[0]?.image.split(':v')[1])
+        .sort()
+    expect([status?.targetVersion, images({ apply })]).toEqual(['3.7.3', ['3.6.16', '3.6.16', '3.6.16']])
+    const recorded = { ...wanted, object: { ...wanted.object, status: { ...wanted.object.status, ...status } } }
+    expect(images(decide(recorded))).toEqual(['3.6.16', '3.6.16', '3.7.3'])
+  })
+
+  it('that is lower is prepared by etcd first, and called off when it is not wanted any more', () => {
+    const seven = rest({ size: 3 })
+    const lower = withSpec(seven, { version: '3.6.16' })
+    expect(decide(lower).effect).toMatchObject({ kind: 'downgrade', action: 'enable', version: '3.6' })
+    const prepared = answering(lower, () => ({ storageVersion: '3.6.0', downgradeTo: '3.6.0' }))
+    expect([decide(prepared).effect, decide(prepared).status?.targetVersion]).toEqual([undefined, '3.6.16'])
+    const again = answering(seven, () => ({ downgradeTo: '3.6.0' }))
+    expect(decide(again).effect).toMatchObject({ kind: 'downgrade', action: 'cancel' })
+  })
+})
+
+describe('what cannot be done', () => {
+  const cluster = (spec: object) =>
+    EtcdCluster.of({ metadata: { name: 'ex', namespace: 'default' }, spec: { size: 3, ...spec } })
+  const outcome = (spec: object) => outcomeOf(etcd, { object: cluster(spec), external: { answers: {} } })
+
+  it.each([
+    ['an etcd without learners', { version: '3.2.13' }, 'VersionNotSupported', 'set spec.version to 3.7.3'],
+    [
+      'TLS with a Secret that is not there',
+      { TLS: { static: { member: { peerSecret: 'p' } } } },
+      'SecretMissing',
+      'Secret p is missing',
+    ],
+  ])('is told, and nothing is made: %s', async (_, spec, reason, message) => {
+    const { apply, conditions } = await outcome(spec)
+    expect(apply).toBeUndefined()
+    expect(conditions).toContainEqual(
+      expect.objectContaining({ type: 'Degraded', status: 'True', reason, message: expect.stringContaining(message) }),
+    )
+  })
+
+  it('is not what the example asks for', async () => {
+    const url = new URL('../../../functions/etcd/example.yaml', import.meta.url)
+    const object = parse(readFileSync(url, 'utf8')) as ReturnType<typeof cluster>
+    const { apply = [] } = await outcomeOf(etcd, {
+      object: { ...object, metadata: { ...object.metadata, namespace: 'default' } },
+      external: { answers: {} },
+    })
+    expect(apply.map(({ kind }) => kind).sort()).toEqual(['Pod', 'PodDisruptionBudget', 'Service', 'Service'])
+  })
+})

@@ -1,0 +1,159 @@
+import { Crash, EtcdWorld, type Point, type Spec, type Subject } from './world.ts'
+
+/** A change from outside, and what it is called. */
+export type Change = readonly [what: string, change: (world: EtcdWorld) => void]
+
+/** Something that goes wrong once, at the point where it is called. */
+export interface Disturbance {
+  what: string
+  /** False: it makes no sense at this point. */
+  strike: (world: EtcdWorld, point: Point) => boolean
+}
+
+const nth = (world: EtcdWorld, at: number): string | undefined => world.pods[at]?.metadata.name
+
+const onPod = (what: string, at: number, harm: (world: EtcdWorld, name: string) => void): Disturbance => ({
+  what: `${what} ${at}`,
+  strike(world) {
+    const name = nth(world, at)
+    if (name === undefined) return false
+    harm(world, name)
+    return true
+  },
+})
+
+export const crash: Disturbance = {
+  what: 'crash',
+  strike() {
+    throw new Crash()
+  },
+}
+
+export const staleRead: Disturbance = {
+  what: 'a stale read',
+  strike(world, { at }) {
+    world.isStale = at === 'read'
+    return at === 'read'
+  },
+}
+
+export const lateEffect: Disturbance = {
+  what: 'a late effect',
+  strike(world, { at }) {
+    world.holdNextEffect = at === 'effect'
+    return at === 'effect'
+  },
+}
+
+export const podGoes = (at: number) => onPod('the deletion of pod', at, (world, name) => world.killPod(name))
+export const nodeGoes = (at: number) => onPod('a partition of pod', at, (world, name) => world.cutOff(name))
+export const diskGoes = (at: number) => onPod('a lost disk of pod', at, (world, name) => world.loseDisk(name))
+export const nodeBlinks = (at: number) =>
+  onPod('a short partition of pod', at, (world, name) => {
+    world.cutOff(name)
+    world.later(20, () => world.reconnect(name))
+  })
+
+/** A silent member is replaced after five minutes, and then another one has to come. */
+const PATIENCE_S = 900
+const CALM_S = 12
+
+/** Lets time pass until nothing changes any more. */
+export function settle(world: EtcdWorld): void {
+  for (let calm = 0, seconds = 0; seconds < PATIENCE_S; seconds++) {
+    // A long wait is not looked at in each of its seconds.
+    const hasChanged = (calm < CALM_S || calm % CALM_S === 0) && runOf(world)
+    calm = hasChanged ? 0 : calm + 1
+    if (calm > CALM_S && !(isWaiting(world) && world.etcd.hasQuorum)) return
+    world.pass()
+    if (world.broken.length > 0) return
+  }
+}
+
+const isWaiting = ({ stored }: EtcdWorld): boolean => stored.conditions['Progressing']?.status === 'True'
+
+function runOf(world: EtcdWorld): boolean {
+  try {
+    return world.run()
+  } catch (error) {
+    if (error instanceof Crash) return true
+    throw error
+  }
+}
+
+export interface Scenario {
+  spec: Spec
+  changes?: readonly Change[]
+  subject?: Subject
+}
+
+/** What is wrong in the end; undefined: nothing. */
+export function faultOf(world: EtcdWorld): string | undefined {
+  const [broken] = world.broken
+  if (broken !== undefined) return broken
+  const { etcd, stored } = world
+  const { status: available, reason } = stored.conditions['Available'] ?? { status: '', reason: '' }
+  if (!etcd.hasQuorum)
+    return available === 'False' && /QuorumLost|Creating/.test(reason)
+      ? undefined
+      : `a lost quorum is not told: ${reason}`
+  const { size } = world.object.spec
+  const names = etcd.voters.map(({ name }) => name).sort()
+  const pods = world.lastingPods.map(({ metadata }) => metadata.name).sort()
+  const claims = world.hasVolumes ? [...stored.claims.keys()].sort() : names
+  const seen = JSON.stringify([names, pods, claims, stored.conditions['Progressing']])
+  if (names.length !== size || etcd.members.length !== size) return `it ends with other members than wanted: ${seen}`
+  if (String(names) !== String(pods) || String(names) !== String(claims)) return `it ends with other pods: ${seen}`
+  if (!etcd.voters.every(etcd.isLive)) return `it ends with a member that does not live: ${seen}`
+  return stored.conditions['Ready']?.status === 'True' ? undefined : `it is not ready in the end: ${seen}`
+}
+
+/** One way through a scenario, with disturbances at the given points. The number of points is counted. */
+export function play(
+  { spec, changes = [], subject }: Scenario,
+  strikes: ReadonlyMap<number, Disturbance> = new Map(),
+): { world: EtcdWorld; points: number; struck: number } {
+  const world = new EtcdWorld(spec, subject)
+  let points = 0
+  let struck = 0
+  world.happens = (point) => {
+    const disturbance = strikes.get(points++)
+    if (disturbance === undefined) return
+    struck++
+    if (!disturbance.strike(world, point)) struck--
+  }
+  settle(world)
+  for (const [, change] of changes) {
+    if (world.broken.length > 0) break
+    change(world)
+    settle(world)
+  }
+  // Something may have happened in the last look.
+  world.happens = () => {}
+  settle(world)
+  return { world, points, struck }
+}
+
+/**
+ * The first way that ends wrongly, if each of the disturbances comes at each point in turn, or at every so many; and how many
+ * ways there were.
+ */
+export function explore(
+  scenario: Scenario,
+  disturbances: readonly Disturbance[],
+  every = 1,
+): { ways: number; fault?: string } {
+  const { points, world } = play(scenario)
+  const calm = faultOf(world)
+  if (calm !== undefined) return { ways: 1, fault: `undisturbed: ${calm}` }
+  let ways = 1
+  for (const [number, disturbance] of disturbances.entries())
+    for (let point = number % every; point < points; point += every) {
+      const way = play(scenario, new Map([[point, disturbance]]))
+      if (way.struck === 0) continue
+      ways++
+      const fault = faultOf(way.world)
+      if (fault !== undefined) return { ways, fault: `${disturbance.what} at point ${point}: ${fault}` }
+    }
+  return { ways }
+}

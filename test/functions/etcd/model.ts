@@ -1,0 +1,214 @@
+import { memberOf } from '../../../functions/etcd/names.ts'
+import type { Answer, EtcdEffect, Seen } from '../../../functions/etcd/seen.ts'
+
+/** One process of etcd with its data, by the name of its member. */
+interface Process {
+  isUp: boolean
+  /** The identifier that its data are of; undefined: it has not joined. */
+  id?: string
+  applied: number
+  upSince: number
+}
+
+interface Member {
+  id: string
+  name: string
+  peerURL: string
+  isLearner: boolean
+}
+
+/** How the process of a member is started. */
+export interface Start {
+  name: string
+  state: string
+  /** Peer URLs that it is told of. */
+  told: string[]
+  hasData: boolean
+}
+
+const quorumOf = (voters: number): number => Math.floor(voters / 2) + 1
+/** After that etcd counts a connection as one that lasts, in seconds. */
+const LASTING_S = 5
+
+/**
+ * The rules of etcd for members, as far as a controller can meet them: guards of changes, learners that catch up, lost data,
+ * silent members. All processes that are up reach each other; time passes in seconds.
+ */
+export class EtcdModel {
+  now = 0
+  members: Member[] = []
+  readonly processes = new Map<string, Process>()
+  index = 0
+  #leader: string | undefined
+  #births = 0
+  /** Times that a cluster was formed: more than one is the end of all data. */
+  formed = 0
+  /** Without etcd's own guard, a controller has to guard by itself. */
+  isStrict = true
+  /** Entries that clients write each second, and that a learner catches up in one. */
+  writes = 100
+  catchUp = 32_000
+  /** What a member that is cut off knows of the members. */
+  #former: Member[] = []
+
+  get voters(): Member[] {
+    return this.members.filter(({ isLearner }) => !isLearner)
+  }
+
+  /** It runs, and has all that a quorum may need of it. */
+  isLive = ({ name, id }: Member): boolean => {
+    const process = this.processes.get(name)
+    return process?.isUp === true && process.id === id && this.index - process.applied <= 1500
+  }
+
+  get hasQuorum(): boolean {
+    const live = this.voters.filter(this.isLive).length
+    return this.voters.length > 0 && live >= quorumOf(this.voters.length)
+  }
+
+  get leader(): Member | undefined {
+    if (!this.hasQuorum) return undefined
+    const current = this.voters.find((one) => one.id === this.#leader && this.isLive(one))
+    const next = current ?? this.voters.find(this.isLive)
+    this.#leader = next?.id
+    return next
+  }
+
+  /** False: the process ends at once. */
+  start({ name, state, told, hasData }: Start): boolean {
+    const old = this.processes.get(name)
+    const known = hasData ? old : undefined
+    const member = this.members.find((one) => memberOf(one.peerURL) === name)
+    if (known?.id !== undefined) {
+      // Removed: its peers do not let it in again.
+      if (member?.id !== known.id) return false
+      this.processes.set(name, { ...known, isUp: true, upSince: this.now })
+      return true
+    }
+    if (state === 'new') return this.#form(name, told)
+    // It was there before, and knows nothing of what it has promised.
+    if (member === undefined || member.name !== '') return false
+    const urls = this.members.map(({ peerURL }) => peerURL).sort()
+    if (!this.hasQuorum || JSON.stringify(urls) !== JSON.stringify(told.toSorted())) return false
+    this.processes.set(name, { isUp: true, id: member.id, applied: 0, upSince: this.now })
+    member.name = name
+    this.index++
+    return true
+  }
+
+  #form(name: string, told: string[]): boolean {
+    this.formed++
+    const [peerURL = ''] = told
+    const id = String(++this.#births)
+    this.members = [{ id, name, peerURL, isLearner: false }]
+    this.#former = this.members
+    this.index = Math.max(this.index, 100_000)
+    this.processes.set(name, { isUp: true, id, applied: this.index, upSince: this.now })
+    return true
+  }
+
+  stop(name: string): void {
+    const process = this.processes.get(name)
+    if (process) process.isUp = false
+  }
+
+  pass(): void {
+    this.now++
+    if (this.hasQuorum) this.index += this.writes
+    for (const process of this.processes.values())
+      if (process.isUp && this.hasQuorum) process.applied = Math.min(this.index, process.applied + this.catchUp)
+    for (const member of this.voters) {
+      const process = this.processes.get(member.name)
+      if (process?.isUp && this.hasQuorum && this.isLive(member)) process.applied = this.index
+    }
+  }
+
+  #isLasting = (member: Member): boolean => {
+    const { upSince = 0 } = this.processes.get(member.name) ?? {}
+    return this.isLive(member) && this.now - upSince >= LASTING_S
+  }
+
+  /** What a driver reads, of the pods that it can see. */
+  seen(pods: readonly string[]): Seen {
+    const leader = this.leader
+    const answers: Seen['answers'] = {}
+    for (const name of pods) {
+      const process = this.processes.get(name)
+      const member = this.members.find(({ id }) => id === process?.id)
+      if (process?.isUp !== true || process.id === undefined || member === undefined) continue
+      answers[name] = answerOf(process, member, leader, this.index)
+    }
+    const voter = pods.find((name) => answers[name]?.isLearner === false)
+    if (voter === undefined) return { answers }
+    const members = (this.hasQuorum ? this.members : this.#former).map((one) => ({ ...one }))
+    return { answers, list: { clusterID: '77', isCurrent: this.hasQuorum, members } }
+  }
+
+  /** Throws what etcd would say. */
+  perform(effect: EtcdEffect): void {
+    if (!this.hasQuorum || !this.processes.get(effect.via)?.isUp) throw new Error('no answer within 5000 ms')
+    this.index++
+    if (effect.kind === 'addLearner') return this.#add(effect.peerURL)
+    if (effect.kind === 'moveLeader') {
+      if (this.leader?.name !== effect.via) throw new Error('etcdserver: not leader')
+      const to = this.voters.find(({ id }) => id === effect.to)
+      if (to === undefined || !this.isLive(to)) throw new Error('etcdserver: bad leader transferee')
+      this.#leader = to.id
+      return
+    }
+    if (effect.kind !== 'remove' && effect.kind !== 'promote') throw new Error(`${effect.kind} is not modelled`)
+    const member = this.members.find(({ id }) => id === effect.id)
+    if (member === undefined) throw new Error('etcdserver: member not found')
+    if (effect.kind === 'remove') this.#remove(member)
+    else this.#promote(member)
+  }
+
+  #add(peerURL: string): void {
+    if (this.members.some((one) => one.peerURL === peerURL)) throw new Error('etcdserver: Peer URLs already exists')
+    if (this.isStrict && this.members.some(({ isLearner }) => isLearner))
+      throw new Error('too many learner members in cluster')
+    const lasting = this.voters.filter(this.#isLasting).length
+    if (this.isStrict && this.voters.length > 1 && lasting < quorumOf(this.voters.length + 1))
+      throw new Error('etcdserver: unhealthy cluster')
+    this.#former = this.members.map((one) => ({ ...one }))
+    this.members.push({ id: String(++this.#births + 100), name: '', peerURL, isLearner: true })
+  }
+
+  #remove(member: Member): void {
+    const rest = this.voters.filter((one) => one !== member)
+    if (!member.isLearner && this.isStrict) {
+      const lasting = this.voters.filter(this.#isLasting)
+      if (rest.filter(({ name }) => name !== '').length < quorumOf(rest.length))
+        throw new Error('etcdserver: re-configuration failed due to not enough started members')
+      if (lasting.includes(member) && lasting.length - 1 < 1 + Math.floor((this.voters.length - 1) / 2))
+        throw new Error('etcdserver: unhealthy cluster')
+    }
+    this.members = this.members.filter((one) => one !== member)
+    this.stop(memberOf(member.peerURL))
+  }
+
+  #promote(member: Member): void {
+    if (!member.isLearner) throw new Error('etcdserver: can only promote a learner member')
+    const { applied = 0 } = this.processes.get(member.name) ?? {}
+    if (member.name === '' || applied < 0.9 * this.index)
+      throw new Error('etcdserver: can only promote a learner member which is in sync with leader')
+    member.isLearner = false
+  }
+}
+
+const answerOf = (process: Process, member: Member, leader: Member | undefined, index: number): Answer => ({
+  id: member.id,
+  clusterID: '77',
+  version: '3.7.3',
+  storageVersion: '3.7.0',
+  isLearner: member.isLearner,
+  leader: leader?.id ?? '0',
+  term: 2,
+  index: member === leader ? index : process.applied,
+  appliedIndex: process.applied,
+  revision: index,
+  dbSize: 1,
+  dbSizeInUse: 1,
+  dbSizeQuota: 2,
+  alarms: [],
+})

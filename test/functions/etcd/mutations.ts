@@ -1,0 +1,167 @@
+import { decide } from '../../../functions/etcd/decide.ts'
+import type { Answer, ListedMember, Seen } from '../../../functions/etcd/seen.ts'
+import { type Disturbance, diskGoes, nodeGoes, podGoes, type Scenario } from './explore.ts'
+import type { Spec, Subject } from './world.ts'
+
+type Given = Parameters<typeof decide>[0]
+
+/** A guard of the decision, and what happens without it. */
+export interface Mutation {
+  guard: string
+  /** How the broken law is told. */
+  breaks: RegExp
+  scenario: Scenario
+  disturbances: Disturbance[]
+}
+
+/** The decision, told something else than what is so. */
+const hearing = (change: (run: Given) => Given): Subject => ({ decide: (run) => decide(change(run)), isStrict: false })
+
+const listing = (change: (members: ListedMember[]) => ListedMember[]): Subject =>
+  seeing(({ list, ...seen }) => ({ ...seen, ...(list && { list: { ...list, members: change(list.members) } }) }))
+
+const seeing = (change: (seen: Seen) => Seen): Subject =>
+  hearing((run) => ({ ...run, external: change(structuredClone(run.external)) }))
+
+const answering = (change: (answer: Answer, seen: Seen) => Answer): Subject =>
+  seeing((seen) => ({
+    ...seen,
+    answers: Object.fromEntries(Object.entries(seen.answers).map(([name, one]) => [name, change(one, seen)])),
+  }))
+
+/** Everyone answers as the leader does. */
+function allAnswer(seen: Seen): Seen {
+  const leader = Object.values(seen.answers).find(({ id, leader }) => id === leader)
+  if (leader === undefined) return seen
+  const answers = (seen.list?.members ?? []).map(({ id, peerURL }) => [
+    /\/\/([^.]+)/.exec(peerURL)?.[1],
+    { ...leader, id },
+  ])
+  return { ...seen, answers: { ...Object.fromEntries(answers), ...seen.answers } }
+}
+
+const volumes: Spec['pod'] = { persistentVolumeClaimSpec: { accessModes: ['ReadWriteOnce'] } }
+const resize = (from: number, to: number, subject: Subject, pod?: Spec['pod']): Scenario => ({
+  spec: { size: from, ...(pod && { pod }) },
+  changes: [[`size ${to}`, (world) => world.edit({ size: to })]],
+  subject,
+})
+
+const leaderIndex = ({ answers }: Seen): number => Math.max(...Object.values(answers).map(({ index }) => index))
+const pods = [0, 1, 2]
+
+export const mutations: Mutation[] = [
+  {
+    guard: 'a learner waits until it has caught up',
+    breaks: /promote .*taken the quorum/,
+    scenario: resize(
+      1,
+      2,
+      answering((one, seen) => ({ ...one, appliedIndex: leaderIndex(seen) })),
+    ),
+    disturbances: [],
+  },
+  {
+    guard: 'one learner at a time',
+    breaks: /two learners/,
+    scenario: resize(
+      1,
+      3,
+      listing((members) => members.filter(({ isLearner }) => !isLearner)),
+    ),
+    disturbances: [],
+  },
+  {
+    guard: 'nothing is deleted by a list that no quorum confirms',
+    breaks: /without a quorum|of a member was deleted/,
+    scenario: resize(
+      3,
+      4,
+      seeing(({ list, ...seen }) => ({ ...seen, ...(list && { list: { ...list, isCurrent: true } }) })),
+      volumes,
+    ),
+    disturbances: pods.map(nodeGoes),
+  },
+  {
+    guard: 'a cluster that has answered is not formed again',
+    breaks: /second cluster/,
+    scenario: resize(
+      1,
+      3,
+      hearing((run) => (run.external.list ? run : { ...run, object: { ...run.object, status: {} } })),
+    ),
+    disturbances: pods.map(podGoes),
+  },
+  {
+    guard: 'the first member starts again as one that joins',
+    breaks: /second cluster/,
+    scenario: resize(
+      1,
+      1,
+      hearing((run) => ({ ...run, object: { ...run.object, status: { ...run.object.status, phase: 'Running' } } })),
+      volumes,
+    ),
+    disturbances: [diskGoes(0)],
+  },
+  {
+    guard: 'only healthy members count when one is removed',
+    breaks: /taken the quorum|leader was removed/,
+    scenario: resize(3, 2, seeing(allAnswer)),
+    disturbances: pods.map(nodeGoes),
+  },
+  {
+    guard: 'the leader is not removed',
+    breaks: /leader was removed/,
+    scenario: resize(
+      3,
+      1,
+      answering((one, { list }) => ({
+        ...one,
+        leader: list?.members.find(({ id, isLearner }) => !isLearner && id !== one.leader)?.id ?? one.leader,
+      })),
+    ),
+    disturbances: [],
+  },
+  {
+    guard: 'a name is not used twice',
+    breaks: /used a second time/,
+    scenario: resize(
+      2,
+      2,
+      answering((one, seen) => ({ ...one, index: 7, appliedIndex: 7 - leaderIndex(seen) + one.appliedIndex })),
+    ),
+    disturbances: pods.map(podGoes),
+  },
+  {
+    guard: 'each member is healthy before the next one gets another version',
+    breaks: /image of a pod has taken the quorum/,
+    scenario: {
+      spec: { size: 3, version: '3.6.16' },
+      changes: [['version 3.7.3', (world) => world.edit({ version: '3.7.3' })]],
+      subject: hearing((run) => ({
+        ...run,
+        external: Object.values(run.external.answers).some(({ version }) => version === '3.7.3')
+          ? answeringIn(run.external)
+          : run.external,
+        owned: ((kind: { kind: string }) =>
+          run
+            .owned(kind as never)
+            .map((one: object) =>
+              kind.kind === 'Pod' ? { ...one, status: { phase: 'Running', conditions: [READY] } } : one,
+            )) as Given['owned'],
+      })),
+    },
+    disturbances: [],
+  },
+]
+
+const READY = { type: 'Ready', status: 'True', lastTransitionTime: '2026-01-01T00:00:00Z' }
+
+/** Once one member runs the new version, all seem to. */
+const answeringIn = (seen: Seen): Seen => {
+  const all = allAnswer(seen)
+  return {
+    ...all,
+    answers: Object.fromEntries(Object.entries(all.answers).map(([k, v]) => [k, { ...v, version: '3.7.3' }])),
+  }
+}

@@ -1,0 +1,370 @@
+import { type Decision, decide } from '../../../functions/etcd/decide.ts'
+import { peerUrlOf } from '../../../functions/etcd/names.ts'
+import type { ClaimObject, PodObject } from '../../../functions/etcd/parts.ts'
+import { EtcdCluster } from '../../../functions/etcd/resource.ts'
+import type { EtcdEffect, Seen } from '../../../functions/etcd/seen.ts'
+import { EtcdModel } from './model.ts'
+
+export type Spec = Parameters<typeof EtcdCluster.of>[0]['spec']
+type Run = Parameters<typeof decide>[0]
+
+const START = Date.parse('2026-01-01T00:00:00Z')
+const MAX_ROUNDS = 8
+/** A container takes so long to start with another image. */
+const RESTART_S = 3
+
+/** What may be different in the decision or in what it is told, in order to show which law a guard keeps. */
+export interface Subject {
+  decide: typeof decide
+  isStrict?: boolean
+}
+
+/** The process dies here. */
+export class Crash extends Error {}
+
+interface Stored {
+  status: Record<string, unknown>
+  conditions: Record<string, { status: string; reason: string; message?: string }>
+  pods: Map<string, PodObject>
+  claims: Map<string, ClaimObject>
+}
+
+/** A point of a run at which something may happen: before a read, before each write, and before the effect. */
+export type Point = { at: 'read' } | { at: 'write'; what: string } | { at: 'effect'; effect: EtcdEffect }
+
+/** One EtcdCluster with etcd, an API server and a kubelet, all of which go on by seconds. */
+export class EtcdWorld {
+  readonly etcd = new EtcdModel()
+  readonly #subject: Subject
+  #spec: Spec
+  stored: Stored = { status: {}, conditions: {}, pods: new Map(), claims: new Map() }
+  /** As it was before the last write. */
+  #before: Stored = this.stored
+  /** Broken laws. */
+  readonly broken: string[] = []
+  readonly effects: EtcdEffect[] = []
+  /** Called at each point; may throw Crash. */
+  happens: (point: Point) => void = () => {}
+  /** The next observation is one write late. */
+  isStale = false
+  /** Effects that have been sent, and have not arrived. */
+  readonly #late: { effect: EtcdEffect; at: number }[] = []
+  holdNextEffect = false
+  #uids = 0
+  readonly #startsAt = new Map<string, number>()
+  #isFormed = false
+  #formed = 0
+  readonly #silent = new Set<string>()
+
+  constructor(spec: Spec, subject: Subject = { decide }) {
+    this.#spec = spec
+    this.#subject = subject
+    this.etcd.isStrict = subject.isStrict ?? true
+  }
+
+  edit(spec: Partial<Spec>): void {
+    this.#spec = { ...this.#spec, ...spec }
+  }
+
+  get object() {
+    const object = EtcdCluster.of({
+      metadata: { name: 'ex', namespace: 'default', uid: 'u1', generation: 1 },
+      spec: this.#spec,
+    })
+    return EtcdCluster.parse({ ...object, status: this.stored.status })
+  }
+
+  get pods(): PodObject[] {
+    return [...this.stored.pods.values()]
+  }
+
+  /** Without those whose deletion waits for a node that is cut off. */
+  get lastingPods(): PodObject[] {
+    return this.pods.filter(
+      ({ metadata }) => metadata.deletionTimestamp === undefined || !this.#silent.has(metadata.name),
+    )
+  }
+
+  get hasVolumes(): boolean {
+    return this.#spec.pod?.persistentVolumeClaimSpec !== undefined
+  }
+
+  get now(): Date {
+    return new Date(START + this.etcd.now * 1000)
+  }
+
+  /** What a decision would be given now. */
+  get given(): Run {
+    const { stored, run } = this.#observed()
+    const pods = [...stored.pods.values()].filter(isRunning).map(({ metadata }) => metadata.name)
+    return { ...run, external: this.#heard(this.etcd.seen(pods)), performed: undefined }
+  }
+
+  /** One run of the function, as the machine makes it: until nothing is left to do. False: it has changed nothing. */
+  run(): boolean {
+    let performed: Run['performed']
+    let seen: Seen | undefined
+    let hasChanged = false
+    for (let round = 0; round < MAX_ROUNDS; round++) {
+      this.happens({ at: 'read' })
+      const { stored, run } = this.#observed()
+      if (seen === undefined) {
+        this.#deathsKnown = this.#deaths
+        const pods = [...stored.pods.values()].filter(isRunning).map(({ metadata }) => metadata.name)
+        seen = this.#heard(this.etcd.seen(pods))
+      }
+      const decision = this.#subject.decide({ ...run, external: seen, performed })
+      const { effect } = decision
+      if (this.#write(decision, stored)) hasChanged = true
+      else if (effect === undefined) return hasChanged
+      else {
+        performed = this.#perform(effect)
+        if (performed?.error !== undefined) return hasChanged
+        hasChanged = true
+        seen = undefined
+      }
+    }
+    return hasChanged
+  }
+
+  #heard(seen: Seen): Seen {
+    for (const name of this.#silent) delete seen.answers[name]
+    for (const [name, answer] of Object.entries(seen.answers)) {
+      const image = this.stored.pods.get(name)?.status?.containerStatuses?.[0]?.image ?? ''
+      answer.version = image.slice(image.lastIndexOf(':v') + 2)
+    }
+    return seen
+  }
+
+  #observed(): { stored: Stored; run: Omit<Run, 'external' | 'performed'> } {
+    const stored = this.isStale ? this.#before : this.stored
+    this.isStale = false
+    const owned = (kind: { kind: string }) => [...(kind.kind === 'Pod' ? stored.pods : stored.claims).values()]
+    return { stored, run: { object: this.object, related: () => [], owned: owned as Run['owned'], now: this.now } }
+  }
+
+  /** The number of deaths when the last decision was made. */
+  #deathsKnown = 0
+  #deaths = 0
+
+  #write(decision: Decision, observed: Stored): boolean {
+    let hasWritten = false
+    const write = (what: string, change: (stored: Stored) => void) => {
+      this.happens({ at: 'write', what })
+      this.#before = copyOf(this.stored)
+      change(this.stored)
+      hasWritten = true
+    }
+    const { apply } = decision
+    if (apply !== undefined) {
+      const pods = apply.filter(({ kind }) => kind === 'Pod') as PodObject[]
+      const claims = apply.filter(({ kind }) => kind === 'PersistentVolumeClaim') as ClaimObject[]
+      for (const claim of claims)
+        if (!this.stored.claims.has(claim.metadata.name))
+          write(`create claim ${claim.metadata.name}`, (stored) => this.#create(stored.claims, claim))
+      for (const pod of pods) {
+        const { name } = pod.metadata
+        const found = this.stored.pods.get(name)
+        if (found === undefined && observed.pods.has(name)) continue
+        if (found === undefined) write(`create pod ${name}`, (stored) => this.#create(stored.pods, pod))
+        else if (found.metadata.deletionTimestamp === undefined && imageOf(found) !== imageOf(pod))
+          write(`image of pod ${name}`, () => this.#changeImage(name, pod))
+      }
+      const goes = <T extends PodObject | ClaimObject>(there: Map<string, T>, kept: T[]) =>
+        [...there.values()].filter(({ metadata }) => kept.every((one) => one.metadata.name !== metadata.name))
+      for (const { metadata } of goes(observed.pods, pods))
+        if (this.stored.pods.get(metadata.name)?.metadata.deletionTimestamp === undefined)
+          write(`delete pod ${metadata.name}`, () => this.#deletePod(metadata.name))
+      for (const { metadata } of goes(observed.claims, claims))
+        if (this.stored.claims.has(metadata.name))
+          write(`delete claim ${metadata.name}`, () => this.#deleteClaim(metadata.name))
+    }
+    const status = { ...this.stored.status, ...decision.status }
+    if (JSON.stringify(status) !== JSON.stringify(this.stored.status))
+      write('status', (stored) => void (stored.status = status))
+    this.stored.conditions = Object.fromEntries((decision.conditions ?? []).map(({ type, ...one }) => [type, one]))
+    return hasWritten
+  }
+
+  /** Objects are never changed in place: whoever has read one keeps it as it was. */
+  #store(pod: PodObject): void {
+    this.stored.pods.set(pod.metadata.name, pod)
+  }
+
+  #create<T extends PodObject | ClaimObject>(there: Map<string, T>, object: T): void {
+    const metadata = { ...object.metadata, uid: String(++this.#uids), creationTimestamp: this.now.toISOString() }
+    there.set(object.metadata.name, { ...object, metadata })
+  }
+
+  #changeImage(name: string, wanted: PodObject): void {
+    const found = this.stored.pods.get(name)
+    if (found === undefined || found.metadata.deletionTimestamp !== undefined) return
+    this.#act('the image of a pod', () => {
+      this.etcd.stop(name)
+      this.#startsAt.set(name, this.etcd.now + RESTART_S)
+      this.#store({ ...found, spec: wanted.spec! })
+    })
+  }
+
+  #deletePod(name: string): void {
+    this.#act(`the deletion of pod ${name}`, () => this.killPod(name))
+  }
+
+  #deleteClaim(name: string): void {
+    const isHit = this.#deaths > this.#deathsKnown
+    if (!this.etcd.hasQuorum && !isHit) this.broken.push(`volume ${name} was deleted without a quorum`)
+    if (this.etcd.members.some(({ peerURL }) => peerURL.includes(`//${name}.`)))
+      this.broken.push(`volume ${name} of a member was deleted`)
+    this.stored.claims.delete(name)
+    this.etcd.processes.delete(name)
+  }
+
+  /** An act of ours. It must not take the quorum, but a cluster of one or two has none to spare. */
+  #act(what: string, act: () => void): void {
+    const before = this.etcd.hasQuorum
+    const { length } = this.etcd.voters
+    act()
+    const isHit = this.#deaths > this.#deathsKnown
+    if (before && !this.etcd.hasQuorum && length > 2 && !isHit) this.broken.push(`${what} has taken the quorum`)
+    if (this.etcd.members.filter(({ isLearner }) => isLearner).length > 1) this.broken.push('there are two learners')
+  }
+
+  #perform(effect: EtcdEffect): Run['performed'] {
+    this.happens({ at: 'effect', effect })
+    if (this.holdNextEffect) {
+      this.holdNextEffect = false
+      this.#late.push({ effect, at: this.etcd.now + 7 })
+      throw new Crash()
+    }
+    return this.#arrive(effect)
+  }
+
+  #arrive(effect: EtcdEffect): Run['performed'] {
+    this.effects.push(effect)
+    let failure: string | undefined
+    const size = this.etcd.voters.length
+    const before = this.etcd.hasQuorum
+    if (effect.kind === 'remove' && effect.id === this.etcd.leader?.id) this.broken.push('the leader was removed')
+    if (effect.kind === 'addLearner' && this.#used.has(effect.peerURL) && !this.#isMember(effect.peerURL))
+      this.broken.push(`${effect.peerURL} is used a second time`)
+    try {
+      this.#act(JSON.stringify(effect), () => this.etcd.perform(effect))
+      if (effect.kind === 'addLearner') this.#used.add(effect.peerURL)
+      // A change of the members may not lose the quorum of any size. A learner that dies at that very moment does.
+      const isHit = effect.kind === 'promote' && this.#deaths > this.#deathsKnown
+      if (before && !this.etcd.hasQuorum && !isHit)
+        this.broken.push(`${effect.kind} at ${size} members has taken the quorum`)
+    } catch (error) {
+      failure = (error as Error).message
+    }
+    if (this.etcd.voters.length === 0) this.broken.push('no member is left')
+    return { effect, ...(failure !== undefined && { error: failure }) }
+  }
+
+  readonly #used = new Set<string>()
+  #isMember = (url: string): boolean => this.etcd.members.some(({ peerURL }) => peerURL === url)
+
+  // What happens from outside.
+
+  /** Somebody deletes the pod. */
+  killPod(name: string): void {
+    this.#deaths++
+    const pod = this.stored.pods.get(name)
+    if (pod === undefined) return
+    this.#store({ ...pod, metadata: { ...pod.metadata, deletionTimestamp: this.now.toISOString() } })
+    this.etcd.stop(name)
+    if (!this.stored.claims.has(name)) this.etcd.processes.delete(name)
+  }
+
+  /** The disk is empty, and the process starts again. */
+  loseDisk(name: string): void {
+    this.#deaths++
+    this.etcd.processes.delete(name)
+  }
+
+  /** Its node is cut off from all others. */
+  cutOff(name: string): void {
+    this.#deaths++
+    this.etcd.stop(name)
+    this.#silent.add(name)
+  }
+
+  readonly #agenda: { at: number; act: () => void }[] = []
+
+  later(seconds: number, act: () => void): void {
+    this.#agenda.push({ at: this.etcd.now + seconds, act })
+  }
+
+  reconnect(name: string): void {
+    this.#silent.delete(name)
+  }
+
+  /** A second for etcd and the kubelet. */
+  pass(): void {
+    this.etcd.pass()
+    for (const { act } of this.#agenda.filter(({ at }) => at === this.etcd.now)) act()
+    for (const { effect } of this.#late.filter(({ at }) => at === this.etcd.now)) this.#arrive(effect)
+    for (const pod of this.pods) this.#kubelet(pod)
+    if (this.#isFormed && this.etcd.formed > this.#formed) this.broken.push('a second cluster was formed')
+    this.#isFormed ||= this.stored.conditions['Available']?.status === 'True'
+    this.#formed = this.etcd.formed
+  }
+
+  #kubelet(pod: PodObject): void {
+    const { name, deletionTimestamp } = pod.metadata
+    if (this.#silent.has(name)) {
+      if (pod.status) this.#store({ ...pod, status: { ...pod.status, conditions: [this.#condition(pod, false)] } })
+      return
+    }
+    if (deletionTimestamp !== undefined) return void this.stored.pods.delete(name)
+    const restarts = pod.status?.containerStatuses?.[0]?.restartCount ?? 0
+    const isUp = this.etcd.processes.get(name)?.isUp === true
+    const isBusy = (this.#startsAt.get(name) ?? 0) > this.etcd.now
+    if (isBusy) return
+    const started = isUp || this.etcd.start(startOf(pod, this.etcd.processes.has(name)))
+    const isVoter = this.etcd.voters.some((one) => one.name === name)
+    const container = {
+      name: 'etcd',
+      image: imageOf(pod),
+      imageID: '',
+      ready: started,
+      restartCount: started ? restarts : restarts + 1,
+      state: started ? {} : { waiting: { reason: 'CrashLoopBackOff' } },
+    }
+    const status: NonNullable<PodObject['status']> = {
+      phase: 'Running',
+      podIP: name,
+      conditions: [this.#condition(pod, started && isVoter && this.etcd.hasQuorum)],
+      containerStatuses: [container],
+    }
+    this.#store({ ...pod, status })
+  }
+
+  #condition(pod: PodObject, isReady: boolean) {
+    const status = isReady ? 'True' : 'False'
+    const before = pod.status?.conditions?.[0]
+    return before?.status === status ? before : { type: 'Ready', status, lastTransitionTime: this.now.toISOString() }
+  }
+
+  peerURL = (name: string): string => peerUrlOf(this.object, name)
+}
+
+const isRunning = (pod: PodObject): boolean => pod.status?.phase === 'Running'
+
+const imageOf = ({ spec }: PodObject): string => spec?.containers[0]?.image ?? ''
+
+function startOf({ metadata, spec }: PodObject, hasData: boolean) {
+  const flag = (name: string) =>
+    spec?.containers[0]?.command?.find((one) => one.startsWith(`--${name}=`))?.slice(name.length + 3) ?? ''
+  const told = flag('initial-cluster')
+    .split(',')
+    .map((pair) => pair.slice(pair.indexOf('=') + 1))
+  return { name: metadata.name, state: flag('initial-cluster-state'), told, hasData }
+}
+
+const copyOf = ({ status, conditions, pods, claims }: Stored): Stored => ({
+  status: { ...status },
+  conditions,
+  pods: new Map(pods),
+  claims: new Map(claims),
+})

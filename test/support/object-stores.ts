@@ -1,0 +1,178 @@
+import { mkdir, rm } from 'node:fs/promises'
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import { ProcessGroup } from '#local'
+import { AbsStore, GcsStore, S3Store, type Store } from '#stores'
+import { freePorts } from '../../local/ports.ts'
+import { sharedKey } from '../../stores/abs/sign.ts'
+import { goProgram } from './go-program.ts'
+import { nodeProgram } from './node-program.ts'
+import { shortTempDir } from './servers.ts'
+
+/** Without symbols: a third of the time to link. */
+const SMALL = ['-ldflags=-s -w']
+export const BUCKET = 'backups'
+/** Small, so that few objects take several pages. */
+const PAGE = 2
+
+/** A real server that stores objects, on loopback; gone with its data at the end of the block. */
+export interface TestStore extends AsyncDisposable {
+  url: string
+  store: Store
+  /** Files as the Secret of such a store has them. */
+  secret: Record<string, string>
+  processes: ProcessGroup
+}
+
+export const S3_CREDENTIALS = { accessKeyId: 'KEYOFTESTS', secretAccessKey: 'secret-of-tests' }
+const REGION = 'us-east-1'
+
+interface S3Server {
+  host?: string
+  /** Stores a certificate in the folder, and gives the arguments that name it. Default: no TLS. */
+  tls?: (dir: string) => Promise<string[]>
+}
+
+/** versitygw: an S3 gateway over a folder. */
+export async function startS3({ host = '127.0.0.1', tls }: S3Server = {}): Promise<TestStore> {
+  const program = await goProgram('versitygw', 'github.com/versity/versitygw/cmd/versitygw', SMALL)
+  const { accessKeyId, secretAccessKey } = S3_CREDENTIALS
+  const credentials = `[default]\naws_access_key_id = ${accessKeyId}\naws_secret_access_key = ${secretAccessKey}\n`
+  return started('s3', host, async (dir, port) => {
+    const [data, attributes] = [join(dir, 'data'), join(dir, 'attributes')]
+    await mkdir(join(data, BUCKET), { recursive: true })
+    await mkdir(attributes)
+    const url = `${tls === undefined ? 'http' : 'https'}://${host}:${port}`
+    return {
+      command: program,
+      args: [
+        ...((await tls?.(dir)) ?? []),
+        '--access',
+        accessKeyId,
+        '--secret',
+        secretAccessKey,
+        '--region',
+        REGION,
+        '--port',
+        `${host}:${port}`,
+        'posix',
+        '--sidecar',
+        attributes,
+        data,
+      ],
+      url,
+      secret: { credentials, config: `[default]\nregion = ${REGION}\n` },
+      store: new S3Store({
+        bucket: BUCKET,
+        region: REGION,
+        endpoint: url,
+        credentials: S3_CREDENTIALS,
+        pageSize: PAGE,
+      }),
+    }
+  })
+}
+
+/** The account that every Azurite has. */
+export const ACCOUNT = {
+  account: 'devstoreaccount1',
+  key: 'Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==',
+}
+
+/** Azurite: the emulator of Azure Blob Storage by its vendor. */
+export async function startAbs(): Promise<TestStore> {
+  const script = await nodeProgram('azurite', 'azurite/dist/src/blob/main.js')
+  const host = '127.0.0.1'
+  const abs = await started('abs', host, async (dir, port) => {
+    const url = `http://${host}:${port}/${ACCOUNT.account}`
+    return {
+      command: process.execPath,
+      args: [script, '--location', join(dir, 'data'), '--blobHost', host, '--blobPort', String(port), '--silent'],
+      url,
+      secret: { 'storage-account': ACCOUNT.account, 'storage-key': ACCOUNT.key },
+      store: new AbsStore({ ...ACCOUNT, container: BUCKET, endpoint: url, pageSize: PAGE }),
+    }
+  })
+  await createContainer(abs.url)
+  return abs
+}
+
+/** fake-gcs-server: the emulator of Google Cloud Storage that its client libraries are tested with. */
+export async function startGcs(): Promise<TestStore> {
+  const program = await goProgram('fake-gcs-server', 'github.com/fsouza/fake-gcs-server', SMALL)
+  const host = '127.0.0.1'
+  return started('gcs', host, async (dir, port) => {
+    const data = join(dir, 'data')
+    await mkdir(join(data, BUCKET), { recursive: true })
+    const url = `http://${host}:${port}`
+    return {
+      command: program,
+      args: [
+        '-scheme',
+        'http',
+        '-host',
+        host,
+        '-port',
+        String(port),
+        '-public-host',
+        `${host}:${port}`,
+        '-external-url',
+        url,
+        '-backend',
+        'filesystem',
+        '-filesystem-root',
+        data,
+      ],
+      url,
+      secret: { 'access-token': 'token-of-tests' },
+      store: new GcsStore({
+        bucket: BUCKET,
+        endpoint: url,
+        credentials: { accessToken: 'token-of-tests' },
+        pageSize: PAGE,
+      }),
+    }
+  })
+}
+
+interface Server extends Pick<TestStore, 'url' | 'store' | 'secret'> {
+  command: string
+  args: string[]
+}
+
+async function started(
+  name: string,
+  host: string,
+  prepare: (dir: string, port: number) => Promise<Server>,
+): Promise<TestStore> {
+  const dir = await shortTempDir()
+  const processes = new ProcessGroup(dir)
+  const dispose = async () => {
+    await processes.stopAll()
+    await rm(dir, { recursive: true, force: true })
+  }
+  try {
+    const [port = 0] = await freePorts(1, [host])
+    const { command, args, ...server } = await prepare(dir, port)
+    await processes.start({ name, command, args, stopSignal: 'SIGKILL' })
+    await processes.waitFor(name, () => answers(server.url), 30_000)
+    return { ...server, processes, [Symbol.asyncDispose]: dispose }
+  } catch (error) {
+    await dispose()
+    throw error
+  }
+}
+
+const answers = (url: string): Promise<boolean> =>
+  new Promise((resolve) => {
+    const { hostname, port } = new URL(url)
+    const socket = connect(Number(port), hostname, () => resolve(true))
+    socket.once('error', () => resolve(false)).once('connect', () => socket.destroy())
+  })
+
+async function createContainer(account: string): Promise<void> {
+  const url = new URL(`${account}/${BUCKET}?restype=container`)
+  const headers = { 'x-ms-version': '2021-12-02', 'x-ms-date': new Date().toUTCString() }
+  const response = await fetch(url, { method: 'PUT', headers: sharedKey({ method: 'PUT', url, headers }, ACCOUNT) })
+  if (!response.ok) throw new Error(`Azurite answers ${response.status}: ${await response.text()}`)
+}
