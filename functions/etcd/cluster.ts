@@ -1,6 +1,7 @@
+import type { RestoreObject } from '#functions/etcd-restore'
 import type { Run } from '#sdk'
-import { memberOf } from './names.ts'
-import { Claim, type ClaimObject, type DisruptionBudget, MemberPod, type PodObject } from './parts.ts'
+import { memberOf, seedName } from './names.ts'
+import { Claim, type ClaimObject, type DisruptionBudget, MemberPod, type PodObject, Restore } from './parts.ts'
 import { policyOf } from './pod.ts'
 import type { ClusterObject, EtcdCluster } from './resource.ts'
 import type { Answer, Seen } from './seen.ts'
@@ -9,7 +10,7 @@ import { authoritiesOf, OperatorSecret, PeerSecret, type SecretObject, ServerSec
 export type EtcdRun = Run<
   typeof EtcdCluster,
   typeof MemberPod | typeof Claim | typeof DisruptionBudget,
-  typeof PeerSecret | typeof ServerSecret | typeof OperatorSecret
+  typeof PeerSecret | typeof ServerSecret | typeof OperatorSecret | typeof Restore
 >
 
 /** What a decision is given of a run. */
@@ -36,6 +37,8 @@ export interface Cluster {
   secrets: readonly SecretObject[]
   /** Tells pods that are as the spec says from those that are to be replaced. */
   policy: string
+  /** What asks for other data. */
+  restore: RestoreObject | undefined
   pods: readonly PodObject[]
   /** Without those that are being deleted. */
   claims: readonly ClaimObject[]
@@ -57,10 +60,11 @@ export function clusterOf(run: Given): Cluster {
     .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
     .toSorted(byName)
   const secrets = secretsOf(run)
-  const known = object.status.clusterID ?? seen.list?.clusterID
+  // Before the cluster is formed, its first member alone has a say: others are left of a cluster of before.
+  const known = object.status.clusterID ?? seen.answers[seedName(object)]?.clusterID
   // A member of another cluster has no say, whatever its name.
   const answers = Object.fromEntries(Object.entries(seen.answers).filter(([, { clusterID }]) => clusterID === known))
-  const list = seen.list?.clusterID === known ? seen.list : undefined
+  const list = known !== undefined && seen.list?.clusterID === known ? seen.list : undefined
   const members = list?.members.map(({ id, name: published, peerURL, isLearner }): Member => {
     const name = memberOf(peerURL)
     const answer = answers[name]
@@ -81,6 +85,7 @@ export function clusterOf(run: Given): Cluster {
     now,
     secrets,
     policy: policyOf(object, authoritiesOf(object, secrets)),
+    restore: run.related(Restore)[0],
     pods,
     claims,
     answers: Object.values(answers),

@@ -28,7 +28,7 @@ export function decide(run: Given): Decision {
 function wanted({ object, pods, claims, members }: Cluster, step: Step | undefined): KubeObject[] {
   const { put = [], drop = [], claims: added = [] } = step ?? {}
   const isMember = ({ metadata }: Pick<KubeObject, 'metadata'>): boolean =>
-    object.status.clusterID === undefined || members === undefined || members.some(({ name }) => name === metadata.name)
+    object.status.phase !== 'Running' || members === undefined || members.some(({ name }) => name === metadata.name)
   const isPut = ({ metadata }: PodObject): boolean => put.some((one) => one.metadata.name === metadata.name)
   const kept = pods.filter((pod) => isMember(pod) && !isPut(pod) && !drop.includes(pod.metadata.name))
   return [...partsOf(object, members?.filter(votes).length ?? 0), ...claims.filter(isMember), ...added, ...kept, ...put]

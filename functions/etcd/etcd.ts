@@ -1,7 +1,7 @@
 import { reconciler, Service } from '#sdk'
 import { decide } from './decide.ts'
 import { perform, read } from './external.ts'
-import { Claim, DisruptionBudget, MemberPod } from './parts.ts'
+import { Claim, DisruptionBudget, MemberPod, Restore } from './parts.ts'
 import { EtcdCluster } from './resource.ts'
 import { OperatorSecret, PeerSecret, ServerSecret } from './tls.ts'
 
@@ -10,7 +10,7 @@ export const etcd = reconciler({
   name: 'etcd',
   for: EtcdCluster,
   owns: [MemberPod, Claim, Service, DisruptionBudget],
-  related: [PeerSecret, ServerSecret, OperatorSecret],
+  related: [PeerSecret, ServerSecret, OperatorSecret, Restore],
   // Members that somebody has changed by hand, and alarms, cause no event.
   resyncSeconds: 300,
   external: { read, perform, timeoutSeconds: 15 },

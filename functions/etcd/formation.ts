@@ -2,6 +2,7 @@ import { type Cluster, isGoing } from './cluster.ts'
 import { peerUrlOf, seedName } from './names.ts'
 import { quorumOf } from './parts.ts'
 import { claimFor, claims, mayForm, podFor } from './pod.ts'
+import { withSnapshot } from './restoration.ts'
 import type { Step } from './step.ts'
 import { lackingSecret } from './tls.ts'
 import { supportedFrom, versionFor } from './version.ts'
@@ -17,8 +18,8 @@ export function demandSecrets({ object, secrets, members = [] }: Cluster): Step 
 }
 
 /** The first member forms a cluster of its own; all others join it. Only until the cluster has ever answered. */
-export function form({ object, policy, pods, claims: disks, members }: Cluster): Step | undefined {
-  if (object.status.clusterID !== undefined) return settleSeed({ object, pods, claims: disks })
+export function form({ object, policy, restore, pods, claims: disks, members }: Cluster): Step | undefined {
+  if (object.status.clusterID !== undefined) return settleSeed({ object, pods, claims: disks, members })
   const refusal = supportedFrom(object)
   if (refusal !== undefined)
     return { reason: 'VersionNotSupported', message: refusal, isStuck: true, touchesNothing: true }
@@ -28,7 +29,9 @@ export function form({ object, policy, pods, claims: disks, members }: Cluster):
   if (pod === undefined) {
     const birth = { name, members: [name], state: 'new', version: versionFor(object) } as const
     const claim = claims(object) ? [claimFor(object, name)] : []
-    return { reason: 'Seeding', message, put: [podFor(object, birth, policy)], claims: claim }
+    const seed = withSnapshot(object, podFor(object, birth, policy), restore)
+    if (seed !== undefined) return { reason: 'Seeding', message, put: [seed], claims: claim }
+    return { reason: 'RestoreMissing', message: 'the EtcdRestore is gone: create it again', isStuck: true }
   }
   if (isGoing(pod)) return { reason: 'Seeding', message: `${message} when its former pod is gone`, drop: [name] }
   return { reason: 'Seeding', message, ...(members === undefined && { after: 2 }) }
@@ -38,12 +41,19 @@ export function form({ object, policy, pods, claims: disks, members }: Cluster):
  * A process that is told to form a cluster would do so again if its disk came back empty. So the pod of the first member
  * is made again before the cluster is called available; without a claim the data go with the pod, and there is no need.
  */
-function settleSeed({ object, pods, claims }: Pick<Cluster, 'object' | 'pods' | 'claims'>): Step | undefined {
+function settleSeed({
+  object,
+  pods,
+  claims,
+  members,
+}: Pick<Cluster, 'object' | 'pods' | 'claims' | 'members'>): Step | undefined {
   const name = seedName(object)
+  if (object.status.phase === 'Running' || claims.every(({ metadata }) => metadata.name !== name)) return undefined
   const seed = pods.find(({ metadata }) => metadata.name === name)
-  if (object.status.phase === 'Running' || seed === undefined || !mayForm(seed)) return undefined
-  if (claims.every(({ metadata }) => metadata.name !== name)) return undefined
-  return { reason: 'Seeding', message: `member ${name} starts again as one that joins`, drop: [name] }
+  const message = `member ${name} starts again as one that joins`
+  // It answered a moment ago, and has been deleted since.
+  if (seed === undefined) return members && { reason: 'Seeding', message, after: 1 }
+  return mayForm(seed) ? { reason: 'Seeding', message, drop: [name] } : undefined
 }
 
 /** Without a quorum nothing is deleted, and etcd changes nothing. What comes back with its disk may be enough. */

@@ -31,14 +31,19 @@ export const clientScheme = ({ spec }: ClusterObject): string =>
 
 export const memberOf = (peerURL: string): string => URL.parse(peerURL)?.hostname.split('.')[0] ?? ''
 
-/** The index of raft grows with every change of the members, so that no name comes twice. */
-export const nextName = ({ metadata }: ClusterObject, raftIndex: number): string =>
-  `${metadata.name}-${letters(`${metadata.uid} ${raftIndex}`)}`
+/** Each restore makes another cluster of etcd, whose identifiers are others. */
+const generation = ({ status }: ClusterObject): string =>
+  status.incarnation === undefined || status.incarnation === 0 ? '' : `-${status.incarnation}`
 
-export const seedName = ({ metadata }: ClusterObject): string => `${metadata.name}-${letters(`${metadata.uid} seed`)}`
+/** The index of raft grows with every change of the members, so that no name comes twice in one cluster of etcd. */
+export const nextName = (object: ClusterObject, raftIndex: number): string =>
+  `${object.metadata.name}-${letters(`${object.metadata.uid}${generation(object)} ${raftIndex}`)}`
+
+export const seedName = (object: ClusterObject): string =>
+  `${object.metadata.name}-${letters(`${object.metadata.uid} seed${generation(object)}`)}`
 
 /** Clusters that are made one after the other under one name do not take each other's members. */
-export const tokenOf = ({ metadata }: ClusterObject): string => metadata.uid ?? ''
+export const tokenOf = (object: ClusterObject): string => `${object.metadata.uid}${generation(object)}`
 
 const ALPHABET = 'abcdefghijklmnopqrstuvwxyz0123456789'
 

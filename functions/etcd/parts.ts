@@ -1,4 +1,5 @@
 import type { V1PodDisruptionBudget } from '@kubernetes/client-node'
+import { EtcdRestore } from '#functions/etcd-restore'
 import { type KubeObject, kind, type ObservedBy, PersistentVolumeClaim, Pod, Service } from '#sdk'
 import { CLIENT_PORT, clientServiceOf, labelsOf, PEER_PORT } from './names.ts'
 import type { ClusterObject } from './resource.ts'
@@ -12,6 +13,9 @@ export const DisruptionBudget = kind<V1PodDisruptionBudget>({
   kind: 'PodDisruptionBudget',
   plural: 'poddisruptionbudgets',
 })
+
+/** What asks for other data has the name of the cluster. */
+export const Restore = { ...EtcdRestore, byName: 'metadata.name' } as const
 
 export type PodObject = ObservedBy<typeof Pod>
 export type ClaimObject = ObservedBy<typeof PersistentVolumeClaim>

@@ -8,10 +8,13 @@ type PodSpec = NonNullable<PodObject['spec']>
 type Container = PodSpec['containers'][number]
 type ClaimSpec = NonNullable<ClaimObject['spec']>
 
-export const VERSION_ANNOTATION = 'etcd.version'
+const VERSION_ANNOTATION = 'etcd.version'
 /** Tells pods apart that were made by another policy. */
 const POLICY_ANNOTATION = 'etcd.database.coreos.com/policy'
-const DATA = '/var/etcd'
+/** Where the volume of a member is; etcd wants a folder below, because the root of a volume may not be empty. */
+export const DATA = '/var/etcd'
+export const DATA_DIR = `${DATA}/data`
+export const DATA_VOLUME = 'etcd-data'
 
 /** How a member is told of the others at its first start. */
 export interface Birth {
@@ -41,7 +44,7 @@ export function podFor(object: ClusterObject, birth: Birth, policy: string): Pod
       initContainers: [findsItself(object, name)],
       containers: [etcd(object, birth)],
       volumes: [
-        { name: 'etcd-data', ...(claims(object) ? { persistentVolumeClaim: { claimName: name } } : { emptyDir: {} }) },
+        { name: DATA_VOLUME, ...(claims(object) ? { persistentVolumeClaim: { claimName: name } } : { emptyDir: {} }) },
         ...tlsOfMember(object).volumes,
       ],
       ...scheduling(object),
@@ -69,7 +72,7 @@ function scheduling({ metadata, spec: { pod } }: ClusterObject): Partial<PodSpec
   return {
     ...(affinity && { affinity }),
     ...(pod.nodeSelector && { nodeSelector: pod.nodeSelector }),
-    ...(pod.tolerations && { tolerations: pod.tolerations as NonNullable<PodSpec['tolerations']> }),
+    ...(pod.tolerations && { tolerations: pod.tolerations }),
   }
 }
 
@@ -82,7 +85,7 @@ function etcd(object: ClusterObject, { name, members, state, version }: Birth): 
     image: imageOf(object, version),
     command: [
       '/usr/local/bin/etcd',
-      `--data-dir=${DATA}/data`,
+      `--data-dir=${DATA_DIR}`,
       `--name=${name}`,
       `--initial-advertise-peer-urls=${peerUrlOf(object, name)}`,
       `--listen-peer-urls=${URL.parse(peerUrlOf(object, name))?.protocol}//0.0.0.0:${PEER_PORT}`,
@@ -94,14 +97,14 @@ function etcd(object: ClusterObject, { name, members, state, version }: Birth): 
       ...tls.flags,
       ...(state === 'new' ? [`--initial-cluster-token=${tokenOf(object)}`] : []),
     ],
-    ...(pod.etcdEnv && { env: pod.etcdEnv as NonNullable<Container['env']> }),
+    ...(pod.etcdEnv && { env: pod.etcdEnv }),
     ...resources(object),
     ports: [
       { name: 'server', containerPort: PEER_PORT, protocol: 'TCP' },
       { name: 'client', containerPort: CLIENT_PORT, protocol: 'TCP' },
       { name: 'metrics', containerPort: METRICS_PORT, protocol: 'TCP' },
     ],
-    volumeMounts: [{ name: 'etcd-data', mountPath: DATA }, ...tls.mounts],
+    volumeMounts: [{ name: DATA_VOLUME, mountPath: DATA }, ...tls.mounts],
     securityContext: NO_MORE_RIGHTS,
     // Ready is a member that votes and reaches a quorum. Without a liveness probe no defragmentation is cut short.
     readinessProbe: { ...probe('/readyz'), periodSeconds: 5, timeoutSeconds: 5, failureThreshold: 2 },
@@ -116,7 +119,7 @@ function findsItself(object: ClusterObject, name: string): Container {
   const giveUp = seconds > 0 ? `[ $i -lt ${seconds} ] || exit 1; ` : ''
   // nslookup of newer busyboxes does not try the search domains.
   const domains = `"" $(sed -n "s/^search//p" /etc/resolv.conf)`
-  const look = `for d in ${domains}; do nslookup ${host}\${d:+.\$d} && exit 0; done`
+  const look = `for d in ${domains}; do nslookup ${host}\${d:+.$d} && exit 0; done`
   return {
     name: 'check-dns',
     image: busyboxImage,
@@ -127,7 +130,7 @@ function findsItself(object: ClusterObject, name: string): Container {
 }
 
 const resources = ({ spec: { pod } }: ClusterObject): Pick<Container, 'resources'> =>
-  pod.resources ? { resources: pod.resources as NonNullable<Container['resources']> } : {}
+  pod.resources ? { resources: pod.resources } : {}
 
 export const claims = ({ spec }: ClusterObject): boolean => spec.pod.persistentVolumeClaimSpec !== undefined
 

@@ -102,6 +102,9 @@ export const EtcdCluster = resource({
     targetVersion: z.string().describe('To which the members are being brought.'),
     clusterID: z.string().optional().describe('Of etcd. From then on the cluster is never formed again.'),
     quorumLostSince: z.string().optional(),
+    incarnation: z.int32().describe('How often the cluster has begun with a snapshot.'),
+    restoring: z.string().optional().describe('UID of the EtcdRestore by which the members are being replaced.'),
+    restoredFrom: z.string().optional().describe('UID of the EtcdRestore whose snapshot the members have.'),
   }),
   scale: { spec: '.spec.size', status: '.status.size', selector: '.status.selector' },
   columns: [

@@ -11,11 +11,13 @@ import { isDowngrading, refusedPath, supportedFrom } from './version.ts'
 type Phase = NonNullable<Cluster['object']['status']['phase']>
 type Availability = Pick<ConditionUpdate, 'status' | 'reason'> & { message: string }
 
-export function statusOf(cluster: Cluster, clusterID: string | undefined, step: Step | undefined) {
+export function statusOf(cluster: Cluster, id: string | undefined, step: Step | undefined) {
   const { object, pods, members, leader, lastSize, now } = cluster
   const { spec, status: before } = object
   const names = [...new Set([...pods.map(({ metadata }) => metadata.name), ...(members ?? []).map(({ name }) => name)])]
   const ready = pods.filter(isReady).map(({ metadata }) => metadata.name)
+  const isBeginning = step?.begins !== undefined
+  const clusterID = isBeginning ? undefined : id
   const available = availability(cluster, ready, step)
   const isFailed = step?.isStuck === true && before.clusterID === undefined
   const learners = (members ?? []).filter(({ isLearner }) => isLearner).map(({ name }) => name)
@@ -23,7 +25,7 @@ export function statusOf(cluster: Cluster, clusterID: string | undefined, step: 
   const lostSince = available.reason === 'QuorumLost' ? (before.quorumLostSince ?? now.toISOString()) : undefined
   return {
     status: {
-      phase: phaseOf(before.phase, available, isFailed),
+      phase: isBeginning ? ('Creating' as const) : phaseOf(before.phase, available, isFailed),
       reason: isFailed ? step.message : '',
       controlPaused: spec.paused,
       size: clusterID === undefined ? 0 : lastSize,
@@ -35,9 +37,24 @@ export function statusOf(cluster: Cluster, clusterID: string | undefined, step: 
       versions: members === undefined ? (before.versions ?? {}) : Object.fromEntries(answering),
       ...versions(cluster),
       ...(clusterID !== undefined && { clusterID }),
+      ...restoration(before, step, clusterID),
       ...(lostSince !== undefined && { quorumLostSince: lostSince }),
     },
     conditions: conditionsOf(cluster, available, step),
+  }
+}
+
+/** A restore is done when the first member of the new cluster has answered. */
+function restoration(before: Cluster['object']['status'], step: Step | undefined, clusterID: string | undefined) {
+  const { incarnation = 0 } = before
+  const begins = step?.begins
+  const restoring = begins ?? before.restoring
+  const isDone = begins === undefined && clusterID !== undefined
+  const restoredFrom = isDone ? (restoring ?? before.restoredFrom) : before.restoredFrom
+  return {
+    incarnation: begins === undefined ? incarnation : incarnation + 1,
+    ...(restoring !== undefined && !isDone && { restoring }),
+    ...(restoredFrom !== undefined && { restoredFrom }),
   }
 }
 

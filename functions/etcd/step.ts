@@ -15,6 +15,8 @@ export interface Step {
   claims?: readonly ClaimObject[]
   /** Names of pods to delete; their claims stay. */
   drop?: readonly string[]
+  /** The EtcdRestore, by UID, by which the cluster begins once more. */
+  begins?: string
   /** Look again after so many seconds, because no event will tell. */
   after?: number
   /** Nothing goes on before somebody else has acted. */

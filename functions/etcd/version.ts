@@ -29,7 +29,7 @@ export function supportedFrom(object: ClusterObject): string | undefined {
 }
 
 /** Why members must not go from the one version to the other; undefined: they may. */
-export function pathRefusal(from: string, to: string): string | undefined {
+function pathRefusal(from: string, to: string): string | undefined {
   const [[major, minor], [toMajor, toMinor]] = [parse(from), parse(to)]
   if (minorOf(from) === minorOf(to)) return undefined
   if (isDowngrade(from, to) && toMajor === major && toMinor === minor - 1 && minor >= 7) return undefined
@@ -44,7 +44,7 @@ export function pathRefusal(from: string, to: string): string | undefined {
 }
 
 /** To a lower minor version, which etcd has to be prepared for. */
-export const isDowngrade = (from: string, to: string): boolean =>
+const isDowngrade = (from: string, to: string): boolean =>
   minorOf(from) !== minorOf(to) && isBefore(parse(to), parse(from))
 
 const runs = (object: ClusterObject): string => object.status.currentVersion ?? versionIn(object)

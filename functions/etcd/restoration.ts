@@ -1,0 +1,44 @@
+import { type RestoreObject, restoreContainer } from '#functions/etcd-restore'
+import type { Cluster } from './cluster.ts'
+import { peerUrlOf, seedName, tokenOf } from './names.ts'
+import type { PodObject } from './parts.ts'
+import { DATA, DATA_DIR, DATA_VOLUME } from './pod.ts'
+import type { ClusterObject } from './resource.ts'
+import type { Step } from './step.ts'
+
+/** A verified snapshot, by which the cluster has not been replaced yet. Recorded before anything is deleted, and so made once. */
+export function beginRestore({ object, restore }: Cluster): Step | undefined {
+  const uid = restore?.metadata.uid
+  const { restoring, restoredFrom } = object.status
+  if (restore?.status.verified === undefined || uid === undefined || uid === restoring || uid === restoredFrom)
+    return undefined
+  const message = `the members are replaced by the snapshot ${restore.status.verified.path}`
+  return { condition: 'Recovering', reason: 'Restoring', message, begins: uid }
+}
+
+/** Members of before go first. */
+export function endFormer({ object, pods }: Cluster): Step | undefined {
+  const former = pods.map(({ metadata }) => metadata.name).filter((name) => name !== seedName(object))
+  if (object.status.clusterID !== undefined || former.length === 0) return undefined
+  const message = `members ${former.join(', ')} of the cluster of before go`
+  return { condition: 'Recovering', reason: 'Restoring', message, drop: former }
+}
+
+/** The pod of the first member, with a container that makes its data of the snapshot. */
+export function withSnapshot(
+  object: ClusterObject,
+  pod: PodObject,
+  restore: RestoreObject | undefined,
+): PodObject | undefined {
+  if (object.status.restoring === undefined) return pod
+  if (restore?.metadata.uid !== object.status.restoring) return undefined
+  const { name } = pod.metadata
+  const seed = { name, peerUrl: peerUrlOf(object, name), token: tokenOf(object) }
+  const made = restoreContainer(restore, { ...seed, dataDir: DATA_DIR, volume: DATA_VOLUME, mountPath: DATA })
+  if (made === undefined || pod.spec === undefined) return undefined
+  const { initContainers = [], volumes = [] } = pod.spec
+  return {
+    ...pod,
+    spec: { ...pod.spec, initContainers: [...initContainers, made.initContainer], volumes: [...volumes, made.volume] },
+  }
+}
