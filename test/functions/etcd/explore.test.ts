@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { EtcdRestore } from '#functions/etcd-restore'
 import { randomFrom } from '../../support/random.ts'
 import {
   type Change,
@@ -25,6 +26,20 @@ const otherPolicy: Change = [
   (world) => world.edit({ pod: { ...world.object.spec.pod, labels: { a: 'b' } } }),
 ]
 
+const restored: Change = [
+  'a verified snapshot',
+  (world) => {
+    const s3 = { path: 'bucket/key', awsSecret: 'aws' }
+    const verified = { path: 'bucket/key', size: 1, sha256: 'x', etcdRevision: 1 }
+    const restore = EtcdRestore.of({
+      metadata: { name: 'ex', namespace: 'default', uid: 'r1' },
+      spec: { etcdCluster: { name: 'ex' }, backupStorageType: 'S3', s3 },
+      status: { succeeded: false, verified },
+    })
+    world.restore = EtcdRestore.parse(restore)
+  },
+]
+
 const others: Disturbance[] = [crash, staleRead, lateEffect]
 const onPods = (count: number, ...kinds: ((at: number) => Disturbance)[]): Disturbance[] =>
   kinds.flatMap((kind) => Array.from({ length: count }, (_, at) => kind(at)))
@@ -44,6 +59,7 @@ describe.each([
     ['goes up a version with 1 member', { spec: spec(1, { version: '3.6.16' }), changes: [toVersion('3.7.3')] }],
     ['goes up a version with 3 members', { spec: spec(3, { version: '3.6.16' }), changes: [toVersion('3.7.3')] }],
     ['gets another pod policy with 3 members', { spec: spec(3), changes: [otherPolicy] }],
+    ['is restored with 3 members', { spec: spec(3), changes: [restored] }],
     ['gets another pod policy with 1 member', { spec: spec(1), changes: [otherPolicy] }],
   ]
 

@@ -59,7 +59,7 @@ const PATIENCE_S = 900
 const CALM_S = 12
 
 /** Lets time pass until nothing changes any more. */
-export function settle(world: EtcdWorld): void {
+function settle(world: EtcdWorld): void {
   for (let calm = 0, seconds = 0; seconds < PATIENCE_S; seconds++) {
     // A long wait is not looked at in each of its seconds.
     const hasChanged = (calm < CALM_S || calm % CALM_S === 0) && runOf(world)
@@ -97,6 +97,7 @@ export function faultOf(world: EtcdWorld): string | undefined {
     return available === 'False' && /QuorumLost|Creating/.test(reason)
       ? undefined
       : `a lost quorum is not told: ${reason}`
+  if (world.restore && stored.status['restoredFrom'] !== world.restore.metadata.uid) return 'the restore is not told'
   const { size } = world.object.spec
   const names = etcd.voters.map(({ name }) => name).sort()
   const pods = world.lastingPods.map(({ metadata }) => metadata.name).sort()

@@ -21,6 +21,8 @@ interface Member {
 export interface Start {
   name: string
   state: string
+  /** Of the cluster that it forms. */
+  token: string
   /** Peer URLs that it is told of. */
   told: string[]
   hasData: boolean
@@ -51,6 +53,8 @@ export class EtcdModel {
   /** What a member that is cut off knows of the members. */
   #former: Member[] = []
 
+  #clusterID = ''
+
   get voters(): Member[] {
     return this.members.filter(({ isLearner }) => !isLearner)
   }
@@ -75,7 +79,7 @@ export class EtcdModel {
   }
 
   /** False: the process ends at once. */
-  start({ name, state, told, hasData }: Start): boolean {
+  start({ name, state, token, told, hasData }: Start): boolean {
     const old = this.processes.get(name)
     const known = hasData ? old : undefined
     const member = this.members.find((one) => memberOf(one.peerURL) === name)
@@ -85,7 +89,7 @@ export class EtcdModel {
       this.processes.set(name, { ...known, isUp: true, upSince: this.now })
       return true
     }
-    if (state === 'new') return this.#form(name, told)
+    if (state === 'new') return this.#form(name, token, told)
     // It was there before, and knows nothing of what it has promised.
     if (member === undefined || member.name !== '') return false
     const urls = this.members.map(({ peerURL }) => peerURL).sort()
@@ -96,13 +100,15 @@ export class EtcdModel {
     return true
   }
 
-  #form(name: string, told: string[]): boolean {
+  #form(name: string, token: string, told: string[]): boolean {
     this.formed++
+    // Of the same name and token it is the same again.
+    this.#clusterID = `${name} ${token}`
     const [peerURL = ''] = told
     const id = String(++this.#births)
     this.members = [{ id, name, peerURL, isLearner: false }]
     this.#former = this.members
-    this.index = Math.max(this.index, 100_000)
+    this.index = 100_000
     this.processes.set(name, { isUp: true, id, applied: this.index, upSince: this.now })
     return true
   }
@@ -136,12 +142,12 @@ export class EtcdModel {
       const process = this.processes.get(name)
       const member = this.members.find(({ id }) => id === process?.id)
       if (process?.isUp !== true || process.id === undefined || member === undefined) continue
-      answers[name] = answerOf(process, member, leader, this.index)
+      answers[name] = answerOf(process, member, leader, this.index, this.#clusterID)
     }
     const voter = pods.find((name) => answers[name]?.isLearner === false)
     if (voter === undefined) return { answers }
     const members = (this.hasQuorum ? this.members : this.#former).map((one) => ({ ...one }))
-    return { answers, list: { clusterID: '77', isCurrent: this.hasQuorum, members } }
+    return { answers, list: { clusterID: this.#clusterID, isCurrent: this.hasQuorum, members } }
   }
 
   /** Throws what etcd would say. */
@@ -196,9 +202,15 @@ export class EtcdModel {
   }
 }
 
-const answerOf = (process: Process, member: Member, leader: Member | undefined, index: number): Answer => ({
+const answerOf = (
+  process: Process,
+  member: Member,
+  leader: Member | undefined,
+  index: number,
+  clusterID: string,
+): Answer => ({
   id: member.id,
-  clusterID: '77',
+  clusterID,
   version: '3.7.3',
   storageVersion: '3.7.0',
   isLearner: member.isLearner,

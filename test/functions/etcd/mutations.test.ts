@@ -9,7 +9,7 @@ describe('without the guards of etcd', () => {
     expect(explore({ ...scenario, subject }, disturbances, 9).fault).toBeUndefined()
   })
 
-  it.each(mutations)('it is missed where it is away: $guard', ({ scenario, disturbances, breaks }) => {
+  it.each(mutations)('a law is broken where the guard is away: $guard', ({ scenario, disturbances, breaks }) => {
     expect(explore(scenario, disturbances).fault).toMatch(breaks)
   })
 })

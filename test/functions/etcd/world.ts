@@ -1,3 +1,4 @@
+import type { EtcdRestore } from '#functions/etcd-restore'
 import { type Decision, decide } from '../../../functions/etcd/decide.ts'
 import { peerUrlOf } from '../../../functions/etcd/names.ts'
 import type { ClaimObject, PodObject } from '../../../functions/etcd/parts.ts'
@@ -52,6 +53,9 @@ export class EtcdWorld {
   holdNextEffect = false
   #uids = 0
   readonly #startsAt = new Map<string, number>()
+  /** Pods that this run has deleted: it does not see them any more. */
+  readonly #gone = new Set<string>()
+  #formedBefore = 0
   #isFormed = false
   #formed = 0
   readonly #silent = new Set<string>()
@@ -61,6 +65,9 @@ export class EtcdWorld {
     this.#subject = subject
     this.etcd.isStrict = subject.isStrict ?? true
   }
+
+  /** What asks for other data. */
+  restore: ReturnType<typeof EtcdRestore.parse> | undefined
 
   edit(spec: Partial<Spec>): void {
     this.#spec = { ...this.#spec, ...spec }
@@ -102,6 +109,7 @@ export class EtcdWorld {
 
   /** One run of the function, as the machine makes it: until nothing is left to do. False: it has changed nothing. */
   run(): boolean {
+    this.#gone.clear()
     let performed: Run['performed']
     let seen: Seen | undefined
     let hasChanged = false
@@ -139,8 +147,13 @@ export class EtcdWorld {
   #observed(): { stored: Stored; run: Omit<Run, 'external' | 'performed'> } {
     const stored = this.isStale ? this.#before : this.stored
     this.isStale = false
-    const owned = (kind: { kind: string }) => [...(kind.kind === 'Pod' ? stored.pods : stored.claims).values()]
-    return { stored, run: { object: this.object, related: () => [], owned: owned as Run['owned'], now: this.now } }
+    const related = ({ kind }: { kind: string }) => (kind === 'EtcdRestore' && this.restore ? [this.restore] : [])
+    const pods = [...stored.pods.values()].filter(({ metadata }) => !this.#gone.has(metadata.name))
+    const owned = ({ kind }: { kind: string }) => (kind === 'Pod' ? pods : [...stored.claims.values()])
+    return {
+      stored,
+      run: { object: this.object, related: related as Run['related'], owned: owned as Run['owned'], now: this.now },
+    }
   }
 
   /** The number of deaths when the last decision was made. */
@@ -179,9 +192,12 @@ export class EtcdWorld {
         if (this.stored.claims.has(metadata.name))
           write(`delete claim ${metadata.name}`, () => this.#deleteClaim(metadata.name))
     }
-    const status = { ...this.stored.status, ...decision.status }
+    const status = { ...(decision.status ?? this.stored.status) }
     if (JSON.stringify(status) !== JSON.stringify(this.stored.status))
-      write('status', (stored) => void (stored.status = status))
+      write('status', (stored) => {
+        this.#judgeRestore(stored.status, status)
+        stored.status = status
+      })
     this.stored.conditions = Object.fromEntries((decision.conditions ?? []).map(({ type, ...one }) => [type, one]))
     return hasWritten
   }
@@ -196,6 +212,17 @@ export class EtcdWorld {
     there.set(object.metadata.name, { ...object, metadata })
   }
 
+  #judgeRestore(before: Record<string, unknown>, after: Record<string, unknown>): void {
+    if (after['restoring'] !== before['restoring'] && after['restoring'] !== undefined)
+      this.#formedBefore = this.etcd.formed
+    if (after['restoredFrom'] !== before['restoredFrom'] && this.etcd.formed === this.#formedBefore)
+      this.broken.push('a restore was told that has not been made')
+  }
+
+  get #isRestoring(): boolean {
+    return this.stored.status['restoring'] !== undefined
+  }
+
   #changeImage(name: string, wanted: PodObject): void {
     const found = this.stored.pods.get(name)
     if (found === undefined || found.metadata.deletionTimestamp !== undefined) return
@@ -207,7 +234,10 @@ export class EtcdWorld {
   }
 
   #deletePod(name: string): void {
-    this.#act(`the deletion of pod ${name}`, () => this.killPod(name))
+    this.#act(`the deletion of pod ${name}`, () => {
+      this.#gone.add(name)
+      this.#endPod(name)
+    })
   }
 
   #deleteClaim(name: string): void {
@@ -225,7 +255,8 @@ export class EtcdWorld {
     const { length } = this.etcd.voters
     act()
     const isHit = this.#deaths > this.#deathsKnown
-    if (before && !this.etcd.hasQuorum && length > 2 && !isHit) this.broken.push(`${what} has taken the quorum`)
+    if (before && !this.etcd.hasQuorum && length > 2 && !isHit && !this.#isRestoring)
+      this.broken.push(`${what} has taken the quorum`)
     if (this.etcd.members.filter(({ isLearner }) => isLearner).length > 1) this.broken.push('there are two learners')
   }
 
@@ -244,7 +275,9 @@ export class EtcdWorld {
     let failure: string | undefined
     const size = this.etcd.voters.length
     const before = this.etcd.hasQuorum
-    if (effect.kind === 'remove' && effect.id === this.etcd.leader?.id) this.broken.push('the leader was removed')
+    const isOther = this.#deaths > this.#deathsKnown
+    if (effect.kind === 'remove' && effect.id === this.etcd.leader?.id && !isOther)
+      this.broken.push('the leader was removed')
     if (effect.kind === 'addLearner' && this.#used.has(effect.peerURL) && !this.#isMember(effect.peerURL))
       this.broken.push(`${effect.peerURL} is used a second time`)
     try {
@@ -269,6 +302,10 @@ export class EtcdWorld {
   /** Somebody deletes the pod. */
   killPod(name: string): void {
     this.#deaths++
+    this.#endPod(name)
+  }
+
+  #endPod(name: string): void {
     const pod = this.stored.pods.get(name)
     if (pod === undefined) return
     this.#store({ ...pod, metadata: { ...pod.metadata, deletionTimestamp: this.now.toISOString() } })
@@ -305,8 +342,9 @@ export class EtcdWorld {
     for (const { act } of this.#agenda.filter(({ at }) => at === this.etcd.now)) act()
     for (const { effect } of this.#late.filter(({ at }) => at === this.etcd.now)) this.#arrive(effect)
     for (const pod of this.pods) this.#kubelet(pod)
+    if (this.#isRestoring) this.#isFormed = false
     if (this.#isFormed && this.etcd.formed > this.#formed) this.broken.push('a second cluster was formed')
-    this.#isFormed ||= this.stored.conditions['Available']?.status === 'True'
+    this.#isFormed ||= !this.#isRestoring && this.stored.conditions['Available']?.status === 'True'
     this.#formed = this.etcd.formed
   }
 
@@ -359,7 +397,13 @@ function startOf({ metadata, spec }: PodObject, hasData: boolean) {
   const told = flag('initial-cluster')
     .split(',')
     .map((pair) => pair.slice(pair.indexOf('=') + 1))
-  return { name: metadata.name, state: flag('initial-cluster-state'), told, hasData }
+  return {
+    name: metadata.name,
+    state: flag('initial-cluster-state'),
+    token: flag('initial-cluster-token'),
+    told,
+    hasData,
+  }
 }
 
 const copyOf = ({ status, conditions, pods, claims }: Stored): Stored => ({
