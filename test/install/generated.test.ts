@@ -13,8 +13,8 @@ const generate = (root: string, ...args: string[]) =>
 /** A copy of what generates the manifests, to spoil. */
 async function copyOfTheRepository(): Promise<{ root: string } & AsyncDisposable> {
   const root = await mkdtemp(join(tmpdir(), 'fl-generate-'))
-  for (const part of ['package.json', 'contracts', 'crds', 'deploy', 'functions', 'install', 'sdk', 'spec'])
-    await cp(join(ROOT, part), join(root, part), { recursive: true })
+  const parts = ['package.json', 'contracts', 'crds', 'deploy', 'etcd', 'functions', 'install', 'sdk', 'spec']
+  for (const part of parts) await cp(join(ROOT, part), join(root, part), { recursive: true })
   await symlink(join(ROOT, 'node_modules'), join(root, 'node_modules'))
   return { root, [Symbol.asyncDispose]: () => rm(root, { recursive: true }) }
 }
