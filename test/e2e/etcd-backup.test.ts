@@ -10,7 +10,7 @@ import { addEtcdImages } from '../../deploy/images/etcd/index.ts'
 import { addFairleadImages } from '../../deploy/images/fairlead/index.ts'
 import { goProgram } from '../support/go-program.ts'
 import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
-import { takeTurnWithNode } from '../support/node.ts'
+import { takeTurnInSoak } from '../support/node.ts'
 import { BUCKET, S3_CREDENTIALS } from '../support/object-stores.ts'
 import { startTestCluster } from '../support/servers.ts'
 
@@ -29,7 +29,7 @@ const RESTRICTED = {
 }
 const NO_RIGHTS = { allowPrivilegeEscalation: false, capabilities: { drop: ['ALL'] } }
 
-const turn = await takeTurnWithNode()
+const turn = await takeTurnInSoak()
 afterAll(turn.end)
 
 describe.skipIf(turn.skip)('backups and restores on a real node', () => {

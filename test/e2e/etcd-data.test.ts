@@ -10,13 +10,13 @@ import { issueFrom, newAuthority } from '#pki'
 import { Secret } from '#sdk'
 import { addFairleadImages } from '../../deploy/images/fairlead/index.ts'
 import { NODE_IP } from '../../local/node/addresses.ts'
-import { takeTurnWithNode } from '../support/node.ts'
+import { takeTurnInSoak } from '../support/node.ts'
 import { BUCKET, startS3 } from '../support/object-stores.ts'
 import { EtcdClusters } from './etcd-clusters.ts'
 import { EtcdWriter } from './etcd-writer.ts'
 import { until } from './world.ts'
 
-const turn = await takeTurnWithNode()
+const turn = await takeTurnInSoak()
 afterAll(turn.end)
 
 const SLOW = { timeout: 600_000 }

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { takeTurnWithNode } from '../support/node.ts'
+import { isSoak, takeTurnWithNode } from '../support/node.ts'
 import { EtcdClusters } from './etcd-clusters.ts'
 import { EtcdWriter } from './etcd-writer.ts'
 import { until } from './world.ts'
@@ -49,28 +49,32 @@ describe.skipIf(turn.skip)('an EtcdCluster on a real node', () => {
     },
   )
 
-  it('grows and shrinks under a client while one of two dispatchers is killed again and again', SLOW, async () => {
-    const writer = new EtcdWriter(() => etcds.pods('a'))
-    const stop = new AbortController()
-    const chaos = (async () => {
-      while (!stop.signal.aborted) {
-        await new Promise((resolve) => setTimeout(resolve, 4000))
-        await etcds.replicas[0]!.kill()
-        etcds.replicas[0]!.start()
+  it.skipIf(!isSoak)(
+    'grows and shrinks under a client while one of two dispatchers is killed again and again',
+    SLOW,
+    async () => {
+      const writer = new EtcdWriter(() => etcds.pods('a'))
+      const stop = new AbortController()
+      const chaos = (async () => {
+        while (!stop.signal.aborted) {
+          await new Promise((resolve) => setTimeout(resolve, 4000))
+          await etcds.replicas[0]!.kill()
+          etcds.replicas[0]!.start()
+        }
+      })()
+      for (const size of [5, 1, 3]) {
+        await etcds.edit('a', { size })
+        await etcds.settled('a', size, `resize to ${size}`)
       }
-    })()
-    for (const size of [5, 1, 3]) {
-      await etcds.edit('a', { size })
-      await etcds.settled('a', size, `resize to ${size}`)
-    }
-    stop.abort()
-    await chaos
-    await writer.stop()
-    expect(await writer.missing()).toEqual([])
-    console.log(`${writer.acknowledged.length} values written, longest gap ${Math.round(writer.longestGapMs)} ms`)
-  })
+      stop.abort()
+      await chaos
+      await writer.stop()
+      expect(await writer.missing()).toEqual([])
+      console.log(`${writer.acknowledged.length} values written, longest gap ${Math.round(writer.longestGapMs)} ms`)
+    },
+  )
 
-  it('gets another pod policy by new members, and keeps its data', SLOW, async () => {
+  it.skipIf(!isSoak)('gets another pod policy by new members, and keeps its data', SLOW, async () => {
     const writer = new EtcdWriter(() => etcds.pods('a'))
     const before = (await etcds.pods('a')).map(({ metadata }) => metadata.name)
     await etcds.edit('a', { pod: { labels: { team: 'red' } } })
@@ -82,25 +86,29 @@ describe.skipIf(turn.skip)('an EtcdCluster on a real node', () => {
     expect(await writer.missing()).toEqual([])
   })
 
-  it('does nothing while it is paused, and says when its quorum is lost, without deleting anything', SLOW, async () => {
-    await etcds.edit('a', { paused: true })
-    await until(async () => (await etcds.statusOf('a')).controlPaused === true)
-    const [one, two, three] = (await etcds.pods('a')).map(({ metadata }) => metadata.name)
-    await etcds.kill(one!)
-    await etcds.kill(two!)
-    await until(async () => {
-      const { conditions = [], members } = await etcds.statusOf('a')
-      const available = conditions.find(({ type }) => type === 'Available')
-      const isLost = available?.status === 'False' && available.reason === 'QuorumLost'
-      return isLost && members?.ready.length === 0 && available.message?.includes('Nothing is deleted')
-    })
-    await etcds.edit('a', { paused: false })
-    await until(async () => (await etcds.statusOf('a')).controlPaused === false)
-    expect((await etcds.pods('a')).map(({ metadata }) => metadata.name)).toEqual([three])
-    await etcds.remove('a')
-  })
+  it.skipIf(!isSoak)(
+    'does nothing while it is paused, and says when its quorum is lost, without deleting anything',
+    SLOW,
+    async () => {
+      await etcds.edit('a', { paused: true })
+      await until(async () => (await etcds.statusOf('a')).controlPaused === true)
+      const [one, two, three] = (await etcds.pods('a')).map(({ metadata }) => metadata.name)
+      await etcds.kill(one!)
+      await etcds.kill(two!)
+      await until(async () => {
+        const { conditions = [], members } = await etcds.statusOf('a')
+        const available = conditions.find(({ type }) => type === 'Available')
+        const isLost = available?.status === 'False' && available.reason === 'QuorumLost'
+        return isLost && members?.ready.length === 0 && available.message?.includes('Nothing is deleted')
+      })
+      await etcds.edit('a', { paused: false })
+      await until(async () => (await etcds.statusOf('a')).controlPaused === false)
+      expect((await etcds.pods('a')).map(({ metadata }) => metadata.name)).toEqual([three])
+      await etcds.remove('a')
+    },
+  )
 
-  it('takes another version in place, the leader last, and goes back', SLOW, async () => {
+  it.skipIf(!isSoak)('takes another version in place, the leader last, and goes back', SLOW, async () => {
     await etcds.create('b', { size: 3, version: '3.6.16' })
     await etcds.settled('b', 3, 'create 3 of 3.6')
     const writer = new EtcdWriter(() => etcds.pods('b'))

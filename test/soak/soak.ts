@@ -28,6 +28,10 @@ process.exitCode = await runProgram(
         does: '500,000 timers that are due during an outage of NATS',
         command: ['node', 'test/soak/timers.ts'],
       },
+      etcd: {
+        does: 'an EtcdCluster on a real node under random faults, and all tests of etcd',
+        command: ['node', 'test/soak/etcd.ts'],
+      },
       bridge: { does: '1,000 changes a second', command: ['node', 'test/bench/bridge-steady.ts'] },
     },
     byDefault: ['queue'],

@@ -28,6 +28,13 @@ export async function takeTurnWithNode(): Promise<{ skip: boolean; end: () => vo
   return { skip: true, end: end.resolve }
 }
 
+/** As takeTurnWithNode(), for tests that take minutes: only where `npm run soak etcd` runs them. */
+export const takeTurnInSoak = (): ReturnType<typeof takeTurnWithNode> =>
+  isSoak ? takeTurnWithNode() : Promise.resolve({ skip: true, end: () => {} })
+
+/** Set by test/soak/etcd.ts. */
+export const isSoak = process.env['FAIRLEAD_ETCD_MINUTES'] !== undefined
+
 async function whyNoNode(): Promise<string | undefined> {
   const requirements = await nodeRequirements()
   if (!requirements.ok) return `this machine lacks ${requirements.missing.join(', ')}`
