@@ -44,7 +44,12 @@ describe.skipIf(turn.skip)('a real node', () => {
   let dir: string
 
   beforeAll(async () => {
-    before = await tracesOfNodes()
+    // The kernel removes the links of pods that were killed in its own time.
+    const isClean = async () => {
+      before = await tracesOfNodes()
+      return before.links.length === 0
+    }
+    await vi.waitUntil(isClean, { timeout: 20_000 }).catch(() => undefined)
     crashed = await shortTempDir()
     await crashWithPod(crashed)
     await mkdir('/var/lib/fairlead-0123456789/registry', { recursive: true }) // as after a loss of power

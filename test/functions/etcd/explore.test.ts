@@ -18,6 +18,9 @@ import {
 } from './explore.ts'
 import type { Spec } from './world.ts'
 
+/** Points that are passed over for each member. `FAIRLEAD_EXPLORE=0`: none, which takes hours. */
+const SPARSE = Number(process.env['FAIRLEAD_EXPLORE'] ?? 20)
+
 const volumes: Spec['pod'] = { persistentVolumeClaimSpec: { accessModes: ['ReadWriteOnce'] } }
 const toSize = (size: number): Change => [`size ${size}`, (world) => world.edit({ size })]
 const toVersion = (version: string): Change => [`version ${version}`, (world) => world.edit({ version })]
@@ -66,21 +69,21 @@ describe.each([
   it.each(scenarios)('%s, whatever happens once at any point', (name, scenario) => {
     const count = Math.max(scenario.spec.size, ...name.match(/\d/g)!.map(Number))
     const lost = pod === undefined ? [] : [diskGoes]
-    const every = process.env['FAIRLEAD_EXPLORE'] === 'all' || count === 1 ? 1 : 2 * count
+    const every = count === 1 ? 1 : Math.max(1, SPARSE * count)
     const { ways, fault } = explore(
       scenario,
       [...others, ...onPods(count, podGoes, nodeGoes, nodeBlinks, ...lost)],
       every,
     )
     expect(fault).toBeUndefined()
-    expect(ways).toBeGreaterThan(20)
+    expect(ways).toBeGreaterThan(5)
   })
 
   it('ends as it should whatever happens again and again', () => {
     const random = randomFrom(7)
     const kinds = [...others, ...onPods(5, podGoes, nodeBlinks, ...(pod ? [diskGoes] : [nodeGoes]))]
     const pick = <T>(items: readonly T[]): T => items[Math.floor(random() * items.length)]!
-    for (let way = 0; way < 60; way++) {
+    for (let way = 0; way < 30; way++) {
       const scenario = {
         spec: spec(1 + Math.floor(random() * 5)),
         changes: [pick([toSize(1), toSize(3), toSize(5), otherPolicy])],
