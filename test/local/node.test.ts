@@ -47,7 +47,7 @@ describe.skipIf(turn.skip)('a real node', () => {
     // The kernel removes the links of pods that were killed in its own time.
     const isClean = async () => {
       before = await tracesOfNodes()
-      return before.links.length === 0
+      return before['links']?.length === 0
     }
     await vi.waitUntil(isClean, { timeout: 20_000 }).catch(() => undefined)
     crashed = await shortTempDir()
