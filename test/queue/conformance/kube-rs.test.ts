@@ -22,7 +22,7 @@ describe('scheduler', () => {
   it('holds a key until its time and releases it then (scheduler_should_hold_and_release_items)', async () => {
     await using test = await open()
     const world = new World()
-    const worker = world.serve(test.queue, ({ fired }) => (fired ? DONE : { kind: 'requeue', at: inMs(350) }))
+    const worker = world.serve(test.queue, ({ fired }) => (fired ? DONE : { kind: 'requeue', at: inMs(3000) }))
     await world.change(test.queue, 'n.a')
     await until(async () => expect(await statesOf(test.queue)).toEqual(['n.a waiting']))
     expect(world.starts).toEqual(['n.a'])
