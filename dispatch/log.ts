@@ -31,9 +31,12 @@ const EXPLAINED = [
   UnsettledError,
 ]
 
+/** What is behind the failure of an external system; of other failures, themselves. */
+export const causeOf = (error: unknown): unknown => (error instanceof ExternalError ? error.cause : error)
+
 /** What a log tells of a failure: `shown` is the error as it may be shown. */
 export function failureFields(error: unknown, shown: unknown): object {
-  const cause = error instanceof ExternalError ? error.cause : error
+  const cause = causeOf(error)
   if (!(shown instanceof Error && EXPLAINED.some((explained) => cause instanceof explained))) return { err: shown }
   const { name, message } = shown
   return { err: { type: name, message } }

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { type Store, whole } from '#stores'
 import { SnapshotError } from './errors.ts'
 
 /** etcd appends the SHA-256 of all bytes before it. */
@@ -40,11 +41,25 @@ export async function* checked(
     throw new SnapshotError(
       `${what}: ${size} bytes are no whole snapshot: one ends with a digest of 32 bytes after pages of 512. A database that was copied from a data directory has none: take it with etcdctl snapshot save`,
     )
-  const whole = hash.copy().update(tail).digest('hex')
+  const sha256 = hash.copy().update(tail).digest('hex')
   const [found, appended] = [hash.digest('hex'), Buffer.from(tail).toString('hex')]
   if (found !== appended)
     throw new SnapshotError(
       `${what}: the bytes have the SHA-256 ${found}, but the snapshot says ${appended}: it is damaged`,
     )
-  ended({ size, sha256: whole })
+  ended({ size, sha256 })
+}
+
+/** Reads a snapshot from a store to its end. `consume` is given the bytes, and resolves when it has taken all of them. */
+export async function readChecked(
+  store: Store,
+  key: string,
+  signal: AbortSignal,
+  consume: (bytes: AsyncIterable<Uint8Array>) => Promise<void>,
+): Promise<Checked> {
+  const path = store.address(key)
+  let found: Checked | undefined
+  await consume(checked(whole(store, key, signal), path, (checked) => (found = checked)))
+  if (found === undefined) throw new SnapshotError(`${path} was not read to its end`)
+  return found
 }

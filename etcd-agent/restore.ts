@@ -5,8 +5,8 @@ import { basename, dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { promisify } from 'node:util'
-import { type Store, whole } from '#stores'
-import { type Checked, checked } from './checked.ts'
+import type { Store } from '#stores'
+import { type Checked, readChecked } from './checked.ts'
 import { SnapshotError } from './errors.ts'
 import type { RestoreReport } from './report.ts'
 
@@ -56,7 +56,9 @@ export async function restore(job: RestoreJob): Promise<RestoreReport> {
   if (size !== undefined) await requireRoom(staging, size)
 
   const file = join(staging, 'snapshot.db')
-  const found = await download(job, path, file)
+  const found = await readChecked(store, key, job.signal, (bytes) =>
+    pipeline(Readable.from(bytes), createWriteStream(file, { mode: 0o600, flush: true }), { signal: job.signal }),
+  )
   if (job.sha256 !== undefined && found.sha256 !== job.sha256)
     throw new SnapshotError(
       `${path} has the SHA-256 ${found.sha256}, and ${job.sha256} was verified: it was replaced meanwhile`,
@@ -105,16 +107,6 @@ async function requireRoom(folder: string, size: number): Promise<void> {
 }
 
 const mebibytes = (bytes: number): number => Math.ceil(bytes / 1_048_576)
-
-async function download({ store, key, signal }: RestoreJob, path: string, file: string): Promise<Checked> {
-  let found: Checked | undefined
-  const bytes = checked(whole(store, key, signal), path, (checked) => {
-    found = checked
-  })
-  await pipeline(Readable.from(bytes), createWriteStream(file, { mode: 0o600, flush: true }), { signal })
-  if (found === undefined) throw new SnapshotError(`${path} was not read to its end`)
-  return found
-}
 
 async function makeDirectory(
   { member, bumpRevision, etcdutl, signal }: RestoreJob,

@@ -1,5 +1,5 @@
-import { type Store, whole } from '#stores'
-import { type Checked, checked } from './checked.ts'
+import type { Store } from '#stores'
+import { readChecked } from './checked.ts'
 import { contentsOf } from './contents.ts'
 import { SnapshotError } from './errors.ts'
 import type { VerifyReport } from './report.ts'
@@ -7,12 +7,9 @@ import type { VerifyReport } from './report.ts'
 /** Reads the whole object and compares it with its own digest; then reads its revision from its pages. Stores nothing. */
 export async function verify(store: Store, key: string, signal: AbortSignal): Promise<VerifyReport> {
   const path = store.address(key)
-  let found: Checked | undefined
-  const bytes = checked(whole(store, key, signal), path, (checked) => {
-    found = checked
+  const found = await readChecked(store, key, signal, async (bytes) => {
+    for await (const _ of bytes) signal.throwIfAborted()
   })
-  for await (const _ of bytes) signal.throwIfAborted()
-  if (found === undefined) throw new SnapshotError(`${path} was not read to its end`)
   const [{ revision, clusterVersion }, described] = [
     await contentsOf(async (start, length) => readRange(store, key, { start, length }, signal)),
     await store.head(key),

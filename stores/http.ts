@@ -34,8 +34,19 @@ export interface HttpAnswer {
 export const isPassing = (status: number): boolean =>
   status === 408 || status === 429 || status === 500 || status === 502 || status === 503 || status === 504
 
+/** What a store says in an answer that is no success. */
+export type ErrorOf = (answer: HttpAnswer, what: string) => StoreError
+
+/** What is asked of an object or a bucket, before it is signed. */
+export interface RequestOptions {
+  query?: Record<string, string>
+  headers?: Record<string, string> | undefined
+  body?: Uint8Array
+  signal?: AbortSignal | undefined
+}
+
 /** Makes each attempt anew, because signatures have the time in them. */
-type Prepare = () => HttpRequest | Promise<HttpRequest>
+export type Prepare = () => HttpRequest | Promise<HttpRequest>
 
 /** HTTP/1.1 over kept connections, with the authorities of the store. Redirects are answers as others are. */
 export class HttpClient {
@@ -60,6 +71,13 @@ export class HttpClient {
       }
       return { status: statusCode, headers, text: Buffer.concat(chunks).toString() }
     })
+  }
+
+  /** The answer, if its status is one of success or is accepted; otherwise throws the error of the store. */
+  async done(prepare: Prepare, what: string, errorOf: ErrorOf, accept: readonly number[] = []): Promise<HttpAnswer> {
+    const answer = await this.answer(prepare, what)
+    if ((answer.status >= 200 && answer.status < 300) || accept.includes(answer.status)) return answer
+    throw errorOf(answer, what)
   }
 
   /** One attempt, without retries. */

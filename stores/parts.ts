@@ -1,3 +1,5 @@
+import { forEachAtMost } from '#primitives'
+
 /** S3 takes 10,000 parts, so that an object may have 156 GiB; ABS takes 50,000. */
 export const PART_BYTES = 16 * 1024 * 1024
 /** Parts in memory: those being sent and the one being filled. */
@@ -45,4 +47,29 @@ export async function* partsOf(source: AsyncIterable<Uint8Array>, size = PART_BY
     }
   }
   yield part(true)
+}
+
+/**
+ * Sends the parts of a stream, some side by side. Resolves with the size of the whole. Rejects with the first failure, after
+ * it has aborted the others.
+ */
+export async function sendParts(
+  source: AsyncIterable<Uint8Array>,
+  signal: AbortSignal | undefined,
+  send: (part: Part, signal: AbortSignal) => Promise<void>,
+): Promise<number> {
+  const failed = new AbortController()
+  const signals = signal === undefined ? failed.signal : AbortSignal.any([signal, failed.signal])
+  let size = 0
+  try {
+    await forEachAtMost(PARTS_UNDER_WAY, partsOf(source), async (part) => {
+      size += part.bytes.length
+      await send(part, signals)
+      part.release()
+    })
+    return size
+  } catch (error) {
+    failed.abort(error)
+    throw error
+  }
 }

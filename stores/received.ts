@@ -1,6 +1,5 @@
-import type { IncomingMessage } from 'node:http'
 import { StoreError } from './errors.ts'
-import type { HttpAnswer } from './http.ts'
+import type { ErrorOf, HttpClient, Prepare } from './http.ts'
 import type { Range } from './types.ts'
 
 export const rangeHeader = ({ start, length }: Range): string =>
@@ -8,14 +7,16 @@ export const rangeHeader = ({ start, length }: Range): string =>
 
 /** The bytes of an object, all of them: a connection that ends early is an error. */
 export async function* received(
-  message: IncomingMessage,
+  http: HttpClient,
+  prepare: Prepare,
   what: string,
-  errorOf: (answer: HttpAnswer) => StoreError,
+  errorOf: ErrorOf,
 ): AsyncGenerator<Uint8Array> {
+  const message = await http.stream(prepare, what)
   const { statusCode: status = 0, headers } = message
   if (status !== 200 && status !== 206) {
     const chunks = (await message.toArray()) as Buffer[]
-    throw errorOf({ status, headers, text: Buffer.concat(chunks).toString() })
+    throw errorOf({ status, headers, text: Buffer.concat(chunks).toString() }, what)
   }
   const expected = Number(headers['content-length'] ?? Number.NaN)
   let size = 0

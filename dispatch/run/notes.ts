@@ -1,6 +1,6 @@
 import type { RunLog } from '#contracts'
-import { ExternalError, type Note, RunTimeoutError } from '#reconcile'
-import { failureFields } from '../log.ts'
+import { type Note, RunTimeoutError } from '#reconcile'
+import { causeOf, failureFields } from '../log.ts'
 import type { ReconciliationDependencies } from './dependencies.ts'
 
 /** Hands a note of the reconcile machine to the component that it is for. */
@@ -30,8 +30,6 @@ export function reportNote(
       return log.warn(failureFields(note.error, note.shown), 'failure not shown on the object')
   }
 }
-
-const causeOf = (error: unknown): unknown => (error instanceof ExternalError ? error.cause : error)
 
 /** The message is the error's. */
 const withoutMessage = (finish: object): object => ({ ...finish, message: undefined })

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { type ObservedBy, Pod } from '#sdk'
 import type { StoreSource } from './store-spec.ts'
 
@@ -21,6 +22,10 @@ export interface AgentJob {
   tlsSecret?: string | undefined
   seconds: number
 }
+
+/** What the name of a pod ends with: the same state has the same, another try another one. */
+export const tryOf = (state: readonly unknown[]): string =>
+  createHash('sha256').update(state.join(' ')).digest('hex').slice(0, 10)
 
 /** One run of the agent: it has no account, no rights, and nothing but its Secrets and the network. */
 export function agentPod(metadata: { name: string; labels: Record<string, string> }, job: AgentJob): AgentPod {

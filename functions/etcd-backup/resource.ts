@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { type ReconcileOutcome, resource } from '#sdk'
-import { hasBlockOf, storageType, storeFields } from './store-spec.ts'
+import { agentImage, hasBlockOf, storageType, storeFields } from './store-spec.ts'
 
 const statusSchema = z.object({
   succeeded: z.boolean().describe('Whether the latest run has stored a backup.'),
@@ -57,12 +57,7 @@ export const EtcdBackup = resource({
         .max(253)
         .optional()
         .describe('Secret with etcd-client.crt, etcd-client.key and etcd-client-ca.crt.'),
-      agentImage: z
-        .string()
-        .min(1)
-        .max(1024)
-        .default('fairlead:latest')
-        .describe('Of the pod that moves the bytes: that of Fairlead.'),
+      agentImage,
     })
     .meta({ 'x-kubernetes-validations': [hasBlockOf('storageType')] }),
   status: statusSchema,

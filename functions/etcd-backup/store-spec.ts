@@ -12,6 +12,13 @@ const endpoint = z
   .max(1024)
   .optional()
 
+export const agentImage = z
+  .string()
+  .min(1)
+  .max(1024)
+  .default('fairlead:latest')
+  .describe('Of the pod that moves the bytes: that of Fairlead.')
+
 export const storageType = z.enum(['S3', 'ABS', 'GCS'])
 
 /** Where a snapshot is: the block of the storage type has to be there. */

@@ -1,5 +1,4 @@
-import { createHash } from 'node:crypto'
-import { type AgentPod, agentPod, storeSource } from '#functions/etcd-backup'
+import { type AgentPod, agentPod, storeSource, tryOf } from '#functions/etcd-backup'
 import { shortName } from '#sdk'
 import type { RestoreObject } from './resource.ts'
 
@@ -8,7 +7,7 @@ const LONGEST_NAME = 63
 /** The pod that reads the snapshot to its end. Its name tells the try. */
 export function verifyPod({ metadata, spec }: RestoreObject, failures: number): AgentPod {
   const { name, uid, generation } = metadata
-  const run = createHash('sha256').update([uid, generation, failures].join(' ')).digest('hex').slice(0, 10)
+  const run = tryOf([uid, generation, failures])
   return agentPod(
     {
       name: `${shortName(name, LONGEST_NAME - run.length - 8)}-verify-${run}`,

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { hasBlockOf, storageType, storeFields } from '#functions/etcd-backup'
+import { agentImage, hasBlockOf, storageType, storeFields } from '#functions/etcd-backup'
 import { type ReconcileOutcome, resource } from '#sdk'
 
 const verified = z.object({
@@ -50,12 +50,7 @@ export const EtcdRestore = resource({
       backupStorageType: storageType.describe('S3, and what speaks it; ABS; GCS.'),
       ...storeFields,
       timeoutInSecond: z.int().min(1).max(604_800).default(3600).describe('For the snapshot to be read once.'),
-      agentImage: z
-        .string()
-        .min(1)
-        .max(1024)
-        .default('fairlead:latest')
-        .describe('Of the pod that moves the bytes: that of Fairlead.'),
+      agentImage,
     })
     .meta({ 'x-kubernetes-validations': [hasBlockOf('backupStorageType')] }),
   status: statusSchema,

@@ -92,7 +92,7 @@ export class GcsStore implements Store {
     const what = `GET ${this.address(key)}`
     const url = this.#object(key, { alt: 'media' })
     const prepare = () => this.#authorized({ method: 'GET', url, headers, signal })
-    yield* received(await this.#http.stream(prepare, what), what, (failure) => this.#error(failure, what))
+    yield* received(this.#http, prepare, what, this.#errorOf)
   }
 
   async *list(prefix: string): AsyncGenerator<StoredObject> {
@@ -135,7 +135,7 @@ export class GcsStore implements Store {
     const answer = await this.#http.answer(() => this.#authorized({ method: 'POST', url, headers, body, signal }), what)
     if (answer.status === 200 && answer.headers.location !== undefined)
       return new URL(answer.headers.location, this.#base)
-    throw this.#error(answer, what)
+    throw this.#errorOf(answer, what)
   }
 
   /**
@@ -155,7 +155,7 @@ export class GcsStore implements Store {
       signal?.throwIfAborted()
       const answer = sent === undefined || isPassing(sent.status) ? await this.#asked(url, total, what, signal) : sent
       if (answer.status === 200 || answer.status === 201) return JSON.parse(answer.text) as GcsObject
-      if (answer.status !== RESUME) throw this.#error(answer, what)
+      if (answer.status !== RESUME) throw this.#errorOf(answer, what)
       const stored = storedOf(answer)
       if (stored === end && !part.isLast) return undefined
       if (stored < part.offset || tries === TRIES)
@@ -181,15 +181,13 @@ export class GcsStore implements Store {
     throw new StoreError('refused', `PUT ${this.address(key)}: ${found} were stored, ${size} with ${digest} were sent`)
   }
 
-  async #done(
+  #done(
     method: string,
     url: URL,
     what: string,
     { accept = [], signal }: { accept?: number[]; signal?: AbortSignal | undefined } = {},
   ): Promise<HttpAnswer> {
-    const answer = await this.#http.answer(() => this.#authorized({ method, url, signal }), what)
-    if ((answer.status >= 200 && answer.status < 300) || accept.includes(answer.status)) return answer
-    throw this.#error(answer, what)
+    return this.#http.done(() => this.#authorized({ method, url, signal }), what, this.#errorOf, accept)
   }
 
   async #authorized({ headers, ...request }: Unauthorized): Promise<HttpRequest> {
@@ -201,7 +199,7 @@ export class GcsStore implements Store {
     return new URL(`${path}?${encodeQuery(query)}`, this.#base)
   }
 
-  #error({ status, text }: HttpAnswer, what: string): StoreError {
+  #errorOf = ({ status, text }: HttpAnswer, what: string): StoreError => {
     const advice = adviceOn(status, this.#options)
     return new StoreError(REASONS[status] ?? 'refused', `${what}: ${status} ${messageOf(text)}${advice}`)
   }

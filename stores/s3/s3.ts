@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { isIP } from 'node:net'
-import { forEachAtMost } from '#primitives'
+import { describedBy, publish, UPLOAD } from '../described.ts'
 import { StoreError } from '../errors.ts'
-import { type HttpAnswer, HttpClient, soon } from '../http.ts'
+import { type HttpAnswer, HttpClient, type HttpRequest, type RequestOptions, soon } from '../http.ts'
 import { encodePath, encodeQuery } from '../keys.ts'
-import { PARTS_UNDER_WAY, type Part, partsOf } from '../parts.ts'
+import { sendParts } from '../parts.ts'
 import { rangeHeader, received } from '../received.ts'
 import {
   type DescribedObject,
@@ -20,8 +20,6 @@ import type { S3Options } from './options.ts'
 import { signed } from './sign.ts'
 
 const METADATA = 'x-amz-meta-'
-/** By this an upload is known whose answer got lost. */
-const UPLOAD = 'fairlead-upload'
 
 /** S3, and whatever speaks its REST API. */
 export class S3Store implements Store {
@@ -43,19 +41,17 @@ export class S3Store implements Store {
     const { metadata, ifAbsent = false, signal } = options
     const mark = randomUUID()
     const uploadId = await this.#begin(key, { ...metadata, [UPLOAD]: mark }, signal)
-    const failed = new AbortController()
-    const signals = signal === undefined ? failed.signal : AbortSignal.any([signal, failed.signal])
     try {
       const tags: string[] = []
-      let size = 0
-      await forEachAtMost(PARTS_UNDER_WAY, partsOf(source), async (part) => {
-        size += part.bytes.length
-        tags[part.number - 1] = await this.#putPart(key, uploadId, part, signals)
+      const size = await sendParts(source, signal, async ({ number, bytes }, signals) => {
+        const query = { partNumber: String(number), uploadId }
+        const { headers } = await this.#done('PUT', key, { query, body: bytes, signal: signals })
+        tags[number - 1] = headers.etag ?? ''
       })
-      await this.#complete(key, { uploadId, tags, ifAbsent, mark, signal })
+      const finish = () => this.#complete(key, { uploadId, tags, ifAbsent, signal })
+      await publish(finish, mark, () => this.head(key, soon()))
       return size
     } catch (error) {
-      failed.abort(error)
       await this.#abort(key, uploadId)
       throw error
     }
@@ -63,9 +59,8 @@ export class S3Store implements Store {
 
   async *get(key: string, { range, signal }: GetOptions = {}): AsyncGenerator<Uint8Array> {
     const headers = range && { range: rangeHeader(range) }
-    const what = `GET ${this.address(key)}`
-    const answer = await this.#http.stream(() => this.#signed('GET', key, { headers, signal }), what)
-    yield* received(answer, what, (failure) => this.#error(failure, what))
+    const prepare = () => this.#signed('GET', key, { headers, signal })
+    yield* received(this.#http, prepare, `GET ${this.address(key)}`, this.#errorOf)
   }
 
   async *list(prefix: string): AsyncGenerator<StoredObject> {
@@ -84,14 +79,8 @@ export class S3Store implements Store {
   }
 
   async head(key: string, signal?: AbortSignal): Promise<DescribedObject | undefined> {
-    const what = `HEAD ${this.address(key)}`
-    const answer = await this.#http.answer(() => this.#signed('HEAD', key, { signal }), what)
-    if (answer.status === 404) return undefined
-    if (answer.status !== 200) throw this.#error(answer, what)
-    const metadata = Object.entries(answer.headers).flatMap(([name, value]) =>
-      name.startsWith(METADATA) ? [[name.slice(METADATA.length), String(value)]] : [],
-    )
-    return { key, size: Number(answer.headers['content-length']), metadata: Object.fromEntries(metadata) }
+    const answer = await this.#done('HEAD', key, { accept: [404], signal })
+    return answer.status === 404 ? undefined : describedBy(key, answer, METADATA)
   }
 
   async delete(key: string): Promise<void> {
@@ -110,29 +99,16 @@ export class S3Store implements Store {
     )
   }
 
-  async #putPart(key: string, uploadId: string, part: Part, signal: AbortSignal): Promise<string> {
-    const query = { partNumber: String(part.number), uploadId }
-    const { headers } = await this.#done('PUT', key, { query, body: part.bytes, signal })
-    part.release()
-    return headers.etag ?? ''
-  }
-
   async #complete(key: string, upload: Completed): Promise<void> {
-    const { uploadId, tags, ifAbsent, mark, signal } = upload
+    const { uploadId, tags, ifAbsent, signal } = upload
     const list = tags.map((tag, index) => `<Part><PartNumber>${index + 1}</PartNumber><ETag>${tag}</ETag></Part>`)
     const body = Buffer.from(`<CompleteMultipartUpload>${list.join('')}</CompleteMultipartUpload>`)
     const headers: Record<string, string> = ifAbsent ? { 'if-none-match': '*' } : {}
     const what = `POST ${this.address(key)} (complete)`
     const prepare = () => this.#signed('POST', key, { query: { uploadId }, headers, body, signal })
-    try {
-      const answer = await this.#http.answer(prepare, what)
-      // S3 begins to answer before it is done: the status is then 200, whatever comes of it.
-      if (answer.status !== 200 || elements(answer.text, 'Error').length > 0) throw this.#error(answer, what)
-    } catch (error) {
-      // The first answer may have been lost: the object that is there tells by which upload it came.
-      const isOurs = (await this.head(key, soon()).catch(() => undefined))?.metadata[UPLOAD] === mark
-      if (!isOurs) throw error
-    }
+    const answer = await this.#http.answer(prepare, what)
+    // S3 begins to answer before it is done: the status is then 200, whatever comes of it.
+    if (answer.status !== 200 || elements(answer.text, 'Error').length > 0) throw this.#errorOf(answer, what)
   }
 
   /** Parts that stay are paid for until a rule of the bucket removes them; the upload has failed already. */
@@ -140,14 +116,13 @@ export class S3Store implements Store {
     await this.#done('DELETE', key, { query: { uploadId }, accept: [404], signal: soon() }).catch(() => undefined)
   }
 
-  async #done(method: string, key: string, options: RequestOptions & { accept?: number[] } = {}): Promise<HttpAnswer> {
-    const what = `${method} ${this.address(key)}`
-    const answer = await this.#http.answer(() => this.#signed(method, key, options), what)
-    if ((answer.status >= 200 && answer.status < 300) || options.accept?.includes(answer.status)) return answer
-    throw this.#error(answer, what)
+  #done(method: string, key: string, options: RequestOptions & { accept?: number[] } = {}): Promise<HttpAnswer> {
+    const prepare = () => this.#signed(method, key, options)
+    return this.#http.done(prepare, `${method} ${this.address(key)}`, this.#errorOf, options.accept)
   }
 
-  #signed(method: string, key: string, { query = {}, headers = {}, body, signal }: RequestOptions = {}) {
+  #signed(method: string, key: string, options: RequestOptions): HttpRequest {
+    const { query = {}, headers = {}, body, signal } = options
     const url = new URL(this.#base)
     url.pathname = `${this.#base.pathname.replace(/\/$/, '')}/${encodePath(key)}`
     url.search = encodeQuery(query)
@@ -156,23 +131,13 @@ export class S3Store implements Store {
     return { ...request, signal, headers: signed(request, region, credentials, new Date()) }
   }
 
-  #error(answer: HttpAnswer, what: string): StoreError {
-    return s3Error(answer, what, this.#options)
-  }
-}
-
-interface RequestOptions {
-  query?: Record<string, string>
-  headers?: Record<string, string> | undefined
-  body?: Uint8Array
-  signal?: AbortSignal | undefined
+  #errorOf = (answer: HttpAnswer, what: string): StoreError => s3Error(answer, what, this.#options)
 }
 
 interface Completed {
   uploadId: string
   tags: readonly string[]
   ifAbsent: boolean
-  mark: string
   signal: AbortSignal | undefined
 }
 

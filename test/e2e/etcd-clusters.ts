@@ -47,9 +47,9 @@ export class EtcdClusters implements AsyncDisposable {
   remove = (name: string): Promise<unknown> =>
     whileAway(() => this.world.kube.delete(resourcePath(EtcdCluster, 'default', name)))
 
-  /** Without time to end in peace. */
-  kill = (pod: string): Promise<unknown> =>
-    this.world.kube.delete(resourcePath(Pod, 'default', pod), { gracePeriodSeconds: 0 })
+  /** Without time to end in peace, unless a grace period is given. */
+  kill = (pod: string, gracePeriodSeconds = 0): Promise<unknown> =>
+    this.world.kube.delete(resourcePath(Pod, 'default', pod), { gracePeriodSeconds })
 
   async pods(name: string): Promise<KubeObject[]> {
     const pods = await this.world.pods()
@@ -60,9 +60,15 @@ export class EtcdClusters implements AsyncDisposable {
 
   names = async (name: string): Promise<string[]> => (await this.pods(name)).map(({ metadata }) => metadata.name).sort()
 
-  async urlOf(name: string, scheme = 'http'): Promise<string> {
-    const [pod] = await this.pods(name)
-    return `${scheme}://${(pod?.status as { podIP?: string } | undefined)?.podIP}:2379`
+  /** Where clients reach the members that have an address. */
+  async urls(name: string): Promise<string[]> {
+    const addresses = (await this.pods(name)).map(({ status }) => (status as { podIP?: string } | undefined)?.podIP)
+    return addresses.filter((address) => address !== undefined).map((address) => `http://${address}:2379`)
+  }
+
+  async urlOf(name: string): Promise<string> {
+    const [url = ''] = await this.urls(name)
+    return url
   }
 
   async claims(name: string): Promise<KubeObject[]> {
@@ -72,17 +78,20 @@ export class EtcdClusters implements AsyncDisposable {
     return all.filter(({ metadata }) => metadata.labels?.['etcd_cluster'] === name)
   }
 
+  /** Whether it has the members that its spec wants, and nothing is left to do. */
+  async isSettled(name: string): Promise<boolean> {
+    const cluster = await this.get(EtcdCluster, name)
+    return isSettledAt(cluster.spec.size, cluster)
+  }
+
   /** Its status, as soon as it has so many members and nothing is left to do. Prints how long that took. */
   async settled(name: string, size: number, what: string, without = '') {
     const begin = performance.now()
     let status: Awaited<ReturnType<typeof this.statusOf>> = {}
     await until(async () => {
-      const { metadata, status: now } = await this.get(EtcdCluster, name)
-      status = now
-      const ready = status.conditions?.find(({ type }) => type === 'Ready')
-      const isSettled = ready?.status === 'True' && ready.observedGeneration === metadata.generation
-      const { ready: names = [] } = status.members ?? {}
-      return isSettled && names.length === size && status.size === size && !names.includes(without)
+      const cluster = await this.get(EtcdCluster, name)
+      status = cluster.status
+      return isSettledAt(size, cluster) && !status.members?.ready.includes(without)
     })
     console.log(`${what}: ${((performance.now() - begin) / 1000).toFixed(1)} s`)
     return status
@@ -92,4 +101,10 @@ export class EtcdClusters implements AsyncDisposable {
     await this.replicas[Symbol.asyncDispose]()
     await this.world[Symbol.asyncDispose]()
   }
+}
+
+function isSettledAt(size: number, { metadata, status }: ObservedBy<typeof EtcdCluster>): boolean {
+  const ready = status.conditions?.find(({ type }) => type === 'Ready')
+  const isReady = ready?.status === 'True' && ready.observedGeneration === metadata.generation
+  return isReady && status.members?.ready.length === size && status.size === size
 }

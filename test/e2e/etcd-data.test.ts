@@ -102,7 +102,7 @@ describe.skipIf(turn.skip)('the data of an EtcdCluster on a real node', () => {
       }
       await etcds.create('d', { size: 3, pod: { persistentVolumeClaimSpec: claim } })
       const { clusterID } = await etcds.settled('d', 3, 'create 3 with volumes')
-      const writer = new EtcdWriter(() => etcds.pods('d'))
+      const writer = new EtcdWriter(() => etcds.urls('d'))
       await until(() => writer.acknowledged.length > 10)
       const pods = await etcds.names('d')
       for (const name of pods) await etcds.kill(name)

@@ -4,7 +4,8 @@ import { violationOf } from '../soak/etcd/linearizable.ts'
 import { takeTurnWithNode } from '../support/node.ts'
 import { randomFrom } from '../support/random.ts'
 import { EtcdClusters } from './etcd-clusters.ts'
-import { faultsUntil, untilSettled } from './etcd-faults.ts'
+import { faultsUntil } from './etcd-faults.ts'
+import { until } from './world.ts'
 
 const turn = await takeTurnWithNode()
 afterAll(turn.end)
@@ -23,13 +24,11 @@ describe.skipIf(turn.skip)('an EtcdCluster under random faults', () => {
     await using clusters = await EtcdClusters.start()
     const name = 'faults'
     await clusters.create(name, { size: SIZE })
-    await untilSettled({ clusters, name })
+    await until(() => clusters.isSettled(name))
 
     let endpoints: string[] = []
     const look = async () => {
-      const pods = await clusters.pods(name)
-      const ips = pods.map(({ status }) => (status as { podIP?: string } | undefined)?.podIP)
-      endpoints = ips.filter((ip) => ip !== undefined).map((ip) => `http://${ip}:2379`)
+      endpoints = await clusters.urls(name)
     }
     await look()
     const looking = setInterval(() => void look().catch(() => undefined), LOOK_MS)
@@ -43,7 +42,7 @@ describe.skipIf(turn.skip)('an EtcdCluster under random faults', () => {
     const random = randomFrom(SEED)
     const happened = await faultsUntil(AbortSignal.timeout(MINUTES * 60_000), { clusters, name, random })
     await clusters.edit(name, { size: SIZE })
-    await untilSettled({ clusters, name })
+    await until(() => clusters.isSettled(name))
     over.abort()
     clearInterval(looking)
 

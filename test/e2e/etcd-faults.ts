@@ -1,10 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { EtcdCluster } from '#functions/etcd'
-import { isNotFound, resourcePath } from '#kube'
-import { Pod } from '#sdk'
+import { isNotFound } from '#kube'
 import type { EtcdClusters } from './etcd-clusters.ts'
-import { until, whileAway } from './world.ts'
+import { whileAway } from './world.ts'
 
 interface Cast {
   clusters: EtcdClusters
@@ -62,7 +60,7 @@ const FAULTS: readonly Fault[] = [
 export async function faultsUntil(signal: AbortSignal, cast: Cast): Promise<Record<string, number>> {
   const happened: Record<string, number> = {}
   while (!signal.aborted) {
-    const isWhole = await isSettled(cast)
+    const isWhole = await cast.clusters.isSettled(cast.name)
     const fault = pick(
       FAULTS.filter(({ isLoss }) => isWhole || !isLoss),
       cast.random,
@@ -74,16 +72,6 @@ export async function faultsUntil(signal: AbortSignal, cast: Cast): Promise<Reco
   return happened
 }
 
-export const untilSettled = (of: Pick<Cast, 'clusters' | 'name'>): Promise<boolean> => until(() => isSettled(of))
-
-/** It has the members that it should have, and nothing is left to do. */
-async function isSettled({ clusters, name }: Pick<Cast, 'clusters' | 'name'>): Promise<boolean> {
-  const { metadata, spec, status } = await clusters.get(EtcdCluster, name)
-  const ready = status.conditions?.find(({ type }) => type === 'Ready')
-  const isReady = ready?.status === 'True' && ready.observedGeneration === metadata.generation
-  return isReady && status.members?.ready?.length === spec.size && status.size === spec.size
-}
-
 const anyMember = async ({ clusters, name, random }: Cast): Promise<string | undefined> =>
   pick(await clusters.names(name), random)
 
@@ -91,7 +79,7 @@ const anyMember = async ({ clusters, name, random }: Cast): Promise<string | und
 async function remove({ clusters }: Cast, pod: string | undefined, gracePeriodSeconds: number): Promise<void> {
   if (pod === undefined) return
   try {
-    await whileAway(() => clusters.world.kube.delete(resourcePath(Pod, 'default', pod), { gracePeriodSeconds }))
+    await whileAway(() => clusters.kill(pod, gracePeriodSeconds))
   } catch (error) {
     if (!isNotFound(error)) throw error
   }

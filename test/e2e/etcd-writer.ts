@@ -1,4 +1,3 @@
-import type { KubeObject } from '#contracts'
 import { openEtcd } from '#etcd'
 
 const key = (at: number): Buffer => Buffer.from(`written-${String(at).padStart(6, '0')}`)
@@ -6,15 +5,15 @@ const CALL = { timeoutMs: 3000 }
 
 /** A client that writes one value after the other, at any member that takes it, and keeps what was acknowledged. */
 export class EtcdWriter {
-  readonly #pods: () => Promise<KubeObject[]>
+  readonly #urls: () => Promise<string[]>
   readonly #stop = new AbortController()
   readonly #running: Promise<void>
   acknowledged: number[] = []
   /** The longest time without an acknowledged value, in milliseconds. */
   longestGapMs = 0
 
-  constructor(pods: () => Promise<KubeObject[]>) {
-    this.#pods = pods
+  constructor(urls: () => Promise<string[]>) {
+    this.#urls = urls
     this.#running = this.#write()
   }
 
@@ -31,12 +30,6 @@ export class EtcdWriter {
       this.longestGapMs = Math.max(this.longestGapMs, performance.now() - last)
       last = performance.now()
     }
-  }
-
-  async #urls(): Promise<string[]> {
-    const pods = await this.#pods()
-    const ips = pods.map(({ status }) => (status as { podIP?: string } | undefined)?.podIP)
-    return ips.filter((ip) => ip !== undefined).map((ip) => `http://${ip}:2379`)
   }
 
   async #put(url: string | undefined, at: number): Promise<boolean> {

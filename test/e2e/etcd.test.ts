@@ -35,7 +35,7 @@ describe.skipIf(turn.skip)('an EtcdCluster on a real node', () => {
     'replaces a member that is killed, and the leader, and loses nothing that a client was told is written',
     SLOW,
     async () => {
-      const writer = new EtcdWriter(() => etcds.pods('a'))
+      const writer = new EtcdWriter(() => etcds.urls('a'))
       const { leader, members } = await etcds.statusOf('a')
       const follower = members!.ready.find((one) => one !== leader)!
       await etcds.kill(follower)
@@ -53,7 +53,7 @@ describe.skipIf(turn.skip)('an EtcdCluster on a real node', () => {
     'grows and shrinks under a client while one of two dispatchers is killed again and again',
     SLOW,
     async () => {
-      const writer = new EtcdWriter(() => etcds.pods('a'))
+      const writer = new EtcdWriter(() => etcds.urls('a'))
       const stop = new AbortController()
       const chaos = (async () => {
         while (!stop.signal.aborted) {
@@ -75,7 +75,7 @@ describe.skipIf(turn.skip)('an EtcdCluster on a real node', () => {
   )
 
   it.skipIf(!isSoak)('gets another pod policy by new members, and keeps its data', SLOW, async () => {
-    const writer = new EtcdWriter(() => etcds.pods('a'))
+    const writer = new EtcdWriter(() => etcds.urls('a'))
     const before = (await etcds.pods('a')).map(({ metadata }) => metadata.name)
     await etcds.edit('a', { pod: { labels: { team: 'red' } } })
     await etcds.settled('a', 3, 'another pod policy')
@@ -111,7 +111,7 @@ describe.skipIf(turn.skip)('an EtcdCluster on a real node', () => {
   it.skipIf(!isSoak)('takes another version in place, the leader last, and goes back', SLOW, async () => {
     await etcds.create('b', { size: 3, version: '3.6.16' })
     await etcds.settled('b', 3, 'create 3 of 3.6')
-    const writer = new EtcdWriter(() => etcds.pods('b'))
+    const writer = new EtcdWriter(() => etcds.urls('b'))
     const before = (await etcds.pods('b')).map(({ metadata }) => metadata.uid ?? '').sort()
     for (const version of ['3.7.3', '3.6.16']) {
       await etcds.edit('b', { version })

@@ -4,7 +4,7 @@
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { parseArgs } from 'node:util'
+import { positive, UsageError, valuesOf } from './options.ts'
 
 const USAGE = `npm run soak etcd -- [--minutes N] [--seed S]
 
@@ -17,34 +17,26 @@ const options = {
   seed: { type: 'string' },
 } as const
 
-process.exitCode = await soak(process.argv.slice(2))
+try {
+  process.exitCode = await soak(valuesOf(process.argv.slice(2), options))
+} catch (error) {
+  if (!(error instanceof UsageError)) throw error
+  process.stderr.write(`${error.message}\n\n${USAGE}\n`)
+  process.exitCode = 2
+}
 
-async function soak(args: string[]): Promise<number> {
-  let given: { help: boolean; minutes: string; seed?: string | undefined }
-  try {
-    given = parseArgs({ args, options }).values
-  } catch (error) {
-    return refuse(error instanceof Error ? error.message : String(error))
-  }
-  const { help, minutes, seed } = given
+async function soak({ help, minutes, seed }: { help: boolean; minutes: string; seed?: string }): Promise<number> {
   if (help) {
     console.log(USAGE)
     return 0
   }
-  if (!(Number(minutes) > 0 && Number(minutes) <= 24 * 60))
-    return refuse(`--minutes is ${minutes}: it must be above 0 and at most 1440`)
-  if (seed !== undefined && !/^\d+$/.test(seed)) return refuse(`--seed is ${seed}: it must be a whole number`)
+  if (seed !== undefined && !/^\d+$/.test(seed)) throw new UsageError(`--seed is ${seed}: it must be a whole number`)
   const env = {
     ...process.env,
-    FAIRLEAD_ETCD_MINUTES: minutes,
+    FAIRLEAD_ETCD_MINUTES: String(positive('--minutes', minutes)),
     ...(seed !== undefined && { FAIRLEAD_ETCD_SEED: seed }),
   }
   const test = spawn('vitest', ['run', '--no-file-parallelism', 'test/e2e/etcd'], { stdio: 'inherit', env })
   const [code] = (await once(test, 'exit')) as [number | null]
   return code ?? 1
-}
-
-function refuse(message: string): number {
-  process.stderr.write(`${message}\n\n${USAGE}\n`)
-  return 2
 }

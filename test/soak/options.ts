@@ -1,4 +1,4 @@
-import { parseArgs } from 'node:util'
+import { type ParseArgsConfig, parseArgs } from 'node:util'
 
 export interface SoakOptions {
   help: boolean
@@ -26,7 +26,7 @@ export class UsageError extends Error {
 }
 
 export function soakOptions(args: string[]): SoakOptions {
-  const { help, minutes, seed, replicas, 'wait-minutes': waitMinutes } = valuesOf(args)
+  const { help, minutes, seed, replicas, 'wait-minutes': waitMinutes } = valuesOf(args, OPTIONS)
   if (replicas !== '1' && replicas !== '3') throw new UsageError(`--replicas is ${replicas}: it can be 1 or 3`)
   return {
     help,
@@ -37,24 +37,27 @@ export function soakOptions(args: string[]): SoakOptions {
   }
 }
 
-function valuesOf(args: string[]) {
+const OPTIONS = {
+  help: { type: 'boolean', short: 'h', default: false },
+  minutes: { type: 'string', default: '1' },
+  seed: { type: 'string' },
+  replicas: { type: 'string', default: '1' },
+  'wait-minutes': { type: 'string' },
+} as const
+
+/** Throws a UsageError for what is none of the options. */
+export function valuesOf<const Options extends NonNullable<ParseArgsConfig['options']>>(
+  args: string[],
+  options: Options,
+) {
   try {
-    return parseArgs({
-      args,
-      options: {
-        help: { type: 'boolean', short: 'h', default: false },
-        minutes: { type: 'string', default: '1' },
-        seed: { type: 'string' },
-        replicas: { type: 'string', default: '1' },
-        'wait-minutes': { type: 'string' },
-      },
-    }).values
+    return parseArgs({ args, options }).values
   } catch (error) {
     throw new UsageError(error instanceof Error ? error.message : String(error))
   }
 }
 
-function positive(name: string, text: string): number {
+export function positive(name: string, text: string): number {
   const value = Number(text)
   if (!(value > 0 && value <= 24 * 60)) throw new UsageError(`${name} is ${text}: it must be above 0 and at most 1440`)
   return value

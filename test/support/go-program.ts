@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto'
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync } from 'node:fs'
+import { readdirSync, readFileSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { cacheDir } from '../../local/build.ts'
 import { goEnvironment, goVersionOf, requireGo, runGo } from '../../local/go-toolchain.ts'
-import { withLock } from '../../local/lock.ts'
+import { madeOnce } from './made-once.ts'
 
 const GO = fileURLToPath(new URL('./go', import.meta.url))
 
@@ -18,18 +18,10 @@ export async function goProgram(name: string, packageName = '.', flags: readonly
   for (const file of readdirSync(source).sort()) hash.update(`\0${file}\0`).update(readFileSync(join(source, file)))
   const dir = join(cacheDir(), 'bin', `test-${name}-${hash.digest('hex').slice(0, 12)}`)
   const program = join(dir, name)
-  if (existsSync(program)) return program
-  mkdirSync(dir, { recursive: true })
-  await withLock(
-    join(dir, '.lock'),
-    () => {},
-    async () => {
-      if (existsSync(program)) return
-      await requireGo(goVersionOf(join(source, 'go.mod')), name, process.env)
-      const env = goEnvironment(process.env, { CGO_ENABLED: '0' })
-      await runGo(['build', '-trimpath', ...flags, '-o', `${program}.new`, packageName], { cwd: source, env })
-      renameSync(`${program}.new`, program)
-    },
-  )
-  return program
+  return madeOnce(dir, program, async () => {
+    await requireGo(goVersionOf(join(source, 'go.mod')), name, process.env)
+    const env = goEnvironment(process.env, { CGO_ENABLED: '0' })
+    await runGo(['build', '-trimpath', ...flags, '-o', `${program}.new`, packageName], { cwd: source, env })
+    renameSync(`${program}.new`, program)
+  })
 }

@@ -1,11 +1,11 @@
 import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { cpSync, existsSync, mkdirSync, readFileSync, renameSync } from 'node:fs'
+import { cpSync, readFileSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { cacheDir } from '../../local/build.ts'
-import { withLock } from '../../local/lock.ts'
+import { madeOnce } from './made-once.ts'
 
 const NODE = fileURLToPath(new URL('./node', import.meta.url))
 const run = promisify(execFile)
@@ -19,18 +19,10 @@ export async function nodeProgram(name: string, script: string): Promise<string>
   const lock = readFileSync(join(source, 'package-lock.json'))
   const dir = join(cacheDir(), 'npm', `${name}-${createHash('sha256').update(lock).digest('hex').slice(0, 12)}`)
   const program = join(dir, 'done', 'node_modules', script)
-  if (existsSync(program)) return program
-  mkdirSync(dir, { recursive: true })
-  await withLock(
-    join(dir, '.lock'),
-    () => {},
-    async () => {
-      if (existsSync(program)) return
-      const cwd = join(dir, `new-${process.pid}`)
-      cpSync(source, cwd, { recursive: true })
-      await run('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd, maxBuffer: 2 ** 26 })
-      renameSync(cwd, join(dir, 'done'))
-    },
-  )
-  return program
+  return madeOnce(dir, program, async () => {
+    const cwd = join(dir, `new-${process.pid}`)
+    cpSync(source, cwd, { recursive: true })
+    await run('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd, maxBuffer: 2 ** 26 })
+    renameSync(cwd, join(dir, 'done'))
+  })
 }
