@@ -44,7 +44,8 @@ export async function startBrowser(): Promise<Browser> {
     await rm(profile, { recursive: true, force: true, maxRetries: 5 })
   }
   try {
-    const call = await connect(await newPage(await debuggingPort(chromium)))
+    const port = await inTime('its debugging port', debuggingPort(chromium))
+    const call = await connect(await newPage(port))
     return {
       async open(url) {
         const { errorText } = await call<{ errorText?: string }>('Page.navigate', { url })
@@ -124,6 +125,13 @@ async function connect(url: string): Promise<Call> {
     }
     socket.addEventListener('message', listen)
     socket.send(JSON.stringify({ id, method, params }))
-    return answered.promise
+    return inTime(`an answer to ${method} ${JSON.stringify(params)}`, answered.promise)
   }
+}
+
+/** A browser that hangs fails the test by what it was asked for, not by the test's own time limit. */
+async function inTime<T>(what: string, work: Promise<T>): Promise<T> {
+  const late = Promise.withResolvers<never>()
+  const timer = setTimeout(() => late.reject(new Error(`Chromium has not given ${what} within 20 s`)), 20_000)
+  return Promise.race([work, late.promise]).finally(() => clearTimeout(timer))
 }
