@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// Starts the command from its TypeScript source. Node.js runs TypeScript itself from 24.12 on; with an older one on
+// Starts the command. Node.js runs TypeScript itself, as users write it, from 24.12 on; with an older one on
 // the PATH the version that the project installed is used. Until then names that older ones lack must not be imported.
 import { spawn } from 'node:child_process'
 import { existsSync, mkdirSync } from 'node:fs'
@@ -18,12 +18,14 @@ if (runsTypeScript) {
   // A server that accepts a connection of the NATS client (3.4.0) and says nothing keeps it, and so this process, for ever.
   if (process.exitCode) process.exit()
 } else {
-  const here = dirname(fileURLToPath(import.meta.url))
-  const node = join(dirname(here), 'node_modules', '.bin', 'node')
-  if (!existsSync(node)) {
-    console.error(
-      `fairlead: Node.js 24.12 or newer is needed (this is ${process.versions.node}), and npm has not installed it: run npm ci`,
-    )
+  // Of the clone, or of the project in which the package is installed.
+  const root = dirname(dirname(fileURLToPath(import.meta.url)))
+  const node = [join(root, 'node_modules', '.bin', 'node'), join(dirname(root), '.bin', 'node')].find(existsSync)
+  if (node === undefined) {
+    const way = existsSync(join(root, 'package-lock.json'))
+      ? 'run npm ci'
+      : 'install it, or run npm install node@24 here'
+    console.error(`fairlead: Node.js 24.12 or newer is needed, and this is ${process.versions.node}: ${way}`)
     process.exit(2)
   }
   const child = spawn(node, [fileURLToPath(import.meta.url), ...process.argv.slice(2)], { stdio: 'inherit' })

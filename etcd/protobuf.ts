@@ -4,7 +4,7 @@
  */
 type Type = 'id' | 'int' | 'bool' | 'string' | 'bytes' | Message<Fields>
 
-interface List<T extends Type> {
+export interface List<T extends Type> {
   readonly each: T
 }
 

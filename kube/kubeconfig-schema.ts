@@ -28,6 +28,7 @@ const user = z.object({
     .looseObject({
       apiVersion: z.string(),
       command: z.string().min(1),
+      args: z.array(z.string()).nullish(),
       env: z.array(z.object({ name: z.string(), value: z.string() })).nullish(),
       installHint: text,
     })

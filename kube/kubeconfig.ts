@@ -1,7 +1,9 @@
 import { delimiter, dirname, join, resolve } from 'node:path'
 import { ClusterAccessError } from './errors.ts'
 import { certificateAuthority, clientCertificate } from './kubeconfig-certificates.ts'
+import { execCredentials } from './kubeconfig-exec.ts'
 import { type KubeConfigFile, readKubeConfigs } from './kubeconfig-file.ts'
+import { providerCredentials } from './kubeconfig-provider.ts'
 import type { Circumstances, ClusterEntry, Entry, KubeConfig, UserEntry } from './kubeconfig-schema.ts'
 import { tokenFile } from './token-file.ts'
 import type { ClusterAccess, TokenSource } from './types.ts'
@@ -85,10 +87,9 @@ async function credentialsOf(
   circumstances: Circumstances,
 ): Promise<Pick<ClusterAccess, 'cert' | 'key' | 'token'>> {
   refuseUnsupported(user.value, circumstances.origin)
-  if (user.value.exec || user.value['auth-provider']) {
-    const { pluginCredentials } = await import('./kubeconfig-plugin.ts')
-    return pluginCredentials(user, circumstances)
-  }
+  const { exec, 'auth-provider': provider } = user.value
+  if (exec) return execCredentials({ exec, file: user.file }, circumstances)
+  if (provider) return providerCredentials(provider, circumstances)
   return { ...(await clientCertificate(user, circumstances)), token: userToken(user, circumstances) }
 }
 

@@ -67,7 +67,7 @@ export class LeasedKey implements Lease {
     return this.#core.clock.dateOf(this.#end)
   }
 
-  get signal() {
+  get signal(): AbortSignal {
     return this.#abort.signal
   }
 
@@ -81,7 +81,7 @@ export class LeasedKey implements Lease {
     return this.#takenBack
   }
 
-  get stale() {
+  get stale(): AbortSignal {
     return this.#stale.signal
   }
 

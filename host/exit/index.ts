@@ -1,3 +1,3 @@
 export { describe, dieBecause, EXIT, exitCodeOf, IgnoredSignalError, IncompatibleError, UsageError } from './exit.ts'
 export { endInTime, untilStopped } from './signals.ts'
-export { harmless, harmlessJson } from './terminal.ts'
+export { harmless } from './terminal.ts'

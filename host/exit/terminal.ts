@@ -7,8 +7,4 @@ const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u
  */
 export const harmless = (text: string): string => text.replaceAll(CONTROLS, escaped)
 
-/** A line of JSON whose texts somebody will show as they are. */
-export const harmlessJson = (line: string): string =>
-  JSON.stringify(JSON.parse(line), (_, value: unknown) => (typeof value === 'string' ? harmless(value) : value))
-
 const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`

@@ -1,6 +1,6 @@
 import { destination, type Logger, pino, stdSerializers, stdTimeFunctions } from 'pino'
 import type { Config } from '#host/config'
-import { harmlessJson } from '#host/exit'
+import { textLine } from './text-line.ts'
 
 const LONGEST = 20_000
 
@@ -31,14 +31,7 @@ export async function createLogger(config: Pick<Config, 'LOG_LEVEL' | 'LOG_FORMA
     serializers: { err: errorFields },
   }
   if (format === 'json') return pino(options, destination({ dest: 2, sync: true }))
-  const { default: pretty } = await import('pino-pretty')
-  const stream = pretty({
-    destination: 2,
-    sync: true,
-    ignore: 'pid,hostname',
-    translateTime: 'SYS:HH:MM:ss.l',
-    singleLine: true,
-  })
-  // It shows stacks as they are.
-  return pino({ ...options, formatters: {} }, { write: (line) => stream.write(`${harmlessJson(line)}\n`) })
+  const stream = destination({ dest: 2, sync: true })
+  const colors = process.stderr.isTTY && process.stderr.hasColors()
+  return pino(options, { write: (line) => stream.write(textLine(line, { colors })) })
 }

@@ -6,8 +6,9 @@ import { connectJetStream, type JetStream } from '#jetstream'
 import type { Nats } from '#local'
 import { table } from '../../cli/table.ts'
 import { describe as described } from '../../host/exit/exit.ts'
-import { harmless, harmlessJson } from '../../host/exit/terminal.ts'
+import { harmless } from '../../host/exit/terminal.ts'
 import { errorFields } from '../../host/logging/logging.ts'
+import { textLine } from '../../host/logging/text-line.ts'
 import { command } from '../support/command.ts'
 import { startTestNats } from '../support/servers.ts'
 import { silent } from '../support/silent.ts'
@@ -86,10 +87,12 @@ describe('what other people have written', () => {
   })
 
   it('does nothing to a terminal where a log shows its texts as they are', () => {
-    const line = harmlessJson(JSON.stringify({ err: { stack: `Error: ${HOSTILE}\n    at x` }, msg: 'run failed' }))
-    const { err, msg } = JSON.parse(line) as { err: { stack: string }; msg: string }
-    expect(err.stack).not.toMatch(CONTROL)
-    expect(err.stack.split('\n')).toHaveLength(3)
-    expect(msg).toBe('run failed')
+    const fields = { level: 'warn', time: '2026-01-02T03:04:05.678Z', key: HOSTILE, msg: `run ${HOSTILE} failed` }
+    const line = textLine(JSON.stringify({ ...fields, err: { stack: `Error: ${HOSTILE}\n    at x` } }), {
+      colors: false,
+    })
+    expect(line).not.toMatch(CONTROL)
+    expect(line).toMatch(/^\[\d\d:\d\d:05\.678\] WARN: run .* failed \{"key":/)
+    expect(line.split('\n')).toHaveLength(5)
   })
 })

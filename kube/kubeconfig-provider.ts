@@ -1,0 +1,62 @@
+import { ClusterAccessError } from './errors.ts'
+import type { Circumstances, UserEntry } from './kubeconfig-schema.ts'
+import type { ClusterAccess } from './types.ts'
+
+type AuthProvider = NonNullable<UserEntry['auth-provider']>
+
+/** The token is asked for again after this time; whether it is then renewed, its expiry time decides. */
+const MAX_AGE_MS = 60_000
+const TIMEOUT_MS = 60_000
+
+/**
+ * Users whose token comes from an identity provider (`auth-provider`, as OIDC), by way of @kubernetes/client-node, which
+ * is installed only where it is needed. Tokens are renewed while they are used.
+ */
+export async function providerCredentials(
+  provider: AuthProvider,
+  { origin, now }: Circumstances,
+): Promise<Pick<ClusterAccess, 'token'>> {
+  const ask = await createProvider(provider, origin)
+  const first = await ask()
+  let last = { token: first, readAt: now() }
+
+  const token = async (rejected?: string): Promise<string | undefined> => {
+    if (last.token !== rejected && now() - last.readAt < MAX_AGE_MS) return last.token
+    last = { token: await ask(), readAt: now() }
+    return last.token
+  }
+  return { token: first === undefined ? undefined : token }
+}
+
+/** A provider's refresh token changes with use, so one object is kept. */
+async function createProvider(authProvider: AuthProvider, origin: string): Promise<() => Promise<string | undefined>> {
+  const { KubeConfig } = await import('@kubernetes/client-node').catch((cause: unknown) => {
+    const how = 'install it beside fairlead (npm install @kubernetes/client-node), or use a credentials plugin (exec)'
+    const what = `${origin} uses the auth-provider ${authProvider.name}, which needs the package @kubernetes/client-node`
+    throw new ClusterAccessError(`${what}: ${how}`, { cause })
+  })
+  const config = new KubeConfig()
+  config.loadFromOptions({
+    clusters: [{ name: 'cluster', server: 'https://unused.invalid' }],
+    users: [{ name: 'user', authProvider }],
+    contexts: [{ name: 'context', cluster: 'cluster', user: 'user' }],
+    currentContext: 'context',
+  })
+  return async () => {
+    const options: { headers: Record<string, string> } = { headers: {} }
+    try {
+      await withinTime(config.applyToHTTPSOptions(options))
+    } catch (cause) {
+      const why = (cause as Error).message.trim()
+      throw new ClusterAccessError(`the identity provider of ${origin} gives no credentials: ${why}`, { cause })
+    }
+    return options.headers['Authorization']?.replace(/^Bearer /, '')
+  }
+}
+
+function withinTime<T>(work: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error(`no answer within ${TIMEOUT_MS / 1000} s`)), TIMEOUT_MS)
+    work.then(resolve, reject).finally(() => clearTimeout(timer))
+  })
+}

@@ -1,0 +1,210 @@
+import { execFile } from 'node:child_process'
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { nodeProgram } from '../support/node-program.ts'
+import { type PackedPackage, packedPackage } from '../support/package.ts'
+
+const run = promisify(execFile)
+
+let made: PackedPackage
+let dir: string
+
+beforeAll(async () => {
+  made = await packedPackage()
+  dir = await mkdtemp(join(tmpdir(), 'fl-package-'))
+})
+afterAll(() => rm(dir, { recursive: true, force: true }))
+
+const ROOT = join(import.meta.dirname, '../..')
+const tool = (script: string) => nodeProgram('packaging', script)
+const node = (args: string[], cwd: string) =>
+  run(process.execPath, args, { cwd, maxBuffer: 2 ** 26, env: { ...process.env, PATH: pathTo(process.execPath) } })
+const pathTo = (program: string): string => `${dirname(program)}:${process.env['PATH']}`
+
+/** A function whose types are checked: a Deployment has the type that Kubernetes says. */
+const FUNCTION = `import { Deployment, reconciler, resource, z } from 'fairlead'
+export const Site = resource({
+  group: 'example.com', version: 'v1', kind: 'Site', plural: 'sites',
+  spec: z.object({ replicas: z.int32() }), status: z.object({ ready: z.int32() }),
+})
+export const site = reconciler({
+  name: 'site', for: Site, owns: [Deployment],
+  reconcile({ owned }) {
+    const ready: number = owned(Deployment)[0]?.status?.readyReplicas ?? 0
+    // @ts-expect-error a number, by the model of Kubernetes
+    const name: string = owned(Deployment)[0]?.spec?.replicas
+    return { apply: [], status: { ready: name === '' ? 0 : ready } }
+  },
+})
+`
+const TEST = `import { equal } from 'node:assert/strict'
+import { test } from 'node:test'
+import { outcomeOf } from 'fairlead/testing'
+import { Site, site } from './site.ts'
+test('none is ready', async () => {
+  const object = Site.of({ metadata: { name: 'a' }, spec: { replicas: 1 } })
+  equal((await outcomeOf(site, { object })).status?.ready, 0)
+})
+`
+/** What attw finds. The package is for ECMAScript modules; it has no door for require() of old. */
+interface Problem {
+  kind: string
+  resolutionKind?: string
+  resolutionOption?: string
+}
+
+const PROJECT = {
+  compilerOptions: {
+    target: 'esnext',
+    module: 'nodenext',
+    strict: true,
+    noEmit: true,
+    allowImportingTsExtensions: true,
+    exactOptionalPropertyTypes: true,
+    types: [],
+    skipLibCheck: true,
+  },
+  include: ['site.ts'],
+}
+
+describe('the package', () => {
+  it('installs at most 40 packages and 40 MB, and runs nothing on installation', async () => {
+    const lock = await readFile(join(made.installed, 'package-lock.json'), 'utf8')
+    const { packages } = JSON.parse(lock) as { packages: Record<string, { hasInstallScript?: boolean }> }
+    const installed = Object.entries(packages).filter(([path]) => path !== '')
+    expect(installed.length).toBeLessThanOrEqual(40)
+    expect(installed.filter(([, { hasInstallScript }]) => hasInstallScript === true)).toEqual([])
+    expect(await bytesIn(join(made.installed, 'node_modules'))).toBeLessThan(40e6)
+  })
+
+  it('has doors that tools resolve, with their types', { timeout: 120_000 }, async () => {
+    const publint = await tool('publint/src/cli.js')
+    const { stdout } = await node([publint, 'run', made.folder, '--strict', '--pack', 'false'], dir)
+    expect(stdout).toContain('All good')
+    const attw = await tool('@arethetypeswrong/cli/dist/index.js')
+    // Its exit code counts what the profile ignores; in a pipe its answer is cut off.
+    const answer = join(dir, 'attw.json')
+    const script = `"$0" "$@" > '${answer}' || true`
+    await run('sh', ['-c', script, process.execPath, attw, made.tarball, '--format', 'json'], { cwd: dir })
+    const { analysis } = JSON.parse(await readFile(answer, 'utf8')) as { analysis: { problems: Problem[] } }
+    const isForModules = ({ resolutionKind = '', resolutionOption = '' }: Problem) =>
+      !['node10', 'node16-cjs'].includes(resolutionKind) && resolutionOption !== 'node10'
+    expect(analysis.problems.filter(isForModules)).toEqual([])
+  })
+
+  it('has commands that explain themselves', { timeout: 60_000 }, async () => {
+    const command = join(made.installed, 'node_modules/fairlead/cli/bin.js')
+    const fairlead = async (args: string[]) => (await node([command, ...args], made.installed)).stdout
+    const names = [...(await fairlead(['completion', 'bash'])).matchAll(/^ {4}'([a-z]+(?: [a-z]+)?)'\)/gm)]
+    expect(names.map(([, path]) => path)).toEqual(expect.arrayContaining(['up', 'dev', 'events get', 'queue ls']))
+    for (const [, path = ''] of names) expect(await fairlead([...path.split(' '), '--help'])).toContain('Usage:')
+  })
+
+  it('names in its declarations what it brings along', async () => {
+    const { dependencies } = JSON.parse(await readFile(join(made.folder, 'package.json'), 'utf8')) as {
+      dependencies: Record<string, string>
+    }
+    const known = [...Object.keys(dependencies), '@nats-io/nats-core']
+    const strangers = new Set<string>()
+    for (const path of await reachable(['sdk/index.d.ts', 'testing/index.d.ts', 'testing/cluster/index.d.ts']))
+      for (const [, name = ''] of (await readFile(path, 'utf8')).matchAll(IMPORT))
+        if (!/^[.#]|^node:/.test(name) && !known.includes(packageOf(name))) strangers.add(name)
+    expect([...strangers]).toEqual([])
+  })
+
+  it('says which Node.js it needs to one that is too old', async () => {
+    const old = join(dir, 'old')
+    await mkdir(old)
+    await cp(join(made.folder, 'cli'), join(old, 'cli'), { recursive: true })
+    await writeFile(join(old, 'package.json'), '{ "type": "module" }')
+    const preload = `data:text/javascript,Object.defineProperty(process.versions, 'node', { value: '20.19.0' })`
+    const failed = node(['--import', preload, join(old, 'cli/bin.js'), '--version'], dir)
+    await expect(failed).rejects.toMatchObject({ code: 2, stderr: expect.stringContaining('24.12 or newer') })
+  })
+})
+
+const MANAGERS: { name: string; install: (tarball: string) => Promise<string[]>; files?: Record<string, string> }[] = [
+  {
+    name: 'npm',
+    install: async (tarball) => ['npm', 'install', '--prefer-offline', '--no-audit', '--no-fund', tarball],
+  },
+  {
+    name: 'pnpm',
+    install: async (tarball) => [process.execPath, await tool('pnpm/bin/pnpm.cjs'), 'add', '--prefer-offline', tarball],
+  },
+  {
+    name: 'Yarn',
+    install: async (tarball) => [
+      process.execPath,
+      await tool('@yarnpkg/cli-dist/bin/yarn.js'),
+      'add',
+      `fairlead@file:${tarball}`,
+    ],
+    files: { '.yarnrc.yml': 'nodeLinker: node-modules\nenableTelemetry: false\n', 'yarn.lock': '' },
+  },
+]
+
+describe.each(MANAGERS)('installed by $name in an empty folder', ({ name, install, files = {} }) => {
+  let project: string
+  const fairlead = (args: string[]) => node([join(project, 'node_modules/fairlead/cli/bin.js'), ...args], project)
+
+  beforeAll(async () => {
+    project = join(dir, name)
+    await mkdir(project)
+    const source = { 'site.ts': FUNCTION, 'site.test.ts': TEST, 'tsconfig.json': JSON.stringify(PROJECT) }
+    const manifest = { 'package.json': '{ "name": "my-operator", "type": "module" }' }
+    for (const [path, text] of Object.entries({ ...source, ...manifest, ...files }))
+      await writeFile(join(project, path), text)
+    const [program = '', ...args] = await install(made.tarball)
+    await run(program, args, { cwd: project, maxBuffer: 2 ** 26, env: { ...process.env, CI: '1' } })
+  }, 180_000)
+
+  it('a function compiles with the types of Kubernetes, and its tests pass without a cluster', async () => {
+    await node([join(ROOT, 'node_modules/typescript/bin/tsc'), '-p', '.'], project)
+    await node(['--test', 'site.test.ts'], project)
+  })
+
+  it('the command runs, and generates the definition of a kind', async () => {
+    const { stdout } = await fairlead(['generate', 'crds', '-f', 'site.ts'])
+    expect(stdout).toContain('name: sites.example.com')
+  })
+})
+
+const IMPORT = /(?:from |import\()['"]([^'"]+)['"]/g
+const packageOf = (name: string): string =>
+  name
+    .split('/')
+    .slice(0, name.startsWith('@') ? 2 : 1)
+    .join('/')
+
+/** The declarations that a user's compiler reads for these. */
+async function reachable(doors: string[]): Promise<Set<string>> {
+  const { imports } = JSON.parse(await readFile(join(made.folder, 'package.json'), 'utf8')) as {
+    imports: Record<string, string>
+  }
+  const found = new Set<string>()
+  const follow = async (path: string): Promise<void> => {
+    if (found.has(path)) return
+    found.add(path)
+    for (const [, name = ''] of (await readFile(path, 'utf8')).matchAll(IMPORT)) {
+      const [, part] = /^#host\/(.+)$/.exec(name) ?? []
+      const room = part === undefined ? imports[name] : imports['#host/*']?.replace('*', part)
+      const target = room === undefined ? join(dirname(path), name) : join(made.folder, room)
+      if (/^[.#]/.test(name)) await follow(target.replace(/\.js$/, '.d.ts'))
+    }
+  }
+  for (const door of doors) await follow(join(made.folder, door))
+  return found
+}
+
+async function bytesIn(folder: string): Promise<number> {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true })
+  const files = entries.filter((entry) => entry.isFile())
+  const sizes = await Promise.all(
+    files.map(async ({ parentPath, name }) => (await readFile(join(parentPath, name))).length),
+  )
+  return sizes.reduce((sum, size) => sum + size, 0)
+}

@@ -1,0 +1,68 @@
+import { execFile } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { cp, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { cacheDir } from '../../local/build.ts'
+import { ASSETS, buildPackage, ROOMS, ROOT } from '../../release/build.ts'
+import { madeOnce } from './made-once.ts'
+
+const run = promisify(execFile)
+
+export interface PackedPackage {
+  /** What `npm publish` would send. */
+  tarball: string
+  /** What is in it, unpacked. */
+  folder: string
+  /** A project in which npm has installed it. */
+  installed: string
+}
+
+/** The package as it would be published, made once for each state of the sources. */
+export async function packedPackage(): Promise<PackedPackage> {
+  const packages = join(cacheDir(), 'package')
+  const dir = join(packages, await digest())
+  const [folder, installed] = [join(dir, 'package'), join(dir, 'installed')]
+  const tarball = await madeOnce(dir, join(dir, 'fairlead.tgz'), async () => {
+    await removeOthers(packages, dir)
+    await buildPackage(folder)
+    const { stdout } = await run('npm', ['pack', '--json', '--pack-destination', dir, folder], { maxBuffer: 2 ** 26 })
+    const [{ filename = '' } = {}] = JSON.parse(stdout) as { filename?: string }[]
+    await mkdir(installed, { recursive: true })
+    await writeFile(join(installed, 'package.json'), '{ "name": "my-operator", "type": "module" }')
+    await install(installed, join(dir, filename))
+    await rename(join(dir, filename), join(dir, 'fairlead.tgz'))
+  })
+  return { tarball, folder, installed }
+}
+
+const install = (cwd: string, tarball: string) =>
+  run('npm', ['install', '--prefer-offline', '--no-audit', '--no-fund', '--ignore-scripts', tarball], { cwd })
+
+/** Of all that the package is made of. */
+async function digest(): Promise<string> {
+  const hash = createHash('sha256')
+  for (const path of ['package.json', 'release', ...ASSETS, ...ROOMS]) {
+    const isFolder = (await stat(join(ROOT, path))).isDirectory()
+    const files = isFolder ? (await readdir(join(ROOT, path), { recursive: true })).sort() : ['']
+    for (const name of files) {
+      const file = join(ROOT, path, name)
+      if ((await stat(file)).isFile()) hash.update(`${path}/${name}\n`).update(await readFile(file))
+    }
+  }
+  return hash.digest('hex').slice(0, 12)
+}
+
+/** Packages of other states of the sources, but for those that another run may use. */
+async function removeOthers(packages: string, mine: string): Promise<void> {
+  const [names, now] = [await readdir(packages), Date.now()]
+  for (const dir of names.map((name) => join(packages, name)).filter((one) => one !== mine))
+    if (existsSync(dir) && now - (await stat(dir)).mtimeMs > 3_600_000) await rm(dir, { recursive: true, force: true })
+}
+
+/** Copies what npm has installed into a folder of an author. */
+export async function installPackage(folder: string): Promise<void> {
+  const { installed } = await packedPackage()
+  await cp(join(installed, 'node_modules'), join(folder, 'node_modules'), { recursive: true, verbatimSymlinks: true })
+}
