@@ -164,6 +164,36 @@ describe('a credentials plugin', () => {
     expect(JSON.parse(info)).toMatchObject({ kind: 'ExecCredential', spec: { interactive: false } })
   })
 
+  it('is run again shortly before its token expires', async () => {
+    const end = '2026-01-01T00:10:00Z'
+    let time = Date.parse('2026-01-01T00:00:00Z')
+    const user = await plugin(`echo x >>calls
+      echo '{"status": {"token": "t", "expirationTimestamp": "${end}"}}'`)
+    const folder = join(dir, `plugin-${files - 1}`)
+    const calls = async () => (await readFile(join(folder, 'calls'), 'utf8')).split('x').length - 1
+    const { token } = await load(config(user), { now: () => time })
+    time = Date.parse(end) - 11_000
+    expect(await token?.()).toBe('t')
+    expect(await calls()).toBe(1)
+    time = Date.parse(end) - 9_000
+    expect(await token?.()).toBe('t')
+    expect(await calls()).toBe(2)
+  })
+
+  it('takes arguments, may give a certificate with its key, and has to print an ExecCredential', async () => {
+    const saying = (text: string) => ({
+      exec: { apiVersion: 'client.authentication.k8s.io/v1', command: 'sh', args: ['-c', 'echo "$1"', 'sh', text] },
+    })
+    const answer = { status: { clientCertificateData: 'cert', clientKeyData: 'key' } }
+    expect(await load(config(saying(JSON.stringify(answer))))).toMatchObject({
+      cert: 'cert',
+      key: 'key',
+      token: undefined,
+    })
+    for (const text of ['hello', '{}', '{"status": {}}', '{"status": {"clientCertificateData": "cert"}}'])
+      expect(await failureOf(config(saying(text)))).toMatch(/plugin sh of context lab .*: it prints no ExecCredential/)
+  })
+
   it('is named with its own words, and how to install it, when it fails', async () => {
     const user = await plugin('echo "please log in" >&2; exit 1')
     expect(await failureOf(config(user))).toMatch(/plugin .*login of context lab .*: please log in; install the login/)
