@@ -73,6 +73,7 @@ export const rooms: Record<string, string[]> = {
   install: ['contracts', 'functions', 'host/exit', 'kube', 'pki', 'sdk', 'spec'],
   local: ['contracts', 'kube', 'pki', 'primitives'],
   release: [],
+  scaffold: [],
   // Written as authors write: from 'fairlead' and 'fairlead/testing', which are no names of rooms.
   'examples/workspace': [],
   'testing/cluster': [
@@ -119,6 +120,7 @@ const doors = [
   'host/*',
   'install',
   'pki',
+  'scaffold',
   'local',
   'cli',
 ]

@@ -10,6 +10,7 @@ import { eventsCommands } from './commands/events.ts'
 import { generateCommands } from './commands/generate.ts'
 import { installCommand } from './commands/install.ts'
 import { localCommands } from './commands/local.ts'
+import { newCommands } from './commands/new.ts'
 import { publishCommand } from './commands/publish.ts'
 import { queueCommands } from './commands/queue.ts'
 import { runCommand } from './commands/run.ts'
@@ -45,6 +46,7 @@ Exit codes:
 
 Start here:
   fairlead demo                         one object's life on real servers of this machine
+  fairlead new my-operator              a project for functions of yours
   fairlead dev -f my-operator.ts        a function of yours on the same servers, reloaded as you write
   fairlead local up                     the same servers for your own development
   fairlead up --install                 bridge and dispatcher on the cluster of KUBECONFIG
@@ -75,6 +77,7 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
     },
   }
 
+  newCommands(program, context)
   installCommand(program, context)
   generateCommands(program, context)
   runCommand(program, context)

@@ -17,6 +17,7 @@ export const ASSETS = [
   'deploy',
   'local/go',
   'local/node/kwok-stages.yaml',
+  'scaffold/templates',
 ]
 /** Folders with code that is published. */
 export const ROOMS = [
@@ -37,6 +38,7 @@ export const ROOMS = [
   'primitives',
   'queue',
   'reconcile',
+  'scaffold',
   'sdk',
   'spec',
   'stores',
@@ -49,7 +51,7 @@ export const ROOMS = [
 const OWN_FILE = /((?:new URL\(|import\(|from )(['"])\.{1,2}\/[\w./-]+)\.ts\2/g
 
 /** Compiles the package into `folder`, which is made again: JavaScript, declarations, maps, sources and what they read. */
-export async function buildPackage(folder: string): Promise<{ version: string; models: number }> {
+export async function buildPackage(folder: string): Promise<{ manifest: Manifest; models: number }> {
   await rm(folder, { recursive: true, force: true })
   await mkdir(folder, { recursive: true })
   await compile(folder)
@@ -62,7 +64,7 @@ export async function buildPackage(folder: string): Promise<{ version: string; m
   const source = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as Manifest
   const manifest = publishedManifest(source, { engines: ENGINES })
   await writeFile(join(folder, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`)
-  return { version: manifest.version, models }
+  return { manifest, models }
 }
 
 async function compile(folder: string): Promise<void> {
@@ -93,6 +95,7 @@ const compilation = (folder: string) => ({
     resolveJsonModule: true,
   },
   include: ROOMS.map((room) => join(ROOT, room)),
+  exclude: [join(ROOT, 'scaffold/templates')],
 })
 
 /** Names of imports of files of ours, and maps that lead to the sources in `src`. */
@@ -118,7 +121,8 @@ async function examples(): Promise<string[]> {
   return files.filter((path) => /\.(md|yaml)$/.test(path)).map((path) => join('functions', path))
 }
 
-const isAsset = (path: string): boolean => extname(path) !== '.ts'
+/** Templates are for users to read: they are not compiled. */
+const isAsset = (path: string): boolean => extname(path) !== '.ts' || path.includes('/scaffold/templates/')
 
 async function filesIn(folder: string): Promise<string[]> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true })

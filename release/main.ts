@@ -1,10 +1,14 @@
 import { join } from 'node:path'
 import { buildPackage } from './build.ts'
+import { buildCreatePackage } from './create.ts'
 
-const folder = join(import.meta.dirname, '../build/package')
+const BUILD = join(import.meta.dirname, '../build')
+const [folder, create] = [join(BUILD, 'package'), join(BUILD, 'create-fairlead')]
 try {
-  const { version, models } = await buildPackage(folder)
-  console.log(`fairlead ${version} is in ${folder}, with the types of ${models} kinds of Kubernetes`)
+  const { manifest, models } = await buildPackage(folder)
+  await buildCreatePackage(folder, manifest, create)
+  console.log(`fairlead ${manifest.version}, with the types of ${models} kinds of Kubernetes: ${folder}`)
+  console.log(`create-fairlead ${manifest.version}: ${create}`)
 } catch (error) {
   console.error(`fairlead: ${(error as Error).message}`)
   process.exitCode = 1

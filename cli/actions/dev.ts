@@ -1,7 +1,8 @@
 import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
-import type { CommonOptions } from '#host/config'
+import { type CommonOptions, readConfig } from '#host/config'
 import { UsageError, untilStopped } from '#host/exit'
+import { openKube } from '#host/kube'
 import {
   defaultClusterDir,
   developmentEnvironment,
@@ -10,12 +11,14 @@ import {
   progressOn,
   type WantedNode,
 } from '#local'
+import { examplesIn, followExamples } from '../dev/examples.ts'
 import { runReloading } from '../dev/reloading.ts'
 
 export interface DevOptions {
   function: string[]
   node: WantedNode
   dir?: string
+  apply: string[]
 }
 
 /** What the command line names instead of the local cluster. */
@@ -29,11 +32,15 @@ export async function dev(options: DevOptions, given: Given): Promise<void> {
   if (files.length === 0) throw new UsageError('name the function to work on: fairlead dev -f my-operator.ts')
   const missing = files.find((file) => !existsSync(file))
   if (missing !== undefined) throw new UsageError(`there is no function module ${missing}: give the path of a file`)
+  const examples = (await Promise.all(options.apply.map(examplesIn))).flat()
   const env = { ...process.env, ...(await serversFor(options, given, progress, signal)) }
   const functions = files.flatMap((file) => ['-f', file])
   const args = () => ['up', '--install', '--revision', `dev-${Date.now()}`, '--grace-seconds', '2', ...functions]
   const say = (text: string): void => progress.line(text)
-  await runReloading({ args, env, files, say, signal })
+  const running = runReloading({ args, env, files, say, signal })
+  if (examples.length === 0) return running
+  await using kube = await openKube(readConfig(env, {}))
+  await Promise.all([running, followExamples(kube, examples, say, signal)])
 }
 
 /** A variable of the environment may name a cluster that is not for trying things: only the command line counts. */

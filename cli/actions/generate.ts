@@ -1,3 +1,6 @@
+import { existsSync } from 'node:fs'
+import { mkdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import type { KubeObject } from '#contracts'
 import { UsageError } from '#host/exit'
 import { functionNamed, loadFunctions } from '#host/functions'
@@ -19,6 +22,7 @@ interface OfFunctions {
 }
 export type RbacOptions = OfFunctions & { platform: boolean }
 export type CrdsOptions = RbacOptions & { compatibleWith: string[]; new: string[] }
+export type ManifestsOptions = OfFunctions & { to: string; force: boolean }
 export type KnativeOfOptions = OfFunctions & KnativeOptions
 
 /** The CustomResourceDefinitions of the functions, for kubectl apply --server-side -f -. */
@@ -51,6 +55,25 @@ async function refuseBreakingChanges(
 
 const isDefinition = (object: KubeObject): object is CustomResourceDefinition =>
   object.kind === 'CustomResourceDefinition'
+
+/** Writes both into a folder, and returns their paths. Nothing is written where a change of a definition is refused. */
+export async function generateManifests({ function: modules, to, force }: ManifestsOptions): Promise<string[]> {
+  const [crds, rbac] = [join(to, 'crds.yaml'), join(to, 'rbac.yaml')]
+  const functions = await loadFunctions(modules)
+  if (!force && existsSync(crds)) {
+    const brandNew = definitionsOf(functions).map(({ metadata }) => metadata.name)
+    await refuseBreakingChanges(functions, {
+      function: modules,
+      platform: false,
+      compatibleWith: [crds],
+      new: brandNew,
+    })
+  }
+  await mkdir(to, { recursive: true })
+  await writeFile(crds, await yamlOf(definitionsOf(functions)))
+  await writeFile(rbac, await yamlOf(functions.flatMap((one) => functionRbac(manifest(one)))))
+  return [crds, rbac]
+}
 
 /** The rights that the functions need, for kubectl apply -f -. */
 export async function generateRbac(options: RbacOptions): Promise<string> {

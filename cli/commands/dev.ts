@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import type { CommonOptions } from '#host/config'
 import type { DevOptions } from '../actions/dev.ts'
-import { dirOption, functionOption, nodeOption } from '../options.ts'
+import { collect, dirOption, functionOption, nodeOption } from '../options.ts'
 
 export function devCommand(program: Command): void {
   program
@@ -10,6 +10,12 @@ export function devCommand(program: Command): void {
     .addOption(dirOption())
     .addOption(functionOption())
     .addOption(nodeOption())
+    .option(
+      '--apply <file>',
+      'also apply its objects, or those of a folder, and show their conditions; may be repeated',
+      collect,
+      [],
+    )
     .action(async (options: DevOptions) => {
       const { dev } = await import('../actions/dev.ts')
       await dev(options, program.opts<CommonOptions>())

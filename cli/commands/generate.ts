@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import type { CrdsOptions, KnativeOfOptions, RbacOptions } from '../actions/generate.ts'
+import type { CrdsOptions, KnativeOfOptions, ManifestsOptions, RbacOptions } from '../actions/generate.ts'
 import { type CommandContext, collect, functionOption, objectName } from '../options.ts'
 
 export function generateCommands(program: Command, { print }: CommandContext): void {
@@ -25,6 +25,17 @@ export function generateCommands(program: Command, { print }: CommandContext): v
     .action(async (options: RbacOptions) => {
       const { generateRbac } = await import('../actions/generate.ts')
       print(await generateRbac(options))
+    })
+
+  generate
+    .command('manifests')
+    .description('crds.yaml and rbac.yaml of the functions, in a folder; fails if stored objects would not survive')
+    .addOption(functionOption())
+    .requiredOption('--to <folder>', 'whose crds.yaml has the earlier definitions')
+    .option('--force', 'also where stored objects would lose something or be refused', false)
+    .action(async (options: ManifestsOptions) => {
+      const { generateManifests } = await import('../actions/generate.ts')
+      for (const file of await generateManifests(options)) print(file)
     })
 
   generate

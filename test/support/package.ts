@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { cacheDir } from '../../local/build.ts'
 import { ASSETS, buildPackage, ROOMS, ROOT } from '../../release/build.ts'
+import { buildCreatePackage } from '../../release/create.ts'
 import { madeOnce } from './made-once.ts'
 
 const run = promisify(execFile)
@@ -17,6 +18,8 @@ export interface PackedPackage {
   folder: string
   /** A project in which npm has installed it. */
   installed: string
+  /** The folder of `create-fairlead`. */
+  create: string
 }
 
 /** The package as it would be published, made once for each state of the sources. */
@@ -26,7 +29,8 @@ export async function packedPackage(): Promise<PackedPackage> {
   const [folder, installed] = [join(dir, 'package'), join(dir, 'installed')]
   const tarball = await madeOnce(dir, join(dir, 'fairlead.tgz'), async () => {
     await removeOthers(packages, dir)
-    await buildPackage(folder)
+    const { manifest } = await buildPackage(folder)
+    await buildCreatePackage(folder, manifest, join(dir, 'create-fairlead'))
     const { stdout } = await run('npm', ['pack', '--json', '--pack-destination', dir, folder], { maxBuffer: 2 ** 26 })
     const [{ filename = '' } = {}] = JSON.parse(stdout) as { filename?: string }[]
     await mkdir(installed, { recursive: true })
@@ -34,7 +38,7 @@ export async function packedPackage(): Promise<PackedPackage> {
     await install(installed, join(dir, filename))
     await rename(join(dir, filename), join(dir, 'fairlead.tgz'))
   })
-  return { tarball, folder, installed }
+  return { tarball, folder, installed, create: join(dir, 'create-fairlead') }
 }
 
 const install = (cwd: string, tarball: string) =>

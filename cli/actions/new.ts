@@ -1,0 +1,104 @@
+import { existsSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { UsageError } from '#host/exit'
+import { openKube } from '#host/kube'
+import { version } from '#host/version'
+import { isNotFound, resourcePath } from '#kube'
+import {
+  addKind,
+  type Definition,
+  existingFiles,
+  existingKind,
+  kindFiles,
+  NameError,
+  namesOf,
+  nextSteps,
+  projectFiles,
+  projectName,
+  type TemplateName,
+  writeProject,
+} from '#scaffold'
+import { objectsIn } from '../events/objects.ts'
+import type { CommandContext } from '../options.ts'
+
+export interface NewOptions {
+  template: TemplateName
+  kind?: string
+  plural?: string
+  group?: string
+  crd?: string
+  fairlead?: string
+}
+
+export interface NewKindOptions {
+  plural?: string
+  group: string
+}
+
+const ROOT = resolve(import.meta.dirname, '../..')
+const DEFINITIONS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'customresourcedefinitions' }
+
+/** Makes a project, and says what to type next. Nothing outside of the folder is touched, and nothing is installed. */
+export async function newProject(folder: string, options: NewOptions, context: CommandContext): Promise<void> {
+  const { template } = options
+  await usable(async () => {
+    const project = projectName(resolve(folder).split(/[/\\]/).at(-1) ?? '')
+    const existing = await existingOf(options, context)
+    const given = { kind: options.kind ?? 'Website', group: options.group ?? 'example.com', plural: options.plural }
+    const names = namesOf(existing?.names ?? given)
+    const files = await projectFiles({ template, project, names, fairlead: options.fairlead ?? thisVersion() })
+    if (existing) for (const [path, text] of existingFiles(existing, names.singular)) files.set(path, text)
+    await writeProject(resolve(folder), files)
+    context.print(`${[...files.keys()].map((path) => `  ${join(folder, path)}\n`).join('')}`.trimEnd())
+  })
+  context.print(`\nNext:\n\n${nextSteps(template, folder, process.env['npm_config_user_agent'])}`)
+}
+
+export async function newKind(
+  kind: string,
+  { plural, group }: NewKindOptions,
+  { print }: CommandContext,
+): Promise<void> {
+  await usable(async () => {
+    const names = namesOf({ kind, group, plural })
+    const written = await addKind(process.cwd(), await kindFiles(names), names.singular)
+    print(written.map((path) => `  ${path}`).join('\n'))
+  })
+}
+
+/** The clone installs itself: a version that is not published could not be found. */
+const thisVersion = (): string => (existsSync(join(ROOT, 'package-lock.json')) ? `file:${ROOT}` : `^${version}`)
+
+async function existingOf({ template, crd, kind, plural, group }: NewOptions, context: CommandContext) {
+  if (template !== 'existing') {
+    if (crd !== undefined) throw new UsageError(`--crd is for --template existing, not for ${template}`)
+    return undefined
+  }
+  if (crd === undefined) throw new UsageError('--template existing needs --crd: a file, or the name of a definition')
+  for (const [name, value] of Object.entries({ kind, plural, group }))
+    if (value !== undefined) throw new UsageError(`--${name} is not for --template existing: the definition says it`)
+  return existingKind(existsSync(crd) ? await definitionIn(crd) : await definitionOnCluster(crd, context))
+}
+
+async function definitionIn(file: string): Promise<Definition> {
+  const found = (await objectsIn(file)).filter(({ kind }) => kind === 'CustomResourceDefinition')
+  if (found.length === 1) return found[0] as unknown as Definition
+  throw new UsageError(`${file} has ${found.length} CustomResourceDefinitions: give a file with one`)
+}
+
+async function definitionOnCluster(name: string, { config }: CommandContext): Promise<Definition> {
+  await using kube = await openKube(await config())
+  return (await kube.get(resourcePath(DEFINITIONS, undefined, name)).catch((error: unknown) => {
+    if (!isNotFound(error)) throw error
+    throw new UsageError(`there is no file ${name}, and the cluster has no CustomResourceDefinition of that name`)
+  })) as unknown as Definition
+}
+
+async function usable(work: () => Promise<void>): Promise<void> {
+  try {
+    await work()
+  } catch (error) {
+    if (error instanceof NameError) throw new UsageError(error.message, { cause: error })
+    throw error
+  }
+}

@@ -1,0 +1,30 @@
+import { cp, mkdir, readdir, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Manifest } from './manifest.ts'
+
+/** The package of `npm create fairlead`, of the files of a built package: the scaffolder, and nothing else. */
+export async function buildCreatePackage(
+  from: string,
+  { version, license, engines }: Manifest,
+  folder: string,
+): Promise<void> {
+  await rm(folder, { recursive: true, force: true })
+  await mkdir(join(folder, 'scaffold'), { recursive: true })
+  for (const name of await readdir(join(from, 'scaffold')))
+    if (!/\.(map|d\.ts)$/.test(name))
+      await cp(join(from, 'scaffold', name), join(folder, 'scaffold', name), { recursive: true })
+  for (const name of ['LICENSE']) await cp(join(from, name), join(folder, name))
+  await writeFile(join(folder, 'create.js'), "#!/usr/bin/env node\nawait import('./scaffold/create-main.js')\n", {
+    mode: 0o755,
+  })
+  const manifest = {
+    name: 'create-fairlead',
+    version,
+    description: 'npm create fairlead: a project for Kubernetes operators made of functions',
+    license,
+    type: 'module',
+    engines,
+    bin: { 'create-fairlead': 'create.js' },
+  }
+  await writeFile(join(folder, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`)
+}

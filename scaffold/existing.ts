@@ -1,0 +1,99 @@
+import { type KindNames, NameError } from './names.ts'
+import type { Files } from './project.ts'
+import { type Schema, sampleOf, typeOf } from './schema-types.ts'
+
+/** The parts of a CustomResourceDefinition that are used. */
+export interface Definition {
+  metadata: { name: string }
+  spec: {
+    group: string
+    names: { kind: string; plural: string }
+    scope: string
+    versions: { name: string; served: boolean; storage: boolean; schema?: { openAPIV3Schema?: Schema } }[]
+  }
+}
+
+export interface ExistingKind {
+  names: Omit<KindNames, 'singular'>
+  version: string
+  isNamespaced: boolean
+  schema: Schema
+}
+
+/** The version that is stored, if it is served; else the last one that is. */
+export function existingKind({ metadata, spec }: Definition): ExistingKind {
+  const served = spec.versions.filter((version) => version.served)
+  const version = served.find(({ storage }) => storage) ?? served.at(-1)
+  if (version === undefined) throw new NameError(`the definition ${metadata.name} serves no version`)
+  const { kind, plural } = spec.names
+  return {
+    names: { kind, plural, group: spec.group },
+    version: version.name,
+    isNamespaced: spec.scope === 'Namespaced',
+    schema: version.schema?.openAPIV3Schema ?? {},
+  }
+}
+
+/** A function for a kind that somebody else has defined, with types of its schema. */
+export function existingFiles({ names, version, isNamespaced, schema }: ExistingKind, singular: string): Files {
+  const { kind, plural, group } = names
+  const { spec, status } = schema.properties ?? {}
+  const fields = { ...(spec && { spec }), ...(status && { status: { ...status, required: [] } }) }
+  const model = typeOf({ type: 'object', properties: fields, required: spec ? ['spec'] : [] })
+  const namespace = isNamespaced ? ", namespace: 'default'" : ''
+  const where = isNamespaced ? '' : ", namespace: 'default'"
+  const example = {
+    apiVersion: `${group}/${version}`,
+    kind,
+    metadata: { name: 'example', ...(isNamespaced && { namespace: 'default' }) },
+    ...(spec && { spec: sampleOf(spec) }),
+  }
+  const body = spec ? `, spec: ${JSON.stringify(sampleOf(spec))}` : ''
+  return new Map([
+    ['src/index.ts', `export { ${singular} } from './${singular}.ts'\n`],
+    [
+      `src/${singular}.ts`,
+      `import { ConfigMap, kind, reconciler } from 'fairlead'
+
+/** The fields of ${plural}.${group} in version ${version}. */
+interface ${kind}Fields ${model}
+
+export const ${kind} = kind<${kind}Fields>({ group: '${group}', version: '${version}', kind: '${kind}', plural: '${plural}' })
+
+/** What a ${kind} should own. It is called after each change of the ${kind} or of what it owns. */
+export const ${singular} = reconciler({
+  name: '${singular}',
+  for: ${kind},
+  owns: [ConfigMap],
+  reconcile({ object: { metadata } }) {
+    return { apply: [ConfigMap.of({ metadata: { name: \`\${metadata.name}-seen\`${where} }, data: { uid: metadata.uid ?? '' } })] }
+  },
+})
+`,
+    ],
+    [
+      `src/${singular}.test.ts`,
+      `import { deepEqual } from 'node:assert/strict'
+import { test } from 'node:test'
+import { ConfigMap } from 'fairlead'
+import { lawsOf, type Scenario, simulate } from 'fairlead/testing'
+import { ${kind}, ${singular} } from './${singular}.ts'
+
+const example = ${kind}.of({ metadata: { name: 'example'${namespace} }${body} })
+
+test('has a ConfigMap', async () => {
+  const world = simulate(${singular}, { objects: [example] })
+  await world.runUntilIdle()
+  deepEqual(world.list(ConfigMap).map(({ metadata }) => metadata.name), ['example-seen'])
+})
+
+const scenario: Scenario = {
+  objects: [example],
+  steps: [['its ConfigMap is deleted', (world) => world.delete(ConfigMap)]],
+}
+for (const [law, holds] of lawsOf(${singular}, scenario)) test(law, holds)
+`,
+    ],
+    [`examples/${singular}.yaml`, `${JSON.stringify(example, null, 2)}\n`],
+  ])
+}

@@ -1,0 +1,5 @@
+export { type Definition, existingFiles, existingKind } from './existing.ts'
+export { NameError, namesOf, projectName } from './names.ts'
+export { nextSteps } from './next-steps.ts'
+export { type Files, kindFiles, projectFiles, TEMPLATE_FOLDERS, type TemplateName } from './project.ts'
+export { addKind, writeProject } from './write.ts'

@@ -1,0 +1,65 @@
+import { readdir, readFile } from 'node:fs/promises'
+import { join, relative } from 'node:path'
+import type { KindNames } from './names.ts'
+
+const TEMPLATES = join(import.meta.dirname, 'templates')
+
+/** What may be made, and of which folders of templates/. */
+export const TEMPLATE_FOLDERS = {
+  resource: ['project', 'resource'],
+  objects: ['project', 'objects'],
+  existing: ['project'],
+  'http-python': ['http', 'python'],
+  'http-go': ['http', 'go'],
+} as const
+export type TemplateName = keyof typeof TEMPLATE_FOLDERS
+
+/** Of each file its text, by its path in the project. */
+export type Files = Map<string, string>
+
+export interface ProjectOptions {
+  template: TemplateName
+  /** `my-operator` */
+  project: string
+  names: KindNames
+  /** What npm is to install as `fairlead`. */
+  fairlead: string
+}
+
+export async function projectFiles({ template, project, names, fairlead }: ProjectOptions): Promise<Files> {
+  const texts = { 'my-operator': project, FAIRLEAD: fairlead }
+  const files: Files = new Map()
+  for (const folder of TEMPLATE_FOLDERS[template])
+    for (const [path, text] of await filesOf(folder)) files.set(named(path, names), named(text, names, texts))
+  return files
+}
+
+/** One more kind of a project: its function, tests and example. */
+export async function kindFiles(names: KindNames): Promise<Files> {
+  const files = [...(await filesOf('resource'))].filter(([path]) => path !== 'src/index.ts')
+  return new Map(files.map(([path, text]) => [named(path, names), named(text, names)]))
+}
+
+/** The templates are a project that works, of the kind Website: its names are put in the place of others. */
+function named(
+  text: string,
+  { kind, plural, singular, group }: KindNames,
+  others: Record<string, string> = {},
+): string {
+  const words = { Website: kind, websites: plural, website: singular, 'example.com': group, ...others }
+  const any = new RegExp(Object.keys(words).map(RegExp.escape).join('|'), 'g')
+  return text.replaceAll(any, (word) => words[word as keyof typeof words])
+}
+
+/** npm leaves files such as .gitignore out of a package, so a leading _ stands for the point. */
+const ofProject = (path: string): string => path.replace(/^_(?=git)/, '.').replace(/^_/, '')
+
+async function filesOf(template: string): Promise<Files> {
+  const root = join(TEMPLATES, template)
+  const entries = await readdir(root, { recursive: true, withFileTypes: true })
+  const paths = entries
+    .filter((entry) => entry.isFile())
+    .map(({ parentPath, name }) => relative(root, join(parentPath, name)))
+  const files = paths.sort().map(async (path) => [ofProject(path), await readFile(join(root, path), 'utf8')] as const)
+  return new Map(await Promise.all(files))
+}

@@ -1,0 +1,3 @@
+module my-operator
+
+go 1.24

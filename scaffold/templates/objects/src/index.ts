@@ -1,0 +1,1 @@
+export { namespaceDefaults } from './namespace-defaults.ts'
