@@ -47,7 +47,12 @@ function named(
   others: Record<string, string> = {},
 ): string {
   const words = { Website: kind, websites: plural, website: singular, 'example.com': group, ...others }
-  const any = new RegExp(Object.keys(words).map(RegExp.escape).join('|'), 'g')
+  const any = new RegExp(
+    Object.keys(words)
+      .map((word) => RegExp.escape(word))
+      .join('|'),
+    'g',
+  )
   return text.replaceAll(any, (word) => words[word as keyof typeof words])
 }
 

@@ -23,10 +23,11 @@ export function typeOf(schema: Schema, indent = ''): string {
 function plainType(schema: Schema, indent: string): string {
   if (schema['x-kubernetes-int-or-string'] === true) return 'number | string'
   if (schema.enum !== undefined) return schema.enum.map((value) => JSON.stringify(value)).join(' | ')
-  switch (schema.type) {
+  const { type = '' } = schema
+  switch (type) {
     case 'string':
     case 'boolean':
-      return schema.type
+      return type
     case 'integer':
     case 'number':
       return 'number'
@@ -67,7 +68,7 @@ const comment = ({ description }: Schema, indent: string): string[] =>
 export function sampleOf(schema: Schema): unknown {
   if (schema.default !== undefined) return schema.default
   if (schema.enum !== undefined) return schema.enum[0]
-  switch (schema.type) {
+  switch (schema.type ?? '') {
     case 'string':
       return 'text'
     case 'boolean':

@@ -49,7 +49,7 @@ export async function newProject(folder: string, options: NewOptions, context: C
     const files = await projectFiles({ template, project, names, fairlead: options.fairlead ?? thisVersion() })
     if (existing) for (const [path, text] of existingFiles(existing, names.singular)) files.set(path, text)
     await writeProject(resolve(folder), files)
-    context.print(`${[...files.keys()].map((path) => `  ${join(folder, path)}\n`).join('')}`.trimEnd())
+    context.print([...files.keys()].map((path) => `  ${join(folder, path)}`).join('\n'))
   })
   context.print(`\nNext:\n\n${nextSteps(template, folder, process.env['npm_config_user_agent'])}`)
 }

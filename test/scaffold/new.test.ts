@@ -79,8 +79,8 @@ async function dev(project: string, says: RegExp, hasWorked: () => Promise<unkno
   const late = AbortSignal.timeout(60_000)
   await Promise.race([said, ended, once(late, 'abort')])
   if (child.exitCode === null) await hasWorked().finally(() => child.kill('SIGINT'))
-  expect(await ended, lines.join('\n')).toEqual([0, null])
   expect(lines.join('\n')).toMatch(says)
+  expect(await ended).toEqual([0, null])
 }
 
 interface Case {
