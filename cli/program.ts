@@ -15,6 +15,7 @@ import { publishCommand } from './commands/publish.ts'
 import { queueCommands } from './commands/queue.ts'
 import { runCommand } from './commands/run.ts'
 import { serveCommand } from './commands/serve.ts'
+import { uninstallCommand } from './commands/uninstall.ts'
 import { upCommands } from './commands/up.ts'
 import type { CommandContext, Print } from './options.ts'
 
@@ -79,6 +80,7 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
 
   newCommands(program, context)
   installCommand(program, context)
+  uninstallCommand(program, context)
   generateCommands(program, context)
   runCommand(program, context)
   upCommands(program, context)

@@ -1,6 +1,7 @@
 export { refuseBreaking } from './compatibility.ts'
-export { type Installed, install, uninstall } from './install.ts'
+export { type Installed, install } from './install.ts'
 export { type KnativeOptions, knativeManifests } from './knative.ts'
 export { functionRbac, PROCESS_ACCOUNT, platformRbac } from './rbac.ts'
 export { reconcilerCrd } from './reconciler.ts'
+export { deleteInstalled, type Held, heldBy, planUninstall, type Removal, uninstall } from './uninstall.ts'
 export { yamlOf } from './yaml.ts'

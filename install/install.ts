@@ -1,16 +1,21 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject, ResourceRef } from '#contracts'
-import { ApiError, ClusterAccessError, isNotFound, type KubeClient, resourcePath } from '#kube'
-import { type CustomResourceDefinition, definitionsOf, manifest, type Reconciler, type ReconcilerManifest } from '#sdk'
+import { ApiError, ClusterAccessError, type KubeClient, resourcePath } from '#kube'
+import {
+  breakingChanges,
+  type CustomResourceDefinition,
+  definitionsOf,
+  manifest,
+  type Reconciler,
+  type ReconcilerManifest,
+} from '#sdk'
 import { RECONCILERS, SYSTEM_NAMESPACE } from '#spec'
 import { refuseBreaking } from './compatibility.ts'
+import { CRDS, FIELD_MANAGER, found, pathOf, storedUnder } from './installed-objects.ts'
 import { functionRbac, platformRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
 import { RefusedDefinitionError } from './refused-definition.ts'
 
-const CRDS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'customresourcedefinitions' }
-const RBAC = { group: 'rbac.authorization.k8s.io', version: 'v1' }
-const FIELD_MANAGER = 'fairlead-install'
 const ESTABLISHED_WITHIN_MS = 30_000
 const WATCHABLE_WITHIN_MS = 10_000
 
@@ -101,31 +106,9 @@ async function certified(kube: KubeClient): Promise<Installed[]> {
 
 async function refuseToBreak(kube: KubeClient, crd: CustomResourceDefinition): Promise<void> {
   const before = await found<CustomResourceDefinition>(kube, pathOf(crd.kind, undefined, crd.metadata.name))
-  if (before !== undefined) refuseBreaking(before, crd)
-}
-
-const found = <T extends object>(kube: KubeClient, path: string): Promise<T | undefined> =>
-  kube.get<T>(path).catch((error: unknown) => {
-    if (isNotFound(error)) return undefined
-    throw error
-  })
-
-/** What can be installed, by kind. */
-const RESOURCES: Record<string, ResourceRef> = {
-  Secret: { group: '', version: 'v1', resource: 'secrets' },
-  Namespace: { group: '', version: 'v1', resource: 'namespaces' },
-  ServiceAccount: { group: '', version: 'v1', resource: 'serviceaccounts' },
-  ClusterRole: { ...RBAC, resource: 'clusterroles' },
-  ClusterRoleBinding: { ...RBAC, resource: 'clusterrolebindings' },
-  RoleBinding: { ...RBAC, resource: 'rolebindings' },
-  CustomResourceDefinition: CRDS,
-  Reconciler: RECONCILERS,
-}
-
-function pathOf(kind: string, namespace: string | undefined, name: string): string {
-  const ref = RESOURCES[kind]
-  if (ref === undefined) throw new TypeError(`nobody has said which resource a ${kind} is`)
-  return resourcePath(ref, namespace, name)
+  if (before === undefined || breakingChanges(before, crd).length === 0) return
+  // Nothing is broken where nothing is stored.
+  if ((await storedUnder(kube, before)) !== undefined) refuseBreaking(before, crd)
 }
 
 async function applied(kube: KubeClient, object: KubeObject): Promise<Installed> {
@@ -189,14 +172,5 @@ async function isStarting(kube: KubeClient, ref: ResourceRef, signal: AbortSigna
   } catch (error) {
     // Whoever may install need not be allowed to watch.
     return error instanceof ApiError && error.code === 429
-  }
-}
-
-/** Takes away what install() reported, in reverse. */
-export async function uninstall(kube: KubeClient, installed: readonly Installed[]): Promise<void> {
-  for (const { kind, namespace, name } of installed.toReversed()) {
-    await kube.delete(pathOf(kind, namespace, name)).catch((error) => {
-      if (!isNotFound(error)) throw error
-    })
   }
 }

@@ -7,7 +7,7 @@ import { EXIT } from '#host/exit'
 import { openKube } from '#host/kube'
 import { createLogger } from '#host/logging'
 import { createRuntime, type Runtime } from '#host/runtime'
-import { type Installed, install, uninstall } from '#install'
+import { deleteInstalled, type Installed, install } from '#install'
 import { isNotFound, type KubeClient, resourcePath } from '#kube'
 import { type Progress, releasePorts } from '#local'
 import { continueByHand, startInBackground } from './background.ts'
@@ -215,10 +215,7 @@ async function cleaned(
   installed: Installed[],
 ): Promise<void> {
   if (existing.kubernetes)
-    await uninstall(
-      kube,
-      installed.filter(({ result }) => result === 'created'),
-    )
+    await deleteInstalled(kube, installed.filter(({ result }) => result === 'created').toReversed())
   if (existing.nats) for (const stream of [events.stream, queue.stream]) await js.admin.streams.delete(stream)
 }
 

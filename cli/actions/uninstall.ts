@@ -1,0 +1,96 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { EXIT } from '#host/exit'
+import { loadFunctions } from '#host/functions'
+import { openKube } from '#host/kube'
+import { type Held, planUninstall, type Removal, uninstall } from '#install'
+import type { KubeClient } from '#kube'
+import type { Reconciler } from '#sdk'
+import { withExistingStreams } from '../existing-streams.ts'
+import type { CommandContext } from '../options.ts'
+import { table } from '../table.ts'
+
+export interface UninstallCommandOptions {
+  function: string[]
+  output: 'table' | 'json'
+  dryRun: boolean
+  crds: boolean
+  wait?: number
+  releaseFinalizers: boolean
+}
+
+const LOOK_AGAIN_MS = 1000
+const SHOWN = 5
+
+/** Removes, or shows what would be removed, what stays and why, which objects are held, and how many keys are queued. */
+export async function uninstallFunctions(options: UninstallCommandOptions, context: CommandContext): Promise<void> {
+  const { print, config, setExitCode } = context
+  const functions = await loadFunctions(options.function)
+  await using kube = await openKube(await config())
+  const plan = await planWhenFree(kube, functions, options)
+  const isRefused = plan.held.length > 0 && !options.releaseFinalizers
+  const keys = await keysOf(functions, context)
+  const removals = isRefused || options.dryRun ? plan.removals.map(asPlanned) : plan.removals
+  if (!options.dryRun && !isRefused) await uninstall(kube, plan, options.releaseFinalizers ? [...functions] : [])
+  if (options.output === 'json') print(JSON.stringify({ removals, held: plan.held, keys }, null, 2))
+  else print(shown(removals, plan.held, keys))
+  if (!isRefused) return
+  setExitCode(EXIT.failed)
+  process.stderr.write(
+    'fairlead: nothing was removed: delete these objects first (--wait waits for that), or give their finalizers back ' +
+      'with --release-finalizers, which leaves what the functions would have cleaned up\n',
+  )
+}
+
+async function planWhenFree(
+  kube: KubeClient,
+  functions: readonly Reconciler[],
+  { wait = 0, ...options }: UninstallCommandOptions,
+) {
+  const deadline = Date.now() + wait * 1000
+  for (;;) {
+    const plan = await planUninstall(kube, functions, options)
+    if (plan.held.length === 0 || Date.now() >= deadline || options.dryRun || options.releaseFinalizers) return plan
+    await sleep(LOOK_AGAIN_MS)
+  }
+}
+
+/** Undefined: NATS cannot be asked. */
+async function keysOf(
+  functions: readonly Reconciler[],
+  context: CommandContext,
+): Promise<Record<string, number> | undefined> {
+  const keys: Record<string, number> = {}
+  try {
+    await withExistingStreams(context, async ({ queue }) => {
+      for (const { name } of functions) {
+        const found = (await Array.fromAsync(queue.list({ reconciler: name }))).length
+        if (found > 0) keys[name] = found
+      }
+    })
+  } catch {
+    return undefined
+  }
+  return keys
+}
+
+const asPlanned = ({ result, ...removal }: Removal) => ({
+  ...removal,
+  result: result === 'deleted' ? 'would be deleted' : result,
+})
+
+function shown(
+  removals: readonly (Omit<Removal, 'result'> & { result: string })[],
+  held: readonly Held[],
+  keys: Record<string, number> | undefined,
+): string {
+  const rows = removals.map(({ kind, name, result, because = '' }) => [kind, name, result, because])
+  const waiting = held.map(
+    ({ reconciler, objects }) =>
+      `${objects.length} objects cannot be deleted without function ${reconciler}: ${objects.slice(0, SHOWN).join(', ')}${objects.length > SHOWN ? ', …' : ''}`,
+  )
+  const queued = Object.entries(keys ?? {}).map(
+    ([name, count]) => `${count} keys of ${name} are queued or wait; bridges sweep them when it is gone`,
+  )
+  const unknown = keys === undefined ? ['NATS cannot be asked which keys are queued'] : []
+  return [table(['KIND', 'NAME', 'RESULT', 'BECAUSE'], rows), ...waiting, ...queued, ...unknown].join('\n')
+}

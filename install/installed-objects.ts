@@ -1,0 +1,64 @@
+import type { KubeObject, ResourceRef } from '#contracts'
+import { isNotFound, type KubeClient, resourcePath } from '#kube'
+import type { CustomResourceDefinition } from '#sdk'
+import { RECONCILERS } from '#spec'
+
+export const CRDS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'customresourcedefinitions' }
+const RBAC = { group: 'rbac.authorization.k8s.io', version: 'v1' }
+export const FIELD_MANAGER = 'fairlead-install'
+
+/** What can be installed, by kind. */
+const RESOURCES: Record<string, ResourceRef> = {
+  Secret: { group: '', version: 'v1', resource: 'secrets' },
+  Namespace: { group: '', version: 'v1', resource: 'namespaces' },
+  ServiceAccount: { group: '', version: 'v1', resource: 'serviceaccounts' },
+  ClusterRole: { ...RBAC, resource: 'clusterroles' },
+  ClusterRoleBinding: { ...RBAC, resource: 'clusterrolebindings' },
+  RoleBinding: { ...RBAC, resource: 'rolebindings' },
+  CustomResourceDefinition: CRDS,
+  Reconciler: RECONCILERS,
+}
+
+export function pathOf(kind: string, namespace: string | undefined, name: string): string {
+  const ref = RESOURCES[kind]
+  if (ref === undefined) throw new TypeError(`nobody has said which resource a ${kind} is`)
+  return resourcePath(ref, namespace, name)
+}
+
+export const found = <T extends object>(kube: KubeClient, path: string): Promise<T | undefined> =>
+  kube.get<T>(path).catch((error: unknown) => {
+    if (isNotFound(error)) return undefined
+    throw error
+  })
+
+interface Managed {
+  managedFields?: { manager?: string; operation?: string }[]
+}
+
+/** install() has applied it. */
+export const isInstalled = ({ metadata }: KubeObject): boolean =>
+  ((metadata as Managed).managedFields ?? []).some(
+    ({ manager, operation }) => manager === FIELD_MANAGER && operation === 'Apply',
+  )
+
+/** Says what is stored under a definition: one object, or that it cannot be known. Undefined: nothing is. */
+export async function storedUnder(
+  kube: KubeClient,
+  { spec: { group, names, versions } }: CustomResourceDefinition,
+): Promise<string | undefined> {
+  const version = versions.find(({ served }) => served)
+  if (version === undefined) return 'no version of it is served, so that its objects cannot be listed'
+  const path = resourcePath({ group, version: version.name, resource: names.plural })
+  try {
+    for await (const { items } of kube.list(path, { limit: 1 }))
+      return items[0] && `objects are stored under it, such as ${titleOf(items[0])}`
+  } catch (error) {
+    // It is not established yet.
+    if (!isNotFound(error)) throw error
+  }
+  return undefined
+}
+
+/** `namespace/name`, or the name. */
+export const titleOf = ({ metadata: { namespace, name } }: KubeObject): string =>
+  namespace === undefined ? name : `${namespace}/${name}`

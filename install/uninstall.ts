@@ -1,0 +1,158 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { KubeObject } from '#contracts'
+import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
+import { definitionsOf, manifest, type Reconciler } from '#sdk'
+import { finalizerOf, identityOf, RECONCILERS } from '#spec'
+import type { Installed } from './install.ts'
+import { found, isInstalled, pathOf, storedUnder, titleOf } from './installed-objects.ts'
+import { functionRbac, platformRbac } from './rbac.ts'
+import { reconcilerCrd } from './reconciler.ts'
+
+/** An object that install() would apply, and what uninstall() does with it. */
+export interface Removal extends Omit<Installed, 'result'> {
+  result: 'deleted' | 'kept'
+  /** Why it is kept. */
+  because?: string
+}
+
+/** Objects that could not be deleted any more without their function. */
+export interface Held {
+  reconciler: string
+  finalizer: string
+  /** `namespace/name`, or the name. */
+  objects: string[]
+}
+
+export interface UninstallPlan {
+  /** In the order in which they go: first what gives work, last what others may need. */
+  removals: Removal[]
+  held: Held[]
+}
+
+export interface UninstallOptions {
+  /** Definitions as well; one under which objects are stored is kept. */
+  crds?: boolean
+}
+
+/** What uninstall() would do on the cluster as it is. Objects that install() has not applied are kept, whatever their names. */
+export async function planUninstall(
+  kube: KubeClient,
+  functions: readonly Reconciler[],
+  { crds = false }: UninstallOptions = {},
+): Promise<UninstallPlan> {
+  const manifests = functions.map((one) => manifest(one))
+  const others = await otherReconcilers(kube, new Set(functions.map(({ name }) => name)))
+  const removals: Removal[] = []
+  const add = async (objects: readonly KubeObject[], because?: string): Promise<void> => {
+    for (const object of objects) removals.push(...(await removalOf(kube, object, because)))
+  }
+  await add(manifests.map((one) => one as unknown as KubeObject))
+  await add(manifests.flatMap((one) => functionRbac(one)).toReversed())
+  const needed = others.length === 0 ? undefined : `Reconcilers of others need it: ${others.join(', ')}`
+  const asked = crds ? undefined : 'definitions are removed with --crds'
+  for (const crd of definitionsOf(functions)) await add([crd], asked ?? (await storedUnder(kube, crd)))
+  await add([reconcilerCrd()], needed ?? asked)
+  const [namespace, ...platform] = platformRbac()
+  await add(platform.toReversed(), needed)
+  if (namespace) await add([namespace], 'other objects may be in it; kubectl delete namespace removes it with them')
+  return { removals, held: await heldBy(kube, functions) }
+}
+
+/** Deletes what the plan says. With `release`, objects lose the finalizers of the functions once these have no rights any more. */
+export async function uninstall(
+  kube: KubeClient,
+  { removals, held }: UninstallPlan,
+  release: Reconciler[] = [],
+): Promise<void> {
+  if (held.length > 0 && release.length === 0) throw new TypeError('objects are held: release them, or wait')
+  const deleted = removals.filter(({ result }) => result === 'deleted')
+  const isLast = ({ kind }: Removal): boolean => kind === 'CustomResourceDefinition'
+  await deleteInstalled(
+    kube,
+    deleted.filter((one) => !isLast(one)),
+  )
+  await giveBack(kube, release)
+  await deleteInstalled(kube, deleted.filter(isLast))
+}
+
+/** Deletes objects, if they are there. */
+export async function deleteInstalled(kube: KubeClient, objects: readonly Omit<Installed, 'result'>[]): Promise<void> {
+  for (const { kind, namespace, name } of objects)
+    await kube.delete(pathOf(kind, namespace, name)).catch((error: unknown) => {
+      if (!isNotFound(error)) throw error
+    })
+}
+
+async function otherReconcilers(kube: KubeClient, ours: ReadonlySet<string>): Promise<string[]> {
+  const names: string[] = []
+  try {
+    for await (const { items } of kube.list(resourcePath(RECONCILERS)))
+      names.push(...items.map(({ metadata }) => metadata.name))
+  } catch (error) {
+    if (!isNotFound(error)) throw error
+  }
+  return names.filter((name) => !ours.has(name))
+}
+
+async function removalOf(kube: KubeClient, object: KubeObject, because?: string): Promise<Removal[]> {
+  const { kind } = object
+  const { name, namespace } = object.metadata
+  const there = await found<KubeObject>(kube, pathOf(kind, namespace, name))
+  if (there === undefined) return []
+  const why = isInstalled(there) ? because : 'fairlead install has not applied it'
+  const removal = { kind, ...(namespace !== undefined && { namespace }), name }
+  return [why === undefined ? { ...removal, result: 'deleted' } : { ...removal, result: 'kept', because: why }]
+}
+
+/** Every object of the functions' kinds that has one of their finalizers, also of a function that finalizes no more. */
+export async function heldBy(kube: KubeClient, functions: readonly Reconciler[]): Promise<Held[]> {
+  const held: Held[] = []
+  for (const one of functions) {
+    const finalizer = finalizerFor(one)
+    const objects = (await holders(kube, one)).map(titleOf)
+    if (objects.length > 0) held.push({ reconciler: one.name, finalizer, objects })
+  }
+  return held
+}
+
+const finalizerFor = (one: Reconciler): string => {
+  const { metadata, spec } = manifest(one)
+  return finalizerOf(identityOf(metadata.name, spec))
+}
+
+async function holders(kube: KubeClient, one: Reconciler): Promise<KubeObject[]> {
+  const finalizer = finalizerFor(one)
+  const found: KubeObject[] = []
+  try {
+    for await (const { items } of kube.list(resourcePath(one.for)))
+      found.push(...items.filter(({ metadata }) => metadata.finalizers?.includes(finalizer)))
+  } catch (error) {
+    // The definition is gone, and every object with it.
+    if (!isNotFound(error)) throw error
+  }
+  return found
+}
+
+const QUIET_MS = 1000
+
+/** A run that had begun may add the finalizer once more: looks again until none is found twice. */
+async function giveBack(kube: KubeClient, functions: readonly Reconciler[]): Promise<void> {
+  for (let quiet = 0; quiet < 2; ) {
+    const found = await Promise.all(functions.map(async (one) => ({ one, objects: await holders(kube, one) })))
+    const isQuiet = found.every(({ objects }) => objects.length === 0)
+    quiet = isQuiet ? quiet + 1 : 0
+    for (const { one, objects } of found) for (const object of objects) await release(kube, one, object)
+    if (functions.length === 0) return
+    if (quiet < 2) await sleep(QUIET_MS)
+  }
+}
+
+/** With the version that was read: a finalizer that somebody else adds meanwhile stays. */
+async function release(kube: KubeClient, one: Reconciler, { metadata }: KubeObject): Promise<void> {
+  const finalizers = (metadata.finalizers ?? []).filter((finalizer) => finalizer !== finalizerFor(one))
+  const path = resourcePath(one.for, metadata.namespace, metadata.name)
+  const { uid, resourceVersion } = metadata
+  await kube.patch(path, { metadata: { uid, resourceVersion, finalizers } }, 'merge').catch((error: unknown) => {
+    if (!isNotFound(error) && !isConflict(error)) throw error
+  })
+}
