@@ -40,7 +40,6 @@ beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), 'fl-uninstall-'))
   file = join(dir, 'shop.ts')
   await writeFile(file, shop())
-  expect(await fairlead(['install', '-f', file])).toMatchObject({ code: 0 })
 })
 afterAll(async () => {
   await cluster?.[Symbol.asyncDispose]()
@@ -50,7 +49,7 @@ afterAll(async () => {
 it('a definition that would break objects is installed where none is stored, and refused where one is', async () => {
   const other = join(dir, 'shop-of-numbers.ts')
   await writeFile(other, shop('z.int32()'))
-  for (const one of [other, file]) expect(await fairlead(['install', '-f', one])).toMatchObject({ code: 0 })
+  for (const one of [file, other, file]) expect(await fairlead(['install', '-f', one])).toMatchObject({ code: 0 })
   await kubectl(['apply', '-f', '-'], SHOP)
   const refused = await fairlead(['install', '-f', other])
   expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining('spec.title was string') })
