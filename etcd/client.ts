@@ -1,3 +1,4 @@
+import type { X509Certificate } from 'node:crypto'
 import { type CallOptions, Connection, type EtcdEndpoint } from './connection.ts'
 import { EtcdError, GRPC } from './errors.ts'
 import { CALLS, type Calls, SNAPSHOT } from './messages.ts'
@@ -43,6 +44,11 @@ export class Etcd {
       const { blob, remaining_bytes: remainingBytes, version } = decode(response, message)
       yield { blob, remainingBytes, version }
     }
+  }
+
+  /** The certificate of the server. Undefined without TLS, and before the first call. */
+  get certificate(): X509Certificate | undefined {
+    return this.#connection.certificate
   }
 
   close(): void {

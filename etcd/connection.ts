@@ -1,3 +1,4 @@
+import type { X509Certificate } from 'node:crypto'
 import {
   type ClientHttp2Session,
   type ClientHttp2Stream,
@@ -5,6 +6,7 @@ import {
   constants,
   type IncomingHttpHeaders,
 } from 'node:http2'
+import { TLSSocket } from 'node:tls'
 import { EtcdError, GRPC } from './errors.ts'
 import { frame, framesIn } from './frames.ts'
 
@@ -35,11 +37,14 @@ const WINDOW = 16 * 1024 * 1024
 /** gRPC on HTTP/2, as far as etcd needs it: one message out, and any number back. */
 export class Connection {
   readonly #session: ClientHttp2Session
+  /** Of the server; undefined: it has not shown one. */
+  certificate: X509Certificate | undefined
   #failure: Error | undefined
 
   constructor({ url, tls }: EtcdEndpoint) {
     this.#session = connect(url, { ...tls, settings: { initialWindowSize: WINDOW } })
-    this.#session.once('connect', () => {
+    this.#session.once('connect', (_, socket) => {
+      this.certificate = socket instanceof TLSSocket ? socket.getPeerX509Certificate() : undefined
       if (!this.#session.destroyed) this.#session.setLocalWindowSize(WINDOW)
     })
     // Its streams end with the same error; without a listener it would end the process.

@@ -93,6 +93,7 @@ export const CALLS = {
   ),
   authStatus: call(of('Auth', 'AuthStatus'), Empty, message({ header: [1, Header], enabled: [2, 'bool'] })),
   authEnable: call(of('Auth', 'AuthEnable'), Empty, Answer),
+  authDisable: call(of('Auth', 'AuthDisable'), Empty, Answer),
   userAdd: call(
     of('Auth', 'UserAdd'),
     message({ name: [1, 'string'], password: [2, 'string'], options: [3, message({ no_password: [1, 'bool'] })] }),

@@ -15,11 +15,14 @@ export interface CertificateRequest {
   sans?: readonly string[]
   issuer: { subject: Subject; publicKey: KeyObject; privateKey: KeyObject }
   isCa?: boolean
+  /** Not used twice by one issuer; up to 19 bytes. Left out: a random one. */
+  serial?: Buffer
   notBefore: Date
   notAfter: Date
 }
 
 const ECDSA_WITH_SHA256 = '1.2.840.10045.4.3.2'
+const ED25519 = '1.3.101.112'
 const COMMON_NAME = '2.5.4.3'
 const ORGANIZATION = '2.5.4.10'
 const SUBJECT_KEY_ID = '2.5.29.14'
@@ -31,20 +34,24 @@ const EXTENDED_KEY_USAGE = '2.5.29.37'
 const SERVER_AUTH = '1.3.6.1.5.5.7.3.1'
 const CLIENT_AUTH = '1.3.6.1.5.5.7.3.2'
 
-/** An X.509 v3 certificate (RFC 5280) for an EC key, signed with ECDSA-SHA256 by an EC key, in PEM. */
+/**
+ * An X.509 v3 certificate (RFC 5280), in PEM: signed with ECDSA-SHA256 by an EC key, or with Ed25519 by a key of that. The
+ * same request with a serial gives the same certificate where the issuer has an Ed25519 key.
+ */
 export function signCertificate(request: CertificateRequest): string {
-  const algorithm = der.sequence(der.oid(ECDSA_WITH_SHA256))
+  const isEdwards = request.issuer.privateKey.asymmetricKeyType === 'ed25519'
+  const algorithm = der.sequence(der.oid(isEdwards ? ED25519 : ECDSA_WITH_SHA256))
   const toBeSigned = der.sequence(
     der.explicit(0, der.integer(Buffer.of(2))),
-    der.integer(randomBytes(16)),
+    der.integer(request.serial ?? randomBytes(16)),
     algorithm,
     name(request.issuer.subject),
-    der.sequence(der.utcTime(request.notBefore), der.utcTime(request.notAfter)),
+    der.sequence(der.time(request.notBefore), der.time(request.notAfter)),
     name(request.subject),
     spki(request.publicKey),
     der.explicit(3, der.sequence(...extensions(request))),
   )
-  const signature = sign('sha256', toBeSigned, request.issuer.privateKey)
+  const signature = sign(isEdwards ? null : 'sha256', toBeSigned, request.issuer.privateKey)
   return pem(der.sequence(toBeSigned, algorithm, der.bits(signature)))
 }
 

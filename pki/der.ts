@@ -8,6 +8,7 @@ const tag = {
   oid: 0x06,
   utf8String: 0x0c,
   utcTime: 0x17,
+  generalizedTime: 0x18,
   sequence: 0x30,
   set: 0x31,
 }
@@ -37,10 +38,11 @@ export function oid(dotted: string): Der {
   return tlv(tag.oid, Buffer.from([first * 40 + second, ...rest.flatMap(base128)]))
 }
 
-/** UTCTime carries two digits of the year: good for dates before 2050. */
-export function utcTime(date: Date): Der {
+/** UTCTime carries two digits of the year, so dates from 2050 on are GeneralizedTime (RFC 5280, 4.1.2.5). */
+export function time(date: Date): Der {
   const compact = date.toISOString().replaceAll(/[-:T]|\.\d+/g, '')
-  return tlv(tag.utcTime, Buffer.from(compact.slice(2), 'ascii'))
+  const isLate = date.getUTCFullYear() >= 2050
+  return tlv(isLate ? tag.generalizedTime : tag.utcTime, Buffer.from(isLate ? compact : compact.slice(2), 'ascii'))
 }
 
 function tlv(tagByte: number, content: Buffer): Der {

@@ -1,2 +1,3 @@
 export { issueFrom, newAuthority, newKeys, type Signed } from './authority.ts'
-export type { Subject } from './certificate.ts'
+export { type Subject, signCertificate } from './certificate.ts'
+export { keysFrom, signingKeysFrom } from './derived-keys.ts'

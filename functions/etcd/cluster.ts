@@ -1,20 +1,21 @@
 import type { RestoreObject } from '#functions/etcd-restore'
-import type { Run } from '#sdk'
+import { type Run, Secret } from '#sdk'
+import { type Tls, tlsOf } from './authorities.ts'
 import { memberOf, seedName } from './names.ts'
 import { Claim, type ClaimObject, type DisruptionBudget, MemberPod, type PodObject, Restore } from './parts.ts'
 import { policyOf } from './pod.ts'
 import type { ClusterObject, EtcdCluster } from './resource.ts'
 import type { Answer, Seen } from './seen.ts'
-import { authoritiesOf, OperatorSecret, PeerSecret, type SecretObject, ServerSecret } from './tls.ts'
+import { authoritiesOf, digestOf, OperatorSecret, PeerSecret, type SecretObject, ServerSecret } from './tls.ts'
 
 export type EtcdRun = Run<
   typeof EtcdCluster,
-  typeof MemberPod | typeof Claim | typeof DisruptionBudget,
+  typeof MemberPod | typeof Claim | typeof DisruptionBudget | typeof Secret,
   typeof PeerSecret | typeof ServerSecret | typeof OperatorSecret | typeof Restore
 >
 
 /** What a decision is given of a run. */
-export type Given = Pick<EtcdRun, 'object' | 'owned' | 'related' | 'now' | 'performed'> & { external: Seen }
+export type Given = Pick<EtcdRun, 'object' | 'owned' | 'related' | 'now' | 'performed' | 'secret'> & { external: Seen }
 
 /** One member: what etcd and what Kubernetes say of it. */
 export interface Member {
@@ -34,7 +35,10 @@ export interface Member {
 export interface Cluster {
   object: ClusterObject
   now: Date
+  /** That the spec names, or that are the function's own. */
   secrets: readonly SecretObject[]
+  /** Where the function is the authority, and has recorded that. */
+  tls: Tls | undefined
   /** Tells pods that are as the spec says from those that are to be replaced. */
   policy: string
   /** What asks for other data. */
@@ -48,6 +52,10 @@ export interface Cluster {
   /** Number of members when that was known last. */
   lastSize: number
   leader: Member | undefined
+  /** Undefined: not known. */
+  isAuthEnabled: boolean | undefined
+  /** Why etcd does not answer this user. */
+  denial: string | undefined
   /** What was tried in this run and refused by etcd. */
   refused: { kind: string; error: string } | undefined
 }
@@ -60,6 +68,7 @@ export function clusterOf(run: Given): Cluster {
     .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
     .toSorted(byName)
   const secrets = secretsOf(run)
+  const tls = tlsOf(object, run.owned(Secret), run.secret)
   // Before the cluster is formed, its first member alone has a say: others are left of a cluster of before.
   const known = object.status.clusterID ?? seen.answers[seedName(object)]?.clusterID
   // A member of another cluster has no say, whatever its name.
@@ -84,7 +93,8 @@ export function clusterOf(run: Given): Cluster {
     object,
     now,
     secrets,
-    policy: policyOf(object, authoritiesOf(object, secrets)),
+    tls,
+    policy: policyOf(object, tls ? [digestOf(tls.bundle)] : authoritiesOf(object, secrets)),
     restore: run.related(Restore)[0],
     pods,
     claims,
@@ -92,13 +102,17 @@ export function clusterOf(run: Given): Cluster {
     members: list?.isCurrent === true ? members : undefined,
     lastSize: members?.filter(votes).length ?? object.status.size ?? 1,
     leader: leaderAmong(members ?? []),
+    isAuthEnabled: seen.isAuthEnabled,
+    denial: seen.denial,
     refused: performed?.error === undefined ? undefined : { kind: performed.effect.kind, error: performed.error },
   }
 }
 
-/** All that the spec names. */
-export const secretsOf = ({ related }: Pick<EtcdRun, 'related'>): SecretObject[] =>
-  [PeerSecret, ServerSecret, OperatorSecret].flatMap((kind) => related(kind))
+/** All that the spec names, or that the function has made. */
+export const secretsOf = ({ object, owned, related }: Pick<EtcdRun, 'object' | 'owned' | 'related'>): SecretObject[] =>
+  object.spec.TLS?.auto === undefined
+    ? [PeerSecret, ServerSecret, OperatorSecret].flatMap((kind) => related(kind))
+    : owned(Secret)
 
 /** Whom the members that have seen the newest election follow. */
 function leaderAmong(members: readonly Member[]): Member | undefined {

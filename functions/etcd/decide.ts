@@ -1,6 +1,8 @@
-import type { KubeObject, ReconcileOutcome } from '#sdk'
+import { type KubeObject, type ReconcileOutcome, Secret } from '#sdk'
+import { kept } from './authorities.ts'
 import { type Cluster, clusterOf, type Given, votes } from './cluster.ts'
 import { type PodObject, partsOf } from './parts.ts'
+import { nextTlsTime } from './rotation.ts'
 import type { EtcdEffect } from './seen.ts'
 import { statusOf } from './status.ts'
 import type { Step } from './step.ts'
@@ -16,11 +18,15 @@ export function decide(run: Given): Decision {
   const step = object.spec.paused ? undefined : stepOf(cluster)
   const told = statusOf(cluster, clusterID, step)
   if (object.spec.paused || step?.touchesNothing === true) return told
+  const at = nextTlsTime(cluster)
+  // Of what is recorded in this step certificates are issued in the next one.
+  const secrets = step?.tls === undefined && cluster.tls ? cluster.tls.secrets : kept(run.owned(Secret))
   return {
-    apply: wanted(cluster, step),
+    apply: [...wanted(cluster, step), ...secrets],
     ...told,
     ...(step?.effect && { effect: step.effect }),
     ...(step?.after !== undefined && { requeueAfter: step.after }),
+    ...(at && { requeueAt: at }),
   }
 }
 

@@ -1,4 +1,4 @@
-import { reconciler, Service } from '#sdk'
+import { reconciler, Secret, Service } from '#sdk'
 import { decide } from './decide.ts'
 import { perform, read } from './external.ts'
 import { Claim, DisruptionBudget, MemberPod, Restore } from './parts.ts'
@@ -9,7 +9,7 @@ import { OperatorSecret, PeerSecret, ServerSecret } from './tls.ts'
 export const etcd = reconciler({
   name: 'etcd',
   for: EtcdCluster,
-  owns: [MemberPod, Claim, Service, DisruptionBudget],
+  owns: [MemberPod, Claim, Service, DisruptionBudget, Secret],
   related: [PeerSecret, ServerSecret, OperatorSecret, Restore],
   // Members that somebody has changed by hand, and alarms, cause no event.
   resyncSeconds: 300,

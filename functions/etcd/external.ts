@@ -1,10 +1,10 @@
-import { ALARMS, type EtcdEndpoint, type EtcdStatus, openEtcd } from '#etcd'
-import { type EtcdRun, secretsOf } from './cluster.ts'
-import { CLIENT_PORT, hostOf } from './names.ts'
+import { ALARMS, EtcdError, type EtcdStatus, openEtcd } from '#etcd'
+import { disableAuth, enableAuth, isAuthEnabled } from './auth-calls.ts'
+import { numberIn } from './authorities.ts'
+import type { EtcdRun } from './cluster.ts'
+import { endpointOf, newcomerTls } from './endpoint.ts'
 import { MemberPod, type PodObject } from './parts.ts'
-import { takesTls } from './pod.ts'
 import type { Alarm, Answer, EtcdEffect, MemberList, Seen } from './seen.ts'
-import { clientTls } from './tls.ts'
 
 /** Of a question, in milliseconds: a member that needs longer counts as silent. */
 const ASK_MS = 2000
@@ -20,9 +20,16 @@ const CANCEL = 2
 export async function read(run: EtcdRun): Promise<Seen> {
   const pods = run.owned(MemberPod).filter(({ status }) => status?.podIP !== undefined && status.phase === 'Running')
   const asked = await Promise.all(pods.map(async (pod) => [pod.metadata.name, await answerOf(run, pod)] as const))
-  const answers = Object.fromEntries(asked.filter((one): one is [string, Answer] => one[1] !== undefined))
-  const list = await listFrom(run, pods, answers)
-  return { answers, ...(list && { list }) }
+  const answers = Object.fromEntries(asked.filter((one): one is [string, Answer] => typeof one[1] === 'object'))
+  const denial = asked.map(([, answer]) => answer).find((answer) => typeof answer === 'string')
+  const voters = votersFirst(pods, answers)
+  const [list, hasAuth] = await Promise.all([listFrom(run, voters), authOf(run, voters)])
+  return {
+    answers,
+    ...(list && { list }),
+    ...(hasAuth !== undefined && { isAuthEnabled: hasAuth }),
+    ...(denial !== undefined && { denial }),
+  }
 }
 
 /** Asks for one change. Throws what etcd answers. */
@@ -57,6 +64,12 @@ export async function perform(effect: EtcdEffect, run: EtcdRun): Promise<void> {
         options,
       )
       return
+    case 'enableAuth':
+      await enableAuth(etcd, options)
+      return
+    case 'disableAuth':
+      await disableAuth(etcd, options)
+      return
     case 'downgrade': {
       const action = effect.action === 'enable' ? ENABLE : CANCEL
       await etcd.call('downgrade', { action, version: effect.version }, options)
@@ -64,30 +77,47 @@ export async function perform(effect: EtcdEffect, run: EtcdRun): Promise<void> {
   }
 }
 
-/** The address of the pod, so that no DNS of the cluster is needed where the function runs. */
-function endpointOf(run: EtcdRun, pod: PodObject): EtcdEndpoint {
-  const { podIP: address = '' } = pod.status ?? {}
-  const host = `${address.includes(':') ? `[${address}]` : address}:${CLIENT_PORT}`
-  if (!takesTls(pod)) return { url: `http://${host}` }
-  const tls = clientTls(run.object, secretsOf(run)) ?? { ca: '' }
-  return { url: `https://${host}`, tls: { ...tls, servername: hostOf(run.object, pod.metadata.name) } }
-}
-
-async function answerOf(run: EtcdRun, pod: PodObject): Promise<Answer | undefined> {
+/** A text: why etcd does not answer this user. */
+async function answerOf(run: EtcdRun, pod: PodObject): Promise<Answer | string | undefined> {
+  const newcomer = newcomerTls(run)
   using etcd = openEtcd(endpointOf(run, pod))
   const options = { timeoutMs: ASK_MS, signal: run.signal }
-  return await etcd.call('status', {}, options).then(asAnswer, () => undefined)
+  const [answer, admits] = await Promise.all([
+    etcd.call('status', {}, options).then(asAnswer, denialIn),
+    newcomer && isAdmitted(run, pod, newcomer.tls),
+  ])
+  if (typeof answer !== 'object') return answer
+  const issuer = numberIn(etcd.certificate?.issuer ?? '')
+  return { ...answer, ...(issuer !== undefined && { issuer }), ...(newcomer && admits && { admits: newcomer.number }) }
 }
 
-/** Of the leader, or else of any voter; one that no quorum confirms, only if there is no other. */
-async function listFrom(
-  run: EtcdRun,
-  pods: readonly PodObject[],
-  answers: Seen['answers'],
-): Promise<MemberList | undefined> {
+const denialIn = (error: unknown): string | undefined =>
+  error instanceof EtcdError && /user name is empty|permission denied/.test(error.text) ? error.text : undefined
+
+async function isAdmitted(run: EtcdRun, pod: PodObject, tls: Parameters<typeof endpointOf>[2]): Promise<boolean> {
+  using etcd = openEtcd(endpointOf(run, pod, tls))
+  return await etcd.call('status', {}, { timeoutMs: ASK_MS, signal: run.signal }).then(
+    () => true,
+    () => false,
+  )
+}
+
+/** The leader, and then the other voters. */
+function votersFirst(pods: readonly PodObject[], answers: Seen['answers']): PodObject[] {
   const voters = pods.filter(({ metadata }) => answers[metadata.name]?.isLearner === false)
   const leads = ({ metadata: { name } }: PodObject): number => Number(answers[name]?.leader === answers[name]?.id)
-  const [first] = voters.toSorted((a, b) => leads(b) - leads(a))
+  return voters.toSorted((a, b) => leads(b) - leads(a))
+}
+
+/** Where the spec says whether etcd is to demand users. */
+async function authOf(run: EtcdRun, [first]: readonly PodObject[]): Promise<boolean | undefined> {
+  if (first === undefined || run.object.spec.auth === undefined) return undefined
+  using etcd = openEtcd(endpointOf(run, first))
+  return await isAuthEnabled(etcd, { timeoutMs: ASK_MS, signal: run.signal })
+}
+
+/** Of the first; one that no quorum confirms, only if there is no other. */
+async function listFrom(run: EtcdRun, [first]: readonly PodObject[]): Promise<MemberList | undefined> {
   if (first === undefined) return undefined
   using etcd = openEtcd(endpointOf(run, first))
   const ask = (isCurrent: boolean): Promise<MemberList> =>

@@ -9,7 +9,7 @@ import { supportedFrom, versionFor } from './version.ts'
 
 /** What nothing can be done without. */
 export function demandSecrets({ object, secrets, members = [] }: Cluster): Step | undefined {
-  const lack = lackingSecret(object, secrets)
+  const lack = object.spec.TLS?.auto ? undefined : lackingSecret(object, secrets)
   if (lack !== undefined) return { reason: 'SecretMissing', message: lack, isStuck: true, touchesNothing: true }
   const other = members.find(({ name, peerURL }) => peerURL !== peerUrlOf(object, name))
   if (other === undefined) return undefined

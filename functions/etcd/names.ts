@@ -25,9 +25,10 @@ export const hostOf = ({ metadata, spec }: ClusterObject, member: string): strin
 export const peerUrlOf = (object: ClusterObject, member: string): string =>
   `${peerScheme(object)}://${hostOf(object, member)}:${PEER_PORT}`
 
-const peerScheme = ({ spec }: ClusterObject): string => (spec.TLS?.static?.member?.peerSecret ? 'https' : 'http')
-export const clientScheme = ({ spec }: ClusterObject): string =>
-  spec.TLS?.static?.member?.serverSecret ? 'https' : 'http'
+const peerScheme = ({ spec: { TLS } }: ClusterObject): string =>
+  TLS?.auto || TLS?.static?.member?.peerSecret ? 'https' : 'http'
+export const clientScheme = ({ spec: { TLS } }: ClusterObject): string =>
+  TLS?.auto || TLS?.static?.member?.serverSecret ? 'https' : 'http'
 
 export const memberOf = (peerURL: string): string => URL.parse(peerURL)?.hostname.split('.')[0] ?? ''
 

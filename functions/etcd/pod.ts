@@ -151,7 +151,7 @@ const etcdIn = (spec: PodObject['spec']): Container | undefined => spec?.contain
 /** Of what cannot be changed in place: the policy of pods, and the authorities that members trust. */
 export function policyOf({ spec: { pod, TLS } }: ClusterObject, authorities: readonly string[]): string {
   return createHash('sha256')
-    .update(JSON.stringify([pod, TLS, authorities]))
+    .update(JSON.stringify([pod, TLS?.auto ? 'auto' : TLS, authorities]))
     .digest('hex')
     .slice(0, 16)
 }

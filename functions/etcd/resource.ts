@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { resource } from '#sdk'
+import { AutoTls, TlsStatus } from './tls-schema.ts'
 
 /** What Kubernetes checks when a pod or a claim is made of it. */
 const ofKubernetes = z.looseObject({})
@@ -38,6 +39,13 @@ export const EtcdCluster = resource({
       fieldPath: '.metadata.name',
     },
     {
+      rule:
+        '!has(self.spec.auth) || !self.spec.auth.enabled || (has(self.spec.TLS) && (has(self.spec.TLS.auto) || ' +
+        '(has(self.spec.TLS.static) && has(self.spec.TLS.static.operatorSecret))))',
+      message: 'auth needs TLS to clients: their certificates name the user',
+      fieldPath: '.spec.auth',
+    },
+    {
       rule: "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
       message: 'the name of an EtcdCluster is the name of its Service: a-z, 0-9 and -, and a letter first',
       fieldPath: '.metadata.name',
@@ -59,6 +67,7 @@ export const EtcdCluster = resource({
       .describe('Hours of the day, UTC, in which files with much free space are rewritten. Left out: at any time.'),
     TLS: z
       .object({
+        auto: AutoTls.optional(),
         static: z
           .object({
             member: z
@@ -81,7 +90,16 @@ export const EtcdCluster = resource({
           })
           .optional(),
       })
+      .meta({
+        'x-kubernetes-validations': [
+          { rule: '!(has(self.auto) && has(self.static))', message: 'auto and static exclude each other' },
+        ],
+      })
       .optional(),
+    auth: z
+      .object({ enabled: z.boolean() })
+      .optional()
+      .describe('Whether clients need a user of etcd, which is the CN of their certificate. Left out: it stays as it is.'),
   }),
   status: z.object({
     phase: z.enum(['Creating', 'Running', 'Failed']),
@@ -104,6 +122,8 @@ export const EtcdCluster = resource({
     quorumLostSince: z.string().optional(),
     incarnation: z.int32().describe('How often the cluster has begun with a snapshot.'),
     restoring: z.string().optional().describe('UID of the EtcdRestore by which the members are being replaced.'),
+    TLS: TlsStatus.optional(),
+    authEnabled: z.boolean().optional().describe('Whether etcd demands a user. Known where spec.auth is given.'),
     restoredFrom: z.string().optional().describe('UID of the EtcdRestore whose snapshot the members have.'),
   }),
   scale: { spec: '.spec.size', status: '.status.size', selector: '.status.selector' },

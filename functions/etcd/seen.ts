@@ -4,6 +4,10 @@ export interface Seen {
   answers: Record<string, Answer>
   /** Left out: no member gave one. */
   list?: MemberList
+  /** Whether etcd demands users. Left out: not asked, or no answer. */
+  isAuthEnabled?: boolean
+  /** Why etcd does not answer this user. */
+  denial?: string
 }
 
 export interface Answer {
@@ -25,6 +29,10 @@ export interface Answer {
   alarms: Alarm[]
   /** The version to which a downgrade is under way. */
   downgradeTo?: string
+  /** Number of the authority of its certificate, where this function is the authority. */
+  issuer?: number
+  /** The newest authority, where it takes certificates of that. Asked only while members get to know it. */
+  admits?: number
 }
 
 export interface Alarm {
@@ -56,4 +64,5 @@ export type EtcdEffect =
   | { kind: 'compact'; via: string; revision: number }
   | { kind: 'defragment'; via: string }
   | { kind: 'disarm'; via: string; id: string; alarm: Alarm['alarm'] }
+  | { kind: 'enableAuth' | 'disableAuth'; via: string }
   | { kind: 'downgrade'; via: string; action: 'enable' | 'cancel'; version: string }

@@ -4,6 +4,7 @@ import { CLIENT_PORT, clientServiceOf, selectorOf } from './names.ts'
 import { quorumOf } from './parts.ts'
 import { imageIn, imageOf, versionIn } from './pod.ts'
 import { said } from './replacement.ts'
+import { tlsStatus } from './rotation.ts'
 import type { Step } from './step.ts'
 import { isPrepared } from './upgrade.ts'
 import { isDowngrading, refusedPath, supportedFrom } from './version.ts'
@@ -38,6 +39,8 @@ export function statusOf(cluster: Cluster, id: string | undefined, step: Step | 
       ...versions(cluster),
       ...(clusterID !== undefined && { clusterID }),
       ...restoration(before, step, clusterID),
+      ...tlsStatus(cluster, step),
+      ...(cluster.isAuthEnabled !== undefined && { authEnabled: cluster.isAuthEnabled }),
       ...(lostSince !== undefined && { quorumLostSince: lostSince }),
     },
     conditions: conditionsOf(cluster, available, step),

@@ -1,3 +1,4 @@
+import type { TlsState } from './authorities.ts'
 import type { ClaimObject, PodObject } from './parts.ts'
 import type { EtcdEffect } from './seen.ts'
 
@@ -17,6 +18,8 @@ export interface Step {
   drop?: readonly string[]
   /** The EtcdRestore, by UID, by which the cluster begins once more. */
   begins?: string
+  /** What is recorded of the function's own authorities. */
+  tls?: TlsState
   /** Look again after so many seconds, because no event will tell. */
   after?: number
   /** Nothing goes on before somebody else has acted. */

@@ -1,8 +1,10 @@
+import { demandUser, switchAuth } from './auth.ts'
 import type { Cluster } from './cluster.ts'
 import { demandSecrets, form, waitForQuorum } from './formation.ts'
 import { defragment, freeSpace, replaceCorrupt } from './maintenance.ts'
 import { awaitMembers, makePods, removeDead } from './replacement.ts'
 import { beginRestore, endFormer } from './restoration.ts'
+import { prepareTls, rotate } from './rotation.ts'
 import { grow, promote, shrink } from './scaling.ts'
 import type { Step } from './step.ts'
 import { refuseVersion, upgrade } from './upgrade.ts'
@@ -10,6 +12,8 @@ import { refuseVersion, upgrade } from './upgrade.ts'
 /** The first that has something to do is what is done. A later one may rely on what those before have found in order. */
 const STEPS: readonly ((cluster: Cluster) => Step | undefined)[] = [
   demandSecrets,
+  prepareTls,
+  demandUser,
   beginRestore,
   endFormer,
   form,
@@ -24,6 +28,8 @@ const STEPS: readonly ((cluster: Cluster) => Step | undefined)[] = [
   defragment,
   upgrade,
   awaitMembers,
+  switchAuth,
+  rotate,
   refuseVersion,
 ]
 

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { EtcdTls } from '#etcd'
 import { type ObservedBy, Secret } from '#sdk'
+import { PEER_CN, secretNameOf, textIn } from './certificates.ts'
 import type { ClusterObject } from './resource.ts'
 
 export type SecretObject = ObservedBy<typeof Secret>
@@ -11,6 +12,21 @@ export const ServerSecret = { ...Secret, byName: 'spec.TLS.static.member.serverS
 export const OperatorSecret = { ...Secret, byName: 'spec.TLS.static.operatorSecret' } as const
 
 const MEMBER = '/etc/etcdtls/member'
+const OPERATOR_KEYS = ['etcd-client.crt', 'etcd-client.key', 'etcd-client-ca.crt'] as const
+
+const peerFlags = (cert: string, key: string, ca: string): string[] => [
+  '--peer-client-cert-auth=true',
+  `--peer-trusted-ca-file=${ca}`,
+  `--peer-cert-file=${cert}`,
+  `--peer-key-file=${key}`,
+]
+
+const serverFlags = (cert: string, key: string, ca: string): string[] => [
+  '--client-cert-auth=true',
+  `--trusted-ca-file=${ca}`,
+  `--cert-file=${cert}`,
+  `--key-file=${key}`,
+]
 
 /** One Secret of a cluster, what it has to hold, and how a member uses it. */
 interface Use {
@@ -26,9 +42,9 @@ const filesIn = (path: string, name: string) => ({
   ca: `${path}/${name}-ca.crt`,
 })
 
-function usesOf({ spec }: ClusterObject): Use[] {
-  const { member, operatorSecret } = spec.TLS?.static ?? {}
-  const uses: Use[] = []
+function usesOf(object: ClusterObject): Use[] {
+  const { member, operatorSecret } = object.spec.TLS?.static ?? {}
+  const uses: Use[] = object.spec.TLS?.auto === undefined ? [] : ownUses(object)
   if (member?.peerSecret !== undefined)
     uses.push({
       secret: member.peerSecret,
@@ -38,12 +54,7 @@ function usesOf({ spec }: ClusterObject): Use[] {
         path: `${MEMBER}/peer-tls`,
         flags(path) {
           const { cert, key, ca } = filesIn(path, 'peer')
-          return [
-            '--peer-client-cert-auth=true',
-            `--peer-trusted-ca-file=${ca}`,
-            `--peer-cert-file=${cert}`,
-            `--peer-key-file=${key}`,
-          ]
+          return peerFlags(cert, key, ca)
         },
       },
     })
@@ -56,17 +67,32 @@ function usesOf({ spec }: ClusterObject): Use[] {
         path: `${MEMBER}/server-tls`,
         flags(path) {
           const { cert, key, ca } = filesIn(path, 'server')
-          return ['--client-cert-auth=true', `--trusted-ca-file=${ca}`, `--cert-file=${cert}`, `--key-file=${key}`]
+          return serverFlags(cert, key, ca)
         },
       },
     })
   if (operatorSecret !== undefined)
-    uses.push({ secret: operatorSecret, keys: ['etcd-client.crt', 'etcd-client.key', 'etcd-client-ca.crt'] })
+    uses.push({ secret: operatorSecret, keys: OPERATOR_KEYS })
   return uses
 }
 
-const textIn = (secret: SecretObject | undefined, key: string): string =>
-  Buffer.from(secret?.data?.[key] ?? '', 'base64').toString('utf8')
+/** Of the Secrets that this function makes. */
+const ownUses = (object: ClusterObject): Use[] => [
+  {
+    secret: secretNameOf(object, 'member'),
+    keys: ['server.crt', 'server.key', 'ca.crt'],
+    mounted: {
+      volume: 'member-tls',
+      path: `${MEMBER}/tls`,
+      flags: (path) => [
+        ...peerFlags(`${path}/peer.crt`, `${path}/peer.key`, `${path}/ca.crt`),
+        `--peer-cert-allowed-cn=${PEER_CN}`,
+        ...serverFlags(`${path}/server.crt`, `${path}/server.key`, `${path}/ca.crt`),
+      ],
+    },
+  },
+  { secret: secretNameOf(object, 'operator'), keys: OPERATOR_KEYS },
+]
 
 const named = (secrets: readonly SecretObject[], name: string) => secrets.find(({ metadata }) => metadata.name === name)
 
@@ -84,11 +110,9 @@ export function lackingSecret(object: ClusterObject, secrets: readonly SecretObj
 export const authoritiesOf = (object: ClusterObject, secrets: readonly SecretObject[]): string[] =>
   usesOf(object)
     .filter(({ mounted }) => mounted !== undefined)
-    .map(({ secret, keys: [, , authority] }) =>
-      createHash('sha256')
-        .update(textIn(named(secrets, secret), authority))
-        .digest('hex'),
-    )
+    .map(({ secret, keys: [, , authority] }) => digestOf(textIn(named(secrets, secret), authority)))
+
+export const digestOf = (text: string): string => createHash('sha256').update(text).digest('hex')
 
 /** Flags, volumes and mounts of a member. */
 export function tlsOfMember(object: ClusterObject) {
@@ -105,12 +129,9 @@ export function clientTls(
   object: ClusterObject,
   secrets: readonly SecretObject[],
 ): Omit<EtcdTls, 'servername'> | undefined {
-  const name = object.spec.TLS?.static?.operatorSecret
-  const secret = name === undefined ? undefined : named(secrets, name)
-  if (secret === undefined) return undefined
-  return {
-    ca: textIn(secret, 'etcd-client-ca.crt'),
-    cert: textIn(secret, 'etcd-client.crt'),
-    key: textIn(secret, 'etcd-client.key'),
-  }
+  const use = usesOf(object).find(({ mounted }) => mounted === undefined)
+  const secret = use && named(secrets, use.secret)
+  if (use === undefined || secret === undefined) return undefined
+  const [cert, key, ca] = use.keys.map((name) => textIn(secret, name))
+  return { ca: ca ?? '', cert: cert ?? '', key: key ?? '' }
 }

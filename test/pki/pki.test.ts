@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { assert, property, uint8Array } from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createPki, type Pki } from '../../local/pki.ts'
-import { integer, oid, utcTime } from '../../pki/der.ts'
+import { integer, oid, time } from '../../pki/der.ts'
 
 describe('a certificate authority of its own', () => {
   let dir: string
@@ -71,6 +71,6 @@ describe('DER', () => {
   })
 
   it('writes times to the second', () => {
-    expect(utcTime(new Date('2026-11-21T04:05:06.789Z')).toString('latin1').slice(2)).toBe('261121040506Z')
+    expect(time(new Date('2026-11-21T04:05:06.789Z')).toString('latin1').slice(2)).toBe('261121040506Z')
   })
 })

@@ -55,8 +55,10 @@ export const nodeBlinks = (at: number) =>
   })
 
 /** A silent member is replaced after five minutes, and then another one has to come. */
-const PATIENCE_S = 900
+const PATIENCE_S = 1800
 const CALM_S = 12
+/** A timer that is so near is waited for, in seconds. */
+const SOON_S = 180
 
 /** Lets time pass until nothing changes any more. */
 function settle(world: EtcdWorld): void {
@@ -64,11 +66,14 @@ function settle(world: EtcdWorld): void {
     // A long wait is not looked at in each of its seconds.
     const hasChanged = (calm < CALM_S || calm % CALM_S === 0) && runOf(world)
     calm = hasChanged ? 0 : calm + 1
-    if (calm > CALM_S && !(isWaiting(world) && world.etcd.hasQuorum)) return
+    if (calm > CALM_S && !((isWaiting(world) || hasTimer(world)) && world.etcd.hasQuorum)) return
     world.pass()
     if (world.broken.length > 0) return
   }
 }
+
+const hasTimer = ({ timer, now }: EtcdWorld): boolean =>
+  timer !== undefined && timer.getTime() - now.getTime() < SOON_S * 1000
 
 const isWaiting = ({ stored }: EtcdWorld): boolean => stored.conditions['Progressing']?.status === 'True'
 

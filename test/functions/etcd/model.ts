@@ -54,6 +54,8 @@ export class EtcdModel {
   #former: Member[] = []
 
   #clusterID = ''
+  /** Whether two members take each other's certificates. */
+  reaches: (one: string, other: string) => boolean = () => true
 
   get voters(): Member[] {
     return this.members.filter(({ isLearner }) => !isLearner)
@@ -66,14 +68,18 @@ export class EtcdModel {
   }
 
   get hasQuorum(): boolean {
-    const live = this.voters.filter(this.isLive).length
-    return this.voters.length > 0 && live >= quorumOf(this.voters.length)
+    return this.voters.some(this.#mayLead)
+  }
+
+  #mayLead = (one: Member): boolean => {
+    const followers = this.voters.filter((other) => this.isLive(other) && this.reaches(one.name, other.name))
+    return this.isLive(one) && followers.length >= quorumOf(this.voters.length)
   }
 
   get leader(): Member | undefined {
     if (!this.hasQuorum) return undefined
-    const current = this.voters.find((one) => one.id === this.#leader && this.isLive(one))
-    const next = current ?? this.voters.find(this.isLive)
+    const able = this.voters.filter(this.#mayLead)
+    const next = able.find(({ id }) => id === this.#leader) ?? able[0]
     this.#leader = next?.id
     return next
   }
@@ -94,6 +100,7 @@ export class EtcdModel {
     if (member === undefined || member.name !== '') return false
     const urls = this.members.map(({ peerURL }) => peerURL).sort()
     if (!this.hasQuorum || JSON.stringify(urls) !== JSON.stringify(told.toSorted())) return false
+    if (!this.reaches(name, this.leader?.name ?? '')) return false
     this.processes.set(name, { isUp: true, id: member.id, applied: 0, upSince: this.now })
     member.name = name
     this.index++
@@ -158,7 +165,7 @@ export class EtcdModel {
     if (effect.kind === 'moveLeader') {
       if (this.leader?.name !== effect.via) throw new Error('etcdserver: not leader')
       const to = this.voters.find(({ id }) => id === effect.to)
-      if (to === undefined || !this.isLive(to)) throw new Error('etcdserver: bad leader transferee')
+      if (to === undefined || !this.#mayLead(to)) throw new Error('etcdserver: bad leader transferee')
       this.#leader = to.id
       return
     }

@@ -1,10 +1,13 @@
+import { isDeepStrictEqual } from 'node:util'
 import type { EtcdRestore } from '#functions/etcd-restore'
 import { type Decision, decide } from '../../../functions/etcd/decide.ts'
 import { peerUrlOf } from '../../../functions/etcd/names.ts'
 import type { ClaimObject, PodObject } from '../../../functions/etcd/parts.ts'
 import { EtcdCluster } from '../../../functions/etcd/resource.ts'
 import type { EtcdEffect, Seen } from '../../../functions/etcd/seen.ts'
+import type { SecretObject } from '../../../functions/etcd/tls.ts'
 import { EtcdModel } from './model.ts'
+import { Trust } from './trust.ts'
 
 export type Spec = Parameters<typeof EtcdCluster.of>[0]['spec']
 type Run = Parameters<typeof decide>[0]
@@ -28,6 +31,7 @@ interface Stored {
   conditions: Record<string, { status: string; reason: string; message?: string }>
   pods: Map<string, PodObject>
   claims: Map<string, ClaimObject>
+  secrets: Map<string, SecretObject>
 }
 
 /** A point of a run at which something may happen: before a read, before each write, and before the effect. */
@@ -36,9 +40,10 @@ export type Point = { at: 'read' } | { at: 'write'; what: string } | { at: 'effe
 /** One EtcdCluster with etcd, an API server and a kubelet, all of which go on by seconds. */
 export class EtcdWorld {
   readonly etcd = new EtcdModel()
+  readonly trust = new Trust(this)
   readonly #subject: Subject
   #spec: Spec
-  stored: Stored = { status: {}, conditions: {}, pods: new Map(), claims: new Map() }
+  stored: Stored = { status: {}, conditions: {}, pods: new Map(), claims: new Map(), secrets: new Map() }
   /** As it was before the last write. */
   #before: Stored = this.stored
   /** Broken laws. */
@@ -46,12 +51,15 @@ export class EtcdWorld {
   readonly effects: EtcdEffect[] = []
   /** Called at each point; may throw Crash. */
   happens: (point: Point) => void = () => {}
+  /** That the last decision has asked for. */
+  timer: Date | undefined
   /** The next observation is one write late. */
   isStale = false
   /** Effects that have been sent, and have not arrived. */
   readonly #late: { effect: EtcdEffect; at: number }[] = []
   holdNextEffect = false
   #uids = 0
+  #runs = 0
   readonly #startsAt = new Map<string, number>()
   /** Pods that this run has deleted: it does not see them any more. */
   readonly #gone = new Set<string>()
@@ -64,6 +72,7 @@ export class EtcdWorld {
     this.#spec = spec
     this.#subject = subject
     this.etcd.isStrict = subject.isStrict ?? true
+    this.etcd.reaches = this.trust.reaches
   }
 
   /** What asks for other data. */
@@ -109,6 +118,7 @@ export class EtcdWorld {
 
   /** One run of the function, as the machine makes it: until nothing is left to do. False: it has changed nothing. */
   run(): boolean {
+    this.#runs++
     this.#gone.clear()
     let performed: Run['performed']
     let seen: Seen | undefined
@@ -122,6 +132,7 @@ export class EtcdWorld {
         seen = this.#heard(this.etcd.seen(pods))
       }
       const decision = this.#subject.decide({ ...run, external: seen, performed })
+      this.timer = decision.requeueAt
       const { effect } = decision
       if (this.#write(decision, stored)) hasChanged = true
       else if (effect === undefined) return hasChanged
@@ -141,6 +152,7 @@ export class EtcdWorld {
       const image = this.stored.pods.get(name)?.status?.containerStatuses?.[0]?.image ?? ''
       answer.version = image.slice(image.lastIndexOf(':v') + 2)
     }
+    this.trust.hear(seen)
     return seen
   }
 
@@ -149,10 +161,12 @@ export class EtcdWorld {
     this.isStale = false
     const related = ({ kind }: { kind: string }) => (kind === 'EtcdRestore' && this.restore ? [this.restore] : [])
     const pods = [...stored.pods.values()].filter(({ metadata }) => !this.#gone.has(metadata.name))
-    const owned = ({ kind }: { kind: string }) => (kind === 'Pod' ? pods : [...stored.claims.values()])
+    const owned = ({ kind }: { kind: string }) =>
+      kind === 'Pod' ? pods : [...(kind === 'Secret' ? stored.secrets : stored.claims).values()]
+    const secret = (name: string) => `${name} of run ${this.#runs}`
     return {
       stored,
-      run: { object: this.object, related: related as Run['related'], owned: owned as Run['owned'], now: this.now },
+      run: { object: this.object, related: related as Run['related'], owned: owned as Run['owned'], now: this.now, secret },
     }
   }
 
@@ -172,6 +186,8 @@ export class EtcdWorld {
     if (apply !== undefined) {
       const pods = apply.filter(({ kind }) => kind === 'Pod') as PodObject[]
       const claims = apply.filter(({ kind }) => kind === 'PersistentVolumeClaim') as ClaimObject[]
+      const secrets = apply.filter(({ kind }) => kind === 'Secret') as SecretObject[]
+      for (const secret of secrets) this.#writeSecret(secret, observed, write)
       for (const claim of claims)
         if (!this.stored.claims.has(claim.metadata.name))
           write(`create claim ${claim.metadata.name}`, (stored) => this.#create(stored.claims, claim))
@@ -183,11 +199,13 @@ export class EtcdWorld {
         else if (found.metadata.deletionTimestamp === undefined && imageOf(found) !== imageOf(pod))
           write(`image of pod ${name}`, () => this.#changeImage(name, pod))
       }
-      const goes = <T extends PodObject | ClaimObject>(there: Map<string, T>, kept: T[]) =>
+      const goes = <T extends PodObject | ClaimObject | SecretObject>(there: Map<string, T>, kept: T[]) =>
         [...there.values()].filter(({ metadata }) => kept.every((one) => one.metadata.name !== metadata.name))
       for (const { metadata } of goes(observed.pods, pods))
         if (this.stored.pods.get(metadata.name)?.metadata.deletionTimestamp === undefined)
           write(`delete pod ${metadata.name}`, () => this.#deletePod(metadata.name))
+      for (const { metadata } of goes(observed.secrets, secrets))
+        write(`delete secret ${metadata.name}`, (stored) => stored.secrets.delete(metadata.name))
       for (const { metadata } of goes(observed.claims, claims))
         if (this.stored.claims.has(metadata.name))
           write(`delete claim ${metadata.name}`, () => this.#deleteClaim(metadata.name))
@@ -205,6 +223,19 @@ export class EtcdWorld {
   /** Objects are never changed in place: whoever has read one keeps it as it was. */
   #store(pod: PodObject): void {
     this.stored.pods.set(pod.metadata.name, pod)
+  }
+
+  /** One that is there is never overwritten by who takes it for a new one. */
+  #writeSecret(
+    secret: SecretObject,
+    observed: Stored,
+    write: (what: string, change: (stored: Stored) => void) => void,
+  ): void {
+    const { name } = secret.metadata
+    const found = this.stored.secrets.get(name)
+    if (observed.secrets.has(name) !== (found !== undefined)) return
+    if (isDeepStrictEqual(found?.data, secret.data)) return
+    write(`${found ? 'change' : 'create'} secret ${name}`, (stored) => stored.secrets.set(name, secret))
   }
 
   #create<T extends PodObject | ClaimObject>(there: Map<string, T>, object: T): void {
@@ -342,6 +373,8 @@ export class EtcdWorld {
     for (const { act } of this.#agenda.filter(({ at }) => at === this.etcd.now)) act()
     for (const { effect } of this.#late.filter(({ at }) => at === this.etcd.now)) this.#arrive(effect)
     for (const pod of this.pods) this.#kubelet(pod)
+    this.trust.pass()
+    if (this.trust.fault !== undefined) this.broken.push(this.trust.fault)
     if (this.#isRestoring) this.#isFormed = false
     if (this.#isFormed && this.etcd.formed > this.#formed) this.broken.push('a second cluster was formed')
     this.#isFormed ||= !this.#isRestoring && this.stored.conditions['Available']?.status === 'True'
@@ -359,6 +392,8 @@ export class EtcdWorld {
     const isUp = this.etcd.processes.get(name)?.isUp === true
     const isBusy = (this.#startsAt.get(name) ?? 0) > this.etcd.now
     if (isBusy) return
+    if (!this.trust.mount(pod)) return
+    if (!isUp) this.trust.started(name)
     const started = isUp || this.etcd.start(startOf(pod, this.etcd.processes.has(name)))
     const isVoter = this.etcd.voters.some((one) => one.name === name)
     const container = {
@@ -406,9 +441,10 @@ function startOf({ metadata, spec }: PodObject, hasData: boolean) {
   }
 }
 
-const copyOf = ({ status, conditions, pods, claims }: Stored): Stored => ({
+const copyOf = ({ status, conditions, pods, claims, secrets }: Stored): Stored => ({
   status: { ...status },
   conditions,
   pods: new Map(pods),
   claims: new Map(claims),
+  secrets: new Map(secrets),
 })

@@ -1,0 +1,158 @@
+import { createPrivateKey, createPublicKey, X509Certificate } from 'node:crypto'
+import { isDeepStrictEqual } from 'node:util'
+import { signCertificate, signingKeysFrom } from '#pki'
+import { type Issuer, issued, pemOf, secretNameOf, secretOf, storedIn, textIn, USES, validity } from './certificates.ts'
+import type { ClusterObject } from './resource.ts'
+import type { SecretObject } from './tls.ts'
+
+export type TlsState = NonNullable<ClusterObject['status']['TLS']>
+type Use = keyof typeof USES
+
+/** An authority of one cluster. Its number is never used for another one. */
+export interface Authority {
+  number: number
+  certificate: string
+  /** Undefined: its Secret is gone, and it signs nothing more. */
+  issuer: Issuer | undefined
+}
+
+/** TLS of a cluster whose function is its authority. */
+export interface Tls {
+  state: TlsState
+  /** Those that are trusted and stored. */
+  authorities: readonly Authority[]
+  /** Their certificates, as members and clients have them. */
+  bundle: string
+  /** Secrets as they are to be. */
+  secrets: readonly SecretObject[]
+  /** The newest authority is drawn, and not stored yet. */
+  isDrawing: boolean
+  /** All Secrets are as they are to be. */
+  isStored: boolean
+  /** What cannot be made again. */
+  lost: string | undefined
+}
+
+export const authorityNameOf = ({ metadata }: ClusterObject, number: number): string => `${metadata.name}-ca-${number}`
+
+const subjectOf = ({ metadata }: ClusterObject, number: number) => ({
+  cn: `${metadata.name} CA ${number}`,
+  o: [metadata.uid ?? ''],
+})
+
+/** The number of the authority that a certificate names as its issuer, or as itself. */
+export const numberIn = (name: string): number | undefined => {
+  const [, number] = /^CN=.* CA (\d+)$/m.exec(name) ?? []
+  return number === undefined ? undefined : Number(number)
+}
+
+export const newestOf = ({ trusted }: Pick<TlsState, 'trusted'>): number => Math.max(...trusted)
+
+const named = (secrets: readonly SecretObject[], name: string) => secrets.find(({ metadata }) => metadata.name === name)
+
+/**
+ * What follows from the state that is recorded and from the Secrets that are stored. Only an authority that nobody trusts
+ * yet is drawn; what is stored decides which one it is.
+ */
+export function tlsOf(
+  object: ClusterObject,
+  stored: readonly SecretObject[],
+  draw: (name: string) => string,
+): Tls | undefined {
+  const state = object.status.TLS
+  if (object.spec.TLS?.auto === undefined || state === undefined) return undefined
+  const authorities = state.trusted.flatMap((number) => storedAuthority(object, stored, number) ?? [])
+  const [missing] = state.trusted.filter((number) => authorities.every((one) => one.number !== number))
+  const bundle = authorities.map(({ certificate }) => certificate).join('')
+  const known = { state, authorities, bundle, isDrawing: false, isStored: false }
+  if (missing === undefined) return { ...known, ...withLeaves(object, stored, known) }
+  if (state.phase === 'Preparing' || (state.phase === 'Trusting' && missing === newestOf(state))) {
+    const secrets = [...kept(stored), drawnAuthority(object, missing, state, draw)]
+    return { ...known, secrets, isDrawing: true, lost: undefined }
+  }
+  return { ...known, secrets: kept(stored), lost: `authority ${missing} is in no Secret any more` }
+}
+
+/** As they are, without what the API server adds. */
+export const kept = (secrets: readonly SecretObject[]): SecretObject[] =>
+  secrets.map(({ apiVersion, kind, metadata: { name, labels }, type, data, immutable }) => ({
+    apiVersion,
+    kind,
+    metadata: { name, ...(labels && { labels }) },
+    ...(type !== undefined && { type }),
+    ...(data && { data }),
+    ...(immutable !== undefined && { immutable }),
+  }))
+
+export function storedAuthority(
+  object: ClusterObject,
+  stored: readonly SecretObject[],
+  number: number,
+): Authority | undefined {
+  const secret = named(stored, authorityNameOf(object, number))
+  if (secret !== undefined) {
+    const privateKey = createPrivateKey(textIn(secret, 'tls.key'))
+    const issuer = { subject: subjectOf(object, number), privateKey, publicKey: createPublicKey(privateKey) }
+    return { number, certificate: textIn(secret, 'tls.crt'), issuer }
+  }
+  const certificate = bundlesIn(object, stored).find((one) => numberIn(new X509Certificate(one).subject) === number)
+  return certificate === undefined ? undefined : { number, certificate, issuer: undefined }
+}
+
+/** Each certificate of an authority that members or clients have been given. */
+function bundlesIn(object: ClusterObject, stored: readonly SecretObject[]): string[] {
+  const texts = usesOf().map((use) => textIn(named(stored, secretNameOf(object, use)), USES[use].bundle))
+  return texts.flatMap((text) => text.match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----\n/g) ?? [])
+}
+
+const usesOf = (): Use[] => Object.keys(USES) as Use[]
+
+/** Twice the time after which it is replaced, because a replacement waits until all members are healthy. */
+function drawnAuthority(
+  object: ClusterObject,
+  number: number,
+  { begunAt }: TlsState,
+  draw: (name: string) => string,
+): SecretObject {
+  const { authorityDays = 0, certificateDays = 0 } = object.spec.TLS?.auto ?? {}
+  const keys = signingKeysFrom(draw(`authority ${number}`))
+  const subject = subjectOf(object, number)
+  const certificate = signCertificate({
+    subject,
+    issuer: { subject, ...keys },
+    publicKey: keys.publicKey,
+    isCa: true,
+    serial: Buffer.from(number.toString(16).padStart(8, '0'), 'hex'),
+    ...validity(begunAt, 2 * authorityDays + certificateDays),
+  })
+  const texts = { 'tls.crt': certificate, 'tls.key': pemOf(keys.privateKey) }
+  return secretOf(object, authorityNameOf(object, number), texts, { type: 'kubernetes.io/tls', immutable: true })
+}
+
+function withLeaves(
+  object: ClusterObject,
+  stored: readonly SecretObject[],
+  { state, authorities, bundle }: Pick<Tls, 'state' | 'authorities' | 'bundle'>,
+): Pick<Tls, 'secrets' | 'isStored' | 'lost'> {
+  const names = state.trusted.map((number) => authorityNameOf(object, number))
+  const own = kept(stored).filter(({ metadata }) => names.includes(metadata.name))
+  if (state.phase === 'Preparing') return { secrets: own, isStored: true, lost: undefined }
+  const issuer = authorities.find(({ number }) => number === state.authority)?.issuer
+  const during = validity(state.issuedAt, object.spec.TLS?.auto?.certificateDays ?? 0)
+  const leaves = usesOf().map((use) => {
+    const name = secretNameOf(object, use)
+    const texts = issuer ? issued(object, use, issuer, during) : storedIn(named(stored, name), use)
+    return { use, name, secret: texts && secretOf(object, name, { ...texts, [USES[use].bundle]: bundle }) }
+  })
+  const lost = leaves.find(({ use, secret }) => secret === undefined && use !== 'client')
+  const isStored = leaves.every(({ name, secret }) => isDeepStrictEqual(named(stored, name)?.data, secret?.data))
+  return {
+    secrets: [...own, ...leaves.flatMap(({ secret }) => secret ?? [])],
+    isStored,
+    lost: lost && `Secret ${lost.name} is gone, and so is authority ${state.authority}, which could issue it again`,
+  }
+}
+
+/** Undefined: no certificate can be issued. */
+export const signerOf = ({ state, authorities }: Tls): Issuer | undefined =>
+  authorities.find(({ number }) => number === state.authority)?.issuer

@@ -1,0 +1,133 @@
+import { createHmac, type KeyObject, X509Certificate } from 'node:crypto'
+import { keysFrom, type Subject, signCertificate } from '#pki'
+import { Secret } from '#sdk'
+import { clientServiceOf, labelsOf } from './names.ts'
+import type { ClusterObject } from './resource.ts'
+import type { SecretObject } from './tls.ts'
+
+/** Who signs. */
+export interface Issuer {
+  subject: Subject
+  publicKey: KeyObject
+  privateKey: KeyObject
+}
+
+interface Leaf {
+  /** What etcd calls its user. */
+  cn: string
+  certificate: string
+  key: string
+  hosts?: (object: ClusterObject) => string[]
+}
+
+interface Use {
+  suffix: string
+  /** Key of the Secret that has all authorities which are trusted. */
+  bundle: string
+  leaves: readonly Leaf[]
+}
+
+/** Members let in only members as peers: certificates of clients have the same authority. */
+export const PEER_CN = 'etcd-peer'
+export const ROOT = 'root'
+
+/** Secrets that the function makes. One volume has all that a member needs, so that its files change together. */
+export const USES = {
+  member: {
+    suffix: 'member-tls',
+    bundle: 'ca.crt',
+    leaves: [
+      { cn: PEER_CN, certificate: 'peer.crt', key: 'peer.key', hosts: memberHosts },
+      { cn: 'etcd-server', certificate: 'server.crt', key: 'server.key', hosts: serverHosts },
+    ],
+  },
+  // Keys as those of the original, so that an EtcdBackup can name the Secret.
+  operator: {
+    suffix: 'operator-tls',
+    bundle: 'etcd-client-ca.crt',
+    leaves: [{ cn: ROOT, certificate: 'etcd-client.crt', key: 'etcd-client.key' }],
+  },
+  client: {
+    suffix: 'client-tls',
+    bundle: 'ca.crt',
+    leaves: [{ cn: 'client', certificate: 'tls.crt', key: 'tls.key' }],
+  },
+} as const satisfies Record<string, Use>
+
+export const secretNameOf = ({ metadata }: ClusterObject, use: keyof typeof USES): string =>
+  `${metadata.name}-${USES[use].suffix}`
+
+/** etcd looks up the name of a peer's address, so that the domain of the cluster is in it. */
+function memberHosts({ metadata: { name, namespace = 'default' }, spec }: ClusterObject): string[] {
+  const domains = new Set(['', '.cluster.local', spec.pod.ClusterDomain])
+  return [...[...domains].map((domain) => `*.${name}.${namespace}.svc${domain}`), 'localhost']
+}
+
+function serverHosts(object: ClusterObject): string[] {
+  const { namespace = 'default' } = object.metadata
+  const service = clientServiceOf(object)
+  const domains = new Set(['', '.cluster.local', object.spec.pod.ClusterDomain])
+  const ofService = [...domains].map((domain) => `${service}.${namespace}.svc${domain}`)
+  return [...memberHosts(object), service, `${service}.${namespace}`, ...ofService, '127.0.0.1']
+}
+
+const DAY_MS = 86_400_000
+
+/** When certificates that were issued then are valid. Clocks may differ by an hour. */
+export const validity = (issuedAt: string, days: number): { notBefore: Date; notAfter: Date } => ({
+  notBefore: new Date(Date.parse(issuedAt) - 3_600_000),
+  notAfter: new Date(Date.parse(issuedAt) + days * DAY_MS),
+})
+
+/** Keys and certificates of a Secret. The same issuer and time give the same bytes, since all is drawn from its key. */
+export function issued(
+  object: ClusterObject,
+  use: keyof typeof USES,
+  issuer: Issuer,
+  during: ReturnType<typeof validity>,
+): Record<string, string> {
+  const secret = issuer.privateKey.export({ type: 'pkcs8', format: 'der' })
+  const drawn = (what: string): Buffer => createHmac('sha256', secret).update(what).digest()
+  const leaves: readonly Leaf[] = USES[use].leaves
+  return Object.fromEntries(
+    leaves.flatMap(({ cn, certificate, key, hosts }) => {
+      const which = JSON.stringify([use, cn, during, hosts?.(object)])
+      const keys = keysFrom(drawn(`key ${which}`))
+      const serial = drawn(`serial ${which}`).subarray(0, 16)
+      const sans = hosts?.(object) ?? []
+      return [
+        [certificate, signCertificate({ subject: { cn }, sans, issuer, serial, ...keys, ...during })],
+        [key, pemOf(keys.privateKey)],
+      ]
+    }),
+  )
+}
+
+export const pemOf = (key: KeyObject): string => key.export({ type: 'pkcs8', format: 'pem' }) as string
+
+/** What a stored Secret has of it; undefined: not all. */
+export function storedIn(secret: SecretObject | undefined, use: keyof typeof USES): Record<string, string> | undefined {
+  const names = USES[use].leaves.flatMap(({ certificate, key }) => [certificate, key])
+  const texts = names.map((name) => [name, textIn(secret, name)] as const)
+  return texts.every(([, text]) => text !== '') ? Object.fromEntries(texts) : undefined
+}
+
+export const textIn = (secret: SecretObject | undefined, key: string): string =>
+  Buffer.from(secret?.data?.[key] ?? '', 'base64').toString('utf8')
+
+export function secretOf(
+  object: ClusterObject,
+  name: string,
+  texts: Record<string, string>,
+  more: Partial<SecretObject> = {},
+): SecretObject {
+  const data = Object.entries(texts).map(([key, text]) => [key, Buffer.from(text).toString('base64')])
+  return Secret.of({ metadata: { name, labels: labelsOf(object) }, type: 'Opaque', data: Object.fromEntries(data), ...more })
+}
+
+/** Until when the certificate is valid. */
+export const endOf = (certificate: string): string => new Date(new X509Certificate(certificate).validTo).toISOString()
+
+/** The name that etcd takes for that of its user. */
+export const userIn = (certificate: string): string | undefined =>
+  certificate === '' ? undefined : /^CN=(.*)$/m.exec(new X509Certificate(certificate).subject)?.[1]

@@ -1,0 +1,37 @@
+import type { EtcdEndpoint, EtcdTls } from '#etcd'
+import { Secret } from '#sdk'
+import { newestOf, storedAuthority } from './authorities.ts'
+import { issued, validity } from './certificates.ts'
+import { type EtcdRun, secretsOf } from './cluster.ts'
+import { CLIENT_PORT, hostOf } from './names.ts'
+import type { PodObject } from './parts.ts'
+import { takesTls } from './pod.ts'
+import { clientTls } from './tls.ts'
+
+type ClientTls = Omit<EtcdTls, 'servername'>
+
+/** The address of the pod, so that no DNS of the cluster is needed where the function runs. */
+export function endpointOf(run: EtcdRun, pod: PodObject, other?: ClientTls): EtcdEndpoint {
+  const { podIP: address = '' } = pod.status ?? {}
+  const host = `${address.includes(':') ? `[${address}]` : address}:${CLIENT_PORT}`
+  if (!takesTls(pod)) return { url: `http://${host}` }
+  const tls = other ?? clientTls(run.object, secretsOf(run)) ?? { ca: '' }
+  return { url: `https://${host}`, tls: { ...tls, servername: hostOf(run.object, pod.metadata.name) } }
+}
+
+/**
+ * A certificate of the newest authority, while members get to know it: a member that takes it trusts that authority, for
+ * clients and for peers, because its process has read both from one file.
+ */
+export function newcomerTls(run: EtcdRun): { number: number; tls: ClientTls } | undefined {
+  const { object } = run
+  const state = object.status.TLS
+  const usual = clientTls(object, secretsOf(run))
+  if ((state?.phase !== 'Trusting' && state?.phase !== 'Trusted') || usual === undefined) return undefined
+  const number = newestOf(state)
+  const issuer = storedAuthority(object, run.owned(Secret), number)?.issuer
+  if (issuer === undefined) return undefined
+  const during = validity(state.begunAt, object.spec.TLS?.auto?.certificateDays ?? 0)
+  const { 'etcd-client.crt': cert = '', 'etcd-client.key': key = '' } = issued(object, 'operator', issuer, during)
+  return { number, tls: { ca: usual.ca, cert, key } }
+}

@@ -1,0 +1,134 @@
+import { X509Certificate } from 'node:crypto'
+import type { PodObject } from '../../../functions/etcd/parts.ts'
+import type { Seen } from '../../../functions/etcd/seen.ts'
+import type { SecretObject } from '../../../functions/etcd/tls.ts'
+import type { EtcdWorld } from './world.ts'
+
+/** How often a kubelet brings changed Secrets into the volumes of a pod, in seconds. */
+const PROJECTION_S = 60
+
+type Files = Readonly<Record<string, string>>
+
+const filesOf = (secret: SecretObject | undefined): Files | undefined =>
+  secret?.data &&
+  Object.fromEntries(Object.entries(secret.data).map(([key, text]) => [key, Buffer.from(text, 'base64').toString()]))
+
+const parsed = new Map<string, X509Certificate[]>()
+function certificatesIn(pem: string): X509Certificate[] {
+  const known = parsed.get(pem)
+  if (known !== undefined) return known
+  const found = (pem.match(/-----BEGIN[^-]*-----[^-]*-----END[^-]*-----\n/g) ?? []).map((one) => new X509Certificate(one))
+  parsed.set(pem, found)
+  return found
+}
+
+const verdicts = new Map<string, Map<string, boolean>>()
+function isSignedByOneOf(bundle: string, certificate: string): boolean {
+  const ofBundle = verdicts.get(bundle) ?? new Map<string, boolean>()
+  verdicts.set(bundle, ofBundle)
+  const known = ofBundle.get(certificate)
+  if (known !== undefined) return known
+  const [leaf] = certificatesIn(certificate)
+  const verdict = leaf !== undefined && certificatesIn(bundle).some((ca) => leaf.checkIssued(ca) && leaf.verify(ca.publicKey))
+  ofBundle.set(certificate, verdict)
+  return verdict
+}
+
+/**
+ * Who takes whose certificate: processes read their authorities when they start, and certificates at each handshake, from
+ * volumes that a kubelet changes some time after the Secret. Judges with the real certificates.
+ */
+export class Trust {
+  readonly #world: EtcdWorld
+  readonly #volumes = new Map<string, { uid: string | undefined; files: Files }>()
+  /** What a process has read when it started, by the name of its member. */
+  readonly #loaded = new Map<string, string>()
+  #client: { files: Files; readAt: number } | undefined
+
+  constructor(world: EtcdWorld) {
+    this.#world = world
+  }
+
+  /** False: the pod waits for its Secret. */
+  mount({ metadata: { name, uid }, spec }: PodObject): boolean {
+    const secretName = spec?.volumes?.find(({ name }) => name === 'member-tls')?.secret?.secretName
+    if (secretName === undefined) return true
+    const mounted = this.#volumes.get(name)
+    if (mounted?.uid === uid) return true
+    const files = filesOf(this.#world.stored.secrets.get(secretName))
+    if (files !== undefined) this.#volumes.set(name, { uid, files })
+    return files !== undefined
+  }
+
+  started(name: string): void {
+    const files = this.#volumes.get(name)?.files
+    if (files !== undefined) this.#loaded.set(name, files['ca.crt'] ?? '')
+  }
+
+  reaches = (one: string, other: string): boolean => {
+    const [a, b] = [this.#volumes.get(one)?.files, this.#volumes.get(other)?.files]
+    if (one === other || a === undefined || b === undefined) return true
+    return this.#takes(one, b['peer.crt']) && this.#takes(other, a['peer.crt'])
+  }
+
+  #takes = (name: string, certificate = ''): boolean => this.#holds(this.#loaded.get(name) ?? '', certificate)
+
+  #holds = (bundle: string, certificate = ''): boolean => {
+    const [leaf] = certificatesIn(certificate)
+    const now = this.#world.now.getTime()
+    return leaf !== undefined && now < Date.parse(leaf.validTo) && isSignedByOneOf(bundle, certificate)
+  }
+
+  /** What the function is told, which calls members with its own certificate. */
+  hear({ answers }: Seen): void {
+    const { stored } = this.#world
+    const state = stored.status['TLS'] as { phase: string; trusted: number[] } | undefined
+    if (state === undefined) return
+    const operator = filesOf(stored.secrets.get('ex-operator-tls'))
+    const newest = Math.max(...state.trusted)
+    const authority = filesOf(stored.secrets.get(`ex-ca-${newest}`))?.['tls.crt']
+    for (const [name, answer] of Object.entries(answers)) {
+      const server = this.#volumes.get(name)?.files['server.crt'] ?? ''
+      const isHeard = this.#takes(name, operator?.['etcd-client.crt']) && this.#holds(operator?.['etcd-client-ca.crt'] ?? '', server)
+      if (!isHeard) {
+        delete answers[name]
+        continue
+      }
+      answer.issuer = Number(/CA (\d+)$/m.exec(certificatesIn(server)[0]?.issuer ?? '')?.[1])
+      const isKnown = authority !== undefined && (this.#loaded.get(name) ?? '').includes(authority)
+      if (/^Trust/.test(state.phase) && isKnown) answer.admits = newest
+    }
+  }
+
+  /** A second of the kubelets and of a client that reads its Secret as often as it has to. */
+  pass(): void {
+    const { etcd, stored, object } = this.#world
+    let offset = 0
+    for (const [name, volume] of this.#volumes) {
+      offset += 23
+      const files = filesOf(stored.secrets.get('ex-member-tls'))
+      if (files !== undefined && (etcd.now + offset) % PROJECTION_S === 0) this.#volumes.set(name, { ...volume, files })
+    }
+    const overlapS = (object.spec.TLS?.auto?.overlapMinutes ?? 0) * 60
+    const files = filesOf(stored.secrets.get('ex-client-tls'))
+    if (files !== undefined && etcd.now - (this.#client?.readAt ?? Number.NEGATIVE_INFINITY) >= overlapS)
+      this.#client = { files, readAt: etcd.now }
+  }
+
+  /** Who is cut off. */
+  get fault(): string | undefined {
+    const { etcd, stored } = this.#world
+    const running = etcd.members.map(({ name }) => name).filter((name) => etcd.processes.get(name)?.isUp && this.#loaded.has(name))
+    for (const one of running) for (const other of running) if (!this.reaches(one, other)) return 'members distrust each other'
+    const operator = filesOf(stored.secrets.get('ex-operator-tls'))
+    for (const name of running) {
+      const server = this.#volumes.get(name)?.files['server.crt']
+      if (operator && !(this.#takes(name, operator['etcd-client.crt']) && this.#holds(operator['etcd-client-ca.crt'] ?? '', server)))
+        return 'the function is cut off'
+      const client = this.#client?.files
+      if (client && !(this.#takes(name, client['tls.crt']) && this.#holds(client['ca.crt'] ?? '', server)))
+        return 'a client is cut off'
+    }
+    return undefined
+  }
+}
