@@ -24,7 +24,7 @@ export const rooms: Record<string, string[]> = {
   'functions/at': ['sdk'],
   'functions/etcd-backup': ['sdk'],
   'functions/etcd-restore': ['functions/etcd-backup', 'sdk'],
-  'functions/etcd': ['etcd', 'functions/etcd-restore', 'pki', 'sdk'],
+  'functions/etcd': ['etcd', 'functions/etcd-restore', 'pki', 'primitives/bounded-map', 'sdk'],
   'functions/memcached': ['sdk'],
   'functions/visitors': ['sdk'],
   functions: [

@@ -1,5 +1,6 @@
 import { createHmac, type KeyObject, X509Certificate } from 'node:crypto'
 import { keysFrom, type Subject, signCertificate } from '#pki'
+import { BoundedMap } from '#primitives/bounded-map'
 import { Secret } from '#sdk'
 import { clientServiceOf, labelsOf } from './names.ts'
 import type { ClusterObject } from './resource.ts'
@@ -79,6 +80,9 @@ export const validity = (issuedAt: string, days: number): { notBefore: Date; not
   notAfter: new Date(Date.parse(issuedAt) + days * DAY_MS),
 })
 
+/** What was issued last, since it takes milliseconds and is the same each time. By a digest of all that it is drawn from. */
+const known = new BoundedMap<string, Record<string, string>>(256)
+
 /** Keys and certificates of a Secret. The same issuer and time give the same bytes, since all is drawn from its key. */
 export function issued(
   object: ClusterObject,
@@ -86,21 +90,23 @@ export function issued(
   issuer: Issuer,
   during: ReturnType<typeof validity>,
 ): Record<string, string> {
-  const secret = issuer.privateKey.export({ type: 'pkcs8', format: 'der' })
-  const drawn = (what: string): Buffer => createHmac('sha256', secret).update(what).digest()
   const leaves: readonly Leaf[] = USES[use].leaves
-  return Object.fromEntries(
-    leaves.flatMap(({ cn, certificate, key, hosts }) => {
-      const which = JSON.stringify([use, cn, during, hosts?.(object)])
-      const keys = keysFrom(drawn(`key ${which}`))
-      const serial = drawn(`serial ${which}`).subarray(0, 16)
-      const sans = hosts?.(object) ?? []
-      return [
-        [certificate, signCertificate({ subject: { cn }, sans, issuer, serial, ...keys, ...during })],
-        [key, pemOf(keys.privateKey)],
-      ]
-    }),
-  )
+  const secret = issuer.privateKey.export({ type: 'pkcs8', format: 'der' })
+  const drawn = (what: string) => createHmac('sha256', secret).update(what)
+  const issue = ({ cn, certificate, key, hosts }: Leaf) => {
+    const sans = hosts?.(object) ?? []
+    const which = JSON.stringify([cn, during, sans])
+    const id = drawn(which).digest('hex')
+    const before = known.get(id)
+    if (before !== undefined) return before
+    const keys = keysFrom(drawn(`key ${which}`).digest())
+    const serial = drawn(`serial ${which}`).digest().subarray(0, 16)
+    const signed = signCertificate({ subject: { cn }, sans, issuer, serial, ...keys, ...during })
+    const made = { [certificate]: signed, [key]: pemOf(keys.privateKey) }
+    known.set(id, made)
+    return made
+  }
+  return Object.assign({}, ...leaves.map(issue)) as Record<string, string>
 }
 
 export const pemOf = (key: KeyObject): string => key.export({ type: 'pkcs8', format: 'pem' }) as string

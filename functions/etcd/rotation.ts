@@ -1,6 +1,7 @@
 import { newestOf, signerOf, type Tls, type TlsState } from './authorities.ts'
 import { endOf, secretNameOf, textIn } from './certificates.ts'
 import type { Cluster, Member } from './cluster.ts'
+import type { PodObject } from './parts.ts'
 import { said } from './replacement.ts'
 import type { Step } from './step.ts'
 
@@ -74,6 +75,7 @@ export function rotate(cluster: Cluster): Step | undefined {
   const isEarly = now.getTime() < overlapOf(state, auto.overlapMinutes)
   switch (state.phase) {
     case 'Trusting':
+      if (strangers.some(({ pod }) => isOld(pod, now))) return begin(cluster, tls, `members ${said(strangers)} do not trust authority ${newest}`)
       if (strangers.length > 0 || !tls.isStored) return waits(strangers, `do not trust authority ${newest} yet`)
       return goes(`all members trust authority ${newest}`, toPhase(state, 'Trusted', now))
     case 'Trusted': {
@@ -97,6 +99,11 @@ export function rotate(cluster: Cluster): Step | undefined {
       return startIfDue(cluster, tls, auto)
   }
 }
+
+/** A process that has not read the authorities by then does not do it any more: a kubelet may have mounted a former Secret. */
+const READ_MS = 5 * MINUTE_MS
+const isOld = (pod: PodObject | undefined, now: Date): boolean =>
+  pod?.metadata.creationTimestamp !== undefined && now.getTime() - Date.parse(pod.metadata.creationTimestamp) > READ_MS
 
 const goes = (message: string, tls: TlsState): Step => ({ ...rotating(message), tls })
 

@@ -54,11 +54,24 @@ export const nodeBlinks = (at: number) =>
     world.later(20, () => world.reconnect(name))
   })
 
+export const secretGoes = (name: string): Disturbance => ({
+  what: `the deletion of Secret ${name}`,
+  strike: ({ stored }) => stored.secrets.delete(name),
+})
+/** A kubelet may give a new pod what it knew before. */
+export const staleMount: Disturbance = {
+  what: 'a stale volume',
+  strike({ trust }) {
+    trust.isMountStale = true
+    return true
+  },
+}
+
 /** A silent member is replaced after five minutes, and then another one has to come. */
 const PATIENCE_S = 1800
 const CALM_S = 12
 /** A timer that is so near is waited for, in seconds. */
-const SOON_S = 180
+const SOON_S = 400
 
 /** Lets time pass until nothing changes any more. */
 function settle(world: EtcdWorld): void {
@@ -103,6 +116,8 @@ export function faultOf(world: EtcdWorld): string | undefined {
       ? undefined
       : `a lost quorum is not told: ${reason}`
   if (world.restore && stored.status['restoredFrom'] !== world.restore.metadata.uid) return 'the restore is not told'
+  const phase = world.object.status.TLS?.phase ?? 'Stable'
+  if (phase !== 'Stable') return `the change of the authority ends in phase ${phase}`
   const { size } = world.object.spec
   const names = etcd.voters.map(({ name }) => name).sort()
   const pods = world.lastingPods.map(({ metadata }) => metadata.name).sort()

@@ -1,11 +1,70 @@
 import { describe, expect, it } from 'vitest'
-import { faultOf, play } from './explore.ts'
+import {
+  type Change,
+  crash,
+  type Disturbance,
+  diskGoes,
+  explore,
+  faultOf,
+  lateEffect,
+  nodeBlinks,
+  nodeGoes,
+  play,
+  podGoes,
+  type Scenario,
+  secretGoes,
+  staleMount,
+  staleRead,
+} from './explore.ts'
+import { daysPass, rotationMutations } from './rotation-mutations.ts'
+import type { Spec } from './world.ts'
 
-describe('TLS', () => {
-  it('first', () => {
-    const t0 = performance.now()
-    const { world, points } = play({ spec: { size: 3, TLS: { auto: { overlapMinutes: 1 } } }, changes: [['rotation', (world) => world.edit({ TLS: { auto: { overlapMinutes: 1, rotation: 1 } } })]] })
-    console.log(points, world.etcd.now, performance.now() - t0, JSON.stringify(world.stored.status['TLS']), [...world.stored.secrets.keys()], world.stored.conditions, world.broken)
-    expect(faultOf(world)).toBeUndefined()
+/** Points that are passed over. `FAIRLEAD_EXPLORE=0`: none, which takes hours. */
+const SPARSE = Number(process.env['FAIRLEAD_EXPLORE'] ?? 80)
+
+const tls = (rotation = 0): Pick<Spec, 'TLS'> => ({ TLS: { auto: { overlapMinutes: 1, rotation } } })
+const rotation: Change = ['another authority', (world) => world.edit(tls(1))]
+const volumes = { pod: { persistentVolumeClaimSpec: { accessModes: ['ReadWriteOnce'] } } }
+const secrets = ['ex-ca-1', 'ex-ca-2', 'ex-member-tls', 'ex-operator-tls', 'ex-client-tls'].map(secretGoes)
+const onPods = (count: number, ...kinds: ((at: number) => Disturbance)[]): Disturbance[] =>
+  kinds.flatMap((kind) => Array.from({ length: count }, (_, at) => kind(at)))
+
+describe('an EtcdCluster that is its own authority', () => {
+  const scenarios: [string, number, Scenario][] = [
+    ['1 member', 1, { spec: { size: 1, ...tls() }, changes: [rotation] }],
+    ['3 members', 3, { spec: { size: 3, ...tls() }, changes: [rotation] }],
+    ['3 members with volumes', 3, { spec: { size: 3, ...tls(), ...volumes }, changes: [rotation] }],
+  ]
+
+  it.each(scenarios)('gets another authority, and nobody is cut off, whatever happens: %s', (_, count, scenario) => {
+    const others = [crash, staleRead, lateEffect, staleMount, ...secrets]
+    const onMembers = onPods(count, podGoes, nodeGoes, nodeBlinks, ...(scenario.spec.pod ? [diskGoes] : []))
+    const every = count === 1 ? Math.max(1, SPARSE / 2) : Math.max(1, SPARSE * 2)
+    const { ways, fault } = explore(scenario, [...others, ...onMembers], every)
+    expect(fault).toBeUndefined()
+    expect(ways).toBeGreaterThan(10)
+  })
+
+  it('issues its certificates again before they end, and grows meanwhile', () => {
+    const changes = [29, 29, 29, 29, 29].flatMap((days, at): Change[] => [
+      daysPass(days),
+      ['another size', (world) => world.edit({ size: at % 2 ? 3 : 5 })],
+    ])
+    const { world } = play({ spec: { size: 3, ...tls() }, changes })
+    expect([faultOf(world), world.broken]).toEqual([undefined, []])
+    expect(world.object.status.TLS?.issuedAt).toMatch(/^2026-03-29/)
+    expect(world.object.status.TLS?.authority).toBe(1)
+  })
+
+  it('gets another authority when the one that it has is old', () => {
+    const spec = { size: 3, TLS: { auto: { overlapMinutes: 1, authorityDays: 90 } } }
+    const { world } = play({ spec, changes: [25, 25, 25, 25].map(daysPass) })
+    expect([faultOf(world), world.object.status.TLS?.trusted]).toEqual([undefined, [2]])
+  })
+
+  it.each(rotationMutations)('has this guard: $guard', ({ scenario, disturbances, breaks, every = 1 }) => {
+    const { subject: _, ...guarded } = scenario
+    expect(explore(guarded, disturbances, 40).fault).toBeUndefined()
+    expect(explore(scenario, disturbances, every).fault).toMatch(breaks)
   })
 })

@@ -5,13 +5,20 @@ import type { SecretObject } from '../../../functions/etcd/tls.ts'
 import type { EtcdWorld } from './world.ts'
 
 /** How often a kubelet brings changed Secrets into the volumes of a pod, in seconds. */
-const PROJECTION_S = 60
+const PROJECTION_S = 90
 
 type Files = Readonly<Record<string, string>>
 
-const filesOf = (secret: SecretObject | undefined): Files | undefined =>
-  secret?.data &&
-  Object.fromEntries(Object.entries(secret.data).map(([key, text]) => [key, Buffer.from(text, 'base64').toString()]))
+const decoded = new WeakMap<SecretObject, Files>()
+function filesOf(secret: SecretObject | undefined): Files | undefined {
+  if (secret === undefined) return undefined
+  const known = decoded.get(secret)
+  if (known !== undefined) return known
+  const texts = Object.entries(secret.data ?? {}).map(([key, text]) => [key, Buffer.from(text, 'base64').toString()])
+  const files = Object.fromEntries(texts) as Files
+  decoded.set(secret, files)
+  return files
+}
 
 const parsed = new Map<string, X509Certificate[]>()
 function certificatesIn(pem: string): X509Certificate[] {
@@ -43,6 +50,9 @@ export class Trust {
   readonly #volumes = new Map<string, { uid: string | undefined; files: Files }>()
   /** What a process has read when it started, by the name of its member. */
   readonly #loaded = new Map<string, string>()
+  /** The next pod gets the Secret as it was before its last change. */
+  isMountStale = false
+  #former: { stored: SecretObject | undefined; before: SecretObject | undefined } = { stored: undefined, before: undefined }
   #client: { files: Files; readAt: number } | undefined
 
   constructor(world: EtcdWorld) {
@@ -55,9 +65,18 @@ export class Trust {
     if (secretName === undefined) return true
     const mounted = this.#volumes.get(name)
     if (mounted?.uid === uid) return true
-    const files = filesOf(this.#world.stored.secrets.get(secretName))
+    this.#remember()
+    const isStale = this.isMountStale && this.#former.before !== undefined
+    if (isStale) this.isMountStale = false
+    const files = filesOf(isStale ? this.#former.before : this.#world.stored.secrets.get(secretName))
     if (files !== undefined) this.#volumes.set(name, { uid, files })
     return files !== undefined
+  }
+
+  #remember(): SecretObject | undefined {
+    const member = this.#world.stored.secrets.get('ex-member-tls')
+    if (member !== this.#former.stored) this.#former = { stored: member, before: this.#former.stored }
+    return member
   }
 
   started(name: string): void {
@@ -103,10 +122,11 @@ export class Trust {
   /** A second of the kubelets and of a client that reads its Secret as often as it has to. */
   pass(): void {
     const { etcd, stored, object } = this.#world
+    const member = this.#remember()
     let offset = 0
     for (const [name, volume] of this.#volumes) {
       offset += 23
-      const files = filesOf(stored.secrets.get('ex-member-tls'))
+      const files = filesOf(member)
       if (files !== undefined && (etcd.now + offset) % PROJECTION_S === 0) this.#volumes.set(name, { ...volume, files })
     }
     const overlapS = (object.spec.TLS?.auto?.overlapMinutes ?? 0) * 60
@@ -116,19 +136,21 @@ export class Trust {
   }
 
   /** Who is cut off. */
-  get fault(): string | undefined {
+  get faults(): string[] {
     const { etcd, stored } = this.#world
-    const running = etcd.members.map(({ name }) => name).filter((name) => etcd.processes.get(name)?.isUp && this.#loaded.has(name))
-    for (const one of running) for (const other of running) if (!this.reaches(one, other)) return 'members distrust each other'
+    const isUp = (name: string): boolean => etcd.processes.get(name)?.isUp === true && this.#loaded.has(name)
+    const running = etcd.members.map(({ name }) => name).filter(isUp)
     const operator = filesOf(stored.secrets.get('ex-operator-tls'))
-    for (const name of running) {
-      const server = this.#volumes.get(name)?.files['server.crt']
-      if (operator && !(this.#takes(name, operator['etcd-client.crt']) && this.#holds(operator['etcd-client-ca.crt'] ?? '', server)))
-        return 'the function is cut off'
-      const client = this.#client?.files
-      if (client && !(this.#takes(name, client['tls.crt']) && this.#holds(client['ca.crt'] ?? '', server)))
-        return 'a client is cut off'
-    }
-    return undefined
+    const client = this.#client?.files
+    const isServed = (name: string, certificate = '', bundle = ''): boolean =>
+      this.#takes(name, certificate) && this.#holds(bundle, this.#volumes.get(name)?.files['server.crt'])
+    const distrusts = running.some((one) => running.some((other) => !this.reaches(one, other)))
+    const isCutOff = (files: Files | undefined, certificate: string, bundle: string): boolean =>
+      files !== undefined && running.some((name) => !isServed(name, files[certificate], files[bundle]))
+    return [
+      ...(distrusts ? ['members distrust each other'] : []),
+      ...(isCutOff(operator, 'etcd-client.crt', 'etcd-client-ca.crt') ? ['the function is cut off'] : []),
+      ...(isCutOff(client, 'tls.crt', 'ca.crt') ? ['a client is cut off'] : []),
+    ]
   }
 }

@@ -374,7 +374,7 @@ export class EtcdWorld {
     for (const { effect } of this.#late.filter(({ at }) => at === this.etcd.now)) this.#arrive(effect)
     for (const pod of this.pods) this.#kubelet(pod)
     this.trust.pass()
-    if (this.trust.fault !== undefined) this.broken.push(this.trust.fault)
+    this.broken.push(...this.trust.faults)
     if (this.#isRestoring) this.#isFormed = false
     if (this.#isFormed && this.etcd.formed > this.#formed) this.broken.push('a second cluster was formed')
     this.#isFormed ||= !this.#isRestoring && this.stored.conditions['Available']?.status === 'True'
