@@ -1,4 +1,4 @@
-import { openEtcd } from '#etcd'
+import { type EtcdTls, openEtcd } from '#etcd'
 
 const key = (at: number): Buffer => Buffer.from(`written-${String(at).padStart(6, '0')}`)
 const CALL = { timeoutMs: 3000 }
@@ -6,14 +6,16 @@ const CALL = { timeoutMs: 3000 }
 /** A client that writes one value after the other, at any member that takes it, and keeps what was acknowledged. */
 export class EtcdWriter {
   readonly #urls: () => Promise<string[]>
+  readonly #tls: () => Promise<EtcdTls> | undefined
   readonly #stop = new AbortController()
   readonly #running: Promise<void>
   acknowledged: number[] = []
   /** The longest time without an acknowledged value, in milliseconds. */
   longestGapMs = 0
 
-  constructor(urls: () => Promise<string[]>) {
+  constructor(urls: () => Promise<string[]>, tls: () => Promise<EtcdTls> | undefined = () => undefined) {
     this.#urls = urls
+    this.#tls = tls
     this.#running = this.#write()
   }
 
@@ -34,7 +36,7 @@ export class EtcdWriter {
 
   async #put(url: string | undefined, at: number): Promise<boolean> {
     if (url === undefined) return false
-    using etcd = openEtcd({ url })
+    using etcd = openEtcd({ url, tls: await this.#tls() })
     return await etcd.call('put', { key: key(at), value: key(at) }, CALL).then(
       () => true,
       () => false,
@@ -45,7 +47,7 @@ export class EtcdWriter {
   async missing(): Promise<number[]> {
     const missing = new Set<number>()
     for (const url of await this.#urls()) {
-      using etcd = openEtcd({ url })
+      using etcd = openEtcd({ url, tls: await this.#tls() })
       const { kvs } = await etcd.call(
         'range',
         { key: key(0), range_end: Buffer.from('writtenz') },
