@@ -13,9 +13,7 @@ const ORDER = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551
 /** Ed25519: the same secret gives the same keys, and these give the same signatures. */
 export function signingKeysFrom(secret: string | Buffer): Keys {
   const seed = createHmac('sha256', secret).update('Ed25519').digest()
-  return withPublic(
-    createPrivateKey({ key: Buffer.concat([PKCS8_ED25519, seed]), format: 'der', type: 'pkcs8' }),
-  )
+  return withPublic(createPrivateKey({ key: Buffer.concat([PKCS8_ED25519, seed]), format: 'der', type: 'pkcs8' }))
 }
 
 /** EC, P-256: the same secret gives the same keys. */

@@ -128,7 +128,12 @@ export function secretOf(
   more: Partial<SecretObject> = {},
 ): SecretObject {
   const data = Object.entries(texts).map(([key, text]) => [key, Buffer.from(text).toString('base64')])
-  return Secret.of({ metadata: { name, labels: labelsOf(object) }, type: 'Opaque', data: Object.fromEntries(data), ...more })
+  return Secret.of({
+    metadata: { name, labels: labelsOf(object) },
+    type: 'Opaque',
+    data: Object.fromEntries(data),
+    ...more,
+  })
 }
 
 /** Until when the certificate is valid. */

@@ -92,7 +92,9 @@ async function answerOf(run: EtcdRun, pod: PodObject): Promise<Answer | string |
 }
 
 const denialIn = (error: unknown): string | undefined =>
-  error instanceof EtcdError && /user name is empty|permission denied/.test(error.text) ? error.text : undefined
+  error instanceof EtcdError && /user name is empty|user name not found|permission denied/.test(error.text)
+    ? error.text
+    : undefined
 
 async function isAdmitted(run: EtcdRun, pod: PodObject, tls: Parameters<typeof endpointOf>[2]): Promise<boolean> {
   using etcd = openEtcd(endpointOf(run, pod, tls))

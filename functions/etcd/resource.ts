@@ -99,7 +99,9 @@ export const EtcdCluster = resource({
     auth: z
       .object({ enabled: z.boolean() })
       .optional()
-      .describe('Whether clients need a user of etcd, which is the CN of their certificate. Left out: it stays as it is.'),
+      .describe(
+        'Whether clients need a user of etcd, which is the CN of their certificate. Left out: it stays as it is.',
+      ),
   }),
   status: z.object({
     phase: z.enum(['Creating', 'Running', 'Failed']),

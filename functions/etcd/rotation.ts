@@ -22,7 +22,11 @@ export function prepareTls({ object, tls, now }: Cluster): Step | undefined {
   const at = now.toISOString()
   const times = { since: at, begunAt: at, issuedAt: at }
   if (state === undefined || tls === undefined)
-    return { reason, message, tls: { phase: 'Preparing', authority: 1, trusted: [1], rotation: auto.rotation, ...times } }
+    return {
+      reason,
+      message,
+      tls: { phase: 'Preparing', authority: 1, trusted: [1], rotation: auto.rotation, ...times },
+    }
   if (tls.lost !== undefined) return lostSecrets(tls.lost)
   if (state.phase !== 'Preparing') return renew(tls, now, auto.certificateDays)
   // What it is drawn from differs from run to run, so that nothing begins before it is stored.
@@ -75,7 +79,8 @@ export function rotate(cluster: Cluster): Step | undefined {
   const isEarly = now.getTime() < overlapOf(state, auto.overlapMinutes)
   switch (state.phase) {
     case 'Trusting':
-      if (strangers.some(({ pod }) => isOld(pod, now))) return begin(cluster, tls, `members ${said(strangers)} do not trust authority ${newest}`)
+      if (strangers.some(({ pod }) => isOld(pod, now)))
+        return begin(cluster, tls, `members ${said(strangers)} do not trust authority ${newest}`)
       if (strangers.length > 0 || !tls.isStored) return waits(strangers, `do not trust authority ${newest} yet`)
       return goes(`all members trust authority ${newest}`, toPhase(state, 'Trusted', now))
     case 'Trusted': {

@@ -24,7 +24,9 @@ export const AutoTls = z
           'certificates, and the former one after that.',
       ),
   })
-  .describe('Certificates are issued by this function into Secrets NAME-member-tls, NAME-operator-tls and NAME-client-tls.')
+  .describe(
+    'Certificates are issued by this function into Secrets NAME-member-tls, NAME-operator-tls and NAME-client-tls.',
+  )
 
 export const TlsStatus = z.object({
   phase: z

@@ -71,8 +71,7 @@ function usesOf(object: ClusterObject): Use[] {
         },
       },
     })
-  if (operatorSecret !== undefined)
-    uses.push({ secret: operatorSecret, keys: OPERATOR_KEYS })
+  if (operatorSecret !== undefined) uses.push({ secret: operatorSecret, keys: OPERATOR_KEYS })
   return uses
 }
 

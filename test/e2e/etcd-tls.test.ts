@@ -81,7 +81,8 @@ describe.skipIf(turn.skip)('an EtcdCluster that is its own authority, on a real 
     const phases = new Set<string>()
     await until(async () => {
       const { TLS } = await etcds.statusOf('g')
-      if (TLS && !phases.has(TLS.phase)) console.log(`${TLS.phase} after ${((performance.now() - begin) / 1000).toFixed(1)} s`)
+      if (TLS && !phases.has(TLS.phase))
+        console.log(`${TLS.phase} after ${((performance.now() - begin) / 1000).toFixed(1)} s`)
       phases.add(TLS?.phase ?? '')
       return TLS?.authority === 2 && TLS.phase === 'Stable'
     })

@@ -12,10 +12,12 @@ type State = NonNullable<Given['object']['status']['TLS']>
 const hearing = (change: (run: Given, state: State) => Given): Subject => ({
   decide: (run) => decide(run.object.status.TLS ? change(run, run.object.status.TLS) : run),
 })
-const recording = (change: (state: State, run: Given) => Partial<State>) => (run: Given, state: State): Given => ({
-  ...run,
-  object: { ...run.object, status: { ...run.object.status, TLS: { ...state, ...change(state, run) } } },
-})
+const recording =
+  (change: (state: State, run: Given) => Partial<State>) =>
+  (run: Given, state: State): Given => ({
+    ...run,
+    object: { ...run.object, status: { ...run.object.status, TLS: { ...state, ...change(state, run) } } },
+  })
 const answering = (run: Given, change: (answer: Answer) => Partial<Answer>): Given => {
   const answers = Object.entries(run.external.answers).map(([name, one]) => [name, { ...one, ...change(one) }])
   return { ...run, external: { ...run.external, answers: Object.fromEntries(answers) } }

@@ -115,7 +115,11 @@ describe('an EtcdCluster that is its own authority', () => {
       },
     }
     const rotation = { TLS: { auto: { overlapMinutes: 1, rotation: 1 } } }
-    play({ spec: { size: 1, ...rotation }, changes: [['rotation', (world) => world.edit({ TLS: { auto: { overlapMinutes: 1, rotation: 2 } } })]], subject })
+    play({
+      spec: { size: 1, ...rotation },
+      changes: [['rotation', (world) => world.edit({ TLS: { auto: { overlapMinutes: 1, rotation: 2 } } })]],
+      subject,
+    })
     expect(keys.size).toBeGreaterThan(8)
     for (const key of keys) {
       const [, line = '?'] = Buffer.from(key, 'base64').toString().split('\n')
@@ -132,22 +136,25 @@ describe('Secrets of an EtcdCluster', () => {
     perform: () => null,
   }
 
-  it.each(['ex-ca-1', 'ex-member-tls'])('are never those of somebody else, and no member takes them: %s', async (name) => {
-    const theirs = Secret.of({ metadata: { name, namespace: 'default' }, data: { a: 'Yg==' } })
-    const world = simulate(etcd, { objects: [object, theirs], external })
-    await world.runUntilIdle()
-    expect(world.list(Secret).find(({ metadata }) => metadata.name === name)?.data).toEqual({ a: 'Yg==' })
-    const { conditions } = world.object?.status ?? {}
-    expect(conditions).toContainEqual(expect.objectContaining({ type: 'Reconciled', reason: 'NameTaken' }))
-    expect(world.list(Pod)).toEqual([])
-  })
+  it.each(['ex-ca-1', 'ex-member-tls'])(
+    'are never those of somebody else, and no member takes them: %s',
+    async (name) => {
+      const theirs = Secret.of({ metadata: { name, namespace: 'default' }, data: { a: 'Yg==' } })
+      const world = simulate(etcd, { objects: [object, theirs], external })
+      await world.runUntilIdle()
+      expect(world.list(Secret).find(({ metadata }) => metadata.name === name)?.data).toEqual({ a: 'Yg==' })
+      const { conditions } = world.object?.status ?? {}
+      expect(conditions).toContainEqual(expect.objectContaining({ type: 'Reconciled', reason: 'NameTaken' }))
+      expect(world.list(Pod)).toEqual([])
+    },
+  )
 
   it('are made before the first member', async () => {
     const first = await outcomeOf(etcd, { object, external: { answers: {} } })
-    expect([(first.status as Decision['status'])?.TLS?.phase, first.apply?.filter(({ kind }) => kind === 'Secret' || kind === 'Pod')]).toEqual([
-      'Preparing',
-      [],
-    ])
+    expect([
+      (first.status as Decision['status'])?.TLS?.phase,
+      first.apply?.filter(({ kind }) => kind === 'Secret' || kind === 'Pod'),
+    ]).toEqual(['Preparing', []])
   })
 
   it.each(

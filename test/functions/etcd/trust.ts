@@ -24,7 +24,9 @@ const parsed = new Map<string, X509Certificate[]>()
 function certificatesIn(pem: string): X509Certificate[] {
   const known = parsed.get(pem)
   if (known !== undefined) return known
-  const found = (pem.match(/-----BEGIN[^-]*-----[^-]*-----END[^-]*-----\n/g) ?? []).map((one) => new X509Certificate(one))
+  const found = (pem.match(/-----BEGIN[^-]*-----[^-]*-----END[^-]*-----\n/g) ?? []).map(
+    (one) => new X509Certificate(one),
+  )
   parsed.set(pem, found)
   return found
 }
@@ -36,7 +38,8 @@ function isSignedByOneOf(bundle: string, certificate: string): boolean {
   const known = ofBundle.get(certificate)
   if (known !== undefined) return known
   const [leaf] = certificatesIn(certificate)
-  const verdict = leaf !== undefined && certificatesIn(bundle).some((ca) => leaf.checkIssued(ca) && leaf.verify(ca.publicKey))
+  const verdict =
+    leaf !== undefined && certificatesIn(bundle).some((ca) => leaf.checkIssued(ca) && leaf.verify(ca.publicKey))
   ofBundle.set(certificate, verdict)
   return verdict
 }
@@ -52,7 +55,10 @@ export class Trust {
   readonly #loaded = new Map<string, string>()
   /** The next pod gets the Secret as it was before its last change. */
   isMountStale = false
-  #former: { stored: SecretObject | undefined; before: SecretObject | undefined } = { stored: undefined, before: undefined }
+  #former: { stored: SecretObject | undefined; before: SecretObject | undefined } = {
+    stored: undefined,
+    before: undefined,
+  }
   #client: { files: Files; readAt: number } | undefined
 
   constructor(world: EtcdWorld) {
@@ -108,7 +114,8 @@ export class Trust {
     const authority = filesOf(stored.secrets.get(`ex-ca-${newest}`))?.['tls.crt']
     for (const [name, answer] of Object.entries(answers)) {
       const server = this.#volumes.get(name)?.files['server.crt'] ?? ''
-      const isHeard = this.#takes(name, operator?.['etcd-client.crt']) && this.#holds(operator?.['etcd-client-ca.crt'] ?? '', server)
+      const isHeard =
+        this.#takes(name, operator?.['etcd-client.crt']) && this.#holds(operator?.['etcd-client-ca.crt'] ?? '', server)
       if (!isHeard) {
         delete answers[name]
         continue

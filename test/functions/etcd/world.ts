@@ -166,7 +166,13 @@ export class EtcdWorld {
     const secret = (name: string) => `${name} of run ${this.#runs}`
     return {
       stored,
-      run: { object: this.object, related: related as Run['related'], owned: owned as Run['owned'], now: this.now, secret },
+      run: {
+        object: this.object,
+        related: related as Run['related'],
+        owned: owned as Run['owned'],
+        now: this.now,
+        secret,
+      },
     }
   }
 
