@@ -19,7 +19,7 @@ interface Peer {
 }
 interface Selector {
   matchLabels?: Record<string, string>
-  matchExpressions?: { key: string; operator: 'In'; values: string[] }[]
+  matchExpressions?: ({ key: string; operator: 'In'; values: string[] } | { key: string; operator: 'Exists' })[]
 }
 type Labels = Record<string, string>
 /** A pod, or something outside of the cluster, in no namespace. */
@@ -35,6 +35,10 @@ const read = (file: string, namespace: string): Policy[] =>
     .map((policy) => ({ ...policy, metadata: { ...policy.metadata, namespace } }))
 
 const POLICIES = [...read('policies.yaml', 'fairlead-system'), ...read('functions/policies.yaml', 'fairlead-functions')]
+const FOR_ETCD = [
+  ...read('etcd/policies.yaml', 'fairlead-system'),
+  ...read('functions/etcd/policies.yaml', 'fairlead-functions'),
+]
 
 const NAMESPACE_LABELS: Record<string, Labels> = {
   'fairlead-functions': { 'fairlead.dev/functions': 'true' },
@@ -47,7 +51,9 @@ const labelsOf = (namespace: string): Labels => ({
 
 const selects = ({ matchLabels = {}, matchExpressions = [] }: Selector, labels: Labels): boolean =>
   Object.entries(matchLabels).every(([key, value]) => labels[key] === value) &&
-  matchExpressions.every(({ key, values }) => values.includes(labels[key] ?? ''))
+  matchExpressions.every((one) =>
+    one.operator === 'In' ? one.values.includes(labels[one.key] ?? '') : one.key in labels,
+  )
 
 function isPeer({ namespaceSelector, podSelector = {} }: Peer, other: End, namespace: string): boolean {
   const isThere = namespaceSelector
@@ -57,9 +63,16 @@ function isPeer({ namespaceSelector, podSelector = {} }: Peer, other: End, names
 }
 
 /** As Kubernetes has it: who is selected by no policy of that direction may do everything, else what any of them allows. */
-function allows(direction: 'ingress' | 'egress', self: End, other: End, port: number, protocol: string): boolean {
+function allows(
+  policies: readonly Policy[],
+  direction: 'ingress' | 'egress',
+  self: End,
+  other: End,
+  port: number,
+  protocol: string,
+): boolean {
   const type = direction === 'ingress' ? 'Ingress' : 'Egress'
-  const selecting = POLICIES.filter(
+  const selecting = policies.filter(
     ({ metadata, spec }) =>
       metadata.namespace === self.namespace &&
       spec.policyTypes.includes(type) &&
@@ -75,8 +88,8 @@ function allows(direction: 'ingress' | 'egress', self: End, other: End, port: nu
     })
 }
 
-const connects = (from: End, to: End, port: number, protocol = 'TCP'): boolean =>
-  allows('egress', from, to, port, protocol) && allows('ingress', to, from, port, protocol)
+const connects = (from: End, to: End, port: number, protocol = 'TCP', policies = POLICIES): boolean =>
+  allows(policies, 'egress', from, to, port, protocol) && allows(policies, 'ingress', to, from, port, protocol)
 
 const part = (name: string): End => ({
   namespace: 'fairlead-system',
@@ -129,5 +142,31 @@ describe('the NetworkPolicies', () => {
     ['a function to a dispatcher', FUNCTION, DISPATCHER, 8080],
   ])('keep %s', (_, from, to, port) => {
     expect(connects(from, to, port)).toBe(false)
+  })
+})
+
+describe('the optional NetworkPolicies for EtcdClusters', () => {
+  const member: End = { namespace: 'shop', labels: { app: 'etcd', etcd_cluster: 'ex' } }
+  const etcd: End = { namespace: 'fairlead-functions', labels: { 'serving.knative.dev/service': 'etcd' } }
+  const all = [...POLICIES, ...FOR_ETCD]
+
+  it.each<[string, End, End, number, before: boolean, after: boolean]>([
+    ['a dispatcher to a member', DISPATCHER, member, 2379, false, true],
+    ['the function over HTTP to a member', etcd, member, 2379, false, true],
+    ['a dispatcher to the port of peers', DISPATCHER, member, 2380, false, false],
+    ['a dispatcher to the same port of another pod', DISPATCHER, pod('shop'), 2379, false, false],
+    [
+      'a dispatcher to an etcd of no EtcdCluster',
+      DISPATCHER,
+      { ...member, labels: { app: 'etcd' } },
+      2379,
+      false,
+      false,
+    ],
+    ['a dispatcher to an address outside of the cluster', DISPATCHER, OUTSIDE, 2379, false, false],
+    ['a bridge to a member', BRIDGE, member, 2379, false, false],
+    ['another function over HTTP to a member', FUNCTION, member, 2379, false, false],
+  ])('let %s only where they say so', (_, from, to, port, before, after) => {
+    expect([connects(from, to, port), connects(from, to, port, 'TCP', all)]).toEqual([before, after])
   })
 })

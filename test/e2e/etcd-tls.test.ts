@@ -1,8 +1,14 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Etcd, type EtcdTls, openEtcd } from '#etcd'
+import { EtcdBackup } from '#functions/etcd-backup'
+import { EtcdRestore } from '#functions/etcd-restore'
 import { resourcePath } from '#kube'
+import { cacheDir } from '#local'
 import { Secret } from '#sdk'
+import { addFairleadImages } from '../../deploy/images/fairlead/index.ts'
+import { NODE_IP } from '../../local/node/addresses.ts'
 import { isSoak, takeTurnWithNode } from '../support/node.ts'
+import { BUCKET, startS3 } from '../support/object-stores.ts'
 import { EtcdClusters } from './etcd-clusters.ts'
 import { EtcdWriter } from './etcd-writer.ts'
 import { until } from './world.ts'
@@ -73,8 +79,9 @@ describe.skipIf(turn.skip)('an EtcdCluster that is its own authority, on a real 
       },
     )
     await until(() => writer.acknowledged.length > 5)
-    await etcds.kill((await etcds.names('g'))[0]!)
-    await etcds.settled('g', 3, 'replace a member under TLS and users')
+    const { leader } = await etcds.statusOf('g')
+    await etcds.kill(leader!)
+    await etcds.settled('g', 3, 'replace the leader under TLS and users', leader)
     const before = { ca: (await tlsOf('g', 'client')).ca, names: await etcds.names('g') }
     const begin = performance.now()
     await etcds.edit('g', { TLS: { auto: { ...auto, rotation: 1 } } })
@@ -103,5 +110,45 @@ describe.skipIf(turn.skip)('an EtcdCluster that is its own authority, on a real 
     await until(() => Promise.all([secret('g-member-tls'), secret('g-client-tls')]).catch(() => false))
     expect([await secret('g-member-tls'), await secret('g-client-tls')]).toEqual(before)
     await etcds.remove('g')
+  })
+
+  it('is refused beside Secrets of somebody else, and users are refused without TLS', async () => {
+    const both = { auto: {}, static: { member: { peerSecret: 'p' } } }
+    await expect(etcds.create('x', { size: 1, TLS: both })).rejects.toThrow('auto and static exclude each other')
+    await expect(etcds.create('x', { size: 1, auth: { enabled: true } })).rejects.toThrow('auth needs TLS to clients')
+  })
+
+  it.skipIf(!isSoak)('is backed up and restored, and demands its users again', SLOW, async () => {
+    await addFairleadImages(etcds.world.cluster.registryUrl ?? '', cacheDir(process.env))
+    await using s3 = await startS3({ host: NODE_IP })
+    await etcds.add(Secret, { ...Secret.of({ metadata: { name: 'aws' } }), stringData: s3.secret })
+    await etcds.create('i', { size: 3, TLS: { auto: {} }, auth: { enabled: true } })
+    const { clusterID } = await etcds.settled('i', 3, 'create 3 to restore')
+    const put = async (value: string): Promise<void> => {
+      using root = await open('i', 'operator')
+      await root.call('put', { ...KEY, value: Buffer.from(value) }, SOON)
+    }
+    await put('before')
+    const source = { path: `${BUCKET}/i`, awsSecret: 'aws', endpoint: s3.url }
+    const backup = {
+      etcdEndpoints: ['https://i-client.default.svc:2379'],
+      storageType: 'S3' as const,
+      s3: source,
+      clientTLSSecret: 'i-operator-tls',
+    }
+    await etcds.add(EtcdBackup, EtcdBackup.of({ metadata: { name: 'i' }, spec: backup }))
+    await until(async () => (await etcds.get(EtcdBackup, 'i')).status.succeeded === true)
+    await put('after')
+    const spec = { etcdCluster: { name: 'i' }, backupStorageType: 'S3', s3: source } as const
+    await etcds.add(EtcdRestore, EtcdRestore.of({ metadata: { name: 'i' }, spec }))
+    await until(async () => (await etcds.get(EtcdRestore, 'i')).status.succeeded === true)
+    const status = await etcds.settled('i', 3, 'three members after a restore with users')
+    expect([status.clusterID === clusterID, status.authEnabled]).toEqual([false, true])
+    using client = await open('i', 'client')
+    await expect(client.call('range', KEY, SOON)).rejects.toThrow('permission denied')
+    using root = await open('i', 'operator')
+    const { kvs } = await root.call('range', KEY, SOON)
+    expect(kvs.map(({ value }) => value.toString())).toEqual(['before'])
+    await etcds.remove('i')
   })
 })

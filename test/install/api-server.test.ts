@@ -68,17 +68,13 @@ describe('the generated manifests, on a real API server', () => {
     },
   )
 
-  it('deploy policies for a namespace of functions', async () => {
+  it('deploy policies for a namespace of functions, and for EtcdClusters', async () => {
     await kubectl(['create', 'namespace', 'fairlead-functions'])
-    const said = await kubectl([
-      'apply',
-      '-k',
-      join(ROOT, 'deploy/network/functions'),
-      '--dry-run=server',
-      '-o',
-      'name',
-    ])
-    expect(said.split('\n')).toContain('networkpolicy.networking.k8s.io/fairlead-default-deny')
+    const tried = (folder: string) =>
+      kubectl(['apply', '-k', join(ROOT, 'deploy/network', folder), '--dry-run=server', '-o', 'name'])
+    expect((await tried('functions')).split('\n')).toContain('networkpolicy.networking.k8s.io/fairlead-default-deny')
+    for (const folder of ['etcd', 'functions/etcd'])
+      expect(await tried(folder)).toContain('networkpolicy.networking.k8s.io/fairlead-etcd')
   })
 
   it('explain themselves', async () => {
