@@ -33,7 +33,7 @@ export interface Tls {
   lost: string | undefined
 }
 
-export const authorityNameOf = ({ metadata }: ClusterObject, number: number): string => `${metadata.name}-ca-${number}`
+const authorityNameOf = ({ metadata }: ClusterObject, number: number): string => `${metadata.name}-ca-${number}`
 
 const subjectOf = ({ metadata }: ClusterObject, number: number) => ({
   cn: `${metadata.name} CA ${number}`,

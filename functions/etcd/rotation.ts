@@ -100,7 +100,8 @@ export function rotate(cluster: Cluster): Step | undefined {
     }
     case 'Retiring':
       return goes(`all members trust authority ${newest} alone`, toPhase(state, 'Stable', now))
-    default:
+    case 'Preparing':
+    case 'Stable':
       return startIfDue(cluster, tls, auto)
   }
 }

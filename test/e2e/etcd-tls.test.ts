@@ -97,7 +97,7 @@ describe.skipIf(turn.skip)('an EtcdCluster that is its own authority, on a real 
     const after = { ca: (await tlsOf('g', 'client')).ca, names: await etcds.names('g') }
     expect(after.ca).not.toContain(before.ca)
     expect(after.names.filter((name) => before.names.includes(name))).toEqual([])
-    await expect(etcds.get(Secret, 'g-ca-1')).rejects.toThrow()
+    await expect(etcds.get(Secret, 'g-ca-1')).rejects.toThrow('not found')
     await writer.stop()
     expect(await writer.missing()).toEqual([])
     console.log(`${writer.acknowledged.length} values written, longest gap ${Math.round(writer.longestGapMs)} ms`)

@@ -50,16 +50,15 @@ const stuck = ({ conditions = [] }: ReturnType<typeof decide>) => {
 describe('users of etcd', () => {
   const auto = { auto: {} }
 
-  it.each<[string, Spec['auth'], boolean | undefined, string | undefined]>([
+  it.each<[string, Spec['auth'], boolean | undefined, kind?: string | undefined, after?: number]>([
     ['are demanded when the spec says so', { enabled: true }, false, 'enableAuth'],
     ['are demanded no more when the spec says so', { enabled: false }, true, 'disableAuth'],
-    ['stay as they are where the spec says nothing', undefined, true, undefined],
-    ['stay as they are when they are as the spec says', { enabled: true }, true, undefined],
-    ['are not touched while etcd does not tell', { enabled: true }, undefined, undefined],
-  ])('%s', (_, auth, isEnabled, kind) => {
+    ['stay as they are where the spec says nothing', undefined, true],
+    ['stay as they are when they are as the spec says', { enabled: true }, true],
+    ['are not touched while etcd does not tell', { enabled: true }, undefined, undefined, 5],
+  ])('%s', (_, auth, isEnabled, kind, after) => {
     const { effect, requeueAfter } = decide(rest(auto, auth, isEnabled))
-    expect(effect?.kind).toBe(kind)
-    if (auth !== undefined && isEnabled === undefined) expect(requeueAfter).toBe(5)
+    expect([effect?.kind, requeueAfter]).toEqual([kind, after])
   })
 
   it('are asked for of the leader, last of all', () => {

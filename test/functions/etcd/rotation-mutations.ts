@@ -35,7 +35,7 @@ const allOfPolicy = (run: Given): Given => {
 }
 const withoutSecrets = (run: Given): Given => ({
   ...run,
-  owned: ((kind: { kind: string }) => (kind.kind === 'Secret' ? [] : run.owned(kind as never))) as Given['owned'],
+  owned: (kind: { kind: string }) => (kind.kind === 'Secret' ? [] : run.owned(kind as never)),
 })
 const admitting = (run: Given, { trusted }: State) => answering(run, () => ({ admits: Math.max(...trusted) }))
 
@@ -63,13 +63,15 @@ export const rotationMutations: RotationMutation[] = [
   {
     guard: 'members are replaced before the new authority issues certificates',
     breaks: /distrust|cut off/,
-    scenario: rotated(hearing((run, state) => (/^Trust/.test(state.phase) ? allOfPolicy(admitting(run, state)) : run))),
+    scenario: rotated(
+      hearing((run, state) => (state.phase.startsWith('Trust') ? allOfPolicy(admitting(run, state)) : run)),
+    ),
     disturbances: [],
   },
   {
     guard: 'each member has shown that it trusts the new authority before that issues certificates',
     breaks: /distrust|cut off/,
-    scenario: rotated(hearing((run, state) => (/^Trust/.test(state.phase) ? admitting(run, state) : run))),
+    scenario: rotated(hearing((run, state) => (state.phase.startsWith('Trust') ? admitting(run, state) : run))),
     disturbances: [staleMount],
     every: 20,
   },

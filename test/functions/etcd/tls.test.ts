@@ -27,10 +27,8 @@ const conditionOf = ({ conditions = [] }: Decision, name: string) => conditions.
 /** Somebody has deleted these Secrets. */
 const without = (given: Given, ...names: string[]): Given => ({
   ...given,
-  owned: ((kind: { kind: string }) =>
-    given
-      .owned(kind as never)
-      .filter(({ metadata }: SecretObject) => !names.includes(metadata.name))) as Given['owned'],
+  owned: (kind: { kind: string }) =>
+    given.owned(kind as never).filter(({ metadata }: SecretObject) => !names.includes(metadata.name)),
 })
 
 describe('an EtcdCluster that is its own authority', () => {

@@ -122,7 +122,7 @@ export class Trust {
       }
       answer.issuer = Number(/CA (\d+)$/m.exec(certificatesIn(server)[0]?.issuer ?? '')?.[1])
       const isKnown = authority !== undefined && (this.#loaded.get(name) ?? '').includes(authority)
-      if (/^Trust/.test(state.phase) && isKnown) answer.admits = newest
+      if (state.phase.startsWith('Trust') && isKnown) answer.admits = newest
     }
   }
 
