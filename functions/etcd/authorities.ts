@@ -2,8 +2,8 @@ import { createPrivateKey, createPublicKey, X509Certificate } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { signCertificate, signingKeysFrom } from '#pki'
 import { type Issuer, issued, pemOf, secretNameOf, secretOf, storedIn, textIn, USES, validity } from './certificates.ts'
+import type { SecretObject } from './parts.ts'
 import type { ClusterObject } from './resource.ts'
-import type { SecretObject } from './tls.ts'
 
 export type TlsState = NonNullable<ClusterObject['status']['TLS']>
 type Use = keyof typeof USES

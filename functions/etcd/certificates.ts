@@ -3,8 +3,8 @@ import { keysFrom, type Subject, signCertificate } from '#pki'
 import { BoundedMap } from '#primitives/bounded-map'
 import { Secret } from '#sdk'
 import { clientServiceOf, labelsOf } from './names.ts'
+import type { SecretObject } from './parts.ts'
 import type { ClusterObject } from './resource.ts'
-import type { SecretObject } from './tls.ts'
 
 /** Who signs. */
 export interface Issuer {

@@ -2,11 +2,19 @@ import type { RestoreObject } from '#functions/etcd-restore'
 import { type Run, Secret } from '#sdk'
 import { type Tls, tlsOf } from './authorities.ts'
 import { memberOf, seedName } from './names.ts'
-import { Claim, type ClaimObject, type DisruptionBudget, MemberPod, type PodObject, Restore } from './parts.ts'
+import {
+  Claim,
+  type ClaimObject,
+  type DisruptionBudget,
+  MemberPod,
+  type PodObject,
+  Restore,
+  type SecretObject,
+} from './parts.ts'
 import { policyOf } from './pod.ts'
 import type { ClusterObject, EtcdCluster } from './resource.ts'
 import type { Answer, Seen } from './seen.ts'
-import { authoritiesOf, digestOf, OperatorSecret, PeerSecret, type SecretObject, ServerSecret } from './tls.ts'
+import { authoritiesOf, digestOf, OperatorSecret, PeerSecret, ServerSecret } from './tls.ts'
 
 export type EtcdRun = Run<
   typeof EtcdCluster,

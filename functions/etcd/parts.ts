@@ -1,6 +1,6 @@
 import type { V1PodDisruptionBudget } from '@kubernetes/client-node'
 import { EtcdRestore } from '#functions/etcd-restore'
-import { type KubeObject, kind, type ObservedBy, PersistentVolumeClaim, Pod, Service } from '#sdk'
+import { type KubeObject, kind, type ObservedBy, PersistentVolumeClaim, Pod, type Secret, Service } from '#sdk'
 import { CLIENT_PORT, clientServiceOf, labelsOf, PEER_PORT } from './names.ts'
 import type { ClusterObject } from './resource.ts'
 
@@ -18,6 +18,7 @@ export const DisruptionBudget = kind<V1PodDisruptionBudget>({
 export const Restore = { ...EtcdRestore, byName: 'metadata.name' } as const
 
 export type PodObject = ObservedBy<typeof Pod>
+export type SecretObject = ObservedBy<typeof Secret>
 export type ClaimObject = ObservedBy<typeof PersistentVolumeClaim>
 
 export const quorumOf = (voters: number): number => Math.floor(voters / 2) + 1

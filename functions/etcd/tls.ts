@@ -1,10 +1,9 @@
 import { createHash } from 'node:crypto'
 import type { EtcdTls } from '#etcd'
-import { type ObservedBy, Secret } from '#sdk'
+import { Secret } from '#sdk'
 import { PEER_CN, secretNameOf, textIn } from './certificates.ts'
+import type { SecretObject } from './parts.ts'
 import type { ClusterObject } from './resource.ts'
-
-export type SecretObject = ObservedBy<typeof Secret>
 
 /** The Secrets that a user has made, by the use that members and this function have for them. */
 export const PeerSecret = { ...Secret, byName: 'spec.TLS.static.member.peerSecret' } as const

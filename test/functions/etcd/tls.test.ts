@@ -5,7 +5,7 @@ import { Pod, Secret } from '#sdk'
 import { type ExternalModel, lawsOf, outcomeOf, simulate } from '#testing'
 import { shownOutcome } from '../../../dispatch/dry-run/shown-outcome.ts'
 import { decide } from '../../../functions/etcd/decide.ts'
-import type { SecretObject } from '../../../functions/etcd/tls.ts'
+import type { SecretObject } from '../../../functions/etcd/parts.ts'
 import { play } from './explore.ts'
 import type { Spec } from './world.ts'
 

@@ -1,7 +1,6 @@
 import { X509Certificate } from 'node:crypto'
-import type { PodObject } from '../../../functions/etcd/parts.ts'
+import type { PodObject, SecretObject } from '../../../functions/etcd/parts.ts'
 import type { Seen } from '../../../functions/etcd/seen.ts'
-import type { SecretObject } from '../../../functions/etcd/tls.ts'
 import type { EtcdWorld } from './world.ts'
 
 /** How often a kubelet brings changed Secrets into the volumes of a pod, in seconds. */
