@@ -1,4 +1,4 @@
-import { createPrivateKey, createPublicKey, X509Certificate } from 'node:crypto'
+import { X509Certificate } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { signCertificate, signingKeysFrom } from '#pki'
 import { type Issuer, issued, pemOf, secretNameOf, secretOf, storedIn, textIn, USES, validity } from './certificates.ts'
@@ -91,8 +91,7 @@ export function storedAuthority(
 ): Authority | undefined {
   const secret = named(stored, authorityNameOf(object, number))
   if (secret !== undefined) {
-    const privateKey = createPrivateKey(textIn(secret, 'tls.key'))
-    const issuer = { subject: subjectOf(object, number), privateKey, publicKey: createPublicKey(privateKey) }
+    const issuer = { subject: subjectOf(object, number), key: textIn(secret, 'tls.key') }
     return { number, certificate: textIn(secret, 'tls.crt'), issuer }
   }
   const certificate = bundlesIn(object, stored).find((one) => numberIn(new X509Certificate(one).subject) === number)

@@ -1,4 +1,4 @@
-import { createHmac, type KeyObject, X509Certificate } from 'node:crypto'
+import { createHmac, createPrivateKey, createPublicKey, type KeyObject, X509Certificate } from 'node:crypto'
 import { keysFrom, type Subject, signCertificate } from '#pki'
 import { BoundedMap } from '#primitives/bounded-map'
 import { Secret } from '#sdk'
@@ -9,8 +9,8 @@ import type { ClusterObject } from './resource.ts'
 /** Who signs. */
 export interface Issuer {
   subject: Subject
-  publicKey: KeyObject
-  privateKey: KeyObject
+  /** PEM. */
+  key: string
 }
 
 interface Leaf {
@@ -91,17 +91,18 @@ export function issued(
   during: ReturnType<typeof validity>,
 ): Record<string, string> {
   const leaves: readonly Leaf[] = USES[use].leaves
-  const secret = issuer.privateKey.export({ type: 'pkcs8', format: 'der' })
-  const drawn = (what: string) => createHmac('sha256', secret).update(what)
+  const drawn = (what: string) => createHmac('sha256', issuer.key).update(what)
   const issue = ({ cn, certificate, key, hosts }: Leaf) => {
     const sans = hosts?.(object) ?? []
     const which = JSON.stringify([cn, during, sans])
     const id = drawn(which).digest('hex')
     const before = known.get(id)
     if (before !== undefined) return before
+    const privateKey = createPrivateKey(issuer.key)
+    const signer = { subject: issuer.subject, privateKey, publicKey: createPublicKey(privateKey) }
     const keys = keysFrom(drawn(`key ${which}`).digest())
     const serial = drawn(`serial ${which}`).digest().subarray(0, 16)
-    const signed = signCertificate({ subject: { cn }, sans, issuer, serial, ...keys, ...during })
+    const signed = signCertificate({ subject: { cn }, sans, issuer: signer, serial, ...keys, ...during })
     const made = { [certificate]: signed, [key]: pemOf(keys.privateKey) }
     known.set(id, made)
     return made

@@ -15,8 +15,10 @@ const object = EtcdCluster.parse(
   EtcdCluster.of({ metadata: { name: 'ex', namespace: 'default', uid: 'u1' }, spec: { size: 1, TLS: { auto: {} } } }),
 )
 const during = validity(new Date().toISOString(), 1)
-const issuer: Issuer = { subject: { cn: 'ex CA 1' }, ...signingKeysFrom('drawn') }
-const ca = signCertificate({ subject: issuer.subject, issuer, publicKey: issuer.publicKey, isCa: true, ...during })
+const subject = { cn: 'ex CA 1' }
+const signer = { subject, ...signingKeysFrom('drawn') }
+const issuer: Issuer = { subject, key: pemOf(signer.privateKey) }
+const ca = signCertificate({ subject, issuer: signer, publicKey: signer.publicKey, isCa: true, ...during })
 
 const SERVER = { ca, servername: 'a.ex.default.svc' }
 function operator(): EtcdTls {
@@ -27,7 +29,7 @@ function client(cn: string): EtcdTls {
   const keys = keysFrom(cn)
   return {
     ...SERVER,
-    cert: signCertificate({ subject: { cn }, issuer, ...keys, ...during }),
+    cert: signCertificate({ subject: { cn }, issuer: signer, ...keys, ...during }),
     key: pemOf(keys.privateKey),
   }
 }
@@ -70,6 +72,9 @@ describe('users of a real etcd, whose certificates are those of the function', (
     await expect(other.call('memberAdd', { peerURLs: ['http://b:2380'], isLearner: true }, SOON)).rejects.toThrow(
       'user name not found',
     )
+    await root.call('defragment', {}, SOON)
+    await root.call('alarm', { action: 2, memberID: '0', alarm: 1 }, SOON)
+    await expect(other.call('defragment', {}, SOON)).rejects.toThrow('user name not found')
     await disableAuth(root, SOON)
     await disableAuth(root, SOON)
     await put()

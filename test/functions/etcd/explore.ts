@@ -58,6 +58,13 @@ export const secretGoes = (name: string): Disturbance => ({
   what: `the deletion of Secret ${name}`,
   strike: ({ stored }) => stored.secrets.delete(name),
 })
+export const lateSecret: Disturbance = {
+  what: 'a late change of a Secret',
+  strike(world, point) {
+    world.holdNextSecret = point.at === 'write'
+    return world.holdNextSecret
+  },
+}
 /** A kubelet may give a new pod what it knew before. */
 export const staleMount: Disturbance = {
   what: 'a stale volume',

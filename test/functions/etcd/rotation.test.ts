@@ -7,6 +7,7 @@ import {
   explore,
   faultOf,
   lateEffect,
+  lateSecret,
   nodeBlinks,
   nodeGoes,
   play,
@@ -30,19 +31,24 @@ const onPods = (count: number, ...kinds: ((at: number) => Disturbance)[]): Distu
   kinds.flatMap((kind) => Array.from({ length: count }, (_, at) => kind(at)))
 
 describe('an EtcdCluster that is its own authority', () => {
-  const scenarios: [string, number, Scenario][] = [
-    ['1 member', 1, { spec: { size: 1, ...tls() }, changes: [rotation] }],
-    ['3 members', 3, { spec: { size: 3, ...tls() }, changes: [rotation] }],
-    ['3 members with volumes', 3, { spec: { size: 3, ...tls(), ...volumes }, changes: [rotation] }],
+  const scenarios: [string, every: number, Scenario][] = [
+    ['1 member', SPARSE, { spec: { size: 1, ...tls() }, changes: [rotation] }],
+    ['3 members', SPARSE * 3, { spec: { size: 3, ...tls() }, changes: [rotation] }],
+    ['3 members with volumes', SPARSE * 8, { spec: { size: 3, ...tls(), ...volumes }, changes: [rotation] }],
   ]
 
-  it.each(scenarios)('gets another authority, and nobody is cut off, whatever happens: %s', (_, count, scenario) => {
-    const others = [crash, staleRead, lateEffect, staleMount, ...secrets]
-    const onMembers = onPods(count, podGoes, nodeGoes, nodeBlinks, ...(scenario.spec.pod ? [diskGoes] : []))
-    const every = count === 1 ? Math.max(1, SPARSE / 2) : Math.max(1, SPARSE * 2)
-    const { ways, fault } = explore(scenario, [...others, ...onMembers], every)
+  it.each(scenarios)('gets another authority, and nobody is cut off, whatever happens: %s', (_, every, scenario) => {
+    const others = [crash, staleRead, lateEffect, lateSecret, staleMount, ...secrets]
+    const onMembers = onPods(
+      scenario.spec.size,
+      podGoes,
+      nodeGoes,
+      nodeBlinks,
+      ...(scenario.spec.pod ? [diskGoes] : []),
+    )
+    const { ways, fault } = explore(scenario, [...others, ...onMembers], Math.max(1, every))
     expect(fault).toBeUndefined()
-    expect(ways).toBeGreaterThan(10)
+    expect(ways).toBeGreaterThan(2)
   })
 
   it('issues its certificates again before they end, and grows meanwhile', () => {

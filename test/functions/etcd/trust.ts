@@ -30,6 +30,14 @@ function certificatesIn(pem: string): X509Certificate[] {
   return found
 }
 
+const ends = new Map<string, number>()
+/** When its validity ends; no certificate: long ago. */
+function endOf(certificate: string): number {
+  const known = ends.get(certificate) ?? Date.parse(certificatesIn(certificate)[0]?.validTo ?? '1970-01-01')
+  ends.set(certificate, known)
+  return known
+}
+
 const verdicts = new Map<string, Map<string, boolean>>()
 function isSignedByOneOf(bundle: string, certificate: string): boolean {
   const ofBundle = verdicts.get(bundle) ?? new Map<string, boolean>()
@@ -98,9 +106,7 @@ export class Trust {
   #takes = (name: string, certificate = ''): boolean => this.#holds(this.#loaded.get(name) ?? '', certificate)
 
   #holds = (bundle: string, certificate = ''): boolean => {
-    const [leaf] = certificatesIn(certificate)
-    const now = this.#world.now.getTime()
-    return leaf !== undefined && now < Date.parse(leaf.validTo) && isSignedByOneOf(bundle, certificate)
+    return this.#world.now.getTime() < endOf(certificate) && isSignedByOneOf(bundle, certificate)
   }
 
   /** What the function is told, which calls members with its own certificate. */

@@ -16,6 +16,9 @@ const MAX_ROUNDS = 8
 /** A container takes so long to start with another image. */
 const RESTART_S = 3
 
+/** A request of a process that has stalled arrives so much later. */
+const LATE_S = 20
+
 /** What may be different in the decision or in what it is told, in order to show which law a guard keeps. */
 export interface Subject {
   decide: typeof decide
@@ -57,6 +60,8 @@ export class EtcdWorld {
   /** Effects that have been sent, and have not arrived. */
   readonly #late: { effect: EtcdEffect; at: number }[] = []
   holdNextEffect = false
+  /** The next change of a Secret has been sent, and arrives later. */
+  holdNextSecret = false
   #uids = 0
   #runs = 0
   readonly #startsAt = new Map<string, number>()
@@ -240,6 +245,11 @@ export class EtcdWorld {
     const found = this.stored.secrets.get(name)
     if (observed.secrets.has(name) !== (found !== undefined)) return
     if (isDeepStrictEqual(found?.data, secret.data)) return
+    if (this.holdNextSecret && found !== undefined) {
+      this.holdNextSecret = false
+      this.later(LATE_S, () => this.stored.secrets.has(name) && this.stored.secrets.set(name, secret))
+      throw new Crash()
+    }
     write(`${found ? 'change' : 'create'} secret ${name}`, (stored) => stored.secrets.set(name, secret))
   }
 
@@ -362,9 +372,9 @@ export class EtcdWorld {
     this.#silent.add(name)
   }
 
-  readonly #agenda: { at: number; act: () => void }[] = []
+  readonly #agenda: { at: number; act: () => unknown }[] = []
 
-  later(seconds: number, act: () => void): void {
+  later(seconds: number, act: () => unknown): void {
     this.#agenda.push({ at: this.etcd.now + seconds, act })
   }
 
