@@ -10,6 +10,12 @@ import { clientTls } from './tls.ts'
 
 type ClientTls = Omit<EtcdTls, 'servername'>
 
+/** A certificate of the authority with this number. */
+export interface Newcomer {
+  number: number
+  tls: ClientTls
+}
+
 /** The address of the pod, so that no DNS of the cluster is needed where the function runs. */
 export function endpointOf(run: EtcdRun, pod: PodObject, other?: ClientTls): EtcdEndpoint {
   const { podIP: address = '' } = pod.status ?? {}
@@ -23,7 +29,7 @@ export function endpointOf(run: EtcdRun, pod: PodObject, other?: ClientTls): Etc
  * A certificate of the newest authority, while members get to know it: a member that takes it trusts that authority, for
  * clients and for peers, because its process has read both from one file.
  */
-export function newcomerTls(run: EtcdRun): { number: number; tls: ClientTls } | undefined {
+export function newcomerTls(run: EtcdRun): Newcomer | undefined {
   const { object } = run
   const state = object.status.TLS
   const usual = clientTls(object, secretsOf(run))

@@ -1,8 +1,8 @@
-import { ALARMS, EtcdError, type EtcdStatus, openEtcd } from '#etcd'
+import { ALARMS, EtcdError, type EtcdStatus, GRPC, openEtcd } from '#etcd'
 import { disableAuth, enableAuth, isAuthEnabled } from './auth-calls.ts'
 import { numberIn } from './authorities.ts'
 import type { EtcdRun } from './cluster.ts'
-import { endpointOf, newcomerTls } from './endpoint.ts'
+import { endpointOf, type Newcomer, newcomerTls } from './endpoint.ts'
 import { MemberPod, type PodObject } from './parts.ts'
 import type { Alarm, Answer, EtcdEffect, MemberList, Seen } from './seen.ts'
 
@@ -82,13 +82,13 @@ async function answerOf(run: EtcdRun, pod: PodObject): Promise<Answer | string |
   const newcomer = newcomerTls(run)
   using etcd = openEtcd(endpointOf(run, pod))
   const options = { timeoutMs: ASK_MS, signal: run.signal }
-  const [answer, admits] = await Promise.all([
+  const [answer, admitted] = await Promise.all([
     etcd.call('status', {}, options).then(asAnswer, denialIn),
-    newcomer && isAdmitted(run, pod, newcomer.tls),
+    newcomer && admission(run, pod, newcomer),
   ])
   if (typeof answer !== 'object') return answer
   const issuer = numberIn(etcd.certificate?.issuer ?? '')
-  return { ...answer, ...(issuer !== undefined && { issuer }), ...(newcomer && admits && { admits: newcomer.number }) }
+  return { ...answer, ...(issuer !== undefined && { issuer }), ...admitted }
 }
 
 const denialIn = (error: unknown): string | undefined =>
@@ -96,11 +96,16 @@ const denialIn = (error: unknown): string | undefined =>
     ? error.text
     : undefined
 
-async function isAdmitted(run: EtcdRun, pod: PodObject, tls: Parameters<typeof endpointOf>[2]): Promise<boolean> {
+/** Whether a member takes a certificate of this authority. One that is silent has not refused it. */
+async function admission(
+  run: EtcdRun,
+  pod: PodObject,
+  { number, tls }: Newcomer,
+): Promise<Pick<Answer, 'admits' | 'refuses'>> {
   using etcd = openEtcd(endpointOf(run, pod, tls))
   return await etcd.call('status', {}, { timeoutMs: ASK_MS, signal: run.signal }).then(
-    () => true,
-    () => false,
+    () => ({ admits: number }),
+    ({ code }: EtcdError) => (code === GRPC.deadlineExceeded ? {} : { refuses: number }),
   )
 }
 

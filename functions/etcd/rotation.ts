@@ -3,13 +3,15 @@ import { endOf, secretNameOf, textIn } from './certificates.ts'
 import type { Cluster, Member } from './cluster.ts'
 import type { PodObject } from './parts.ts'
 import { said } from './replacement.ts'
+import { beginRestore } from './restoration.ts'
 import type { Step } from './step.ts'
 
 const DAY_MS = 86_400_000
 const MINUTE_MS = 60_000
 
 /** Comes first: nothing else can be done without certificates. */
-export function prepareTls({ object, tls, now }: Cluster): Step | undefined {
+export function prepareTls(cluster: Cluster): Step | undefined {
+  const { object, tls, now } = cluster
   const { auto } = object.spec.TLS ?? {}
   const { TLS: state, clusterID } = object.status
   if ((auto === undefined) !== (state === undefined) && (state !== undefined || clusterID !== undefined)) {
@@ -19,15 +21,8 @@ export function prepareTls({ object, tls, now }: Cluster): Step | undefined {
   if (auto === undefined) return undefined
   const reason = 'PreparingTLS'
   const message = 'the authority of the cluster is made'
-  const at = now.toISOString()
-  const times = { since: at, begunAt: at, issuedAt: at }
-  if (state === undefined || tls === undefined)
-    return {
-      reason,
-      message,
-      tls: { phase: 'Preparing', authority: 1, trusted: [1], rotation: auto.rotation, ...times },
-    }
-  if (tls.lost !== undefined) return lostSecrets(tls.lost)
+  if (state === undefined || tls === undefined) return { reason, message, tls: first(1, auto.rotation, now) }
+  if (tls.lost !== undefined) return beginAnew(cluster, tls) ?? lostSecrets(tls.lost)
   if (state.phase !== 'Preparing') return renew(tls, now, auto.certificateDays)
   // What it is drawn from differs from run to run, so that nothing begins before it is stored.
   return tls.isDrawing ? { reason, message, after: 1 } : { reason, message, tls: toPhase(state, 'Stable', now) }
@@ -39,12 +34,29 @@ const toPhase = (state: TlsState, phase: TlsState['phase'], now: Date): TlsState
   since: now.toISOString(),
 })
 
+const first = (number: number, rotation: number, now: Date): TlsState => {
+  const at = now.toISOString()
+  return { phase: 'Preparing', authority: number, trusted: [number], rotation, since: at, begunAt: at, issuedAt: at }
+}
+
+/** Where no member is there, or those that are there are replaced by a snapshot. */
+function beginAnew(cluster: Cluster, { state }: Tls): Step | undefined {
+  const { object, pods, now } = cluster
+  const tls = first(newestOf(state) + 1, state.rotation, now)
+  const restore = beginRestore(cluster)
+  if (restore !== undefined) return { ...restore, tls }
+  const message = 'another authority is made, because nothing relies on the one that is gone'
+  return object.status.clusterID === undefined && pods.length === 0
+    ? { reason: 'PreparingTLS', message, tls }
+    : undefined
+}
+
 /** Other certificates would cut off the members that run, which have no other authority. */
 const lostSecrets = (lost: string): Step => ({
   reason: 'SecretsLost',
   message:
     `${lost}. Members and clients go on with the certificates that they have, and no other ones are made. Put the ` +
-    'Secrets back, or delete the EtcdCluster and restore a backup into a new one',
+    'Secrets back, or restore a backup',
   isStuck: true,
   touchesNothing: true,
 })
@@ -79,7 +91,7 @@ export function rotate(cluster: Cluster): Step | undefined {
   const isEarly = now.getTime() < overlapOf(state, auto.overlapMinutes)
   switch (state.phase) {
     case 'Trusting':
-      if (strangers.some(({ pod }) => isOld(pod, now)))
+      if (strangers.some(({ pod, answer }) => answer?.refuses === newest && isOld(pod, now)))
         return begin(cluster, tls, `members ${said(strangers)} do not trust authority ${newest}`)
       if (strangers.length > 0 || !tls.isStored) return waits(strangers, `do not trust authority ${newest} yet`)
       return goes(`all members trust authority ${newest}`, toPhase(state, 'Trusted', now))

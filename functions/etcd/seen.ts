@@ -33,6 +33,8 @@ export interface Answer {
   issuer?: number
   /** The newest authority, where it takes certificates of that. Asked only while members get to know it. */
   admits?: number
+  /** The newest authority, where it has refused a certificate of that. */
+  refuses?: number
 }
 
 export interface Alarm {

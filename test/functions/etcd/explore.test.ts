@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest'
-import { EtcdRestore } from '#functions/etcd-restore'
 import { randomFrom } from '../../support/random.ts'
 import {
   type Change,
@@ -15,6 +14,7 @@ import {
   podGoes,
   type Scenario,
   staleRead,
+  verifiedRestore,
 } from './explore.ts'
 import type { Spec } from './world.ts'
 
@@ -29,19 +29,7 @@ const otherPolicy: Change = [
   (world) => world.edit({ pod: { ...world.object.spec.pod, labels: { a: 'b' } } }),
 ]
 
-const restored: Change = [
-  'a verified snapshot',
-  (world) => {
-    const s3 = { path: 'bucket/key', awsSecret: 'aws' }
-    const verified = { path: 'bucket/key', size: 1, sha256: 'x', etcdRevision: 1 }
-    const restore = EtcdRestore.of({
-      metadata: { name: 'ex', namespace: 'default', uid: 'r1' },
-      spec: { etcdCluster: { name: 'ex' }, backupStorageType: 'S3', s3 },
-      status: { succeeded: false, verified },
-    })
-    world.restore = EtcdRestore.parse(restore)
-  },
-]
+const restored: Change = ['a verified snapshot', (world) => void (world.restore = verifiedRestore())]
 
 const others: Disturbance[] = [crash, staleRead, lateEffect]
 const onPods = (count: number, ...kinds: ((at: number) => Disturbance)[]): Disturbance[] =>

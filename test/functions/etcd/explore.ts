@@ -1,4 +1,17 @@
+import { EtcdRestore, type RestoreObject } from '#functions/etcd-restore'
 import { Crash, EtcdWorld, type Point, type Spec, type Subject } from './world.ts'
+
+/** Asks for other data. */
+export function verifiedRestore(): RestoreObject {
+  const s3 = { path: 'bucket/key', awsSecret: 'aws' }
+  const verified = { path: 'bucket/key', size: 1, sha256: 'x', etcdRevision: 1 }
+  const restore = EtcdRestore.of({
+    metadata: { name: 'ex', namespace: 'default', uid: 'r1' },
+    spec: { etcdCluster: { name: 'ex' }, backupStorageType: 'S3', s3 },
+    status: { succeeded: false, verified },
+  })
+  return EtcdRestore.parse(restore)
+}
 
 /** A change from outside, and what it is called. */
 export type Change = readonly [what: string, change: (world: EtcdWorld) => void]

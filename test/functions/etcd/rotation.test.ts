@@ -16,6 +16,7 @@ import {
   secretGoes,
   staleMount,
   staleRead,
+  verifiedRestore,
 } from './explore.ts'
 import { daysPass, rotationMutations } from './rotation-mutations.ts'
 import type { Spec } from './world.ts'
@@ -65,6 +66,15 @@ describe('an EtcdCluster that is its own authority', () => {
   it('gets another authority when the one that it has is old', () => {
     const spec = { size: 3, TLS: { auto: { overlapMinutes: 1, authorityDays: 90 } } }
     const { world } = play({ spec, changes: [25, 25, 25, 25].map(daysPass) })
+    expect([faultOf(world), world.object.status.TLS?.trusted]).toEqual([undefined, [2]])
+  })
+
+  it('is restored where all Secrets are gone, and gets another authority by that', () => {
+    const restore: Change = ['a verified snapshot', (world) => void (world.restore = verifiedRestore())]
+    const gone: Change = ['all Secrets go', ({ stored }) => stored.secrets.clear()]
+    const lost = play({ spec: { size: 3, ...tls() }, changes: [gone] }).world
+    expect([lost.stored.conditions['Degraded']?.reason, lost.stored.secrets.size]).toEqual(['SecretsLost', 0])
+    const { world } = play({ spec: { size: 3, ...tls() }, changes: [gone, restore] })
     expect([faultOf(world), world.object.status.TLS?.trusted]).toEqual([undefined, [2]])
   })
 

@@ -127,7 +127,8 @@ export class Trust {
       }
       answer.issuer = Number(/CA (\d+)$/m.exec(certificatesIn(server)[0]?.issuer ?? '')?.[1])
       const isKnown = authority !== undefined && (this.#loaded.get(name) ?? '').includes(authority)
-      if (state.phase.startsWith('Trust') && isKnown) answer.admits = newest
+      if (state.phase.startsWith('Trust') && authority)
+        Object.assign(answer, isKnown ? { admits: newest } : { refuses: newest })
     }
   }
 
@@ -141,6 +142,8 @@ export class Trust {
       const files = filesOf(member)
       if (files !== undefined && (etcd.now + offset) % PROJECTION_S === 0) this.#volumes.set(name, { ...volume, files })
     }
+    // It has to begin again as well.
+    if (stored.status['restoring'] !== undefined) this.#client = undefined
     const overlapS = (object.spec.TLS?.auto?.overlapMinutes ?? 0) * 60
     const files = filesOf(stored.secrets.get('ex-client-tls'))
     if (files !== undefined && etcd.now - (this.#client?.readAt ?? Number.NEGATIVE_INFINITY) >= overlapS)
@@ -150,6 +153,8 @@ export class Trust {
   /** Who is cut off. */
   get faults(): string[] {
     const { etcd, stored } = this.#world
+    // Members of before a restore are let go.
+    if (stored.status['restoring'] !== undefined) return []
     const isUp = (name: string): boolean => etcd.processes.get(name)?.isUp === true && this.#loaded.has(name)
     const running = etcd.members.map(({ name }) => name).filter(isUp)
     const operator = filesOf(stored.secrets.get('ex-operator-tls'))
