@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises'
 import { get } from 'node:https'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { EtcdTls } from '#etcd'
+import { type EtcdTls, GRPC } from '#etcd'
 import { keysFrom, signCertificate, signingKeysFrom } from '#pki'
 import { disableAuth, enableAuth, isAuthEnabled } from '../../../functions/etcd/auth-calls.ts'
 import { type Issuer, issued, pemOf, USES, validity } from '../../../functions/etcd/certificates.ts'
@@ -90,6 +90,14 @@ describe('users of a real etcd, whose certificates are those of the function', (
     const { 'peer.crt': cert = '', 'peer.key': key = '' } = issued(object, 'member', issuer, during)
     expect(await statusFor({ ca, cert, key })).toBe(200)
     await expect(statusFor(operator())).rejects.toThrow(/certificate|ECONNRESET|hang up/)
+  })
+
+  it('are told apart from members that are silent: a certificate of another authority is refused at once', async () => {
+    const other = signingKeysFrom('other')
+    const { publicKey, privateKey } = keysFrom('x')
+    const cert = signCertificate({ subject: { cn: 'root' }, issuer: { subject, ...other }, publicKey, ...during })
+    using stranger = servers.open('a', { ...SERVER, cert, key: pemOf(privateKey) })
+    await expect(stranger.call('status', {}, SOON)).rejects.toMatchObject({ code: GRPC.unavailable })
   })
 
   it('are known by the certificate that the member shows', async () => {
