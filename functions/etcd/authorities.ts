@@ -51,8 +51,8 @@ export const newestOf = ({ trusted }: Pick<TlsState, 'trusted'>): number => Math
 const named = (secrets: readonly SecretObject[], name: string) => secrets.find(({ metadata }) => metadata.name === name)
 
 /**
- * What follows from the state that is recorded and from the Secrets that are stored. Only an authority that nobody trusts
- * yet is drawn; what is stored decides which one it is.
+ * What follows from the state that is recorded and from the Secrets that are stored. Only an authority that is not trusted
+ * yet is drawn, and the stored one counts.
  */
 export function tlsOf(
   object: ClusterObject,

@@ -19,7 +19,7 @@ export function decide(run: Given): Decision {
   const told = statusOf(cluster, clusterID, step)
   if (object.spec.paused || step?.touchesNothing === true) return told
   const at = nextTlsTime(cluster)
-  // Of what is recorded in this step certificates are issued in the next one.
+  // A state that is recorded in this step changes Secrets in the next one.
   const secrets = step?.tls === undefined && cluster.tls ? cluster.tls.secrets : kept(run.owned(Secret))
   return {
     apply: [...wanted(cluster, step), ...secrets],

@@ -22,7 +22,7 @@ export function prepareTls(cluster: Cluster): Step | undefined {
   const reason = 'PreparingTLS'
   const message = 'the authority of the cluster is made'
   if (state === undefined || tls === undefined) return { reason, message, tls: first(1, auto.rotation, now) }
-  if (tls.lost !== undefined) return beginAnew(cluster, tls) ?? lostSecrets(tls.lost)
+  if (tls.lost !== undefined) return startOver(cluster, tls) ?? lostSecrets(tls.lost)
   if (state.phase !== 'Preparing') return renew(tls, now, auto.certificateDays)
   // What it is drawn from differs from run to run, so that nothing begins before it is stored.
   return tls.isDrawing ? { reason, message, after: 1 } : { reason, message, tls: toPhase(state, 'Stable', now) }
@@ -40,7 +40,7 @@ const first = (number: number, rotation: number, now: Date): TlsState => {
 }
 
 /** Where no member is there, or those that are there are replaced by a snapshot. */
-function beginAnew(cluster: Cluster, { state }: Tls): Step | undefined {
+function startOver(cluster: Cluster, { state }: Tls): Step | undefined {
   const { object, pods, now } = cluster
   const tls = first(newestOf(state) + 1, state.rotation, now)
   const restore = beginRestore(cluster)

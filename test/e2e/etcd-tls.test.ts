@@ -103,7 +103,7 @@ describe.skipIf(turn.skip)('an EtcdCluster that is its own authority, on a real 
     console.log(`${writer.acknowledged.length} values written, longest gap ${Math.round(writer.longestGapMs)} ms`)
   })
 
-  it.skipIf(!isSoak)('has the same certificates again when somebody deletes their Secrets', SLOW, async () => {
+  it.skipIf(!isSoak)('has the same certificates again when their Secrets are deleted', SLOW, async () => {
     const before = [await secret('g-member-tls'), await secret('g-client-tls')]
     for (const name of ['g-member-tls', 'g-client-tls'])
       await etcds.world.kube.delete(resourcePath(Secret, 'default', name))
@@ -112,7 +112,7 @@ describe.skipIf(turn.skip)('an EtcdCluster that is its own authority, on a real 
     await etcds.remove('g')
   })
 
-  it('is refused beside Secrets of somebody else, and users are refused without TLS', async () => {
+  it('is refused together with Secrets of the user, and users are refused without TLS', async () => {
     const both = { auto: {}, static: { member: { peerSecret: 'p' } } }
     await expect(etcds.create('x', { size: 1, TLS: both })).rejects.toThrow('auto and static exclude each other')
     await expect(etcds.create('x', { size: 1, auth: { enabled: true } })).rejects.toThrow('auth needs TLS to clients')

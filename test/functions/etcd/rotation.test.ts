@@ -38,19 +38,22 @@ describe('an EtcdCluster that is its own authority', () => {
     ['3 members with volumes', SPARSE * 8, { spec: { size: 3, ...tls(), ...volumes }, changes: [rotation] }],
   ]
 
-  it.each(scenarios)('gets another authority, and nobody is cut off, whatever happens: %s', (_, every, scenario) => {
-    const others = [crash, staleRead, lateEffect, lateSecret, staleMount, ...secrets]
-    const onMembers = onPods(
-      scenario.spec.size,
-      podGoes,
-      nodeGoes,
-      nodeBlinks,
-      ...(scenario.spec.pod ? [diskGoes] : []),
-    )
-    const { ways, fault } = explore(scenario, [...others, ...onMembers], Math.max(1, every))
-    expect(fault).toBeUndefined()
-    expect(ways).toBeGreaterThan(2)
-  })
+  it.each(scenarios)(
+    'gets another authority, and no member or client is cut off, whatever happens: %s',
+    (_, every, scenario) => {
+      const others = [crash, staleRead, lateEffect, lateSecret, staleMount, ...secrets]
+      const onMembers = onPods(
+        scenario.spec.size,
+        podGoes,
+        nodeGoes,
+        nodeBlinks,
+        ...(scenario.spec.pod ? [diskGoes] : []),
+      )
+      const { ways, fault } = explore(scenario, [...others, ...onMembers], Math.max(1, every))
+      expect(fault).toBeUndefined()
+      expect(ways).toBeGreaterThan(2)
+    },
+  )
 
   it('issues its certificates again before they end, and grows meanwhile', () => {
     const changes = [29, 29, 29, 29, 29].flatMap((days, at): Change[] => [

@@ -1,5 +1,7 @@
 import { X509Certificate } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
+import { parse } from 'yaml'
 import { EtcdCluster, etcd } from '#functions/etcd'
 import { Pod, Secret } from '#sdk'
 import { type ExternalModel, lawsOf, outcomeOf, simulate } from '#testing'
@@ -24,7 +26,7 @@ const textOf = (decision: Decision, secret: string, key: string): string =>
   Buffer.from(secretsIn(decision)[secret]?.[key] ?? '', 'base64').toString()
 const conditionOf = ({ conditions = [] }: Decision, name: string) => conditions.find(({ type }) => type === name)
 
-/** Somebody has deleted these Secrets. */
+/** These Secrets have been deleted. */
 const without = (given: Given, ...names: string[]): Given => ({
   ...given,
   owned: (kind: { kind: string }) =>
@@ -65,12 +67,12 @@ describe('an EtcdCluster that is its own authority', () => {
     expect([one!.requeueAt?.getTime(), one!.requeueAfter]).toEqual([due, undefined])
   })
 
-  it('makes certificates that somebody has deleted as they were', () => {
+  it('makes deleted certificates as they were', () => {
     const deleted = ['ex-member-tls', 'ex-operator-tls', 'ex-client-tls']
     expect(secretsIn(decide(without(given, ...deleted)))).toEqual(secretsIn(decide(given)))
   })
 
-  it('replaces an authority that somebody has deleted, and leaves the certificates as they are until all trust the next', () => {
+  it('replaces a deleted authority, and leaves the certificates as they are until all trust the next', () => {
     const decision = decide(without(given, 'ex-ca-1'))
     const { 'ex-ca-1': _, ...rest } = secretsIn(decide(given))
     expect(secretsIn(decision)).toEqual(rest)
@@ -135,7 +137,7 @@ describe('Secrets of an EtcdCluster', () => {
   }
 
   it.each(['ex-ca-1', 'ex-member-tls'])(
-    'are never those of somebody else, and no member takes them: %s',
+    'of another owner are not overwritten, and no member starts with them: %s',
     async (name) => {
       const theirs = Secret.of({ metadata: { name, namespace: 'default' }, data: { a: 'Yg==' } })
       const world = simulate(etcd, { objects: [object, theirs], external })
@@ -147,8 +149,11 @@ describe('Secrets of an EtcdCluster', () => {
     },
   )
 
-  it('are made before the first member', async () => {
-    const first = await outcomeOf(etcd, { object, external: { answers: {} } })
+  it('are made before the first member, also of the example', async () => {
+    const url = new URL('../../../functions/etcd/example-tls.yaml', import.meta.url)
+    const example = parse(readFileSync(url, 'utf8')) as typeof object
+    const inNamespace = { ...example, metadata: { ...example.metadata, namespace: 'default' } }
+    const first = await outcomeOf(etcd, { object: inNamespace, external: { answers: {} } })
     expect([
       (first.status as Decision['status'])?.TLS?.phase,
       first.apply?.filter(({ kind }) => kind === 'Secret' || kind === 'Pod'),
