@@ -3,15 +3,13 @@ import type { Cluster } from './cluster.ts'
 import type { Step } from './step.ts'
 import { clientTls } from './tls.ts'
 
-export const USER_DEMANDED = 'UserDemanded'
-
 /** etcd demands a user, and this function has none: of a snapshot with users, or because a certificate is another one. */
 export function demandUser({ denial }: Cluster): Step | undefined {
   if (denial === undefined) return undefined
   const message =
     `etcd answers "${denial}": it demands users, and takes the CN of the certificate in the operator's Secret for the user. ` +
     `Set TLS in the spec, with an operator's certificate of CN=${ROOT}`
-  return { reason: USER_DEMANDED, message, isStuck: true, touchesNothing: true }
+  return { reason: 'UserDemanded', message, isStuck: true, touchesNothing: true }
 }
 
 /** The user of this function becomes root before etcd demands users. */

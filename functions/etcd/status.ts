@@ -1,5 +1,4 @@
 import type { ConditionUpdate } from '#sdk'
-import { USER_DEMANDED } from './auth.ts'
 import { type Cluster, isHealthy, isReady, votes } from './cluster.ts'
 import { CLIENT_PORT, clientServiceOf, selectorOf } from './names.ts'
 import { quorumOf } from './parts.ts'
@@ -92,8 +91,8 @@ function availability(cluster: Cluster, ready: readonly string[], step: Step | u
     const message = `${healthy.length} of ${voters.length} members are healthy; ${spare} may fail${even}`
     return { status: 'True', reason: 'QuorumPresent', message }
   }
-  if (step?.reason === USER_DEMANDED) return { status: 'Unknown', reason: step.reason, message: step.message }
   const isThere = ready.length >= quorumOf(lastSize)
+  if (isThere && step?.isStuck) return { status: 'Unknown', reason: step.reason, message: step.message }
   if (isThere)
     return {
       status: 'Unknown',
