@@ -33,9 +33,9 @@ const onPods = (count: number, ...kinds: ((at: number) => Disturbance)[]): Distu
 
 describe('an EtcdCluster that is its own authority', () => {
   const scenarios: [string, every: number, Scenario][] = [
-    ['1 member', SPARSE, { spec: { size: 1, ...tls() }, changes: [rotation] }],
-    ['3 members', SPARSE * 3, { spec: { size: 3, ...tls() }, changes: [rotation] }],
-    ['3 members with volumes', SPARSE * 8, { spec: { size: 3, ...tls(), ...volumes }, changes: [rotation] }],
+    ['1 member', SPARSE * 2, { spec: { size: 1, ...tls() }, changes: [rotation] }],
+    ['3 members', SPARSE * 6, { spec: { size: 3, ...tls() }, changes: [rotation] }],
+    ['3 members with volumes', SPARSE * 12, { spec: { size: 3, ...tls(), ...volumes }, changes: [rotation] }],
   ]
 
   it.each(scenarios)(
@@ -83,7 +83,7 @@ describe('an EtcdCluster that is its own authority', () => {
 
   it.each(rotationMutations)('has this guard: $guard', ({ scenario, disturbances, breaks, every = 1 }) => {
     const { subject: _, ...guarded } = scenario
-    expect(explore(guarded, disturbances, 40).fault).toBeUndefined()
+    expect(explore(guarded, disturbances, 80).fault).toBeUndefined()
     expect(explore(scenario, disturbances, every).fault).toMatch(breaks)
   })
 })
