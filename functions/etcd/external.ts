@@ -1,5 +1,5 @@
 import { ALARMS, type EtcdEndpoint, type EtcdStatus, openEtcd } from '#etcd'
-import { type EtcdRun, secretsOf } from './cluster.ts'
+import { clusterIdOf, type EtcdRun, secretsOf } from './cluster.ts'
 import { CLIENT_PORT, hostOf } from './names.ts'
 import { MemberPod, type PodObject } from './parts.ts'
 import { takesTls } from './pod.ts'
@@ -85,7 +85,9 @@ async function listFrom(
   pods: readonly PodObject[],
   answers: Seen['answers'],
 ): Promise<MemberList | undefined> {
-  const voters = pods.filter(({ metadata }) => answers[metadata.name]?.isLearner === false)
+  const known = clusterIdOf(run.object, answers)
+  const asked = pods.filter(({ metadata }) => answers[metadata.name]?.clusterID === known)
+  const voters = asked.filter(({ metadata }) => answers[metadata.name]?.isLearner === false)
   const leads = ({ metadata: { name } }: PodObject): number => Number(answers[name]?.leader === answers[name]?.id)
   const [first] = voters.toSorted((a, b) => leads(b) - leads(a))
   if (first === undefined) return undefined

@@ -17,6 +17,8 @@ export interface Step {
   drop?: readonly string[]
   /** The EtcdRestore, by UID, by which the cluster begins once more. */
   begins?: string
+  /** The lost quorum, by its time, from which the cluster begins to be recovered. */
+  recovers?: string
   /** Look again after so many seconds, because no event will tell. */
   after?: number
   /** Nothing goes on before somebody else has acted. */

@@ -1,6 +1,7 @@
 import type { Cluster } from './cluster.ts'
 import { demandSecrets, form, waitForQuorum } from './formation.ts'
 import { defragment, freeSpace, replaceCorrupt } from './maintenance.ts'
+import { beginRecovery, recover } from './recovery.ts'
 import { awaitMembers, makePods, removeDead } from './replacement.ts'
 import { beginRestore, endFormer } from './restoration.ts'
 import { grow, promote, shrink } from './scaling.ts'
@@ -12,6 +13,8 @@ const STEPS: readonly ((cluster: Cluster) => Step | undefined)[] = [
   demandSecrets,
   beginRestore,
   endFormer,
+  beginRecovery,
+  recover,
   form,
   waitForQuorum,
   replaceCorrupt,

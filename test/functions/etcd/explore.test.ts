@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest'
-import { EtcdRestore } from '#functions/etcd-restore'
 import { randomFrom } from '../../support/random.ts'
 import {
   type Change,
@@ -16,31 +15,17 @@ import {
   type Scenario,
   staleRead,
 } from './explore.ts'
+import { restored, volumes } from './recovery.ts'
 import type { Spec } from './world.ts'
 
 /** Points that are passed over for each member. `FAIRLEAD_EXPLORE=0`: none, which takes hours. */
 const SPARSE = Number(process.env['FAIRLEAD_EXPLORE'] ?? 80)
 
-const volumes: Spec['pod'] = { persistentVolumeClaimSpec: { accessModes: ['ReadWriteOnce'] } }
 const toSize = (size: number): Change => [`size ${size}`, (world) => world.edit({ size })]
 const toVersion = (version: string): Change => [`version ${version}`, (world) => world.edit({ version })]
 const otherPolicy: Change = [
   'another policy',
   (world) => world.edit({ pod: { ...world.object.spec.pod, labels: { a: 'b' } } }),
-]
-
-const restored: Change = [
-  'a verified snapshot',
-  (world) => {
-    const s3 = { path: 'bucket/key', awsSecret: 'aws' }
-    const verified = { path: 'bucket/key', size: 1, sha256: 'x', etcdRevision: 1 }
-    const restore = EtcdRestore.of({
-      metadata: { name: 'ex', namespace: 'default', uid: 'r1' },
-      spec: { etcdCluster: { name: 'ex' }, backupStorageType: 'S3', s3 },
-      status: { succeeded: false, verified },
-    })
-    world.restore = EtcdRestore.parse(restore)
-  },
 ]
 
 const others: Disturbance[] = [crash, staleRead, lateEffect]
