@@ -1,5 +1,6 @@
 import type { KubeObject, ReconcileOutcome } from '#sdk'
 import { type Cluster, clusterOf, type Given, votes } from './cluster.ts'
+import { eventsOf } from './events.ts'
 import { partsOf } from './parts.ts'
 import type { EtcdEffect } from './seen.ts'
 import { statusOf } from './status.ts'
@@ -14,7 +15,8 @@ export function decide(run: Given): Decision {
   const { object, members } = cluster
   const clusterID = members === undefined ? object.status.clusterID : cluster.clusterID
   const step = object.spec.paused ? undefined : stepOf(cluster)
-  const told = statusOf(cluster, clusterID, step)
+  const status = statusOf(cluster, clusterID, step)
+  const told = { ...status, events: eventsOf(cluster, status, step) }
   if (object.spec.paused || step?.touchesNothing === true) return told
   return {
     apply: wanted(cluster, step),
