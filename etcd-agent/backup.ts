@@ -1,7 +1,7 @@
 import type { EtcdTls } from '#etcd'
 import { type Store, StoreError } from '#stores'
 import { type Checked, checked } from './checked.ts'
-import { type ChosenMember, mostAdvanced } from './members.ts'
+import { blobs, type ChosenMember, mostAdvanced } from './members.ts'
 import type { BackupReport } from './report.ts'
 import { periodicKey, surplus } from './retention.ts'
 
@@ -67,10 +67,6 @@ async function store(
   await job.store.put(key, snapshot, { metadata, ifAbsent: job.periodic !== undefined, signal })
   if (found === undefined) throw new Error(`${job.store.address(key)} was stored before the end of the snapshot`)
   return found
-}
-
-async function* blobs(pieces: AsyncIterable<{ blob: Buffer }>): AsyncGenerator<Buffer> {
-  for await (const { blob } of pieces) yield blob
 }
 
 /** The backup is there already: a failure here is reported beside its success. */

@@ -51,15 +51,21 @@ export async function* checked(
 }
 
 /** Reads a snapshot from a store to its end. `consume` is given the bytes, and resolves when it has taken all of them. */
-export async function readChecked(
+export const readChecked = (
   store: Store,
   key: string,
   signal: AbortSignal,
   consume: (bytes: AsyncIterable<Uint8Array>) => Promise<void>,
+): Promise<Checked> => readToEnd(whole(store, key, signal), store.address(key), consume)
+
+/** Reads a snapshot to its end, from wherever it comes. */
+export async function readToEnd(
+  bytes: AsyncIterable<Uint8Array>,
+  path: string,
+  consume: (bytes: AsyncIterable<Uint8Array>) => Promise<void>,
 ): Promise<Checked> {
-  const path = store.address(key)
   let found: Checked | undefined
-  await consume(checked(whole(store, key, signal), path, (checked) => (found = checked)))
+  await consume(checked(bytes, path, (checked) => (found = checked)))
   if (found === undefined) throw new SnapshotError(`${path} was not read to its end`)
   return found
 }

@@ -9,13 +9,15 @@ export interface ChosenMember {
   etcd: Etcd
   version: string
   revision: number
+  /** Of its file, in bytes. */
+  dbSize: number
   /** Of members that did not answer, why. */
   silent: string[]
 }
 
 /**
  * The member with the highest revision of those that answer: a snapshot is the state of one member, and of one that lags
- * behind it would be the past. Throws an Error that says of each endpoint why it is not this one, if none answers. The
+ * behind it would be the past. Members of one cluster with the same revision differ in what has none. Throws an Error that says of each endpoint why it is not this one, if none answers. The
  * caller closes the client.
  */
 export async function mostAdvanced(
@@ -28,8 +30,9 @@ export async function mostAdvanced(
     endpoints.map(async (endpoint) => {
       const etcd = openEtcd({ url: endpoint, tls })
       try {
-        const { version, header } = await etcd.call('status', {}, { timeoutMs: STATUS_MS, signal })
-        return { endpoint, etcd, version, revision: header.revision }
+        const status = await etcd.call('status', {}, { timeoutMs: STATUS_MS, signal })
+        const { version, header, dbSize, raftIndex } = status
+        return { endpoint, etcd, version, revision: header.revision, dbSize, raftIndex }
       } catch (error) {
         etcd.close()
         silent.push(`${endpoint}: ${error instanceof Error ? error.message : String(error)}`)
@@ -40,13 +43,18 @@ export async function mostAdvanced(
   signal.throwIfAborted()
   const [best, ...others] = asked
     .filter((answer) => answer !== undefined)
-    .sort((one, other) => other.revision - one.revision)
+    .sort((one, other) => other.revision - one.revision || other.raftIndex - one.raftIndex)
   for (const { etcd } of others) etcd.close()
   if (best !== undefined) return { ...best, silent }
   const seconds = STATUS_MS / 1000
   throw new Error(
     `no etcd member answers within ${seconds} s: check the endpoints and the certificates: ${silent.join('; ')}`,
   )
+}
+
+/** The bytes of a snapshot that a member sends. */
+export async function* blobs(pieces: AsyncIterable<{ blob: Buffer }>): AsyncGenerator<Buffer> {
+  for await (const { blob } of pieces) yield blob
 }
 
 /** From a folder with the keys of a Secret as files, named as those of EtcdCluster and EtcdBackup are. */

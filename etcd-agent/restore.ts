@@ -5,15 +5,14 @@ import { basename, dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { promisify } from 'node:util'
-import type { Store } from '#stores'
-import { type Checked, readChecked } from './checked.ts'
+import type { Checked } from './checked.ts'
 import { SnapshotError } from './errors.ts'
 import type { RestoreReport } from './report.ts'
+import type { SnapshotSource } from './source.ts'
 
 export interface RestoreJob {
-  store: Store
-  key: string
-  /** SHA-256 of the object, if one is known: another one is not restored. */
+  source: SnapshotSource
+  /** SHA-256 of the snapshot, if one is known: another one is not restored. */
   sha256?: string | undefined
   /** It must not exist, or be empty, or come from an earlier run with this token. */
   dataDir: string
@@ -42,21 +41,21 @@ const run = promisify(execFile)
  * leaves a folder beside it, which the next run removes.
  */
 export async function restore(job: RestoreJob): Promise<RestoreReport> {
-  const { store, key, dataDir, member } = job
-  const path = store.address(key)
+  const { dataDir, member } = job
   const before = await readMark(dataDir)
-  if (before?.token === member.token) return { path, dataDir, wasThere: true, ...before.checked }
+  if (before?.token === member.token) return { path: before.path, dataDir, wasThere: true, ...before.checked }
   if (before !== undefined || !(await isAbsent(dataDir)))
     throw new Error(`${dataDir} has data of another cluster: a restore never replaces data. Use an empty volume`)
 
   const staging = join(dirname(dataDir), `.${basename(dataDir)}.restore`)
   await rm(staging, { recursive: true, force: true })
   await mkdir(staging, { recursive: true, mode: 0o700 })
-  const size = (await store.head(key))?.size
+  await using snapshot = await job.source(job.signal)
+  const { path, size } = snapshot
   if (size !== undefined) await requireRoom(staging, size)
 
   const file = join(staging, 'snapshot.db')
-  const found = await readChecked(store, key, job.signal, (bytes) =>
+  const found = await snapshot.read((bytes) =>
     pipeline(Readable.from(bytes), createWriteStream(file, { mode: 0o600, flush: true }), { signal: job.signal }),
   )
   if (job.sha256 !== undefined && found.sha256 !== job.sha256)

@@ -1,16 +1,30 @@
 import { writeFile } from 'node:fs/promises'
-import { backup, openStore, type Report, readTls, reportText, restore, type StoreKind, verify } from '#etcd-agent'
+import {
+  backup,
+  fromMembers,
+  fromStore,
+  openStore,
+  type Report,
+  readTls,
+  reportText,
+  restore,
+  type StoreKind,
+  verify,
+} from '#etcd-agent'
 import { untilStopped } from '#host/exit'
 import type { CommandContext } from '../options.ts'
 
-export interface StoreOptions {
+interface RunOptions {
+  timeout: number
+  report?: string
+}
+
+export interface StoreOptions extends RunOptions {
   store: StoreKind
   path: string
   storeSecret: string
   endpoint?: string
   pathStyle: boolean
-  timeout: number
-  report?: string
 }
 
 export interface BackupOptions extends StoreOptions {
@@ -21,21 +35,30 @@ export interface BackupOptions extends StoreOptions {
   keep?: number
 }
 
-export interface RestoreOptions extends StoreOptions {
+interface SeedOptions {
   dataDir: string
   name: string
   peerUrl: string
   token: string
-  sha256?: string
   bumpRevision: number
   etcdutl: string
+}
+
+export interface RestoreOptions extends StoreOptions, SeedOptions {
+  sha256?: string
+}
+
+export interface RecoverOptions extends RunOptions, SeedOptions {
+  endpoints: string[]
+  etcdTls?: string
+  revision: number
 }
 
 export const runBackup = (options: BackupOptions, context: CommandContext): Promise<void> =>
   reported(options, context, async (signal) => {
     const { endpoints, etcdTls, owner, periodic, keep } = options
     const { store, key } = await openStore(addressOf(options))
-    const tls = etcdTls === undefined ? undefined : await readTls(etcdTls)
+    const tls = await tlsIn(etcdTls)
     const often = periodic ? { most: keep } : undefined
     const timeoutMs = options.timeout * 1000
     return backup({ endpoints, tls, store, key, periodic: often, owner, now: new Date(), timeoutMs, signal })
@@ -49,10 +72,25 @@ export const runVerify = (options: StoreOptions, context: CommandContext): Promi
 
 export const runRestore = (options: RestoreOptions, context: CommandContext): Promise<void> =>
   reported(options, context, async (signal) => {
-    const { dataDir, name, peerUrl, token, sha256, bumpRevision, etcdutl } = options
     const { store, key } = await openStore(addressOf(options))
-    return restore({ store, key, sha256, dataDir, member: { name, peerUrl, token }, bumpRevision, etcdutl, signal })
+    return restore({ ...seedOf(options), source: fromStore(store, key), sha256: options.sha256, signal })
   })
+
+export const runRecover = (options: RecoverOptions, context: CommandContext): Promise<void> =>
+  reported(options, context, async (signal) => {
+    const { endpoints, etcdTls, revision, timeout } = options
+    const source = fromMembers({ endpoints, tls: await tlsIn(etcdTls), revision, timeoutMs: timeout * 1000 })
+    return restore({ ...seedOf(options), source, signal })
+  })
+
+const seedOf = ({ dataDir, name, peerUrl, token, bumpRevision, etcdutl }: SeedOptions) => ({
+  dataDir,
+  member: { name, peerUrl, token },
+  bumpRevision,
+  etcdutl,
+})
+
+const tlsIn = async (folder: string | undefined) => (folder === undefined ? undefined : readTls(folder))
 
 const addressOf = ({ store: kind, path, storeSecret: secret, endpoint, pathStyle }: StoreOptions) => ({
   kind,
@@ -64,7 +102,7 @@ const addressOf = ({ store: kind, path, storeSecret: secret, endpoint, pathStyle
 
 /** The result, or why there is none, on standard output and in the file that Kubernetes reads. */
 async function reported(
-  { timeout, report }: StoreOptions,
+  { timeout, report }: RunOptions,
   { print }: CommandContext,
   act: (signal: AbortSignal) => Promise<Report>,
 ): Promise<void> {

@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import type { BackupOptions, RestoreOptions, StoreOptions } from '../actions/etcd-agent.ts'
+import type { BackupOptions, RecoverOptions, RestoreOptions, StoreOptions } from '../actions/etcd-agent.ts'
 import { type CommandContext, whole } from '../options.ts'
 
 /** 7 days. */
@@ -10,8 +10,13 @@ export function etcdAgentCommands(program: Command, context: CommandContext): vo
     .command('etcd-agent')
     .description('moves snapshots of etcd: what the pods of EtcdBackup and EtcdRestore run')
 
-  const withStore = (command: Command, seconds: number) =>
+  const withLimits = (command: Command, seconds: number) =>
     command
+      .option('--timeout <seconds>', 'of the whole run', whole(1, LONGEST_SECONDS), seconds)
+      .option('--report <file>', 'where the result is written as well: the termination message of a pod')
+
+  const withStore = (command: Command, seconds: number) =>
+    withLimits(command, seconds)
       .addOption(
         new Option('--store <kind>', 'what the store speaks').choices(['s3', 'abs', 'gcs']).makeOptionMandatory(),
       )
@@ -19,13 +24,23 @@ export function etcdAgentCommands(program: Command, context: CommandContext): vo
       .requiredOption('--store-secret <folder>', 'the keys of the Secret with the credentials, as files')
       .option('--endpoint <url>', 'of the store, instead of its provider')
       .option('--path-style', 's3: the bucket is in the path of the URL, not in its host', false)
-      .option('--timeout <seconds>', 'of the whole run', whole(1, LONGEST_SECONDS), seconds)
-      .option('--report <file>', 'where the result is written as well: the termination message of a pod')
 
-  withStore(group.command('backup'), 60)
+  const withMembers = (command: Command) =>
+    command
+      .requiredOption('--endpoints <urls>', 'of members, with commas between', urls)
+      .option('--etcd-tls <folder>', 'etcd-client.crt, etcd-client.key and etcd-client-ca.crt')
+
+  const withSeed = (command: Command) =>
+    command
+      .requiredOption('--data-dir <folder>', 'of the member; it must be missing or empty')
+      .requiredOption('--name <name>', 'of the member')
+      .requiredOption('--peer-url <url>', 'of the member')
+      .requiredOption('--token <text>', 'of the new cluster: another one than before')
+      .option('--bump-revision <n>', 'added to the revision, so that watchers notice', whole(0, 1e12), 1_000_000_000)
+      .option('--etcdutl <file>', 'the program that makes the directory', 'etcdutl')
+
+  withMembers(withStore(group.command('backup'), 60))
     .description('store a snapshot of the member with the highest revision; it is visible when all of it is there')
-    .requiredOption('--endpoints <urls>', 'of members, with commas between', urls)
-    .option('--etcd-tls <folder>', 'etcd-client.crt, etcd-client.key and etcd-client-ca.crt')
     .option('--owner <name>', 'whose backups these are: those of others are never deleted', 'fairlead')
     .option('--periodic', 'append revision and time to the key: PATH_v12_2026-11-22-18:00:00', false)
     .option('--keep <n>', 'periodic: how many to keep (default: all)', whole(1, 10_000))
@@ -41,18 +56,22 @@ export function etcdAgentCommands(program: Command, context: CommandContext): vo
       await runVerify(options, context)
     })
 
-  withStore(group.command('restore'), 3600)
+  withSeed(withStore(group.command('restore'), 3600))
     .description('make the data directory of the first member of a new cluster; does nothing if this token has made it')
-    .requiredOption('--data-dir <folder>', 'of the member; it must be missing or empty')
-    .requiredOption('--name <name>', 'of the member')
-    .requiredOption('--peer-url <url>', 'of the member')
-    .requiredOption('--token <text>', 'of the new cluster: another one than before')
     .option('--sha256 <digest>', 'restore these bytes and no others', digest)
-    .option('--bump-revision <n>', 'added to the revision, so that watchers notice', whole(0, 1e12), 1_000_000_000)
-    .option('--etcdutl <file>', 'the program that makes the directory', 'etcdutl')
     .action(async (options: RestoreOptions) => {
       const { runRestore } = await import('../actions/etcd-agent.ts')
       await runRestore(options, context)
+    })
+
+  withSeed(withMembers(withLimits(group.command('recover'), 3600)))
+    .description(
+      'restore, from the member with the highest revision of those that answer, for a cluster that has lost its quorum',
+    )
+    .option('--revision <n>', 'read no member that has less', whole(0, Number.MAX_SAFE_INTEGER), 0)
+    .action(async (options: RecoverOptions) => {
+      const { runRecover } = await import('../actions/etcd-agent.ts')
+      await runRecover(options, context)
     })
 }
 

@@ -7,8 +7,11 @@ type PodSpec = NonNullable<AgentPod['spec']>
 export type AgentContainer = PodSpec['containers'][number]
 type Volume = NonNullable<PodSpec['volumes']>[number]
 
-const STORE = '/etc/fairlead/store'
-const TLS = '/etc/fairlead/etcd-tls'
+/** Secrets that the agent reads, by the name of their volume: where it has them, and how it is told. */
+const SECRETS = {
+  store: { path: '/etc/fairlead/store', flag: '--store-secret' },
+  'etcd-tls': { path: '/etc/fairlead/etcd-tls', flag: '--etcd-tls' },
+}
 const USER = 65_532
 /** For the image to be pulled and the process to start, beyond what the agent itself keeps to. */
 const START_SECONDS = 120
@@ -37,15 +40,9 @@ export function agentPod(metadata: { name: string; labels: Record<string, string
   const container = agentContainer({
     name: 'agent',
     image,
-    args: [
-      command,
-      ...args,
-      ...store.args,
-      `--timeout=${seconds}`,
-      ...(tlsSecret === undefined ? [] : [`--etcd-tls=${TLS}`]),
-    ],
+    args: [command, ...args, ...store.args, `--timeout=${seconds}`],
+    secrets: tlsSecret === undefined ? ['store'] : ['etcd-tls', 'store'],
   })
-  const mounts = tlsSecret === undefined ? [] : [{ name: 'etcd-tls', mountPath: TLS, readOnly: true }]
   return Pod.of({
     metadata,
     spec: {
@@ -60,7 +57,7 @@ export function agentPod(metadata: { name: string; labels: Record<string, string
         fsGroup: USER,
         seccompProfile: { type: 'RuntimeDefault' },
       },
-      containers: [{ ...container, volumeMounts: [...(container.volumeMounts ?? []), ...mounts] }],
+      containers: [container],
       volumes,
     },
   })
@@ -80,19 +77,23 @@ export function agentContainer({
   name,
   image,
   args,
+  secrets,
 }: {
   name: string
   image: string
   args: readonly string[]
+  /** Volumes of the pod. */
+  secrets: readonly (keyof typeof SECRETS)[]
 }): AgentContainer {
+  const flags = secrets.map((one) => `${SECRETS[one].flag}=${SECRETS[one].path}`)
   return {
     name,
     image,
-    args: ['etcd-agent', ...args, `--store-secret=${STORE}`, '--report=/dev/termination-log'],
+    args: ['etcd-agent', ...args, ...flags, '--report=/dev/termination-log'],
     terminationMessagePolicy: 'FallbackToLogsOnError',
     securityContext: { allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: { drop: ['ALL'] } },
     resources: { requests: { cpu: '100m', memory: '128Mi' }, limits: { memory: '512Mi' } },
-    volumeMounts: [{ name: 'store', mountPath: STORE, readOnly: true }],
+    volumeMounts: secrets.map((name) => ({ name, mountPath: SECRETS[name].path, readOnly: true })),
   }
 }
 

@@ -16,32 +16,73 @@ export interface SeedData {
   mountPath: string
 }
 
-/**
- * The init container that makes the data directory of the first member from the verified snapshot, and the volume that it
- * needs. Run again, it does nothing. Undefined: the snapshot is not verified.
- */
-export function restoreContainer({ spec, status }: RestoreObject, seed: SeedData) {
+/** What a pod gets so that its member begins with a snapshot. */
+export interface SeedParts {
+  /** Run again, it does nothing. */
+  initContainer: AgentContainer
+  /** That it needs beside that of the data. */
+  volumes: ReturnType<typeof secretVolume>[]
+}
+
+/** Makes the data directory of the first member from the verified snapshot. Undefined: the snapshot is not verified. */
+export function restoreContainer({ spec, status }: RestoreObject, seed: SeedData): SeedParts | undefined {
   if (status.verified === undefined) return undefined
-  const { args } = storeSource(spec.backupStorageType, spec)
+  const { args, secret } = storeSource(spec.backupStorageType, spec)
+  const source = ['restore', ...args, `--sha256=${status.verified.sha256}`]
+  return {
+    initContainer: seedContainer(
+      source,
+      { image: spec.agentImage, seconds: spec.timeoutInSecond, secrets: ['store'] },
+      seed,
+    ),
+    volumes: [secretVolume('store', secret)],
+  }
+}
+
+/** Members of a cluster that has lost its quorum. */
+export interface Survivors {
+  /** URLs. The one with the highest revision is read, of those that answer. */
+  endpoints: readonly string[]
+  /** That one of them is known to have. */
+  revision: number
+  /** Secret with the certificate of a client. */
+  tlsSecret: string | undefined
+}
+
+/** Makes the data directory of the first member from a snapshot of a member that still answers. */
+export function recoverContainer(
+  { endpoints, revision, tlsSecret }: Survivors,
+  { agentImage: image, timeoutInSecond: seconds }: { agentImage: string; timeoutInSecond: number },
+  seed: SeedData,
+): SeedParts {
+  const secrets = tlsSecret === undefined ? [] : (['etcd-tls'] as const)
+  return {
+    initContainer: seedContainer(
+      ['recover', `--endpoints=${endpoints.join(',')}`, `--revision=${revision}`],
+      { image, seconds, secrets },
+      seed,
+    ),
+    volumes: tlsSecret === undefined ? [] : [secretVolume('etcd-tls', tlsSecret)],
+  }
+}
+
+type AgentUse = Pick<Parameters<typeof agentContainer>[0], 'image' | 'secrets'> & { seconds: number }
+
+function seedContainer(source: string[], { image, seconds, secrets }: AgentUse, seed: SeedData): AgentContainer {
   const { name, peerUrl, token, dataDir, volume, mountPath } = seed
   const container = agentContainer({
     name: 'restore',
-    image: spec.agentImage,
+    image,
     args: [
-      'restore',
-      ...args,
-      `--sha256=${status.verified.sha256}`,
+      ...source,
       `--data-dir=${dataDir}`,
       `--name=${name}`,
       `--peer-url=${peerUrl}`,
       `--token=${token}`,
       `--bump-revision=${BUMP}`,
-      `--timeout=${spec.timeoutInSecond}`,
+      `--timeout=${seconds}`,
     ],
+    secrets,
   })
-  const initContainer: AgentContainer = {
-    ...container,
-    volumeMounts: [...(container.volumeMounts ?? []), { name: volume, mountPath }],
-  }
-  return { initContainer, volume: secretVolume('store', storeSource(spec.backupStorageType, spec).secret) }
+  return { ...container, volumeMounts: [...(container.volumeMounts ?? []), { name: volume, mountPath }] }
 }

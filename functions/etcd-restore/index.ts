@@ -1,3 +1,4 @@
-export { restoreContainer, type SeedData } from './container.ts'
+export { agentImage } from '#functions/etcd-backup'
+export { recoverContainer, restoreContainer, type SeedData, type SeedParts } from './container.ts'
 export { etcdRestore } from './etcd-restore.ts'
 export { EtcdRestore, type RestoreObject } from './resource.ts'

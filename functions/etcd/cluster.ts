@@ -54,9 +54,14 @@ export interface Cluster {
   pods: readonly PodObject[]
   /** Without those that are being deleted. */
   claims: readonly ClaimObject[]
-  answers: readonly Answer[]
+  /** Of members of this cluster. */
+  answers: readonly (Answer & { name: string })[]
+  /** Of etcd. Undefined: it has not been formed. */
+  clusterID: string | undefined
   /** Undefined: no quorum has confirmed who the members are. */
   members: readonly Member[] | undefined
+  /** Of the members, as they were known last. */
+  names: readonly string[]
   /** Number of members when that was known last. */
   lastSize: number
   leader: Member | undefined
@@ -77,8 +82,7 @@ export function clusterOf(run: Given): Cluster {
     .toSorted(byName)
   const secrets = secretsOf(run)
   const tls = tlsOf(object, run.owned(Secret), run.secret)
-  // Before the cluster is formed, its first member alone has a say: others are left of a cluster of before.
-  const known = object.status.clusterID ?? seen.answers[seedName(object)]?.clusterID
+  const known = clusterIdOf(object, seen.answers)
   // A member of another cluster has no say, whatever its name.
   const answers = Object.fromEntries(Object.entries(seen.answers).filter(([, { clusterID }]) => clusterID === known))
   const list = known !== undefined && seen.list?.clusterID === known ? seen.list : undefined
@@ -97,6 +101,8 @@ export function clusterOf(run: Given): Cluster {
     }
   })
   members?.sort((a, b) => (a.name < b.name ? -1 : 1))
+  const listed = members?.filter(votes).length ?? 0
+  const isCurrent = list?.isCurrent === true
   return {
     object,
     now,
@@ -106,14 +112,36 @@ export function clusterOf(run: Given): Cluster {
     restore: run.related(Restore)[0],
     pods,
     claims,
-    answers: Object.values(answers),
-    members: list?.isCurrent === true ? members : undefined,
-    lastSize: members?.filter(votes).length ?? object.status.size ?? 1,
+    answers: Object.entries(answers).map(([name, answer]) => ({ name, ...answer })),
+    clusterID: known,
+    members: isCurrent ? members : undefined,
+    names: isCurrent && members ? members.map(({ name }) => name) : namesIn(object, pods),
+    // A member that no quorum confirms may not know of the newest.
+    lastSize: isCurrent ? listed : Math.max(listed, object.status.size ?? 0, 1),
     leader: leaderAmong(members ?? []),
     isAuthEnabled: seen.isAuthEnabled,
     denial: seen.denial,
     refused: performed?.error === undefined ? undefined : { kind: performed.effect.kind, error: performed.error },
   }
+}
+
+/**
+ * Before the cluster is formed, its first member alone has a say: others are left of a cluster of before. The same holds
+ * when a cluster is recovered, unless members of it follow a leader again.
+ */
+export function clusterIdOf(object: ClusterObject, answers: Seen['answers']): string | undefined {
+  const { clusterID, recovering } = object.status
+  if (clusterID !== undefined && recovering === undefined) return clusterID
+  const hasLeader = Object.values(answers).some((one) => one.clusterID === clusterID && one.leader !== NO_LEADER)
+  return hasLeader ? clusterID : (answers[seedName(object)]?.clusterID ?? clusterID)
+}
+
+const NO_LEADER = '0'
+
+/** Recorded before a member votes, and so of all that do. */
+function namesIn({ status: { clusterID, members } }: ClusterObject, pods: readonly PodObject[]): string[] {
+  if (clusterID === undefined || members === undefined) return pods.map(({ metadata }) => metadata.name)
+  return [...members.ready, ...members.unready].sort()
 }
 
 /** All that the spec names, or that the function has made. */

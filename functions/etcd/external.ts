@@ -1,7 +1,7 @@
 import { ALARMS, EtcdError, type EtcdStatus, GRPC, openEtcd } from '#etcd'
 import { disableAuth, enableAuth, isAuthEnabled } from './auth-calls.ts'
 import { numberIn } from './authorities.ts'
-import type { EtcdRun } from './cluster.ts'
+import { clusterIdOf, type EtcdRun } from './cluster.ts'
 import { endpointOf, type Newcomer, newcomerTls } from './endpoint.ts'
 import { MemberPod, type PodObject } from './parts.ts'
 import type { Alarm, Answer, EtcdEffect, MemberList, Seen } from './seen.ts'
@@ -22,7 +22,7 @@ export async function read(run: EtcdRun): Promise<Seen> {
   const asked = await Promise.all(pods.map(async (pod) => [pod.metadata.name, await answerOf(run, pod)] as const))
   const answers = Object.fromEntries(asked.filter((one): one is [string, Answer] => typeof one[1] === 'object'))
   const denial = asked.map(([, answer]) => answer).find((answer) => typeof answer === 'string')
-  const voters = votersFirst(pods, answers)
+  const voters = votersFirst(run, pods, answers)
   const [list, hasAuth] = await Promise.all([listFrom(run, voters), authOf(run, voters)])
   return {
     answers,
@@ -109,9 +109,11 @@ async function admission(
   )
 }
 
-/** The leader, and then the other voters. */
-function votersFirst(pods: readonly PodObject[], answers: Seen['answers']): PodObject[] {
-  const voters = pods.filter(({ metadata }) => answers[metadata.name]?.isLearner === false)
+/** The leader of the cluster, and then its other voters. */
+function votersFirst({ object }: EtcdRun, pods: readonly PodObject[], answers: Seen['answers']): PodObject[] {
+  const known = clusterIdOf(object, answers)
+  const members = pods.filter(({ metadata }) => answers[metadata.name]?.clusterID === known)
+  const voters = members.filter(({ metadata }) => answers[metadata.name]?.isLearner === false)
   const leads = ({ metadata: { name } }: PodObject): number => Number(answers[name]?.leader === answers[name]?.id)
   return voters.toSorted((a, b) => leads(b) - leads(a))
 }

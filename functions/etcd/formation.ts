@@ -57,11 +57,12 @@ function settleSeed({
 }
 
 /** Without a quorum nothing is deleted, and etcd changes nothing. What comes back with its disk may be enough. */
-export function waitForQuorum({ object, policy, pods, claims, members, lastSize }: Cluster): Step | undefined {
+export function waitForQuorum({ object, policy, pods, claims, members, names, lastSize }: Cluster): Step | undefined {
   if (members !== undefined) return undefined
-  const lacking = claims.filter(({ metadata }) => pods.every((pod) => pod.metadata.name !== metadata.name))
-  const names = [...pods, ...claims].map(({ metadata }) => metadata.name)
-  const birth = { members: [...new Set(names)].sort(), state: 'existing', version: versionFor(object) } as const
+  const isThere = (name: string): boolean => pods.some(({ metadata }) => metadata.name === name)
+  // Others are left of a cluster of before, and must not find each other again.
+  const lacking = claims.filter(({ metadata: { name } }) => names.includes(name) && !isThere(name))
+  const birth = { members: names, state: 'existing', version: versionFor(object) } as const
   const ended = pods.filter(
     ({ metadata, status }) =>
       (status?.phase === 'Failed' || status?.phase === 'Succeeded') &&

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { agentImage } from '#functions/etcd-restore'
 import { resource } from '#sdk'
 import { AutoTls, TlsStatus } from './tls-schema.ts'
 
@@ -65,6 +66,14 @@ export const EtcdCluster = resource({
       .object({ fromHour: z.int32().min(0).max(23), hours: z.int32().min(1).max(24) })
       .optional()
       .describe('Hours of the day, UTC, in which files with much free space are rewritten. Left out: at any time.'),
+    recovery: z
+      .object({
+        quorumLostSince: z.string().min(1).max(64).describe('That of the status. A later loss has another one.'),
+        agentImage,
+        timeoutInSecond: z.int().min(1).max(604_800).default(3600).describe('For the data to be copied.'),
+      })
+      .optional()
+      .describe('Go on from a member that still answers, and lose what it does not have.'),
     TLS: z
       .object({
         auto: AutoTls.optional(),
@@ -117,16 +126,18 @@ export const EtcdCluster = resource({
       learners: z.array(z.string()).describe('Those of the unready that do not vote yet.'),
     }),
     leader: z.string().optional(),
-    versions: z.record(z.string(), z.string()).describe('Of each member that answers.'),
+    versions: z.record(z.string(), z.string()).describe('Of each member, as it answered last.'),
     currentVersion: z.string().describe('That all members have run last.'),
     targetVersion: z.string().describe('To which the members are being brought.'),
     clusterID: z.string().optional().describe('Of etcd. From then on the cluster is never formed again.'),
     quorumLostSince: z.string().optional(),
-    incarnation: z.int32().describe('How often the cluster has begun with a snapshot.'),
+    incarnation: z.int32().describe('How often the cluster was to begin with a snapshot.'),
     restoring: z.string().optional().describe('UID of the EtcdRestore by which the members are being replaced.'),
     TLS: TlsStatus.optional(),
     authEnabled: z.boolean().optional().describe('Whether etcd demands a user. Known where spec.auth is given.'),
     restoredFrom: z.string().optional().describe('UID of the EtcdRestore whose snapshot the members have.'),
+    recovering: z.string().optional().describe('The lost quorum from which the cluster is being recovered.'),
+    recovered: z.string().optional().describe('The lost quorum from which the cluster was recovered last.'),
   }),
   scale: { spec: '.spec.size', status: '.status.size', selector: '.status.selector' },
   columns: [

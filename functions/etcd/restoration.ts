@@ -1,4 +1,4 @@
-import { type RestoreObject, restoreContainer } from '#functions/etcd-restore'
+import { type RestoreObject, restoreContainer, type SeedData, type SeedParts } from '#functions/etcd-restore'
 import type { Cluster } from './cluster.ts'
 import { peerUrlOf, seedName, tokenOf } from './names.ts'
 import type { PodObject } from './parts.ts'
@@ -32,13 +32,26 @@ export function withSnapshot(
 ): PodObject | undefined {
   if (object.status.restoring === undefined) return pod
   if (restore?.metadata.uid !== object.status.restoring) return undefined
-  const { name } = pod.metadata
-  const seed = { name, peerUrl: peerUrlOf(object, name), token: tokenOf(object) }
-  const made = restoreContainer(restore, { ...seed, dataDir: DATA_DIR, volume: DATA_VOLUME, mountPath: DATA })
-  if (made === undefined || pod.spec === undefined) return undefined
-  const { initContainers = [], volumes = [] } = pod.spec
+  const parts = restoreContainer(restore, seedData(object))
+  return parts && withParts(pod, parts)
+}
+
+/** What the first member begins as. */
+export function seedData(object: ClusterObject): SeedData {
+  const name = seedName(object)
+  const member = { name, peerUrl: peerUrlOf(object, name), token: tokenOf(object) }
+  return { ...member, dataDir: DATA_DIR, volume: DATA_VOLUME, mountPath: DATA }
+}
+
+export function withParts({ spec, ...pod }: PodObject, parts: SeedParts): PodObject {
+  const { initContainers = [], volumes = [], containers = [], ...others } = spec ?? {}
   return {
     ...pod,
-    spec: { ...pod.spec, initContainers: [...initContainers, made.initContainer], volumes: [...volumes, made.volume] },
+    spec: {
+      ...others,
+      containers,
+      initContainers: [...initContainers, parts.initContainer],
+      volumes: [...volumes, ...parts.volumes],
+    },
   }
 }

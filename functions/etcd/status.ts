@@ -1,8 +1,10 @@
 import type { ConditionUpdate } from '#sdk'
-import { type Cluster, isHealthy, isReady, votes } from './cluster.ts'
+import { type Cluster, isHealthy, isReady, type Member, votes } from './cluster.ts'
+import { incarnationOf } from './incarnation.ts'
 import { CLIENT_PORT, clientServiceOf, selectorOf } from './names.ts'
 import { quorumOf } from './parts.ts'
 import { imageIn, imageOf, versionIn } from './pod.ts'
+import { refusedRecovery, survivorsOf } from './recovery.ts'
 import { said } from './replacement.ts'
 import { tlsStatus } from './rotation.ts'
 import type { Step } from './step.ts'
@@ -13,53 +15,42 @@ type Phase = NonNullable<Cluster['object']['status']['phase']>
 type Availability = Pick<ConditionUpdate, 'status' | 'reason'> & { message: string }
 
 export function statusOf(cluster: Cluster, id: string | undefined, step: Step | undefined) {
-  const { object, pods, members, leader, lastSize, now } = cluster
+  const { object, pods, members, names, leader, lastSize, now } = cluster
   const { spec, status: before } = object
-  const names = [...new Set([...pods.map(({ metadata }) => metadata.name), ...(members ?? []).map(({ name }) => name)])]
-  const ready = pods.filter(isReady).map(({ metadata }) => metadata.name)
-  const isBeginning = step?.begins !== undefined
-  const clusterID = isBeginning ? undefined : id
-  const available = availability(cluster, ready, step)
+  const ready = names.filter((name) => isReady(pods.find(({ metadata }) => metadata.name === name)))
+  const clusterID = step?.begins === undefined ? id : undefined
+  const isReplaced = clusterID !== before.clusterID && before.clusterID !== undefined
+  const lastLoss = before.quorumLostSince ?? now.toISOString()
+  const available = availability(cluster, ready, step, lastLoss)
   const isFailed = step?.isStuck === true && before.clusterID === undefined
   const learners = (members ?? []).filter(({ isLearner }) => isLearner).map(({ name }) => name)
-  const answering = (members ?? []).flatMap(({ name, answer }) => (answer ? [[name, answer.version] as const] : []))
-  const lostSince = available.reason === 'QuorumLost' ? (before.quorumLostSince ?? now.toISOString()) : undefined
+  const versionOf = ({ name, answer }: Member) => answer?.version ?? before.versions?.[name]
+  const told = (members ?? []).map((one) => [one.name, versionOf(one)] as const)
+  const lostSince = available.reason === 'QuorumLost' ? lastLoss : undefined
   return {
     status: {
-      phase: isBeginning ? ('Creating' as const) : phaseOf(before.phase, available, isFailed),
+      phase: isReplaced ? ('Creating' as const) : phaseOf(before.phase, available, isFailed),
       reason: isFailed ? step.message : '',
       controlPaused: spec.paused,
       size: clusterID === undefined ? 0 : lastSize,
       selector: selectorOf(object),
       serviceName: clientServiceOf(object),
       clientPort: CLIENT_PORT,
-      members: { ready, unready: names.filter((name) => !ready.includes(name)).sort(), learners },
+      members: { ready, unready: names.filter((name) => !ready.includes(name)), learners },
       ...(leader && { leader: leader.name }),
-      versions: members === undefined ? (before.versions ?? {}) : Object.fromEntries(answering),
+      versions: members === undefined ? (before.versions ?? {}) : Object.fromEntries(told.filter(isKnown)),
       ...versions(cluster),
       ...(clusterID !== undefined && { clusterID }),
-      ...restoration(before, step, clusterID),
+      ...incarnationOf(cluster, step, clusterID),
       ...tlsStatus(cluster, step),
       ...(cluster.isAuthEnabled !== undefined && { authEnabled: cluster.isAuthEnabled }),
       ...(lostSince !== undefined && { quorumLostSince: lostSince }),
     },
-    conditions: conditionsOf(cluster, available, step),
+    conditions: conditionsOf(cluster, available, step, refusedRecovery(cluster, lostSince)),
   }
 }
 
-/** A restore is done when the first member of the new cluster has answered. */
-function restoration(before: Cluster['object']['status'], step: Step | undefined, clusterID: string | undefined) {
-  const { incarnation = 0 } = before
-  const begins = step?.begins
-  const restoring = begins ?? before.restoring
-  const isDone = begins === undefined && clusterID !== undefined
-  const restoredFrom = isDone ? (restoring ?? before.restoredFrom) : before.restoredFrom
-  return {
-    incarnation: begins === undefined ? incarnation : incarnation + 1,
-    ...(restoring !== undefined && !isDone && { restoring }),
-    ...(restoredFrom !== undefined && { restoredFrom }),
-  }
-}
+const isKnown = (one: readonly [string, string | undefined]): one is readonly [string, string] => one[1] !== undefined
 
 /** It has been available once when it is running, whatever becomes of it. */
 function phaseOf(before: Phase | undefined, available: Availability, isFailed: boolean): Phase {
@@ -79,10 +70,17 @@ function versions({ object, members = [] }: Cluster): { currentVersion: string; 
   return { currentVersion, targetVersion: isTarget ? version : '' }
 }
 
-function availability(cluster: Cluster, ready: readonly string[], step: Step | undefined): Availability {
-  const { object, members, lastSize } = cluster
-  if (object.status.phase !== 'Running' && (members === undefined || step?.reason === 'Seeding'))
-    return { status: 'False', reason: 'Creating', message: 'the cluster has never been available' }
+function availability(
+  cluster: Cluster,
+  ready: readonly string[],
+  step: Step | undefined,
+  lostSince: string,
+): Availability {
+  const { object, members, clusterID, lastSize } = cluster
+  const isForming = members === undefined || step?.reason === 'Seeding'
+  const isReplaced = members !== undefined && clusterID !== object.status.clusterID
+  if (isReplaced || (object.status.phase !== 'Running' && isForming))
+    return { status: 'False', reason: 'Creating', message: 'the first member has not formed the cluster yet' }
   if (members !== undefined) {
     const voters = members.filter(votes)
     const healthy = voters.filter((one) => isHealthy(cluster, one))
@@ -99,11 +97,12 @@ function availability(cluster: Cluster, ready: readonly string[], step: Step | u
       reason: 'Unreachable',
       message: `${ready.join(', ')} are ready, and do not answer here: see that TCP ${CLIENT_PORT} of the pods is reachable`,
     }
-  return { status: 'False', reason: 'QuorumLost', message: loss(cluster, ready) }
+  return { status: 'False', reason: 'QuorumLost', message: loss(cluster, ready, lostSince) }
 }
 
 /** What is missing, and what may be done. */
-function loss({ pods, claims, lastSize, answers }: Cluster, ready: readonly string[]): string {
+function loss(cluster: Cluster, ready: readonly string[], lostSince: string): string {
+  const { pods, claims, names, lastSize, answers } = cluster
   const there = pods.map(({ metadata }) => metadata.name)
   const disks = claims.map(({ metadata }) => metadata.name)
   const list = (names: readonly string[]) => names.join(', ') || 'none'
@@ -111,11 +110,33 @@ function loss({ pods, claims, lastSize, answers }: Cluster, ready: readonly stri
   return (
     `${missing} more of ${lastSize} members have to be ready; pods: ${list(there)}; ready: ${list(ready)}; ` +
     `answering: ${answers.length}; volumes: ${list(disks)}. Nothing is deleted. ` +
-    'Bring back the nodes or volumes of the missing members, or restore a backup'
+    waysOut(
+      cluster,
+      names.filter((name) => disks.includes(name) && !ready.includes(name)),
+      lostSince,
+    )
   )
 }
 
-function conditionsOf(cluster: Cluster, available: Availability, step: Step | undefined): ConditionUpdate[] {
+function waysOut(cluster: Cluster, returning: readonly string[], lostSince: string): string {
+  const wait =
+    returning.length > 0
+      ? `Members ${returning.join(', ')} have volumes and come back with them: to wait for their nodes is better`
+      : 'Bring back the nodes of the missing members'
+  const [survivor] = survivorsOf(cluster)
+  if (survivor === undefined || cluster.lastSize === 1) return `${wait}, or restore a backup`
+  return (
+    `${wait}. Or restore a backup, or go on from member ${survivor.name} without what it does not have, all that comes ` +
+    `after revision ${survivor.revision}: set spec.recovery.quorumLostSince to ${lostSince}`
+  )
+}
+
+function conditionsOf(
+  cluster: Cluster,
+  available: Availability,
+  step: Step | undefined,
+  refusal: string | undefined,
+): ConditionUpdate[] {
   const { object, members = [] } = cluster
   const unhealthy = members.filter((one) => votes(one) && !isHealthy(cluster, one))
   const isStuck = step?.isStuck === true
@@ -130,7 +151,9 @@ function conditionsOf(cluster: Cluster, available: Availability, step: Step | un
     { type: 'Available', ...available },
     { type: 'Progressing', status: step && !isStuck ? 'True' : 'False', ...progress },
     degradation(available, unhealthy.length > 0 ? said(unhealthy) : undefined, isStuck ? step : undefined),
-    during('Recovering'),
+    refusal === undefined
+      ? during('Recovering')
+      : { type: 'Recovering', status: 'False', reason: 'RecoveryRefused', message: refusal },
     during('Scaling'),
     during('Upgrading'),
     during('Maintaining'),

@@ -18,6 +18,8 @@ export interface Step {
   drop?: readonly string[]
   /** The EtcdRestore, by UID, by which the cluster begins once more. */
   begins?: string
+  /** The lost quorum, by its time, from which the cluster begins to be recovered. */
+  recovers?: string
   /** What is recorded of the function's own authorities. */
   tls?: TlsState
   /** Look again after so many seconds, because no event will tell. */

@@ -2,6 +2,7 @@ import { demandUser, switchAuth } from './auth.ts'
 import type { Cluster } from './cluster.ts'
 import { demandSecrets, form, waitForQuorum } from './formation.ts'
 import { defragment, freeSpace, replaceCorrupt } from './maintenance.ts'
+import { beginRecovery, recover } from './recovery.ts'
 import { awaitMembers, makePods, removeDead } from './replacement.ts'
 import { beginRestore, endFormer } from './restoration.ts'
 import { prepareTls, rotate } from './rotation.ts'
@@ -16,6 +17,8 @@ const STEPS: readonly ((cluster: Cluster) => Step | undefined)[] = [
   demandUser,
   beginRestore,
   endFormer,
+  beginRecovery,
+  recover,
   form,
   waitForQuorum,
   replaceCorrupt,

@@ -122,6 +122,10 @@ export function tlsOfMember(object: ClusterObject) {
   }
 }
 
+/** Name of the Secret that lets a client in. */
+export const operatorSecretOf = (object: ClusterObject): string | undefined =>
+  usesOf(object).find(({ mounted }) => mounted === undefined)?.secret
+
 /** With which this function calls members. */
 export function clientTls(
   object: ClusterObject,

@@ -318,7 +318,7 @@ const silentPod = (): object =>
 
 /** What the function of the EtcdCluster makes of a verified snapshot. */
 function seedPod(restore: ReturnType<typeof EtcdRestore.parse>): object {
-  const { initContainer, volume } = restoreContainer(restore, {
+  const { initContainer, volumes } = restoreContainer(restore, {
     name: 'seed',
     peerUrl: 'http://127.0.0.1:2380',
     token: 'second',
@@ -330,7 +330,7 @@ function seedPod(restore: ReturnType<typeof EtcdRestore.parse>): object {
     securityContext: RESTRICTED,
     initContainers: [initContainer],
     containers: [etcd('seed')],
-    volumes: [data, volume],
+    volumes: [data, ...volumes],
   })
 }
 

@@ -1,5 +1,3 @@
-import { chown, mkdir } from 'node:fs/promises'
-import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openEtcd } from '#etcd'
 import { EtcdBackup } from '#functions/etcd-backup'
@@ -13,6 +11,7 @@ import { NODE_IP } from '../../local/node/addresses.ts'
 import { takeTurnInSoak } from '../support/node.ts'
 import { BUCKET, startS3 } from '../support/object-stores.ts'
 import { EtcdClusters } from './etcd-clusters.ts'
+import { createVolumes, LOCAL_CLAIM } from './etcd-volumes.ts'
 import { EtcdWriter } from './etcd-writer.ts'
 import { until } from './world.ts'
 
@@ -58,21 +57,6 @@ describe.skipIf(turn.skip)('the data of an EtcdCluster on a real node', () => {
       await etcds.world.kube.create(resourcePath(Secret, 'default'), secret)
     }
   }
-  async function createVolumes(count: number): Promise<void> {
-    for (let at = 0; at < count; at++) {
-      const folder = join(etcds.world.cluster.dir, `volume-${at}`)
-      await mkdir(folder)
-      await chown(folder, 1000, 1000)
-      const spec = {
-        capacity: { storage: '1Gi' },
-        accessModes: ['ReadWriteOnce'],
-        storageClassName: 'local',
-        hostPath: { path: folder },
-      }
-      const volume = { apiVersion: 'v1', kind: 'PersistentVolume', metadata: { name: `volume-${at}` }, spec }
-      await etcds.world.kube.create(resourcePath({ group: '', version: 'v1', resource: 'persistentvolumes' }), volume)
-    }
-  }
   it('has TLS between members and to clients, of the Secrets that it is given', SLOW, async () => {
     await createSecrets('c')
     await etcds.create('c', {
@@ -94,13 +78,8 @@ describe.skipIf(turn.skip)('the data of an EtcdCluster on a real node', () => {
     'keeps the data in volumes when all pods go at once, and removes the volume of a member that goes',
     SLOW,
     async () => {
-      await createVolumes(8)
-      const claim = {
-        accessModes: ['ReadWriteOnce'],
-        storageClassName: 'local',
-        resources: { requests: { storage: '1Mi' } },
-      }
-      await etcds.create('d', { size: 3, pod: { persistentVolumeClaimSpec: claim } })
+      await createVolumes(etcds.world, 8)
+      await etcds.create('d', { size: 3, pod: { persistentVolumeClaimSpec: LOCAL_CLAIM } })
       const { clusterID } = await etcds.settled('d', 3, 'create 3 with volumes')
       const writer = new EtcdWriter(() => etcds.urls('d'))
       await until(() => writer.acknowledged.length > 10)

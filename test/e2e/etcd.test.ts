@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { isSoak, takeTurnWithNode } from '../support/node.ts'
 import { EtcdClusters } from './etcd-clusters.ts'
+import { trafficWithin } from './etcd-idle.ts'
 import { EtcdWriter } from './etcd-writer.ts'
 import { until } from './world.ts'
 
@@ -8,6 +9,7 @@ const turn = await takeTurnWithNode()
 afterAll(turn.end)
 
 const SLOW = { timeout: 600_000 }
+const QUIET_MS = 15_000
 
 describe.skipIf(turn.skip)('an EtcdCluster on a real node', () => {
   let etcds: EtcdClusters
@@ -29,6 +31,13 @@ describe.skipIf(turn.skip)('an EtcdCluster on a real node', () => {
     })
     expect(status.members?.ready).toEqual(pods)
     expect(pods).toContain(status.leader)
+  })
+
+  it('costs no request and no call while nothing happens', SLOW, async () => {
+    const idle = { writes: [], requests: 0, calls: 0 }
+    // What its creation has caused may still be under way.
+    await until(async () => JSON.stringify(await trafficWithin(1000, etcds, 'a')) === JSON.stringify(idle))
+    expect(await trafficWithin(QUIET_MS, etcds, 'a')).toEqual(idle)
   })
 
   it(

@@ -1,6 +1,9 @@
 import { execFile } from 'node:child_process'
 import { ensureBinaries, silentProgress } from '#local'
 
+/** Metrics of kube-apiserver are the longest. */
+const MAX_OUTPUT_BYTES = 64 * 1024 * 1024
+
 /** `await kubectl(['get', 'at'], manifest)`: what it prints; rejects with what it says on stderr. */
 export type Kubectl = (args: string[], input?: string | object) => Promise<string>
 
@@ -10,7 +13,7 @@ export async function kubectlFor({ kubeconfig }: { kubeconfig: string }): Promis
   const env = { ...process.env, KUBECONFIG: kubeconfig }
   return (args, input = '') =>
     new Promise((resolve, reject) => {
-      const child = execFile(path, args, { env }, (error, stdout, stderr) => {
+      const child = execFile(path, args, { env, maxBuffer: MAX_OUTPUT_BYTES }, (error, stdout, stderr) => {
         if (error) reject(new Error(stderr || error.message, { cause: error }))
         else resolve(stdout)
       })

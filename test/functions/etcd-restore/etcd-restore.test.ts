@@ -128,7 +128,7 @@ describe('the container that restores', () => {
     await world.runUntilIdle()
     endAgent(world, STORED)
     await world.runUntilIdle()
-    const { initContainer, volume } = restoreContainer(EtcdRestore.parse(world.object as KubeObject), seed)!
+    const { initContainer, volumes } = restoreContainer(EtcdRestore.parse(world.object as KubeObject), seed)!
     expect(initContainer.args).toEqual(
       expect.arrayContaining([
         'restore',
@@ -138,7 +138,7 @@ describe('the container that restores', () => {
       ]),
     )
     expect(initContainer.volumeMounts).toContainEqual({ name: 'etcd-data', mountPath: '/var/etcd' })
-    expect(volume.secret?.secretName).toBe('aws')
+    expect(volumes.map(({ secret }) => secret?.secretName)).toEqual(['aws'])
   })
 
   it('is none before the snapshot was read to its end', () => {

@@ -14,22 +14,19 @@ import {
   podGoes,
   type Scenario,
   staleRead,
-  verifiedRestore,
 } from './explore.ts'
+import { restored, volumes } from './recovery.ts'
 import type { Spec } from './world.ts'
 
 /** Points that are passed over for each member. `FAIRLEAD_EXPLORE=0`: none, which takes hours. */
 const SPARSE = Number(process.env['FAIRLEAD_EXPLORE'] ?? 80)
 
-const volumes: Spec['pod'] = { persistentVolumeClaimSpec: { accessModes: ['ReadWriteOnce'] } }
 const toSize = (size: number): Change => [`size ${size}`, (world) => world.edit({ size })]
 const toVersion = (version: string): Change => [`version ${version}`, (world) => world.edit({ version })]
 const otherPolicy: Change = [
   'another policy',
   (world) => world.edit({ pod: { ...world.object.spec.pod, labels: { a: 'b' } } }),
 ]
-
-const restored: Change = ['a verified snapshot', (world) => void (world.restore = verifiedRestore())]
 
 const others: Disturbance[] = [crash, staleRead, lateEffect]
 const onPods = (count: number, ...kinds: ((at: number) => Disturbance)[]): Disturbance[] =>

@@ -8,6 +8,8 @@ interface Process {
   id?: string
   applied: number
   upSince: number
+  /** It has reached a quorum since it started: before that it answers nothing. */
+  serves: boolean
 }
 
 interface Member {
@@ -21,6 +23,8 @@ interface Member {
 export interface Start {
   name: string
   state: string
+  /** Up to where the data go with which a cluster is formed. */
+  index?: number | undefined
   /** Of the cluster that it forms. */
   token: string
   /** Peer URLs that it is told of. */
@@ -28,32 +32,77 @@ export interface Start {
   hasData: boolean
 }
 
+/** Plain data. */
+export interface EtcdState {
+  now: number
+  members: Member[]
+  processes: Map<string, Process>
+  index: number
+  leader: string | undefined
+  births: number
+  formed: number
+  clusterID: string | undefined
+  /** What a member that is cut off knows of the members. */
+  former: Member[]
+  /** Without etcd's own guard, a controller has to guard by itself. */
+  isStrict: boolean
+  /** No time passes: members catch up and count as connected at once. */
+  isInstant: boolean
+}
+
+export const newEtcd = (options: Partial<Pick<EtcdState, 'now' | 'isStrict' | 'isInstant'>> = {}): EtcdState => ({
+  now: 0,
+  members: [],
+  processes: new Map(),
+  index: 0,
+  leader: undefined,
+  births: 0,
+  formed: 0,
+  clusterID: undefined,
+  former: [],
+  isStrict: true,
+  isInstant: false,
+  ...options,
+})
+
 const quorumOf = (voters: number): number => Math.floor(voters / 2) + 1
 /** After that etcd counts a connection as one that lasts, in seconds. */
 const LASTING_S = 5
+/** Entries that clients write each second, and that a learner catches up in one. */
+const WRITES = 100
+const CATCH_UP = 32_000
 
 /**
  * The rules of etcd for members, as far as a controller can meet them: guards of changes, learners that catch up, lost data,
  * silent members. All processes that are up reach each other; time passes in seconds.
  */
 export class EtcdModel {
-  now = 0
-  members: Member[] = []
-  readonly processes = new Map<string, Process>()
-  index = 0
-  #leader: string | undefined
-  #births = 0
-  /** Times that a cluster was formed: more than one is the end of all data. */
-  formed = 0
-  /** Without etcd's own guard, a controller has to guard by itself. */
-  isStrict = true
-  /** Entries that clients write each second, and that a learner catches up in one. */
-  writes = 100
-  catchUp = 32_000
-  /** What a member that is cut off knows of the members. */
-  #former: Member[] = []
+  readonly state: EtcdState
 
-  #clusterID = ''
+  constructor(state: EtcdState = newEtcd()) {
+    this.state = state
+  }
+
+  get members(): Member[] {
+    return this.state.members
+  }
+  get processes(): Map<string, Process> {
+    return this.state.processes
+  }
+  get index(): number {
+    return this.state.index
+  }
+  get now(): number {
+    return this.state.now
+  }
+  /** Times that it was formed: more than one is the end of all data. */
+  get formed(): number {
+    return this.state.formed
+  }
+  /** Undefined: it was never formed. */
+  get clusterID(): string | undefined {
+    return this.state.clusterID
+  }
   /** Whether two members take each other's certificates. */
   reaches: (one: string, other: string) => boolean = () => true
 
@@ -79,44 +128,49 @@ export class EtcdModel {
   get leader(): Member | undefined {
     if (!this.hasQuorum) return undefined
     const able = this.voters.filter(this.#mayLead)
-    const next = able.find(({ id }) => id === this.#leader) ?? able[0]
-    this.#leader = next?.id
+    const next = able.find(({ id }) => id === this.state.leader) ?? able[0]
+    this.state.leader = next?.id
     return next
   }
 
   /** False: the process ends at once. */
-  start({ name, state, token, told, hasData }: Start): boolean {
+  start({ name, state, token, told, hasData, index }: Start): boolean {
     const old = this.processes.get(name)
     const known = hasData ? old : undefined
     const member = this.members.find((one) => memberOf(one.peerURL) === name)
     if (known?.id !== undefined) {
       // Removed: its peers do not let it in again.
       if (member?.id !== known.id) return false
-      this.processes.set(name, { ...known, isUp: true, upSince: this.now })
+      this.processes.set(name, { ...known, isUp: true, upSince: this.now, serves: false })
+      if (this.hasQuorum) this.#serve()
       return true
     }
-    if (state === 'new') return this.#form(name, token, told)
+    if (state === 'new') return this.#form(name, token, told, index)
     // It was there before, and knows nothing of what it has promised.
     if (member === undefined || member.name !== '') return false
     const urls = this.members.map(({ peerURL }) => peerURL).sort()
     if (!this.hasQuorum || JSON.stringify(urls) !== JSON.stringify(told.toSorted())) return false
     if (!this.reaches(name, this.leader?.name ?? '')) return false
-    this.processes.set(name, { isUp: true, id: member.id, applied: 0, upSince: this.now })
+    const applied = this.state.isInstant ? this.index : 0
+    this.processes.set(name, { isUp: true, id: member.id, applied, upSince: this.now, serves: true })
     member.name = name
-    this.index++
+    this.state.index++
     return true
   }
 
-  #form(name: string, token: string, told: string[]): boolean {
-    this.formed++
-    // Of the same name and token it is the same again.
-    this.#clusterID = `${name} ${token}`
+  #serve(): void {
+    for (const process of this.processes.values()) process.serves ||= process.isUp
+  }
+
+  #form(name: string, token: string, told: string[], index = 100_000): boolean {
+    this.state.formed++
+    this.state.clusterID = clusterIdOf(name, token)
     const [peerURL = ''] = told
-    const id = String(++this.#births)
-    this.members = [{ id, name, peerURL, isLearner: false }]
-    this.#former = this.members
-    this.index = 100_000
-    this.processes.set(name, { isUp: true, id, applied: this.index, upSince: this.now })
+    const id = String(++this.state.births)
+    this.state.members = [{ id, name, peerURL, isLearner: false }]
+    this.state.former = this.members
+    this.state.index = index
+    this.processes.set(name, { isUp: true, id, applied: this.index, upSince: this.now, serves: true })
     return true
   }
 
@@ -126,10 +180,13 @@ export class EtcdModel {
   }
 
   pass(): void {
-    this.now++
-    if (this.hasQuorum) this.index += this.writes
+    this.state.now++
+    if (this.hasQuorum) {
+      this.state.index += WRITES
+      this.#serve()
+    }
     for (const process of this.processes.values())
-      if (process.isUp && this.hasQuorum) process.applied = Math.min(this.index, process.applied + this.catchUp)
+      if (process.isUp && this.hasQuorum) process.applied = Math.min(this.index, process.applied + CATCH_UP)
     for (const member of this.voters) {
       const process = this.processes.get(member.name)
       if (process?.isUp && this.hasQuorum && this.isLive(member)) process.applied = this.index
@@ -138,7 +195,7 @@ export class EtcdModel {
 
   #isLasting = (member: Member): boolean => {
     const { upSince = 0 } = this.processes.get(member.name) ?? {}
-    return this.isLive(member) && this.now - upSince >= LASTING_S
+    return this.isLive(member) && (this.state.isInstant || this.now - upSince >= LASTING_S)
   }
 
   /** What a driver reads, of the pods that it can see. */
@@ -148,25 +205,25 @@ export class EtcdModel {
     for (const name of pods) {
       const process = this.processes.get(name)
       const member = this.members.find(({ id }) => id === process?.id)
-      if (process?.isUp !== true || process.id === undefined || member === undefined) continue
-      answers[name] = answerOf(process, member, leader, this.index, this.#clusterID)
+      if (!process?.isUp || !process.serves || process.id === undefined || member === undefined) continue
+      answers[name] = answerOf(process, member, leader, this.index, this.clusterID ?? '')
     }
     const voter = pods.find((name) => answers[name]?.isLearner === false)
-    if (voter === undefined) return { answers }
-    const members = (this.hasQuorum ? this.members : this.#former).map((one) => ({ ...one }))
-    return { answers, list: { clusterID: this.#clusterID, isCurrent: this.hasQuorum, members } }
+    if (voter === undefined || this.clusterID === undefined) return { answers }
+    const members = (this.hasQuorum ? this.members : this.state.former).map((one) => ({ ...one }))
+    return { answers, list: { clusterID: this.clusterID, isCurrent: this.hasQuorum, members } }
   }
 
   /** Throws what etcd would say. */
   perform(effect: EtcdEffect): void {
     if (!this.hasQuorum || !this.processes.get(effect.via)?.isUp) throw new Error('no answer within 5000 ms')
-    this.index++
+    this.state.index++
     if (effect.kind === 'addLearner') return this.#add(effect.peerURL)
     if (effect.kind === 'moveLeader') {
       if (this.leader?.name !== effect.via) throw new Error('etcdserver: not leader')
       const to = this.voters.find(({ id }) => id === effect.to)
       if (to === undefined || !this.#mayLead(to)) throw new Error('etcdserver: bad leader transferee')
-      this.#leader = to.id
+      this.state.leader = to.id
       return
     }
     if (effect.kind !== 'remove' && effect.kind !== 'promote') throw new Error(`${effect.kind} is not modelled`)
@@ -178,25 +235,25 @@ export class EtcdModel {
 
   #add(peerURL: string): void {
     if (this.members.some((one) => one.peerURL === peerURL)) throw new Error('etcdserver: Peer URLs already exists')
-    if (this.isStrict && this.members.some(({ isLearner }) => isLearner))
+    if (this.state.isStrict && this.members.some(({ isLearner }) => isLearner))
       throw new Error('too many learner members in cluster')
     const lasting = this.voters.filter(this.#isLasting).length
-    if (this.isStrict && this.voters.length > 1 && lasting < quorumOf(this.voters.length + 1))
+    if (this.state.isStrict && this.voters.length > 1 && lasting < quorumOf(this.voters.length + 1))
       throw new Error('etcdserver: unhealthy cluster')
-    this.#former = this.members.map((one) => ({ ...one }))
-    this.members.push({ id: String(++this.#births + 100), name: '', peerURL, isLearner: true })
+    this.state.former = this.members.map((one) => ({ ...one }))
+    this.members.push({ id: String(++this.state.births + 100), name: '', peerURL, isLearner: true })
   }
 
   #remove(member: Member): void {
     const rest = this.voters.filter((one) => one !== member)
-    if (!member.isLearner && this.isStrict) {
+    if (!member.isLearner && this.state.isStrict) {
       const lasting = this.voters.filter(this.#isLasting)
       if (rest.filter(({ name }) => name !== '').length < quorumOf(rest.length))
         throw new Error('etcdserver: re-configuration failed due to not enough started members')
       if (lasting.includes(member) && lasting.length - 1 < 1 + Math.floor((this.voters.length - 1) / 2))
         throw new Error('etcdserver: unhealthy cluster')
     }
-    this.members = this.members.filter((one) => one !== member)
+    this.state.members = this.members.filter((one) => one !== member)
     this.stop(memberOf(member.peerURL))
   }
 
@@ -208,6 +265,9 @@ export class EtcdModel {
     member.isLearner = false
   }
 }
+
+/** Of the same name and token it is the same again. */
+export const clusterIdOf = (name: string, token: string): string => `${name} ${token}`
 
 const answerOf = (
   process: Process,
@@ -225,7 +285,7 @@ const answerOf = (
   term: 2,
   index: member === leader ? index : process.applied,
   appliedIndex: process.applied,
-  revision: index,
+  revision: process.applied,
   dbSize: 1,
   dbSizeInUse: 1,
   dbSizeQuota: 2,

@@ -1,6 +1,9 @@
+import { PersistentVolumeClaim } from '#sdk'
 import { decide } from '../../../functions/etcd/decide.ts'
+import { peerUrlOf } from '../../../functions/etcd/names.ts'
 import type { Answer, ListedMember, Seen } from '../../../functions/etcd/seen.ts'
 import { type Disturbance, diskGoes, nodeGoes, podGoes, type Scenario } from './explore.ts'
+import { isAway, loses, recovers, restored, volumes } from './recovery.ts'
 import type { Spec, Subject } from './world.ts'
 
 type Given = Parameters<typeof decide>[0]
@@ -40,12 +43,15 @@ function allAnswer(seen: Seen): Seen {
   return { ...seen, answers: { ...Object.fromEntries(answers), ...seen.answers } }
 }
 
-const volumes: Spec['pod'] = { persistentVolumeClaimSpec: { accessModes: ['ReadWriteOnce'] } }
+const claimsIn = (run: Given): string[] => run.owned(PersistentVolumeClaim).map(({ metadata }) => metadata.name)
 const resize = (from: number, to: number, subject: Subject, pod?: Spec['pod']): Scenario => ({
   spec: { size: from, ...(pod && { pod }) },
   changes: [[`size ${to}`, (world) => world.edit({ size: to })]],
   subject,
 })
+
+const statusing = (change: (run: Given) => Partial<Given['object']['status']>): Subject =>
+  hearing((run) => ({ ...run, object: { ...run.object, status: { ...run.object.status, ...change(run) } } }))
 
 const leaderIndex = ({ answers }: Seen): number => Math.max(...Object.values(answers).map(({ index }) => index))
 const pods = [0, 1, 2]
@@ -133,6 +139,51 @@ export const mutations: Mutation[] = [
     disturbances: pods.map(podGoes),
   },
   {
+    guard: 'a recovery is for the loss that it names',
+    breaks: /nobody has asked for/,
+    scenario: {
+      spec: { size: 3, recovery: { quorumLostSince: '2020-01-01T00:00:00.000Z' } },
+      changes: [loses(2)],
+      subject: hearing((run) => {
+        const { recovery, ...spec } = run.object.spec
+        const { quorumLostSince } = run.object.status
+        const asked = recovery && quorumLostSince !== undefined && { recovery: { ...recovery, quorumLostSince } }
+        return { ...run, object: { ...run.object, spec: { ...spec, ...asked } } }
+      }),
+    },
+    disturbances: [],
+  },
+  {
+    guard: 'the members that are left stay until the new one answers',
+    breaks: /was deleted without a quorum/,
+    scenario: {
+      spec: { size: 3 },
+      changes: [loses(2), recovers],
+      subject: statusing(({ object }) => (object.status.recovering ? { clusterID: undefined } : {})),
+    },
+    disturbances: [],
+  },
+  {
+    guard: 'a cluster that has found its quorum again is not replaced',
+    breaks: /that has a quorum was replaced/,
+    scenario: {
+      spec: { size: 3 },
+      changes: [isAway(4)],
+      subject: hearing((run) => ({ ...run, external: withoutFormer(run) })),
+    },
+    disturbances: [],
+  },
+  {
+    guard: 'members of a cluster of before do not come back with their volumes',
+    breaks: /of before got a pod/,
+    scenario: {
+      spec: { size: 3, pod: volumes },
+      changes: [restored],
+      subject: statusing((run) => ({ members: { ready: [], unready: claimsIn(run), learners: [] } })),
+    },
+    disturbances: [],
+  },
+  {
     guard: 'each member is healthy before the next one gets another version',
     breaks: /image of a pod has taken the quorum/,
     scenario: {
@@ -154,6 +205,19 @@ export const mutations: Mutation[] = [
     disturbances: [],
   },
 ]
+
+/** While a cluster is recovered, only the new member is heard. */
+function withoutFormer({ object, external }: Given): Seen {
+  const isNew = ({ clusterID }: { clusterID: string }) => clusterID !== object.status.clusterID
+  const answers = Object.entries(external.answers).filter(([, answer]) => isNew(answer))
+  const [[name, answer] = []] = answers
+  if (object.status.recovering === undefined || name === undefined || answer === undefined) return external
+  const member = { id: answer.id, name, peerURL: peerUrlOf(object, name), isLearner: false }
+  return {
+    answers: { [name]: answer },
+    list: { clusterID: answer.clusterID, isCurrent: true, members: [member] },
+  }
+}
 
 const READY = { type: 'Ready', status: 'True', lastTransitionTime: '2026-01-01T00:00:00Z' }
 

@@ -50,7 +50,7 @@ export const daysPass = (days: number): Change => [
   `${days} days pass`,
   (world) => {
     for (let seconds = 0; seconds < 100; seconds++) world.pass()
-    world.etcd.now += days * 86_400
+    world.etcds.skip(days * 86_400)
   },
 ]
 

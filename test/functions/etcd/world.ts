@@ -1,11 +1,15 @@
 import { isDeepStrictEqual } from 'node:util'
+import type { ConditionUpdate, EventReport } from '#contracts'
 import type { EtcdRestore } from '#functions/etcd-restore'
 import { type Decision, decide } from '../../../functions/etcd/decide.ts'
 import { peerUrlOf } from '../../../functions/etcd/names.ts'
 import type { ClaimObject, PodObject, SecretObject } from '../../../functions/etcd/parts.ts'
 import { EtcdCluster } from '../../../functions/etcd/resource.ts'
 import type { EtcdEffect, Seen } from '../../../functions/etcd/seen.ts'
-import { EtcdModel } from './model.ts'
+import { EtcdModels } from './clusters.ts'
+import { imageOf, isRunning, sourcesOf, startOf } from './kubelet.ts'
+import { type EtcdModel, newEtcd } from './model.ts'
+import { RecoveryLaws } from './recovery-laws.ts'
 import { Trust } from './trust.ts'
 
 export type Spec = Parameters<typeof EtcdCluster.of>[0]['spec']
@@ -30,7 +34,7 @@ export class Crash extends Error {}
 
 interface Stored {
   status: Record<string, unknown>
-  conditions: Record<string, { status: string; reason: string; message?: string }>
+  conditions: Record<string, Omit<ConditionUpdate, 'type'>>
   pods: Map<string, PodObject>
   claims: Map<string, ClaimObject>
   secrets: Map<string, SecretObject>
@@ -41,7 +45,8 @@ export type Point = { at: 'read' } | { at: 'write'; what: string } | { at: 'effe
 
 /** One EtcdCluster with etcd, an API server and a kubelet, all of which go on by seconds. */
 export class EtcdWorld {
-  readonly etcd = new EtcdModel()
+  readonly etcds: EtcdModels
+  readonly recovery = new RecoveryLaws(this)
   readonly trust = new Trust(this)
   readonly #subject: Subject
   #spec: Spec
@@ -51,6 +56,7 @@ export class EtcdWorld {
   /** Broken laws. */
   readonly broken: string[] = []
   readonly effects: EtcdEffect[] = []
+  readonly events: EventReport[] = []
   /** Called at each point; may throw Crash. */
   happens: (point: Point) => void = () => {}
   /** That the last decision has asked for. */
@@ -75,8 +81,13 @@ export class EtcdWorld {
   constructor(spec: Spec, subject: Subject = { decide }) {
     this.#spec = spec
     this.#subject = subject
-    this.etcd.isStrict = subject.isStrict ?? true
-    this.etcd.reaches = this.trust.reaches
+    this.etcds = new EtcdModels([newEtcd({ isStrict: subject.isStrict ?? true })])
+    this.etcds.setReach(this.trust.reaches)
+  }
+
+  /** That which the status names. */
+  get etcd(): EtcdModel {
+    return this.etcds.by(this.stored.status['clusterID']) ?? this.etcds.last
   }
 
   /** What asks for other data. */
@@ -91,7 +102,15 @@ export class EtcdWorld {
       metadata: { name: 'ex', namespace: 'default', uid: 'u1', generation: 1 },
       spec: this.#spec,
     })
-    return EtcdCluster.parse({ ...object, status: this.stored.status })
+    const parsed = EtcdCluster.parse({ ...object, status: this.stored.status })
+    const conditions = Object.entries(this.stored.conditions).map(([type, { status, reason }]) => ({
+      type,
+      status,
+      reason,
+      message: '',
+      lastTransitionTime: '',
+    }))
+    return { ...parsed, status: { ...parsed.status, conditions } }
   }
 
   get pods(): PodObject[] {
@@ -117,7 +136,7 @@ export class EtcdWorld {
   get given(): Run {
     const { stored, run } = this.#observed()
     const pods = [...stored.pods.values()].filter(isRunning).map(({ metadata }) => metadata.name)
-    return { ...run, external: this.#heard(this.etcd.seen(pods)), performed: undefined }
+    return { ...run, external: this.#heard(this.etcds.seen(run.object, pods)), performed: undefined }
   }
 
   /** One run of the function, as the machine makes it: until nothing is left to do. False: it has changed nothing. */
@@ -127,18 +146,21 @@ export class EtcdWorld {
     let performed: Run['performed']
     let seen: Seen | undefined
     let hasChanged = false
+    const told = new Set<string>()
     for (let round = 0; round < MAX_ROUNDS; round++) {
       this.happens({ at: 'read' })
       const { stored, run } = this.#observed()
       if (seen === undefined) {
         this.#deathsKnown = this.#deaths
         const pods = [...stored.pods.values()].filter(isRunning).map(({ metadata }) => metadata.name)
-        seen = this.#heard(this.etcd.seen(pods))
+        seen = this.#heard(this.etcds.seen(run.object, pods))
       }
       const decision = this.#subject.decide({ ...run, external: seen, performed })
       this.timer = decision.requeueAt
       const { effect } = decision
-      if (this.#write(decision, stored)) hasChanged = true
+      const hasWritten = this.#write(decision, stored)
+      this.#tell(decision.events, told)
+      if (hasWritten) hasChanged = true
       else if (effect === undefined) return hasChanged
       else {
         performed = this.#perform(effect)
@@ -148,6 +170,15 @@ export class EtcdWorld {
       }
     }
     return hasChanged
+  }
+
+  /** The same is told once in a run. */
+  #tell(events: Decision['events'] = [], told: Set<string>): void {
+    for (const event of events) {
+      const text = JSON.stringify(event)
+      if (!told.has(text)) this.events.push(event)
+      told.add(text)
+    }
   }
 
   #heard(seen: Seen): Seen {
@@ -205,7 +236,11 @@ export class EtcdWorld {
         const { name } = pod.metadata
         const found = this.stored.pods.get(name)
         if (found === undefined && observed.pods.has(name)) continue
-        if (found === undefined) write(`create pod ${name}`, (stored) => this.#create(stored.pods, pod))
+        if (found === undefined)
+          write(`create pod ${name}`, (stored) => {
+            this.recovery.judgePod(name)
+            this.#create(stored.pods, pod)
+          })
         else if (found.metadata.deletionTimestamp === undefined && imageOf(found) !== imageOf(pod))
           write(`image of pod ${name}`, () => this.#changeImage(name, pod))
       }
@@ -223,7 +258,7 @@ export class EtcdWorld {
     const status = { ...(decision.status ?? this.stored.status) }
     if (JSON.stringify(status) !== JSON.stringify(this.stored.status))
       write('status', (stored) => {
-        this.#judgeRestore(stored.status, status)
+        this.#judge(stored.status, status)
         stored.status = status
       })
     this.stored.conditions = Object.fromEntries((decision.conditions ?? []).map(({ type, ...one }) => [type, one]))
@@ -258,11 +293,12 @@ export class EtcdWorld {
     there.set(object.metadata.name, { ...object, metadata })
   }
 
-  #judgeRestore(before: Record<string, unknown>, after: Record<string, unknown>): void {
+  #judge(before: Record<string, unknown>, after: Record<string, unknown>): void {
     if (after['restoring'] !== before['restoring'] && after['restoring'] !== undefined)
-      this.#formedBefore = this.etcd.formed
-    if (after['restoredFrom'] !== before['restoredFrom'] && this.etcd.formed === this.#formedBefore)
+      this.#formedBefore = this.etcds.formed
+    if (after['restoredFrom'] !== before['restoredFrom'] && this.etcds.formed === this.#formedBefore)
       this.broken.push('a restore was told that has not been made')
+    if (this.recovery.judge(before, after)) this.#isFormed = false
   }
 
   get #isRestoring(): boolean {
@@ -273,13 +309,18 @@ export class EtcdWorld {
     const found = this.stored.pods.get(name)
     if (found === undefined || found.metadata.deletionTimestamp !== undefined) return
     this.#act('the image of a pod', () => {
-      this.etcd.stop(name)
+      this.etcds.stop(name)
       this.#startsAt.set(name, this.etcd.now + RESTART_S)
       this.#store({ ...found, spec: wanted.spec! })
     })
   }
 
   #deletePod(name: string): void {
+    const isHit = this.#deaths > this.#deathsKnown
+    const process = this.etcd.processes.get(name)
+    const isMember = this.etcd.members.some(({ id }) => id === process?.id)
+    if (process?.isUp && isMember && !this.etcd.hasQuorum && !isHit && !this.#isRestoring)
+      this.broken.push(`pod ${name}, which has data, was deleted without a quorum`)
     this.#act(`the deletion of pod ${name}`, () => {
       this.#gone.add(name)
       this.#endPod(name)
@@ -292,7 +333,7 @@ export class EtcdWorld {
     if (this.etcd.members.some(({ peerURL }) => peerURL.includes(`//${name}.`)))
       this.broken.push(`volume ${name} of a member was deleted`)
     this.stored.claims.delete(name)
-    this.etcd.processes.delete(name)
+    this.etcds.loseData(name)
   }
 
   /** An act of ours. It must not take the quorum, but a cluster of one or two has none to spare. */
@@ -319,24 +360,25 @@ export class EtcdWorld {
   #arrive(effect: EtcdEffect): Run['performed'] {
     this.effects.push(effect)
     let failure: string | undefined
-    const size = this.etcd.voters.length
-    const before = this.etcd.hasQuorum
+    const etcd = this.etcds.of(effect.via)
+    const size = etcd.voters.length
+    const before = etcd.hasQuorum
     const isOther = this.#deaths > this.#deathsKnown
-    if (effect.kind === 'remove' && effect.id === this.etcd.leader?.id && !isOther)
+    if (effect.kind === 'remove' && effect.id === etcd.leader?.id && !isOther)
       this.broken.push('the leader was removed')
     if (effect.kind === 'addLearner' && this.#used.has(effect.peerURL) && !this.#isMember(effect.peerURL))
       this.broken.push(`${effect.peerURL} is used a second time`)
     try {
-      this.#act(JSON.stringify(effect), () => this.etcd.perform(effect))
+      this.#act(JSON.stringify(effect), () => etcd.perform(effect))
       if (effect.kind === 'addLearner') this.#used.add(effect.peerURL)
       // A change of the members may not lose the quorum of any size. A learner that dies at that very moment does.
       const isHit = effect.kind === 'promote' && this.#deaths > this.#deathsKnown
-      if (before && !this.etcd.hasQuorum && !isHit)
+      if (before && !etcd.hasQuorum && !isHit)
         this.broken.push(`${effect.kind} at ${size} members has taken the quorum`)
     } catch (error) {
       failure = (error as Error).message
     }
-    if (this.etcd.voters.length === 0) this.broken.push('no member is left')
+    if (etcd.voters.length === 0) this.broken.push('no member is left')
     return { effect, ...(failure !== undefined && { error: failure }) }
   }
 
@@ -355,20 +397,20 @@ export class EtcdWorld {
     const pod = this.stored.pods.get(name)
     if (pod === undefined) return
     this.#store({ ...pod, metadata: { ...pod.metadata, deletionTimestamp: this.now.toISOString() } })
-    this.etcd.stop(name)
-    if (!this.stored.claims.has(name)) this.etcd.processes.delete(name)
+    this.etcds.stop(name)
+    if (!this.stored.claims.has(name)) this.etcds.loseData(name)
   }
 
   /** The disk is empty, and the process starts again. */
   loseDisk(name: string): void {
     this.#deaths++
-    this.etcd.processes.delete(name)
+    this.etcds.loseData(name)
   }
 
   /** Its node is cut off from all others. */
   cutOff(name: string): void {
     this.#deaths++
-    this.etcd.stop(name)
+    this.etcds.stop(name)
     this.#silent.add(name)
   }
 
@@ -384,7 +426,7 @@ export class EtcdWorld {
 
   /** A second for etcd and the kubelet. */
   pass(): void {
-    this.etcd.pass()
+    this.etcds.pass()
     for (const { act } of this.#agenda.filter(({ at }) => at === this.etcd.now)) act()
     for (const { effect } of this.#late.filter(({ at }) => at === this.etcd.now)) this.#arrive(effect)
     for (const pod of this.pods) this.#kubelet(pod)
@@ -394,6 +436,7 @@ export class EtcdWorld {
     if (this.#isFormed && this.etcd.formed > this.#formed) this.broken.push('a second cluster was formed')
     this.#isFormed ||= !this.#isRestoring && this.stored.conditions['Available']?.status === 'True'
     this.#formed = this.etcd.formed
+    this.recovery.pass()
   }
 
   #kubelet(pod: PodObject): void {
@@ -404,13 +447,15 @@ export class EtcdWorld {
     }
     if (deletionTimestamp !== undefined) return void this.stored.pods.delete(name)
     const restarts = pod.status?.containerStatuses?.[0]?.restartCount ?? 0
-    const isUp = this.etcd.processes.get(name)?.isUp === true
+    const etcd = this.etcds.of(name)
+    const isUp = etcd.processes.get(name)?.isUp === true
     const isBusy = (this.#startsAt.get(name) ?? 0) > this.etcd.now
     if (isBusy) return
     if (!this.trust.mount(pod)) return
     if (!isUp) this.trust.started(name)
-    const started = isUp || this.etcd.start(startOf(pod, this.etcd.processes.has(name)))
-    const isVoter = this.etcd.voters.some((one) => one.name === name)
+    const started = isUp || this.etcds.start(startOf(pod, etcd.processes.has(name)), sourcesOf(pod))
+    const its = this.etcds.of(name)
+    const isVoter = its.voters.some((one) => one.name === name)
     const container = {
       name: 'etcd',
       image: imageOf(pod),
@@ -422,7 +467,7 @@ export class EtcdWorld {
     const status: NonNullable<PodObject['status']> = {
       phase: 'Running',
       podIP: name,
-      conditions: [this.#condition(pod, started && isVoter && this.etcd.hasQuorum)],
+      conditions: [this.#condition(pod, started && isVoter && its.hasQuorum)],
       containerStatuses: [container],
     }
     this.#store({ ...pod, status })
@@ -435,25 +480,6 @@ export class EtcdWorld {
   }
 
   peerURL = (name: string): string => peerUrlOf(this.object, name)
-}
-
-const isRunning = (pod: PodObject): boolean => pod.status?.phase === 'Running'
-
-const imageOf = ({ spec }: PodObject): string => spec?.containers[0]?.image ?? ''
-
-function startOf({ metadata, spec }: PodObject, hasData: boolean) {
-  const flag = (name: string) =>
-    spec?.containers[0]?.command?.find((one) => one.startsWith(`--${name}=`))?.slice(name.length + 3) ?? ''
-  const told = flag('initial-cluster')
-    .split(',')
-    .map((pair) => pair.slice(pair.indexOf('=') + 1))
-  return {
-    name: metadata.name,
-    state: flag('initial-cluster-state'),
-    token: flag('initial-cluster-token'),
-    told,
-    hasData,
-  }
 }
 
 const copyOf = ({ status, conditions, pods, claims, secrets }: Stored): Stored => ({

@@ -1,0 +1,20 @@
+import type { Cluster } from './cluster.ts'
+import type { Step } from './step.ts'
+
+/** With what the cluster has begun. Recorded before it, so that it happens once, and before anything is deleted for it. */
+export function incarnationOf({ object, members }: Cluster, step: Step | undefined, clusterID: string | undefined) {
+  const { incarnation = 0, restoring, restoredFrom, recovering, recovered } = object.status
+  const before = { restoredFrom, recovered }
+  if (step?.begins !== undefined) return { ...before, incarnation: incarnation + 1, restoring: step.begins }
+  if (step?.recovers !== undefined) return { ...before, incarnation: incarnation + 1, recovering: step.recovers }
+  // A first member has answered.
+  const isNew = clusterID !== undefined && clusterID !== object.status.clusterID
+  return {
+    incarnation,
+    restoring: clusterID === undefined ? restoring : undefined,
+    restoredFrom: isNew && restoring !== undefined ? restoring : restoredFrom,
+    // A quorum ends it: that of the new cluster, or that of the one before.
+    recovering: members === undefined ? recovering : undefined,
+    recovered: isNew && recovering !== undefined ? recovering : recovered,
+  }
+}

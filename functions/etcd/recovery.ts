@@ -1,0 +1,108 @@
+import { recoverContainer } from '#functions/etcd-restore'
+import { type Cluster, isGoing } from './cluster.ts'
+import { CLIENT_PORT, hostOf, seedName } from './names.ts'
+import type { PodObject } from './parts.ts'
+import { claimFor, claims, isOutdated, podFor, takesTls } from './pod.ts'
+import type { ClusterObject } from './resource.ts'
+import { seedData, withParts } from './restoration.ts'
+import type { Step } from './step.ts'
+import { operatorSecretOf } from './tls.ts'
+import { versionFor } from './version.ts'
+
+/** Voters that still answer, the one that has most first. A learner may have next to nothing. */
+export const survivorsOf = ({ answers }: Cluster): Cluster['answers'] =>
+  answers.filter(({ isLearner }) => !isLearner).toSorted((a, b) => b.revision - a.revision || b.index - a.index)
+
+/** The loss that the spec names. Undefined: none, or its recovery is under way or was made. */
+function askedIn({ spec, status: { recovering, recovered } }: ClusterObject): string | undefined {
+  const asked = spec.recovery?.quorumLostSince
+  return recovering !== undefined || asked === recovered ? undefined : asked
+}
+
+/** Why the recovery that the spec asks for is not made; undefined: it is, or none is asked for. */
+export function refusedRecovery(cluster: Cluster, lost: string | undefined): string | undefined {
+  const asked = askedIn(cluster.object)
+  if (asked === undefined) return undefined
+  const request = `spec.recovery is for the quorum that was lost at ${asked}`
+  if (lost === undefined) return `${request}, and none is lost: remove it`
+  if (asked !== lost) return `${request}, and this one was lost at ${lost}: set quorumLostSince to that`
+  if (cluster.lastSize === 1)
+    return 'the cluster has one member, and so no other one has its data: bring it back, or restore a backup'
+  if (survivorsOf(cluster).length === 0)
+    return 'no member answers, so that none can give its data: bring members back, or restore a backup'
+  return undefined
+}
+
+/** A quorum that is lost, and what the spec says of this very loss. Recorded before anything is made of it. */
+export function beginRecovery(cluster: Cluster): Step | undefined {
+  const { object, members } = cluster
+  const asked = askedIn(object)
+  if (members !== undefined || asked === undefined) return undefined
+  if (refusedRecovery(cluster, object.status.quorumLostSince) !== undefined) return undefined
+  return { ...RECOVERING, message: `the cluster goes on from ${survivorsSaid(cluster)}`, recovers: asked }
+}
+
+const RECOVERING = { condition: 'Recovering', reason: 'RecoveringFromSurvivor' } as const
+
+/**
+ * A first member of another cluster, which begins with the data of a member that is left. Those that are left stay until it
+ * answers, and that it does is recorded. Members that find a quorum until then go on, and the new one goes.
+ */
+export function recover(cluster: Cluster): Step | undefined {
+  const { object, policy, pods, members, clusterID } = cluster
+  if (object.status.recovering === undefined) return undefined
+  const name = seedName(object)
+  if (members !== undefined) {
+    if (clusterID === object.status.clusterID) return undefined
+    return { ...RECOVERING, message: `member ${name} has the data; those of before go`, touchesNothing: true }
+  }
+  const seed = pods.find(({ metadata }) => metadata.name === name)
+  const message = `member ${name} begins with the data of ${survivorsSaid(cluster)}`
+  if (seed === undefined) return { ...RECOVERING, message, ...seedOf(cluster), after: 5 }
+  if (isGoing(seed) || isOutdated(policy, seed) || cannotRead(cluster, seed))
+    return { ...RECOVERING, message: `${message}, when its former pod is gone`, drop: [name], after: 5 }
+  return { ...RECOVERING, message: `${message}${obstacleOf(seed)}`, after: 5 }
+}
+
+/** The spec names another image, or the member is gone that had the revision which is waited for. */
+function cannotRead(cluster: Cluster, { spec, status }: PodObject): boolean {
+  const { image, args = [] } = spec?.initContainers?.find(({ name }) => name === 'restore') ?? {}
+  const ended = status?.initContainerStatuses?.find(({ name }) => name === 'restore')?.state?.terminated
+  if (ended?.exitCode === 0) return false
+  const [best] = survivorsOf(cluster)
+  const wanted = cluster.object.spec.recovery?.agentImage ?? image
+  return image !== wanted || (best !== undefined && !args.includes(`--revision=${best.revision}`))
+}
+
+function seedOf(cluster: Cluster): Pick<Step, 'put' | 'claims'> {
+  const { object, policy, pods, names } = cluster
+  const { recovery } = object.spec
+  if (recovery === undefined) return {}
+  const name = seedName(object)
+  const isSecure = (member: string): boolean => pods.some((pod) => pod.metadata.name === member && takesTls(pod))
+  const endpoints = names.map(
+    (member) => `${isSecure(member) ? 'https' : 'http'}://${hostOf(object, member)}:${CLIENT_PORT}`,
+  )
+  const { version = versionFor(object), revision = 0 } = survivorsOf(cluster)[0] ?? {}
+  const source = { endpoints, revision, tlsSecret: operatorSecretOf(object) }
+  const pod = podFor(object, { name, members: [name], state: 'new', version }, policy)
+  return {
+    put: [withParts(pod, recoverContainer(source, recovery, seedData(object)))],
+    claims: claims(object) ? [claimFor(object, name)] : [],
+  }
+}
+
+function survivorsSaid(cluster: Cluster): string {
+  const [first] = survivorsOf(cluster)
+  if (first === undefined) return 'a member, as soon as one answers; a backup can be restored instead'
+  return `member ${first.name}, which has revision ${first.revision}: what only others have of later ones is lost`
+}
+
+/** Why the pod of the new member does not run, as far as Kubernetes and its agent say. */
+function obstacleOf({ status }: PodObject): string {
+  const unscheduled = status?.conditions?.find(({ type, status }) => type === 'PodScheduled' && status === 'False')
+  const init = status?.initContainerStatuses?.find(({ name }) => name === 'restore')
+  const ended = init?.lastState?.terminated?.message
+  const said = [unscheduled?.message, init?.state?.waiting?.message, ended].filter((one) => one !== undefined)
+  return said.length === 0 ? '' : `; its pod: ${said.join('; ')}`
+}

@@ -1,0 +1,140 @@
+import { isDeepStrictEqual } from 'node:util'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { KubeObject } from '#contracts'
+import { openEtcd } from '#etcd'
+import { EtcdCluster } from '#functions/etcd'
+import { resourcePath } from '#kube'
+import { cacheDir } from '#local'
+import { PersistentVolumeClaim, Service } from '#sdk'
+import { addFairleadImages } from '../../deploy/images/fairlead/index.ts'
+import { takeTurnInSoak } from '../support/node.ts'
+import { EtcdClusters } from './etcd-clusters.ts'
+import { createVolumes, LOCAL_CLAIM } from './etcd-volumes.ts'
+import { EtcdWriter } from './etcd-writer.ts'
+import { until } from './world.ts'
+
+const turn = await takeTurnInSoak()
+afterAll(turn.end)
+
+const SLOW = { timeout: 600_000 }
+const SOON = { timeoutMs: 5000 }
+const EVERYTHING = { key: Buffer.from([0]), range_end: Buffer.from([0]), serializable: true }
+
+const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
+interface ToldEvent extends KubeObject {
+  reason?: string
+  regarding?: { name?: string }
+}
+
+describe.skipIf(turn.skip)('an EtcdCluster on a real node whose quorum is lost', () => {
+  let etcds: EtcdClusters
+
+  beforeAll(async () => {
+    etcds = await EtcdClusters.start()
+    await addFairleadImages(etcds.world.cluster.registryUrl ?? '', cacheDir(process.env))
+  }, 300_000)
+  afterAll(() => etcds?.[Symbol.asyncDispose]())
+
+  const serviceUids = async () => {
+    const names = ['g', 'g-client']
+    const services = await Promise.all(
+      names.map((name) => etcds.world.kube.get(resourcePath(Service, 'default', name))),
+    )
+    return services.map((service) => (service as { metadata: { uid: string } }).metadata.uid)
+  }
+  /** What a cluster consists of. */
+  const contentsOf = async (name: string) => {
+    const uids = (await etcds.pods(name)).map(({ metadata }) => metadata.uid ?? '').sort()
+    return { uids, clusterID: (await etcds.statusOf(name)).clusterID }
+  }
+  const reasonsOf = async (name: string) => {
+    const reasons = new Set<string>()
+    for await (const { items } of etcds.world.kube.list<ToldEvent>(resourcePath(EVENTS, 'default')))
+      for (const { reason, regarding } of items) if (regarding?.name === name) reasons.add(reason ?? '')
+    return reasons
+  }
+  const valuesAt = async (url: string) => {
+    using client = openEtcd({ url })
+    const { kvs, header } = await client.call('range', EVERYTHING, SOON)
+    return { revision: header.revision, values: kvs.map(({ key, value }) => `${key}=${value}`) }
+  }
+
+  it('goes on from the member that is left, once that is asked for, with all that this member has', SLOW, async () => {
+    await etcds.create('g', { size: 3 })
+    const { clusterID } = await etcds.settled('g', 3, 'create 3 to lose')
+    await etcds.create('g-b', { size: 1 })
+    await etcds.settled('g-b', 1, 'create 1 beside')
+    const beside = await contentsOf('g-b')
+    const { uid } = (await etcds.get(EtcdCluster, 'g')).metadata
+    const services = await serviceUids()
+    const writer = new EtcdWriter(() => etcds.urls('g'))
+    await until(() => writer.acknowledged.length > 50)
+    await writer.stop()
+    const [survivor, ...others] = await etcds.names('g')
+    for (const name of others) await etcds.kill(name)
+    await until(async () => (await etcds.statusOf('g')).quorumLostSince !== undefined)
+    const before = await valuesAt(await etcds.urlOf('g'))
+    expect(before.values.length).toBeGreaterThan(0)
+    expect(await etcds.names('g')).toEqual([survivor])
+
+    const begin = performance.now()
+    const { quorumLostSince } = await etcds.statusOf('g')
+    await etcds.edit('g', { recovery: { quorumLostSince } })
+    const status = await etcds.settled('g', 3, 'three members after a recovery', survivor)
+    console.log(`recovered from the member that was left: ${((performance.now() - begin) / 1000).toFixed(1)} s`)
+    expect(status).toMatchObject({ recovered: quorumLostSince, incarnation: 1, phase: 'Running' })
+    expect(status.clusterID).not.toBe(clusterID)
+    expect([status.recovering, status.quorumLostSince]).toEqual([undefined, undefined])
+    for (const url of await etcds.urls('g')) {
+      const { values, revision } = await valuesAt(url)
+      expect(values).toEqual(before.values)
+      expect(revision).toBeGreaterThan(1_000_000_000)
+    }
+    expect((await etcds.get(EtcdCluster, 'g')).metadata.uid).toBe(uid)
+    expect(await serviceUids()).toEqual(services)
+    expect(await contentsOf('g-b')).toEqual(beside)
+    const told = ['NewMemberAdded', 'QuorumLost', 'RecoveryStarted', 'Recovered']
+    await until(async () => new Set(told).isSubsetOf(await reasonsOf('g')))
+  })
+
+  it('is not recovered from a later loss by the same request, and says so', SLOW, async () => {
+    const [survivor, ...others] = await etcds.names('g')
+    for (const name of others) await etcds.kill(name)
+    await until(async () => {
+      const { conditions = [], quorumLostSince } = await etcds.statusOf('g')
+      const recovering = conditions.find(({ type }) => type === 'Recovering')
+      return quorumLostSince !== undefined && recovering?.reason === 'WaitingForQuorum'
+    })
+    expect(await etcds.names('g')).toEqual([survivor])
+    expect((await etcds.statusOf('g')).recovering).toBeUndefined()
+  })
+
+  it('goes on with a volume where those of the others are lost', SLOW, async () => {
+    await createVolumes(etcds.world, 8)
+    await etcds.create('h', { size: 3, pod: { persistentVolumeClaimSpec: LOCAL_CLAIM } })
+    await etcds.settled('h', 3, 'create 3 with volumes to lose')
+    const writer = new EtcdWriter(() => etcds.urls('h'))
+    await until(() => writer.acknowledged.length > 20)
+    await writer.stop()
+    await etcds.edit('h', { paused: true })
+    await until(async () => (await etcds.statusOf('h')).controlPaused === true)
+    const [survivor, ...others] = await etcds.names('h')
+    for (const name of others) {
+      await etcds.world.kube.delete(resourcePath(PersistentVolumeClaim, 'default', name))
+      await etcds.kill(name)
+    }
+    await until(async () => (await etcds.claims('h')).length === 1)
+    await etcds.edit('h', { paused: false })
+    await until(async () => (await etcds.statusOf('h')).quorumLostSince !== undefined)
+    const before = await valuesAt(await etcds.urlOf('h'))
+    const { quorumLostSince } = await etcds.statusOf('h')
+    await etcds.edit('h', { recovery: { quorumLostSince } })
+    const status = await etcds.settled('h', 3, 'three members with volumes after a recovery', survivor)
+    expect(status.recovered).toBe(quorumLostSince)
+    await until(async () => {
+      const claims = (await etcds.claims('h')).map(({ metadata }) => metadata.name).sort()
+      return isDeepStrictEqual(claims, status.members?.ready)
+    })
+    for (const url of await etcds.urls('h')) expect((await valuesAt(url)).values).toEqual(before.values)
+  })
+})

@@ -1,0 +1,57 @@
+import type { EtcdWorld } from './world.ts'
+
+/** Members of before that find a quorum again, and the new one, until the next look. */
+const LONGEST_DOUBLE_S = 3
+
+type Status = Record<string, unknown>
+
+/** What must hold where one cluster of etcd takes the place of another one. */
+export class RecoveryLaws {
+  readonly #world: EtcdWorld
+  /** How many recoveries have begun. */
+  begun = 0
+  #doubled = 0
+
+  constructor(world: EtcdWorld) {
+    this.#world = world
+  }
+
+  /** The status is about to be written. True: another cluster takes the place. */
+  judge(before: Status, after: Status): boolean {
+    const { broken, etcd, etcds, object } = this.#world
+    const { recovering } = after
+    if (recovering !== undefined && before['recovering'] === undefined) {
+      this.begun++
+      if (recovering !== object.spec.recovery?.quorumLostSince || recovering !== before['quorumLostSince'])
+        broken.push('a recovery has begun that nobody has asked for')
+    }
+    const [from, to] = [before['clusterID'], after['clusterID']]
+    if (from === undefined || to === undefined || from === to) return false
+    if (etcd.hasQuorum) broken.push('a cluster that has a quorum was replaced')
+    const [kept, lost] = [etcds.by(to)?.index ?? 0, this.#mostAdvanced()]
+    if (kept < lost) broken.push(`entries up to ${kept} were kept, and a member had ${lost}`)
+    return true
+  }
+
+  /** A pod is about to be created. */
+  judgePod(name: string): void {
+    const { broken, etcd, etcds, stored } = this.#world
+    const { clusterID, recovering } = stored.status
+    const its = etcds.all.find(({ processes }) => processes.has(name))
+    if (clusterID === undefined || recovering !== undefined || its === undefined || its === etcd) return
+    broken.push(`${name} of a cluster of before got a pod`)
+  }
+
+  /** A second is over. */
+  pass(): void {
+    const serving = this.#world.etcds.all.filter(({ hasQuorum }) => hasQuorum)
+    this.#doubled = serving.length > 1 ? this.#doubled + 1 : 0
+    if (this.#doubled > LONGEST_DOUBLE_S) this.#world.broken.push('two clusters serve clients')
+  }
+
+  /** What members that serve have committed at most. */
+  #mostAdvanced(): number {
+    const processes = [...this.#world.etcd.processes.values()]
+    return Math.max(0, ...processes.map(({ isUp, serves, applied }) => (isUp && serves ? applied : 0)))
+  }
+}

@@ -1,0 +1,61 @@
+import { type Change, type Scenario, verifiedRestore } from './explore.ts'
+import type { EtcdWorld, Spec } from './world.ts'
+
+export const volumes: Spec['pod'] = { persistentVolumeClaimSpec: { accessModes: ['ReadWriteOnce'] } }
+
+/** Kills so many members, or cuts them off where they would come back with their volumes. */
+export const loses = (count: number): Change => [
+  `${count} members are lost`,
+  (world) => {
+    for (const name of namesOf(world).slice(-count)) lose(world, name)
+  },
+]
+
+const namesOf = (world: EtcdWorld): string[] => world.lastingPods.map(({ metadata }) => metadata.name).sort()
+const lose = (world: EtcdWorld, name: string): void => (world.hasVolumes ? world.cutOff(name) : world.killPod(name))
+
+/** Somebody asks for the recovery of the loss that the status tells. */
+export const recovers: Change = [
+  'a recovery',
+  (world) => {
+    const { quorumLostSince } = world.stored.status
+    if (typeof quorumLostSince === 'string') world.edit({ recovery: { quorumLostSince } })
+  },
+]
+
+/** After a loss. */
+const ASKED_S = 3
+
+/** They are cut off for so long, and a recovery is asked for meanwhile. */
+export const isAway = (seconds: number): Change => [
+  `two members are away for ${seconds} s`,
+  (world) => {
+    for (const name of namesOf(world).slice(-2)) {
+      world.cutOff(name)
+      world.later(seconds, () => world.reconnect(name))
+    }
+    world.later(ASKED_S, () => recovers[1](world))
+  },
+]
+
+/** An EtcdRestore whose snapshot was read. */
+export const restored: Change = ['a verified snapshot', (world) => void (world.restore = verifiedRestore())]
+
+const scenarioOf = (size: number, changes: Change[], pod?: Spec['pod']): Scenario => ({
+  spec: { size, ...(pod && { pod }) },
+  changes,
+})
+
+export const recoveries = (pod: Spec['pod'] | undefined): [string, Scenario][] => [
+  ['is recovered when 1 of 2 is left', scenarioOf(2, [loses(1), recovers], pod)],
+  ['is recovered when 1 of 3 is left', scenarioOf(3, [loses(2), recovers], pod)],
+  ['is recovered when 2 of 5 are left', scenarioOf(5, [loses(3), recovers], pod)],
+  ...[4, 5].map((seconds): [string, Scenario] => [
+    `is recovered, or goes on, when 2 of 3 are away for ${seconds} s`,
+    scenarioOf(3, [isAway(seconds)], pod),
+  ]),
+  [
+    'is recovered with an authority of its own when 1 of 3 is left',
+    { spec: { size: 3, TLS: { auto: {} }, ...(pod && { pod }) }, changes: [loses(2), recovers] },
+  ],
+]
