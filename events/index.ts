@@ -45,6 +45,8 @@ export type {
   ObserveQuery,
   PutOptions,
   PutResult,
+  RelatedQuery,
+  Selection,
   StoredCursor,
   StoredEvent,
   StoredObject,

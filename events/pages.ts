@@ -8,9 +8,9 @@ import type { Allowance } from './types.ts'
 
 /** Most reads find a few small objects. Large pages are for those that find more. */
 const FIRST_PAGE_BYTES = 128 * 1024
-const NEXT_PAGE_BYTES = 2 * 2 ** 20
+export const NEXT_PAGE_BYTES = 2 * 2 ** 20
 /** The message that fills a page may be of this size: an object, and 64 KiB of headers. */
-const LARGEST_MESSAGE_BYTES = MAX_OBJECT_BYTES + 64 * 1024
+export const LARGEST_MESSAGE_BYTES = MAX_OBJECT_BYTES + 64 * 1024
 /** Headers and subject of a message, on average. */
 const ENVELOPE_BYTES = 1024
 const STALE_READ_PAUSE_MS = 1
@@ -31,6 +31,12 @@ export interface ReadTerms {
   signal?: AbortSignal | undefined
 }
 
+export interface Pages {
+  messages: StoredMessage[]
+  /** The stream's last sequence as a moment during the read had it; undefined: nothing tells it. */
+  end: number | undefined
+}
+
 export const sizeOf = ({ data }: Pick<StoredMessage, 'data'>): number => data.length + ENVELOPE_BYTES
 
 /**
@@ -42,9 +48,10 @@ export async function readPages(
   { js, names, isReplicated, log }: PagesContext,
   filters: readonly string[],
   { allowance, signal }: ReadTerms,
-): Promise<StoredMessage[]> {
+): Promise<Pages> {
   const isAlone = !isReplicated()
-  const subjects = [...filters, ...(isAlone ? [] : [ANCHOR])].map((filter) => names.root + filter)
+  const anchor = names.root + ANCHOR
+  const subjects = [...filters.map((filter) => names.root + filter), ...(isAlone ? [] : [anchor])]
   const ask = async (first: number | undefined): Promise<BatchLast> => {
     const maxBytes = first === undefined ? FIRST_PAGE_BYTES : NEXT_PAGE_BYTES
     allowance?.demand(maxBytes + LARGEST_MESSAGE_BYTES)
@@ -64,13 +71,13 @@ export async function readPages(
       page = await ask(first)
     }
     covered = page.upToSequence ?? covered
-    pages.push(page.messages)
-    for (const message of page.messages) {
-      const subject = message.subject.slice(names.root.length)
-      if (subject !== ANCHOR) allowance?.note(subject, sizeOf(message))
-    }
+    const messages = page.messages.filter(({ subject }) => subject !== anchor)
+    pages.push(messages)
+    for (const message of messages) allowance?.note(message.subject.slice(names.root.length), sizeOf(message))
     first = page.next
-    if (first === undefined) return withoutEarlier(pages)
+    // A follower may be ahead of what the leader has applied.
+    if (first === undefined)
+      return { messages: withoutEarlier(pages), end: isAlone ? page.upToSequence : await confirmed }
   }
 }
 

@@ -3,11 +3,20 @@ import { follow, JetStreamError, type StoredMessage } from '#jetstream'
 import type { DeadLettering } from './dead-lettering.ts'
 import type { Memory } from './memory.ts'
 import { type PagesContext, type ReadTerms, readPages, sizeOf } from './pages.ts'
+import type { SelectedReader } from './selected-reader.ts'
 import { copyFrom, identityFrom, storedEventFrom } from './stored.ts'
 import { ANCHOR, markPlace } from './stream.ts'
 import { childrenFilter, identityFilter, identityOf, matcherOf, type ObjectFilter, objectFilter } from './subjects.ts'
-import type { Identity, Observed, ObserveQuery, StoredEvent, StoredObject } from './types.ts'
-import { holderOf, type StoredCopy } from './version-conflict.ts'
+import type {
+  Identity,
+  Observed,
+  ObserveQuery,
+  RelatedQuery,
+  SelectedQuery,
+  StoredEvent,
+  StoredObject,
+} from './types.ts'
+import { holderOf, isPresent, type StoredCopy } from './version-conflict.ts'
 
 export interface ReaderContext extends PagesContext {
   memory: Memory
@@ -30,19 +39,44 @@ const PUSHED_BYTES = 32 * 2 ** 20
 /** Reads of EVENTS that see everything confirmed before they began. */
 export class Reader {
   readonly #context: ReaderContext
+  readonly #selected: SelectedReader
 
-  constructor(context: ReaderContext) {
+  constructor(context: ReaderContext, selected: SelectedReader) {
     this.#context = context
+    this.#selected = selected
   }
 
-  async observe({ primary, owned = [], related = [], news, ...terms }: ObserveQuery): Promise<Observed> {
+  async observe({ related = [], ...query }: ObserveQuery): Promise<Observed> {
+    const { allowance, signal } = query
+    const terms = { allowance, signal }
+    const selected = related.filter(isSelected)
+    const mark = this.#selected.mark()
+    const [first, selections] = await Promise.all([
+      this.#observe({ ...query, related: related.filter((one) => !isSelected(one)) }),
+      this.#selected.read(selected, terms),
+    ])
+    const { end, ...observed } = first
+    const isCurrent = end === undefined || this.#selected.reached(mark, end)
+    const found = isCurrent ? selections : await this.#selected.read(selected, terms)
+    return { ...observed, related: related.map((one) => (isSelected(one) ? found : observed.related).shift() ?? []) }
+  }
+
+  async #observe({
+    primary,
+    owned = [],
+    related = [],
+    news,
+    ...terms
+  }: Omit<ObserveQuery, 'related'> & { related: readonly ObjectFilter[] }): Promise<
+    Observed & { end: number | undefined }
+  > {
     const owner = { resource: primary.ref.resource, name: primary.name }
     const primaryFilter = identityFilter(primary)
     const ownedFilters = owned.map((ref) => childrenFilter(ref, primary.namespace, owner))
     const relatedFilters = related.map(objectFilter)
     const filters = [primaryFilter, ...ownedFilters, ...relatedFilters]
     const newsFilter = news && identityFilter(news.of)
-    const copies = await this.#last(newsFilter === undefined ? filters : [...filters, newsFilter], terms)
+    const { copies, end } = await this.#last(newsFilter === undefined ? filters : [...filters, newsFilter], terms)
     this.#remember(copies, [primaryFilter, ...relatedFilters])
     const isNews = newsFilter === undefined ? () => false : matcherOf(newsFilter)
     const told = copies.filter(({ subject }) => isNews(subject))
@@ -58,6 +92,7 @@ export class Reader {
       owned: ownedFilters.map(matching),
       related: relatedFilters.map(matching),
       news: news && (await this.#newsIn(told, news.known)),
+      end,
     }
   }
 
@@ -107,17 +142,16 @@ export class Reader {
   }
 
   /** The last message of each subject that matches. */
-  async #last(filters: string[], terms: ReadTerms): Promise<Copy[]> {
-    const anchor = this.#context.names.root + ANCHOR
+  async #last(filters: string[], terms: ReadTerms): Promise<{ copies: Copy[]; end: number | undefined }> {
     try {
-      const messages = await readPages(this.#context, filters, terms)
-      return messages.filter(({ subject }) => subject !== anchor).map((message) => this.#copy(message))
+      const { messages, end } = await readPages(this.#context, filters, terms)
+      return { copies: messages.map((message) => this.#copy(message)), end }
     } catch (error) {
       if (!(error instanceof JetStreamError) || error.code !== TOO_MANY) throw error
     }
     terms.allowance?.demand(PUSHED_BYTES)
     using _asked = await this.#context.js.incoming.acquire(PUSHED_BYTES, terms.signal)
-    return await this.#snapshot(filters, terms)
+    return { copies: await this.#snapshot(filters, terms), end: undefined }
   }
 
   /** As #last, of any number of messages. */
@@ -175,7 +209,7 @@ export class Reader {
   async #objectsIn(copies: Copy[]): Promise<{ subject: string; event: StoredObject }[]> {
     const objects: { subject: string; event: StoredObject }[] = []
     for (const { subject, message, verb } of holders(copies)) {
-      if (verb !== 'added' && verb !== 'modified') continue
+      if (!isPresent({ verb })) continue
       const event = this.#context.deadLettering.readOrDeadLetter(message, () => storedEventFrom(subject, message))
       const read = event instanceof Promise ? await event : event
       if (read) objects.push({ subject, event: read })
@@ -197,3 +231,6 @@ function byIdentity(copies: Copy[]): Map<string, Copy[]> {
   }
   return groups
 }
+
+const isSelected = (query: RelatedQuery): query is SelectedQuery =>
+  'selection' in query && query.selection !== undefined

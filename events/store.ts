@@ -7,6 +7,7 @@ import { MAX_OBJECT_BYTES } from './publication.ts'
 import { Reader } from './reader.ts'
 import { redact } from './redaction.ts'
 import { agreeOnReferences, referenceRule } from './references.ts'
+import { SelectedReader } from './selected-reader.ts'
 import { bindToCluster, declareEvents, MARK, streamNames } from './stream.ts'
 import { resourcePrefix } from './subjects.ts'
 import { sweep } from './sweep.ts'
@@ -20,7 +21,7 @@ const REMEMBERED_OBJECTS = 32_768
 
 /** Declares the stream and binds it to this cluster: WrongClusterError if it has the objects of another one. */
 export async function openEventStore(js: JetStream, options: EventStoreOptions): Promise<EventStore> {
-  const { cluster, log, now = () => new Date() } = options
+  const { cluster, log, now = () => new Date(), tombstoneSeconds = TOMBSTONE_SECONDS } = options
   if (!/^[A-Za-z0-9.-]+$/.test(cluster))
     throw new TypeError(`cluster ${JSON.stringify(cluster)} cannot name a cluster: letters, digits, . and - only`)
   const names = streamNames(options.prefix)
@@ -38,10 +39,11 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
     ...context,
     now,
     maxObjectBytes: maxObjectBytes(js, options),
-    tombstoneSeconds: options.tombstoneSeconds ?? TOMBSTONE_SECONDS,
+    tombstoneSeconds,
     isReferenceOnly,
   })
-  const reader = new Reader({ ...context, isReplicated: () => mayBeReplicated(js, replicas) })
+  const reading = { ...context, isReplicated: () => mayBeReplicated(js, replicas) }
+  const reader = new Reader(reading, new SelectedReader({ ...reading, tombstoneSeconds }))
   const cursors = new Cursors(context)
   await redact(references, reader, writer)
   return {

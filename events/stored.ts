@@ -30,6 +30,12 @@ export function copyFrom({ subject, sequence, headers }: StoredMessage): StoredC
   }
 }
 
+/** When EVENTS drops the message, epoch milliseconds; undefined: never. */
+export function expiryOf({ storedAt, headers }: StoredMessage): number | undefined {
+  const ttl = headers[TTL]
+  return ttl === undefined ? undefined : storedAt + Number.parseInt(ttl, 10) * 1000
+}
+
 /** The message has only apiVersion, kind and metadata of the object. */
 export const isReference = ({ headers }: StoredMessage): boolean => headers['ce-dataref'] !== undefined
 

@@ -138,11 +138,30 @@ export interface Allowance {
   note(subject: string, bytes: number): void
 }
 
+/** Which objects of a kind are wanted, by their labels and fields. */
+export interface Selection {
+  /** Two selections with the same text select the same. */
+  text: string
+  /** Parses it. `object` is left out where only labels are known: then whatever has these labels may be wanted. */
+  matcher: () => (labels: Readonly<Record<string, string>>, object?: KubeObject) => boolean
+}
+
+/**
+ * With a selection, only objects that it selects are read, and perhaps some of which EVENTS has a reference only. The first
+ * read of a kind in a place reads everything there, each later one what has changed since.
+ */
+export type RelatedQuery = ObjectFilter | SelectedQuery
+
+export interface SelectedQuery extends Omit<ObjectFilter, 'name'> {
+  ref: ResourceRef
+  selection: Selection
+}
+
 export interface ObserveQuery {
   primary: ObjectKey
   /** Resources of which the primary's children are wanted. */
   owned?: readonly ResourceRef[]
-  related?: readonly ObjectFilter[]
+  related?: readonly RelatedQuery[]
   /** One more object, wanted only if its message is another one than that with this sequence. */
   news?: { of: ObjectKey; known: number } | undefined
   /** Left out: as much as there is. */
@@ -159,7 +178,7 @@ export interface Observed {
    * another API group, may have left something here. Compare the uid of the owner reference.
    */
   owned: StoredObject[][]
-  /** One list per filter asked for. */
+  /** One list per query. */
   related: StoredObject[][]
   /** Undefined: the message is still the one that is known. */
   news: StoredEvent | 'absent' | undefined

@@ -63,9 +63,15 @@ export function decideVersion(copies: readonly StoredCopy[], wanted: WantedVersi
   }
 }
 
+/** What of a copy says whether it counts. */
+export type RankedCopy = Pick<StoredCopy, 'sequence' | 'resourceVersion' | 'verb'>
+
 /** The copy that counts. */
-export const holderOf = <Copy extends StoredCopy>(copies: readonly Copy[]): Copy | undefined =>
+export const holderOf = <Copy extends RankedCopy>(copies: readonly Copy[]): Copy | undefined =>
   copies.reduce<Copy | undefined>((best, next) => (best && !outranks(next, best) ? best : next), undefined)
+
+/** There is an object in it. */
+export const isPresent = ({ verb }: Pick<StoredCopy, 'verb'>): boolean => verb === 'added' || verb === 'modified'
 
 export const storedCopiesOf = (copies: readonly StoredCopy[]): StoredCopies => ({
   copies,
@@ -109,18 +115,15 @@ const isOlder = (copy: StoredCopy, holder: StoredCopy): boolean =>
 const isDisproved = ({ sequence }: StoredCopy, { disproves }: WantedVersion): boolean => sequence === disproves
 
 /** The later version counts; of one version the deletion before the object, and both before the note that it moved. */
-function outranks(next: StoredCopy, best: StoredCopy): boolean {
+function outranks(next: RankedCopy, best: RankedCopy): boolean {
   const order = compareVersions(next.resourceVersion, best.resourceVersion)
   if (order === undefined) return next.sequence > best.sequence
   return order === 0 ? rank(next) > rank(best) : order > 0
 }
 
-const rank = ({ verb }: StoredCopy): number => (verb === 'deleted' ? 2 : verb === 'moved' ? 0 : 1)
+const rank = ({ verb }: RankedCopy): number => (verb === 'deleted' ? 2 : verb === 'moved' ? 0 : 1)
 
 const liveElsewhere = (copies: readonly StoredCopy[], owner: string, version: string): StoredCopy[] =>
   copies.filter(
-    (copy) =>
-      copy.owner !== owner &&
-      (copy.verb === 'added' || copy.verb === 'modified') &&
-      (compareVersions(copy.resourceVersion, version) ?? 1) <= 0,
+    (copy) => copy.owner !== owner && isPresent(copy) && (compareVersions(copy.resourceVersion, version) ?? 1) <= 0,
   )

@@ -29,6 +29,18 @@ export interface ScanOptions {
   since?: Date | undefined
 }
 
+export interface FromOptions {
+  first: number
+  /** The page ends with the message that reaches this size. */
+  maxBytes: number
+}
+
+export interface PageFrom {
+  messages: StoredMessage[]
+  /** Where the next page begins; undefined: the server had nothing more when it answered. */
+  next: number | undefined
+}
+
 interface Batch {
   messages: StoredMessage[]
   /** Undefined: nothing matches. */
@@ -36,6 +48,7 @@ interface Batch {
 }
 
 const SCAN_PAGE_BYTES = 4 * 2 ** 20
+const FROM_PAGE_MESSAGES = 2048
 
 export async function batchLast(batches: Batches, stream: string, subjects: string[]): Promise<BatchLast> {
   const batch = await readLast(batches, stream, { multi_last: subjects })
@@ -65,13 +78,29 @@ export async function* scan(
   let from: object = since === undefined ? { seq: first } : { start_time: since.toISOString() }
   for (;;) {
     const query = { batch: pageSize, max_bytes: SCAN_PAGE_BYTES, next_by_subj: subject, ...from }
-    const { messages, marker } = await read(batches, stream, query, 'scan')
+    const { messages, next } = await readFrom(batches, stream, query)
     // The server takes a time in the future for the beginning.
     yield* since === undefined ? messages : messages.filter(({ storedAt }) => storedAt >= since.getTime())
-    const last = messages.at(-1)?.sequence
-    if (marker === undefined || last === undefined || pendingAfter(marker) === 0) return
-    from = { seq: last + 1 }
+    if (next === undefined) return
+    from = { seq: next }
   }
+}
+
+export function pageFrom(
+  batches: Batches,
+  stream: string,
+  subject: string,
+  { first, maxBytes }: FromOptions,
+): Promise<PageFrom> {
+  const query = { batch: FROM_PAGE_MESSAGES, max_bytes: maxBytes, next_by_subj: subject, seq: first }
+  return readFrom(batches, stream, query)
+}
+
+async function readFrom(batches: Batches, stream: string, query: object): Promise<PageFrom> {
+  const { messages, marker } = await read(batches, stream, query, 'scan')
+  const last = messages.at(-1)?.sequence
+  const isWhole = marker === undefined || last === undefined || pendingAfter(marker) === 0
+  return { messages, next: isWhole ? undefined : last + 1 }
 }
 
 async function readLast(batches: Batches, stream: string, query: object): Promise<BatchLast> {

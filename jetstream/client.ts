@@ -1,11 +1,14 @@
 import { type JetStreamManager, jetstreamManager } from '@nats-io/jetstream'
-import { type NatsConnection, nuid } from 'nats'
+import { type Msg, type NatsConnection, nuid } from 'nats'
 import { Budget } from '#primitives'
 import {
   type Batches,
   type BatchLast,
   batchLast,
+  type FromOptions,
+  type PageFrom,
   type PageOptions,
+  pageFrom,
   pageLast,
   type ScanOptions,
   scan,
@@ -126,6 +129,20 @@ export class JetStream {
   }
 
   /**
+   * The first message of a subject (wildcards allowed) at or after a sequence, from any replica. Close to the end of the
+   * stream this costs the server much less than a page, for which it counts all that match.
+   */
+  async nextFrom(stream: string, sequence: number, subject: string): Promise<StoredMessage | undefined> {
+    const query = JSON.stringify({ seq: sequence, next_by_subj: subject })
+    return await this.#direct(stream, query, (message) => fromDirect(message))
+  }
+
+  /** The messages of a subject (wildcards allowed) in stream order from a sequence on, one page, from any replica. */
+  pageFrom(stream: string, subject: string, page: FromOptions): Promise<PageFrom> {
+    return pageFrom(this.#batches, stream, subject, page)
+  }
+
+  /**
    * All messages of a subject (wildcards allowed) in stream order, read in pages from any replica: neither one moment
    * nor, on more than one replica, always the newest.
    */
@@ -143,11 +160,11 @@ export class JetStream {
     from = 1,
   ): Promise<{ count: number; oldest: StoredMessage | undefined }> {
     const query = JSON.stringify({ batch: 1, seq: from, next_by_subj: subject })
-    const message = await this.#mux.request(`$JS.API.DIRECT.GET.${stream}`, query, undefined, this.#timeoutMs)
-    const status = statusOf(message)
-    if (status === 404) return { count: 0, oldest: undefined }
-    if (status !== 0) throw new JetStreamError(`count of ${stream}: ${message.headers?.description}`, status, 0)
-    return { count: Number(message.headers?.get('Nats-Num-Pending')) + 1, oldest: fromDirect(message) }
+    const found = await this.#direct(stream, query, (message) => ({
+      count: Number(message.headers?.get('Nats-Num-Pending')) + 1,
+      oldest: fromDirect(message),
+    }))
+    return found ?? { count: 0, oldest: undefined }
   }
 
   /** Takes a message out of its stream; one that is not there any more is left so. */
@@ -198,6 +215,15 @@ export class JetStream {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close()
+  }
+
+  /** The first answer to a direct get; undefined: nothing matches. */
+  async #direct<T>(stream: string, query: string, read: (message: Msg) => T): Promise<T | undefined> {
+    const message = await this.#mux.request(`$JS.API.DIRECT.GET.${stream}`, query, undefined, this.#timeoutMs)
+    const status = statusOf(message)
+    if (status === 404) return undefined
+    if (status !== 0) throw new JetStreamError(`read of ${stream}: ${message.headers?.description}`, status, 0)
+    return read(message)
   }
 
   async #read(stream: string, query: object): Promise<StoredMessage | undefined> {

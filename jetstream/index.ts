@@ -1,4 +1,4 @@
-export type { BatchLast } from './batches.ts'
+export type { BatchLast, PageFrom } from './batches.ts'
 export { JetStream, type PublishAck } from './client.ts'
 export { type ConnectOptions, connectJetStream, NatsUnreachableError } from './connect.ts'
 export {

@@ -16,6 +16,11 @@ export class BoundedMap<Key, Value> {
     this.#weightOf = weightOf
   }
 
+  /** Of all entries together. */
+  get weight(): number {
+    return this.#weight
+  }
+
   get(key: Key): Value | undefined {
     return this.#entries.get(key)
   }

@@ -6,7 +6,7 @@ import type { Adoptions } from './adoptions.ts'
 import { type IsCreated, ownedBy } from './owned-objects.ts'
 import type { ReconcilerVersion } from './reconciler-version.ts'
 import type { References, Resolve } from './references.ts'
-import { filtersNamed, filtersNear, relatedTo } from './related-objects.ts'
+import { queriesNamed, queriesNear, relatedTo } from './related-objects.ts'
 import type { RunState, StateMeter } from './state-budget.ts'
 
 export interface Observation extends World {
@@ -71,7 +71,7 @@ async function observeAll(
   const first = await events.observe({
     primary: key,
     owned: spec.owns,
-    related: filtersNear(near, namespace),
+    related: queriesNear(near, namespace),
     news: reconcilerVersion?.news,
     ...terms,
   })
@@ -83,9 +83,9 @@ async function observeAll(
     references.resolve(resource, stored, { meter, reconciler, signal })
   const resolve: Resolve = async (resource, stored) =>
     isMetadataEnough(spec, resource) ? stored.object : resolveWhole(resource, stored)
-  const filters = filtersNamed(named, object)
+  const queries = queriesNamed(named, object)
   const second =
-    filters.length === 0 ? [] : (await events.observe({ primary: key, related: filters, ...terms })).related
+    queries.length === 0 ? [] : (await events.observe({ primary: key, related: queries, ...terms })).related
   const isCreated: IsCreated = (resource, stored, found) => {
     const candidate = {
       resource,

@@ -1,8 +1,10 @@
 import type { KubeObject, ResourceRef } from '#contracts'
-import type { ObjectFilter, StoredObject } from '#events'
+import type { RelatedQuery, Selection, StoredObject } from '#events'
 import { mapAtMost } from '#primitives'
 import {
   namespacesNear,
+  parseFieldSelector,
+  parseSelector,
   type ReconcilerSpec,
   type RelatedLookup,
   type RelatedResource,
@@ -18,18 +20,18 @@ import { REFERENCES_AT_ONCE, type Resolve } from './references.ts'
 const MOST_LOOKUPS = 64
 
 /** What is related whatever the primary says. */
-export const filtersNear = (related: readonly RelatedResource[], namespace: string | undefined): ObjectFilter[] =>
+export const queriesNear = (related: readonly RelatedResource[], namespace: string | undefined): RelatedQuery[] =>
   related.flatMap((one) =>
-    filtersOf(one, { namespaces: namespacesNear(one, namespace), clusterScoped: true, names: undefined }),
+    queriesOf(one, { namespaces: namespacesNear(one, namespace), clusterScoped: true, names: undefined }),
   )
 
 /** What fields of the primary name. */
-export function filtersNamed(named: readonly RelatedResource[], primary: KubeObject): ObjectFilter[] {
+export function queriesNamed(named: readonly RelatedResource[], primary: KubeObject): RelatedQuery[] {
   const lookups = named.map((one) => ({ one, lookup: relatedLookup(one, primary) }))
   const widen = [(lookup: RelatedLookup) => lookup, ofAnyName].find(
     (wider) => sum(lookups.map(({ lookup }) => countOf(wider(lookup)))) <= MOST_LOOKUPS,
   )
-  return lookups.flatMap(({ one, lookup }) => filtersOf(one, (widen ?? ofAnyNamespace)(lookup)))
+  return lookups.flatMap(({ one, lookup }) => queriesOf(one, (widen ?? ofAnyNamespace)(lookup)))
 }
 
 const ofAnyName = (lookup: RelatedLookup): RelatedLookup => ({ ...lookup, names: undefined })
@@ -41,14 +43,28 @@ const countOf = ({ namespaces, names }: RelatedLookup): number => (namespaces?.l
 
 const sum = (counts: readonly number[]): number => counts.reduce((total, count) => total + count, 0)
 
-/** Whether a resource is cluster-scoped is not known here: one filter finds objects of a namespace, the other cluster-scoped ones. */
-function filtersOf({ group, version, resource }: RelatedResource, lookup: RelatedLookup): ObjectFilter[] {
+/** Whether a resource is cluster-scoped is not known here: one query finds objects of a namespace, the other cluster-scoped ones. */
+function queriesOf(related: RelatedResource, lookup: RelatedLookup): RelatedQuery[] {
+  const { group, version, resource, byName } = related
   const { namespaces, clusterScoped, names } = lookup
   const ref = { group, version, resource }
   const near = namespaces?.map((namespace) => ({ ref, namespace })) ?? [{ ref }]
-  const places: ObjectFilter[] = namespaces && clusterScoped ? [...near, { ref, clusterScoped }] : near
-  return names === undefined ? places : places.flatMap((place) => names.map((name) => ({ ...place, name })))
+  const places: { ref: ResourceRef; namespace?: string; clusterScoped?: boolean }[] =
+    namespaces && clusterScoped ? [...near, { ref, clusterScoped }] : near
+  if (names !== undefined) return places.flatMap((place) => names.map((name) => ({ ...place, name })))
+  if (byName !== undefined) return places
+  const selection = selectionBy(related)
+  return places.map((place) => ({ ...place, selection }))
 }
+
+const selectionBy = ({ selector = '', fieldSelector = '' }: RelatedResource): Selection => ({
+  text: JSON.stringify([selector, fieldSelector]),
+  matcher: () => {
+    const labelsMatch = parseSelector(selector)
+    const fieldsMatch = parseFieldSelector(fieldSelector)
+    return (labels, object) => labelsMatch(labels) && (object === undefined || fieldsMatch(object))
+  },
+})
 
 /** Returns each object once, even if several declarations select it. Field selectors need the object, not a reference. */
 export async function relatedTo(

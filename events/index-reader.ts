@@ -1,0 +1,164 @@
+import type { PageFrom, StoredMessage } from '#jetstream'
+import { ObjectIndex } from './object-index.ts'
+import { LARGEST_MESSAGE_BYTES, NEXT_PAGE_BYTES } from './pages.ts'
+import { persist } from './persist.ts'
+import type { ReaderContext } from './reader.ts'
+import { copyFrom, expiryOf, storedEventFrom } from './stored.ts'
+import type { StoredObject } from './types.ts'
+import { isPresent } from './version-conflict.ts'
+
+/** Of the filter, up to the namespace. */
+const PREFIX_PARTS = 4
+/** For a page the server counts all that match: 3 ms for 20,000 objects, 14 ms for 100,000. One message costs 0.4 ms. */
+const SINGLE_MESSAGES = 8
+const OBJECTS_PER_SINGLE_MESSAGE = 4096
+
+export interface IndexReaderOptions {
+  context: ReaderContext
+  /** objectFilter of a kind in a place, without the installation's prefix. */
+  filter: string
+  /** The stream's last sequence, as far as something that was read before has told it. */
+  end: () => number
+  /** An object that somebody selects was stored. */
+  selected: (subject: string, object: StoredObject, message: StoredMessage) => void
+}
+
+/** Keeps an index up with EVENTS: it asks for what is behind the last message that it knows, when somebody wants to know. */
+export class IndexReader implements Disposable {
+  readonly index: ObjectIndex
+  readonly #options: IndexReaderOptions
+  readonly #disposed = new AbortController()
+  /** Everything that matches is known up to here. */
+  #position = 0
+  #isBuilt = false
+  #underWay: Promise<void> | undefined
+  #next: Promise<void> | undefined
+  #readAt = Date.now()
+
+  constructor(options: IndexReaderOptions) {
+    this.#options = options
+    this.index = new ObjectIndex(options.filter.split('.').slice(0, PREFIX_PARTS).join('.'))
+  }
+
+  get position(): number {
+    return this.#position
+  }
+
+  /** Aborted: what it says may be wrong. */
+  get disposed(): AbortSignal {
+    return this.#disposed.signal
+  }
+
+  /** Everything that was stored or deleted up to then is known, by the clock of this machine. */
+  get readAt(): number {
+    return this.#readAt
+  }
+
+  /** Whether there are objects, as far as is known. */
+  get hasObjects(): boolean {
+    return this.#isBuilt && this.index.size > 0
+  }
+
+  /** Resolves when the index has everything that was confirmed before this call. All who call during a read share the next one. */
+  catchUp(): Promise<void> {
+    if (this.#next) return this.#next
+    if (this.#underWay === undefined) return this.#start()
+    this.#next = this.#underWay
+      .catch(() => undefined)
+      .then(() => {
+        this.#next = undefined
+        return this.#start()
+      })
+    return this.#next
+  }
+
+  [Symbol.dispose](): void {
+    this.#disposed.abort(new Error('the index is out of use'))
+  }
+
+  #start(): Promise<void> {
+    const began = Date.now()
+    const reading = this.#read().then(
+      () => {
+        this.#readAt = began
+        this.#underWay = undefined
+      },
+      (error: unknown) => {
+        this.#underWay = undefined
+        throw error
+      },
+    )
+    this.#underWay = reading
+    return reading
+  }
+
+  async #read(): Promise<void> {
+    const { js, isReplicated } = this.#options.context
+    const isAlone = !isReplicated()
+    const next = (): Promise<StoredMessage | undefined> =>
+      this.#ask((stream, subject) =>
+        isAlone ? js.nextFrom(stream, this.#position + 1, subject) : js.firstFrom(stream, this.#position + 1, subject),
+      )
+    const most = this.#isBuilt ? SINGLE_MESSAGES + this.index.size / OBJECTS_PER_SINGLE_MESSAGE : 0
+    for (let count = 0; count < most; count++) {
+      const end = this.#options.end()
+      const message = await next()
+      if (message === undefined) return this.#cover(end)
+      await this.#apply([message])
+    }
+    // A page may come from a replica that is behind: then the leader has more.
+    const confirmed = isAlone ? 0 : await this.#ask((stream) => js.lastSequence(stream))
+    for (;;) {
+      const end = Math.max(confirmed, this.#options.end())
+      const { messages, next: more } = await this.#page()
+      await this.#apply(messages)
+      if (more !== undefined) continue
+      if (isAlone) return this.#cover(end)
+      if (this.#position >= confirmed) return this.#cover(0)
+      const message = await next()
+      if (message === undefined) return this.#cover(end)
+      await this.#apply([message])
+    }
+  }
+
+  /** `end`: known before the server was asked, and had nothing more up to there. */
+  #cover(end: number): void {
+    this.#position = Math.max(this.#position, end)
+    this.#isBuilt = true
+  }
+
+  #page(): Promise<PageFrom> {
+    const { js } = this.#options.context
+    return this.#ask(async (stream, subject, signal) => {
+      using _asked = await js.incoming.acquire(NEXT_PAGE_BYTES + LARGEST_MESSAGE_BYTES, signal)
+      return await js.pageFrom(stream, subject, { first: this.#position + 1, maxBytes: NEXT_PAGE_BYTES })
+    })
+  }
+
+  #ask<T>(request: (stream: string, subject: string, signal: AbortSignal) => Promise<T>): Promise<T> {
+    const { context, filter } = this.#options
+    const { names, log } = context
+    const { signal } = this.#disposed
+    return persist(() => request(names.stream, names.root + filter, signal), { signal, log })
+  }
+
+  async #apply(messages: readonly StoredMessage[]): Promise<void> {
+    const { context, selected } = this.#options
+    for (const message of messages) {
+      const subject = message.subject.slice(context.names.root.length)
+      const copy = copyFrom(message)
+      const isThere = isPresent(copy)
+      const event = isThere
+        ? await context.deadLettering.readOrDeadLetter(message, () => storedEventFrom(subject, message))
+        : undefined
+      this.#disposed.signal.throwIfAborted()
+      const verb = isThere && event === undefined ? 'moved' : copy.verb
+      const labels = event?.object.metadata.labels ?? {}
+      const indexed = { ...copy, verb, labels, until: expiryOf(message) }
+      const object = event?.referenceOnly === false ? event.object : undefined
+      const isSelected = this.index.apply(subject, indexed, object, Date.now())
+      this.#position = message.sequence
+      if (isSelected && event) selected(subject, event, message)
+    }
+  }
+}

@@ -1,0 +1,134 @@
+import type { StoredMessage } from '#jetstream'
+import { unlessAborted } from '#primitives'
+import { IndexReader } from './index-reader.ts'
+import type { ReaderContext } from './reader.ts'
+import type { StoredObject } from './types.ts'
+
+/** All indexes of a process may take so much. Beyond it, the one that was used least recently is dropped. */
+const CAPACITY_BYTES = 128 * 2 ** 20
+/** What was used so lately is needed again soon. */
+const BUSY_MS = 60_000
+/** An index may be so old, as a part of the life of a tombstone. */
+const OLDEST = 0.5
+
+/** What is known of the end of the stream at one moment. */
+export interface Mark {
+  generation: object
+  /** The stream had this sequence. */
+  highest: number
+}
+
+interface IndexesOptions {
+  context: ReaderContext
+  tombstoneSeconds: number
+  selected: (subject: string, object: StoredObject, message: StoredMessage) => void
+  /** What was read before is of no use. */
+  cleared: () => void
+}
+
+/**
+ * The indexes that this process reads by: one for each kind and place, made when a run first needs it. Lost with the
+ * connection: the server that comes back may not have what they were read from.
+ */
+export class Indexes {
+  readonly #options: IndexesOptions
+  /** By filter; what was used last is at the end. */
+  readonly #readers = new Map<string, IndexReader>()
+  readonly #weights = new WeakMap<IndexReader, number>()
+  #bytes = 0
+  #generation = {}
+  /** What something that was read has told of the last sequence. A replica may have given later messages. */
+  #end = 0
+  #highest = 0
+
+  constructor(options: IndexesOptions) {
+    const { js } = options.context
+    this.#options = options
+    js.onDisconnect(() => this.clear())
+    js.onReconnect(() => this.clear())
+  }
+
+  /** Its answers are right until it is disposed of. */
+  async upToDate(
+    filter: string,
+    signal: AbortSignal | undefined,
+    prepare: (reader: IndexReader) => void,
+  ): Promise<IndexReader> {
+    for (;;) {
+      const reader = this.open(filter)
+      prepare(reader)
+      try {
+        await unlessAborted(reader.catchUp(), signal)
+      } catch (error) {
+        if (!reader.disposed.aborted || signal?.aborted === true) throw error
+      }
+      if (reader.disposed.aborted) continue
+      this.#account(filter, reader)
+      return reader
+    }
+  }
+
+  open(filter: string): IndexReader {
+    const known = this.#readers.get(filter)
+    const isKnown = known !== undefined && !this.#isOld(known)
+    if (!isKnown) this.drop(filter)
+    const { context, selected } = this.#options
+    const reader = isKnown ? known : new IndexReader({ context, filter, end: () => this.#end, selected })
+    this.#readers.delete(filter)
+    this.#readers.set(filter, reader)
+    return reader
+  }
+
+  /** Before something is read that tells the end of the stream. */
+  mark(): Mark {
+    return { generation: this.#generation, highest: this.#highest }
+  }
+
+  /** False: the stream was set back since, or the connection lost, and what was read by an index is of no use. */
+  reached({ generation, highest }: Mark, end: number): boolean {
+    if (generation !== this.#generation) return false
+    if (end < highest) {
+      this.clear()
+      return false
+    }
+    this.#end = Math.max(this.#end, end)
+    this.#highest = Math.max(this.#highest, end)
+    return true
+  }
+
+  clear(): void {
+    this.#generation = {}
+    this.#end = 0
+    this.#highest = 0
+    for (const filter of [...this.#readers.keys()]) this.drop(filter)
+    this.#options.cleared()
+  }
+
+  drop(filter: string): void {
+    const reader = this.#readers.get(filter)
+    if (reader === undefined) return
+    reader[Symbol.dispose]()
+    this.#readers.delete(filter)
+    this.#bytes -= this.#weights.get(reader) ?? 0
+  }
+
+  /** A deletion may be missing in it, whose tombstone is gone. */
+  #isOld({ readAt }: IndexReader): boolean {
+    const ms = Date.now() - readAt
+    return ms < 0 || ms > OLDEST * this.#options.tombstoneSeconds * 1000
+  }
+
+  #account(filter: string, reader: IndexReader): void {
+    this.#highest = Math.max(this.#highest, reader.position)
+    const { bytes } = reader.index
+    this.#bytes += bytes - (this.#weights.get(reader) ?? 0)
+    this.#weights.set(reader, bytes)
+    for (const [other, { readAt }] of this.#readers) {
+      if (this.#bytes <= CAPACITY_BYTES || other === filter) return
+      this.drop(other)
+      if (Date.now() - readAt > BUSY_MS) continue
+      const { log } = this.#options.context
+      log.warn({ filter: other, bytes: this.#bytes }, 'the indexes of related objects do not fit into memory together')
+    }
+  }
+}

@@ -1,0 +1,173 @@
+import type { KubeObject } from '#contracts'
+import { BoundedMap } from '#primitives'
+import { NO_OWNER } from './subjects.ts'
+import type { Selection, StoredEvent } from './types.ts'
+import { holderOf, isPresent, type RankedCopy } from './version-conflict.ts'
+
+type Labels = Readonly<Record<string, string>>
+
+/** What EVENTS has of one object on one subject, as far as selections and the choice between copies need it. */
+export interface IndexedCopy extends RankedCopy {
+  /** The owner part of the subject. */
+  owner: string
+  labels: Labels
+  /** When EVENTS drops it, epoch milliseconds; undefined: never. */
+  until: number | undefined
+}
+
+/** Where the copy of an object is that counts. */
+export interface Located {
+  /** Without the installation's prefix. */
+  subject: string
+  sequence: number
+}
+
+interface Selected {
+  holds: ReturnType<Selection['matcher']>
+  /** Of the objects that it selects. Where only labels are known, it has some too many. */
+  keys: Set<string>
+}
+
+/** What an object takes beside its key and its text, in bytes. */
+const ENTRY_BYTES = 128
+const MEMBER_BYTES = 48
+/** Only a writer that is slower than so many deletions could bring back an object in an older version. */
+const GONE_BYTES = 8 * 2 ** 20
+const MOST_SELECTIONS = 256
+
+/**
+ * What EVENTS has of one kind in one place, and which of it is selected: of each object its copies and their labels, without
+ * the objects. Applying every message in the order of the stream gives what a read of all of it gives.
+ */
+export class ObjectIndex {
+  readonly #prefix: string
+  readonly #present = new Map<string, string>()
+  /** Deleted, or known only from owners that it has left: they may outrank a copy that comes later. */
+  readonly #gone = new BoundedMap<string, string>(GONE_BYTES, (text) => text.length + ENTRY_BYTES)
+  readonly #selections = new Map<string, Selected>()
+  #textBytes = 0
+
+  /** `prefix`: with what the subjects of the kind begin, up to the namespace. */
+  constructor(prefix: string) {
+    this.#prefix = prefix
+  }
+
+  /** The objects that are there. */
+  get size(): number {
+    return this.#present.size
+  }
+
+  /** What it takes of the heap, at most. */
+  get bytes(): number {
+    let members = 0
+    for (const { keys } of this.#selections.values()) members += keys.size
+    return this.#textBytes + this.#present.size * ENTRY_BYTES + this.#gone.weight + members * MEMBER_BYTES
+  }
+
+  /**
+   * The message on this subject is now this one. `object`: in whole, if it is known so. Tells whether somebody selects it.
+   */
+  apply(subject: string, copy: IndexedCopy, object: KubeObject | undefined, now: number): boolean {
+    const key = keyOn(subject)
+    const others = this.#copiesOf(key).filter(
+      ({ owner, until }) => owner !== copy.owner && (until === undefined || until > now),
+    )
+    const copies = [...others, copy]
+    this.#set(key, copies)
+    const holder = holderOf(copies)
+    let isSelected = false
+    for (const { holds, keys } of this.#selections.values()) {
+      if (holder && isPresent(holder) && holds(holder.labels, holder === copy ? object : undefined)) {
+        keys.add(key)
+        isSelected = true
+      } else keys.delete(key)
+    }
+    return isSelected
+  }
+
+  /** From now on apply() keeps up with it; locate() does so by itself. */
+  select(selection: Selection): Selected {
+    const { text } = selection
+    const known = this.#selections.get(text)
+    const selected = known ?? this.#selectAll(selection.matcher())
+    this.#selections.delete(text)
+    this.#selections.set(text, selected)
+    for (const oldest of this.#selections.keys()) {
+      if (this.#selections.size <= MOST_SELECTIONS) break
+      this.#selections.delete(oldest)
+    }
+    return selected
+  }
+
+  /** In the order of the stream. */
+  locate(selection: Selection): Located[] {
+    const located: Located[] = []
+    for (const key of this.select(selection).keys) {
+      const holder = holderOf(this.#copiesOf(key))
+      if (holder) located.push({ subject: this.#subjectOf(key, holder.owner), sequence: holder.sequence })
+    }
+    return located.sort((one, other) => one.sequence - other.sequence)
+  }
+
+  #selectAll(holds: Selected['holds']): Selected {
+    const keys = new Set<string>()
+    for (const key of this.#present.keys()) {
+      const holder = holderOf(this.#copiesOf(key))
+      if (holder && isPresent(holder) && holds(holder.labels, undefined)) keys.add(key)
+    }
+    return { holds, keys }
+  }
+
+  #copiesOf(key: string): IndexedCopy[] {
+    const text = this.#present.get(key) ?? this.#gone.get(key)
+    return text === undefined ? [] : unpacked(text)
+  }
+
+  #set(key: string, copies: readonly IndexedCopy[]): void {
+    const before = this.#present.get(key)
+    if (before !== undefined) this.#textBytes -= key.length + before.length
+    this.#gone.delete(key)
+    const text = packed(copies)
+    if (copies.some(isPresent)) {
+      this.#present.set(key, text)
+      this.#textBytes += key.length + text.length
+    } else {
+      this.#present.delete(key)
+      this.#gone.set(key, text)
+    }
+  }
+
+  #subjectOf(key: string, owner: string): string {
+    const dot = key.indexOf('.')
+    return `${this.#prefix}.${key.slice(0, dot)}.${owner}.${key.slice(dot + 1)}`
+  }
+}
+
+/** `<namespace>.<name>` as in the subject. Flat, as keyOf() is. */
+function keyOn(subject: string): string {
+  const parts = subject.split('.')
+  return [parts.at(-3), parts.at(-1)].join('.')
+}
+
+type Packed = [string, number, string, StoredEvent['verb'], Labels, number?]
+
+/** One flat string, since there are tens of thousands. */
+const packed = (copies: readonly IndexedCopy[]): string =>
+  JSON.stringify(
+    copies.map(({ owner, sequence, resourceVersion, verb, labels, until }): Packed => {
+      const place = owner === NO_OWNER ? '' : owner
+      return until === undefined
+        ? [place, sequence, resourceVersion, verb, labels]
+        : [place, sequence, resourceVersion, verb, labels, until]
+    }),
+  )
+
+const unpacked = (text: string): IndexedCopy[] =>
+  (JSON.parse(text) as Packed[]).map(([owner, sequence, resourceVersion, verb, labels, until]) => ({
+    owner: owner === '' ? NO_OWNER : owner,
+    sequence,
+    resourceVersion,
+    verb,
+    labels,
+    until,
+  }))

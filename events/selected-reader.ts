@@ -1,0 +1,132 @@
+import type { ResourceRef } from '#contracts'
+import type { StoredMessage } from '#jetstream'
+import { BoundedMap } from '#primitives'
+import { Indexes, type Mark } from './indexes.ts'
+import type { Located } from './object-index.ts'
+import { type ReadTerms, readPages, sizeOf } from './pages.ts'
+import type { ReaderContext } from './reader.ts'
+import { copyFrom, storedEventFrom } from './stored.ts'
+import { objectFilter, resourcePrefix } from './subjects.ts'
+import type { SelectedQuery, StoredObject } from './types.ts'
+import { isPresent } from './version-conflict.ts'
+
+/** Of messages. What was parsed of them takes several times as much. */
+const CAPACITY_BYTES = 16 * 2 ** 20
+/** Subjects in one request. */
+const AT_ONCE = 256
+
+interface Known {
+  sequence: number
+  bytes: number
+  object: StoredObject
+}
+
+export interface SelectedReaderOptions extends ReaderContext {
+  tombstoneSeconds: number
+}
+
+/** Reads the objects that selections select, at least as new as what was confirmed before: from memory if they have not changed. */
+export class SelectedReader {
+  readonly #context: ReaderContext
+  readonly #indexes: Indexes
+  #known = knownObjects()
+
+  constructor({ tombstoneSeconds, ...context }: SelectedReaderOptions) {
+    this.#context = context
+    this.#indexes = new Indexes({
+      context,
+      tombstoneSeconds,
+      selected: (subject, object, message) => remember(this.#known, subject, object, message),
+      cleared: () => {
+        this.#known = knownObjects()
+      },
+    })
+  }
+
+  mark(): Mark {
+    return this.#indexes.mark()
+  }
+
+  /** False: what was read since the mark is to be read again. */
+  reached(mark: Mark, end: number): boolean {
+    return this.#indexes.reached(mark, end)
+  }
+
+  read(queries: readonly SelectedQuery[], terms: ReadTerms): Promise<StoredObject[][]> {
+    return Promise.all(queries.map((query) => (this.#isInVain(query, queries) ? [] : this.#select(query, terms))))
+  }
+
+  /** While there are objects of a kind in a namespace, there are none without a namespace. */
+  #isInVain({ ref, clusterScoped }: SelectedQuery, queries: readonly SelectedQuery[]): boolean {
+    if (clusterScoped !== true) return false
+    return queries.some(
+      (other) =>
+        other.clusterScoped !== true &&
+        sameResource(other.ref, ref) &&
+        this.#indexes.open(objectFilter(other)).hasObjects,
+    )
+  }
+
+  async #select({ selection, ...filter }: SelectedQuery, terms: ReadTerms): Promise<StoredObject[]> {
+    const place = objectFilter(filter)
+    for (let isRepeated = false; ; isRepeated = true) {
+      const reader = await this.#indexes.upToDate(place, terms.signal, ({ index }) => index.select(selection))
+      const found = await this.#objectsAt(reader.index.locate(selection), terms)
+      if (found) return found
+      // An object has moved to another owner since, or the index says something that EVENTS has no more.
+      if (isRepeated) this.#indexes.drop(place)
+    }
+  }
+
+  /** Undefined: one of them is not there. */
+  async #objectsAt(located: readonly Located[], terms: ReadTerms): Promise<StoredObject[] | undefined> {
+    const objects = new Map<string, StoredObject>()
+    const unknown: string[] = []
+    for (const { subject, sequence } of located) {
+      const known = this.#known.get(subject)
+      if (known?.sequence !== sequence) {
+        unknown.push(subject)
+        continue
+      }
+      this.#known.set(subject, known)
+      terms.allowance?.note(subject, known.bytes)
+      objects.set(subject, known.object)
+    }
+    for (let at = 0; at < unknown.length; at += AT_ONCE)
+      if (!(await this.#readAt(unknown.slice(at, at + AT_ONCE), objects, terms))) return undefined
+    return located.map(({ subject }) => objects.get(subject)).filter((object) => object !== undefined)
+  }
+
+  /** False: one of them is not there. */
+  async #readAt(subjects: readonly string[], objects: Map<string, StoredObject>, terms: ReadTerms): Promise<boolean> {
+    const { names, deadLettering } = this.#context
+    // Another one as soon as this answer may be from before a loss.
+    const known = this.#known
+    const { messages } = await readPages(this.#context, subjects, terms)
+    let count = 0
+    for (const message of messages) {
+      if (!isPresent(copyFrom(message))) continue
+      const subject = message.subject.slice(names.root.length)
+      const object = await deadLettering.readOrDeadLetter(message, () => storedEventFrom(subject, message))
+      if (object === undefined) continue
+      remember(known, subject, object, message)
+      objects.set(subject, object)
+      count++
+    }
+    return count === subjects.length
+  }
+}
+
+/** By subject, the objects that were used last. */
+const knownObjects = () => new BoundedMap<string, Known>(CAPACITY_BYTES, ({ bytes }) => bytes)
+
+function remember(
+  known: BoundedMap<string, Known>,
+  subject: string,
+  object: StoredObject,
+  message: StoredMessage,
+): void {
+  known.set(subject, { sequence: object.sequence, bytes: sizeOf(message), object })
+}
+
+const sameResource = (one: ResourceRef, other: ResourceRef): boolean => resourcePrefix(one) === resourcePrefix(other)

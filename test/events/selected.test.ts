@@ -1,0 +1,242 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { EventStore, PutOptions, Selection, Verb } from '#events'
+import type { JetStream } from '#jetstream'
+import { parseSelector } from '#spec'
+import { setBack, snapshot } from '../support/nats-stores.ts'
+import { randomFrom } from '../support/random.ts'
+import { startTestNats } from '../support/servers.ts'
+import { ATS, object, openStore, PODS, until } from './objects.ts'
+
+type Store = EventStore & { js: JetStream }
+
+const NS = 'ns'
+const PRIMARY = { ref: ATS, namespace: NS, name: 'a' }
+
+let nats: Awaited<ReturnType<typeof startTestNats>>
+let next = 0
+const fresh = () => ({ prefix: `s${next++}` })
+const open = (options: Parameters<typeof openStore>[1]) => openStore(nats.url, options)
+
+beforeAll(async () => {
+  nats = await startTestNats()
+})
+afterAll(() => nats[Symbol.asyncDispose]())
+
+function selection(text: string): Selection {
+  const matches = parseSelector(text)
+  return { text, matcher: () => (labels) => matches(labels) }
+}
+
+const labelled = (name: string, version: number, labels: Record<string, string>, spec: unknown = {}) => {
+  const plain = object(name, version, { spec })
+  return { ...plain, metadata: { ...plain.metadata, labels } }
+}
+
+const put = (
+  store: EventStore,
+  verb: Verb,
+  name: string,
+  version: number,
+  app: string,
+  options: PutOptions & { spec?: unknown } = {},
+) => store.put(PODS, verb, labelled(name, version, { app }, options.spec), options)
+
+/** Name and version of each pod that is given, in order. */
+async function selected(store: EventStore, text = 'app=mine', more: object = {}): Promise<string[]> {
+  const related = [{ ref: PODS, namespace: NS, selection: selection(text), ...more }]
+  const { related: lists } = await store.observe({ primary: PRIMARY, related })
+  return lists[0]!.map(({ key, resourceVersion }) => `${key.name}@${resourceVersion}`)
+}
+
+/** The same by a read of everything. */
+async function selectedOfAll(store: EventStore, text: string): Promise<string[]> {
+  const { related } = await store.observe({ primary: PRIMARY, related: [{ ref: PODS, namespace: NS }] })
+  const matches = parseSelector(text)
+  return related[0]!
+    .filter(({ object: { metadata } }) => matches(metadata.labels ?? {}))
+    .map(({ key, resourceVersion }) => `${key.name}@${resourceVersion}`)
+}
+
+async function inChunks(count: number, act: (at: number) => Promise<unknown>): Promise<void> {
+  for (let at = 0; at < count; at += 500)
+    await Promise.all(Array.from({ length: Math.min(500, count - at) }, (_, index) => act(at + index)))
+}
+
+/** Messages and bytes that a connection receives meanwhile. */
+async function received({ js }: Store, act: () => Promise<unknown>): Promise<{ messages: number; bytes: number }> {
+  await js.flush()
+  const before = js.nc.stats()
+  await act()
+  const after = js.nc.stats()
+  return { messages: after.inMsgs - before.inMsgs, bytes: after.inBytes - before.inBytes }
+}
+
+describe('objects that a selection selects', () => {
+  it('are given, as they are now, with what is selected and what is not any more', async () => {
+    await using store = await open(fresh())
+    await store.put(ATS, 'added', object('a', 1))
+    expect(await selected(store)).toEqual([])
+    await put(store, 'added', 'p', 2, 'mine')
+    await put(store, 'added', 'q', 3, 'other')
+    expect(await selected(store)).toEqual(['p@2'])
+    await put(store, 'modified', 'q', 4, 'mine')
+    expect(await selected(store)).toEqual(['p@2', 'q@4'])
+    await put(store, 'modified', 'p', 5, 'other')
+    await put(store, 'modified', 'q', 6, 'mine')
+    expect(await selected(store)).toEqual(['q@6'])
+    expect(await selected(store, 'app=other')).toEqual(['p@5'])
+    expect(await selected(store, '')).toEqual(['p@5', 'q@6'])
+    await put(store, 'deleted', 'q', 7, 'mine')
+    expect(await selected(store)).toEqual([])
+  })
+
+  it('cost nothing for what is not selected or was deleted: a run receives what it does in an empty namespace', async () => {
+    await using empty = await open(fresh())
+    await empty.put(ATS, 'added', object('a', 1))
+    await put(empty, 'added', 'p', 2, 'mine')
+    await selected(empty)
+    const wanted = await received(empty, () => selected(empty))
+
+    await using crowded = await open(fresh())
+    await crowded.put(ATS, 'added', object('a', 1))
+    await put(crowded, 'added', 'p', 2, 'mine')
+    await inChunks(20_000, (at) => put(crowded, 'added', `f${at}`, at + 3, 'other', { spec: 'x'.repeat(1000) }))
+    await inChunks(10_000, (at) => put(crowded, 'deleted', `f${at}`, at + 30_000, 'other'))
+    await selected(crowded)
+    const found = await received(crowded, () => selected(crowded))
+    expect(found.messages).toBe(wanted.messages)
+    expect(found.bytes).toBeLessThan(wanted.bytes + 64)
+  }, 60_000)
+
+  it('are read once for all runs that ask at the same time', async () => {
+    await using store = await open(fresh())
+    await store.put(ATS, 'added', object('a', 1))
+    await put(store, 'added', 'p', 2, 'mine')
+    await selected(store)
+    const one = await received(store, () => selected(store))
+    const many = await received(store, () => Promise.all(Array.from({ length: 50 }, () => selected(store))))
+    expect(many.messages).toBeLessThanOrEqual(49 * (one.messages - 1) + one.messages + 2)
+  })
+
+  it('of a kind that has just become related are all there, and those of another selection too', async () => {
+    const options = fresh()
+    await using writer = await open(options)
+    await using store = await open(options)
+    await writer.put(ATS, 'added', object('a', 1))
+    await inChunks(1500, (at) => put(writer, 'added', `p${at}`, at + 2, at % 3 === 0 ? 'mine' : 'other'))
+    expect(await selected(store)).toHaveLength(500)
+    expect(await selected(store, 'app=other')).toHaveLength(1000)
+    expect(await selected(store, 'app!=mine')).toHaveLength(1000)
+  }, 30_000)
+
+  it('without a namespace are found where the kind has none, and not asked for where it has', async () => {
+    await using store = await open(fresh())
+    await store.put(ATS, 'added', object('a', 1))
+    const both = [
+      { ref: PODS, namespace: NS, selection: selection('') },
+      { ref: PODS, clusterScoped: true, selection: selection('') },
+    ]
+    const found = async () =>
+      (await store.observe({ primary: PRIMARY, related: both })).related.map((list) => list.map(({ key }) => key.name))
+    await store.put(PODS, 'added', object('node', 2, { namespace: undefined }))
+    expect(await found()).toEqual([[], ['node']])
+    await store.put(PODS, 'deleted', object('node', 3, { namespace: undefined }))
+    await store.put(PODS, 'added', object('pod', 4))
+    expect(await found()).toEqual([['pod'], []])
+    const sent = store.js.nc.stats().outMsgs
+    await found()
+    expect(store.js.nc.stats().outMsgs - sent).toBe(2)
+  })
+
+  it('are those that a read of everything gives, whatever is stored, moved, deleted and written late', async () => {
+    const seed = Number(process.env['SEED'] ?? Math.floor(Math.random() * 2 ** 31))
+    const random = randomFrom(seed)
+    const oneOf = <T>(values: readonly T[]): T => values[Math.floor(random() * values.length)]!
+    const options = { ...fresh(), remember: 3 }
+    await using a = await open(options)
+    await using b = await open(options)
+    await using late = await open(options)
+    await a.put(ATS, 'added', object('a', 1))
+    const names = ['p', 'q', 'r', 's']
+    const texts = ['app=x', 'app in (x,y)', 'app', '']
+    let version = 1
+    for (let round = 0; round < 150; round++) {
+      const writes = Array.from({ length: 1 + Math.floor(random() * 5) }, () => {
+        const owner = oneOf([undefined, { resource: 'ats', name: 'a' }, { resource: 'ats', name: 'b' }])
+        const isLate = random() < 0.3
+        const name = oneOf(names)
+        const verb = oneOf<Verb>(['added', 'modified', 'modified', 'deleted'])
+        return put(oneOf([a, b]), verb, name, isLate ? Math.max(1, version - 3) : ++version, oneOf(['x', 'y', 'z']), {
+          owner,
+        })
+      })
+      await Promise.all(writes)
+      const asked = round % 10 === 0 ? [a, b, late] : [a, b]
+      for (const store of asked)
+        for (const text of texts)
+          expect((await selected(store, text)).toSorted(), `SEED=${seed} round ${round} ${text}`).toEqual(
+            (await selectedOfAll(store, text)).toSorted(),
+          )
+    }
+  }, 60_000)
+})
+
+describe('when something is lost', () => {
+  it('a deletion whose tombstone is gone is not missed by an index that was not used for so long', async () => {
+    const options = { ...fresh(), tombstoneSeconds: 1 }
+    await using writer = await open(options)
+    await using store = await open(options)
+    await writer.put(ATS, 'added', object('a', 1))
+    await put(writer, 'added', 'p', 2, 'mine')
+    await put(writer, 'added', 'q', 3, 'mine')
+    expect(await selected(store)).toEqual(['p@2', 'q@3'])
+    await put(writer, 'deleted', 'p', 4, 'mine')
+    const { js, stream } = writer
+    await until(async () => (await js.count(stream, `${options.prefix}.k8s._.v1.pods.ns._.p`)).count === 0)
+    expect(await selected(store)).toEqual(['q@3'])
+  })
+
+  it('no match is stale and none is missing after the stream was set back', async () => {
+    await using own = await startTestNats()
+    await using store = await openStore(own.url)
+    await store.put(ATS, 'added', object('a', 1))
+    await put(store, 'added', 'kept', 2, 'mine')
+    await snapshot(own)
+    await put(store, 'added', 'lost', 3, 'mine')
+    await put(store, 'modified', 'kept', 4, 'other')
+    expect(await selected(store)).toEqual(['lost@3'])
+    await setBack(own, store.js, store.stream)
+    await put(store, 'added', 'later', 5, 'mine')
+    await put(store, 'added', 'latest', 6, 'mine')
+    await put(store, 'added', 'last', 7, 'mine')
+    expect(await selected(store)).toEqual(['kept@2', 'later@5', 'latest@6', 'last@7'])
+  }, 60_000)
+})
+
+describe('on three replicas', () => {
+  it('every read shows what was confirmed before it, also while the leader is killed and connections are lost', async () => {
+    await using three = await startTestNats({ replicas: 3 })
+    const stores: Store[] = []
+    for (const url of three.urls) stores.push(await openStore(url, { replicas: 3 }))
+    const each = (at: number) => stores[at % stores.length]!
+    await stores[0]!.put(ATS, 'added', object('a', 1))
+    const end = new AbortController()
+    const load = stores.map(async (store, at) => {
+      for (let version = 1; !end.signal.aborted; version++)
+        await put(store, 'modified', `load-${at}`, version, 'other', { spec: 'x'.repeat(2000) })
+    })
+    const check = async (version: number) => {
+      await put(each(version), 'modified', 'p', version, version % 2 === 0 ? 'mine' : 'other')
+      const wanted = version % 2 === 0 ? [`p@${version}`] : []
+      expect(await selected(each(version + 1 + (version % 3)))).toEqual(wanted)
+    }
+    for (let version = 2; version <= 60; version++) await check(version)
+    const { cluster } = await stores[0]!.js.admin.streams.info(stores[0]!.stream)
+    const leader = Math.max(three.names.indexOf(cluster?.leader ?? ''), 0)
+    three.signal('SIGKILL', leader)
+    for (let version = 61; version <= 100; version++) await check(version)
+    end.abort()
+    await Promise.all(load)
+    for (const store of stores) await store.js.close()
+  }, 90_000)
+})
