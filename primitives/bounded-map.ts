@@ -1,3 +1,6 @@
+/** Beyond one for each entry: so the new iterator seldom has to pass what was removed. */
+const MOST_SETS = 1024
+
 /** Holds the entries that were set last, up to a total weight. An entry that is set again counts as the newest. */
 export class BoundedMap<Key, Value> {
   readonly #capacity: number
@@ -7,7 +10,9 @@ export class BoundedMap<Key, Value> {
    * Stands behind the entry that was removed last to make room: an entry before it is gone, or was set again and stands at the
    * end. A new iterator would pass every removed entry, thousands of them, at each set().
    */
-  readonly #oldest = this.#entries.keys()
+  #oldest = this.#entries.keys()
+  /** Since `#oldest` has moved. An iterator that stands still keeps every table that V8 has replaced since. */
+  #sets = 0
   #weight = 0
 
   /** Without `weightOf`, each entry has the weight 1: the capacity is a number of entries. */
@@ -37,7 +42,12 @@ export class BoundedMap<Key, Value> {
     this.delete(key)
     this.#entries.set(key, value)
     this.#weight += this.#weightOf(value)
+    if (++this.#sets > this.#entries.size + MOST_SETS) {
+      this.#oldest = this.#entries.keys()
+      this.#sets = 0
+    }
     while (this.#weight > this.#capacity) {
+      this.#sets = 0
       const oldest = this.#oldest.next()
       if (oldest.done === true) return
       this.delete(oldest.value)

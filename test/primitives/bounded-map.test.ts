@@ -1,3 +1,5 @@
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { BoundedMap } from '#primitives'
@@ -45,6 +47,19 @@ it('an undefined value is an entry', () => {
   map.set('a', undefined)
   map.set('b', undefined)
   expect([map.has('a'), map.has('b')]).toEqual([false, true])
+})
+
+it('entries that are set again and again, with room for more, take no more and more memory', () => {
+  setFlagsFromString('--expose-gc')
+  const collectGarbage = runInNewContext('gc') as () => void
+  const map = new BoundedMap<string, number>(4096)
+  const usedAfter = (sets: number): number => {
+    for (let at = 0; at < sets; at++) map.set(`an entry with a name ${at % 100}`, at)
+    collectGarbage()
+    return process.memoryUsage().heapUsed
+  }
+  const before = usedAfter(20_000)
+  expect(usedAfter(300_000) - before).toBeLessThan(2 * 2 ** 20)
 })
 
 const step = fc.oneof(
