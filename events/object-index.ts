@@ -1,7 +1,7 @@
 import type { KubeObject } from '#contracts'
 import { BoundedMap } from '#primitives'
 import { NO_OWNER } from './subjects.ts'
-import type { Selection, StoredEvent } from './types.ts'
+import type { Selection } from './types.ts'
 import { holderOf, isPresent, type RankedCopy } from './version-conflict.ts'
 
 type Labels = Readonly<Record<string, string>>
@@ -28,9 +28,17 @@ interface Selected {
   keys: Set<string>
 }
 
-/** What an object takes beside its key and its text, in bytes. */
-const ENTRY_BYTES = 128
+/** Almost every object has one copy. */
+type Entry = IndexedCopy | readonly IndexedCopy[]
+
+const ENTRY_BYTES = 96
+const COPY_BYTES = 136
+const LABEL_BYTES = 40
 const MEMBER_BYTES = 48
+/** Of the labels seen last, those that are equal are kept once: the pods of a ReplicaSet. */
+const SHARED_LABELS = 4096
+/** In V8 a shorter part of a string is a copy. */
+const CUT_LENGTH = 13
 /** Only a writer that is slower than so many deletions could bring back an object in an older version. */
 const GONE_BYTES = 8 * 2 ** 20
 const MOST_SELECTIONS = 256
@@ -41,11 +49,12 @@ const MOST_SELECTIONS = 256
  */
 export class ObjectIndex {
   readonly #prefix: string
-  readonly #present = new Map<string, string>()
+  readonly #present = new Map<string, Entry>()
   /** Deleted, or known only from owners that it has left: they may outrank a copy that comes later. */
-  readonly #gone = new BoundedMap<string, string>(GONE_BYTES, (text) => text.length + ENTRY_BYTES)
+  readonly #gone = new BoundedMap<string, Entry>(GONE_BYTES, weightOf)
+  readonly #labels = new BoundedMap<string, Labels>(SHARED_LABELS)
   readonly #selections = new Map<string, Selected>()
-  #textBytes = 0
+  #presentBytes = 0
 
   /** `prefix`: with what the subjects of the kind begin, up to the namespace. */
   constructor(prefix: string) {
@@ -61,7 +70,7 @@ export class ObjectIndex {
   get bytes(): number {
     let members = 0
     for (const { keys } of this.#selections.values()) members += keys.size
-    return this.#textBytes + this.#present.size * ENTRY_BYTES + this.#gone.weight + members * MEMBER_BYTES
+    return this.#presentBytes + this.#gone.weight + members * MEMBER_BYTES
   }
 
   /**
@@ -72,12 +81,13 @@ export class ObjectIndex {
     const others = this.#copiesOf(key).filter(
       ({ owner, until }) => owner !== copy.owner && (until === undefined || until > now),
     )
-    const copies = [...others, copy]
-    this.#set(key, copies)
+    const kept = this.#kept(copy)
+    const copies = [...others, kept]
+    this.#set(key, others.length === 0 ? kept : copies)
     const holder = holderOf(copies)
     let isSelected = false
     for (const { holds, keys } of this.#selections.values()) {
-      if (holder && isPresent(holder) && holds(holder.labels, holder === copy ? object : undefined)) {
+      if (holder && isPresent(holder) && holds(holder.labels, holder === kept ? object : undefined)) {
         keys.add(key)
         isSelected = true
       } else keys.delete(key)
@@ -118,23 +128,29 @@ export class ObjectIndex {
     return { holds, keys }
   }
 
-  #copiesOf(key: string): IndexedCopy[] {
-    const text = this.#present.get(key) ?? this.#gone.get(key)
-    return text === undefined ? [] : unpacked(text)
+  #copiesOf(key: string): readonly IndexedCopy[] {
+    return copiesIn(this.#present.get(key) ?? this.#gone.get(key))
   }
 
-  #set(key: string, copies: readonly IndexedCopy[]): void {
+  #set(key: string, entry: Entry): void {
     const before = this.#present.get(key)
-    if (before !== undefined) this.#textBytes -= key.length + before.length
+    if (before !== undefined) this.#presentBytes -= key.length + weightOf(before)
     this.#gone.delete(key)
-    const text = packed(copies)
-    if (copies.some(isPresent)) {
-      this.#present.set(key, text)
-      this.#textBytes += key.length + text.length
+    if (copiesIn(entry).some(isPresent)) {
+      this.#present.set(key, entry)
+      this.#presentBytes += key.length + weightOf(entry)
     } else {
       this.#present.delete(key)
-      this.#gone.set(key, text)
+      this.#gone.set(key, entry)
     }
+  }
+
+  #kept({ owner, sequence, resourceVersion, verb, labels, until }: IndexedCopy): IndexedCopy {
+    const text = JSON.stringify(labels)
+    const shared = this.#labels.get(text) ?? labels
+    this.#labels.set(text, shared)
+    const place = owner === NO_OWNER ? NO_OWNER : flat(owner)
+    return { owner: place, sequence, resourceVersion: flat(resourceVersion), verb, labels: shared, until }
   }
 
   #subjectOf(key: string, owner: string): string {
@@ -149,25 +165,18 @@ function keyOn(subject: string): string {
   return [parts.at(-3), parts.at(-1)].join('.')
 }
 
-type Packed = [string, number, string, StoredEvent['verb'], Labels, number?]
+const copiesIn = (entry: Entry | undefined): readonly IndexedCopy[] =>
+  entry === undefined ? [] : 'owner' in entry ? [entry] : entry
 
-/** One flat string, since there are tens of thousands. */
-const packed = (copies: readonly IndexedCopy[]): string =>
-  JSON.stringify(
-    copies.map(({ owner, sequence, resourceVersion, verb, labels, until }): Packed => {
-      const place = owner === NO_OWNER ? '' : owner
-      return until === undefined
-        ? [place, sequence, resourceVersion, verb, labels]
-        : [place, sequence, resourceVersion, verb, labels, until]
-    }),
-  )
+/** What an entry takes of the heap beside its key, at most. */
+function weightOf(entry: Entry): number {
+  let bytes = ENTRY_BYTES
+  for (const { owner, resourceVersion, labels } of copiesIn(entry)) {
+    bytes += COPY_BYTES + owner.length + resourceVersion.length
+    for (const name in labels) bytes += LABEL_BYTES + (labels[name] ?? '').length
+  }
+  return bytes
+}
 
-const unpacked = (text: string): IndexedCopy[] =>
-  (JSON.parse(text) as Packed[]).map(([owner, sequence, resourceVersion, verb, labels, until]) => ({
-    owner: owner === '' ? NO_OWNER : owner,
-    sequence,
-    resourceVersion,
-    verb,
-    labels,
-    until,
-  }))
+/** Not what it was cut from: V8 keeps the whole text of which a longer string is a part. */
+const flat = (text: string): string => (text.length < CUT_LENGTH ? text : Buffer.from(text).toString())
