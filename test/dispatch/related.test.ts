@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject, RunInput } from '#contracts'
 import { resourcePath } from '#kube'
-import { CONFIG_MAPS, configMap, PODS, startFixture, WIDGETS } from './fixture.ts'
+import { CONFIG_MAPS, configMap, PODS, pod, startFixture, WIDGETS } from './fixture.ts'
 import { SECRETS } from './objects.ts'
 
 let fixture: Awaited<ReturnType<typeof startFixture>>
@@ -30,6 +30,7 @@ const stored = async (
   name: string,
   labels: Record<string, string> = {},
   options: { traceparent?: string } = {},
+  verb: 'added' | 'deleted' = 'added',
 ) => {
   const metadata = {
     name,
@@ -39,7 +40,7 @@ const stored = async (
     labels,
   }
   const apiVersion = ref.group === '' ? 'v1' : `${ref.group}/${ref.version}`
-  await fixture.events.put(ref, 'added', { apiVersion, kind: ref.kind, metadata }, options)
+  await fixture.events.put(ref, verb, { apiVersion, kind: ref.kind, metadata }, options)
 }
 
 /** What the function is given for a widget. */
@@ -220,4 +221,49 @@ describe('what is related', () => {
     expect(traces().at(-1)).toBe(traceId)
     await scene.stop()
   })
+
+  it('has what the run before has written, without the watch', async () => {
+    const { strategy: ___, ...pods } = PODS
+    const scene = await fixture.scene('written', {
+      spec: { owns: [PODS], related: [{ ...pods, selector: 'app=mine' }] },
+    })
+    const seen: string[][] = []
+    const mine = { ...pod('mine'), metadata: { name: 'mine', labels: { app: 'mine' } } }
+    await scene.widget('w', ({ related }) => {
+      seen.push(related['Pod.v1']!.map(({ metadata }) => metadata.name))
+      return { apply: [mine, pod('other')] }
+    })
+    await scene.ended('w')
+    await scene.run('w')
+    expect(seen[0]).toEqual([])
+    expect(seen.at(-1)).toEqual(['mine'])
+    await scene.stop()
+  })
+
+  it('costs a run nothing for 20,000 objects that do not match, half of them deleted', async () => {
+    const spec = { owns: [PODS], related: [{ ...configMaps, selector: 'letter=a' }] }
+    const receivedIn = async (scene: Awaited<ReturnType<typeof fixture.scene>>) => {
+      await stored(configMaps, scene.name, 'a', { letter: 'a' })
+      await scene.widget('w', ({ related }) => {
+        expect(related['ConfigMap.v1']).toHaveLength(1)
+        return {}
+      })
+      expect((await scene.ended('w')).result).toBe('success')
+      const before = fixture.js.nc.stats().inBytes
+      for (let run = 0; run < 10; run++) expect((await scene.run('w')).result).toBe('success')
+      return fixture.js.nc.stats().inBytes - before
+    }
+    const empty = await fixture.scene('not-crowded', { spec })
+    const wanted = await receivedIn(empty)
+    await empty.stop()
+    const crowded = await fixture.scene('crowded-by-others', { spec })
+    const each = async (count: number, act: (at: number) => Promise<unknown>) => {
+      for (let at = 0; at < count; at += 500) await Promise.all(Array.from({ length: 500 }, (_, one) => act(at + one)))
+    }
+    await each(20_000, (at) => stored(configMaps, 'crowded-by-others', `f${at}`, { letter: 'b' }))
+    await each(10_000, (at) => stored(configMaps, 'crowded-by-others', `f${at}`, { letter: 'b' }, {}, 'deleted'))
+    // Beside the reads: heartbeats, and tokens of other lengths.
+    expect(await receivedIn(crowded)).toBeLessThan(1.5 * wanted + 20_000)
+    await crowded.stop()
+  }, 120_000)
 })
