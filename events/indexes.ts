@@ -1,8 +1,9 @@
 import type { StoredMessage } from '#jetstream'
 import { unlessAborted } from '#primitives'
 import { IndexReader } from './index-reader.ts'
+import type { ObjectIndex } from './object-index.ts'
 import type { ReaderContext } from './reader.ts'
-import type { StoredObject } from './types.ts'
+import type { Selection, StoredObject } from './types.ts'
 
 /** All indexes of a process may take so much. Beyond it, the one that was used least recently is dropped. */
 const CAPACITY_BYTES = 128 * 2 ** 20
@@ -48,15 +49,10 @@ export class Indexes {
     js.onReconnect(() => this.clear())
   }
 
-  /** Its answers are right until it is disposed of. */
-  async upToDate(
-    filter: string,
-    signal: AbortSignal | undefined,
-    prepare: (reader: IndexReader) => void,
-  ): Promise<IndexReader> {
+  /** An index with everything that was confirmed before this call. It knows the selection. */
+  async upToDate(filter: string, selection: Selection, signal: AbortSignal | undefined): Promise<ObjectIndex> {
     for (;;) {
-      const reader = this.open(filter)
-      prepare(reader)
+      const reader = this.#openFor(filter, selection)
       try {
         await unlessAborted(reader.catchUp(), signal)
       } catch (error) {
@@ -64,10 +60,22 @@ export class Indexes {
       }
       if (reader.disposed.aborted) continue
       this.#account(filter, reader)
-      return reader
+      return reader.index
     }
   }
 
+  /** For another selection by fields everything is read again, once for all selections of which the index knows. */
+  #openFor(filter: string, selection: Selection): IndexReader {
+    const known = this.open(filter)
+    const isReadAgain = selection.byFields && known.position > 0 && !known.index.knows(selection)
+    if (isReadAgain) this.drop(filter)
+    const reader = this.open(filter)
+    for (const one of isReadAgain ? known.index.selections : []) reader.index.select(one)
+    reader.index.select(selection)
+    return reader
+  }
+
+  /** Perhaps a new one, of which nothing is read yet. */
   open(filter: string): IndexReader {
     const known = this.#readers.get(filter)
     const isKnown = known !== undefined && !this.#isOld(known)
@@ -100,7 +108,7 @@ export class Indexes {
     this.#generation = {}
     this.#end = 0
     this.#highest = 0
-    for (const filter of [...this.#readers.keys()]) this.drop(filter)
+    for (const filter of this.#readers.keys()) this.drop(filter)
     this.#options.cleared()
   }
 

@@ -23,6 +23,7 @@ export interface Located {
 }
 
 interface Selected {
+  selection: Selection
   holds: ReturnType<Selection['matcher']>
   /** Of the objects that it selects. Where only labels are known, it has some too many. */
   keys: Set<string>
@@ -35,13 +36,15 @@ const ENTRY_BYTES = 96
 const COPY_BYTES = 136
 const LABEL_BYTES = 40
 const MEMBER_BYTES = 48
-/** Of the labels seen last, those that are equal are kept once: the pods of a ReplicaSet. */
-const SHARED_LABELS = 4096
+/** Of an index without objects. */
+const INDEX_BYTES = 4096
 /** In V8 a shorter part of a string is a copy. */
 const CUT_LENGTH = 13
 /** Only a writer that is slower than so many deletions could bring back an object in an older version. */
 const GONE_BYTES = 8 * 2 ** 20
 const MOST_SELECTIONS = 256
+/** Of the labels seen last, those that are equal are kept once: the pods of a ReplicaSet. For the whole process. */
+const sharedLabels = new BoundedMap<string, Labels>(4096)
 
 /**
  * What EVENTS has of one kind in one place, and which of it is selected: of each object its copies and their labels, without
@@ -52,7 +55,6 @@ export class ObjectIndex {
   readonly #present = new Map<string, Entry>()
   /** Deleted, or known only from owners that it has left: they may outrank a copy that comes later. */
   readonly #gone = new BoundedMap<string, Entry>(GONE_BYTES, weightOf)
-  readonly #labels = new BoundedMap<string, Labels>(SHARED_LABELS)
   readonly #selections = new Map<string, Selected>()
   #presentBytes = 0
 
@@ -70,7 +72,7 @@ export class ObjectIndex {
   get bytes(): number {
     let members = 0
     for (const { keys } of this.#selections.values()) members += keys.size
-    return this.#presentBytes + this.#gone.weight + members * MEMBER_BYTES
+    return INDEX_BYTES + this.#presentBytes + this.#gone.weight + members * MEMBER_BYTES
   }
 
   /**
@@ -81,7 +83,7 @@ export class ObjectIndex {
     const others = this.#copiesOf(key).filter(
       ({ owner, until }) => owner !== copy.owner && (until === undefined || until > now),
     )
-    const kept = this.#kept(copy)
+    const kept = keptOf(copy)
     const copies = [...others, kept]
     this.#set(key, others.length === 0 ? kept : copies)
     const holder = holderOf(copies)
@@ -95,11 +97,20 @@ export class ObjectIndex {
     return isSelected
   }
 
-  /** From now on apply() keeps up with it; locate() does so by itself. */
+  /** What apply() keeps up with. */
+  get selections(): Selection[] {
+    return [...this.#selections.values()].map(({ selection }) => selection)
+  }
+
+  knows({ text }: Selection): boolean {
+    return this.#selections.has(text)
+  }
+
+  /** From now on apply() keeps up with it. Of what was applied before, labels alone are known. */
   select(selection: Selection): Selected {
     const { text } = selection
     const known = this.#selections.get(text)
-    const selected = known ?? this.#selectAll(selection.matcher())
+    const selected = known ?? this.#selectAll(selection)
     this.#selections.delete(text)
     this.#selections.set(text, selected)
     for (const oldest of this.#selections.keys()) {
@@ -119,13 +130,14 @@ export class ObjectIndex {
     return located.sort((one, other) => one.sequence - other.sequence)
   }
 
-  #selectAll(holds: Selected['holds']): Selected {
+  #selectAll(selection: Selection): Selected {
+    const holds = selection.matcher()
     const keys = new Set<string>()
     for (const key of this.#present.keys()) {
       const holder = holderOf(this.#copiesOf(key))
       if (holder && isPresent(holder) && holds(holder.labels, undefined)) keys.add(key)
     }
-    return { holds, keys }
+    return { selection, holds, keys }
   }
 
   #copiesOf(key: string): readonly IndexedCopy[] {
@@ -145,14 +157,6 @@ export class ObjectIndex {
     }
   }
 
-  #kept({ owner, sequence, resourceVersion, verb, labels, until }: IndexedCopy): IndexedCopy {
-    const text = JSON.stringify(labels)
-    const shared = this.#labels.get(text) ?? labels
-    this.#labels.set(text, shared)
-    const place = owner === NO_OWNER ? NO_OWNER : flat(owner)
-    return { owner: place, sequence, resourceVersion: flat(resourceVersion), verb, labels: shared, until }
-  }
-
   #subjectOf(key: string, owner: string): string {
     const dot = key.indexOf('.')
     return `${this.#prefix}.${key.slice(0, dot)}.${owner}.${key.slice(dot + 1)}`
@@ -163,6 +167,15 @@ export class ObjectIndex {
 function keyOn(subject: string): string {
   const parts = subject.split('.')
   return [parts.at(-3), parts.at(-1)].join('.')
+}
+
+/** What of it may be kept for long. */
+function keptOf({ owner, sequence, resourceVersion, verb, labels, until }: IndexedCopy): IndexedCopy {
+  const text = JSON.stringify(labels)
+  const shared = sharedLabels.get(text) ?? labels
+  sharedLabels.set(text, shared)
+  const place = owner === NO_OWNER ? NO_OWNER : flat(owner)
+  return { owner: place, sequence, resourceVersion: flat(resourceVersion), verb, labels: shared, until }
 }
 
 const copiesIn = (entry: Entry | undefined): readonly IndexedCopy[] =>

@@ -64,7 +64,7 @@ export class Reader {
   async #observe({
     primary,
     owned = [],
-    related = [],
+    related,
     news,
     ...terms
   }: Omit<ObserveQuery, 'related'> & { related: readonly ObjectFilter[] }): Promise<

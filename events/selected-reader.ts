@@ -53,7 +53,7 @@ export class SelectedReader {
   }
 
   read(queries: readonly SelectedQuery[], terms: ReadTerms): Promise<StoredObject[][]> {
-    return Promise.all(queries.map((query) => (this.#isInVain(query, queries) ? [] : this.#select(query, terms))))
+    return Promise.all(queries.map(async (query) => (this.#isInVain(query, queries) ? [] : this.#select(query, terms))))
   }
 
   /** While there are objects of a kind in a namespace, there are none without a namespace. */
@@ -70,8 +70,8 @@ export class SelectedReader {
   async #select({ selection, ...filter }: SelectedQuery, terms: ReadTerms): Promise<StoredObject[]> {
     const place = objectFilter(filter)
     for (let isRepeated = false; ; isRepeated = true) {
-      const reader = await this.#indexes.upToDate(place, terms.signal, ({ index }) => index.select(selection))
-      const found = await this.#objectsAt(reader.index.locate(selection), terms)
+      const index = await this.#indexes.upToDate(place, selection, terms.signal)
+      const found = await this.#objectsAt(index.locate(selection), terms)
       if (found) return found
       // An object has moved to another owner since, or the index says something that EVENTS has no more.
       if (isRepeated) this.#indexes.drop(place)

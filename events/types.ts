@@ -142,6 +142,8 @@ export interface Allowance {
 export interface Selection {
   /** Two selections with the same text select the same. */
   text: string
+  /** Labels do not say all. */
+  byFields: boolean
   /** Parses it. `object` is left out where only labels are known: then whatever has these labels may be wanted. */
   matcher: () => (labels: Readonly<Record<string, string>>, object?: KubeObject) => boolean
 }

@@ -59,6 +59,7 @@ function queriesOf(related: RelatedResource, lookup: RelatedLookup): RelatedQuer
 
 const selectionBy = ({ selector = '', fieldSelector = '' }: RelatedResource): Selection => ({
   text: JSON.stringify([selector, fieldSelector]),
+  byFields: fieldSelector !== '',
   matcher: () => {
     const labelsMatch = parseSelector(selector)
     const fieldsMatch = parseFieldSelector(fieldSelector)

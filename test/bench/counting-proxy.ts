@@ -5,16 +5,27 @@ export interface CountingProxy {
   url: string
   /** Messages that clients have sent so far: publishes, requests and acknowledgements. */
   messages(): number
+  /** Messages that they have received so far, and the bytes of these. */
+  received(): { messages: number; bytes: number }
 }
 
 /** In front of a nats-server without TLS. */
 export async function countMessagesTo(url: string): Promise<CountingProxy> {
   const { hostname, port, username } = new URL(url)
   let messages = 0
+  let received = { messages: 0, bytes: 0 }
   const server = createServer((client) => {
     const upstream = connect(Number(port), hostname)
-    const count = messageCounter(() => messages++)
-    client.on('data', count)
+    client.on(
+      'data',
+      messageCounter(/^H?PUB$/i, () => messages++),
+    )
+    upstream.on(
+      'data',
+      messageCounter(/^H?MSG$/i, (bytes) => {
+        received = { messages: received.messages + 1, bytes: received.bytes + bytes }
+      }),
+    )
     client.pipe(upstream).pipe(client)
     for (const [one, other] of [
       [client, upstream],
@@ -25,11 +36,12 @@ export async function countMessagesTo(url: string): Promise<CountingProxy> {
   server.listen(0, '127.0.0.1').unref()
   await once(server, 'listening')
   const user = username === '' ? '' : `${username}@`
-  return { url: `nats://${user}127.0.0.1:${(server.address() as AddressInfo).port}`, messages: () => messages }
+  const { port: own } = server.address() as AddressInfo
+  return { url: `nats://${user}127.0.0.1:${own}`, messages: () => messages, received: () => received }
 }
 
 /** Follows the lines of the NATS protocol, and skips what they say follows them. */
-function messageCounter(counted: () => void): (chunk: Buffer) => void {
+function messageCounter(operation: RegExp, counted: (bytes: number) => void): (chunk: Buffer) => void {
   let line = ''
   let payload = 0
   return (chunk) => {
@@ -45,9 +57,9 @@ function messageCounter(counted: () => void): (chunk: Buffer) => void {
       if (end === -1) return
       at = end + 1
       const words = line.trim().split(/\s+/)
-      if (/^H?PUB$/i.test(words[0] ?? '')) {
+      if (operation.test(words[0] ?? '')) {
         payload = Number(words.at(-1)) + 2
-        counted()
+        counted(payload)
       }
       line = ''
     }

@@ -8,7 +8,11 @@ import { type IndexedCopy, ObjectIndex } from '../../events/object-index.ts'
 const PREFIX = 'k8s._.v1.pods'
 const TTL_MS = 3_600_000
 
-const selection = (text: string): Selection => ({ text, matcher: () => parseSelector(text) })
+const selection = (text: string): Selection => ({
+  text,
+  byFields: false,
+  matcher: () => parseSelector(text),
+})
 const mine = selection('app=mine')
 
 /** Applies what a stream would have on the subject of a pod. */
@@ -54,6 +58,7 @@ it('fields count where the object is known, and whatever has the labels may be w
   const index = new ObjectIndex(PREFIX)
   const running: Selection = {
     text: 'running',
+    byFields: true,
     matcher: () => (labels, object) => labels['app'] === 'mine' && object?.['phase'] !== 'Pending',
   }
   index.select(running)

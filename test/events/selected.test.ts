@@ -24,7 +24,7 @@ afterAll(() => nats[Symbol.asyncDispose]())
 
 function selection(text: string): Selection {
   const matches = parseSelector(text)
-  return { text, matcher: () => (labels) => matches(labels) }
+  return { text, byFields: false, matcher: () => (labels) => matches(labels) }
 }
 
 const labelled = (name: string, version: number, labels: Record<string, string>, spec: unknown = {}) => {
@@ -128,6 +128,30 @@ describe('objects that a selection selects', () => {
     expect(await selected(store, 'app=other')).toHaveLength(1000)
     expect(await selected(store, 'app!=mine')).toHaveLength(1000)
   }, 30_000)
+
+  it('by their fields are read again once for each such selection, and from then on when they change', async () => {
+    await using store = await open(fresh())
+    await store.put(ATS, 'added', object('a', 1))
+    const inPhase = (phase: string): Selection => ({
+      text: phase,
+      byFields: true,
+      matcher: () => (_, found) => found === undefined || found.spec === phase,
+    })
+    const found = async (one: Selection) => {
+      const related = [{ ref: PODS, namespace: NS, selection: one }]
+      return (await store.observe({ primary: PRIMARY, related })).related[0]!.map(({ key }) => key.name)
+    }
+    for (const name of ['p', 'q', 'r']) await put(store, 'added', name, 2, 'mine', { spec: 'Pending' })
+    await put(store, 'added', 's', 3, 'mine', { spec: 'Running' })
+    expect(await found(inPhase('Running'))).toEqual(['s'])
+    expect(await found(inPhase('Pending'))).toEqual(['p', 'q', 'r'])
+    await put(store, 'modified', 'p', 4, 'mine', { spec: 'Running' })
+    const bytes = await received(store, async () => {
+      expect(await found(inPhase('Running'))).toEqual(['s', 'p'])
+      expect(await found(inPhase('Pending'))).toEqual(['q', 'r'])
+    })
+    expect(bytes.messages).toBeLessThanOrEqual(2 * 2 + 2 + 1)
+  })
 
   it('without a namespace are found where the kind has none, and not asked for where it has', async () => {
     await using store = await open(fresh())

@@ -33,8 +33,8 @@ export interface FairleadProcess extends AsyncDisposable {
 }
 
 /** `fairlead …` as a process of its own, with the log of every run; killed at the end of the block. */
-export function startFairlead(args: string[], env: Record<string, string>): FairleadProcess {
-  const child = spawn(process.execPath, [...LEASHED, BIN, ...args], {
+export function startFairlead(args: string[], env: Record<string, string>, bin = BIN): FairleadProcess {
+  const child = spawn(process.execPath, [...LEASHED, bin, ...args], {
     env: { PATH: process.env['PATH'], HOME: process.env['HOME'], LOG_LEVEL: 'debug', LOG_FORMAT: 'json', ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   })

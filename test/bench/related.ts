@@ -1,0 +1,116 @@
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import type { KubeObject } from '#contracts'
+import { Memcached, memcached } from '#functions/memcached'
+import { createKubeClient, loadKubeConfig, resourcePath } from '#kube'
+import { forEachAtMost } from '#primitives'
+import { Deployment, Pod } from '#sdk'
+import { fairlead, startFairlead } from '../support/fairlead.ts'
+import { startTestCluster } from '../support/servers.ts'
+import { cpuMsOf, residentMiBOf } from '../support/usage.ts'
+import { countMessagesTo } from './counting-proxy.ts'
+import { percentiles } from './median.ts'
+
+/**
+ * `node test/bench/related.ts [--base CHECKOUT]`: an edit of a Memcached, whose related pods are selected by their labels,
+ * while other pods are in its namespace, and after half of these were deleted. `--base`: beside another checkout, in turn.
+ */
+const NAMESPACE = 'default'
+const EDITS = 100
+const WARM_EDITS = 30
+const AT_ONCE = 16
+const { base } = parseArgs({ options: { base: { type: 'string' } } }).values
+const here = fileURLToPath(new URL('../..', import.meta.url))
+const checkouts = { ...(base !== undefined && { base }), here }
+const functionsOf = (checkout: string) =>
+  ['at', 'memcached'].flatMap((name) => ['--function', join(checkout, 'functions', name, 'index.ts')])
+
+await using cluster = await startTestCluster({ nats: true })
+const env = { KUBECONFIG: cluster.kubeconfig, LOG_LEVEL: 'info' }
+await fairlead(['install', ...functionsOf(here)], env)
+await using kube = createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'bench' })
+await kube.create(
+  resourcePath(memcached.for, NAMESPACE),
+  Memcached.of({ metadata: { name: 'bench' }, spec: { size: 0, image: 'memcached:1.6' } }),
+)
+const rows: Record<string, Record<string, string>> = {}
+let size = 0
+
+await measure('no other pods')
+await otherPods(0, 5000)
+await measure('5,000 other pods')
+await otherPods(5000, 20_000)
+await measure('20,000 other pods')
+await forEachAtMost(
+  AT_ONCE,
+  namesFrom(0, 10_000),
+  async (name) => void (await kube.delete(resourcePath(Pod, NAMESPACE, name), { gracePeriodSeconds: 0 })),
+)
+await measure('10,000 of them deleted')
+console.table(rows)
+process.exit(0)
+
+async function measure(scene: string): Promise<void> {
+  for (const [label, checkout] of Object.entries(checkouts)) {
+    const nats = await countMessagesTo(cluster.nats?.url ?? '')
+    const up = startFairlead(
+      ['up', ...functionsOf(checkout)],
+      { ...env, NATS_URL: nats.url, FAIRLEAD_PREFIX: label },
+      join(checkout, 'cli/bin.js'),
+    )
+    await edits(WARM_EDITS)
+    const before = { cpu: cpuMsOf(up.pid), sent: nats.messages(), ...nats.received() }
+    const times = await edits(EDITS)
+    const { messages, bytes } = nats.received()
+    const per = (total: number) => (total / EDITS).toFixed(1)
+    rows[`${scene}, ${label}`] = {
+      'p50 / p99, ms': percentiles(times),
+      'CPU, ms': per(cpuMsOf(up.pid) - before.cpu),
+      sent: per(nats.messages() - before.sent),
+      received: per(messages - before.messages),
+      'KiB received': per((bytes - before.bytes) / 1024),
+      'RSS, MiB': residentMiBOf(up.pid).toFixed(0),
+    }
+    console.table(rows)
+    up.kill('SIGTERM')
+    await up.exited
+  }
+}
+
+/** Milliseconds from the answer to an edit until the Deployment follows it. */
+async function edits(count: number): Promise<number[]> {
+  const stop = new AbortController()
+  const changes = kube.watch<KubeObject & { spec: { replicas: number } }>(resourcePath(Deployment, NAMESPACE), {
+    signal: stop.signal,
+  })
+  const times: number[] = []
+  for (let edit = 0; edit < count; edit++) {
+    size = (size % 1000) + 1
+    await kube.patch(resourcePath(memcached.for, NAMESPACE, 'bench'), { spec: { size } }, 'merge')
+    const acknowledged = performance.now()
+    for await (const { type, object } of { [Symbol.asyncIterator]: () => ({ next: () => changes.next() }) })
+      if (type !== 'BOOKMARK' && object.spec.replicas === size) break
+    times.push(performance.now() - acknowledged)
+    await sleep(50)
+  }
+  stop.abort()
+  return times
+}
+
+async function otherPods(from: number, to: number): Promise<void> {
+  const containers = [{ name: 'c', image: 'busybox', command: ['sleep', 'infinity'] }]
+  await forEachAtMost(AT_ONCE, namesFrom(from, to), (name) =>
+    kube.create(resourcePath(Pod, NAMESPACE), {
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: { name, labels: { app: 'other' } },
+      spec: { containers },
+    }),
+  )
+}
+
+async function* namesFrom(from: number, to: number): AsyncGenerator<string> {
+  for (let at = from; at < to; at++) yield `other-${at}`
+}
