@@ -4,6 +4,7 @@ import { LARGEST_MESSAGE_BYTES, NEXT_PAGE_BYTES } from './pages.ts'
 import { persist } from './persist.ts'
 import type { ReaderContext } from './reader.ts'
 import { copyFrom, expiryOf, storedEventFrom } from './stored.ts'
+import { NONE } from './subject-part.ts'
 import type { StoredObject } from './types.ts'
 import { isPresent } from './version-conflict.ts'
 
@@ -54,9 +55,10 @@ export class IndexReader implements Disposable {
     return this.#readAt
   }
 
-  /** Whether there are objects, as far as is known. */
-  get hasObjects(): boolean {
-    return this.#isBuilt && this.index.size > 0
+  /** Of one namespace. */
+  get isInNamespace(): boolean {
+    const place = this.#options.filter.split('.')[PREFIX_PARTS]
+    return place !== '*' && place !== NONE
   }
 
   /** Resolves when the index has everything that was confirmed before this call. All who call during a read share the next one. */
@@ -124,7 +126,10 @@ export class IndexReader implements Disposable {
   /** `end`: known before the server was asked, and had nothing more up to there. */
   #cover(end: number): void {
     this.#position = Math.max(this.#position, end)
+    if (this.#isBuilt) return
     this.#isBuilt = true
+    const { context, filter } = this.#options
+    context.log.debug({ filter, objects: this.index.size }, 'the index of a related kind is read')
   }
 
   #page(): Promise<PageFrom> {

@@ -1,8 +1,10 @@
+import type { ResourceRef } from '#contracts'
 import type { StoredMessage } from '#jetstream'
 import { unlessAborted } from '#primitives'
 import { IndexReader } from './index-reader.ts'
 import type { ObjectIndex } from './object-index.ts'
 import type { ReaderContext } from './reader.ts'
+import { resourcePrefix } from './subjects.ts'
 import type { Selection, StoredObject } from './types.ts'
 
 /** All indexes of a process may take so much. Beyond it, the one that was used least recently is dropped. */
@@ -36,6 +38,8 @@ export class Indexes {
   /** By filter; what was used last is at the end. */
   readonly #readers = new Map<string, IndexReader>()
   readonly #weights = new WeakMap<IndexReader, number>()
+  /** By what the subjects of a kind begin with: an index of a namespace in which there are objects. */
+  readonly #inNamespace = new Map<string, IndexReader>()
   #bytes = 0
   #generation = {}
   /** What something that was read has told of the last sequence. A replica may have given later messages. */
@@ -66,17 +70,23 @@ export class Indexes {
 
   /** For another selection by fields everything is read again, once for all selections of which the index knows. */
   #openFor(filter: string, selection: Selection): IndexReader {
-    const known = this.open(filter)
+    const known = this.#open(filter)
     const isReadAgain = selection.byFields && known.position > 0 && !known.index.knows(selection)
     if (isReadAgain) this.drop(filter)
-    const reader = this.open(filter)
+    const reader = this.#open(filter)
     for (const one of isReadAgain ? known.index.selections : []) reader.index.select(one)
     reader.index.select(selection)
     return reader
   }
 
+  /** As long as there are objects of a kind in a namespace, there are none without a namespace. */
+  isNamespaced(ref: ResourceRef): boolean {
+    const reader = this.#inNamespace.get(resourcePrefix(ref))
+    return reader?.disposed.aborted === false && reader.index.size > 0 && !this.#isOld(reader)
+  }
+
   /** Perhaps a new one, of which nothing is read yet. */
-  open(filter: string): IndexReader {
+  #open(filter: string): IndexReader {
     const known = this.#readers.get(filter)
     const isKnown = known !== undefined && !this.#isOld(known)
     if (!isKnown) this.drop(filter)
@@ -128,6 +138,7 @@ export class Indexes {
 
   #account(filter: string, reader: IndexReader): void {
     this.#highest = Math.max(this.#highest, reader.position)
+    if (reader.isInNamespace && reader.index.size > 0) this.#inNamespace.set(reader.index.prefix, reader)
     const { bytes } = reader.index
     this.#bytes += bytes - (this.#weights.get(reader) ?? 0)
     this.#weights.set(reader, bytes)

@@ -51,7 +51,7 @@ const sharedLabels = new BoundedMap<string, Labels>(4096)
  * the objects. Applying every message in the order of the stream gives what a read of all of it gives.
  */
 export class ObjectIndex {
-  readonly #prefix: string
+  readonly prefix: string
   readonly #present = new Map<string, Entry>()
   /** Deleted, or known only from owners that it has left: they may outrank a copy that comes later. */
   readonly #gone = new BoundedMap<string, Entry>(GONE_BYTES, weightOf)
@@ -60,7 +60,7 @@ export class ObjectIndex {
 
   /** `prefix`: with what the subjects of the kind begin, up to the namespace. */
   constructor(prefix: string) {
-    this.#prefix = prefix
+    this.prefix = prefix
   }
 
   /** The objects that are there. */
@@ -159,7 +159,7 @@ export class ObjectIndex {
 
   #subjectOf(key: string, owner: string): string {
     const dot = key.indexOf('.')
-    return `${this.#prefix}.${key.slice(0, dot)}.${owner}.${key.slice(dot + 1)}`
+    return `${this.prefix}.${key.slice(0, dot)}.${owner}.${key.slice(dot + 1)}`
   }
 }
 

@@ -1,4 +1,3 @@
-import type { ResourceRef } from '#contracts'
 import type { StoredMessage } from '#jetstream'
 import { BoundedMap } from '#primitives'
 import { Indexes, type Mark } from './indexes.ts'
@@ -6,7 +5,7 @@ import type { Located } from './object-index.ts'
 import { type ReadTerms, readPages, sizeOf } from './pages.ts'
 import type { ReaderContext } from './reader.ts'
 import { copyFrom, storedEventFrom } from './stored.ts'
-import { objectFilter, resourcePrefix } from './subjects.ts'
+import { objectFilter } from './subjects.ts'
 import type { SelectedQuery, StoredObject } from './types.ts'
 import { isPresent } from './version-conflict.ts'
 
@@ -53,18 +52,11 @@ export class SelectedReader {
   }
 
   read(queries: readonly SelectedQuery[], terms: ReadTerms): Promise<StoredObject[][]> {
-    return Promise.all(queries.map(async (query) => (this.#isInVain(query, queries) ? [] : this.#select(query, terms))))
+    return Promise.all(queries.map(async (query) => (this.#isInVain(query) ? [] : this.#select(query, terms))))
   }
 
-  /** While there are objects of a kind in a namespace, there are none without a namespace. */
-  #isInVain({ ref, clusterScoped }: SelectedQuery, queries: readonly SelectedQuery[]): boolean {
-    if (clusterScoped !== true) return false
-    return queries.some(
-      (other) =>
-        other.clusterScoped !== true &&
-        sameResource(other.ref, ref) &&
-        this.#indexes.open(objectFilter(other)).hasObjects,
-    )
+  #isInVain({ ref, clusterScoped }: SelectedQuery): boolean {
+    return clusterScoped === true && this.#indexes.isNamespaced(ref)
   }
 
   async #select({ selection, ...filter }: SelectedQuery, terms: ReadTerms): Promise<StoredObject[]> {
@@ -128,5 +120,3 @@ function remember(
 ): void {
   known.set(subject, { sequence: object.sequence, bytes: sizeOf(message), object })
 }
-
-const sameResource = (one: ResourceRef, other: ResourceRef): boolean => resourcePrefix(one) === resourcePrefix(other)
