@@ -1,8 +1,8 @@
 import type { PageFrom, StoredMessage } from '#jetstream'
+import type { DeadLettering } from './dead-lettering.ts'
 import { ObjectIndex } from './object-index.ts'
-import { LARGEST_MESSAGE_BYTES, NEXT_PAGE_BYTES } from './pages.ts'
+import { LARGEST_MESSAGE_BYTES, NEXT_PAGE_BYTES, type PagesContext } from './pages.ts'
 import { persist } from './persist.ts'
-import type { ReaderContext } from './reader.ts'
 import { copyFrom, expiryOf, storedEventFrom } from './stored.ts'
 import { NONE } from './subject-part.ts'
 import type { StoredObject } from './types.ts'
@@ -14,8 +14,12 @@ const PREFIX_PARTS = 4
 const SINGLE_MESSAGES = 8
 const OBJECTS_PER_SINGLE_MESSAGE = 4096
 
+export interface IndexContext extends PagesContext {
+  deadLettering: DeadLettering
+}
+
 export interface IndexReaderOptions {
-  context: ReaderContext
+  context: IndexContext
   /** objectFilter of a kind in a place, without the installation's prefix. */
   filter: string
   /** The stream's last sequence, as far as something that was read before has told it. */

@@ -9,6 +9,7 @@ export { FIRST_READ_BYTES } from './pages.ts'
 export { PoisonEventError, type PoisonReason } from './poison.ts'
 export { MAX_OBJECT_BYTES, type Publication, publicationOf, type TravelRules } from './publication.ts'
 export { referenceRule } from './references.ts'
+export type { RelatedQuery, Selection } from './selection.ts'
 export { openEventStore } from './store.ts'
 export { WrongClusterError } from './stream.ts'
 export { decodeSubjectPart, encodeSubjectPart, SubjectError } from './subject-part.ts'
@@ -45,8 +46,6 @@ export type {
   ObserveQuery,
   PutOptions,
   PutResult,
-  RelatedQuery,
-  Selection,
   StoredCursor,
   StoredEvent,
   StoredObject,

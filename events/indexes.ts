@@ -1,11 +1,11 @@
 import type { ResourceRef } from '#contracts'
 import type { StoredMessage } from '#jetstream'
 import { unlessAborted } from '#primitives'
-import { IndexReader } from './index-reader.ts'
+import { type IndexContext, IndexReader } from './index-reader.ts'
 import type { ObjectIndex } from './object-index.ts'
-import type { ReaderContext } from './reader.ts'
+import type { Selection } from './selection.ts'
 import { resourcePrefix } from './subjects.ts'
-import type { Selection, StoredObject } from './types.ts'
+import type { StoredObject } from './types.ts'
 
 /** All indexes of a process may take so much. Beyond it, the one that was used least recently is dropped. */
 const CAPACITY_BYTES = 128 * 2 ** 20
@@ -22,7 +22,7 @@ export interface Mark {
 }
 
 interface IndexesOptions {
-  context: ReaderContext
+  context: IndexContext
   tombstoneSeconds: number
   selected: (subject: string, object: StoredObject, message: StoredMessage) => void
   /** What was read before is of no use. */

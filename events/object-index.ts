@@ -1,7 +1,7 @@
 import type { KubeObject } from '#contracts'
 import { BoundedMap } from '#primitives'
+import type { Selection } from './selection.ts'
 import { NO_OWNER } from './subjects.ts'
-import type { Selection } from './types.ts'
 import { holderOf, isPresent, type RankedCopy } from './version-conflict.ts'
 
 type Labels = Readonly<Record<string, string>>

@@ -4,18 +4,11 @@ import type { DeadLettering } from './dead-lettering.ts'
 import type { Memory } from './memory.ts'
 import { type PagesContext, type ReadTerms, readPages, sizeOf } from './pages.ts'
 import type { SelectedReader } from './selected-reader.ts'
+import { isSelected } from './selection.ts'
 import { copyFrom, identityFrom, storedEventFrom } from './stored.ts'
 import { ANCHOR, markPlace } from './stream.ts'
 import { childrenFilter, identityFilter, identityOf, matcherOf, type ObjectFilter, objectFilter } from './subjects.ts'
-import type {
-  Identity,
-  Observed,
-  ObserveQuery,
-  RelatedQuery,
-  SelectedQuery,
-  StoredEvent,
-  StoredObject,
-} from './types.ts'
+import type { Identity, Observed, ObserveQuery, StoredEvent, StoredObject } from './types.ts'
 import { holderOf, isPresent, type StoredCopy } from './version-conflict.ts'
 
 export interface ReaderContext extends PagesContext {
@@ -231,6 +224,3 @@ function byIdentity(copies: Copy[]): Map<string, Copy[]> {
   }
   return groups
 }
-
-const isSelected = (query: RelatedQuery): query is SelectedQuery =>
-  'selection' in query && query.selection !== undefined

@@ -1,12 +1,13 @@
 import type { StoredMessage } from '#jetstream'
 import { BoundedMap } from '#primitives'
+import type { IndexContext } from './index-reader.ts'
 import { Indexes, type Mark } from './indexes.ts'
 import type { Located } from './object-index.ts'
 import { type ReadTerms, readPages, sizeOf } from './pages.ts'
-import type { ReaderContext } from './reader.ts'
+import type { SelectedQuery } from './selection.ts'
 import { copyFrom, storedEventFrom } from './stored.ts'
 import { objectFilter } from './subjects.ts'
-import type { SelectedQuery, StoredObject } from './types.ts'
+import type { StoredObject } from './types.ts'
 import { isPresent } from './version-conflict.ts'
 
 /** Of messages. What was parsed of them takes several times as much. */
@@ -20,13 +21,13 @@ interface Known {
   object: StoredObject
 }
 
-export interface SelectedReaderOptions extends ReaderContext {
+export interface SelectedReaderOptions extends IndexContext {
   tombstoneSeconds: number
 }
 
 /** Reads the objects that selections select, at least as new as what was confirmed before: from memory if they have not changed. */
 export class SelectedReader {
-  readonly #context: ReaderContext
+  readonly #context: IndexContext
   readonly #indexes: Indexes
   #known = knownObjects()
 

@@ -1,6 +1,7 @@
 import type { KubeObject, ResourceRef, RunLog } from '#contracts'
 import type { CloudEvent } from './cloud-event.ts'
 import type { DeadMessage } from './dead-letter.ts'
+import type { RelatedQuery } from './selection.ts'
 import type { ObjectFilter, ObjectKey, OwnerKey } from './subjects.ts'
 
 /** What happened to an object, as the API server's watch says it. */
@@ -136,27 +137,6 @@ export interface Allowance {
   demand(bytes: number): void
   /** Called for each message that has come, with its subject without prefix. Throws when it is one too many. */
   note(subject: string, bytes: number): void
-}
-
-/** Which objects of a kind are wanted, by their labels and fields. */
-export interface Selection {
-  /** Two selections with the same text select the same. */
-  text: string
-  /** Labels do not say all. */
-  byFields: boolean
-  /** Parses it. `object` is left out where only labels are known: then whatever has these labels may be wanted. */
-  matcher: () => (labels: Readonly<Record<string, string>>, object?: KubeObject) => boolean
-}
-
-/**
- * With a selection, only objects that it selects are read, and perhaps some of which EVENTS has a reference only. The first
- * read of a kind in a place reads everything there, each later one what has changed since.
- */
-export type RelatedQuery = ObjectFilter | SelectedQuery
-
-export interface SelectedQuery extends Omit<ObjectFilter, 'name'> {
-  ref: ResourceRef
-  selection: Selection
 }
 
 export interface ObserveQuery {
