@@ -13,7 +13,7 @@ import { countMessagesTo } from './counting-proxy.ts'
 import { Memcached, memcached } from './memcached.ts'
 
 /**
- * `node test/bench/calls.ts`: calls of the function, API requests and messages to NATS for an At from its creation to
+ * `node test/bench/calls.ts`: calls of the function, API requests and messages to and from NATS for an At from its creation to
  * DONE, and for an edit, with the function in the dispatcher's process and over HTTP.
  */
 const COUNT = 100
@@ -75,13 +75,15 @@ async function counting(act: () => Promise<number>): Promise<Record<string, stri
     calls: per(before.calls, after.calls),
     'API requests': per(before.requests + own, after.requests),
     'messages to NATS': per(before.messages, after.messages),
+    'messages from NATS': per(before.received, after.received),
   }
 }
 
 async function totals() {
   const metrics = await kube.text('/metrics')
   const requests = [...metrics.matchAll(COUNTED)].reduce((sum, [, count]) => sum + Number(count), 0)
-  return { calls: statSync(calls).size, requests, messages: nats.messages() }
+  const { messages: received } = nats.received()
+  return { calls: statSync(calls).size, requests, messages: nats.messages(), received }
 }
 
 async function ats(slug: string): Promise<number> {
