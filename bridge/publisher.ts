@@ -1,6 +1,6 @@
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { keyOf, type PutOptions, type PutResult, type Verb } from '#events'
-import { doubling, retry, unlessAborted } from '#primitives'
+import { doubling, pause, retry, unlessAborted } from '#primitives'
 import type { Announced } from '#queue'
 import { UpdatePredicates } from './predicates.ts'
 import type { Relations } from './relations.ts'
@@ -36,6 +36,8 @@ export type PublisherDeps = Pick<BridgeOptions, 'events' | 'queue' | 'log' | 'ow
 
 const FIRST_RETRY_MS = 100
 const LAST_RETRY_MS = 5000
+/** A change of the object by somebody else waits for so long at most, while a write of a run is not answered. */
+const ANSWER_LATE_MS = 250
 
 /** Brings single changes to EVENTS and their keys to the queue. */
 export class Publisher {
@@ -93,14 +95,29 @@ export class Publisher {
     if (news.verb === undefined) return undefined
     const { events, ownWrites, tracer } = this.#deps
     const owner = routes.ownerOf(news.object)
+    const traceparent = ownWrites?.traceOf(ref, news.object) ?? tracer?.begin(news.object)
+    await this.#untilWritten(ref, news.object, signal)
     return events.put(ref, news.verb, news.object, {
       ...(owner && { owner: { resource: owner.resource, name: owner.name } }),
       ...(isPartial && { referenceOnly: true }),
       lastState: news.verb === 'deleted' && routes.isFinalized(ref),
       disproves: news.disproves,
-      traceparent: ownWrites?.traceOf(ref, news.object) ?? tracer?.begin(news.object),
+      traceparent,
       signal,
     })
+  }
+
+  /**
+   * Lets a run that is writing the object store what it has written: then the watch's report is known as its echo. The
+   * watch is often some milliseconds before the answer to the write.
+   */
+  async #untilWritten(ref: ResourceRef, object: KubeObject, signal: AbortSignal): Promise<void> {
+    const written = this.#deps.ownWrites?.written(ref, object)
+    if (written === undefined) return
+    const enough = new AbortController()
+    const either = AbortSignal.any([enough.signal, signal])
+    await Promise.race([written, pause(ANSWER_LATE_MS, either)])
+    enough.abort()
   }
 
   /** Of each key that is only noted by a run: resolves when the change is safe. */

@@ -46,6 +46,8 @@ export interface OwnWrites {
   needsNoRun(echo: Echo): boolean
   /** The traceparent of the run that is writing the object at this moment: the watch may report the write first. */
   traceOf(ref: ResourceRef, object: KubeObject): string | undefined
+  /** Resolves when EVENTS has what a run is writing to the object at this moment; undefined: no run writes to it. */
+  written(ref: ResourceRef, object: KubeObject): Promise<void> | undefined
 }
 
 /** Traces the changes that no run of this process makes. */

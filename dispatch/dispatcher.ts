@@ -70,6 +70,8 @@ export interface Dispatcher extends Runnable {
   needsNoRun(write: { reconciler: string; key: string; origin: string }): boolean
   /** The traceparent of the run that is writing the object at this moment: the watch may report the write before EVENTS has it. */
   traceOf(ref: ResourceRef, object: KubeObject): string | undefined
+  /** Resolves when EVENTS has what a run is writing to the object at this moment; undefined: no run writes to it. */
+  written(ref: ResourceRef, object: KubeObject): Promise<void> | undefined
   /** Calls of functions that have not ended; after run(): that have ignored their signal. */
   calls(): FunctionCall[]
   /** Reconcilers that are served now. */
@@ -128,6 +130,10 @@ class LiveDispatcher implements Dispatcher {
 
   traceOf(ref: ResourceRef, object: KubeObject): string | undefined {
     return this.#deps.inFlight.traceOf(ref, object)
+  }
+
+  written(ref: ResourceRef, object: KubeObject): Promise<void> | undefined {
+    return this.#deps.inFlight.ended(ref, object)
   }
 
   calls(): FunctionCall[] {

@@ -1,19 +1,32 @@
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 
+interface Write {
+  traceparent: string
+  ended: PromiseWithResolvers<void>
+}
+
 /** Writes whose results EVENTS does not have yet: the watch may tell of them before the API server has answered. */
 export class InFlight {
-  readonly #traces = new Map<string, string>()
+  readonly #writes = new Map<string, Write>()
 
   begin(ref: ResourceRef, object: KubeObject, traceparent: string): void {
-    this.#traces.set(targetOf(ref, object), traceparent)
+    this.end(ref, object)
+    this.#writes.set(targetOf(ref, object), { traceparent, ended: Promise.withResolvers() })
   }
 
   end(ref: ResourceRef, object: KubeObject): void {
-    this.#traces.delete(targetOf(ref, object))
+    const target = targetOf(ref, object)
+    this.#writes.get(target)?.ended.resolve()
+    this.#writes.delete(target)
   }
 
   traceOf(ref: ResourceRef, object: KubeObject): string | undefined {
-    return this.#traces.get(targetOf(ref, object))
+    return this.#writes.get(targetOf(ref, object))?.traceparent
+  }
+
+  /** Resolves when EVENTS has the result, or there is none; undefined: the object is not being written. */
+  ended(ref: ResourceRef, object: KubeObject): Promise<void> | undefined {
+    return this.#writes.get(targetOf(ref, object))?.ended.promise
   }
 }
 

@@ -195,7 +195,7 @@ describe('a start', () => {
     await events.put(configMaps, 'added', foreign!, { origin: 'maps/default.other/run' })
     await js.close()
     const needsNoRun = ({ reconciler, key, origin }: Echo) => origin.startsWith(`${reconciler}/${key}/`)
-    const ownWrites = { needsNoRun, traceOf: () => undefined }
+    const ownWrites = { needsNoRun, traceOf: () => undefined, written: () => undefined }
     const published: string[] = []
     const observer = { published: ({ object }: { object: KubeObject }) => published.push(object.metadata.name) }
     await using bridge = await startBridge(kube, nats.url, { prefix, ownWrites, observer })

@@ -49,6 +49,30 @@ function answeringLate(kube: KubeClient) {
   return { kube: { ...kube, create }, release }
 }
 
+/** A client that answers each write of a run a moment after a watch has told of it. */
+function answeringBehind(kube: KubeClient) {
+  const told = new Map<string, PromiseWithResolvers<void>>()
+  const tellingOf = ({ metadata: { uid, resourceVersion } }: KubeObject): PromiseWithResolvers<void> => {
+    const version = `${uid} ${resourceVersion}`
+    const telling = told.get(version) ?? Promise.withResolvers<void>()
+    told.set(version, telling)
+    return telling
+  }
+  const behind = async <T>(path: string, answer: Promise<T>): Promise<T> => {
+    if (/widgets|pods/.test(path)) await tellingOf((await answer) as KubeObject).promise
+    return answer
+  }
+  return {
+    kube: {
+      ...kube,
+      create: ((path, ...of) => behind(path, kube.create(path, ...of))) as KubeClient['create'],
+      patch: ((path, ...of) => behind(path, kube.patch(path, ...of))) as KubeClient['patch'],
+    },
+    /** The bridge has taken the change. */
+    watched: (object: KubeObject) => void setTimeout(() => tellingOf(object).resolve(), 20),
+  }
+}
+
 async function traceIdOf(ref: ResourceRef, namespace: string, name: string): Promise<string | undefined> {
   const { primary } = await fixture.events.observe({ primary: { ref, namespace, name } })
   return primary?.traceparent?.split('-')[1]
@@ -63,13 +87,15 @@ interface Circumstances {
   /** Of the Reconciler. */
   spec?: object
   behave?: (input: RunInput) => Outcome
+  /** Called when the watch has told of a change. */
+  watched?: (object: KubeObject) => void
 }
 
 /** A dispatcher and a bridge whose watch is held back as soon as the function is called for the first time. */
 async function delayed(
   name: string,
   ownWrites: (scene: Scene) => BridgeOptions['ownWrites'],
-  { kube: client = fixture.kube, isHeldBack = true, resource = '', spec, behave }: Circumstances = {},
+  { kube: client = fixture.kube, isHeldBack = true, resource = '', spec, behave, watched }: Circumstances = {},
 ) {
   const object = await fixture.kube.create<KubeObject>(resourcePath(RECONCILERS), {
     apiVersion: 'fairlead.dev/v1alpha1',
@@ -87,6 +113,7 @@ async function delayed(
   const scene = await fixture.scene(name, { object, dispatcher: { kube: client } })
   const { kube, hold, release } = delaying(fixture.kube, resource)
   const published: SeenChange[] = []
+  const asked: string[] = []
   const bridge = createBridge({
     kube,
     events: fixture.events,
@@ -94,7 +121,11 @@ async function delayed(
     log: silent,
     ownWrites: ownWrites(scene),
     tracer: { begin: ({ kind }) => (kind === 'Widget' ? TRACEPARENT : OTHER_TRACEPARENT) },
-    observer: { published: (change) => published.push(change) },
+    observer: {
+      published: (change) => published.push(change),
+      seen: ({ object }) => watched?.(object),
+      enqueued: ({ by, object: changed }) => asked.push(`${by} ${changed?.kind}`),
+    },
   })
   const stop = new AbortController()
   const running = bridge.run(stop.signal, 2000)
@@ -122,6 +153,8 @@ async function delayed(
     seen,
     runs,
     published,
+    /** Who has the keys that changes have asked to run, and the kinds of these changes. */
+    asked,
     release,
     /** Lets the watch tell of what the run wrote, seconds after it, and waits until all of that has been dealt with. */
     async echo() {
@@ -183,6 +216,25 @@ describe('what a run wrote', () => {
     expect(await traceIdOf(PODS, 'early', 'early-pod')).toBe(TRACEPARENT.split('-')[1])
     release()
     expect((await scene.ended('w')).result).toBe('success')
+  })
+
+  it('asks no run to look again when the watch tells of it before the API server has answered', async () => {
+    const called = async (name: string, circumstances: Circumstances) => {
+      await using world = await delayed(name, ({ dispatcher }) => dispatcher, circumstances)
+      await world.scene.ended('w')
+      if (circumstances.isHeldBack !== false) await world.echo()
+      await until(() => world.published.some(({ object }) => object.metadata.name === `${name}-pod`))
+      await until(async () => {
+        const { queued, running } = await world.scene.queue.depth(name)
+        return queued + running === 0
+      })
+      const { resourceVersion } = (await world.scene.get(WIDGETS, 'w'))!.metadata
+      await until(() => world.published.some(({ object }) => object.metadata.resourceVersion === resourceVersion))
+      return { asked: world.asked, calls: world.seen.length, runs: world.runs() }
+    }
+    const late = await called('told-late', {})
+    const { kube, watched } = answeringBehind(fixture.kube)
+    expect(await called('told-early', { kube, watched, isHeldBack: false })).toEqual(late)
   })
 
   it('told by another process’s bridge makes runs that see it and write nothing', async () => {

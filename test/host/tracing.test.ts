@@ -59,6 +59,7 @@ async function traceparentOfEvent(object: KubeObject, tracer: ChangeTracer): Pro
     ownWrites: {
       needsNoRun: () => false,
       traceOf: (_, { metadata }) => (metadata.name === 'written' ? PARENT : undefined),
+      written: () => undefined,
     },
     tracer,
     scopes: new Scopes({} as KubeClient),
