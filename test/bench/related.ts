@@ -5,7 +5,7 @@ import { parseArgs } from 'node:util'
 import type { KubeObject } from '#contracts'
 import { Memcached, memcached } from '#functions/memcached'
 import { createKubeClient, loadKubeConfig, resourcePath } from '#kube'
-import { forEachAtMost } from '#primitives'
+import { forEachAtMost, unlessAborted } from '#primitives'
 import { Deployment, Pod } from '#sdk'
 import { fairlead, startFairlead } from '../support/fairlead.ts'
 import { startTestCluster } from '../support/servers.ts'
@@ -14,14 +14,20 @@ import { countMessagesTo } from './counting-proxy.ts'
 import { percentiles } from './median.ts'
 
 /**
- * `node test/bench/related.ts [--base CHECKOUT]`: an edit of a Memcached, whose related pods are selected by their labels,
- * while other pods are in its namespace, and after half of these were deleted. `--base`: beside another checkout, in turn.
+ * `node test/bench/related.ts [--pods COUNT] [--base CHECKOUT]`: an edit of a Memcached, whose related pods are selected by
+ * their labels, while other pods are in its namespace, and after half of these were deleted. `--base`: beside another
+ * checkout, in turn.
  */
 const NAMESPACE = 'default'
 const EDITS = 100
 const WARM_EDITS = 30
 const AT_ONCE = 16
-const { base } = parseArgs({ options: { base: { type: 'string' } } }).values
+/** An edit that nothing has followed by then ends the scene. */
+const LONGEST_MS = 15_000
+const { base, pods } = parseArgs({
+  options: { base: { type: 'string' }, pods: { type: 'string', default: '20000' } },
+}).values
+const most = Number(pods)
 const here = fileURLToPath(new URL('../..', import.meta.url))
 const checkouts = { ...(base !== undefined && { base }), here }
 const functionsOf = (checkout: string) =>
@@ -39,16 +45,16 @@ const rows: Record<string, Record<string, string>> = {}
 let size = 1
 
 await measure('no other pods')
-await otherPods(0, 5000)
-await measure('5,000 other pods')
-await otherPods(5000, 20_000)
-await measure('20,000 other pods')
+await otherPods(0, most / 4)
+await measure(`${most / 4} other pods`)
+await otherPods(most / 4, most)
+await measure(`${most} other pods`)
 await forEachAtMost(
   AT_ONCE,
-  namesFrom(0, 10_000),
+  namesFrom(0, most / 2),
   async (name) => void (await kube.delete(resourcePath(Pod, NAMESPACE, name), { gracePeriodSeconds: 0 })),
 )
-await measure('10,000 of them deleted')
+await measure(`${most / 2} of them deleted`)
 console.table(rows)
 process.exit(0)
 
@@ -60,9 +66,9 @@ async function measure(scene: string): Promise<void> {
       { ...env, NATS_URL: nats.url, FAIRLEAD_PREFIX: label },
       join(checkout, 'cli/bin.js'),
     )
-    await edits(WARM_EDITS)
+    await edits(WARM_EDITS).catch(() => [])
     const before = { cpu: cpuMsOf(up.pid), sent: nats.messages(), ...nats.received() }
-    const times = await edits(EDITS)
+    const times = await edits(EDITS).catch(() => [Number.POSITIVE_INFINITY])
     const { messages, bytes } = nats.received()
     const per = (total: number) => (total / EDITS).toFixed(1)
     rows[`${scene}, ${label}`] = {
@@ -79,23 +85,32 @@ async function measure(scene: string): Promise<void> {
   }
 }
 
-/** Milliseconds from the answer to an edit until the Deployment follows it. */
+/** Milliseconds from the answer to an edit until the Deployment follows it. Rejects when it does not. */
 async function edits(count: number): Promise<number[]> {
   const stop = new AbortController()
   const changes = kube.watch<KubeObject & { spec: { replicas: number } }>(resourcePath(Deployment, NAMESPACE), {
     signal: stop.signal,
   })
-  const times: number[] = []
-  for (let edit = 0; edit < count; edit++) {
-    size = (size % 5) + 1
-    await kube.patch(resourcePath(memcached.for, NAMESPACE, 'bench'), { spec: { size } }, 'merge')
-    const acknowledged = performance.now()
-    for await (const { type, object } of { [Symbol.asyncIterator]: () => ({ next: () => changes.next() }) })
-      if (type !== 'BOOKMARK' && object.spec.replicas === size) break
-    times.push(performance.now() - acknowledged)
-    await sleep(50)
+  const followed = async () => {
+    for (;;) {
+      const { value } = await changes.next()
+      if (value === undefined) throw new Error('the watch ended')
+      if (value.type !== 'BOOKMARK' && value.object.spec.replicas === size) return
+    }
   }
-  stop.abort()
+  const times: number[] = []
+  try {
+    for (let edit = 0; edit < count; edit++) {
+      size = (size % 5) + 1
+      await kube.patch(resourcePath(memcached.for, NAMESPACE, 'bench'), { spec: { size } }, 'merge')
+      const acknowledged = performance.now()
+      await unlessAborted(followed(), AbortSignal.timeout(LONGEST_MS))
+      times.push(performance.now() - acknowledged)
+      await sleep(50)
+    }
+  } finally {
+    stop.abort()
+  }
   return times
 }
 
