@@ -1,7 +1,7 @@
 import type { KubeObject } from '#contracts'
 import { EtcdCluster } from '#functions/etcd'
 import { resourcePath } from '#kube'
-import { type Kind, type ObservedBy, PersistentVolumeClaim, Pod } from '#sdk'
+import { type Kind, type ObservedBy, PersistentVolumeClaim, Pod, Service } from '#sdk'
 import { addEtcdImages } from '../../deploy/images/etcd/index.ts'
 import { type Replica, startReplicas } from './chaos.ts'
 import { startWorld, until, type World, whileAway } from './world.ts'
@@ -64,6 +64,20 @@ export class EtcdClusters implements AsyncDisposable {
   async urls(name: string): Promise<string[]> {
     const addresses = (await this.pods(name)).map(({ status }) => (status as { podIP?: string } | undefined)?.podIP)
     return addresses.filter((address) => address !== undefined).map((address) => `http://${address}:2379`)
+  }
+
+  /** Those of members that are ready. */
+  async readyUrls(name: string): Promise<string[]> {
+    const pods = (await this.pods(name)).map(({ status }) => status as ObservedBy<typeof Pod>['status'])
+    return pods
+      .filter((status) => status?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True'))
+      .map((status) => `http://${status?.podIP}:2379`)
+  }
+
+  /** Where clients reach whichever member is ready. */
+  async serviceUrl(name: string): Promise<string> {
+    const { spec } = await this.get(Service, `${name}-client`)
+    return `http://${spec?.clusterIP}:2379`
   }
 
   async urlOf(name: string): Promise<string> {

@@ -1,20 +1,32 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isNotFound } from '#kube'
+import type { Happening } from '../soak/etcd/outages.ts'
 import type { EtcdClusters } from './etcd-clusters.ts'
 import { whileAway } from './world.ts'
 
 interface Cast {
   clusters: EtcdClusters
-  name: string
+  names: readonly string[]
   random: () => number
 }
 
+/** One cluster of them. */
+interface Victim extends Omit<Cast, 'names'> {
+  name: string
+  /** To be called at the moment when it happens. */
+  happens: (what: string) => void
+}
+
 interface Fault {
-  what: string
   /** A member may be lost by it: it happens only while all are there. */
   isLoss: boolean
-  happen(cast: Cast): Promise<unknown>
+  happen(victim: Victim): Promise<unknown>
+}
+
+/** A fault that has happened, to one cluster or to all. */
+interface Struck extends Happening {
+  to?: string
 }
 
 const STALL_MS = 4000
@@ -23,72 +35,89 @@ const SIZES = [3, 5]
 const GRACE_S = 30
 
 const FAULTS: readonly Fault[] = [
-  { what: 'a member is killed', isLoss: true, happen: async (cast) => remove(cast, await anyMember(cast), 0) },
-  { what: 'a member is evicted', isLoss: true, happen: async (cast) => remove(cast, await anyMember(cast), GRACE_S) },
+  { isLoss: true, happen: (victim) => remove(victim, 'is killed', 0) },
+  { isLoss: true, happen: (victim) => remove(victim, 'is evicted', GRACE_S) },
   {
-    what: 'the leader is killed',
     isLoss: true,
-    happen: async (cast) => remove(cast, (await cast.clusters.statusOf(cast.name)).leader, 0),
+    async happen(victim) {
+      const { leader } = await victim.clusters.statusOf(victim.name)
+      await remove(victim, 'is killed', 0, leader)
+    },
   },
-  { what: "a member's process is killed", isLoss: true, happen: (cast) => signalMember(cast, 'SIGKILL') },
+  { isLoss: true, happen: (victim) => signalMember(victim, 'loses its process', 'SIGKILL') },
   {
-    what: "a member's process stalls",
     isLoss: true,
-    async happen(cast) {
-      const pid = await signalMember(cast, 'SIGSTOP')
+    async happen(victim) {
+      const pid = await signalMember(victim, `stalls for ${STALL_MS} ms`, 'SIGSTOP')
       await sleep(STALL_MS)
       if (pid !== undefined) send(pid, 'SIGCONT')
     },
   },
   {
-    what: 'another size',
     isLoss: true,
-    happen: ({ clusters, name, random }) => clusters.edit(name, { size: pick(SIZES, random) }),
+    async happen({ clusters, name, random, happens }) {
+      const size = pick(SIZES, random)
+      happens(`size ${size}`)
+      await clusters.edit(name, { size })
+    },
   },
   {
-    what: 'a dispatcher is killed',
     isLoss: false,
-    async happen({ clusters, random }) {
-      const victim = pick(clusters.replicas, random)
-      await victim?.kill()
-      victim?.start()
+    async happen({ clusters, random, happens }) {
+      const replica = pick(clusters.replicas, random)
+      happens(DISPATCHER_KILLED)
+      await replica?.kill()
+      replica?.start()
     },
   },
 ]
 
-/** Random faults, one after the other, until the signal. Gives how often each has happened. */
-export async function faultsUntil(signal: AbortSignal, cast: Cast): Promise<Record<string, number>> {
-  const happened: Record<string, number> = {}
+const DISPATCHER_KILLED = 'a dispatcher is killed'
+
+/** Random faults, one after the other, until the signal. */
+export async function faultsUntil(signal: AbortSignal, { clusters, names, random }: Cast): Promise<Struck[]> {
+  const struck: Struck[] = []
   while (!signal.aborted) {
-    const isWhole = await cast.clusters.isSettled(cast.name)
+    const name = pick(names, random) ?? ''
+    const isWhole = await clusters.isSettled(name)
     const fault = pick(
       FAULTS.filter(({ isLoss }) => isWhole || !isLoss),
-      cast.random,
+      random,
     )
-    await fault?.happen(cast)
-    if (fault) happened[fault.what] = (happened[fault.what] ?? 0) + 1
-    await sleep(PAUSE_MS.least + cast.random() * (PAUSE_MS.most - PAUSE_MS.least))
+    const happens = (what: string) =>
+      struck.push({ what, at: performance.now(), ...(what !== DISPATCHER_KILLED && { to: name }) })
+    await fault?.happen({ clusters, name, random, happens })
+    await sleep(PAUSE_MS.least + random() * (PAUSE_MS.most - PAUSE_MS.least))
   }
-  return happened
+  return struck
 }
 
-const anyMember = async ({ clusters, name, random }: Cast): Promise<string | undefined> =>
+const anyMember = async ({ clusters, name, random }: Victim): Promise<string | undefined> =>
   pick(await clusters.names(name), random)
 
+/** With what it does in the cluster. */
+const said = async ({ clusters, name }: Victim, member: string, what: string): Promise<string> =>
+  `${(await clusters.statusOf(name)).leader === member ? 'the leader' : 'a follower'} ${what}`
+
 /** It may be gone already. */
-async function remove({ clusters }: Cast, pod: string | undefined, gracePeriodSeconds: number): Promise<void> {
+async function remove(victim: Victim, what: string, gracePeriodSeconds: number, given?: string): Promise<void> {
+  const pod = given ?? (await anyMember(victim))
   if (pod === undefined) return
+  victim.happens(await said(victim, pod, what))
   try {
-    await whileAway(() => clusters.kill(pod, gracePeriodSeconds))
+    await whileAway(() => victim.clusters.kill(pod, gracePeriodSeconds))
   } catch (error) {
     if (!isNotFound(error)) throw error
   }
 }
 
 /** To the etcd of one member. Its pid; undefined: none was found. */
-async function signalMember(cast: Cast, signal: NodeJS.Signals): Promise<number | undefined> {
-  const pid = pidWith(`--name=${await anyMember(cast)}`)
-  if (pid !== undefined) send(pid, signal)
+async function signalMember(victim: Victim, what: string, signal: NodeJS.Signals): Promise<number | undefined> {
+  const member = await anyMember(victim)
+  const pid = member === undefined ? undefined : pidWith(`--name=${member}`)
+  if (member === undefined || pid === undefined) return undefined
+  victim.happens(await said(victim, member, what))
+  send(pid, signal)
   return pid
 }
 

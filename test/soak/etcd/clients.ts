@@ -1,10 +1,18 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Etcd, type EtcdTls, openEtcd } from '#etcd'
 import type { Operation } from './linearizable.ts'
+import type { Outage } from './outages.ts'
+
+/** How a client finds the cluster. */
+export interface Route {
+  name: string
+  /** URLs that it may ask now. */
+  endpoints: () => readonly string[]
+}
 
 interface ClientsOptions {
-  /** URLs of the members that clients may ask now. */
-  endpoints: () => readonly string[]
+  /** Each client has one of them, in turn. */
+  routes: readonly Route[]
   tls?: EtcdTls
   /** That work side by side. */
   count: number
@@ -18,8 +26,7 @@ export interface Traffic {
   history: Map<string, Operation[]>
   done: number
   failed: number
-  /** For how long clients got no answer at all, in milliseconds: from the first failure to the next success. */
-  outagesMs: number[]
+  outages: Outage[]
 }
 
 /** A member that does not answer for so long is left for another one. */
@@ -31,42 +38,48 @@ const OPERATIONS_EACH = 200
 
 /** Clients that write and read registers of an etcd until the signal; what they saw. */
 export async function useRegisters(options: ClientsOptions): Promise<Traffic> {
-  const traffic: Traffic = { history: new Map(), done: 0, failed: 0, outagesMs: [] }
-  await Promise.all(Array.from({ length: options.count }, (_, index) => use(`c${index}`, options, traffic)))
+  const traffic: Traffic = { history: new Map(), done: 0, failed: 0, outages: [] }
+  await Promise.all(Array.from({ length: options.count }, (_, index) => use(index, options, traffic)))
   return traffic
 }
 
-async function use(
-  client: string,
-  { endpoints, tls, random, signal }: ClientsOptions,
-  traffic: Traffic,
-): Promise<void> {
+async function use(index: number, { routes, tls, random, signal }: ClientsOptions, traffic: Traffic): Promise<void> {
+  const client = `c${index}`
+  const route = routes[index % routes.length]
   const pick = <T>(among: readonly T[]): T | undefined => among[Math.floor(random() * among.length)]
+  let url: string | undefined
   let etcd: Etcd | undefined
-  let failingSince: number | undefined
+  let outage: Omit<Outage, 'endedAt'> | undefined
   for (let number = 0; !signal.aborted; number++) {
     const register = `r${Math.floor((traffic.done + traffic.failed) / OPERATIONS_EACH / REGISTERS) * REGISTERS + Math.floor(random() * REGISTERS)}`
     const operations = traffic.history.get(register) ?? []
     traffic.history.set(register, operations)
-    const url = pick(endpoints())
-    etcd ??= url === undefined ? undefined : openEtcd({ url, tls })
+    if (etcd === undefined) {
+      // As clients of etcd do: what has just failed is asked again only where there is nothing else.
+      const all = route?.endpoints() ?? []
+      const others = all.filter((one) => one !== url)
+      url = pick(others.length > 0 ? others : all)
+      etcd = url === undefined ? undefined : openEtcd({ url, tls })
+    }
     const calledAt = performance.now()
-    if (
-      etcd !== undefined &&
-      (await operate(etcd, { client, number, register, isWrite: random() < 0.5 }, operations))
-    ) {
+    const error =
+      etcd === undefined
+        ? 'there is no endpoint'
+        : await operate(etcd, { client, number, register, isWrite: random() < 0.5 }, operations)
+    if (error === undefined) {
       traffic.done++
-      if (failingSince !== undefined) traffic.outagesMs.push(performance.now() - failingSince)
-      failingSince = undefined
+      if (outage !== undefined) traffic.outages.push({ ...outage, endedAt: performance.now() })
+      outage = undefined
     } else {
       traffic.failed++
-      failingSince ??= calledAt
+      outage ??= { route: route?.name ?? '', calledAt, failedAt: performance.now(), errors: [] }
+      outage.errors.push(error)
       etcd?.close()
       etcd = undefined
     }
     await sleep(PAUSE_MS)
   }
-  if (failingSince !== undefined) traffic.outagesMs.push(performance.now() - failingSince)
+  if (outage !== undefined) traffic.outages.push({ ...outage, endedAt: performance.now() })
   etcd?.close()
 }
 
@@ -77,28 +90,27 @@ interface Turn {
   isWrite: boolean
 }
 
-/** Whether it was answered. */
+/** Why it was not answered. */
 async function operate(
   etcd: Etcd,
   { client, number, register, isWrite }: Turn,
   history: Operation[],
-): Promise<boolean> {
+): Promise<string | undefined> {
   const key = Buffer.from(register)
   const calledAt = performance.now()
-  if (!isWrite) {
-    const answer = await etcd.call('range', { key }, { timeoutMs: TIMEOUT_MS }).catch(() => undefined)
-    if (answer === undefined) return false
-    const value = answer.kvs[0]?.value.toString() ?? null
-    history.push({ kind: 'read', value, calledAt, returnedAt: performance.now() })
-    return true
-  }
   const write: Operation = { kind: 'write', value: `${client}-${number}`, calledAt }
-  history.push(write)
+  if (isWrite) history.push(write)
   try {
-    await etcd.call('put', { key, value: Buffer.from(`${client}-${number}`) }, { timeoutMs: TIMEOUT_MS })
-    write.returnedAt = performance.now()
-    return true
-  } catch {
-    return false
+    if (isWrite) {
+      await etcd.call('put', { key, value: Buffer.from(`${client}-${number}`) }, { timeoutMs: TIMEOUT_MS })
+      write.returnedAt = performance.now()
+    } else {
+      const { kvs } = await etcd.call('range', { key }, { timeoutMs: TIMEOUT_MS })
+      const value = kvs[0]?.value.toString() ?? null
+      history.push({ kind: 'read', value, calledAt, returnedAt: performance.now() })
+    }
+    return undefined
+  } catch (error) {
+    return (error as Error).message
   }
 }
