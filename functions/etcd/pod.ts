@@ -41,7 +41,7 @@ export function podFor(object: ClusterObject, birth: Birth, policy: string): Pod
       automountServiceAccountToken: false,
       enableServiceLinks: false,
       securityContext: (pod.securityContext as typeof UNPRIVILEGED | undefined) ?? UNPRIVILEGED,
-      initContainers: [findsItself(object, name)],
+      ...(peerUrlOf(object, name).startsWith('https:') && { initContainers: [findsItself(object, name)] }),
       containers: [etcd(object, birth)],
       volumes: [
         { name: DATA_VOLUME, ...(claims(object) ? { persistentVolumeClaim: { claimName: name } } : { emptyDir: {} }) },
@@ -107,23 +107,26 @@ function etcd(object: ClusterObject, { name, members, state, version }: Birth): 
     volumeMounts: [{ name: DATA_VOLUME, mountPath: DATA }, ...tls.mounts],
     securityContext: NO_MORE_RIGHTS,
     // Ready is a member that votes and reaches a quorum. Without a liveness probe no defragmentation is cut short.
-    readinessProbe: { ...probe('/readyz'), periodSeconds: 5, timeoutSeconds: 5, failureThreshold: 2 },
+    readinessProbe: { ...probe('/readyz'), periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 2 },
     startupProbe: { ...probe('/livez'), periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 600 },
   }
 }
 
-/** A member that cannot find its own name would be refused by the others. */
+/** With TLS, members refuse one whose name they cannot find, and its process would end. */
 function findsItself(object: ClusterObject, name: string): Container {
   const { busyboxImage, DNSTimeoutInSecond: seconds } = object.spec.pod
   const host = hostOf(object, name)
-  const giveUp = seconds > 0 ? `[ $i -lt ${seconds} ] || exit 1; ` : ''
+  const begin = seconds > 0 ? `end=$(($(date +%s) + ${seconds})); ` : ''
+  const giveUp = seconds > 0 ? '[ $(date +%s) -lt $end ] || exit 1; ' : ''
   // nslookup of newer busyboxes does not try the search domains.
   const domains = `"" $(sed -n "s/^search//p" /etc/resolv.conf)`
   const look = `for d in ${domains}; do nslookup ${host}\${d:+.$d} && exit 0; done`
+  // Not every busybox knows parts of a second.
+  const pause = 'sleep 0.2 2>/dev/null || sleep 1'
   return {
     name: 'check-dns',
     image: busyboxImage,
-    command: ['/bin/sh', '-c', `i=0; while true; do ${look}; i=$((i+1)); ${giveUp}sleep 1; done`],
+    command: ['/bin/sh', '-c', `${begin}while true; do ${look}; ${giveUp}${pause}; done`],
     securityContext: NO_MORE_RIGHTS,
     ...resources(object),
   }

@@ -20,7 +20,11 @@ const PodPolicy = z.object({
     .max(100)
     .optional(),
   persistentVolumeClaimSpec: ofKubernetes.optional().describe('One claim for each member, removed with it.'),
-  busyboxImage: z.string().min(1).default('busybox:1.28.0-glibc').describe('Of the init container.'),
+  busyboxImage: z
+    .string()
+    .min(1)
+    .default('busybox:1.28.0-glibc')
+    .describe('Of the init container, which members have that use TLS between them.'),
   securityContext: ofKubernetes.optional(),
   DNSTimeoutInSecond: z.int32().min(0).default(0).describe('Of the init container. 0: it waits for ever.'),
   ClusterDomain: z.string().default('').describe('Appended to the names of members, e.g. .cluster.local'),

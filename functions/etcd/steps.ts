@@ -36,8 +36,11 @@ const STEPS: readonly ((cluster: Cluster) => Step | undefined)[] = [
   refuseVersion,
 ]
 
-/** How long etcd may refuse a change for the time being, e.g. because a member has just come, in seconds. */
-const LATER_S = 5
+/**
+ * When etcd is asked again for a change that it refuses for the time being, in seconds. It refuses most of them until its
+ * members have been connected for five seconds, and part of these are over when it is asked for the first time.
+ */
+const LATER_S = 1
 
 export function stepOf(cluster: Cluster): Step | undefined {
   for (const rule of STEPS) {

@@ -4,6 +4,7 @@ import { parse } from 'yaml'
 import { EtcdCluster, etcd } from '#functions/etcd'
 import { outcomeOf } from '#testing'
 import { decide } from '../../../functions/etcd/decide.ts'
+import { podFor } from '../../../functions/etcd/pod.ts'
 import type { Answer } from '../../../functions/etcd/seen.ts'
 import { play } from './explore.ts'
 import type { Spec } from './world.ts'
@@ -65,6 +66,32 @@ describe('an EtcdCluster at rest', () => {
   it('touches nothing while it is paused, and says so', () => {
     const { apply, effect, status } = decide(withSpec(given, { paused: true, size: 5 }))
     expect([apply, effect, status?.controlPaused]).toEqual([undefined, undefined, true])
+  })
+})
+
+describe('what etcd refuses for now', () => {
+  const given = withSpec(rest({ size: 3 }), { size: 5 })
+
+  it('is not asked for again in the run, and is asked for soon after', () => {
+    const { effect } = decide(given)
+    expect(effect?.kind).toBe('addLearner')
+    const error = 'etcdserver: unhealthy cluster'
+    const decision = decide({ ...given, performed: { effect: { kind: 'addLearner' }, error } })
+    expect([decision.effect, decision.requeueAfter]).toEqual([undefined, 1])
+    expect(conditionOf(decision, 'Scaling')?.message).toContain(error)
+  })
+})
+
+describe('the pod of a member', () => {
+  const initContainersOf = (spec: object) => {
+    const cluster = EtcdCluster.of({ metadata: { name: 'ex', namespace: 'default' }, spec: { size: 3, ...spec } })
+    const birth = { name: 'ex-a', members: ['ex-a'], state: 'new', version: '3.7.3' } as const
+    return podFor(EtcdCluster.parse(cluster), birth, 'policy').spec?.initContainers?.map(({ name }) => name)
+  }
+
+  it('waits for its name in the DNS where members have TLS between them, and nowhere else', () => {
+    expect(initContainersOf({})).toBeUndefined()
+    expect(initContainersOf({ TLS: { static: { member: { peerSecret: 'p' } } } })).toEqual(['check-dns'])
   })
 })
 
