@@ -76,6 +76,10 @@ function scheduling({ metadata, spec: { pod } }: ClusterObject): Partial<PodSpec
   }
 }
 
+/** A learner answers it as well, once a read that a quorum has confirmed is possible. */
+const CAUGHT_UP = '/readyz?exclude=non_learner'
+const UNLIMITED = 2 ** 31 - 1
+
 function etcd(object: ClusterObject, { name, members, state, version }: Birth): Container {
   const { pod } = object.spec
   const tls = tlsOfMember(object)
@@ -108,7 +112,8 @@ function etcd(object: ClusterObject, { name, members, state, version }: Birth): 
     securityContext: NO_MORE_RIGHTS,
     // Ready is a member that votes and reaches a quorum. Without a liveness probe no defragmentation is cut short.
     readinessProbe: { ...probe('/readyz'), periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 2 },
-    startupProbe: { ...probe('/livez'), periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 600 },
+    // Before it has what the leader has, a learner takes itself for a voter. A start that lasts is not cut short either.
+    startupProbe: { ...probe(CAUGHT_UP), periodSeconds: 1, timeoutSeconds: 5, failureThreshold: UNLIMITED },
   }
 }
 

@@ -15,6 +15,8 @@ const SLOW = { timeout: 900_000 }
 const SOON = { timeoutMs: 5000 }
 const MIB = 1024 * 1024
 const CREATIONS = 3
+/** What takes longer is shown in detail. */
+const LONG_MS = 60_000
 
 describe.skipIf(turn.skip)('clients of an EtcdCluster on a real node', () => {
   let etcds: EtcdClusters
@@ -47,9 +49,13 @@ describe.skipIf(turn.skip)('clients of an EtcdCluster on a real node', () => {
     const happenings: Happening[] = []
     /** Until the cluster has so many members again, and without those that go. */
     const ask = async (what: string, act: () => Promise<unknown>, size = 3, without = '') => {
+      const over = new AbortController()
+      const lines = timelineOf(etcds.world.kube, name, over.signal)
       happenings.push({ what, at: performance.now() })
       await act()
       await etcds.settled(name, size, what, without)
+      over.abort()
+      if (performance.now() - happenings.at(-1)!.at > LONG_MS) console.log(lines.join('\n'))
     }
     const evict = async (what: string, leads: boolean, grace: number) => {
       const { leader = '', members } = await etcds.statusOf(name)
@@ -61,7 +67,10 @@ describe.skipIf(turn.skip)('clients of an EtcdCluster on a real node', () => {
     await ask('version 3.7.3', () => etcds.edit(name, { version: '3.7.3' }))
     await ask('another pod policy', () => etcds.edit(name, { pod: { labels: { team: 'red' } } }))
     await ask('files with free space', async () => {
-      await makeFreeSpace(await etcds.urlOf(name))
+      const urls = await etcds.urls(name)
+      await makeFreeSpace(urls[0]!)
+      const sizes = await Promise.all(urls.map(sizeOf))
+      expect(sizes.filter((size) => size < 200 * MIB)).toEqual([])
       await etcds.merge(name, { metadata: { annotations: { look: 'now' } } })
       await until(async () => {
         const sizes = await Promise.all((await etcds.urls(name)).map(sizeOf))

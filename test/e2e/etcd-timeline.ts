@@ -6,14 +6,14 @@ import { type ObservedBy, Pod } from '#sdk'
 /** Writes down what becomes of an EtcdCluster and of its pods, with the time, until the signal. */
 export function timelineOf(kube: KubeClient, name: string, signal: AbortSignal): string[] {
   const lines: string[] = []
-  const told = new Set<string>()
+  const told = new Map<string, ReadonlySet<string>>()
   const begin = performance.now()
   const tell = (of: string, facts: readonly (string | false | undefined)[]) => {
-    for (const fact of facts) {
-      if (!fact || told.has(`${of} ${fact}`)) continue
-      told.add(`${of} ${fact}`)
-      lines.push(`${((performance.now() - begin) / 1000).toFixed(2).padStart(7)} s  ${of}: ${fact}`)
-    }
+    const now = new Set(facts.filter((fact) => typeof fact === 'string'))
+    for (const fact of now)
+      if (told.get(of)?.has(fact) !== true)
+        lines.push(`${((performance.now() - begin) / 1000).toFixed(2).padStart(7)} s  ${of}: ${fact}`)
+    told.set(of, now)
   }
   const follow = async (path: string, look: (object: KubeObject) => void) => {
     while (!signal.aborted)
@@ -53,7 +53,7 @@ function factsOf({ metadata, status: of }: KubeObject): (string | false | undefi
     is('Initialized') && 'initialized',
     etcd?.state?.running !== undefined && 'running',
     etcd?.started === true && 'started',
-    is('Ready') && 'ready',
+    is('Ready') ? 'ready' : etcd?.started === true && 'not ready',
     metadata.deletionTimestamp !== undefined && 'deleted',
     (etcd?.restartCount ?? 0) > 0 && `restarted ${etcd?.restartCount} times`,
   ]
