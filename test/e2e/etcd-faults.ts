@@ -32,6 +32,7 @@ interface Struck extends Happening {
 const STALL_MS = 4000
 const PAUSE_MS = { least: 1000, most: 4000 }
 const SIZES = [3, 5]
+const VERSIONS = ['3.6.16', '3.7.3']
 const GRACE_S = 30
 
 const FAULTS: readonly Fault[] = [
@@ -59,6 +60,21 @@ const FAULTS: readonly Fault[] = [
       const size = pick(SIZES, random)
       happens(`size ${size}`)
       await clusters.edit(name, { size })
+    },
+  },
+  {
+    isLoss: true,
+    async happen({ clusters, name, random, happens }) {
+      happens('another pod policy')
+      await clusters.edit(name, { pod: { labels: { team: `t${Math.floor(random() * 1e6)}` } } })
+    },
+  },
+  {
+    isLoss: true,
+    async happen({ clusters, name, random, happens }) {
+      const version = pick(VERSIONS, random)
+      happens(`version ${version}`)
+      await clusters.edit(name, { version })
     },
   },
   {
