@@ -51,11 +51,13 @@ describe.skipIf(turn.skip)('clients of an EtcdCluster on a real node', () => {
     const ask = async (what: string, act: () => Promise<unknown>, size = 3, without = '') => {
       const over = new AbortController()
       const lines = timelineOf(etcds.world.kube, name, over.signal)
-      happenings.push({ what, at: performance.now() })
+      const happening: Happening = { what, at: performance.now() }
+      happenings.push(happening)
       await act()
       await etcds.settled(name, size, what, without)
       over.abort()
-      if (performance.now() - happenings.at(-1)!.at > LONG_MS) console.log(lines.join('\n'))
+      happening.wholeAt = performance.now()
+      if (happening.wholeAt - happening.at > LONG_MS) console.log(lines.join('\n'))
     }
     const evict = async (what: string, leads: boolean, grace: number) => {
       const { leader = '', members } = await etcds.statusOf(name)

@@ -32,9 +32,10 @@ describe.skipIf(turn.skip)('EtcdClusters under random faults', () => {
 
     for (const [index, name] of NAMES.entries()) {
       const { violations, done, failed, outages } = await traffic[index]!.stop()
-      const own = happenings.filter((one) => one.to === undefined || one.to === name)
-      const told = [`${name}: ${done} operations, ${failed} without an answer`, outagesByCause(own, outages)]
-      console.log([...told, ...unsavedOf(outages)].join('\n'))
+      const own = happenings.filter(({ to }) => to === name)
+      const kills = happenings.filter(({ to }) => to === undefined).length
+      const told = `${name}: ${done} operations, ${failed} without an answer; ${kills} times a dispatcher was killed`
+      console.log([told, outagesByCause(own, outages), ...unsavedOf(outages)].join('\n'))
       expect(violations).toEqual([])
       expect(done).toBeGreaterThan(0)
     }

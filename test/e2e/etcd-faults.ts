@@ -31,6 +31,8 @@ interface Struck extends Happening {
 
 const STALL_MS = 4000
 const PAUSE_MS = { least: 1000, most: 4000 }
+/** Of the times when the cluster is not whole: it is left alone. */
+const SPARED = 0.7
 const SIZES = [3, 5]
 const VERSIONS = ['3.6.16', '3.7.3']
 const GRACE_S = 30
@@ -96,6 +98,12 @@ export async function faultsUntil(signal: AbortSignal, { clusters, names, random
   while (!signal.aborted) {
     const name = pick(names, random) ?? ''
     const isWhole = await clusters.isSettled(name)
+    const last = struck.findLast(({ to }) => to === name)
+    if (isWhole && last) last.wholeAt ??= performance.now()
+    if (!isWhole && random() < SPARED) {
+      await pause(random)
+      continue
+    }
     const fault = pick(
       FAULTS.filter(({ isLoss }) => isWhole || !isLoss),
       random,
@@ -103,10 +111,13 @@ export async function faultsUntil(signal: AbortSignal, { clusters, names, random
     const happens = (what: string) =>
       struck.push({ what, at: performance.now(), ...(what !== DISPATCHER_KILLED && { to: name }) })
     await fault?.happen({ clusters, name, random, happens })
-    await sleep(PAUSE_MS.least + random() * (PAUSE_MS.most - PAUSE_MS.least))
+    await pause(random)
   }
   return struck
 }
+
+const pause = (random: () => number): Promise<void> =>
+  sleep(PAUSE_MS.least + random() * (PAUSE_MS.most - PAUSE_MS.least))
 
 const anyMember = async ({ clusters, name, random }: Victim): Promise<string | undefined> =>
   pick(await clusters.names(name), random)

@@ -15,6 +15,8 @@ export interface Outage {
 export interface Happening {
   what: string
   at: number
+  /** When the cluster was seen to be as its spec says again. */
+  wholeAt?: number
 }
 
 /** An operation that fails is saved by a retry if one succeeds so soon after the failure. */
@@ -28,9 +30,11 @@ export function outagesByCause(happenings: readonly Happening[], outages: readon
   const rows = [...new Set([...times.keys(), ...byCause.keys()])].sort().map((what) => {
     const all = byCause.get(what) ?? []
     const unsaved = all.filter((one) => waitOf(one) > RETRY_MS)
+    const mended = (times.get(what) ?? []).map(({ at, wholeAt = at }) => (wholeAt - at) / 1000)
     return [
       what,
       times.get(what)?.length ?? 0,
+      longest(mended),
       all.length,
       longest(all.map(({ calledAt, endedAt }) => endedAt - calledAt)),
       longest(all.map(waitOf)),
@@ -39,7 +43,16 @@ export function outagesByCause(happenings: readonly Happening[], outages: readon
     ]
   })
   return tableOf([
-    ['happened', 'times', 'outages', 'longest, ms', 'after the first failure, ms', 'not saved by 1 s', 'of clients by'],
+    [
+      'happened',
+      'times',
+      'whole within, s',
+      'outages',
+      'longest, ms',
+      'after the first failure, ms',
+      'not saved by 1 s',
+      'of clients by',
+    ],
     ...rows,
   ])
 }
