@@ -18,7 +18,8 @@ export function timelineOf(kube: KubeClient, name: string, signal: AbortSignal):
   const follow = async (path: string, look: (object: KubeObject) => void) => {
     while (!signal.aborted)
       try {
-        for await (const { object } of kube.watch(path, { resourceVersion: '0', signal })) look(object)
+        for await (const { type, object } of kube.watch(path, { resourceVersion: '0', signal }))
+          if (type !== 'BOOKMARK') look(object)
       } catch {
         await new Promise((resolve) => setTimeout(resolve, 100))
       }
