@@ -4,7 +4,7 @@ import type { Operation } from './linearizable.ts'
 import type { Outage } from './outages.ts'
 
 /** How a client finds the cluster. */
-export interface Route {
+interface Route {
   name: string
   /** URLs that it may ask now. */
   endpoints: () => readonly string[]
