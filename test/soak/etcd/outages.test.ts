@@ -25,7 +25,7 @@ describe('outages', () => {
   it('are those of what happened last before the first failure', () => {
     const [, kill, stall] = cells(outagesByCause(happenings, [outage(50, 150, 400), outage(4900, 5900, 6000)]))
     expect(kill).toEqual(['a kill', '1', '4', '1', '350', '250', '0'])
-    expect(stall).toEqual(['a stall', '1', '0', '1', '1100', '100', '0'])
+    expect(stall).toEqual(['a stall', '1', '?', '1', '1100', '100', '0'])
   })
 
   it('count as not saved where no retry within a second of the failure succeeded', () => {
@@ -44,6 +44,6 @@ describe('outages', () => {
   })
 
   it('before anything happened are told as well', () => {
-    expect(cells(outagesByCause([], [outage(1, 2, 3)]))[1]?.slice(0, 4)).toEqual(['nothing', '0', '0', '1'])
+    expect(cells(outagesByCause([], [outage(1, 2, 3)]))[1]?.slice(0, 4)).toEqual(['nothing', '0', '?', '1'])
   })
 })

@@ -30,11 +30,11 @@ export function outagesByCause(happenings: readonly Happening[], outages: readon
   const rows = [...new Set([...times.keys(), ...byCause.keys()])].sort().map((what) => {
     const all = byCause.get(what) ?? []
     const unsaved = all.filter((one) => waitOf(one) > RETRY_MS)
-    const mended = (times.get(what) ?? []).map(({ at, wholeAt = at }) => (wholeAt - at) / 1000)
+    const mended = (times.get(what) ?? []).flatMap(({ at, wholeAt }) => (wholeAt === undefined ? [] : [wholeAt - at]))
     return [
       what,
       times.get(what)?.length ?? 0,
-      longest(mended),
+      mended.length === 0 ? '?' : Math.ceil(longest(mended) / 1000),
       all.length,
       longest(all.map(({ calledAt, endedAt }) => endedAt - calledAt)),
       longest(all.map(waitOf)),
