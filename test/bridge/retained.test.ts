@@ -1,10 +1,12 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { KubeObject, ResourceRef } from '#contracts'
+import { openEventStore } from '#events'
+import { connectJetStream } from '#jetstream'
 import { resourcePath } from '#kube'
 import { RETAINED_FOR, retainedFor } from '#spec'
 import { configMaps, secrets, widgets } from './objects.ts'
 import { type Servers, startServers } from './servers.ts'
-import { createReconciler, installWidgets, startBridge, until, untilEqual } from './world.ts'
+import { createReconciler, installWidgets, silent, startBridge, until, untilEqual } from './world.ts'
 
 let servers: Servers
 let owner: KubeObject
@@ -58,9 +60,8 @@ it('a retained object that goes while nobody watches is missed by the list: its 
     await using bridge = await startBridge(kube, nats.url, { prefix })
     await untilEqual(kube, bridge.events, secrets)
     await Promise.all(['secrets.v1', 'widgets.v1.example.com'].map((resource) => bridge.synced(resource)))
-    for await (const { ref, sequence } of bridge.events.cursors())
-      if (ref.resource === 'secrets') await bridge.events.removeCursor(sequence)
   }
+  await forgetCursors(nats.url, prefix, secrets)
   await kube.delete(pathOf(secrets, 'l'))
   await using bridge = await startBridge(kube, nats.url, { prefix })
   await until(async () => bridge.relists.some(({ resource, deleted }) => resource === 'secrets.v1' && deleted === 1), {
@@ -68,3 +69,12 @@ it('a retained object that goes while nobody watches is missed by the list: its 
   })
   await until(async () => bridge.keysOf('widget').includes('default.w'), { what: 'the widget is queued' })
 })
+
+/** Of a bridge that has ended: one that runs writes them again. */
+async function forgetCursors(url: string, prefix: string, { resource }: ResourceRef): Promise<void> {
+  const js = await connectJetStream({ servers: url, name: 'test' })
+  const events = await openEventStore(js, { prefix, cluster: 'test', log: silent })
+  for await (const { ref, sequence } of events.cursors())
+    if (ref.resource === resource) await events.removeCursor(sequence)
+  await js.close()
+}

@@ -3,6 +3,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { installPackage } from '../support/package.ts'
 
+export { PACKED_WITHIN_MS } from '../support/package.ts'
+
 export const ROOT = join(import.meta.dirname, '../..')
 
 /** A folder as an author has it, in which the package is installed as it would be published. */

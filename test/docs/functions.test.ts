@@ -9,7 +9,7 @@ import { keysOf } from '../../sdk/options.ts'
 import { BACKOFF_OPTIONS, RECONCILER_OPTIONS, RELATED_OPTIONS } from '../../sdk/reconciler.ts'
 import { RESOURCE_OPTIONS } from '../../sdk/resource-options.ts'
 import { RULE_OPTIONS } from '../../sdk/rules.ts'
-import { authorsFolder, ROOT } from './author.ts'
+import { authorsFolder, PACKED_WITHIN_MS, ROOT } from './author.ts'
 import { type Block, blocksOf, pageOf } from './blocks.ts'
 
 const RUN = keysOf<sdk.Run<sdk.Resource, never, never>>({
@@ -103,7 +103,7 @@ describe('the reference of functions', () => {
 })
 
 describe('the code of the pages for authors', () => {
-  it('type-checks against the package', async () => {
+  it('type-checks against the package', { timeout: PACKED_WITHIN_MS }, async () => {
     await using folder = await authorsFolder()
     const { dir } = folder
     await writeFiles(dir, [
@@ -117,7 +117,7 @@ describe('the code of the pages for authors', () => {
     await ran(dir, join(ROOT, 'node_modules/.bin/tsc'), ['-p', '.'])
   })
 
-  it('passes the tests that the reference has for it', async () => {
+  it('passes the tests that the reference has for it', { timeout: PACKED_WITHIN_MS }, async () => {
     await using folder = await authorsFolder()
     await writeFiles(folder.dir, [...(await blocksOf('functions')), ...(await blocksOf('external'))])
     await ran(folder.dir, process.execPath, ['--test'])

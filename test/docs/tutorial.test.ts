@@ -6,7 +6,7 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { ensureBinaries, silentProgress } from '#local'
 import { startTestCluster } from '../support/servers.ts'
-import { authorsFolder } from './author.ts'
+import { authorsFolder, PACKED_WITHIN_MS } from './author.ts'
 import { type Block, blocksOf } from './blocks.ts'
 
 const DEV = 'npx fairlead dev -f website.ts'
@@ -24,7 +24,7 @@ beforeAll(async () => {
   const kubectl = dirname((await ensureBinaries(['kubectl'], silentProgress))('kubectl'))
   const path = [join(dir, 'node_modules/.bin'), kubectl, dirname(process.execPath), process.env['PATH']].join(':')
   env = { HOME: process.env['HOME'], PATH: path, KUBECONFIG: cluster.kubeconfig }
-})
+}, PACKED_WITHIN_MS)
 afterAll(async () => {
   await stack.disposeAsync()
 })

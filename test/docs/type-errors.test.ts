@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { authorsFolder, ROOT } from './author.ts'
+import { authorsFolder, PACKED_WITHIN_MS, ROOT } from './author.ts'
 
 const HEAD = `import { ConfigMap, Pod, reconciler, resource, z } from 'fairlead'
 import { simulate } from 'fairlead/testing'
@@ -79,7 +79,7 @@ beforeAll(async () => {
   })
   const { stdout } = await compiling.catch((failed: { stdout: string }) => failed)
   said = stdout.trimEnd().split('\n')
-})
+}, PACKED_WITHIN_MS)
 afterAll(() => folder?.[Symbol.asyncDispose]())
 
 it.each(CASES.map(([wrong, message], index) => ({ wrong, message, file: `case-${index}.ts` })))(

@@ -42,16 +42,18 @@ beforeAll(async () => {
 })
 afterAll(() => rm(dir, { recursive: true }))
 
-const HTTP = ['contracts', 'events', 'functions', 'pino', 'sdk', 'spec', 'zod']
+/** The functions that come along: EtcdCluster issues certificates. */
+const FUNCTIONS = ['contracts', 'functions', 'pki', 'sdk', 'spec', 'zod']
+const HTTP = [...FUNCTIONS, 'events', 'pino']
 const NATS = ['@nats-io/jetstream', 'contracts', 'events', 'jetstream', 'nats', 'pino', 'spec', 'zod']
 
 it.each([
   ['--help', []],
   ['serve nope', HTTP],
-  ['--kubeconfig config install', ['contracts', 'functions', 'install', 'kube', 'sdk', 'spec', 'yaml', 'zod']],
+  ['--kubeconfig config install', [...FUNCTIONS, 'install', 'kube', 'yaml']],
   ['queue ls', [...NATS, 'queue']],
   // In a pod: without a kubeconfig, and its log is no terminal.
-  ['up', [...NATS, 'bridge', 'dispatch', 'functions', 'kube', 'prom-client', 'queue', 'reconcile', 'sdk']],
+  ['up', [...new Set([...NATS, ...FUNCTIONS]), 'bridge', 'dispatch', 'kube', 'prom-client', 'queue', 'reconcile']],
 ])('a command loads what it needs and nothing else: %s', async (line, needed) => {
   const args = line.split(' ').map((word) => (word === 'config' ? join(dir, word) : word))
   const loaded = await loadedBy([BIN, ...args], NOWHERE)

@@ -13,7 +13,7 @@ import { ConfigMap, Deployment, definitionsOf, manifest, reconciler } from '#sdk
 import { Website } from '../../scaffold/templates/resource/src/website.ts'
 import { startFairlead } from '../support/fairlead.ts'
 import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
-import { installPackage, packedPackage } from '../support/package.ts'
+import { installPackage, PACKED_WITHIN_MS, packedPackage } from '../support/package.ts'
 import { startTestCluster } from '../support/servers.ts'
 import { until } from '../support/wait.ts'
 
@@ -31,11 +31,11 @@ beforeAll(async () => {
   ;({ tarball } = await packedPackage())
   dir = await mkdtemp(join(tmpdir(), 'fl-new-'))
   stack.defer(() => rm(dir, { recursive: true, force: true }))
-  await installPackage(dir)
+  await withDependencies()
   cluster = stack.use(await startTestCluster({ nats: true, controllers: true, node: 'kwok' }))
   kubectl = await kubectlFor(cluster)
   kube = stack.use(createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'test' }))
-})
+}, PACKED_WITHIN_MS)
 afterAll(() => stack.disposeAsync())
 
 const env = () => ({
@@ -48,13 +48,12 @@ const fairlead = (args: string[], cwd = dir) =>
   run(process.execPath, [join(dir, 'node_modules/fairlead/cli/bin.js'), ...args], { cwd, env: env() })
 const sh = (script: string, cwd: string) => run('sh', ['-euc', script], { cwd, env: env(), maxBuffer: 2 ** 26 })
 
-/** What `npm install` would bring: the package, TypeScript and the types of Node.js. */
-async function withDependencies(project: string): Promise<string> {
-  await installPackage(project)
+/** What `npm install` would bring: TypeScript and the types of Node.js beside the package, for all projects below the folder. */
+async function withDependencies(): Promise<void> {
+  await installPackage(dir)
   for (const path of ['typescript', '@types', '@typescript', 'undici-types'])
-    await symlink(join(ROOT, 'node_modules', path), join(project, 'node_modules', path))
-  await cp(join(ROOT, 'node_modules/.bin/tsc'), join(project, 'node_modules/.bin/tsc'), { verbatimSymlinks: true })
-  return project
+    await symlink(join(ROOT, 'node_modules', path), join(dir, 'node_modules', path))
+  await cp(join(ROOT, 'node_modules/.bin/tsc'), join(dir, 'node_modules/.bin/tsc'), { verbatimSymlinks: true })
 }
 
 /** Runs the script `dev` of a project on the servers of this test, until a line matches and it has done its work. */
@@ -62,7 +61,7 @@ async function dev(project: string, says: RegExp, hasWorked: () => Promise<unkno
   const { scripts } = JSON.parse(await readFile(join(project, 'package.json'), 'utf8')) as { scripts: { dev: string } }
   const [, ...args] = scripts.dev.split(' ')
   const servers = ['--kubeconfig', cluster.kubeconfig, '--nats', cluster.nats?.url ?? '']
-  const bin = join(project, 'node_modules/fairlead/cli/bin.js')
+  const bin = join(dir, 'node_modules/fairlead/cli/bin.js')
   const child = spawn(process.execPath, [bin, ...servers, ...args], {
     cwd: project,
     env: env(),
@@ -120,7 +119,7 @@ describe('a new project in TypeScript', () => {
       const { template, args, says, owned } = row
       const made = await fairlead(['new', template, '--template', template, '--fairlead', `file:${tarball}`, ...args])
       expect(made.stdout).toContain(`cd ${template}\n  npm install\n`)
-      const project = await withDependencies(join(dir, template))
+      const project = join(dir, template)
       await sh('npm run check && npm test', project)
       const isThere = (path: string, namespace: string) =>
         kubectl(['get', path, '-n', namespace]).then(Boolean, () => false)
@@ -135,7 +134,6 @@ describe('a new project in TypeScript', () => {
   it('gets one more kind, and a change that would break stored objects is refused', { timeout: 60_000 }, async () => {
     const project = join(dir, 'more')
     await fairlead(['new', 'more', '--fairlead', `file:${tarball}`])
-    await withDependencies(project)
     await fairlead(['new', 'kind', 'Proxy', '--group', 'shops.test'], project)
     expect((await readFile(join(project, 'src/index.ts'), 'utf8')).split('\n')).toHaveLength(3)
     await sh('npm run check && npm test && npm run generate', project)

@@ -11,6 +11,9 @@ import { madeOnce } from './made-once.ts'
 
 const run = promisify(execFile)
 
+/** Whoever asks first waits for the compiler and for npm, and others with it. */
+export const PACKED_WITHIN_MS = 300_000
+
 export interface PackedPackage {
   /** What `npm publish` would send. */
   tarball: string

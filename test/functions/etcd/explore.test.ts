@@ -54,7 +54,7 @@ describe.each([
   it.each(scenarios)('%s, whatever happens once at any point', (name, scenario) => {
     const count = Math.max(scenario.spec.size, ...name.match(/\d/g)!.map(Number))
     const lost = pod === undefined ? [] : [diskGoes]
-    const every = count === 1 ? 1 : Math.max(1, SPARSE * count)
+    const every = Math.max(1, Math.round(count === 1 ? SPARSE / 20 : SPARSE * count))
     const { ways, fault } = explore(
       scenario,
       [...others, ...onPods(count, podGoes, nodeGoes, nodeBlinks, ...lost)],
