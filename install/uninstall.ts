@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject } from '#contracts'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
 import { definitionsOf, manifest, type Reconciler } from '#sdk'
-import { finalizerOf, identityOf, RECONCILERS } from '#spec'
+import { finalizerOf, finalizersWithout, holdsFinalizer, identityOf, RECONCILERS } from '#spec'
 import type { Installed } from './install.ts'
 import { found, isInstalled, pathOf, storedUnder, titleOf } from './installed-objects.ts'
 import { functionRbac, platformRbac } from './rbac.ts'
@@ -108,24 +108,20 @@ async function removalOf(kube: KubeClient, object: KubeObject, because?: string)
 export async function heldBy(kube: KubeClient, functions: readonly Reconciler[]): Promise<Held[]> {
   const held: Held[] = []
   for (const one of functions) {
-    const finalizer = finalizerFor(one)
     const objects = (await holders(kube, one)).map(titleOf)
-    if (objects.length > 0) held.push({ reconciler: one.name, finalizer, objects })
+    if (objects.length > 0) held.push({ reconciler: one.name, finalizer: finalizerOf(identity(one)), objects })
   }
   return held
 }
 
-const finalizerFor = (one: Reconciler): string => {
-  const { metadata, spec } = manifest(one)
-  return finalizerOf(identityOf(metadata.name, spec))
-}
+const identity = (one: Reconciler): string => identityOf(one.name, manifest(one).spec)
 
 async function holders(kube: KubeClient, one: Reconciler): Promise<KubeObject[]> {
-  const finalizer = finalizerFor(one)
+  const own = identity(one)
   const found: KubeObject[] = []
   try {
     for await (const { items } of kube.list(resourcePath(one.for)))
-      found.push(...items.filter(({ metadata }) => metadata.finalizers?.includes(finalizer)))
+      found.push(...items.filter((object) => holdsFinalizer(object, own)))
   } catch (error) {
     // The definition is gone, and every object with it.
     if (!isNotFound(error)) throw error
@@ -137,19 +133,21 @@ const QUIET_MS = 1000
 
 /** A run that had begun may add the finalizer once more: looks again until none is found twice. */
 async function giveBack(kube: KubeClient, functions: readonly Reconciler[]): Promise<void> {
-  for (let quiet = 0; quiet < 2; ) {
-    const found = await Promise.all(functions.map(async (one) => ({ one, objects: await holders(kube, one) })))
-    const isQuiet = found.every(({ objects }) => objects.length === 0)
-    quiet = isQuiet ? quiet + 1 : 0
-    for (const { one, objects } of found) for (const object of objects) await release(kube, one, object)
-    if (functions.length === 0) return
+  for (let quiet = 0; functions.length > 0 && quiet < 2; ) {
+    let released = 0
+    for (const one of functions)
+      for (const object of await holders(kube, one)) {
+        await release(kube, one, object)
+        released++
+      }
+    quiet = released === 0 ? quiet + 1 : 0
     if (quiet < 2) await sleep(QUIET_MS)
   }
 }
 
 /** With the version that was read: a finalizer that somebody else adds meanwhile stays. */
 async function release(kube: KubeClient, one: Reconciler, { metadata }: KubeObject): Promise<void> {
-  const finalizers = (metadata.finalizers ?? []).filter((finalizer) => finalizer !== finalizerFor(one))
+  const finalizers = finalizersWithout(metadata, identity(one))
   const path = resourcePath(one.for, metadata.namespace, metadata.name)
   const { uid, resourceVersion } = metadata
   await kube.patch(path, { metadata: { uid, resourceVersion, finalizers } }, 'merge').catch((error: unknown) => {

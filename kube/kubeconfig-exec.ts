@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process'
 import { dirname, resolve } from 'node:path'
 import { z } from 'zod'
 import { ClusterAccessError } from './errors.ts'
+import { keptToken } from './kept-token.ts'
 import type { Circumstances, UserEntry } from './kubeconfig-schema.ts'
 import type { ClusterAccess } from './types.ts'
 
@@ -33,22 +34,16 @@ export async function execCredentials(
   { exec, file }: { exec: Exec; file: string },
   { origin, now }: Circumstances,
 ): Promise<Pick<ClusterAccess, 'cert' | 'key' | 'token'>> {
-  const ask = () => run(exec, file, origin)
-  const endOf = ({ expirationTimestamp: end }: Credentials): number =>
-    end === undefined ? now() + MAX_AGE_MS : Date.parse(end) - MARGIN_MS
-  const first = await ask()
-  let last = { token: first.token, goodUntil: endOf(first) }
-
-  const token = async (rejected?: string): Promise<string | undefined> => {
-    if (last.token !== rejected && now() < last.goodUntil) return last.token
-    const found = await ask()
-    last = { token: found.token, goodUntil: endOf(found) }
-    return last.token
-  }
+  const kept = ({ token, expirationTimestamp: end }: Credentials) => ({
+    token,
+    goodUntil: end === undefined ? now() + MAX_AGE_MS : Date.parse(end) - MARGIN_MS,
+  })
+  const first = await run(exec, file, origin)
+  const ask = async () => kept(await run(exec, file, origin))
   return {
     cert: first.clientCertificateData,
     key: first.clientKeyData,
-    token: first.token === undefined ? undefined : token,
+    token: first.token === undefined ? undefined : keptToken(ask, now, kept(first)),
   }
 }
 

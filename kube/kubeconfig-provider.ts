@@ -1,4 +1,5 @@
 import { ClusterAccessError } from './errors.ts'
+import { keptToken } from './kept-token.ts'
 import type { Circumstances, UserEntry } from './kubeconfig-schema.ts'
 import type { ClusterAccess } from './types.ts'
 
@@ -16,16 +17,10 @@ export async function providerCredentials(
   provider: AuthProvider,
   { origin, now }: Circumstances,
 ): Promise<Pick<ClusterAccess, 'token'>> {
-  const ask = await createProvider(provider, origin)
+  const tokenOf = await createProvider(provider, origin)
+  const ask = async () => ({ token: await tokenOf(), goodUntil: now() + MAX_AGE_MS })
   const first = await ask()
-  let last = { token: first, readAt: now() }
-
-  const token = async (rejected?: string): Promise<string | undefined> => {
-    if (last.token !== rejected && now() - last.readAt < MAX_AGE_MS) return last.token
-    last = { token: await ask(), readAt: now() }
-    return last.token
-  }
-  return { token: first === undefined ? undefined : token }
+  return { token: first.token === undefined ? undefined : keptToken(ask, now, first) }
 }
 
 /** A provider's refresh token changes with use, so one object is kept. */

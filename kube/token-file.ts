@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { ClusterAccessError } from './errors.ts'
+import { keptToken } from './kept-token.ts'
 import type { TokenSource } from './types.ts'
 
 /** The kubelet renews a pod's token in its file when 80 % of its time has passed; client-go reads it once a minute too. */
@@ -7,13 +8,7 @@ const MAX_AGE_MS = 60_000
 
 /** A token that is renewed in its file by somebody else: read again when a minute old, or rejected by the server. */
 export function tokenFile(path: string, now: () => number): TokenSource {
-  let last: { token: string; readAt: number } | undefined
-  return async (rejected) => {
-    if (last !== undefined && last.token !== rejected && now() - last.readAt < MAX_AGE_MS) return last.token
-    const token = await readToken(path)
-    last = { token, readAt: now() }
-    return token
-  }
+  return keptToken(async () => ({ token: await readToken(path), goodUntil: now() + MAX_AGE_MS }), now)
 }
 
 async function readToken(path: string): Promise<string> {

@@ -1,5 +1,5 @@
 import type { KubeObject } from '#contracts'
-import { finalizerOf, holdsFinalizer, type ReconcilerSpec } from '#spec'
+import { finalizerOf, finalizersWithout, holdsFinalizer, type ReconcilerSpec } from '#spec'
 
 /** The object is on its way out, and waits for this reconciler. */
 export const isFinalizing = (object: KubeObject, identity: string): boolean =>
@@ -22,6 +22,3 @@ export function finalizersBefore(
   if (finalize && (isGoing ? has : isSelected)) return has ? undefined : [...finalizers, finalizerOf(identity)]
   return has ? finalizersWithout(object.metadata, identity) : undefined
 }
-
-export const finalizersWithout = ({ finalizers = [] }: KubeObject['metadata'], identity: string): string[] =>
-  finalizers.filter((finalizer) => finalizer !== finalizerOf(identity))

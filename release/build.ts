@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process'
 import { cp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { dirname, extname, join, relative } from 'node:path'
 import { promisify } from 'node:util'
+import source from '../package.json' with { type: 'json' }
 import { bundleModels } from './declarations.ts'
 import { type Manifest, publishedManifest } from './manifest.ts'
 
@@ -19,31 +20,8 @@ export const ASSETS = [
   'local/node/kwok-stages.yaml',
   'scaffold/templates',
 ]
-/** Folders with code that is published. */
-export const ROOMS = [
-  'bridge',
-  'cli',
-  'contracts',
-  'dispatch',
-  'etcd',
-  'etcd-agent',
-  'events',
-  'functions',
-  'host',
-  'install',
-  'jetstream',
-  'kube',
-  'local',
-  'pki',
-  'primitives',
-  'queue',
-  'reconcile',
-  'scaffold',
-  'sdk',
-  'spec',
-  'stores',
-  'testing',
-]
+/** Folders with code that is published: those to which a name of an import leads. */
+export const ROOMS = [...new Set(Object.values(source.imports).map((path) => path.split('/')[1] ?? ''))].sort()
 /**
  * What the compiler leaves: `new URL('./worker.ts', import.meta.url)`, `import('./index.ts')` of plain JavaScript, and
  * imports of declarations.
@@ -61,7 +39,6 @@ export async function buildPackage(folder: string): Promise<{ manifest: Manifest
   for (const path of files) await finish(folder, path)
   const declarations = files.filter((path) => path.endsWith('.d.ts'))
   const models = await bundleModels(folder, declarations, join(ROOT, 'node_modules'))
-  const source = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as Manifest
   const manifest = publishedManifest(source, { engines: ENGINES })
   await writeFile(join(folder, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`)
   return { manifest, models }

@@ -13,7 +13,7 @@ export async function buildCreatePackage(
   for (const name of await readdir(join(from, 'scaffold')))
     if (!/\.(map|d\.ts)$/.test(name))
       await cp(join(from, 'scaffold', name), join(folder, 'scaffold', name), { recursive: true })
-  for (const name of ['LICENSE']) await cp(join(from, name), join(folder, name))
+  await cp(join(from, 'LICENSE'), join(folder, 'LICENSE'))
   await writeFile(join(folder, 'create.js'), "#!/usr/bin/env node\nawait import('./scaffold/create-main.js')\n", {
     mode: 0o755,
   })

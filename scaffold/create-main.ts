@@ -1,11 +1,10 @@
 /** `npm create fairlead`: what `fairlead new` does, in a package without dependencies. */
 import { readFileSync } from 'node:fs'
-import { join, resolve } from 'node:path'
+import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import { NameError, namesOf, projectName } from './names.ts'
-import { nextSteps } from './next-steps.ts'
-import { projectFiles, TEMPLATE_FOLDERS, type TemplateName } from './project.ts'
-import { writeProject } from './write.ts'
+import { makeProject } from './make.ts'
+import { NameError } from './names.ts'
+import { TEMPLATE_FOLDERS, type TemplateName } from './project.ts'
 
 const NAMES = Object.keys(TEMPLATE_FOLDERS).filter((name) => name !== 'existing')
 const USAGE = `npm create fairlead FOLDER -- [--template ${NAMES.join('|')}] [--kind Website] [--plural websites] [--group example.com]
@@ -35,14 +34,12 @@ async function create(): Promise<void> {
     process.exitCode = values.help === true ? 0 : 2
     return
   }
-  const template = templateNamed(values.template ?? 'resource')
-  const project = projectName(resolve(folder).split(/[/\\]/).at(-1) ?? '')
-  const names = namesOf({ kind: values.kind ?? 'Website', group: values.group ?? 'example.com', plural: values.plural })
-  const manifest = JSON.parse(readFileSync(join(import.meta.dirname, '../package.json'), 'utf8')) as { version: string }
-  const files = await projectFiles({ template, project, names, fairlead: values.fairlead ?? `^${manifest.version}` })
-  await writeProject(resolve(folder), files)
-  const steps = nextSteps(template, folder, process.env['npm_config_user_agent'])
-  process.stdout.write(`${[...files.keys()].map((path) => `  ${join(folder, path)}\n`).join('')}\nNext:\n\n${steps}`)
+  const { version } = JSON.parse(readFileSync(join(import.meta.dirname, '../package.json'), 'utf8')) as {
+    version: string
+  }
+  const { template = 'resource', fairlead = `^${version}`, help: _, ...names } = values
+  const userAgent = process.env['npm_config_user_agent']
+  process.stdout.write(await makeProject(folder, { ...names, template: templateNamed(template), fairlead, userAgent }))
 }
 
 function templateNamed(name: string): TemplateName {

@@ -51,7 +51,7 @@ export function namesOf({
 }
 
 /** As the API's own kinds are named; a wrong one can be given. */
-function pluralOf(singular: string): string {
+export function pluralOf(singular: string): string {
   if (/(s|x|z|ch|sh)$/.test(singular)) return `${singular}es`
   return /[^aeiou]y$/.test(singular) ? `${singular.slice(0, -1)}ies` : `${singular}s`
 }

@@ -6,6 +6,7 @@ export {
   type Backoff,
   finalizerOf,
   finalizerOfReconciler,
+  finalizersWithout,
   holdsFinalizer,
   identityOf,
   isOfMetadata,

@@ -278,6 +278,9 @@ export const metadataManagerOf = (identity: string): string => `${METADATA_MANAG
 export const holdsFinalizer = ({ metadata }: KubeObject, identity: string): boolean =>
   (metadata.finalizers ?? []).includes(finalizerOf(identity))
 
+export const finalizersWithout = ({ finalizers = [] }: KubeObject['metadata'], identity: string): string[] =>
+  finalizers.filter((finalizer) => finalizer !== finalizerOf(identity))
+
 /** Where the accounts of Fairlead and of its functions live, unless a Reconciler names another one. */
 export const SYSTEM_NAMESPACE = 'fairlead-system'
 

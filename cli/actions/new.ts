@@ -7,16 +7,12 @@ import { isNotFound, resourcePath } from '#kube'
 import {
   addKind,
   type Definition,
-  existingFiles,
   existingKind,
   kindFiles,
+  makeProject,
   NameError,
   namesOf,
-  nextSteps,
-  projectFiles,
-  projectName,
   type TemplateName,
-  writeProject,
 } from '#scaffold'
 import { objectsIn } from '../events/objects.ts'
 import type { CommandContext } from '../options.ts'
@@ -40,18 +36,12 @@ const DEFINITIONS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'c
 
 /** Makes a project, and says what to type next. Nothing outside of the folder is touched, and nothing is installed. */
 export async function newProject(folder: string, options: NewOptions, context: CommandContext): Promise<void> {
-  const { template } = options
   await usable(async () => {
-    const project = projectName(resolve(folder).split(/[/\\]/).at(-1) ?? '')
     const existing = await existingOf(options, context)
-    const given = { kind: options.kind ?? 'Website', group: options.group ?? 'example.com', plural: options.plural }
-    const names = namesOf(existing?.names ?? given)
-    const files = await projectFiles({ template, project, names, fairlead: options.fairlead ?? thisVersion() })
-    if (existing) for (const [path, text] of existingFiles(existing, names.singular)) files.set(path, text)
-    await writeProject(resolve(folder), files)
-    context.print([...files.keys()].map((path) => `  ${join(folder, path)}`).join('\n'))
+    const fairlead = options.fairlead ?? thisVersion()
+    const userAgent = process.env['npm_config_user_agent']
+    context.print(await makeProject(folder, { ...options, fairlead, existing, userAgent }))
   })
-  context.print(`\nNext:\n\n${nextSteps(template, folder, process.env['npm_config_user_agent'])}`)
 }
 
 export async function newKind(

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { EXIT } from '#host/exit'
 import { loadFunctions } from '#host/functions'
 import { openKube } from '#host/kube'
-import { type Held, planUninstall, type Removal, uninstall } from '#install'
+import { type Held, heldBy, planUninstall, type Removal, uninstall } from '#install'
 import type { KubeClient } from '#kube'
 import type { Reconciler } from '#sdk'
 import { withExistingStreams } from '../existing-streams.ts'
@@ -26,7 +26,8 @@ export async function uninstallFunctions(options: UninstallCommandOptions, conte
   const { print, config, setExitCode } = context
   const functions = await loadFunctions(options.function)
   await using kube = await openKube(await config())
-  const plan = await planWhenFree(kube, functions, options)
+  if (!options.dryRun && !options.releaseFinalizers) await untilFree(kube, functions, options.wait ?? 0)
+  const plan = await planUninstall(kube, functions, options)
   const isRefused = plan.held.length > 0 && !options.releaseFinalizers
   const keys = await keysOf(functions, context)
   const removals = isRefused || options.dryRun ? plan.removals.map(asPlanned) : plan.removals
@@ -41,17 +42,10 @@ export async function uninstallFunctions(options: UninstallCommandOptions, conte
   )
 }
 
-async function planWhenFree(
-  kube: KubeClient,
-  functions: readonly Reconciler[],
-  { wait = 0, ...options }: UninstallCommandOptions,
-) {
-  const deadline = Date.now() + wait * 1000
-  for (;;) {
-    const plan = await planUninstall(kube, functions, options)
-    if (plan.held.length === 0 || Date.now() >= deadline || options.dryRun || options.releaseFinalizers) return plan
-    await sleep(LOOK_AGAIN_MS)
-  }
+/** Resolves when no object is held any more, or when the time is over. */
+async function untilFree(kube: KubeClient, functions: readonly Reconciler[], seconds: number): Promise<void> {
+  const deadline = Date.now() + seconds * 1000
+  while (Date.now() < deadline && (await heldBy(kube, functions)).length > 0) await sleep(LOOK_AGAIN_MS)
 }
 
 /** Undefined: NATS cannot be asked. */

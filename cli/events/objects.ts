@@ -5,6 +5,7 @@ import { parseAllDocuments } from 'yaml'
 import { apiVersionOf, type KubeObject, type ResourceRef } from '#contracts'
 import { UsageError } from '#host/exit'
 import type { ServedResource } from '#kube'
+import { pluralOf } from '#scaffold'
 
 /** What a file (`-`: standard input) has: YAML or JSON, any number of documents, lists taken apart. */
 export async function objectsIn(file: string): Promise<KubeObject[]> {
@@ -68,13 +69,7 @@ export function resourceNamed(name: string, resources: readonly ServedResource[]
 /** A plural as the API server would most often have it, for where no server can be asked. */
 export function guessedRef({ apiVersion, kind }: KubeObject): ResourceRef {
   const [group, version] = apiVersion.includes('/') ? (apiVersion.split('/') as [string, string]) : ['', apiVersion]
-  const singular = kind.toLowerCase()
-  const plural = /(s|x|z|ch|sh)$/.test(singular)
-    ? `${singular}es`
-    : /[^aeiou]y$/.test(singular)
-      ? `${singular.slice(0, -1)}ies`
-      : `${singular}s`
-  return { group, version, resource: plural }
+  return { group, version, resource: pluralOf(kind.toLowerCase()) }
 }
 
 /** Kinds of Kubernetes itself, and ours, whose objects are in no namespace; others are taken to be in one. */

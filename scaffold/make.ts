@@ -1,0 +1,31 @@
+import { join, resolve } from 'node:path'
+import { type ExistingKind, existingFiles } from './existing.ts'
+import { namesOf, projectName } from './names.ts'
+import { nextSteps } from './next-steps.ts'
+import { projectFiles, type TemplateName } from './project.ts'
+import { writeProject } from './write.ts'
+
+export interface MakeOptions {
+  template: TemplateName
+  kind?: string | undefined
+  plural?: string | undefined
+  group?: string | undefined
+  /** What npm is to install as `fairlead`. */
+  fairlead: string
+  /** Whose names and types count instead of the others. */
+  existing?: ExistingKind | undefined
+  /** `npm_config_user_agent` */
+  userAgent?: string | undefined
+}
+
+/** Makes a project, and returns what to show: its files, and what to type next. Throws a NameError. */
+export async function makeProject(folder: string, options: MakeOptions): Promise<string> {
+  const { template, kind = 'Website', group = 'example.com', plural, fairlead, existing, userAgent } = options
+  const project = projectName(resolve(folder).split(/[/\\]/).at(-1) ?? '')
+  const names = namesOf(existing?.names ?? { kind, group, plural })
+  const files = await projectFiles({ template, project, names, fairlead })
+  if (existing) for (const [path, text] of existingFiles(existing, names.singular)) files.set(path, text)
+  await writeProject(resolve(folder), files)
+  const paths = [...files.keys()].map((path) => `  ${join(folder, path)}\n`)
+  return `${paths.join('')}\nNext:\n\n${nextSteps(template, folder, userAgent)}`
+}
