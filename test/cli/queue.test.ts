@@ -29,7 +29,7 @@ const LS: LsOptions = { output: 'table', limit: 100 }
 async function filled(queue: WorkQueue): Promise<void> {
   const worker = queue.serve({
     reconciler: FN,
-    slots: 2,
+    slots: 1,
     handler: async ({ key }) =>
       key === 'a.late'
         ? { kind: 'error', message: 'no\nroute \u001b[31mto host', retryAt: new Date(Date.now() + 3_600_000) }

@@ -14,6 +14,9 @@ const LINE = 4 * SLOTS
 /** Runs that begin between two looks, while one page is read, and while the key's token is read and taken. */
 const NOTICE = SLOTS + 60
 
+/** Longer than any pause of a loaded machine: where no process dies, no lease ends by time. */
+const LASTING = { leaseMs: 30_000, ackWaitMs: 30_000 }
+
 const keysOf = (namespace: string, count: number, name = 'k'): string[] =>
   Array.from({ length: count }, (_, index) => `${namespace}.${name}${index}`)
 
@@ -64,20 +67,18 @@ describe('a flood of one namespace', () => {
     await until(() => expect(world.starts).toContain('tenant.change'))
     expect(world.starts.indexOf('tenant.change') - before).toBeLessThanOrEqual(NOTICE + 2)
     await until(() => expect(world.starts).toEqual(expect.arrayContaining(timed)))
-    expect(await test.queue.depth(FN)).toMatchObject({ waiting: 0 })
-    const { queued } = await test.queue.depth(FN)
-    expect(queued).toBeGreaterThan(100)
+    expect(world.starts.length).toBeLessThan(2900)
     await worker.drain(1000)
   })
 
   it('does not hold up the change of a key that runs while the change comes', async () => {
     const prefix = freshPrefix()
-    await using test = await open(prefix)
+    await using test = await open(prefix, LASTING)
     const world = new World()
     const goesOn = gate()
     const first = gate()
     const key = 'tenant.a'
-    const others = await open(prefix)
+    const others = await open(prefix, LASTING)
     const holder = world.serve(
       others.queue,
       async () => {
