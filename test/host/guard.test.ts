@@ -106,7 +106,7 @@ describe('what a function does wrong', () => {
     {
       await using running = up()
       await running.logged(
-        (line) => isErrorOf('exits', line) && line.message === 'the function ended its process: exit code 0',
+        (line) => isErrorOf('exits', line) && line['message'] === 'the function ended its process: exit code 0',
       )
       running.kill('SIGTERM')
       expect(await running.exited).toMatchObject({ code: 0 })
