@@ -8,7 +8,7 @@ import type { JetStream } from '#jetstream'
 import { NoQueueError, openQueue, type WorkQueue } from '#queue'
 import type { CommandContext } from './options.ts'
 
-interface ExistingStreams {
+export interface ExistingStreams {
   js: JetStream
   queue: WorkQueue
   dead: DeadLetters
@@ -26,7 +26,7 @@ export async function withExistingStreams(
   await work(existing)
 }
 
-async function openExistingStreams(config: Config, log: Logger): Promise<ExistingStreams & AsyncDisposable> {
+export async function openExistingStreams(config: Config, log: Logger): Promise<ExistingStreams & AsyncDisposable> {
   const js = await openJetStream(config, 'queue')
   reportConnection(js, log)
   try {

@@ -7,6 +7,7 @@ import { demoCommand } from './commands/demo.ts'
 import { devCommand } from './commands/dev.ts'
 import { etcdAgentCommands } from './commands/etcd-agent.ts'
 import { eventsCommands } from './commands/events.ts'
+import { explainCommand } from './commands/explain.ts'
 import { generateCommands } from './commands/generate.ts'
 import { installCommand } from './commands/install.ts'
 import { localCommands } from './commands/local.ts'
@@ -51,6 +52,7 @@ Start here:
   fairlead dev -f my-operator.ts        a function of yours on the same servers, reloaded as you write
   fairlead local up                     the same servers for your own development
   fairlead up --install                 bridge and dispatcher on the cluster of KUBECONFIG
+  fairlead explain website/hello        why an object is as it is, and what to do
   fairlead queue ls                     what is queued, running, waiting or parked
   fairlead events tail                  every change of the cluster, as it comes
 `
@@ -84,6 +86,7 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
   generateCommands(program, context)
   runCommand(program, context)
   upCommands(program, context)
+  explainCommand(program, context)
   queueCommands(program, context)
   deadCommands(program, context)
   serveCommand(program, context)

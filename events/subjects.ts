@@ -21,6 +21,8 @@ export interface ObjectFilter {
   namespace?: string
   /** Only what has no namespace. */
   clusterScoped?: boolean
+  /** Only what that object controls, or what is retained for it. */
+  owner?: OwnerKey
   name?: string
 }
 
@@ -97,11 +99,11 @@ export function matcherOf(filter: string): (subject: string) => boolean {
   }
 }
 
-export const objectFilter = ({ ref, namespace, clusterScoped = false, name }: ObjectFilter = {}): string =>
+export const objectFilter = ({ ref, namespace, clusterScoped = false, owner, name }: ObjectFilter = {}): string =>
   [
     ref ? resourcePrefix(ref) : 'k8s.*.*.*',
     clusterScoped ? NONE : namespace === undefined ? '*' : encodeSubjectPart(namespace),
-    '*',
+    owner === undefined ? '*' : ownerPart(owner),
     name === undefined ? '*' : encodeSubjectPart(name),
   ].join('.')
 

@@ -73,6 +73,14 @@ export async function declaredReconcilers(js: JetStream, names: Names): Promise<
   return [...found].sort()
 }
 
+/** Requests for keys of a Reconciler that wait: a process that has a free slot has some. */
+export async function waitingRequests(js: JetStream, names: Names, reconciler: string): Promise<number> {
+  let waiting = 0
+  for await (const { name, num_waiting } of js.admin.consumers.list(names.stream))
+    if (names.reconcilerOf(name) === reconciler) waiting += num_waiting
+  return waiting
+}
+
 function streamConfig(names: Names): Partial<StreamConfig> & { name: string } {
   return {
     name: names.stream,

@@ -4,7 +4,7 @@ import { type JetStream, mayBeReplicated } from '#jetstream'
 import { type RetryOutcome, retryKey, type WithdrawOutcome, withdrawKey } from './by-hand.ts'
 import { ServerClock } from './clock.ts'
 import { type Core, enqueueKey } from './core.ts'
-import { declareConsumers, declaredReconcilers, declareWork, deleteConsumers, findWork } from './declare.ts'
+import { declareConsumers, declaredReconcilers, declareWork, deleteConsumers, findWork, waitingRequests } from './declare.ts'
 import { backlogOf, depthOf } from './depth.ts'
 import { Janitor } from './janitor.ts'
 import { clockTolerance } from './lease.ts'
@@ -77,6 +77,8 @@ export interface WorkQueue {
   retire(reconciler: string): Promise<void>
   /** Everything declared here, by any process. */
   reconcilers(): Promise<string[]>
+  /** Whether some process serves the Reconciler: it waits for keys, or runs one. */
+  isServed(reconciler: string): Promise<boolean>
   /** What is not in these states is not read. */
   list(options?: ListOptions): AsyncGenerator<Entry>
   /** What there is of one key. */
@@ -218,6 +220,12 @@ class JetStreamQueue implements WorkQueue {
 
   reconcilers(): Promise<string[]> {
     return declaredReconcilers(this.#core.js, this.#core.names)
+  }
+
+  async isServed(reconciler: string): Promise<boolean> {
+    const { js, names } = this.#core
+    if ((await waitingRequests(js, names, reconciler)) > 0) return true
+    return (await depthOf(this.#core, reconciler)).running > 0
   }
 
   async *list({ limit = Number.POSITIVE_INFINITY, ...which }: ListOptions = {}): AsyncGenerator<Entry> {

@@ -17,7 +17,7 @@ export function filtersOf({ kinds, name, namespace }: Selection, watched: readon
   return kinds.flatMap((kind) => watchedAs(kind, watched).map((ref) => ({ ref, ...where })))
 }
 
-function watchedAs(kind: string, watched: readonly ResourceRef[]): ResourceRef[] {
+export function watchedAs(kind: string, watched: readonly ResourceRef[]): ResourceRef[] {
   const found = watched.filter((ref) => isCalled(ref, kind.toLowerCase()))
   if (found.length > 0) return found
   const names = watched.filter(isResource).map(resourceName).join(', ')

@@ -81,9 +81,9 @@ export async function withOrphan(row: Row, orphans: Orphans): Promise<Row> {
   return { ...row, orphaned: true, ...(orphan && isWaiting && { finalizer: orphan.finalizer }) }
 }
 
-/** What the object waits for, and what to do, with the consequence of each. */
-export function adviceOn(reconciler: string, { ref, object, finalizer }: Orphan): string {
-  const { namespace, name, deletionTimestamp, finalizers = [] } = object.metadata
+/** For a shell: takes the finalizer away, and nothing if the object has changed meanwhile. */
+export function finalizerPatch({ ref, object, finalizer }: Orphan): string {
+  const { namespace, name, finalizers = [] } = object.metadata
   const kind = [ref.resource, ref.group].filter((part) => part !== '').join('.')
   const where = namespace === undefined ? '' : ` -n ${namespace}`
   const path = `/metadata/finalizers/${finalizers.indexOf(finalizer)}`
@@ -91,8 +91,14 @@ export function adviceOn(reconciler: string, { ref, object, finalizer }: Orphan)
     { op: 'test', path, value: finalizer },
     { op: 'remove', path },
   ]
+  return `kubectl patch ${kind} ${name}${where} --type json -p '${JSON.stringify(patch)}'`
+}
+
+/** What the object waits for, and what to do, with the consequence of each. */
+export function adviceOn(reconciler: string, orphan: Orphan): string {
+  const { object, finalizer } = orphan
   const waits =
-    deletionTimestamp === undefined
+    object.metadata.deletionTimestamp === undefined
       ? 'When it is deleted, it will wait for that finalizer.'
       : 'It is being deleted, and waits for that finalizer.'
   return [
@@ -100,6 +106,6 @@ export function adviceOn(reconciler: string, { ref, object, finalizer }: Orphan)
     waits,
     'Create the Reconciler again (fairlead install -f FILE): its function cleans up, and then the finalizer is removed.',
     'Or remove the finalizer by hand: what the function would clean up stays.',
-    `  kubectl patch ${kind} ${name}${where} --type json -p '${JSON.stringify(patch)}'`,
+    `  ${finalizerPatch(orphan)}`,
   ].join('\n')
 }

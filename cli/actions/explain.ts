@@ -1,0 +1,62 @@
+import type { Config } from '#host/config'
+import { EXIT, UsageError } from '#host/exit'
+import { openKube } from '#host/kube'
+import { createLogger } from '#host/logging'
+import type { KubeClient } from '#kube'
+import { type ExistingStreams, openExistingStreams } from '../existing-streams.ts'
+import { explain } from '../explain/explain.ts'
+import { gather } from '../explain/gather.ts'
+import { jsonOf, pageOf } from '../explain/page.ts'
+import type { CommandContext } from '../options.ts'
+import { oneLine } from '../table.ts'
+
+export interface ExplainOptions {
+  namespace?: string
+  output: 'text' | 'json'
+}
+
+/** `KIND/NAME`, as kubectl takes it. */
+export async function printExplanation(
+  asked: string,
+  { namespace, output }: ExplainOptions,
+  { config, print, setExitCode }: CommandContext,
+): Promise<void> {
+  const [kind = '', name = '', ...rest] = asked.split('/')
+  if (kind === '' || name === '' || rest.length > 0)
+    throw new UsageError(`"${asked}" names no object: give KIND/NAME, such as website/hello`)
+  const settings = await config()
+  const [kube, streams] = await Promise.all([kubeOf(settings), streamsOf(settings)])
+  try {
+    if (typeof kube === 'string' && typeof streams === 'string')
+      throw new Error(`neither the API server nor NATS can be asked: ${kube}; ${streams}`)
+    const situation = await gather({ kind, namespace, name }, { kube, streams }, () => new Date())
+    const explanation = explain(situation)
+    print(output === 'json' ? jsonOf(situation, explanation) : pageOf(situation, explanation))
+    if (situation.object === undefined) setExitCode(EXIT.failed)
+  } finally {
+    if (typeof kube !== 'string') await kube.close()
+    if (typeof streams !== 'string') await streams[Symbol.asyncDispose]()
+  }
+}
+
+/** Or why it cannot be asked. */
+async function kubeOf(settings: Config): Promise<KubeClient | string> {
+  try {
+    const kube = await openKube(settings)
+    await kube.text('/version')
+    return kube
+  } catch (error) {
+    return whyAway(error)
+  }
+}
+
+/** Or why they cannot be asked. */
+async function streamsOf(settings: Config): Promise<(ExistingStreams & AsyncDisposable) | string> {
+  try {
+    return await openExistingStreams(settings, await createLogger({ ...settings, LOG_LEVEL: 'error' }))
+  } catch (error) {
+    return whyAway(error)
+  }
+}
+
+const whyAway = (error: unknown): string => oneLine(error instanceof Error ? error.message : String(error))

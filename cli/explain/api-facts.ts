@@ -1,0 +1,182 @@
+import type { KubeObject, ResourceRef } from '#contracts'
+import { functionRbac } from '#install'
+import { isForbidden, isNotFound, type KubeClient, resourcePath } from '#kube'
+import { mapAtMost } from '#primitives'
+import { markedBy } from '#reconcile'
+import { identityOf, isOwnedBy, type ReconcilerSpec, relatedLookup } from '#spec'
+import type { Relative, ReportedEvent, Target } from './situation.ts'
+
+const AT_ONCE = 8
+const EVENTS_SHOWN = 10
+/** Of one field; more are not looked at. */
+const NAMES_READ = 50
+
+const undefinedIfNotFound = (error: unknown): undefined => {
+  if (!isNotFound(error)) throw error
+  return undefined
+}
+
+/** A right that who asks does not have leaves a question open, and does not end the command. */
+async function unlessForbidden<T>(read: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await read()
+  } catch (error) {
+    if (!isForbidden(error)) throw error
+    return undefined
+  }
+}
+
+async function listAll(kube: KubeClient, path: string, fieldSelector?: string): Promise<KubeObject[]> {
+  const found: KubeObject[] = []
+  for await (const { items } of kube.list(path, fieldSelector === undefined ? {} : { fieldSelector }))
+    found.push(...items)
+  return found
+}
+
+export const objectIn = (kube: KubeClient, { ref, namespace, name }: Pick<Target, 'ref' | 'namespace' | 'name'>) =>
+  kube.get(resourcePath(ref, namespace, name)).catch(undefinedIfNotFound)
+
+/** Where else objects of that name are. */
+export async function elsewhereIn(kube: KubeClient, { ref, name }: Target): Promise<string[]> {
+  const found = await unlessForbidden(() => listAll(kube, resourcePath(ref), `metadata.name=${name}`))
+  return (found ?? []).flatMap(({ metadata }) =>
+    metadata.namespace === undefined ? [] : [`${metadata.namespace}/${name}`],
+  )
+}
+
+export async function isTerminating(kube: KubeClient, namespace: string): Promise<boolean | undefined> {
+  const ref = { group: '', version: 'v1', resource: 'namespaces' }
+  const found = await unlessForbidden(() =>
+    kube.get(resourcePath(ref, undefined, namespace)).catch(undefinedIfNotFound),
+  )
+  return found && found.metadata.deletionTimestamp !== undefined
+}
+
+interface CoreEvent extends KubeObject {
+  type?: string
+  reason?: string
+  message?: string
+  count?: number
+  series?: { count?: number; lastObservedTime?: string }
+  lastTimestamp?: string | null
+  eventTime?: string | null
+  reportingComponent?: string
+  source?: { component?: string }
+}
+
+export async function eventsAbout(kube: KubeClient, { metadata }: KubeObject): Promise<ReportedEvent[]> {
+  const path = resourcePath({ group: '', version: 'v1', resource: 'events' }, metadata.namespace ?? 'default')
+  const found = await unlessForbidden(() => listAll(kube, path, `involvedObject.uid=${metadata.uid}`))
+  return ((found ?? []) as CoreEvent[])
+    .map((event) => ({
+      type: event.type ?? 'Normal',
+      reason: event.reason ?? '',
+      message: event.message ?? '',
+      count: event.series?.count ?? event.count ?? 1,
+      last:
+        event.series?.lastObservedTime ??
+        event.lastTimestamp ??
+        event.eventTime ??
+        event.metadata.creationTimestamp ??
+        '',
+      by: event.reportingComponent || (event.source?.component ?? ''),
+    }))
+    .sort((a, b) => b.last.localeCompare(a.last))
+    .slice(0, EVENTS_SHOWN)
+}
+
+const REVIEWS = { group: 'authorization.k8s.io', version: 'v1', resource: 'subjectaccessreviews' }
+
+/** What the generated rights of the function have, and its account has not here. */
+export async function missingRightsOf(
+  kube: KubeClient,
+  reconciler: KubeObject,
+  spec: ReconcilerSpec,
+  namespace: string | undefined,
+): Promise<string[] | undefined> {
+  const { serviceAccount: account } = spec
+  if (account === undefined) return undefined
+  const user = `system:serviceaccount:${account.namespace}:${account.name}`
+  const groups = ['system:serviceaccounts', `system:serviceaccounts:${account.namespace}`, 'system:authenticated']
+  const asked = rightsOf(reconciler.metadata.name, spec)
+  return unlessForbidden(async () => {
+    const missing = await mapAtMost(AT_ONCE, asked, async ({ group, resource, subresource, verb }) => {
+      const attributes = { group, resource, verb, ...(subresource && { subresource }), ...(namespace && { namespace }) }
+      const review = {
+        apiVersion: 'authorization.k8s.io/v1',
+        kind: 'SubjectAccessReview',
+        spec: { user, groups, resourceAttributes: attributes },
+      }
+      const { status } = await kube.create<{ status: { allowed: boolean } }>(resourcePath(REVIEWS), review)
+      const kind = [resource, group].filter((part) => part !== '').join('.')
+      return status.allowed ? [] : [`${verb} ${kind}${subresource === undefined ? '' : `/${subresource}`}`]
+    })
+    return missing.flat()
+  })
+}
+
+interface Right {
+  group: string
+  resource: string
+  subresource?: string
+  verb: string
+}
+
+/** Those on kinds; what names single objects is told by the API server when it refuses. */
+function rightsOf(name: string, spec: ReconcilerSpec): Right[] {
+  const roles = functionRbac({ metadata: { name }, spec }).filter(
+    ({ kind, metadata }) => kind === 'ClusterRole' && metadata.name === `fairlead-${name}`,
+  )
+  const rules = roles.flatMap(
+    (role) =>
+      role['rules'] as { apiGroups: string[]; resources: string[]; verbs: string[]; resourceNames?: string[] }[],
+  )
+  return rules
+    .filter(({ resourceNames }) => resourceNames === undefined)
+    .flatMap(({ apiGroups: [group = ''], resources: [full = ''], verbs }) => {
+      const [resource = '', subresource] = full.split('/')
+      return verbs.map((verb) => ({ group, resource, verb, ...(subresource !== undefined && { subresource }) }))
+    })
+}
+
+/** What the reconciler has created for the object: of its kinds, by owner reference or retention, and by its mark. */
+export async function ownedIn(kube: KubeClient, owner: KubeObject, spec: ReconcilerSpec): Promise<KubeObject[]> {
+  const found = await mapAtMost(AT_ONCE, spec.owns, (kind) =>
+    unlessForbidden(() => listAll(kube, resourcePath(kind, owner.metadata.namespace)).catch(undefinedIfNotFound)),
+  )
+  return found.flatMap((objects) => (objects ?? []).filter((object) => isOwnedBy(object, owner)))
+}
+
+/** Leaves out what other reconcilers have created for the same owner. */
+export const isMarkedFor = (
+  reconciler: KubeObject,
+  spec: ReconcilerSpec,
+  owner: KubeObject,
+  child: KubeObject,
+): boolean => [undefined, identityOf(reconciler.metadata.name, spec)].includes(markedBy(owner, child))
+
+/** The related objects that fields of the object name, whether they exist or not. */
+export async function namedIn(kube: KubeClient, object: KubeObject, spec: ReconcilerSpec): Promise<Relative[]> {
+  const wanted = spec.related.flatMap((related) => {
+    const { names, namespaces, clusterScoped } = relatedLookup(related, object)
+    const places = namespaces ?? (clusterScoped ? [undefined] : [])
+    return (names ?? []).flatMap((name) => places.map((namespace) => ({ related, namespace, name })))
+  })
+  const found = await mapAtMost(AT_ONCE, wanted.slice(0, NAMES_READ), async ({ related, namespace, name }) => {
+    const ref: ResourceRef = { group: related.group, version: related.version, resource: related.resource }
+    const read = await unlessForbidden(async () => ({
+      object: await kube.get(resourcePath(ref, namespace, name)).catch(undefinedIfNotFound),
+    }))
+    if (read === undefined) return []
+    return [
+      {
+        kind: related.kind,
+        ref,
+        ...(namespace !== undefined && { namespace }),
+        name,
+        ...(read.object && { object: read.object }),
+      },
+    ]
+  })
+  return found.flat()
+}

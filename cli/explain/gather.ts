@@ -1,0 +1,167 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { KubeObject } from '#contracts'
+import { compareVersions } from '#events'
+import { type KubeClient, resourcePath, type ServedResource, servedResources } from '#kube'
+import { finalizerOfReconciler, isRefused, RECONCILERS, type ReconcilerSpec, readReconciler } from '#spec'
+import type { ExistingStreams } from '../existing-streams.ts'
+import {
+  elsewhereIn,
+  eventsAbout,
+  isMarkedFor,
+  isTerminating,
+  missingRightsOf,
+  namedIn,
+  objectIn,
+  ownedIn,
+} from './api-facts.ts'
+import { isFor, kindNamed } from './kind.ts'
+import { lettersAbout, ownedInEvents, reconcilersIn, rowsOf, storedObject, watchedIn } from './nats-facts.ts'
+import type { ReconcilerSituation, Relative, Situation, Target } from './situation.ts'
+
+/** One of the two may be away: then it is a text that says why. */
+export interface Sources {
+  kube: KubeClient | string
+  streams: ExistingStreams | string
+}
+
+export interface Asked {
+  kind: string
+  namespace: string | undefined
+  name: string
+}
+
+/** A bridge has stored a change by then, if it works. */
+const LOOKS = 10
+const LOOK_AGAIN_MS = 200
+
+/** Reads all that is known of an object. Writes nothing. */
+export async function gather(asked: Asked, { kube: api, streams: nats }: Sources, now: () => Date): Promise<Situation> {
+  const [kube, apiAway] = typeof api === 'string' ? [undefined, api] : [api, undefined]
+  const [streams, natsAway] = typeof nats === 'string' ? [undefined, nats] : [nats, undefined]
+  const all = kube ? await reconcilersOf(kube) : streams ? await reconcilersIn(streams.view) : []
+  const target = await targetOf(asked, all, kube, streams)
+  const { object, stored } = await versionsOf(target, kube, streams)
+  const reconcilers = all.filter((one) => isFor(one, target.ref))
+  const [known, elsewhere, isNamespaceTerminating, events, letters] = await Promise.all([
+    Promise.all(reconcilers.map((one) => situationOf(one, target, object, kube, streams))),
+    kube && object === undefined && target.isServed !== false ? elsewhereIn(kube, target) : [],
+    kube && target.namespace !== undefined ? isTerminating(kube, target.namespace) : undefined,
+    kube && object ? eventsAbout(kube, object) : [],
+    streams ? lettersAbout(streams, target) : [],
+  ])
+  const { isServed: isKindServed, ...shown } = target
+  const storedVersion = stored?.metadata.resourceVersion
+  return {
+    now: now().toISOString(),
+    target: shown,
+    ...(apiAway !== undefined && { apiAway }),
+    ...(natsAway !== undefined && { natsAway }),
+    ...(isKindServed !== undefined && { isKindServed }),
+    ...(object && { object }),
+    ...(storedVersion !== undefined && { storedVersion }),
+    elsewhere,
+    ...(isNamespaceTerminating !== undefined && { isNamespaceTerminating }),
+    reconcilers: known,
+    ...((kube || streams) && { finalizers: all.map(finalizerOfReconciler) }),
+    events,
+    letters,
+  }
+}
+
+async function reconcilersOf(kube: KubeClient): Promise<KubeObject[]> {
+  const found: KubeObject[] = []
+  for await (const { items } of kube.list(resourcePath(RECONCILERS))) found.push(...items)
+  return found
+}
+
+async function targetOf(
+  { kind: asked, namespace, name }: Asked,
+  reconcilers: readonly KubeObject[],
+  kube: KubeClient | undefined,
+  streams: ExistingStreams | undefined,
+): Promise<Target & { isServed?: boolean }> {
+  const served: ServedResource[] | undefined = kube && (await servedResources(kube))
+  const watched = streams && served === undefined ? await watchedIn(streams.view) : []
+  const { kind, ref, namespaced, isServed } = kindNamed(asked, reconcilers, served, watched)
+  const inNamespace = { namespace: namespace ?? 'default' }
+  const isNamespaced =
+    namespaced ??
+    (streams === undefined || (await storedObject(streams.view, { ref, ...inNamespace, name })) !== undefined)
+  return { kind, ref, ...(isNamespaced && inNamespace), name, ...(isServed !== undefined && { isServed }) }
+}
+
+/** What the API server has, and what EVENTS has of it. A bridge that works is some milliseconds behind. */
+async function versionsOf(
+  target: Target & { isServed?: boolean },
+  kube: KubeClient | undefined,
+  streams: ExistingStreams | undefined,
+): Promise<{ object: KubeObject | undefined; stored: KubeObject | undefined }> {
+  for (let looks = 1; ; looks++) {
+    const live = kube && target.isServed !== false ? await objectIn(kube, target) : undefined
+    const stored = streams && (await storedObject(streams.view, target))
+    const object = kube ? live : stored
+    const order = compareVersions(stored?.metadata.resourceVersion ?? '0', live?.metadata.resourceVersion ?? '0') ?? 0
+    if (live === undefined || streams === undefined || order >= 0 || looks >= LOOKS) return { object, stored }
+    await sleep(LOOK_AGAIN_MS)
+  }
+}
+
+async function situationOf(
+  reconciler: KubeObject,
+  target: Target,
+  object: KubeObject | undefined,
+  kube: KubeClient | undefined,
+  streams: ExistingStreams | undefined,
+): Promise<ReconcilerSituation> {
+  const { name } = reconciler.metadata
+  const read = readReconciler(reconciler)
+  const spec = isRefused(read) ? undefined : read
+  const [queue, missingRights, owned, named] = await Promise.all([
+    streams && Promise.all([rowsOf(streams, name, target), streams.queue.isServed(name)]),
+    kube && spec ? missingRightsOf(kube, reconciler, spec, target.namespace) : undefined,
+    spec && object ? ownedOf(reconciler, spec, object, kube, streams) : [],
+    kube && spec && object ? namedIn(kube, object, spec) : [],
+  ])
+  const [rows, isServed] = queue ?? []
+  return {
+    object: reconciler,
+    ...(rows && { rows }),
+    ...(isServed !== undefined && { isServed }),
+    ...(missingRights && { missingRights }),
+    owned,
+    named,
+  }
+}
+
+/** EVENTS finds them by their owner, the API server only by a list of the kind. */
+async function ownedOf(
+  reconciler: KubeObject,
+  spec: ReconcilerSpec,
+  object: KubeObject,
+  kube: KubeClient | undefined,
+  streams: ExistingStreams | undefined,
+): Promise<Relative[]> {
+  const found = streams
+    ? await ownedInEvents(streams.view, object, spec)
+    : kube
+      ? await ownedIn(kube, object, spec)
+      : []
+  return found
+    .filter((child) => isMarkedFor(reconciler, spec, object, child))
+    .map((child) => relativeOf(child, spec))
+    .sort((a, b) => `${a.kind} ${a.name}`.localeCompare(`${b.kind} ${b.name}`))
+}
+
+function relativeOf(object: KubeObject, { owns }: ReconcilerSpec): Relative {
+  const { kind, metadata } = object
+  const resource = owns.find((one) => one.kind === kind)
+  const { group = '', version = '', resource: plural = kind.toLowerCase() } = resource ?? {}
+  const { namespace, name } = metadata
+  return {
+    kind,
+    ref: { group, version, resource: plural },
+    ...(namespace !== undefined && { namespace }),
+    name,
+    object,
+  }
+}

@@ -1,0 +1,71 @@
+import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
+import { UsageError } from '#host/exit'
+import type { ServedResource } from '#kube'
+import { isRefused, RECONCILERS, readReconciler } from '#spec'
+import { watchedAs } from '../events/selection.ts'
+
+/** A kind by the name that the user gives it. */
+export interface NamedKind {
+  kind: string
+  ref: ResourceRef
+  /** Undefined: not known. */
+  namespaced?: boolean
+  /** Undefined: not known. */
+  isServed?: boolean
+}
+
+/**
+ * The API server knows all names of a kind. While it is away, or has lost the definition, the Reconcilers know those of
+ * their kinds, and EVENTS those that are watched.
+ */
+export function kindNamed(
+  name: string,
+  reconcilers: readonly KubeObject[],
+  served: readonly ServedResource[] | undefined,
+  watched: readonly ResourceRef[],
+): NamedKind {
+  const [wanted = '', ...rest] = name.toLowerCase().split('.')
+  const group = rest.join('.')
+  const isCalled = (one: ResourceRef, names: readonly string[]) =>
+    (one.resource === wanted || names.includes(wanted)) && (group === '' || one.group === group)
+  const declared = reconcilers.flatMap(declaredKinds).find((one) => isCalled(one, [one.kind.toLowerCase()]))
+  const there = served?.find((one) => isCalled(one, one.aliases))
+  if (there) {
+    const same = reconcilers.flatMap(declaredKinds).find((one) => isSameKind(one, there))
+    const { kind, namespaced } = there
+    return { kind, namespaced, isServed: true, ref: refOf(same ?? there) }
+  }
+  if (declared) return { kind: declared.kind, ref: refOf(declared), ...(served && { isServed: false }) }
+  if (served)
+    throw new UsageError(`the API server has no resource ${JSON.stringify(name)}: kubectl api-resources lists them`)
+  const [ref] = watchedAs(name, watched)
+  if (ref === undefined) throw new UsageError(`no bridge watches ${name}`)
+  return { kind: name, ref: refOf(ref) }
+}
+
+export const isSameKind = (a: Pick<ResourceRef, 'group' | 'resource'>, b: Pick<ResourceRef, 'group' | 'resource'>) =>
+  a.group === b.group && a.resource === b.resource
+
+/** The primary comes first: it is what is most often asked for. */
+function declaredKinds(object: KubeObject): (ResourceRef & { kind: string })[] {
+  const spec = readReconciler(object)
+  return isRefused(spec) ? primaryOf(object) : [spec.for, ...spec.owns, ...spec.related]
+}
+
+/** Of a Reconciler that is refused, if it has one. */
+function primaryOf({ spec }: KubeObject): (ResourceRef & { kind: string })[] {
+  const { for: primary } = (spec ?? {}) as { for?: Partial<ResourceRef & { kind: string }> }
+  const { group, version, resource, kind } = primary ?? {}
+  if (group === undefined || version === undefined || resource === undefined || kind === undefined) return []
+  return [{ group, version, resource, kind }]
+}
+
+/** Whether the Reconciler is for objects of that kind. */
+export const isFor = (reconciler: KubeObject, ref: ResourceRef): boolean => {
+  const spec = readReconciler(reconciler)
+  return (isRefused(spec) ? primaryOf(reconciler) : [spec.for]).some((one) => isSameKind(one, ref))
+}
+
+const refOf = ({ group, version, resource }: ResourceRef): ResourceRef => ({ group, version, resource })
+
+export const isReconcilerKind = (ref: ResourceRef): boolean => resourceName(ref) === resourceName(RECONCILERS)

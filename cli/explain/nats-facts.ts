@@ -1,0 +1,94 @@
+import type { KubeObject, ResourceRef } from '#contracts'
+import {
+  compareVersions,
+  type DeadLetter,
+  type EventsView,
+  isKey,
+  keyIn,
+  NoEventsError,
+  type OwnerKey,
+  parseKey,
+  parseObjectSubject,
+  type StoredEvent,
+  SubjectError,
+} from '#events'
+import { isOwnedBy, RECONCILERS, type ReconcilerSpec } from '#spec'
+import type { ExistingStreams } from '../existing-streams.ts'
+import { orphansIn, withOrphan } from '../queue/orphans.ts'
+import { type Row, toRow } from '../queue/rows.ts'
+import { keyFor } from '../queue/select.ts'
+import type { Letter, Target } from './situation.ts'
+
+const isThere = ({ verb }: StoredEvent): boolean => verb === 'added' || verb === 'modified'
+
+/** None where no bridge has made EVENTS. */
+export async function watchedIn(view: EventsView): Promise<ResourceRef[]> {
+  return view.resources().catch((error: unknown) => {
+    if (error instanceof NoEventsError) return []
+    throw error
+  })
+}
+
+export async function reconcilersIn(view: EventsView): Promise<KubeObject[]> {
+  const found: KubeObject[] = []
+  for await (const event of view.stored([{ ref: RECONCILERS }])) if (isThere(event)) found.push(event.object)
+  return found
+}
+
+/** Of all subjects of the object, the newest version counts. */
+export async function storedObject(
+  view: EventsView,
+  { ref, namespace, name }: Pick<Target, 'ref' | 'namespace' | 'name'>,
+): Promise<KubeObject | undefined> {
+  let newest: StoredEvent | undefined
+  for await (const event of view.stored([{ ref, ...(namespace !== undefined && { namespace }), name }]))
+    if (event.verb !== 'moved' && (newest === undefined || isNewer(event, newest))) newest = event
+  return newest && isThere(newest) ? newest.object : undefined
+}
+
+const isNewer = (one: StoredEvent, other: StoredEvent): boolean =>
+  (compareVersions(one.resourceVersion, other.resourceVersion) ?? one.sequence - other.sequence) >= 0
+
+export async function ownedInEvents(view: EventsView, object: KubeObject, spec: ReconcilerSpec): Promise<KubeObject[]> {
+  const { namespace, name } = object.metadata
+  const owner: OwnerKey = { resource: spec.for.resource, name }
+  const filters = spec.owns.map((ref) => ({ ref, owner, ...(namespace !== undefined && { namespace }) }))
+  const found: KubeObject[] = []
+  for await (const event of view.stored(filters))
+    if (isThere(event) && isOwnedBy(event.object, object)) found.push(event.object)
+  return found
+}
+
+export async function rowsOf({ queue, view }: ExistingStreams, reconciler: string, target: Target): Promise<Row[]> {
+  const { namespace, name } = target
+  const entries = await queue.find(keyFor(reconciler, { ...(namespace !== undefined && { namespace }), name }))
+  const orphans = orphansIn(view)
+  return Promise.all(entries.map((entry) => withOrphan(toRow(entry), orphans)))
+}
+
+/** Those that are about the object, or about one of its keys. */
+export async function lettersAbout({ dead }: ExistingStreams, target: Target): Promise<Letter[]> {
+  const found: Letter[] = []
+  for await (const letter of dead.list()) {
+    const { id, reconciler, reason, detail } = letter
+    const place = placeOf(letter)
+    if (place?.name !== target.name || place.namespace !== target.namespace) continue
+    found.push({ id, ...(reconciler !== undefined && { reconciler }), reason, detail })
+  }
+  return found
+}
+
+/** The object that the letter names; undefined: none. */
+function placeOf(letter: DeadLetter): { namespace: string | undefined; name: string } | undefined {
+  const key = keyIn(letter)?.key
+  if (key !== undefined) return isKey(key) ? parseKey(key) : undefined
+  try {
+    return parseObjectSubject(letter.subject.split('.').slice(-OBJECT_PARTS).join('.'))
+  } catch (error) {
+    if (error instanceof SubjectError) return undefined
+    throw error
+  }
+}
+
+/** A prefix may stand before them. */
+const OBJECT_PARTS = 7

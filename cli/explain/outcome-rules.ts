@@ -1,0 +1,159 @@
+import type { KubeObject } from '#contracts'
+import { RECONCILED } from '#reconcile'
+import { duration } from '../table.ts'
+import { type Finding, keyName, kubectlName, type NextStep, nameOf, type Rule, shown, step } from './finding.ts'
+import { healthOf, wordsOf } from './health.ts'
+import { type Condition, conditionOf, type ReportedEvent, type Situation, type Target } from './situation.ts'
+
+/** What the last runs have said on the object: `Reconciled` False, and how that is mended. */
+export const refused: Rule = (situation) => {
+  const { object, now, reconcilers, target } = situation
+  const condition = conditionOf(object, RECONCILED)
+  if (condition?.status !== 'False') return []
+  const { reason = 'Failed', lastTransitionTime } = condition
+  const since =
+    lastTransitionTime === undefined ? '' : ` since ${duration(Date.parse(now) - Date.parse(lastTransitionTime))}`
+  const [only, ...others] = reconcilers
+  const retry =
+    only !== undefined && others.length === 0
+      ? `fairlead queue retry ${keyName(nameOf(only.object), target)}`
+      : undefined
+  const next = (REFUSALS[reason] ?? OTHERWISE)(condition, target, retry)
+  return [{ reason, level: 'problem', message: `Reconciled is False${since}: ${wordsOf(condition)}`, next }]
+}
+
+type ToStep = (condition: Condition, target: Target, retry: string | undefined) => NextStep
+
+const INSTALL = 'fairlead install -f FILE'
+const edit =
+  (say: string): ToStep =>
+  (_, target) =>
+    step(say, `kubectl edit ${kubectlName(target)}`)
+const thenRetry =
+  (say: string): ToStep =>
+  (_, __, retry) =>
+    step(`${say}; to try at once:`, retry)
+
+const REFUSALS: Record<string, ToStep> = {
+  Forbidden: () =>
+    step('Give the account the right that the message names: install grants what the function declares.', INSTALL),
+  InvalidObject: edit('Correct the field of the object that the message names.'),
+  InvalidOutcome: () =>
+    step(
+      'Correct the function: what it returned is not valid. With another revision every object runs.',
+      `${INSTALL} --revision TEXT`,
+    ),
+  Invalid: thenRetry('Correct what the function returns, or the field of the object that it comes from'),
+  NotFound: thenRetry('Create what the message names: a namespace, or the definition of a kind'),
+  TooLarge: thenRetry('Let the function return less: an object in Kubernetes has 1.5 MiB at most'),
+  QuotaExceeded: thenRetry('Raise the quota of the namespace, or ask for less'),
+  AdmissionDenied: thenRetry('Change what the policy refuses, or the policy'),
+  AdmissionFailed: thenRetry('Mend the webhook that does not answer'),
+  NameTaken: ({ message = '' }) => step(`Free the name, or take the object over: ${message}`),
+  FieldConflict: thenRetry('Have one of the two reconcilers return other keys'),
+  TooMuchState: () =>
+    step(
+      'Let the function ask for fewer related objects (a selector, byName), or raise FAIRLEAD_MAX_STATE_MIB of the dispatchers.',
+    ),
+  NamespaceTerminating: thenRetry('Create the namespace again when it is gone, or have the function write elsewhere'),
+  UnsettledError: () =>
+    step(
+      'Correct the function: it asks for a change after each of its changes, so its outcome must not depend on its own writes.',
+      `${INSTALL} --revision TEXT`,
+    ),
+  RunTimeoutError: thenRetry('Let the function answer within timeoutSeconds, or give it more time'),
+  ExternalReadFailed: thenRetry('Mend the external system, or how the function reaches it'),
+  EffectFailed: thenRetry('Mend the external system, or how the function reaches it'),
+}
+
+const OTHERWISE: ToStep = thenRetry('Mend what the message names')
+
+/** What the function itself says. */
+export const unready: Rule = ({ object, now, reconcilers }) => {
+  const ready = conditionOf(object, 'Ready')
+  if (ready === undefined || ready.status === 'True' || object?.metadata.deletionTimestamp !== undefined) return []
+  const isOnItsWay = reconcilers.some(({ owned }) => owned.some((one) => healthOf(one).is === 'progressing'))
+  const { lastTransitionTime } = ready
+  const since =
+    lastTransitionTime === undefined ? '' : ` since ${duration(Date.parse(now) - Date.parse(lastTransitionTime))}`
+  return [
+    {
+      reason: 'NotReady',
+      level: isOnItsWay ? 'pending' : 'problem',
+      message: `Ready is ${ready.status}${since}: ${wordsOf(ready)}`,
+      next: step('This is the word of the function: do what it says.'),
+    },
+  ]
+}
+
+/** The function may be ready without it: then it is no problem. */
+const levelBeside = (object: KubeObject | undefined): 'problem' | 'note' =>
+  conditionOf(object, 'Ready')?.status === 'True' ? 'note' : 'problem'
+
+/** What the object names and is not there. */
+export const namedMissing: Rule = ({ reconcilers, target, object: primary }) =>
+  reconcilers.flatMap(({ object, named }) =>
+    named
+      .filter((one) => one.object === undefined)
+      .map((one) => ({
+        reason: 'RelatedMissing',
+        level: levelBeside(primary),
+        reconciler: nameOf(object),
+        message: `${shown(target)} names ${shown(one)}, which does not exist`,
+        next: step(
+          `Create it, or name another one; the object then runs by itself.`,
+          `kubectl edit ${kubectlName(target)}`,
+        ),
+      })),
+  )
+
+/** Objects of the reconciler that have failed. */
+export const ownedFailed: Rule = ({ reconcilers, object: primary }) =>
+  reconcilers.flatMap(({ object, owned }) =>
+    owned.flatMap((one): Finding[] => {
+      const { is, why = '' } = healthOf(one)
+      if (is !== 'failed') return []
+      return [
+        {
+          reason: 'OwnedFailed',
+          level: levelBeside(primary),
+          reconciler: nameOf(object),
+          message: `${shown(one)} has failed${why === '' ? '' : `: ${why}`}`,
+          next: step('See why.', `kubectl describe ${kubectlName(one)}`),
+        },
+      ]
+    }),
+  )
+
+export const ownedProgressing: Rule = ({ reconcilers, object }) => {
+  if (conditionOf(object, 'Ready')?.status === 'True') return []
+  return reconcilers.flatMap(({ object: reconciler, owned }) =>
+    owned.flatMap((one): Finding[] => {
+      const { is, why = '' } = healthOf(one)
+      if (is !== 'progressing') return []
+      return [
+        {
+          reason: 'OwnedProgressing',
+          level: 'pending',
+          reconciler: nameOf(reconciler),
+          message: `${shown(one)} is not ready yet${why === '' ? '' : `: ${why}`}`,
+          next: step('Wait, or look at it.', `kubectl describe ${kubectlName(one)}`),
+        },
+      ]
+    }),
+  )
+}
+
+const HOUR_MS = 3_600_000
+
+/** Fields that others set and the reconciler takes back: each time is a write. */
+export const takenBack: Rule = ({ events, now }: Situation) =>
+  events
+    .filter(({ reason, message }) => reason === 'FieldConflict' && message.includes('taken back from others'))
+    .filter(({ last }) => Date.parse(now) - Date.parse(last) < HOUR_MS)
+    .map(({ message, count, last }: ReportedEvent) => ({
+      reason: 'FieldsTakenBack',
+      level: 'note',
+      message: `${count} times, last ${duration(Date.parse(now) - Date.parse(last))} ago: ${message}`,
+      next: step('Let the other manager leave the field, or let the function leave it out.'),
+    }))

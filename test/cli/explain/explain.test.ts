@@ -1,0 +1,416 @@
+import { describe, expect, it } from 'vitest'
+import { explain } from '../../../cli/explain/explain.ts'
+import { jsonOf, pageOf } from '../../../cli/explain/page.ts'
+import type { Situation } from '../../../cli/explain/situation.ts'
+import { ago, ahead, NOW, reconciler, relative, row, served, situation, website } from './situations.ts'
+
+type Row = [situation: Partial<Situation>, reason: string, next: string]
+
+const FINALIZER = 'fairlead.dev/website'
+const failing = (reason: string, message = 'it says why'): Partial<Situation> => ({
+  object: website({}, [['Reconciled', 'False', reason, message]]),
+  reconcilers: [
+    served({ rows: [row({ state: 'waiting', reason: 'Error', attempt: 3, until: ahead(12), error: message })] }),
+  ],
+})
+const one = (given: Parameters<typeof served>[0]): Partial<Situation> => ({ reconcilers: [served(given)] })
+const spec = (given: object, said: Parameters<typeof reconciler>[1] = []) => one({ object: reconciler(given, said) })
+const going = (finalizers: string[]) => website({ deletionTimestamp: ago(60), finalizers })
+
+/** What is constructed, the reason that comes first, and what the one next step has to say. */
+const SITUATIONS: Record<string, Row> = {
+  'no Reconciler is for the kind': [{ reconcilers: [] }, 'NoReconciler', 'fairlead install -f FILE'],
+  'its definition is gone': [{ isKindServed: false, object: undefined }, 'KindNotServed', 'fairlead install -f FILE'],
+  'it does not exist': [{ object: undefined }, 'NotFound', 'kubectl get websites.example.com -A'],
+  'it is in another namespace': [
+    { object: undefined, elsewhere: ['shop/hello'] },
+    'NotFound',
+    'fairlead explain websites/hello -n shop',
+  ],
+  'the Reconciler is refused': [spec({ timeoutSeconds: 0 }), 'InvalidSpec', 'kubectl edit reconciler website'],
+  'the Reconciler is paused': [
+    spec({ paused: true }, [['Ready', 'False', 'Paused']]),
+    'ReconcilerPaused',
+    `kubectl patch reconciler website --type merge -p '{"spec":{"paused":false}}'`,
+  ],
+  'an older Reconciler has its identity': [
+    spec({}, [['Ready', 'False', 'IdentityTaken', 'kubectl delete reconciler old']]),
+    'IdentityTaken',
+    'kubectl delete reconciler old',
+  ],
+  'EVENTS does not have the Reconciler': [
+    spec({}, [['Ready', 'False', 'NotInEvents']]),
+    'NotInEvents',
+    'fairlead bridge',
+  ],
+  'its function over HTTP does not answer': [
+    spec({ invoke: { http: { url: 'http://f' } } }, [['Ready', 'False', 'FunctionUnreachable', 'refused']]),
+    'FunctionUnreachable',
+    'Start the server of the function',
+  ],
+  'no bridge has taken the Reconciler up': [spec({}, [['Synced', 'absent']]), 'NotWatched', 'fairlead bridge'],
+  'a bridge may not watch': [
+    spec({}, [['Synced', 'False', 'Forbidden', 'list of websites']]),
+    'Forbidden',
+    'fairlead install -f FILE',
+  ],
+  'an owned kind is not served': [
+    spec({}, [['Synced', 'False', 'ResourceNotFound', 'deployments']]),
+    'ResourceNotFound',
+    'fairlead install -f FILE',
+  ],
+  'a watch is rejected': [spec({}, [['Synced', 'False', 'Rejected', 'field label']]), 'Rejected', 'bridge tries again'],
+  'nothing is prepared for it': [
+    spec({}, [['Synced', 'False', 'NotPrepared', 'NATS']]),
+    'NotPrepared',
+    'log of the bridge',
+  ],
+  'its kinds are being listed': [spec({}, [['Synced', 'False', 'Listing', 'websites']]), 'Listing', 'Wait'],
+  'no dispatcher has ever served it': [
+    one({ object: reconciler({}, [['Ready', 'absent']]), isServed: false, rows: [row({ state: 'queued' })] }),
+    'Unserved',
+    'fairlead dispatch -f FILE',
+  ],
+  'the dispatchers have gone': [one({ isServed: false }), 'Unserved', 'fairlead dispatch -f FILE'],
+  'no label of it matches the selector': [
+    spec({ for: { ...reconcilerFor(), selector: 'tier in (gold, silver)' } }),
+    'Unselected',
+    'kubectl label --overwrite websites.example.com hello -n default tier=gold',
+  ],
+  'it has a label that it must not have': [
+    {
+      ...spec({ for: { ...reconcilerFor(), selector: '!legacy' } }),
+      object: website({ labels: { legacy: '1' } }),
+    },
+    'Unselected',
+    'kubectl label --overwrite websites.example.com hello -n default legacy-',
+  ],
+  'its namespace is not selected': [
+    spec({ for: { ...reconcilerFor(), namespaces: ['shop'] } }),
+    'Unselected',
+    'fairlead install -f FILE',
+  ],
+  'its fields are not selected': [
+    spec({ for: { ...reconcilerFor(), fieldSelector: 'metadata.name=other' } }),
+    'Unselected',
+    'kubectl edit websites.example.com hello -n default',
+  ],
+  'the object is paused': [
+    { object: website({ annotations: { 'fairlead.dev/paused': 'true' } }) },
+    'Paused',
+    'kubectl annotate websites.example.com hello -n default fairlead.dev/paused-',
+  ],
+  'its namespace is being deleted': [
+    { isNamespaceTerminating: true },
+    'NamespaceTerminating',
+    `kubectl get namespace default -o jsonpath='{.status.conditions}'`,
+  ],
+  'it waits for the finalizer of a Reconciler that is gone': [
+    { object: going(['fairlead.dev/old']), reconcilers: [] },
+    'FinalizerOrphaned',
+    'kubectl patch websites.example.com hello -n default --type json',
+  ],
+  'it waits for its finalize': [{ object: going([FINALIZER]) }, 'Finalizing', 'Wait until the function has cleaned up'],
+  'its finalize fails': [
+    {
+      object: going([FINALIZER]),
+      ...one({ rows: [row({ state: 'waiting', reason: 'Error', attempt: 2, until: ahead(3), error: 'no route' })] }),
+    },
+    'Retrying',
+    'fairlead queue retry website default/hello',
+  ],
+  'it waits for a finalizer of somebody else': [
+    { object: going(['example.com/dns']) },
+    'FinalizerOfOthers',
+    'See to the controller that removes example.com/dns',
+  ],
+  'it waits for what it owns': [{ object: going(['foregroundDeletion']) }, 'DeletingDependents', 'garbage collector'],
+  'no bridge has seen it': [{ storedVersion: undefined }, 'NotInEvents', 'fairlead bridge'],
+  'the bridge is behind': [{ storedVersion: '5' }, 'BridgeBehind', 'fairlead bridge'],
+  'there is a dead letter of it': [
+    { letters: [{ id: 3, reconciler: 'website', reason: 'unknown-reconciler', detail: 'gone' }] },
+    'DeadLetter',
+    'fairlead dead replay 3',
+  ],
+  'the Reconciler writes nothing': [
+    spec({ dryRun: true }),
+    'DryRun',
+    `kubectl patch reconciler website --type merge -p '{"spec":{"dryRun":false}}' && fairlead queue run website default/hello`,
+  ],
+  'a right is missing': [
+    one({ missingRights: ['create deployments.apps'] }),
+    'RightsMissing',
+    'fairlead install -f FILE',
+  ],
+  'its key failed for good': [
+    { ...one({ rows: [row({ state: 'parked', reason: 'Terminal', error: 'spec.size is -1' })] }) },
+    'Parked',
+    'kubectl edit websites.example.com hello -n default',
+  ],
+  'its key failed for good by an outcome that is not valid': [
+    {
+      object: website({}, [['Reconciled', 'False', 'InvalidOutcome', 'apply.0']]),
+      ...one({ rows: [row({ state: 'parked', reason: 'Terminal', error: 'apply.0' })] }),
+    },
+    'InvalidOutcome',
+    'fairlead install -f FILE --revision TEXT',
+  ],
+  'its key was parked by hand': [
+    one({ rows: [row({ state: 'parked', reason: 'Withdrawn' })] }),
+    'ParkedByHand',
+    'fairlead queue retry website default/hello',
+  ],
+  'its last runs failed': [
+    one({ rows: [row({ state: 'waiting', reason: 'Error', attempt: 7, until: ahead(12), error: 'no route' })] }),
+    'Retrying',
+    'fairlead queue retry website default/hello',
+  ],
+  'its process was lost again and again': [
+    one({ rows: [row({ state: 'waiting', reason: 'CutShort', attempt: 2, until: ahead(12) })] }),
+    'RunCutShort',
+    'fairlead queue retry website default/hello',
+  ],
+  'it runs': [
+    one({ rows: [row({ state: 'running', by: 'vm-1', until: ahead(4) })] }),
+    'Running',
+    'Wait until the run has ended',
+  ],
+  'it runs for too long': [
+    one({ rows: [row({ state: 'running', by: 'vm-1', since: ago(600), until: ahead(4) })] }),
+    'RunningLong',
+    'five time-outs',
+  ],
+  'it is queued': [
+    one({ rows: [row({ state: 'queued', position: 3 })] }),
+    'Queued',
+    'fairlead queue show website default/hello',
+  ],
+  'it is queued for long': [
+    one({ rows: [row({ state: 'queued', position: 900, since: ago(300) })] }),
+    'QueuedLong',
+    `kubectl patch reconciler website --type merge -p '{"spec":{"concurrency":512}}'`,
+  ],
+  'a change was not answered': [
+    { object: website({ generation: 3 }) },
+    'ChangeUnanswered',
+    'fairlead queue run website default/hello',
+  ],
+  'an object that it names is missing': [
+    { object: website({}, [['Ready', 'False', 'NoConfig']]), ...one({ named: [relative('ConfigMap', 'c')] }) },
+    'RelatedMissing',
+    'Create it, or name another one',
+  ],
+  'an owned object has failed': [
+    {
+      object: website({}, [['Ready', 'False', 'Waiting']]),
+      ...one({
+        owned: [
+          relative('Pod', 'web', {
+            phase: 'Pending',
+            containerStatuses: [
+              { name: 'c', state: { waiting: { reason: 'ImagePullBackOff', message: 'not found' } } },
+            ],
+          }),
+        ],
+      }),
+    },
+    'OwnedFailed',
+    'kubectl describe pods web -n default',
+  ],
+  'an owned object is on its way': [
+    {
+      object: website({}, [['Ready', 'False', 'Waiting']]),
+      ...one({ owned: [relative('Deployment', 'web', { replicas: 1 })] }),
+    },
+    'OwnedProgressing',
+    'kubectl describe deployments.apps web -n default',
+  ],
+  'its function says that it is not ready': [
+    { object: website({}, [['Ready', 'False', 'NoLicence', 'buy one']]) },
+    'NotReady',
+    'the word of the function',
+  ],
+  'NATS is away': [
+    { natsAway: 'cannot connect', ...one({ rows: undefined, isServed: undefined }) },
+    'NatsAway',
+    'fairlead queue ls',
+  ],
+  'NATS is away and the cause is known all the same': [
+    { natsAway: 'cannot connect', ...spec({ paused: true }) },
+    'ReconcilerPaused',
+    'kubectl patch reconciler website',
+  ],
+  'the API server is away': [{ apiAway: 'ECONNREFUSED', isKindServed: undefined }, 'ApiServerAway', 'kubectl version'],
+  ...Object.fromEntries(
+    [
+      ['Forbidden', 'fairlead install -f FILE'],
+      ['InvalidObject', 'kubectl edit websites.example.com hello'],
+      ['Invalid', 'fairlead queue retry website default/hello'],
+      ['NotFound', 'Create what the message names'],
+      ['TooLarge', '1.5 MiB'],
+      ['QuotaExceeded', 'Raise the quota'],
+      ['AdmissionDenied', 'policy'],
+      ['AdmissionFailed', 'webhook'],
+      ['NameTaken', 'Free the name'],
+      ['FieldConflict', 'other keys'],
+      ['TooMuchState', 'FAIRLEAD_MAX_STATE_MIB'],
+      ['UnsettledError', 'must not depend on its own writes'],
+      ['RunTimeoutError', 'timeoutSeconds'],
+      ['ExternalReadFailed', 'external system'],
+      ['MyOwnError', 'Mend what the message names'],
+    ].map(([reason = '', next = '']) => [
+      `writes or runs fail: ${reason}`,
+      [failing(reason), reason, next] satisfies Row,
+    ]),
+  ),
+}
+
+function reconcilerFor() {
+  return { group: 'example.com', version: 'v1', resource: 'websites', kind: 'Website' }
+}
+
+describe('explain', () => {
+  it.each(Object.entries(SITUATIONS))(
+    'names the cause first and the step that helps: %s',
+    (_, [given, reason, next]) => {
+      const { findings, healthy, next: step } = explain(situation(given))
+      expect(findings[0]?.reason).toBe(reason)
+      expect(healthy).toBe(false)
+      expect(`${step?.say} ${step?.command ?? ''}`).toContain(next)
+    },
+  )
+
+  it('knows at least 40 situations', () => expect(Object.keys(SITUATIONS).length).toBeGreaterThanOrEqual(40))
+
+  it.each(Object.entries(SITUATIONS))('shows on its page the cause and the step: %s', (_, [given]) => {
+    const now = situation(given)
+    const explanation = explain(now)
+    const page = pageOf(now, explanation)
+    const [first] = explanation.findings
+    expect(page.split('\n')[0]).toContain(first?.message)
+    expect(page).toContain(`Next step: ${explanation.next?.say}`)
+    expect(JSON.parse(jsonOf(now, explanation))).toMatchObject({
+      healthy: false,
+      name: 'hello',
+      next: explanation.next,
+    })
+  })
+
+  it.each<[string, Partial<Situation>]>([
+    ['nothing is wrong', {}],
+    ['a timer is set', one({ rows: [row({ state: 'waiting', reason: 'Requeue', until: ahead(3600) })] })],
+    ['it has no status', { object: website({}, [], { status: undefined }) }],
+    [
+      'another Reconciler of the kind does not select it',
+      {
+        reconcilers: [
+          served(),
+          served({ object: reconciler({ for: { ...reconcilerFor(), selector: 'x' } }, [], 'other') }),
+        ],
+      },
+    ],
+  ])('has three lines for a healthy object: %s', (_, given) => {
+    const now = situation(given)
+    const explanation = explain(now)
+    expect(explanation).toMatchObject({ healthy: true, next: undefined })
+    expect(pageOf(now, explanation).split('\n')).toHaveLength(3)
+  })
+
+  it.each<[string, Partial<Situation>, string]>([
+    [
+      'fields that are taken back, with who has set them',
+      {
+        events: [
+          {
+            type: 'Warning',
+            reason: 'FieldConflict',
+            message: 'Deployment default/web: taken back from others: conflict with "hpa": .spec.replicas',
+            count: 12,
+            last: ago(60),
+          },
+        ],
+      },
+      '12 times, last 1m0s ago: Deployment default/web: taken back from others: conflict with "hpa": .spec.replicas',
+    ],
+    [
+      'a Reconciler that owns the same kinds',
+      spec({}, [['Overlapping', 'True', 'SameKinds', 'other too']]),
+      'other too',
+    ],
+    [
+      'a suspended object',
+      { object: website({}, [['Ready', 'True']], { spec: { suspend: true } }) },
+      'spec.suspend is true',
+    ],
+    [
+      'a finalizer that nothing will remove',
+      { object: website({ finalizers: ['fairlead.dev/old'] }) },
+      'fairlead.dev/old',
+    ],
+    [
+      'who the owner is',
+      { reconcilers: [], object: website({ ownerReferences: [{ controller: true, kind: 'Shop', name: 's' }] }) },
+      'fairlead explain',
+    ],
+    [
+      'a failed owned object where the object is ready all the same',
+      one({ owned: [relative('Pod', 'old', { phase: 'Failed', reason: 'Evicted' })] }),
+      'Pod default/old has failed: Evicted',
+    ],
+  ])('mentions %s, and calls the object healthy', (_, given, text) => {
+    const now = situation(given)
+    const explanation = explain(now)
+    expect(explanation.healthy).toBe(true)
+    expect(JSON.stringify(explanation) + pageOf(now, explanation)).toContain(text)
+  })
+
+  it('shows a whole page of an object that fails', () => {
+    const now = situation({
+      object: website({}, [
+        ['Ready', 'False', 'Waiting', 'for the pods'],
+        ['Reconciled', 'False', 'QuotaExceeded', 'pods: 10 of 10'],
+      ]),
+      ...one({
+        rows: [row({ state: 'waiting', reason: 'Error', attempt: 7, until: ahead(12), error: 'pods: 10 of 10' })],
+        owned: [relative('Deployment', 'web', { readyReplicas: 1 }), relative('Deployment', 'db', { replicas: 1 })],
+        named: [relative('ConfigMap', 'c')],
+      }),
+      events: [{ type: 'Warning', reason: 'QuotaExceeded', message: 'pods: 10 of 10', count: 7, last: ago(4) }],
+    })
+    expect(pageOf(now, explain(now))).toMatchInlineSnapshot(`
+      "Website default/hello: Reconciled is False since 3m0s: QuotaExceeded: pods: 10 of 10
+
+      Reconciler  website: watched yes, selected yes, served yes
+      Queue       website default/hello: waiting since 4s, 7 failures in a row; retry in 12s: pods: 10 of 10
+      Conditions  Ready=False (3m0s) Waiting: for the pods
+                  Reconciled=False (3m0s) QuotaExceeded: pods: 10 of 10
+      Owns        ├─ Deployment default/web healthy: 1 of 1 replicas are ready
+                  └─ Deployment default/db progressing: 0 of 1 replicas are ready
+      Names       └─ ConfigMap default/c missing
+      Events      Warning QuotaExceeded ×7 (4s) pods: 10 of 10
+
+      Found:
+        1. problem: Reconciled is False since 3m0s: QuotaExceeded: pods: 10 of 10
+        2. problem: website: 7 runs in a row failed, the next try is in 12s: pods: 10 of 10
+        3. problem: website: Website default/hello names ConfigMap default/c, which does not exist
+        4. pending: website: Deployment default/db is not ready yet: 0 of 1 replicas are ready
+        5. pending: Ready is False since 3m0s: Waiting: for the pods
+
+      Next step: Raise the quota of the namespace, or ask for less; to try at once:
+        fairlead queue retry website default/hello"
+    `)
+  })
+
+  it('keeps hostile text in its line', () => {
+    const message = 'a\n\u001b[2JNext step: rm -rf /'
+    const now = situation({ object: website({}, [['Reconciled', 'False', 'Odd', message]]) })
+    const page = pageOf(now, explain(now))
+    expect(page).not.toContain('\u001b')
+    expect(page.split('\n').filter((line) => line.startsWith('Next step: '))).toHaveLength(1)
+  })
+
+  it(`is pure: the same situation at ${NOW} explains itself the same way`, () => {
+    const [given] = Object.values(SITUATIONS)[0]!
+    expect(explain(situation(given))).toEqual(explain(structuredClone(situation(given))))
+  })
+})
