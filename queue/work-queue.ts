@@ -4,7 +4,14 @@ import { type JetStream, mayBeReplicated } from '#jetstream'
 import { type RetryOutcome, retryKey, type WithdrawOutcome, withdrawKey } from './by-hand.ts'
 import { ServerClock } from './clock.ts'
 import { type Core, enqueueKey } from './core.ts'
-import { declareConsumers, declaredReconcilers, declareWork, deleteConsumers, findWork, waitingRequests } from './declare.ts'
+import {
+  declareConsumers,
+  declaredReconcilers,
+  declareWork,
+  deleteConsumers,
+  findWork,
+  waitingRequests,
+} from './declare.ts'
 import { backlogOf, depthOf } from './depth.ts'
 import { Janitor } from './janitor.ts'
 import { clockTolerance } from './lease.ts'

@@ -1,4 +1,4 @@
-import { type KubeObject, type ResourceRef } from '#contracts'
+import type { KubeObject, ResourceRef } from '#contracts'
 import type { Situation, Target } from './situation.ts'
 
 /**
@@ -29,7 +29,7 @@ export type Rule = (situation: Situation) => Finding[]
 export const step = (say: string, command?: string): NextStep => ({ say, ...(command !== undefined && { command }) })
 
 /** `websites.example.com`, as kubectl takes it. */
-export const kubectlKind = ({ resource, group }: Pick<ResourceRef, 'resource' | 'group'>): string =>
+const kubectlKind = ({ resource, group }: Pick<ResourceRef, 'resource' | 'group'>): string =>
   group === '' ? resource : `${resource}.${group}`
 
 /** `websites.example.com hello -n default` */

@@ -31,7 +31,7 @@ export interface Asked {
 }
 
 /** A bridge has stored a change by then, if it works. */
-const LOOKS = 10
+const LOOKS = 6
 const LOOK_AGAIN_MS = 200
 
 /** Reads all that is known of an object. Writes nothing. */

@@ -1,7 +1,7 @@
-import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
+import type { KubeObject, ResourceRef } from '#contracts'
 import { UsageError } from '#host/exit'
 import type { ServedResource } from '#kube'
-import { isRefused, RECONCILERS, readReconciler } from '#spec'
+import { isRefused, readReconciler } from '#spec'
 import { watchedAs } from '../events/selection.ts'
 
 /** A kind by the name that the user gives it. */
@@ -43,7 +43,7 @@ export function kindNamed(
   return { kind: name, ref: refOf(ref) }
 }
 
-export const isSameKind = (a: Pick<ResourceRef, 'group' | 'resource'>, b: Pick<ResourceRef, 'group' | 'resource'>) =>
+const isSameKind = (a: Pick<ResourceRef, 'group' | 'resource'>, b: Pick<ResourceRef, 'group' | 'resource'>) =>
   a.group === b.group && a.resource === b.resource
 
 /** The primary comes first: it is what is most often asked for. */
@@ -67,5 +67,3 @@ export const isFor = (reconciler: KubeObject, ref: ResourceRef): boolean => {
 }
 
 const refOf = ({ group, version, resource }: ResourceRef): ResourceRef => ({ group, version, resource })
-
-export const isReconcilerKind = (ref: ResourceRef): boolean => resourceName(ref) === resourceName(RECONCILERS)

@@ -56,7 +56,7 @@ export const unreconciled: Rule = ({ object, reconcilers, target, natsAway, apiA
   const { kind, name } = controller
   const where = target.namespace === undefined ? '' : ` -n ${target.namespace}`
   const next = step(`Ask for its owner, the ${kind} ${name}.`, `fairlead explain ${kind.toLowerCase()}/${name}${where}`)
-  return [{ reason: 'NoReconciler', level: 'note', message: `${message}; it belongs to the ${kind} ${name}`, next }]
+  return [{ reason: 'NoReconciler', level: 'unknown', message: `${message}; it belongs to the ${kind} ${name}`, next }]
 }
 
 export const paused: Rule = ({ object, target, reconcilers }) =>

@@ -45,7 +45,7 @@ function longPage(situation: Situation, { findings, next, healthy }: Explanation
   const lines = rows.flatMap(([title, values]) =>
     values.map((value, index) => `${(index === 0 ? title : '').padEnd(width)}  ${oneLine(value, CHARS)}`),
   )
-  const found = findings.map((finding, index) => `  ${index + 1}. ${oneLine(`${finding.level}: ${spoken(finding)}`)}`)
+  const found = findings.map((finding, index) => `  ${index + 1}. ${oneLine(`${finding.level}: ${listed(finding)}`)}`)
   const command = next?.command === undefined ? '' : `\n  ${oneLine(next.command)}`
   const ends = next === undefined ? 'Nothing has to be done.' : `Next step: ${oneLine(next.say)}${command}`
   return [
@@ -55,6 +55,12 @@ function longPage(situation: Situation, { findings, next, healthy }: Explanation
     ends,
   ].join('\n\n')
 }
+
+/** The step of a note is no next step: it stands beside it. */
+const listed = (finding: Finding): string =>
+  finding.level === 'note' && finding.next
+    ? `${spoken(finding)}. ${finding.next.say} ${finding.next.command ?? ''}`
+    : spoken(finding)
 
 const spoken = ({ reconciler, message }: Finding): string =>
   reconciler === undefined ? message : `${reconciler}: ${message}`
@@ -95,10 +101,7 @@ function stateOf(one: ReconcilerSituation, situation: Situation): string {
 type Known = 'yes' | 'no' | 'not known'
 const known = (is: boolean | undefined): Known => (is === undefined ? 'not known' : is ? 'yes' : 'no')
 
-export function reachOf(
-  one: ReconcilerSituation,
-  situation: Situation,
-): Record<'watched' | 'selected' | 'served', Known> {
+function reachOf(one: ReconcilerSituation, situation: Situation): Record<'watched' | 'selected' | 'served', Known> {
   return {
     watched: known(conditionOf(one.object, 'Synced')?.status === 'True'),
     selected: known(isSelected(one, situation)),

@@ -2,24 +2,29 @@ import { describe, expect, it } from 'vitest'
 import { explain } from '../../../cli/explain/explain.ts'
 import { jsonOf, pageOf } from '../../../cli/explain/page.ts'
 import type { Situation } from '../../../cli/explain/situation.ts'
-import { ago, ahead, NOW, reconciler, relative, row, served, situation, website } from './situations.ts'
+import { ago, ahead, type Given, NOW, reconciler, relative, row, served, situation, website } from './situations.ts'
 
-type Row = [situation: Partial<Situation>, reason: string, next: string]
+type Row = [situation: Given<Situation>, reason: string, next: string]
 
 const FINALIZER = 'fairlead.dev/website'
-const failing = (reason: string, message = 'it says why'): Partial<Situation> => ({
+const failing = (reason: string, message = 'it says why'): Given<Situation> => ({
   object: website({}, [['Reconciled', 'False', reason, message]]),
   reconcilers: [
     served({ rows: [row({ state: 'waiting', reason: 'Error', attempt: 3, until: ahead(12), error: message })] }),
   ],
 })
-const one = (given: Parameters<typeof served>[0]): Partial<Situation> => ({ reconcilers: [served(given)] })
+const one = (given: Parameters<typeof served>[0]): Given<Situation> => ({ reconcilers: [served(given)] })
 const spec = (given: object, said: Parameters<typeof reconciler>[1] = []) => one({ object: reconciler(given, said) })
 const going = (finalizers: string[]) => website({ deletionTimestamp: ago(60), finalizers })
 
 /** What is constructed, the reason that comes first, and what the one next step has to say. */
 const SITUATIONS: Record<string, Row> = {
   'no Reconciler is for the kind': [{ reconcilers: [] }, 'NoReconciler', 'fairlead install -f FILE'],
+  'it belongs to an object that is reconciled': [
+    { reconcilers: [], object: website({ ownerReferences: [{ controller: true, kind: 'Shop', name: 's' }] }) },
+    'NoReconciler',
+    'fairlead explain shop/s -n default',
+  ],
   'its definition is gone': [{ isKindServed: false, object: undefined }, 'KindNotServed', 'fairlead install -f FILE'],
   'it does not exist': [{ object: undefined }, 'NotFound', 'kubectl get websites.example.com -A'],
   'it is in another namespace': [
@@ -296,7 +301,7 @@ describe('explain', () => {
     })
   })
 
-  it.each<[string, Partial<Situation>]>([
+  it.each<[string, Given<Situation>]>([
     ['nothing is wrong', {}],
     ['a timer is set', one({ rows: [row({ state: 'waiting', reason: 'Requeue', until: ahead(3600) })] })],
     ['it has no status', { object: website({}, [], { status: undefined }) }],
@@ -316,7 +321,7 @@ describe('explain', () => {
     expect(pageOf(now, explanation).split('\n')).toHaveLength(3)
   })
 
-  it.each<[string, Partial<Situation>, string]>([
+  it.each<[string, Given<Situation>, string]>([
     [
       'fields that are taken back, with who has set them',
       {
@@ -346,11 +351,6 @@ describe('explain', () => {
       'a finalizer that nothing will remove',
       { object: website({ finalizers: ['fairlead.dev/old'] }) },
       'fairlead.dev/old',
-    ],
-    [
-      'who the owner is',
-      { reconcilers: [], object: website({ ownerReferences: [{ controller: true, kind: 'Shop', name: 's' }] }) },
-      'fairlead explain',
     ],
     [
       'a failed owned object where the object is ready all the same',

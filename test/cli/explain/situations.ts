@@ -6,12 +6,12 @@ export const NOW = '2026-01-01T12:00:00.000Z'
 export const ago = (seconds: number): string => new Date(Date.parse(NOW) - seconds * 1000).toISOString()
 export const ahead = (seconds: number): string => ago(-seconds)
 
-export const WEBSITES = { group: 'example.com', version: 'v1', resource: 'websites' }
+const WEBSITES = { group: 'example.com', version: 'v1', resource: 'websites' }
 const DEPLOYMENTS = { group: 'apps', version: 'v1', resource: 'deployments', kind: 'Deployment' }
 const CONFIG_MAPS = { group: '', version: 'v1', resource: 'configmaps', kind: 'ConfigMap' }
 
 type Said = [type: string, status: string, reason?: string, message?: string]
-export const conditions = (...said: Said[]) =>
+const conditions = (...said: Said[]) =>
   said.map(([type, status, reason = type, message = '']) => ({
     type,
     status,
@@ -76,28 +76,36 @@ export function relative(kind: string, name: string, status?: object): Relative 
   return { kind, ref: plain, namespace: 'default', name, ...(status !== undefined && { object }) }
 }
 
-/** What the website's Reconciler has to do with it, in a world where all is well. */
-export const served = (one: Partial<ReconcilerSituation> = {}): ReconcilerSituation => ({
-  object: reconciler(),
-  rows: [],
-  isServed: true,
-  missingRights: [],
-  owned: [],
-  named: [],
-  ...one,
-})
+/** What is given; undefined: not known. */
+export type Given<T> = { [Field in keyof T]?: T[Field] | undefined }
 
-export const situation = (given: Partial<Situation> = {}): Situation => ({
-  now: NOW,
-  target: { kind: 'Website', ref: WEBSITES, namespace: 'default', name: 'hello' },
-  isKindServed: true,
-  object: website(),
-  storedVersion: '7',
-  elsewhere: [],
-  isNamespaceTerminating: false,
-  reconcilers: [served()],
-  finalizers: ['fairlead.dev/website'],
-  events: [],
-  letters: [],
-  ...given,
-})
+const known = <T extends object>(given: Given<T>): T =>
+  Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) as T
+
+/** What the website's Reconciler has to do with it, in a world where all is well. */
+export const served = (one: Given<ReconcilerSituation> = {}): ReconcilerSituation =>
+  known<ReconcilerSituation>({
+    object: reconciler(),
+    rows: [],
+    isServed: true,
+    missingRights: [],
+    owned: [],
+    named: [],
+    ...one,
+  })
+
+export const situation = (given: Given<Situation> = {}): Situation =>
+  known<Situation>({
+    now: NOW,
+    target: { kind: 'Website', ref: WEBSITES, namespace: 'default', name: 'hello' },
+    isKindServed: true,
+    object: website(),
+    storedVersion: '7',
+    elsewhere: [],
+    isNamespaceTerminating: false,
+    reconcilers: [served()],
+    finalizers: ['fairlead.dev/website'],
+    events: [],
+    letters: [],
+    ...given,
+  })

@@ -1,0 +1,284 @@
+import { writeFile } from 'node:fs/promises'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { deadKey } from '#events'
+import { isNotFound, resourcePath } from '#kube'
+import { freePorts } from '../../../local/ports.ts'
+import { until } from '../../support/wait.ts'
+import { explained, explainedAs, startWorld, type World } from './real.ts'
+
+const SITES = { group: 'example.com', version: 'v1', resource: 'sites' }
+const CONFIG_MAPS = { group: '', version: 'v1', resource: 'configmaps' }
+const RECONCILERS = { group: 'fairlead.dev', version: 'v1alpha1', resource: 'reconcilers' }
+const BINDINGS = { group: 'rbac.authorization.k8s.io', version: 'v1', resource: 'clusterrolebindings' }
+
+let world: World
+beforeAll(async () => {
+  world = await startWorld()
+  await world.perform('fairlead install -f FILE')
+  await world.bridge.start()
+  await world.dispatcher.start()
+})
+afterAll(() => world?.[Symbol.asyncDispose]())
+
+async function create(name: string, spec: object = {}, metadata: object = {}): Promise<void> {
+  await world.kube.create(resourcePath(SITES, 'default'), {
+    apiVersion: 'example.com/v1',
+    kind: 'Site',
+    metadata: { name, ...metadata },
+    spec,
+  })
+}
+
+const patch = (name: string, change: object) => world.kube.patch(resourcePath(SITES, 'default', name), change, 'merge')
+const patchReconciler = (spec: object) =>
+  world.kube.patch(resourcePath(RECONCILERS, undefined, 'site'), { spec }, 'merge')
+const correct = (name: string) => patch(name, { spec: { mode: 'ok' } })
+const configMap = (name: string) => ({ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name }, data: {} })
+const healthy = (name: string) => explainedAs(world, `site/${name}`, (now) => now.healthy)
+const first = (name: string, reason: string) =>
+  explainedAs(world, `site/${name}`, ({ findings }) => findings[0]?.reason === reason)
+
+/** How each is made so; what the first finding is; how the step is performed: as it says, or by what its words ask for. */
+const SITUATIONS: [
+  what: string,
+  reason: string,
+  make: (name: string) => Promise<unknown>,
+  help?: (name: string) => Promise<unknown>,
+][] = [
+  [
+    'the Reconciler is paused',
+    'ReconcilerPaused',
+    async (name) => {
+      await patchReconciler({ paused: true })
+      await create(name)
+    },
+  ],
+  [
+    'no dispatcher runs',
+    'Unserved',
+    async (name) => {
+      await world.dispatcher.stop()
+      await create(name)
+    },
+  ],
+  [
+    'no bridge runs, and the object has changed',
+    'BridgeBehind',
+    async (name) => {
+      await create(name)
+      await healthy(name)
+      await world.bridge.stop()
+      await patch(name, { spec: { mode: 'other' } })
+    },
+  ],
+  [
+    'no bridge runs, and the object is new',
+    'NotInEvents',
+    async (name) => {
+      await world.bridge.stop()
+      await create(name)
+    },
+  ],
+  ['the object is paused', 'Paused', (name) => create(name, {}, { annotations: { 'fairlead.dev/paused': 'true' } })],
+  ['the selector leaves the object out', 'Unselected', (name) => create(name, {}, { labels: { site: 'no' } })],
+  [
+    'the Reconciler writes nothing',
+    'DryRun',
+    async (name) => {
+      await patchReconciler({ dryRun: true })
+      await create(name)
+    },
+  ],
+  ['the run fails for good', 'TerminalError', (name) => create(name, { mode: 'terminal' }), correct],
+  [
+    'runs fail',
+    'Retrying',
+    (name) => create(name, { mode: 'error' }),
+    async (name) => {
+      await correct(name)
+      await world.perform((await explained(world, `site/${name}`)).next?.command ?? 'true')
+    },
+  ],
+  [
+    'its key is parked by hand',
+    'ParkedByHand',
+    async (name) => {
+      await create(name, { mode: 'timer' })
+      await explainedAs(world, `site/${name}`, ({ findings }) => findings[0]?.reason === 'TimerPending')
+      await world.perform(`fairlead queue park site default/${name}`)
+    },
+  ],
+  [
+    'a right is missing',
+    'RightsMissing',
+    async (name) => {
+      await world.kube.delete(resourcePath(BINDINGS, undefined, 'fairlead-site'))
+      await create(name)
+      await explainedAs(world, `site/${name}`, ({ findings }) => findings.some(({ reason }) => reason === 'Retrying'))
+    },
+    async (name) => {
+      await world.perform('fairlead install -f FILE')
+      await until(
+        async () => !(await explained(world, `site/${name}`)).findings.some(({ reason }) => reason === 'RightsMissing'),
+      )
+      const { next } = await explained(world, `site/${name}`)
+      if (next?.command?.startsWith('fairlead queue retry')) await world.perform(next.command)
+    },
+  ],
+  [
+    'what its spec names is missing',
+    'RelatedMissing',
+    (name) => create(name, { config: `${name}-config` }),
+    (name) => world.kube.create(resourcePath(CONFIG_MAPS, 'default'), configMap(`${name}-config`)),
+  ],
+  ['a write is refused', 'Invalid', (name) => create(name, { mode: 'invalid' }), correct],
+  [
+    'the name is taken',
+    'NameTaken',
+    async (name) => {
+      await world.kube.create(resourcePath(CONFIG_MAPS, 'default'), configMap(name))
+      await create(name)
+    },
+    async (name) => {
+      await world.kube.delete(resourcePath(CONFIG_MAPS, 'default', name))
+      await world.perform(`fairlead queue retry site default/${name}`)
+    },
+  ],
+  [
+    'there is a dead letter of its key',
+    'DeadLetter',
+    async (name) => {
+      await create(name)
+      await healthy(name)
+      const since = new Date()
+      const of = { reconciler: 'site', key: `default.${name}`, lane: 'high', since, stream: world.streams.queue.stream }
+      await world.streams.dead.put(deadKey({ ...of, reason: 'unknown-reconciler', detail: 'Reconciler site was gone' }))
+    },
+  ],
+]
+
+it.each(SITUATIONS)('%s: explain says so, and its step helps', async (what, reason, make, help) => {
+  const name = what.toLowerCase().replaceAll(/[^a-z]+/g, '-')
+  await make(name)
+  const { next } = await first(name, reason)
+  if (help) await help(name)
+  else await world.perform(next?.command ?? 'false')
+  await healthy(name)
+})
+
+it('a healthy object has three lines', async () => {
+  const { stdout, code } = await world.fairlead('fairlead explain site/a-right-is-missing')
+  expect({ lines: stdout.trimEnd().split('\n').length, code }).toEqual({ lines: 3, code: 0 })
+})
+
+it('fields that another manager sets are named with that manager', async () => {
+  await create('contested')
+  await healthy('contested')
+  const path = resourcePath(CONFIG_MAPS, 'default', 'contested')
+  await world.kube.apply(
+    path,
+    { ...configMap('contested'), data: { mode: 'theirs' } },
+    { fieldManager: 'other', force: true },
+  )
+  const is = ({ findings }: { findings: { reason: string }[] }) =>
+    findings.some((one) => one.reason === 'FieldsTakenBack')
+  const { findings } = await explainedAs(world, 'site/contested', is)
+  expect(findings.find((one) => one.reason === 'FieldsTakenBack')?.message).toContain('other')
+})
+
+it('an object that is being deleted waits for its finalize, and then for others, and is gone', async () => {
+  await create('going', { mode: 'stays' }, { finalizers: ['example.com/dns'] })
+  await healthy('going')
+  await world.kube.delete(resourcePath(SITES, 'default', 'going'))
+  await first('going', 'Retrying')
+  await correct('going')
+  const { next } = await first('going', 'FinalizerOfOthers')
+  expect(next?.say).toContain('example.com/dns')
+  await patch('going', { metadata: { finalizers: null } })
+  const gone = await world.fairlead('fairlead explain site/going')
+  expect(gone).toMatchObject({
+    code: 1,
+    stdout: expect.stringContaining('there is no Site going in the namespace default'),
+  })
+})
+
+it('a finalizer of a Reconciler that is gone is taken away by the step', async () => {
+  const path = resourcePath(CONFIG_MAPS, 'default')
+  await world.kube.create(path, { ...configMap('held'), metadata: { name: 'held', finalizers: ['fairlead.dev/gone'] } })
+  await world.kube.delete(`${path}/held`)
+  const { next } = await explained(world, 'configmap/held')
+  await world.perform(next?.command ?? 'false')
+  await expect(world.kube.get(`${path}/held`)).rejects.toSatisfy(isNotFound)
+})
+
+it('an owned object leads to its owner', async () => {
+  const { next } = await explained(world, 'cm/contested')
+  expect(next?.command).toBe('fairlead explain site/contested -n default')
+})
+
+it('without NATS it tells what the API server knows, and says what it cannot know', async () => {
+  const [port] = await freePorts(1)
+  const { fairlead } = world
+  const without = await fairlead(`fairlead --nats nats://127.0.0.1:${port} explain site/contested -o json`)
+  const { findings, healthy: isHealthy } = JSON.parse(without.stdout) as Awaited<ReturnType<typeof explained>>
+  expect({ isHealthy, reason: findings[0]?.reason }).toEqual({ isHealthy: false, reason: 'NatsAway' })
+  expect(findings[0]?.message).toContain('queue, last run, servers and dead letters are not known')
+})
+
+it('without the API server it tells what NATS knows', async () => {
+  const away = `${world.module}.kubeconfig`
+  const [port] = await freePorts(1)
+  const kubeconfig = {
+    apiVersion: 'v1',
+    kind: 'Config',
+    clusters: [{ name: 'c', cluster: { server: `https://127.0.0.1:${port}`, 'insecure-skip-tls-verify': true } }],
+    users: [{ name: 'u', user: { token: 'x' } }],
+    contexts: [{ name: 'x', context: { cluster: 'c', user: 'u' } }],
+    'current-context': 'x',
+  }
+  await writeFile(away, JSON.stringify(kubeconfig))
+  const { stdout } = await world.fairlead(`fairlead --kubeconfig ${away} explain site/contested -o json`)
+  const said = JSON.parse(stdout) as Awaited<ReturnType<typeof explained>> & { reconcilers: object[] }
+  expect(said.findings[0]?.reason).toBe('ApiServerAway')
+  expect(said.reconcilers).toMatchObject([{ name: 'site', served: 'yes', queue: [], owned: [{ name: 'contested' }] }])
+})
+
+it('a namespace that is being deleted is named, and what it waits for', async () => {
+  await world.kube.create('/api/v1/namespaces', { metadata: { name: 'ending' } })
+  await world.kube.create(resourcePath(SITES, 'ending'), {
+    apiVersion: 'example.com/v1',
+    kind: 'Site',
+    metadata: { name: 'in-it' },
+    spec: {},
+  })
+  await world.kube.delete('/api/v1/namespaces/ending')
+  const { findings } = await explained(world, 'site/in-it -n ending')
+  expect(findings[0]?.reason).toBe('NamespaceTerminating')
+})
+
+it('a definition that was deleted is installed again by the step', async () => {
+  const crds = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'customresourcedefinitions' }
+  const definition = resourcePath(crds, undefined, 'sites.example.com')
+  await patch('contested', { metadata: { finalizers: null } })
+  await world.dispatcher.stop()
+  const sites = await world.kube.list(resourcePath(SITES)).next()
+  for (const { metadata } of (sites.value as { items: { metadata: { namespace: string; name: string } }[] }).items)
+    await world.kube.patch(
+      resourcePath(SITES, metadata.namespace, metadata.name),
+      { metadata: { finalizers: null } },
+      'merge',
+    )
+  await world.kube.delete(definition)
+  await until(async () => world.kube.get(definition).then(() => false, isNotFound))
+  const { next } = await explainedAs(world, 'site/contested', ({ findings }) => findings[0]?.reason === 'KindNotServed')
+  await world.perform(next?.command ?? 'false')
+  await world.dispatcher.start()
+  await until(() =>
+    create('contested').then(
+      () => true,
+      () => false,
+    ),
+  )
+  await world.kube.delete(resourcePath(CONFIG_MAPS, 'default', 'contested')).catch(() => undefined)
+  await healthy('contested')
+})
