@@ -22,9 +22,9 @@ interface Life {
   endedAt?: number
 }
 
-/** A process that is started anew after each kill. */
+/** A process that is started again after each kill. */
 export class Replica {
-  readonly #up: () => FairleadProcess
+  #up: () => FairleadProcess
   readonly #lives: Life[] = []
   #ended: string | undefined
 
@@ -50,12 +50,19 @@ export class Replica {
     return this.#lives.length - 1
   }
 
-  async kill(): Promise<void> {
+  async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
     const life = this.#lives.at(-1)
     if (life === undefined) return
     life.endedAt ??= Date.now()
-    life.process.kill('SIGKILL')
+    life.process.kill(signal)
     await life.process.exited
+  }
+
+  /** Ends this process, and serves with one of another release. */
+  async replace(signal: NodeJS.Signals, up: () => FairleadProcess): Promise<void> {
+    await this.kill(signal)
+    this.#up = up
+    await this.start().logged(({ msg }) => msg === 'started')
   }
 
   /** What was logged of a key of the At reconciler, with the processes that said so. */

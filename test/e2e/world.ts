@@ -29,13 +29,19 @@ export const at = (name: string, due: Date, command = 'echo YAY'): object => ({
   spec: { schedule: due.toISOString(), command },
 })
 
+type Environment = Record<string, string>
+
+async function install(env: Environment): Promise<void> {
+  const installed = await command(['install'], env)
+  if (installed.code !== 0) throw new Error(`fairlead install failed: ${installed.stderr}`)
+}
+
 /** Real servers on which `fairlead install` has been called. */
-export async function startWorld(options: Parameters<typeof startTestCluster>[0] = {}) {
+export async function startWorld(options: Parameters<typeof startTestCluster>[0] = {}, installWith = install) {
   const cluster = await startTestCluster({ nats: true, audit: true, ...options })
   try {
     const env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '', FAIRLEAD_LEASE_SECONDS: '3' }
-    const installed = await command(['install'], env)
-    if (installed.code !== 0) throw new Error(`fairlead install failed: ${installed.stderr}`)
+    await installWith(env)
     const access = await loadKubeConfig({ paths: [cluster.kubeconfig] })
     return new World(cluster, env, createKubeClient({ ...access, userAgent: 'fairlead-test' }))
   } catch (error) {
@@ -46,10 +52,10 @@ export async function startWorld(options: Parameters<typeof startTestCluster>[0]
 
 export class World {
   readonly cluster: Cluster
-  readonly env: Record<string, string>
+  readonly env: Environment
   readonly kube: KubeClient
 
-  constructor(cluster: Cluster, env: Record<string, string>, kube: KubeClient) {
+  constructor(cluster: Cluster, env: Environment, kube: KubeClient) {
     this.cluster = cluster
     this.env = env
     this.kube = kube

@@ -96,8 +96,8 @@ export interface Finished {
 }
 
 /** `fairlead …` to its end. */
-export async function fairlead(args: string[], env: Record<string, string> = {}): Promise<Finished> {
-  const child = spawn(process.execPath, [...LEASHED, BIN, ...args], {
+export async function fairlead(args: string[], env: Record<string, string> = {}, bin = BIN): Promise<Finished> {
+  const child = spawn(process.execPath, [...LEASHED, bin, ...args], {
     env: { PATH: process.env['PATH'], HOME: process.env['HOME'], ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   })

@@ -38,13 +38,14 @@ export async function packedPackage(): Promise<PackedPackage> {
     const [{ filename = '' } = {}] = JSON.parse(stdout) as { filename?: string }[]
     await mkdir(installed, { recursive: true })
     await writeFile(join(installed, 'package.json'), '{ "name": "my-operator", "type": "module" }')
-    await install(installed, join(dir, filename))
+    await npmInstall(installed, join(dir, filename))
     await rename(join(dir, filename), join(dir, 'fairlead.tgz'))
   })
   return { tarball, folder, installed, create: join(dir, 'create-fairlead') }
 }
 
-const install = (cwd: string, tarball: string) =>
+/** As an author does, in a folder with a package.json. */
+export const npmInstall = (cwd: string, tarball: string) =>
   run('npm', ['install', '--prefer-offline', '--no-audit', '--no-fund', '--ignore-scripts', tarball], { cwd })
 
 /** Of all that the package is made of. */

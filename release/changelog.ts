@@ -1,0 +1,13 @@
+const UNRELEASED = '## Unreleased\n'
+
+/** The changelog in which what is unreleased belongs to `version`, and that text. Throws where nothing is unreleased. */
+export function releaseChangelog(text: string, version: string, date: string): { text: string; changes: string } {
+  const begins = text.indexOf(UNRELEASED)
+  if (begins < 0) throw new Error('CHANGELOG.md has no heading "## Unreleased": add it above the releases')
+  const after = begins + UNRELEASED.length
+  const next = text.indexOf('\n## ', after)
+  const changes = text.slice(after, next < 0 ? undefined : next).trim()
+  if (changes === '') throw new Error(`CHANGELOG.md says nothing under "Unreleased": write what ${version} changes`)
+  const released = `${UNRELEASED}\n## ${version} (${date})\n\n${changes}\n`
+  return { text: text.slice(0, begins) + released + (next < 0 ? '' : text.slice(next)), changes }
+}

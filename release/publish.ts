@@ -1,0 +1,37 @@
+import { join } from 'node:path'
+import { emptied, pack, writeDigests } from './archive.ts'
+import { ROOT } from './build.ts'
+import { follow, outputOf, requireClean, running, type Step } from './steps.ts'
+
+export interface Publication {
+  /** Of the built packages `fairlead` and `create-fairlead`. */
+  folders: string[]
+  version: string
+  dryRun: boolean
+  /** npm signs where a package was built, which it can only where CI gives it an identity. */
+  provenance: boolean
+  say: (line: string) => void
+  /** Where what is published is put first. */
+  to?: string
+}
+
+/** Puts what belongs to a release into one folder, and publishes it. A dry run makes the files and publishes nothing. */
+export async function publish({ folders, version, dryRun, provenance, say, to }: Publication): Promise<void> {
+  await requireClean({ dryRun, say })
+  const tags = (await outputOf('git', 'tag', '--points-at', 'HEAD')).split('\n')
+  if (!tags.includes(`v${version}`)) {
+    const message = `the commit does not have the tag v${version}: npm run release -- prepare makes it`
+    if (!dryRun) throw new Error(message)
+    say(`a release would be refused: ${message}`)
+  }
+  const release = await emptied(to ?? join(ROOT, 'build/release'))
+  const tarballs: string[] = []
+  for (const folder of folders) tarballs.push(await pack(folder, release))
+  const steps: Step[] = [
+    { does: `${release}/SHA256SUMS`, changes: false, act: () => writeDigests(release) },
+    ...tarballs.map((tarball) =>
+      running('npm', 'publish', '--access', 'public', ...(provenance ? ['--provenance'] : []), tarball),
+    ),
+  ]
+  await follow(steps, { dryRun, say })
+}
