@@ -8,7 +8,7 @@ export interface Step {
   does: string
   /** It changes the checkout, or something that others see: a dry run prints it and leaves it out. */
   changes: boolean
-  act(): Promise<unknown>
+  act: () => Promise<unknown>
 }
 
 /** A step that changes something: a program and its arguments, run in the checkout. */

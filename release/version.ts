@@ -13,8 +13,13 @@ export function nextVersion(current: string, wanted: string): string {
   const next = numbersOf(wanted)
   if (next === undefined)
     throw new Error(`${wanted} is no version: give major, minor, patch or three numbers, such as 0.2.0`)
-  const differs = next.findIndex((number, at) => number !== now[at])
-  if (differs < 0 || next[differs]! < now[differs]!)
+  if (compareVersions(next, now) <= 0)
     throw new Error(`${wanted} is not higher than ${current}: a version is released once`)
   return wanted
+}
+
+/** Below 0 where the first is lower. */
+function compareVersions(one: readonly number[], other: readonly number[]): number {
+  const differences = one.map((number, at) => number - (other[at] ?? 0))
+  return differences.find((difference) => difference !== 0) ?? 0
 }
