@@ -71,7 +71,8 @@ export const rooms: Record<string, string[]> = {
     'sdk',
   ],
   install: ['contracts', 'functions', 'host/exit', 'kube', 'pki', 'sdk', 'spec'],
-  local: ['contracts', 'kube', 'pki', 'primitives'],
+  image: ['host/exit', 'host/version', 'primitives'],
+  local: ['contracts', 'image', 'kube', 'pki', 'primitives'],
   release: [],
   scaffold: [],
   // Written as authors write: from 'fairlead' and 'fairlead/testing', which are no names of rooms.
@@ -118,6 +119,7 @@ const doors = [
   'functions',
   'functions/*',
   'host/*',
+  'image',
   'install',
   'pki',
   'scaffold',
@@ -142,7 +144,7 @@ function roomRule(room: string, allowed: string[]): OxlintOverride {
             },
             {
               regex:
-                '^(\\.\\./)+(primitives|contracts|spec|jetstream|etcd|stores|etcd-agent|kube|events|queue|reconcile|bridge|dispatch|functions|sdk|testing|host|install|pki|at|local|cli|test)/',
+                '^(\\.\\./)+(primitives|contracts|spec|jetstream|etcd|stores|etcd-agent|kube|events|queue|reconcile|bridge|dispatch|functions|sdk|testing|host|image|install|pki|at|local|cli|test)/',
               message: 'Another room is reached through its door (#room), not by path.',
             },
           ],

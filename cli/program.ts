@@ -9,6 +9,7 @@ import { etcdAgentCommands } from './commands/etcd-agent.ts'
 import { eventsCommands } from './commands/events.ts'
 import { explainCommand } from './commands/explain.ts'
 import { generateCommands } from './commands/generate.ts'
+import { imageCommand } from './commands/image.ts'
 import { installCommand } from './commands/install.ts'
 import { localCommands } from './commands/local.ts'
 import { newCommands } from './commands/new.ts'
@@ -84,6 +85,7 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
   installCommand(program, context)
   uninstallCommand(program, context)
   generateCommands(program, context)
+  imageCommand(program, context)
   runCommand(program, context)
   upCommands(program, context)
   explainCommand(program, context)

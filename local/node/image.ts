@@ -1,33 +1,23 @@
-import { createHash } from 'node:crypto'
-import { readdir, readFile, readlink, stat } from 'node:fs/promises'
 import { posix } from 'node:path'
-import { type TarEntry, tar } from './tar.ts'
+import {
+  ancestors,
+  type Blob,
+  blob,
+  descriptorOf,
+  entriesFrom,
+  type ImageConfig,
+  jsonBlob,
+  MEDIA,
+  type TarEntry,
+  tar,
+} from '#image'
 
 /** What an image holds: path in the image → a file or folder of this machine, a text, or a symbolic link. */
 export type ImageFiles = Record<string, { from: string } | { content: string; mode?: number } | { link: string }>
 
-/** The part of an OCI image configuration that says how to run it. */
-export interface ImageConfig {
-  Entrypoint?: string[]
-  Cmd?: string[]
-  Env?: string[]
-  /** Give a number where the pod demands `runAsNonRoot`. */
-  User?: string
-  WorkingDir?: string
-  Labels?: Record<string, string>
-  ExposedPorts?: Record<string, object>
-}
-
 export interface ImageSource {
   files: ImageFiles
   config: ImageConfig
-}
-
-export interface Blob {
-  mediaType: string
-  digest: string
-  size: number
-  bytes: Buffer<ArrayBuffer>
 }
 
 /** An OCI image of one uncompressed layer. `manifest.digest` is the image's. */
@@ -56,18 +46,18 @@ export async function buildImage({ files, config }: ImageSource): Promise<Image>
 }
 
 export function imageOf(layerTar: Buffer<ArrayBuffer>, config: ImageConfig): Image {
-  const layer = blob('application/vnd.oci.image.layer.v1.tar', layerTar)
-  const configBlob = jsonBlob('application/vnd.oci.image.config.v1+json', {
+  const layer = blob(MEDIA.layer, layerTar)
+  const configBlob = jsonBlob(MEDIA.config, {
     architecture: process.arch === 'x64' ? 'amd64' : process.arch,
     os: 'linux',
     config: { ...config, Env: [PATH, ...(config.Env ?? [])] },
     rootfs: { type: 'layers', diff_ids: [layer.digest] },
   })
-  const manifest = jsonBlob('application/vnd.oci.image.manifest.v1+json', {
+  const manifest = jsonBlob(MEDIA.manifest, {
     schemaVersion: 2,
-    mediaType: 'application/vnd.oci.image.manifest.v1+json',
-    config: descriptor(configBlob),
-    layers: [descriptor(layer)],
+    mediaType: MEDIA.manifest,
+    config: descriptorOf(configBlob),
+    layers: [descriptorOf(layer)],
   })
   return { layer, config: configBlob, manifest }
 }
@@ -84,22 +74,7 @@ async function entriesOf(path: string, source: ImageFiles[string]): Promise<TarE
   if ('content' in source) {
     return [{ type: 'file', path, mode: source.mode ?? 0o644, content: Buffer.from(source.content) }]
   }
-  return copyOf(path, source.from)
-}
-
-async function copyOf(path: string, from: string): Promise<TarEntry[]> {
-  const status = await stat(from)
-  if (!status.isDirectory()) {
-    return [{ type: 'file', path, mode: status.mode & 0o7777, content: await readFile(from) }]
-  }
-  const children = await readdir(from, { withFileTypes: true })
-  const copies = children.map(async (child): Promise<TarEntry[]> => {
-    const [source, target] = [posix.join(from, child.name), posix.join(path, child.name)]
-    return child.isSymbolicLink()
-      ? [{ type: 'link', path: target, target: await readlink(source) }]
-      : copyOf(target, source)
-  })
-  return [{ type: 'directory', path, mode: status.mode & 0o7777 }, ...(await Promise.all(copies)).flat()]
+  return entriesFrom(source.from, path)
 }
 
 /** Every folder that an entry lies in, and those of BASE_DIRECTORIES, parents first. */
@@ -109,26 +84,8 @@ function directoriesFor(entries: TarEntry[]): TarEntry[] {
   return [...paths].sort().map((path) => ({ type: 'directory', path, mode: path === 'tmp' ? 0o1777 : 0o755 }))
 }
 
-function ancestors(path: string): string[] {
-  const parent = posix.dirname(path)
-  return parent === '.' ? [] : [...ancestors(parent), parent]
-}
-
 function imagePath(path: string): string {
   const normal = posix.join('/', path).slice(1).replace(/\/$/, '')
   if (normal === '') throw new Error(`"${path}" is no path of a file in an image`)
   return normal
-}
-
-function jsonBlob(mediaType: string, value: object): Blob {
-  return blob(mediaType, Buffer.from(JSON.stringify(value)))
-}
-
-function blob(mediaType: string, bytes: Buffer<ArrayBuffer>): Blob {
-  const digest = `sha256:${createHash('sha256').update(bytes).digest('hex')}`
-  return { mediaType, digest, size: bytes.length, bytes }
-}
-
-function descriptor({ mediaType, digest, size }: Blob): Omit<Blob, 'bytes'> {
-  return { mediaType, digest, size }
 }

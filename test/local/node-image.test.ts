@@ -2,12 +2,10 @@ import { createHash } from 'node:crypto'
 import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import * as fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
+import { tar } from '#image'
 import { run } from '../../local/node/command.ts'
 import { buildImage, imageOf } from '../../local/node/image.ts'
-import { repositoryOf } from '../../local/node/image-push.ts'
-import { type TarEntry, tar } from '../../local/node/tar.ts'
 
 const temporary = await mkdtemp(join(tmpdir(), 'fairlead-image-'))
 afterAll(() => rm(temporary, { recursive: true, force: true }))
@@ -21,51 +19,6 @@ async function unpack(archive: Buffer): Promise<string> {
   await run('tar', ['-xf', join(target, 'a.tar'), '-C', join(target, 'root'), '--no-same-owner'])
   return join(target, 'root')
 }
-
-describe('a tar archive', () => {
-  it('is unpacked by the system to what went in', async () => {
-    const root = await unpack(
-      tar([
-        { type: 'directory', path: 'bin', mode: 0o755 },
-        { type: 'file', path: 'bin/sh', mode: 0o755, content: Buffer.from('#!') },
-        { type: 'link', path: 'bin/ash', target: 'sh' },
-        { type: 'file', path: 'empty', mode: 0o600, content: Buffer.alloc(0) },
-      ]),
-    )
-    expect(await run('find', [root, '-mindepth', '1', '-printf', '%P %y %m %s %l\\n']).then(sortedLines)).toEqual([
-      expect.stringMatching(/^bin d 755 /),
-      'bin/ash l 777 2 sh',
-      'bin/sh f 755 2 ',
-      'empty f 600 0 ',
-    ])
-  })
-
-  it('keeps names and contents of any length', async () => {
-    const name = fc.string({ unit: fc.constantFrom('a', 'ü', '/', '界', '.x'), minLength: 80, maxLength: 220 })
-    const content = fc.uint8Array({ maxLength: 1200 })
-    await fc.assert(
-      fc.asyncProperty(name, content, async (text, bytes) => {
-        const path = `d/${text.replaceAll(/\/+/g, '/').replace(/^\/|\/$/g, '')}.`
-        const link = `${path}l`
-        const root = await unpack(
-          tar([
-            { type: 'file', path, mode: 0o644, content: bytes },
-            { type: 'link', path: link, target: `/${path}` },
-          ]),
-        )
-        expect(Buffer.compare(await readFile(join(root, path)), bytes)).toBe(0)
-        expect((await run('readlink', [join(root, link)])).trimEnd()).toBe(`/${path}`)
-      }),
-      { numRuns: 15 },
-    )
-  })
-
-  it('is whole blocks, so that archives of the same entries are the same bytes', () => {
-    const entries: TarEntry[] = [{ type: 'file', path: 'a', mode: 0o644, content: Buffer.from('abc') }]
-    expect(tar(entries).length).toBe(4 * 512)
-    expect(tar(entries).equals(tar(entries))).toBe(true)
-  })
-})
 
 describe('an image', () => {
   const digestOf = (bytes: Buffer) => `sha256:${createHash('sha256').update(bytes).digest('hex')}`
@@ -107,25 +60,6 @@ describe('an image', () => {
     const found = await run('find', [join(root, 'opt/app'), '-mindepth', '1', '-printf', '%P %y %m %l\\n'])
     expect(sortedLines(found)).toEqual(['bin d 755 ', 'bin/alias l 777 tool', 'bin/tool f 755 ', 'empty d 755 '])
     expect(await readFile(join(root, 'etc/passwd'), 'utf8')).toContain('root:x:0:0')
-  })
-})
-
-describe('where an image is pushed', () => {
-  it.each([
-    ['busybox', 'library/busybox', 'latest'],
-    ['busybox:1.36', 'library/busybox', '1.36'],
-    ['me/app', 'me/app', 'latest'],
-    ['docker.io/busybox', 'library/busybox', 'latest'],
-    ['gcr.io/x/y:v1', 'x/y', 'v1'],
-    ['registry.k8s.io/pause:3.10', 'pause', '3.10'],
-    ['localhost/app', 'app', 'latest'],
-    ['localhost:5000/app:dev', 'app', 'dev'],
-  ])('%s is %s, tag %s', (name, repository, tag) => {
-    expect(repositoryOf(name)).toEqual({ repository, tag })
-  })
-
-  it.each(['', 'Busybox', 'a b', 'gcr.io/x@sha256:00'])('"%s" is refused with an example', (name) => {
-    expect(() => repositoryOf(name)).toThrow(/write it like gcr.io\/project\/app:v1/)
   })
 })
 

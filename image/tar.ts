@@ -10,11 +10,15 @@ export type TarEntry =
  * A POSIX tar archive (ustar, with pax records for long names), owned by root, all times 0: the same entries give the
  * same bytes.
  */
-export function tar(entries: TarEntry[]): Buffer<ArrayBuffer> {
-  return Buffer.concat([...entries.flatMap(entryBlocks), Buffer.alloc(2 * BLOCK)])
+export function tar(entries: readonly TarEntry[]): Buffer<ArrayBuffer> {
+  return Buffer.concat([...entries.flatMap(tarEntry), tarEnd()])
 }
 
-function entryBlocks(entry: TarEntry): Uint8Array[] {
+/** What follows the last entry. */
+export const tarEnd = (): Buffer<ArrayBuffer> => Buffer.alloc(2 * BLOCK)
+
+/** One entry, for an archive that is written piece by piece. */
+export function tarEntry(entry: TarEntry): Uint8Array[] {
   const target = entry.type === 'link' ? entry.target : ''
   const name = entry.type === 'directory' ? `${entry.path}/` : entry.path
   const content = entry.type === 'file' ? entry.content : new Uint8Array()

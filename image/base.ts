@@ -1,0 +1,52 @@
+import { existsSync } from 'node:fs'
+import { UsageError } from '#host/exit'
+import type { Blob, Descriptor } from './blob.ts'
+import { openLayout } from './layout.ts'
+import { nameOf, parseReference, type Reference } from './reference.ts'
+import { Repository, type RepositoryOptions } from './registry.ts'
+
+/** Node.js 24 on Debian 13: no shell, no package manager, a user that is not root. */
+export const DEFAULT_BASE =
+  'gcr.io/distroless/nodejs24-debian13:nonroot@sha256:9eeb7f5887d0e239e78264b06f7f11d2e14be534050481803a9e4728fcdd278e'
+
+/** The image that the layers are put on. */
+export interface Base {
+  /** As in `org.opencontainers.image.base.name`; undefined for a file. */
+  name?: string
+  /** Of its registry, if it comes from one. */
+  reference?: Reference
+  /** Index or manifest. */
+  root: Blob
+  read(part: Descriptor): Promise<Buffer<ArrayBuffer>>
+  /** A manifest that the index names. */
+  manifest(part: Descriptor): Promise<Buffer<ArrayBuffer>>
+}
+
+/** A reference by digest, or the path of an OCI layout. */
+export async function openBase(text: string, options: RepositoryOptions): Promise<Base> {
+  if (existsSync(text)) {
+    const layout = await openLayout(text)
+    const read = (part: Descriptor) => layout.read(part)
+    return { root: layout.root, read, manifest: read }
+  }
+  const reference = parseReference(text)
+  const repository = new Repository(reference, options)
+  const { digest, ...named } = reference
+  if (digest === undefined) throw await tagOnly(named, repository)
+  return {
+    name: nameOf(named),
+    reference,
+    root: await repository.manifest(digest),
+    read: (part) => repository.read(part),
+    manifest: async (part) => (await repository.manifest(part.digest)).bytes,
+  }
+}
+
+/** A tag can be moved, so that the same command would make another image. */
+async function tagOnly(named: Reference, repository: Repository): Promise<UsageError> {
+  const tag = named.tag ?? 'latest'
+  const { digest } = await repository.manifest(tag)
+  return new UsageError(
+    `the base ${nameOf(named)} has no digest, and its tag can be moved: give ${nameOf({ ...named, tag, digest })}, which it is now`,
+  )
+}

@@ -1,0 +1,72 @@
+import { createHash } from 'node:crypto'
+
+export const MEDIA = {
+  index: 'application/vnd.oci.image.index.v1+json',
+  manifest: 'application/vnd.oci.image.manifest.v1+json',
+  config: 'application/vnd.oci.image.config.v1+json',
+  layer: 'application/vnd.oci.image.layer.v1.tar',
+  gzipLayer: 'application/vnd.oci.image.layer.v1.tar+gzip',
+  empty: 'application/vnd.oci.empty.v1+json',
+  spdx: 'application/spdx+json',
+} as const
+
+/** The same content under its older names, which registries still have. */
+const DOCKER: Record<string, string> = {
+  'application/vnd.docker.distribution.manifest.list.v2+json': MEDIA.index,
+  'application/vnd.docker.distribution.manifest.v2+json': MEDIA.manifest,
+  'application/vnd.docker.container.image.v1+json': MEDIA.config,
+  'application/vnd.docker.image.rootfs.diff.tar.gzip': MEDIA.gzipLayer,
+  'application/vnd.docker.image.rootfs.diff.tar': MEDIA.layer,
+}
+
+/** All names of an index or a manifest, for `Accept`. */
+export const MANIFESTS: readonly string[] = [
+  MEDIA.index,
+  MEDIA.manifest,
+  ...Object.keys(DOCKER).filter((type) => type.includes('.distribution.')),
+]
+
+export const ociType = (mediaType: string): string => DOCKER[mediaType] ?? mediaType
+
+export interface Platform {
+  os: string
+  architecture: string
+  variant?: string
+}
+
+/** What an image says of one of its parts. `digest` is `sha256:…`, `size` in bytes. */
+export interface Descriptor {
+  mediaType: string
+  digest: string
+  size: number
+  platform?: Platform
+  annotations?: Record<string, string>
+}
+
+export interface Blob extends Descriptor {
+  bytes: Buffer<ArrayBuffer>
+}
+
+/** OCI image index. */
+export interface Index {
+  manifests: Descriptor[]
+}
+
+/** OCI image manifest. */
+export interface Manifest {
+  config: Descriptor
+  layers: Descriptor[]
+}
+
+export const digestOf = (bytes: Uint8Array): string => `sha256:${createHash('sha256').update(bytes).digest('hex')}`
+
+export const blob = (mediaType: string, bytes: Buffer<ArrayBuffer>): Blob => ({
+  mediaType,
+  digest: digestOf(bytes),
+  size: bytes.length,
+  bytes,
+})
+
+export const jsonBlob = (mediaType: string, value: object): Blob => blob(mediaType, Buffer.from(JSON.stringify(value)))
+
+export const descriptorOf = ({ mediaType, digest, size }: Descriptor): Descriptor => ({ mediaType, digest, size })

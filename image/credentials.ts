@@ -1,0 +1,108 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
+import { homedir } from 'node:os'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { UsageError } from '#host/exit'
+import type { Reference } from './reference.ts'
+
+/** By name and password, or by a token that the registry's token service takes. */
+export type Credentials = { username: string; password: string } | { identityToken: string }
+
+interface DockerConfig {
+  auths?: Record<string, { auth?: string; identitytoken?: string }>
+  credHelpers?: Record<string, string>
+  credsStore?: string
+}
+
+/** Names of Docker Hub in files that `docker login` writes. */
+const DOCKER_HUB = ['https://index.docker.io/v1/', 'index.docker.io', 'docker.io']
+/** The user name with which a helper says that the password is an identity token. */
+const TOKEN_USER = '<token>'
+
+/** What `docker login` or `podman login` has stored for the registry; undefined: nothing. */
+export async function credentialsFor(
+  reference: Pick<Reference, 'registry' | 'repository'>,
+  env: NodeJS.ProcessEnv = process.env,
+): Promise<Credentials | undefined> {
+  const keys = keysOf(reference)
+  for (const file of configFiles(env)) {
+    const config = await read(file)
+    const found = config && (await findIn(config, keys, env))
+    if (found) return found
+  }
+  return undefined
+}
+
+/** In the order in which they count. */
+export function configFiles(env: NodeJS.ProcessEnv): string[] {
+  const { REGISTRY_AUTH_FILE, DOCKER_CONFIG, XDG_RUNTIME_DIR, HOME = homedir() } = env
+  return [
+    ...(REGISTRY_AUTH_FILE ? [REGISTRY_AUTH_FILE] : []),
+    join(DOCKER_CONFIG || join(HOME, '.docker'), 'config.json'),
+    ...(XDG_RUNTIME_DIR ? [join(XDG_RUNTIME_DIR, 'containers/auth.json')] : []),
+  ]
+}
+
+/** Podman stores credentials of a part of a registry too: the closest one counts. */
+function keysOf({ registry, repository }: Pick<Reference, 'registry' | 'repository'>): string[] {
+  const parts = repository.split('/')
+  const nested = parts.map((_, index) => [registry, ...parts.slice(0, parts.length - index)].join('/'))
+  const hosts = registry === 'docker.io' ? DOCKER_HUB : [registry]
+  return [
+    ...nested,
+    ...hosts,
+    ...hosts.flatMap((host) => [`https://${host}`, `https://${host}/v1/`, `https://${host}/v2/`]),
+  ]
+}
+
+async function findIn(
+  { auths = {}, credHelpers = {}, credsStore }: DockerConfig,
+  keys: readonly string[],
+  env: NodeJS.ProcessEnv,
+): Promise<Credentials | undefined> {
+  const key = keys.find((one) => credHelpers[one] !== undefined)
+  if (key !== undefined) return fromHelper(credHelpers[key] ?? '', key, env)
+  for (const one of keys) {
+    const { auth, identitytoken } = auths[one] ?? {}
+    if (identitytoken) return { identityToken: identitytoken }
+    if (auth) return decoded(auth, one)
+  }
+  const host = keys.find((one) => auths[one] !== undefined) ?? keys.find((one) => !one.slice(8).includes('/'))
+  return credsStore === undefined ? undefined : fromHelper(credsStore, host ?? '', env)
+}
+
+function decoded(auth: string, key: string): Credentials {
+  const [, username = '', password = ''] = /^([^:]+):(.*)$/s.exec(Buffer.from(auth, 'base64').toString()) ?? []
+  if (username === '') throw new UsageError(`the credentials of ${key} cannot be read: log in to it again`)
+  return { username, password }
+}
+
+/** The protocol of docker-credential-helpers: the server on standard input, JSON on standard output. */
+async function fromHelper(name: string, server: string, env: NodeJS.ProcessEnv): Promise<Credentials | undefined> {
+  const program = `docker-credential-${name}`
+  const child = spawn(program, ['get'], { env, stdio: ['pipe', 'pipe', 'inherit'] })
+  child.stdin.on('error', () => {})
+  child.stdin.end(server)
+  const ended = once(child, 'close').catch((cause: unknown) => {
+    throw new UsageError(`${program}, which has the credentials of ${server}, cannot be run: put it on the PATH`, {
+      cause,
+    })
+  })
+  const [answer, [code]] = await Promise.all([text(child.stdout), ended as Promise<[number]>])
+  // It says so on standard output, and ends with 1.
+  if (code !== 0 && /not found/i.test(answer)) return undefined
+  if (code !== 0) throw new UsageError(`${program} has failed for ${server}: ${answer.trim() || `exit code ${code}`}`)
+  const { Username, Secret } = JSON.parse(answer) as { Username: string; Secret: string }
+  return Username === TOKEN_USER ? { identityToken: Secret } : { username: Username, password: Secret }
+}
+
+async function read(file: string): Promise<DockerConfig | undefined> {
+  try {
+    return JSON.parse(await readFile(file, 'utf8')) as DockerConfig
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw new UsageError(`${file} cannot be read: ${(error as Error).message}`, { cause: error })
+  }
+}

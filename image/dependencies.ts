@@ -1,0 +1,125 @@
+import { existsSync } from 'node:fs'
+import { readFile, realpath } from 'node:fs/promises'
+import { dirname, join, relative } from 'node:path'
+import { UsageError } from '#host/exit'
+
+/** A package that the functions need when they run. */
+export interface InstalledPackage {
+  name: string
+  version: string
+  license?: string
+  /** Where its files are. */
+  folder: string
+  /** Where they go, from the root of the project. */
+  path: string
+}
+
+/** Packages, and the links by which Node.js finds those that are not below the folder of who imports them. */
+export interface Dependencies {
+  packages: InstalledPackage[]
+  /** Path from the root of the project → target, as in the project. */
+  links: Map<string, string>
+}
+
+interface PackageJson {
+  name?: string
+  version?: string
+  license?: string | { type?: string }
+  dependencies?: Record<string, string>
+  optionalDependencies?: Record<string, string>
+  peerDependencies?: Record<string, string>
+  peerDependenciesMeta?: Record<string, { optional?: boolean }>
+}
+
+/** Of a project: without those for development, as npm, pnpm and Yarn have installed them. */
+export async function dependenciesOf(project: string): Promise<Dependencies> {
+  const root = await realpath(project)
+  const byFolder = new Map<string, InstalledPackage>()
+  const byPath = new Map<string, string>()
+  const links = new Map<string, string>()
+
+  const follow = async (importer: { folder: string; path: string; manifest: PackageJson }): Promise<void> => {
+    for (const { name, optional } of neededBy(importer.manifest)) {
+      const found = nearest(importer.folder, name)
+      if (found === undefined) {
+        if (optional) continue
+        const of = importer.manifest.name ?? importer.folder
+        throw new UsageError(
+          `${name}, which ${of} depends on, is not in a node_modules folder: install the dependencies of ${project}`,
+        )
+      }
+      const folder = await realpath(found)
+      const path = placeOf({ root, folder, found, name, importer: importer.path, byPath })
+      if (isBelow(root, folder) && found !== folder) links.set(relative(root, found), relative(dirname(found), folder))
+      if (byPath.has(path)) continue
+      const manifest = await manifestIn(folder)
+      byPath.set(path, folder)
+      byFolder.set(path, { name, version: manifest.version ?? '0.0.0', ...licenseOf(manifest), folder, path })
+      await follow({ folder, path, manifest })
+    }
+  }
+  await follow({ folder: root, path: '', manifest: await manifestIn(root) })
+  const packages = [...byFolder.values()].sort((a, b) => (a.path < b.path ? -1 : 1))
+  return { packages, links }
+}
+
+export async function manifestIn(folder: string): Promise<PackageJson> {
+  const file = join(folder, 'package.json')
+  try {
+    return JSON.parse(await readFile(file, 'utf8')) as PackageJson
+  } catch (cause) {
+    const isMissing = (cause as NodeJS.ErrnoException).code === 'ENOENT'
+    throw new UsageError(
+      isMissing ? `${folder} has no package.json` : `${file} cannot be read: ${(cause as Error).message}`,
+      { cause },
+    )
+  }
+}
+
+function neededBy({
+  dependencies = {},
+  optionalDependencies = {},
+  peerDependencies = {},
+  peerDependenciesMeta = {},
+}: PackageJson): { name: string; optional: boolean }[] {
+  const wanted = new Map<string, boolean>()
+  // One that is optional for its users, and installed because of somebody else, comes with that one.
+  for (const name of Object.keys(peerDependencies))
+    if (peerDependenciesMeta[name]?.optional !== true) wanted.set(name, false)
+  for (const name of Object.keys(dependencies)) wanted.set(name, false)
+  for (const name of Object.keys(optionalDependencies)) wanted.set(name, true)
+  return [...wanted].map(([name, optional]) => ({ name, optional })).sort((a, b) => (a.name < b.name ? -1 : 1))
+}
+
+/** As Node.js looks for it: in node_modules of this folder and of those above it. */
+function nearest(folder: string, name: string): string | undefined {
+  for (let at = folder; ; at = dirname(at)) {
+    const candidate = join(at, 'node_modules', name)
+    if (existsSync(candidate)) return candidate
+    if (at === dirname(at)) return undefined
+  }
+}
+
+interface Found {
+  root: string
+  folder: string
+  found: string
+  name: string
+  importer: string
+  byPath: ReadonlyMap<string, string>
+}
+
+/** What lies outside of the project, such as the packages of a workspace, goes to its node_modules. */
+function placeOf({ root, folder, found, name, importer, byPath }: Found): string {
+  if (isBelow(root, folder)) return relative(root, folder)
+  if (isBelow(root, found)) return relative(root, found)
+  const top = join('node_modules', name)
+  return (byPath.get(top) ?? folder) === folder ? top : join(importer, top)
+}
+
+const isBelow = (root: string, path: string): boolean => path.startsWith(`${root}/`)
+
+function licenseOf({ license }: PackageJson): { license?: string } {
+  const text = typeof license === 'object' ? license.type : license
+  return text === undefined ? {} : { license: text }
+}

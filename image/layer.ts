@@ -1,0 +1,36 @@
+import { posix } from 'node:path'
+import { gzipSync } from 'fflate'
+import { type Blob, blob, digestOf, MEDIA } from './blob.ts'
+import { type TarEntry, tar } from './tar.ts'
+
+/** A layer as it is stored, and the digest of what it unpacks to. */
+export interface Layer {
+  blob: Blob
+  diffId: string
+  /** How it came about, for `docker history`. */
+  createdBy: string
+}
+
+/**
+ * The same entries give the same bytes on every machine: sorted, without times and owners, and compressed by JavaScript, since
+ * zlib's output depends on the processor.
+ */
+export function layerOf(entries: readonly TarEntry[], createdBy: string): Layer {
+  const archive = tar(withDirectories(entries))
+  const bytes = Buffer.from(gzipSync(archive, { level: 6, mtime: 0 }))
+  return { blob: blob(MEDIA.gzipLayer, bytes), diffId: digestOf(archive), createdBy }
+}
+
+/** Sorted by path, each after the folders that it lies in. */
+export function withDirectories(entries: readonly TarEntry[]): TarEntry[] {
+  const byPath = new Map<string, TarEntry>()
+  for (const { path } of entries)
+    for (const folder of ancestors(path)) byPath.set(folder, { type: 'directory', path: folder, mode: 0o755 })
+  for (const entry of entries) byPath.set(entry.path, entry)
+  return [...byPath.values()].sort((a, b) => (a.path < b.path ? -1 : 1))
+}
+
+export function ancestors(path: string): string[] {
+  const parent = posix.dirname(path)
+  return parent === '.' ? [] : [...ancestors(parent), parent]
+}

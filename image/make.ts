@@ -1,0 +1,136 @@
+import { posix } from 'node:path'
+import { UsageError } from '#host/exit'
+import { version } from '#host/version'
+import { type Base, openBase } from './base.ts'
+import { type Blob, digestOf, jsonBlob, MEDIA } from './blob.ts'
+import { type ComposedImage, compose } from './compose.ts'
+import { entriesFrom } from './files.ts'
+import { type Layer, layerOf } from './layer.ts'
+import { type Project, readProject } from './project.ts'
+import { nameOf, parseReference, type Reference } from './reference.ts'
+import { Repository } from './registry.ts'
+import { sbomOf } from './sbom.ts'
+import { attach, pushImage, writeArchive } from './store.ts'
+
+export interface ImageOptions {
+  /** A reference by digest, or the path of an OCI layout. */
+  base: string
+  /** Paths of the project that go into the image beside package.json. */
+  include: readonly string[]
+  /** `linux/amd64` */
+  platforms: readonly string[]
+  /** Other files: `FILE:PATH`, with `{arch}` in FILE for what differs between platforms. */
+  add?: readonly string[]
+  labels?: Record<string, string>
+  /** Where to store it: `registry/name:tag`. */
+  push?: string | undefined
+  /** The file of an OCI archive. */
+  output?: string | undefined
+  plainHttp?: boolean
+  env?: NodeJS.ProcessEnv
+}
+
+export interface MadeImage {
+  /** Of the index, `sha256:…` */
+  digest: string
+  /** By digest, if it was pushed. */
+  reference?: string
+  sbom: Buffer<ArrayBuffer>
+  /** Bytes of the layers of ours, as they are stored. */
+  layers: { createdBy: string; digest: string; size: number }[]
+}
+
+/** Makes an image of the functions of a project, and stores it. The same files and the same base give the same bytes. */
+export async function makeImage(folder: string, options: ImageOptions): Promise<MadeImage> {
+  const { add = [], labels = {}, platforms, push, output, plainHttp = false, env = process.env } = options
+  const target = push === undefined ? undefined : parseReference(push)
+  if (target?.digest !== undefined)
+    throw new UsageError(`"${push}" names a digest, which only the image can give: name a tag`)
+  const project = await readProject(folder, options.include)
+  if (project.native.length > 0 && platforms.length > 1)
+    throw new UsageError(
+      `${project.native[0]} is machine code of this platform: make an image for one platform, on it, --platform linux/amd64`,
+    )
+  const created = createdAt(env)
+  const base = await openBase(options.base, { plainHttp, env })
+  const described = { ...labelsOf(project, created), ...labels }
+  const { command, layers } = project
+  const image = await compose(base, {
+    platforms,
+    layers: async (architecture) => [...(await added(add, architecture)), ...layers],
+    command,
+    labels: described,
+    created,
+  })
+  const sbom = documentOf(project, base, created)
+  if (output !== undefined)
+    await writeArchive(output, image, base, { document: sbom, reference: target && nameOf(target) })
+  if (target !== undefined) await stored(image, { base, sbom, target, created, plainHttp, env })
+  return {
+    digest: image.index.digest,
+    ...(target && { reference: nameOf({ ...withoutTag(target), digest: image.index.digest }) }),
+    sbom: sbom.bytes,
+    layers: layers.map(({ createdBy, blob: { digest, size } }) => ({ createdBy, digest, size })),
+  }
+}
+
+interface Storing {
+  base: Base
+  sbom: Blob
+  target: Reference
+  created: string
+  plainHttp: boolean
+  env: NodeJS.ProcessEnv
+}
+
+async function stored(image: ComposedImage, { base, sbom, target, created, plainHttp, env }: Storing): Promise<void> {
+  const isNear = base.reference?.registry === target.registry && base.reference.repository !== target.repository
+  const mountsFrom = isNear ? base.reference?.repository : undefined
+  const repository = new Repository(target, { actions: 'pull,push', mountsFrom, plainHttp, env })
+  await pushImage(image, base, repository)
+  await attach(sbom, image.index, created, repository)
+}
+
+/** 1970, unless the environment says another time: a clock would make another image each time. */
+function createdAt({ SOURCE_DATE_EPOCH: seconds = '0' }: NodeJS.ProcessEnv): string {
+  if (!/^\d{1,11}$/.test(seconds))
+    throw new UsageError(`SOURCE_DATE_EPOCH is "${seconds}": give whole seconds since 1970, or leave it out`)
+  return new Date(Number(seconds) * 1000).toISOString().replace('.000Z', 'Z')
+}
+
+function labelsOf({ name, version, license, description, source }: Project, created: string): Record<string, string> {
+  const values = { title: name, version, created, licenses: license, description, source }
+  const given = Object.entries(values).filter(([, value]) => value !== undefined)
+  return Object.fromEntries(given.map(([key, value]) => [`org.opencontainers.image.${key}`, value ?? '']))
+}
+
+/** One layer, if there is anything to add, beneath those of the project. */
+async function added(add: readonly string[], architecture: string): Promise<Layer[]> {
+  const entries = []
+  for (const one of add) {
+    const [, file = '', path = ''] = /^(.+):(\/.+)$/.exec(one) ?? []
+    if (file === '')
+      throw new UsageError(`"${one}" names no file and its place: write it like ./helm-{arch}:/usr/local/bin/helm`)
+    const source = file.replaceAll('{arch}', architecture)
+    const copied = await entriesFrom(source, posix.normalize(path).slice(1)).catch((cause: unknown) => {
+      throw new UsageError(`${source}, which --add names, cannot be read: ${(cause as Error).message}`, { cause })
+    })
+    entries.push(...copied)
+  }
+  return entries.length === 0 ? [] : [layerOf(entries, 'fairlead image: added files')]
+}
+
+function documentOf(project: Project, base: Base, created: string): Blob {
+  const digest = digestOf(Buffer.from(project.layers.map(({ diffId }) => diffId).join()))
+  const sbom = sbomOf({
+    ...project,
+    packages: project.dependencies.packages,
+    base: { name: base.name ?? 'base', digest: base.root.digest },
+    digest,
+    created,
+    tool: `fairlead-${version}`,
+  })
+  return jsonBlob(MEDIA.spdx, sbom)
+}
+
+const withoutTag = ({ registry, repository }: Reference): Reference => ({ registry, repository })

@@ -1,0 +1,93 @@
+import { existsSync } from 'node:fs'
+import { join, normalize, posix } from 'node:path'
+import { UsageError } from '#host/exit'
+import { type Dependencies, dependenciesOf, manifestIn } from './dependencies.ts'
+import { entriesFrom } from './files.ts'
+import { type Layer, layerOf } from './layer.ts'
+import type { TarEntry } from './tar.ts'
+
+/** Where a project is in its image. */
+export const APP = 'app'
+const COMMAND = 'node_modules/fairlead/cli/bin.js'
+const TEST = /\.test\.[cm]?[jt]sx?$/
+
+export interface Project {
+  name: string
+  version: string
+  license?: string
+  description?: string
+  source?: string
+  dependencies: Dependencies
+  /** Dependencies, then functions: the first changes rarely. */
+  layers: [Layer, Layer]
+  /** What starts `fairlead`, after Node.js itself. */
+  command: string
+  /** Files with machine code in it: an image with them is for the platform of this machine. */
+  native: string[]
+}
+
+/** Reads a project: package.json, what it depends on, and the paths that are asked for. */
+export async function readProject(folder: string, include: readonly string[]): Promise<Project> {
+  const manifest = (await manifestIn(folder)) as ProjectJson
+  const dependencies = await dependenciesOf(folder)
+  const fairlead = dependencies.packages.find(({ name }) => name === 'fairlead')
+  if (fairlead === undefined)
+    throw new UsageError(`${join(folder, 'package.json')} has no dependency on fairlead: npm install fairlead`)
+  if (!existsSync(join(fairlead.folder, 'cli/index.js')))
+    throw new UsageError(
+      `${fairlead.folder} is not compiled, and Node.js runs no TypeScript below node_modules: install a tarball (npm run build && npm pack ./build/package)`,
+    )
+  const installed = await dependencyEntries(dependencies)
+  const own = await functionEntries(folder, include)
+  return {
+    name: manifest.name ?? 'functions',
+    version: manifest.version ?? '0.0.0',
+    ...(manifest.license !== undefined && { license: manifest.license }),
+    ...(manifest.description !== undefined && { description: manifest.description }),
+    ...sourceOf(manifest),
+    dependencies,
+    layers: [layerOf(installed, 'fairlead image: dependencies'), layerOf(own, 'fairlead image: functions')],
+    command: `/${posix.join(APP, COMMAND)}`,
+    native: installed.filter(({ path }) => path.endsWith('.node')).map(({ path }) => path),
+  }
+}
+
+interface ProjectJson {
+  name?: string
+  version?: string
+  license?: string
+  description?: string
+  repository?: string | { url?: string }
+}
+
+async function dependencyEntries({ packages, links }: Dependencies): Promise<TarEntry[]> {
+  const entries: TarEntry[] = [...links].map(([path, target]) => ({
+    type: 'link',
+    path: posix.join(APP, path),
+    target,
+  }))
+  // Those inside a package are packages by themselves.
+  const without = (name: string) => name === 'node_modules' || name === '.git'
+  for (const { folder, path } of packages)
+    entries.push(...(await entriesFrom(folder, posix.join(APP, path), { without })))
+  return entries
+}
+
+/** Tests stay behind, so that another test makes no other image. */
+async function functionEntries(folder: string, include: readonly string[]): Promise<TarEntry[]> {
+  const entries = await entriesFrom(join(folder, 'package.json'), posix.join(APP, 'package.json'))
+  for (const path of include.map((one) => normalize(one))) {
+    if (path.startsWith('..') || path.startsWith('/'))
+      throw new UsageError(`${path} is outside of ${folder}: only what is in it can be included`)
+    if (!existsSync(join(folder, path)))
+      throw new UsageError(`${folder} has no ${path}: name what the functions are in, --include PATH`)
+    const without = (name: string) => name === 'node_modules' || name === '.git' || TEST.test(name)
+    entries.push(...(await entriesFrom(join(folder, path), posix.join(APP, path), { without })))
+  }
+  return entries
+}
+
+function sourceOf({ repository }: ProjectJson): { source?: string } {
+  const url = typeof repository === 'object' ? repository.url : repository
+  return url === undefined ? {} : { source: url.replace(/^git\+/, '') }
+}

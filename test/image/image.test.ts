@@ -1,0 +1,358 @@
+import { execFile } from 'node:child_process'
+import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, utimes, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { gunzipSync } from 'node:zlib'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { makeImage, parseReference, Repository } from '#image'
+import { openLayout } from '../../image/layout.ts'
+import { command } from '../support/command.ts'
+import { pushParts, smallBase, writeLayout, writeProject } from '../support/images.ts'
+import { REGISTRY_USER, startRegistry, type TestRegistry } from '../support/registry.ts'
+
+const run = promisify(execFile)
+const PLATFORMS = ['linux/amd64', 'linux/arm64']
+
+const stack = new AsyncDisposableStack()
+let dir: string
+let base: string
+let project: string
+let registries: Record<'none' | 'basic' | 'token', TestRegistry>
+
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'fl-image-'))
+  stack.defer(() => rm(dir, { recursive: true, force: true }))
+  base = await writeLayout(join(dir, 'base'), smallBase())
+  project = await writeProject(join(dir, 'project'))
+  const [none, basic, token] = await Promise.all([startRegistry(), startRegistry('basic'), startRegistry('token')])
+  registries = { none, basic, token }
+  for (const registry of Object.values(registries)) stack.use(registry)
+  await mkdir(join(dir, 'empty'))
+})
+afterAll(() => stack.disposeAsync())
+
+const options = () => ({ base, include: ['src'], platforms: PLATFORMS, env: { DOCKER_CONFIG: join(dir, 'empty') } })
+
+/** The parts of an image in an archive, and the paths in its layers, for each platform. */
+async function contentsOf(file: string) {
+  const { root, read } = await openLayout(file).then((layout) => ({ ...layout, read: layout.read.bind(layout) }))
+  const json = async <T>(part: { digest: string }) => JSON.parse((await read(part as never)).toString()) as T
+  const index = JSON.parse(root.bytes.toString()) as { manifests: Part[]; annotations: Record<string, string> }
+  const images = index.manifests.map(async (one) => {
+    const manifest = await json<{ config: Part; layers: Part[] }>(one)
+    const config = await json<ConfigFile>(manifest.config)
+    const layers = await Promise.all(
+      manifest.layers.map(async (layer) => ({ ...layer, bytes: await read(layer as never) })),
+    )
+    return { platform: one.platform, config, layers }
+  })
+  return { root, index, images: await Promise.all(images) }
+}
+interface Part {
+  mediaType: string
+  digest: string
+  size: number
+  platform?: object
+}
+interface ConfigFile {
+  architecture: string
+  config: Record<string, unknown>
+  rootfs: { diff_ids: string[] }
+}
+
+async function pathsIn(layer: Buffer): Promise<string[]> {
+  const file = join(dir, 'layer.tar')
+  await writeFile(file, gunzipSync(layer))
+  return (await run('tar', ['-tf', file])).stdout.trim().split('\n')
+}
+
+describe('the image of a project', () => {
+  it('is the same bytes, whenever and wherever it is made', async () => {
+    const [first, second] = [join(dir, 'first.tar'), join(dir, 'second.tar')]
+    await makeImage(project, { ...options(), output: first })
+    const copy = join(dir, 'copy')
+    await cp(project, copy, { recursive: true })
+    await utimes(join(copy, 'src/index.ts'), 1, 1)
+    await chmod(join(copy, 'src'), 0o700)
+    await chmod(join(copy, 'src/index.ts'), 0o600)
+    await writeFile(join(copy, 'src/index.test.ts'), 'another test')
+    await makeImage(copy, { ...options(), output: second })
+    expect((await readFile(first)).equals(await readFile(second))).toBe(true)
+  })
+
+  it('is an index of both architectures, which share its two layers', async () => {
+    const file = join(dir, 'shared.tar')
+    await makeImage(project, { ...options(), output: file })
+    const { images } = await contentsOf(file)
+    expect(images.map(({ platform }) => platform)).toEqual(
+      ['amd64', 'arm64'].map((architecture) => ({ os: 'linux', architecture })),
+    )
+    const [one, other] = images.map(({ layers }) => layers.map(({ digest }) => digest))
+    expect(one).toHaveLength(3)
+    expect(one?.slice(1)).toEqual(other?.slice(1))
+    expect(one?.[0]).not.toBe(other?.[0])
+    for (const { layers } of images)
+      expect(layers.map(({ mediaType }) => mediaType.replace('application/vnd.oci.image.layer.v1.', ''))).toEqual([
+        'tar',
+        'tar+gzip',
+        'tar+gzip',
+      ])
+  })
+
+  it('starts fairlead as a user that is not root, with what the base has', async () => {
+    const file = join(dir, 'config.tar')
+    await makeImage(project, { ...options(), output: file, labels: { 'org.opencontainers.image.revision': 'abc' } })
+    const { images, index } = await contentsOf(file)
+    expect(images[0]?.config.config).toEqual({
+      Env: ['PATH=/bin', 'NODE_ENV=production'],
+      Entrypoint: ['/nodejs/bin/node', '/app/node_modules/fairlead/cli/bin.js'],
+      User: '65532:65532',
+      WorkingDir: '/app',
+      Labels: {
+        'org.opencontainers.image.title': '@me/shops',
+        'org.opencontainers.image.version': '1.2.0',
+        'org.opencontainers.image.created': '1970-01-01T00:00:00Z',
+        'org.opencontainers.image.revision': 'abc',
+      },
+    })
+    expect(index.annotations).toMatchObject({ 'org.opencontainers.image.base.digest': smallBase().root.digest })
+    expect(images[0]?.config.rootfs.diff_ids).toHaveLength(3)
+  })
+
+  it('has what the functions need, and neither tests, secrets nor what is for development', async () => {
+    const file = join(dir, 'paths.tar')
+    await makeImage(project, { ...options(), output: file })
+    const [{ layers } = { layers: [] }] = (await contentsOf(file)).images
+    expect(await pathsIn(layers[1]?.bytes as Buffer)).toEqual([
+      'app/',
+      'app/node_modules/',
+      'app/node_modules/fairlead/',
+      'app/node_modules/fairlead/cli/',
+      'app/node_modules/fairlead/cli/bin.js',
+      'app/node_modules/fairlead/cli/index.js',
+      'app/node_modules/fairlead/node_modules/',
+      'app/node_modules/fairlead/node_modules/@a/',
+      'app/node_modules/fairlead/node_modules/@a/zod/',
+      'app/node_modules/fairlead/node_modules/@a/zod/package.json',
+      'app/node_modules/fairlead/package.json',
+    ])
+    expect(await pathsIn(layers[2]?.bytes as Buffer)).toEqual([
+      'app/',
+      'app/package.json',
+      'app/src/',
+      'app/src/index.ts',
+    ])
+  })
+
+  it('of one whose packages are linked, as pnpm does it, has the links too', async () => {
+    const linked = await writeProject(join(dir, 'linked'))
+    const modules = join(linked, 'node_modules')
+    await mkdir(join(modules, '.pnpm/fairlead@1/node_modules'), { recursive: true })
+    await rm(join(modules, 'fairlead/node_modules'), { recursive: true })
+    await cp(join(modules, 'fairlead'), join(modules, '.pnpm/fairlead@1/node_modules/fairlead'), { recursive: true })
+    await rm(join(modules, 'fairlead'), { recursive: true })
+    await symlink('.pnpm/fairlead@1/node_modules/fairlead', join(modules, 'fairlead'))
+    const file = join(dir, 'linked.tar')
+    await makeImage(linked, { ...options(), output: file })
+    const [{ layers } = { layers: [] }] = (await contentsOf(file)).images
+    const unpacked = join(dir, 'unpacked')
+    await mkdir(unpacked)
+    await writeFile(join(dir, 'linked-layer.tar'), gunzipSync(layers[1]?.bytes as Buffer))
+    await run('tar', ['-xf', join(dir, 'linked-layer.tar'), '-C', unpacked])
+    expect(await readFile(join(unpacked, 'app/node_modules/fairlead/cli/bin.js'), 'utf8')).toContain('node')
+    expect(await readdir(join(unpacked, 'app/node_modules/@a/zod'))).toEqual(['package.json'])
+  })
+
+  it('has other files for each architecture, where they are added', async () => {
+    for (const architecture of ['amd64', 'arm64'])
+      await writeFile(join(dir, `tool-${architecture}`), architecture, { mode: 0o755 })
+    const file = join(dir, 'added.tar')
+    await makeImage(project, { ...options(), output: file, add: [`${dir}/tool-{arch}:/usr/local/bin/tool`] })
+    const { images } = await contentsOf(file)
+    for (const { layers, config } of images) {
+      expect(layers).toHaveLength(4)
+      expect(gunzipSync(layers[1]?.bytes as Buffer).toString()).toContain(config.architecture)
+    }
+  })
+
+  it('has a bill of materials: its packages, their versions and licenses, and the base', async () => {
+    const { sbom } = await makeImage(project, { ...options(), output: join(dir, 'sbom.tar') })
+    const { packages } = JSON.parse(sbom.toString()) as {
+      packages: { name: string; versionInfo: string; licenseDeclared: string }[]
+    }
+    expect(packages.map(({ name, versionInfo, licenseDeclared }) => [name, versionInfo, licenseDeclared])).toEqual([
+      ['@me/shops', '1.2.0', 'NOASSERTION'],
+      ['base', smallBase().root.digest, 'NOASSERTION'],
+      ['fairlead', '1.0.0', 'Apache-2.0'],
+      ['@a/zod', '4.0.0', 'MIT'],
+    ])
+    const { stdout } = await run('tar', ['-xOf', join(dir, 'sbom.tar'), 'sbom.spdx.json'])
+    expect(stdout).toBe(sbom.toString())
+  })
+})
+
+describe('in a registry', () => {
+  const loggedIn = async (host: string, password = REGISTRY_USER.password) => {
+    const folder = await mkdtemp(join(dir, 'docker-'))
+    const auth = Buffer.from(`${REGISTRY_USER.username}:${password}`).toString('base64')
+    await writeFile(join(folder, 'config.json'), JSON.stringify({ auths: { [host]: { auth } } }))
+    return { DOCKER_CONFIG: folder }
+  }
+
+  it.each(['none', 'basic', 'token'] as const)(
+    'that asks for %s: is what an archive has, by its digest',
+    async (kind) => {
+      const { host } = registries[kind]
+      const env = await loggedIn(host)
+      const { digest } = await makeImage(project, { ...options(), output: join(dir, `${kind}.tar`) })
+      const made = await makeImage(project, { ...options(), push: `${host}/team/shops:1`, env })
+      expect(made.reference).toBe(`${host}/team/shops@${digest}`)
+      const repository = new Repository(parseReference(`${host}/team/shops`), { env })
+      expect((await repository.manifest('1')).digest).toBe(digest)
+      const { manifests } = JSON.parse((await repository.manifest(digest)).bytes.toString()) as { manifests: Part[] }
+      for (const one of manifests) {
+        const { layers } = JSON.parse((await repository.manifest(one.digest)).bytes.toString()) as { layers: Part[] }
+        for (const layer of layers) expect(await repository.has(layer.digest)).toBe(true)
+      }
+      const referring = JSON.parse((await repository.manifest(digest.replace(':', '-'))).bytes.toString()) as {
+        manifests: { artifactType: string; digest: string }[]
+      }
+      expect(referring.manifests.map(({ artifactType }) => artifactType)).toEqual(['application/spdx+json'])
+      const again = await makeImage(project, { ...options(), push: `${host}/team/shops:2`, env })
+      expect(again.digest).toBe(digest)
+    },
+  )
+
+  it.each(['basic', 'token'] as const)('that asks for %s: says to log in to who has not, or wrongly', async (kind) => {
+    const { host } = registries[kind]
+    const push = makeImage(project, { ...options(), push: `${host}/team/other:1` })
+    await expect(push).rejects.toThrow(new RegExp(`${host} .*40[13].*log in to it.*docker login ${host}`))
+    const env = await loggedIn(host, 'wrong')
+    const wrong = makeImage(project, { ...options(), push: `${host}/team/other:1`, env })
+    await expect(wrong).rejects.toThrow('docker login')
+  })
+
+  it('takes its base from there, by its digest, and says which one a tag has', async () => {
+    const { host } = registries.none
+    const repository = new Repository(parseReference(`${host}/bases/node`), { actions: 'pull,push' })
+    const digest = await pushParts(smallBase(), repository, '24')
+    const made = await makeImage(project, {
+      ...options(),
+      base: `${host}/bases/node:24@${digest}`,
+      push: `${host}/a/b:1`,
+    })
+    const there = new Repository(parseReference(`${host}/a/b`))
+    const index = JSON.parse((await there.manifest(made.digest)).bytes.toString()) as { annotations: object }
+    expect(index.annotations).toMatchObject({
+      'org.opencontainers.image.base.name': `${host}/bases/node:24`,
+      'org.opencontainers.image.base.digest': digest,
+    })
+    const tagged = makeImage(project, { ...options(), base: `${host}/bases/node:24`, push: `${host}/a/b:1` })
+    await expect(tagged).rejects.toThrow(
+      `has no digest, and its tag can be moved: give ${host}/bases/node:24@${digest}`,
+    )
+  })
+
+  it('takes its base from another one', async () => {
+    const repository = new Repository(parseReference(`${registries.none.host}/bases/far`), { actions: 'pull,push' })
+    const digest = await pushParts(smallBase(), repository, '24')
+    const { host } = registries.token
+    const env = await loggedIn(host)
+    const near = `${registries.none.host}/bases/far@${digest}`
+    const made = await makeImage(project, { ...options(), base: near, push: `${host}/team/far:1`, env })
+    expect(made.reference).toContain('/team/far@sha256:')
+  })
+})
+
+describe('what is wrong is said in one line', () => {
+  const image = (args: string[]) => command(['image', ...args], { DOCKER_CONFIG: join(dir, 'empty') })
+
+  it.each<[string, (folder: string) => Promise<string[]> | string[], RegExp | string, number]>([
+    ['no place', () => [project], 'say where the image goes', 2],
+    ['a bad reference', () => [project, '--push', 'Shops'], '"Shops" is no reference of an image', 2],
+    ['a digest to push to', () => [project, '--push', `r.io/a@sha256:${'0'.repeat(64)}`], 'name a tag', 2],
+    [
+      'a registry that is away',
+      () => [project, '--push', '127.0.0.1:1/a:1'],
+      'registry 127.0.0.1:1 cannot be reached',
+      1,
+    ],
+    [
+      'a platform that is none',
+      () => [project, '--output', `${dir}/x.tar`, '--platform', 'amd64'],
+      'write it like linux/amd64',
+      2,
+    ],
+    [
+      'a platform without a base',
+      () => [project, '--output', `${dir}/x.tar`, '--platform', 'linux/s390x'],
+      /no image for linux\/s390x, but for linux\/amd64, linux\/arm64/,
+      2,
+    ],
+    [
+      'a path that is not there',
+      () => [project, '--output', `${dir}/x.tar`, '--include', 'lib'],
+      'has no lib: name what the functions are in',
+      2,
+    ],
+    ['a path outside', () => [project, '--output', `${dir}/x.tar`, '--include', '../x'], 'is outside of', 2],
+    ['a label', () => [project, '--output', `${dir}/x.tar`, '--label', 'x'], 'write it like key=value', 2],
+    ['no project', () => [join(dir, 'empty'), '--output', `${dir}/x.tar`], 'has no package.json', 2],
+    [
+      'no fairlead',
+      async (folder) => [await writeProject(folder, { 'package.json': '{}' }), '--output', `${dir}/x.tar`],
+      'has no dependency on fairlead',
+      2,
+    ],
+    [
+      'dependencies that are not installed',
+      async (folder) => [
+        await writeProject(folder, { 'package.json': '{"dependencies":{"fairlead":"1","left-pad":"1"}}' }),
+        '--output',
+        `${dir}/x.tar`,
+      ],
+      'left-pad, which',
+      2,
+    ],
+    [
+      'machine code',
+      async (folder) => [
+        await writeProject(folder, { 'node_modules/fairlead/a.node': '' }),
+        '--output',
+        `${dir}/x.tar`,
+      ],
+      'a.node is machine code of this platform',
+      2,
+    ],
+    [
+      'a clone',
+      async (folder) => {
+        const clone = await writeProject(folder)
+        await rm(join(clone, 'node_modules/fairlead/cli/index.js'))
+        return [clone, '--output', `${dir}/x.tar`]
+      },
+      'is not compiled',
+      2,
+    ],
+  ])('%s', async (name, args, message, code) => {
+    const given = await args(join(dir, `wrong ${name}`))
+    const withBase = given.includes('--base') ? given : [...given, '--base', base]
+    const { stderr, code: exit } = await image(withBase)
+    expect(stderr).toMatch(message)
+    expect(stderr.trim().split('\n')).toHaveLength(1)
+    expect(exit).toBe(code)
+  })
+
+  it('a base that is no image, or not what its digests say', async () => {
+    const broken = await writeLayout(join(dir, 'broken'), smallBase())
+    await writeFile(join(broken, 'blobs', smallBase().blobs[0]?.digest.replace(':', '/') ?? ''), 'changed')
+    const made = makeImage(project, { ...options(), base: broken, output: join(dir, 'x.tar') })
+    await expect(made).rejects.toThrow('has other contents than its digest says')
+    await writeFile(join(dir, 'no.tar'), 'x'.repeat(2048))
+    const none = makeImage(project, { ...options(), base: join(dir, 'no.tar'), output: join(dir, 'x.tar') })
+    await expect(none).rejects.toThrow('is no OCI image layout')
+    expect(await readdir(dir)).not.toContain('x.tar')
+    expect(await readdir(dir)).not.toContain('x.tar.part')
+  })
+})
