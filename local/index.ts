@@ -21,7 +21,7 @@ export {
 } from './development.ts'
 export { type ExistingServers, existingServers } from './existing.ts'
 export { type Nats, type NatsOptions, startNats } from './nats.ts'
-export { addImage, type ImageFiles, type ImageSource } from './node/index.ts'
+export { addImage, buildImage, type ImageFiles, type ImageSource } from './node/index.ts'
 export { chooseNode, type NodeChoice, type WantedNode } from './node-choice.ts'
 export { type Cluster, openCluster } from './open-cluster.ts'
 export { releasePorts } from './ports.ts'

@@ -18,4 +18,5 @@ const ofNode = (manager: string): string[] => [
   `${manager} install`,
   `${manager} test                # without a cluster`,
   `${manager} run dev             # on a Kubernetes of this machine; the first start builds it`,
+  `${manager} run image -- --push REGISTRY/NAME:TAG   # without a container engine`,
 ]

@@ -1,7 +1,7 @@
 export { KUBERNETES_SERVICE_IP, NODE_IP, SERVICE_CIDR } from './addresses.ts'
 export { NodeTakenError } from './claim.ts'
 export { stopNode } from './cleanup.ts'
-export type { ImageFiles, ImageSource } from './image.ts'
+export { buildImage, type ImageFiles, type ImageSource } from './image.ts'
 export { addImage } from './image-push.ts'
 export { startKwok } from './kwok.ts'
 export { type Node, type PreparedNode, prepareNode, startNode } from './node.ts'

@@ -1,14 +1,12 @@
 import { readFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
-import manifest from '../../package.json' with { type: 'json' }
 
-/** Rooms that only tests of functions use. */
-const NOT_RUN = ['testing']
-
-it('the image has every room that the command can load', () => {
-  const dockerfile = readFileSync('deploy/images/fairlead/Dockerfile', 'utf8')
-  const copied = [...dockerfile.matchAll(/^COPY ([\w-]+) [\w-]+$/gm)].map(([, folder]) => folder)
-  const rooms = Object.values(manifest.imports).map((path) => path.split('/')[1])
-  const missing = rooms.filter((room = '') => !copied.includes(room) && !NOT_RUN.includes(room))
-  expect(missing).toEqual([])
-})
+it.each(['deploy/images/fairlead', 'scaffold/templates/project'])(
+  'the Dockerfile of %s starts what `fairlead image` starts, as the same user',
+  (folder) => {
+    const lines = readFileSync(`${folder}/Dockerfile`, 'utf8').split('\n')
+    expect(lines).toContain('WORKDIR /app')
+    expect(lines).toContain('USER 65532:65532')
+    expect(lines).toContain('ENTRYPOINT ["node", "/app/node_modules/fairlead/cli/bin.js"]')
+  },
+)

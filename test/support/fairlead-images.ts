@@ -1,0 +1,47 @@
+import { existsSync } from 'node:fs'
+import { mkdir, rename, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { makeImage } from '#image'
+import { addImage, buildImage, ensureBinaries, natsBinaries, silentProgress } from '#local'
+import { debianFiles, FINDS_HOSTS } from '../../deploy/images/debian.ts'
+import { writeLayout } from './images.ts'
+import { packedPackage } from './package.ts'
+
+const LIBRARIES = ['libc6', 'libgcc-s1', 'libstdc++6']
+const ARCHITECTURE = process.arch === 'x64' ? 'amd64' : process.arch
+
+/**
+ * The images of deploy/fairlead, in a registry under their own names: Fairlead's as `fairlead image` makes it of the package,
+ * with the Node.js that runs this, and nats-server and etcdutl as they are built for `local`.
+ */
+export async function addFairleadImages(registryUrl: string, cacheDir: string): Promise<void> {
+  const programs = await ensureBinaries([...natsBinaries, 'etcdutl'], silentProgress)
+  await addImage(registryUrl, 'nats:2.15.2', {
+    files: { 'nats-server': { from: programs('nats-server') } },
+    config: { Entrypoint: ['/nats-server'] },
+  })
+  const { installed } = await packedPackage()
+  await makeImage(installed, {
+    base: await nodeBase(cacheDir),
+    include: [],
+    platforms: [`linux/${ARCHITECTURE}`],
+    add: [`${programs('etcdutl')}:/usr/local/bin/etcdutl`],
+    push: `${new URL(registryUrl).host}/library/fairlead:latest`,
+    plainHttp: true,
+  })
+}
+
+/** Stands for the base that is taken by default: the Node.js of this process, and the libraries that it needs. */
+async function nodeBase(cacheDir: string): Promise<string> {
+  const folder = join(cacheDir, 'node-base', `${process.version}-${ARCHITECTURE}`)
+  if (existsSync(folder)) return folder
+  const { layer, config, manifest } = await buildImage({
+    files: { ...(await debianFiles(LIBRARIES, cacheDir)), ...FINDS_HOSTS, 'usr/bin/node': { from: process.execPath } },
+    config: {},
+  })
+  const part = `${folder}.${process.pid}`
+  await mkdir(part, { recursive: true })
+  await writeLayout(part, { root: manifest, blobs: [layer, config], manifests: [] })
+  await rename(part, folder).catch(() => rm(part, { recursive: true }))
+  return folder
+}
