@@ -36,7 +36,7 @@ export async function credentialsFor(
 }
 
 /** In the order in which they count. */
-export function configFiles(env: NodeJS.ProcessEnv): string[] {
+function configFiles(env: NodeJS.ProcessEnv): string[] {
   const { REGISTRY_AUTH_FILE, DOCKER_CONFIG, XDG_RUNTIME_DIR, HOME = homedir() } = env
   return [
     ...(REGISTRY_AUTH_FILE ? [REGISTRY_AUTH_FILE] : []),

@@ -22,7 +22,7 @@ export function layerOf(entries: readonly TarEntry[], createdBy: string): Layer 
 }
 
 /** Sorted by path, each after the folders that it lies in. */
-export function withDirectories(entries: readonly TarEntry[]): TarEntry[] {
+function withDirectories(entries: readonly TarEntry[]): TarEntry[] {
   const byPath = new Map<string, TarEntry>()
   for (const { path } of entries)
     for (const folder of ancestors(path)) byPath.set(folder, { type: 'directory', path: folder, mode: 0o755 })

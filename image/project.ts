@@ -7,7 +7,7 @@ import { type Layer, layerOf } from './layer.ts'
 import type { TarEntry } from './tar.ts'
 
 /** Where a project is in its image. */
-export const APP = 'app'
+const APP = 'app'
 const COMMAND = 'node_modules/fairlead/cli/bin.js'
 const TEST = /\.test\.[cm]?[jt]sx?$/
 

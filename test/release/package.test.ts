@@ -1,9 +1,10 @@
 import { execFile } from 'node:child_process'
-import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { smallBase, writeLayout } from '../support/images.ts'
 import { nodeProgram } from '../support/node-program.ts'
 import { PACKED_WITHIN_MS, type PackedPackage, packedPackage } from '../support/package.ts'
 
@@ -104,6 +105,15 @@ describe('the package', () => {
     const names = [...(await fairlead(['completion', 'bash'])).matchAll(/^ {4}'([a-z]+(?: [a-z]+)?)'\)/gm)]
     expect(names.map(([, path]) => path)).toEqual(expect.arrayContaining(['up', 'dev', 'events get', 'queue ls']))
     for (const [, path = ''] of names) expect(await fairlead([...path.split(' '), '--help'])).toContain('Usage:')
+  })
+
+  it('makes an image of itself, of 10 MB above the base', { timeout: 120_000 }, async () => {
+    const base = await writeLayout(join(dir, 'base'), smallBase())
+    const command = join(made.installed, 'node_modules/fairlead/cli/bin.js')
+    const args = ['image', made.installed, '--include', 'package.json', '--base', base]
+    const { stdout } = await node([command, ...args, '--output', join(dir, 'image.tar')], dir)
+    expect(stdout).toMatch(/^sha256:[0-9a-f]{64}\n$/)
+    expect((await stat(join(dir, 'image.tar'))).size).toBeLessThan(10e6)
   })
 
   it('names in its declarations what it brings along', async () => {
