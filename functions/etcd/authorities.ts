@@ -2,10 +2,11 @@ import { X509Certificate } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { signCertificate, signingKeysFrom } from '#pki'
 import { type Issuer, issued, pemOf, secretNameOf, secretOf, storedIn, textIn, USES, validity } from './certificates.ts'
-import type { SecretObject } from './parts.ts'
+import { named, type SecretObject } from './parts.ts'
 import type { ClusterObject } from './resource.ts'
 
 export type TlsState = NonNullable<ClusterObject['status']['TLS']>
+type AutoTls = NonNullable<NonNullable<ClusterObject['spec']['TLS']>['auto']>
 type Use = keyof typeof USES
 
 /** An authority of one cluster. Its number is never used for another one. */
@@ -19,6 +20,7 @@ export interface Authority {
 /** TLS of a cluster whose function is its authority. */
 export interface Tls {
   state: TlsState
+  auto: AutoTls
   /** Those that are trusted and stored. */
   authorities: readonly Authority[]
   /** Their certificates, as members and clients have them. */
@@ -48,8 +50,6 @@ export const numberIn = (name: string): number | undefined => {
 
 export const newestOf = ({ trusted }: Pick<TlsState, 'trusted'>): number => Math.max(...trusted)
 
-const named = (secrets: readonly SecretObject[], name: string) => secrets.find(({ metadata }) => metadata.name === name)
-
 /**
  * What follows from the state that is recorded and from the Secrets that are stored. Only an authority that is not trusted
  * yet is drawn, and the stored one counts.
@@ -60,11 +60,12 @@ export function tlsOf(
   draw: (name: string) => string,
 ): Tls | undefined {
   const state = object.status.TLS
-  if (object.spec.TLS?.auto === undefined || state === undefined) return undefined
+  const auto = object.spec.TLS?.auto
+  if (auto === undefined || state === undefined) return undefined
   const authorities = state.trusted.flatMap((number) => storedAuthority(object, stored, number) ?? [])
   const [missing] = state.trusted.filter((number) => authorities.every((one) => one.number !== number))
   const bundle = authorities.map(({ certificate }) => certificate).join('')
-  const known = { state, authorities, bundle, isDrawing: false, isStored: false }
+  const known = { state, auto, authorities, bundle, isDrawing: false, isStored: false }
   if (missing === undefined) return { ...known, ...withLeaves(object, stored, known) }
   if (state.phase === 'Preparing' || (state.phase === 'Trusting' && missing === newestOf(state))) {
     const secrets = [...kept(stored), drawnAuthority(object, missing, state, draw)]

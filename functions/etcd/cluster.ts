@@ -7,13 +7,14 @@ import {
   type ClaimObject,
   type DisruptionBudget,
   MemberPod,
+  named,
   type PodObject,
   Restore,
   type SecretObject,
 } from './parts.ts'
-import { policyOf } from './pod.ts'
+import { isOutdated, policyOf } from './pod.ts'
 import type { ClusterObject, EtcdCluster } from './resource.ts'
-import type { Answer, Seen } from './seen.ts'
+import type { Answer, ListedMember, Seen } from './seen.ts'
 import { authoritiesOf, digestOf, OperatorSecret, PeerSecret, ServerSecret } from './tls.ts'
 
 export type EtcdRun = Run<
@@ -37,6 +38,10 @@ export interface Member {
   claim: ClaimObject | undefined
   /** What it says itself; undefined: nothing. */
   answer: Answer | undefined
+  /** It answers, and follows the leader. */
+  isHealthy: boolean
+  /** Its pod was made by another policy than that of the spec. */
+  isOutdated: boolean
 }
 
 /** All that a decision is made on. */
@@ -60,17 +65,26 @@ export interface Cluster {
   clusterID: string | undefined
   /** Undefined: no quorum has confirmed who the members are. */
   members: readonly Member[] | undefined
+  /** Those of them that vote. */
+  voters: readonly Member[]
   /** Of the members, as they were known last. */
   names: readonly string[]
   /** Number of members when that was known last. */
   lastSize: number
-  leader: Member | undefined
+  /** It answers, and members follow it. */
+  leader: (Member & { answer: Answer }) | undefined
   /** Undefined: not known. */
   isAuthEnabled: boolean | undefined
   /** Why etcd does not answer this user. */
   denial: string | undefined
   /** What was tried in this run and refused by etcd. */
   refused: { kind: string; error: string } | undefined
+}
+
+/** A cluster that can be changed. */
+export interface Led extends Cluster {
+  members: NonNullable<Cluster['members']>
+  leader: NonNullable<Cluster['leader']>
 }
 
 export function clusterOf(run: Given): Cluster {
@@ -82,43 +96,49 @@ export function clusterOf(run: Given): Cluster {
     .toSorted(byName)
   const secrets = secretsOf(run)
   const tls = tlsOf(object, run.owned(Secret), run.secret)
-  const known = clusterIdOf(object, seen.answers)
+  const policy = policyOf(object, tls ? [digestOf(tls.bundle)] : authoritiesOf(object, secrets))
+  const clusterID = clusterIdOf(object, seen.answers)
   // A member of another cluster has no say, whatever its name.
-  const answers = Object.fromEntries(Object.entries(seen.answers).filter(([, { clusterID }]) => clusterID === known))
-  const list = known !== undefined && seen.list?.clusterID === known ? seen.list : undefined
-  const members = list?.members.map(({ id, name: published, peerURL, isLearner }): Member => {
+  const answers = Object.fromEntries(Object.entries(seen.answers).filter(([, one]) => one.clusterID === clusterID))
+  const list = clusterID !== undefined && seen.list?.clusterID === clusterID ? seen.list : undefined
+  const leaderID = leaderAmong(list?.members ?? [], answers)
+  const listed = (list?.members ?? []).map(({ id, name: published, peerURL, isLearner }): Member => {
     const name = memberOf(peerURL)
-    const answer = answers[name]
+    const pod = named(pods, name)
+    const answer = answers[name]?.id === id ? answers[name] : undefined
     return {
       name,
       id,
       peerURL,
       isLearner,
       isStarted: published !== '',
-      pod: pods.find(({ metadata }) => metadata.name === name),
-      claim: claims.find(({ metadata }) => metadata.name === name),
-      answer: answer?.id === id ? answer : undefined,
+      pod,
+      claim: named(claims, name),
+      answer,
+      isHealthy: answer !== undefined && answer.leader === leaderID,
+      isOutdated: pod !== undefined && isOutdated(policy, pod),
     }
   })
-  members?.sort((a, b) => (a.name < b.name ? -1 : 1))
-  const listed = members?.filter(votes).length ?? 0
+  listed.sort((a, b) => (a.name < b.name ? -1 : 1))
+  const voters = listed.filter(votes)
   const isCurrent = list?.isCurrent === true
   return {
     object,
     now,
     secrets,
     tls,
-    policy: policyOf(object, tls ? [digestOf(tls.bundle)] : authoritiesOf(object, secrets)),
+    policy,
     restore: run.related(Restore)[0],
     pods,
     claims,
     answers: Object.entries(answers).map(([name, answer]) => ({ name, ...answer })),
-    clusterID: known,
-    members: isCurrent ? members : undefined,
-    names: isCurrent && members ? members.map(({ name }) => name) : namesIn(object, pods),
+    clusterID,
+    members: isCurrent ? listed : undefined,
+    voters: isCurrent ? voters : [],
+    names: isCurrent ? listed.map(({ name }) => name) : namesIn(object, pods),
     // A member that no quorum confirms may not know of the newest.
-    lastSize: isCurrent ? listed : Math.max(listed, object.status.size ?? 0, 1),
-    leader: leaderAmong(members ?? []),
+    lastSize: isCurrent ? voters.length : Math.max(voters.length, object.status.size ?? 0, 1),
+    leader: listed.find((one): one is Member & { answer: Answer } => one.answer !== undefined && one.id === leaderID),
     isAuthEnabled: seen.isAuthEnabled,
     denial: seen.denial,
     refused: performed?.error === undefined ? undefined : { kind: performed.effect.kind, error: performed.error },
@@ -150,11 +170,12 @@ export const secretsOf = ({ object, owned, related }: Pick<EtcdRun, 'object' | '
     ? [PeerSecret, ServerSecret, OperatorSecret].flatMap((kind) => related(kind))
     : owned(Secret)
 
-/** Whom the members that have seen the newest election follow. */
-function leaderAmong(members: readonly Member[]): Member | undefined {
-  const newest = members.reduce((term, { answer }) => Math.max(term, answer?.term ?? 0), 0)
-  const ids = members.filter(({ answer }) => answer?.term === newest).map(({ answer }) => answer?.leader)
-  return members.find(({ id, answer }) => ids.includes(id) && answer !== undefined)
+/** Whom the members that have seen the newest election follow, if it answers. */
+function leaderAmong(members: readonly ListedMember[], answers: Seen['answers']): string | undefined {
+  const heard = Object.values(answers).filter((one) => members.some(({ id }) => id === one.id))
+  const newest = Math.max(...heard.map(({ term }) => term))
+  const followed = heard.filter(({ term }) => term === newest).map(({ leader }) => leader)
+  return heard.find(({ id }) => followed.includes(id))?.id
 }
 
 const byName = (a: { metadata: { name: string } }, b: { metadata: { name: string } }): number =>
@@ -162,12 +183,11 @@ const byName = (a: { metadata: { name: string } }, b: { metadata: { name: string
 
 export const votes = ({ isLearner }: Member): boolean => !isLearner
 
-/** It answers, and follows the leader. */
-export const isHealthy = ({ leader }: Cluster, { answer }: Member): boolean =>
-  answer !== undefined && leader !== undefined && answer.leader === leader.id
+/** Its processes have ended, and are not started again. */
+export const hasEnded = ({ metadata, status }: PodObject): boolean =>
+  metadata.deletionTimestamp === undefined && (status?.phase === 'Failed' || status?.phase === 'Succeeded')
 
-export const isGoing = ({ metadata, status }: PodObject): boolean =>
-  metadata.deletionTimestamp !== undefined || status?.phase === 'Failed' || status?.phase === 'Succeeded'
+export const isGoing = (pod: PodObject): boolean => pod.metadata.deletionTimestamp !== undefined || hasEnded(pod)
 
 /** By its readiness probe it votes and reaches a quorum. */
 export const isReady = (pod: PodObject | undefined): boolean =>

@@ -5,8 +5,7 @@ import type { Step } from './step.ts'
 export function incarnationOf({ object, members }: Cluster, step: Step | undefined, clusterID: string | undefined) {
   const { incarnation = 0, restoring, restoredFrom, recovering, recovered } = object.status
   const before = { restoredFrom, recovered }
-  if (step?.begins !== undefined) return { ...before, incarnation: incarnation + 1, restoring: step.begins }
-  if (step?.recovers !== undefined) return { ...before, incarnation: incarnation + 1, recovering: step.recovers }
+  if (step?.begins !== undefined) return { ...before, incarnation: incarnation + 1, ...step.begins }
   // A first member has answered.
   const isNew = clusterID !== undefined && clusterID !== object.status.clusterID
   return {

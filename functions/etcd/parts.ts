@@ -23,6 +23,9 @@ export type ClaimObject = ObservedBy<typeof PersistentVolumeClaim>
 
 export const quorumOf = (voters: number): number => Math.floor(voters / 2) + 1
 
+export const named = <T extends { metadata: { name: string } }>(objects: readonly T[], name: string): T | undefined =>
+  objects.find(({ metadata }) => metadata.name === name)
+
 /** What does not depend on the members, but for their number. */
 export function partsOf(object: ClusterObject, voters: number): KubeObject[] {
   const labels = labelsOf(object)

@@ -44,7 +44,10 @@ export function podFor(object: ClusterObject, birth: Birth, policy: string): Pod
       ...(peerUrlOf(object, name).startsWith('https:') && { initContainers: [findsItself(object, name)] }),
       containers: [etcd(object, birth)],
       volumes: [
-        { name: DATA_VOLUME, ...(claims(object) ? { persistentVolumeClaim: { claimName: name } } : { emptyDir: {} }) },
+        {
+          name: DATA_VOLUME,
+          ...(hasClaims(object) ? { persistentVolumeClaim: { claimName: name } } : { emptyDir: {} }),
+        },
         ...tlsOfMember(object).volumes,
       ],
       ...scheduling(object),
@@ -140,7 +143,7 @@ function findsItself(object: ClusterObject, name: string): Container {
 const resources = ({ spec: { pod } }: ClusterObject): Pick<Container, 'resources'> =>
   pod.resources ? { resources: pod.resources } : {}
 
-export const claims = ({ spec }: ClusterObject): boolean => spec.pod.persistentVolumeClaimSpec !== undefined
+export const hasClaims = ({ spec }: ClusterObject): boolean => spec.pod.persistentVolumeClaimSpec !== undefined
 
 export const claimFor = (object: ClusterObject, name: string): ClaimObject =>
   Claim.of({

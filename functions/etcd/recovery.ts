@@ -1,13 +1,13 @@
 import { recoverContainer } from '#functions/etcd-restore'
 import { type Cluster, isGoing } from './cluster.ts'
+import { seedPod } from './formation.ts'
 import { CLIENT_PORT, hostOf, seedName } from './names.ts'
-import type { PodObject } from './parts.ts'
-import { claimFor, claims, isOutdated, podFor, takesTls } from './pod.ts'
+import { named, type PodObject } from './parts.ts'
+import { isOutdated, takesTls } from './pod.ts'
 import type { ClusterObject } from './resource.ts'
 import { seedData, withParts } from './restoration.ts'
 import type { Step } from './step.ts'
 import { operatorSecretOf } from './tls.ts'
-import { versionFor } from './version.ts'
 
 /** Voters that still answer, the one that has most first. A learner may have next to nothing. */
 export const survivorsOf = ({ answers }: Cluster): Cluster['answers'] =>
@@ -39,10 +39,10 @@ export function beginRecovery(cluster: Cluster): Step | undefined {
   const asked = askedIn(object)
   if (members !== undefined || asked === undefined) return undefined
   if (refusedRecovery(cluster, object.status.quorumLostSince) !== undefined) return undefined
-  return { ...RECOVERING, message: `the cluster goes on from ${survivorsSaid(cluster)}`, recovers: asked }
+  return { ...RECOVERING, message: `the cluster goes on from ${survivorsSaid(cluster)}`, begins: { recovering: asked } }
 }
 
-const RECOVERING = { condition: 'Recovering', reason: 'RecoveringFromSurvivor' } as const
+const RECOVERING = { reason: 'RecoveringFromSurvivor' }
 
 /**
  * A first member of another cluster, which begins with the data of a member that is left. Those that are left stay until it
@@ -56,9 +56,9 @@ export function recover(cluster: Cluster): Step | undefined {
     if (clusterID === object.status.clusterID) return undefined
     return { ...RECOVERING, message: `member ${name} has the data; those of before go`, touchesNothing: true }
   }
-  const seed = pods.find(({ metadata }) => metadata.name === name)
+  const seed = named(pods, name)
   const message = `member ${name} begins with the data of ${survivorsSaid(cluster)}`
-  if (seed === undefined) return { ...RECOVERING, message, ...seedOf(cluster), after: 5 }
+  if (seed === undefined) return { ...RECOVERING, message, put: recoveringPods(cluster), after: 5 }
   if (isGoing(seed) || isOutdated(policy, seed) || cannotRead(cluster, seed))
     return { ...RECOVERING, message: `${message}, when its former pod is gone`, drop: [name], after: 5 }
   return { ...RECOVERING, message: `${message}${obstacleOf(seed)}`, after: 5 }
@@ -74,22 +74,17 @@ function cannotRead(cluster: Cluster, { spec, status }: PodObject): boolean {
   return image !== wanted || (best !== undefined && !args.includes(`--revision=${best.revision}`))
 }
 
-function seedOf(cluster: Cluster): Pick<Step, 'put' | 'claims'> {
-  const { object, policy, pods, names } = cluster
+function recoveringPods(cluster: Cluster): PodObject[] {
+  const { object, pods, names } = cluster
   const { recovery } = object.spec
-  if (recovery === undefined) return {}
-  const name = seedName(object)
-  const isSecure = (member: string): boolean => pods.some((pod) => pod.metadata.name === member && takesTls(pod))
-  const endpoints = names.map(
-    (member) => `${isSecure(member) ? 'https' : 'http'}://${hostOf(object, member)}:${CLIENT_PORT}`,
-  )
-  const { version = versionFor(object), revision = 0 } = survivorsOf(cluster)[0] ?? {}
+  if (recovery === undefined) return []
+  const endpoints = names.map((name) => {
+    const pod = named(pods, name)
+    return `${pod && takesTls(pod) ? 'https' : 'http'}://${hostOf(object, name)}:${CLIENT_PORT}`
+  })
+  const { version, revision = 0 } = survivorsOf(cluster)[0] ?? {}
   const source = { endpoints, revision, tlsSecret: operatorSecretOf(object) }
-  const pod = podFor(object, { name, members: [name], state: 'new', version }, policy)
-  return {
-    put: [withParts(pod, recoverContainer(source, recovery, seedData(object)))],
-    claims: claims(object) ? [claimFor(object, name)] : [],
-  }
+  return [withParts(seedPod(cluster, version), recoverContainer(source, recovery, seedData(object)))]
 }
 
 function survivorsSaid(cluster: Cluster): string {

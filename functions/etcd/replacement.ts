@@ -1,7 +1,8 @@
-import { type Cluster, isGoing, isHealthy, isReady, type Member, unreadyFor, votes } from './cluster.ts'
+import { type Cluster, hasEnded, isGoing, isReady, type Led, type Member, unreadyFor, votes } from './cluster.ts'
+import { joiningPod } from './formation.ts'
 import { type PodObject, quorumOf } from './parts.ts'
-import { claimFor, claims, imageIn, imageOf, isOutdated, podFor, wasToldOf } from './pod.ts'
-import type { Step } from './step.ts'
+import { imageIn, imageOf, mayForm, wasToldOf } from './pod.ts'
+import { type Step, said, wait } from './step.ts'
 import { versionFor } from './version.ts'
 
 /** A member that is silent for so long is replaced, in seconds. */
@@ -9,54 +10,42 @@ const SILENT_S = 300
 /** A process that ends so often before it answers has lost what it knew. */
 const RESTARTS = 5
 
-/** Members whose pod is missing get one: those that have just been added, and those that have their disk. */
-export function makePods({ object, policy, members = [] }: Cluster): Step | undefined {
-  const names = members.map(({ name }) => name)
-  const keepsData = ({ claim, isStarted }: Member): boolean => claim !== undefined || !isStarted
-  const able = members.filter(keepsData)
+/** Members whose pod is missing or useless get one: those that have just been added, and those that have their disk. */
+export function makePods(cluster: Cluster): Step | undefined {
+  const { object, members = [], names } = cluster
+  const able = members.filter(({ claim, isStarted }) => claim !== undefined || !isStarted)
   const lacking = able.filter(({ pod }) => pod === undefined)
-  const birth = { members: names, state: 'existing', version: versionFor(object) } as const
   if (lacking.length > 0)
     return {
-      condition: lacking.some(votes) ? 'Recovering' : 'Scaling',
+      ...(!lacking.some(votes) && { condition: 'Scaling' }),
       reason: 'CreatingMember',
       message: `members ${said(lacking)} get a pod`,
-      put: lacking.map(({ name }) => podFor(object, { name, ...birth }, policy)),
-      claims: claims(object)
-        ? lacking.filter(({ claim }) => claim === undefined).map(({ name }) => claimFor(object, name))
-        : [],
+      put: lacking.map(({ name }) => joiningPod(cluster, name)),
     }
-  // It joins only if it is told of the very members that there are.
-  const isMisinformed = ({ pod, isStarted, answer }: Member): boolean =>
-    pod !== undefined && !isStarted && answer === undefined && !wasToldOf(object, pod, names)
-  const useless = able.filter((one) => one.pod !== undefined && (hasEnded(one.pod) || isMisinformed(one)))
-  if (useless.length === 0) return undefined
-  const message = `pods of members ${said(useless)} are made again`
-  return { condition: 'Recovering', reason: 'RecreatingPod', message, drop: useless.map(({ name }) => name) }
+  const isUseless = ({ pod, claim, isStarted, answer }: Member): boolean => {
+    if (pod === undefined) return false
+    // A process that is told to form a cluster would do so again if its disk came back empty.
+    if (object.status.phase !== 'Running' && claim !== undefined && mayForm(pod)) return true
+    // It joins only if it is told of the very members that there are.
+    return hasEnded(pod) || (!isStarted && answer === undefined && !wasToldOf(object, pod, names))
+  }
+  const useless = able.filter(isUseless).map(({ name }) => name)
+  const message = `pods of members ${useless.join(', ')} are made again`
+  return useless.length > 0 ? { reason: 'RecreatingPod', message, drop: useless } : undefined
 }
 
-const hasEnded = ({ metadata, status }: PodObject): boolean =>
-  metadata.deletionTimestamp === undefined && (status?.phase === 'Failed' || status?.phase === 'Succeeded')
-
 /** A dead member is removed, one at a time. The next steps add another one in its place. */
-export function removeDead(cluster: Cluster): Step | undefined {
-  const { members = [] } = cluster
-  const dead = members.filter((member) => isDead(cluster, member))
-  const [victim] = dead.toSorted((a, b) => Number(a.isLearner) - Number(b.isLearner))
-  return victim && removal(cluster, victim, 'Recovering', 'ReplacingDeadMember', `member ${victim.name} is dead`)
+export function removeDead(cluster: Led): Step | undefined {
+  const dead = cluster.members.filter((member) => isDead(cluster, member))
+  const victim = dead.find(votes) ?? dead[0]
+  return victim && removal(cluster, victim, { reason: 'ReplacingDeadMember', message: `member ${victim.name} is dead` })
 }
 
 /** A member that does not answer may come back; until it counts as dead, no event tells how long it has been away. */
-export function awaitMembers(cluster: Cluster): Step | undefined {
-  const away = (cluster.members ?? []).filter((one) => !isHealthy(cluster, one))
-  if (away.length === 0) return undefined
-  const left = away.map(({ pod }) => SILENT_S - (pod ? unreadyFor(cluster, pod) : 0))
-  return {
-    condition: 'Recovering',
-    reason: 'WaitingForMember',
-    message: `${said(away)} should answer, and is replaced after ${SILENT_S} s without an answer`,
-    after: Math.max(2, Math.min(...left, 30)),
-  }
+export function awaitMembers({ voters }: Led): Step | undefined {
+  const away = voters.filter(({ isHealthy }) => !isHealthy)
+  const message = `${said(away)} should answer, and is replaced after ${SILENT_S} s without an answer`
+  return away.length > 0 ? { reason: 'WaitingForMember', message, after: 5 } : undefined
 }
 
 function isDead(cluster: Cluster, { pod, claim, isStarted, answer }: Member): boolean {
@@ -71,48 +60,30 @@ function isCrashing({ status }: PodObject): boolean {
   return etcd?.state?.waiting?.reason === 'CrashLoopBackOff' && etcd.restartCount >= RESTARTS && !isOutOfMemory
 }
 
-/** Removes a member, unless those that stay would have no quorum of healthy ones, or it leads. */
-export function removal(
-  cluster: Cluster,
-  victim: Member,
-  condition: NonNullable<Step['condition']>,
-  reason: string,
-  why: string,
-): Step {
-  const { leader, members = [] } = cluster
-  const stay = members.filter((one) => one !== victim && votes(one))
-  const healthy = stay.filter((one) => isHealthy(cluster, one))
-  const wait = (message: string): Step => ({ condition, reason, message: `${why}; ${message}`, after: 2 })
-  if (leader === undefined) return wait('there is no leader')
+/** The step, by removing a member, unless those that stay would have no quorum of healthy ones, or it leads. */
+export function removal(cluster: Led, victim: Member, step: Step): Step {
+  const { leader, voters } = cluster
+  const stay = voters.filter((one) => one !== victim)
+  const healthy = stay.filter(({ isHealthy }) => isHealthy)
   if (!victim.isLearner && healthy.length < quorumOf(stay.length))
-    return wait(`without it ${healthy.length} of ${stay.length} members are healthy`)
-  if (victim === leader) return moveLeader(cluster, condition, reason, why)
-  return { condition, reason, message: why, effect: { kind: 'remove', via: leader.name, id: victim.id } }
+    return wait(step, `without it ${healthy.length} of ${stay.length} members are healthy`)
+  if (victim === leader) return moveLeader(cluster, step)
+  return { ...step, effect: { kind: 'remove', via: leader.name, id: victim.id } }
 }
 
 /** To a healthy member that is to stay as it is, if there is one; of these, to the one that has most. */
-export function moveLeader(
-  cluster: Cluster,
-  condition: NonNullable<Step['condition']>,
-  reason: string,
-  why: string,
-): Step {
-  const { object, policy, leader, members = [] } = cluster
+export function moveLeader({ object, voters, leader }: Led, step: Step): Step {
   const image = imageOf(object, versionFor(object))
-  const stays = ({ pod }: Member): boolean => pod !== undefined && !isOutdated(policy, pod) && imageIn(pod) === image
-  const [next] = members
-    .filter((one) => one !== leader && votes(one) && isHealthy(cluster, one) && one.pod && !isGoing(one.pod))
-    .toSorted(
-      (a, b) => Number(stays(b)) - Number(stays(a)) || (b.answer?.appliedIndex ?? 0) - (a.answer?.appliedIndex ?? 0),
-    )
-  const step = { condition, reason }
-  if (leader === undefined || next === undefined)
-    return { ...step, message: `${why}; no other member can lead`, after: 2 }
-  return {
-    ...step,
-    message: `${why}; ${next.name} is to lead`,
-    effect: { kind: 'moveLeader', via: leader.name, to: next.id },
-  }
+  const [next] = lowestFirst(
+    voters.filter((one) => one !== leader && one.isHealthy && one.pod && !isGoing(one.pod)),
+    ({ pod, isOutdated }) => Number(isOutdated || (pod && imageIn(pod)) !== image),
+    ({ answer }) => -(answer?.appliedIndex ?? 0),
+  )
+  if (next === undefined) return wait(step, 'no other member can lead')
+  const effect = { kind: 'moveLeader', via: leader.name, to: next.id } as const
+  return { ...step, message: `${step.message}; ${next.name} is to lead`, effect }
 }
 
-export const said = (members: readonly Member[]): string => members.map(({ name }) => name).join(', ')
+/** By the first of the ranks in which they differ. */
+export const lowestFirst = (members: readonly Member[], ...ranks: ((member: Member) => number)[]): Member[] =>
+  members.toSorted((a, b) => ranks.reduce((order, rank) => order || rank(a) - rank(b), 0))

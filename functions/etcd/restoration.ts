@@ -13,7 +13,7 @@ export function beginRestore({ object, restore }: Cluster): Step | undefined {
   if (restore?.status.verified === undefined || uid === undefined || uid === restoring || uid === restoredFrom)
     return undefined
   const message = `the members are replaced by the snapshot ${restore.status.verified.path}`
-  return { condition: 'Recovering', reason: 'Restoring', message, begins: uid }
+  return { reason: 'Restoring', message, begins: { restoring: uid } }
 }
 
 /** Members of before go first. */
@@ -21,7 +21,7 @@ export function endFormer({ object, pods }: Cluster): Step | undefined {
   const former = pods.map(({ metadata }) => metadata.name).filter((name) => name !== seedName(object))
   if (object.status.clusterID !== undefined || former.length === 0) return undefined
   const message = `members ${former.join(', ')} of the cluster of before go`
-  return { condition: 'Recovering', reason: 'Restoring', message, drop: former }
+  return { reason: 'Restoring', message, drop: former }
 }
 
 /** The pod of the first member, with a container that makes its data of the snapshot. */

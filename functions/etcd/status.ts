@@ -1,24 +1,23 @@
 import type { ConditionUpdate } from '#sdk'
-import { type Cluster, isHealthy, isReady, type Member, votes } from './cluster.ts'
+import { type Cluster, isReady, type Member } from './cluster.ts'
 import { incarnationOf } from './incarnation.ts'
 import { CLIENT_PORT, clientServiceOf, selectorOf } from './names.ts'
-import { quorumOf } from './parts.ts'
+import { named, quorumOf } from './parts.ts'
 import { imageIn, imageOf, versionIn } from './pod.ts'
 import { refusedRecovery, survivorsOf } from './recovery.ts'
-import { said } from './replacement.ts'
 import { tlsStatus } from './rotation.ts'
-import type { Step } from './step.ts'
-import { isPrepared } from './upgrade.ts'
-import { isDowngrading, refusedPath, supportedFrom } from './version.ts'
+import { type Step, said } from './step.ts'
+import { isUnprepared } from './upgrade.ts'
+import { refusedPath, supportedFrom } from './version.ts'
 
 type Phase = NonNullable<Cluster['object']['status']['phase']>
 type Availability = Pick<ConditionUpdate, 'status' | 'reason'> & { message: string }
 
-export function statusOf(cluster: Cluster, id: string | undefined, step: Step | undefined) {
+export function statusOf(cluster: Cluster, step: Step | undefined) {
   const { object, pods, members, names, leader, lastSize, now } = cluster
   const { spec, status: before } = object
-  const ready = names.filter((name) => isReady(pods.find(({ metadata }) => metadata.name === name)))
-  const clusterID = step?.begins === undefined ? id : undefined
+  const ready = names.filter((name) => isReady(named(pods, name)))
+  const clusterID = clusterIdAfter(cluster, step)
   const isReplaced = clusterID !== before.clusterID && before.clusterID !== undefined
   const lastLoss = before.quorumLostSince ?? now.toISOString()
   const available = availability(cluster, ready, step, lastLoss)
@@ -50,6 +49,12 @@ export function statusOf(cluster: Cluster, id: string | undefined, step: Step | 
   }
 }
 
+/** Known when a quorum has confirmed it, until a restore begins. */
+function clusterIdAfter({ object, members, clusterID }: Cluster, step: Step | undefined): string | undefined {
+  if (step?.begins !== undefined && 'restoring' in step.begins) return undefined
+  return members === undefined ? object.status.clusterID : clusterID
+}
+
 const isKnown = (one: readonly [string, string | undefined]): one is readonly [string, string] => one[1] !== undefined
 
 /** It has been available once when it is running, whatever becomes of it. */
@@ -59,14 +64,14 @@ function phaseOf(before: Phase | undefined, available: Availability, isFailed: b
 }
 
 /** The current version is the last one that all members have run. */
-function versions({ object, members = [] }: Cluster): { currentVersion: string; targetVersion: string } {
+function versions(cluster: Cluster): { currentVersion: string; targetVersion: string } {
+  const { object, members = [] } = cluster
   const version = versionIn(object)
   const isRun =
     members.length > 0 &&
     members.every(({ pod, answer }) => pod && imageIn(pod) === imageOf(object, version) && answer?.version === version)
   const currentVersion = isRun ? version : (object.status.currentVersion ?? version)
-  const isUnprepared = isDowngrading(object) && !members.every(({ answer }) => isPrepared(answer, version))
-  const isTarget = currentVersion !== version && refusedPath(object) === undefined && !isUnprepared
+  const isTarget = currentVersion !== version && refusedPath(object) === undefined && !isUnprepared(cluster)
   return { currentVersion, targetVersion: isTarget ? version : '' }
 }
 
@@ -76,14 +81,13 @@ function availability(
   step: Step | undefined,
   lostSince: string,
 ): Availability {
-  const { object, members, clusterID, lastSize } = cluster
-  const isForming = members === undefined || step?.reason === 'Seeding'
+  const { object, members, voters, clusterID, lastSize } = cluster
+  const isForming = members === undefined || step?.put !== undefined || step?.drop !== undefined
   const isReplaced = members !== undefined && clusterID !== object.status.clusterID
   if (isReplaced || (object.status.phase !== 'Running' && isForming))
     return { status: 'False', reason: 'Creating', message: 'the first member has not formed the cluster yet' }
   if (members !== undefined) {
-    const voters = members.filter(votes)
-    const healthy = voters.filter((one) => isHealthy(cluster, one))
+    const healthy = voters.filter(({ isHealthy }) => isHealthy)
     const spare = voters.length - quorumOf(voters.length)
     const even = voters.length % 2 === 0 ? `, no more than ${voters.length - 1} members would` : ''
     const message = `${healthy.length} of ${voters.length} members are healthy; ${spare} may fail${even}`
@@ -137,8 +141,8 @@ function conditionsOf(
   step: Step | undefined,
   refusal: string | undefined,
 ): ConditionUpdate[] {
-  const { object, members = [] } = cluster
-  const unhealthy = members.filter((one) => votes(one) && !isHealthy(cluster, one))
+  const { object, voters } = cluster
+  const unhealthy = voters.filter(({ isHealthy }) => !isHealthy)
   const isStuck = step?.isStuck === true
   const during = (type: NonNullable<Step['condition']>): ConditionUpdate =>
     step?.condition === type

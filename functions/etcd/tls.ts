@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import type { EtcdTls } from '#etcd'
 import { Secret } from '#sdk'
 import { PEER_CN, secretNameOf, textIn } from './certificates.ts'
-import type { SecretObject } from './parts.ts'
+import { named, type SecretObject } from './parts.ts'
 import type { ClusterObject } from './resource.ts'
 
 /** The Secrets that a user has made, by the use that members and this function have for them. */
@@ -91,8 +91,6 @@ const ownUses = (object: ClusterObject): Use[] => [
   },
   { secret: secretNameOf(object, 'operator'), keys: OPERATOR_KEYS },
 ]
-
-const named = (secrets: readonly SecretObject[], name: string) => secrets.find(({ metadata }) => metadata.name === name)
 
 /** The first Secret or key that is missing. */
 export function lackingSecret(object: ClusterObject, secrets: readonly SecretObject[]): string | undefined {
