@@ -1,5 +1,6 @@
 import { EtcdRestore, type RestoreObject } from '#functions/etcd-restore'
-import { Crash, EtcdWorld, type Point, type Spec, type Subject } from './world.ts'
+import { Crash, type Point } from './stored.ts'
+import { EtcdWorld, type Spec, type Subject } from './world.ts'
 
 /** Asks for other data. */
 export function verifiedRestore(): RestoreObject {
@@ -53,7 +54,7 @@ export const staleRead: Disturbance = {
 export const lateEffect: Disturbance = {
   what: 'a late effect',
   strike(world, { at }) {
-    world.holdNextEffect = at === 'effect'
+    world.effects.holdNext = at === 'effect'
     return at === 'effect'
   },
 }
@@ -74,8 +75,8 @@ export const secretGoes = (name: string): Disturbance => ({
 export const lateSecret: Disturbance = {
   what: 'a late change of a Secret',
   strike(world, point) {
-    world.holdNextSecret = point.at === 'write'
-    return world.holdNextSecret
+    world.writes.holdNextSecret = point.at === 'write'
+    return world.writes.holdNextSecret
   },
 }
 /** A kubelet may give a new pod what it knew before. */

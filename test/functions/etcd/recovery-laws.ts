@@ -5,19 +5,35 @@ const LONGEST_DOUBLE_S = 3
 
 type Status = Record<string, unknown>
 
-/** What must hold where one cluster of etcd takes the place of another one. */
+/** What must hold of the formation of clusters of etcd, of which one may take the place of another one. */
 export class RecoveryLaws {
   readonly #world: EtcdWorld
   /** How many recoveries have begun. */
   begun = 0
   #doubled = 0
+  #formedBefore = 0
+  #isFormed = false
+  #formed = 0
 
   constructor(world: EtcdWorld) {
     this.#world = world
   }
 
-  /** The status is about to be written. True: another cluster takes the place. */
-  judge(before: Status, after: Status): boolean {
+  get isRestoring(): boolean {
+    return this.#world.stored.status['restoring'] !== undefined
+  }
+
+  /** The status is about to be written. */
+  judge(before: Status, after: Status): void {
+    const { broken, etcds } = this.#world
+    if (after['restoring'] !== before['restoring'] && after['restoring'] !== undefined)
+      this.#formedBefore = etcds.formed
+    if (after['restoredFrom'] !== before['restoredFrom'] && etcds.formed === this.#formedBefore)
+      broken.push('a restore was told that has not been made')
+    if (this.#isReplaced(before, after)) this.#isFormed = false
+  }
+
+  #isReplaced(before: Status, after: Status): boolean {
     const { broken, etcd, etcds, object } = this.#world
     const { recovering } = after
     if (recovering !== undefined && before['recovering'] === undefined) {
@@ -44,9 +60,14 @@ export class RecoveryLaws {
 
   /** A second is over. */
   pass(): void {
+    const { broken, etcd, stored } = this.#world
+    if (this.isRestoring) this.#isFormed = false
+    if (this.#isFormed && etcd.formed > this.#formed) broken.push('a second cluster was formed')
+    this.#isFormed ||= !this.isRestoring && stored.conditions['Available']?.status === 'True'
+    this.#formed = etcd.formed
     const serving = this.#world.etcds.all.filter(({ hasQuorum }) => hasQuorum)
     this.#doubled = serving.length > 1 ? this.#doubled + 1 : 0
-    if (this.#doubled > LONGEST_DOUBLE_S) this.#world.broken.push('two clusters serve clients')
+    if (this.#doubled > LONGEST_DOUBLE_S) broken.push('two clusters serve clients')
   }
 
   /** What members that serve have committed at most. */

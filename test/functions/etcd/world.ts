@@ -1,27 +1,24 @@
-import { isDeepStrictEqual } from 'node:util'
-import type { ConditionUpdate, EventReport } from '#contracts'
+import type { EventReport } from '#contracts'
 import type { EtcdRestore } from '#functions/etcd-restore'
 import { type Decision, decide } from '../../../functions/etcd/decide.ts'
-import { peerUrlOf } from '../../../functions/etcd/names.ts'
-import type { ClaimObject, PodObject, SecretObject } from '../../../functions/etcd/parts.ts'
+import type { PodObject } from '../../../functions/etcd/parts.ts'
 import { EtcdCluster } from '../../../functions/etcd/resource.ts'
-import type { EtcdEffect, Seen } from '../../../functions/etcd/seen.ts'
+import type { Seen } from '../../../functions/etcd/seen.ts'
 import { EtcdModels } from './clusters.ts'
-import { imageOf, isRunning, sourcesOf, startOf } from './kubelet.ts'
+import { Effects } from './effects.ts'
+import { isRunning } from './kubelet.ts'
+import { Kubelets } from './kubelets.ts'
 import { type EtcdModel, newEtcd } from './model.ts'
 import { RecoveryLaws } from './recovery-laws.ts'
+import { emptyStore, type Point, type Stored } from './stored.ts'
 import { Trust } from './trust.ts'
+import { Writes } from './writes.ts'
 
 export type Spec = Parameters<typeof EtcdCluster.of>[0]['spec']
 type Run = Parameters<typeof decide>[0]
 
 const START = Date.parse('2026-01-01T00:00:00Z')
 const MAX_ROUNDS = 8
-/** A container takes so long to start with another image. */
-const RESTART_S = 3
-
-/** A request of a process that has stalled arrives so much later. */
-const LATE_S = 20
 
 /** What may be different in the decision or in what it is told, in order to show which law a guard keeps. */
 export interface Subject {
@@ -29,33 +26,19 @@ export interface Subject {
   isStrict?: boolean
 }
 
-/** The process dies here. */
-export class Crash extends Error {}
-
-interface Stored {
-  status: Record<string, unknown>
-  conditions: Record<string, Omit<ConditionUpdate, 'type'>>
-  pods: Map<string, PodObject>
-  claims: Map<string, ClaimObject>
-  secrets: Map<string, SecretObject>
-}
-
-/** A point of a run at which something may happen: before a read, before each write, and before the effect. */
-export type Point = { at: 'read' } | { at: 'write'; what: string } | { at: 'effect'; effect: EtcdEffect }
-
 /** One EtcdCluster with etcd, an API server and a kubelet, all of which go on by seconds. */
 export class EtcdWorld {
   readonly etcds: EtcdModels
+  readonly stored: Stored = emptyStore()
+  readonly kubelets = new Kubelets(this)
+  readonly effects = new Effects(this)
+  readonly writes = new Writes(this)
   readonly recovery = new RecoveryLaws(this)
   readonly trust = new Trust(this)
   readonly #subject: Subject
   #spec: Spec
-  stored: Stored = { status: {}, conditions: {}, pods: new Map(), claims: new Map(), secrets: new Map() }
-  /** As it was before the last write. */
-  #before: Stored = this.stored
   /** Broken laws. */
   readonly broken: string[] = []
-  readonly effects: EtcdEffect[] = []
   readonly events: EventReport[] = []
   /** Called at each point; may throw Crash. */
   happens: (point: Point) => void = () => {}
@@ -63,20 +46,13 @@ export class EtcdWorld {
   timer: Date | undefined
   /** The next observation is one write late. */
   isStale = false
-  /** Effects that have been sent, and have not arrived. */
-  readonly #late: { effect: EtcdEffect; at: number }[] = []
-  holdNextEffect = false
-  /** The next change of a Secret has been sent, and arrives later. */
-  holdNextSecret = false
-  #uids = 0
   #runs = 0
-  readonly #startsAt = new Map<string, number>()
   /** Pods that this run has deleted: it does not see them any more. */
   readonly #gone = new Set<string>()
-  #formedBefore = 0
-  #isFormed = false
-  #formed = 0
-  readonly #silent = new Set<string>()
+  /** The number of deaths when the last decision was made. */
+  #deathsKnown = 0
+  #deaths = 0
+  readonly #agenda: { at: number; act: () => unknown }[] = []
 
   constructor(spec: Spec, subject: Subject = { decide }) {
     this.#spec = spec
@@ -120,7 +96,7 @@ export class EtcdWorld {
   /** Without those whose deletion waits for a node that is cut off. */
   get lastingPods(): PodObject[] {
     return this.pods.filter(
-      ({ metadata }) => metadata.deletionTimestamp === undefined || !this.#silent.has(metadata.name),
+      ({ metadata }) => metadata.deletionTimestamp === undefined || !this.kubelets.silent.has(metadata.name),
     )
   }
 
@@ -158,12 +134,12 @@ export class EtcdWorld {
       const decision = this.#subject.decide({ ...run, external: seen, performed })
       this.timer = decision.requeueAt
       const { effect } = decision
-      const hasWritten = this.#write(decision, stored)
+      const hasWritten = this.writes.write(decision, stored)
       this.#tell(decision.events, told)
       if (hasWritten) hasChanged = true
       else if (effect === undefined) return hasChanged
       else {
-        performed = this.#perform(effect)
+        performed = this.effects.perform(effect)
         if (performed?.error !== undefined) return hasChanged
         hasChanged = true
         seen = undefined
@@ -182,7 +158,7 @@ export class EtcdWorld {
   }
 
   #heard(seen: Seen): Seen {
-    for (const name of this.#silent) delete seen.answers[name]
+    for (const name of this.kubelets.silent) delete seen.answers[name]
     for (const [name, answer] of Object.entries(seen.answers)) {
       const image = this.stored.pods.get(name)?.status?.containerStatuses?.[0]?.image ?? ''
       answer.version = image.slice(image.lastIndexOf(':v') + 2)
@@ -192,7 +168,7 @@ export class EtcdWorld {
   }
 
   #observed(): { stored: Stored; run: Omit<Run, 'external' | 'performed'> } {
-    const stored = this.isStale ? this.#before : this.stored
+    const stored = this.isStale ? this.writes.before : this.stored
     this.isStale = false
     const related = ({ kind }: { kind: string }) => (kind === 'EtcdRestore' && this.restore ? [this.restore] : [])
     const pods = [...stored.pods.values()].filter(({ metadata }) => !this.#gone.has(metadata.name))
@@ -211,125 +187,33 @@ export class EtcdWorld {
     }
   }
 
-  /** The number of deaths when the last decision was made. */
-  #deathsKnown = 0
-  #deaths = 0
-
-  #write(decision: Decision, observed: Stored): boolean {
-    let hasWritten = false
-    const write = (what: string, change: (stored: Stored) => void) => {
-      this.happens({ at: 'write', what })
-      this.#before = copyOf(this.stored)
-      change(this.stored)
-      hasWritten = true
-    }
-    const { apply } = decision
-    if (apply !== undefined) {
-      const pods = apply.filter(({ kind }) => kind === 'Pod') as PodObject[]
-      const claims = apply.filter(({ kind }) => kind === 'PersistentVolumeClaim') as ClaimObject[]
-      const secrets = apply.filter(({ kind }) => kind === 'Secret') as SecretObject[]
-      for (const secret of secrets) this.#writeSecret(secret, observed, write)
-      for (const claim of claims)
-        if (!this.stored.claims.has(claim.metadata.name))
-          write(`create claim ${claim.metadata.name}`, (stored) => this.#create(stored.claims, claim))
-      for (const pod of pods) {
-        const { name } = pod.metadata
-        const found = this.stored.pods.get(name)
-        if (found === undefined && observed.pods.has(name)) continue
-        if (found === undefined)
-          write(`create pod ${name}`, (stored) => {
-            this.recovery.judgePod(name)
-            this.#create(stored.pods, pod)
-          })
-        else if (found.metadata.deletionTimestamp === undefined && imageOf(found) !== imageOf(pod))
-          write(`image of pod ${name}`, () => this.#changeImage(name, pod))
-      }
-      const goes = <T extends PodObject | ClaimObject | SecretObject>(there: Map<string, T>, kept: T[]) =>
-        [...there.values()].filter(({ metadata }) => kept.every((one) => one.metadata.name !== metadata.name))
-      for (const { metadata } of goes(observed.pods, pods))
-        if (this.stored.pods.get(metadata.name)?.metadata.deletionTimestamp === undefined)
-          write(`delete pod ${metadata.name}`, () => this.#deletePod(metadata.name))
-      for (const { metadata } of goes(observed.secrets, secrets))
-        write(`delete secret ${metadata.name}`, (stored) => stored.secrets.delete(metadata.name))
-      for (const { metadata } of goes(observed.claims, claims))
-        if (this.stored.claims.has(metadata.name))
-          write(`delete claim ${metadata.name}`, () => this.#deleteClaim(metadata.name))
-    }
-    const status = { ...(decision.status ?? this.stored.status) }
-    if (JSON.stringify(status) !== JSON.stringify(this.stored.status))
-      write('status', (stored) => {
-        this.#judge(stored.status, status)
-        stored.status = status
-      })
-    this.stored.conditions = Object.fromEntries((decision.conditions ?? []).map(({ type, ...one }) => [type, one]))
-    return hasWritten
+  /** Something has died since the last decision was made. */
+  get isHit(): boolean {
+    return this.#deaths > this.#deathsKnown
   }
 
-  /** Objects are never changed in place: whoever has read one keeps it as it was. */
-  #store(pod: PodObject): void {
-    this.stored.pods.set(pod.metadata.name, pod)
-  }
-
-  /** One that is there is never overwritten by who takes it for a new one. */
-  #writeSecret(
-    secret: SecretObject,
-    observed: Stored,
-    write: (what: string, change: (stored: Stored) => void) => void,
-  ): void {
-    const { name } = secret.metadata
-    const found = this.stored.secrets.get(name)
-    if (observed.secrets.has(name) !== (found !== undefined)) return
-    if (isDeepStrictEqual(found?.data, secret.data)) return
-    if (this.holdNextSecret && found !== undefined) {
-      this.holdNextSecret = false
-      this.later(LATE_S, () => this.stored.secrets.has(name) && this.stored.secrets.set(name, secret))
-      throw new Crash()
-    }
-    write(`${found ? 'change' : 'create'} secret ${name}`, (stored) => stored.secrets.set(name, secret))
-  }
-
-  #create<T extends PodObject | ClaimObject>(there: Map<string, T>, object: T): void {
-    const metadata = { ...object.metadata, uid: String(++this.#uids), creationTimestamp: this.now.toISOString() }
-    there.set(object.metadata.name, { ...object, metadata })
-  }
-
-  #judge(before: Record<string, unknown>, after: Record<string, unknown>): void {
-    if (after['restoring'] !== before['restoring'] && after['restoring'] !== undefined)
-      this.#formedBefore = this.etcds.formed
-    if (after['restoredFrom'] !== before['restoredFrom'] && this.etcds.formed === this.#formedBefore)
-      this.broken.push('a restore was told that has not been made')
-    if (this.recovery.judge(before, after)) this.#isFormed = false
-  }
-
-  get #isRestoring(): boolean {
-    return this.stored.status['restoring'] !== undefined
-  }
-
-  #changeImage(name: string, wanted: PodObject): void {
+  changeImage(name: string, wanted: PodObject): void {
     const found = this.stored.pods.get(name)
     if (found === undefined || found.metadata.deletionTimestamp !== undefined) return
-    this.#act('the image of a pod', () => {
-      this.etcds.stop(name)
-      this.#startsAt.set(name, this.etcd.now + RESTART_S)
-      this.#store({ ...found, spec: wanted.spec! })
+    this.act('the image of a pod', () => {
+      this.kubelets.restart(name)
+      this.stored.pods.set(name, { ...found, spec: wanted.spec! })
     })
   }
 
-  #deletePod(name: string): void {
-    const isHit = this.#deaths > this.#deathsKnown
+  deletePod(name: string): void {
     const process = this.etcd.processes.get(name)
     const isMember = this.etcd.members.some(({ id }) => id === process?.id)
-    if (process?.isUp && isMember && !this.etcd.hasQuorum && !isHit && !this.#isRestoring)
+    if (process?.isUp && isMember && !this.etcd.hasQuorum && !this.isHit && !this.recovery.isRestoring)
       this.broken.push(`pod ${name}, which has data, was deleted without a quorum`)
-    this.#act(`the deletion of pod ${name}`, () => {
+    this.act(`the deletion of pod ${name}`, () => {
       this.#gone.add(name)
       this.#endPod(name)
     })
   }
 
-  #deleteClaim(name: string): void {
-    const isHit = this.#deaths > this.#deathsKnown
-    if (!this.etcd.hasQuorum && !isHit) this.broken.push(`volume ${name} was deleted without a quorum`)
+  deleteClaim(name: string): void {
+    if (!this.etcd.hasQuorum && !this.isHit) this.broken.push(`volume ${name} was deleted without a quorum`)
     if (this.etcd.members.some(({ peerURL }) => peerURL.includes(`//${name}.`)))
       this.broken.push(`volume ${name} of a member was deleted`)
     this.stored.claims.delete(name)
@@ -337,53 +221,14 @@ export class EtcdWorld {
   }
 
   /** An act of ours. It must not take the quorum, but a cluster of one or two has none to spare. */
-  #act(what: string, act: () => void): void {
+  act(what: string, act: () => void): void {
     const before = this.etcd.hasQuorum
     const { length } = this.etcd.voters
     act()
-    const isHit = this.#deaths > this.#deathsKnown
-    if (before && !this.etcd.hasQuorum && length > 2 && !isHit && !this.#isRestoring)
+    if (before && !this.etcd.hasQuorum && length > 2 && !this.isHit && !this.recovery.isRestoring)
       this.broken.push(`${what} has taken the quorum`)
     if (this.etcd.members.filter(({ isLearner }) => isLearner).length > 1) this.broken.push('there are two learners')
   }
-
-  #perform(effect: EtcdEffect): Run['performed'] {
-    this.happens({ at: 'effect', effect })
-    if (this.holdNextEffect) {
-      this.holdNextEffect = false
-      this.#late.push({ effect, at: this.etcd.now + 7 })
-      throw new Crash()
-    }
-    return this.#arrive(effect)
-  }
-
-  #arrive(effect: EtcdEffect): Run['performed'] {
-    this.effects.push(effect)
-    let failure: string | undefined
-    const etcd = this.etcds.of(effect.via)
-    const size = etcd.voters.length
-    const before = etcd.hasQuorum
-    const isOther = this.#deaths > this.#deathsKnown
-    if (effect.kind === 'remove' && effect.id === etcd.leader?.id && !isOther)
-      this.broken.push('the leader was removed')
-    if (effect.kind === 'addLearner' && this.#used.has(effect.peerURL) && !this.#isMember(effect.peerURL))
-      this.broken.push(`${effect.peerURL} is used a second time`)
-    try {
-      this.#act(JSON.stringify(effect), () => etcd.perform(effect))
-      if (effect.kind === 'addLearner') this.#used.add(effect.peerURL)
-      // A change of the members may not lose the quorum of any size. A learner that dies at that very moment does.
-      const isHit = effect.kind === 'promote' && this.#deaths > this.#deathsKnown
-      if (before && !etcd.hasQuorum && !isHit)
-        this.broken.push(`${effect.kind} at ${size} members has taken the quorum`)
-    } catch (error) {
-      failure = (error as Error).message
-    }
-    if (etcd.voters.length === 0) this.broken.push('no member is left')
-    return { effect, ...(failure !== undefined && { error: failure }) }
-  }
-
-  readonly #used = new Set<string>()
-  #isMember = (url: string): boolean => this.etcd.members.some(({ peerURL }) => peerURL === url)
 
   // What happens from outside.
 
@@ -396,7 +241,8 @@ export class EtcdWorld {
   #endPod(name: string): void {
     const pod = this.stored.pods.get(name)
     if (pod === undefined) return
-    this.#store({ ...pod, metadata: { ...pod.metadata, deletionTimestamp: this.now.toISOString() } })
+    const metadata = { ...pod.metadata, deletionTimestamp: this.now.toISOString() }
+    this.stored.pods.set(name, { ...pod, metadata })
     this.etcds.stop(name)
     if (!this.stored.claims.has(name)) this.etcds.loseData(name)
   }
@@ -411,81 +257,25 @@ export class EtcdWorld {
   cutOff(name: string): void {
     this.#deaths++
     this.etcds.stop(name)
-    this.#silent.add(name)
+    this.kubelets.silent.add(name)
   }
-
-  readonly #agenda: { at: number; act: () => unknown }[] = []
 
   later(seconds: number, act: () => unknown): void {
     this.#agenda.push({ at: this.etcd.now + seconds, act })
   }
 
   reconnect(name: string): void {
-    this.#silent.delete(name)
+    this.kubelets.silent.delete(name)
   }
 
-  /** A second for etcd and the kubelet. */
+  /** A second for etcd and the kubelets. */
   pass(): void {
     this.etcds.pass()
     for (const { act } of this.#agenda.filter(({ at }) => at === this.etcd.now)) act()
-    for (const { effect } of this.#late.filter(({ at }) => at === this.etcd.now)) this.#arrive(effect)
-    for (const pod of this.pods) this.#kubelet(pod)
+    this.effects.pass()
+    this.kubelets.pass()
     this.trust.pass()
     this.broken.push(...this.trust.faults)
-    if (this.#isRestoring) this.#isFormed = false
-    if (this.#isFormed && this.etcd.formed > this.#formed) this.broken.push('a second cluster was formed')
-    this.#isFormed ||= !this.#isRestoring && this.stored.conditions['Available']?.status === 'True'
-    this.#formed = this.etcd.formed
     this.recovery.pass()
   }
-
-  #kubelet(pod: PodObject): void {
-    const { name, deletionTimestamp } = pod.metadata
-    if (this.#silent.has(name)) {
-      if (pod.status) this.#store({ ...pod, status: { ...pod.status, conditions: [this.#condition(pod, false)] } })
-      return
-    }
-    if (deletionTimestamp !== undefined) return void this.stored.pods.delete(name)
-    const restarts = pod.status?.containerStatuses?.[0]?.restartCount ?? 0
-    const etcd = this.etcds.of(name)
-    const isUp = etcd.processes.get(name)?.isUp === true
-    const isBusy = (this.#startsAt.get(name) ?? 0) > this.etcd.now
-    if (isBusy) return
-    if (!this.trust.mount(pod)) return
-    if (!isUp) this.trust.started(name)
-    const started = isUp || this.etcds.start(startOf(pod, etcd.processes.has(name)), sourcesOf(pod))
-    const its = this.etcds.of(name)
-    const isVoter = its.voters.some((one) => one.name === name)
-    const container = {
-      name: 'etcd',
-      image: imageOf(pod),
-      imageID: '',
-      ready: started,
-      restartCount: started ? restarts : restarts + 1,
-      state: started ? {} : { waiting: { reason: 'CrashLoopBackOff' } },
-    }
-    const status: NonNullable<PodObject['status']> = {
-      phase: 'Running',
-      podIP: name,
-      conditions: [this.#condition(pod, started && isVoter && its.hasQuorum)],
-      containerStatuses: [container],
-    }
-    this.#store({ ...pod, status })
-  }
-
-  #condition(pod: PodObject, isReady: boolean) {
-    const status = isReady ? 'True' : 'False'
-    const before = pod.status?.conditions?.[0]
-    return before?.status === status ? before : { type: 'Ready', status, lastTransitionTime: this.now.toISOString() }
-  }
-
-  peerURL = (name: string): string => peerUrlOf(this.object, name)
 }
-
-const copyOf = ({ status, conditions, pods, claims, secrets }: Stored): Stored => ({
-  status: { ...status },
-  conditions,
-  pods: new Map(pods),
-  claims: new Map(claims),
-  secrets: new Map(secrets),
-})

@@ -1,0 +1,68 @@
+import type { PodObject } from '../../../functions/etcd/parts.ts'
+import { imageOf, sourcesOf, startOf } from './kubelet.ts'
+import type { EtcdWorld } from './world.ts'
+
+/** A container takes so long to start with another image. */
+const RESTART_S = 3
+
+/** The kubelets of all nodes: one for each pod. */
+export class Kubelets {
+  readonly #world: EtcdWorld
+  readonly #startsAt = new Map<string, number>()
+  /** Pods whose nodes are cut off. */
+  readonly silent = new Set<string>()
+
+  constructor(world: EtcdWorld) {
+    this.#world = world
+  }
+
+  /** The container of the pod begins again. */
+  restart(name: string): void {
+    this.#world.etcds.stop(name)
+    this.#startsAt.set(name, this.#world.etcd.now + RESTART_S)
+  }
+
+  /** A second. */
+  pass(): void {
+    for (const pod of this.#world.pods) this.#look(pod)
+  }
+
+  #look(pod: PodObject): void {
+    const { etcds, etcd: known, stored, trust } = this.#world
+    const { name, deletionTimestamp } = pod.metadata
+    const store = (status: NonNullable<PodObject['status']>) => void stored.pods.set(name, { ...pod, status })
+    if (this.silent.has(name)) {
+      if (pod.status) store({ ...pod.status, conditions: [this.#condition(pod, false)] })
+      return
+    }
+    if (deletionTimestamp !== undefined) return void stored.pods.delete(name)
+    const restarts = pod.status?.containerStatuses?.[0]?.restartCount ?? 0
+    const etcd = etcds.of(name)
+    const isUp = etcd.processes.get(name)?.isUp === true
+    const isBusy = (this.#startsAt.get(name) ?? 0) > known.now
+    if (isBusy) return
+    if (!trust.mount(pod)) return
+    if (!isUp) trust.started(name)
+    const started = isUp || etcds.start(startOf(pod, etcd.processes.has(name)), sourcesOf(pod))
+    const its = etcds.of(name)
+    const isVoter = its.voters.some((one) => one.name === name)
+    const container = {
+      name: 'etcd',
+      image: imageOf(pod),
+      imageID: '',
+      ready: started,
+      restartCount: started ? restarts : restarts + 1,
+      state: started ? {} : { waiting: { reason: 'CrashLoopBackOff' } },
+    }
+    const isReady = started && isVoter && its.hasQuorum
+    const conditions = [this.#condition(pod, isReady)]
+    store({ phase: 'Running', podIP: name, conditions, containerStatuses: [container] })
+  }
+
+  #condition(pod: PodObject, isReady: boolean) {
+    const status = isReady ? 'True' : 'False'
+    const before = pod.status?.conditions?.[0]
+    const lastTransitionTime = this.#world.now.toISOString()
+    return before?.status === status ? before : { type: 'Ready', status, lastTransitionTime }
+  }
+}
