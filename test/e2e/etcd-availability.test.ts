@@ -1,9 +1,9 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
 import { openEtcd } from '#etcd'
 import { type Happening, outagesByCause, unsavedOf } from '../soak/etcd/outages.ts'
 import { takeTurnInSoak } from '../support/node.ts'
 import { randomFrom } from '../support/random.ts'
-import { EtcdClusters } from './etcd-clusters.ts'
+import { sharedEtcds } from './etcd-suite.ts'
 import { timelineOf } from './etcd-timeline.ts'
 import { EtcdTraffic } from './etcd-traffic.ts'
 import { until } from './world.ts'
@@ -19,12 +19,7 @@ const CREATIONS = 3
 const LONG_MS = 60_000
 
 describe.skipIf(turn.skip)('clients of an EtcdCluster on a real node', () => {
-  let etcds: EtcdClusters
-
-  beforeAll(async () => {
-    etcds = await EtcdClusters.start()
-  }, 300_000)
-  afterAll(() => etcds?.[Symbol.asyncDispose]())
+  const etcds = sharedEtcds()
 
   it('get three voters, each of which is ready', SLOW, async () => {
     for (let at = 0; at < CREATIONS; at++) {

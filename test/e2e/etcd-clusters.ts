@@ -3,27 +3,47 @@ import { EtcdCluster } from '#functions/etcd'
 import { resourcePath } from '#kube'
 import { type Kind, type ObservedBy, PersistentVolumeClaim, Pod, Service } from '#sdk'
 import { addEtcdImages } from '../../deploy/images/etcd/index.ts'
+import { isSoak } from '../support/node.ts'
 import { type Replica, startReplicas } from './chaos.ts'
+import { killInTurn } from './kills.ts'
 import { startWorld, until, type World, whileAway } from './world.ts'
 
 type Spec = Parameters<typeof EtcdCluster.of>[0]['spec']
 
 /** A cluster with a real node on which two processes of Fairlead run, and its EtcdClusters. */
 export class EtcdClusters implements AsyncDisposable {
-  readonly world: World
-  readonly replicas: Replica[] & AsyncDisposable
-
-  private constructor(world: World, replicas: Replica[] & AsyncDisposable) {
-    this.world = world
-    this.replicas = replicas
-  }
+  #world: World | undefined
+  #replicas: (Replica[] & AsyncDisposable) | undefined
+  readonly #kills = new AsyncDisposableStack()
 
   static async start(): Promise<EtcdClusters> {
-    const world = await startWorld({ node: 'real', controllers: true })
-    await addEtcdImages(world.cluster.registryUrl ?? '')
-    await world.cluster.restart('kube-controller-manager')
-    return new EtcdClusters(world, await startReplicas(world, 2))
+    const etcds = new EtcdClusters()
+    await etcds.begin()
+    return etcds
   }
+
+  async begin(): Promise<void> {
+    this.#world = await startWorld({ node: 'real', controllers: true })
+    const { cluster } = this.#world
+    await addEtcdImages(cluster.registryUrl ?? '')
+    await cluster.restart('kube-controller-manager')
+    this.#replicas = await startReplicas(this.#world, 2)
+  }
+
+  get world(): World {
+    if (this.#world === undefined) throw new Error('the cluster has not begun: call begin() first')
+    return this.#world
+  }
+
+  get replicas(): readonly Replica[] {
+    return this.#replicas ?? []
+  }
+
+  /**
+   * One of the two processes after the other is killed every few seconds, until the end of the block. In `npm test`, where
+   * a process takes ten times as long to start, etcd-faults.test.ts alone kills them.
+   */
+  killing = (): AsyncDisposable => this.#kills.use(killInTurn(isSoak ? this.replicas : []))
 
   async create(name: string, spec: Spec): Promise<void> {
     const policy = { busyboxImage: 'busybox', ...spec.pod }
@@ -112,8 +132,9 @@ export class EtcdClusters implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.replicas[Symbol.asyncDispose]()
-    await this.world[Symbol.asyncDispose]()
+    await this.#kills.disposeAsync()
+    await this.#replicas?.[Symbol.asyncDispose]()
+    await this.#world?.[Symbol.asyncDispose]()
   }
 }
 

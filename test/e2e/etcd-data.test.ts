@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
 import { openEtcd } from '#etcd'
 import { EtcdBackup } from '#functions/etcd-backup'
 import { EtcdRestore } from '#functions/etcd-restore'
@@ -10,7 +10,7 @@ import { NODE_IP } from '../../local/node/addresses.ts'
 import { addFairleadImages } from '../support/fairlead-images.ts'
 import { takeTurnInSoak } from '../support/node.ts'
 import { BUCKET, startS3 } from '../support/object-stores.ts'
-import { EtcdClusters } from './etcd-clusters.ts'
+import { sharedEtcds } from './etcd-suite.ts'
 import { createVolumes, LOCAL_CLAIM } from './etcd-volumes.ts'
 import { EtcdWriter } from './etcd-writer.ts'
 import { until } from './world.ts'
@@ -23,12 +23,7 @@ const SOON = { timeoutMs: 5000 }
 const authority = newAuthority({ cn: 'test' }, { now: new Date(), days: 1 })
 
 describe.skipIf(turn.skip)('the data of an EtcdCluster on a real node', () => {
-  let etcds: EtcdClusters
-
-  beforeAll(async () => {
-    etcds = await EtcdClusters.start()
-  }, 300_000)
-  afterAll(() => etcds?.[Symbol.asyncDispose]())
+  const etcds = sharedEtcds()
 
   async function createSecrets(name: string): Promise<void> {
     const sans = [
@@ -58,6 +53,7 @@ describe.skipIf(turn.skip)('the data of an EtcdCluster on a real node', () => {
     }
   }
   it('has TLS between members and to clients, of the Secrets that it is given', SLOW, async () => {
+    await using _kills = etcds.killing()
     await createSecrets('c')
     await etcds.create('c', {
       size: 3,
@@ -78,6 +74,7 @@ describe.skipIf(turn.skip)('the data of an EtcdCluster on a real node', () => {
     'keeps the data in volumes when all pods go at once, and removes the volume of a member that goes',
     SLOW,
     async () => {
+      await using _kills = etcds.killing()
       await createVolumes(etcds.world, 8)
       await etcds.create('d', { size: 3, pod: { persistentVolumeClaimSpec: LOCAL_CLAIM } })
       const { clusterID } = await etcds.settled('d', 3, 'create 3 with volumes')
@@ -100,6 +97,7 @@ describe.skipIf(turn.skip)('the data of an EtcdCluster on a real node', () => {
   )
 
   it('frees a full database, and takes writes again', SLOW, async () => {
+    await using _kills = etcds.killing()
     await etcds.create('e', { size: 1, pod: { etcdEnv: [{ name: 'ETCD_QUOTA_BACKEND_BYTES', value: '16777216' }] } })
     await etcds.settled('e', 1, 'create 1')
     const [pod] = await etcds.pods('e')
@@ -125,6 +123,7 @@ describe.skipIf(turn.skip)('the data of an EtcdCluster on a real node', () => {
   })
 
   it('is replaced by a backup once that is verified, and the cluster keeps its name', SLOW, async () => {
+    await using _kills = etcds.killing()
     await addFairleadImages(etcds.world.cluster.registryUrl!, cacheDir(process.env))
     await using s3 = await startS3({ host: NODE_IP })
     const secret = Secret.of({ metadata: { name: 'aws' } })

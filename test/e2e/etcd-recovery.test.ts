@@ -8,7 +8,7 @@ import { cacheDir } from '#local'
 import { PersistentVolumeClaim, Service } from '#sdk'
 import { addFairleadImages } from '../support/fairlead-images.ts'
 import { takeTurnInSoak } from '../support/node.ts'
-import { EtcdClusters } from './etcd-clusters.ts'
+import { sharedEtcds } from './etcd-suite.ts'
 import { createVolumes, LOCAL_CLAIM } from './etcd-volumes.ts'
 import { EtcdWriter } from './etcd-writer.ts'
 import { until } from './world.ts'
@@ -27,13 +27,11 @@ interface ToldEvent extends KubeObject {
 }
 
 describe.skipIf(turn.skip)('an EtcdCluster on a real node whose quorum is lost', () => {
-  let etcds: EtcdClusters
+  const etcds = sharedEtcds()
 
   beforeAll(async () => {
-    etcds = await EtcdClusters.start()
     await addFairleadImages(etcds.world.cluster.registryUrl ?? '', cacheDir(process.env))
   }, 300_000)
-  afterAll(() => etcds?.[Symbol.asyncDispose]())
 
   const serviceUids = async () => {
     const names = ['g', 'g-client']
@@ -60,6 +58,7 @@ describe.skipIf(turn.skip)('an EtcdCluster on a real node whose quorum is lost',
   }
 
   it('goes on from the member that is left, once that is asked for, with all that this member has', SLOW, async () => {
+    await using _kills = etcds.killing()
     await etcds.create('g', { size: 3 })
     const { clusterID } = await etcds.settled('g', 3, 'create 3 to lose')
     await etcds.create('g-b', { size: 1 })
@@ -98,6 +97,7 @@ describe.skipIf(turn.skip)('an EtcdCluster on a real node whose quorum is lost',
   })
 
   it('is not recovered from a later loss by the same request, and says so', SLOW, async () => {
+    await using _kills = etcds.killing()
     const [survivor, ...others] = await etcds.names('g')
     for (const name of others) await etcds.kill(name)
     await until(async () => {
@@ -110,6 +110,7 @@ describe.skipIf(turn.skip)('an EtcdCluster on a real node whose quorum is lost',
   })
 
   it('goes on with a volume where those of the others are lost', SLOW, async () => {
+    await using _kills = etcds.killing()
     await createVolumes(etcds.world, 8)
     await etcds.create('h', { size: 3, pod: { persistentVolumeClaimSpec: LOCAL_CLAIM } })
     await etcds.settled('h', 3, 'create 3 with volumes to lose')

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
 import { type Etcd, type EtcdTls, openEtcd } from '#etcd'
 import { EtcdBackup } from '#functions/etcd-backup'
 import { EtcdRestore } from '#functions/etcd-restore'
@@ -9,7 +9,7 @@ import { NODE_IP } from '../../local/node/addresses.ts'
 import { addFairleadImages } from '../support/fairlead-images.ts'
 import { isSoak, takeTurnWithNode } from '../support/node.ts'
 import { BUCKET, startS3 } from '../support/object-stores.ts'
-import { EtcdClusters } from './etcd-clusters.ts'
+import { sharedEtcds } from './etcd-suite.ts'
 import { EtcdWriter } from './etcd-writer.ts'
 import { until } from './world.ts'
 
@@ -21,12 +21,7 @@ const SOON = { timeoutMs: 5000 }
 const KEY = { key: Buffer.from('key') }
 
 describe.skipIf(turn.skip)('an EtcdCluster that is its own authority, on a real node', () => {
-  let etcds: EtcdClusters
-
-  beforeAll(async () => {
-    etcds = await EtcdClusters.start()
-  }, 300_000)
-  afterAll(() => etcds?.[Symbol.asyncDispose]())
+  const etcds = sharedEtcds()
 
   const secret = async (name: string): Promise<Record<string, string>> => {
     const { data = {} } = await etcds.get(Secret, name)
@@ -48,6 +43,7 @@ describe.skipIf(turn.skip)('an EtcdCluster that is its own authority, on a real 
     'has certificates that etcd %s takes, and users once the certificate of the function is root',
     SLOW,
     async (version) => {
+      await using _kills = etcds.killing()
       const name = `h${version.replaceAll('.', '')}`
       await etcds.create(name, { size: 1, version, TLS: { auto: {} }, auth: { enabled: true } })
       const status = await etcds.settled(name, 1, `create 1 of ${version} with TLS and users`)
@@ -64,6 +60,7 @@ describe.skipIf(turn.skip)('an EtcdCluster that is its own authority, on a real 
   )
 
   it.skipIf(!isSoak)('gets another authority under a client that reads its Secret every 50 seconds', SLOW, async () => {
+    await using _kills = etcds.killing()
     const auto = { overlapMinutes: 1 }
     await etcds.create('g', { size: 3, TLS: { auto }, auth: { enabled: true } })
     await etcds.settled('g', 3, 'create 3 with TLS and users')
@@ -104,6 +101,7 @@ describe.skipIf(turn.skip)('an EtcdCluster that is its own authority, on a real 
   })
 
   it.skipIf(!isSoak)('has the same certificates again when their Secrets are deleted', SLOW, async () => {
+    await using _kills = etcds.killing()
     const before = [await secret('g-member-tls'), await secret('g-client-tls')]
     for (const name of ['g-member-tls', 'g-client-tls'])
       await etcds.world.kube.delete(resourcePath(Secret, 'default', name))
@@ -119,6 +117,7 @@ describe.skipIf(turn.skip)('an EtcdCluster that is its own authority, on a real 
   })
 
   it.skipIf(!isSoak)('is backed up and restored, and demands its users again', SLOW, async () => {
+    await using _kills = etcds.killing()
     await addFairleadImages(etcds.world.cluster.registryUrl ?? '', cacheDir(process.env))
     await using s3 = await startS3({ host: NODE_IP })
     await etcds.add(Secret, { ...Secret.of({ metadata: { name: 'aws' } }), stringData: s3.secret })

@@ -1,7 +1,7 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
 import { isSoak, takeTurnWithNode } from '../support/node.ts'
-import { EtcdClusters } from './etcd-clusters.ts'
 import { trafficWithin } from './etcd-idle.ts'
+import { sharedEtcds } from './etcd-suite.ts'
 import { EtcdWriter } from './etcd-writer.ts'
 import { until } from './world.ts'
 
@@ -12,14 +12,10 @@ const SLOW = { timeout: 600_000 }
 const QUIET_MS = 15_000
 
 describe.skipIf(turn.skip)('an EtcdCluster on a real node', () => {
-  let etcds: EtcdClusters
-
-  beforeAll(async () => {
-    etcds = await EtcdClusters.start()
-  }, 300_000)
-  afterAll(() => etcds?.[Symbol.asyncDispose]())
+  const etcds = sharedEtcds()
 
   it('has three members that know each other, and a client reaches them', SLOW, async () => {
+    await using _kills = etcds.killing()
     await etcds.create('a', { size: 3 })
     const status = await etcds.settled('a', 3, 'create 3')
     const pods = await etcds.names('a')
@@ -44,6 +40,7 @@ describe.skipIf(turn.skip)('an EtcdCluster on a real node', () => {
     'replaces a member that is killed, and the leader, and loses nothing that a client was told is written',
     SLOW,
     async () => {
+      await using _kills = etcds.killing()
       const writer = new EtcdWriter(() => etcds.urls('a'))
       const { leader, members } = await etcds.statusOf('a')
       const follower = members!.ready.find((one) => one !== leader)!
@@ -58,32 +55,20 @@ describe.skipIf(turn.skip)('an EtcdCluster on a real node', () => {
     },
   )
 
-  it.skipIf(!isSoak)(
-    'grows and shrinks under a client while one of two dispatchers is killed again and again',
-    SLOW,
-    async () => {
-      const writer = new EtcdWriter(() => etcds.urls('a'))
-      const stop = new AbortController()
-      const chaos = (async () => {
-        while (!stop.signal.aborted) {
-          await new Promise((resolve) => setTimeout(resolve, 4000))
-          await etcds.replicas[0]!.kill()
-          etcds.replicas[0]!.start()
-        }
-      })()
-      for (const size of [5, 1, 3]) {
-        await etcds.edit('a', { size })
-        await etcds.settled('a', size, `resize to ${size}`)
-      }
-      stop.abort()
-      await chaos
-      await writer.stop()
-      expect(await writer.missing()).toEqual([])
-      console.log(`${writer.acknowledged.length} values written, longest gap ${Math.round(writer.longestGapMs)} ms`)
-    },
-  )
+  it.skipIf(!isSoak)('grows and shrinks under a client', SLOW, async () => {
+    await using _kills = etcds.killing()
+    const writer = new EtcdWriter(() => etcds.urls('a'))
+    for (const size of [5, 1, 3]) {
+      await etcds.edit('a', { size })
+      await etcds.settled('a', size, `resize to ${size}`)
+    }
+    await writer.stop()
+    expect(await writer.missing()).toEqual([])
+    console.log(`${writer.acknowledged.length} values written, longest gap ${Math.round(writer.longestGapMs)} ms`)
+  })
 
   it.skipIf(!isSoak)('gets another pod policy by new members, and keeps its data', SLOW, async () => {
+    await using _kills = etcds.killing()
     const writer = new EtcdWriter(() => etcds.urls('a'))
     const before = (await etcds.pods('a')).map(({ metadata }) => metadata.name)
     await etcds.edit('a', { pod: { labels: { team: 'red' } } })
@@ -99,6 +84,7 @@ describe.skipIf(turn.skip)('an EtcdCluster on a real node', () => {
     'does nothing while it is paused, and says when its quorum is lost, without deleting anything',
     SLOW,
     async () => {
+      await using _kills = etcds.killing()
       await etcds.edit('a', { paused: true })
       await until(async () => (await etcds.statusOf('a')).controlPaused === true)
       const [one, two, three] = (await etcds.pods('a')).map(({ metadata }) => metadata.name)
@@ -118,6 +104,7 @@ describe.skipIf(turn.skip)('an EtcdCluster on a real node', () => {
   )
 
   it.skipIf(!isSoak)('takes another version in place, the leader last, and goes back', SLOW, async () => {
+    await using _kills = etcds.killing()
     await etcds.create('b', { size: 3, version: '3.6.16' })
     await etcds.settled('b', 3, 'create 3 of 3.6')
     const writer = new EtcdWriter(() => etcds.urls('b'))
