@@ -27,5 +27,15 @@ export {
   type RunContext,
   type RunInput,
 } from './run.ts'
+export type {
+  Cause,
+  FieldChange,
+  InputRecord,
+  LapRecord,
+  ObjectVersion,
+  RunRecord,
+  RunResult,
+  WriteRecord,
+} from './run-record.ts'
 export type { Runnable } from './runnable.ts'
 export { type KeptStatus, keptStatus } from './status.ts'

@@ -18,6 +18,7 @@ import { MAX_STATE_BYTES, StateBudget } from './observe/state-budget.ts'
 import type { ReconciliationDependencies } from './run/dependencies.ts'
 import { type FunctionCall, FunctionCalls, type IgnoredSignal } from './run/function-calls.ts'
 import { seedsFrom } from './run/seed.ts'
+import type { EndedRun } from './run/trail.ts'
 import type { RunObserver } from './run-steps.ts'
 import { Identities } from './serve/identities.ts'
 import { ReconcilerLifecycle } from './serve/reconciler-lifecycle.ts'
@@ -37,6 +38,8 @@ export interface DispatcherOptions {
   /** What one run may read, as JSON; all runs together hold six times as much at most. Default 16 MiB. */
   maxStateBytes?: number | undefined
   observer?: RunObserver
+  /** Told of each run that has ended: must be quick and must not throw. Left out: nobody keeps the history. */
+  ended?: ((run: EndedRun) => void) | undefined
   /** An Event of this reconciler is not written, because 1,000 of its Events wait. */
   eventDropped?: ((reconciler: string) => void) | undefined
   /** Somebody keeps traces: API requests carry their place in one. Default false. */
@@ -110,6 +113,7 @@ class LiveDispatcher implements Dispatcher {
       inFlight: new InFlight(),
       sampled: options.sampled ?? false,
       observe: options.observer ?? (() => undefined),
+      ended: options.ended,
       deadLetter: options.deadLetter,
     }
   }

@@ -9,6 +9,17 @@ export { FIRST_READ_BYTES } from './pages.ts'
 export { PoisonEventError, type PoisonReason } from './poison.ts'
 export { MAX_OBJECT_BYTES, type Publication, publicationOf, type TravelRules } from './publication.ts'
 export { referenceRule } from './references.ts'
+export {
+  declareRuns,
+  NoRunsError,
+  type RunSender,
+  type RunsFilter,
+  type RunsOptions,
+  type RunsView,
+  runSender,
+  type StoredRun,
+  viewRuns,
+} from './runs.ts'
 export type { RelatedQuery, Selection } from './selection.ts'
 export { openEventStore } from './store.ts'
 export { WrongClusterError } from './stream.ts'

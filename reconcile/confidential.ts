@@ -16,7 +16,8 @@ export const objectsOf = ({ object, owned, related }: World): KubeObject[] => [
   ...related,
 ]
 
-function isConfidential({ spec, isReferenceOnly }: Reconciled, { apiVersion, kind }: Contents): boolean {
+/** Whether the contents of objects of its kind must not be told. */
+export function isConfidential({ spec, isReferenceOnly }: Reconciled, { apiVersion, kind }: Contents): boolean {
   return [spec.for, ...spec.owns, ...spec.related].some(
     (resource) => resource.kind === kind && apiVersionOf(resource) === apiVersion && isReferenceOnly(resource),
   )

@@ -1,3 +1,4 @@
+export { isConfidential } from './confidential.ts'
 export { consequenceOf } from './consequence.ts'
 export { fingerprint, isRecord, sameJson } from './covers.ts'
 export { DESIRED_ANNOTATION } from './desired.ts'

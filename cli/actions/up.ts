@@ -5,6 +5,7 @@ import { openStreams, retryWhileUnreachable } from '#host/connections'
 import { dieBecause, endInTime, IgnoredSignalError, untilStopped } from '#host/exit'
 import { loadFunctions, readFunctionAccess } from '#host/functions'
 import { guardFunctions } from '#host/isolation'
+import { openHistory } from '#host/history'
 import { openKube } from '#host/kube'
 import { createLogger } from '#host/logging'
 import { certificateGauge, createMetrics, depthGauges, serveMetrics } from '#host/metrics'
@@ -52,6 +53,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   })
   const revision = parts.dispatch ? await ownRevision(kube, config, log) : undefined
   await using traces = await openTraceKeeper(process.env, log)
+  const history = openHistory(config, streams, { raiseReplicas: parts.bridge, dropped: metrics.runDropped, log })
   const runtime = createRuntime({
     kube,
     traces,
@@ -71,6 +73,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
     },
     bridgeObserver: metrics.bridge,
     eventDropped: metrics.eventDropped,
+    history,
     runObserver: (step) => {
       metrics.run(step)
       log.debug({ ...step, key: shownKey(step.key) }, 'run')

@@ -9,6 +9,7 @@ import type { ReconcilerVersion } from '../observe/reconciler-version.ts'
 import type { StateBudget } from '../observe/state-budget.ts'
 import type { RunObserver } from '../run-steps.ts'
 import type { FunctionCalls } from './function-calls.ts'
+import type { EndedRun } from './trail.ts'
 
 export interface ReconciliationDependencies extends WritersDependencies {
   settled: SettledWrites
@@ -21,6 +22,8 @@ export interface ReconciliationDependencies extends WritersDependencies {
   /** Text that cannot be guessed. */
   seed: () => string
   observe: RunObserver
+  /** Told of each run that has ended, once its end is stored. Nothing waits for it. Left out: nobody keeps the history. */
+  ended?: ((run: EndedRun) => void) | undefined
   /** Traces are collected. */
   sampled: boolean
   /** Told of each effect, which is then not performed. Left out: effects are performed. */

@@ -13,6 +13,7 @@ import type { ReconciliationDependencies, ServedReconciler } from './dependencie
 import { ExternalCalls } from './external-calls.ts'
 import { reportNote } from './notes.ts'
 import { withRequeue } from './requeue.ts'
+import { Trail, type TrailLap } from './trail.ts'
 
 /** One run of one key under a lease. Performs what the machine of reconcile/ asks for, on EVENTS and the API server. */
 export class Reconciliation {
@@ -21,6 +22,7 @@ export class Reconciliation {
   readonly #lease: Lease
   readonly #state: RunState
   readonly #external: ExternalCalls
+  readonly #trail: Trail | undefined
   #log: RunLog
   #span: Span | undefined
   /** Of the pass under way. */
@@ -34,6 +36,7 @@ export class Reconciliation {
     this.#lease = lease
     this.#log = log
     this.#state = deps.state.ofRun(lease)
+    this.#trail = deps.ended && new Trail()
     this.#external = new ExternalCalls({
       reconciler: served.name,
       key: lease.key,
@@ -52,6 +55,15 @@ export class Reconciliation {
     return this.#span
   }
 
+  /** What it has asked the function and written; none where nobody keeps the history. */
+  get laps(): readonly TrailLap[] {
+    return this.#trail?.laps ?? []
+  }
+
+  get revision(): string | undefined {
+    return this.#answered?.revision
+  }
+
   /**
    * Rejects when the lease is lost or taken back, or with a SupersededError: the run has then stopped, and how its key goes
    * on is decided elsewhere.
@@ -64,7 +76,9 @@ export class Reconciliation {
       for (const note of notes) this.#report(note)
       const isChanged = this.#lease.stale.aborted
       if (ask.do === 'finish' && !(ask.mayLookAgain && isChanged)) return this.#ended(ask.finish)
-      step = next(step, await this.#answer(ask))
+      const answer = await this.#answer(ask)
+      this.#trail?.note(ask, answer)
+      step = next(step, answer)
     }
   }
 

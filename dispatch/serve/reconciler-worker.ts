@@ -14,6 +14,7 @@ const REMEMBERED_RUNS = 20_000
 
 interface Current {
   reconciliation?: Reconciliation
+  startedAt: Date
   /** Of the run alone, without storing how it ended. */
   ms?: number
   finish?: Finish
@@ -75,7 +76,7 @@ export class ReconcilerWorker {
   async #run(lease: Lease): Promise<Finish | HandBack> {
     const { key, attempt, fired, cutShort, enqueuedAt } = lease
     const log = withFields(this.#log, { reconciler: this.#served.name, key: shownKey(key), attempt })
-    const current: Current = {}
+    const current: Current = { startedAt: this.#deps.now() }
     this.#current.set(lease, current)
     this.#leases.set(lease.owner, lease)
     const queuedMs = this.#deps.now().getTime() - enqueuedAt.getTime()
@@ -104,6 +105,7 @@ export class ReconcilerWorker {
     if (current === undefined) return
     const { reconciliation, finish, ms = 0 } = current
     this.#current.delete(lease)
+    this.#tellEnd(lease, current, stored)
     if (stored === 'finished') this.#leases.set(lease.owner, undefined)
     else this.#leases.delete(lease.owner)
     if (stored === 'fenced' || finish === undefined)
@@ -113,6 +115,15 @@ export class ReconcilerWorker {
     if (shown.kind === 'requeue') this.#observe(key, { step: 'armed', at: shown.at, why: 'requeue' })
     if (shown.kind === 'error') this.#observe(key, { step: 'armed', at: shown.retryAt, why: 'error' })
     this.#observe(key, { step: 'finished', ...reconciliation?.span, result: RESULTS[finish.kind], ms, message })
+  }
+
+  /** A dry run is no run of the object. */
+  #tellEnd(lease: Lease, { reconciliation, finish, startedAt, ms = 0 }: Current, stored: 'finished' | 'fenced'): void {
+    const { ended, now } = this.#deps
+    if (ended === undefined || reconciliation === undefined || this.#served.spec.dryRun) return
+    const { span, revision, laps } = reconciliation
+    const shown = stored === 'fenced' || finish === undefined ? undefined : dated(finish, now())
+    ended({ lease, of: this.#served, startedAt, ms, finish: shown, span, revision, laps })
   }
 
   #observe(key: string, step: Unkeyed<RunStep>): void {

@@ -19,6 +19,11 @@ function isNatsUrl(text: string): boolean {
   return URL.canParse(url) && /^(nats|tls):\/\/[^\s/]/.test(url)
 }
 
+const bytes = z
+  .string()
+  .regex(/^[1-9]\d{0,5}[MG]i$/, 'a whole number of Mi or Gi, such as 7Gi')
+  .transform((text) => Number.parseInt(text, 10) * (text.endsWith('Gi') ? 2 ** 30 : 2 ** 20))
+
 const environment = z.object({
   KUBECONFIG: z.string().min(1).optional(),
   KUBERNETES_SERVICE_HOST: z.string().min(1).optional(),
@@ -49,11 +54,11 @@ const environment = z.object({
   POD_NAME: z.string().min(1).optional(),
   POD_NAMESPACE: z.string().min(1).optional(),
   POD_CONTAINER: z.string().min(1).optional(),
-  FAIRLEAD_EVENTS_MAX_BYTES: z
-    .string()
-    .regex(/^[1-9]\d{0,5}[MG]i$/, 'a whole number of Mi or Gi, such as 7Gi')
-    .transform((text) => Number.parseInt(text, 10) * (text.endsWith('Gi') ? 2 ** 30 : 2 ** 20))
-    .optional(),
+  FAIRLEAD_EVENTS_MAX_BYTES: bytes.optional(),
+  FAIRLEAD_RUNS: z
+    .enum(['always', 'changed-or-failed', 'failed', 'never'], 'one of always, changed-or-failed, failed, never')
+    .default('changed-or-failed'),
+  FAIRLEAD_RUNS_MAX_BYTES: bytes.optional(),
   FAIRLEAD_LEASE_SECONDS: z.coerce.number(LEASE).min(2, LEASE).max(300, LEASE).default(5),
   FAIRLEAD_MAX_STATE_MIB: z.coerce.number(STATE).int(STATE).min(1, STATE).max(1024, STATE).default(16),
   LOG_LEVEL: z

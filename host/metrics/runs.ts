@@ -17,6 +17,8 @@ export interface RunMetrics {
   run: RunObserver
   queue: QueueObserver
   eventDropped: (controller: string) => void
+  /** A run was not recorded. */
+  runDropped: (controller: string) => void
   /** As controller-runtime does at the start of a controller: what has not happened yet is 0. */
   start: (controllers: readonly string[]) => void
 }
@@ -50,6 +52,7 @@ export function runMetrics(registry: Registry, now: () => number = () => perform
     leasesLost: counter('fairlead_leases_lost_total', 'Runs whose key may have been another’s before they ended'),
     revived: counter('fairlead_tokens_revived_total', 'Keys that were queued, or due, and would never have run'),
     eventsDropped: counter('fairlead_events_dropped_total', 'Kubernetes Events not written because too many waited'),
+    runsDropped: counter('fairlead_runs_dropped_total', 'Runs that RUNS does not have because NATS was away or slow'),
     coalesced: counter('fairlead_changes_coalesced_total', 'Changes of keys that were queued already'),
   }
   const adds = counter('workqueue_adds_total', 'Total number of adds handled by workqueue', ['name', 'controller'])
@@ -178,6 +181,7 @@ export function runMetrics(registry: Registry, now: () => number = () => perform
       if (step.result === 'terminal') perController.terminal.inc({ controller })
     },
     eventDropped: (controller) => perController.eventsDropped.inc({ controller }),
+    runDropped: (controller) => perController.runsDropped.inc({ controller }),
     queue: {
       onServe(controller, count) {
         start(controller)

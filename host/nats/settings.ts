@@ -4,7 +4,8 @@ import { shownKey } from '#events'
 import type { Config } from '#host/config'
 import type { QueueOptions } from '#queue'
 
-export const prefixOf = ({ FAIRLEAD_PREFIX: prefix }: Config) => (prefix === undefined ? {} : { prefix })
+export const prefixOf = ({ FAIRLEAD_PREFIX: prefix }: Pick<Config, 'FAIRLEAD_PREFIX'>) =>
+  prefix === undefined ? {} : { prefix }
 
 export function queueOptions(config: Config, log: Logger): QueueOptions {
   const leaseMs = config.FAIRLEAD_LEASE_SECONDS * 1000

@@ -4,6 +4,7 @@ import { type Bridge, type BridgeObserver, createBridge, createOrphanedKeySweepe
 import type { Invoke, Runnable } from '#contracts'
 import { createDispatcher, type Dispatcher, type FunctionAccess, type IgnoredSignal, type RunObserver } from '#dispatch'
 import type { Streams } from '#host/connections'
+import type { RunHistory } from '#host/history'
 import { createTracing, type TraceKeeper } from '#host/tracing'
 import { incarnationOf, type StreamLostError, Watermark } from '#jetstream'
 import type { KubeClient } from '#kube'
@@ -30,6 +31,8 @@ export interface RuntimeOptions {
   traces?: TraceKeeper
   bridgeObserver?: BridgeObserver
   runObserver?: RunObserver
+  /** Left out: runs are not recorded. */
+  history?: RunHistory | undefined
   /** Called when a call of a function ignores its signal. */
   ignored?: (call: IgnoredSignal) => void
   eventDropped?: (reconciler: string) => void
@@ -60,6 +63,7 @@ export function createRuntime({
   traces,
   ignored,
   lost,
+  history,
   now = () => new Date(),
   ...observers
 }: RuntimeOptions): Runtime {
@@ -85,9 +89,11 @@ export function createRuntime({
         ignored,
         log,
         sampled: keep !== undefined,
+        ended: history && ((run) => history.ended(run)),
         eventDropped: observers.eventDropped,
         observer: (step) => {
           tracing.run(step)
+          history?.step(step)
           observers.runObserver?.(step)
         },
       })
@@ -113,7 +119,9 @@ export function createRuntime({
     : undefined
   const orphanedKeys =
     bridge && createOrphanedKeySweeper({ kube, queue, deadLetter, orphans: bridge.orphanedKeys, log })
-  const runnables: Runnable[] = [natsHealth, bridge, orphanedKeys, dispatcher].filter((part) => part !== undefined)
+  const runnables: Runnable[] = [natsHealth, bridge, orphanedKeys, dispatcher, history].filter(
+    (part) => part !== undefined,
+  )
 
   return {
     bridge,

@@ -1,0 +1,98 @@
+import type { KubeObject, Outcome, RunInput } from '#contracts'
+import type { Span } from '#events'
+import type { Finish, Lease } from '#queue'
+import type { Answer, Ask, Reconciled, Write, Written } from '#reconcile'
+
+/** One request of a run, and what came of it. */
+export interface TrailWrite {
+  verb: Write['verb'] | 'metadata' | 'status' | 'finalizers' | 'effect'
+  /** What was sent, or what it was sent to. */
+  object: KubeObject
+  /** As it was observed; undefined: it was not there, or that is not known. */
+  before: KubeObject | undefined
+  /** Of the status: a merge patch. */
+  patch?: unknown
+  /** Undefined: it is gone. */
+  after: KubeObject | undefined
+  failed?: unknown
+}
+
+export interface TrailLap {
+  input: RunInput
+  returned?: unknown
+  failed?: unknown
+  writes: TrailWrite[]
+}
+
+/** A run that has ended, with references to what it held: nothing is copied. */
+export interface EndedRun {
+  lease: Lease
+  of: Reconciled
+  startedAt: Date
+  ms: number
+  /** Undefined: the end of the run was not stored, because its lease was lost. */
+  finish: Finish<Date> | undefined
+  span: Span | undefined
+  /** Of the function that has answered last. */
+  revision: string | undefined
+  laps: readonly TrailLap[]
+}
+
+/** What a run asked for and was answered, for those who keep its history. */
+export class Trail {
+  readonly laps: TrailLap[] = []
+
+  note(ask: Ask, answer: Answer): void {
+    if (ask.do === 'call') {
+      const returned =
+        'failed' in answer ? { failed: answer.failed } : { returned: (answer as { returned?: Outcome }).returned }
+      this.laps.push({ input: ask.input, ...returned, writes: [] })
+      return
+    }
+    const writes = this.laps.at(-1)?.writes
+    if (writes === undefined) return
+    switch (ask.do) {
+      case 'write': {
+        const results = 'results' in answer ? answer.results : []
+        for (const [index, write] of ask.writes.entries()) writes.push(writtenBy(write, results[index]))
+        return
+      }
+      case 'writeStatus':
+        if ('result' in answer && answer.result === 'dropped') return
+        writes.push({ verb: 'status', patch: ask.patch.status, ...ofPrimary(ask.object, answer) })
+        return
+      case 'writeMetadata':
+        writes.push({ verb: 'metadata', patch: ask.write.object.metadata, ...ofPrimary(ask.object, answer) })
+        return
+      case 'writeFinalizers':
+        writes.push({ verb: 'finalizers', patch: { finalizers: ask.finalizers }, ...ofPrimary(ask.object, answer) })
+        return
+      case 'delete':
+        writes.push({ verb: 'delete', ...ofPrimary(ask.object, answer) })
+        return
+      case 'perform': {
+        const { object } = ask.input
+        if (object !== null) writes.push({ verb: 'effect', ...ofPrimary(object, answer), before: undefined })
+        return
+      }
+      default:
+    }
+  }
+}
+
+function writtenBy(write: Write, result: Written | { failed: unknown } | undefined): TrailWrite {
+  const before = write.verb === 'apply' ? write.observed : write.verb === 'create' ? undefined : write.object
+  return { verb: write.verb, object: write.object, before, ...resultOf(result) }
+}
+
+function ofPrimary(object: KubeObject, answer: Answer): Omit<TrailWrite, 'verb'> {
+  const result = 'failed' in answer ? answer : ((answer as { result?: unknown }).result as Written | undefined)
+  return { object, before: object, ...resultOf(result) }
+}
+
+const resultOf = (result: Written | { failed: unknown } | undefined): Pick<TrailWrite, 'after' | 'failed'> =>
+  result === undefined
+    ? { after: undefined }
+    : 'failed' in result
+      ? { after: undefined, failed: result.failed }
+      : { after: result.object }

@@ -1,0 +1,171 @@
+import type { RunRecord } from '#contracts'
+import {
+  declareStream,
+  ERR,
+  encodeHeaders,
+  findStream,
+  type JetStream,
+  JetStreamError,
+  poll,
+  type StoredMessage,
+} from '#jetstream'
+import { encodeHeaderValue } from './header-value.ts'
+import { encodeSubjectPart } from './subject-part.ts'
+import { keyOf } from './subjects.ts'
+
+/** There is no run history under these names. */
+export class NoRunsError extends Error {
+  override readonly name = 'NoRunsError'
+}
+
+export interface RunsOptions {
+  prefix?: string | undefined
+  /** Left out: 1 when the stream has to be created, else as it is. */
+  replicas?: 1 | 3
+  /** Raises the replicas of an existing stream to that number. Needs the permission to update it. */
+  raiseReplicas?: boolean
+  /** What a new stream may take. Default 256 MiB. */
+  maxBytes?: number | undefined
+}
+
+/** Which runs; what is left out matches all. */
+export interface RunsFilter {
+  reconciler?: string | undefined
+  /** Null: of objects without a namespace. */
+  namespace?: string | null | undefined
+  name?: string | undefined
+}
+
+/** A record with its place in RUNS. */
+export interface StoredRun {
+  sequence: number
+  bytes: number
+  record: RunRecord
+}
+
+/** RUNS as it is there: declares nothing and writes nothing. */
+export interface RunsView {
+  readonly stream: string
+  /** Oldest first. NoRunsError when there is no stream. */
+  list(filter: RunsFilter, since?: Date): AsyncIterable<StoredRun>
+  /** From `start` on, for ever. */
+  follow(filter: RunsFilter, start: number, signal: AbortSignal): AsyncIterable<StoredRun>
+  /** The sequence behind which everything is still to come. */
+  end(): Promise<number>
+}
+
+const DAY_NS = 86_400 * 1e9
+/** Also the limits of a stream that somebody made before: they are the administrator's to change. */
+const LIMITS = { max_age: 30 * DAY_NS, max_msgs_per_subject: 20, max_bytes: 256 * 2 ** 20 }
+const TYPE = 'dev.fairlead.run.ended'
+
+const namesOf = (prefix = '') => ({
+  stream: prefix === '' ? 'RUNS' : `${prefix}_RUNS`,
+  root: prefix === '' ? '' : `${prefix}.`,
+})
+
+/**
+ * One stream for the runs of all objects. NATS compresses it on its disk, and drops what is old: by age, by bytes, and by the
+ * number of runs of one object.
+ */
+export async function declareRuns(js: JetStream, options: RunsOptions): Promise<void> {
+  const { stream, root } = namesOf(options.prefix)
+  const { replicas, raiseReplicas, maxBytes = LIMITS.max_bytes } = options
+  const config: Parameters<typeof declareStream>[1] = {
+    name: stream,
+    subjects: [`${root}runs.>`],
+    retention: 'limits',
+    storage: 'file',
+    discard: 'old',
+    allow_direct: true,
+    ...(replicas === undefined ? undefined : { num_replicas: replicas }),
+  }
+  await declareStream(js, config, { raiseReplicas, createdWith: { ...LIMITS, max_bytes: maxBytes, compression: 's2' } })
+}
+
+/** `runs.<reconciler>.<namespace|_>.<name>` */
+const runSubject = ({ reconciler, namespace, name }: RunRecord): string =>
+  `runs.${reconcilerPart(reconciler)}.${keyOf(namespace, name)}`
+
+const runFilter = ({ reconciler, namespace, name }: RunsFilter): string =>
+  [
+    'runs',
+    reconciler === undefined ? '*' : reconcilerPart(reconciler),
+    namespace === undefined ? '*' : namespace === null ? '_' : encodeSubjectPart(namespace),
+    name === undefined ? '*' : encodeSubjectPart(name),
+  ].join('.')
+
+/** Names of Kubernetes objects have no `_`. */
+const reconcilerPart = (reconciler: string): string => reconciler.replaceAll('.', '_')
+
+/** How the records of this process go to NATS: sent at the end of the turn, without an answer. */
+export type RunSender = (record: RunRecord, json: string) => void
+
+export function runSender(js: JetStream, prefix: string | undefined, cluster: string): RunSender {
+  const { root } = namesOf(prefix)
+  const source = encodeHeaderValue(`https://${cluster}/runs`)
+  return (record, json) => {
+    const { id, reconciler, namespace, name, endedAt, traceId } = record
+    const subject = `${reconciler}/${namespace === undefined ? '' : `${namespace}/`}${name}`
+    const headers = encodeHeaders({
+      'ce-specversion': '1.0',
+      'ce-id': encodeHeaderValue(id),
+      'ce-source': source,
+      'ce-type': TYPE,
+      'ce-subject': encodeHeaderValue(subject),
+      'ce-time': endedAt,
+      'ce-datacontenttype': 'application/json',
+      'content-type': 'application/json',
+      'ce-traceid': traceId,
+    })
+    js.outbox.send(root + runSubject(record), json, { headers })
+  }
+}
+
+export function viewRuns(js: JetStream, prefix?: string): RunsView {
+  const { stream, root } = namesOf(prefix)
+  const explained = (error: unknown): never => {
+    if (
+      error instanceof JetStreamError &&
+      (error.code === 404 || error.code === 503 || error.errCode === ERR.streamNotFound)
+    )
+      throw new NoRunsError(noRuns(stream), { cause: error })
+    throw error
+  }
+  const demand = async () => {
+    if ((await findStream(js, stream)) === undefined) throw new NoRunsError(noRuns(stream))
+  }
+  async function* read(messages: AsyncIterable<StoredMessage>): AsyncGenerator<StoredRun> {
+    for await (const message of messages) {
+      const record = recordIn(message)
+      if (record) yield { sequence: message.sequence, bytes: message.data.length, record }
+    }
+  }
+  return {
+    stream,
+    async *list(filter, since) {
+      await demand()
+      yield* read(js.scan(stream, root + runFilter(filter), { since }))
+    },
+    async *follow(filter, start, signal) {
+      await demand()
+      yield* read(poll(js, stream, [root + runFilter(filter)], signal, start))
+    },
+    end: () => js.lastSequence(stream).catch(explained),
+  }
+}
+
+const noRuns = (stream: string): string =>
+  `there is no stream ${stream} here: a dispatcher makes it, unless FAIRLEAD_RUNS is never; or is this another NATS (--nats), or another --prefix?`
+
+/** Undefined: somebody else has put it there. */
+function recordIn({ data }: StoredMessage): RunRecord | undefined {
+  try {
+    const record = JSON.parse(Buffer.from(data).toString()) as Partial<RunRecord> | null
+    const isRecord =
+      typeof record?.id === 'string' && typeof record.reconciler === 'string' && Array.isArray(record.laps)
+    return isRecord ? (record as RunRecord) : undefined
+  } catch {
+    return undefined
+  }
+}

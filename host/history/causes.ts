@@ -1,0 +1,54 @@
+import type { Cause, InputRecord, LapRecord, ObjectVersion, RunRecord } from '#contracts'
+
+/** Versions by object. */
+export type Versions = ReadonlyMap<string, ObjectVersion>
+
+/** `Deployment.v1.apps shop/web` of `Deployment.v1.apps shop/web@123`. */
+export const objectOf = (version: ObjectVersion): string => version.slice(0, version.lastIndexOf('@'))
+
+export function versionsIn({ object, owned, related }: Pick<InputRecord, 'object' | 'owned' | 'related'>): Versions {
+  const versions = new Map<string, ObjectVersion>()
+  if (object !== null) versions.set(objectOf(object), object)
+  for (const kinds of [owned, related])
+    for (const kind in kinds) for (const version of kinds[kind] ?? []) versions.set(objectOf(version), version)
+  return versions
+}
+
+/** What a run knew when it ended: its last input, and what it wrote after that. */
+export function versionsAfter(laps: readonly Pick<LapRecord, 'input' | 'writes'>[]): Versions | undefined {
+  const last = laps.at(-1)
+  if (last === undefined) return undefined
+  const versions = new Map(versionsIn(last.input))
+  for (const { verb, kind, namespace, name, resourceVersion, error } of last.writes) {
+    if (error !== undefined) continue
+    const id = [...versions.keys()].find((one) => isCalled(one, kind, namespace, name))
+    if (id === undefined) continue
+    if (verb === 'delete') versions.delete(id)
+    else if (resourceVersion !== undefined) versions.set(id, `${id}@${resourceVersion}`)
+  }
+  return versions
+}
+
+const isCalled = (id: string, kind: string, namespace: string | undefined, name: string): boolean =>
+  id.startsWith(`${kind}.`) && id.endsWith(` ${namespace === undefined ? '' : `${namespace}/`}${name}`)
+
+/** Of more, only the first are told. */
+const MOST_CAUSES = 50
+
+/** What is new, changed or gone since, the own writes of the run before left out. */
+export function causesBetween(before: Versions, after: Versions): Cause[] {
+  const causes: Cause[] = []
+  for (const [object, version] of after) {
+    const known = before.get(object)
+    if (known !== version) causes.push({ is: known === undefined ? 'new' : 'changed', object })
+  }
+  for (const object of before.keys()) if (!after.has(object)) causes.push({ is: 'gone', object })
+  return causes.slice(0, MOST_CAUSES)
+}
+
+/** Against that run; undefined: one of the two has not called the function. */
+export function causesOf(record: RunRecord, before: RunRecord): Cause[] | undefined {
+  const [first] = record.laps
+  const known = versionsAfter(before.laps)
+  return first && known && causesBetween(known, versionsIn(first.input))
+}

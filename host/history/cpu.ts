@@ -1,0 +1,37 @@
+/** A run of a dry run ends without being recorded. */
+const MOST_RUNS = 1000
+
+interface OfRun {
+  reconciler: string
+  key: string
+}
+
+/** Runs of one process share its CPU: only of a run that was alone it is known. */
+export class CpuOfRuns {
+  readonly #runs = new Map<string, { began: NodeJS.CpuUsage; starts: number; ms?: number | undefined }>()
+  #active = 0
+  #starts = 0
+
+  started(run: OfRun): void {
+    this.#starts++
+    if (this.#runs.size > MOST_RUNS) this.#runs.clear()
+    if (this.#active++ === 0) this.#runs.set(nameOf(run), { began: process.cpuUsage(), starts: this.#starts })
+  }
+
+  ended(run: OfRun): void {
+    this.#active--
+    const own = this.#runs.get(nameOf(run))
+    if (own === undefined || own.starts !== this.#starts) return
+    const { user, system } = process.cpuUsage(own.began)
+    own.ms = (user + system) / 1000
+  }
+
+  /** Milliseconds; undefined: another run lasted meanwhile. */
+  take(run: OfRun): number | undefined {
+    const ms = this.#runs.get(nameOf(run))?.ms
+    this.#runs.delete(nameOf(run))
+    return ms
+  }
+}
+
+const nameOf = ({ reconciler, key }: OfRun): string => `${reconciler} ${key}`

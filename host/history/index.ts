@@ -1,0 +1,3 @@
+export { causesOf } from './causes.ts'
+export type { RunHistory } from './history.ts'
+export { openHistory } from './open.ts'

@@ -1,0 +1,219 @@
+import {
+  type FieldChange,
+  type InputRecord,
+  type KubeObject,
+  kindName,
+  type LapRecord,
+  type ObjectVersion,
+  type Outcome,
+  type RunInput,
+  type RunRecord,
+  type RunResult,
+  type WriteRecord,
+} from '#contracts'
+import type { EndedRun, TrailLap, TrailWrite } from '#dispatch'
+import { parseKey } from '#events'
+import { differences, isConfidential, scrubber } from '#reconcile'
+import { sizeOf } from './size.ts'
+
+/** As JSON, of one run. */
+const MOST_OBJECTS = 256 * 1024
+const MOST_OUTCOMES = 128 * 1024
+const MOST_DIFFERENCES = 4 * 1024
+const WITHHELD = '(withheld)'
+
+type Confidential = (object: KubeObject) => boolean
+
+/** What is known of a run beside what it did. */
+export interface RunFacts {
+  process: string
+  cpuMs: number | undefined
+}
+
+/** The run as plain data: without contents of Secrets and of other kinds of which only references travel, and without its seed. */
+export function recordOf(run: EndedRun, { process, cpuMs }: RunFacts): RunRecord {
+  const { lease, of, startedAt, ms, finish, span, revision } = run
+  const { namespace, name } = parseKey(lease.key)
+  const confidential: Confidential = (object) => isConfidential(of, object)
+  const writer = new RecordWriter(confidential, contentsIn(run.laps, confidential))
+  const laps = run.laps.map((lap, index) => writer.lap(lap, index))
+  const requeueAt = finish?.kind === 'requeue' ? finish.at : finish?.kind === 'error' ? finish.retryAt : undefined
+  const uid = run.laps[0]?.input.object?.metadata.uid
+  return {
+    id: lease.owner,
+    reconciler: of.name,
+    ...(namespace !== undefined && { namespace }),
+    name,
+    ...(uid !== undefined && { uid }),
+    ...(revision !== undefined && { revision }),
+    process,
+    lane: lease.lane,
+    attempt: lease.attempt,
+    ...(lease.fired && { fired: true }),
+    ...(lease.cutShort && { cutShort: true }),
+    queuedAt: lease.enqueuedAt.toISOString(),
+    startedAt: startedAt.toISOString(),
+    endedAt: new Date(startedAt.getTime() + ms).toISOString(),
+    result: resultOf(run),
+    ...(finish && 'message' in finish && { message: finish.message }),
+    ...(requeueAt && { requeueAt: requeueAt.toISOString() }),
+    ...(span && { traceId: span.traceId }),
+    requests: run.laps.reduce((sum, { writes }) => sum + writes.length, 0),
+    ...(cpuMs !== undefined && { cpuMs }),
+    laps,
+    ...writer.objects(),
+    leftOut: writer.leftOut,
+  }
+}
+
+const RESULTS = { done: 'success', requeue: 'requeue_after', error: 'error', terminal: 'terminal' } as const
+
+export const resultOf = ({ finish }: Pick<EndedRun, 'finish'>): RunResult =>
+  finish === undefined ? 'fenced' : RESULTS[finish.kind]
+
+/** All whose contents must not be told: those that the function was given, and those that it returned. */
+function contentsIn(laps: readonly TrailLap[], confidential: Confidential): KubeObject[] {
+  return laps.flatMap(({ input: { object, owned, related }, returned }) => {
+    const given = [object === null ? [] : [object], ...Object.values(owned), ...Object.values(related)].flat()
+    const { apply } = (returned ?? {}) as Outcome
+    return [...given, ...(apply ?? [])].filter((one) => confidential(one))
+  })
+}
+
+class RecordWriter {
+  readonly leftOut: string[] = ['seed']
+  readonly #confidential: Confidential
+  readonly #scrub: ((text: string) => string) | undefined
+  readonly #objects: Record<ObjectVersion, KubeObject> = {}
+  #room = MOST_OBJECTS
+  #outcomeRoom = MOST_OUTCOMES
+
+  constructor(confidential: Confidential, contents: readonly KubeObject[]) {
+    this.#confidential = confidential
+    this.#scrub = contents.length === 0 ? undefined : scrubber(contents)
+  }
+
+  objects(): Pick<RunRecord, 'objects'> {
+    if (this.#room >= 0) return { objects: this.#objects }
+    this.leftOut.push(`objects: more than ${MOST_OBJECTS / 1024} KiB`)
+    return {}
+  }
+
+  lap({ input, returned, failed, writes }: TrailLap, index: number): LapRecord {
+    return {
+      input: this.#input(input),
+      ...(failed === undefined ? this.#outcome(returned, index) : { error: this.#text(messageOf(failed)) }),
+      writes: writes.map((write) => this.#write(write)),
+    }
+  }
+
+  #input({ object, owned, related, seed: _, ask: __, ...rest }: RunInput): InputRecord {
+    return {
+      ...this.#scrubbed(rest),
+      object: object === null ? null : this.#version(object),
+      owned: this.#versions(owned),
+      related: this.#versions(related),
+    }
+  }
+
+  #versions(kinds: Record<string, KubeObject[]>): Record<string, ObjectVersion[]> {
+    const named: Record<string, ObjectVersion[]> = {}
+    for (const kind in kinds) named[kind] = (kinds[kind] ?? []).map((object) => this.#version(object))
+    return named
+  }
+
+  #version(object: KubeObject): ObjectVersion {
+    const { namespace, name, resourceVersion = '?' } = object.metadata
+    const place = namespace === undefined ? name : `${namespace}/${name}`
+    const version = `${kindName(object.kind, object.apiVersion)} ${place}@${resourceVersion}`
+    if (this.#room >= 0 && this.#objects[version] === undefined) {
+      const isWithheld = this.#confidential(object)
+      const told = isWithheld ? withoutContents(object) : object
+      if (isWithheld) this.leftOut.push(`contents of ${object.kind} ${place}`)
+      this.#room -= sizeOf(told, MOST_OBJECTS)
+      this.#objects[version] = told
+    }
+    return version
+  }
+
+  #outcome(returned: unknown, index: number): { outcome?: Outcome } {
+    const outcome = (returned ?? {}) as Outcome
+    this.#outcomeRoom -= sizeOf(outcome, MOST_OUTCOMES)
+    if (this.#outcomeRoom < 0) {
+      this.leftOut.push(`outcome ${index + 1}: more than ${MOST_OUTCOMES / 1024} KiB`)
+      return {}
+    }
+    const { apply } = outcome
+    const told = apply?.some((object) => this.#confidential(object))
+      ? { ...outcome, apply: apply.map((object) => (this.#confidential(object) ? withoutContents(object) : object)) }
+      : outcome
+    return { outcome: this.#scrubbed(told) }
+  }
+
+  #write({ verb, object, before, after, failed }: TrailWrite): WriteRecord {
+    const { namespace, name } = object.metadata
+    const resourceVersion = after?.metadata.resourceVersion
+    const changes = before && after ? this.#changes(verb, before, after) : []
+    return {
+      verb,
+      kind: object.kind,
+      ...(namespace !== undefined && { namespace }),
+      name,
+      ...(resourceVersion !== undefined && { resourceVersion }),
+      ...(failed !== undefined && { error: this.#text(messageOf(failed)) }),
+      ...(changes.length > 0 && { differences: changes }),
+    }
+  }
+
+  #changes(verb: TrailWrite['verb'], before: KubeObject, after: KubeObject): FieldChange[] {
+    const part = ({ status, metadata, ...rest }: KubeObject) =>
+      verb === 'status' ? { status } : verb === 'apply' || verb === 'patch' ? { metadata, ...rest } : { metadata }
+    const isWithheld = this.#confidential(after)
+    let room = MOST_DIFFERENCES
+    const told: FieldChange[] = []
+    for (const change of differences(part(before), part(after))) {
+      const shown = isWithheld ? withheldChange(change) : change
+      room -= sizeOf(shown, MOST_DIFFERENCES)
+      if (room < 0) break
+      told.push(this.#scrubbed(shown))
+    }
+    return told
+  }
+
+  #text(text: string): string {
+    return this.#scrub === undefined ? text : this.#scrub(text)
+  }
+
+  #scrubbed<T>(value: T): T {
+    const scrub = this.#scrub
+    if (scrub === undefined) return value
+    const text = JSON.stringify(value, (_, one: unknown) => (typeof one === 'string' ? scrub(one) : one))
+    return JSON.parse(text) as T
+  }
+}
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error)).slice(0, 4096)
+
+/** The names of its fields, and what says which object it is. Annotations may hold a copy of the whole. */
+function withoutContents({ apiVersion, kind, metadata, ...content }: KubeObject): KubeObject {
+  const { name, namespace, uid, resourceVersion, labels, ownerReferences } = metadata
+  const kept = { name, namespace, uid, resourceVersion, labels, ownerReferences }
+  const known = Object.entries(kept).filter(([, value]) => value !== undefined)
+  return {
+    apiVersion,
+    kind,
+    metadata: Object.fromEntries(known) as unknown as KubeObject['metadata'],
+    ...Object.fromEntries(Object.entries(content).map(([field, value]) => [field, withoutValues(value)])),
+  }
+}
+
+const withoutValues = (value: unknown): unknown =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+    ? Object.fromEntries(Object.keys(value).map((key) => [key, WITHHELD]))
+    : WITHHELD
+
+const withheldChange = ({ path, ...values }: FieldChange): FieldChange => ({
+  path,
+  ...('before' in values && { before: WITHHELD }),
+  ...('after' in values && { after: WITHHELD }),
+})

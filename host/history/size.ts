@@ -1,0 +1,17 @@
+/** About how many characters a value has as JSON, but no more than `most` + 1: what is large is not walked to its end. */
+export function sizeOf(value: unknown, most: number): number {
+  let size = 0
+  const walk = (one: unknown): void => {
+    if (size > most) return
+    if (typeof one === 'string') size += one.length + 2
+    else if (typeof one !== 'object' || one === null) size += 5
+    else if (Array.isArray(one)) for (const each of one) walk(each)
+    else
+      for (const field in one) {
+        size += field.length + 4
+        walk((one as Record<string, unknown>)[field])
+      }
+  }
+  walk(value)
+  return Math.min(size, most + 1)
+}
