@@ -35,8 +35,10 @@ export interface WriteRecord {
   resourceVersion?: string
   /** Why it was refused. */
   error?: string
-  /** Of an object that was there before. Values of Secrets are withheld. */
+  /** Of an owned object that was there before. Values of Secrets are withheld. */
   differences?: FieldChange[]
+  /** Of the object itself: the merge patch of its status, or its labels, annotations or finalizers. */
+  patch?: unknown
 }
 
 /** A function's input in which each object is named by its version. */
@@ -49,8 +51,10 @@ export interface InputRecord extends Omit<RunInput, 'object' | 'owned' | 'relate
 /** One decision of the function, and what came of it. */
 export interface LapRecord {
   input: InputRecord
-  /** What it returned; left out: it failed. */
+  /** What it returned; left out: it failed, or the outcome is that of the decision before. */
   outcome?: Outcome
+  /** The outcome is that of the decision before. */
+  isSame?: true
   /** Why it failed. */
   error?: string
   writes: WriteRecord[]

@@ -10,7 +10,7 @@ export interface TrailWrite {
   object: KubeObject
   /** As it was observed; undefined: it was not there, or that is not known. */
   before: KubeObject | undefined
-  /** Of the status: a merge patch. */
+  /** Of the object itself: a merge patch of its status, or its labels, annotations or finalizers. */
   patch?: unknown
   /** Undefined: it is gone. */
   after: KubeObject | undefined

@@ -13,7 +13,7 @@ import {
 } from '#contracts'
 import type { EndedRun, TrailLap, TrailWrite } from '#dispatch'
 import { parseKey } from '#events'
-import { differences, isConfidential, scrubber } from '#reconcile'
+import { differences, isConfidential, type Reconciled, sameJson, scrubber } from '#reconcile'
 import { sizeOf } from './size.ts'
 
 /** As JSON, of one run. */
@@ -34,9 +34,9 @@ export interface RunFacts {
 export function recordOf(run: EndedRun, { process, cpuMs }: RunFacts): RunRecord {
   const { lease, of, startedAt, ms, finish, span, revision } = run
   const { namespace, name } = parseKey(lease.key)
-  const confidential: Confidential = (object) => isConfidential(of, object)
+  const confidential = confidentialOf(of)
   const writer = new RecordWriter(confidential, contentsIn(run.laps, confidential))
-  const laps = run.laps.map((lap, index) => writer.lap(lap, index))
+  const laps = run.laps.map((lap, index) => writer.lap(lap, index, run.laps[index - 1]))
   const requeueAt = finish?.kind === 'requeue' ? finish.at : finish?.kind === 'error' ? finish.retryAt : undefined
   const uid = run.laps[0]?.input.object?.metadata.uid
   return {
@@ -71,8 +71,23 @@ const RESULTS = { done: 'success', requeue: 'requeue_after', error: 'error', ter
 export const resultOf = ({ finish }: Pick<EndedRun, 'finish'>): RunResult =>
   finish === undefined ? 'fenced' : RESULTS[finish.kind]
 
+const none: Confidential = () => false
+const known = new WeakMap<Reconciled, Confidential>()
+
+/** Most reconcilers have no such kinds: then nothing is looked at. */
+function confidentialOf(of: Reconciled): Confidential {
+  const { spec, isReferenceOnly } = of
+  const asked = known.get(of)
+  if (asked !== undefined) return asked
+  const has = [spec.for, ...spec.owns, ...spec.related].some((resource) => isReferenceOnly(resource))
+  const confidential: Confidential = has ? (object) => isConfidential(of, object) : none
+  known.set(of, confidential)
+  return confidential
+}
+
 /** All whose contents must not be told: those that the function was given, and those that it returned. */
 function contentsIn(laps: readonly TrailLap[], confidential: Confidential): KubeObject[] {
+  if (confidential === none) return []
   return laps.flatMap(({ input: { object, owned, related }, returned }) => {
     const given = [object === null ? [] : [object], ...Object.values(owned), ...Object.values(related)].flat()
     const { apply } = (returned ?? {}) as Outcome
@@ -99,10 +114,13 @@ class RecordWriter {
     return {}
   }
 
-  lap({ input, returned, failed, writes }: TrailLap, index: number): LapRecord {
+  lap({ input, returned, failed, writes }: TrailLap, index: number, before: TrailLap | undefined): LapRecord {
+    const isSame = failed === undefined && before !== undefined && before.failed === undefined
+    const outcome = () =>
+      isSame && sameJson(before.returned, returned) ? { isSame: true as const } : this.#outcome(returned, index)
     return {
       input: this.#input(input),
-      ...(failed === undefined ? this.#outcome(returned, index) : { error: this.#text(messageOf(failed)) }),
+      ...(failed === undefined ? outcome() : { error: this.#text(messageOf(failed)) }),
       writes: writes.map((write) => this.#write(write)),
     }
   }
@@ -150,10 +168,10 @@ class RecordWriter {
     return { outcome: this.#scrubbed(told) }
   }
 
-  #write({ verb, object, before, after, failed }: TrailWrite): WriteRecord {
+  #write({ verb, object, before, after, patch, failed }: TrailWrite): WriteRecord {
     const { namespace, name } = object.metadata
     const resourceVersion = after?.metadata.resourceVersion
-    const changes = before && after ? this.#changes(verb, before, after) : []
+    const changes = patch === undefined && before && after ? this.#changes(before, after) : []
     return {
       verb,
       kind: object.kind,
@@ -162,16 +180,15 @@ class RecordWriter {
       ...(resourceVersion !== undefined && { resourceVersion }),
       ...(failed !== undefined && { error: this.#text(messageOf(failed)) }),
       ...(changes.length > 0 && { differences: changes }),
+      ...(patch !== undefined && sizeOf(patch, MOST_DIFFERENCES) <= MOST_DIFFERENCES && { patch: this.#scrubbed(patch) }),
     }
   }
 
-  #changes(verb: TrailWrite['verb'], before: KubeObject, after: KubeObject): FieldChange[] {
-    const part = ({ status, metadata, ...rest }: KubeObject) =>
-      verb === 'status' ? { status } : verb === 'apply' || verb === 'patch' ? { metadata, ...rest } : { metadata }
+  #changes(before: KubeObject, after: KubeObject): FieldChange[] {
     const isWithheld = this.#confidential(after)
     let room = MOST_DIFFERENCES
     const told: FieldChange[] = []
-    for (const change of differences(part(before), part(after))) {
+    for (const change of differences({ ...before, status: undefined }, { ...after, status: undefined })) {
       const shown = isWithheld ? withheldChange(change) : change
       room -= sizeOf(shown, MOST_DIFFERENCES)
       if (room < 0) break

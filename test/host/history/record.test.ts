@@ -54,7 +54,7 @@ describe('a record', () => {
             namespace: 'shop',
             name: 'hello',
             resourceVersion: '2',
-            differences: [{ path: '.status.size', before: 1, after: 2 }],
+            patch: { size: 2 },
           },
         ],
       },

@@ -1,0 +1,92 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { viewRuns } from '#events'
+import { At } from '#functions/at'
+import { connectJetStream } from '#jetstream'
+import { createKubeClient, loadKubeConfig, resourcePath } from '#kube'
+import { fairlead, startFairlead } from '../support/fairlead.ts'
+import { playNode } from '../support/node-player.ts'
+import { startTestCluster } from '../support/servers.ts'
+import { cpuMsOf } from '../support/usage.ts'
+import { median } from './median.ts'
+
+/** `node test/bench/history.ts [Ats] [rounds]`: what it costs to record runs, as CPU for the life of an At. */
+const ATS = Number(process.argv[2] ?? 500)
+const ROUNDS = Number(process.argv[3] ?? 4)
+/** Of the code before it is compiled well. */
+const WARM_UP = 200
+
+await using cluster = await startTestCluster({ nats: true })
+const env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '', LOG_LEVEL: 'info' }
+await fairlead(['install'], env)
+await using kube = createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'bench' })
+const stop = new AbortController()
+await kube
+  .create('/api/v1/namespaces/default/serviceaccounts', { metadata: { name: 'default' } })
+  .catch(() => undefined)
+await playNode(kube, 'default', stop.signal)
+await using js = await connectJetStream({ servers: env.NATS_URL, name: 'bench' })
+
+const KINDS = ['never', 'changed-or-failed', 'always'] as const
+const cpu: Record<string, number[]> = Object.fromEntries(KINDS.map((kind) => [kind, []]))
+const table: Record<string, unknown>[] = []
+
+for (let round = 0; round < ROUNDS; round++)
+  for (const keep of KINDS) {
+    const prefix = `${keep}-${round}`
+    await using up = startFairlead(['up'], { ...env, FAIRLEAD_PREFIX: prefix, FAIRLEAD_RUNS: keep })
+    await up.logged(({ msg }) => msg === 'reconciler served')
+    await lives(`warm-${prefix}`, WARM_UP)
+    const before = { cpu: cpuMsOf(up.pid), ...(await recorded(prefix, keep)) }
+    await lives(`at-${prefix}`, ATS)
+    const after = { cpu: cpuMsOf(up.pid), ...(await recorded(prefix, keep)) }
+    const perAt = (after.cpu - before.cpu) / ATS
+    cpu[keep]?.push(perAt)
+    table.push({
+      round,
+      keep,
+      'CPU ms per At': perAt.toFixed(2),
+      'records per At': ((after.runs - before.runs) / ATS).toFixed(2),
+      'bytes per record': ((after.bytes - before.bytes) / Math.max(1, after.runs - before.runs)).toFixed(0),
+    })
+  }
+console.table(table)
+const base = median(cpu['never'] ?? [])
+for (const keep of KINDS) {
+  const own = median(cpu[keep] ?? [])
+  console.log(`${keep}: ${own.toFixed(2)} ms CPU per At, ${(((own - base) / base) * 100).toFixed(1)} %`)
+}
+stop.abort()
+process.exit(0)
+
+/** Created, PENDING, due, RUNNING and DONE. */
+async function lives(name: string, count: number): Promise<void> {
+  const schedule = new Date(Date.now() + 3000).toISOString().replace(/\.\d+Z$/, 'Z')
+  const path = resourcePath(At, 'default')
+  await Promise.all(
+    Array.from({ length: 16 }, async (_, worker) => {
+      for (let at = worker; at < count; at += 16)
+        await kube.create(path, At.of({ metadata: { name: `${name}-${at}` }, spec: { schedule, command: 'true' } }))
+    }),
+  )
+  for (;;) {
+    let done = 0
+    for await (const { items } of kube.list(path))
+      done += items.filter(
+        ({ metadata, status }) =>
+          metadata.name.startsWith(`${name}-`) && (status as { phase?: string } | undefined)?.phase === 'DONE',
+      ).length
+    if (done === count) break
+    await sleep(500)
+  }
+  await sleep(1000)
+}
+
+async function recorded(prefix: string, keep: string): Promise<{ runs: number; bytes: number }> {
+  if (keep === 'never') return { runs: 0, bytes: 0 }
+  let [runs, bytes] = [0, 0]
+  for await (const run of viewRuns(js, prefix).list({})) {
+    runs++
+    bytes += run.bytes
+  }
+  return { runs, bytes }
+}
