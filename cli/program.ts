@@ -16,6 +16,7 @@ import { newCommands } from './commands/new.ts'
 import { publishCommand } from './commands/publish.ts'
 import { queueCommands } from './commands/queue.ts'
 import { runCommand } from './commands/run.ts'
+import { runsCommands } from './commands/runs.ts'
 import { serveCommand } from './commands/serve.ts'
 import { uninstallCommand } from './commands/uninstall.ts'
 import { upCommands } from './commands/up.ts'
@@ -34,6 +35,8 @@ Environment:
   FAIRLEAD_REFERENCE_ONLY  kinds whose contents stay in the API server, e.g. configmaps,widgets.example.com
   FAIRLEAD_EVENTS_MAX_BYTES  of the stream EVENTS, such as 7Gi (default no limit)
   FAIRLEAD_REPLICAS  1 or 3, of the streams (default 1)
+  FAIRLEAD_RUNS      which runs are recorded: always, changed-or-failed, failed or never (default changed-or-failed)
+  FAIRLEAD_RUNS_MAX_BYTES  of the stream RUNS, when it is made (default 256Mi)
   FAIRLEAD_LEASE_SECONDS  how long a silent worker keeps a key (default 5)
   FAIRLEAD_FUNCTION_ACCESS  file with authorities, tokens and certificates for calls of functions over HTTP
   FAIRLEAD_REVISION  of the functions in this process: by another one every object runs again (default the image's digest)
@@ -90,6 +93,7 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
   upCommands(program, context)
   explainCommand(program, context)
   queueCommands(program, context)
+  runsCommands(program, context)
   deadCommands(program, context)
   serveCommand(program, context)
   eventsCommands(program, context)

@@ -48,6 +48,8 @@ export interface RunsView {
   readonly stream: string
   /** Oldest first. NoRunsError when there is no stream. */
   list(filter: RunsFilter, since?: Date): AsyncIterable<StoredRun>
+  /** Undefined: it is not there any more. */
+  get(sequence: number): Promise<StoredRun | undefined>
   /** From `start` on, for ever. */
   follow(filter: RunsFilter, start: number, signal: AbortSignal): AsyncIterable<StoredRun>
   /** The sequence behind which everything is still to come. */
@@ -146,6 +148,12 @@ export function viewRuns(js: JetStream, prefix?: string): RunsView {
     async *list(filter, since) {
       await demand()
       yield* read(js.scan(stream, root + runFilter(filter), { since }))
+    },
+    async get(sequence) {
+      await demand()
+      const message = await js.nextFrom(stream, sequence, `${root}runs.>`)
+      const record = message?.sequence === sequence ? recordIn(message) : undefined
+      return record && message && { sequence, bytes: message.data.length, record }
     },
     async *follow(filter, start, signal) {
       await demand()

@@ -37,6 +37,7 @@ const codeByName: Record<string, number> = {
   ApiAnswerError: EXIT.kubernetes,
   NatsUnreachableError: EXIT.nats,
   NoEventsError: EXIT.nats,
+  NoRunsError: EXIT.nats,
   StreamLostError: EXIT.nats,
   PermissionViolationError: EXIT.nats,
   JetStreamApiError: EXIT.nats,

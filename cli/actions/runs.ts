@@ -1,0 +1,75 @@
+import { type RunsView, type StoredRun, viewRuns } from '#events'
+import { UsageError, untilStopped } from '#host/exit'
+import { createLogger } from '#host/logging'
+import { openJetStream, reportConnection } from '#host/nats'
+import type { CommandContext } from '../options.ts'
+import { jsonRow, type RunsFormat, runLine, runTable } from '../runs/rows.ts'
+import { explained, filterOf, latestRuns, type RunSelection, runsOf, wants } from '../runs/select.ts'
+import { showRun } from '../runs/show.ts'
+
+export interface RunsLsOptions extends RunSelection {
+  output: RunsFormat
+  limit: number
+  watch?: boolean
+}
+
+export type RunsTailOptions = RunSelection & { output: RunsFormat }
+
+/** NATS alone is needed. */
+async function withRuns({ config }: CommandContext, act: (view: RunsView) => Promise<void>): Promise<void> {
+  const settings = await config()
+  await using js = await openJetStream(settings, 'runs')
+  reportConnection(js, await createLogger(settings))
+  await act(viewRuns(js, settings.FAIRLEAD_PREFIX))
+}
+
+export const ls = ({ output, limit, watch, ...selection }: RunsLsOptions, context: CommandContext): Promise<void> =>
+  withRuns(context, async (view) => {
+    const end = watch ? await view.end() : 0
+    const runs = await latestRuns(view, selection, limit)
+    if (output === 'json' && !watch) context.print(JSON.stringify(runs.map(jsonRow), null, 2))
+    else if (output === 'json') for (const run of runs) context.print(runLine(run, output))
+    else if (runs.length > 0) context.print(runTable(runs, new Date(), output))
+    else if (!watch) context.print('No such run is recorded.')
+    if (watch) await follow(view, selection, end, output, context)
+  })
+
+export const tail = ({ output, ...selection }: RunsTailOptions, context: CommandContext): Promise<void> =>
+  withRuns(context, async (view) => follow(view, selection, await view.end(), output, context))
+
+async function follow(
+  view: RunsView,
+  selection: RunSelection,
+  start: number,
+  output: RunsFormat,
+  { print }: CommandContext,
+): Promise<void> {
+  const { signal } = untilStopped()
+  for await (const run of explained(view.follow(filterOf(selection), start, signal)))
+    if (wants(selection, run)) print(runLine(run, output))
+}
+
+export const show = (id: number, context: CommandContext): Promise<void> =>
+  withRuns(context, async (view) => {
+    const { record } = await demandRun(view, id)
+    const all = await runsOf(view, record)
+    const index = all.findIndex(({ sequence }) => sequence === id)
+    const found = all[index]
+    if (found === undefined) throw gone(view, id)
+    context.print(showRun(found, all[index - 1]?.record))
+  })
+
+/** Whole records, one a line: what `replay --from` takes. */
+export const get = (ids: readonly number[], context: CommandContext): Promise<void> =>
+  withRuns(context, async (view) => {
+    for (const id of ids) context.print(JSON.stringify((await demandRun(view, id)).record))
+  })
+
+async function demandRun(view: RunsView, id: number): Promise<StoredRun> {
+  const found = await view.get(id)
+  if (found === undefined) throw gone(view, id)
+  return found
+}
+
+const gone = ({ stream }: RunsView, id: number) =>
+  new UsageError(`there is no run ${id} in ${stream}: fairlead runs ls`)

@@ -1,0 +1,82 @@
+import type { Cause, RunRecord } from '#contracts'
+import type { StoredRun } from '#events'
+import { duration, oneLine, table } from '../table.ts'
+
+export type RunsFormat = 'table' | 'wide' | 'json'
+
+const CAUSE_CHARS = 60
+
+/** `changed Deployment shop/web` */
+export const causeText = ({ is, object }: Cause): string => {
+  const [kind = '', name = ''] = object.split(' ')
+  return `${is} ${kind.split('.')[0]} ${name}`
+}
+
+/** Why the run came, as far as it is known. */
+export function becauseOf({ causes, fired, cutShort, attempt }: RunRecord): string {
+  const texts = (causes ?? []).map(causeText)
+  if (fired) texts.unshift('its timer came due')
+  if (cutShort) texts.unshift('the run before never ended')
+  if (texts.length > 0) return texts.join(', ')
+  if (attempt > 0) return 'another try'
+  return causes === undefined ? 'not known: no run before it is recorded' : 'nothing that it reads has changed'
+}
+
+export const tookMs = ({ startedAt, endedAt }: RunRecord): number => Date.parse(endedAt) - Date.parse(startedAt)
+export const waitedMs = ({ queuedAt, startedAt }: RunRecord): number =>
+  Math.max(0, Date.parse(startedAt) - Date.parse(queuedAt))
+
+export const writesIn = ({ laps }: RunRecord): number => laps.reduce((sum, { writes }) => sum + writes.length, 0)
+
+const head = (isWide: boolean): string[] => [
+  'RUN',
+  'ENDED',
+  'RECONCILER',
+  'NAMESPACE',
+  'NAME',
+  'RESULT',
+  'TOOK',
+  'WRITES',
+  ...(isWide ? ['WAITED', 'CALLS', 'ATTEMPT', 'PROCESS', 'TRACE'] : []),
+  'BECAUSE',
+]
+
+function cells({ sequence, record }: StoredRun, ended: string, isWide: boolean): string[] {
+  const { reconciler, namespace = '-', name, result, message, laps, attempt, process, traceId = '-' } = record
+  const why = `${becauseOf(record)}${message === undefined ? '' : `; failed: ${message}`}`
+  return [
+    String(sequence),
+    ended,
+    reconciler,
+    namespace,
+    name,
+    result,
+    duration(tookMs(record)),
+    String(writesIn(record)),
+    ...(isWide ? [duration(waitedMs(record)), String(laps.length), String(attempt), process, traceId] : []),
+    oneLine(why, isWide ? Number.POSITIVE_INFINITY : CAUSE_CHARS),
+  ]
+}
+
+export function runTable(runs: readonly StoredRun[], now: Date, format: Exclude<RunsFormat, 'json'>): string {
+  const isWide = format === 'wide'
+  const age = ({ record }: StoredRun) => duration(now.getTime() - Date.parse(record.endedAt))
+  return table(
+    head(isWide),
+    runs.map((run) => cells(run, age(run), isWide)),
+  )
+}
+
+/** One line as it comes: with the time, not the age. */
+export const runLine = (run: StoredRun, format: RunsFormat): string =>
+  format === 'json'
+    ? JSON.stringify(jsonRow(run))
+    : cells(run, run.record.endedAt, format === 'wide')
+        .map((cell) => oneLine(cell))
+        .join('  ')
+
+/** A record without the objects that it saw: `runs get` has them. */
+export function jsonRow({ sequence, bytes, record }: StoredRun): object {
+  const { objects: _, ...rest } = record
+  return { run: sequence, bytes, ...rest }
+}

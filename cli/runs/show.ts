@@ -1,0 +1,87 @@
+import type { FieldChange, KubeObject, LapRecord, RunRecord, WriteRecord } from '#contracts'
+import type { StoredRun } from '#events'
+import { differences } from '#reconcile'
+import { duration, oneLine } from '../table.ts'
+import { becauseOf, causeText, tookMs, waitedMs } from './rows.ts'
+
+const VALUE_CHARS = 200
+const DIFFERENCES_SHOWN = 20
+
+/** One run from its causes to what it wrote. `before`: the run of the object that was recorded before. */
+export function showRun({ sequence, record }: StoredRun, before: RunRecord | undefined): string {
+  const { reconciler, namespace, name, result, message, requeueAt, attempt, lane, process, cpuMs, requests } = record
+  const cpu = cpuMs === undefined ? '' : `, ${cpuMs.toFixed(1)} ms of CPU`
+  const again = requeueAt === undefined ? '' : `; runs again at ${requeueAt}`
+  const rows: [string, string][] = [
+    ['Run', `${sequence} (${record.id})`],
+    ['Of', `${reconciler} ${namespace === undefined ? '' : `${namespace}/`}${name}`],
+    ['Result', `${result}${message === undefined ? '' : `: ${message}`}${again}`],
+    ['Because', becauseOf(record)],
+    ['Queued', `${record.queuedAt}, waited ${duration(waitedMs(record))} in the ${lane} lane`],
+    [
+      'Ran',
+      `${record.startedAt}, took ${duration(tookMs(record))} in ${process}, ${requests} requests that write${cpu}`,
+    ],
+    ['Failures', `${attempt} in a row before it`],
+    ['Trace', record.traceId ?? '-'],
+    ['Left out', record.leftOut.join('; ')],
+  ]
+  const width = Math.max(...rows.map(([title]) => title.length)) + 1
+  const head = rows.map(([title, value]) => `${`${title}:`.padEnd(width)}  ${oneLine(value)}`)
+  const causes = causeLines(record, before)
+  const laps = record.laps.flatMap(lapLines)
+  return [
+    head.join('\n'),
+    ...(causes.length > 0 ? [`What differs from the run before:\n${causes.join('\n')}`] : []),
+    laps.join('\n'),
+  ]
+    .filter((part) => part !== '')
+    .join('\n\n')
+}
+
+/** Field by field where both versions are recorded. */
+function causeLines(record: RunRecord, before: RunRecord | undefined): string[] {
+  return (record.causes ?? []).flatMap((cause) => {
+    const line = `  ${causeText(cause)}`
+    const [old, young] = [versionsOf(before, cause.object).at(-1), versionsOf(record, cause.object)[0]]
+    return cause.is === 'changed' && old && young ? [line, ...changeLines(differences(old, young))] : [line]
+  })
+}
+
+/** Those that a run has seen, in that order. */
+const versionsOf = (record: RunRecord | undefined, object: string): KubeObject[] =>
+  Object.entries(record?.objects ?? {}).flatMap(([version, found]) => (version.startsWith(`${object}@`) ? [found] : []))
+
+function lapLines({ error, outcome, writes }: LapRecord, index: number): string[] {
+  const said = error === undefined ? returnedText(outcome) : `failed: ${error}`
+  return [`Call ${index + 1}: ${oneLine(said)}`, ...writes.flatMap(writeLines)]
+}
+
+function returnedText(outcome: LapRecord['outcome']): string {
+  if (outcome === undefined) return 'returned the same'
+  const { apply, ...rest } = outcome
+  const parts = [
+    ...(apply ? [`apply ${apply.map(({ kind, metadata }) => `${kind} ${metadata.name}`).join(', ')}`] : []),
+  ]
+  for (const [field, value] of Object.entries(rest))
+    parts.push(`${field} ${oneLine(JSON.stringify(value), VALUE_CHARS)}`)
+  return parts.length === 0 ? 'returned nothing' : `returned ${parts.join('; ')}`
+}
+
+function writeLines({ verb, kind, namespace, name, error, differences: found, patch }: WriteRecord): string[] {
+  const object = `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`
+  const line = `  ${verb} ${object}${error === undefined ? '' : `, refused: ${oneLine(error)}`}`
+  if (found) return [line, ...changeLines(found)]
+  return patch === undefined ? [line] : [line, ...changeLines(differences(undefined, patch))]
+}
+
+function changeLines(changes: readonly FieldChange[]): string[] {
+  const shown = changes.slice(0, DIFFERENCES_SHOWN).map(({ path, ...values }) => {
+    const text = (value: unknown) => oneLine(JSON.stringify(value) ?? '-', VALUE_CHARS)
+    if (!('before' in values)) return `    + ${path}: ${text(values.after)}`
+    if (!('after' in values)) return `    - ${path}: ${text(values.before)}`
+    return `    ~ ${path}: ${text(values.before)} → ${text(values.after)}`
+  })
+  const more = changes.length - shown.length
+  return more > 0 ? [...shown, `    … and ${more} more`] : shown
+}
