@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import { type DeadLetters, type EventsView, openDeadLetters, viewEvents } from '#events'
+import { type DeadLetters, type EventsView, openDeadLetters, type RunsView, viewEvents, viewRuns } from '#events'
 import type { Config } from '#host/config'
 import { UsageError } from '#host/exit'
 import { createLogger } from '#host/logging'
@@ -14,6 +14,8 @@ export interface ExistingStreams {
   dead: DeadLetters
   /** EVENTS; what it asks for may not be there. */
   view: EventsView
+  /** RUNS; what it asks for may not be there. */
+  runs: RunsView
 }
 
 /** Queue and dead letters as they are there, for a command that looks at them: an error if nobody has made them yet. */
@@ -33,7 +35,8 @@ export async function openExistingStreams(config: Config, log: Logger): Promise<
     const queue = await openQueue(js, { ...queueOptions(config, log), create: false })
     const dead = await openDeadLetters(js, { ...prefixOf(config), cluster: '', log, create: false })
     const view = viewEvents(js, { prefix: config.FAIRLEAD_PREFIX, log })
-    return { js, queue, dead, view, [Symbol.asyncDispose]: () => js.close() }
+    const runs = viewRuns(js, config.FAIRLEAD_PREFIX)
+    return { js, queue, dead, view, runs, [Symbol.asyncDispose]: () => js.close() }
   } catch (error) {
     await js.close()
     if (!(error instanceof NoQueueError)) throw error

@@ -13,7 +13,15 @@ import {
   suspended,
   unreconciled,
 } from './object-rules.ts'
-import { namedMissing, ownedFailed, ownedProgressing, refused, takenBack, unready } from './outcome-rules.ts'
+import {
+  namedMissing,
+  ownedFailed,
+  ownedMissing,
+  ownedProgressing,
+  refused,
+  takenBack,
+  unready,
+} from './outcome-rules.ts'
 import { dryRun, held, missingRights, overlapping, unread, unselected, unserved, unsynced } from './reconciler-rules.ts'
 import type { Situation } from './situation.ts'
 
@@ -47,6 +55,7 @@ const RULES: readonly Rule[] = [
   queue,
   unanswered,
   namedMissing,
+  ownedMissing,
   ownedFailed,
   deleting,
   ownedProgressing,

@@ -15,7 +15,7 @@ import {
   ownedIn,
 } from './api-facts.ts'
 import { isFor, kindNamed } from './kind.ts'
-import { lettersAbout, ownedInEvents, reconcilersIn, rowsOf, storedObject, watchedIn } from './nats-facts.ts'
+import { lastRunOf, lettersAbout, ownedInEvents, reconcilersIn, rowsOf, storedObject, watchedIn } from './nats-facts.ts'
 import type { ReconcilerSituation, Relative, Situation, Target } from './situation.ts'
 
 /** One of the two may be away: then it is a text that says why. */
@@ -117,17 +117,19 @@ async function situationOf(
   const read = readReconciler(reconciler)
   const spec = isRefused(read) ? undefined : read
   const [queue, missingRights, owned, named] = await Promise.all([
-    streams && Promise.all([rowsOf(streams, name, target), streams.queue.isServed(name)]),
+    streams &&
+      Promise.all([rowsOf(streams, name, target), streams.queue.isServed(name), lastRunOf(streams, name, target)]),
     kube && spec ? missingRightsOf(kube, reconciler, spec, target.namespace) : undefined,
     spec && object ? ownedOf(reconciler, spec, object, kube, streams) : [],
     kube && spec && object ? namedIn(kube, object, spec) : [],
   ])
-  const [rows, isServed] = queue ?? []
+  const [rows, isServed, lastRun] = queue ?? []
   return {
     object: reconciler,
     ...(rows && { rows }),
     ...(isServed !== undefined && { isServed }),
     ...(missingRights && { missingRights }),
+    ...(lastRun && { lastRun }),
     owned,
     named,
   }

@@ -6,10 +6,12 @@ import {
   isKey,
   keyIn,
   NoEventsError,
+  NoRunsError,
   type OwnerKey,
   parseKey,
   parseObjectSubject,
   type StoredEvent,
+  type StoredRun,
   SubjectError,
 } from '#events'
 import { isOwnedBy, RECONCILERS, type ReconcilerSpec } from '#spec'
@@ -17,7 +19,9 @@ import type { ExistingStreams } from '../existing-streams.ts'
 import { orphansIn, withOrphan } from '../queue/orphans.ts'
 import { type Row, toRow } from '../queue/rows.ts'
 import { keyFor } from '../queue/select.ts'
-import type { Letter, Target } from './situation.ts'
+import { becauseOf, tookMs, waitedMs } from '../runs/rows.ts'
+import { latestRuns } from '../runs/select.ts'
+import type { LastRun, Letter, Target } from './situation.ts'
 
 const isThere = ({ verb }: StoredEvent): boolean => verb === 'added' || verb === 'modified'
 
@@ -64,6 +68,41 @@ export async function rowsOf({ queue, view }: ExistingStreams, reconciler: strin
   const entries = await queue.find(keyFor(reconciler, { ...(namespace !== undefined && { namespace }), name }))
   const orphans = orphansIn(view)
   return Promise.all(entries.map((entry) => withOrphan(toRow(entry), orphans)))
+}
+
+/** Undefined: none is recorded. */
+export async function lastRunOf(
+  { runs }: ExistingStreams,
+  reconciler: string,
+  target: Target,
+): Promise<LastRun | undefined> {
+  const { namespace, name } = target
+  try {
+    const [last] = await latestRuns(runs, { reconciler, object: name, namespace, results: [] }, 1)
+    return last && toLastRun(last, target)
+  } catch (error) {
+    if (error instanceof NoRunsError) return undefined
+    throw error
+  }
+}
+
+function toLastRun({ sequence, record }: StoredRun, { namespace }: Target): LastRun {
+  const { endedAt, result, message, laps } = record
+  const outcome = laps.findLast((lap) => lap.outcome !== undefined)?.outcome
+  return {
+    run: sequence,
+    endedAt,
+    tookMs: tookMs(record),
+    waitedMs: waitedMs(record),
+    result,
+    ...(message !== undefined && { message }),
+    because: becauseOf(record),
+    writes: laps.flatMap(({ writes }) => writes.map(({ verb, kind, name }) => `${verb} ${kind} ${name}`)),
+    declared: (outcome?.apply ?? []).map(({ kind, metadata }) => {
+      const place = metadata.namespace ?? namespace
+      return { kind, ...(place !== undefined && { namespace: place }), name: metadata.name }
+    }),
+  }
 }
 
 /** Those that are about the object, or about one of its keys. */

@@ -107,6 +107,24 @@ export const namedMissing: Rule = ({ reconcilers, target, object: primary }) =>
       })),
   )
 
+/** What the last recorded run returned and does not exist. A run that was refused has said so itself. */
+export const ownedMissing: Rule = ({ reconcilers, target, object: primary }) =>
+  reconcilers.flatMap(({ object, owned, lastRun, rows = [] }) => {
+    const isSettled = lastRun?.result === 'success' || lastRun?.result === 'requeue_after'
+    const isBusy = rows.some(({ state }) => state === 'queued' || state === 'running')
+    if (lastRun === undefined || !isSettled || isBusy || primary?.metadata.deletionTimestamp !== undefined) return []
+    const there = new Set(owned.map(shown))
+    return lastRun.declared
+      .filter((one) => !there.has(shown(one)))
+      .map((one) => ({
+        reason: 'OwnedMissing',
+        level: 'problem' as const,
+        reconciler: nameOf(object),
+        message: `${shown(one)} does not exist, and run ${lastRun.run} has declared it`,
+        next: step('Run it: what is missing is created.', `fairlead queue run ${keyName(nameOf(object), target)}`),
+      }))
+  })
+
 /** Objects of the reconciler that have failed. */
 export const ownedFailed: Rule = ({ reconcilers, object: primary }) =>
   reconcilers.flatMap(({ object, owned }) =>

@@ -21,17 +21,22 @@ export function pageOf(situation: Situation, explanation: Explanation): string {
 /** What a healthy object may have without being worth a page. */
 const USUAL = new Set(['TimerPending', 'Unselected'])
 
-function shortPage({ target, object, reconcilers }: Situation, { findings }: Explanation): string {
+function shortPage({ target, object, reconcilers, now }: Situation, { findings }: Explanation): string {
   const ready = conditionOf(object, 'Ready')
   const words = ready === undefined ? '' : `: Ready${ready.reason === undefined ? '' : ` (${ready.reason})`}`
   const names = reconcilers.map(({ object: reconciler }) => nameOf(reconciler)).join(', ')
   const owned = reconcilers.flatMap((one) => one.owned).length
   const objects = owned === 0 ? '' : `; ${owned} owned object${owned === 1 ? ' is' : 's are'} there`
+  const last = reconcilers.find(({ lastRun }) => lastRun)?.lastRun
+  const ran =
+    last === undefined
+      ? ''
+      : `; its last recorded run ended ${duration(Date.parse(now) - Date.parse(last.endedAt))} ago`
   const timer = findings.find(({ reason }) => reason === 'TimerPending')
   const then = timer?.message ?? 'it runs when something changes'
   return [
     `${shown(target)} is healthy${words}.`,
-    `${names} watches, selects and serves it${objects}; ${then}.`,
+    `${names} watches, selects and serves it${objects}${ran}; ${then}.`,
     'Nothing has to be done.',
   ].join('\n')
 }
@@ -78,6 +83,7 @@ function sections(situation: Situation, now: number): [title: string, values: st
   const all: [string, string[]][] = [
     ['Reconciler', reconcilers.map((one) => `${nameOf(one.object)}: ${stateOf(one, situation)}`)],
     ['Queue', reconcilers.flatMap((one) => queueOf(one, now))],
+    ['Last run', reconcilers.flatMap((one) => lastRunOf(one, now))],
     ['Conditions', conditions],
     ['Owns', tree(reconcilers.flatMap(({ owned }) => owned))],
     ['Names', tree(reconcilers.flatMap(({ named }) => named))],
@@ -118,6 +124,15 @@ function queueOf({ object, rows }: ReconcilerSituation, now: number): string[] {
   )
 }
 
+function lastRunOf({ object, lastRun }: ReconcilerSituation, now: number): string[] {
+  if (lastRun === undefined) return []
+  const { run, endedAt, tookMs, waitedMs, result, because, writes } = lastRun
+  const ago = duration(now - Date.parse(endedAt))
+  const wrote = writes.length === 0 ? 'wrote nothing' : `wrote ${writes.join(', ')}`
+  const times = `waited ${duration(waitedMs)}, took ${duration(tookMs)}`
+  return [`${nameOf(object)}: ${result} ${ago} ago (run ${run}), because ${because}; ${times}; ${wrote}`]
+}
+
 function tree(relatives: readonly Relative[]): string[] {
   return relatives.map((one, index) => {
     const { is, why = '' } = healthOf(one)
@@ -150,6 +165,7 @@ export function jsonOf(situation: Situation, { healthy, findings, next }: Explan
       ...reachOf(one, situation),
       ...(one.rows && { queue: one.rows }),
       ...(one.missingRights && { missingRights: one.missingRights }),
+      ...(one.lastRun && { lastRun: one.lastRun }),
       owned: one.owned.map(relative),
       named: one.named.map(relative),
     })),

@@ -46,10 +46,27 @@ export interface ReconcilerSituation {
   isServed?: boolean
   /** `create pods`, `patch deployments.apps`: what its account may not do here; undefined: not known. */
   missingRights?: string[]
+  /** The last one that is recorded. Undefined: none, or not known. */
+  lastRun?: LastRun
   /** Objects that the reconciler has created for the object, or that are retained for it. */
   owned: Relative[]
   /** Objects that a field of the object names. */
   named: Relative[]
+}
+
+export interface LastRun {
+  /** In RUNS. */
+  run: number
+  endedAt: string
+  tookMs: number
+  waitedMs: number
+  result: string
+  message?: string
+  because: string
+  /** `apply Deployment shop/web` */
+  writes: string[]
+  /** What it returned in the end: kind, namespace and name. */
+  declared: Pick<Relative, 'kind' | 'namespace' | 'name'>[]
 }
 
 export interface Relative {

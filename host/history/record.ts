@@ -180,7 +180,8 @@ class RecordWriter {
       ...(resourceVersion !== undefined && { resourceVersion }),
       ...(failed !== undefined && { error: this.#text(messageOf(failed)) }),
       ...(changes.length > 0 && { differences: changes }),
-      ...(patch !== undefined && sizeOf(patch, MOST_DIFFERENCES) <= MOST_DIFFERENCES && { patch: this.#scrubbed(patch) }),
+      ...(patch !== undefined &&
+        sizeOf(patch, MOST_DIFFERENCES) <= MOST_DIFFERENCES && { patch: this.#scrubbed(patch) }),
     }
   }
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type DeadLetters, type EventStore, openDeadLetters, openEventStore } from '#events'
+import { type DeadLetters, declareRuns, type EventStore, openDeadLetters, openEventStore } from '#events'
 import type { JetStream } from '#jetstream'
 import { openQueue, type WorkQueue } from '#queue'
 import { object, PODS } from '../events/objects.ts'
@@ -27,6 +27,7 @@ beforeAll(async () => {
   dead = await openDeadLetters(bridge, { cluster: 'test', log })
   events = await openEventStore(bridge, { cluster: 'test', log })
   queue = await openQueue(bridge, { log })
+  await declareRuns(bridge, { replicas: 1, raiseReplicas: true })
   await queue.declare('at')
   await queue.enqueue('at', 'shop.a')
   await events.setCursor(PODS, undefined, { resourceVersion: '1', at: '' })
@@ -46,6 +47,7 @@ describe('fairlead-inspect', () => {
     [['queue', 'ls'], 'high lane, place 1'],
     [['queue', 'show', 'at', 'shop/a'], 'queued'],
     [['events', 'get', 'pods', '-n', 'shop'], 'web'],
+    [['runs', 'ls'], 'No such run is recorded.'],
   ])('sees what is there by fairlead %j', async (args, text) => {
     const { stdout, stderr, code } = await command(args, env)
     expect({ stderr, code }).toEqual({ stderr: '', code: 0 })

@@ -222,6 +222,22 @@ const SITUATIONS: Record<string, Row> = {
     'OwnedFailed',
     'kubectl describe pods web -n default',
   ],
+  'an owned object is missing': [
+    one({
+      lastRun: {
+        run: 9,
+        endedAt: ago(60),
+        tookMs: 20,
+        waitedMs: 2,
+        result: 'success',
+        because: 'changed Website default/hello',
+        writes: ['apply Deployment web'],
+        declared: [{ kind: 'Deployment', namespace: 'default', name: 'web' }],
+      },
+    }),
+    'OwnedMissing',
+    'fairlead queue run website default/hello',
+  ],
   'an owned object is on its way': [
     {
       object: website({}, [['Ready', 'False', 'Waiting']]),
