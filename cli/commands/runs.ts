@@ -60,10 +60,7 @@ export function runsCommands(program: Command, context: CommandContext): void {
   group
     .command('get')
     .description('whole records as JSON, one a line: fairlead replay --from takes them')
-    .argument('<runs...>', 'their numbers, as ls says them', (text: string, before: number[] = []) => [
-      ...before,
-      runNumber(text),
-    ])
+    .argument('<runs...>', 'their numbers, as ls says them', runNumbers, [])
     .action(async (ids: number[]) => {
       const { get } = await import('../actions/runs.ts')
       await get(ids, context)
@@ -74,6 +71,8 @@ function resultFrom(text: string, before: RunResult[]): RunResult[] {
   if (!Object.hasOwn(RESULTS, text)) throw new InvalidArgumentError(`give one of ${Object.keys(RESULTS).join(', ')}.`)
   return [...before, text as RunResult]
 }
+
+const runNumbers = (text: string, before: number[]): number[] => [...before, runNumber(text)]
 
 function runNumber(text: string): number {
   if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('give the number that `runs ls` shows.')

@@ -26,7 +26,7 @@ export const tookMs = ({ startedAt, endedAt }: RunRecord): number => Date.parse(
 export const waitedMs = ({ queuedAt, startedAt }: RunRecord): number =>
   Math.max(0, Date.parse(startedAt) - Date.parse(queuedAt))
 
-export const writesIn = ({ laps }: RunRecord): number => laps.reduce((sum, { writes }) => sum + writes.length, 0)
+const writesIn = ({ laps }: RunRecord): number => laps.reduce((sum, { writes }) => sum + writes.length, 0)
 
 const head = (isWide: boolean): string[] => [
   'RUN',

@@ -60,9 +60,8 @@ function lapLines({ error, outcome, writes }: LapRecord, index: number): string[
 function returnedText(outcome: LapRecord['outcome']): string {
   if (outcome === undefined) return 'returned the same'
   const { apply, ...rest } = outcome
-  const parts = [
-    ...(apply ? [`apply ${apply.map(({ kind, metadata }) => `${kind} ${metadata.name}`).join(', ')}`] : []),
-  ]
+  const parts: string[] = []
+  if (apply) parts.push(`apply ${apply.map(({ kind, metadata }) => `${kind} ${metadata.name}`).join(', ')}`)
   for (const [field, value] of Object.entries(rest))
     parts.push(`${field} ${oneLine(JSON.stringify(value), VALUE_CHARS)}`)
   return parts.length === 0 ? 'returned nothing' : `returned ${parts.join('; ')}`

@@ -41,43 +41,36 @@ export interface EndedRun {
 /** What a run asked for and was answered, for those who keep its history. */
 export class Trail {
   readonly laps: TrailLap[] = []
+  /** Before the first call: a finalizer. */
+  readonly #early: TrailWrite[] = []
 
   note(ask: Ask, answer: Answer): void {
     if (ask.do === 'call') {
       const returned =
         'failed' in answer ? { failed: answer.failed } : { returned: (answer as { returned?: Outcome }).returned }
-      this.laps.push({ input: ask.input, ...returned, writes: [] })
+      this.laps.push({ input: ask.input, ...returned, writes: this.#early.splice(0) })
       return
     }
-    const writes = this.laps.at(-1)?.writes
-    if (writes === undefined) return
-    switch (ask.do) {
-      case 'write': {
-        const results = 'results' in answer ? answer.results : []
-        for (const [index, write] of ask.writes.entries()) writes.push(writtenBy(write, results[index]))
-        return
-      }
-      case 'writeStatus':
-        if ('result' in answer && answer.result === 'dropped') return
-        writes.push({ verb: 'status', patch: ask.patch.status, ...ofPrimary(ask.object, answer) })
-        return
-      case 'writeMetadata':
-        writes.push({ verb: 'metadata', patch: ask.write.object.metadata, ...ofPrimary(ask.object, answer) })
-        return
-      case 'writeFinalizers':
-        writes.push({ verb: 'finalizers', patch: { finalizers: ask.finalizers }, ...ofPrimary(ask.object, answer) })
-        return
-      case 'delete':
-        writes.push({ verb: 'delete', ...ofPrimary(ask.object, answer) })
-        return
-      case 'perform': {
-        const { object } = ask.input
-        if (object !== null) writes.push({ verb: 'effect', ...ofPrimary(object, answer), before: undefined })
-        return
-      }
-      default:
-    }
+    const writes = this.laps.at(-1)?.writes ?? this.#early
+    writes.push(...writesOf(ask, answer))
   }
+}
+
+function writesOf(ask: Ask, answer: Answer): TrailWrite[] {
+  if (ask.do === 'write') {
+    const results = 'results' in answer ? answer.results : []
+    return ask.writes.map((write, index) => writtenBy(write, results[index]))
+  }
+  if (ask.do === 'writeStatus' && 'result' in answer && answer.result === 'dropped') return []
+  if (ask.do === 'writeStatus') return [{ verb: 'status', patch: ask.patch.status, ...ofPrimary(ask.object, answer) }]
+  if (ask.do === 'writeMetadata')
+    return [{ verb: 'metadata', patch: ask.write.object.metadata, ...ofPrimary(ask.object, answer) }]
+  if (ask.do === 'writeFinalizers')
+    return [{ verb: 'finalizers', patch: { finalizers: ask.finalizers }, ...ofPrimary(ask.object, answer) }]
+  if (ask.do === 'delete') return [{ verb: 'delete', ...ofPrimary(ask.object, answer) }]
+  if (ask.do !== 'perform' || ask.input.object === null) return []
+  const failed = 'failed' in answer ? { failed: answer.failed } : {}
+  return [{ verb: 'effect', object: ask.input.object, before: undefined, after: undefined, ...failed }]
 }
 
 function writtenBy(write: Write, result: Written | { failed: unknown } | undefined): TrailWrite {

@@ -4,7 +4,7 @@ import type { Cause, InputRecord, LapRecord, ObjectVersion, RunRecord } from '#c
 export type Versions = ReadonlyMap<string, ObjectVersion>
 
 /** `Deployment.v1.apps shop/web` of `Deployment.v1.apps shop/web@123`. */
-export const objectOf = (version: ObjectVersion): string => version.slice(0, version.lastIndexOf('@'))
+const objectOf = (version: ObjectVersion): string => version.slice(0, version.lastIndexOf('@'))
 
 export function versionsIn({ object, owned, related }: Pick<InputRecord, 'object' | 'owned' | 'related'>): Versions {
   const versions = new Map<string, ObjectVersion>()

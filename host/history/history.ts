@@ -11,7 +11,7 @@ import { recordOf, resultOf } from './record.ts'
 export type Kept = 'always' | 'changed-or-failed' | 'failed' | 'never'
 
 /** The connection to NATS, as far as the history needs it. */
-export interface HistoryConnection {
+interface HistoryConnection {
   /** Resolves when the server has everything that was sent before. */
   flush(): Promise<void>
   onDisconnect(listener: () => void): unknown

@@ -125,9 +125,15 @@ class RecordWriter {
     }
   }
 
-  #input({ object, owned, related, seed: _, ask: __, ...rest }: RunInput): InputRecord {
+  #input(input: RunInput): InputRecord {
+    const { object, owned, related, attempt, now, finalizing, refused, external, performed } = input
     return {
-      ...this.#scrubbed(rest),
+      attempt,
+      now,
+      finalizing,
+      ...(refused && { refused: this.#scrubbed(refused) }),
+      ...(external !== undefined && { external: this.#scrubbed(external) }),
+      ...(performed && { performed: this.#scrubbed(performed) }),
       object: object === null ? null : this.#version(object),
       owned: this.#versions(owned),
       related: this.#versions(related),

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { openStreams, type Streams } from '#host/connections'
+import { openHistory } from '#host/history'
 import { createLogger } from '#host/logging'
 import { createRuntime } from '#host/runtime'
 import type { KubeClient } from '#kube'
@@ -82,7 +83,16 @@ export async function startWorld(): Promise<World> {
       async start() {
         if (running) return
         const own = await openStreams(config, kube, 'test', log)
-        const runtime = createRuntime({ kube, streams: own, parts, functions: [site], apiConcurrency: 10, log })
+        const history = openHistory(config, own, { raiseReplicas: false, dropped: () => undefined, log })
+        const runtime = createRuntime({
+          kube,
+          streams: own,
+          parts,
+          functions: [site],
+          apiConcurrency: 10,
+          log,
+          history,
+        })
         const stop = new AbortController()
         running = { stop, own, over: runtime.run(stop.signal, 1000) }
       },

@@ -168,6 +168,7 @@ it.each(SITUATIONS)('%s: explain says so, and its step helps', async (what, reas
 
 it('a healthy object has three lines', async () => {
   const { stdout, code } = await world.fairlead('fairlead explain site/a-right-is-missing')
+  expect(stdout).toContain('its last recorded run ended')
   expect({ lines: stdout.trimEnd().split('\n').length, code }).toEqual({ lines: 3, code: 0 })
 })
 
