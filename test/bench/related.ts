@@ -1,17 +1,15 @@
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
-import type { KubeObject } from '#contracts'
 import { Memcached, memcached } from '#functions/memcached'
 import { createKubeClient, loadKubeConfig, resourcePath } from '#kube'
-import { forEachAtMost, unlessAborted } from '#primitives'
-import { Deployment, Pod } from '#sdk'
 import { fairlead, startFairlead } from '../support/fairlead.ts'
 import { startTestCluster } from '../support/servers.ts'
 import { cpuMsOf, residentMiBOf } from '../support/usage.ts'
 import { countMessagesTo } from './counting-proxy.ts'
+import { Edits } from './edits.ts'
 import { percentiles } from './median.ts'
+import { createOtherPods, deleteOtherPods } from './other-pods.ts'
 
 /**
  * `node test/bench/related.ts [--pods COUNT] [--base CHECKOUT]`: an edit of a Memcached, whose related pods are selected by
@@ -21,9 +19,6 @@ import { percentiles } from './median.ts'
 const NAMESPACE = 'default'
 const EDITS = 100
 const WARM_EDITS = 30
-const AT_ONCE = 16
-/** An edit that nothing has followed by then ends the scene. */
-const LONGEST_MS = 15_000
 /** Until a process that was just started has listed all pods. */
 const LONGEST_START_MS = 180_000
 const { base, pods } = parseArgs({
@@ -44,18 +39,14 @@ await kube.create(
   Memcached.of({ metadata: { name: 'bench' }, spec: { size: 1, image: 'memcached:1.6' } }),
 )
 const rows: Record<string, Record<string, string>> = {}
-let size = 1
+const edits = new Edits(kube, { namespace: NAMESPACE, name: 'bench' })
 
 await measure('no other pods')
-await otherPods(0, most / 4)
+await createOtherPods(kube, NAMESPACE, 0, most / 4)
 await measure(`${most / 4} other pods`)
-await otherPods(most / 4, most)
+await createOtherPods(kube, NAMESPACE, most / 4, most)
 await measure(`${most} other pods`)
-await forEachAtMost(
-  AT_ONCE,
-  namesFrom(0, most / 2),
-  async (name) => void (await kube.delete(resourcePath(Pod, NAMESPACE, name), { gracePeriodSeconds: 0 })),
-)
+await deleteOtherPods(kube, NAMESPACE, 0, most / 2)
 await measure(`${most / 2} of them deleted`)
 console.table(rows)
 process.exit(0)
@@ -68,9 +59,9 @@ async function measure(scene: string): Promise<void> {
       { ...env, NATS_URL: nats.url, FAIRLEAD_PREFIX: label },
       join(checkout, 'cli/bin.js'),
     )
-    await edits(WARM_EDITS, LONGEST_START_MS).catch(() => [])
+    await edits.times(WARM_EDITS, LONGEST_START_MS).catch(() => [])
     const before = { cpu: cpuMsOf(up.pid), sent: nats.messages(), ...nats.received() }
-    const times = await edits(EDITS).catch(() => [Number.POSITIVE_INFINITY])
+    const times = await edits.times(EDITS).catch(() => [Number.POSITIVE_INFINITY])
     const { messages, bytes } = nats.received()
     const per = (total: number) => (total / EDITS).toFixed(1)
     rows[`${scene}, ${label}`] = {
@@ -85,49 +76,4 @@ async function measure(scene: string): Promise<void> {
     up.kill('SIGTERM')
     await up.exited
   }
-}
-
-/** Milliseconds from the answer to an edit until the Deployment follows it. Rejects when it does not. */
-async function edits(count: number, longestMs = LONGEST_MS): Promise<number[]> {
-  const stop = new AbortController()
-  const changes = kube.watch<KubeObject & { spec: { replicas: number } }>(resourcePath(Deployment, NAMESPACE), {
-    signal: stop.signal,
-  })
-  const followed = async () => {
-    for (;;) {
-      const { value } = await changes.next()
-      if (value === undefined) throw new Error('the watch ended')
-      if (value.type !== 'BOOKMARK' && value.object.spec.replicas === size) return
-    }
-  }
-  const times: number[] = []
-  try {
-    for (let edit = 0; edit < count; edit++) {
-      size = (size % 5) + 1
-      await kube.patch(resourcePath(memcached.for, NAMESPACE, 'bench'), { spec: { size } }, 'merge')
-      const acknowledged = performance.now()
-      await unlessAborted(followed(), AbortSignal.timeout(longestMs))
-      times.push(performance.now() - acknowledged)
-      await sleep(50)
-    }
-  } finally {
-    stop.abort()
-  }
-  return times
-}
-
-async function otherPods(from: number, to: number): Promise<void> {
-  const containers = [{ name: 'c', image: 'busybox', command: ['sleep', 'infinity'] }]
-  await forEachAtMost(AT_ONCE, namesFrom(from, to), (name) =>
-    kube.create(resourcePath(Pod, NAMESPACE), {
-      apiVersion: 'v1',
-      kind: 'Pod',
-      metadata: { name, labels: { app: 'other' } },
-      spec: { containers },
-    }),
-  )
-}
-
-async function* namesFrom(from: number, to: number): AsyncGenerator<string> {
-  for (let at = from; at < to; at++) yield `other-${at}`
 }

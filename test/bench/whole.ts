@@ -10,6 +10,7 @@ import { startTestCluster } from '../support/servers.ts'
 import { residentMiBOf } from '../support/usage.ts'
 import { median, percentiles } from './median.ts'
 import { Memcached, memcached } from './memcached.ts'
+import { requestsTo } from './requests.ts'
 
 /** `node test/bench/whole.ts [Ats]`: what the whole costs on this machine, on a real API server and nats-server. */
 const ATS = Number(process.argv[2] ?? 10_000)
@@ -91,20 +92,6 @@ async function edits(client: KubeClient): Promise<number[]> {
   }
   stop.abort()
   return times
-}
-
-/** Requests that the API server has answered so far, but for watches, of what operators work on. */
-async function requestsTo(
-  client: KubeClient,
-  resource = '(?:ats|pods|memcacheds|deployments|events|reconcilers)',
-  verb = '(?!WATCH)[A-Z]+',
-) {
-  const metrics = await client.text('/metrics')
-  const counted = new RegExp(
-    `^apiserver_request_total\\{(?=.*\\bresource="${resource}")(?=.*\\bverb="${verb}").*\\} (\\S+)$`,
-    'gm',
-  )
-  return [...metrics.matchAll(counted)].reduce((sum, [, count]) => sum + Number(count), 0)
 }
 
 async function waitingAts(client: KubeClient): Promise<number> {

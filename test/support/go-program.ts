@@ -10,10 +10,15 @@ const GO = fileURLToPath(new URL('./go', import.meta.url))
 
 /**
  * Path of a program of test/support/go, or of a package that the module there pins, built once and kept in the user's
- * cache beside the servers.
+ * cache beside the servers. `folder`: where the module is, instead.
  */
-export async function goProgram(name: string, packageName = '.', flags: readonly string[] = []): Promise<string> {
-  const source = join(GO, name)
+export async function goProgram(
+  name: string,
+  packageName = '.',
+  flags: readonly string[] = [],
+  folder = GO,
+): Promise<string> {
+  const source = join(folder, name)
   const hash = createHash('sha256').update([process.platform, process.arch, ...flags].join(' '))
   for (const file of readdirSync(source).sort()) hash.update(`\0${file}\0`).update(readFileSync(join(source, file)))
   const dir = join(cacheDir(), 'bin', `test-${name}-${hash.digest('hex').slice(0, 12)}`)

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 
 /** CPU time of a process so far, milliseconds. Linux counts it in hundredths of a second. */
 export function cpuMsOf(pid: number): number {
@@ -7,6 +7,12 @@ export function cpuMsOf(pid: number): number {
 }
 
 /** What a process has in memory. */
-export function residentMiBOf(pid: number): number {
-  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024
-}
+export const residentMiBOf = (pid: number): number => mibOf(pid, 'VmRSS')
+
+/** The most that it has had there since its start, or since forgetPeakOf(). */
+export const peakMiBOf = (pid: number): number => mibOf(pid, 'VmHWM')
+
+export const forgetPeakOf = (pid: number): void => writeFileSync(`/proc/${pid}/clear_refs`, '5')
+
+const mibOf = (pid: number, field: string): number =>
+  Number(new RegExp(`${field}:\\s+(\\d+)`).exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024
