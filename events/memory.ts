@@ -56,5 +56,6 @@ function packed(
 
 function unpacked(text: string): StoredCopies {
   const [owner, sequence, resourceVersion, verb, partial = false, origin, ...formerOwners] = JSON.parse(text) as Packed
-  return { copies: [{ owner, sequence, resourceVersion, verb, origin: origin ?? undefined, partial }], formerOwners }
+  const copy = { owner, sequence, resourceVersion, verb, origin: origin ?? undefined, partial }
+  return { copies: [{ ...copy, sole: formerOwners.length === 0 }], formerOwners }
 }

@@ -11,12 +11,16 @@ import type { StoredCopy } from './version-conflict.ts'
 
 const ORIGIN = 'fairlead-origin'
 const TTL = 'Nats-TTL'
+const SOLE = 'fairlead-sole'
 
 /** Headers beside those of the event itself. */
 export const storeHeaders = (origin: string | undefined, ttlSeconds: number | undefined) => ({
   [ORIGIN]: origin === undefined ? undefined : encodeHeaderValue(origin),
   [TTL]: ttlSeconds === undefined ? undefined : `${ttlSeconds}s`,
 })
+
+/** Says that no other copy of the object counted, and that it had left no owner lately, when this one was stored. */
+export const SOLE_HEADER = { [SOLE]: '1' } as const
 
 /** From the headers alone, and from any message: what is no event of ours has a version that compares with none. */
 export function copyFrom({ subject, sequence, headers }: StoredMessage): StoredCopy {
@@ -27,6 +31,7 @@ export function copyFrom({ subject, sequence, headers }: StoredMessage): StoredC
     verb: verbOf(headers['ce-type']) ?? 'modified',
     origin: originOf(headers),
     partial: headers['ce-dataref'] !== undefined,
+    sole: headers[SOLE] !== undefined,
   }
 }
 

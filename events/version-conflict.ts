@@ -11,6 +11,8 @@ export interface StoredCopy {
   origin: string | undefined
   /** Metadata only. */
   partial: boolean
+  /** Whoever stored it knew of no other copy, and of no owner that the object had left. */
+  sole: boolean
 }
 
 /** All stored copies of one object, and the other owners that it is known to have left. */
@@ -77,6 +79,10 @@ export const storedCopiesOf = (copies: readonly StoredCopy[]): StoredCopies => (
   copies,
   formerOwners: copies.filter(({ verb }) => verb === 'moved').map(({ owner }) => owner),
 })
+
+/** Nothing of the object is known but copies under this owner. */
+export const isSole = ({ copies, formerOwners }: StoredCopies, owner: string): boolean =>
+  formerOwners.length === 0 && copies.every((copy) => copy.owner === owner)
 
 /** Owners that the object has left, or leaves now: they have to look at what they own again. */
 export const leftOwners = (stored: StoredCopies, retired: readonly StoredCopy[], owner: string): string[] =>

@@ -10,12 +10,14 @@ import { persist } from './persist.ts'
 import { PoisonEventError } from './poison.ts'
 import { publicationOf, referenceTo, type TravelRules } from './publication.ts'
 import { demandSize, TooLargeError } from './size.ts'
-import { copyFrom, isReference, storedEventFrom, storeHeaders } from './stored.ts'
+import { copyFrom, isReference, SOLE_HEADER, storedEventFrom, storeHeaders } from './stored.ts'
 import { EXPECTED, type StreamNames } from './stream.ts'
 import { identityFilter, objectSubject, ownerPart, parseOwner, withOwnerPart } from './subjects.ts'
 import type { PutOptions, PutResult, Verb } from './types.ts'
 import {
   decideVersion,
+  isPresent,
+  isSole,
   leftOwners,
   type StoredCopies,
   type StoredCopy,
@@ -123,10 +125,13 @@ export class Writer {
       message ??= this.#message(write)
       const owner = completed?.owner ?? wanted.owner
       const expected = decision.act === 'store' ? decision.expected : decision.holder.sequence
-      const sequence = await this.#publish(write, withOwnerPart(write.subject, owner), message, expected)
+      const sole = isSole(stored, owner)
+      const headers = { ...message.headers, ...(sole && SOLE_HEADER) }
+      const subject = withOwnerPart(write.subject, owner)
+      const sequence = await this.#publish(write, subject, { ...message, headers }, expected)
       if (sequence !== undefined) {
         const origin = completed?.origin ?? write.options.origin
-        const holder = { ...wanted, owner, sequence, origin, partial: isPartial(message) }
+        const holder = { ...wanted, owner, sequence, origin, partial: isPartial(message), sole }
         return this.#retireOthers(write, stored, decision, holder, 'stored')
       }
       stored = await this.#copiesAfterConflict(write, expected)
@@ -143,7 +148,7 @@ export class Writer {
   /** A watch says "added" of what was not there before: nothing to read. Of a deletion elsewhere nothing is remembered. */
   async #firstCopies(write: Write): Promise<StoredCopies> {
     const { verb, disproves } = write.wanted
-    if (disproves !== undefined) return storedCopiesOf(await this.#read(write))
+    if (disproves !== undefined) return storedCopiesOf(await this.#readAll(write))
     return this.#context.memory.get(write.identity) ?? storedCopiesOf(verb === 'added' ? [] : await this.#read(write))
   }
 
@@ -172,7 +177,7 @@ export class Writer {
     for (let copy = pending.shift(); copy; copy = pending.shift()) {
       const subject = withOwnerPart(write.subject, copy.owner)
       if ((await this.#publish(write, subject, message, copy.sequence)) !== undefined) retired.push(copy)
-      else pending = decideVersion(await this.#read(write), write.wanted).retire
+      else pending = decideVersion(await this.#readAll(write), write.wanted).retire
     }
     return retired
   }
@@ -216,9 +221,22 @@ export class Writer {
     }
   }
 
-  async #read({ identity, options }: Write): Promise<StoredCopy[]> {
+  /**
+   * The copy under the wanted owner, if it is the only one that counts; else all copies. For those the server walks all
+   * owners of the namespace.
+   */
+  async #read(write: Write): Promise<StoredCopy[]> {
+    const own = await this.#last(write, write.subject)
+    return own.some((copy) => copy.sole && isPresent(copy)) ? own : this.#readAll(write)
+  }
+
+  #readAll(write: Write): Promise<StoredCopy[]> {
+    return this.#last(write, write.identity)
+  }
+
+  async #last({ options }: Write, filter: string): Promise<StoredCopy[]> {
     const { js, names, log } = this.#context
-    const read = () => js.batchLast(names.stream, [names.root + identity])
+    const read = () => js.batchLast(names.stream, [names.root + filter])
     return (await persist(read, { signal: options.signal, log })).messages.map(copyFrom)
   }
 

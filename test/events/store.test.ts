@@ -239,11 +239,11 @@ describe('owners', () => {
     const options = fresh()
     await using a = await open(options)
     await using b = await open(options)
-    await a.put(PODS, 'added', object('p', 2), ownedBy('y'))
+    await a.put(PODS, 'added', object('p', 1), ownedBy('x'))
+    const { headers, data } = await storedUnder(a, 'x', 'p')
+    await a.put(PODS, 'modified', object('p', 2), ownedBy('y'))
     // The state between the two publishes of a move.
-    const { headers, data } = await storedUnder(a, 'y', 'p')
-    const old = { ...headers, 'ce-resourceversion': '1' }
-    await a.js.publish(`${options.prefix}.k8s._.v1.pods.ns.ats~x.p`, data, old)
+    await a.js.publish(`${options.prefix}.k8s._.v1.pods.ns.ats~x.p`, data, headers)
     expect((await b.observe(podNamed('p'))).primary?.resourceVersion).toBe('2')
     expect(await b.put(PODS, 'modified', object('p', 2), ownedBy('y'))).toMatchObject({ outcome: 'present' })
     expect((await b.observe(podsOf('x'))).owned).toEqual([[]])

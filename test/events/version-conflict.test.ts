@@ -10,6 +10,7 @@ const copy = (version: number | string, fields: Partial<StoredCopy> = {}): Store
   verb: 'modified',
   origin: undefined,
   partial: false,
+  sole: false,
   ...fields,
 })
 const wanted = (version: number | string, fields: Partial<WantedVersion> = {}): WantedVersion => ({
