@@ -14,6 +14,7 @@ import { demandOf } from './demand.ts'
 import { isStarting } from './failure.ts'
 import { OrphanedFinalizers } from './orphaned-finalizers.ts'
 import { overlapsOf } from './overlaps.ts'
+import { Paced } from './paced.ts'
 import { Publisher } from './publisher.ts'
 import type { Reconciler } from './reconcilers.ts'
 import { Registry } from './registry.ts'
@@ -65,6 +66,7 @@ class WatchingBridge implements Bridge {
   readonly orphanedKeys: OrphanedFinalizers
   readonly #watches = new Map<string, RunningWatch>()
   readonly #stopping = new Set<Promise<void>>()
+  readonly #rerouting = new Paced(() => this.#reroute())
   #routes = new Routes([])
   #isRouted = false
   #overlaps: ReadonlyMap<Reconciler, OverlappingCondition> = new Map()
@@ -91,13 +93,13 @@ class WatchingBridge implements Bridge {
       reconcilers: () => this.#admitted,
     })
     this.#publisher = new Publisher({ ...options, scopes: this.#scopes, relations: this.#relations })
-    this.#admission = new Admission({ ...options, changed: () => this.#reroute() })
+    this.#admission = new Admission({ ...options, changed: () => this.#rerouting.poke() })
     this.#registry = new Registry(options.log, () => this.#review())
     this.#sweeper = new Sweeper({ ...options, ...options.sweep, now: this.#now, isWanted: () => this.#demand() })
     this.orphanedKeys = new OrphanedFinalizers({
       ...options,
       existing: () => this.#registry.existing,
-      changed: () => this.#reroute(),
+      changed: () => this.#rerouting.poke(),
     })
     this.#conditions = new ConditionWriter({
       kube: options.kube,
@@ -117,6 +119,7 @@ class WatchingBridge implements Bridge {
       else signal.addEventListener('abort', resolve, { once: true })
     })
     this.#isStopping = true
+    this.#rerouting.stop()
     this.#admission.stop()
     for (const name of this.#watches.keys()) this.#stop(name)
     await Promise.all([...this.#stopping, ...sideJobs])
@@ -139,7 +142,7 @@ class WatchingBridge implements Bridge {
     if (this.#isStopping) return
     this.#admission.review(this.#registry.served)
     this.orphanedKeys.poke()
-    this.#reroute()
+    this.#rerouting.poke()
   }
 
   get #admitted(): Reconciler[] {

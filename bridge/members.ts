@@ -1,6 +1,7 @@
 import type { KubeObject } from '#contracts'
 import { compareVersions, type StoredEvent } from '#events'
 import { type RelatedResource, selectionOf } from '#spec'
+import type { MemberSet } from './member-index.ts'
 import { Recall, type RecallDeps } from './recall.ts'
 
 /** The related objects that matched the selectors of a relation when they were last seen. */
@@ -8,11 +9,12 @@ export class Members {
   readonly #selects: (object: KubeObject) => boolean
   readonly #deps: RecallDeps
   readonly #related: RelatedResource
-  readonly #keys = new Set<string>()
+  readonly #keys: MemberSet
   readonly #recall: Recall
 
-  constructor(related: RelatedResource, deps: RecallDeps) {
+  constructor(related: RelatedResource, keys: MemberSet, deps: RecallDeps) {
     this.#related = related
+    this.#keys = keys
     this.#deps = deps
     this.#selects = selectionOf(related)
     this.#recall = new Recall(related, () => this.#reader(), deps)

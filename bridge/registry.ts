@@ -12,7 +12,10 @@ export class Registry implements ResourceEventHandler {
   readonly #changed: () => void
   #isComplete = false
 
-  /** `changed` is called when they are all known for the first time, and after each change from then on. */
+  /**
+   * `changed` is called when they are all known for the first time, and after each change from then on that says something
+   * else to the bridge: not for a status.
+   */
   constructor(log: RunLog, changed: () => void) {
     this.#log = log
     this.#changed = changed
@@ -49,19 +52,32 @@ export class Registry implements ResourceEventHandler {
   }
 
   changed(verb: Verb, object: KubeObject): void {
-    if (verb === 'deleted') this.#entries.delete(object.metadata.name)
-    else this.#take(object)
-    if (this.#isComplete) this.#changed()
+    const isNews = verb === 'deleted' ? this.#entries.delete(object.metadata.name) : this.#take(object)
+    if (this.#isComplete && isNews) this.#changed()
   }
 
-  #take(object: KubeObject): void {
+  /** Returns whether it says something else than before. */
+  #take(object: KubeObject): boolean {
     const { name } = object.metadata
     const before = this.#entries.get(name)
     const entry = parseReconciler(object)
+    if (before && saysTheSame(before, entry)) {
+      before.object = object
+      return false
+    }
     this.#entries.set(name, entry)
-    if (!isRefused(entry)) return
-    if (before && isRefused(before) && before.message === entry.message) return
-    const { reason, message } = entry
-    this.#log.warn({ reconciler: name, reason, detail: message }, 'this Reconciler is not served')
+    if (isRefused(entry) && !(before && isRefused(before) && before.message === entry.message)) {
+      const { reason, message } = entry
+      this.#log.warn({ reconciler: name, reason, detail: message }, 'this Reconciler is not served')
+    }
+    return true
   }
 }
+
+function saysTheSame(before: Reconciler | RefusedReconciler, after: Reconciler | RefusedReconciler): boolean {
+  if (isRefused(before) || isRefused(after) || before.coverageId !== after.coverageId) return false
+  return digest(before) === digest(after)
+}
+
+const digest = ({ spec, object: { metadata } }: Reconciler): string =>
+  JSON.stringify([spec, metadata.uid, metadata.generation, metadata.deletionTimestamp])

@@ -2,6 +2,7 @@ import type { KubeObject } from '#contracts'
 import { keyOf } from '#events'
 import { isByField, type ObjectSelector, selectionOf } from '#spec'
 import { FanOuts } from './fan-out.ts'
+import type { MemberIndex } from './member-index.ts'
 import { Members } from './members.ts'
 import { NamingPrimaries } from './naming-primaries.ts'
 import type { RecallDeps } from './recall.ts'
@@ -21,15 +22,34 @@ export class Relation {
   readonly #members: Members | undefined
   /** Resolves when what EVENTS has is known. */
   readonly #ready: Promise<unknown>
+  #isReady = false
 
-  /** `isWider`: more of the related resource is watched than what is related. */
-  constructor(to: RelatedTo, isWider: boolean, deps: RecallDeps) {
+  /** `isWider`: more of the related resource is watched than what is related. `members`: of that resource. */
+  constructor(to: RelatedTo, isWider: boolean, members: MemberIndex<Relation>, deps: RecallDeps) {
     const { related, reconciler } = to
     this.to = to
     this.#selects = selectionOf(related)
     this.#primaries = isByField(related) ? new NamingPrimaries(reconciler.spec.for, related, deps) : undefined
-    this.#members = isWider && related.byName === undefined ? new Members(related, deps) : undefined
-    this.#ready = Promise.all([this.#primaries?.ready, this.#members?.ready])
+    this.#members =
+      isWider && related.byName === undefined ? new Members(related, members.setOf(this), deps) : undefined
+    this.#ready = Promise.all([this.#primaries?.ready, this.#members?.ready]).then(() => {
+      this.#isReady = true
+    })
+  }
+
+  /** Fields of the primaries say what is related to them. */
+  get isByField(): boolean {
+    return this.#primaries !== undefined
+  }
+
+  /** Changes of objects that its selector does not match may concern it too. */
+  get hasMembers(): boolean {
+    return this.#members !== undefined
+  }
+
+  /** Which of these objects it has is known. */
+  get isReady(): boolean {
+    return this.#isReady
   }
 
   /** Whether the change may concern a primary. What is named by its name counts whether it matches or not. */

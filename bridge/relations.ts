@@ -2,9 +2,11 @@ import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { forEachAtMost } from '#primitives'
 import { FanOuts } from './fan-out.ts'
 import { KEYS_AT_ONCE, keysIn } from './key-batches.ts'
+import { MemberIndex } from './member-index.ts'
 import type { RecallDeps } from './recall.ts'
 import type { Reconciler } from './reconcilers.ts'
 import { Relation } from './relation.ts'
+import { RelationIndex } from './relation-index.ts'
 import type { Change, RelatedTo, Routes } from './routing.ts'
 import { isSameSelection } from './selection.ts'
 
@@ -18,6 +20,9 @@ export class Relations {
   readonly #deps: RecallDeps
   readonly #enqueue: Enqueue
   #relations = new Map<string, Relation>()
+  /** By related resource. */
+  #members = new Map<string, MemberIndex<Relation>>()
+  #index = new RelationIndex([], this.#members)
   readonly #fanOuts = new FanOuts()
 
   constructor(deps: RecallDeps, enqueue: Enqueue) {
@@ -31,23 +36,27 @@ export class Relations {
     for (const to of routes.refs.flatMap((ref) => routes.relatedTo(ref))) {
       const isWider = isWatchedWider(routes, to)
       const id = `${to.reconciler.coverageId} ${to.index} ${isWider}`
-      kept.set(id, this.#relations.get(id) ?? new Relation(to, isWider, this.#deps))
+      kept.set(id, this.#relations.get(id) ?? new Relation(to, isWider, this.#membersOf(to.related), this.#deps))
     }
+    for (const [id, relation] of this.#relations)
+      if (relation.hasMembers && !kept.has(id)) this.#membersOf(relation.to.related).drop(relation)
     this.#relations = kept
+    this.#index = new RelationIndex([...kept.values()], this.#members)
   }
 
   /** What was enqueued may be lost: EVENTS and the cursors say again what is certain. */
   doubt(routes: Routes): void {
     this.#relations = new Map()
+    this.#members = new Map()
     this.reroute(routes)
   }
 
   learnPrimary(ref: ResourceRef, key: string, object: KubeObject | undefined): void {
-    for (const relation of this.#ofPrimary(ref)) relation.learnPrimary(key, object)
+    for (const relation of this.#index.namedBy(ref)) relation.learnPrimary(key, object)
   }
 
   settlePrimary(ref: ResourceRef, key: string, object: KubeObject | undefined): void {
-    for (const relation of this.#ofPrimary(ref)) relation.settlePrimary(key, object)
+    for (const relation of this.#index.namedBy(ref)) relation.settlePrimary(key, object)
   }
 
   /**
@@ -55,17 +64,16 @@ export class Relations {
    * have run nothing before.
    */
   isSettled(ref: ResourceRef, key: string, coverageId: string): boolean {
-    const relations = this.#ofPrimary(ref).filter(({ to }) => to.reconciler.coverageId === coverageId)
-    return relations.every((relation) => relation.isSettled(key))
+    return this.#index.namedBy(ref, coverageId).every((relation) => relation.isSettled(key))
   }
 
   learnRelated(ref: ResourceRef, key: string, object: KubeObject | undefined): void {
-    for (const relation of this.#of(ref)) relation.learnRelated(key, object)
+    for (const relation of this.#index.remembering(ref, key, object)) relation.learnRelated(key, object)
   }
 
   /** Resolves when every key that the change concerns is enqueued, for the Reconcilers that are wanted. */
   async enqueue(ref: ResourceRef, change: Change, lane: Lane, isWanted: (coverageId: string) => boolean) {
-    const wanted = this.#of(ref).filter(({ to }) => isWanted(to.reconciler.coverageId))
+    const wanted = this.#index.concernedBy(ref, change).filter(({ to }) => isWanted(to.reconciler.coverageId))
     await Promise.all(
       wanted.map(async (relation) => {
         if (await relation.concerns(change)) await this.#enqueueFor(relation, change, lane)
@@ -75,18 +83,15 @@ export class Relations {
 
   /** Resolves when every key of the Reconcilers that are related to the resource and wanted is enqueued. */
   async enqueueAll(ref: ResourceRef, isWanted: (coverageId: string) => boolean): Promise<void> {
-    const wanted = this.#of(ref).filter(({ to }) => isWanted(to.reconciler.coverageId))
+    const wanted = this.#index.of(ref).filter(({ to }) => isWanted(to.reconciler.coverageId))
     const each = new Map(wanted.map(({ to }) => [to.reconciler.coverageId, to.reconciler]))
     await Promise.all([...each.values()].map((reconciler) => this.#everyKey(reconciler, undefined, 'low')))
   }
 
-  #ofPrimary(ref: ResourceRef): Relation[] {
-    const name = resourceName(ref)
-    return [...this.#relations.values()].filter(({ to }) => resourceName(to.reconciler.spec.for) === name)
-  }
-
-  #of(ref: ResourceRef): Relation[] {
-    return [...this.#relations.values()].filter(({ to }) => resourceName(to.related) === resourceName(ref))
+  #membersOf(ref: ResourceRef): MemberIndex<Relation> {
+    const index = this.#members.get(resourceName(ref)) ?? new MemberIndex<Relation>()
+    this.#members.set(resourceName(ref), index)
+    return index
   }
 
   #enqueueFor(relation: Relation, { namespace, name }: Change, lane: Lane): Promise<void> {

@@ -1,19 +1,34 @@
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { keyOf, type OwnerKey } from '#events'
 import { holdsFinalizer, identityOf, ownerOf, RECONCILERS, type ReconcilerSpec, type RelatedResource } from '#spec'
+import { PrimaryIndex } from './primary-index.ts'
 import { asksOf, type Reconciler } from './reconcilers.ts'
 import { type Ask, namespacesOf, type Selection, widest } from './selection.ts'
+import { append } from './selector-index.ts'
 
 /** What one watched resource is for. */
 interface ResourceRoutes {
   ref: ResourceRef
   /** Reconcilers that reconcile these objects. */
   primaryOf: Reconciler[]
-  /** Reconcilers that want to hear of those which their objects control. */
-  ownedBy: Reconciler[]
+  primaries: PrimaryIndex
+  /** Reconcilers that want to hear of those which their objects control, by the resource of these objects. */
+  ownedBy: Map<string, Reconciler[]>
   relatedTo: RelatedTo[]
   asks: KeptAsk[]
+  /** Found when it is first asked for. */
+  known: { selection?: Selection; namespaces?: { all: string[] | undefined }; coverageIds: Map<string, string[]> }
 }
+
+const noRoutes = (ref: ResourceRef): ResourceRoutes => ({
+  ref,
+  primaryOf: [],
+  primaries: new PrimaryIndex(),
+  ownedBy: new Map(),
+  relatedTo: [],
+  asks: [],
+  known: { coverageIds: new Map() },
+})
 
 /** An ask under a coverage ID: that of a Reconciler, or one for nobody's keys. */
 export interface KeptAsk extends Ask {
@@ -59,7 +74,7 @@ export interface Target {
 /** Cluster-scoped objects may own namespaced ones: their keys have no namespace. */
 export type IsClusterScoped = (ref: ResourceRef) => boolean
 
-/** What the Reconcilers, taken together, make of each resource. */
+/** What the Reconcilers, taken together, make of each resource. Nothing is added after the constructor. */
 export class Routes {
   readonly #resources = new Map<string, ResourceRoutes>()
   readonly #kinds = new Map<string, ResourceRef>()
@@ -77,8 +92,10 @@ export class Routes {
       const { for: primary, owns, related } = reconciler.spec
       for (const ask of asksOf(reconciler.spec))
         this.#open(ask.ref).asks.push({ ...ask, coverageId: reconciler.coverageId })
-      this.#open(primary).primaryOf.push(reconciler)
-      for (const owned of owns) this.#open(owned).ownedBy.push(reconciler)
+      const routes = this.#open(primary)
+      routes.primaryOf.push(reconciler)
+      routes.primaries.add(reconciler)
+      for (const owned of owns) append(this.#open(owned).ownedBy, primary.resource, reconciler)
       for (const [index, one] of related.entries()) this.#open(one).relatedTo.push({ reconciler, related: one, index })
       this.#kinds.set(groupKind(primary.group, primary.kind), primary)
     }
@@ -93,18 +110,27 @@ export class Routes {
   /** The namespaces to watch a resource in, one by one; undefined: all at once. */
   namespacesOf(ref: ResourceRef): string[] | undefined {
     if (isReconcilers(ref)) return undefined
-    return namespacesOf(this.#of(ref).asks)
+    const { asks, known } = this.#of(ref)
+    known.namespaces ??= { all: namespacesOf(asks) }
+    return known.namespaces.all
   }
 
   selectionOf(ref: ResourceRef): Selection {
     if (isReconcilers(ref)) return {}
-    return widest(this.#of(ref).asks, this.#isReferenceOnly(ref))
+    const { asks, known } = this.#of(ref)
+    known.selection ??= widest(asks, this.#isReferenceOnly(ref))
+    return known.selection
   }
 
   /** The Reconcilers that a change of this resource, in this namespace if one is given, may concern. */
   coverageIdsOf(ref: ResourceRef, namespace?: string): string[] {
-    const asks = this.#of(ref).asks.filter(({ namespaces }) => inNamespaces(namespaces, namespace))
-    return [...new Set(asks.map(({ coverageId }) => coverageId))].sort()
+    const { asks, known } = this.#of(ref)
+    const before = known.coverageIds.get(namespace ?? '')
+    if (before) return before
+    const here = asks.filter(({ namespaces }) => inNamespaces(namespaces, namespace))
+    const found = [...new Set(here.map(({ coverageId }) => coverageId))].sort()
+    known.coverageIds.set(namespace ?? '', found)
+    return found
   }
 
   primaryOf(ref: ResourceRef): readonly Reconciler[] {
@@ -114,7 +140,7 @@ export class Routes {
   /** No Reconciler asks for it. */
   isOnlyKept(ref: ResourceRef): boolean {
     const { primaryOf, ownedBy, relatedTo, asks } = this.#of(ref)
-    return asks.length > 0 && [primaryOf, ownedBy, relatedTo].every(({ length }) => length === 0)
+    return asks.length > 0 && [primaryOf.length, ownedBy.size, relatedTo.length].every((count) => count === 0)
   }
 
   /** A function runs before one of these objects goes, so somebody cares for how it ends. */
@@ -128,8 +154,9 @@ export class Routes {
 
   /** The primary resources that these owners of an object may be of. */
   ownerRefs(ref: ResourceRef, owners: readonly Owner[]): ResourceRef[] {
-    const primaries = this.#of(ref).ownedBy.map(({ spec }) => spec.for)
-    return primaries.filter((primary) => owners.some((owner) => isOf(owner, primary)))
+    const primaries = this.#ownedBy(ref, owners).map(({ spec }) => spec.for)
+    const one = new Map(primaries.map((primary) => [resourceName(primary), primary]))
+    return [...one.values()].filter((primary) => owners.some((owner) => isOf(owner, primary)))
   }
 
   ownerOf(object: KubeObject): Owner | undefined {
@@ -141,15 +168,22 @@ export class Routes {
 
   /** The keys that need a run because of this change, but for those of objects that it is only related to. */
   targetsOf(ref: ResourceRef, change: Change, isClusterScoped: IsClusterScoped): Target[] {
-    const { primaryOf, ownedBy } = this.#of(ref)
+    const { primaries } = this.#of(ref)
     return unique([
-      ...primaryOf.flatMap((reconciler) => primaryTargets(reconciler, change)),
-      ...ownedBy.flatMap((reconciler) => ownerTargets(reconciler, change, isClusterScoped)),
+      ...primaries.candidates(change).flatMap((reconciler) => primaryTargets(reconciler, change)),
+      ...this.#ownedBy(ref, change.owners).flatMap((reconciler) => ownerTargets(reconciler, change, isClusterScoped)),
     ])
   }
 
+  /** The Reconcilers that want to hear of what objects of these resources control. */
+  #ownedBy(ref: ResourceRef, owners: readonly Owner[]): Reconciler[] {
+    const { ownedBy } = this.#of(ref)
+    const resources = new Set(owners.map(({ resource }) => resource))
+    return [...resources].flatMap((resource) => ownedBy.get(resource) ?? [])
+  }
+
   #of(ref: ResourceRef): ResourceRoutes {
-    return this.#resources.get(resourceName(ref)) ?? { ref, primaryOf: [], ownedBy: [], relatedTo: [], asks: [] }
+    return this.#resources.get(resourceName(ref)) ?? noRoutes(ref)
   }
 
   #open({ group, version, resource }: ResourceRef): ResourceRoutes {

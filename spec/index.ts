@@ -38,5 +38,5 @@ export {
   selectionOf,
 } from './related.ts'
 export { isRevision, owedRevision, type Revision, revisionsOf } from './revisions.ts'
-export { type LabelSelector, type Labels, parseSelector, SelectorError } from './selector.ts'
+export { type LabelSelector, type Labels, labelsOfSelector, parseSelector, SelectorError } from './selector.ts'
 export { shownUrl } from './shown-url.ts'

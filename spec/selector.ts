@@ -19,6 +19,15 @@ export function parseSelector(text: string): LabelSelector {
   return (labels) => requirements.every((holds) => holds(labels))
 }
 
+/** As `key=value`: whatever matches the selector has one label of each list. */
+export const labelsOfSelector = (text: string): string[][] =>
+  splitOutsideParentheses(text).flatMap((requirement) => {
+    const [, key, operator = '!=', value = ''] = EQUALS.exec(requirement) ?? []
+    if (operator !== '!=') return [[`${key}=${value}`]]
+    const [, setKey, setOperator, list = ''] = SET.exec(requirement) ?? []
+    return setOperator === 'in' ? [[...new Set(list.split(',').map((one) => `${setKey}=${one.trim()}`))]] : []
+  })
+
 function parseRequirement(text: string): LabelSelector {
   const equals = EQUALS.exec(text)
   if (equals) {

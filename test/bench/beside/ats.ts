@@ -57,21 +57,23 @@ export async function live(
   for (const { owner, seenAt } of pods.values()) lived.get(owner ?? '')?.pods.push(seenAt)
   return [...lived.values()]
 
+  /** The server ends watches that it cannot serve in time. */
   async function follow(): Promise<void> {
     const left = new Set(lived.keys())
-    try {
-      for await (const { type, object } of kube.watch<KubeObject & { status?: { phase?: string } }>(path, stop)) {
-        if (type === 'BOOKMARK') continue
-        const at = lived.get(object.metadata.name)
-        const phase = object.status?.phase
-        if (at && phase === 'PENDING') at.pending ??= Date.now()
-        if (!at || phase !== 'DONE') continue
-        at.done ??= Date.now()
-        left.delete(object.metadata.name)
-        if (left.size === 0) return allDone.resolve()
-      }
-    } catch (error) {
-      if (!stop.signal.aborted) throw error
+    while (left.size > 0 && !stop.signal.aborted) await watch(left).catch(() => undefined)
+    allDone.resolve()
+  }
+
+  async function watch(left: Set<string>): Promise<void> {
+    for await (const { type, object } of kube.watch<KubeObject & { status?: { phase?: string } }>(path, stop)) {
+      if (type === 'BOOKMARK') continue
+      const at = lived.get(object.metadata.name)
+      const phase = object.status?.phase
+      if (at && phase === 'PENDING') at.pending ??= Date.now()
+      if (!at || phase !== 'DONE') continue
+      at.done ??= Date.now()
+      left.delete(object.metadata.name)
+      if (left.size === 0) return
     }
   }
 }
