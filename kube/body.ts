@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
-import { ApiAnswerError, ApiError } from './errors.ts'
+import { AnswerTooLargeError, ApiAnswerError, ApiError } from './errors.ts'
 import type { Status } from './types.ts'
 
 /** An answer read to its end. */
@@ -10,7 +10,7 @@ export interface Answer {
   retryAfterSeconds: number | undefined
 }
 
-/** A page of 500 objects of the largest size that etcd takes by default (1.5 MiB) does not fit; use a smaller limit. */
+/** For what is not asked for in pages. */
 const MAX_BODY_BYTES = 256 * 1024 * 1024
 
 export function readAnswer(answer: IncomingMessage, maxBytes = MAX_BODY_BYTES): Promise<Answer> {
@@ -20,7 +20,7 @@ export function readAnswer(answer: IncomingMessage, maxBytes = MAX_BODY_BYTES): 
     answer.on('data', (chunk: Buffer) => {
       bytes += chunk.length
       if (bytes <= maxBytes) return chunks.push(chunk)
-      reject(new ApiAnswerError(`the answer is larger than ${maxBytes} bytes; ask for less at once (limit)`))
+      reject(new AnswerTooLargeError(`the answer is larger than ${maxBytes} bytes; ask for less at once (limit)`))
       return answer.destroy()
     })
     answer.on('error', reject)

@@ -21,7 +21,7 @@ export function createKubeClient(options: KubeClientOptions): KubeClient {
 
 function clientOf(caller: Caller, transport: Transport): KubeClient {
   async function answerTo(call: KubeRequest): Promise<Answer> {
-    const answer = await caller.send(call, readAnswer)
+    const answer = await caller.send(call, (incoming) => readAnswer(incoming, call.maxBytes))
     if (isSuccess(answer)) return answer
     throw errorOf(titleOf(call), answer, caller.origin)
   }

@@ -49,7 +49,12 @@ export class ApiConnectionError extends Error {
 
 /** The answer is not what an API server says: a proxy's page, a line of a watch that is no JSON, an answer without end. */
 export class ApiAnswerError extends Error {
-  override readonly name = 'ApiAnswerError'
+  override readonly name: string = 'ApiAnswerError'
+}
+
+/** The answer has more bytes than the request admits. */
+export class AnswerTooLargeError extends ApiAnswerError {
+  override readonly name = 'AnswerTooLargeError'
 }
 
 /** A kubeconfig, certificate or service account cannot be used; the message names the file and what to do. */

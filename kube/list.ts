@@ -1,4 +1,4 @@
-import { ApiAnswerError } from './errors.ts'
+import { AnswerTooLargeError, ApiAnswerError } from './errors.ts'
 import type { KubeClient, ListOptions, ListPage } from './types.ts'
 
 interface ObjectList {
@@ -9,7 +9,12 @@ interface ObjectList {
 }
 
 const DEFAULT_LIMIT = 500
+/** 500 objects of 16 KiB. A page takes several times as much memory while it is parsed. */
+const MAX_PAGE_BYTES = 8 * 2 ** 20
+/** Pages that fit, until twice as many objects are tried. */
+const FITTING = 8
 
+/** A page that is too large is asked for again with half as many objects. */
 export async function* listPages<T>(
   request: KubeClient['request'],
   path: string,
@@ -18,9 +23,24 @@ export async function* listPages<T>(
   const { labelSelector, fieldSelector, ...rest } = options
   // A continue token carries its resourceVersion: the server refuses both together.
   let position: Record<string, string | undefined> = { resourceVersion, resourceVersionMatch }
-  for (;;) {
-    const query = { limit, labelSelector, fieldSelector, ...position }
-    const list = await request<ObjectList>({ ...rest, method: 'GET', path, query })
+  let objects = limit
+  for (let fitting = 0; ; fitting++) {
+    if (fitting >= FITTING && objects < limit) {
+      objects = Math.min(limit, 2 * objects)
+      fitting = 0
+    }
+    const query = { limit: objects, labelSelector, fieldSelector, ...position }
+    // With resourceVersion 0 there are no pages, and a single object cannot be divided.
+    const maxBytes = objects > 1 && position['resourceVersion'] !== '0' ? MAX_PAGE_BYTES : undefined
+    let list: ObjectList
+    try {
+      list = await request<ObjectList>({ ...rest, method: 'GET', path, query, maxBytes })
+    } catch (error) {
+      if (maxBytes === undefined || !(error instanceof AnswerTooLargeError)) throw error
+      objects = Math.floor(objects / 2)
+      fitting = 0
+      continue
+    }
     yield pageOf(path, list)
     const next = list.metadata?.continue
     if (next === undefined || next === '') return

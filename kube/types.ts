@@ -66,6 +66,8 @@ export interface KubeRequest extends RequestOptions {
   contentType?: string | undefined
   /** Default `application/json`. */
   accept?: string | undefined
+  /** A larger answer is an AnswerTooLargeError. Default 256 MiB. */
+  maxBytes?: number | undefined
 }
 
 interface Selectors {
@@ -83,7 +85,7 @@ export interface GetOptions extends RequestOptions {
 }
 
 export interface ListOptions extends RequestOptions, Selectors {
-  /** Objects per page. Default 500. */
+  /** Objects per page. Default 500; fewer where these are large. */
   limit?: number | undefined
   /** Left out: the newest state. `'0'`: whatever the server has in its cache, then without pages. */
   resourceVersion?: string | undefined

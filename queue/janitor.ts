@@ -31,10 +31,10 @@ export class Janitor {
   #suspects: Suspects = new Map()
   #wake = new AbortController()
 
-  constructor(core: Core, reconciler: string) {
+  constructor(core: Core, reconciler: string, atOnce?: number) {
     this.#core = core
     this.#reconciler = reconciler
-    this.#overdue = new Overdue(core, reconciler)
+    this.#overdue = new Overdue(core, reconciler, atOnce)
   }
 
   /** Looks at once, after each reconnect, and every 30 to 60 s. */

@@ -53,6 +53,8 @@ export class Names {
   /** Of all Reconcilers. */
   asleepIn = (slot: string): string => `${this.#root}key.*.w${slot}.>`
 
+  asleepOf = (reconciler: string, slot: string): string => `${this.#root}key.${reconcilerPart(reconciler)}.w${slot}.>`
+
   done = (reconciler: string, worker: string): string => `${this.#root}done.${reconcilerPart(reconciler)}.${worker}`
 
   /** A schedule that tells how far the server is, and where it says so. */

@@ -3,11 +3,13 @@ import { type Core, enqueueKey, measured, operate } from './core.ts'
 import { TIMERS } from './names.ts'
 import { Probe } from './probe.ts'
 import type { KeyRecord } from './record.ts'
-import { bucketIn, keyOf } from './sleep.ts'
+import { bucketIn, keyOf, slotsOf } from './sleep.ts'
 import { transitions } from './transitions.ts'
 
 /** Read at each look: with more records than that, the next look goes on behind them. */
 const AT_ONCE = 10_000
+/** What the server itself is to carry out. The server has 50,000 or so of these, however many timers sleep. */
+const ARMED = ['waiting', 'running'] as const
 
 interface OverdueRecord {
   key: string
@@ -22,13 +24,16 @@ interface OverdueRecord {
 export class Overdue {
   readonly #core: Core
   readonly #reconciler: string
-  #first = 1
+  readonly #atOnce: number
+  readonly #first = { all: 1, waiting: 1, running: 1 }
+  #level = 0
   /** Found by an earlier look, and the probe that was armed after that. */
   #suspects: { found: OverdueRecord[]; probe: Probe } | undefined
 
-  constructor(core: Core, reconciler: string) {
+  constructor(core: Core, reconciler: string, atOnce = AT_ONCE) {
     this.#core = core
     this.#reconciler = reconciler
+    this.#atOnce = atOnce
   }
 
   /** Some are waited for: look again soon. */
@@ -66,25 +71,51 @@ export class Overdue {
     return true
   }
 
+  /**
+   * With more records than one look reads, what the server carries has laps of its own, and of each slot the record that is
+   * there longest is read: of the earliest of its buckets.
+   */
   async #find(): Promise<OverdueRecord[]> {
-    const { js, names } = this.#core
+    const { names } = this.#core
     const now = await measured(this.#core)
+    const found = await this.#overdueIn('all', names.all('key', this.#reconciler), now)
+    if (this.#first.all === 1) return found
+    const known = new Set(found.map(({ key }) => key))
+    for (const state of ARMED) {
+      const more = await this.#overdueIn(state, names.recordsIn(this.#reconciler, state), now)
+      found.push(...more.filter(({ key }) => !known.has(key)))
+    }
+    await this.#openFirstOf(slotsOf(this.#level++), now)
+    return found
+  }
+
+  async #overdueIn(lap: 'all' | (typeof ARMED)[number], subject: string, now: number): Promise<OverdueRecord[]> {
+    const { js, names } = this.#core
     const found: OverdueRecord[] = []
     const buckets = new Set<string>()
     let read = 0
-    for await (const message of js.scan(names.stream, names.all('key', this.#reconciler), { first: this.#first })) {
+    for await (const message of js.scan(names.stream, subject, { first: this.#first[lap] })) {
       const place = names.placeOf(message.subject)
       const record = recordFrom(message, names)
       if (place && record && record.at < now) {
         if (record.slot === undefined) found.push({ key: place.key, record })
         else buckets.add(keyOf(bucketIn(record.slot, record.at)))
       }
-      this.#first = message.sequence + 1
-      if (++read === AT_ONCE) break
+      this.#first[lap] = message.sequence + 1
+      if (++read === this.#atOnce) break
     }
-    if (read < AT_ONCE) this.#first = 1
+    if (read < this.#atOnce) this.#first[lap] = 1
     for (const key of buckets) await this.#open(key)
     return found
+  }
+
+  async #openFirstOf(slots: readonly string[], now: number): Promise<void> {
+    const { js, names } = this.#core
+    for (const slot of slots) {
+      const message = await js.nextFrom(names.stream, 1, names.asleepOf(this.#reconciler, slot))
+      const record = message && recordFrom(message, names)
+      if (record && record.at < now) await this.#open(keyOf(bucketIn(slot, record.at)))
+    }
   }
 
   /** A bucket that nobody has opened, or whose run is not through: then this makes one more. */

@@ -31,6 +31,10 @@ export function bucketFor(at: number, from: number): Bucket | undefined {
 /** In the subject of a record: shared with buckets that are earlier or later by a whole turn of the wheel. */
 export const slotOf = ({ level, index }: Bucket): string => `${level}${index % SLOTS}`
 
+/** The slots of one level; levels are counted on and on. */
+export const slotsOf = (level: number): string[] =>
+  Array.from({ length: SLOTS }, (_, index) => slotOf({ level: level % LEVELS, index }))
+
 /** Of this bucket or an earlier one of its slot. */
 export const isIn = (at: number, { level, index }: Bucket): boolean => Math.floor(at / widthOf(level)) <= index
 

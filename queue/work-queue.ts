@@ -98,8 +98,11 @@ export interface WorkQueue {
   park(of: KeyOf, signal?: AbortSignal): Promise<WithdrawOutcome>
   /** Throws away what a key that does not run is due: its timer, and every change enqueued before this resolves. */
   purge(of: KeyOf, signal?: AbortSignal): Promise<WithdrawOutcome>
-  /** Finds and replaces tokens that would never be delivered and timers that would never fire; workers do it by themselves. */
-  janitor(reconciler: string): Pick<Janitor, 'pass'>
+  /**
+   * Finds and replaces tokens that would never be delivered and timers that would never fire; workers do it by themselves.
+   * `atOnce`: records that are read in one pass, 10,000 if it is left out.
+   */
+  janitor(reconciler: string, atOnce?: number): Pick<Janitor, 'pass'>
 }
 
 const DEFAULT_LEASE_MS = 10_000
@@ -267,7 +270,7 @@ class JetStreamQueue implements WorkQueue {
     return withdrawKey(this.#core, of, 'purge', signal)
   }
 
-  janitor(reconciler: string): Pick<Janitor, 'pass'> {
-    return new Janitor(this.#core, reconciler)
+  janitor(reconciler: string, atOnce?: number): Pick<Janitor, 'pass'> {
+    return new Janitor(this.#core, reconciler, atOnce)
   }
 }

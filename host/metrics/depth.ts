@@ -1,6 +1,7 @@
 import { Gauge, type Registry } from 'prom-client'
 import type { DeadLetters } from '#events'
 import type { Backlog, Depth, WorkQueue } from '#queue'
+import { shared } from './shared.ts'
 
 interface Depths {
   controller: string
@@ -21,7 +22,7 @@ export function depthGauges(
   dead: Pick<DeadLetters, 'count'>,
   now: () => number = Date.now,
 ): void {
-  const asked = sharedFor(1000, async () => ({ queues: await depthsOf(queue), dead: await dead.count() }))
+  const asked = shared(async () => ({ queues: await depthsOf(queue), dead: await dead.count() }))
 
   const gauge = (
     name: string,
@@ -98,13 +99,4 @@ async function depthsOf(queue: Pick<WorkQueue, 'reconcilers' | 'depth' | 'backlo
       return { controller, depth, backlog }
     }),
   )
-}
-
-/** One answer for all who ask within so long. */
-function sharedFor<T>(ms: number, ask: () => Promise<T>): () => Promise<T> {
-  let last: { answer: Promise<T>; at: number } | undefined
-  return () => {
-    if (last === undefined || performance.now() - last.at > ms) last = { answer: ask(), at: performance.now() }
-    return last.answer
-  }
 }

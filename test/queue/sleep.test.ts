@@ -160,6 +160,31 @@ describe('timers beyond what the server is to carry', () => {
   })
 })
 
+it('timers that nobody has woken are found in seven looks of the janitor, behind as many as sleep longer', async () => {
+  const prefix = freshPrefix()
+  await using test = await open(prefix, ALL_SLEEP)
+  const far = keysNamed('far', 100)
+  const near = inMs(AHEAD_MS)
+  const hour = inMs(3_600_000)
+  const planning = new World().serve(test.queue, ({ key }) => ({
+    kind: 'requeue',
+    at: far.includes(key) ? hour : near,
+  }))
+  for (const [count, some] of [
+    [far.length, far],
+    [far.length + keys.length, keys],
+  ] as const) {
+    for (const key of some) await test.queue.enqueue(FN, key)
+    await until(async () => expect(await test.queue.depth(FN)).toMatchObject({ queued: 0, waiting: count }))
+  }
+  await planning.drain(1000)
+  await test.js.admin.streams.purge(test.queue.stream, { filter: `${prefix}.key._timers.>` })
+  await until(() => expect(Date.now()).toBeGreaterThan(near.getTime()))
+  const janitor = test.queue.janitor(FN, 10)
+  for (let look = 0; look < 7; look++) await janitor.pass()
+  expect((await test.js.count(test.queue.stream, `${prefix}.work._timers.high.>`)).count).toBeGreaterThan(0)
+})
+
 describe('a key whose timer sleeps', () => {
   const sleeping = async () => {
     const prefix = freshPrefix()

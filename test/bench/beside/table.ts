@@ -12,6 +12,7 @@ export interface Result {
 const UNITS: Record<string, (of: string) => string> = {
   p50: (of) => `${of}: p50, ms`,
   p99: (of) => `${of}: p99, ms`,
+  lateToCome: (of) => `${of}: not PENDING by then`,
   wall: (of) => `${of}: the last is DONE after, s`,
   cpuMs: (of) => `${of}: CPU for each, ms`,
   natsCpuMs: (of) => `${of}: CPU of nats-server for each, ms`,
@@ -32,7 +33,8 @@ export function tableOf(results: readonly Result[]): string {
     Object.entries(UNITS).flatMap(([figure, titled]) => {
       const medians = new Map(sides.map((side) => [side, median(figuresOf(results, scene, side, figure))]))
       if (![...medians.values()].some(Number.isFinite)) return []
-      const ratio = (side: Side) => (medians.get(side) ?? NaN) / (medians.get(base ?? side) ?? NaN)
+      const baseline = medians.get(base ?? 'Fairlead') ?? NaN
+      const ratio = (side: Side) => (Number.isFinite(baseline) ? (medians.get(side) ?? NaN) / baseline : NaN)
       return [[titled(title), ...[...medians.values()].map(shown), ...others.map((side) => shown(ratio(side)))]]
     }),
   )
