@@ -9,7 +9,7 @@ const WORTH = { bytes: 64 * 2 ** 20, part: 0.25 }
 
 export interface ResidentMemory {
   now: number
-  /** After the last collection of all, or at the start. */
+  /** After the last collection of all; 0: there was none, and a start leaves much behind. */
   before: number
 }
 
@@ -17,13 +17,13 @@ export const isWorthCollecting = ({ now, before }: ResidentMemory): boolean =>
   now - before >= Math.max(WORTH.bytes, before * WORTH.part)
 
 /**
- * Releases the memory of a burst once the process idles. Node.js 24.21 keeps it for ever: V8 releases memory only when its
- * embedder reports idle time, and Node.js does not. The collection blocks the process for 0.1 to 0.3 s with a heap of some
- * hundred MiB, once for each burst.
+ * Releases the memory of the start, and of each burst, once the process idles. Node.js 24.21 keeps it for ever: V8 releases
+ * memory only when its embedder reports idle time, and Node.js does not. The collection blocks the process for 0.1 to 0.3 s
+ * with a heap of some hundred MiB, once after the start and after each burst.
  */
 export function releaseMemoryWhenIdle(everyMs = LOOK_EVERY_MS): Disposable {
   let busy = performance.eventLoopUtilization()
-  let before = memoryUsage.rss()
+  let before = 0
   const look = async () => {
     const { utilization } = performance.eventLoopUtilization(busy)
     busy = performance.eventLoopUtilization()
