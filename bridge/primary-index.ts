@@ -1,7 +1,13 @@
+import type { KubeObject } from '#contracts'
 import { finalizerOf, identityOf } from '#spec'
 import type { Reconciler } from './reconcilers.ts'
-import type { Change } from './routing.ts'
 import { append, SelectorIndex } from './selector-index.ts'
+
+interface Changed {
+  namespace: string | undefined
+  /** Undefined: it may be any. */
+  object: KubeObject | undefined
+}
 
 /** The Reconcilers of one kind, found by namespace, labels and finalizers of an object. */
 export class PrimaryIndex {
@@ -19,7 +25,7 @@ export class PrimaryIndex {
   }
 
   /** All that the change may concern, in the order in which they were added, and perhaps some that it does not concern. */
-  candidates({ namespace, object }: Pick<Change, 'namespace' | 'object'>): Reconciler[] {
+  candidates({ namespace, object }: Changed): Reconciler[] {
     if (object === undefined) return [...this.#order.keys()]
     const places =
       namespace === undefined ? [...this.#places.values()] : [this.#places.get(undefined), this.#places.get(namespace)]
