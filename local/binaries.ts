@@ -4,7 +4,18 @@
  * shares with the others.
  */
 export interface Binary {
-  module: 'k8s' | 'misc' | 'etcd36' | 'containerd' | 'cni' | 'registry' | 'coredns' | 'runc' | 'kwok' | 'etcd-tools'
+  module:
+    | 'k8s'
+    | 'misc'
+    | 'etcd36'
+    | 'containerd'
+    | 'cni'
+    | 'registry'
+    | 'coredns'
+    | 'runc'
+    | 'kwok'
+    | 'etcd-tools'
+    | 'helm'
   package: string
   seconds: number
 }
@@ -36,6 +47,8 @@ const table = {
   coredns: { module: 'coredns', package: '.', seconds: 60 },
   runc: { module: 'runc', package: 'github.com/opencontainers/runc', seconds: 15 },
   kwok: { module: 'kwok', package: 'sigs.k8s.io/kwok/cmd/kwok', seconds: 90 },
+  /** For tests of the charts. */
+  helm: { module: 'helm', package: 'helm.sh/helm/v4/cmd/helm', seconds: 60 },
 } satisfies Record<string, Binary>
 
 export type BinaryName = keyof typeof table

@@ -53,6 +53,9 @@ async function buildServers(): Promise<void> {
   const progress = progressOn(process.stderr)
   const { kind } = await chooseNode('auto', progress)
   const ofNode = kind === 'real' ? nodeBinaries : []
-  await ensureBinaries([...natsBinaries, ...controlPlaneBinaries, ...kwokBinaries, ...ofNode], progress)
+  await ensureBinaries(
+    [...natsBinaries, ...controlPlaneBinaries, ...kwokBinaries, ...ofNode, 'registry', 'helm'],
+    progress,
+  )
   await goProgram('cloudevents')
 }
