@@ -81,7 +81,7 @@ export const rooms: Record<string, string[]> = {
     'primitives',
     'sdk',
   ],
-  install: ['contracts', 'functions', 'host/exit', 'kube', 'pki', 'sdk', 'spec'],
+  install: ['contracts', 'functions', 'host/exit', 'host/version', 'kube', 'pki', 'sdk', 'spec'],
   image: ['host/exit', 'host/version', 'primitives'],
   local: ['contracts', 'image', 'kube', 'pki', 'primitives'],
   release: [],

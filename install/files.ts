@@ -1,5 +1,7 @@
 import { builtins } from '#functions'
+import { version } from '#host/version'
 import { definitionsOf, manifest } from '#sdk'
+import { functionsChart, platformChart } from './chart/index.ts'
 import { knativeManifests } from './knative.ts'
 import { functionRbac, platformRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
@@ -20,7 +22,20 @@ export async function generatedFiles(): Promise<Map<string, string>> {
     ...builtins.map((one): [string, object[]] => [`deploy/rbac/${one.name}.yaml`, functionRbac(manifest(one))]),
     ...builtins.map((one): [string, object[]] => [`deploy/knative/${one.name}.yaml`, knativeManifests(one, KNATIVE)]),
   ]
-  return new Map(
-    await Promise.all(files.map(async ([path, content]) => [path, HEADER + (await yamlOf(content))] as const)),
-  )
+  const manifests = files.map(async ([path, content]) => [path, HEADER + (await yamlOf(content))] as const)
+  return new Map([...(await Promise.all(manifests)), ...(await charts())])
+}
+
+/** What is generated of both charts; the rest of them is written by hand. */
+async function charts(): Promise<Map<string, string>> {
+  const folder = 'deploy/chart/fairlead-functions'
+  const own = await functionsChart(builtins, {
+    name: 'fairlead-functions',
+    version,
+    description: 'The functions that are built into Fairlead, with their kinds and rights',
+    image: { repository: 'fairlead', tag: 'latest', digest: '' },
+    modules: [],
+  })
+  const functions = [...own].map(([path, text]) => [`${folder}/${path}`, text] as const)
+  return new Map([...(await platformChart(version)), ...functions])
 }

@@ -5,7 +5,7 @@ import { generatedFiles } from './files.ts'
 const ROOT = join(import.meta.dirname, '..')
 
 /** Folders in which every manifest is generated. */
-const GENERATED = ['crds', 'deploy/rbac']
+const GENERATED = ['crds', 'deploy/rbac', 'deploy/chart/fairlead-functions/templates']
 
 /** Generated files that differ from what the code says, and manifests that it no longer generates. */
 async function staleFiles(expected: Map<string, string>): Promise<string[]> {

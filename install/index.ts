@@ -1,5 +1,6 @@
+export { type FunctionsChart, functionsChart } from './chart/index.ts'
 export { refuseBreaking } from './compatibility.ts'
-export { type Installed, install } from './install.ts'
+export { checkDefinitions, type Installed, install, installCertificates } from './install.ts'
 export { type KnativeOptions, knativeManifests } from './knative.ts'
 export { functionRbac, PROCESS_ACCOUNT, platformRbac } from './rbac.ts'
 export { reconcilerCrd } from './reconciler.ts'

@@ -44,7 +44,7 @@ export async function install(
   const manifests = functions.map((one) => manifest(one, { revision }))
   const own = definitionsOf(functions)
   // That of Reconcilers is kept compatible here, also where rules in other words only seem to ask for more.
-  if (!force) for (const crd of own) await refuseToBreak(kube, crd)
+  if (!force) await checkDefinitions(kube, functions)
   const crds = [reconcilerCrd(), ...own]
   const installed: Installed[] = []
   const rights = (await Promise.all(manifests.map((one) => rightsOf(kube, one)))).flat()
@@ -56,6 +56,14 @@ export async function install(
   if (natsCertificates) installed.push(...(await certified(kube)))
   return installed
 }
+
+/** Rejects where objects that are stored would be broken by the definitions of the functions. Changes nothing. */
+export async function checkDefinitions(kube: KubeClient, functions: readonly Reconciler[]): Promise<void> {
+  for (const crd of definitionsOf(functions)) await refuseToBreak(kube, crd)
+}
+
+/** What became of the Secrets by which NATS and its clients know each other. Changes nothing else. */
+export const installCertificates = (kube: KubeClient): Promise<Installed[]> => certified(kube)
 
 /**
  * A function that does not finalize any more keeps the right to take its finalizer away: an object that carries it

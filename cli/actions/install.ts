@@ -1,6 +1,8 @@
+import { UsageError } from '#host/exit'
 import { loadFunctions } from '#host/functions'
 import { openKube } from '#host/kube'
-import { install } from '#install'
+import { checkDefinitions, type Installed, install, installCertificates } from '#install'
+import type { KubeClient } from '#kube'
 import type { CommandContext } from '../options.ts'
 import { table } from '../table.ts'
 
@@ -10,11 +12,23 @@ export interface InstallOptions {
   revision?: string
   force: boolean
   natsCertificates: boolean
+  check: boolean
+  onlyNatsCertificates: boolean
 }
 
 export async function installFunctions(options: InstallOptions, { config, print }: CommandContext): Promise<void> {
   await using kube = await openKube(await config())
-  const installed = await install(kube, await loadFunctions(options.function), options)
+  const installed = await applied(kube, options)
   const rows = installed.map(({ kind, name, result }) => [kind, name, result])
   print(options.output === 'json' ? JSON.stringify(installed, null, 2) : table(['KIND', 'NAME', 'RESULT'], rows))
+}
+
+async function applied(kube: KubeClient, options: InstallOptions): Promise<Installed[]> {
+  const { check, onlyNatsCertificates } = options
+  if (check && onlyNatsCertificates) throw new UsageError('--check applies nothing: leave out --only-nats-certificates')
+  if (onlyNatsCertificates) return installCertificates(kube)
+  const functions = await loadFunctions(options.function)
+  if (!check) return install(kube, functions, options)
+  await checkDefinitions(kube, functions)
+  return []
 }

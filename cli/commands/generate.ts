@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
 import type { CrdsOptions, KnativeOfOptions, ManifestsOptions, RbacOptions } from '../actions/generate.ts'
+import type { ChartOptions } from '../actions/generate-chart.ts'
 import { type CommandContext, collect, functionOption, objectName } from '../options.ts'
 
 export function generateCommands(program: Command, { print }: CommandContext): void {
@@ -49,5 +50,19 @@ export function generateCommands(program: Command, { print }: CommandContext): v
     .action(async (name: string | undefined, options: KnativeOfOptions) => {
       const { generateKnative } = await import('../actions/generate.ts')
       print(await generateKnative(name, options))
+    })
+
+  generate
+    .command('chart')
+    .description('a Helm chart of the functions: definitions, rights and Reconcilers, with values for each of them')
+    .addOption(functionOption())
+    .requiredOption('--to <folder>', 'its files are written again, and others there are left')
+    .requiredOption('--image <image>', 'with the functions, which checks the definitions before each upgrade')
+    .option('--module <path>', 'of the functions inside the image; left out: the built-in functions')
+    .option('--name <name>', 'of the chart', objectName, 'functions')
+    .option('--chart-version <version>', 'of the chart', '0.1.0')
+    .action(async (options: ChartOptions) => {
+      const { generateChart } = await import('../actions/generate-chart.ts')
+      for (const file of await generateChart(options)) print(file)
     })
 }

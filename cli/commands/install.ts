@@ -11,6 +11,8 @@ export function installCommand(program: Command, context: CommandContext): void 
     .addOption(revisionOption())
     .option('--force', 'also where objects that are stored would lose something or be refused', false)
     .option('--nats-certificates', 'also what deploy/fairlead needs: Secrets by which NATS knows its clients', false)
+    .option('--check', 'apply nothing; fail where objects that are stored would lose something or be refused', false)
+    .option('--only-nats-certificates', 'those Secrets, and nothing else', false)
     .action(async (options: InstallOptions) => {
       const { installFunctions } = await import('../actions/install.ts')
       await installFunctions(options, context)

@@ -1,0 +1,38 @@
+import { mkdir, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { UsageError } from '#host/exit'
+import { loadFunctions } from '#host/functions'
+import { parseReference } from '#image'
+import { functionsChart } from '#install'
+
+export interface ChartOptions {
+  function: string[]
+  to: string
+  image: string
+  module?: string
+  name: string
+  chartVersion: string
+}
+
+/** Writes a chart of the functions into a folder, and returns the paths of its files. */
+export async function generateChart(options: ChartOptions): Promise<string[]> {
+  const { function: modules, to, image, module, name, chartVersion: version } = options
+  if (!/^\d+\.\d+\.\d+(?:[-+][\w.+-]+)?$/.test(version))
+    throw new UsageError(`"${version}" is no version of a chart: write it like 1.2.0`)
+  const { registry, repository, tag = 'latest', digest = '' } = parseReference(image)
+  const functions = await loadFunctions(modules)
+  const files = await functionsChart(functions, {
+    name,
+    version,
+    description: `Functions of Fairlead: ${functions.map((one) => one.name).join(', ')}`,
+    image: { repository: `${registry}/${repository}`, tag, digest },
+    modules: module === undefined ? [] : [module],
+  })
+  const written = [...files].map(async ([path, text]) => {
+    const file = join(to, path)
+    await mkdir(dirname(file), { recursive: true })
+    await writeFile(file, text)
+    return file
+  })
+  return Promise.all(written)
+}

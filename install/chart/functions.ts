@@ -1,0 +1,103 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { definitionsOf, manifest, type Reconciler } from '#sdk'
+import { functionRbac } from '../rbac.ts'
+import { yamlOf } from '../yaml.ts'
+import { type ChartFile, chartFile } from './chart-file.ts'
+import { definitionTemplates } from './definitions.ts'
+import { DEPLOY } from './sources.ts'
+import { Templated } from './templated.ts'
+
+/** Written by hand, and the same for the functions of anybody. */
+const COMMON = ['templates/check.yaml', 'templates/_helpers.tpl', 'templates/NOTES.txt', 'values.schema.json']
+
+export interface FunctionsChart extends ChartFile {
+  /** Of the functions; `registry/name:tag@digest` or less. */
+  image: { repository: string; tag: string; digest: string }
+  /** Modules in the image that export the functions; none: they are built in. */
+  modules: readonly string[]
+}
+
+/** A chart of functions, by the paths in it: what `fairlead install` applies for each of them. */
+export async function functionsChart(
+  functions: readonly Reconciler[],
+  chart: FunctionsChart,
+): Promise<Map<string, string>> {
+  const templates = await Promise.all(
+    functions.map(async (one) => [`templates/${one.name}.yaml`, await templateOf(one)] as const),
+  )
+  const common = await Promise.all(
+    COMMON.map(async (path) => [path, await readFile(join(DEPLOY, 'chart/fairlead-functions', path), 'utf8')] as const),
+  )
+  return new Map([
+    ['Chart.yaml', await chartFile(chart)],
+    ['values.yaml', await yamlOf(valuesOf(functions, chart))],
+    ...common,
+    ...templates,
+    ['templates/check-role.yaml', await checkRole(functions)],
+  ])
+}
+
+const valuesOf = (functions: readonly Reconciler[], { image, modules }: FunctionsChart): object => ({
+  image: { ...image, pullPolicy: '' },
+  imagePullSecrets: [],
+  crds: { enabled: true, keep: true },
+  check: { enabled: true, modules, apiServerPorts: [443, 6443] },
+  functions: Object.fromEntries(functions.map(({ name }) => [name, { enabled: true, url: '', revision: '' }])),
+})
+
+/** What `install --check` reads: the definitions that are there, and whether any object is stored under them. */
+async function checkRole(functions: readonly Reconciler[]): Promise<string> {
+  const template = new Templated()
+  const definitions = definitionsOf(functions)
+  const role = {
+    apiVersion: 'rbac.authorization.k8s.io/v1',
+    kind: 'ClusterRole',
+    metadata: {
+      name: template.value('.Chart.Name').concat('-check'),
+      labels: { 'app.kubernetes.io/part-of': 'fairlead' },
+      annotations: {
+        'helm.sh/hook': 'pre-install,pre-upgrade',
+        'helm.sh/hook-weight': '-5',
+        'helm.sh/hook-delete-policy': 'before-hook-creation,hook-succeeded',
+      },
+    },
+    rules: [
+      {
+        apiGroups: ['apiextensions.k8s.io'],
+        resources: ['customresourcedefinitions'],
+        resourceNames: definitions.map(({ metadata }) => metadata.name),
+        verbs: ['get'],
+      },
+      ...definitions.map(({ spec: { group, names } }) => ({
+        apiGroups: [group],
+        resources: [names.plural],
+        verbs: ['list'],
+      })),
+    ],
+  }
+  return definitions.length === 0 ? '' : template.render([role], 'and .Values.check.enabled .Values.crds.enabled')
+}
+
+async function templateOf(one: Reconciler): Promise<string> {
+  const values = `(index .Values.functions ${JSON.stringify(one.name)})`
+  const template = new Templated()
+  const reconciler = manifest(one)
+  const invoke = template.items(
+    `{{- with ${values}.url }}`,
+    'invoke:',
+    '  http:',
+    '    url: {{ . }}',
+    '{{- else }}',
+    'invoke:',
+    '  pull: {}',
+    '{{- end }}',
+    `{{- with ${values}.revision }}`,
+    'revision: {{ . | quote }}',
+    '{{- end }}',
+  )
+  const objects = [...functionRbac(reconciler), { ...reconciler, spec: { ...reconciler.spec, invoke } }]
+  const definitions = definitionsOf([one])
+  const kinds = definitions.length === 0 ? '' : `---\n${await definitionTemplates(definitions)}`
+  return `{{- if ${values}.enabled }}\n${await template.render(objects)}${kinds}{{- end }}\n`
+}

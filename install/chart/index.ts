@@ -1,0 +1,2 @@
+export { type FunctionsChart, functionsChart } from './functions.ts'
+export { platformChart } from './platform.ts'

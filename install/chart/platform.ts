@@ -1,0 +1,152 @@
+import type { KubeObject } from '#contracts'
+import { platformRbac } from '../rbac.ts'
+import { reconcilerCrd } from '../reconciler.ts'
+import { chartFile } from './chart-file.ts'
+import { definitionTemplates } from './definitions.ts'
+import { get, manifestsIn, objectOf, patched, set, textOf } from './sources.ts'
+import { Templated } from './templated.ts'
+
+const FOLDER = 'deploy/chart/fairlead'
+const FILES: Record<string, string> = {
+  'nats.conf': 'nats/nats.conf',
+  'users.conf': 'nats/users.conf',
+  'cluster.conf': 'nats/cluster.conf',
+  'ha-cluster.conf': 'fairlead-ha/cluster.conf',
+  'alerts.yaml': 'monitoring/alerts.yaml',
+}
+const IS_CLUSTER = 'gt (int .Values.nats.replicas) 1'
+const POD = 'spec/template/spec'
+const CONTAINER = `${POD}/containers/0`
+
+/**
+ * What is generated of the chart `fairlead`, by its path: the objects of deploy/fairlead and deploy/fairlead-ha, with values in
+ * place of what differs between clusters.
+ */
+export async function platformChart(version: string): Promise<Map<string, string>> {
+  const sources = await manifestsIn('nats/nats.yaml', 'processes/bridge.yaml', 'processes/dispatcher.yaml')
+  const single = await patched(sources, 'fairlead/kustomization.yaml')
+  const ofThree = await patched(sources, 'fairlead-ha/kustomization.yaml')
+  const [, ...accounts] = platformRbac()
+  const description = 'Serverless reconcilers of Kubernetes objects, on NATS JetStream'
+  const texts: Record<string, string> = {
+    'Chart.yaml': await chartFile({ name: 'fairlead', version, description }),
+    'templates/nats.yaml': await nats(single, ofThree),
+    'templates/bridge.yaml': await bridge(single),
+    'templates/dispatcher.yaml': await dispatcher(single),
+    'templates/network.yaml': await network(),
+    'templates/rbac.yaml': await new Templated().render(accounts),
+    'templates/crds.yaml': await definitionTemplates([reconcilerCrd()]),
+  }
+  for (const [path, source] of Object.entries(FILES)) texts[`files/${path}`] = await textOf(source)
+  return new Map(Object.entries(texts).map(([path, text]) => [`${FOLDER}/${path}`, text]))
+}
+
+function bridge(objects: readonly KubeObject[]): Promise<string> {
+  const template = new Templated()
+  const limit = template.items(
+    '{{- with .Values.nats.eventsMaxBytes }}',
+    '- name: FAIRLEAD_EVENTS_MAX_BYTES',
+    '  value: {{ . }}',
+    '{{- end }}',
+  )
+  return processOf('bridge', objects, template, [limit])
+}
+
+function dispatcher(objects: readonly KubeObject[]): Promise<string> {
+  const template = new Templated()
+  const deployment = objectOf(objects, 'Deployment', 'fairlead-dispatcher')
+  const modules = template.items('{{- range .Values.dispatcher.functions }}', '- -f', '- {{ . | quote }}', '{{- end }}')
+  set(deployment, `${CONTAINER}/args/-`, modules)
+  return processOf('dispatcher', objects, template, [])
+}
+
+async function processOf(
+  part: 'bridge' | 'dispatcher',
+  objects: readonly KubeObject[],
+  template: Templated,
+  variables: string[],
+): Promise<string> {
+  const values = `.Values.${part}`
+  const deployment = objectOf(objects, 'Deployment', `fairlead-${part}`)
+  set(deployment, 'spec/replicas', template.value(`${values}.replicas`))
+  set(deployment, 'spec/template/metadata/annotations', template.optional('.Values.monitoring.podAnnotations'))
+  inCluster(deployment, values, template)
+  set(deployment, `${POD}/affinity`, template.optional(`${values}.affinity`))
+  set(deployment, `${CONTAINER}/image`, template.value('include "fairlead.image" .Values.image'))
+  const given = get(deployment, `${CONTAINER}/env`) as { name: string; value?: string }[]
+  const kept = given.filter(({ name }) => name !== 'FAIRLEAD_EVENTS_MAX_BYTES')
+  for (const one of kept) if (one.name === 'NATS_URL') one.value = template.value('include "fairlead.natsUrl" .')
+  const replicas = template.items(
+    `{{- if ${IS_CLUSTER} }}`,
+    '- name: FAIRLEAD_REPLICAS',
+    '  value: {{ .Values.nats.replicas | quote }}',
+    '{{- end }}',
+  )
+  const more = template.items(`{{- with ${values}.env }}`, '{{- toYaml . | nindent 12 }}', '{{- end }}')
+  set(deployment, `${CONTAINER}/env`, [...kept, ...variables, replicas, more])
+  const budget = objectOf(objects, 'PodDisruptionBudget', `fairlead-${part}`)
+  set(budget, 'spec/maxUnavailable', template.value(`${values}.disruption.maxUnavailable`))
+  return `${await template.render([deployment])}---\n${await template.render([budget], `${values}.disruption.enabled`)}`
+}
+
+/** What is the cluster's own matter, for the pods of a part. */
+function inCluster(object: KubeObject, values: string, template: Templated): void {
+  set(object, `${POD}/nodeSelector`, template.optional(`${values}.nodeSelector`))
+  set(object, `${POD}/tolerations`, template.optional(`${values}.tolerations`))
+  set(object, `${POD}/imagePullSecrets`, template.optional('.Values.imagePullSecrets'))
+  set(object, `${CONTAINER}/resources`, template.structure(`${values}.resources`))
+  const policy = ['{{- with .Values.image.pullPolicy }}', 'imagePullPolicy: {{ . }}', '{{- end }}']
+  set(object, `${CONTAINER}/imagePullPolicy`, template.items(...policy))
+}
+
+async function nats(single: readonly KubeObject[], ofThree: readonly KubeObject[]): Promise<string> {
+  const template = new Templated()
+  const [servers, three] = [single, ofThree].map((objects) => objectOf(objects, 'StatefulSet', 'fairlead-nats'))
+  const service = objectOf(single, 'Service', 'fairlead-nats')
+  if (servers === undefined || three === undefined) throw new TypeError('deploy/nats has no StatefulSet')
+  set(servers, 'spec/replicas', template.value('.Values.nats.replicas'))
+  // A change of the configuration starts the servers again, as another name of the ConfigMap does in the kustomization.
+  const checksum = template.value('include "fairlead.natsConfig" . | sha256sum')
+  set(servers, 'spec/template/metadata/annotations', { 'checksum/config': checksum })
+  inCluster(servers, '.Values.nats', template)
+  const apart = await new Templated().render([{ affinity: get(three, `${POD}/affinity`) as object }])
+  const affinity = template.items(
+    '{{- if .Values.nats.affinity }}',
+    'affinity:',
+    '  {{- toYaml .Values.nats.affinity | nindent 8 }}',
+    `{{- else if ${IS_CLUSTER} }}`,
+    ...apart.trimEnd().split('\n'),
+    '{{- end }}',
+  )
+  set(servers, `${POD}/affinity`, affinity)
+  const key = `${POD}/topologySpreadConstraints/0/topologyKey`
+  const [alone, among] = [get(servers, key), get(three, key)]
+  set(servers, key, template.value(`${IS_CLUSTER} | ternary "${String(among)}" "${String(alone)}"`))
+  set(servers, `${CONTAINER}/image`, template.value('include "fairlead.image" .Values.nats.image'))
+  const claim = 'spec/volumeClaimTemplates/0/spec'
+  const storageClass = ['{{- with .Values.nats.storage.className }}', 'storageClassName: {{ . }}', '{{- end }}']
+  set(servers, `${claim}/storageClassName`, template.items(...storageClass))
+  set(servers, `${claim}/resources/requests/storage`, template.value('.Values.nats.storage.size'))
+  const budget = await manifestsIn('fairlead-ha/disruption.yaml')
+  const budgets = await template.render(budget, `and .Values.nats.disruption.enabled (${IS_CLUSTER})`)
+  const text = await template.render([service, servers])
+  return `{{- if .Values.nats.enabled }}\n{{ include "fairlead.natsConfig" . }}\n---\n${text}---\n${budgets}{{- end }}\n`
+}
+
+async function network(): Promise<string> {
+  const template = new Templated()
+  const policies = await manifestsIn('network/policies.yaml')
+  const metrics = objectOf(policies, 'NetworkPolicy', 'fairlead-metrics')
+  const readers = 'spec/ingress/0/from/0/namespaceSelector/matchExpressions/0/values'
+  set(metrics, readers, template.structure('.Values.monitoring.namespaces'))
+  const ports = template.items(
+    '{{- range .Values.networkPolicy.apiServerPorts }}',
+    '- protocol: TCP',
+    '  port: {{ . }}',
+    '{{- end }}',
+  )
+  set(objectOf(policies, 'NetworkPolicy', 'fairlead-processes'), 'spec/egress/1/ports', [ports])
+  const ofEtcd = await template.render(await manifestsIn('network/etcd/policies.yaml'), '.Values.networkPolicy.etcd')
+  const all = await template.render(policies)
+  return `{{- if .Values.networkPolicy.enabled }}\n${all}---\n${ofEtcd}{{- end }}\n`
+}

@@ -1,0 +1,202 @@
+import { execFile } from 'node:child_process'
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { KubeObject } from '#contracts'
+import { builtins } from '#functions'
+import { functionRbac, platformRbac, reconcilerCrd } from '#install'
+import { ensureBinaries, silentProgress } from '#local'
+import { definitionsOf, manifest } from '#sdk'
+import { natsCertificates } from '../../install/certificates.ts'
+import { command } from '../support/command.ts'
+import { CHART, FUNCTIONS_CHART, type Helm, helmIn, isHook, objectsOf, SYSTEM, titleOf } from '../support/helm.ts'
+
+const DEPLOY = join(import.meta.dirname, '../../deploy')
+const HELM_WITHIN_MS = 600_000
+
+let dir: string
+let helm: Helm
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'fl-chart-'))
+  helm = await helmIn(dir)
+}, HELM_WITHIN_MS)
+afterAll(() => rm(dir, { recursive: true, force: true }))
+
+const rendered = async (chart: string, ...args: string[]) =>
+  objectsOf(await helm(['template', 'fairlead', chart, ...SYSTEM, ...args]))
+
+async function kustomized(folder: string): Promise<KubeObject[]> {
+  const kubectl = (await ensureBinaries(['kubectl'], silentProgress))('kubectl')
+  const { stdout } = await promisify(execFile)(kubectl, ['kustomize', join(DEPLOY, folder)])
+  return objectsOf(stdout)
+}
+
+const plain = <T>(value: T): T => JSON.parse(JSON.stringify(value)) as T
+
+const OWN = ['checksum/config', 'helm.sh/resource-policy']
+
+/** By kind and name, without what is Helm's own or is there so that a change of the configuration starts the servers again. */
+function byTitle(objects: readonly KubeObject[]): Record<string, unknown> {
+  const text = JSON.stringify(objects).replaceAll(/"fairlead-nats-[a-z0-9]{10}"/g, '"fairlead-nats"')
+  const all = JSON.parse(text, (key, value: Record<string, string>) => {
+    if (key !== 'annotations') return value
+    const kept = Object.entries(value).filter(([name]) => !OWN.includes(name))
+    return kept.length === 0 ? undefined : Object.fromEntries(kept)
+  }) as KubeObject[]
+  return Object.fromEntries(all.map((one) => [titleOf(one), one]))
+}
+
+describe('the chart of Fairlead', () => {
+  it.each([
+    ['fairlead', []],
+    ['fairlead-ha', ['--set', 'nats.replicas=3']],
+  ])('has the objects of deploy/%s, and those that install applies', async (folder, args) => {
+    const [, ...accounts] = platformRbac()
+    const made = (await rendered(CHART, ...args)).filter((one) => !isHook(one))
+    const wanted = [...(await kustomized(folder)), ...plain(accounts), plain(reconcilerCrd())]
+    expect(byTitle(made)).toEqual(byTitle(wanted as KubeObject[]))
+  })
+
+  it('gives what differs between clusters to all pods that it concerns', async () => {
+    const values = {
+      image: { repository: 'r.example.com/f', digest: `sha256:${'a'.repeat(64)}`, pullPolicy: 'Always' },
+      imagePullSecrets: [{ name: 'pull' }],
+      bridge: { nodeSelector: { a: 'b' }, env: [{ name: 'LOG_LEVEL', value: 'debug' }] },
+      dispatcher: { functions: ['src/index.ts'], tolerations: [{ operator: 'Exists' }], affinity: { podAffinity: {} } },
+      nats: { enabled: false, url: 'tls://nats.example.com:4222', eventsMaxBytes: '', replicas: 3 },
+      tls: { source: 'Secret' },
+      monitoring: { podMonitor: { enabled: true }, prometheusRule: { enabled: true } },
+      networkPolicy: { enabled: false },
+    }
+    await writeFile(join(dir, 'values.yaml'), JSON.stringify(values))
+    const objects = await rendered(CHART, '-f', join(dir, 'values.yaml'))
+    const titles = objects.map(titleOf)
+    expect(titles).toEqual(expect.arrayContaining(['PodMonitor fairlead', 'PrometheusRule fairlead']))
+    expect(titles.filter((title) => /^(StatefulSet|NetworkPolicy|Job|ConfigMap)/.test(title))).toEqual([])
+    const podOf = (name: string) =>
+      objects.find((one) => titleOf(one) === `Deployment ${name}`) as KubeObject & {
+        spec: { template: { spec: { containers: { image: string; args: string[]; env: object[] }[] } } }
+      }
+    const [bridge, dispatcher] = ['bridge', 'dispatcher'].map((part) => podOf(`fairlead-${part}`).spec.template.spec)
+    expect(bridge).toMatchObject({ nodeSelector: { a: 'b' }, imagePullSecrets: [{ name: 'pull' }] })
+    expect(bridge?.containers[0]).toMatchObject({
+      image: `r.example.com/f@sha256:${'a'.repeat(64)}`,
+      imagePullPolicy: 'Always',
+    })
+    expect(bridge?.containers[0]?.env).toEqual(
+      expect.arrayContaining([
+        { name: 'NATS_URL', value: 'tls://nats.example.com:4222' },
+        { name: 'FAIRLEAD_REPLICAS', value: '3' },
+        { name: 'LOG_LEVEL', value: 'debug' },
+      ]),
+    )
+    expect(JSON.stringify(bridge)).not.toContain('EVENTS_MAX_BYTES')
+    expect(dispatcher).toMatchObject({ tolerations: [{ operator: 'Exists' }], affinity: { podAffinity: {} } })
+    expect(dispatcher?.containers[0]?.args.slice(-2)).toEqual(['-f', 'src/index.ts'])
+  })
+
+  it('has cert-manager issue the certificates that install would make', async () => {
+    const objects = await rendered(CHART, '--set', 'tls.source=CertManager')
+    expect(objects.filter(isHook)).toEqual([])
+    const issued = objects.filter(({ kind }) => kind === 'Certificate') as (KubeObject & {
+      spec: { secretName: string; dnsNames?: string[] }
+    })[]
+    const leaves = issued.filter(({ spec }) => spec.dnsNames !== undefined)
+    const { X509Certificate } = await import('node:crypto')
+    const made = natsCertificates(new Map(), new Date())
+      .map(
+        ({ metadata, data }) => [metadata.name, new X509Certificate(Buffer.from(data['tls.crt'], 'base64'))] as const,
+      )
+      .filter(([name]) => name !== 'fairlead-nats-ca')
+      .map(([name, { subjectAltName = '' }]) => [
+        name,
+        subjectAltName.split(', ').map((san) => san.replace('DNS:', '')),
+      ])
+    expect(leaves.map(({ spec }) => [spec.secretName, spec.dnsNames])).toEqual(made)
+  })
+})
+
+describe('the chart of the functions', () => {
+  it('has what install applies for them', async () => {
+    const made = (await rendered(FUNCTIONS_CHART)).filter((one) => !isHook(one))
+    const manifests = builtins.map((one) => manifest(one))
+    const wanted = [...manifests.flatMap((one) => functionRbac(one)), ...definitionsOf(builtins), ...manifests]
+    expect(byTitle(made)).toEqual(byTitle(plain(wanted) as unknown as KubeObject[]))
+  })
+
+  it('leaves functions out, and has others called over HTTP', async () => {
+    const others = builtins
+      .filter(({ name }) => name !== 'at')
+      .flatMap(({ name }) => ['--set', `functions.${name}.enabled=false`])
+    const url = 'http://at.fairlead-functions.svc.cluster.local'
+    const objects = await rendered(
+      FUNCTIONS_CHART,
+      ...others,
+      '--set',
+      `functions.at.url=${url},functions.at.revision=v7`,
+    )
+    const reconcilers = objects.filter(({ kind }) => kind === 'Reconciler')
+    expect(reconcilers).toMatchObject([
+      { metadata: { name: 'at' }, spec: { invoke: { http: { url } }, revision: 'v7' } },
+    ])
+  })
+})
+
+describe('a chart of functions of a user', () => {
+  it('is made by the command, and checks with the image and the module that it is given', async () => {
+    const to = join(dir, 'own')
+    const image = `r.example.com/ops@sha256:${'b'.repeat(64)}`
+    const args = ['--to', to, '--image', image, '--module', 'src/index.ts', '--name', 'ops', '--chart-version', '1.2.3']
+    const { code } = await command(['generate', 'chart', '-f', 'examples/workspace/workspace.ts', ...args])
+    expect(code).toBe(0)
+    expect(await helm(['lint', '--strict', to, ...SYSTEM])).toContain('0 chart(s) failed')
+    const objects = await rendered(to)
+    expect(objects.filter((one) => !isHook(one)).map(({ kind }) => kind)).toEqual(
+      expect.arrayContaining(['CustomResourceDefinition', 'Reconciler', 'ServiceAccount']),
+    )
+    const job = JSON.stringify(objects.find(({ kind }) => kind === 'Job'))
+    expect(job).toContain(`"image":"${image}","args":["install","--check","-f","src/index.ts"]`)
+    const wrong = await command(['generate', 'chart', '--to', to, '--image', image, '--chart-version', '1'])
+    expect(wrong).toMatchObject({ code: 2, stderr: expect.stringContaining('write it like 1.2.0') })
+  })
+})
+
+describe('charts', () => {
+  it.each([CHART, FUNCTIONS_CHART])('%s is found in order by helm lint', async (chart) => {
+    expect(await helm(['lint', '--strict', chart, ...SYSTEM])).toContain('0 chart(s) failed')
+  })
+
+  it.each([
+    [CHART, 'bridge.replicas=two', /bridge\/replicas.*got string, want integer/],
+    [CHART, 'nats.replicas=2', /nats\/replicas.*value must be one of 1, 3/],
+    [CHART, 'tls.source=Vault', /tls\/source.*value must be one of 'Job', 'Secret', 'CertManager'/],
+    [CHART, 'dispatcher.replica=1', /dispatcher.*additional properties 'replica' not allowed/],
+    [CHART, 'image.digest=latest', /image\/digest.*does not match pattern/],
+    [CHART, 'nats.enabled=false,tls.source=Secret', /nats.url is empty.*tls:\/\/nats.example.com:4222/],
+    [CHART, 'nats.enabled=false', /tls.source Job makes certificates for the NATS of this chart/],
+    [FUNCTIONS_CHART, 'functions.at.url=nowhere', /functions\/at\/url.*does not match pattern/],
+  ])('%s refuses %s, and says why', async (chart, set, message) => {
+    await expect(rendered(chart, '--set', set)).rejects.toThrow(message)
+  })
+
+  it('are for the namespace of Fairlead alone', async () => {
+    for (const chart of [CHART, FUNCTIONS_CHART])
+      await expect(helm(['template', 'x', chart])).rejects.toThrow('give --namespace fairlead-system')
+  })
+
+  it('have the version of the package', async () => {
+    const { version } = JSON.parse(await readFile(join(DEPLOY, '../package.json'), 'utf8')) as { version: string }
+    for (const chart of [CHART, FUNCTIONS_CHART])
+      expect(await helm(['show', 'chart', chart])).toMatch(
+        new RegExp(`appVersion: "?${version}"?\\n(.*\\n)*version: ${version}\\n`),
+      )
+  })
+
+  it('are packed', async () => {
+    const copy = join(dir, 'copy')
+    await cp(CHART, copy, { recursive: true })
+    expect(await helm(['package', copy, '--destination', dir])).toContain('fairlead-0.1.0.tgz')
+  })
+})

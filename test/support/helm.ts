@@ -1,0 +1,36 @@
+import { execFile } from 'node:child_process'
+import { join } from 'node:path'
+import { parseAllDocuments } from 'yaml'
+import type { KubeObject } from '#contracts'
+import { ensureBinaries, progressOn } from '#local'
+
+/** `await helm(['template', …])`: what it prints; rejects with what it says on stderr. */
+export type Helm = (args: string[]) => Promise<string>
+
+export const CHART = join(import.meta.dirname, '../../deploy/chart/fairlead')
+export const FUNCTIONS_CHART = join(import.meta.dirname, '../../deploy/chart/fairlead-functions')
+export const SYSTEM = ['--namespace', 'fairlead-system']
+/** What `fairlead install` has applied becomes part of a release. */
+export const TAKE_OVER = ['--take-ownership', '--force-conflicts']
+
+/** The real Helm, with settings of its own in a folder. Without a kubeconfig it has no cluster. */
+export async function helmIn(dir: string, kubeconfig = join(dir, 'none')): Promise<Helm> {
+  const program = (await ensureBinaries(['helm'], progressOn(process.stderr)))('helm')
+  const homes = Object.fromEntries(['CONFIG', 'CACHE', 'DATA'].map((kind) => [`HELM_${kind}_HOME`, join(dir, 'helm')]))
+  const env = { ...process.env, ...homes, KUBECONFIG: kubeconfig }
+  return (args) =>
+    new Promise((resolve, reject) => {
+      execFile(program, args, { env, maxBuffer: 2 ** 26 }, (error, stdout, stderr) => {
+        if (error) reject(new Error(stderr || error.message, { cause: error }))
+        else resolve(stdout)
+      })
+    })
+}
+
+/** As Kubernetes reads them. */
+export const objectsOf = (text: string): KubeObject[] =>
+  parseAllDocuments(text, { version: '1.1' }).flatMap((one) => (one.toJS() as KubeObject | null) ?? [])
+
+export const titleOf = ({ kind, metadata: { name } }: KubeObject): string => `${kind} ${name}`
+
+export const isHook = ({ metadata }: KubeObject): boolean => metadata.annotations?.['helm.sh/hook'] !== undefined
