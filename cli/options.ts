@@ -26,6 +26,12 @@ export const objectName = (text: string): string => {
   return text
 }
 
+/** Of recorded runs. */
+export function runNumbers(text: string, before: number[]): number[] {
+  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('give the number that `runs ls` shows.')
+  return [...before, Number(text)]
+}
+
 /** The first one is the default. */
 export const outputOption = (...choices: string[]): Option =>
   new Option('-o, --output <format>', 'of the result').choices(choices).default(choices[0])

@@ -15,6 +15,7 @@ import { localCommands } from './commands/local.ts'
 import { newCommands } from './commands/new.ts'
 import { publishCommand } from './commands/publish.ts'
 import { queueCommands } from './commands/queue.ts'
+import { replayCommand } from './commands/replay.ts'
 import { runCommand } from './commands/run.ts'
 import { runsCommands } from './commands/runs.ts'
 import { serveCommand } from './commands/serve.ts'
@@ -94,6 +95,7 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
   explainCommand(program, context)
   queueCommands(program, context)
   runsCommands(program, context)
+  replayCommand(program, context)
   deadCommands(program, context)
   serveCommand(program, context)
   eventsCommands(program, context)

@@ -8,7 +8,8 @@ export type Contents = Pick<KubeObject, 'apiVersion' | 'kind'> & Record<string, 
 const SHORTEST = 4
 /** Of a longer value so much is enough to be recognised: messages cut what they quote. */
 const RECOGNISED = 16
-const INSTEAD = '[confidential]'
+/** Stands in a text for what must not be told. */
+export const CONFIDENTIAL = '[confidential]'
 
 /**
  * Takes out of a text whatever these objects hold beside metadata and conditions: values of a Secret as text and in
@@ -39,7 +40,7 @@ function withoutValue(text: string, value: string): string {
   const head = value.slice(0, RECOGNISED)
   let [scrubbed, from] = ['', 0]
   for (let at = text.indexOf(head); at !== -1; at = text.indexOf(head, from)) {
-    scrubbed += text.slice(from, at) + INSTEAD
+    scrubbed += text.slice(from, at) + CONFIDENTIAL
     from = at + commonLength(text.slice(at, at + value.length), value)
   }
   return scrubbed + text.slice(from)

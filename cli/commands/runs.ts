@@ -2,7 +2,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { RunResult } from '#contracts'
 import type { RunsLsOptions, RunsTailOptions } from '../actions/runs.ts'
 import { momentFrom } from '../events/options.ts'
-import { type CommandContext, objectName, outputOption, whole } from '../options.ts'
+import { type CommandContext, objectName, outputOption, runNumbers, whole } from '../options.ts'
 
 /** Every one of them, or it is no such result. */
 const RESULTS: Record<RunResult, true> = {
@@ -51,7 +51,7 @@ export function runsCommands(program: Command, context: CommandContext): void {
   group
     .command('show')
     .description('one run: causes, waiting, calls, and writes with their differences')
-    .argument('<run>', 'its number, as ls says it', runNumber)
+    .argument('<run>', 'its number, as ls says it', (text: string) => runNumbers(text, [])[0])
     .action(async (id: number) => {
       const { show } = await import('../actions/runs.ts')
       await show(id, context)
@@ -70,11 +70,4 @@ export function runsCommands(program: Command, context: CommandContext): void {
 function resultFrom(text: string, before: RunResult[]): RunResult[] {
   if (!Object.hasOwn(RESULTS, text)) throw new InvalidArgumentError(`give one of ${Object.keys(RESULTS).join(', ')}.`)
   return [...before, text as RunResult]
-}
-
-const runNumbers = (text: string, before: number[]): number[] => [...before, runNumber(text)]
-
-function runNumber(text: string): number {
-  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('give the number that `runs ls` shows.')
-  return Number(text)
 }

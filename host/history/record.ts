@@ -13,14 +13,13 @@ import {
 } from '#contracts'
 import type { EndedRun, TrailLap, TrailWrite } from '#dispatch'
 import { parseKey } from '#events'
-import { differences, isConfidential, type Reconciled, sameJson, scrubber } from '#reconcile'
+import { differences, isConfidential, type Reconciled, sameJson, scrubber, WITHHELD, withoutContents } from '#reconcile'
 import { sizeOf } from './size.ts'
 
 /** As JSON, of one run. */
 const MOST_OBJECTS = 256 * 1024
 const MOST_OUTCOMES = 128 * 1024
 const MOST_DIFFERENCES = 4 * 1024
-const WITHHELD = '(withheld)'
 
 type Confidential = (object: KubeObject) => boolean
 
@@ -217,24 +216,6 @@ class RecordWriter {
 }
 
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error)).slice(0, 4096)
-
-/** The names of its fields, and what says which object it is. Annotations may hold a copy of the whole. */
-function withoutContents({ apiVersion, kind, metadata, ...content }: KubeObject): KubeObject {
-  const { name, namespace, uid, resourceVersion, labels, ownerReferences } = metadata
-  const kept = { name, namespace, uid, resourceVersion, labels, ownerReferences }
-  const known = Object.entries(kept).filter(([, value]) => value !== undefined)
-  return {
-    apiVersion,
-    kind,
-    metadata: Object.fromEntries(known) as unknown as KubeObject['metadata'],
-    ...Object.fromEntries(Object.entries(content).map(([field, value]) => [field, withoutValues(value)])),
-  }
-}
-
-const withoutValues = (value: unknown): unknown =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
-    ? Object.fromEntries(Object.keys(value).map((key) => [key, WITHHELD]))
-    : WITHHELD
 
 const withheldChange = ({ path, ...values }: FieldChange): FieldChange => ({
   path,

@@ -1,0 +1,75 @@
+import { readFile } from 'node:fs/promises'
+import type { RunRecord } from '#contracts'
+import { viewRuns } from '#events'
+import { EXIT, UsageError } from '#host/exit'
+import { functionNamed, loadFunctions } from '#host/functions'
+import { openJetStream } from '#host/nats'
+import { changeText, type ReplayedRun, recordsIn, replayRun } from '#testing'
+import type { CommandContext } from '../options.ts'
+import { oneLine } from '../table.ts'
+
+export interface ReplayOptions {
+  from?: string
+  function: string[]
+  output: 'text' | 'json'
+}
+
+/** Recorded runs against the functions on disk: neither cluster nor queue is asked, and nothing is written. */
+export async function replayRuns(
+  ids: readonly number[],
+  options: ReplayOptions,
+  context: CommandContext,
+): Promise<void> {
+  const records = await recordsOf(ids, options.from, context)
+  const functions = await loadFunctions(options.function)
+  const replayed: ReplayedRun[] = []
+  for (const record of records) replayed.push(await replayRun(functionNamed(functions, record.reconciler), record))
+  if (options.output === 'json') context.print(JSON.stringify(replayed.map(jsonOf), null, 2))
+  else context.print(replayed.map(textOf).join('\n\n'))
+  if (replayed.some(({ isSame }) => !isSame)) context.setExitCode(EXIT.failed)
+}
+
+async function recordsOf(
+  ids: readonly number[],
+  from: string | undefined,
+  { config }: CommandContext,
+): Promise<RunRecord[]> {
+  if ((from === undefined) === (ids.length === 0))
+    throw new UsageError('give numbers of runs, or --from FILE, one of the two')
+  if (from !== undefined) {
+    const text = await readFile(from, 'utf8').catch((cause: Error) => {
+      throw new UsageError(`cannot read ${from}: ${cause.message}`, { cause })
+    })
+    return recordsIn(text, from)
+  }
+  const settings = await config()
+  await using js = await openJetStream(settings, 'runs')
+  const view = viewRuns(js, settings.FAIRLEAD_PREFIX)
+  return Promise.all(
+    ids.map(async (id) => {
+      const found = await view.get(id)
+      if (found === undefined) throw new UsageError(`there is no run ${id} in ${view.stream}: fairlead runs ls`)
+      return found.record
+    }),
+  )
+}
+
+const jsonOf = ({ record, calls, isSame }: ReplayedRun) => {
+  const { id, reconciler, namespace, name, leftOut } = record
+  return { id, reconciler, ...(namespace !== undefined && { namespace }), name, isSame, calls, leftOut }
+}
+
+function textOf({ record, calls, isSame }: ReplayedRun): string {
+  const { id, reconciler, namespace, name, startedAt, leftOut } = record
+  const head = `Run ${id} of ${reconciler} ${namespace === undefined ? '' : `${namespace}/`}${name}, ${startedAt}`
+  const lines = calls.flatMap(({ call, differences, unstable, is }) => {
+    if (differences.length + unstable.length === 0) return [`  call ${call}: as it was`]
+    const failed = 'error' in is ? [`    fails now: ${oneLine(is.error)}`] : []
+    const changed = differences.map((one) => `    ${oneLine(changeText(one))}`)
+    const drawn = unstable.map((path) => `    ? ${path}: differs between two calls on the same input`)
+    return [`  call ${call}: other than it was`, ...failed, ...changed, ...drawn]
+  })
+  const none = calls.length === 0 ? ['  the function was not called, or the record leaves out what it returned'] : []
+  const ends = isSame ? 'It decides as it did.' : 'It decides otherwise than it did.'
+  return [head, ...lines, ...none, `  left out of the record: ${leftOut.join('; ')}`, ends].join('\n')
+}

@@ -1,0 +1,22 @@
+import type { KubeObject } from '#contracts'
+
+/** Stands in a record for what must not be told. */
+export const WITHHELD = '(withheld)'
+
+/** An object without its contents: the names of its fields, and what says which object it is. Annotations may hold a copy of the whole. */
+export function withoutContents({ apiVersion, kind, metadata, ...content }: KubeObject): KubeObject {
+  const { name, namespace, uid, resourceVersion, labels, ownerReferences } = metadata
+  const kept = { name, namespace, uid, resourceVersion, labels, ownerReferences }
+  const known = Object.entries(kept).filter(([, value]) => value !== undefined)
+  return {
+    apiVersion,
+    kind,
+    metadata: Object.fromEntries(known) as unknown as KubeObject['metadata'],
+    ...Object.fromEntries(Object.entries(content).map(([field, value]) => [field, withoutValues(value)])),
+  }
+}
+
+const withoutValues = (value: unknown): unknown =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+    ? Object.fromEntries(Object.keys(value).map((key) => [key, WITHHELD]))
+    : WITHHELD

@@ -1,0 +1,177 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { main } from '#cli'
+import type { RunRecord } from '#contracts'
+import { ConfigMap, type Reconciler, type Run, reconciler, resource, Secret, toInvoke, z } from '#sdk'
+import { replayOf, replayRun } from '#testing'
+import { recordOf } from '../../host/history/record.ts'
+import { endedRun, input, lap, secret, website } from '../host/history/runs.ts'
+
+const Website = resource({
+  group: 'example.com',
+  version: 'v1',
+  kind: 'Website',
+  plural: 'websites',
+  spec: z.object({ size: z.int32() }),
+  status: z.object({ size: z.int32(), note: z.string().optional() }),
+})
+
+type Decide = (run: Run<typeof Website, typeof ConfigMap | typeof Secret, typeof Secret>) => object
+const functionOf = (decide: Decide): Reconciler =>
+  reconciler({
+    name: 'website',
+    for: Website,
+    owns: [ConfigMap, Secret],
+    related: [Secret],
+    reconcile: (run) => decide(run) as never,
+  })
+
+const then = functionOf(({ object }) => ({
+  apply: [ConfigMap.of({ metadata: { name: 'c' }, data: { size: `${object.spec.size}` } })],
+  status: { size: object.spec.size },
+}))
+
+const given = input({
+  object: website('1', { spec: { size: 2 } }),
+  owned: { 'ConfigMap.v1': [], 'Secret.v1': [] },
+  related: { 'Secret.v1': [secret('correct-horse-battery')] },
+})
+const context = { signal: new AbortController().signal, log: console }
+
+/** As a dispatcher would have recorded it. */
+async function recordBy(decided: Reconciler): Promise<RunRecord> {
+  const returned = await toInvoke(decided)(given, context).catch((failed: unknown) => ({ failed }))
+  const decision = 'failed' in returned ? { failed: returned.failed, returned: undefined } : { returned }
+  const laps = [lap({ input: given, ...decision }), lap({ input: given, ...decision })]
+  const record = recordOf(endedRun({ laps }), { process: 'vm-1', cpuMs: undefined })
+  return JSON.parse(JSON.stringify(record)) as RunRecord
+}
+
+let dir: string
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'fl-replay-'))
+})
+afterAll(() => rm(dir, { recursive: true, force: true }))
+
+describe('replay', () => {
+  it('is the same for the same function, also where the record says that a decision was that of before', async () => {
+    const record = await recordBy(then)
+    expect(record.laps[1]).toMatchObject({ isSame: true })
+    const { isSame, calls } = await replayRun(then, record)
+    expect({ isSame, calls: calls.length }).toEqual({ isSame: true, calls: 2 })
+  })
+
+  it('tells what another version of the function decides otherwise', async () => {
+    const now = functionOf(({ object }) => ({
+      apply: [],
+      status: { size: object.spec.size + 1 },
+    }))
+    const { isSame, calls } = await replayRun(now, await recordBy(then))
+    expect(isSame).toBe(false)
+    expect(calls[0]?.differences.map(({ path }) => path)).toEqual(['.outcome.apply', '.outcome.status.size'])
+    expect(calls[0]?.differences.at(-1)).toEqual({ path: '.outcome.status.size', before: 2, after: 3 })
+  })
+
+  it('tells which field a function draws that is not deterministic', async () => {
+    let drawn = 0
+    const random = functionOf(() => ({ status: { size: 2, note: `${drawn++}` } }))
+    const { isSame, calls } = await replayRun(random, await recordBy(random))
+    expect(isSame).toBe(false)
+    expect(calls.map(({ unstable, differences }) => [unstable, differences])).toEqual([
+      [['.outcome.status.note'], []],
+      [['.outcome.status.note'], []],
+    ])
+  })
+
+  it('compares failures', async () => {
+    const failing = functionOf(() => {
+      throw new Error('no route to host')
+    })
+    const record = await recordBy(failing)
+    expect(await replayRun(failing, record)).toMatchObject({ isSame: true })
+    const { calls } = await replayRun(then, record)
+    expect(calls[0]?.differences[0]).toEqual({ path: '.error', before: 'no route to host' })
+  })
+
+  it('compares all but what is made of Secrets and of the seed', async () => {
+    const making = functionOf(({ related, secret: drawn }) => ({
+      apply: [
+        Secret.of({
+          metadata: { name: 'made' },
+          stringData: { password: drawn('password'), copy: JSON.stringify(related(Secret)) },
+        }),
+      ],
+    }))
+    const record = await recordBy(making)
+    expect(JSON.stringify(record)).not.toContain('correct-horse')
+    expect(await replayRun(making, record)).toMatchObject({ isSame: true })
+  })
+
+  it('refuses a record without the objects', async () => {
+    const { objects: _objects, ...record } = await recordBy(then)
+    await expect(replayRun(then, record)).rejects.toThrow('cannot be replayed')
+  })
+})
+
+describe('replayOf', () => {
+  it('makes a row of each recorded run, which holds or tells the difference', async () => {
+    const record = await recordBy(then)
+    await writeFile(join(dir, 'a-1.json'), JSON.stringify(record, null, 2))
+    await writeFile(join(dir, 'a-2.json'), `${JSON.stringify(record)}\n${JSON.stringify(record)}\n`)
+    const rows = replayOf(then, join(dir, 'a-*.json'))
+    expect(rows.map(([name]) => name)).toEqual([
+      `${dir}/a-1.json: website shop/hello, 2026-01-01T00:00:01.250Z`,
+      `${dir}/a-2.json: website shop/hello, 2026-01-01T00:00:01.250Z`,
+      `${dir}/a-2.json: website shop/hello, 2026-01-01T00:00:01.250Z`,
+    ])
+    for (const [, holds] of rows) await holds()
+    const other = functionOf(() => ({ status: { size: 9 } }))
+    const [row] = replayOf(other, join(dir, 'a-1.json'))
+    await expect(row?.[1]()).rejects.toThrow('call 1: ~ .outcome.status.size: 2 → 9')
+  })
+
+  it('fails where there is no file, no record, or one of another function', async () => {
+    expect(() => replayOf(then, join(dir, 'none-*.json'))).toThrow('fairlead runs get')
+    await writeFile(join(dir, 'wrong.json'), '{"a":1}')
+    expect(() => replayOf(then, join(dir, 'wrong.json'))).toThrow('no record of a run')
+    await writeFile(join(dir, 'other.json'), JSON.stringify({ ...(await recordBy(then)), reconciler: 'other' }))
+    await expect(replayOf(then, join(dir, 'other.json'))[0]?.[1]()).rejects.toThrow('of the reconciler other')
+  })
+})
+
+it('fairlead replay --from needs neither cluster nor NATS, and ends with 1 where the function decides otherwise', async () => {
+  const sdk = JSON.stringify(join(import.meta.dirname, '../../sdk/index.ts'))
+  const module = (size: string) => `
+    import { ConfigMap, reconciler, resource, Secret, z } from ${sdk}
+    const Website = resource({ group: 'example.com', version: 'v1', kind: 'Website', plural: 'websites',
+      spec: z.object({ size: z.int32() }), status: z.object({ size: z.int32() }) })
+    export const website = reconciler({ name: 'website', for: Website, owns: [ConfigMap, Secret], related: [Secret],
+      reconcile: ({ object }) => ({ apply: [ConfigMap.of({ metadata: { name: 'c' }, data: { size: String(object.spec.size) } })],
+        status: { size: ${size} } }) })`
+  await writeFile(join(dir, 'same.ts'), module('object.spec.size'))
+  await writeFile(join(dir, 'other.ts'), module('7'))
+  await writeFile(join(dir, 'run.json'), JSON.stringify(await recordBy(then)))
+  const replay = async (file: string) => {
+    const { write } = process.stdout
+    let stdout = ''
+    process.stdout.write = (text) => {
+      stdout += String(text)
+      return true
+    }
+    const before = process.exitCode
+    try {
+      await main(['node', 'fairlead', 'replay', '--from', join(dir, 'run.json'), '-f', join(dir, file)])
+      return { stdout, code: process.exitCode }
+    } finally {
+      process.stdout.write = write
+      process.exitCode = before
+    }
+  }
+  expect(await replay('same.ts')).toMatchObject({ code: 0, stdout: expect.stringContaining('It decides as it did.') })
+  expect(await replay('other.ts')).toMatchObject({
+    code: 1,
+    stdout: expect.stringContaining('~ .outcome.status.size: 2 → 7'),
+  })
+})

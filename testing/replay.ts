@@ -1,0 +1,109 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { FieldChange, KubeObject, LapRecord, ObjectVersion, Outcome, RunInput, RunRecord } from '#contracts'
+import { CONFIDENTIAL, deepFreeze, differences, WITHHELD, withoutContents } from '#reconcile'
+import { type Reconciler, toInvoke } from '#sdk'
+import { callContext } from './given.ts'
+
+/** What a function returned or threw. */
+type Decision = { outcome: Outcome } | { error: string }
+
+/** One decision of a recorded run, and the same decision now. */
+export interface ReplayedCall {
+  /** 1 is the first. */
+  call: number
+  was: Decision
+  is: Decision
+  /** From then to now, what must not be told left out. */
+  differences: FieldChange[]
+  /** Paths that differ between two calls now, on the same input: the function is not deterministic. */
+  unstable: string[]
+}
+
+export interface ReplayedRun {
+  record: RunRecord
+  calls: ReplayedCall[]
+  /** Every decision is as it was. */
+  isSame: boolean
+}
+
+/** The recorded input has a time of its own; a function that asks for the time is found out by this pause. */
+const CLOCK_TICK_MS = 2
+/** A run's own seed is not recorded. */
+const SEED = 'the same in every replay'
+
+/** Runs the function on each input of the record. Performs and writes nothing. */
+export async function replayRun(reconciler: Reconciler, record: RunRecord): Promise<ReplayedRun> {
+  if (record.objects === undefined)
+    throw new Error(`run ${record.id} cannot be replayed: its record leaves out ${record.leftOut.join(', ')}`)
+  const calls: ReplayedCall[] = []
+  let last: Outcome | undefined
+  for (const [index, lap] of record.laps.entries()) {
+    if (lap.outcome !== undefined) last = lap.outcome
+    const was = decisionOf(lap, last)
+    if (was !== undefined) calls.push(await replayCall(reconciler, inputOf(lap, record), index + 1, was))
+  }
+  return { record, calls, isSame: calls.every((call) => call.differences.length === 0 && call.unstable.length === 0) }
+}
+
+/** Undefined: the record leaves it out. */
+function decisionOf({ error, isSame, outcome }: LapRecord, last: Outcome | undefined): Decision | undefined {
+  if (error !== undefined) return { error }
+  const returned = isSame ? last : outcome
+  return returned && { outcome: returned }
+}
+
+async function replayCall(reconciler: Reconciler, input: RunInput, call: number, was: Decision): Promise<ReplayedCall> {
+  const first = told(await decide(reconciler, input), was)
+  await sleep(CLOCK_TICK_MS)
+  const second = told(await decide(reconciler, input), was)
+  const unstable = differences(first, second).map(({ path }) => path)
+  const found = differences(was, first).filter(
+    ({ path, before, after }) => !unstable.includes(path) && !isWithheld(before) && !isWithheld(after),
+  )
+  return { call, was, is: first, differences: found, unstable }
+}
+
+async function decide(reconciler: Reconciler, input: RunInput): Promise<Decision> {
+  try {
+    const outcome = await toInvoke(reconciler)(input, callContext())
+    return { outcome: JSON.parse(JSON.stringify(outcome)) as Outcome }
+  } catch (error) {
+    return { error: error instanceof Error ? error.message : String(error) }
+  }
+}
+
+/** Without contents where the record has none. */
+function told(is: Decision, was: Decision): Decision {
+  if (!('outcome' in is) || !('outcome' in was)) return is
+  const { apply } = is.outcome
+  if (apply === undefined) return is
+  const withheld = new Set(
+    (was.outcome.apply ?? []).filter((object) => JSON.stringify(object).includes(WITHHELD)).map(nameOf),
+  )
+  const objects = apply.map((object) => (withheld.has(nameOf(object)) ? withoutContents(object) : object))
+  return { outcome: { ...is.outcome, apply: objects } }
+}
+
+const nameOf = ({ kind, metadata }: KubeObject): string => `${kind} ${metadata.namespace ?? ''}/${metadata.name}`
+
+const isWithheld = (value: unknown): boolean =>
+  value === WITHHELD || (typeof value === 'string' && value.includes(CONFIDENTIAL))
+
+/** As the function was given it, but for contents that are not recorded. */
+function inputOf({ input }: LapRecord, { objects = {}, id }: RunRecord): RunInput {
+  const objectAt = (version: ObjectVersion): KubeObject => {
+    const found = objects[version]
+    if (found === undefined) throw new Error(`the record of run ${id} names ${version} and does not have it`)
+    return found
+  }
+  const objectsOf = (kinds: Record<string, ObjectVersion[]>) =>
+    Object.fromEntries(Object.entries(kinds).map(([kind, versions]) => [kind, versions.map(objectAt)]))
+  const { object, owned, related, ...rest } = input
+  return deepFreeze({
+    ...rest,
+    object: object === null ? null : objectAt(object),
+    owned: objectsOf(owned),
+    related: objectsOf(related),
+    seed: SEED,
+  })
+}
