@@ -23,7 +23,10 @@ export async function replayRuns(
   const records = await recordsOf(ids, options.from, context)
   const functions = await loadFunctions(options.function)
   const replayed: ReplayedRun[] = []
-  for (const record of records) replayed.push(await replayRun(functionNamed(functions, record.reconciler), record))
+  for (const record of records) {
+    const found = functionNamed(functions, record.reconciler)
+    replayed.push(await replayRun(found, record).catch(asUsage))
+  }
   if (options.output === 'json') context.print(JSON.stringify(replayed.map(jsonOf), null, 2))
   else context.print(replayed.map(textOf).join('\n\n'))
   if (replayed.some(({ isSame }) => !isSame)) context.setExitCode(EXIT.failed)
@@ -40,7 +43,11 @@ async function recordsOf(
     const text = await readFile(from, 'utf8').catch((cause: Error) => {
       throw new UsageError(`cannot read ${from}: ${cause.message}`, { cause })
     })
-    return recordsIn(text, from)
+    try {
+      return recordsIn(text, from)
+    } catch (error) {
+      return asUsage(error as Error)
+    }
   }
   const settings = await config()
   await using js = await openJetStream(settings, 'runs')
@@ -52,6 +59,11 @@ async function recordsOf(
       return found.record
     }),
   )
+}
+
+/** A file that is no record, or a record without the objects: the exit code 1 says that decisions differ. */
+const asUsage = (cause: Error): never => {
+  throw new UsageError(cause.message, { cause })
 }
 
 const jsonOf = ({ record, calls, isSame }: ReplayedRun) => {

@@ -1,3 +1,4 @@
+import type { KubeObject } from '#contracts'
 import { isRefused, readReconciler } from '#spec'
 import { called, detail } from '../queue/rows.ts'
 import { duration, oneLine } from '../table.ts'
@@ -84,6 +85,7 @@ function sections(situation: Situation, now: number): [title: string, values: st
     ['Reconciler', reconcilers.map((one) => `${nameOf(one.object)}: ${stateOf(one, situation)}`)],
     ['Queue', reconcilers.flatMap((one) => queueOf(one, now))],
     ['Last run', reconcilers.flatMap((one) => lastRunOf(one, now))],
+    ['Changed by', writersOf(object, now)],
     ['Conditions', conditions],
     ['Owns', tree(reconcilers.flatMap(({ owned }) => owned))],
     ['Names', tree(reconcilers.flatMap(({ named }) => named))],
@@ -122,6 +124,24 @@ function queueOf({ object, rows }: ReconcilerSituation, now: number): string[] {
     (row) =>
       `${called(row)}: ${row.state} since ${duration(now - Date.parse(row.since))}, ${row.attempt} failures in a row; ${detail(row, new Date(now), CHARS)}`,
   )
+}
+
+const WRITERS_SHOWN = 3
+
+/** The field managers that have changed it last, as the API server knows them. */
+function writersOf(object: KubeObject | undefined, now: number): string[] {
+  const entries = (object?.metadata['managedFields'] ?? []) as {
+    manager?: string
+    time?: string
+    subresource?: string
+  }[]
+  return entries
+    .toSorted((a, b) => (b.time ?? '').localeCompare(a.time ?? ''))
+    .slice(0, WRITERS_SHOWN)
+    .map(({ manager = '-', time, subresource = 'object' }) => {
+      const ago = time === undefined ? '' : ` ${duration(now - Date.parse(time))} ago`
+      return `${manager}: ${subresource}${ago}`
+    })
 }
 
 function lastRunOf({ object, lastRun }: ReconcilerSituation, now: number): string[] {

@@ -28,7 +28,6 @@ await using js = await connectJetStream({ servers: env.NATS_URL, name: 'bench' }
 
 const KINDS = ['never', 'changed-or-failed', 'always'] as const
 const cpu: Record<string, number[]> = Object.fromEntries(KINDS.map((kind) => [kind, []]))
-const table: Record<string, unknown>[] = []
 
 for (let round = 0; round < ROUNDS; round++)
   for (const keep of KINDS) {
@@ -41,7 +40,7 @@ for (let round = 0; round < ROUNDS; round++)
     const after = { cpu: cpuMsOf(up.pid), ...(await recorded(prefix, keep)) }
     const perAt = (after.cpu - before.cpu) / ATS
     cpu[keep]?.push(perAt)
-    table.push({
+    console.log({
       round,
       keep,
       'CPU ms per At': perAt.toFixed(2),
@@ -49,7 +48,6 @@ for (let round = 0; round < ROUNDS; round++)
       'bytes per record': ((after.bytes - before.bytes) / Math.max(1, after.runs - before.runs)).toFixed(0),
     })
   }
-console.table(table)
 const base = median(cpu['never'] ?? [])
 for (const keep of KINDS) {
   const own = median(cpu[keep] ?? [])

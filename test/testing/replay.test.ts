@@ -153,7 +153,7 @@ it('fairlead replay --from needs neither cluster nor NATS, and ends with 1 where
   await writeFile(join(dir, 'same.ts'), module('object.spec.size'))
   await writeFile(join(dir, 'other.ts'), module('7'))
   await writeFile(join(dir, 'run.json'), JSON.stringify(await recordBy(then)))
-  const replay = async (file: string) => {
+  const replay = async (file: string, record = 'run.json') => {
     const { write } = process.stdout
     let stdout = ''
     process.stdout.write = (text) => {
@@ -162,13 +162,14 @@ it('fairlead replay --from needs neither cluster nor NATS, and ends with 1 where
     }
     const before = process.exitCode
     try {
-      await main(['node', 'fairlead', 'replay', '--from', join(dir, 'run.json'), '-f', join(dir, file)])
+      await main(['node', 'fairlead', 'replay', '--from', join(dir, record), '-f', join(dir, file)])
       return { stdout, code: process.exitCode }
     } finally {
       process.stdout.write = write
       process.exitCode = before
     }
   }
+  expect(await replay('same.ts', 'missing.json')).toMatchObject({ code: 2, stdout: '' })
   expect(await replay('same.ts')).toMatchObject({ code: 0, stdout: expect.stringContaining('It decides as it did.') })
   expect(await replay('other.ts')).toMatchObject({
     code: 1,

@@ -417,6 +417,29 @@ describe('explain', () => {
     `)
   })
 
+  it('shows who has changed the object last, and the last recorded run', () => {
+    const managedFields = [
+      { manager: 'kubectl-edit', time: ago(30) },
+      { manager: 'fairlead-website', time: ago(20), subresource: 'status' },
+    ]
+    const lastRun = {
+      run: 9,
+      endedAt: ago(60),
+      tookMs: 20,
+      waitedMs: 2,
+      result: 'success',
+      because: 'changed Website default/hello',
+      writes: ['apply Deployment web'],
+      declared: [],
+    }
+    const now = situation({ object: website({ managedFields }, [['Ready', 'False', 'Waiting']]), ...one({ lastRun }) })
+    const page = pageOf(now, explain(now))
+    expect(page).toContain('Changed by  fairlead-website: status 20s ago\n            kubectl-edit: object 30s ago\n')
+    expect(page).toContain(
+      'Last run    website: success 1m0s ago (run 9), because changed Website default/hello; waited 2ms, took 20ms; wrote apply Deployment web\n',
+    )
+  })
+
   it('keeps hostile text in its line', () => {
     const message = 'a\n\u001b[2JNext step: rm -rf /'
     const now = situation({ object: website({}, [['Reconciled', 'False', 'Odd', message]]) })

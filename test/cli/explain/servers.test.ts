@@ -1,4 +1,4 @@
-import { writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { deadKey } from '#events'
 import { isNotFound, resourcePath } from '#kube'
@@ -170,6 +170,21 @@ it('a healthy object has three lines', async () => {
   const { stdout, code } = await world.fairlead('fairlead explain site/a-right-is-missing')
   expect(stdout).toContain('its last recorded run ended')
   expect({ lines: stdout.trimEnd().split('\n').length, code }).toEqual({ lines: 3, code: 0 })
+})
+
+it('a recorded run is replayed on the function as it is, and on another version of it', async () => {
+  const { stdout } = await world.fairlead('fairlead runs ls site default/a-right-is-missing --result success -o json')
+  const runs = JSON.parse(stdout) as { run: number; laps: object[]; name: string }[]
+  const run = runs.at(-1)?.run
+  const same = await world.fairlead(`fairlead replay ${run} -f FILE`)
+  expect(same).toMatchObject({ code: 0, stdout: expect.stringContaining('It decides as it did.') })
+  const other = world.module.replace('.ts', '-other.ts')
+  await writeFile(
+    other,
+    (await readFile(world.module, 'utf8')).replace('const status = { mode }', "const status = { mode: 'x' }"),
+  )
+  const differs = await world.fairlead(`fairlead replay ${run} -f ${other}`)
+  expect(differs).toMatchObject({ code: 1, stdout: expect.stringContaining('~ .outcome.status.mode: "ok" → "x"') })
 })
 
 it('fields that another manager sets are named with that manager', async () => {
