@@ -52,7 +52,7 @@ async function recordsOf(
   const settings = await config()
   await using js = await openJetStream(settings, 'runs')
   const view = viewRuns(js, settings.FAIRLEAD_PREFIX)
-  return Promise.all(
+  return await Promise.all(
     ids.map(async (id) => {
       const found = await view.get(id)
       if (found === undefined) throw new UsageError(`there is no run ${id} in ${view.stream}: fairlead runs ls`)

@@ -154,7 +154,7 @@ it('fairlead replay --from needs neither cluster nor NATS, and ends with 1 where
   await writeFile(join(dir, 'other.ts'), module('7'))
   await writeFile(join(dir, 'run.json'), JSON.stringify(await recordBy(then)))
   const replay = async (file: string, record = 'run.json') => {
-    const { write } = process.stdout
+    const write = process.stdout.write.bind(process.stdout)
     let stdout = ''
     process.stdout.write = (text) => {
       stdout += String(text)
