@@ -48,7 +48,7 @@ const table = {
   runc: { module: 'runc', package: 'github.com/opencontainers/runc', seconds: 15 },
   kwok: { module: 'kwok', package: 'sigs.k8s.io/kwok/cmd/kwok', seconds: 90 },
   /** For tests of the charts. */
-  helm: { module: 'helm', package: 'helm.sh/helm/v4/cmd/helm', seconds: 60 },
+  helm: { module: 'helm', package: 'helm.sh/helm/v4/cmd/helm', seconds: 120 },
 } satisfies Record<string, Binary>
 
 export type BinaryName = keyof typeof table
