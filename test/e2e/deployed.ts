@@ -6,6 +6,7 @@ import { parseAllDocuments } from 'yaml'
 import { cacheDir } from '#local'
 import { command } from '../support/command.ts'
 import { addFairleadImages } from '../support/fairlead-images.ts'
+import { CHART, helmIn, SYSTEM, TAKE_OVER } from '../support/helm.ts'
 import type { Kubectl } from '../support/kubectl.ts'
 import { at, untilPhase, type World } from './world.ts'
 
@@ -14,19 +15,31 @@ const PARTS = ['statefulset/fairlead-nats', 'deployment/fairlead-bridge', 'deplo
 const USER = 65_532
 const AFFINITY = ['spec', 'template', 'spec', 'affinity']
 
-/** Applies it on a cluster with a real node, whose registry has the images, and waits until it is ready. */
-export async function deployFairlead(
-  { cluster }: World,
-  kubectl: Kubectl,
-  folder: 'fairlead' | 'fairlead-ha' = 'fairlead',
-): Promise<void> {
-  for (const index of folder === 'fairlead' ? [0] : [0, 1, 2]) {
+/** Applies deploy/fairlead-ha on a cluster with a real node, whose registry has the images, and waits until it is ready. */
+export async function deployFairlead(world: World, kubectl: Kubectl): Promise<void> {
+  await addVolumes(world, kubectl, 3)
+  await kubectl(['apply', '-f', '-'], onOneNode(await kubectl(['kustomize', join(DEPLOY, 'fairlead-ha')])))
+  await isReady(kubectl)
+}
+
+/** By the chart, which has the objects of deploy/fairlead; what `install` has applied becomes part of it. */
+async function deployChart(world: World, kubectl: Kubectl): Promise<void> {
+  await addVolumes(world, kubectl, 1)
+  const helm = await helmIn(world.cluster.dir, world.cluster.kubeconfig)
+  await helm(['install', 'fairlead', CHART, ...SYSTEM, ...TAKE_OVER, '--timeout', '90s'])
+  await isReady(kubectl)
+}
+
+async function addVolumes({ cluster }: World, kubectl: Kubectl, count: number): Promise<void> {
+  for (let index = 0; index < count; index += 1) {
     const path = join(cluster.dir, `jetstream-${index}`)
     await mkdir(path)
     await chown(path, USER, USER)
     await kubectl(['apply', '-f', '-'], volumeFor(`data-fairlead-nats-${index}`, path))
   }
-  await kubectl(['apply', '-f', '-'], onOneNode(await kubectl(['kustomize', join(DEPLOY, folder)])))
+}
+
+async function isReady(kubectl: Kubectl): Promise<void> {
   for (const one of PARTS) await kubectl(['-n', 'fairlead-system', 'rollout', 'status', one, '--timeout=90s'])
 }
 
@@ -71,11 +84,15 @@ export function deployedOnCluster(scene: () => { world: World; kubectl: Kubectl 
   const system = (...args: string[]) => kubectl(['-n', 'fairlead-system', ...args])
   const done = (name: string) => untilPhase(kubectl, 'DONE', name)
 
-  it('starts where the restricted Pod Security Standard is enforced, with certificates that are made once', async () => {
+  it('starts where the restricted Pod Security Standard is enforced, by the chart, whose Job makes the certificates', async () => {
     expect(await installCertificates(world)).toEqual(Array.from({ length: 5 }, () => 'created'))
     expect(await installCertificates(world)).toEqual(Array.from({ length: 5 }, () => 'unchanged'))
     await expect(system('run', 'loose', '--image=busybox')).rejects.toThrow('violates PodSecurity "restricted')
-    await deployFairlead(world, kubectl)
+    await system('delete', 'secret', '-l', 'app.kubernetes.io/part-of=fairlead')
+    await deployChart(world, kubectl)
+    expect(
+      (await system('get', 'secret', '-l', 'app.kubernetes.io/part-of=fairlead', '-o', 'name')).trim().split('\n'),
+    ).toHaveLength(5)
   })
 
   it('runs an At, and is refused nothing', async () => {

@@ -40,7 +40,7 @@ describe.skipIf(turn.skip)('a function on Knative Serving, FAIRLEAD_KNATIVE=<a c
     await kubectl(['apply', '-f', '-'], withoutRetention(stdout))
     await kubectl(['-n', FUNCTIONS, 'wait', '--for=condition=Ready', 'ksvc/at', '--timeout=120s'])
     await installCertificates(world)
-    await deployFairlead(world, kubectl, 'fairlead-ha')
+    await deployFairlead(world, kubectl)
   }, 900_000)
 
   afterAll(async () => {
