@@ -65,6 +65,11 @@ export class Replica {
     await this.start().logged(({ msg }) => msg === 'started')
   }
 
+  /** Of all its processes. */
+  get logs(): LogLine[] {
+    return this.#lives.flatMap(({ process }) => process.logs)
+  }
+
   /** What was logged of a key of the At reconciler, with the processes that said so. */
   logOf(key: string): LogLine[] {
     return this.#lives.flatMap(({ process }) =>

@@ -4,13 +4,12 @@ import type { Replica } from './chaos.ts'
 
 /** For how long all processes serve before the next one is killed. */
 const SERVES_MS = 4000
-/** For a run that was cut short to be made again. A log may lack its last lines. */
-const REPEATED_MS = 60_000
+const SUCCESSES = ['success', 'requeue_after']
 
 /**
  * Kills one process after the other with SIGKILL, and starts it again, until the end of the block. Then all of them serve. The
- * next one is killed some seconds after the one before serves again, when the runs that were cut short have been made again: a
- * key whose runs are cut short again and again waits longer each time.
+ * next one is killed some seconds after the one before serves again, when each key whose run was cut short has had a run
+ * that succeeded: a key whose runs are cut short again and again waits longer each time, up to a quarter of an hour.
  */
 export function killInTurn(replicas: readonly Replica[]): AsyncDisposable {
   const over = new AbortController()
@@ -34,12 +33,18 @@ async function killUntil(signal: AbortSignal, replicas: readonly Replica[]): Pro
     await victim.kill()
     const cut = victim.runs().filter((run) => run.cut)
     await victim.start().logged(({ msg }) => msg === 'started')
-    const limit = AbortSignal.any([signal, AbortSignal.timeout(REPEATED_MS)])
-    while (!limit.aborted && !areRepeated(cut, replicas)) await sleep(200)
+    while (!signal.aborted && !cut.every((run) => hasSucceeded(run, replicas))) await sleep(200)
   }
 }
 
-function areRepeated(cut: readonly RunInterval[], replicas: readonly Replica[]): boolean {
-  const whole = replicas.flatMap((replica) => replica.runs()).filter((run) => !run.cut)
-  return cut.every(({ key, to }) => whole.some((run) => run.key === key && run.from >= to))
-}
+/** Since the run was cut short, or by it: the last lines of a process are read after its end. */
+const hasSucceeded = ({ key, from }: RunInterval, replicas: readonly Replica[]): boolean =>
+  replicas.some(({ logs }) =>
+    logs.some(
+      (line) =>
+        line.step === 'finished' &&
+        `${line.reconciler}/${line.key}` === key &&
+        SUCCESSES.includes(line.result ?? '') &&
+        Date.parse(line.time) >= from,
+    ),
+  )
