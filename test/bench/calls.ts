@@ -9,13 +9,16 @@ import { Deployment } from '#sdk'
 import { fairlead, startFairlead } from '../support/fairlead.ts'
 import { playNode } from '../support/node-player.ts'
 import { startTestCluster } from '../support/servers.ts'
+import { cpuMsOf } from '../support/usage.ts'
 import { countMessagesTo } from './counting-proxy.ts'
 import { Memcached, memcached } from './memcached.ts'
 
 /**
- * `node test/bench/calls.ts`: calls of the function, API requests and messages to and from NATS for an At from its creation to
- * DONE, and for an edit, with the function in the dispatcher's process and over HTTP.
+ * `node test/bench/calls.ts`: calls of the function, API requests, CPU and messages to and from NATS for an At from its
+ * creation to DONE, and for an edit, with the function in the dispatcher's process and over HTTP; then the messages by what
+ * they are. `calls.ts apart`: bridge and dispatcher in processes of their own, the function with the dispatcher.
  */
+const IS_APART = process.argv[2] === 'apart'
 const COUNT = 100
 const FUNCTIONS = ['--function', 'test/bench/counted.ts']
 const NAMESPACE = 'default'
@@ -28,17 +31,27 @@ const COUNTED =
 const calls = join(mkdtempSync(join(tmpdir(), 'fairlead-calls-')), 'calls')
 writeFileSync(calls, '')
 await using cluster = await startTestCluster({ nats: true })
-const nats = await countMessagesTo(cluster.nats?.url ?? '')
-const env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: nats.url, LOG_LEVEL: 'info', BENCH_CALLS: calls }
+const PARTS = IS_APART ? ['bridge', 'dispatch'] : ['up']
+const parts = await Promise.all(
+  PARTS.map(async (part) => ({ part, nats: await countMessagesTo(cluster.nats?.url ?? ''), pid: 0 })),
+)
+const env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '', LOG_LEVEL: 'info', BENCH_CALLS: calls }
 await fairlead(['install', ...FUNCTIONS], env)
 await using kube = createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'bench' })
 const stop = new AbortController()
 await playNode(kube, NAMESPACE, stop.signal)
-await using up = startFairlead(['up', ...FUNCTIONS], env)
-await up.logged(({ msg }) => msg === 'started')
+await using processes = new AsyncDisposableStack()
+for (const one of parts) {
+  const args = one.part === 'bridge' ? [one.part] : [one.part, ...FUNCTIONS]
+  const started = processes.use(startFairlead(args, { ...env, NATS_URL: one.nats.url }))
+  one.pid = started.pid
+  await started.logged(({ msg }) => msg === 'started')
+}
 
 const rows: Record<string, Record<string, string>> = {}
+const kinds: { of: string; part: string; message: string; sent: string; received: string }[] = []
 await measure('in process')
+if (IS_APART) finish()
 const ports = { at: 18_811, memcached: 18_812 }
 for (const [name, port] of Object.entries(ports)) {
   const server = startFairlead(['serve', name, ...FUNCTIONS, '--port', String(port)], env)
@@ -48,42 +61,62 @@ for (const [name, port] of Object.entries(ports)) {
 }
 await calm()
 await measure('over HTTP')
-stop.abort()
-console.table(rows)
-process.exit(0)
+finish()
+
+function finish(): never {
+  stop.abort()
+  console.table(rows)
+  console.table(kinds)
+  process.exit(0)
+}
 
 async function measure(where: string): Promise<void> {
   const slug = where.replaceAll(' ', '-').toLowerCase()
   await calm()
-  rows[`an At, ${where}`] = await counting(() => ats(slug))
+  const name = (what: string) => `${what}, ${where}`
+  rows[name('an At')] = await counting(name('an At'), () => ats(slug))
   await kube.create(
     resourcePath(memcached.for, NAMESPACE),
     Memcached.of({ metadata: { name: slug }, spec: { size: 0 } }),
   )
   await calm()
-  rows[`an edit, ${where}`] = await counting(() => edits(slug))
+  rows[name('an edit')] = await counting(name('an edit'), () => edits(slug))
 }
 
 /** Per object. The bench's own requests: it creates the At and ends its pod; it makes the edit. */
-async function counting(act: () => Promise<number>): Promise<Record<string, string>> {
+async function counting(of: string, act: () => Promise<number>): Promise<Record<string, string>> {
   const before = await totals()
   const own = await act()
   await calm()
   const after = await totals()
   const per = (one: number, other: number) => ((other - one) / COUNT).toFixed(2)
+  for (const [index, { part }] of parts.entries())
+    for (const [message, now] of [...(after.kinds[index] ?? [])].sort()) {
+      const { sent, received } = before.kinds[index]?.get(message) ?? { sent: 0, received: 0 }
+      const row = { of, part, message, sent: per(sent, now.sent), received: per(received, now.received) }
+      if (Number(row.sent) + Number(row.received) >= 0.05) kinds.push(row)
+    }
   return {
     calls: per(before.calls, after.calls),
     'API requests': per(before.requests + own, after.requests),
     'messages to NATS': per(before.messages, after.messages),
     'messages from NATS': per(before.received, after.received),
+    'CPU, ms': per(before.cpu, after.cpu),
   }
 }
 
 async function totals() {
   const metrics = await kube.text('/metrics')
   const requests = [...metrics.matchAll(COUNTED)].reduce((sum, [, count]) => sum + Number(count), 0)
-  const { messages: received } = nats.received()
-  return { calls: statSync(calls).size, requests, messages: nats.messages(), received }
+  const sum = (of: (part: (typeof parts)[number]) => number) => parts.reduce((total, part) => total + of(part), 0)
+  return {
+    calls: statSync(calls).size,
+    requests,
+    messages: sum(({ nats }) => nats.messages()),
+    received: sum(({ nats }) => nats.received().messages),
+    cpu: sum(({ pid }) => cpuMsOf(pid)),
+    kinds: parts.map(({ nats }) => nats.kinds()),
+  }
 }
 
 async function ats(slug: string): Promise<number> {
