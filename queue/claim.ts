@@ -7,7 +7,7 @@ import { transitions } from './transitions.ts'
 
 /** What a key is to be taken by. */
 export interface Claim {
-  input: Pick<TakeInput, 'token' | 'direct' | 'seen'>
+  input: Pick<TakeInput, 'token' | 'direct' | 'seen' | 'waiting' | 'isDue'>
   /** Its token, as it is stored. */
   message: StoredMessage | undefined
   /** When it came here, a moment of the clock. */
@@ -22,8 +22,12 @@ export interface Claim {
 }
 
 /** Since when its key waits, by the server's clock. */
-export const queuedAt = ({ clock }: Core, { cameAt, message }: Claim): number =>
-  message?.storedAt ?? clock.timeOf(cameAt)
+export const queuedAt = ({ clock }: Core, claim: Claim): number =>
+  claim.message?.storedAt ?? dueAt(claim) ?? clock.timeOf(claim.cameAt)
+
+/** When the timer is due that the key is taken for, by the server's clock. Undefined: there is another reason. */
+export const dueAt = ({ message, input }: Claim): number | undefined =>
+  input.isDue ? input.waiting?.at : message && dueOf(message)
 
 /** Takes the key under a lease. Undefined: the key is not to run now, or not here. */
 export async function takeKey(
@@ -33,7 +37,7 @@ export async function takeKey(
   signal: AbortSignal,
 ): Promise<HeldKey | undefined> {
   const { js, names, clock, terms, observer, log, instance } = core
-  const { delivery, message } = claim
+  const { delivery } = claim
   if (claim.mayBeQueued && (await js.lastOf(names.stream, names.tokens(of.reconciler, of.key)))) return undefined
   if (clock.sure() === undefined) await measured(core, { signal })
   const freshUntil = clock.timeOf(claim.cameAt) + claim.freshMs
@@ -42,8 +46,8 @@ export async function takeKey(
   if (result.kind === 'dropped') log.warn({ ...of, because: result.because }, 'token not taken')
   if (result.kind === 'occupied') claim.onOccupied?.()
   if (result.kind !== 'leased') return undefined
-  const due = message && dueOf(message)
+  const due = dueAt(claim)
   const queued = queuedAt(core, claim)
-  observer.onTake?.(of.reconciler, clock.now() - queued, due && queued - due)
+  observer.onTake?.(of.reconciler, Math.max(0, clock.now() - queued), due && queued - due)
   return result.held
 }

@@ -32,7 +32,9 @@ export interface Bed {
  * fenced: the lease was lost, nothing was written. unclear: the answer got lost and the record is not ours any more, so
  * it was either finished or fenced.
  */
-export type FinishResult = 'idle' | 'queued' | 'waiting' | 'parked' | 'fenced' | 'unclear'
+export type FinishResult =
+  | { kind: 'idle' | 'queued' | 'parked' | 'fenced' | 'unclear' }
+  | { kind: 'waiting'; record: KeyRecord }
 
 export interface FinishStep extends FinishInput {
   name: 'finish' | 'look'
@@ -53,15 +55,15 @@ export const finish: Machine<FinishInput, FinishStep, FinishResult> = {
     if (answer.kind === 'busy') return step
     if (answer.kind === 'unknown') return step.name === 'finish' ? { ...step, ambiguous: true } : step
     if (step.name === 'finish') {
-      if (answer.kind === 'stored') return end(resultOf(step.message))
+      if (answer.kind === 'stored') return end(resultOf(step.message, answer.sequence))
       return { ...step, name: 'look', io: { do: 'readRecord' } }
     }
     if (answer.kind !== 'record') throw new UnexpectedAnswerError(step, answer)
     const { record } = answer
     if (record && isRunOf(record, step.held.record.owner))
       return release({ ...step, held: { ...step.held, record } }, now)
-    if (record && isWhatWasSent(record, step.message)) return end(resultOf(step.message))
-    return end(step.ambiguous ? 'unclear' : 'fenced')
+    if (record && isWhatWasSent(record, step.message)) return end(resultOf(step.message, record.sequence))
+    return end({ kind: step.ambiguous ? 'unclear' : 'fenced' })
   },
 }
 
@@ -131,8 +133,9 @@ const REASONS = { requeue: 'Requeue', error: 'Error', postponed: 'CutShort', ter
 const isWhatWasSent = (record: KeyRecord, sent: Publish): boolean =>
   sent.role === 'record' && sent.record.generation === record.generation
 
-function resultOf(message: Publish): FinishResult {
-  if (message.role === 'token') return 'queued'
-  if (message.role === 'done') return 'idle'
-  return message.record.state === 'parked' ? 'parked' : 'waiting'
+function resultOf(message: Publish, sequence: number): FinishResult {
+  if (message.role === 'token') return { kind: 'queued' }
+  if (message.role === 'done') return { kind: 'idle' }
+  const { record } = message
+  return record.state === 'parked' ? { kind: 'parked' } : { kind: 'waiting', record: { ...record, sequence } }
 }

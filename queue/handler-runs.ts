@@ -1,11 +1,12 @@
 import { backoffMs, DEFAULT_BACKOFF } from './backoff.ts'
-import { type Claim, queuedAt } from './claim.ts'
-import { isFired, isWatchdog } from './codec.ts'
+import { type Claim, dueAt, queuedAt } from './claim.ts'
+import { isWatchdog } from './codec.ts'
 import type { Core } from './core.ts'
 import { endingOf, timely } from './due.ts'
 import type { HeldKey } from './lease.ts'
 import { LeasedKey } from './leased-key.ts'
 import { messageOf } from './message-of.ts'
+import type { OwnTimers } from './own-timers.ts'
 import type { Finish, HandBack, ServeOptions } from './types.ts'
 
 const HANDBACK: HandBack = { kind: 'handback' }
@@ -14,13 +15,15 @@ const HANDBACK: HandBack = { kind: 'handback' }
 export class HandlerRuns {
   readonly #core: Core
   readonly #options: ServeOptions
+  readonly #timers: OwnTimers
   readonly #leased = new Set<LeasedKey>()
   /** The latest run of each key. */
   readonly #current = new Map<string, LeasedKey>()
 
-  constructor(core: Core, options: ServeOptions) {
+  constructor(core: Core, options: ServeOptions, timers: OwnTimers) {
     this.#core = core
     this.#options = options
+    this.#timers = timers
   }
 
   get size(): number {
@@ -40,7 +43,7 @@ export class HandlerRuns {
     const { reconciler, onFinished } = this.#options
     const { message } = claim
     const enqueuedAt = this.#core.clock.dateOf(queuedAt(this.#core, claim))
-    const fired = message !== undefined && isFired(message)
+    const fired = dueAt(claim) !== undefined
     const run = new LeasedKey(this.#core, reconciler, key, held, { fired, enqueuedAt })
     if (isDraining) return void (await run.end(() => HANDBACK))
     if (message && isWatchdog(message) && run.suspect) return this.#postpone(run)
@@ -50,8 +53,10 @@ export class HandlerRuns {
       const began = performance.now()
       const finish = await this.#handle(run)
       const result = await run.end(endingOf(finish, this.#core.clock))
-      if (result === 'finished') this.#core.observer.onFinish?.(reconciler, finish.kind, performance.now() - began)
-      onFinished?.(run, result)
+      if (result.kind === 'waiting') this.#timers.remember(key, result.record)
+      const isFenced = result.kind === 'fenced'
+      if (!isFenced) this.#core.observer.onFinish?.(reconciler, finish.kind, performance.now() - began)
+      onFinished?.(run, isFenced ? 'fenced' : 'finished')
     } finally {
       this.#leased.delete(run)
       if (this.#current.get(key) === run) this.#current.delete(key)

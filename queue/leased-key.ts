@@ -115,7 +115,7 @@ export class LeasedKey implements Lease {
   }
 
   /** Stores how the run ended, which is asked for when the time is known; if its lease was lost instead, queues the key: its writes may have silenced the watch. */
-  async end(endingNow: () => Ending): Promise<'finished' | 'fenced'> {
+  async end(endingNow: () => Ending): Promise<FinishResult> {
     this.#passes = passes.close(this.#passes)
     let stored = false
     try {
@@ -127,14 +127,17 @@ export class LeasedKey implements Lease {
     }
   }
 
-  async #conclude(endingNow: () => Ending): Promise<'finished' | 'fenced'> {
+  async #conclude(endingNow: () => Ending): Promise<FinishResult> {
     const result = await this.#stop(endingNow)
-    if (result !== 'fenced' && result !== 'unclear') return 'finished'
+    if (result.kind !== 'fenced' && result.kind !== 'unclear') return result
     this.#lose('it was lost before the run ended')
     this.#core.observer.onFenced?.(this.reconciler)
-    this.#core.log.warn({ reconciler: this.reconciler, key: this.key, result }, 'run fenced: its key is queued again')
+    this.#core.log.warn(
+      { reconciler: this.reconciler, key: this.key, result: result.kind },
+      'run fenced: its key is queued again',
+    )
     await enqueueKey(this.#core, this, { lane: this.lane, attempt: 0 })
-    return 'fenced'
+    return { kind: 'fenced' }
   }
 
   /** Tells the run to stop. Its lease is renewed until it has, so that no other run of its key begins before. */
@@ -147,7 +150,7 @@ export class LeasedKey implements Lease {
     this.#ended = true
     clearTimeout(this.#timer)
     await this.#renewal
-    if (this.#lost) return 'fenced'
+    if (this.#lost) return { kind: 'fenced' }
     if (this.#core.clock.sure() === undefined) await measured(this.#core)
     const ending = endingNow()
     const { timers } = this.#core

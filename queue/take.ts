@@ -9,6 +9,10 @@ export interface TakeInput {
   direct?: boolean
   /** The token was not delivered but read from the stream, and may be gone by now. It is removed by its sequence. */
   seen?: { sequence: number }
+  /** The waiting record as this process has stored it: taken over without being read. It may not stand any more. */
+  waiting?: KeyRecord | undefined
+  /** The timer of `waiting` is due, and there is no other reason: if that record does not stand, the key is left alone. */
+  isDue?: boolean
   /** Unique to this attempt: it becomes the owner, and names the generations that are written for it. */
   nonce: string
   /** The process that takes it, for people. */
@@ -49,20 +53,25 @@ type Next = TakeStep | Ended<TakeResult>
  *
  * Or from a change to a lease, without a token: the record alone is as durable, for it is a schedule of that token.
  *
+ * Or from a timer that this process has set itself, shortly before the server makes a token of it.
+ *
  * Or from a token that was read out of its turn. The consumer still answers for it, so whatever goes wrong costs its
  * place at most. Its removal names one sequence: a late one takes no newer token away.
  */
 export const take: Machine<TakeInput, TakeStep, TakeResult> = {
-  start: (input, now) => takeFresh({ ...input, ...input.token, writes: 0 }, now),
+  start(input, now) {
+    const claim = { ...input, ...input.token, writes: 0 }
+    return input.waiting && now <= input.freshUntil ? steal(claim, input.waiting, now) : takeFresh(claim, now)
+  },
 
   next(step, answer, now) {
     if (answer.kind === 'busy' || answer.kind === 'unknown') return isTooLate(step, now) ? tooLate(step) : step
     switch (step.name) {
       case 'take':
-        if (answer.kind === 'conflict') return { name: 'look', claim: step.claim, io: { do: 'readRecord' } }
-        return afterStored(step, answer, now)
+        return answer.kind === 'conflict' ? look(step.claim) : afterStored(step, answer, now)
       case 'steal':
-        return answer.kind === 'conflict' ? takeFresh(step.claim, now) : afterStored(step, answer, now)
+        if (answer.kind !== 'conflict') return afterStored(step, answer, now)
+        return step.claim.isDue ? look(step.claim) : takeFresh(step.claim, now)
       case 'look':
         if (answer.kind !== 'record') throw new UnexpectedAnswerError(step, answer)
         return onRecord(step.claim, answer.record, now)
@@ -90,11 +99,19 @@ function takeFresh(claim: Claim, now: number): Next {
 }
 
 function onRecord(claim: Claim, record: KeyRecord | undefined, now: number): Next {
+  if (record && isRunOf(record, claim.nonce)) return taken(claim, { record, writes: claim.writes }, now)
+  // It has fired, or somebody has taken it: a token or a run has come of it.
+  if (claim.isDue) return end({ kind: 'occupied' })
   if (record === undefined) return takeFresh(claim, now)
-  if (isRunOf(record, claim.nonce)) return taken(claim, { record, writes: claim.writes }, now)
   if (record.state === 'running') return claim.direct || claim.seen ? end({ kind: 'occupied' }) : mark(claim, record)
-  const cutShort = claim.cutShort === true || record.reason === 'CutShort'
-  return writeRunning('steal', { ...claim, ...worst(claim, record), cutShort }, record, now)
+  return steal(claim, record, now)
+}
+
+const look = (claim: Claim): TakeStep => ({ name: 'look', claim, io: { do: 'readRecord' } })
+
+function steal(claim: Claim, waiting: KeyRecord, now: number): TakeStep {
+  const cutShort = claim.cutShort === true || waiting.reason === 'CutShort'
+  return writeRunning('steal', { ...claim, ...worst(claim, waiting), cutShort }, waiting, now)
 }
 
 /** TAKE of an idle key, or STEAL: the waiting record goes with the same write. */

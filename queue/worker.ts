@@ -8,7 +8,8 @@ import { HandlerRuns } from './handler-runs.ts'
 import { Janitor } from './janitor.ts'
 import { LaneInHand } from './lane.ts'
 import type { HeldKey } from './lease.ts'
-import type { Lane } from './record.ts'
+import { OwnTimers } from './own-timers.ts'
+import type { KeyRecord, Lane } from './record.ts'
 import { allowances, type Sharer } from './slots.ts'
 import type { ServeOptions, Worker } from './types.ts'
 
@@ -25,6 +26,7 @@ export class QueueWorker implements Worker, Sharer {
   readonly #lanes: Record<Lane, LaneInHand>
   readonly #janitor: Janitor
   readonly #runs: HandlerRuns
+  readonly #timers: OwnTimers
   /** Keys on their way to a run here, which will read state when it begins; false: it did not come to that. */
   readonly #arriving = new Map<string, Promise<boolean>>()
   readonly #inHand = new Set<Promise<void>>()
@@ -44,7 +46,8 @@ export class QueueWorker implements Worker, Sharer {
       this.#adapt(result)
       options.onFinished?.(lease, result)
     }
-    this.#runs = new HandlerRuns(core, { ...options, onFinished })
+    this.#timers = new OwnTimers(core.clock, (key, record) => this.#takeDue(key, record))
+    this.#runs = new HandlerRuns(core, { ...options, onFinished }, this.#timers)
     this.#lanes = { high: this.#openLane('high'), low: this.#openLane('low') }
     this.#janitor = new Janitor(core, options.reconciler)
     this.#janitor.start()
@@ -156,15 +159,30 @@ export class QueueWorker implements Worker, Sharer {
    * its key keeps the token that counts this until its acknowledgement is overdue: so long, a new process looks for it.
    */
   #takeDirectly(key: string): Promise<boolean> | undefined {
+    if (!this.#mayTakeDirectly(key)) return undefined
     const { high } = this.#lanes
-    if (high.backlog > 0 || this.#allowances.direct === 0 || this.#runs.of(key)) return undefined
-    const { clock, ackWaitMs } = this.#core
-    const input = { token: { lane: high.lane, attempt: 0 }, direct: true }
-    const cameAt = clock.moment()
-    const mayBeQueued = cameAt - this.#beganAt < ackWaitMs
-    const claim = { input, message: undefined, cameAt, freshMs: ackWaitMs / 4, delivery: undefined, mayBeQueued }
-    this.#occupy(high, this.#work(key, claim))
+    const waiting = this.#timers.take(key)
+    const claim = this.#claimWithout({ token: { lane: high.lane, attempt: 0 }, direct: true, waiting })
+    const isYoung = claim.cameAt - this.#beganAt < this.#core.ackWaitMs
+    this.#occupy(high, this.#work(key, { ...claim, mayBeQueued: isYoung && waiting === undefined }))
     return this.#arriving.get(key)
+  }
+
+  /** A timer that was set here: where no slot is free for it the server fires it. */
+  #takeDue(key: string, waiting: KeyRecord): void {
+    if (this.#drained || this.#arriving.has(key) || !this.#mayTakeDirectly(key)) return
+    const input = { token: { lane: waiting.lane, attempt: 0 }, direct: true, waiting, isDue: true }
+    this.#occupy(this.#lanes[waiting.lane], this.#work(key, this.#claimWithout(input)))
+  }
+
+  #mayTakeDirectly(key: string): boolean {
+    return this.#lanes.high.backlog === 0 && this.#allowances.direct > 0 && this.#runs.of(key) === undefined
+  }
+
+  /** Without a token. */
+  #claimWithout(input: Claim['input']): Claim {
+    const { clock, ackWaitMs } = this.#core
+    return { input, message: undefined, cameAt: clock.moment(), freshMs: ackWaitMs / 4, delivery: undefined }
   }
 
   #occupy(inHand: LaneInHand, working: Promise<void>): void {
@@ -183,13 +201,27 @@ export class QueueWorker implements Worker, Sharer {
     const { reconciler, onError } = this.#options
     try {
       if (claim.delivery && (await this.#runs.of(key)?.note(claim.delivery))) return
-      const held = await this.#arrive(key, takeKey(this.#core, { reconciler, key }, claim, this.#abandon.signal))
+      if (claim.input.waiting === undefined) this.#timers.take(key)
+      const held = await this.#arrive(key, this.#take(key, claim))
       if (held) await this.#runs.run(key, held, claim, this.#drained !== undefined)
     } catch (error) {
       if (error instanceof ConnectionClosedError || this.#abandon.signal.aborted) return
       this.#core.log.error({ err: error, reconciler, key }, 'key left to the queue')
       onError?.(error)
     }
+  }
+
+  /** What is taken before it is due begins when it is. */
+  async #take(key: string, claim: Claim): Promise<HeldKey | undefined> {
+    const { signal } = this.#abandon
+    const { clock } = this.#core
+    const held = await takeKey(this.#core, { reconciler: this.#options.reconciler, key }, claim, signal)
+    const { waiting, isDue } = claim.input
+    for (let early = 1; held && isDue && waiting && early > 0; ) {
+      early = waiting.at - clock.now()
+      if (early > 0) await pause(Math.ceil(early), signal)
+    }
+    return held
   }
 
   async #arrive(key: string, taking: Promise<HeldKey | undefined>): Promise<HeldKey | undefined> {
@@ -207,6 +239,7 @@ export class QueueWorker implements Worker, Sharer {
 
   async #drain(): Promise<void> {
     this.#janitor.stop()
+    this.#timers.clear()
     await Promise.all(Object.values(this.#lanes).map((lane) => within(HANDBACK_MS, lane.drain())))
     await Promise.race([Promise.all(this.#inHand), this.#graceOver.promise])
     this.#runs.takeBack()

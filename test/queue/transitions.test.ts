@@ -102,6 +102,40 @@ describe('TAKE without a token', () => {
   })
 })
 
+describe('TAKE of a timer that this process has set', () => {
+  const waiting = recordOf({ state: 'waiting', generation: 'w-me-1', owner: 'before', attempt: 3, reason: 'Error' })
+  const known = { ...input, direct: true, waiting }
+  const due = { ...known, isDue: true }
+  it('takes the record over without reading it', () => {
+    expect(messageOf(after(transitions.take, due))).toMatchObject({
+      role: 'record',
+      record: { state: 'running', owner: 'me', attempt: 3 },
+      expected: expectedRecord(20),
+      cancels: 'w-me-1',
+    })
+    expect(resultOf(after(transitions.take, due, stored(30)))).toMatchObject({ kind: 'leased' })
+  })
+  it('leaves the key alone when the record does not stand any more', () => {
+    expect(resultOf(after(transitions.take, due, conflict, absent))).toEqual({ kind: 'occupied' })
+    expect(resultOf(after(transitions.take, due, conflict, record()))).toEqual({ kind: 'occupied' })
+    const other = record({ state: 'waiting', generation: 'w-other-1' })
+    expect(resultOf(after(transitions.take, due, conflict, other))).toEqual({ kind: 'occupied' })
+  })
+  it('after an ambiguous answer finds that it has the key', () => {
+    expect(resultOf(after(transitions.take, due, unknown, conflict, record({ owner: 'me' })))).toMatchObject({
+      kind: 'leased',
+    })
+  })
+  it('for a change goes on in the ordinary way when the record does not stand any more', () => {
+    expect(messageOf(after(transitions.take, known, conflict))).toMatchObject({ expected: expectedRecord(0) })
+    expect(resultOf(after(transitions.take, known, conflict, stored(31)))).toMatchObject({ kind: 'leased' })
+    expect(resultOf(after(transitions.take, known, conflict, conflict, record()))).toEqual({ kind: 'occupied' })
+  })
+  it('is not taken too late', () => {
+    expect(resultOf(after(transitions.take, { ...due, freshUntil: NOW - 1 }))).toMatchObject({ kind: 'dropped' })
+  })
+})
+
 describe('ABSORB', () => {
   const held = { record: recordOf({ owner: 'me' }), writes: 1 }
   const onR1 = { held, terms }
@@ -284,7 +318,7 @@ describe('FINISH', () => {
   it('done leaves nothing behind', () => {
     const step = after(transitions.finish, { held: held(), ending: done })
     expect(messageOf(step)).toEqual({ role: 'done', expected: expectedRecord(20), cancels: 'r-me-0' })
-    expect(resultOf(after(transitions.finish, { held: held(), ending: done }, stored(40)))).toBe('idle')
+    expect(resultOf(after(transitions.finish, { held: held(), ending: done }, stored(40)))).toEqual({ kind: 'idle' })
   })
   it.each([
     ['requeue', requeue, { state: 'waiting', at: NOW + 60_000, attempt: 0, reason: 'Requeue' }, 'waiting'],
@@ -299,7 +333,7 @@ describe('FINISH', () => {
       expected: expectedRecord(20),
       cancels: 'r-me-0',
     })
-    expect(resultOf(after(transitions.finish, start, stored(40)))).toBe(result)
+    expect(resultOf(after(transitions.finish, start, stored(40)))).toMatchObject({ kind: result })
   })
   it('a timer that was asked for is urgent, a failed run stays in its lane', () => {
     const low = held({ lane: 'low' })
@@ -325,7 +359,7 @@ describe('FINISH', () => {
       expected: expectedRecord(20),
       cancels: 'r-me-0',
     })
-    expect(resultOf(after(transitions.finish, start, stored(40)))).toBe('queued')
+    expect(resultOf(after(transitions.finish, start, stored(40)))).toEqual({ kind: 'queued' })
   })
   it('handback queues a key that nobody marked', () => {
     const step = after(transitions.finish, { held: held(), ending: handback })
@@ -346,18 +380,22 @@ describe('FINISH', () => {
     ['nothing', absent],
     ["another's record", record()],
   ])('is fenced when it finds %s', (_, found) => {
-    expect(resultOf(after(transitions.finish, { held: held(), ending: done }, conflict, found))).toBe('fenced')
+    expect(resultOf(after(transitions.finish, { held: held(), ending: done }, conflict, found))).toEqual({
+      kind: 'fenced',
+    })
   })
   it('after an ambiguous answer finds its own timer, or cannot know', () => {
     const start = { held: held(), ending: requeue }
     const mine = record({ owner: 'me', state: 'waiting', generation: 'w-me-1' })
-    expect(resultOf(after(transitions.finish, start, unknown, conflict, mine))).toBe('waiting')
-    expect(resultOf(after(transitions.finish, start, unknown, conflict, absent))).toBe('unclear')
+    expect(resultOf(after(transitions.finish, start, unknown, conflict, mine))).toMatchObject({ kind: 'waiting' })
+    expect(resultOf(after(transitions.finish, start, unknown, conflict, absent))).toEqual({ kind: 'unclear' })
   })
   it('an ambiguous answer is forgotten once the record is known to be still there', () => {
     const marked = record({ owner: 'me', generation: 'r-x-0', sequence: 33, dirty: true })
     const start = { held: held(), ending: done }
-    expect(resultOf(after(transitions.finish, start, unknown, conflict, marked, conflict, absent))).toBe('fenced')
+    expect(resultOf(after(transitions.finish, start, unknown, conflict, marked, conflict, absent))).toEqual({
+      kind: 'fenced',
+    })
   })
 })
 

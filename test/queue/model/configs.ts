@@ -20,6 +20,7 @@ export const CALM: Config = {
   low: 0,
   announces: 0,
   sightings: 0,
+  wakes: 0,
   crashes: 0,
   faults: 0,
   expiries: 0,
@@ -47,6 +48,7 @@ const BY_HAND = {
 const BY_ANY_HAND = { byHand: ['retry', 'park', 'purge'], interventions: 1 } as const
 const LANES = { ...STRICT, low: 1 }
 const ENDINGS = { endings: ['requeue', 'error', 'terminal', 'handback'] } as const
+const OWN_TIMERS = { ...STRICT, endings: ['requeue', 'error'], ends: 1, wakes: 1 } as const
 const SLEEPING = { ...STRICT, endings: ['requeue'], ends: 1, sleeps: true } as const
 /** Nobody holds a token for longer than the server waits: then every run has its own reason. */
 const SWIFT = { ...STRICT, ...ENDINGS, slow: 0, neverStranded: true }
@@ -89,6 +91,13 @@ export const SMALL: Record<string, Config> = {
   'a token seen, an ambiguous request': { ...STRICT, high: 2, sightings: 1, faults: 1, slow: 1 },
   'a token seen, a killed server': { ...STRICT, sightings: 1, resurrections: 1 },
   'a token seen, replicated': { ...STRICT, high: 2, sightings: 1, replicas: 3 },
+  'own timers': { ...OWN_TIMERS, high: 2 },
+  'own timers, two lanes': { ...OWN_TIMERS, low: 1 },
+  'own timers, changes told': { ...OWN_TIMERS, announces: 2, high: 0 },
+  'own timers, a crash': { ...OWN_TIMERS, crashes: 1 },
+  'own timers, an ambiguous publish': { ...OWN_TIMERS, faults: 1 },
+  'own timers, an expired lease': { ...OWN_TIMERS, expiries: 1 },
+  'own timers that sleep': { ...SLEEPING, wakes: 1 },
   'sleeping timers': { ...SLEEPING, high: 2 },
   'sleeping timers, a crash': { ...SLEEPING, crashes: 1 },
   'sleeping timers, an ambiguous publish': { ...SLEEPING, faults: 1 },
@@ -165,6 +174,13 @@ export const LARGE: Record<string, Config> = {
   'sleeping timers, two lanes, replicated': { ...SLEEPING, low: 1, replicas: 3 },
   'sleeping timers, crash, ambiguity': { ...SLEEPING, high: 2, crashes: 1, faults: 1 },
   'sleeping timers, by hand, told': { ...SLEEPING, ...BY_ANY_HAND, announces: 1 },
+  'own timers, told and queued, replicated': { ...OWN_TIMERS, announces: 1, replicas: 3 },
+  'own timers twice, by hand': { ...OWN_TIMERS, ...BY_ANY_HAND, ends: 2, wakes: 2 },
+  'own timers, crash, ambiguity': { ...OWN_TIMERS, crashes: 1, faults: 1 },
+  'own timers, expiry, renewal, told': { ...OWN_TIMERS, announces: 1, high: 0, expiries: 1, renews: 1 },
+  'own timers, late clocks, three workers': { ...OWN_TIMERS, workers: 3, lates: 1 },
+  'own timers, a token told to a run, mistakes': { ...OWN_TIMERS, tokenLaps: true, mistakes: 1 },
+  'own timers, every ending, two changes': { ...OWN_TIMERS, ...ENDINGS, high: 2, wakes: 2 },
   'swift, two ends, two lanes': { ...SWIFT, high: 2, low: 2, ends: 2, renews: 1, maxRuns: 6 },
 }
 

@@ -114,10 +114,10 @@ export function initialState(config: Config): State {
 }
 
 function budgetOf(config: Config): Budget {
-  const { high, low, announces, sightings, crashes, faults, expiries, ends, renews, interventions } = config
+  const { high, low, announces, sightings, wakes, crashes, faults, expiries, ends, renews, interventions } = config
   const { lates, slow, resurrections, refusals, mistakes } = config
   const disorder = { crashes, faults, expiries, lates, slow, resurrections, refusals, mistakes }
-  return { high, low, announces, sightings, ends, renews, interventions, ...disorder }
+  return { high, low, announces, sightings, wakes, ends, renews, interventions, ...disorder }
 }
 
 export function successors(state: State, subject: Subject, config: Config): Move[] {

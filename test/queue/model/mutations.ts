@@ -148,6 +148,7 @@ const oneGeneration = (message: Publish): Publish => {
   return named.cancels === undefined ? named : { ...named, cancels: 'only' }
 }
 
+const OWN_TIMER: Config = { ...CALM, ends: 1, endings: ['requeue'], wakes: 1 }
 const BY_HAND: Config = { ...CALM, interventions: 1 }
 const SLEEPING: Config = { ...CALM, high: 2, sleeps: true, ends: 1, endings: ['requeue'] }
 const replicated: Config = { ...CALM, replicas: 3 }
@@ -431,6 +432,24 @@ export const MUTATIONS: Record<string, Mutation> = {
       take: hearing(take, (answer, { name }) => (name === 'remove' ? { kind: 'removed' } : answer)),
     }),
     config: { ...CALM, high: 2, sightings: 1, faults: 1 },
+  },
+  'a conflict of an own timer is always foreign': {
+    guard: 'after a lost answer the own nonce in the record means that the timer was taken',
+    breaks: 'stall',
+    subject: withMachines({ take: hearing(take, foreign) }),
+    config: { ...OWN_TIMER, faults: 1, delays: false, neverStranded: true },
+  },
+  'an own timer that is not cancelled': {
+    guard: 'a timer that its process takes does not fire',
+    breaks: 'one record',
+    subject: inTake('steal', withoutCancel),
+    config: { ...OWN_TIMER, oneRecord: true },
+  },
+  'an own timer taken without CAS': {
+    guard: 'a timer is only taken as it was stored: its key may run by now',
+    breaks: 'law 2',
+    subject: inTake('steal', unguarded),
+    config: { ...OWN_TIMER, high: 2 },
   },
   'no janitor': {
     guard: 'a token that nobody will deliver is replaced',

@@ -39,6 +39,8 @@ export interface Budget {
   announces: number
   /** Tokens that a worker reads from the stream and takes out of their turn. */
   sightings: number
+  /** Timers that the process which has set them takes by itself. Where there are some, a change takes such a timer too. */
+  wakes: number
   /** Workers that die between two IOs. */
   crashes: number
   /** Publishes and acknowledgements whose answer is lost, or which arrive at any later time. */

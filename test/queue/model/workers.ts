@@ -4,7 +4,7 @@ import type { RetryResult, WithdrawResult } from '../../../queue/intervene.ts'
 import type { Ended } from '../../../queue/machine.ts'
 import { type Passes, passes } from '../../../queue/passes.ts'
 import type { RearmResult } from '../../../queue/rearm.ts'
-import { type Answer, type Io, LANES, type Lane } from '../../../queue/record.ts'
+import { type Answer, type Io, type KeyRecord, LANES, type Lane } from '../../../queue/record.ts'
 import type { RenewResult } from '../../../queue/renew.ts'
 import type { TakeResult } from '../../../queue/take.ts'
 import { outcomes } from './network.ts'
@@ -24,6 +24,7 @@ export function clientMoves(state: State, subject: Subject, config: Config): Mov
     ]),
     ...interventions(state, subject, config),
     ...announcements(state, subject, config),
+    ...wakes(state, subject, config),
     ...(subject.opener ? awakenings(state, subject) : []),
     ...(subject.janitor
       ? [...LANES.flatMap((lane) => revival(state, lane, subject)), ...rearming(state, subject)]
@@ -122,7 +123,7 @@ function announcements(state: State, subject: Subject, config: Config): Move[] {
       label: () => `${process.nonce}: is told of a change while taking`,
       state: withProcess(next, process, { ...process, passes: waitingFor(process.passes, note) }),
     })),
-    ...(state.processes.filter(isWorker).length < config.workers ? [direct(next, note, subject, config)] : []),
+    ...(state.processes.filter(isWorker).length < config.workers ? directs(next, note, subject, config) : []),
   ]
 }
 
@@ -151,16 +152,52 @@ function knows(process: Process, { sequence }: Note): boolean {
   return [...absorbed, ...process.passes.unseen].some((note) => note.sequence === sequence)
 }
 
-/** A lease without a token. */
-function direct(state: State, note: Note, { machines }: Subject, config: Config): Move {
+/** A lease without a token; with the record of a timer that the process has set, if there is one. */
+function directs(state: State, note: Note, subject: Subject, config: Config): Move[] {
+  const told = waitingFor(passes.none, note)
+  const label = 'is told of a change, takes the key'
+  const known = knownTimer(state)
+  const taking = (waiting?: KeyRecord) => direct(state, label, told, { lane: note.lane, waiting }, subject, config)
+  return known && config.wakes > 0 ? [taking(), taking(known)] : [taking()]
+}
+
+/** A process takes a timer that it has set itself, before the server fires it or in the same moment; or it is too late. */
+function wakes(state: State, subject: Subject, config: Config): Move[] {
+  const waiting = knownTimer(state)
+  if (!waiting || state.left.wakes === 0 || state.processes.filter(isWorker).length >= config.workers) return []
+  const spent = { ...state, left: { ...state.left, wakes: state.left.wakes - 1 } }
+  const { lane } = waiting
+  return [direct(spent, 'takes its own timer', passes.none, { lane, waiting, isDue: true }, subject, config)]
+}
+
+function knownTimer({ records }: State): KeyRecord | undefined {
+  const last = records.at(-1)?.record
+  return last?.state === 'waiting' ? last : undefined
+}
+
+function direct(
+  state: State,
+  label: string,
+  told: Passes<Note>,
+  { lane, ...how }: { lane: Lane; waiting: KeyRecord | undefined; isDue?: boolean },
+  { machines }: Subject,
+  config: Config,
+): Move {
   const counter = state.counter + 1
   const nonce = `n${counter}`
-  const token = { lane: note.lane, attempt: 0 }
-  const step = begun(machines.take.start({ token, direct: true, ...takeTerms(nonce, config) }, CLOCKS.inTime))
-  const common = { ...NEWBORN, passes: waitingFor(passes.none, note), lane: note.lane, nonce }
+  const input = { token: { lane, attempt: 0 }, direct: true, ...how, ...takeTerms(nonce, config) }
+  const step = begun(machines.take.start(input, CLOCKS.inTime))
   return {
-    label: () => `${nonce}: is told of a change, takes the key`,
-    state: withProcess({ ...state, counter }, undefined, { ...common, phase: 'taking', token: undefined, step }),
+    label: () => `${nonce}: ${label}`,
+    state: withProcess({ ...state, counter }, undefined, {
+      ...NEWBORN,
+      passes: told,
+      lane,
+      nonce,
+      phase: 'taking',
+      token: undefined,
+      step,
+    }),
   }
 }
 
@@ -483,11 +520,11 @@ function settle(state: State, before: Process, { out }: Advanced, subject: Subje
     const { phase: _, step: __, lane: ___, token: ____, tokens, ...common } = process
     return absorbNext(state, process, { ...common, phase: 'running' }, tokens, subject, config)
   }
-  if (typeof result === 'string')
-    return (result === 'fenced' || result === 'unclear') && process.phase === 'finishing'
-      ? fenced(state, process, process.held.record.lane)
-      : pursueAll(withProcess(state, process), unsafe, subject, config)
+  if (typeof result === 'string') return pursueAll(withProcess(state, process), unsafe, subject, config)
   switch (result.kind) {
+    case 'fenced':
+    case 'unclear':
+      return process.phase === 'finishing' ? fenced(state, process, process.held.record.lane) : state
     case 'leased':
       return begin(state, process, result.held, subject)
     case 'held': {
@@ -506,9 +543,7 @@ function settle(state: State, before: Process, { out }: Advanced, subject: Subje
     }
     case 'lost':
       return process.phase === 'renewing' ? fenced(state, process, process.held.record.lane) : state
-    case 'marked':
-    case 'occupied':
-    case 'dropped':
+    default:
       return pursueAll(withProcess(state, process), unsafe, subject, config)
   }
 }

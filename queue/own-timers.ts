@@ -1,0 +1,56 @@
+import type { ServerClock } from './clock.ts'
+import type { KeyRecord } from './record.ts'
+
+/** The process takes the key so long before its timer is due: the server would fire it at that moment. */
+const LEAD_MS = 50
+/** What is due later is left to the server. */
+const HORIZON_MS = 10 * 60_000
+/** Of one Reconciler: about 1 MiB. Further ones are left to the server. */
+const REMEMBERED = 2000
+
+interface OwnTimer {
+  record: KeyRecord
+  timeout: NodeJS.Timeout
+}
+
+/**
+ * The waiting records that this process has stored and nobody has taken since, as far as it knows. To take one over costs one
+ * write. A timer that the server fires costs a token, its delivery and its acknowledgement, and is up to 250 ms late.
+ */
+export class OwnTimers {
+  readonly #clock: ServerClock
+  readonly #onDue: (key: string, record: KeyRecord) => void
+  readonly #known = new Map<string, OwnTimer>()
+
+  constructor(clock: ServerClock, onDue: (key: string, record: KeyRecord) => void) {
+    this.#clock = clock
+    this.#onDue = onDue
+  }
+
+  remember(key: string, record: KeyRecord): void {
+    this.take(key)
+    const waitMs = record.at - LEAD_MS - this.#clock.now()
+    if (waitMs < 0 || waitMs > HORIZON_MS || this.#known.size >= REMEMBERED) return
+    const timeout = setTimeout(() => this.#due(key), waitMs).unref()
+    this.#known.set(key, { record, timeout })
+  }
+
+  /** The record of a key, which is forgotten: whoever asks takes the key. */
+  take(key: string): KeyRecord | undefined {
+    const known = this.#known.get(key)
+    if (known === undefined) return undefined
+    clearTimeout(known.timeout)
+    this.#known.delete(key)
+    return known.record
+  }
+
+  clear(): void {
+    for (const key of this.#known.keys()) this.take(key)
+  }
+
+  #due(key: string): void {
+    const record = this.take(key)
+    // This process was busy: by now the server has fired it.
+    if (record && record.at > this.#clock.now()) this.#onDue(key, record)
+  }
+}
