@@ -14,8 +14,9 @@ interface OwnTimer {
 }
 
 /**
- * The waiting records that this process has stored and nobody has taken since, as far as it knows. To take one over costs one
- * write. A timer that the server fires costs a token, its delivery and its acknowledgement, and is up to 250 ms late.
+ * The timers that runs of this process have asked for and nobody has taken since, as far as it knows. To take one over costs
+ * one write. A timer that the server fires costs a token, its delivery and its acknowledgement, and is up to 250 ms late. The
+ * retry of a run that failed is left to the server, because it may succeed in another process.
  */
 export class OwnTimers {
   readonly #clock: ServerClock
@@ -30,7 +31,7 @@ export class OwnTimers {
   remember(key: string, record: KeyRecord): void {
     this.take(key)
     const waitMs = record.at - LEAD_MS - this.#clock.now()
-    if (waitMs < 0 || waitMs > HORIZON_MS || this.#known.size >= REMEMBERED) return
+    if (record.reason !== 'Requeue' || waitMs < 0 || waitMs > HORIZON_MS || this.#known.size >= REMEMBERED) return
     const timeout = setTimeout(() => this.#due(key), waitMs).unref()
     this.#known.set(key, { record, timeout })
   }
