@@ -18,6 +18,7 @@ import { type Headers, statusOf } from './headers.ts'
 import { fromDirect, fromLeader, type StoredMessage } from './messages.ts'
 import { RequestMux } from './mux.ts'
 import { Outbox } from './outbox.ts'
+import { Ticker } from './ticker.ts'
 
 export interface PublishAck {
   sequence: number
@@ -51,6 +52,8 @@ export class JetStream {
   readonly outbox: Outbox
   /** Large reads acquire their size before the request, and dispose it after the answer. */
   readonly incoming = new Budget(INCOMING_BYTES)
+  /** Once a second. */
+  readonly ticker = new Ticker(1000)
   readonly #mux: RequestMux
   readonly #batches: Batches
   readonly #timeoutMs: number
@@ -78,6 +81,11 @@ export class JetStream {
   /** A subject for answers, that nobody else has. */
   newInbox(): string {
     return `${this.#inboxPrefix}.${nuid.next()}`
+  }
+
+  /** There is no other server: none can go away without the connection. */
+  get isAlone(): boolean {
+    return this.nc.info?.cluster === undefined
   }
 
   /** How long what need not be quick is asked for again, where nobody answers. */

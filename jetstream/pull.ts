@@ -13,7 +13,9 @@ export interface PullOptions {
   expected?: () => boolean
   /** The server has no more messages, or had none for the time of a heartbeat. */
   onEmpty?: () => void
-  /** How long the server keeps one pull request; at least twice the heartbeat of 2 s. */
+  /** Whether onEmpty() matters soon: the server then says every 2 s that it has nothing. */
+  attentive?: () => boolean
+  /** How long the server keeps one pull request. */
   expiresMs?: number
 }
 
@@ -21,13 +23,22 @@ interface PullRequest {
   reply: string
   subscription: Subscription
   remaining: number
-  /** Silent until then, it is taken for dead: the server says something at least every HEARTBEAT_MS. */
+  /** Silent for so long, it is taken for dead: the server says something at least at each heartbeat. */
+  silenceMs: number
   deadline: number
 }
 
-/** A leader that went away takes its pull requests along without a word; only the silence tells. */
+/** In a cluster a leader that goes away takes its pull requests along without a word; only the silence tells. */
 const HEARTBEAT_MS = 2000
-const SILENCE_MS = 5000
+/** Of the heartbeat. */
+const SILENCE = 2.5
+
+const DEFAULTS = {
+  expiresMs: 30_000,
+  expected: () => false,
+  attentive: () => false,
+  onEmpty: () => undefined,
+}
 
 /**
  * Pulls exactly as many messages as there are free slots: nothing is prefetched into a process that cannot start it.
@@ -42,7 +53,7 @@ export class Puller {
   readonly #requests = new Set<PullRequest>()
   /** Answered in full: nothing more can come there, so the next request may use it. */
   readonly #answered: PullRequest[] = []
-  readonly #check: NodeJS.Timeout
+  readonly #stopLooking: () => void
   #next = 0
   #stopped = false
   #scheduled = false
@@ -50,8 +61,8 @@ export class Puller {
   constructor(js: JetStream, options: PullOptions) {
     this.#js = js
     this.#inbox = `${js.newInbox()}.`
-    this.#options = { expiresMs: 30_000, expected: () => false, onEmpty: () => undefined, ...options }
-    this.#check = setInterval(() => this.#dropExpired(), 1000)
+    this.#options = { ...DEFAULTS, ...options }
+    this.#stopLooking = js.ticker.on(() => this.#dropExpired())
     void this.#startAnewOnReconnect()
     this.poke()
   }
@@ -76,7 +87,7 @@ export class Puller {
   /** Stops asking. What the server has sent already still arrives, until this resolves. */
   async drain(): Promise<void> {
     this.#stopped = true
-    clearInterval(this.#check)
+    this.#stopLooking()
     if (this.#js.nc.isClosed()) return
     for (const { subscription } of this.#answered) subscription.unsubscribe()
     await Promise.all([...this.#requests].map(({ subscription }) => subscription.drain()))
@@ -84,19 +95,21 @@ export class Puller {
 
   #pull(): void {
     if (this.#stopped || this.#js.nc.isClosed()) return
-    const { stream, consumer, expiresMs, free, expected } = this.#options
+    const { stream, consumer, expiresMs, free, expected, attentive } = this.#options
     const batch = free() - this.outstanding
     if (batch <= 0) return
-    const waiting = { batch, expires: expiresMs * 1e6, idle_heartbeat: HEARTBEAT_MS * 1e6 }
+    const heartbeatMs = this.#js.isAlone && !attentive() ? expiresMs / 2 : Math.min(HEARTBEAT_MS, expiresMs / 2)
+    const waiting = { batch, expires: expiresMs * 1e6, idle_heartbeat: heartbeatMs * 1e6 }
     const body = JSON.stringify(expected() ? { batch, no_wait: true } : waiting)
-    const { reply } = this.#expect(batch)
+    const { reply } = this.#expect(batch, heartbeatMs * SILENCE)
     this.#js.outbox.send(`$JS.API.CONSUMER.MSG.NEXT.${stream}.${consumer}`, body, { reply })
   }
 
-  #expect(batch: number): PullRequest {
+  #expect(batch: number, silenceMs: number): PullRequest {
     const request = this.#answered.pop() ?? this.#open()
     request.remaining = batch
-    request.deadline = performance.now() + SILENCE_MS
+    request.silenceMs = silenceMs
+    request.deadline = performance.now() + silenceMs
     this.#requests.add(request)
     return request
   }
@@ -106,7 +119,7 @@ export class Puller {
     const subscription = this.#js.nc.subscribe(reply, {
       callback: (error, message) => (error ? undefined : this.#receive(request, message)),
     })
-    const request = { reply, subscription, remaining: 0, deadline: 0 }
+    const request = { reply, subscription, remaining: 0, silenceMs: 0, deadline: 0 }
     return request
   }
 
@@ -124,7 +137,7 @@ export class Puller {
       this.#options.onEmpty()
       return this.poke()
     }
-    request.deadline = performance.now() + SILENCE_MS
+    request.deadline = performance.now() + request.silenceMs
     if (status !== 0) return this.#options.onEmpty()
     if (--request.remaining === 0) {
       this.#requests.delete(request)
@@ -149,11 +162,14 @@ export class Puller {
     }
   }
 
-  /** Requests that ended in an error are asked again here, once a second: no hot loop against a missing consumer. */
+  /**
+   * Requests that ended in an error are asked again here, once a second: no hot loop against a missing consumer. So are those
+   * that have to be asked for now because time has passed.
+   */
   #dropExpired(): void {
     const now = performance.now()
     for (const request of this.#requests) if (request.deadline < now) this.#end(request)
-    this.poke()
+    if (this.#requests.size === 0 || this.#options.attentive()) this.poke()
   }
 
   async #startAnewOnReconnect(): Promise<void> {

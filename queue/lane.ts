@@ -56,6 +56,7 @@ export class LaneInHand implements LaneLoad {
       free: () => this.#shareOut(),
       // The high lane is always waited for: what is kept for it then costs no further request.
       expected: () => this.lane === 'low' && this.backlog > 0,
+      attentive: () => this.backlog > 0 || !this.#turns.isLineAlone,
       onEmpty: () => {
         this.backlog = 0
         this.inOrder()

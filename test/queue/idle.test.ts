@@ -1,0 +1,52 @@
+import { describe, expect, it } from 'vitest'
+import type { JetStream } from '#jetstream'
+import { FN, until, useTestNats, World } from './support.ts'
+
+/** How often the server has to tell those who wait for work that there is none, in seconds. */
+async function heartbeats(watching: JetStream): Promise<number[]> {
+  const asked: number[] = []
+  watching.nc.subscribe('$JS.API.CONSUMER.MSG.NEXT.>', {
+    callback: (_, message) => void asked.push(message.json<{ idle_heartbeat: number }>().idle_heartbeat / 1e9),
+  })
+  await watching.flush()
+  return asked
+}
+
+async function whatIdleWorkersAsk(open: ReturnType<typeof useTestNats>['open']): Promise<number[]> {
+  await using test = await open()
+  await using other = await open()
+  const asked = await heartbeats(other.js)
+  const worker = new World().serve(test.queue)
+  // Two lanes, of the Reconciler and of timers that sleep.
+  await until(() => expect(asked).toHaveLength(4))
+  await worker.drain(0)
+  return asked
+}
+
+describe('a worker that has nothing to do', () => {
+  const alone = useTestNats()
+  it('hears of it every 15 s from a single server, which does not go away without the connection', async () => {
+    expect(await whatIdleWorkersAsk(alone.open)).toEqual([15, 15, 15, 15])
+  })
+
+  const cluster = useTestNats({ replicas: 3 })
+  it('hears of it every 2 s from a cluster, where the leader may go away', async () => {
+    expect(await whatIdleWorkersAsk(cluster.open)).toEqual([2, 2, 2, 2])
+  })
+})
+
+describe(`a worker of ${FN} that has other work to expect`, () => {
+  const { open } = useTestNats()
+  it('hears every 2 s whether it is still there', async () => {
+    await using test = await open()
+    await using other = await open()
+    const keys = ['n.a', 'n.b', 'n.c']
+    for (const key of keys) await test.queue.enqueue(FN, key)
+    const asked = await heartbeats(other.js)
+    const world = new World()
+    const worker = world.serve(test.queue, () => ({ kind: 'done' }), 1)
+    await until(() => expect(world.starts).toHaveLength(3))
+    expect(asked).toContain(2)
+    await worker.drain(1000)
+  })
+})
