@@ -92,8 +92,11 @@ export class Publisher {
     news: News,
     signal: AbortSignal,
   ): Promise<PutResult | undefined> {
-    if (news.verb === undefined) return undefined
     const { events, ownWrites, tracer } = this.#deps
+    if (news.verb === undefined) {
+      events.endViews()
+      return undefined
+    }
     const owner = routes.ownerOf(news.object)
     const traceparent = ownWrites?.traceOf(ref, news.object) ?? tracer?.begin(news.object)
     await this.#untilWritten(ref, news.object, signal)

@@ -61,6 +61,7 @@ export type {
   StoredEvent,
   StoredObject,
   Verb,
+  View,
 } from './types.ts'
 export { compareVersions } from './version-conflict.ts'
 export { type EventsView, NoEventsError, viewEvents } from './view.ts'

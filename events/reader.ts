@@ -2,17 +2,20 @@ import type { ResourceRef } from '#contracts'
 import { follow, JetStreamError, type StoredMessage } from '#jetstream'
 import type { DeadLettering } from './dead-lettering.ts'
 import type { Memory } from './memory.ts'
+import type { KnownObject, ObservedView, ObservedViews } from './observed-views.ts'
 import { type PagesContext, type ReadTerms, readPages, sizeOf } from './pages.ts'
 import type { SelectedReader } from './selected-reader.ts'
 import { isSelected } from './selection.ts'
 import { copyFrom, identityFrom, storedEventFrom } from './stored.ts'
 import { ANCHOR, markPlace } from './stream.ts'
+import type { OwnerKey } from './subjects.ts'
 import { childrenFilter, identityFilter, identityOf, matcherOf, type ObjectFilter, objectFilter } from './subjects.ts'
 import type { Identity, Observed, ObserveQuery, StoredEvent, StoredObject } from './types.ts'
 import { holderOf, isPresent, type StoredCopy } from './version-conflict.ts'
 
 export interface ReaderContext extends PagesContext {
   memory: Memory
+  views: ObservedViews
   cluster: string
   deadLettering: DeadLettering
 }
@@ -39,13 +42,29 @@ export class Reader {
     this.#selected = selected
   }
 
-  async observe({ related = [], ...query }: ObserveQuery): Promise<Observed> {
+  async observe({ withView = false, ...query }: ObserveQuery): Promise<Observed> {
+    const { primary, owned = [], related = [], news } = query
+    if (!withView || related.length > 0) return this.#observeAll(query)
+    const view = this.#context.views.open({
+      primary: identityFilter(primary),
+      owned: owned.map((ref) => childrenFilter(ref, primary.namespace, ownerOf(primary))),
+      news: news && { filter: identityFilter(news.of), known: news.known },
+    })
+    try {
+      return { ...(await this.#observeAll(query, view)), view }
+    } catch (error) {
+      view.close()
+      throw error
+    }
+  }
+
+  async #observeAll({ related = [], ...query }: ObserveQuery, view?: ObservedView): Promise<Observed> {
     const { allowance, signal } = query
     const terms = { allowance, signal }
     const selected = related.filter(isSelected)
     const mark = this.#selected.mark()
     const [first, selections] = await Promise.all([
-      this.#observe({ ...query, related: related.filter((one) => !isSelected(one)) }),
+      this.#observe({ ...query, related: related.filter((one) => !isSelected(one)) }, view),
       this.#selected.read(selected, terms),
     ])
     const { end, ...observed } = first
@@ -54,16 +73,17 @@ export class Reader {
     return { ...observed, related: related.map((one) => (isSelected(one) ? found : observed.related).shift() ?? []) }
   }
 
-  async #observe({
-    primary,
-    owned = [],
-    related,
-    news,
-    ...terms
-  }: Omit<ObserveQuery, 'related'> & { related: readonly ObjectFilter[] }): Promise<
-    Observed & { end: number | undefined }
-  > {
-    const owner = { resource: primary.ref.resource, name: primary.name }
+  async #observe(
+    {
+      primary,
+      owned = [],
+      related,
+      news,
+      ...terms
+    }: Omit<ObserveQuery, 'related'> & { related: readonly ObjectFilter[] },
+    view: ObservedView | undefined,
+  ): Promise<Observed & { end: number | undefined }> {
+    const owner = ownerOf(primary)
     const primaryFilter = identityFilter(primary)
     const ownedFilters = owned.map((ref) => childrenFilter(ref, primary.namespace, owner))
     const relatedFilters = related.map(objectFilter)
@@ -75,7 +95,9 @@ export class Reader {
     const told = copies.filter(({ subject }) => isNews(subject))
     const matchers = filters.map(matcherOf)
     const isAsked = ({ subject }: Copy) => !isNews(subject) || matchers.some((matches) => matches(subject))
-    const present = await this.#objectsIn(copies.filter(isAsked))
+    const asked = copies.filter(isAsked)
+    const present = await this.#objectsIn(asked)
+    if (view) beginView(view, asked, present, end)
     const matching = (filter: string): StoredObject[] => {
       const matches = matcherOf(filter)
       return present.filter(({ subject }) => matches(subject)).map(({ event }) => event)
@@ -209,6 +231,25 @@ export class Reader {
     }
     return objects
   }
+}
+
+const ownerOf = ({ ref, name }: ObserveQuery['primary']): OwnerKey => ({ resource: ref.resource, name })
+
+/** A view follows objects with one message each, read at one time. */
+function beginView(
+  view: ObservedView,
+  copies: Copy[],
+  present: { subject: string; event: StoredObject }[],
+  end: number | undefined,
+): void {
+  const events = new Map(present.map(({ subject, event }) => [subject, event]))
+  const known = copies.map(({ identity, subject, sequence, message }): KnownObject => {
+    return { identity, subject, sequence, object: events.get(subject), bytes: sizeOf(message) }
+  })
+  const isClear = copies.every(({ verb, subject }) => verb !== 'moved' && isPresent({ verb }) === events.has(subject))
+  if (isClear && end !== undefined && new Set(known.map(({ identity }) => identity)).size === known.length)
+    return view.begin(known)
+  view.close()
 }
 
 /** Of each object the copy that counts, in the order of the stream. */

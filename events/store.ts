@@ -2,6 +2,7 @@ import { type JetStream, mayBeReplicated } from '#jetstream'
 import { Cursors } from './cursors.ts'
 import { DeadLettering } from './dead-lettering.ts'
 import { Memory } from './memory.ts'
+import { ObservedViews } from './observed-views.ts'
 import { persist } from './persist.ts'
 import { MAX_OBJECT_BYTES } from './publication.ts'
 import { Reader } from './reader.ts'
@@ -32,9 +33,13 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
   const isReferenceOnly = referenceRule(references)
 
   const memory = new Memory(options.remember ?? REMEMBERED_OBJECTS)
+  const views = new ObservedViews()
   void forgetOnReconnect(js, memory)
+  // What was lost with the connection, or stored without it by others, is not known.
+  js.onDisconnect(() => views.end())
+  js.onReconnect(() => views.end())
   const deadLettering = new DeadLettering({ js, names, isReferenceOnly, deadLetter: options.deadLetter, log, now })
-  const context = { js, names, memory, cluster, deadLettering, log }
+  const context = { js, names, memory, views, cluster, deadLettering, log }
   const writer = new Writer({
     ...context,
     now,
@@ -63,6 +68,7 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
     followCursors: (signal) => cursors.follow(signal),
     identities: (ref, scope, also) => reader.identities(ref, scope, also),
     sweep: (ref, scope, which) => sweep(context, reader.identities(ref, scope), which),
+    endViews: () => views.end(),
     forget: (ref) => memory.forget(`${resourcePrefix(ref)}.`),
     follow: (filter, signal, caughtUp) => reader.follow(filter, signal, caughtUp),
   }

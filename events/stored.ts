@@ -73,7 +73,12 @@ export function identityFrom(subject: string, message: StoredMessage): Identity 
   return { ...storedObject(subject, message, event, object), deleted: verbOf(event.type) === 'deleted' }
 }
 
-function storedObject(subject: string, message: StoredMessage, event: ObjectEvent, object: KubeObject): StoredObject {
+export function storedObject(
+  subject: string,
+  message: Pick<StoredMessage, 'sequence' | 'headers'>,
+  event: ObjectEvent,
+  object: KubeObject,
+): StoredObject {
   const { owner, ...key } = keyOn(subject, event)
   return {
     key,

@@ -146,6 +146,8 @@ export interface ObserveQuery {
   related?: readonly RelatedQuery[]
   /** One more object, wanted only if its message is another one than that with this sequence. */
   news?: { of: ObjectKey; known: number } | undefined
+  /** Observed.view is wanted. There is none where something related is asked for, and where there is very much. */
+  withView?: boolean
   /** Left out: as much as there is. */
   allowance?: Allowance | undefined
   /** Give up. Without it, observe() goes on until NATS has answered. */
@@ -164,6 +166,19 @@ export interface Observed {
   related: StoredObject[][]
   /** Undefined: the message is still the one that is known. */
   news: StoredEvent | 'absent' | undefined
+  view?: View | undefined
+}
+
+/**
+ * What was observed, kept up with every put() of this process. Of what another process has stored since it tells nothing,
+ * until a put() here meets it: then the view ends. So it serves only where that process causes a run that reads EVENTS.
+ */
+export interface View {
+  /** As observe() found it, with what this process has stored since. Undefined: the view has ended. */
+  observed(allowance?: Allowance): Observed | undefined
+  /** Of its objects, as messages. */
+  readonly bytes: number
+  close(): void
 }
 
 /** How far the watch of a resource has been stored. Its presence means, unless it is `unlisted`: listed completely. */
@@ -273,6 +288,8 @@ export interface EventStore {
     scope: string | undefined,
     which: { upTo: number; keeps: (namespace: string | undefined) => boolean; signal: AbortSignal },
   ): Promise<number>
+  /** Others have stored what this process has not put: every view ends. */
+  endViews(): void
   /** Reads the objects of a resource from EVENTS before they are written the next time: others may have deleted them. */
   forget(ref: ResourceRef): void
 

@@ -6,14 +6,16 @@ import type { DeadLettering } from './dead-lettering.ts'
 import { type ObjectEventInput, objectEvent } from './event.ts'
 import type { Memory } from './memory.ts'
 import type { NatsMessage } from './nats-codec.ts'
+import type { KnownObject, ObservedViews } from './observed-views.ts'
+import { sizeOf } from './pages.ts'
 import { persist } from './persist.ts'
 import { PoisonEventError } from './poison.ts'
 import { publicationOf, referenceTo, type TravelRules } from './publication.ts'
 import { demandSize, TooLargeError } from './size.ts'
-import { copyFrom, isReference, SOLE_HEADER, storedEventFrom, storeHeaders } from './stored.ts'
+import { copyFrom, isReference, SOLE_HEADER, storedEventFrom, storedObject, storeHeaders } from './stored.ts'
 import { EXPECTED, type StreamNames } from './stream.ts'
 import { identityFilter, objectSubject, ownerPart, parseOwner, withOwnerPart } from './subjects.ts'
-import type { PutOptions, PutResult, Verb } from './types.ts'
+import type { ObjectEvent, PutOptions, PutResult, Verb } from './types.ts'
 import {
   decideVersion,
   isPresent,
@@ -30,6 +32,7 @@ export interface WriterContext extends TravelRules {
   js: JetStream
   names: StreamNames
   memory: Memory
+  views: ObservedViews
   deadLettering: DeadLettering
   cluster: string
   tombstoneSeconds: number
@@ -45,6 +48,10 @@ interface Write {
   /** identityFilter of the object. */
   identity: string
   subject: string
+  /** Its event, once that is made. */
+  event?: ObjectEvent
+  /** The message that was stored. */
+  stored?: KnownObject
 }
 
 const STALE_READ_PAUSE_MS = 2
@@ -80,10 +87,24 @@ export class Writer {
       done.catch(() => undefined),
     )
     try {
-      return await done
+      const result = await done
+      this.#tell(write, result)
+      return result
+    } catch (error) {
+      this.#tell(write, undefined)
+      throw error
     } finally {
       this.#underWay.delete(write.identity)
     }
+  }
+
+  /** Undefined: it may have been stored, or not. */
+  #tell({ identity, subject, stored }: Write, result: PutResult | undefined): void {
+    const { views } = this.#context
+    const isPlain = result !== undefined && result.outcome !== 'buried' && result.formerOwners.length === 0
+    if (!isPlain) views.noted(identity, subject, { kind: 'unclear' })
+    else if (stored) views.noted(identity, stored.subject, { kind: 'stored', known: stored })
+    else views.noted(identity, subject, { kind: 'kept', sequence: result.sequence })
   }
 
   /** Makes a message with a whole object the reference to it. */
@@ -130,6 +151,7 @@ export class Writer {
       const subject = withOwnerPart(write.subject, owner)
       const sequence = await this.#publish(write, subject, { ...message, headers }, expected)
       if (sequence !== undefined) {
+        write.stored = knownFrom(write, subject, sequence, message)
         const origin = completed?.origin ?? write.options.origin
         const holder = { ...wanted, owner, sequence, origin, partial: isPartial(message), sole }
         return this.#retireOthers(write, stored, decision, holder, 'stored')
@@ -185,7 +207,8 @@ export class Writer {
   #message(write: Write): NatsMessage {
     const { verb } = write.wanted
     const { referenceOnly: metadataOnly, lastState, origin } = write.options
-    const { message } = publicationOf(this.#input(write, verb), this.#context, { metadataOnly, lastState })
+    const { event, message } = publicationOf(this.#input(write, verb), this.#context, { metadataOnly, lastState })
+    write.event = event
     return this.#kept(message, origin, verb === 'deleted')
   }
 
@@ -247,6 +270,17 @@ export class Writer {
     if (seen === refused) await sleep(STALE_READ_PAUSE_MS)
     return storedCopiesOf(copies)
   }
+}
+
+function knownFrom(
+  { identity, event, wanted }: Write,
+  subject: string,
+  sequence: number,
+  { headers, data }: NatsMessage,
+): KnownObject {
+  const isGone = wanted.verb === 'deleted' || event === undefined
+  const object = isGone ? undefined : storedObject(subject, { sequence, headers }, event, event.data)
+  return { identity, subject, sequence, object, bytes: sizeOf({ data }) }
 }
 
 const isPartial = ({ headers }: NatsMessage): boolean => headers['ce-dataref'] !== undefined

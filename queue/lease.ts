@@ -12,6 +12,8 @@ export interface HeldKey {
   record: KeyRecord
   /** Generations that this owner has written or tried to write. */
   writes: number
+  /** The run whose waiting record it has taken over for a reason that only this process knows. */
+  after?: string
 }
 
 /** The error of the clocks that a lease bears. */

@@ -81,15 +81,20 @@ export class LeasedKey implements Lease {
     return this.#takenBack
   }
 
+  get after(): string | undefined {
+    return this.#held.after
+  }
+
   get stale(): AbortSignal {
     return this.#stale.signal
   }
 
-  async beginPass(): Promise<void> {
+  async beginPass(): Promise<'told here' | 'told by a token'> {
     const { unseen } = this.#passes
     this.#passes = passes.begin(this.#passes)
     if (this.stale.aborted) this.#stale = new AbortController()
     for (const { delivery } of unseen) if (delivery) await this.#absorb(delivery)
+    return unseen.some(({ delivery }) => delivery) ? 'told by a token' : 'told here'
   }
 
   async #absorb(delivery: Delivery): Promise<void> {

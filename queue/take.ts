@@ -35,6 +35,8 @@ export type TakeResult =
 interface Claim extends TakeInput, Failures {
   writes: number
   cutShort?: boolean
+  /** The run whose record is being taken over. */
+  after?: string
 }
 
 export type TakeStep = { claim: Claim; io: Io } & (
@@ -111,7 +113,7 @@ const look = (claim: Claim): TakeStep => ({ name: 'look', claim, io: { do: 'read
 
 function steal(claim: Claim, waiting: KeyRecord, now: number): TakeStep {
   const cutShort = claim.cutShort === true || waiting.reason === 'CutShort'
-  return writeRunning('steal', { ...claim, ...worst(claim, waiting), cutShort }, waiting, now)
+  return writeRunning('steal', { ...claim, ...worst(claim, waiting), cutShort, after: waiting.owner }, waiting, now)
 }
 
 /** TAKE of an idle key, or STEAL: the waiting record goes with the same write. */
@@ -165,8 +167,10 @@ const dismiss = (claim: Claim): TakeStep => ({
 
 function afterStored(step: TakeStep & { name: 'take' | 'steal' }, answer: Answer, now: number): Next {
   if (answer.kind !== 'stored') throw new UnexpectedAnswerError(step, answer)
-  const record = { ...step.record, sequence: answer.sequence }
-  return taken(step.claim, { record, writes: step.claim.writes }, now)
+  const { name, claim } = step
+  const held = { record: { ...step.record, sequence: answer.sequence }, writes: claim.writes }
+  const { after } = claim
+  return taken(claim, name === 'steal' && claim.direct && after !== undefined ? { ...held, after } : held, now)
 }
 
 function taken(claim: Claim, held: HeldKey, now: number): Next {

@@ -42,6 +42,11 @@ export interface Lease {
   readonly suspect: boolean
   /** A timer that came due caused this run. */
   readonly fired: boolean
+  /**
+   * The owner of the run before, if no other run of the key was in between, and no token has caused this one: its own timer
+   * has, or a change that this process was told of. Undefined: that is not certain.
+   */
+  readonly after: string | undefined
   /** When the token was stored, by the local wall clock. */
   readonly enqueuedAt: Date
   /** End of the lease as it stands now, by the local wall clock. */
@@ -54,9 +59,10 @@ export interface Lease {
   readonly stale: AbortSignal
   /**
    * Call before reading state. Who calls it makes the run open to changes that come while it lasts: then read again
-   * (another pass) rather than end when `stale`. What no pass has seen is queued.
+   * (another pass) rather than end when `stale`. What no pass has seen is queued. Tells who has told of changes since the pass
+   * before: this process, or a token, which may come from another one.
    */
-  beginPass(): Promise<void>
+  beginPass(): Promise<'told here' | 'told by a token'>
 }
 
 /** The key may be run by somebody else by now: write nothing more. */

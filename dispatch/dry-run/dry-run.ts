@@ -84,7 +84,7 @@ export async function dryRun(options: DryRunOptions): Promise<DryRunResult> {
     deps,
     served,
     leaseOf(name, keyOf(object.namespace, object.name), now, signal),
-    log,
+    { log },
   ).toEnd()
   return { outcome, would, finish: dated(finish, now) }
 }
@@ -97,6 +97,7 @@ const leaseOf = (reconciler: string, key: string, now: Date, signal: AbortSignal
   owner: 'dry-run',
   attempt: 0,
   cutShort: false,
+  after: undefined,
   suspect: false,
   fired: false,
   enqueuedAt: now,
@@ -104,5 +105,5 @@ const leaseOf = (reconciler: string, key: string, now: Date, signal: AbortSignal
   signal,
   hold: () => undefined,
   stale: new AbortController().signal,
-  beginPass: async () => undefined,
+  beginPass: async () => 'told here' as const,
 })

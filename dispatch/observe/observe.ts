@@ -7,6 +7,7 @@ import { type IsCreated, ownedBy } from './owned-objects.ts'
 import type { ReconcilerVersion } from './reconciler-version.ts'
 import type { References, Resolve } from './references.ts'
 import { queriesNamed, queriesNear, relatedTo } from './related-objects.ts'
+import { RunView } from './run-view.ts'
 import type { RunState, StateMeter } from './state-budget.ts'
 
 export interface Observation extends World {
@@ -41,34 +42,35 @@ export async function observePrimary(
   deps: Dependencies,
   observing: ObservedReconciler,
   primary: Primary,
-  { state, signal }: { state: RunState; signal: AbortSignal },
+  { state, view, signal }: { state: RunState; view: RunView; signal: AbortSignal },
 ): Promise<Observation | undefined> {
   try {
-    return await state.read((meter) => observeAll(deps, observing, primary, { meter, signal }))
+    return await state.read((meter) => observeAll(deps, observing, primary, { meter, view, signal }))
   } catch (error) {
     if (!(error instanceof TooMuchStateError)) throw error
     const { spec } = observing
     const alone = { ...observing, spec: { ...spec, owns: [], related: [] } }
-    const found = await state.read((meter) => observeAll(deps, alone, primary, { meter, signal }))
+    view.end()
+    const found = await state.read((meter) => observeAll(deps, alone, primary, { meter, view: new RunView(), signal }))
     return found && { ...found, excess: error }
   }
 }
 
 /**
- * Reads EVENTS once, and a second time if a field of the primary names related objects. Objects that travel as references are
+ * Reads EVENTS once, unless the run knows what it would find, and a second time if a field of the primary names related objects. Objects that travel as references are
  * read from the API server.
  */
 async function observeAll(
   { events, references, adoptions }: Dependencies,
   { name: reconciler, identity, spec, reconcilerVersion }: ObservedReconciler,
   { namespace, name }: Primary,
-  { meter, signal }: { meter: StateMeter; signal: AbortSignal },
+  { meter, view, signal }: { meter: StateMeter; view: RunView; signal: AbortSignal },
 ): Promise<Observation | undefined> {
   const key = { ref: spec.for, namespace, name }
   const near = spec.related.filter((one) => !isByField(one))
   const named = spec.related.filter(isByField)
   const terms = { allowance: meter, signal }
-  const first = await events.observe({
+  const first = await view.observe(events, {
     primary: key,
     owned: spec.owns,
     related: queriesNear(near, namespace),

@@ -8,6 +8,7 @@ import { type Writers, writersOf } from '../apply/writers.ts'
 import { failedBy, SupersededError } from '../errors.ts'
 import { withFields } from '../log.ts'
 import { type Observation, observePrimary } from '../observe/observe.ts'
+import { RunView } from '../observe/run-view.ts'
 import type { RunState } from '../observe/state-budget.ts'
 import type { ReconciliationDependencies, ServedReconciler } from './dependencies.ts'
 import { ExternalCalls } from './external-calls.ts'
@@ -21,6 +22,7 @@ export class Reconciliation {
   readonly #served: ServedReconciler
   readonly #lease: Lease
   readonly #state: RunState
+  readonly #view: RunView
   readonly #external: ExternalCalls
   readonly #trail: Trail | undefined
   #log: RunLog
@@ -30,8 +32,15 @@ export class Reconciliation {
   /** The revision of the function that has answered last; undefined in the field: it has not said. */
   #answered: { revision: string | undefined } | undefined
 
-  constructor(deps: ReconciliationDependencies, served: ServedReconciler, lease: Lease, log: RunLog) {
+  /** `view`: of the run before, where no other run was in between. */
+  constructor(
+    deps: ReconciliationDependencies,
+    served: ServedReconciler,
+    lease: Lease,
+    { log, view }: { log: RunLog; view?: RunView },
+  ) {
     this.#deps = deps
+    this.#view = view ?? new RunView()
     this.#served = served
     this.#lease = lease
     this.#log = log
@@ -128,8 +137,9 @@ export class Reconciliation {
   async #observe(begins: boolean): Promise<Observed | undefined> {
     const { name, identity, spec } = this.#served
     const { signal, key, owner } = this.#lease
-    if (begins) await this.#lease.beginPass()
-    const seen = await observePrimary(this.#deps, this.#served, parseKey(key), { state: this.#state, signal })
+    if (begins && (await this.#lease.beginPass()) === 'told by a token') this.#view.end()
+    const about = { state: this.#state, view: this.#view, signal }
+    const seen = await observePrimary(this.#deps, this.#served, parseKey(key), about)
     if (seen === undefined) return undefined
     if (begins) {
       const writers = writersOf(this.#deps, {

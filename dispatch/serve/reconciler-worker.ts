@@ -1,10 +1,11 @@
 import type { RunLog } from '#contracts'
 import { deadKey, isKey, shownKey } from '#events'
 import { BoundedMap } from '#primitives'
-import { dated, type Finish, type HandBack, type Lease, type Worker, type WorkQueue } from '#queue'
+import { dated, dueDate, type Finish, type HandBack, type Lease, type Worker, type WorkQueue } from '#queue'
 import { dryRunDependencies } from '../dry-run/dry-run-client.ts'
 import { SupersededError } from '../errors.ts'
 import { withFields } from '../log.ts'
+import { KeptViews, RunView } from '../observe/run-view.ts'
 import type { ReconciliationDependencies, ServedReconciler } from '../run/dependencies.ts'
 import { Reconciliation } from '../run/reconciliation.ts'
 import type { RunStep } from '../run-steps.ts'
@@ -15,6 +16,7 @@ const REMEMBERED_RUNS = 20_000
 interface Current {
   reconciliation?: Reconciliation
   startedAt: Date
+  view?: RunView
   /** Of the run alone, without storing how it ended. */
   ms?: number
   finish?: Finish
@@ -29,6 +31,7 @@ export class ReconcilerWorker {
   readonly #current = new Map<Lease, Current>()
   /** The runs of this process by owner. Undefined: the end of the run is stored. */
   readonly #leases = new BoundedMap<string, Lease | undefined>(REMEMBERED_RUNS)
+  readonly #views = new KeptViews()
   readonly #worker: Worker
 
   constructor(deps: ReconciliationDependencies, queue: WorkQueue, served: ServedReconciler, log: RunLog) {
@@ -54,8 +57,9 @@ export class ReconcilerWorker {
   }
 
   /** Takes no more keys; runs that do not end within the grace are handed back. */
-  drain(graceMs: number): Promise<void> {
-    return this.#worker.drain(graceMs)
+  async drain(graceMs: number): Promise<void> {
+    await this.#worker.drain(graceMs)
+    this.#views.clear()
   }
 
   async #handle(lease: Lease): Promise<Finish | HandBack> {
@@ -83,7 +87,8 @@ export class ReconcilerWorker {
     this.#observe(key, { step: 'started', attempt, fired, cutShort, queuedMs, leaseUntil: lease.until })
     const began = performance.now()
     try {
-      current.reconciliation = new Reconciliation(this.#depsOf(log), this.#served, lease, log)
+      current.view = new RunView(this.#views.take(key, lease.after))
+      current.reconciliation = new Reconciliation(this.#depsOf(log), this.#served, lease, { log, view: current.view })
       current.finish = await current.reconciliation.toEnd()
       return current.finish
     } catch (error) {
@@ -108,6 +113,7 @@ export class ReconcilerWorker {
     this.#tellEnd(lease, current, stored)
     if (stored === 'finished') this.#leases.set(lease.owner, undefined)
     else this.#leases.delete(lease.owner)
+    this.#keep(lease, stored === 'finished' ? finish : undefined, current.view)
     if (stored === 'fenced' || finish === undefined)
       return this.#observe(key, { step: 'finished', ...reconciliation?.span, result: 'fenced', ms, message: undefined })
     const message = 'message' in finish ? finish.message : undefined
@@ -124,6 +130,14 @@ export class ReconcilerWorker {
     const { span, revision, laps } = reconciliation
     const shown = stored === 'fenced' || finish === undefined ? undefined : dated(finish, now())
     ended({ lease, of: this.#served, startedAt, ms, finish: shown, span, revision, laps })
+  }
+
+  /** What a run has seen is of use to the run that its timer causes. */
+  #keep({ key, owner }: Lease, finish: Finish | undefined, view: RunView | undefined): void {
+    if (finish?.kind !== 'requeue') return view?.end()
+    const kept = view?.release()
+    const now = this.#deps.now()
+    if (kept) this.#views.keep(key, owner, kept, { dueAt: dueDate(finish.at, now).getTime(), now: now.getTime() })
   }
 
   #observe(key: string, step: Unkeyed<RunStep>): void {

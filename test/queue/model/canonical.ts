@@ -104,6 +104,7 @@ const IRRELEVANT = new Set([
   'freshUntil',
   'terms',
   'writes',
+  'after',
   'reason',
 ])
 

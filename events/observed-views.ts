@@ -1,0 +1,128 @@
+import type { Allowance, Observed, StoredObject, View } from './types.ts'
+
+/** What the message of an object says that counts. */
+export interface KnownObject {
+  identity: string
+  /** Without the installation's prefix. */
+  subject: string
+  sequence: number
+  /** Undefined: it was deleted. */
+  object: StoredObject | undefined
+  bytes: number
+}
+
+/** What a put of this process has found out about an object. */
+export type PutNews =
+  | { kind: 'stored'; known: KnownObject }
+  /** That message counts. */
+  | { kind: 'kept'; sequence: number }
+  | { kind: 'unclear' }
+
+export interface ViewFilters {
+  primary: string
+  owned: readonly string[]
+  /** Of an object that ends the view when it changes, and the sequence that is known of it. */
+  news: { filter: string; known: number } | undefined
+}
+
+/** The views of a process. Each learns of every put() of this process that concerns it. */
+export class ObservedViews {
+  readonly #byFilter = new Map<string, Set<ObservedView>>()
+
+  /** Call before EVENTS is read for it: what is put meanwhile is not missed. */
+  open(filters: ViewFilters): ObservedView {
+    const all = [filters.primary, ...filters.owned, ...(filters.news ? [filters.news.filter] : [])]
+    const view = new ObservedView(filters, () => {
+      for (const filter of all) this.#remove(filter, view)
+    })
+    for (const filter of all) this.#byFilter.set(filter, (this.#byFilter.get(filter) ?? new Set()).add(view))
+    return view
+  }
+
+  noted(identity: string, subject: string, news: PutNews): void {
+    if (this.#byFilter.size === 0) return
+    for (const filter of [identity, ...childrenFiltersOf(subject)])
+      for (const view of this.#byFilter.get(filter) ?? []) view.learn(identity, news)
+  }
+
+  /** Others may have written. */
+  end(): void {
+    for (const views of this.#byFilter.values()) for (const view of views) view.close()
+  }
+
+  #remove(filter: string, view: ObservedView): void {
+    const views = this.#byFilter.get(filter)
+    if (views?.delete(view) && views.size === 0) this.#byFilter.delete(filter)
+  }
+}
+
+/** What was observed, with what this process has stored since. */
+export class ObservedView implements View {
+  readonly #filters: ViewFilters
+  readonly #objects = new Map<string, KnownObject>()
+  readonly #onClose: () => void
+  /** Until EVENTS has been read. */
+  #meanwhile: [identity: string, news: PutNews][] | undefined = []
+  #isOpen = true
+
+  constructor(filters: ViewFilters, onClose: () => void) {
+    this.#filters = filters
+    this.#onClose = onClose
+  }
+
+  /** What was read. */
+  begin(objects: readonly KnownObject[]): void {
+    for (const known of objects) this.#objects.set(known.identity, known)
+    const meanwhile = this.#meanwhile ?? []
+    this.#meanwhile = undefined
+    for (const [identity, news] of meanwhile) this.learn(identity, news)
+  }
+
+  learn(identity: string, news: PutNews): void {
+    if (this.#meanwhile) return void this.#meanwhile.push([identity, news])
+    if (!this.#follows(identity, news)) this.close()
+  }
+
+  get bytes(): number {
+    let bytes = 0
+    for (const known of this.#objects.values()) bytes += known.bytes
+    return bytes
+  }
+
+  observed(allowance?: Allowance): Observed | undefined {
+    if (!this.#isOpen || this.#meanwhile) return undefined
+    const objects = [...this.#objects.values()].sort((one, other) => one.sequence - other.sequence)
+    const of = (matches: (known: KnownObject) => boolean) =>
+      objects.filter(matches).flatMap(({ object }) => object ?? [])
+    for (const { object, subject, bytes } of objects) if (object) allowance?.note(subject, bytes)
+    return {
+      primary: of(({ identity }) => identity === this.#filters.primary)[0],
+      owned: this.#filters.owned.map((filter) => of(({ subject }) => childrenFiltersOf(subject).includes(filter))),
+      related: [],
+      news: undefined,
+    }
+  }
+
+  close(): void {
+    this.#isOpen = false
+    this.#objects.clear()
+    this.#onClose()
+  }
+
+  /** False: what is there is not known any more. */
+  #follows(identity: string, news: PutNews): boolean {
+    if (news.kind === 'unclear') return false
+    const { news: other } = this.#filters
+    const before = identity === other?.filter ? other.known : this.#objects.get(identity)?.sequence
+    if (news.kind === 'kept') return news.sequence === before
+    if (identity === other?.filter) return false
+    if (before === undefined || before < news.known.sequence) this.#objects.set(identity, news.known)
+    return true
+  }
+}
+
+/** The filters under which an owner finds what it controls: by the namespace, and of all namespaces. */
+function childrenFiltersOf(subject: string): [string, string] {
+  const parts = subject.split('.').with(-1, '*')
+  return [parts.join('.'), parts.with(-3, '*').join('.')]
+}
