@@ -1,6 +1,6 @@
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { keyOf, type PutOptions, type PutResult, type Verb } from '#events'
-import { doubling, pause, retry, unlessAborted } from '#primitives'
+import { doubling, endedWithin, retry, unlessAborted } from '#primitives'
 import type { Announced } from '#queue'
 import { UpdatePredicates } from './predicates.ts'
 import type { Relations } from './relations.ts'
@@ -116,11 +116,7 @@ export class Publisher {
    */
   async #untilWritten(ref: ResourceRef, object: KubeObject, signal: AbortSignal): Promise<void> {
     const written = this.#deps.ownWrites?.written(ref, object)
-    if (written === undefined) return
-    const enough = new AbortController()
-    const either = AbortSignal.any([enough.signal, signal])
-    await Promise.race([written, pause(ANSWER_LATE_MS, either)])
-    enough.abort()
+    if (written !== undefined) await endedWithin(ANSWER_LATE_MS, written, signal)
   }
 
   /** Of each key that is only noted by a run: resolves when the change is safe. */

@@ -28,3 +28,18 @@ export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
     if (signal?.aborted !== true) throw error
   }
 }
+
+/** Resolves when the work has ended, well or not, after this time, or as soon as the signal is aborted. */
+export function endedWithin(ms: number, work: Promise<unknown>, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = () => {
+      clearTimeout(timer)
+      signal?.removeEventListener('abort', done)
+      resolve()
+    }
+    const timer = setTimeout(done, ms)
+    work.then(done, done)
+    if (signal?.aborted) done()
+    else signal?.addEventListener('abort', done, { once: true })
+  })
+}

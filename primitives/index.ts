@@ -1,4 +1,4 @@
-export { pause, unlessAborted } from './abort.ts'
+export { endedWithin, pause, unlessAborted } from './abort.ts'
 export { allEnded } from './all-ended.ts'
 export { forEachAtMost, mapAtMost } from './at-most.ts'
 export { BoundedMap } from './bounded-map.ts'

@@ -1,5 +1,5 @@
 import { ConnectionClosedError, type Delivery } from '#jetstream'
-import { pause } from '#primitives'
+import { endedWithin, pause } from '#primitives'
 import { afterLoss, afterRun, type Capacity, fullCapacity } from './capacity.ts'
 import { type Claim, takeKey } from './claim.ts'
 import { tokenFrom } from './codec.ts'
@@ -240,18 +240,11 @@ export class QueueWorker implements Worker, Sharer {
   async #drain(): Promise<void> {
     this.#janitor.stop()
     this.#timers.clear()
-    await Promise.all(Object.values(this.#lanes).map((lane) => within(HANDBACK_MS, lane.drain())))
+    await Promise.all(Object.values(this.#lanes).map((lane) => endedWithin(HANDBACK_MS, lane.drain())))
     await Promise.race([Promise.all(this.#inHand), this.#graceOver.promise])
     this.#runs.takeBack()
-    await within(HANDBACK_MS, Promise.all(this.#inHand))
+    await endedWithin(HANDBACK_MS, Promise.all(this.#inHand))
     this.#abandon.abort(new Error('the worker has drained'))
     this.#core.slots.leave(this)
   }
-}
-
-/** Until the work is done, or for so long. */
-async function within(ms: number, work: Promise<unknown>): Promise<void> {
-  const stop = new AbortController()
-  await Promise.race([work.catch(() => undefined), pause(ms, stop.signal)])
-  stop.abort()
 }

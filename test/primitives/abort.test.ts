@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { pause, unlessAborted } from '#primitives'
+import { endedWithin, pause, unlessAborted } from '#primitives'
 
 const never = () => new Promise<never>(() => {})
 
@@ -52,3 +52,17 @@ function countListeners(signal: AbortSignal): () => number {
   signal.removeEventListener = (...given: Parameters<typeof remove>) => (count--, remove(...given))
   return () => count
 }
+
+it('a wait of limited time ends with the work, well or not, with the time, and with the signal', async () => {
+  await endedWithin(60_000, Promise.resolve())
+  await endedWithin(60_000, Promise.reject(new Error('no')))
+  await endedWithin(1, never())
+  const stop = new AbortController()
+  const listeners = countListeners(stop.signal)
+  await endedWithin(1, never(), stop.signal)
+  expect(listeners()).toBe(0)
+  const ended = endedWithin(60_000, never(), stop.signal)
+  stop.abort()
+  await ended
+  await endedWithin(60_000, never(), stop.signal)
+})
