@@ -122,7 +122,8 @@ export class ObservedView implements View {
 }
 
 /** The filters under which an owner finds what it controls: by the namespace, and of all namespaces. */
-function childrenFiltersOf(subject: string): [string, string] {
-  const parts = subject.split('.').with(-1, '*')
-  return [parts.join('.'), parts.with(-3, '*').join('.')]
+function childrenFiltersOf(subject: string): [inNamespace: string, inAll: string] {
+  const [k8s, group, version, resource, namespace, owner] = subject.split('.')
+  const filterIn = (one: string | undefined) => [k8s, group, version, resource, one, owner, '*'].join('.')
+  return [filterIn(namespace), filterIn('*')]
 }

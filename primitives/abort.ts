@@ -32,14 +32,14 @@ export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
 /** Resolves when the work has ended, well or not, after this time, or as soon as the signal is aborted. */
 export function endedWithin(ms: number, work: Promise<unknown>, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
-    const done = () => {
+    const end = () => {
       clearTimeout(timer)
-      signal?.removeEventListener('abort', done)
+      signal?.removeEventListener('abort', end)
       resolve()
     }
-    const timer = setTimeout(done, ms)
-    work.then(done, done)
-    if (signal?.aborted) done()
-    else signal?.addEventListener('abort', done, { once: true })
+    const timer = setTimeout(end, ms)
+    work.then(end, end)
+    if (signal?.aborted) end()
+    else signal?.addEventListener('abort', end, { once: true })
   })
 }

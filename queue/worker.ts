@@ -1,7 +1,7 @@
 import { ConnectionClosedError, type Delivery } from '#jetstream'
 import { endedWithin, pause } from '#primitives'
 import { afterLoss, afterRun, type Capacity, fullCapacity } from './capacity.ts'
-import { type Claim, takeKey } from './claim.ts'
+import { type Claim, dueAt, takeKey } from './claim.ts'
 import { tokenFrom } from './codec.ts'
 import type { Core } from './core.ts'
 import { HandlerRuns } from './handler-runs.ts'
@@ -216,11 +216,9 @@ export class QueueWorker implements Worker, Sharer {
     const { signal } = this.#abandon
     const { clock } = this.#core
     const held = await takeKey(this.#core, { reconciler: this.#options.reconciler, key }, claim, signal)
-    const { waiting, isDue } = claim.input
-    for (let early = 1; held && isDue && waiting && early > 0; ) {
-      early = waiting.at - clock.now()
-      if (early > 0) await pause(Math.ceil(early), signal)
-    }
+    const due = held && dueAt(claim)
+    if (due === undefined) return held
+    for (let early = due - clock.now(); early > 0; early = due - clock.now()) await pause(Math.ceil(early), signal)
     return held
   }
 

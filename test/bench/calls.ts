@@ -91,7 +91,7 @@ async function counting(of: string, act: () => Promise<number>): Promise<Record<
   const after = await totals()
   const per = (one: number, other: number) => ((other - one) / COUNT).toFixed(2)
   for (const [index, { part }] of parts.entries())
-    for (const [message, now] of [...(after.kinds[index] ?? [])].sort()) {
+    for (const [message, now] of [...(after.kinds[index] ?? [])].sort(([one], [other]) => one.localeCompare(other))) {
       const { sent, received } = before.kinds[index]?.get(message) ?? { sent: 0, received: 0 }
       const row = { of, part, message, sent: per(sent, now.sent), received: per(received, now.received) }
       if (Number(row.sent) + Number(row.received) >= 0.05) kinds.push(row)

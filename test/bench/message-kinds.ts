@@ -1,25 +1,14 @@
 /** What a message of Fairlead on NATS is, by its subject. */
 export function kindOf(subject: string): string {
   const parts = subject.split('.')
-  const [role, second, third, fourth] = parts
-  switch (role) {
-    case 'k8s':
-      return `EVENTS: ${fourth} stored`
-    case 'cursor':
-      return 'EVENTS: cursor'
-    case 'work':
-      return 'WORK: token'
-    case 'key':
-      return second === '_' ? 'WORK: mark' : `WORK: record, ${STATES[third?.charAt(0) ?? ''] ?? third}`
-    case 'done':
-      return 'WORK: record ended'
-    case '$JS':
-      return second === 'ACK' ? `${third}: acknowledgement` : requestOf(parts.slice(2))
-    default:
-      return 'other'
-  }
+  const [role = '', second, third = '', fourth] = parts
+  if (role === 'key') return second === '_' ? 'WORK: mark' : `WORK: record, ${STATES[third.charAt(0)] ?? third}`
+  if (role === 'k8s') return `EVENTS: ${fourth} stored`
+  if (role === '$JS') return second === 'ACK' ? `${third}: acknowledgement` : requestOf(parts.slice(2))
+  return ROLES[role] ?? 'other'
 }
 
+const ROLES: Record<string, string> = { cursor: 'EVENTS: cursor', work: 'WORK: token', done: 'WORK: record ended' }
 const STATES: Record<string, string> = { r: 'running', w: 'waiting', p: 'parked' }
 
 const requestOf = (parts: string[]): string => {

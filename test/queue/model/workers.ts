@@ -543,7 +543,13 @@ function settle(state: State, before: Process, { out }: Advanced, subject: Subje
     }
     case 'lost':
       return process.phase === 'renewing' ? fenced(state, process, process.held.record.lane) : state
-    default:
+    case 'idle':
+    case 'queued':
+    case 'waiting':
+    case 'parked':
+    case 'marked':
+    case 'occupied':
+    case 'dropped':
       return pursueAll(withProcess(state, process), unsafe, subject, config)
   }
 }
