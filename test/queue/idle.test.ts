@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { JetStream } from '#jetstream'
 import { FN, until, useTestNats, World } from './support.ts'
 
-/** How often the server has to tell those who wait for work that there is none, in seconds. */
+/** Of each request for work: how often the server has to tell that there is none, in seconds. */
 async function heartbeats(watching: JetStream): Promise<number[]> {
   const asked: number[] = []
   watching.nc.subscribe('$JS.API.CONSUMER.MSG.NEXT.>', {
@@ -12,26 +12,26 @@ async function heartbeats(watching: JetStream): Promise<number[]> {
   return asked
 }
 
-async function whatIdleWorkersAsk(open: ReturnType<typeof useTestNats>['open']): Promise<number[]> {
+async function whatIdleWorkersAsk(open: ReturnType<typeof useTestNats>['open']): Promise<Set<number>> {
   await using test = await open()
   await using other = await open()
   const asked = await heartbeats(other.js)
   const worker = new World().serve(test.queue)
   // Two lanes, of the Reconciler and of timers that sleep.
-  await until(() => expect(asked).toHaveLength(4))
+  await until(() => expect(asked.length).toBeGreaterThanOrEqual(4))
   await worker.drain(0)
-  return asked
+  return new Set(asked)
 }
 
 describe('a worker that has nothing to do', () => {
   const alone = useTestNats()
   it('hears of it every 15 s from a single server, which does not go away without the connection', async () => {
-    expect(await whatIdleWorkersAsk(alone.open)).toEqual([15, 15, 15, 15])
+    expect(await whatIdleWorkersAsk(alone.open)).toEqual(new Set([15]))
   })
 
   const cluster = useTestNats({ replicas: 3 })
   it('hears of it every 2 s from a cluster, where the leader may go away', async () => {
-    expect(await whatIdleWorkersAsk(cluster.open)).toEqual([2, 2, 2, 2])
+    expect(await whatIdleWorkersAsk(cluster.open)).toEqual(new Set([2]))
   })
 })
 
