@@ -12,6 +12,10 @@ process.exitCode = await runProgram(
         does: 'calls, API requests and messages of an At and of an edit',
         command: ['node', 'test/bench/calls.ts'],
       },
+      burst: {
+        does: 'CPU and messages of many Ats that are due at once, beside another checkout',
+        command: ['node', 'test/bench/burst.ts'],
+      },
       strategies: { does: 'the ways to write an object', command: ['node', 'test/bench/strategies.ts'] },
       bridge: { does: 'the bridge beside informers', command: ['node', 'test/bench/bridge.ts'] },
       secrets: { does: 'a bridge with many large Secrets', command: ['node', 'test/bench/bridge-secrets.ts'] },
