@@ -101,8 +101,10 @@ export class Writer {
   /** Undefined: it may have been stored, or not. */
   #tell({ identity, subject, stored }: Write, result: PutResult | undefined): void {
     const { views } = this.#context
-    const isPlain = result !== undefined && result.outcome !== 'buried' && result.formerOwners.length === 0
-    if (!isPlain) views.noted(identity, subject, { kind: 'unclear' })
+    if (result === undefined) return views.end()
+    const left = result.formerOwners.map((owner) => withOwnerPart(subject, ownerPart(owner)))
+    for (const former of left) views.noted(identity, former, { kind: 'unclear' })
+    if (left.length > 0 || result.outcome === 'buried') views.noted(identity, subject, { kind: 'unclear' })
     else if (stored) views.noted(identity, stored.subject, { kind: 'stored', known: stored })
     else views.noted(identity, subject, { kind: 'kept', sequence: result.sequence })
   }

@@ -132,7 +132,7 @@ const isCutShort = ({ headers }: StoredMessage): boolean => headers['Fairlead-Re
 export const isWatchdog = ({ headers }: StoredMessage): boolean => headers['Fairlead-State'] === 'running'
 
 /** A timer that came due: the server made this token out of a waiting record and kept its headers. */
-export const isFired = ({ headers }: StoredMessage): boolean => headers['Fairlead-State'] === 'waiting'
+const isFired = ({ headers }: StoredMessage): boolean => headers['Fairlead-State'] === 'waiting'
 
 /** When that timer was due, by the server's clock. */
 export const dueOf = (message: StoredMessage): number | undefined =>

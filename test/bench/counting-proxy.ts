@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { type AddressInfo, connect, createServer } from 'node:net'
 import { kindOf } from './message-kinds.ts'
 
-export interface Counted {
+interface Counted {
   sent: number
   received: number
 }

@@ -101,13 +101,14 @@ describe('a view of an object and what it owns', () => {
     }
   })
 
-  it('ends when an object moves to it or away from it', async () => {
+  it('ends when an object moves to it, and when one moves away from it', async () => {
     await using store = await open(fresh())
     await store.put(ATS, 'added', object('a', 1))
     await store.put(PODS, 'added', object('p', 2), ownedBy('b'))
-    const view = await viewOf(store)
+    const [to, away] = [await viewOf(store), await viewOf(store, { ...QUERY, primary: { ...PRIMARY, name: 'b' } })]
+    expect(away.observed()?.owned[0]).toHaveLength(1)
     await store.put(PODS, 'modified', object('p', 3), ownedBy('a'))
-    expect(view.observed()).toBeUndefined()
+    expect([to.observed(), away.observed()]).toEqual([undefined, undefined])
     const after = await store.observe({ ...QUERY, withView: true })
     expect(after.owned[0]).toHaveLength(1)
   })
