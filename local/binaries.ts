@@ -18,6 +18,8 @@ export interface Binary {
     | 'helm'
   package: string
   seconds: number
+  /** Outside of the standard library, that those before it in its module do not have. */
+  packages: number
 }
 
 const KUBERNETES = 'k8s.io/kubernetes/cmd'
@@ -25,30 +27,46 @@ const CNI = 'github.com/containernetworking/plugins/plugins'
 const CONTAINERD = 'github.com/containerd/containerd/v2/cmd'
 
 const table = {
-  'nats-server': { module: 'misc', package: 'github.com/nats-io/nats-server/v2', seconds: 15 },
-  etcd: { module: 'misc', package: 'go.etcd.io/etcd/server/v3', seconds: 20 },
-  etcdutl: { module: 'etcd-tools', package: 'go.etcd.io/etcd/etcdutl/v3', seconds: 20 },
-  etcdctl: { module: 'etcd-tools', package: 'go.etcd.io/etcd/etcdctl/v3', seconds: 10 },
+  'nats-server': { module: 'misc', package: 'github.com/nats-io/nats-server/v2', seconds: 15, packages: 41 },
+  etcd: { module: 'misc', package: 'go.etcd.io/etcd/server/v3', seconds: 20, packages: 347 },
+  etcdutl: { module: 'etcd-tools', package: 'go.etcd.io/etcd/etcdutl/v3', seconds: 20, packages: 289 },
+  etcdctl: { module: 'etcd-tools', package: 'go.etcd.io/etcd/etcdctl/v3', seconds: 10, packages: 13 },
   /** One minor version older, for tests that go from one to the other. */
-  'etcd-3.6': { module: 'etcd36', package: 'go.etcd.io/etcd/server/v3', seconds: 60 },
-  'kube-apiserver': { module: 'k8s', package: `${KUBERNETES}/kube-apiserver`, seconds: 190 },
-  'kube-controller-manager': { module: 'k8s', package: `${KUBERNETES}/kube-controller-manager`, seconds: 35 },
-  'kube-scheduler': { module: 'k8s', package: `${KUBERNETES}/kube-scheduler`, seconds: 10 },
-  kubectl: { module: 'k8s', package: `${KUBERNETES}/kubectl`, seconds: 15 },
-  kubelet: { module: 'k8s', package: `${KUBERNETES}/kubelet`, seconds: 35 },
-  'kube-proxy': { module: 'k8s', package: `${KUBERNETES}/kube-proxy`, seconds: 10 },
-  containerd: { module: 'containerd', package: `${CONTAINERD}/containerd`, seconds: 45 },
-  'containerd-shim-runc-v2': { module: 'containerd', package: `${CONTAINERD}/containerd-shim-runc-v2`, seconds: 10 },
-  ptp: { module: 'cni', package: `${CNI}/main/ptp`, seconds: 10 },
-  loopback: { module: 'cni', package: `${CNI}/main/loopback`, seconds: 2 },
-  'host-local': { module: 'cni', package: `${CNI}/ipam/host-local`, seconds: 2 },
-  portmap: { module: 'cni', package: `${CNI}/meta/portmap`, seconds: 2 },
-  registry: { module: 'registry', package: 'github.com/distribution/distribution/v3/cmd/registry', seconds: 60 },
-  coredns: { module: 'coredns', package: '.', seconds: 60 },
-  runc: { module: 'runc', package: 'github.com/opencontainers/runc', seconds: 15 },
-  kwok: { module: 'kwok', package: 'sigs.k8s.io/kwok/cmd/kwok', seconds: 90 },
+  'etcd-3.6': { module: 'etcd36', package: 'go.etcd.io/etcd/server/v3', seconds: 60, packages: 367 },
+  'kube-apiserver': { module: 'k8s', package: `${KUBERNETES}/kube-apiserver`, seconds: 190, packages: 1799 },
+  'kube-controller-manager': {
+    module: 'k8s',
+    package: `${KUBERNETES}/kube-controller-manager`,
+    seconds: 35,
+    packages: 388,
+  },
+  'kube-scheduler': { module: 'k8s', package: `${KUBERNETES}/kube-scheduler`, seconds: 10, packages: 6 },
+  kubectl: { module: 'k8s', package: `${KUBERNETES}/kubectl`, seconds: 15, packages: 192 },
+  kubelet: { module: 'k8s', package: `${KUBERNETES}/kubelet`, seconds: 35, packages: 100 },
+  'kube-proxy': { module: 'k8s', package: `${KUBERNETES}/kube-proxy`, seconds: 10, packages: 26 },
+  containerd: { module: 'containerd', package: `${CONTAINERD}/containerd`, seconds: 45, packages: 759 },
+  'containerd-shim-runc-v2': {
+    module: 'containerd',
+    package: `${CONTAINERD}/containerd-shim-runc-v2`,
+    seconds: 10,
+    packages: 11,
+  },
+  ptp: { module: 'cni', package: `${CNI}/main/ptp`, seconds: 10, packages: 27 },
+  loopback: { module: 'cni', package: `${CNI}/main/loopback`, seconds: 2, packages: 1 },
+  'host-local': { module: 'cni', package: `${CNI}/ipam/host-local`, seconds: 2, packages: 5 },
+  portmap: { module: 'cni', package: `${CNI}/meta/portmap`, seconds: 2, packages: 2 },
+  /** The registry that many run: images are pushed to it in tests. */
+  registry: {
+    module: 'registry',
+    package: 'github.com/distribution/distribution/v3/cmd/registry',
+    seconds: 60,
+    packages: 775,
+  },
+  coredns: { module: 'coredns', package: '.', seconds: 60, packages: 571 },
+  runc: { module: 'runc', package: 'github.com/opencontainers/runc', seconds: 15, packages: 77 },
+  kwok: { module: 'kwok', package: 'sigs.k8s.io/kwok/cmd/kwok', seconds: 90, packages: 741 },
   /** For tests of the charts. */
-  helm: { module: 'helm', package: 'helm.sh/helm/v4/cmd/helm', seconds: 120 },
+  helm: { module: 'helm', package: 'helm.sh/helm/v4/cmd/helm', seconds: 120, packages: 783 },
 } satisfies Record<string, Binary>
 
 export type BinaryName = keyof typeof table
@@ -57,15 +75,11 @@ export const binaries: Record<BinaryName, Binary> = table
 
 export const natsBinaries: BinaryName[] = ['nats-server']
 export const apiServerBinaries: BinaryName[] = ['etcd', 'kube-apiserver']
-export const controlPlaneBinaries: BinaryName[] = [
-  ...apiServerBinaries,
-  'kube-controller-manager',
-  'kube-scheduler',
-  'kubectl',
-]
+export const controlPlaneBinaries: BinaryName[] = [...apiServerBinaries, 'kube-controller-manager', 'kube-scheduler']
+/** For people. */
+export const toolBinaries: BinaryName[] = ['kubectl']
 export const nodeBinaries: BinaryName[] = [
   'kubelet',
-  'kube-proxy',
   'containerd',
   'containerd-shim-runc-v2',
   'runc',
@@ -73,9 +87,9 @@ export const nodeBinaries: BinaryName[] = [
   'loopback',
   'host-local',
   'portmap',
-  'registry',
-  'coredns',
 ]
+/** Services and DNS of a real node. */
+export const serviceBinaries: BinaryName[] = ['kube-proxy', 'coredns']
 /** For snapshots of etcd: the image of Fairlead has the first. */
 export const etcdTools: BinaryName[] = ['etcdutl', 'etcdctl']
 export const kwokBinaries: BinaryName[] = ['kwok']

@@ -4,6 +4,7 @@ import { availableParallelism, homedir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { type Binary, type BinaryName, binaries, linkerFlags, needsC } from './binaries.ts'
+import { BuildShares, secondsOf } from './build-shares.ts'
 import {
   type Environment,
   goEnvironment,
@@ -56,55 +57,66 @@ interface Build {
 }
 
 async function build(names: BinaryName[], how: Build): Promise<void> {
-  const modules = [...new Set(names.map((name) => binaries[name].module))]
-  const needed = newest(modules.map((module) => goVersionOf(join(modulesDir, module, 'go.mod'))))
+  const ofModule = Map.groupBy(names, (name) => binaries[name].module)
+  const needed = newest([...ofModule.keys()].map((module) => goVersionOf(join(modulesDir, module, 'go.mod'))))
   await requireGo(needed, names.join(', '), how.env)
-  how.progress.line(`building ${names.join(', ')} from source, once (about ${expectedMinutes(names)} min)`)
-  await inLanes(LANES, modules, (module) =>
-    buildModule(
-      module,
-      names.filter((name) => binaries[name].module === module),
-      how,
-    ),
-  )
+  how.progress.line(`building from source, once: ${names.join(', ')}`)
+  const task = how.progress.task(names.length === 1 ? names.join() : 'servers', secondsOf(names))
+  const shares = new BuildShares(names, task.reached)
+  // The longest first: what is left at the end is short, and uses both lanes.
+  const modules = [...ofModule].toSorted(([, one], [, other]) => secondsOf(other) - secondsOf(one))
+  try {
+    await inLanes(LANES, modules, ([module, programs]) => buildModule(module, programs, shares.of(programs), how))
+    task.done()
+  } catch (error) {
+    task.failed()
+    throw error
+  }
 }
 
-async function buildModule(module: Binary['module'], names: BinaryName[], how: Build): Promise<void> {
+type Share = ReturnType<BuildShares['of']>
+
+async function buildModule(module: Binary['module'], names: BinaryName[], share: Share, how: Build): Promise<void> {
   const dir = moduleCacheDir(module, how.env)
   mkdirSync(dir, { recursive: true })
   const onWait = ({ pid }: { pid: number }): void =>
     how.progress.line(`process ${pid} is building ${names.join(', ')}: waiting for it`)
   await withLock(join(dir, '.lock'), onWait, async () => {
     removeLeftovers(dir)
-    for (const name of names) {
-      if (!isExecutable(join(dir, name))) await buildOne(name, dir, how)
-    }
+    const missing = names.filter((name) => !isExecutable(join(dir, name)))
+    if (missing.length > 0) await buildTogether(missing, dir, share, how)
   })
+  share.done()
 }
 
-async function buildOne(name: BinaryName, dir: string, { env, progress, signal }: Build): Promise<void> {
-  const { module, package: pkg, seconds } = binaries[name]
+/** One `go build` for all: what they share is compiled once, and while one of them is linked the next one is compiled. */
+async function buildTogether(names: BinaryName[], dir: string, share: Share, { env, signal }: Build): Promise<void> {
+  const [{ module }] = names.map((name) => binaries[name]) as [Binary]
   const temporary = join(dir, `${LEFTOVER}${process.pid}`)
   mkdirSync(temporary, { recursive: true })
-  const task = progress.task(name, seconds)
   try {
-    const args = ['build', '-trimpath', '-p', String(availableParallelism()), '-ldflags', linkerFlags(module)]
-    await runGo([...args, '-o', join(temporary, name), pkg], {
+    const args = ['build', '-v', '-trimpath', '-p', String(availableParallelism()), '-ldflags', linkerFlags(module)]
+    await runGo([...args, '-o', `${temporary}/`, ...names.map((name) => binaries[name].package)], {
       cwd: join(modulesDir, module),
       env: goEnvironment(env, { CGO_ENABLED: needsC(module) ? '1' : '0', GOTMPDIR: temporary }),
+      onLine: share.line,
       ...(signal ? { signal } : {}),
     })
-    renameSync(join(temporary, name), join(dir, name))
-    task.done()
+    for (const name of names) renameSync(join(temporary, outputOf(name)), join(dir, name))
   } catch (cause) {
-    task.failed()
-    throw explained(name, cause)
+    throw explained(names.join(', '), cause)
   } finally {
     rmSync(temporary, { recursive: true, force: true })
   }
 }
 
-function explained(name: BinaryName, cause: unknown): Error {
+/** As `go build` names a program: by the last part of its path that is no version. */
+function outputOf(name: BinaryName): string {
+  const path = binaries[name].package
+  return path === '.' ? name : (path.split('/').findLast((part) => !/^v\d+$/.test(part)) ?? name)
+}
+
+function explained(name: string, cause: unknown): Error {
   if (isNetworkFailure(cause)) {
     const again = 'What was fetched and compiled so far is kept: run the same command again with network access'
     return new Error(`${name} could not be built, because its Go modules could not be fetched. ${again}.`, { cause })
@@ -154,10 +166,6 @@ function isExecutable(file: string): boolean {
   } catch {
     return false
   }
-}
-
-function expectedMinutes(names: BinaryName[]): string {
-  return (names.reduce((sum, name) => sum + binaries[name].seconds, 0) / 60).toFixed(1)
 }
 
 async function inLanes<T>(lanes: number, items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {

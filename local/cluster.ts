@@ -8,6 +8,8 @@ import {
   kwokBinaries,
   natsBinaries,
   nodeBinaries,
+  serviceBinaries,
+  toolBinaries,
 } from './binaries.ts'
 import { type BinaryPaths, ensureBinaries } from './build.ts'
 import {
@@ -49,6 +51,11 @@ export interface ClusterOptions {
   ports?: { nats?: number; apiServer?: number }
   /** Controller manager and scheduler. Default true; without them nothing is garbage collected or scheduled. */
   controllers?: boolean
+  /**
+   * Only what a pod needs that calls no Service: no kube-proxy, no DNS, no kubectl, which take a third of the first build.
+   * Default false.
+   */
+  minimal?: boolean
   /** Record every write, see Cluster.audit(). */
   audit?: boolean
   /** Stop when this process ends, even by kill -9. Otherwise the servers stay until stopCluster(dir). */
@@ -104,7 +111,7 @@ async function compose(dir: string, options: ClusterOptions): Promise<void> {
     orEndAll(startKubernetes({ dir, options, progress, processes, binaries, build }, choice)),
     options.nats === false ? undefined : orEndAll(startNatsOf(processes, binaries, options, progress)),
   ])
-  if (options.controllers ?? true) linkTools(dir, binaries)
+  if (hasTools(options)) linkTools(dir, binaries)
   writeState(dir, {
     ...kubernetes,
     ...(nats ? { natsUrl: nats.url, natsServers: nats.servers } : {}),
@@ -135,6 +142,7 @@ async function startKubernetes(scene: Scene, wanted: NodeChoice): Promise<Kubern
     apiServer: { host: NODE_IP, port: ports.apiServer },
     kubeconfig: join(dir, 'kubeconfig'),
     ephemeral: options.dieWithParent ?? false,
+    hasServices: options.minimal !== true,
   }
   const taken = await takeNode(scene, nodeOptions, wanted)
   const controlPlaneOptions: ControlPlaneOptions = {
@@ -203,9 +211,17 @@ function startNatsOf(
   return withTask(progress, 'nats-server', () => startNatsServers(processes, binaries('nats-server'), port))
 }
 
-function binariesFor(choice: NodeChoice, { nats = true, controllers = true }: ClusterOptions): BinaryName[] {
-  const ofNode = { none: [], real: nodeBinaries, kwok: kwokBinaries }[choice.kind]
-  return [...(nats ? natsBinaries : []), ...(controllers ? controlPlaneBinaries : apiServerBinaries), ...ofNode]
+const hasTools = ({ controllers = true, minimal = false }: ClusterOptions): boolean => controllers && !minimal
+
+function binariesFor(choice: NodeChoice, options: ClusterOptions): BinaryName[] {
+  const { nats = true, controllers = true, minimal = false } = options
+  const ofNode = { none: [], real: [...nodeBinaries, ...(minimal ? [] : serviceBinaries)], kwok: kwokBinaries }
+  return [
+    ...(nats ? natsBinaries : []),
+    ...(controllers ? controlPlaneBinaries : apiServerBinaries),
+    ...(hasTools(options) ? toolBinaries : []),
+    ...ofNode[choice.kind],
+  ]
 }
 
 async function controlPlanePorts(apiServer: number | undefined): Promise<ControlPlaneOptions['ports']> {

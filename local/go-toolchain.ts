@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
+import { createInterface } from 'node:readline'
 import { killGroupWithThisProcess } from './reaper.ts'
 
 const COMMAND = 'go'
@@ -44,10 +45,12 @@ export interface GoRun {
   cwd: string
   env: Environment
   signal?: AbortSignal
+  /** Called with each line of its error output. */
+  onLine?: (line: string) => void
 }
 
 /** Standard output of `go`; its error output is the error. No compiler goes on when this process is killed. */
-export function runGo(args: string[], { cwd, env, signal }: GoRun): Promise<string> {
+export function runGo(args: string[], { cwd, env, signal, onLine }: GoRun): Promise<string> {
   return new Promise((resolve, reject) => {
     const options = { cwd, env, detached: true, ...(signal ? { signal } : {}) }
     const child = spawn(COMMAND, args, { ...options, stdio: ['ignore', 'pipe', 'pipe'] })
@@ -58,6 +61,7 @@ export function runGo(args: string[], { cwd, env, signal }: GoRun): Promise<stri
     child.stderr.on('data', (chunk: Buffer) => {
       err = (err + chunk.toString('utf8')).slice(-16_384)
     })
+    if (onLine) createInterface({ input: child.stderr }).on('line', onLine)
     child.once('error', reject)
     child.once('close', (code) => {
       reaper?.release()
@@ -75,10 +79,13 @@ export function isNetworkFailure(error: unknown): boolean {
   return error instanceof Error && NO_NETWORK.test(error.message)
 }
 
+/** A line of `go build -v`. */
+export const isPackagePath = (line: string): boolean => /^[\w.-]+(\/[\w.~+-]+)*$/.test(line)
+
 function withoutNoise(stderr: string): string {
   const lines = stderr.trim().split('\n')
   return lines
-    .filter((line) => !line.startsWith('go: downloading '))
+    .filter((line) => !line.startsWith('go: downloading ') && !isPackagePath(line))
     .slice(-20)
     .join('\n')
 }

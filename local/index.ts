@@ -8,6 +8,8 @@ export {
   kwokBinaries,
   natsBinaries,
   nodeBinaries,
+  serviceBinaries,
+  toolBinaries,
 } from './binaries.ts'
 export { type BinaryPaths, type BuildOptions, cacheDir, ensureBinaries } from './build.ts'
 export { type ClusterOptions, startCluster } from './cluster.ts'

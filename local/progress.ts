@@ -1,11 +1,15 @@
+import { barOf, roughly } from './time-left.ts'
+
 /** Where long work says what it is doing. A command chooses the form: live lines on a terminal, plain ones in a pipe. */
 export interface Progress {
   line(text: string): void
-  /** A piece of work with a beginning and an end; `expectedSeconds` is printed beside the time it took so far. */
+  /** A piece of work with a beginning and an end. With `expectedSeconds`, the time left is printed. */
   task(label: string, expectedSeconds?: number): Task
 }
 
 export interface Task {
+  /** How much of it is done, 0 to 1. */
+  reached(share: number): void
   done(note?: string): void
   failed(note?: string): void
 }
@@ -16,7 +20,7 @@ interface Output {
   columns?: number
 }
 
-export const silentProgress: Progress = { line() {}, task: () => ({ done() {}, failed() {} }) }
+export const silentProgress: Progress = { line() {}, task: () => ({ reached() {}, done() {}, failed() {} }) }
 
 export function progressOn(output: Output): Progress {
   return output.isTTY ? liveProgress(output) : plainProgress(output)
@@ -29,14 +33,19 @@ export function plainProgress(output: Output, everySeconds = 15): Progress {
     line,
     task(label, expectedSeconds) {
       const started = Date.now()
-      line(`${label} …${expectedSeconds ? ` (about ${expectedSeconds} s)` : ''}`)
-      const timer = setInterval(() => line(describe(label, started, expectedSeconds)), everySeconds * 1000)
+      let reached = 0
+      line(`${label} …${expectedSeconds ? ` (about ${roughly(expectedSeconds)})` : ''}`)
+      const timer = setInterval(() => line(describe(label, started, { expectedSeconds, reached })), everySeconds * 1000)
       timer.unref()
       const end = (mark: string, note?: string): void => {
         clearInterval(timer)
         line(`${mark} ${label}, ${seconds(started)} s${note ? `: ${note}` : ''}`)
       }
-      return { done: (note) => end('✓', note), failed: (note) => end('✗', note) }
+      return {
+        reached: (share) => void (reached = share),
+        done: (note) => end('✓', note),
+        failed: (note) => end('✗', note),
+      }
     },
   }
 }
@@ -61,7 +70,8 @@ function liveProgress(output: Output): Progress {
     task(label, expectedSeconds) {
       const id = Symbol(label)
       const started = Date.now()
-      running.set(id, () => `  ${describe(label, started, expectedSeconds)}`)
+      let reached = 0
+      running.set(id, () => `  ${describe(label, started, { expectedSeconds, reached })}`)
       timer ??= setInterval(redraw, 500)
       timer.unref()
       redraw()
@@ -73,7 +83,11 @@ function liveProgress(output: Output): Progress {
         }
         line(`${mark} ${label}, ${seconds(started)} s${note ? `: ${note}` : ''}`)
       }
-      return { done: (note) => end('\x1b[32m✓\x1b[0m', note), failed: (note) => end('\x1b[31m✗\x1b[0m', note) }
+      return {
+        reached: (share) => void (reached = share),
+        done: (note) => end('\x1b[32m✓\x1b[0m', note),
+        failed: (note) => end('\x1b[31m✗\x1b[0m', note),
+      }
     },
   }
 }
@@ -91,8 +105,15 @@ export async function withTask<T>(progress: Progress, label: string, work: () =>
   }
 }
 
-function describe(label: string, started: number, expectedSeconds?: number): string {
-  return `${label}: ${seconds(started)}${expectedSeconds ? ` of about ${expectedSeconds}` : ''} s`
+interface Reached {
+  expectedSeconds: number | undefined
+  /** 0 to 1. */
+  reached: number
+}
+
+function describe(label: string, started: number, { expectedSeconds, reached }: Reached): string {
+  const left = { elapsed: (Date.now() - started) / 1000, expected: expectedSeconds ?? 0, share: reached }
+  return `${label}: ${expectedSeconds === undefined ? '' : `${barOf(left)}, `}${seconds(started)} s`
 }
 
 function seconds(since: number): string {

@@ -8,10 +8,16 @@ export function demoCommand(program: Command, { setExitCode }: CommandContext): 
     .command('demo')
     .description('one object’s life, from its creation to DONE, on real servers')
     .option('--keep', 'leave everything running, and say how to go on by hand', false)
-    .action(async ({ keep }: { keep: boolean }) => {
+    .option(
+      '--no-node',
+      'without a node, whose programs take half of the first build: the demo says that the pod has succeeded',
+    )
+    .action(async (options: { keep: boolean; node: boolean }) => {
+      if (options.keep && !options.node)
+        throw new UsageError('--keep leaves a cluster that runs pods: leave --no-node out, or use local up --node none')
       const { context, ...given } = program.opts<CommonOptions>()
       if (context !== undefined) throw new UsageError('the demo uses the current context: give it a kubeconfig instead')
       const { showDemo } = await import('../actions/demo.ts')
-      setExitCode(await showDemo(keep, given))
+      setExitCode(await showDemo(options, given))
     })
 }

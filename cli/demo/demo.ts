@@ -9,8 +9,9 @@ import { createLogger } from '#host/logging'
 import { createRuntime, type Runtime } from '#host/runtime'
 import { deleteInstalled, type Installed, install } from '#install'
 import { isNotFound, type KubeClient, resourcePath } from '#kube'
-import { type Progress, releasePorts } from '#local'
+import { type NodeKind, type Progress, releasePorts } from '#local'
 import { continueByHand, startInBackground } from './background.ts'
+import { endPods } from './pods.ts'
 import { idOf, type Recorder, recordLifeOf } from './recorder.ts'
 import { type DemoServers, demoServers } from './servers.ts'
 import { coloured, type Painter, plain, type Timeline, timelineOn } from './timeline.ts'
@@ -25,8 +26,15 @@ const GRACE_MS = 5000
 /** Milliseconds since the epoch, by a clock that never goes back. */
 const now = (): number => performance.timeOrigin + performance.now()
 
+const NO_LOG: Partial<Record<NodeKind, string>> = {
+  kwok: '(none: KWOK runs no containers)',
+  none: '(none: there is no node, and the demo has ended the pod)',
+}
+
 export interface DemoOptions {
   keep: boolean
+  /** False: the demo itself says that the pod has succeeded. */
+  hasNode: boolean
   env: NodeJS.ProcessEnv
   progress: Progress
   out: NodeJS.WriteStream
@@ -92,6 +100,7 @@ async function showLife(servers: DemoServers, { keep, env, out, signal, progress
     runObserver: recorder.run,
   })
   const running = runtime.run(stop.signal, GRACE_MS)
+  const ended = servers.node === 'none' ? endPods(kube, SAMPLE.namespace, stop.signal) : undefined
   try {
     const ready = () => runtime.dispatcher?.serving().includes('at') === true
     while (!ready()) await sleep(20, undefined, { signal })
@@ -103,6 +112,7 @@ async function showLife(servers: DemoServers, { keep, env, out, signal, progress
     if (!keep) await removed(kube)
     stop.abort()
     await running
+    await ended
     if (!keep) await cleaned(kube, streams, servers, installed)
   }
 }
@@ -150,7 +160,7 @@ async function live(
     )
     return EXIT.failed
   }
-  const log = servers.node === 'kwok' ? '(none: KWOK runs no containers)' : await podLog(kube)
+  const log = NO_LOG[servers.node ?? 'real'] ?? (await podLog(kube))
   timeline.add({ at: now(), what: 'pod log', detail: log, cause: recorder.lastSight('Pod', `${SAMPLE.name}-pod`) })
   const ended = now()
   timeline.add({

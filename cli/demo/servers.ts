@@ -27,12 +27,14 @@ export interface DemoServersOptions {
   env: NodeJS.ProcessEnv
   /** The servers outlive this process, in the folder of `fairlead local`. */
   keep: boolean
+  /** False: pods are stored, and something else has to end them. */
+  hasNode: boolean
   progress: Progress
   signal: AbortSignal
 }
 
 /** The servers that the environment names; what it does not name is started here. */
-export async function demoServers({ env, keep, progress, signal }: DemoServersOptions): Promise<DemoServers> {
+export async function demoServers({ env, keep, hasNode, progress, signal }: DemoServersOptions): Promise<DemoServers> {
   const { kubeconfig, natsUrl } = await existingServers(env)
   const existing = { kubernetes: kubeconfig !== undefined, nats: natsUrl !== undefined }
   if (kubeconfig !== undefined && natsUrl !== undefined)
@@ -50,8 +52,9 @@ export async function demoServers({ env, keep, progress, signal }: DemoServersOp
     const nats = await startNats({ dir, dieWithParent: !keep, temporary: !keep })
     return { kubeconfig, natsUrl: nats.url, node: undefined, existing, dir, stop: () => nats.stop() }
   }
-  const wanted = { node: 'auto', nats: !existing.nats, dieWithParent: true, temporary: true, progress, signal } as const
-  const cluster = await startCluster({ dir, ...wanted }).catch(async (error: unknown) => {
+  const parts = hasNode ? ({ node: 'auto', minimal: true } as const) : ({ node: 'none', controllers: false } as const)
+  const wanted = { nats: !existing.nats, dieWithParent: true, temporary: true, progress, signal }
+  const cluster = await startCluster({ dir, ...parts, ...wanted }).catch(async (error: unknown) => {
     // The logs of a start that failed say why; one that was interrupted has nothing to say.
     if (signal.aborted) await rm(dir, { recursive: true, force: true })
     throw error

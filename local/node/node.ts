@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import { resolve } from 'node:path'
+import type { KubeClient } from '#kube'
 import { allEnded } from '#primitives'
 import { identify } from '../identity.ts'
 import { freePorts } from '../ports.ts'
@@ -72,21 +73,28 @@ async function clearLeftBehind(own: string): Promise<void> {
   if (claim.dir !== own && existsSync(claim.dir)) await new ProcessGroup(claim.dir).stopAll()
 }
 
-/** Kubelet, kube-proxy and DNS. Resolves when the node is Ready, services work and `image: busybox` can be pulled. */
+/** Resolves when the node is Ready, its Services work if it has them, and `image: busybox` can be pulled. */
 export async function startNode(options: NodeOptions, prepared: PreparedNode): Promise<Node> {
   const { paths, ports, registryUrl } = prepared
   const { processes } = options
   await using kube = await administrator(options)
   await allEnded([
     startKubelet(options, paths, ports.kubelet),
-    startProxy(options, paths, { health: ports.proxyHealth, metrics: ports.proxyMetrics }),
-    startDns(options, paths, ports.dns),
-    applyObjects(kube, [...PROXY_OBJECTS, ...dnsObjects(ports.dns)]),
+    options.hasServices ? startServices(options, prepared, kube) : undefined,
     fillRegistry(options, registryUrl),
   ])
   await nodeReady(kube, processes, NODE_NAME)
-  await processes.waitFor('kube-proxy', () => answers(`http://${NODE_IP}:${ports.proxyHealth}/healthz`), 30_000)
   return { name: NODE_NAME, registryUrl }
+}
+
+async function startServices(options: NodeOptions, { paths, ports }: PreparedNode, kube: KubeClient): Promise<void> {
+  await allEnded([
+    startProxy(options, paths, { health: ports.proxyHealth, metrics: ports.proxyMetrics }),
+    startDns(options, paths, ports.dns),
+    applyObjects(kube, [...PROXY_OBJECTS, ...dnsObjects(ports.dns)]),
+  ])
+  const isHealthy = () => answers(`http://${NODE_IP}:${ports.proxyHealth}/healthz`)
+  await options.processes.waitFor('kube-proxy', isHealthy, 30_000)
 }
 
 async function fillRegistry({ processes }: NodeOptions, registryUrl: string): Promise<void> {

@@ -14,6 +14,8 @@ export interface NodeOptions {
   kubeconfig: string
   binaries: BinaryPaths
   progress: Progress
+  /** kube-proxy and DNS. */
+  hasServices: boolean
   /** The node is of no use when this process has ended, however it ended: the next one to start a node clears it away. */
   ephemeral?: boolean
 }

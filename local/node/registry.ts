@@ -1,4 +1,4 @@
-import { writeFile } from 'node:fs/promises'
+import { fileURLToPath } from 'node:url'
 import { NODE_IP } from './addresses.ts'
 import { run } from './command.ts'
 import { PAUSE_IMAGE } from './containerd.ts'
@@ -8,19 +8,14 @@ import { addImage } from './image-push.ts'
 import type { NodeOptions } from './options.ts'
 import type { NodePaths } from './paths.ts'
 
+const MAIN = fileURLToPath(new URL('./registry-main.ts', import.meta.url))
+
 /** The registry that this node's containerd takes for every registry of the world. It starts empty. */
-export async function startRegistry(options: NodeOptions, paths: NodePaths, port: number): Promise<void> {
-  const config = {
-    version: '0.1',
-    log: { level: 'warn', accesslog: { disabled: true } },
-    storage: { filesystem: { rootdirectory: `${paths.state}/registry` }, delete: { enabled: true } },
-    http: { addr: `${NODE_IP}:${port}` },
-  }
-  await writeFile(`${paths.run}/registry.json`, JSON.stringify(config))
-  await options.processes.start({
+export async function startRegistry({ processes }: NodeOptions, paths: NodePaths, port: number): Promise<void> {
+  await processes.start({
     name: 'registry',
-    command: options.binaries('registry'),
-    args: ['serve', `${paths.run}/registry.json`],
+    command: process.execPath,
+    args: [MAIN, NODE_IP, String(port), `${paths.state}/registry`],
     stopSignal: 'SIGKILL',
   })
 }

@@ -23,7 +23,9 @@ describe('building the servers', () => {
     const lines: string[] = []
     const progress = plainProgress({ write: (text) => lines.push(text) }, NEVER_SECONDS)
     const first = await ensureBinaries(['loopback'], progress, { env })
-    expect(lines.join('')).toMatch(/loopback … \(about 2 s\)\n✓ loopback, [\d.]+ s\n$/)
+    expect(lines.join('')).toMatch(
+      /^building from source, once: loopback\nloopback … \(about 2 s\)\n✓ loopback, [\d.]+ s\n$/,
+    )
     const spoken = lines.length
     const second = await ensureBinaries(['loopback'], progress, { env: { ...env, PATH: '' } })
     expect(second('loopback')).toBe(first('loopback'))
@@ -44,7 +46,6 @@ describe('building the servers', () => {
       ensureBinaries(['loopback'], progress, { env }),
     ])
     expect(one('loopback')).toBe(two('loopback'))
-    expect(lines.filter((line) => line.startsWith('✓'))).toHaveLength(1)
     expect(lines.join('')).toContain(`process ${process.pid} is building loopback: waiting for it`)
   })
 

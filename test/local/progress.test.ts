@@ -18,14 +18,14 @@ describe('progress', () => {
       const seen: string[] = []
       const write = (text: string): void => {
         seen.push(text)
-        if (text.includes(' of about ')) resolve(text)
+        if (text.includes(' left')) resolve(text)
       }
       const task = plainProgress({ write }, 0.01).task('work', 7)
       setTimeout(() => task.done(), 5000).unref()
     })
     // Nothing else keeps the event loop alive.
     const alive = setInterval(() => {}, 1000)
-    expect(await spoken).toMatch(/^work: [\d.]+ of about 7 s\n$/)
+    expect(await spoken).toMatch(/^work: ▱+ 0 %, about 7 s left, [\d.]+ s\n$/)
     clearInterval(alive)
   })
 

@@ -1,5 +1,6 @@
 import type { TestProject } from 'vitest/node'
 import {
+  type BinaryName,
   chooseNode,
   controlPlaneBinaries,
   ensureBinaries,
@@ -7,6 +8,8 @@ import {
   natsBinaries,
   nodeBinaries,
   progressOn,
+  serviceBinaries,
+  toolBinaries,
 } from '#local'
 import { goProgram } from './go-program.ts'
 import { startHttpReceiver } from './http-receiver.ts'
@@ -52,10 +55,15 @@ async function shareServers(): Promise<{ url: string; stop: () => Promise<void> 
 async function buildServers(): Promise<void> {
   const progress = progressOn(process.stderr)
   const { kind } = await chooseNode('auto', progress)
-  const ofNode = kind === 'real' ? nodeBinaries : []
-  await ensureBinaries(
-    [...natsBinaries, ...controlPlaneBinaries, ...kwokBinaries, ...ofNode, 'registry', 'helm'],
-    progress,
-  )
+  const ofNode = kind === 'real' ? [...nodeBinaries, ...serviceBinaries] : []
+  const servers: BinaryName[] = [
+    ...natsBinaries,
+    ...controlPlaneBinaries,
+    ...toolBinaries,
+    ...kwokBinaries,
+    'registry',
+    'helm',
+  ]
+  await ensureBinaries([...servers, ...ofNode], progress)
   await goProgram('cloudevents')
 }

@@ -1,0 +1,83 @@
+import { randomUUID } from 'node:crypto'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { ImageStore } from './image-store.ts'
+
+const PATH = /^\/v2\/(?<repository>.+)\/(?<kind>blobs|manifests)\/(?<reference>[^/]+(?:\/[^/]*)?)$/
+const UPLOADS = 'uploads/'
+
+interface Call {
+  request: IncomingMessage
+  response: ServerResponse
+  repository: string
+  /** A digest, a tag, or `uploads/ID`. */
+  reference: string
+  query: URLSearchParams
+}
+
+/**
+ * The part of the OCI distribution protocol that containerd pulls by and addImage() pushes by. Whoever reaches it may do
+ * both: it listens on the node's own address.
+ */
+export async function registryServer(dir: string): Promise<Server> {
+  const store = new ImageStore(dir)
+  await store.create()
+  return createServer((request, response) => {
+    answer(store, request, response).catch((error: unknown) => {
+      if (response.headersSent) response.destroy()
+      else refuse(response, 500, 'UNKNOWN', error instanceof Error ? error.message : String(error))
+    })
+  })
+}
+
+async function answer(store: ImageStore, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const { pathname, searchParams } = new URL(request.url ?? '', 'http://registry')
+  if (pathname === '/v2/') return void response.writeHead(200).end()
+  const { repository = '', kind, reference = '' } = PATH.exec(decodeURIComponent(pathname))?.groups ?? {}
+  const call = { request, response, repository, reference, query: searchParams }
+  if (kind === 'blobs' && reference.startsWith(UPLOADS)) return upload(store, call)
+  if (kind === 'manifests' && request.method === 'PUT') return storeManifest(store, call)
+  if (kind !== undefined && (request.method === 'GET' || request.method === 'HEAD')) return sendPart(store, call, kind)
+  refuse(response, 404, 'UNSUPPORTED', `${request.method} ${pathname}`)
+}
+
+/** An upload begins with a POST, and a PUT sends all of it. */
+async function upload(store: ImageStore, { request, response, repository, query }: Call): Promise<void> {
+  if (request.method === 'POST') {
+    const location = `/v2/${repository}/blobs/${UPLOADS}${randomUUID()}`
+    return void response.writeHead(202, { location }).end()
+  }
+  const expected = query.get('digest') ?? ''
+  const digest = await store.store(request, expected)
+  if (request.method !== 'PUT' || digest !== expected)
+    return refuse(response, 400, 'DIGEST_INVALID', `${digest} came in place of ${expected || 'a digest'}`)
+  response.writeHead(201, { 'docker-content-digest': digest }).end()
+}
+
+async function storeManifest(store: ImageStore, { request, response, repository, reference }: Call): Promise<void> {
+  const digest = await store.store(request)
+  await store.tag(repository, reference, digest)
+  response.writeHead(201, { 'docker-content-digest': digest }).end()
+}
+
+async function sendPart(store: ImageStore, call: Call, kind: string): Promise<void> {
+  const { request, response, repository, reference } = call
+  const digest = kind === 'manifests' ? await store.digestOf(repository, reference) : reference
+  const size = digest === undefined ? undefined : await store.sizeOf(digest)
+  if (digest === undefined || size === undefined)
+    return refuse(response, 404, kind === 'manifests' ? 'MANIFEST_UNKNOWN' : 'BLOB_UNKNOWN', reference)
+  const type = kind === 'manifests' ? await mediaTypeOf(store, digest) : 'application/octet-stream'
+  response.writeHead(200, { 'content-type': type, 'content-length': size, 'docker-content-digest': digest })
+  if (request.method === 'HEAD') return void response.end()
+  await store.send(digest, response)
+}
+
+async function mediaTypeOf(store: ImageStore, digest: string): Promise<string> {
+  return (
+    ((await store.json(digest)) as { mediaType?: string }).mediaType ?? 'application/vnd.oci.image.manifest.v1+json'
+  )
+}
+
+function refuse(response: ServerResponse, status: number, code: string, message: string): void {
+  response.writeHead(status, { 'content-type': 'application/json' })
+  response.end(JSON.stringify({ errors: [{ code, message }] }))
+}
