@@ -53,8 +53,8 @@ beforeAll(async () => {
 afterAll(() => rm(temporary, { recursive: true, force: true }))
 
 /** In a pipe, with a folder of its own for what is temporary. */
-function start() {
-  const child = spawn(process.execPath, [BIN, 'demo'], {
+function start(...options: string[]) {
+  const child = spawn(process.execPath, [BIN, 'demo', ...options], {
     env: { PATH: process.env['PATH'], HOME: process.env['HOME'], TMPDIR: temporary },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
@@ -64,8 +64,8 @@ function start() {
   return demo
 }
 
-async function isShownWhole(log: string): Promise<void> {
-  const { out, err } = await toEnd()
+async function isShownWhole(log: string, ...options: string[]): Promise<void> {
+  const { out, err } = await toEnd(...options)
   expect(out + err).not.toContain('\u001B')
   expect(err.split('\n').filter((line) => line.startsWith('{'))).toEqual([])
   expect({ steps: stepsIn(out), out }).toMatchObject({ steps: LIFE })
@@ -75,8 +75,8 @@ async function isShownWhole(log: string): Promise<void> {
   expect(await readdir(temporary)).toEqual([])
 }
 
-async function toEnd(): Promise<{ out: string; err: string }> {
-  const demo = start()
+async function toEnd(...options: string[]): Promise<{ out: string; err: string }> {
+  const demo = start(...options)
   const [code] = await demo.exited
   const { out, err } = demo
   expect({ code, out, err }).toMatchObject({ code: 0 })
@@ -86,6 +86,12 @@ async function toEnd(): Promise<{ out: string; err: string }> {
 it.runIf(turn.skip)('the demo shows the life of an At without a real node, too', () =>
   isShownWhole('(YAY|\\(none: KWOK runs no containers\\))'),
 )
+
+it('the demo shows the same with --no-node, and ends the pod itself', async () => {
+  await isShownWhole('\\(none: there is no node, and the demo has ended the pod\\)', '--no-node')
+  const refused = await fairlead(['demo', '--no-node', '--keep'])
+  expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('leave --no-node out') })
+})
 
 describe.skipIf(turn.skip)('the demo', () => {
   let before: Awaited<ReturnType<typeof tracesOfNodes>>
