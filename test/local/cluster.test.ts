@@ -16,6 +16,7 @@ import {
   existingServers,
   silentProgress,
   startCluster,
+  toolBinaries,
 } from '#local'
 import { shortTempDir, startTestCluster } from '../support/servers.ts'
 import { programsWith, until } from './support.ts'
@@ -27,7 +28,7 @@ const kubectl = async (kubeconfig: string, ...args: string[]): Promise<string> =
   (await run(binaries('kubectl'), ['--kubeconfig', kubeconfig, '--cache-dir', `${kubeconfig}-cache`, ...args])).stdout
 
 beforeAll(async () => {
-  binaries = await ensureBinaries(controlPlaneBinaries, silentProgress)
+  binaries = await ensureBinaries([...controlPlaneBinaries, ...toolBinaries], silentProgress)
 })
 
 describe('a whole cluster', () => {
