@@ -1,6 +1,6 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { ConflictError, type Invoke, RetryAfterError, TerminalError } from '#contracts'
-import type { FromFunction, Isolated, Thrown } from './isolation-messages.ts'
+import { COMES_TO_REST_MS, type FromFunction, type Isolated, type Thrown } from './isolation-messages.ts'
 
 /** The process is gone, by what one of its calls has done. */
 export class ProcessEndedError extends Error {}
@@ -21,6 +21,8 @@ export class ConfinedProcess {
   #pending: Pending | undefined
   #end: Error | undefined
   #leftBehind = false
+  /** Called when the last call has nothing still to come. */
+  #rested: (() => void) | undefined
   #rest: NodeJS.Timeout | undefined
 
   constructor(files: readonly string[], heapMb: number) {
@@ -37,6 +39,16 @@ export class ConfinedProcess {
         resolve(this.#ended(new ProcessEndedError(`the function ended its process: ${by ?? `exit code ${code}`}`))),
       )
     })
+  }
+
+  /** Resolves when the last call has nothing still to come, or will not come to that in time, or the process is gone. */
+  async settles(): Promise<void> {
+    if (!this.#leftBehind) return
+    const { promise, resolve } = Promise.withResolvers<void>()
+    this.#rested = resolve
+    const timer = setTimeout(resolve, COMES_TO_REST_MS)
+    await Promise.race([promise, this.#gone])
+    clearTimeout(timer)
   }
 
   /** It is there, and its last call has nothing still to come. */
@@ -87,12 +99,19 @@ export class ConfinedProcess {
   #hear(message: FromFunction): void {
     if (message.kind === 'stray')
       return this.#ended(new ProcessEndedError(message.error.message, { cause: message.error }))
+    if (message.kind === 'rest') return this.#rests(message.id)
     const pending = this.#pending
     if (pending?.id !== message.id) return
     if (message.kind === 'log') return pending.log[message.level](message.fields, message.message)
     if (message.kind === 'error') return pending.reject(revive(message.error))
     this.#leftBehind = message.leftBehind
     pending.resolve(message.answer)
+  }
+
+  #rests(id: number): void {
+    if (id !== this.#calls) return
+    this.#leftBehind = false
+    this.#rested?.()
   }
 
   /** The first reason counts. */

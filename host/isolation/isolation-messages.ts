@@ -23,10 +23,15 @@ export interface Thrown {
 /** `stray`: of no call that could catch it; the process ends. */
 export type FromFunction =
   | { kind: 'log'; id: number; level: 'debug' | 'info' | 'warn' | 'error'; fields: object; message: string }
-  /** `leftBehind`: a timer, say, is still to come. */
+  /** `leftBehind`: a timer, say, is still to come, or a connection is being closed. */
   | { kind: 'answer'; id: number; answer: unknown; leftBehind: boolean }
+  /** Of a call that has answered: nothing of it is still to come. */
+  | { kind: 'rest'; id: number }
   | { kind: 'error'; id: number; error: Thrown }
   | { kind: 'stray'; error: Thrown }
+
+/** What a call leaves behind for longer is not waited for. */
+export const COMES_TO_REST_MS = 100
 
 export function thrownBy(thrown: unknown): Thrown {
   if (!(thrown instanceof Error))

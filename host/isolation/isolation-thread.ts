@@ -1,9 +1,10 @@
 /** Calls of functions that may not come back: in a thread, so that their process can still end; see isolation.ts. */
+import { setTimeout as sleep } from 'node:timers/promises'
 import { parentPort } from 'node:worker_threads'
 import type { RunLog } from '#contracts'
 import { loadFunctions } from '#host/functions'
 import { toInvoke } from '#sdk'
-import { type FromFunction, type Isolated, thrownBy } from './isolation-messages.ts'
+import { COMES_TO_REST_MS, type FromFunction, type Isolated, thrownBy } from './isolation-messages.ts'
 
 const tell = (message: FromFunction) => parentPort?.postMessage(message)
 
@@ -16,11 +17,19 @@ async function call({ id, files, reconciler, input }: Isolated): Promise<void> {
     if (found === undefined) throw new Error(`no function ${reconciler} in ${files.join(', ')}`)
     // The process is ended when the run is: its signal never comes.
     const answer = await toInvoke(found)(input, { signal: new AbortController().signal, log, suspect: true })
-    tell({ kind: 'answer', id, answer, leftBehind: process.getActiveResourcesInfo().length > atRest })
+    tell({ kind: 'answer', id, answer, leftBehind: !isAtRest() })
   } catch (error) {
     tell({ kind: 'error', id, error: thrownBy(error) })
   }
 }
 
-parentPort?.on('message', (asked: Isolated) => void call(asked))
+/** A connection that the function has closed is active for some more turns of the event loop. */
+async function tellRest(id: number): Promise<void> {
+  const deadline = performance.now() + COMES_TO_REST_MS
+  while (!isAtRest() && performance.now() < deadline) await sleep(1)
+  if (isAtRest()) tell({ kind: 'rest', id })
+}
+
+parentPort?.on('message', (asked: Isolated) => void call(asked).then(() => tellRest(asked.id)))
 const atRest = process.getActiveResourcesInfo().length
+const isAtRest = (): boolean => process.getActiveResourcesInfo().length <= atRest

@@ -36,6 +36,7 @@ export function isolation(
     const confined = used ?? new ConfinedProcess(files, heapMb)
     try {
       const answer = await confined.call(reconciler, input, context)
+      await confined.settles()
       keep(confined)
       return answer
     } catch (error) {

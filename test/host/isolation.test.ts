@@ -46,6 +46,13 @@ it('what a call has left behind cannot be the next one’s end: that has a proce
   expect(await tell()).not.toEqual(before)
 })
 
+it('the next call is made in the same process where the call before it has closed all that it opened', async () => {
+  const tell = () => doing('tell its process')
+  const before = await tell()
+  for (const _ of Array(3)) expect(await doing('close a connection')).toEqual({ status: { phase: 'DONE' } })
+  expect(await tell()).toEqual(before)
+})
+
 it('a call whose signal has been given is not made', async () => {
   await expect(doing('loop', AbortSignal.abort(new Error('too late')))).rejects.toThrow('too late')
 })

@@ -1,6 +1,7 @@
 /** A function that does what its object says, and nobody should do. */
 import { AsyncResource } from 'node:async_hooks'
 import { EventEmitter, once } from 'node:events'
+import { type AddressInfo, connect, createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { z } from 'zod'
 import { RetryAfterError, reconciler, resource, TerminalError } from '#sdk'
@@ -19,6 +20,7 @@ const DEEDS = [
   'put off',
   'tell its process',
   'leave a loop',
+  'close a connection',
   'exit where it is not the first',
 ] as const
 
@@ -41,6 +43,15 @@ elsewhere.on(
 /** Of this process, or thread. */
 let calls = 0
 
+async function connectAndClose(): Promise<void> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1')
+  await once(socket, 'connect')
+  socket.destroy()
+  server.close()
+}
+
 async function doIt(deed: (typeof DEEDS)[number], signal: AbortSignal): Promise<void> {
   await sleep(1)
   calls++
@@ -56,6 +67,7 @@ async function doIt(deed: (typeof DEEDS)[number], signal: AbortSignal): Promise<
   if (deed === 'leave a rejection') void Promise.reject(new Error('from a promise'))
   if (deed !== 'nothing') await sleep(50)
   if (deed === 'loop') for (;;);
+  if (deed === 'close a connection') await connectAndClose()
   if (deed === 'fill the heap') for (;;) heap.push(Array<number>(4e6).fill(1.5))
 }
 
