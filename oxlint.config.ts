@@ -84,7 +84,7 @@ export const rooms: Record<string, string[]> = {
   install: ['contracts', 'functions', 'host/exit', 'host/version', 'kube', 'pki', 'sdk', 'spec'],
   image: ['host/exit', 'host/version', 'primitives'],
   local: ['contracts', 'image', 'kube', 'pki', 'primitives'],
-  release: [],
+  release: ['image'],
   scaffold: [],
   // Written as authors write: from 'fairlead' and 'fairlead/testing', which are no names of rooms.
   'examples/workspace': [],

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { cp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
 import { promisify } from 'node:util'
 
 const run = promisify(execFile)
@@ -39,12 +39,14 @@ export async function packForTests(folder: string, to: string): Promise<string> 
 
 /** `SHA256SUMS`, in the format of sha256sum, of all files of a folder. */
 export async function writeDigests(folder: string): Promise<void> {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true })
+  const files = entries.filter((entry) => entry.isFile()).map(({ parentPath, name }) => join(parentPath, name))
   const lines: string[] = []
-  for (const name of (await readdir(folder)).sort())
+  for (const file of files.sort())
     lines.push(
       `${createHash('sha256')
-        .update(await readFile(join(folder, name)))
-        .digest('hex')}  ${name}\n`,
+        .update(await readFile(file))
+        .digest('hex')}  ${relative(folder, file)}\n`,
     )
   await writeFile(join(folder, 'SHA256SUMS'), lines.join(''))
 }

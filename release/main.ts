@@ -35,8 +35,9 @@ program
   .description('publishes the commit that has the tag of its version')
   .option(...dryRun)
   .option('--no-provenance', 'without the statement of where it was built: npm makes one only in CI')
-  .action(async (options: { dryRun?: boolean; provenance: boolean }) =>
-    publish({ ...(await build()), dryRun: options.dryRun === true, provenance: options.provenance, say }),
+  .option('--registry <host/path>', 'where the image and the charts go; without it, only the packages are published')
+  .action(async ({ dryRun = false, ...given }: { dryRun?: boolean; provenance: boolean; registry?: string }) =>
+    publish({ ...(await build()), dryRun, ...given, say }),
   )
 try {
   await program.exitOverride().parseAsync()

@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import { emptied, pack, writeDigests } from './archive.ts'
 import { ROOT } from './build.ts'
+import { packCharts } from './charts.ts'
 import { follow, outputOf, requireClean, running, type Step } from './steps.ts'
 
 export interface Publication {
@@ -10,13 +11,16 @@ export interface Publication {
   dryRun: boolean
   /** npm signs where a package was built, which it can only where CI gives it an identity. */
   provenance: boolean
+  /** `HOST/PATH`, where the image and the charts go. */
+  registry?: string
   say: (line: string) => void
   /** Where what is published is put first. */
   to?: string
 }
 
 /** Puts what belongs to a release into one folder, and publishes it. A dry run makes the files and publishes nothing. */
-export async function publish({ folders, version, dryRun, provenance, say, to }: Publication): Promise<void> {
+export async function publish(publication: Publication): Promise<void> {
+  const { folders, version, dryRun, provenance, registry, say, to } = publication
   await requireClean({ dryRun, say })
   const tags = (await outputOf('git', 'tag', '--points-at', 'HEAD')).split('\n')
   if (!tags.includes(`v${version}`)) {
@@ -27,11 +31,25 @@ export async function publish({ folders, version, dryRun, provenance, say, to }:
   const release = await emptied(to ?? join(ROOT, 'build/release'))
   const tarballs: string[] = []
   for (const folder of folders) tarballs.push(await pack(folder, release))
+  const charts = await packCharts(version, join(release, 'charts'))
   const steps: Step[] = [
     { does: `${release}/SHA256SUMS`, changes: false, act: () => writeDigests(release) },
     ...tarballs.map((tarball) =>
       running('npm', 'publish', '--access', 'public', ...(provenance ? ['--provenance'] : []), tarball),
     ),
+    ...(registry === undefined ? [] : imageAndCharts(registry, version, tarballs[0] ?? '', charts)),
   ]
   await follow(steps, { dryRun, say })
 }
+
+/** The image is made of the package as npm installs it. */
+function imageAndCharts(registry: string, version: string, tarball: string, charts: string[]): Step[] {
+  const project = join(ROOT, 'build/image')
+  return [
+    running('npm', 'install', '--prefix', project, '--ignore-scripts', tarball),
+    running(process.execPath, 'cli/bin.js', ...imageOf(project), '--push', `${registry}/fairlead:${version}`),
+    ...charts.map((chart) => running('helm', 'push', chart, `oci://${registry}/charts`)),
+  ]
+}
+
+const imageOf = (project: string): string[] => ['image', project, '--include', 'package.json']

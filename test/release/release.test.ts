@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { releaseChangelog } from '../../release/changelog.ts'
 import { publish } from '../../release/publish.ts'
 import { nextVersion } from '../../release/version.ts'
+import { helmIn } from '../support/helm.ts'
 import { PACKED_WITHIN_MS, packedPackage } from '../support/package.ts'
 
 const run = promisify(execFile)
@@ -94,21 +95,29 @@ describe('release publish', () => {
       const { version } = JSON.parse(await readFile(join(folder, 'package.json'), 'utf8')) as { version: string }
       const said: string[] = []
       const say = (line: string) => void said.push(line)
-      await publish({ folders: [folder, create], version, dryRun: true, provenance: true, say, to })
-      const [tarballs, sums] = [[`create-fairlead-${version}.tgz`, `fairlead-${version}.tgz`], 'SHA256SUMS']
-      expect((await readdir(to)).sort()).toEqual([sums, ...tarballs].sort())
-      const digests = await Promise.all(
-        tarballs.map(
-          async (name) =>
-            `${createHash('sha256')
-              .update(await readFile(join(to, name)))
-              .digest('hex')}  ${name}\n`,
-        ),
+      const registry = 'registry.example/fairlead'
+      await publish({ folders: [folder, create], version, dryRun: true, provenance: true, registry, say, to })
+      const packages = [`fairlead-${version}.tgz`, `create-fairlead-${version}.tgz`]
+      const charts = [`charts/fairlead-${version}.tgz`, `charts/fairlead-functions-${version}.tgz`]
+      const lines = await Promise.all(
+        [...packages, ...charts].map(async (name) => {
+          const digest = createHash('sha256')
+            .update(await readFile(join(to, name)))
+            .digest('hex')
+          return `${digest}  ${name}`
+        }),
       )
-      expect(await readFile(join(to, sums), 'utf8')).toBe(digests.join(''))
-      expect(said.filter((line) => line.startsWith('would: '))).toEqual(
-        tarballs.toReversed().map((name) => `would: npm publish --access public --provenance ${join(to, name)}`),
-      )
+      const sums = (await readFile(join(to, 'SHA256SUMS'), 'utf8')).trim().split('\n')
+      expect(sums.toSorted()).toEqual(lines.toSorted())
+      expect(said.filter((line) => line.startsWith('would: '))).toEqual([
+        ...packages.map((name) => `would: npm publish --access public --provenance ${join(to, name)}`),
+        expect.stringMatching(/^would: npm install --prefix \S+ --ignore-scripts \S+\/fairlead-[\d.]+\.tgz$/),
+        expect.stringContaining(` --include package.json --push ${registry}/fairlead:${version}`),
+        ...charts.map((name) => `would: helm push ${join(to, name)} oci://${registry}/charts`),
+      ])
+      const helm = await helmIn(to)
+      for (const chart of charts)
+        expect(await helm(['show', 'chart', join(to, chart)])).toContain(`\nversion: ${version}\n`)
     },
     PACKED_WITHIN_MS,
   )
