@@ -6,7 +6,7 @@ export const secondsOf = (names: readonly BinaryName[]): number =>
   names.reduce((sum, name) => sum + binaries[name].seconds, 0)
 
 /** Packages that `go build -v` names while it compiles these, but for those of the standard library. */
-export const packagesOf = (names: readonly BinaryName[]): number =>
+const packagesOf = (names: readonly BinaryName[]): number =>
   names.reduce((sum, name) => sum + binaries[name].packages, 0)
 
 /** The linker writes a program after the last of its packages: that is this share of a build. */

@@ -62,7 +62,7 @@ async function build(names: BinaryName[], how: Build): Promise<void> {
   await requireGo(needed, names.join(', '), how.env)
   how.progress.line(`building from source, once: ${names.join(', ')}`)
   const task = how.progress.task(names.length === 1 ? names.join() : 'servers', secondsOf(names))
-  const shares = new BuildShares(names, task.reached)
+  const shares = new BuildShares(names, (share) => task.reached(share))
   // The longest first: what is left at the end is short, and uses both lanes.
   const modules = [...ofModule].toSorted(([, one], [, other]) => secondsOf(other) - secondsOf(one))
   try {
@@ -99,7 +99,7 @@ async function buildTogether(names: BinaryName[], dir: string, share: Share, { e
     await runGo([...args, '-o', `${temporary}/`, ...names.map((name) => binaries[name].package)], {
       cwd: join(modulesDir, module),
       env: goEnvironment(env, { CGO_ENABLED: needsC(module) ? '1' : '0', GOTMPDIR: temporary }),
-      onLine: share.line,
+      onLine: (line) => share.line(line),
       ...(signal ? { signal } : {}),
     })
     for (const name of names) renameSync(join(temporary, outputOf(name)), join(dir, name))
