@@ -12,7 +12,7 @@ it('the longest file begins first, and one that is not known before all', () => 
 
 it('a file that needs the node begins when the one before it has ended, so that no worker waits', () => {
   const files = [file('node1', 10), file('node2', 9), file('a', 8), file('b', 4), file('c', 2), file('d', 1)]
-  expect(namesOf(inOrder(files, 2))).toBe('node1 a b node2 c d')
+  expect(namesOf(inOrder(files, 2))).toBe('node1 a b c node2 d')
 })
 
 it('files that need the node are all that is left, in the end', () => {

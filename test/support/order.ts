@@ -11,6 +11,10 @@ export interface Planned {
 
 /** Where nothing is known, a file begins early. */
 const UNKNOWN_S = 60
+/** A file that begins while another has the node holds a worker up. Better that the node waits a little. */
+const NODE_MARGIN = 1.2
+
+export const needsNode = (file: string): boolean => readFileSync(file, 'utf8').includes('takeTurnWithNode(')
 
 /**
  * The order in which files begin, when so many workers take the next one as soon as they are free: the longest first, so
@@ -32,9 +36,9 @@ export function inOrder<File extends Planned>(files: readonly File[], workers: n
     const next = (isNodeNext ? waiting.node : waiting.rest).shift()
     if (next === undefined) break
     const begins = isNodeNext ? Math.max(now, nodeFreeAt) : now
-    const ends = begins + (Number.isFinite(next.duration) ? next.duration : UNKNOWN_S)
-    freeAt[freeAt.indexOf(now)] = ends
-    if (isNodeNext) nodeFreeAt = ends
+    const takes = Number.isFinite(next.duration) ? next.duration : UNKNOWN_S
+    freeAt[freeAt.indexOf(now)] = begins + takes
+    if (isNodeNext) nodeFreeAt = begins + takes * NODE_MARGIN
     ordered.push(next)
   }
   return ordered
@@ -49,7 +53,7 @@ export class LongestFirst extends BaseSequencer {
     const planned = (await super.sort(files)).map((file) => ({
       file,
       duration: durationOf(file.moduleId) ?? Number.POSITIVE_INFINITY,
-      needsNode: readFileSync(file.moduleId, 'utf8').includes('takeTurnWithNode('),
+      needsNode: needsNode(file.moduleId),
     }))
     return inOrder(planned, this.ctx.config.maxWorkers).map(({ file }) => file)
   }

@@ -1,5 +1,6 @@
 import type { Reporter, TestModule } from 'vitest/node'
 import { recordDurations } from './durations.ts'
+import { needsNode } from './order.ts'
 
 /** Set: the durations of this run, which should be one of all tests, replace those in `test/durations.json`. */
 const RECORD = process.env['FAIRLEAD_RECORD_DURATIONS'] !== undefined
@@ -23,5 +24,6 @@ export default class ClosingLine implements Reporter {
 
 function secondsOf(module: TestModule): number {
   const { setupDuration, collectDuration, duration } = module.diagnostic()
-  return (setupDuration + collectDuration + duration) / 1000
+  // A file that needs the node is collected when its turn has come: that wait is no part of it.
+  return (setupDuration + (needsNode(module.moduleId) ? 0 : collectDuration) + duration) / 1000
 }
