@@ -4,7 +4,10 @@ import { text } from 'node:stream/consumers'
 
 /** Standard output of a program that ended with exit code 0. Any other end is an Error with what it wrote to stderr. */
 export async function run(command: string, args: string[], options: RunOptions = {}): Promise<string> {
-  const child = spawn(command, args, { stdio: 'pipe', env: { ...process.env, ...options.env } })
+  const child = spawn(command, args, {
+    stdio: 'pipe',
+    env: { ...process.env, PATH: administratorPath(), ...options.env },
+  })
   const exit = once(child, 'exit').catch((cause: unknown) => {
     throw new Error(`${command} cannot be started`, { cause })
   })
@@ -14,6 +17,9 @@ export async function run(command: string, args: string[], options: RunOptions =
   if (code === 0) return stdout
   throw new Error(`${command} ${args.join(' ')}: ${stderr.trim() || stdout.trim() || `ended with ${code ?? signal}`}`)
 }
+
+/** After `su` root has the PATH of the user, without the programs for administrators. */
+const administratorPath = (): string => `${process.env['PATH'] ?? ''}:/usr/sbin:/sbin`
 
 interface RunOptions {
   input?: string

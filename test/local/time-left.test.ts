@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { BuildShares } from '../../local/build-shares.ts'
+import { BuildShares, timeShare } from '../../local/build-shares.ts'
 import { barOf, roughly, secondsLeft } from '../../local/time-left.ts'
 
 describe('the time left', () => {
@@ -47,6 +47,12 @@ describe('the share of a build', () => {
     runc.done()
     expect(shares).toEqual(shares.toSorted((one, other) => one - other))
     expect(shares.at(-1)).toBe(1)
+  })
+
+  it('follows the time that was measured, from nothing to all', () => {
+    expect([0, 0.02, 0.05, 0.5, 0.88, 1].map((share) => Number(timeShare(share).toFixed(3)))).toEqual([
+      0, 0.1, 0.135, 0.595, 0.94, 1,
+    ])
   })
 
   it('is no more than whole where more is compiled than was expected', () => {
