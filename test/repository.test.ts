@@ -28,7 +28,9 @@ describe('the workflows', () => {
     expect(Object.values(release.jobs).map(({ permissions }) => permissions)).toEqual([
       { contents: 'read', 'id-token': 'write' },
     ])
-    expect(stepsOf(release).map(({ run }) => run)).toContain('npm run release -- publish --registry ${{ vars.REGISTRY }}')
+    expect(stepsOf(release).map(({ run }) => run)).toContain(
+      'npm run release -- publish --registry ${{ vars.REGISTRY }}',
+    )
     expect(read('.github/workflows/release.yaml')).not.toContain('secrets.')
   })
 
