@@ -1,15 +1,13 @@
-import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { cp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
-import { join, relative } from 'node:path'
-import { promisify } from 'node:util'
-
-const run = promisify(execFile)
+import { cp, readFile, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { filesIn } from './folder.ts'
+import { outputOf } from './steps.ts'
 
 /** Packs a built package as `npm publish` would send it, and returns the path of the tarball in `to`. */
 export async function pack(folder: string, to: string): Promise<string> {
-  const { stdout } = await run('npm', ['pack', '--json', '--pack-destination', to, folder], { maxBuffer: 2 ** 26 })
-  const [{ filename } = { filename: '' }] = JSON.parse(stdout) as { filename: string }[]
+  const printed = await outputOf('npm', 'pack', '--json', '--pack-destination', to, folder)
+  const [{ filename } = { filename: '' }] = JSON.parse(printed) as { filename: string }[]
   return join(to, filename)
 }
 
@@ -39,21 +37,10 @@ export async function packForTests(folder: string, to: string): Promise<string> 
 
 /** `SHA256SUMS`, in the format of sha256sum, of all files of a folder. */
 export async function writeDigests(folder: string): Promise<void> {
-  const entries = await readdir(folder, { recursive: true, withFileTypes: true })
-  const files = entries.filter((entry) => entry.isFile()).map(({ parentPath, name }) => join(parentPath, name))
   const lines: string[] = []
-  for (const file of files.sort())
-    lines.push(
-      `${createHash('sha256')
-        .update(await readFile(file))
-        .digest('hex')}  ${relative(folder, file)}\n`,
-    )
+  for (const name of (await filesIn(folder)).sort()) {
+    const digest = createHash('sha256').update(await readFile(join(folder, name)))
+    lines.push(`${digest.digest('hex')}  ${name}\n`)
+  }
   await writeFile(join(folder, 'SHA256SUMS'), lines.join(''))
-}
-
-/** An empty folder of that name. */
-export async function emptied(folder: string): Promise<string> {
-  await rm(folder, { recursive: true, force: true })
-  await mkdir(folder, { recursive: true })
-  return folder
 }

@@ -4,6 +4,7 @@ import { dirname, extname, join, relative } from 'node:path'
 import { promisify } from 'node:util'
 import source from '../package.json' with { type: 'json' }
 import { bundleModels } from './declarations.ts'
+import { emptied, filesIn } from './folder.ts'
 import { type Manifest, publishedManifest } from './manifest.ts'
 
 export const ROOT = join(import.meta.dirname, '..')
@@ -30,8 +31,7 @@ const OWN_FILE = /((?:new URL\(|import\(|from )(['"])\.{1,2}\/[\w./-]+)\.ts\2/g
 
 /** Compiles the package into `folder`, which is made again: JavaScript, declarations, maps, sources and what they read. */
 export async function buildPackage(folder: string): Promise<{ manifest: Manifest; models: number }> {
-  await rm(folder, { recursive: true, force: true })
-  await mkdir(folder, { recursive: true })
+  await emptied(folder)
   await compile(folder)
   for (const path of [...ASSETS, ...(await examples())])
     await cp(join(ROOT, path), join(folder, path), { recursive: true, filter: isAsset })
@@ -100,10 +100,3 @@ async function examples(): Promise<string[]> {
 
 /** Templates are for users to read: they are not compiled. */
 const isAsset = (path: string): boolean => extname(path) !== '.ts' || path.includes('/scaffold/templates/')
-
-async function filesIn(folder: string): Promise<string[]> {
-  const entries = await readdir(folder, { recursive: true, withFileTypes: true })
-  return entries
-    .filter((entry) => entry.isFile())
-    .map(({ parentPath, name }) => relative(folder, join(parentPath, name)))
-}

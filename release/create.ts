@@ -1,5 +1,6 @@
-import { cp, mkdir, readdir, rm, writeFile } from 'node:fs/promises'
+import { cp, mkdir, readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { emptied } from './folder.ts'
 import type { Manifest } from './manifest.ts'
 
 /** The package of `npm create fairlead`, of the files of a built package: the scaffolder, and nothing else. */
@@ -8,8 +9,7 @@ export async function buildCreatePackage(
   { version, license, engines }: Manifest,
   folder: string,
 ): Promise<void> {
-  await rm(folder, { recursive: true, force: true })
-  await mkdir(join(folder, 'scaffold'), { recursive: true })
+  await mkdir(join(await emptied(folder), 'scaffold'))
   for (const name of await readdir(join(from, 'scaffold')))
     if (!/\.(map|d\.ts)$/.test(name))
       await cp(join(from, 'scaffold', name), join(folder, 'scaffold', name), { recursive: true })

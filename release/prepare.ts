@@ -1,8 +1,9 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { emptied, packForTests } from './archive.ts'
-import { buildPackage, ROOT } from './build.ts'
+import { packForTests } from './archive.ts'
+import { ROOT } from './build.ts'
 import { releaseChangelog } from './changelog.ts'
+import { emptied } from './folder.ts'
 import { follow, outputOf, requireClean, running, type Step } from './steps.ts'
 import { nextVersion } from './version.ts'
 
@@ -36,9 +37,9 @@ export async function prepare({ wanted, dryRun, say, today }: Preparation): Prom
       does: `${KEPT}: the code of ${version}`,
       changes: true,
       async act() {
-        const folder = join(ROOT, 'build/package')
-        await buildPackage(folder)
-        await packForTests(folder, await emptied(join(ROOT, KEPT)))
+        // A process of its own: this one has read the version of before.
+        await outputOf('npm', 'run', 'build')
+        await packForTests(join(ROOT, 'build/package'), await emptied(join(ROOT, KEPT)))
       },
     },
     running('npm', 'run', 'generate'),

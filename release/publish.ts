@@ -1,7 +1,8 @@
 import { join } from 'node:path'
-import { emptied, pack, writeDigests } from './archive.ts'
+import { pack, writeDigests } from './archive.ts'
 import { ROOT } from './build.ts'
 import { packCharts } from './charts.ts'
+import { emptied } from './folder.ts'
 import { follow, outputOf, requireClean, running, type Step } from './steps.ts'
 
 export interface Publication {

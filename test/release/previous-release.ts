@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
+import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { cacheDir } from '../../local/build.ts'
 import { BIN, type Finished, fairlead, startFairlead } from '../support/fairlead.ts'
@@ -35,10 +35,6 @@ export async function previousRelease(): Promise<Release> {
     .slice(0, 12)
   const dir = join(cacheDir(), 'previous', digest)
   const bin = join(dir, 'node_modules/fairlead/cli/bin.js')
-  await madeOnce(dir, bin, async () => {
-    await mkdir(dir, { recursive: true })
-    await writeFile(join(dir, 'package.json'), '{ "name": "previous", "type": "module" }')
-    await npmInstall(dir, tarball)
-  })
+  await madeOnce(dir, bin, () => npmInstall(dir, tarball))
   return releaseOf(/-(\d+\.\d+\.\d+)\.tgz$/.exec(name)?.[1] ?? name, bin)
 }

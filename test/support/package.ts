@@ -5,6 +5,7 @@ import { cp, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { cacheDir } from '../../local/build.ts'
+import { pack } from '../../release/archive.ts'
 import { ASSETS, buildPackage, ROOMS, ROOT } from '../../release/build.ts'
 import { buildCreatePackage } from '../../release/create.ts'
 import { madeOnce } from './made-once.ts'
@@ -34,19 +35,19 @@ export async function packedPackage(): Promise<PackedPackage> {
     await removeOthers(packages, dir)
     const { manifest } = await buildPackage(folder)
     await buildCreatePackage(folder, manifest, join(dir, 'create-fairlead'))
-    const { stdout } = await run('npm', ['pack', '--json', '--pack-destination', dir, folder], { maxBuffer: 2 ** 26 })
-    const [{ filename = '' } = {}] = JSON.parse(stdout) as { filename?: string }[]
-    await mkdir(installed, { recursive: true })
-    await writeFile(join(installed, 'package.json'), '{ "name": "my-operator", "type": "module" }')
-    await npmInstall(installed, join(dir, filename))
-    await rename(join(dir, filename), join(dir, 'fairlead.tgz'))
+    const packed = await pack(folder, dir)
+    await npmInstall(installed, packed)
+    await rename(packed, join(dir, 'fairlead.tgz'))
   })
   return { tarball, folder, installed, create: join(dir, 'create-fairlead') }
 }
 
-/** As an author does, in a folder with a package.json. */
-export const npmInstall = (cwd: string, tarball: string) =>
-  run('npm', ['install', '--prefer-offline', '--no-audit', '--no-fund', '--ignore-scripts', tarball], { cwd })
+/** As an author does, in a new folder. */
+export async function npmInstall(cwd: string, tarball: string): Promise<void> {
+  await mkdir(cwd, { recursive: true })
+  await writeFile(join(cwd, 'package.json'), '{ "name": "my-operator", "type": "module" }')
+  await run('npm', ['install', '--prefer-offline', '--no-audit', '--no-fund', '--ignore-scripts', tarball], { cwd })
+}
 
 /** Of all that the package is made of. */
 async function digest(): Promise<string> {
