@@ -1,23 +1,16 @@
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import * as fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
 import { type TarEntry, tar } from '../../image/tar.ts'
 import { run } from '../../local/node/command.ts'
+import { unpackIn } from '../support/unpack.ts'
 
 const temporary = await mkdtemp(join(tmpdir(), 'fairlead-image-'))
 afterAll(() => rm(temporary, { recursive: true, force: true }))
 
-const folder = () => mkdtemp(join(temporary, 'folder-'))
-
-async function unpack(archive: Buffer): Promise<string> {
-  const target = await folder()
-  await writeFile(join(target, 'a.tar'), archive)
-  await mkdir(join(target, 'root'))
-  await run('tar', ['-xf', join(target, 'a.tar'), '-C', join(target, 'root'), '--no-same-owner'])
-  return join(target, 'root')
-}
+const unpack = (archive: Buffer): Promise<string> => unpackIn(temporary, archive)
 
 describe('a tar archive', () => {
   it('is unpacked by the system to what went in', async () => {

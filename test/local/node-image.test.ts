@@ -6,19 +6,14 @@ import { afterAll, describe, expect, it } from 'vitest'
 import { tar } from '#image'
 import { run } from '../../local/node/command.ts'
 import { buildImage, imageOf } from '../../local/node/image.ts'
+import { unpackIn } from '../support/unpack.ts'
 
 const temporary = await mkdtemp(join(tmpdir(), 'fairlead-image-'))
 afterAll(() => rm(temporary, { recursive: true, force: true }))
 
 const folder = () => mkdtemp(join(temporary, 'folder-'))
 
-async function unpack(archive: Buffer): Promise<string> {
-  const target = await folder()
-  await writeFile(join(target, 'a.tar'), archive)
-  await mkdir(join(target, 'root'))
-  await run('tar', ['-xf', join(target, 'a.tar'), '-C', join(target, 'root'), '--no-same-owner'])
-  return join(target, 'root')
-}
+const unpack = (archive: Buffer): Promise<string> => unpackIn(temporary, archive)
 
 describe('an image', () => {
   const digestOf = (bytes: Buffer) => `sha256:${createHash('sha256').update(bytes).digest('hex')}`
