@@ -32,20 +32,15 @@ export function plainProgress(output: Output, everySeconds = 15): Progress {
   return {
     line,
     task(label, expectedSeconds) {
-      const started = Date.now()
-      let reached = 0
+      const watch = watchOf(label, expectedSeconds)
       line(`${label} …${expectedSeconds ? ` (about ${roughly(expectedSeconds)})` : ''}`)
-      const timer = setInterval(() => line(describe(label, started, { expectedSeconds, reached })), everySeconds * 1000)
+      const timer = setInterval(() => line(watch.now()), everySeconds * 1000)
       timer.unref()
       const end = (mark: string, note?: string): void => {
         clearInterval(timer)
-        line(`${mark} ${label}, ${seconds(started)} s${note ? `: ${note}` : ''}`)
+        line(watch.end(mark, note))
       }
-      return {
-        reached: (share) => void (reached = share),
-        done: (note) => end('✓', note),
-        failed: (note) => end('✗', note),
-      }
+      return { reached: watch.reached, done: (note) => end('✓', note), failed: (note) => end('✗', note) }
     },
   }
 }
@@ -69,9 +64,8 @@ function liveProgress(output: Output): Progress {
     line,
     task(label, expectedSeconds) {
       const id = Symbol(label)
-      const started = Date.now()
-      let reached = 0
-      running.set(id, () => `  ${describe(label, started, { expectedSeconds, reached })}`)
+      const watch = watchOf(label, expectedSeconds)
+      running.set(id, () => `  ${watch.now()}`)
       timer ??= setInterval(redraw, 500)
       timer.unref()
       redraw()
@@ -81,10 +75,10 @@ function liveProgress(output: Output): Progress {
           clearInterval(timer)
           timer = undefined
         }
-        line(`${mark} ${label}, ${seconds(started)} s${note ? `: ${note}` : ''}`)
+        line(watch.end(mark, note))
       }
       return {
-        reached: (share) => void (reached = share),
+        reached: watch.reached,
         done: (note) => end('\x1b[32m✓\x1b[0m', note),
         failed: (note) => end('\x1b[31m✗\x1b[0m', note),
       }
@@ -105,15 +99,18 @@ export async function withTask<T>(progress: Progress, label: string, work: () =>
   }
 }
 
-interface Reached {
-  expectedSeconds: number | undefined
-  /** 0 to 1. */
-  reached: number
-}
-
-function describe(label: string, started: number, { expectedSeconds, reached }: Reached): string {
-  const left = { elapsed: (Date.now() - started) / 1000, expected: expectedSeconds ?? 0, share: reached }
-  return `${label}: ${expectedSeconds === undefined ? '' : `${barOf(left)}, `}${seconds(started)} s`
+/** What is told of a task that begins now. */
+function watchOf(label: string, expectedSeconds: number | undefined) {
+  const started = Date.now()
+  let share = 0
+  return {
+    reached: (reached: number): void => void (share = reached),
+    now: (): string => {
+      const work = { elapsed: (Date.now() - started) / 1000, expected: expectedSeconds ?? 0, share }
+      return `${label}: ${expectedSeconds === undefined ? '' : `${barOf(work)}, `}${seconds(started)} s`
+    },
+    end: (mark: string, note?: string): string => `${mark} ${label}, ${seconds(started)} s${note ? `: ${note}` : ''}`,
+  }
 }
 
 function seconds(since: number): string {
