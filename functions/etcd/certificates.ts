@@ -138,8 +138,19 @@ export function secretOf(
 }
 
 /** Until when the certificate is valid. */
-export const endOf = (certificate: string): string => new Date(new X509Certificate(certificate).validTo).toISOString()
+export const endOf = (certificate: string): string => new Date(parsed(certificate).validTo).toISOString()
 
 /** The name that etcd takes for that of its user. */
 export const userIn = (certificate: string): string | undefined =>
-  certificate === '' ? undefined : /^CN=(.*)$/m.exec(new X509Certificate(certificate).subject)?.[1]
+  certificate === '' ? undefined : /^CN=(.*)$/m.exec(parsed(certificate).subject)?.[1]
+
+/** Each run looks at the certificates of its cluster, which change rarely. */
+function parsed(certificate: string): X509Certificate {
+  const before = read.get(certificate)
+  if (before !== undefined) return before
+  const one = new X509Certificate(certificate)
+  read.set(certificate, one)
+  return one
+}
+
+const read = new BoundedMap<string, X509Certificate>(256)

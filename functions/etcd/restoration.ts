@@ -18,8 +18,10 @@ export function beginRestore({ object, restore }: Cluster): Step | undefined {
 
 /** Members of before go first. */
 export function endFormer({ object, pods }: Cluster): Step | undefined {
-  const former = pods.map(({ metadata }) => metadata.name).filter((name) => name !== seedName(object))
-  if (object.status.clusterID !== undefined || former.length === 0) return undefined
+  if (object.status.clusterID !== undefined) return undefined
+  const seed = seedName(object)
+  const former = pods.map(({ metadata }) => metadata.name).filter((name) => name !== seed)
+  if (former.length === 0) return undefined
   const message = `members ${former.join(', ')} of the cluster of before go`
   return { reason: 'Restoring', message, drop: former }
 }

@@ -37,6 +37,7 @@ export class EtcdWorld {
   readonly trust = new Trust(this)
   readonly #subject: Subject
   #spec: Spec
+  #last: { spec: Spec; status: Stored['status']; object: ReturnType<typeof EtcdCluster.parse> } | undefined
   /** Broken laws. */
   readonly broken: string[] = []
   readonly events: EventReport[] = []
@@ -74,11 +75,7 @@ export class EtcdWorld {
   }
 
   get object() {
-    const object = EtcdCluster.of({
-      metadata: { name: 'ex', namespace: 'default', uid: 'u1', generation: 1 },
-      spec: this.#spec,
-    })
-    const parsed = EtcdCluster.parse({ ...object, status: this.stored.status })
+    const parsed = this.#parsed()
     const conditions = Object.entries(this.stored.conditions).map(([type, { status, reason }]) => ({
       type,
       status,
@@ -87,6 +84,17 @@ export class EtcdWorld {
       lastTransitionTime: '',
     }))
     return { ...parsed, status: { ...parsed.status, conditions } }
+  }
+
+  /** Parsed again only when spec or status is another one. */
+  #parsed() {
+    const { status } = this.stored
+    if (this.#last?.spec !== this.#spec || this.#last.status !== status) {
+      const metadata = { name: 'ex', namespace: 'default', uid: 'u1', generation: 1 }
+      const object = EtcdCluster.parse({ ...EtcdCluster.of({ metadata, spec: this.#spec }), status })
+      this.#last = { spec: this.#spec, status, object }
+    }
+    return this.#last.object
   }
 
   get pods(): PodObject[] {
