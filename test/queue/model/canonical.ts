@@ -1,9 +1,9 @@
 import { LANES } from '../../../queue/record.ts'
 import type { Config, Note, Process, Slot, State } from './state.ts'
 
-/** A text with holes for identities: two values are the same up to renaming if their texts and identities agree. */
+/** The number of a text with holes, and the identities that fill them: two values are the same up to renaming if both agree. */
 interface Template {
-  texts: string[]
+  text: number
   ids: (string | number)[]
 }
 
@@ -76,10 +76,10 @@ function processText(process: Process, name: (id: string | number) => number | s
 /** Of the tokens that a pass has absorbed nothing depends any more. */
 const isChange = ({ sequence }: Note) => sequence === undefined
 
-function filled({ texts, ids }: Template, name: (id: string | number) => number | string): string {
-  let text = texts[0] ?? ''
-  for (let index = 0; index < ids.length; index++) text += name(ids[index]!) + texts[index + 1]!
-  return text
+function filled({ text, ids }: Template, name: (id: string | number) => number | string): string {
+  let key = `${text}`
+  for (const id of ids) key += `.${name(id)}`
+  return `${key};`
 }
 
 /** Values never change, so each is read once. */
@@ -108,8 +108,16 @@ const IRRELEVANT = new Set([
   'reason',
 ])
 
+/** Numbers are shorter than texts, and a key is hashed as a whole. */
+const texts = new Map<string, number>()
+
+function numberOf(text: string): number {
+  const known = texts.get(text) ?? texts.size
+  if (known === texts.size) texts.set(text, known)
+  return known
+}
+
 function read(value: object): Template {
-  const texts: string[] = []
   const ids: (string | number)[] = []
   const seen = new Set<object>()
   let text = ''
@@ -126,8 +134,7 @@ function read(value: object): Template {
         text += name
         visit(field)
       } else if (IDENTITIES.has(name)) {
-        texts.push(`${text}${name}`)
-        text = ','
+        text += `${name}?,`
         ids.push(field as string | number)
       } else if (!IRRELEVANT.has(name) && field !== undefined && field !== false) {
         text += `${name}${field},`
@@ -136,6 +143,5 @@ function read(value: object): Template {
     text += '}'
   }
   visit(value)
-  texts.push(text)
-  return { texts, ids }
+  return { text: numberOf(text), ids }
 }
