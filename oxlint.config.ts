@@ -82,6 +82,22 @@ export const rooms: Record<string, string[]> = {
     'sdk',
   ],
   install: ['contracts', 'functions', 'host/exit', 'host/version', 'kube', 'pki', 'sdk', 'spec'],
+  inspect: [
+    'contracts',
+    'events',
+    'host/config',
+    'host/exit',
+    'host/history',
+    'host/logging',
+    'host/nats',
+    'install',
+    'jetstream',
+    'kube',
+    'primitives',
+    'queue',
+    'reconcile',
+    'spec',
+  ],
   image: ['host/exit', 'host/version', 'primitives'],
   local: ['contracts', 'image', 'kube', 'pki', 'primitives'],
   release: ['image'],
@@ -135,6 +151,8 @@ const doors = [
   'pki',
   'scaffold',
   'local',
+  'inspect',
+  'inspect/*',
   'cli',
 ]
 
@@ -155,7 +173,7 @@ function roomRule(room: string, allowed: string[]): OxlintOverride {
             },
             {
               regex:
-                '^(\\.\\./)+(primitives|contracts|spec|jetstream|etcd|stores|etcd-agent|kube|events|queue|reconcile|bridge|dispatch|functions|sdk|testing|host|image|install|pki|at|local|cli|test)/',
+                '^(\\.\\./)+(primitives|contracts|spec|jetstream|etcd|stores|etcd-agent|kube|events|queue|reconcile|bridge|dispatch|functions|sdk|testing|host|image|inspect|install|pki|at|local|cli|test)/',
               message: 'Another room is reached through its door (#room), not by path.',
             },
           ],

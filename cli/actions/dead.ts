@@ -1,8 +1,7 @@
 import type { DeadLetter } from '#events'
 import { EXIT, UsageError } from '#host/exit'
-import { type DeadFilter, type DeadLsOptions, describeLetter, listDead, selectLetters } from '../dead/letters.ts'
-import { type ReplayTools, replay } from '../dead/replay.ts'
-import { withExistingStreams } from '../existing-streams.ts'
+import { type DeadFilter, type ReplayTools, replay, selectLetters, withExistingStreams } from '#inspect'
+import { type DeadLsOptions, describeLetter, listDead } from '../dead/letters.ts'
 import type { CommandContext } from '../options.ts'
 
 export const ls = (options: DeadLsOptions, context: CommandContext): Promise<void> =>

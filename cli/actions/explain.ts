@@ -1,14 +1,10 @@
 import type { Config } from '#host/config'
-import { EXIT, UsageError } from '#host/exit'
+import { EXIT, oneLine, UsageError } from '#host/exit'
 import { openKube } from '#host/kube'
 import { createLogger } from '#host/logging'
+import { type ExistingStreams, explain, gather, jsonOf, openExistingStreams, pageOf } from '#inspect'
 import type { KubeClient } from '#kube'
-import { type ExistingStreams, openExistingStreams } from '../existing-streams.ts'
-import { explain } from '../explain/explain.ts'
-import { gather } from '../explain/gather.ts'
-import { jsonOf, pageOf } from '../explain/page.ts'
 import type { CommandContext } from '../options.ts'
-import { oneLine } from '../table.ts'
 
 export interface ExplainOptions {
   namespace?: string

@@ -1,10 +1,9 @@
-import { UsageError } from '#host/exit'
+import { table, UsageError } from '#host/exit'
 import { loadFunctions } from '#host/functions'
 import { openKube } from '#host/kube'
 import { checkDefinitions, type Installed, install, installCertificates } from '#install'
 import type { KubeClient } from '#kube'
 import type { CommandContext } from '../options.ts'
-import { table } from '../table.ts'
 
 export interface InstallOptions {
   function: string[]

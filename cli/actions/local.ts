@@ -1,4 +1,4 @@
-import { untilStopped } from '#host/exit'
+import { table, untilStopped } from '#host/exit'
 import {
   asFailingShell,
   asShellExports,
@@ -11,7 +11,6 @@ import {
   type WantedNode,
 } from '#local'
 import type { Print } from '../options.ts'
-import { table } from '../table.ts'
 
 export interface LocalOptions {
   dir?: string

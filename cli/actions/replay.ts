@@ -1,12 +1,11 @@
 import { readFile } from 'node:fs/promises'
 import type { RunRecord } from '#contracts'
 import { viewRuns } from '#events'
-import { EXIT, UsageError } from '#host/exit'
+import { EXIT, oneLine, UsageError } from '#host/exit'
 import { functionNamed, loadFunctions } from '#host/functions'
 import { openJetStream } from '#host/nats'
 import { changeText, type ReplayedRun, recordsIn, replayRun } from '#testing'
 import type { CommandContext } from '../options.ts'
-import { oneLine } from '../table.ts'
 
 export interface ReplayOptions {
   from?: string

@@ -2,9 +2,9 @@ import { type RunsView, type StoredRun, viewRuns } from '#events'
 import { UsageError, untilStopped } from '#host/exit'
 import { createLogger } from '#host/logging'
 import { openJetStream, reportConnection } from '#host/nats'
+import { explained, filterOf, latestRuns, type RunSelection, runsOf, wantsRun } from '#inspect'
 import type { CommandContext } from '../options.ts'
 import { jsonRow, type RunsFormat, runLine, runTable } from '../runs/rows.ts'
-import { explained, filterOf, latestRuns, type RunSelection, runsOf, wants } from '../runs/select.ts'
 import { showRun } from '../runs/show.ts'
 
 export interface RunsLsOptions extends RunSelection {
@@ -46,7 +46,7 @@ async function follow(
 ): Promise<void> {
   const { signal } = untilStopped()
   for await (const run of explained(view.follow(filterOf(selection), start, signal)))
-    if (wants(selection, run)) print(runLine(run, output))
+    if (wantsRun(selection, run)) print(runLine(run, output))
 }
 
 export const show = (id: number, context: CommandContext): Promise<void> =>

@@ -1,13 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { EXIT } from '#host/exit'
+import { EXIT, table } from '#host/exit'
 import { loadFunctions } from '#host/functions'
 import { openKube } from '#host/kube'
+import { withExistingStreams } from '#inspect'
 import { type Held, heldBy, planUninstall, type Removal, uninstall } from '#install'
 import type { KubeClient } from '#kube'
 import type { Reconciler } from '#sdk'
-import { withExistingStreams } from '../existing-streams.ts'
 import type { CommandContext } from '../options.ts'
-import { table } from '../table.ts'
 
 export interface UninstallCommandOptions {
   function: string[]

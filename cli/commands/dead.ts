@@ -1,7 +1,8 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { DeadReason } from '#events'
 import { UsageError } from '#host/exit'
-import type { DeadFilter, DeadLsOptions } from '../dead/letters.ts'
+import type { DeadFilter } from '#inspect'
+import type { DeadLsOptions } from '../dead/letters.ts'
 import { type CommandContext, objectName, outputOption, whole } from '../options.ts'
 
 /** Every one of them, or it is no such record. */

@@ -1,10 +1,10 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { UsageError } from '#host/exit'
+import { type Act, STATES, STATES_OF, type State } from '#inspect/states'
 import type { GivenActOptions, WatchOptions } from '../actions/queue.ts'
 import { type CommandContext, objectName, outputOption, whole } from '../options.ts'
 import type { RunNowOptions } from '../queue/run.ts'
 import type { ShowOptions } from '../queue/show.ts'
-import { type Act, STATES, STATES_OF, type State } from '../queue/states.ts'
 
 export function queueCommands(program: Command, context: CommandContext): void {
   const queue = program.command('queue').description('look into the work queue, and act on it')

@@ -1,10 +1,6 @@
-import { CODES, type DeadLetter, type DeadLetters, type DeadReason, keyIn } from '#events'
-import { duration, oneLine, table } from '../table.ts'
-
-export interface DeadFilter {
-  reconciler?: string | undefined
-  reason?: DeadReason | undefined
-}
+import { CODES, type DeadLetter, type DeadLetters, keyIn } from '#events'
+import { duration, oneLine, table } from '#host/exit'
+import { type DeadFilter, selectLetters, textOf } from '#inspect'
 
 export interface DeadLsOptions extends DeadFilter {
   limit: number
@@ -12,15 +8,6 @@ export interface DeadLsOptions extends DeadFilter {
 }
 
 const DETAIL_CHARS = 80
-
-export async function* selectLetters(dead: DeadLetters, filter: DeadFilter): AsyncGenerator<DeadLetter> {
-  for await (const letter of dead.list())
-    if (
-      (filter.reconciler === undefined || filter.reconciler === letter.reconciler) &&
-      (filter.reason === undefined || filter.reason === letter.reason)
-    )
-      yield letter
-}
 
 /** Oldest first; of more than the limit the latest. */
 export async function listDead(dead: DeadLetters, options: DeadLsOptions, now: Date): Promise<string> {
@@ -79,12 +66,4 @@ function bodyText(data: Uint8Array, bytes: number): string {
   const text = textOf(data)
   const shown = text?.replaceAll(/[^\P{Cc}\n\t]/gu, '·') ?? Buffer.from(data.subarray(0, 512)).toString('hex')
   return `Body (${kept}${text === undefined ? ', not text: the first 512 in hex' : ''}):\n${shown}`
-}
-
-function textOf(data: Uint8Array): string | undefined {
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(data)
-  } catch {
-    return undefined
-  }
 }

@@ -1,7 +1,7 @@
 import { resourceName } from '#contracts'
 import type { StoredEvent } from '#events'
+import { oneLine } from '#host/exit'
 import { ownerOf } from '#spec'
-import { oneLine } from '../table.ts'
 import type { Format } from './options.ts'
 
 /** One event, one line: for people, for scripts, or as the CloudEvent in structured mode. */

@@ -1,9 +1,20 @@
 import { UsageError } from '#host/exit'
-import type { RetryOutcome, WithdrawOutcome, WorkQueue } from '#queue'
+import {
+  type Act,
+  type ActResult,
+  actOn,
+  called,
+  demandReconciler,
+  elsewhere,
+  isDone,
+  type KeyName,
+  keyNameOf,
+  MEANING,
+  type State,
+  selectRows,
+} from '#inspect'
+import type { WorkQueue } from '#queue'
 import type { Print } from '../options.ts'
-import { called } from './rows.ts'
-import { demandReconciler, elsewhere, type KeyName, keyFor, keyNameOf, selectRows } from './select.ts'
-import type { Act, State } from './states.ts'
 
 export interface ActOptions {
   act: Act
@@ -23,15 +34,6 @@ export interface ActTools {
   confirm: (question: string) => Promise<void>
   signal: AbortSignal
 }
-
-interface ActResult extends KeyName {
-  reconciler: string
-  result: RetryOutcome | WithdrawOutcome
-}
-
-/** For the answers of NATS about one batch of keys. */
-const TIMEOUT_MS = 10_000
-const AT_ONCE = 64
 
 /** Says what came of each key as soon as it is known; true: every key that was named is as it was wanted. */
 export async function actOnKeys(queue: WorkQueue, options: ActOptions, tools: ActTools): Promise<boolean> {
@@ -63,25 +65,6 @@ async function selectedKeys(queue: WorkQueue, options: ActOptions): Promise<KeyN
   return [...found.values()]
 }
 
-async function* actOn(
-  queue: WorkQueue,
-  act: Act,
-  reconciler: string,
-  names: readonly KeyName[],
-  signal: AbortSignal,
-): AsyncGenerator<ActResult> {
-  for (let first = 0; first < names.length; first += AT_ONCE) {
-    const either = AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)])
-    yield* await Promise.all(
-      names.slice(first, first + AT_ONCE).map(async (name) => ({
-        reconciler,
-        ...name,
-        result: await queue[act](keyFor(reconciler, name), either),
-      })),
-    )
-  }
-}
-
 async function resultText(queue: WorkQueue, act: Act, acted: ActResult): Promise<string> {
   const { reconciler, result, ...name } = acted
   if (result === 'idle') {
@@ -91,14 +74,3 @@ async function resultText(queue: WorkQueue, act: Act, acted: ActResult): Promise
   }
   return `${called(acted)}: ${MEANING[result]}${isDone(result, act) ? '' : ', left alone: try again when its run is over'}`
 }
-
-const MEANING = {
-  queued: 'queued',
-  running: 'running',
-  parked: 'parked until it is retried or changes',
-  purged: 'purged',
-}
-
-/** Whether what was wanted is so now. */
-const isDone = (result: ActResult['result'], act: Act): boolean =>
-  act === 'retry' ? result === 'queued' || result === 'running' : result === 'parked' || result === 'purged'

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { demandReconciler } from '#inspect'
 import type { WorkQueue } from '#queue'
-import { demandReconciler } from './select.ts'
 
 export interface DrainOptions {
   reconciler: string

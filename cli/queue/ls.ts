@@ -1,7 +1,6 @@
+import { demandReconciler, type Filter, orphansIn, type QueueView, type Row, selectRows, withOrphan } from '#inspect'
 import { mapAtMost } from '#primitives'
-import { orphansIn, type QueueView, withOrphan } from './orphans.ts'
-import { type Format, type Row, rowTable } from './rows.ts'
-import { demandReconciler, type Filter, selectRows } from './select.ts'
+import { type Format, rowTable } from './rows.ts'
 
 export interface LsOptions extends Filter {
   output: Format

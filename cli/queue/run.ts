@@ -1,10 +1,8 @@
-import type { KubeObject, ResourceRef } from '#contracts'
+import type { KubeObject } from '#contracts'
 import type { EventsView } from '#events'
+import { called, keyNameOf, type QueuedNow, queueNow } from '#inspect'
 import type { WorkQueue } from '#queue'
-import { RECONCILERS } from '#spec'
 import type { Print } from '../options.ts'
-import { called } from './rows.ts'
-import { demandReconciler, type KeyName, keyFor, keyNameOf } from './select.ts'
 
 export interface RunNowOptions {
   reconciler: string
@@ -20,40 +18,18 @@ export interface RunNowTools {
   print: Print
 }
 
-/**
- * Queues objects as their changes would: idle ones run, those that wait do not wait any longer, and those that run do so
- * once more. True: each of them is there. Only what is in EVENTS is queued: what has no such name would end in silence.
- */
-export async function runNow(options: RunNowOptions, { queue, events, print }: RunNowTools): Promise<boolean> {
+/** Says of each object whether it is queued. True: each of them is there. */
+export async function runNow(options: RunNowOptions, { print, ...tools }: RunNowTools): Promise<boolean> {
   const { reconciler, keys, namespace, output } = options
-  await demandReconciler(queue, reconciler)
-  const primary = await primaryOf(events, reconciler)
-  const results: (KeyName & { reconciler: string; result: 'queued' | 'absent' })[] = []
-  for (const name of keys.map((key) => keyNameOf(key, namespace))) {
-    const there = await objectsNamed(events, primary, name.name)
-    const isThere = there.some((object) => object.metadata.namespace === name.namespace)
-    const { key } = keyFor(reconciler, name)
-    if (isThere) await queue.enqueue(reconciler, key)
-    const acted = { reconciler, ...name, result: isThere ? ('queued' as const) : ('absent' as const) }
+  const names = keys.map((key) => keyNameOf(key, namespace))
+  const results: Omit<QueuedNow, 'there'>[] = []
+  for await (const { there, ...acted } of queueNow(tools, reconciler, names)) {
     results.push(acted)
-    if (output === 'text') print(`${called(acted)}: ${isThere ? 'queued' : `no such object${elsewhere(there)}`}`)
+    if (output === 'text')
+      print(`${called(acted)}: ${acted.result === 'queued' ? 'queued' : `no such object${elsewhere(there)}`}`)
   }
   if (output === 'json') print(JSON.stringify(results, null, 2))
   return results.every(({ result }) => result === 'queued')
-}
-
-/** The resource whose objects are its keys. */
-async function primaryOf(events: EventsView, reconciler: string): Promise<ResourceRef> {
-  const [found] = await objectsNamed(events, RECONCILERS, reconciler)
-  if (found === undefined) throw new Error(`there is no Reconciler ${reconciler} any more: nothing would run`)
-  return (found['spec'] as { for: ResourceRef }).for
-}
-
-async function objectsNamed(events: EventsView, ref: ResourceRef, name: string): Promise<KubeObject[]> {
-  const found: KubeObject[] = []
-  for await (const { verb, object } of events.stored([{ ref, name }]))
-    if (verb === 'added' || verb === 'modified') found.push(object)
-  return found
 }
 
 const elsewhere = (there: readonly KubeObject[]): string =>

@@ -1,8 +1,18 @@
-import { UsageError } from '#host/exit'
-import { duration, oneLine } from '../table.ts'
-import { adviceOn, orphansIn, type QueueView, withOrphan } from './orphans.ts'
-import { called, placeInNamespace, type Row, toRow } from './rows.ts'
-import { demandReconciler, elsewhere, keyFor, keyNameOf } from './select.ts'
+import { duration, oneLine, UsageError } from '#host/exit'
+import {
+  adviceOn,
+  called,
+  demandReconciler,
+  elsewhere,
+  keyFor,
+  keyNameOf,
+  orphansIn,
+  placeInNamespace,
+  type QueueView,
+  type Row,
+  toRow,
+  withOrphan,
+} from '#inspect'
 
 export interface ShowOptions {
   reconciler: string

@@ -1,10 +1,8 @@
-import { harmless } from '#host/exit'
+import { harmless, oneLine } from '#host/exit'
+import { called, demandReconciler, detail, type QueueView, type Row } from '#inspect'
 import { pause } from '#primitives'
-import { oneLine } from '../table.ts'
 import { firstRows, type LsOptions, NOTHING } from './ls.ts'
-import type { QueueView } from './orphans.ts'
-import { called, detail, type Row, rowTable } from './rows.ts'
-import { demandReconciler } from './select.ts'
+import { rowTable } from './rows.ts'
 
 /** Where it is shown; on a terminal in place, elsewhere line by line. */
 export interface Screen {

@@ -1,32 +1,10 @@
-import type { Cause, RunRecord } from '#contracts'
 import type { StoredRun } from '#events'
-import { duration, oneLine, table } from '../table.ts'
+import { duration, oneLine, table } from '#host/exit'
+import { becauseOf, tookMs, waitedMs, writesIn } from '#inspect'
 
 export type RunsFormat = 'table' | 'wide' | 'json'
 
 const CAUSE_CHARS = 60
-
-/** `changed Deployment shop/web` */
-export const causeText = ({ is, object }: Cause): string => {
-  const [kind = '', name = ''] = object.split(' ')
-  return `${is} ${kind.split('.')[0]} ${name}`
-}
-
-/** Why the run came, as far as it is known. */
-export function becauseOf({ causes, fired, cutShort, attempt }: RunRecord): string {
-  const texts = (causes ?? []).map(causeText)
-  if (fired) texts.unshift('its timer came due')
-  if (cutShort) texts.unshift('the run before never ended')
-  if (texts.length > 0) return texts.join(', ')
-  if (attempt > 0) return 'another try'
-  return causes === undefined ? 'not known: no run before it is recorded' : 'nothing that it reads has changed'
-}
-
-export const tookMs = ({ startedAt, endedAt }: RunRecord): number => Date.parse(endedAt) - Date.parse(startedAt)
-export const waitedMs = ({ queuedAt, startedAt }: RunRecord): number =>
-  Math.max(0, Date.parse(startedAt) - Date.parse(queuedAt))
-
-const writesIn = ({ laps }: RunRecord): number => laps.reduce((sum, { writes }) => sum + writes.length, 0)
 
 const head = (isWide: boolean): string[] => [
   'RUN',

@@ -1,8 +1,8 @@
 import type { FieldChange, KubeObject, LapRecord, RunRecord, WriteRecord } from '#contracts'
 import type { StoredRun } from '#events'
+import { duration, oneLine } from '#host/exit'
+import { becauseOf, causeText, tookMs, waitedMs } from '#inspect'
 import { differences } from '#reconcile'
-import { duration, oneLine } from '../table.ts'
-import { becauseOf, causeText, tookMs, waitedMs } from './rows.ts'
 
 const VALUE_CHARS = 200
 const DIFFERENCES_SHOWN = 20

@@ -1,3 +1,4 @@
 export { describe, dieBecause, EXIT, exitCodeOf, IgnoredSignalError, IncompatibleError, UsageError } from './exit.ts'
 export { endInTime, untilStopped } from './signals.ts'
+export { duration, oneLine, table } from './table.ts'
 export { harmless } from './terminal.ts'

@@ -2,7 +2,7 @@ import type { KubeObject, ResourceRef } from '#contracts'
 import { UsageError } from '#host/exit'
 import type { ServedResource } from '#kube'
 import { isRefused, readReconciler } from '#spec'
-import { watchedAs } from '../events/selection.ts'
+import { watchedAs } from '../selection.ts'
 
 /** A kind by the name that the user gives it. */
 export interface NamedKind {

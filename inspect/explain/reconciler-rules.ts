@@ -1,5 +1,5 @@
+import { duration } from '#host/exit'
 import { isRefused, parseSelector, type ReconcilerSpec, readReconciler, selectionOf } from '#spec'
-import { duration } from '../table.ts'
 import { type Finding, kubectlName, type NextStep, nameOf, patchOf, type Rule, step } from './finding.ts'
 import { conditionOf, type ReconcilerSituation, type Situation, type Target } from './situation.ts'
 

@@ -1,6 +1,6 @@
 import type { KubeObject } from '#contracts'
+import { duration } from '#host/exit'
 import { RECONCILED } from '#reconcile'
-import { duration } from '../table.ts'
 import { type Finding, keyName, kubectlName, type NextStep, nameOf, type Rule, shown, step } from './finding.ts'
 import { healthOf, wordsOf } from './health.ts'
 import { type Condition, conditionOf, type ReportedEvent, type Situation, type Target } from './situation.ts'

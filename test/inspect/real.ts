@@ -10,13 +10,13 @@ import { createRuntime } from '#host/runtime'
 import type { KubeClient } from '#kube'
 import { type Cluster, ensureBinaries, silentProgress } from '#local'
 import type { Reconciler } from '#sdk'
-import { readConfig } from '../../../host/config/config.ts'
-import { openKube } from '../../../host/kube/kube.ts'
-import { command } from '../../support/command.ts'
-import { startTestCluster } from '../../support/servers.ts'
-import { until } from '../../support/wait.ts'
+import { readConfig } from '../../host/config/config.ts'
+import { openKube } from '../../host/kube/kube.ts'
+import { command } from '../support/command.ts'
+import { startTestCluster } from '../support/servers.ts'
+import { until } from '../support/wait.ts'
 
-const SDK = JSON.stringify(join(import.meta.dirname, '../../../sdk/index.ts'))
+const SDK = JSON.stringify(join(import.meta.dirname, '../../sdk/index.ts'))
 
 /** A function whose object says what happens: `spec.mode`. */
 const SITES = `

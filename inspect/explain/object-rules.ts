@@ -1,6 +1,6 @@
 import { compareVersions } from '#events'
 import { finalizerOfReconciler, PAUSED_ANNOTATION, reconcilerFinalizers } from '#spec'
-import { finalizerPatch } from '../queue/orphans.ts'
+import { finalizerPatch } from '../keys/orphans.ts'
 import { kubectlName, nameOf, type Rule, shown, step } from './finding.ts'
 import { isSelected } from './reconciler-rules.ts'
 import type { Situation } from './situation.ts'

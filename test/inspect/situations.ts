@@ -1,6 +1,5 @@
 import type { KubeObject } from '#contracts'
-import type { ReconcilerSituation, Relative, Situation } from '../../../cli/explain/situation.ts'
-import type { Row } from '../../../cli/queue/rows.ts'
+import type { ReconcilerSituation, Relative, Row, Situation } from '#inspect'
 
 export const NOW = '2026-01-01T12:00:00.000Z'
 export const ago = (seconds: number): string => new Date(Date.parse(NOW) - seconds * 1000).toISOString()

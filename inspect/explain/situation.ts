@@ -1,5 +1,5 @@
 import type { KubeObject, ResourceRef } from '#contracts'
-import type { Row } from '../queue/rows.ts'
+import type { Row } from '../keys/rows.ts'
 
 /** What the API server and NATS know of one object: plain data, from which everything else is concluded. */
 export interface Situation {

@@ -1,7 +1,7 @@
 import type { RunRecord, RunResult } from '#contracts'
 import type { RunsFilter, RunsView, StoredRun } from '#events'
 import { causesOf } from '#host/history'
-import { keyNameOf } from '../queue/select.ts'
+import { keyNameOf } from '../keys/select.ts'
 
 /** Which runs a command is about. */
 export interface RunSelection {

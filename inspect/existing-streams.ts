@@ -6,7 +6,6 @@ import { createLogger } from '#host/logging'
 import { openJetStream, prefixOf, queueOptions, reportConnection } from '#host/nats'
 import type { JetStream } from '#jetstream'
 import { NoQueueError, openQueue, type WorkQueue } from '#queue'
-import type { CommandContext } from './options.ts'
 
 export interface ExistingStreams {
   js: JetStream
@@ -20,7 +19,7 @@ export interface ExistingStreams {
 
 /** Queue and dead letters as they are there, for a command that looks at them: an error if nobody has made them yet. */
 export async function withExistingStreams(
-  { config }: CommandContext,
+  { config }: { config: () => Promise<Config> },
   work: (existing: ExistingStreams) => Promise<void>,
 ): Promise<void> {
   const settings = await config()

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { explain } from '../../../cli/explain/explain.ts'
-import { jsonOf, pageOf } from '../../../cli/explain/page.ts'
-import type { Situation } from '../../../cli/explain/situation.ts'
+import type { Situation } from '#inspect'
+import { explain, jsonOf, pageOf } from '#inspect'
 import { ago, ahead, type Given, NOW, reconciler, relative, row, served, situation, website } from './situations.ts'
 
 type Row = [situation: Given<Situation>, reason: string, next: string]

@@ -1,5 +1,5 @@
-import type { Row } from '../queue/rows.ts'
-import { duration } from '../table.ts'
+import { duration } from '#host/exit'
+import type { Row } from '../keys/rows.ts'
 import { type Finding, keyName, kubectlName, type NextStep, nameOf, patchOf, type Rule, step } from './finding.ts'
 import { isSelected, lasting, specOf } from './reconciler-rules.ts'
 import { conditionOf, type ReconcilerSituation, type Situation } from './situation.ts'

@@ -1,0 +1,45 @@
+import type { KubeObject, ResourceRef } from '#contracts'
+import type { EventsView } from '#events'
+import type { WorkQueue } from '#queue'
+import { RECONCILERS } from '#spec'
+import { demandReconciler, type KeyName, keyFor } from './select.ts'
+
+export interface QueuedNow extends KeyName {
+  reconciler: string
+  result: 'queued' | 'absent'
+  /** Objects of that name, in any namespace. */
+  there: readonly KubeObject[]
+}
+
+/**
+ * Queues objects as their changes would: idle ones run, those that wait do not wait any longer, and those that run do so
+ * once more. Only what is in EVENTS is queued: what has no such name would end in silence.
+ */
+export async function* queueNow(
+  { queue, events }: { queue: WorkQueue; events: EventsView },
+  reconciler: string,
+  names: readonly KeyName[],
+): AsyncGenerator<QueuedNow> {
+  await demandReconciler(queue, reconciler)
+  const primary = await primaryOf(events, reconciler)
+  for (const name of names) {
+    const there = await objectsNamed(events, primary, name.name)
+    const isThere = there.some((object) => object.metadata.namespace === name.namespace)
+    if (isThere) await queue.enqueue(reconciler, keyFor(reconciler, name).key)
+    yield { reconciler, ...name, result: isThere ? 'queued' : 'absent', there }
+  }
+}
+
+/** The resource whose objects are its keys. */
+async function primaryOf(events: EventsView, reconciler: string): Promise<ResourceRef> {
+  const [found] = await objectsNamed(events, RECONCILERS, reconciler)
+  if (found === undefined) throw new Error(`there is no Reconciler ${reconciler} any more: nothing would run`)
+  return (found['spec'] as { for: ResourceRef }).for
+}
+
+async function objectsNamed(events: EventsView, ref: ResourceRef, name: string): Promise<KubeObject[]> {
+  const found: KubeObject[] = []
+  for await (const { verb, object } of events.stored([{ ref, name }]))
+    if (verb === 'added' || verb === 'modified') found.push(object)
+  return found
+}
