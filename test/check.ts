@@ -1,15 +1,15 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 
-/** Types, lint with the rule between rooms, format, dead exports: side by side, each with what it says in one piece. */
-const CHECKS = ['tsc', 'oxlint', 'biome check .', 'knip']
+/** Types, lint with the rule between rooms, format, dead exports, prose: side by side, each with its output in one piece. */
+const CHECKS = ['tsc', 'oxlint', 'biome check .', 'knip', 'node test/prose.ts']
 
 async function passes(command: string): Promise<boolean> {
   const child = spawn(command, { shell: true, stdio: ['ignore', 'pipe', 'pipe'] })
-  let said = ''
-  for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk: Buffer) => (said += chunk.toString()))
+  let output = ''
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk: Buffer) => (output += chunk.toString()))
   const [code] = (await once(child, 'close')) as [number | null]
-  console.log(`${said.trimEnd()}\n${command}: ${code === 0 ? 'passed' : 'failed'}`.trimStart())
+  console.log(`${output.trimEnd()}\n${command}: ${code === 0 ? 'passed' : 'failed'}`.trimStart())
   return code === 0
 }
 
