@@ -4,7 +4,7 @@ import { documentOf, type Passage } from './passages.ts'
 const WORDS = /[a-z]{2,}[,;:]? +[a-z]{2,}[^]* [a-z]{2,}/i
 
 /** Tokens of the lexer that are not in the text. */
-const MARKS = new Set<string | null>(['byte-order-mark', 'doc-mode', 'flow-error-end', 'scalar'])
+const MARKS = new Set<string | null>(['doc-mode', 'flow-error-end', 'scalar'])
 
 /** The comments of a YAML file, and the values that read as sentences. */
 export function yamlDocument(text: string) {
