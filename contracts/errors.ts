@@ -1,4 +1,12 @@
-/** Will not be retried until the object changes: the input is wrong, not the moment. */
+/**
+ * Stops the retries of an object until it, or a related object, changes: the input is wrong. The condition `Reconciled`
+ * shows `reason` and message.
+ *
+ * @example
+ * import { TerminalError } from 'fairlead'
+ * const error = new TerminalError('spec.to has the namespace of the original', { reason: 'CopyOntoItself' })
+ * error.reason // => 'CopyOntoItself'
+ */
 export class TerminalError extends Error {
   override readonly name = 'TerminalError'
   /** CamelCase word for the condition and the Event that report it. */
@@ -9,7 +17,15 @@ export class TerminalError extends Error {
   }
 }
 
-/** Retry at that time, not by backoff. */
+/**
+ * Retries the run after `afterSeconds`, without backoff. The condition `Reconciled` shows `reason` and message. Throws
+ * a TypeError if `afterSeconds` is negative or not a number.
+ *
+ * @example
+ * import { RetryAfterError } from 'fairlead'
+ * const error = new RetryAfterError('the bucket is being created', { afterSeconds: 30 })
+ * error.afterSeconds // => 30
+ */
 export class RetryAfterError extends Error {
   override readonly name = 'RetryAfterError'
   readonly afterSeconds: number
@@ -27,7 +43,13 @@ export class RetryAfterError extends Error {
   }
 }
 
-/** The state that a run decided on has moved: run again at once. */
+/**
+ * Retries the run at once: the state that it decided on has changed meanwhile.
+ *
+ * @example
+ * import { ConflictError } from 'fairlead'
+ * new ConflictError('the lock has a new owner').name // => 'ConflictError'
+ */
 export class ConflictError extends Error {
   override readonly name = 'ConflictError'
 }

@@ -1,4 +1,12 @@
-/** The part of a pino logger that functions and every room use: object first, constant message. */
+/**
+ * A logger like pino: fields first, then a constant message. Each line has the fields `reconciler`, `key`, `attempt`
+ * and `traceId`.
+ *
+ * @example
+ * import type { RunLog } from 'fairlead'
+ * const logGrowth = (log: RunLog, size: number) => log.info({ size }, 'the cluster grows')
+ * logGrowth.length // => 2
+ */
 export interface RunLog {
   debug(fields: object, message: string): void
   info(fields: object, message: string): void

@@ -1,4 +1,11 @@
-/** A Kubernetes object as it travels here: plain JSON, timestamps as strings, unknown fields kept. */
+/**
+ * A Kubernetes object as plain JSON: timestamps are strings, unknown fields are kept.
+ *
+ * @example
+ * import type { KubeObject } from 'fairlead'
+ * const labelsOf = ({ metadata }: KubeObject) => metadata.labels ?? {}
+ * labelsOf({ apiVersion: 'v1', kind: 'Pod', metadata: { name: 'a' } }) // => {}
+ */
 export interface KubeObject {
   apiVersion: string
   kind: string
@@ -8,6 +15,15 @@ export interface KubeObject {
   [field: string]: unknown
 }
 
+/**
+ * The metadata of an object. `name` is always set; the API server sets `uid`, `resourceVersion`, `generation` and the
+ * timestamps.
+ *
+ * @example
+ * import type { ObjectMeta } from 'fairlead'
+ * const isDeleting = ({ deletionTimestamp }: ObjectMeta) => deletionTimestamp !== undefined
+ * isDeleting({ name: 'a' }) // => false
+ */
 export interface ObjectMeta {
   name: string
   namespace?: string

@@ -41,13 +41,28 @@ export interface PerformInput extends Omit<RunInput, 'external' | 'ask'> {
 /** What a function is asked. Without `ask`: what should be so. */
 export type FunctionInput = RunInput | ReadInput | PerformInput
 
-/** A change of the external system: plain data, 64 KiB at most as JSON. */
+/**
+ * A change of an external system: plain data, 64 KiB at most as JSON. `perform` of the function executes it.
+ *
+ * @example
+ * import type { Effect } from 'fairlead'
+ * const effect: Effect = { kind: 'addMember', url: 'https://10.0.0.1:2380' }
+ * JSON.stringify(effect).length <= 65_536 // => true
+ */
 export interface Effect {
   /** A word of 63 letters and digits at most, a letter first, such as `addMember`. Metrics are labelled with it. */
   kind: string
   [field: string]: unknown
 }
 
+/**
+ * The last effect of a run, with its result or its error. Use it for messages; base decisions on `external`.
+ *
+ * @example
+ * import type { Performed } from 'fairlead'
+ * const messageOf = (performed?: Performed) => performed?.error && `${performed.effect.kind} failed: ${performed.error}`
+ * messageOf({ effect: { kind: 'addMember' }, error: 'timed out' }) // => 'addMember failed: timed out'
+ */
 export interface Performed {
   effect: Effect
   /** What `perform` returned, 64 KiB at most as JSON. */
@@ -56,7 +71,18 @@ export interface Performed {
   error?: string
 }
 
-/** An object that could not be written as the function wants it. */
+/**
+ * An object that could not be written in this run as the function returned it.
+ *
+ * @example
+ * import { Pod, type Refusal } from 'fairlead'
+ * import { outcomeOf } from 'fairlead/testing'
+ * import { Website, website } from './website.ts'
+ * const refusal: Refusal = { name: 'hello', reason: 'Forbidden', message: 'deployments is forbidden' }
+ * const object = Website.of({ metadata: { name: 'hello', namespace: 'default' }, spec: { html: 'hi' } })
+ * const { status } = await outcomeOf(website, { object, refused: [{ kind: website.owns[1] ?? Pod, ...refusal }] })
+ * status // => { ready: 0 }
+ */
 export interface Refusal {
   name: string
   namespace?: string
@@ -66,7 +92,14 @@ export interface Refusal {
   message: string
 }
 
-/** An object that a function wants to be there. */
+/**
+ * An object that a function wants to exist. The dispatcher fills in the namespace and the owner reference.
+ *
+ * @example
+ * import { type AppliedObject, Secret } from 'fairlead'
+ * const kept: AppliedObject = { ...Secret.of({ metadata: { name: 'backup-key' } }), retain: true }
+ * kept.kind // => 'Secret'
+ */
 export interface AppliedObject extends KubeObject {
   /** It outlives its owner: it has no owner reference, and is deleted only if the function ceases to return it before. */
   retain?: boolean
@@ -99,7 +132,15 @@ export interface OwnMetadata {
   annotations?: Record<string, string>
 }
 
-/** The author's half of a metav1.Condition; the dispatcher adds lastTransitionTime and observedGeneration. */
+/**
+ * A condition as the function returns it. The dispatcher adds `lastTransitionTime` and `observedGeneration` of
+ * metav1.Condition.
+ *
+ * @example
+ * import type { ConditionUpdate } from 'fairlead'
+ * const ready: ConditionUpdate = { type: 'Ready', status: 'False', reason: 'Starting', message: '1 of 3 pods is ready' }
+ * ready.status // => 'False'
+ */
 export interface ConditionUpdate {
   type: string
   status: 'True' | 'False' | 'Unknown'
@@ -108,6 +149,14 @@ export interface ConditionUpdate {
   message?: string
 }
 
+/**
+ * A Kubernetes Event about the object of the run. Equal Events are counted, not repeated; a run reports 20 at most.
+ *
+ * @example
+ * import type { EventReport } from 'fairlead'
+ * const report: EventReport = { type: 'Warning', reason: 'QuotaExceeded', message: 'the team has 50 pods' }
+ * report.type // => 'Warning'
+ */
 export interface EventReport {
   type: 'Normal' | 'Warning'
   /** CamelCase, one word. */
@@ -128,8 +177,15 @@ export interface RunContext {
 }
 
 /**
- * The seam for every kind of function: a call in this process, HTTP, another language. Resolves with an Outcome, or with
- * what `ask` asks for.
+ * A function of any kind as a call on JSON: in this process, over HTTP, in another language. Resolves with an Outcome,
+ * or with the answer to `ask` of the input. Rejects with a TerminalError, RetryAfterError or ConflictError, whose
+ * classes decide when the run is repeated; any other error is retried with backoff.
+ *
+ * @example
+ * import { type Invoke, toInvoke } from 'fairlead'
+ * import { website } from './website.ts'
+ * const invoke: Invoke = toInvoke(website)
+ * typeof invoke // => 'function'
  */
 export type Invoke = (input: FunctionInput, context: RunContext) => Promise<unknown>
 

@@ -2,8 +2,16 @@ import type { CustomResourceDefinition } from './crd.ts'
 import { changesOf } from './schema-changes.ts'
 
 /**
- * What an object that the one definition has admitted may lose, or be refused for, under the other: each with its path.
- * Nothing is found in a status but what would keep it from being written: a function writes it anew.
+ * Compares two versions of a CustomResourceDefinition. Returns one line, with a path, for each way in which a stored
+ * object would lose data or be rejected under the second; an empty list if there is none. Changes of `status` count
+ * only if they keep the function from writing it.
+ *
+ * @example
+ * import { breakingChanges, resource, z } from 'fairlead'
+ * import { Website } from './website.ts'
+ * const names = { group: 'example.com', version: 'v1', kind: 'Website', plural: 'websites' }
+ * const after = resource({ ...names, spec: z.object({ html: z.int32() }), status: z.object({ ready: z.int32() }) })
+ * breakingChanges(Website.crd(), after.crd())[0] // => 'v1: spec.html was string, and would be integer'
  */
 export function breakingChanges(before: CustomResourceDefinition, after: CustomResourceDefinition): string[] {
   const kept = new Map(after.spec.versions.map((version) => [version.name, version]))

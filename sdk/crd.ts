@@ -5,6 +5,17 @@ import { type ValidationRule, withObjectRules } from './rules.ts'
 import { changesOf } from './schema-changes.ts'
 import { toStructural } from './structural.ts'
 
+/**
+ * The options of `resource()`: names, schemas and versions of a custom resource.
+ *
+ * @example
+ * import { type ResourceOptions, z } from 'fairlead'
+ * const options: ResourceOptions<z.ZodObject, z.ZodObject> = {
+ *   group: 'example.com', version: 'v1', kind: 'Website', plural: 'websites',
+ *   spec: z.object({ html: z.string() }), status: z.object({ ready: z.int32() }),
+ * }
+ * options.scope ?? 'Namespaced' // => 'Namespaced'
+ */
 export interface ResourceOptions<Spec extends z.ZodObject, Status extends z.ZodObject> {
   group: string
   /** The one that is stored, and that functions are given. */
@@ -31,6 +42,14 @@ export interface ResourceOptions<Spec extends z.ZodObject, Status extends z.ZodO
   columns?: Column[]
 }
 
+/**
+ * Another version of a resource that the API server serves beside the stored one, without conversion.
+ *
+ * @example
+ * import { type ServedVersion, z } from 'fairlead'
+ * const old: ServedVersion = { version: 'v1beta1', spec: z.object({ html: z.string() }), deprecated: 'use example.com/v1' }
+ * old.version // => 'v1beta1'
+ */
 export interface ServedVersion {
   version: string
   spec: z.ZodObject
@@ -42,7 +61,15 @@ export interface ServedVersion {
   deprecated?: string
 }
 
-/** JSON paths of whole numbers, and of a label selector as text. */
+/**
+ * The `scale` subresource, for `kubectl scale` and autoscalers: JSON paths of whole numbers, and of a label selector as
+ * text.
+ *
+ * @example
+ * import type { Scale } from 'fairlead'
+ * const scale: Scale = { spec: '.spec.replicas', status: '.status.ready' }
+ * scale.spec // => '.spec.replicas'
+ */
 export interface Scale {
   /** Of the wanted size, e.g. `.spec.size`. */
   spec: `.spec.${string}`
@@ -50,6 +77,14 @@ export interface Scale {
   selector?: `.status.${string}`
 }
 
+/**
+ * A column of `kubectl get`, between NAME and AGE.
+ *
+ * @example
+ * import type { Column } from 'fairlead'
+ * const ready: Column = { name: 'Ready', path: '.status.ready', type: 'integer' }
+ * ready.path // => '.status.ready'
+ */
 export interface Column {
   name: string
   /** A JSON path of kubectl, e.g. `.spec.schedule`. */
@@ -60,7 +95,16 @@ export interface Column {
   priority?: number
 }
 
-/** apiextensions.k8s.io/v1. A type, not an interface, so that it is a KubeObject too. */
+/**
+ * A CustomResourceDefinition of apiextensions.k8s.io/v1. It is a type, not an interface, so that it is a KubeObject
+ * too.
+ *
+ * @example
+ * import type { CustomResourceDefinition } from 'fairlead'
+ * import { Website } from './website.ts'
+ * const crd: CustomResourceDefinition = Website.crd()
+ * crd.metadata.name // => 'websites.example.com'
+ */
 export type CustomResourceDefinition = {
   apiVersion: 'apiextensions.k8s.io/v1'
   kind: 'CustomResourceDefinition'

@@ -5,7 +5,15 @@ import type { Kind, ObservedBy } from './kinds.ts'
 import type { ReconcileOutcome } from './outcome.ts'
 import type { Resource } from './resource.ts'
 
-/** What one run knows. It is all a function may decide on: same run, same outcome. */
+/**
+ * The input of one run, frozen. Decide on it alone: equal input must give an equal outcome.
+ *
+ * @example
+ * import type { Run } from 'fairlead'
+ * import type { Website } from './website.ts'
+ * const titleOf = ({ object }: Pick<Run<typeof Website, never, never>, 'object'>) => object.metadata.name
+ * titleOf.length // => 1
+ */
 export interface Run<For, Owns, Related, External = undefined> {
   object: ObservedBy<For>
   /** The objects of a declared kind that this reconciler has created for this very object, not an earlier one of its name. */
@@ -34,9 +42,14 @@ export interface Run<For, Owns, Related, External = undefined> {
 }
 
 /**
- * A kind that is read without being owned: all of it in the namespace of the object, or in one that a field of the object
- * names, or what selectors match, or what a field of the object names. A change of it runs the objects that it is related
- * to.
+ * A kind whose objects a function reads without owning them: those in the namespace of the object, or in the namespaces
+ * that `namespacePath` names, narrowed by selectors and by `byName`. A change of such an object runs the objects that
+ * it is related to.
+ *
+ * @example
+ * import { ConfigMap, type RelatedKind } from 'fairlead'
+ * const Source = { ...ConfigMap, byName: 'spec.from' } as const satisfies RelatedKind
+ * Source.byName // => 'spec.from'
  */
 export type RelatedKind = Kind<unknown> &
   Readonly<
@@ -64,8 +77,19 @@ type OutcomeOf<For, Change> =
 type EffectOf<Change> = unknown extends Change ? Literals : Change
 
 /**
- * Something that a function manages and that is no object of Kubernetes. Both are given what `reconcile` is given, in the
- * same process; only they may have clients.
+ * A system outside of Kubernetes that a function manages. `read` and `perform` receive the input of `reconcile` and run
+ * in the same process; only they may hold clients.
+ *
+ * @example
+ * import type { ExternalSystem } from 'fairlead'
+ * type Change = { kind: 'add'; name: string }
+ * const users = new Set<string>()
+ * const directory: ExternalSystem<unknown, string[], Change> = {
+ *   read: () => [...users].sort(),
+ *   perform: ({ name }) => void users.add(name),
+ *   timeoutSeconds: 10,
+ * }
+ * directory.read({}) // => []
  */
 export interface ExternalSystem<Run, State, Change> {
   /**
@@ -95,6 +119,19 @@ interface Literals {
   [field: string]: Literal
 }
 
+/**
+ * The options of `reconciler()`. A left-out option has the default that docs/functions.md lists.
+ *
+ * @example
+ * import type { ReconcilerOptions } from 'fairlead'
+ * import { Website } from './website.ts'
+ * const options: ReconcilerOptions<typeof Website, never, never> = {
+ *   name: 'website',
+ *   for: Website,
+ *   reconcile: ({ object }) => ({ status: { ready: object.spec.replicas } }),
+ * }
+ * options.name // => 'website'
+ */
 export interface ReconcilerOptions<
   For,
   Owns extends Kind<unknown>,
@@ -141,13 +178,28 @@ export interface ReconcilerOptions<
 
 export type AnyRun = Run<Kind<unknown>, Kind<unknown>, RelatedKind, never>
 
-/** Methods, so that those of any reconciler fit. */
+/**
+ * The external system of any reconciler, without the types of its own. `reconciler().external` has this type.
+ *
+ * @example
+ * import type { External } from 'fairlead'
+ * const none: External = { read: () => null, perform: () => undefined, rateLimit: { perSecond: 5 } }
+ * none.rateLimit?.perSecond // => 5
+ */
 export interface External extends Pick<ExternalSystem<AnyRun, unknown, Effect>, 'timeoutSeconds' | 'rateLimit'> {
   read(run: AnyRun): unknown
   perform(effect: Effect, run: AnyRun): unknown
 }
 
-/** A function with all that bridge and dispatcher must know of it. */
+/**
+ * A function with its declaration: all that bridge and dispatcher need to know. `reconciler()` makes it, frozen.
+ *
+ * @example
+ * import type { Reconciler } from 'fairlead'
+ * import { website } from './website.ts'
+ * const kindsOf = ({ owns }: Reconciler) => owns.map(({ kind }) => kind)
+ * kindsOf(website) // => ['ConfigMap', 'Deployment', 'Service']
+ */
 export interface Reconciler<For extends Kind<unknown> = Kind<unknown>> {
   readonly name: string
   readonly identity?: string

@@ -1,3 +1,12 @@
+/**
+ * The [zod](https://zod.dev) that Fairlead was built with. Use no other version for the schemas of a resource: schemas
+ * of two versions of zod do not fit together.
+ *
+ * @example
+ * import { z } from 'fairlead'
+ * const size = z.int32().min(1).max(9).default(3)
+ * size.parse(undefined) // => 3
+ */
 export { z } from 'zod'
 export {
   type AppliedObject,
@@ -14,23 +23,15 @@ export {
   type RunLog,
   TerminalError,
 } from '#contracts'
-export { breakingChanges } from './compatibility.ts'
-export type { Column, CustomResourceDefinition, ResourceOptions, Scale, ServedVersion } from './crd.ts'
-export type { External, ExternalSystem, Reconciler, ReconcilerOptions, RelatedKind, Run } from './definition.ts'
-export { toInvoke } from './invoke.ts'
 export {
   ConfigMap,
   CronJob,
   Deployment,
   Ingress,
   Job,
-  type Kind,
-  kind,
   Namespace,
   NetworkPolicy,
-  type ObservedBy,
   PersistentVolumeClaim,
-  type PlainKind,
   Pod,
   ResourceQuota,
   RoleBinding,
@@ -38,7 +39,12 @@ export {
   Service,
   ServiceAccount,
   StatefulSet,
-} from './kinds.ts'
+} from './built-in-kinds.ts'
+export { breakingChanges } from './compatibility.ts'
+export type { Column, CustomResourceDefinition, ResourceOptions, Scale, ServedVersion } from './crd.ts'
+export type { External, ExternalSystem, Reconciler, ReconcilerOptions, RelatedKind, Run } from './definition.ts'
+export { toInvoke } from './invoke.ts'
+export { type Kind, kind, type ObservedBy, type PlainKind } from './kinds.ts'
 export { manifest, type ReconcilerManifest } from './manifest.ts'
 export { deploymentName, serviceName, shortName } from './names.ts'
 export type { ReconcileOutcome } from './outcome.ts'

@@ -24,10 +24,19 @@ interface Called {
 }
 
 /**
- * The function behind the seam for every kind of function: plain data in, plain data out, both checked. `external`: in place
- * of its own, such as a model of it.
- * An object that is gone or being deleted is not reconciled: what it owns goes by garbage collection. One that waits for
- * the reconciler's finalizer is finalized. What another version of the function has to decide fails, and is tried again.
+ * Returns the function as a call on JSON, with input and outcome checked, as dispatchers and HTTP servers call it.
+ * `external` replaces the external system of the function, for example by a model.
+ *
+ * An object that is deleted resolves with an empty outcome, unless it waits for the finalizer of the reconciler: then
+ * `finalize` runs. Rejects with a TerminalError for an invalid object or outcome. Rejects with an error that is retried
+ * if the input belongs to another version of the function.
+ *
+ * @example
+ * import { toInvoke } from 'fairlead'
+ * import { website } from './website.ts'
+ * const log = { debug() {}, info() {}, warn() {}, error() {} }
+ * const input = { object: null, owned: {}, related: {}, attempt: 0, now: '2030-01-01T00:00:00Z', finalizing: false }
+ * await toInvoke(website)(input, { log, signal: AbortSignal.timeout(1000) }) // => {}
  */
 export function toInvoke(reconciler: Reconciler, external: External | undefined = reconciler.external): Called {
   const status = isResource(reconciler.for) ? reconciler.for.outcomeStatus : undefined

@@ -1,25 +1,16 @@
-import type {
-  V1ConfigMap,
-  V1CronJob,
-  V1Deployment,
-  V1Ingress,
-  V1Job,
-  V1Namespace,
-  V1NetworkPolicy,
-  V1PersistentVolumeClaim,
-  V1Pod,
-  V1ResourceQuota,
-  V1RoleBinding,
-  V1Secret,
-  V1Service,
-  V1ServiceAccount,
-  V1StatefulSet,
-} from '@kubernetes/client-node'
 import { apiVersionOf, type KubeObject, kindName, type ObjectMeta, type ResourceRef } from '#contracts'
 import type { OwnedResource } from '#spec'
 import { keysOf, refuseUnknown } from './options.ts'
 
-/** A resource type as a function uses it: what to watch, how to write it, and the type of its objects. */
+/**
+ * A resource type as a function uses it: its names in the API, the strategy by which its objects are written, and the
+ * type of its objects.
+ *
+ * @example
+ * import { type Kind, Pod } from 'fairlead'
+ * const apiNameOf = ({ resource, group }: Kind<unknown>) => (group === '' ? resource : `${resource}.${group}`)
+ * apiNameOf(Pod) // => 'pods'
+ */
 export interface Kind<Observed = KubeObject> extends ResourceRef {
   readonly kind: string
   readonly strategy: OwnedResource['strategy']
@@ -29,7 +20,14 @@ export interface Kind<Observed = KubeObject> extends ResourceRef {
   parse(object: KubeObject): Observed
 }
 
-/** The type of the objects of a kind. */
+/**
+ * The type of the objects of a kind.
+ *
+ * @example
+ * import { type ObservedBy, Pod } from 'fairlead'
+ * const phaseOf = (pod: ObservedBy<typeof Pod>) => pod.status?.phase ?? 'Unknown'
+ * phaseOf(Pod.of({ metadata: { name: 'a' } })) // => 'Unknown'
+ */
 export type ObservedBy<K> = K extends Kind<infer Observed> ? Observed : never
 
 /**
@@ -50,7 +48,14 @@ export type TypedObject<Model> = Omit<Json<Model>, 'apiVersion' | 'kind' | 'meta
   metadata: ObjectMeta
 }
 
-/** A kind without a schema of its own: its objects are trusted to be what the API server admitted. */
+/**
+ * A kind without a schema: Fairlead does not validate its objects beyond what the API server has admitted.
+ *
+ * @example
+ * import { kind, type PlainKind } from 'fairlead'
+ * const Role: PlainKind<any> = kind({ group: 'rbac.authorization.k8s.io', version: 'v1', kind: 'Role', plural: 'roles' })
+ * Role.of({ metadata: { name: 'reader' } }).apiVersion // => 'rbac.authorization.k8s.io/v1'
+ */
 export interface PlainKind<Observed> extends Kind<Observed> {
   /** An object of this kind, to be applied. A `status` is for tests: nobody applies one. */
   of(body: Omit<Observed, 'apiVersion' | 'kind'>): Observed
@@ -74,7 +79,15 @@ const KIND_OPTIONS = keysOf<KindOptions>({
   adopt: true,
 })
 
-/** A resource type that is not in the list below. `Model` is a type of @kubernetes/client-node, or any object type. */
+/**
+ * Declares a resource type that is not among the built-in kinds. `Model` is a type of @kubernetes/client-node, or any
+ * object type. The default strategy is `Apply`. Throws an Error that names an unknown option.
+ *
+ * @example
+ * import { kind } from 'fairlead'
+ * const Role = kind({ group: 'rbac.authorization.k8s.io', version: 'v1', kind: 'Role', plural: 'roles' })
+ * Role.strategy // => 'Apply'
+ */
 export function kind<Model = KubeObject>(options: KindOptions): PlainKind<TypedObject<Model>> {
   refuseUnknown(options, KIND_OPTIONS, `kind ${options.kind}`)
   const { group, version, kind, plural, strategy = 'Apply', adopt } = options
@@ -94,63 +107,3 @@ export function kind<Model = KubeObject>(options: KindOptions): PlainKind<TypedO
 /** `Pod.v1`, `Deployment.v1.apps`: where a run's input has the objects of this kind. */
 export const inputKey = (kind: Pick<Kind, 'group' | 'version' | 'kind'>): string =>
   kindName(kind.kind, apiVersionOf(kind))
-
-// The API server refuses changes to the specs of these three.
-export const Pod = kind<V1Pod>({ group: '', version: 'v1', kind: 'Pod', plural: 'pods', strategy: 'CreateOnly' })
-export const PersistentVolumeClaim = kind<V1PersistentVolumeClaim>({
-  group: '',
-  version: 'v1',
-  kind: 'PersistentVolumeClaim',
-  plural: 'persistentvolumeclaims',
-  strategy: 'CreateOnly',
-})
-export const Job = kind<V1Job>({ group: 'batch', version: 'v1', kind: 'Job', plural: 'jobs', strategy: 'CreateOnly' })
-
-export const ConfigMap = kind<V1ConfigMap>({ group: '', version: 'v1', kind: 'ConfigMap', plural: 'configmaps' })
-export const Secret = kind<V1Secret>({ group: '', version: 'v1', kind: 'Secret', plural: 'secrets' })
-export const Service = kind<V1Service>({ group: '', version: 'v1', kind: 'Service', plural: 'services' })
-export const ServiceAccount = kind<V1ServiceAccount>({
-  group: '',
-  version: 'v1',
-  kind: 'ServiceAccount',
-  plural: 'serviceaccounts',
-})
-export const Deployment = kind<V1Deployment>({
-  group: 'apps',
-  version: 'v1',
-  kind: 'Deployment',
-  plural: 'deployments',
-})
-export const StatefulSet = kind<V1StatefulSet>({
-  group: 'apps',
-  version: 'v1',
-  kind: 'StatefulSet',
-  plural: 'statefulsets',
-})
-export const CronJob = kind<V1CronJob>({ group: 'batch', version: 'v1', kind: 'CronJob', plural: 'cronjobs' })
-export const Ingress = kind<V1Ingress>({
-  group: 'networking.k8s.io',
-  version: 'v1',
-  kind: 'Ingress',
-  plural: 'ingresses',
-})
-
-export const Namespace = kind<V1Namespace>({ group: '', version: 'v1', kind: 'Namespace', plural: 'namespaces' })
-export const ResourceQuota = kind<V1ResourceQuota>({
-  group: '',
-  version: 'v1',
-  kind: 'ResourceQuota',
-  plural: 'resourcequotas',
-})
-export const NetworkPolicy = kind<V1NetworkPolicy>({
-  group: 'networking.k8s.io',
-  version: 'v1',
-  kind: 'NetworkPolicy',
-  plural: 'networkpolicies',
-})
-export const RoleBinding = kind<V1RoleBinding>({
-  group: 'rbac.authorization.k8s.io',
-  version: 'v1',
-  kind: 'RoleBinding',
-  plural: 'rolebindings',
-})

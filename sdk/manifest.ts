@@ -5,7 +5,15 @@ import { explain } from './explain.ts'
 import type { Kind } from './kinds.ts'
 import { isResource } from './resource.ts'
 
-/** The Reconciler resource of a function. A type, not an interface, so that it is a KubeObject too. */
+/**
+ * The Reconciler resource of a function. It is a type, not an interface, so that it is a KubeObject too.
+ *
+ * @example
+ * import { manifest, type ReconcilerManifest } from 'fairlead'
+ * import { website } from './website.ts'
+ * const { kind, metadata }: ReconcilerManifest = manifest(website)
+ * `${kind} ${metadata.name}` // => 'Reconciler website'
+ */
 export type ReconcilerManifest = {
   apiVersion: string
   kind: 'Reconciler'
@@ -14,7 +22,16 @@ export type ReconcilerManifest = {
   spec: Omit<ReconcilerSpec, 'paused' | 'dryRun'>
 }
 
-/** What to apply so that bridge and dispatcher serve this function; by default a dispatcher runs it in its process. */
+/**
+ * Returns the Reconciler resource of a function, which `fairlead install` applies. By default dispatchers run the
+ * function in their process; `invoke` names an HTTP endpoint instead. A new `revision` runs every object once more.
+ * Throws an Error with the path of a value that the Reconciler cannot have.
+ *
+ * @example
+ * import { manifest } from 'fairlead'
+ * import { website } from './website.ts'
+ * manifest(website, { revision: 'v2' }).spec.revision // => 'v2'
+ */
 export function manifest(
   reconciler: Reconciler,
   { invoke = { pull: {} }, revision }: { invoke?: ReconcilerSpec['invoke']; revision?: string | undefined } = {},

@@ -11,7 +11,15 @@ import {
 import { explain } from './explain.ts'
 import { plain } from './plain.ts'
 
-/** What should be so. Everything left out stays as it is; `requeueAfter` and `requeueAt` ask for another run. */
+/**
+ * The outcome of a run: the desired state. A left-out field stays as it is. `requeueAfter` and `requeueAt` request
+ * another run; the earlier one counts.
+ *
+ * @example
+ * import type { ReconcileOutcome } from 'fairlead'
+ * const outcome: ReconcileOutcome<{ phase: string }> = { status: { phase: 'PENDING' }, requeueAfter: 60 }
+ * outcome.requeueAfter // => 60
+ */
 export interface ReconcileOutcome<Status = unknown, Change = Effect> {
   /** The complete set of owned objects of the declared kinds; what is owned and not in it is deleted. */
   apply?: readonly AppliedObject[] | undefined

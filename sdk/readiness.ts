@@ -1,6 +1,14 @@
-import type { Deployment, ObservedBy, StatefulSet } from './kinds.ts'
+import type { Deployment, StatefulSet } from './built-in-kinds.ts'
+import type { ObservedBy } from './kinds.ts'
 
-/** How far a Deployment or a StatefulSet is with what it was last told. */
+/**
+ * The progress of a Deployment or a StatefulSet towards its latest spec.
+ *
+ * @example
+ * import { type Rollout, rolloutOf } from 'fairlead'
+ * const missing: Rollout = rolloutOf(undefined)
+ * missing.isComplete // => false
+ */
 export interface Rollout {
   /** Replicas that are ready, old ones included. */
   ready: number
@@ -10,6 +18,14 @@ export interface Rollout {
   isStuck: boolean
 }
 
+/**
+ * Returns the progress of a Deployment or a StatefulSet. `undefined`, an object that does not exist yet, is not
+ * complete and has 0 ready replicas.
+ *
+ * @example
+ * import { rolloutOf } from 'fairlead'
+ * rolloutOf(undefined) // => { ready: 0, isComplete: false, isStuck: false }
+ */
 export function rolloutOf(
   workload: ObservedBy<typeof Deployment> | ObservedBy<typeof StatefulSet> | undefined,
 ): Rollout {

@@ -5,6 +5,30 @@ import type { Kind } from './kinds.ts'
 import { manifest } from './manifest.ts'
 import { keysOf, refuseUnknown } from './options.ts'
 
+/**
+ * Declares a function: the kind that it reconciles, the kinds that it owns and reads, and `reconcile`, which returns
+ * the objects that should exist. The platform creates, compares, prunes, writes status and conditions, retries and
+ * keeps timers. One object has one run at a time; changes during a run cause another run.
+ *
+ * Throws an Error with one line, which names the option and the fix, for an option that is unknown or has a wrong
+ * value.
+ *
+ * @example
+ * import { ConfigMap, reconciler } from 'fairlead'
+ * import { outcomeOf } from 'fairlead/testing'
+ * import { Website } from './website.ts'
+ * const page = reconciler({
+ *   name: 'page',
+ *   for: Website,
+ *   owns: [ConfigMap],
+ *   reconcile: ({ object: { metadata, spec } }) => ({
+ *     apply: [ConfigMap.of({ metadata: { name: metadata.name }, data: { html: spec.html } })],
+ *   }),
+ * })
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const { apply } = await outcomeOf(page, { object })
+ * apply?.map(({ kind }) => kind) // => ['ConfigMap']
+ */
 export function reconciler<
   For extends Kind<unknown>,
   Owns extends Kind<unknown> = never,

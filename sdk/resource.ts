@@ -5,7 +5,16 @@ import { explain } from './explain.ts'
 import type { Kind } from './kinds.ts'
 import { refuseWrongResource } from './resource-options.ts'
 
-/** An object that its schema has admitted. Nothing in the status is certain: at first nobody has written it. */
+/**
+ * An object that has passed its schema. Every field of `status` may be missing: a new object has none.
+ *
+ * @example
+ * import type { ObservedBy, Parsed, z } from 'fairlead'
+ * import { Website } from './website.ts'
+ * const parsed: Parsed<z.ZodObject, z.ZodObject> = Website.parse(Website.of({ metadata: { name: 'a' }, spec: { html: 'hi' } }))
+ * const site = parsed as ObservedBy<typeof Website>
+ * site.spec.replicas // => 1
+ */
 export type Parsed<Spec extends z.ZodObject, Status extends z.ZodObject> = {
   apiVersion: string
   kind: string
@@ -14,6 +23,15 @@ export type Parsed<Spec extends z.ZodObject, Status extends z.ZodObject> = {
   status: Partial<z.output<Status>> & KeptStatus
 }
 
+/**
+ * A custom resource: a kind with its schema and its CustomResourceDefinition.
+ *
+ * @example
+ * import type { Resource } from 'fairlead'
+ * import { Website } from './website.ts'
+ * const nameOf = (one: Resource) => one.crd().metadata.name
+ * nameOf(Website as never) // => 'websites.example.com'
+ */
 export interface Resource<Spec extends z.ZodObject = z.ZodObject, Status extends z.ZodObject = z.ZodObject>
   extends Kind<Parsed<Spec, Status>> {
   /** What a function may return as status: every required field, no unknown one. */
@@ -24,7 +42,19 @@ export interface Resource<Spec extends z.ZodObject = z.ZodObject, Status extends
   crd(): CustomResourceDefinition
 }
 
-/** A custom resource: its TypeScript types, its CustomResourceDefinition and its checks on reading, from one schema. */
+/**
+ * Declares a custom resource. One schema gives its TypeScript types, its CustomResourceDefinition (`crd()`) and its
+ * validation on reading (`parse()`). Throws an Error with the path for an option that is unknown or wrong; `crd()`
+ * throws for a schema that a CustomResourceDefinition cannot express, such as a union.
+ *
+ * @example
+ * import { resource, z } from 'fairlead'
+ * const Note = resource({
+ *   group: 'example.com', version: 'v1', kind: 'Note', plural: 'notes',
+ *   spec: z.object({ text: z.string().max(200) }), status: z.object({ length: z.int32() }),
+ * })
+ * Note.crd().metadata.name // => 'notes.example.com'
+ */
 export function resource<Spec extends z.ZodObject, Status extends z.ZodObject>(
   options: ResourceOptions<Spec, Status>,
 ): Resource<Spec, Status> {
@@ -48,7 +78,15 @@ export function resource<Spec extends z.ZodObject, Status extends z.ZodObject>(
 /** Whether the kind is a custom resource of the author's own, and not one that is there anyway. */
 export const isResource = (kind: Kind<unknown>): kind is Resource => 'crd' in kind
 
-/** The CustomResourceDefinitions that functions bring. */
+/**
+ * Returns the CustomResourceDefinitions of the resources that functions are for. Kinds that the cluster has anyway have
+ * none.
+ *
+ * @example
+ * import { definitionsOf } from 'fairlead'
+ * import { website } from './website.ts'
+ * definitionsOf([website]).map(({ metadata }) => metadata.name) // => ['websites.example.com']
+ */
 export const definitionsOf = (functions: readonly { for: Kind<unknown> }[]): CustomResourceDefinition[] =>
   functions.flatMap((one) => (isResource(one.for) ? [one.for.crd()] : []))
 

@@ -3,7 +3,14 @@ import { explain } from './explain.ts'
 import type { StructuralSchema } from './json-schema.ts'
 import { keysOf, refuseUnknown } from './options.ts'
 
-/** A rule in CEL that the API server checks at each write: an entry of x-kubernetes-validations. */
+/**
+ * A rule in CEL that the API server checks at each write: an entry of x-kubernetes-validations.
+ *
+ * @example
+ * import type { ValidationRule } from 'fairlead'
+ * const grows: ValidationRule = { rule: 'self.spec.size >= oldSelf.spec.size', message: 'spec.size cannot shrink' }
+ * grows.message // => 'spec.size cannot shrink'
+ */
 export interface ValidationRule {
   /** `self` is what has the rule, `oldSelf` what it was before an update. A rule with `oldSelf` is for updates alone. */
   rule: string

@@ -2,8 +2,16 @@ import { Deployment, type ObservedBy, Pod } from '#sdk'
 import type { Simulation } from './simulation.ts'
 
 /**
- * Plays the controllers of Deployments and kubelet, as `cluster` of a simulation: every Deployment has the pods that it
- * asks for, at once, and all of them are ready.
+ * Plays the controllers and the kubelet as `cluster` of a simulation: every Deployment has all of its pods at once, and
+ * they are ready.
+ *
+ * @example
+ * import { deploymentsRun, simulate } from 'fairlead/testing'
+ * import { Website, website } from './website.ts'
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const world = simulate(website, { objects: [object], cluster: deploymentsRun })
+ * await world.runUntilIdle()
+ * world.object?.status?.ready // => 1
  */
 export function deploymentsRun(world: Simulation): void {
   for (const deployment of world.list(Deployment)) {

@@ -2,7 +2,18 @@ import type { Effect, PerformInput, ReadInput } from '#contracts'
 import { type Kind, type Reconciler, type RelatedKind, type Run, toInvoke } from '#sdk'
 import { callContext } from './given.ts'
 
-/** A model of the external system of a function, which stands in for its `external`. */
+/**
+ * A model of the external system of a function, in memory. A simulation uses it in place of `external`.
+ *
+ * @example
+ * import type { ExternalModel } from 'fairlead/testing'
+ * const model: ExternalModel<never, { users: string[] }> = {
+ *   state: { users: [] },
+ *   read: ({ users }) => users.toSorted(),
+ *   perform: (state, { name }) => void state.users.push(String(name)),
+ * }
+ * model.state.users // => []
+ */
 export interface ExternalModel<For extends Kind<unknown> = Kind<unknown>, State = unknown> {
   /** At first. Plain data, which a simulation copies. */
   state: State

@@ -15,6 +15,16 @@ import { identityOf, isOwnedBy, relation, retainerOf } from '#spec'
 import { asStored } from './memory.ts'
 import { prepared } from './prepared.ts'
 
+/**
+ * The input of one decision. `now` defaults to 2030-01-01T00:00:00Z, `attempt` to 0.
+ *
+ * @example
+ * import type { Given } from 'fairlead/testing'
+ * import { Website } from './website.ts'
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const given: Given = { object, now: '2030-01-01T12:00:00Z' }
+ * given.attempt ?? 0 // => 0
+ */
 export interface Given {
   /** The object that is reconciled; null: it is gone. */
   object: KubeObject | null
@@ -45,9 +55,15 @@ export function timeOf(now: Date | string = DEFAULT_NOW): Date {
 const quiet = { debug() {}, info() {}, warn() {}, error() {} }
 
 /**
- * What a function decides on these objects at this time, as plain data. Rejects with what the function throws.
+ * Returns the outcome of the function for these objects at this time, as plain data. Rejects with the error that the
+ * function throws, and with a RangeError for a `now` that is not a time.
  *
- *     expect(await outcomeOf(at, { object: example, now: '2019-04-12T10:11:59Z' })).toEqual({ … })
+ * @example
+ * import { outcomeOf } from 'fairlead/testing'
+ * import { Website, website } from './website.ts'
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const { status } = await outcomeOf(website, { object })
+ * status // => { ready: 0 }
  */
 export function outcomeOf(reconciler: Reconciler, given: Given): Promise<Outcome> {
   return invokeOf(reconciler)(inputOf(reconciler, given))
@@ -124,8 +140,17 @@ export function isOwned(object: KubeObject, owner: KubeObject, identity: string)
 }
 
 /**
- * The child as the dispatcher would have created it: in its owner's namespace, and controlled by it. `creator` names
- * another reconciler, or any other controller, that has created it instead.
+ * Returns the child as a dispatcher would have created it for the owner: in its namespace, with a controller owner
+ * reference. `creator` names another reconciler or controller that has created it instead; the function does not see
+ * such an object.
+ *
+ * @example
+ * import { ConfigMap } from 'fairlead'
+ * import { ownedBy } from 'fairlead/testing'
+ * import { Website } from './website.ts'
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const { metadata } = ownedBy(object, ConfigMap.of({ metadata: { name: 'page' } }))
+ * metadata.ownerReferences?.[0]?.kind // => 'Website'
  */
 export function ownedBy<Child extends KubeObject>(owner: KubeObject, child: Child, creator?: string): Child {
   const { apiVersion, kind, metadata } = withUid(owner)

@@ -19,9 +19,17 @@ import type { SimulatedWrite } from './simulated-run.ts'
 import { Simulation } from './simulation.ts'
 
 /**
- * What every reconciler must hold, as rows for vitest:
+ * Returns the laws that every reconciler must satisfy, as rows of a test runner. Each plays the scenario in memory,
+ * disturbed in its own way (crashes, conflicts, refused writes, pauses), and rejects with the difference that it finds.
+ * Writes no files and needs no cluster.
  *
- *     it.each(lawsOf(at, { objects: [example], steps: […] }))('%s', (_, holds) => holds())
+ * @example
+ * import { deploymentsRun, lawsOf } from 'fairlead/testing'
+ * import { Website, website } from './website.ts'
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const rows = lawsOf(website, { objects: [object], cluster: deploymentsRun })
+ * for (const [, holds] of rows.slice(0, 2)) await holds()
+ * rows[1]?.[0] // => 'writes nothing when it runs again, at once or a second later'
  */
 export function lawsOf<For extends Kind<unknown>, State = unknown>(
   reconciler: Reconciler<For>,

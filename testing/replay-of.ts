@@ -1,15 +1,25 @@
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import type { FieldChange, RunRecord } from '#contracts'
 import type { Reconciler } from '#sdk'
 import { type ReplayedRun, replayRun } from './replay.ts'
 
 /**
- * Recorded runs as rows of a test: the function decides as it did then.
+ * Returns recorded runs as rows of a test runner: each rejects if the function decides differently than in the record.
+ * A file contains the output of `fairlead runs get`; `*` in its name matches any characters. Throws an Error if no file
+ * matches.
  *
- *     for (const [run, holds] of replayOf(website, 'runs/*.json')) test(run, holds)
- *
- * A file is what `fairlead runs get` prints. In its name `*` stands for any characters.
+ * @example
+ * import { replayOf } from 'fairlead/testing'
+ * import { website } from './website.ts'
+ * const missing = () => replayOf(website, 'runs/missing.json')
+ * let message = ''
+ * try {
+ *   missing()
+ * } catch (error) {
+ *   message = (error as Error).message
+ * }
+ * message // => 'there is no file runs/missing.json: fairlead runs get ID > FILE makes one'
  */
 export function replayOf(reconciler: Reconciler, files: string): [run: string, holds: () => Promise<void>][] {
   const found = filesOf(files)
@@ -24,7 +34,7 @@ export function replayOf(reconciler: Reconciler, files: string): [run: string, h
 
 function filesOf(pattern: string): string[] {
   const name = basename(pattern)
-  if (!name.includes('*')) return [pattern]
+  if (!name.includes('*')) return existsSync(pattern) ? [pattern] : []
   const parts = name.split('*').map((part) => part.replaceAll(/[\\^$.|?+()[\]{}]/g, String.raw`\$&`))
   const isNamed = new RegExp(`^${parts.join('.*')}$`)
   const folder = dirname(pattern)
@@ -34,7 +44,14 @@ function filesOf(pattern: string): string[] {
     .map((file) => join(folder, file))
 }
 
-/** One record, a list of records, or one a line. */
+/**
+ * Reads records of runs: one record, a list of records, or one per line. Throws an Error, which names `file`, for other
+ * contents.
+ *
+ * @example
+ * import { recordsIn } from 'fairlead/testing'
+ * recordsIn('[{"id":"1","laps":[],"leftOut":[]}]', 'runs.json').length // => 1
+ */
 export function recordsIn(text: string, file: string): RunRecord[] {
   const records =
     parsed(text) ??
@@ -73,7 +90,13 @@ function demandSame({ calls }: ReplayedRun): void {
   if (lines.length > 0) throw new Error(`the function decides otherwise than it did:\n${lines.join('\n')}`)
 }
 
-/** `~ .status.size: 1 → 2` */
+/**
+ * Returns a difference as one line: `+` for an added field, `-` for a removed one, `~` for a changed one.
+ *
+ * @example
+ * import { changeText } from 'fairlead/testing'
+ * changeText({ path: '.status.size', before: 1, after: 2 }) // => '~ .status.size: 1 → 2'
+ */
 export function changeText({ path, ...values }: FieldChange): string {
   if (!('before' in values)) return `+ ${path}: ${JSON.stringify(values.after)}`
   if (!('after' in values)) return `- ${path}: ${JSON.stringify(values.before)}`

@@ -7,7 +7,14 @@ import { callContext } from './given.ts'
 /** What a function returned or threw. */
 type Decision = { outcome: Outcome } | { error: string }
 
-/** One decision of a recorded run, and the same decision now. */
+/**
+ * One decision of a recorded run, compared with the decision of the function today.
+ *
+ * @example
+ * import type { ReplayedCall } from 'fairlead/testing'
+ * const isStable = ({ unstable }: ReplayedCall) => unstable.length === 0
+ * isStable({ call: 1, was: { outcome: {} }, is: { outcome: {} }, differences: [], unstable: [] }) // => true
+ */
 export interface ReplayedCall {
   /** 1 is the first. */
   call: number
@@ -19,6 +26,16 @@ export interface ReplayedCall {
   unstable: string[]
 }
 
+/**
+ * A recorded run and its decisions today. `isSame`: every decision is equal.
+ *
+ * @example
+ * import { type ReplayedRun, recordsIn, replayRun } from 'fairlead/testing'
+ * import { website } from './website.ts'
+ * const [record] = recordsIn('{"id":"1","laps":[],"leftOut":[],"objects":{}}', 'run.json')
+ * const replayed: ReplayedRun | undefined = record && (await replayRun(website, record))
+ * replayed?.isSame // => true
+ */
 export interface ReplayedRun {
   record: RunRecord
   calls: ReplayedCall[]
@@ -31,7 +48,17 @@ const CLOCK_TICK_MS = 2
 /** A run's own seed is not recorded. */
 const SEED = 'the same in every replay'
 
-/** Runs the function on each input of the record. Performs and writes nothing. */
+/**
+ * Runs the function on each input of the record, twice, and returns the differences. Performs no effects and writes
+ * nothing. Throws an Error if the record leaves out objects, such as those of a run that read more than a record may
+ * hold.
+ *
+ * @example
+ * import { recordsIn, replayRun } from 'fairlead/testing'
+ * import { website } from './website.ts'
+ * const [record] = recordsIn('{"id":"1","laps":[],"leftOut":[],"objects":{}}', 'run.json')
+ * record && (await replayRun(website, record)).calls // => []
+ */
 export async function replayRun(reconciler: Reconciler, record: RunRecord): Promise<ReplayedRun> {
   if (record.objects === undefined)
     throw new Error(`run ${record.id} cannot be replayed: its record leaves out ${record.leftOut.join(', ')}`)

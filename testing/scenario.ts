@@ -2,12 +2,34 @@ import type { Kind, Reconciler } from '#sdk'
 import { Crash, type SimulatedWrite } from './simulated-run.ts'
 import { Simulation, type SimulationOptions } from './simulation.ts'
 
-/** A change that comes from outside: `['its pod succeeds', (world) => world.patch(Pod, { status: … })]`. */
+/**
+ * A change from outside of the function: its name in messages, and the change.
+ *
+ * @example
+ * import type { Step } from 'fairlead/testing'
+ * import type { Website } from './website.ts'
+ * const grows: Step<typeof Website> = ['the website grows', (world) => world.edit({ spec: { replicas: 3 } })]
+ * grows[0] // => 'the website grows'
+ */
 export type Step<For extends Kind<unknown> = Kind<unknown>, State = unknown> = readonly [
   what: string,
   change: (world: Simulation<For, State>) => void | Promise<void>,
 ]
 
+/**
+ * A simulation with the changes that happen to it. `lawsOf` replays it, disturbed at every write.
+ *
+ * @example
+ * import { ConfigMap } from 'fairlead'
+ * import type { Scenario } from 'fairlead/testing'
+ * import { Website } from './website.ts'
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const scenario: Scenario<typeof Website> = {
+ *   objects: [object],
+ *   steps: [['its ConfigMap is deleted', (world) => world.delete(ConfigMap)]],
+ * }
+ * scenario.steps?.length // => 1
+ */
 export interface Scenario<For extends Kind<unknown> = Kind<unknown>, State = unknown>
   extends SimulationOptions<For, State> {
   /** What happens, in this order; changes that stand in a list of their own come in any order. */

@@ -24,7 +24,18 @@ import { invokeOf, isOwned, seedOf, worldOf } from './given.ts'
 import { type Memory, MemoryRefusal } from './memory.ts'
 import { prepared } from './prepared.ts'
 
-/** One request of a run. */
+/**
+ * One write request of a simulated run.
+ *
+ * @example
+ * import { type SimulatedWrite, simulate } from 'fairlead/testing'
+ * import { Website, website } from './website.ts'
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const world = simulate(website, { objects: [object] })
+ * await world.runUntilIdle()
+ * const [first]: readonly SimulatedWrite[] = world.writes
+ * first?.object.kind // => 'ConfigMap'
+ */
 export interface SimulatedWrite {
   verb: 'create' | 'apply' | 'patch' | 'delete' | 'metadata' | 'status' | 'finalizers'
   object: KubeObject

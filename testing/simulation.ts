@@ -1,8 +1,6 @@
-import type { z } from 'zod'
 import {
   type Effect,
   type EventReport,
-  type KeptStatus,
   type KubeObject,
   RetryAfterError,
   type RunInput,
@@ -10,12 +8,23 @@ import {
 } from '#contracts'
 import { dueDate } from '#queue/terms'
 import { EffectError, RefusedError, SettledWrites } from '#reconcile'
-import type { Kind, ObservedBy, Reconciler, Resource } from '#sdk'
+import type { Kind, Reconciler } from '#sdk'
 import { type ExternalModel, type SimulatedExternal, simulatedExternal } from './external.ts'
 import { isOfKind, timeOf } from './given.ts'
 import { type Identity, Memory } from './memory.ts'
 import { reconcileOnce, type SimulatedRun, type SimulatedWrite } from './simulated-run.ts'
+import type { StoredBy } from './stored.ts'
 
+/**
+ * The options of `simulate()`. `now` defaults to 2030-01-01T00:00:00Z.
+ *
+ * @example
+ * import { deploymentsRun, type SimulationOptions } from 'fairlead/testing'
+ * import { Website } from './website.ts'
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const options: SimulationOptions<typeof Website> = { objects: [object], cluster: (world) => deploymentsRun(world as never) }
+ * options.objects.length // => 1
+ */
 export interface SimulationOptions<For extends Kind<unknown> = Kind<unknown>, State = unknown> {
   /** The first one is reconciled; the others are simply there. */
   objects: readonly KubeObject[]
@@ -32,17 +41,6 @@ interface RefusedKind {
   name: string | undefined
 }
 
-/** An object as a cluster in memory has it: nobody has filled in defaults, and at first there is no status. */
-export type StoredBy<K> =
-  K extends Resource<infer Spec, infer Status>
-    ? Pick<KubeObject, 'apiVersion' | 'kind' | 'metadata'> & {
-        spec: z.input<Spec>
-        status?: Partial<z.output<Status>> & KeptStatus
-      }
-    : unknown extends ObservedBy<K>
-      ? KubeObject
-      : ObservedBy<K>
-
 /** Runs at one moment before the function counts as one that never becomes idle. */
 const MAX_RUNS = 20
 /** Failures that a function means, or that the cluster answers with: they are shown on the object. */
@@ -51,8 +49,15 @@ const MEANT = [TerminalError, RetryAfterError, RefusedError, EffectError]
 const MAX_REACTIONS = 100
 
 /**
- * One object, its function, and a cluster in memory whose clock stands still until it is moved. Runs go as in a
- * dispatcher, by the dispatcher's own decisions on what to write.
+ * One object, its function, and a cluster in memory. The clock stands still until `advance` or `pass` moves it. Runs
+ * make the decisions of a dispatcher, by the same code.
+ *
+ * @example
+ * import { type Simulation, simulate } from 'fairlead/testing'
+ * import { Website, website } from './website.ts'
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const world: Simulation<typeof Website> = simulate(website, { objects: [object] })
+ * world.now.toISOString() // => '2030-01-01T00:00:00.000Z'
  */
 export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unknown> {
   readonly memory: Memory
@@ -284,9 +289,3 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     return found
   }
 }
-
-/** `const world = simulate(at, { objects: [example] }); await world.runUntilIdle(); await world.advance(60)` */
-export const simulate = <For extends Kind<unknown>, State = unknown>(
-  reconciler: Reconciler<For>,
-  options: SimulationOptions<NoInfer<For>, State>,
-): Simulation<For, State> => new Simulation(reconciler, options)

@@ -23,6 +23,14 @@ import { type Cluster, type ClusterOptions, startCluster } from '#local'
 import type { Kind, KubeObject, ObservedBy, Reconciler } from '#sdk'
 import { SYSTEM_NAMESPACE } from '#spec'
 
+/**
+ * The options of `runOperators`. `timeoutSeconds` (30) limits each wait.
+ *
+ * @example
+ * import type { OperatorOptions } from 'fairlead/testing/cluster'
+ * const options: OperatorOptions = { controllers: true, timeoutSeconds: 60 }
+ * options.timeoutSeconds // => 60
+ */
 export type OperatorOptions = Pick<ClusterOptions, 'node' | 'controllers' | 'audit' | 'progress'> & {
   /** Instead of servers of its own; they stay, and so does what is installed there. */
   use?: { kubeconfig: string; natsUrl: string }
@@ -35,12 +43,18 @@ export type OperatorOptions = Pick<ClusterOptions, 'node' | 'controllers' | 'aud
 const GRACE_MS = 5000
 
 /**
- * Runs reconcilers against real servers: etcd, kube-apiserver and nats-server, and what `options` ask for. With
- * `controllers` they have the rights only that are generated from what they declare, else all.
+ * Runs reconcilers against real servers of their own: etcd, kube-apiserver and nats-server, built on first use. With
+ * `controllers` the reconcilers have only the rights that are generated from their declarations; without it they have
+ * all rights. Rejects if they are not served within `timeoutSeconds`. Disposing stops the servers.
  *
- *     await using operators = await runOperators([memcached])
- *     await operators.create(Memcached, Memcached.of({ metadata: { name: 'a' }, spec: { size: 3 } }))
- *     await operators.until(Deployment, 'a', (found) => found?.spec?.replicas === 3)
+ * @example
+ * import { ConfigMap } from 'fairlead'
+ * import { runOperators } from 'fairlead/testing/cluster'
+ * import { Website, website } from './website.ts'
+ * await using operators = await runOperators([website])
+ * await operators.create(Website, Website.of({ metadata: { name: 'hello' }, spec: { html: 'hi' } }))
+ * const page = await operators.until(ConfigMap, 'hello', (found) => found !== undefined)
+ * page?.data // => { 'index.html': 'hi' }
  */
 export async function runOperators(
   reconcilers: readonly Reconciler[],
@@ -118,7 +132,16 @@ async function mayWatch(kube: KubeClient, reconcilers: readonly Reconciler[]): P
   return true
 }
 
-/** Reconcilers at work, in this process. Objects without a namespace are meant to be in `default`. */
+/**
+ * Reconcilers at work in this process. An object without a namespace is created in `default`.
+ *
+ * @example
+ * import { runOperators, type RunningOperators } from 'fairlead/testing/cluster'
+ * import { Website, website } from './website.ts'
+ * await using operators: RunningOperators = await runOperators([website])
+ * const missing = await operators.get(Website, 'missing')
+ * missing // => undefined
+ */
 export class RunningOperators implements AsyncDisposable {
   readonly kube: KubeClient
   /** Undefined on servers that were there already. */

@@ -1,7 +1,10 @@
+import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import { ConfigMap, kind, reconciler, resource, Secret, ServiceAccount, z } from 'fairlead'
 import { type RunningOperators, runOperators } from 'fairlead/testing/cluster'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { examplesFolder, fileOf } from '../../docs/examples.ts'
+import { exportsOf } from '../../docs/exports.ts'
 import { until } from '../../support/wait.ts'
 
 const Note = resource({
@@ -63,6 +66,8 @@ const mirror = reconciler({
   }),
 })
 
+const EXAMPLES = exportsOf('fairlead/testing/cluster').filter(({ example }) => example?.includes('runOperators('))
+
 describe('reconcilers on real servers of their own', () => {
   let operators: RunningOperators
 
@@ -112,5 +117,13 @@ describe('reconcilers on real servers of their own', () => {
     await holds('one')
     await operators.patch(ConfigMap, 'mirrored', { data: { text: 'two' } })
     await holds('two')
+  })
+
+  it.each(EXAMPLES)('do what the example of $name shows, here on the servers of this file', async (example) => {
+    const { kubeconfig, nats } = operators.cluster!
+    const use = JSON.stringify({ use: { kubeconfig, natsUrl: nats?.url } })
+    const onServers = (text: string) => text.replace('runOperators([website])', `runOperators([website], ${use})`)
+    await using folder = await examplesFolder([example], onServers)
+    await import(join(folder.dir, fileOf(example)))
   })
 })

@@ -1,0 +1,195 @@
+import type {
+  V1ConfigMap,
+  V1CronJob,
+  V1Deployment,
+  V1Ingress,
+  V1Job,
+  V1Namespace,
+  V1NetworkPolicy,
+  V1PersistentVolumeClaim,
+  V1Pod,
+  V1ResourceQuota,
+  V1RoleBinding,
+  V1Secret,
+  V1Service,
+  V1ServiceAccount,
+  V1StatefulSet,
+} from '@kubernetes/client-node'
+import { kind } from './kinds.ts'
+
+/**
+ * Pods (`v1`). Written once: the API server rejects changes of its spec.
+ *
+ * @example
+ * import { Pod } from 'fairlead'
+ * Pod.of({ metadata: { name: 'a' } }).apiVersion // => 'v1'
+ */
+export const Pod = kind<V1Pod>({ group: '', version: 'v1', kind: 'Pod', plural: 'pods', strategy: 'CreateOnly' })
+
+/**
+ * PersistentVolumeClaims (`v1`). Written once: the API server rejects changes of its spec.
+ *
+ * @example
+ * import { PersistentVolumeClaim } from 'fairlead'
+ * PersistentVolumeClaim.of({ metadata: { name: 'a' } }).apiVersion // => 'v1'
+ */
+export const PersistentVolumeClaim = kind<V1PersistentVolumeClaim>({
+  group: '',
+  version: 'v1',
+  kind: 'PersistentVolumeClaim',
+  plural: 'persistentvolumeclaims',
+  strategy: 'CreateOnly',
+})
+
+/**
+ * Jobs (`batch/v1`). Written once: the API server rejects changes of its spec.
+ *
+ * @example
+ * import { Job } from 'fairlead'
+ * Job.of({ metadata: { name: 'a' } }).apiVersion // => 'batch/v1'
+ */
+export const Job = kind<V1Job>({ group: 'batch', version: 'v1', kind: 'Job', plural: 'jobs', strategy: 'CreateOnly' })
+
+/**
+ * ConfigMaps (`v1`). Written by server-side apply.
+ *
+ * @example
+ * import { ConfigMap } from 'fairlead'
+ * ConfigMap.of({ metadata: { name: 'a' }, data: { key: 'value' } }).apiVersion // => 'v1'
+ */
+export const ConfigMap = kind<V1ConfigMap>({ group: '', version: 'v1', kind: 'ConfigMap', plural: 'configmaps' })
+
+/**
+ * Secrets (`v1`). Written by server-side apply. Their contents reach neither streams nor logs.
+ *
+ * @example
+ * import { Secret } from 'fairlead'
+ * Secret.of({ metadata: { name: 'a' }, stringData: { password: 'x' } }).apiVersion // => 'v1'
+ */
+export const Secret = kind<V1Secret>({ group: '', version: 'v1', kind: 'Secret', plural: 'secrets' })
+
+/**
+ * Services (`v1`). Written by server-side apply.
+ *
+ * @example
+ * import { Service } from 'fairlead'
+ * Service.of({ metadata: { name: 'a' }, spec: { ports: [{ port: 80 }] } }).apiVersion // => 'v1'
+ */
+export const Service = kind<V1Service>({ group: '', version: 'v1', kind: 'Service', plural: 'services' })
+
+/**
+ * ServiceAccounts (`v1`). Written by server-side apply.
+ *
+ * @example
+ * import { ServiceAccount } from 'fairlead'
+ * ServiceAccount.of({ metadata: { name: 'a' } }).apiVersion // => 'v1'
+ */
+export const ServiceAccount = kind<V1ServiceAccount>({
+  group: '',
+  version: 'v1',
+  kind: 'ServiceAccount',
+  plural: 'serviceaccounts',
+})
+
+/**
+ * Deployments (`apps/v1`). Written by server-side apply. `rolloutOf()` returns their progress.
+ *
+ * @example
+ * import { Deployment } from 'fairlead'
+ * Deployment.of({ metadata: { name: 'a' } }).apiVersion // => 'apps/v1'
+ */
+export const Deployment = kind<V1Deployment>({
+  group: 'apps',
+  version: 'v1',
+  kind: 'Deployment',
+  plural: 'deployments',
+})
+
+/**
+ * StatefulSets (`apps/v1`). Written by server-side apply. `rolloutOf()` returns their progress.
+ *
+ * @example
+ * import { StatefulSet } from 'fairlead'
+ * StatefulSet.of({ metadata: { name: 'a' } }).apiVersion // => 'apps/v1'
+ */
+export const StatefulSet = kind<V1StatefulSet>({
+  group: 'apps',
+  version: 'v1',
+  kind: 'StatefulSet',
+  plural: 'statefulsets',
+})
+
+/**
+ * CronJobs (`batch/v1`). Written by server-side apply.
+ *
+ * @example
+ * import { CronJob } from 'fairlead'
+ * CronJob.of({ metadata: { name: 'a' }, spec: { schedule: '0 * * * *', jobTemplate: {} } }).apiVersion // => 'batch/v1'
+ */
+export const CronJob = kind<V1CronJob>({ group: 'batch', version: 'v1', kind: 'CronJob', plural: 'cronjobs' })
+
+/**
+ * Ingresses (`networking.k8s.io/v1`). Written by server-side apply.
+ *
+ * @example
+ * import { Ingress } from 'fairlead'
+ * Ingress.of({ metadata: { name: 'a' } }).apiVersion // => 'networking.k8s.io/v1'
+ */
+export const Ingress = kind<V1Ingress>({
+  group: 'networking.k8s.io',
+  version: 'v1',
+  kind: 'Ingress',
+  plural: 'ingresses',
+})
+
+/**
+ * Namespaces (`v1`). Written by server-side apply.
+ *
+ * @example
+ * import { Namespace } from 'fairlead'
+ * Namespace.of({ metadata: { name: 'a' } }).apiVersion // => 'v1'
+ */
+export const Namespace = kind<V1Namespace>({ group: '', version: 'v1', kind: 'Namespace', plural: 'namespaces' })
+
+/**
+ * ResourceQuotas (`v1`). Written by server-side apply.
+ *
+ * @example
+ * import { ResourceQuota } from 'fairlead'
+ * ResourceQuota.of({ metadata: { name: 'a' }, spec: { hard: { pods: '50' } } }).apiVersion // => 'v1'
+ */
+export const ResourceQuota = kind<V1ResourceQuota>({
+  group: '',
+  version: 'v1',
+  kind: 'ResourceQuota',
+  plural: 'resourcequotas',
+})
+
+/**
+ * NetworkPolicies (`networking.k8s.io/v1`). Written by server-side apply.
+ *
+ * @example
+ * import { NetworkPolicy } from 'fairlead'
+ * NetworkPolicy.of({ metadata: { name: 'a' } }).apiVersion // => 'networking.k8s.io/v1'
+ */
+export const NetworkPolicy = kind<V1NetworkPolicy>({
+  group: 'networking.k8s.io',
+  version: 'v1',
+  kind: 'NetworkPolicy',
+  plural: 'networkpolicies',
+})
+
+/**
+ * RoleBindings (`rbac.authorization.k8s.io/v1`). Written by server-side apply. The reconciler names the roles in
+ * `binds`.
+ *
+ * @example
+ * import { RoleBinding } from 'fairlead'
+ * RoleBinding.of({ metadata: { name: 'a' }, roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'Role', name: 'b' } }).apiVersion // => 'rbac.authorization.k8s.io/v1'
+ */
+export const RoleBinding = kind<V1RoleBinding>({
+  group: 'rbac.authorization.k8s.io',
+  version: 'v1',
+  kind: 'RoleBinding',
+  plural: 'rolebindings',
+})

@@ -1,0 +1,55 @@
+import { execFile } from 'node:child_process'
+import { writeFile } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import * as sdk from '#sdk'
+import * as testing from '#testing'
+import { examplesFolder, fileOf, hasResult } from './examples.ts'
+import { exportsOf } from './exports.ts'
+
+const OF = {
+  sdk: exportsOf('fairlead'),
+  testing: exportsOf('fairlead/testing'),
+  cluster: exportsOf('fairlead/testing/cluster'),
+}
+const ALL = Object.values(OF).flat()
+/** Run by test/testing/cluster/operators.test.ts, which has servers. */
+const PURE = [
+  ...OF.sdk,
+  ...OF.testing,
+  ...OF.cluster.filter(({ example }) => example?.includes('runOperators(') === false),
+]
+
+let folder: Awaited<ReturnType<typeof examplesFolder>>
+beforeAll(async () => {
+  folder = await examplesFolder(ALL)
+})
+afterAll(() => folder?.[Symbol.asyncDispose]())
+
+describe('every export of the package', () => {
+  it('is found', () => {
+    const values = [...OF.sdk, ...OF.testing].map(({ name }) => name)
+    expect(Object.keys({ ...sdk, ...testing }).filter((name) => !values.includes(name))).toEqual([])
+    expect(new Set(ALL.map(({ name }) => name)).size).toBe(ALL.length)
+  })
+
+  it.each(ALL)('$name has a doc comment, and an example with a result', ({ about, example = '' }) => {
+    expect(about).toMatch(/^[^]{10,}\.$/)
+    expect(hasResult(example)).toBe(true)
+  })
+
+  it.each(PURE)('the example of $name has the results that it shows', async (one) => {
+    await import(join(folder.dir, fileOf(one)))
+  })
+
+  it('has an example that the compiler accepts', { timeout: 60_000 }, async () => {
+    const compilerOptions = { tsBuildInfoFile: 'tsc.tsbuildinfo', noUnusedLocals: true }
+    const project = { extends: resolve('tsconfig.json'), compilerOptions, include: ['*.ts'] }
+    await writeFile(join(folder.dir, 'tsconfig.json'), JSON.stringify(project))
+    const failed = await promisify(execFile)(resolve('node_modules/.bin/tsc'), ['-p', folder.dir]).catch(
+      ({ stdout }: { stdout: string }) => stdout,
+    )
+    expect(failed).toMatchObject({ stdout: '' })
+  })
+})
