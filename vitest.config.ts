@@ -18,7 +18,7 @@ export default defineConfig({
     globalSetup: ['./test/support/setup.ts'],
     reporters: ['default', './test/support/reporter.ts'],
     testTimeout: 60_000,
-    hookTimeout: 120_000,
+    hookTimeout: 180_000,
     teardownTimeout: 60_000,
   },
 })

@@ -44,5 +44,5 @@ export function probeOf(dir: string, server: string): ApiProbe {
 /** Returns when kube-apiserver takes requests. */
 export async function apiServerReady(processes: ProcessGroup, probe: ApiProbe): Promise<void> {
   const isReady = async (): Promise<boolean> => (await probe.status('/readyz')) === 200
-  await processes.waitFor('kube-apiserver', isReady, 60_000, ['etcd', 'kube-apiserver'])
+  await processes.waitFor('kube-apiserver', isReady, 120_000, ['etcd', 'kube-apiserver'])
 }

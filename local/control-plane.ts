@@ -99,7 +99,7 @@ export async function startApiServer(options: ControlPlaneOptions): Promise<Cont
     async complete() {
       if (!options.controllers) return probe.create(defaultAccount, { metadata: { name: 'default' } })
       const there = async (): Promise<boolean> => (await probe.status(`${defaultAccount}/default`)) === 200
-      await processes.waitFor('the default service account', there, 60_000)
+      await processes.waitFor('the default service account', there, 120_000)
     },
   }
 }

@@ -121,6 +121,9 @@ async function startServer(
   return processes.start({ name: server.name, command, args: ['-c', configFile] })
 }
 
+/** It writes its first files to the disk before it is ready, which a busy disk can delay by more than half a minute. */
+const START_TIMEOUT_MS = 120_000
+
 interface Settings {
   jetstream: object
   more: object
@@ -160,7 +163,7 @@ export function natsOf(processes: ProcessGroup, servers: readonly NatsServer[]):
     await processes.waitFor(
       'nats-server',
       async () => (await Promise.all(some.map(({ monitoringPort }) => isHealthy(monitoringPort)))).every(Boolean),
-      30_000,
+      START_TIMEOUT_MS,
       some.map(({ name }) => name),
     )
   }

@@ -146,10 +146,15 @@ export class ProcessGroup {
       if (!names) for (const name of this.names()) watched.add(name)
       for (const name of watched) this.#throwIfLost(name, what)
       if (Date.now() > deadline) {
-        throw new Error(`${what}: not there after ${timeoutMs / 1000} s (logs in ${join(this.dir, 'log')})`)
+        throw new Error(`${what} is not ready after ${timeoutMs / 1000} s.${this.#logsOf(watched)}`)
       }
       await sleep(50)
     }
+  }
+
+  /** Where a folder is temporary, its logs are gone when the error is read. */
+  #logsOf(names: Iterable<string>): string {
+    return [...names].map((name) => `\nThe end of the log of ${name}:\n${tailOf(this.logFile(name))}`).join('')
   }
 
   #throwIfLost(name: string, what: string): void {

@@ -94,7 +94,7 @@ async function startServices(options: NodeOptions, { paths, ports }: PreparedNod
     applyObjects(kube, [...PROXY_OBJECTS, ...dnsObjects(ports.dns)]),
   ])
   const isHealthy = () => answers(`http://${NODE_IP}:${ports.proxyHealth}/healthz`)
-  await options.processes.waitFor('kube-proxy', isHealthy, 30_000)
+  await options.processes.waitFor('kube-proxy', isHealthy, 120_000)
 }
 
 async function fillRegistry({ processes }: NodeOptions, registryUrl: string): Promise<void> {

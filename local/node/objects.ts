@@ -37,7 +37,7 @@ interface NodeObject extends KubeObject {
 /** Resolves when the node has said that it is ready for pods. */
 export async function nodeReady(kube: KubeClient, processes: ProcessGroup, name: string): Promise<void> {
   const path = resourcePath({ group: '', version: 'v1', resource: 'nodes' }, undefined, name)
-  await processes.waitFor(`the node ${name}`, async () => isReady(await nodeAt(kube, path)), 60_000)
+  await processes.waitFor(`the node ${name}`, async () => isReady(await nodeAt(kube, path)), 120_000)
 }
 
 async function nodeAt(kube: KubeClient, path: string): Promise<NodeObject | undefined> {
