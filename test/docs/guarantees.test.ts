@@ -1,0 +1,28 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, it } from 'vitest'
+
+const rows = readFileSync('docs/guarantees.md', 'utf8')
+  .split('\n')
+  .filter((line) => /^\| (?!guarantee|---)/.test(line) && !line.startsWith('|---'))
+  .map((line) => line.split('|').map((cell) => cell.trim()))
+  .map(([, guarantee = '', tests = '']) => ({
+    guarantee,
+    tests: [...tests.matchAll(/\]\(([^)]+)\)/g)].map(([, path = '']) => path),
+  }))
+
+it.each(rows)('$guarantee', ({ guarantee, tests }) => {
+  expect(guarantee).toMatch(/\.$/)
+  expect(tests.length).toBeGreaterThan(0)
+  for (const path of tests) {
+    const file = join('docs', path)
+    expect(existsSync(file), file).toBe(true)
+    expect(readFileSync(file, 'utf8'), `${file} has tests`).toMatch(
+      /\b(?:it|test)(?:\.\w+)*\(|^export (?:async )?function/m,
+    )
+  }
+})
+
+it('the README has at most 120 lines', () => {
+  expect(readFileSync('README.md', 'utf8').trimEnd().split('\n').length).toBeLessThanOrEqual(120)
+})
