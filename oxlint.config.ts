@@ -81,6 +81,7 @@ export const rooms: Record<string, string[]> = {
     'primitives',
     'sdk',
   ],
+  'console/access': ['contracts', 'dispatch', 'kube', 'primitives', 'spec'],
   install: ['contracts', 'functions', 'host/exit', 'host/version', 'kube', 'pki', 'sdk', 'spec'],
   inspect: [
     'contracts',
@@ -153,6 +154,7 @@ const doors = [
   'local',
   'inspect',
   'inspect/*',
+  'console/*',
   'cli',
 ]
 
@@ -173,7 +175,7 @@ function roomRule(room: string, allowed: string[]): OxlintOverride {
             },
             {
               regex:
-                '^(\\.\\./)+(primitives|contracts|spec|jetstream|etcd|stores|etcd-agent|kube|events|queue|reconcile|bridge|dispatch|functions|sdk|testing|host|image|inspect|install|pki|at|local|cli|test)/',
+                '^(\\.\\./)+(primitives|contracts|spec|jetstream|etcd|stores|etcd-agent|kube|events|queue|reconcile|bridge|dispatch|functions|sdk|testing|console|host|image|inspect|install|pki|at|local|cli|test)/',
               message: 'Another room is reached through its door (#room), not by path.',
             },
           ],

@@ -1,6 +1,8 @@
+export { EventRecorder } from './apply/event-recorder.ts'
 export { createDispatcher, type Dispatcher, type DispatcherOptions } from './dispatcher.ts'
 export { type DryRunResult, dryRun } from './dry-run/dry-run.ts'
 export type { DryRunStep } from './dry-run/dry-run-client.ts'
+export { Gate } from './gate.ts'
 export type { FunctionAccess } from './http/function-access.ts'
 export type { IgnoredSignal } from './run/function-calls.ts'
 export type { EndedRun, TrailLap, TrailWrite } from './run/trail.ts'

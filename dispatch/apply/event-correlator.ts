@@ -39,11 +39,13 @@ export class EventCorrelator {
   /** Reports that differ in nothing but the message are told as one from the eleventh on. */
   correlate(
     reconciler: string,
-    { metadata }: KubeObject,
+    { kind, metadata }: KubeObject,
     { type, reason, message }: EventReport,
     now: number,
   ): CorrelatedEvent {
-    const { name, uid } = metadata
+    const { name, namespace } = metadata
+    // An object that is gone has no UID to tell it by.
+    const uid = metadata.uid ?? `${kind} ${namespace}/${name}`
     const group = JSON.stringify([reconciler, uid, type, reason])
     const isCombined = this.#countSimilar(group, message, now) > SIMILAR_MOST
     const note = (isCombined ? `(combined from similar events): ${message}` : message).slice(0, 1024)

@@ -14,6 +14,8 @@ export interface RecorderOptions {
   gate: Gate
   /** Names this process, at most 128 characters. */
   instance: string
+  /** What its Events have as their action. */
+  action?: string
   now: () => Date
   /** Too many wait: the oldest Event of this reconciler is not written. */
   dropped: (reconciler: string) => void
@@ -44,11 +46,11 @@ export class EventRecorder {
 
   /** `kube` is who says it. */
   record(kube: KubeClient, reconciler: string, object: KubeObject, report: EventReport): void {
-    const { now, instance, dropped } = this.#options
+    const { now, dropped } = this.#options
     const at = now()
     const said = this.#correlator.correlate(reconciler, object, report, at.getTime())
     if (said.say === 'nothing') return
-    const event = kubernetesEvent(reconciler, instance, object, { ...report, message: said.note }, at)
+    const event = kubernetesEvent(this.#options, reconciler, object, { ...report, message: said.note }, at)
     event.metadata.name = said.name
     if (this.#waiting.sizeOf(reconciler) >= MOST_WAITING) {
       this.#waiting.dropOldest(reconciler)
@@ -107,8 +109,8 @@ export class EventRecorder {
 }
 
 function kubernetesEvent(
+  { instance, action = 'Reconcile' }: RecorderOptions,
   reconciler: string,
-  instance: string,
   { apiVersion, kind, metadata }: KubeObject,
   { type, reason, message }: EventReport,
   now: Date,
@@ -122,7 +124,7 @@ function kubernetesEvent(
     type,
     reason: reason.slice(0, 128),
     note: message,
-    action: 'Reconcile',
+    action,
     reportingController: `fairlead.dev/${reconciler}`,
     reportingInstance: instance.slice(0, 128),
     regarding: { apiVersion, kind, name, namespace, uid, resourceVersion },
