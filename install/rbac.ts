@@ -8,6 +8,19 @@ import {
   type RelatedResource,
   SYSTEM_NAMESPACE,
 } from '#spec'
+import {
+  type Account,
+  aggregated,
+  binding,
+  clusterBinding,
+  clusterRole,
+  inSystemNamespace,
+  LABELS,
+  RBAC,
+  RESTRICTED,
+  type Rule,
+  serviceAccount,
+} from './rbac-objects.ts'
 
 /** The account of a process that is bridge and dispatcher in one; one that is either has the account of its name. */
 export const PROCESS_ACCOUNT = 'fairlead'
@@ -15,13 +28,10 @@ const BRIDGE = 'fairlead-bridge'
 const DISPATCHER = 'fairlead-dispatcher'
 const OWN_POD = 'fairlead-own-pod'
 
-const AGGREGATE = { bridge: 'fairlead.dev/aggregate-to-bridge', dispatcher: 'fairlead.dev/aggregate-to-dispatcher' }
-
-interface Rule {
-  apiGroups: string[]
-  resources: string[]
-  verbs: string[]
-  resourceNames?: string[]
+export const AGGREGATE = {
+  bridge: 'fairlead.dev/aggregate-to-bridge',
+  dispatcher: 'fairlead.dev/aggregate-to-dispatcher',
+  console: 'fairlead.dev/aggregate-to-console',
 }
 
 export interface RbacInput {
@@ -57,8 +67,8 @@ export function platformRbac(): KubeObject[] {
 }
 
 /**
- * What one function needs: its account with the rights to write what it declares, and what it adds to those of bridge
- * and dispatcher. With `for.namespaces` its rights to write end there, and it may read beyond them only the kinds whose
+ * What one function needs: its account with the rights to write what it declares, and what it adds to those of bridge,
+ * dispatcher and console. With `for.namespaces` its rights to write end there, and it may read beyond them only the kinds whose
  * objects may be related to one of another namespace.
  */
 export function functionRbac({ metadata: { name }, spec }: RbacInput): KubeObject[] {
@@ -69,7 +79,8 @@ export function functionRbac({ metadata: { name }, spec }: RbacInput): KubeObjec
   const bridge = clusterRole(`${role}-watch`, merged(watched.map((ref) => ruleOf(ref, ['list', 'watch']))), {
     [AGGREGATE.bridge]: 'true',
   })
-  if (account === undefined) return [bridge]
+  const inspect = clusterRole(`${role}-inspect`, inspectRules(watched), { [AGGREGATE.console]: 'true' })
+  if (account === undefined) return [bridge, inspect]
   const { namespaces } = spec.for
   const isAtHome = account.namespace === SYSTEM_NAMESPACE
   return [
@@ -78,6 +89,7 @@ export function functionRbac({ metadata: { name }, spec }: RbacInput): KubeObjec
     ...(namespaces?.map((namespace) => binding(role, namespace, [account])) ?? [clusterBinding(role, [account])]),
     ...(namespaces ? readBeyond(`${role}-related`, spec.related.filter(crossesNamespaces), account) : []),
     bridge,
+    inspect,
     clusterRole(
       `${role}-impersonate`,
       [{ apiGroups: [''], resources: ['serviceaccounts'], resourceNames: [account.name], verbs: ['impersonate'] }],
@@ -94,9 +106,20 @@ function readBeyond(role: string, related: readonly RelatedResource[], account: 
   return [clusterRole(role, merged(related.map((ref) => ruleOf(ref, ['get'])))), clusterBinding(role, [account])]
 }
 
-/** By its name it would have, or take away, the rights of bridge or dispatcher, or of the function it is named after. */
+/** The console shows no Secrets, and so its account reads none. */
+const inspectRules = (kinds: readonly Pick<ResourceRef, 'group' | 'resource'>[]): Rule[] =>
+  merged(
+    kinds
+      .filter(({ group, resource }) => group !== '' || resource !== 'secrets')
+      .map((ref) => ruleOf(ref, ['get', 'list'])),
+  )
+
+const TAKEN =
+  /^(?:bridge|dispatcher|common|own-pod|console(?:-(?:own|events|reader|operator))?)$|-(?:watch|inspect|related|impersonate)$/
+
+/** By its name it would have, or take away, the rights of bridge, dispatcher or console, or of the function it is named after. */
 function refuseTaken(name: string): void {
-  if (/^(?:bridge|dispatcher|common|own-pod)$|-(?:watch|related|impersonate)$/.test(name))
+  if (TAKEN.test(name))
     throw new Error(`no function can be called ${name}: fairlead-${name} is, or may be, a role of something else`)
 }
 
@@ -144,60 +167,3 @@ const merged = (rules: Rule[]): Rule[] =>
     ...(same[0] as Rule),
     verbs: [...new Set(same.flatMap(({ verbs }) => verbs))].sort(),
   }))
-
-interface Account {
-  name: string
-  namespace: string
-}
-
-/** Without any field of its own, server-side apply would touch an object once more when it is repeated. */
-const LABELS = { 'app.kubernetes.io/part-of': 'fairlead' }
-
-/** No pod may be more than the restricted Pod Security Standard allows; what would make such pods is warned of. */
-const RESTRICTED = {
-  'pod-security.kubernetes.io/enforce': 'restricted',
-  'pod-security.kubernetes.io/warn': 'restricted',
-}
-
-const RBAC = 'rbac.authorization.k8s.io'
-const inSystemNamespace = (name: string): Account => ({ name, namespace: SYSTEM_NAMESPACE })
-
-const serviceAccount = (name: string, namespace: string): KubeObject => ({
-  apiVersion: 'v1',
-  kind: 'ServiceAccount',
-  metadata: { name, namespace, labels: LABELS },
-})
-
-const clusterRole = (name: string, rules: Rule[], labels?: Record<string, string>): KubeObject => ({
-  apiVersion: `${RBAC}/v1`,
-  kind: 'ClusterRole',
-  metadata: { name, labels: { ...LABELS, ...labels } },
-  rules,
-})
-
-/** Its rules are the controller manager's to fill in. */
-const aggregated = (name: string, label: string): KubeObject => ({
-  apiVersion: `${RBAC}/v1`,
-  kind: 'ClusterRole',
-  metadata: { name, labels: LABELS },
-  aggregationRule: { clusterRoleSelectors: [{ matchLabels: { [label]: 'true' } }] },
-})
-
-const clusterBinding = (role: string, accounts: Account[]): KubeObject => ({
-  apiVersion: `${RBAC}/v1`,
-  kind: 'ClusterRoleBinding',
-  metadata: { name: role, labels: LABELS },
-  ...bound(role, accounts),
-})
-
-const binding = (role: string, namespace: string, accounts: Account[]): KubeObject => ({
-  apiVersion: `${RBAC}/v1`,
-  kind: 'RoleBinding',
-  metadata: { name: role, namespace, labels: LABELS },
-  ...bound(role, accounts),
-})
-
-const bound = (role: string, accounts: Account[]) => ({
-  roleRef: { apiGroup: RBAC, kind: 'ClusterRole', name: role },
-  subjects: accounts.map((account) => ({ kind: 'ServiceAccount', ...account })),
-})

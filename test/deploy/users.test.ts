@@ -1,5 +1,15 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type DeadLetters, declareRuns, type EventStore, openDeadLetters, openEventStore } from '#events'
+import {
+  type DeadLetters,
+  deadKey,
+  declareRuns,
+  type EventStore,
+  openDeadLetters,
+  openEventStore,
+  viewEvents,
+  viewRuns,
+} from '#events'
+import { replay } from '#inspect'
 import type { JetStream } from '#jetstream'
 import { openQueue, type WorkQueue } from '#queue'
 import { object, PODS } from '../events/objects.ts'
@@ -40,7 +50,7 @@ afterAll(async () => {
 })
 
 /** What has ever been stored, in all streams. */
-const stored = () => Promise.all([events.stream, queue.stream, dead.stream].map((name) => bridge.lastSequence(name)))
+const stored = () => Promise.all(['EVENTS', 'WORK', 'DEAD', 'RUNS'].map((name) => bridge.lastSequence(name)))
 
 describe('fairlead-inspect', () => {
   it.each([
@@ -65,38 +75,138 @@ describe('fairlead-inspect', () => {
     await events.put(PODS, 'added', object('later', 2, { namespace: 'shop' }))
     await shows('later')
   })
+})
 
-  it('stores nothing: not by a publish, not by the answer to a read, not by a consumer', async () => {
-    const before = await stored()
-    const { nc } = inspect
-    nc.publish('work.at.high.shop.b', '')
-    for (const subject of ['work.at.high.shop.c', 'k8s._.v1.pods.shop._.forged', 'dead.at.x.y']) {
-      nc.publish('FAIRLEAD.API.STREAM.INFO.WORK', '', { reply: subject })
-      nc.publish('FAIRLEAD.API.DIRECT.GET.EVENTS', JSON.stringify({ batch: 9, next_by_subj: 'k8s.>' }), {
-        reply: subject,
-      })
-    }
-    const config = { deliver_subject: 'work.at.high.shop.d', ack_policy: 'none' }
+/** Tries all that would store something there, by a user whose API is in another account. */
+async function tryToStore({ nc }: JetStream, subjects: readonly string[]): Promise<void> {
+  for (const subject of subjects) {
+    nc.publish(subject, '')
+    nc.publish('work.at.high.shop.c', '', { reply: subject })
+    nc.publish('FAIRLEAD.API.STREAM.INFO.WORK', '', { reply: subject })
+    nc.publish('FAIRLEAD.API.DIRECT.GET.EVENTS', JSON.stringify({ batch: 9, next_by_subj: 'k8s.>' }), {
+      reply: subject,
+    })
+    const config = { deliver_subject: subject, ack_policy: 'none' }
     for (const api of ['$JS.API', 'FAIRLEAD.API'])
       nc.publish(`${api}.CONSUMER.CREATE.EVENTS`, JSON.stringify({ stream_name: 'EVENTS', config }))
-    await inspect.flush()
-    // The server has answered what it was asked before.
-    await inspect.lastSequence('WORK')
-    await bridge.flush()
+  }
+}
+
+/** The server has done what it was asked before. */
+async function settled(js: JetStream): Promise<void> {
+  await js.flush()
+  await js.lastSequence('WORK')
+  await bridge.flush()
+}
+
+const OF_OBJECTS = ['k8s._.v1.pods.shop._.forged', 'cursor._', 'dead.at.x.y', 'runs.at.shop.a']
+const OF_WORK = ['work.at.high.shop.c', 'key.at.r.shop.c.x', 'done.at.x']
+
+describe.each(['fairlead-inspect', 'fairlead-console'] as const)('%s', (user) => {
+  it('stores nothing: not by a publish, not by the answer to a read, not by a consumer', async () => {
+    await using js = await deployed.connect(user, 'test')
+    const before = await stored()
+    await tryToStore(js, [...OF_WORK, ...OF_OBJECTS])
+    await settled(js)
     expect(await stored()).toEqual(before)
   })
 
-  it.each(['queue', 'events'] as const)('changes nothing in %s by what it deletes or purges', async (name) => {
-    const messages = async () => (await bridge.admin.streams.info(stream)).state.messages
-    const stream = name === 'queue' ? queue.stream : events.stream
-    const before = await messages()
-    for (const call of ['STREAM.PURGE', 'STREAM.DELETE', 'STREAM.MSG.DELETE'])
-      for (const api of ['$JS.API', 'FAIRLEAD.API'])
-        inspect.nc.publish(`${api}.${call}.${stream}`, JSON.stringify({ seq: 1 }))
-    await inspect.flush()
-    await inspect.lastSequence(stream)
-    expect(await messages()).toBe(before)
+  it.each(['WORK', 'EVENTS', 'DEAD', 'RUNS'])('changes nothing in %s by what it deletes or purges', async (stream) => {
+    await using js = await deployed.connect(user, 'test')
+    await expectUnchanged(js, stream, ['STREAM.PURGE', 'STREAM.DELETE', 'STREAM.MSG.DELETE', 'STREAM.UPDATE'])
   })
+})
+
+async function expectUnchanged(js: JetStream, stream: string, calls: readonly string[]): Promise<void> {
+  const state = async () => (await bridge.admin.streams.info(stream)).state
+  const before = await state()
+  for (const call of calls)
+    for (const api of ['$JS.API', 'FAIRLEAD.API'])
+      js.nc.publish(`${api}.${call}.${stream}`, JSON.stringify({ name: stream, seq: before.first_seq }))
+  await settled(js)
+  expect(await state()).toMatchObject({ messages: before.messages, first_seq: before.first_seq })
+}
+
+/** What the console reads by. */
+async function openAs(user: 'fairlead-console' | 'fairlead-console-writes') {
+  const js = await deployed.connect(user, 'test')
+  return {
+    js,
+    queue: await openQueue(js, { log, create: false }),
+    dead: await openDeadLetters(js, { cluster: '', log, create: false }),
+    view: viewEvents(js, { log }),
+    runs: viewRuns(js),
+    [Symbol.asyncDispose]: () => js.close(),
+  }
+}
+
+const collected = async <T>(items: AsyncIterable<T>): Promise<T[]> => {
+  const found: T[] = []
+  for await (const item of items) found.push(item)
+  return found
+}
+
+const key = (name: string) => ({ reconciler: 'at', key: `shop.${name}` })
+
+describe('a console', () => {
+  it.each(['fairlead-console', 'fairlead-console-writes'] as const)('reads all that it shows as %s', async (user) => {
+    await using read = await openAs(user)
+    expect(await read.queue.reconcilers()).toEqual(['at'])
+    expect(await read.queue.isServed('at')).toBe(false)
+    expect(await read.queue.depth('at')).toBeDefined()
+    expect(await read.queue.backlog('at')).toBeDefined()
+    expect(await read.queue.find(key('a'))).toHaveLength(1)
+    expect(await read.view.resources()).toEqual([PODS])
+    expect((await collected(read.view.stored([{}]))).map(({ key: { name } }) => name)).toContain('web')
+    expect(await collected(read.runs.list({}))).toEqual([])
+    expect(await read.runs.end()).toBe(0)
+    expect(await collected(read.dead.list())).toEqual([])
+    const end = new AbortController()
+    const next = read.view
+      .follow([{ ref: PODS }], await read.view.end(), end.signal)
+      [Symbol.asyncIterator]()
+      .next()
+    await events.put(PODS, 'added', object(`for-${user}`, 9, { namespace: 'shop' }))
+    expect((await next).value?.key.name).toBe(`for-${user}`)
+    end.abort()
+  })
+
+  it('changes the queue as fairlead-console-writes, and puts back and removes a dead key', async () => {
+    await using write = await openAs('fairlead-console-writes')
+    await write.queue.enqueue('at', 'shop.b')
+    expect(await write.queue.park(key('b'))).toBe('parked')
+    expect(await write.queue.retry(key('b'))).toBe('queued')
+    expect(await write.queue.purge(key('b'))).toBe('purged')
+    expect(await queue.find(key('b'))).toEqual([])
+    const since = new Date()
+    const gone = { reason: 'unknown-reconciler', detail: 'gone' } as const
+    await dead.put(deadKey({ ...key('dead'), lane: 'high', since, stream: 'WORK', ...gone }))
+    const [letter] = await collected(write.dead.list())
+    expect(await replay(letter!, write)).toMatchObject({ done: true })
+    expect([await queue.find(key('dead')), await collected(write.dead.list())]).toMatchObject([[{}], []])
+  })
+
+  it('stores nothing of objects, runs and dead letters as fairlead-console-writes', async () => {
+    await using js = await deployed.connect('fairlead-console-writes', 'test')
+    const ofObjects = () => Promise.all(['EVENTS', 'DEAD', 'RUNS'].map((name) => bridge.lastSequence(name)))
+    const before = await ofObjects()
+    await tryToStore(js, OF_OBJECTS)
+    await settled(js)
+    expect(await ofObjects()).toEqual(before)
+  })
+
+  it.each([
+    ['WORK', ['STREAM.PURGE', 'STREAM.DELETE', 'STREAM.UPDATE']],
+    ['DEAD', ['STREAM.PURGE', 'STREAM.DELETE', 'STREAM.UPDATE']],
+    ['EVENTS', ['STREAM.PURGE', 'STREAM.DELETE', 'STREAM.UPDATE', 'STREAM.MSG.DELETE']],
+    ['RUNS', ['STREAM.PURGE', 'STREAM.DELETE', 'STREAM.UPDATE', 'STREAM.MSG.DELETE']],
+  ])(
+    'keeps %s as it is as fairlead-console-writes, but for single messages of WORK and DEAD',
+    async (stream, calls) => {
+      await using js = await deployed.connect('fairlead-console-writes', 'test')
+      await expectUnchanged(js, stream, calls)
+    },
+  )
 })
 
 /** The answers to another client that this one hears. */

@@ -11,9 +11,13 @@ const INBOXES: Record<ShippedUser, string> = {
   'fairlead-bridge': '_INBOX.bridge',
   'fairlead-dispatcher': '_INBOX.dispatch',
   'fairlead-inspect': '_INBOX.queue',
+  'fairlead-console': '_INBOX.console',
+  'fairlead-console-writes': '_INBOX.console',
 }
 
-const apiOf = (user: ShippedUser) => (user === 'fairlead-inspect' ? { apiPrefix: 'FAIRLEAD.API' } : {})
+/** Those in accounts without streams have the API of the account that has them. */
+const isOutside = (user: string): boolean => !['fairlead-bridge', 'fairlead-dispatcher'].includes(user)
+const apiOf = (user: ShippedUser) => (isOutside(user) ? { apiPrefix: 'FAIRLEAD.API' } : {})
 
 export interface DeployedNats extends AsyncDisposable {
   nats: Nats
@@ -37,7 +41,7 @@ export async function startDeployedNats({ replicas = 1 }: { replicas?: 1 | 3 } =
     nats,
     async as(user) {
       const { certFile: NATS_CERT, keyFile: NATS_KEY } = await certificateOf(user)
-      const api = user === 'fairlead-inspect' ? { NATS_API_PREFIX: 'FAIRLEAD.API' } : {}
+      const api = isOutside(user) ? { NATS_API_PREFIX: 'FAIRLEAD.API' } : {}
       return { NATS_URL: nats.url, NATS_CA: pki.caFile, NATS_CERT, NATS_KEY, ...api }
     },
     async connect(user, name) {

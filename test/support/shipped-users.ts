@@ -18,7 +18,12 @@ interface Accounts {
 export const shippedAccounts = (): Accounts =>
   JSON.parse(USERS.replaceAll(/^#.*$/gm, '').replace('accounts:', '')) as Accounts
 
-export type ShippedUser = 'fairlead-bridge' | 'fairlead-dispatcher' | 'fairlead-inspect'
+export type ShippedUser =
+  | 'fairlead-bridge'
+  | 'fairlead-dispatcher'
+  | 'fairlead-inspect'
+  | 'fairlead-console'
+  | 'fairlead-console-writes'
 
 export interface ShippedNats extends Nats, AsyncDisposable {
   /** Addresses with the name and password of that user; those of the server itself may do everything. */

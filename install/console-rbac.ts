@@ -1,0 +1,48 @@
+import type { KubeObject } from '#contracts'
+import { RECONCILERS, SYSTEM_NAMESPACE } from '#spec'
+import { AGGREGATE } from './rbac.ts'
+import { aggregated, clusterBinding, clusterRole, inSystemNamespace, type Rule, serviceAccount } from './rbac-objects.ts'
+
+const CONSOLE = 'fairlead-console'
+const TO_CONSOLE = { [AGGREGATE.console]: 'true' }
+
+const ofReconcilers = (verbs: string[], ...subresources: string[]): Rule => ({
+  apiGroups: [RECONCILERS.group],
+  resources: subresources.map((subresource) => RECONCILERS.resource + subresource),
+  verbs,
+})
+
+/**
+ * What the console may do by itself: ask who a person is and what the person may do, and read what explains an object. Which
+ * kinds it reads, each function adds by a label.
+ */
+export function consoleRbac(): KubeObject[] {
+  return [
+    serviceAccount(CONSOLE, SYSTEM_NAMESPACE),
+    clusterRole(
+      `${CONSOLE}-own`,
+      [
+        { apiGroups: ['authentication.k8s.io'], resources: ['tokenreviews'], verbs: ['create'] },
+        { apiGroups: ['authorization.k8s.io'], resources: ['subjectaccessreviews'], verbs: ['create'] },
+        ofReconcilers(['get', 'list'], ''),
+        { apiGroups: [''], resources: ['namespaces'], verbs: ['get'] },
+        { apiGroups: [''], resources: ['events'], verbs: ['list'] },
+      ],
+      TO_CONSOLE,
+    ),
+    aggregated(CONSOLE, AGGREGATE.console),
+    clusterBinding(CONSOLE, [inSystemNamespace(CONSOLE)]),
+    // For people, and bound to nobody.
+    clusterRole(`${CONSOLE}-reader`, [ofReconcilers(['get', 'list'], ''), ofReconcilers(['list'], '/dead')]),
+    clusterRole(`${CONSOLE}-operator`, [ofReconcilers(['update'], '/queue', '/dead')]),
+  ]
+}
+
+/** What the console needs beyond that where it writes: to tell of each write in an Event. */
+export const consoleWritesRbac = (): KubeObject[] => [
+  clusterRole(
+    `${CONSOLE}-events`,
+    [{ apiGroups: ['events.k8s.io'], resources: ['events'], verbs: ['create', 'get', 'patch'] }],
+    TO_CONSOLE,
+  ),
+]
