@@ -22,10 +22,11 @@ interface StoredCertificate extends IssuedCertificate {
 
 const NATS = 'fairlead-nats'
 const NATS_HOST = `${NATS}.${SYSTEM_NAMESPACE}`
+const CONSOLE_HOST = `fairlead-console.${SYSTEM_NAMESPACE}`
 const AUTHORITY = { secret: `${NATS}-ca`, subject: { cn: 'fairlead-nats-ca' }, days: 3650 }
 const DAYS_VALID = 365
 
-/** By the name of its Secret: the DNS names by which NATS is found, and those by which it knows its users. */
+/** By the name of its Secret: the DNS names by which NATS and the console are found, and those by which NATS knows its users. */
 const LEAVES: Record<string, [string, ...string[]]> = {
   [`${NATS}-server`]: [
     NATS,
@@ -39,6 +40,10 @@ const LEAVES: Record<string, [string, ...string[]]> = {
   [`${NATS}-bridge`]: ['fairlead-bridge'],
   [`${NATS}-dispatcher`]: ['fairlead-dispatcher'],
   [`${NATS}-inspect`]: ['fairlead-inspect'],
+  [`${NATS}-console`]: ['fairlead-console'],
+  [`${NATS}-console-writes`]: ['fairlead-console-writes'],
+  // Without the name of a user of NATS.
+  'fairlead-console-tls': [`${CONSOLE_HOST}.svc`, CONSOLE_HOST, `${CONSOLE_HOST}.svc.cluster.local`, 'localhost'],
 }
 
 export const CERTIFICATE_SECRETS: readonly string[] = [AUTHORITY.secret, ...Object.keys(LEAVES)]

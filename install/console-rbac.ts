@@ -1,7 +1,14 @@
 import type { KubeObject } from '#contracts'
 import { RECONCILERS, SYSTEM_NAMESPACE } from '#spec'
 import { AGGREGATE } from './rbac.ts'
-import { aggregated, clusterBinding, clusterRole, inSystemNamespace, type Rule, serviceAccount } from './rbac-objects.ts'
+import {
+  aggregated,
+  clusterBinding,
+  clusterRole,
+  inSystemNamespace,
+  type Rule,
+  serviceAccount,
+} from './rbac-objects.ts'
 
 const CONSOLE = 'fairlead-console'
 const TO_CONSOLE = { [AGGREGATE.console]: 'true' }

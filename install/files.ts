@@ -2,6 +2,7 @@ import { builtins } from '#functions'
 import { version } from '#host/version'
 import { definitionsOf, manifest } from '#sdk'
 import { functionsChart, platformChart } from './chart/index.ts'
+import { consoleRbac, consoleWritesRbac } from './console-rbac.ts'
 import { knativeManifests } from './knative.ts'
 import { functionRbac, platformRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
@@ -19,6 +20,8 @@ export async function generatedFiles(): Promise<Map<string, string>> {
     ...crds.map((crd): [string, object] => [`crds/${crd.spec.group}_${crd.spec.names.plural}.yaml`, crd]),
     ...builtins.map((builtin): [string, object] => [`functions/${builtin.name}/reconciler.yaml`, manifest(builtin)]),
     ['deploy/rbac/fairlead.yaml', platformRbac()],
+    ['deploy/console/rbac.yaml', consoleRbac()],
+    ['deploy/console/writes/rbac.yaml', consoleWritesRbac()],
     ...builtins.map((one): [string, object[]] => [`deploy/rbac/${one.name}.yaml`, functionRbac(manifest(one))]),
     ...builtins.map((one): [string, object[]] => [`deploy/knative/${one.name}.yaml`, knativeManifests(one, KNATIVE)]),
   ]

@@ -2,7 +2,9 @@ import type { KubeObject } from '#contracts'
 import { platformRbac } from '../rbac.ts'
 import { reconcilerCrd } from '../reconciler.ts'
 import { chartFile } from './chart-file.ts'
+import { consoleTemplate } from './console.ts'
 import { definitionTemplates } from './definitions.ts'
+import { CONTAINER, IS_CLUSTER, inCluster, POD, processOf } from './process.ts'
 import { get, manifestsIn, objectOf, patched, set, textOf } from './sources.ts'
 import { Templated } from './templated.ts'
 
@@ -14,9 +16,6 @@ const FILES: Record<string, string> = {
   'ha-cluster.conf': 'fairlead-ha/cluster.conf',
   'alerts.yaml': 'monitoring/alerts.yaml',
 }
-const IS_CLUSTER = 'gt (int .Values.nats.replicas) 1'
-const POD = 'spec/template/spec'
-const CONTAINER = `${POD}/containers/0`
 
 /**
  * What is generated of the chart `fairlead`, by its path: the objects of deploy/fairlead and deploy/fairlead-ha, with values in
@@ -33,6 +32,7 @@ export async function platformChart(version: string): Promise<Map<string, string
     'templates/nats.yaml': await nats(single, ofThree),
     'templates/bridge.yaml': await bridge(single),
     'templates/dispatcher.yaml': await dispatcher(single),
+    'templates/console.yaml': await consoleTemplate(),
     'templates/network.yaml': await network(),
     'templates/rbac.yaml': await new Templated().render(accounts),
     'templates/crds.yaml': await definitionTemplates([reconcilerCrd()]),
@@ -49,7 +49,7 @@ function bridge(objects: readonly KubeObject[]): Promise<string> {
     '  value: {{ . }}',
     '{{- end }}',
   )
-  return processOf('bridge', objects, template, [limit])
+  return processOf('bridge', objects, template, [limit, replicasOf(template)])
 }
 
 function dispatcher(objects: readonly KubeObject[]): Promise<string> {
@@ -57,47 +57,16 @@ function dispatcher(objects: readonly KubeObject[]): Promise<string> {
   const deployment = objectOf(objects, 'Deployment', 'fairlead-dispatcher')
   const modules = template.items('{{- range .Values.dispatcher.functions }}', '- -f', '- {{ . | quote }}', '{{- end }}')
   set(deployment, `${CONTAINER}/args/-`, modules)
-  return processOf('dispatcher', objects, template, [])
+  return processOf('dispatcher', objects, template, [replicasOf(template)])
 }
 
-async function processOf(
-  part: 'bridge' | 'dispatcher',
-  objects: readonly KubeObject[],
-  template: Templated,
-  variables: string[],
-): Promise<string> {
-  const values = `.Values.${part}`
-  const deployment = objectOf(objects, 'Deployment', `fairlead-${part}`)
-  set(deployment, 'spec/replicas', template.value(`${values}.replicas`))
-  set(deployment, 'spec/template/metadata/annotations', template.optional('.Values.monitoring.podAnnotations'))
-  inCluster(deployment, values, template)
-  set(deployment, `${POD}/affinity`, template.optional(`${values}.affinity`))
-  set(deployment, `${CONTAINER}/image`, template.value('include "fairlead.image" .Values.image'))
-  const given = get(deployment, `${CONTAINER}/env`) as { name: string; value?: string }[]
-  const kept = given.filter(({ name }) => name !== 'FAIRLEAD_EVENTS_MAX_BYTES')
-  for (const one of kept) if (one.name === 'NATS_URL') one.value = template.value('include "fairlead.natsUrl" .')
-  const replicas = template.items(
+const replicasOf = (template: Templated): string =>
+  template.items(
     `{{- if ${IS_CLUSTER} }}`,
     '- name: FAIRLEAD_REPLICAS',
     '  value: {{ .Values.nats.replicas | quote }}',
     '{{- end }}',
   )
-  const more = template.items(`{{- with ${values}.env }}`, '{{- toYaml . | nindent 12 }}', '{{- end }}')
-  set(deployment, `${CONTAINER}/env`, [...kept, ...variables, replicas, more])
-  const budget = objectOf(objects, 'PodDisruptionBudget', `fairlead-${part}`)
-  set(budget, 'spec/maxUnavailable', template.value(`${values}.disruption.maxUnavailable`))
-  return `${await template.render([deployment])}---\n${await template.render([budget], `${values}.disruption.enabled`)}`
-}
-
-/** What is the cluster's own matter, for the pods of a part. */
-function inCluster(object: KubeObject, values: string, template: Templated): void {
-  set(object, `${POD}/nodeSelector`, template.optional(`${values}.nodeSelector`))
-  set(object, `${POD}/tolerations`, template.optional(`${values}.tolerations`))
-  set(object, `${POD}/imagePullSecrets`, template.optional('.Values.imagePullSecrets'))
-  set(object, `${CONTAINER}/resources`, template.structure(`${values}.resources`))
-  const policy = ['{{- with .Values.image.pullPolicy }}', 'imagePullPolicy: {{ . }}', '{{- end }}']
-  set(object, `${CONTAINER}/imagePullPolicy`, template.items(...policy))
-}
 
 async function nats(single: readonly KubeObject[], ofThree: readonly KubeObject[]): Promise<string> {
   const template = new Templated()

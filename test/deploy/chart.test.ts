@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process'
 import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
@@ -29,8 +29,17 @@ const rendered = async (chart: string, ...args: string[]) =>
 
 async function kustomized(folder: string): Promise<KubeObject[]> {
   const kubectl = (await ensureBinaries(['kubectl'], silentProgress))('kubectl')
-  const { stdout } = await promisify(execFile)(kubectl, ['kustomize', join(DEPLOY, folder)])
+  const { stdout } = await promisify(execFile)(kubectl, ['kustomize', folder])
   return objectsOf(stdout)
+}
+
+/** What a kustomization of a user has. */
+async function kustomizedTogether(resources: string[], components: string[]): Promise<KubeObject[]> {
+  const own = await mkdtemp(join(dir, 'own-'))
+  const there = (folders: string[]) => folders.map((folder) => relative(own, join(DEPLOY, folder)))
+  const kustomization = { resources: there(resources), components: there(components) }
+  await writeFile(join(own, 'kustomization.yaml'), JSON.stringify(kustomization))
+  return kustomized(own)
 }
 
 const plain = <T>(value: T): T => JSON.parse(JSON.stringify(value)) as T
@@ -55,8 +64,29 @@ describe('the chart of Fairlead', () => {
   ])('has the objects of deploy/%s, and those that install applies', async (folder, args) => {
     const [, ...accounts] = platformRbac()
     const made = (await rendered(CHART, ...args)).filter((one) => !isHook(one))
-    const wanted = [...(await kustomized(folder)), ...plain(accounts), plain(reconcilerCrd())]
+    const wanted = [...(await kustomized(join(DEPLOY, folder))), ...plain(accounts), plain(reconcilerCrd())]
     expect(byTitle(made)).toEqual(byTitle(wanted as KubeObject[]))
+  })
+
+  it.each([
+    [[], []],
+    [['--set', 'console.writes=true'], ['console/writes']],
+  ])('has no console unless it is enabled, and then the objects of deploy/console (%j)', async (args, components) => {
+    const enabled = await rendered(CHART, '--set', 'console.enabled=true', ...args)
+    const platform = byTitle(await rendered(CHART, ...args))
+    const made = enabled.filter((one) => !(titleOf(one) in platform))
+    const wanted = await kustomizedTogether(['console'], components)
+    expect(byTitle(made)).toEqual(byTitle(wanted))
+    expect(Object.keys(platform).filter((title) => title.includes('console'))).toEqual([])
+  })
+
+  it('gives the console the names by which it is reached, and the audiences of tokens', async () => {
+    const names = 'console.hosts={console.example.com,other.example.com},console.audiences={fairlead-console}'
+    const objects = await rendered(CHART, '--set', `console.enabled=true,${names}`)
+    expect(JSON.stringify(objects.find((one) => titleOf(one) === 'Deployment fairlead-console'))).toContain(
+      '{"name":"FAIRLEAD_CONSOLE_HOSTS","value":"console.example.com,other.example.com"},' +
+        '{"name":"FAIRLEAD_CONSOLE_AUDIENCES","value":"fairlead-console"}',
+    )
   })
 
   it('gives what differs between clusters to all pods that it concerns', async () => {
@@ -172,6 +202,7 @@ describe('charts', () => {
     [CHART, 'bridge.replicas=two', /bridge\/replicas.*got string, want integer/],
     [CHART, 'nats.replicas=2', /nats\/replicas.*value must be one of 1, 3/],
     [CHART, 'tls.source=Vault', /tls\/source.*value must be one of 'Job', 'Secret', 'CertManager'/],
+    [CHART, 'console.hosts={https://console.example.com}', /console\/hosts\/0.*does not match pattern/],
     [CHART, 'dispatcher.replica=1', /dispatcher.*additional properties 'replica' not allowed/],
     [CHART, 'image.digest=latest', /image\/digest.*does not match pattern/],
     [CHART, 'nats.enabled=false,tls.source=Secret', /nats.url is empty.*tls:\/\/nats.example.com:4222/],

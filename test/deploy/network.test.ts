@@ -29,19 +29,24 @@ interface End {
 }
 
 const read = (file: string, namespace: string): Policy[] =>
-  parseAllDocuments(readFileSync(new URL(`../../deploy/network/${file}`, import.meta.url), 'utf8'))
+  parseAllDocuments(readFileSync(new URL(`../../deploy/${file}`, import.meta.url), 'utf8'))
     .map((document) => document.toJS() as Policy)
     .filter(({ kind }) => kind === 'NetworkPolicy')
     .map((policy) => ({ ...policy, metadata: { ...policy.metadata, namespace } }))
 
-const POLICIES = [...read('policies.yaml', 'fairlead-system'), ...read('functions/policies.yaml', 'fairlead-functions')]
+const POLICIES = [
+  ...read('network/policies.yaml', 'fairlead-system'),
+  ...read('network/functions/policies.yaml', 'fairlead-functions'),
+]
+const FOR_CONSOLE = read('console/network.yaml', 'fairlead-system')
 const FOR_ETCD = [
-  ...read('etcd/policies.yaml', 'fairlead-system'),
-  ...read('functions/etcd/policies.yaml', 'fairlead-functions'),
+  ...read('network/etcd/policies.yaml', 'fairlead-system'),
+  ...read('network/functions/etcd/policies.yaml', 'fairlead-functions'),
 ]
 
 const NAMESPACE_LABELS: Record<string, Labels> = {
   'fairlead-functions': { 'fairlead.dev/functions': 'true' },
+  'console-proxy': { 'fairlead.dev/console': 'true' },
   'knative-serving': { 'fairlead.dev/functions': 'true' },
 }
 const labelsOf = (namespace: string): Labels => ({
@@ -168,5 +173,34 @@ describe('the optional NetworkPolicies for EtcdClusters', () => {
     ['another function over HTTP to a member', FUNCTION, member, 2379, false, false],
   ])('let %s only where they say so', (_, from, to, port, before, after) => {
     expect([connects(from, to, port), connects(from, to, port, 'TCP', all)]).toEqual([before, after])
+  })
+})
+
+describe('the optional NetworkPolicies for the console', () => {
+  const console = part('console')
+  const proxy = pod('console-proxy')
+  const all = [...POLICIES, ...FOR_CONSOLE]
+
+  it.each<[string, End, End, number, string?]>([
+    ['a proxy to the console', proxy, console, 8090],
+    ['the console to NATS', console, NATS, 4222],
+    ['the console to the API server', console, OUTSIDE, 6443],
+    ['the console to DNS', console, pod('kube-system'), 53, 'UDP'],
+    ['Prometheus to the console', pod('monitoring'), console, 8080],
+  ])('let %s', (_, from, to, port, protocol) => {
+    expect(connects(from, to, port, protocol, all)).toBe(true)
+  })
+
+  it.each<[string, End, End, number]>([
+    ['any other pod to the console', pod('default'), console, 8090],
+    ['a function to the console', FUNCTION, console, 8090],
+    ['a dispatcher to the console', DISPATCHER, console, 8090],
+    ['a proxy to metrics of the console', proxy, console, 8080],
+    ['a proxy to NATS', proxy, NATS, 4222],
+    ['the console to a function', console, FUNCTION, 8080],
+    ['the console to the monitoring of NATS', console, NATS, 8222],
+    ['the console to a bridge', console, BRIDGE, 8080],
+  ])('keep %s', (_, from, to, port) => {
+    expect(connects(from, to, port, 'TCP', all)).toBe(false)
   })
 })

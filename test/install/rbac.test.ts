@@ -3,6 +3,7 @@ import { z } from 'zod'
 import type { KubeObject } from '#contracts'
 import { functionRbac, platformRbac } from '#install'
 import { ConfigMap, Job, kind, manifest, Pod, reconciler, resource, Secret } from '#sdk'
+import { consoleRbac, consoleWritesRbac } from '../../install/console-rbac.ts'
 
 const Shop = resource({
   group: 'example.com',
@@ -36,12 +37,12 @@ const rights = (role: KubeObject | undefined): string[] =>
   )
 
 describe('the rights of a function', () => {
-  it.each(['bridge', 'dispatcher', 'common', 'shop-watch', 'shop-related', 'shop-impersonate'])(
-    'are never those of somebody else by its name: %s is refused',
-    (name) => {
-      expect(() => functionRbac(shop({ name }))).toThrow(`no function can be called ${name}`)
-    },
-  )
+  it.each([
+    ...['bridge', 'dispatcher', 'common', 'shop-watch', 'shop-related', 'shop-impersonate', 'shop-inspect'],
+    ...['console', 'console-own', 'console-events', 'console-reader', 'console-operator'],
+  ])('are never those of somebody else by its name: %s is refused', (name) => {
+    expect(() => functionRbac(shop({ name }))).toThrow(`no function can be called ${name}`)
+  })
 
   it('are to write what it declares, and no more', () => {
     expect(rights(find(functionRbac(shop()), 'ClusterRole', 'fairlead-shop')[0])).toEqual([
@@ -123,6 +124,12 @@ describe('the rights of a function', () => {
     expect(rights(impersonate)).toEqual(['impersonate serviceaccounts=fairlead-shop'])
   })
 
+  it('let the console read what is watched, but no Secrets', () => {
+    const [inspect] = find(functionRbac(shop()), 'ClusterRole', 'fairlead-shop-inspect')
+    expect(inspect?.metadata.labels).toMatchObject({ 'fairlead.dev/aggregate-to-console': 'true' })
+    expect(rights(inspect)).toEqual(['shops', 'configmaps', 'jobs', 'pods'].map((name) => `get,list ${name}`))
+  })
+
   it('with an account of somebody else’s are bound to it, where it is', () => {
     const objects = functionRbac(shop({ serviceAccount: { name: 'robot', namespace: 'team' } }))
     expect(objects.some(({ kind }) => kind === 'ServiceAccount')).toBe(false)
@@ -146,5 +153,26 @@ describe('the rights of Fairlead itself', () => {
       { metadata: { namespace: 'fairlead-system' } },
     ])
     expect(find(platformRbac(), 'ClusterRoleBinding', 'fairlead-dispatcher')).toEqual([])
+  })
+})
+
+describe('the rights of the console', () => {
+  it('are to ask who may do what, and to read what explains an object', () => {
+    const [own] = find(consoleRbac(), 'ClusterRole', 'fairlead-console-own')
+    expect(rights(own)).toEqual([
+      'create tokenreviews',
+      'create subjectaccessreviews',
+      'get,list reconcilers',
+      'get namespaces',
+      'list events',
+    ])
+    expect(consoleWritesRbac().flatMap(rights)).toEqual(['create,get,patch events'])
+  })
+
+  it('are of no person: the roles for people are bound to nobody', () => {
+    const bindings = consoleRbac().filter(({ kind }) => kind.endsWith('Binding'))
+    expect(bindings).toMatchObject([
+      { roleRef: { name: 'fairlead-console' }, subjects: [{ kind: 'ServiceAccount', name: 'fairlead-console' }] },
+    ])
   })
 })
