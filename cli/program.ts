@@ -38,6 +38,11 @@ Environment:
   FAIRLEAD_REPLICAS  1 or 3, of the streams (default 1)
   FAIRLEAD_RUNS      which runs are recorded: always, changed-or-failed, failed or never (default changed-or-failed)
   FAIRLEAD_RUNS_MAX_BYTES  of the stream RUNS, when it is made (default 256Mi)
+  FAIRLEAD_CONSOLE_HOSTS  names by which fairlead console --in-cluster is reached, e.g. console.example.com
+  FAIRLEAD_CONSOLE_AUDIENCES  of the tokens that it takes (default those of the API server)
+  FAIRLEAD_CONSOLE_WRITES  true: people may change the queue by it, where they have the right (default false)
+  FAIRLEAD_CONSOLE_CERT  file of its certificate for TLS,
+  FAIRLEAD_CONSOLE_KEY   and of its key
   FAIRLEAD_LEASE_SECONDS  how long a silent worker keeps a key (default 5)
   FAIRLEAD_FUNCTION_ACCESS  file with authorities, tokens and certificates for calls of functions over HTTP
   FAIRLEAD_REVISION  of the functions in this process: by another one every object runs again (default the image's digest)

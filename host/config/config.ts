@@ -24,6 +24,14 @@ const bytes = z
   .regex(/^[1-9]\d{0,5}[MG]i$/, 'a whole number of Mi or Gi, such as 7Gi')
   .transform((text) => Number.parseInt(text, 10) * (text.endsWith('Gi') ? 2 ** 30 : 2 ** 20))
 
+/** Several, with commas between. */
+const listOf = (one: string, what: string) =>
+  z
+    .string()
+    .regex(new RegExp(`^${one}(,${one})*$`), `${what}, or several with commas between`)
+    .transform((text) => text.split(','))
+    .default([])
+
 const environment = z.object({
   KUBECONFIG: z.string().min(1).optional(),
   KUBERNETES_SERVICE_HOST: z.string().min(1).optional(),
@@ -59,6 +67,14 @@ const environment = z.object({
     .enum(['always', 'changed-or-failed', 'failed', 'never'], 'one of always, changed-or-failed, failed, never')
     .default('changed-or-failed'),
   FAIRLEAD_RUNS_MAX_BYTES: bytes.optional(),
+  FAIRLEAD_CONSOLE_HOSTS: listOf('[a-z0-9]([a-z0-9.-]*[a-z0-9])?', 'a name such as console.example.com'),
+  FAIRLEAD_CONSOLE_AUDIENCES: listOf('[^,\\s]+', 'an audience of tokens'),
+  FAIRLEAD_CONSOLE_WRITES: z
+    .enum(['true', 'false'], 'true or false')
+    .default('false')
+    .transform((text) => text === 'true'),
+  FAIRLEAD_CONSOLE_CERT: z.string().min(1).optional(),
+  FAIRLEAD_CONSOLE_KEY: z.string().min(1).optional(),
   FAIRLEAD_LEASE_SECONDS: z.coerce.number(LEASE).min(2, LEASE).max(300, LEASE).default(5),
   FAIRLEAD_MAX_STATE_MIB: z.coerce.number(STATE).int(STATE).min(1, STATE).max(1024, STATE).default(16),
   LOG_LEVEL: z

@@ -85,14 +85,14 @@ export function deployedOnCluster(scene: () => { world: World; kubectl: Kubectl 
   const done = (name: string) => untilPhase(kubectl, 'DONE', name)
 
   it('starts where the restricted Pod Security Standard is enforced, by the chart, whose Job makes the certificates', async () => {
-    expect(await installCertificates(world)).toEqual(Array.from({ length: 5 }, () => 'created'))
-    expect(await installCertificates(world)).toEqual(Array.from({ length: 5 }, () => 'unchanged'))
+    expect(await installCertificates(world)).toEqual(Array.from({ length: 8 }, () => 'created'))
+    expect(await installCertificates(world)).toEqual(Array.from({ length: 8 }, () => 'unchanged'))
     await expect(system('run', 'loose', '--image=busybox')).rejects.toThrow('violates PodSecurity "restricted')
     await system('delete', 'secret', '-l', 'app.kubernetes.io/part-of=fairlead')
     await deployChart(world, kubectl)
     expect(
       (await system('get', 'secret', '-l', 'app.kubernetes.io/part-of=fairlead', '-o', 'name')).trim().split('\n'),
-    ).toHaveLength(5)
+    ).toHaveLength(8)
   })
 
   it('runs an At, and is refused nothing', async () => {

@@ -1,5 +1,6 @@
-import { readdir } from 'node:fs/promises'
-import { join } from 'node:path'
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join, relative } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import type { KubeObject } from '#contracts'
@@ -67,6 +68,21 @@ describe('the generated manifests, on a real API server', () => {
       expect(said.split('\n')).toContain('statefulset.apps/fairlead-nats')
     },
   )
+
+  it('deploy the console, which may write where the component says so', async () => {
+    const own = await mkdtemp(join(tmpdir(), 'fl-console-'))
+    const there = (folder: string) => relative(own, join(ROOT, 'deploy', folder))
+    const kustomization = { resources: [there('console')], components: [there('console/writes')] }
+    await writeFile(join(own, 'kustomization.yaml'), JSON.stringify(kustomization))
+    await kubectl(['apply', '-f', join(ROOT, 'deploy/rbac/fairlead.yaml')])
+    const said = await kubectl(['apply', '-k', own, '--dry-run=server', '--warnings-as-errors', '-o', 'yaml'])
+    await rm(own, { recursive: true })
+    expect(said).toContain('secretName: fairlead-nats-console-writes')
+    const ingress = join(ROOT, 'deploy/console/ingress-example.yaml')
+    await kubectl(['create', 'namespace', 'fairlead-console-proxy'])
+    const tried = ['--dry-run=server', '--warnings-as-errors', '-o', 'name']
+    expect(await kubectl(['apply', '-f', ingress, ...tried])).toContain('ingress.networking.k8s.io/fairlead-console')
+  })
 
   it('deploy policies for a namespace of functions, and for EtcdClusters', async () => {
     await kubectl(['create', 'namespace', 'fairlead-functions'])
