@@ -81,7 +81,6 @@ export const rooms: Record<string, string[]> = {
     'primitives',
     'sdk',
   ],
-  'console/access': ['contracts', 'dispatch', 'kube', 'primitives', 'spec'],
   install: ['contracts', 'functions', 'host/exit', 'host/version', 'kube', 'pki', 'sdk', 'spec'],
   inspect: [
     'contracts',
@@ -99,6 +98,7 @@ export const rooms: Record<string, string[]> = {
     'reconcile',
     'spec',
   ],
+  'console/access': ['contracts', 'dispatch', 'kube', 'primitives', 'spec'],
   image: ['host/exit', 'host/version', 'primitives'],
   local: ['contracts', 'image', 'kube', 'pki', 'primitives'],
   release: ['image'],

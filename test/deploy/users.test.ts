@@ -162,10 +162,8 @@ describe('a console', () => {
     expect(await read.runs.end()).toBe(0)
     expect(await collected(read.dead.list())).toEqual([])
     const end = new AbortController()
-    const next = read.view
-      .follow([{ ref: PODS }], await read.view.end(), end.signal)
-      [Symbol.asyncIterator]()
-      .next()
+    const changes = read.view.follow([{ ref: PODS }], await read.view.end(), end.signal)
+    const next = changes[Symbol.asyncIterator]().next()
     await events.put(PODS, 'added', object(`for-${user}`, 9, { namespace: 'shop' }))
     expect((await next).value?.key.name).toBe(`for-${user}`)
     end.abort()
