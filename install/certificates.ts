@@ -42,7 +42,7 @@ const LEAVES: Record<string, [string, ...string[]]> = {
   [`${NATS}-inspect`]: ['fairlead-inspect'],
   [`${NATS}-console`]: ['fairlead-console'],
   [`${NATS}-console-writes`]: ['fairlead-console-writes'],
-  // Without the name of a user of NATS.
+  // NATS takes none of these names for a user.
   'fairlead-console-tls': [`${CONSOLE_HOST}.svc`, CONSOLE_HOST, `${CONSOLE_HOST}.svc.cluster.local`, 'localhost'],
 }
 

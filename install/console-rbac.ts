@@ -20,8 +20,8 @@ const ofReconcilers = (verbs: string[], ...subresources: string[]): Rule => ({
 })
 
 /**
- * What the console may do by itself: ask who a person is and what the person may do, and read what explains an object. Which
- * kinds it reads, each function adds by a label.
+ * Returns the account of the console and its rights: to review tokens and rights of people, and to read the facts that explain
+ * an object. Each function adds the kinds that the console reads by a label.
  */
 export function consoleRbac(): KubeObject[] {
   return [
@@ -39,13 +39,13 @@ export function consoleRbac(): KubeObject[] {
     ),
     aggregated(CONSOLE, AGGREGATE.console),
     clusterBinding(CONSOLE, [inSystemNamespace(CONSOLE)]),
-    // For people, and bound to nobody.
+    // These two are for people. An administrator binds them.
     clusterRole(`${CONSOLE}-reader`, [ofReconcilers(['get', 'list'], ''), ofReconcilers(['list'], '/dead')]),
     clusterRole(`${CONSOLE}-operator`, [ofReconcilers(['update'], '/queue', '/dead')]),
   ]
 }
 
-/** What the console needs beyond that where it writes: to tell of each write in an Event. */
+/** Returns the rights that the console needs in addition where it writes: to record each write in an Event. */
 export const consoleWritesRbac = (): KubeObject[] => [
   clusterRole(
     `${CONSOLE}-events`,

@@ -20,11 +20,11 @@ export interface AccessReviewsOptions {
   cacheMs: number
   /** Milliseconds of a clock that only goes forward. */
   now: () => number
-  /** A person has asked for more reviews than are made for one: what is not reviewed is denied. */
+  /** Called when a person asks for more reviews than the console makes: actions without a review are denied. */
   limited: (person: Person) => void
 }
 
-/** What a person may do, as the API server says. */
+/** The rights of people, from reviews of the API server. */
 export class AccessReviews {
   readonly #options: AccessReviewsOptions
   readonly #cache: TimedCache<boolean>
@@ -83,7 +83,7 @@ export class AccessReviews {
 
 /**
  * What is asked, one after the other: the right to all objects of the kind comes before the right to a single one, so that a list
- * of many objects is few questions. Who may list a kind sees all of it, and so may read each of it.
+ * of many objects takes few questions. A person who may list a kind sees all of its objects, and so may read each of them.
  */
 function questionsOf({ verb, group, resource, namespace, name }: Action): Action[] {
   const verbs = verb === 'get' ? ['list', 'get'] : [verb]

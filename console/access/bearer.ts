@@ -13,7 +13,7 @@ export interface Claims {
   audiences?: string[]
 }
 
-/** What a JSON Web Token says of itself, without a check of its signature: good for messages, not for trust. */
+/** Returns the claims of a JSON Web Token without a check of its signature: good for messages, not for trust. */
 export function claimsOf(token: string): Claims {
   try {
     const payload = Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()

@@ -12,7 +12,7 @@ import { WriteRecord } from './write-record.ts'
 const CACHE_MS = 10_000
 
 export interface ClusterAccessOptions {
-  /** As the account of the console. */
+  /** The client of the console's account. */
   kube: KubeClient
   /** Names by which the console is reached, beside those of `kubectl port-forward`. Without ports, lower case. */
   hosts: readonly string[]
@@ -36,7 +36,7 @@ export class AccessUnknownError extends Error {
   override readonly name = 'AccessUnknownError'
 }
 
-/** Who may see and do what in a cluster: TokenReviews and SubjectAccessReviews. Nothing is allowed that the API server does not allow. */
+/** Returns the access in a cluster, by TokenReviews and SubjectAccessReviews. The console allows only what the API server allows. */
 export function createClusterAccess({
   kube,
   hosts,
@@ -49,7 +49,7 @@ export function createClusterAccess({
   const shared = { kube, cacheMs: CACHE_MS, now }
   const tokens = new TokenReviews({ ...shared, audiences, date })
   const limited = ({ name }: Person) =>
-    log.debug({ person: name }, 'more rights than are asked for at once: what is not asked is denied')
+    log.debug({ person: name }, 'a person needs more reviews of rights than the console makes: the rest is denied')
   const rights = new AccessReviews({ ...shared, limited })
   const writes = new WriteRecord({ kube, instance, log, date })
 

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { Refusal } from './types.ts'
 
-/** Of `kubectl port-forward`. */
+/** The hosts of `kubectl port-forward`. */
 const ALWAYS = ['localhost', '127.0.0.1', '[::1]']
 
 /**
@@ -15,7 +15,7 @@ export function originRefusal(
   const { host = '', origin } = headers
   const name = urlOf(`http://${host}`)?.hostname
   if (name === undefined || ![...ALWAYS, ...hosts].includes(name))
-    return refused(`${JSON.stringify(host)} is no host of this console: name it in FAIRLEAD_CONSOLE_HOSTS`)
+    return refused(`${JSON.stringify(host)} is not a host of this console: name it in FAIRLEAD_CONSOLE_HOSTS`)
   if (origin !== undefined && !isSame(origin, host))
     return refused(`the page of ${JSON.stringify(origin)} may not use this console`)
   if (headers['sec-fetch-site'] === 'cross-site' && headers['sec-fetch-mode'] !== 'navigate')

@@ -1,7 +1,7 @@
 import { BoundedMap } from '#primitives'
 
 interface Entry<Value> {
-  /** When it was asked: what the answer says may be that old. */
+  /** The time of the question: the answer may be as old as that. */
   askedAt: number
   answer: Promise<Value>
 }

@@ -39,7 +39,7 @@ interface TokenReview {
   }
 }
 
-/** Who a token is of, as the API server says. */
+/** The people of tokens, from reviews of the API server. */
 export class TokenReviews {
   readonly #options: TokenReviewsOptions
   readonly #cache: TimedCache<Person | Refusal>

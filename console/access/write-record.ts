@@ -18,7 +18,7 @@ export interface WriteRecordOptions {
   date: () => Date
 }
 
-/** Tells who has changed what by the console: in the log, and in an Event on the object. */
+/** Records each write of a person in the log, and in an Event on the object. */
 export class WriteRecord {
   readonly #options: WriteRecordOptions
   readonly #gate = new Gate(AT_ONCE)
@@ -46,7 +46,7 @@ export class WriteRecord {
     return this.#recorder.flush()
   }
 
-  /** With the UID, by which `kubectl describe` finds Events. An object may be gone, and its Event tells so all the same. */
+  /** With the UID, by which `kubectl describe` finds Events. The Event of an object that is gone has none. */
   async #objectOf({ apiVersion, kind, namespace, name }: About): Promise<KubeObject> {
     const { kube, log } = this.#options
     const named: KubeObject = { apiVersion, kind, metadata: { name, ...(namespace !== undefined && { namespace }) } }

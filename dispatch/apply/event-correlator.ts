@@ -44,7 +44,7 @@ export class EventCorrelator {
     now: number,
   ): CorrelatedEvent {
     const { name, namespace } = metadata
-    // An object that is gone has no UID to tell it by.
+    // An object that is gone has no UID.
     const uid = metadata.uid ?? `${kind} ${namespace}/${name}`
     const group = JSON.stringify([reconciler, uid, type, reason])
     const isCombined = this.#countSimilar(group, message, now) > SIMILAR_MOST

@@ -29,10 +29,10 @@ describe('a request comes in', () => {
 
 describe('a request is refused', () => {
   it.each([
-    ['without a host', {}, /"" is no host of this console: name it in FAIRLEAD_CONSOLE_HOSTS/],
-    ['to a name that another DNS server gives', { host: 'evil.example.com' }, /"evil.example.com" is no host/],
-    ['to a name that only begins like it', { host: 'console.example.com.evil.example' }, /is no host/],
-    ['to an address of a pod', { host: '10.0.0.7:8080' }, /is no host/],
+    ['without a host', {}, /"" is not a host of this console: name it in FAIRLEAD_CONSOLE_HOSTS/],
+    ['to a name that another DNS server gives', { host: 'evil.example.com' }, /"evil.example.com" is not a host/],
+    ['to a name that only begins like it', { host: 'console.example.com.evil.example' }, /is not a host/],
+    ['to an address of a pod', { host: '10.0.0.7:8080' }, /is not a host/],
     [
       'from the page of another host',
       { host: HOSTS[0]!, origin: 'https://evil.example.com' },
