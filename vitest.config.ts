@@ -3,6 +3,9 @@ import { defineConfig } from 'vitest/config'
 import { cacheDir } from './local/build.ts'
 import { LongestFirst } from './test/support/order.ts'
 
+// Tests are of the versions that are pinned.
+process.env['FAIRLEAD_PREBUILT'] ??= 'no'
+
 export default defineConfig({
   test: {
     include: ['{test,examples}/**/*.test.ts'],

@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto'
-import { accessSync, constants, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
 import { availableParallelism, homedir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { type Binary, type BinaryName, binaries, linkerFlags, needsC } from './binaries.ts'
 import { BuildShares, secondsOf } from './build-shares.ts'
+import { isExecutable } from './executable.ts'
 import {
   type Environment,
   goEnvironment,
@@ -15,6 +16,7 @@ import {
   runGo,
 } from './go-toolchain.ts'
 import { withLock } from './lock.ts'
+import { given, onPath } from './prebuilt.ts'
 import type { Progress } from './progress.ts'
 
 const modulesDir = fileURLToPath(new URL('./go', import.meta.url))
@@ -23,7 +25,7 @@ const modulesDir = fileURLToPath(new URL('./go', import.meta.url))
 const LANES = 2
 
 export interface BuildOptions {
-  /** Default: that of this process. PATH has `go`; FAIRLEAD_CACHE, XDG_CACHE_HOME and KUBEBUILDER_ASSETS are honoured. */
+  /** Default: that of this process: PATH, KUBEBUILDER_ASSETS, FAIRLEAD_PREBUILT, FAIRLEAD_CACHE, XDG_CACHE_HOME. */
   env?: Environment
   signal?: AbortSignal
 }
@@ -31,9 +33,9 @@ export interface BuildOptions {
 export type BinaryPaths = (name: BinaryName) => string
 
 /**
- * Where the named servers are, after building those that are not in the user's cache yet. Several processes may ask at
- * once; one that is killed leaves nothing half-built. Needs Go, and the network for what Go has not fetched before, only
- * when something is missing.
+ * Where the named servers are: in KUBEBUILDER_ASSETS, else in the user's cache, where they were built before, else in PATH.
+ * What is in none of them is built. Several processes may ask at once; one that is killed leaves nothing half-built. Needs Go,
+ * and the network for what Go has not fetched before, only when something is built.
  */
 export async function ensureBinaries(
   names: readonly BinaryName[],
@@ -41,12 +43,15 @@ export async function ensureBinaries(
   { env = process.env, signal }: BuildOptions = {},
 ): Promise<BinaryPaths> {
   const wanted = [...new Set(names)]
-  const missing = wanted.filter((name) => !isExecutable(pathOf(name, env)))
+  const found = await given(wanted, env, progress)
+  const unbuilt = wanted.filter((name) => !found.has(name) && !isExecutable(builtPath(name, env)))
+  for (const [name, path] of await onPath(unbuilt, env, progress)) found.set(name, path)
+  const missing = unbuilt.filter((name) => !found.has(name))
   if (missing.length > 0) await build(missing, { env, progress, signal })
   return (name) => {
     if (!wanted.includes(name))
       throw new Error(`${name} is used but was not asked for: add it to the list of what to build`)
-    return pathOf(name, env)
+    return found.get(name) ?? builtPath(name, env)
   }
 }
 
@@ -133,12 +138,7 @@ function removeLeftovers(dir: string): void {
   }
 }
 
-/** KUBEBUILDER_ASSETS, the folder of envtest, has etcd, kube-apiserver and kubectl. */
-function pathOf(name: BinaryName, env: Environment): string {
-  const given = env['KUBEBUILDER_ASSETS'] && join(env['KUBEBUILDER_ASSETS'], name)
-  if (given && isExecutable(given)) return given
-  return join(moduleCacheDir(binaries[name].module, env), name)
-}
+const builtPath = (name: BinaryName, env: Environment): string => join(moduleCacheDir(binaries[name].module, env), name)
 
 function moduleCacheDir(module: Binary['module'], env: Environment): string {
   return join(cacheDir(env), 'bin', `${module}-${fingerprint(module)}`)
@@ -157,15 +157,6 @@ function fingerprint(module: Binary['module']): string {
   )
   for (const file of readdirSync(dir).sort()) hash.update(`\0${file}\0`).update(readFileSync(join(dir, file)))
   return hash.digest('hex').slice(0, 12)
-}
-
-function isExecutable(file: string): boolean {
-  try {
-    accessSync(file, constants.X_OK)
-    return true
-  } catch {
-    return false
-  }
 }
 
 async function inLanes<T>(lanes: number, items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { createInterface } from 'node:readline'
 import { killGroupWithThisProcess } from './reaper.ts'
+import { isAtLeast } from './versions.ts'
 
 const COMMAND = 'go'
 
@@ -88,15 +89,4 @@ function withoutNoise(stderr: string): string {
     .filter((line) => !line.startsWith('go: downloading ') && !isPackagePath(line))
     .slice(-20)
     .join('\n')
-}
-
-function isAtLeast(version: string, needed: string): boolean {
-  const [major = 0, minor = 0, patch = 0] = numbers(version)
-  const [needMajor = 0, needMinor = 0, needPatch = 0] = numbers(needed)
-  if (major !== needMajor) return major > needMajor
-  return minor === needMinor ? patch >= needPatch : minor > needMinor
-}
-
-function numbers(version: string): number[] {
-  return (version.match(/\d+/g) ?? []).map(Number)
 }

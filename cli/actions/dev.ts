@@ -1,5 +1,7 @@
 import { existsSync } from 'node:fs'
-import { resolve } from 'node:path'
+import { mkdtemp } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
 import { type CommonOptions, readConfig } from '#host/config'
 import { UsageError, untilStopped } from '#host/exit'
 import { openKube } from '#host/kube'
@@ -9,7 +11,9 @@ import {
   ensureDevelopmentCluster,
   type Progress,
   progressOn,
+  startNats,
   type WantedNode,
+  withTask,
 } from '#local'
 import { examplesIn, followExamples } from '../dev/examples.ts'
 import { runReloading } from '../dev/reloading.ts'
@@ -22,7 +26,7 @@ export interface DevOptions {
 }
 
 /** What the command line names instead of the local cluster. */
-type Given = Pick<CommonOptions, 'kubeconfig' | 'nats'>
+type Given = Pick<CommonOptions, 'kubeconfig' | 'context' | 'nats'>
 
 /** Functions under development on a cluster of this machine, started again at each change of their files. */
 export async function dev(options: DevOptions, given: Given): Promise<void> {
@@ -33,26 +37,54 @@ export async function dev(options: DevOptions, given: Given): Promise<void> {
   const missing = files.find((file) => !existsSync(file))
   if (missing !== undefined) throw new UsageError(`there is no function module ${missing}: give the path of a file`)
   const examples = (await Promise.all(options.apply.map(examplesIn))).flat()
-  const env = { ...process.env, ...(await serversFor(options, given, progress, signal)) }
+  await using servers = await serversFor(options, given, progress, signal)
+  const env = { ...process.env, ...servers.env }
   const functions = files.flatMap((file) => ['-f', file])
-  const args = () => ['up', '--install', '--revision', `dev-${Date.now()}`, '--grace-seconds', '2', ...functions]
+  const context = given.context === undefined ? [] : ['--context', given.context]
+  const args = () => [
+    ...context,
+    'up',
+    '--install',
+    '--revision',
+    `dev-${Date.now()}`,
+    '--grace-seconds',
+    '2',
+    ...functions,
+  ]
   const say = (text: string): void => progress.line(text)
   const running = runReloading({ args, env, files, say, signal })
   if (examples.length === 0) return running
-  await using kube = await openKube(readConfig(env, {}))
+  await using kube = await openKube(readConfig(env, { ...(given.context !== undefined && { context: given.context }) }))
   await Promise.all([running, followExamples(kube, examples, say, signal)])
+}
+
+interface Servers extends AsyncDisposable {
+  env: Record<string, string>
 }
 
 /** A variable of the environment may name a cluster that is not for trying things: only the command line counts. */
 async function serversFor(
-  { dir, node }: DevOptions,
-  { kubeconfig, nats }: Given,
+  options: DevOptions,
+  given: Given,
   progress: Progress,
   signal: AbortSignal,
-): Promise<Record<string, string>> {
-  if (kubeconfig !== undefined && nats !== undefined) return { KUBECONFIG: kubeconfig, NATS_URL: nats }
-  if (kubeconfig !== undefined || nats !== undefined)
-    throw new UsageError('give both --kubeconfig and --nats, or none of them for a cluster of this machine')
+): Promise<Servers> {
+  const { kubeconfig, context, nats } = given
+  if (kubeconfig === undefined && (nats ?? context) !== undefined)
+    throw new UsageError('--nats and --context are for a cluster that is there: give --kubeconfig too')
+  if (kubeconfig === undefined) return localServers(options, progress, signal)
+  if (nats !== undefined)
+    return { env: { KUBECONFIG: kubeconfig, NATS_URL: nats }, [Symbol.asyncDispose]: async () => {} }
+  const dir = await mkdtemp(join(tmpdir(), 'fl-'))
+  const started = await withTask(progress, 'nats-server', () =>
+    startNats({ dir, progress, dieWithParent: true, temporary: true }),
+  )
+  progress.line(`NATS_URL=${started.url}, as long as this command runs`)
+  return { env: { KUBECONFIG: kubeconfig, NATS_URL: started.url }, [Symbol.asyncDispose]: () => started.stop() }
+}
+
+/** A cluster of this machine, which stays. */
+async function localServers({ dir, node }: DevOptions, progress: Progress, signal: AbortSignal): Promise<Servers> {
   const status = await ensureDevelopmentCluster({
     dir: dir ?? defaultClusterDir(process.env),
     node,
@@ -63,5 +95,5 @@ async function serversFor(
   progress.line(
     `kubectl and nats use this cluster after: eval "$(fairlead local env${inDir})"; it stays until: fairlead local down${inDir}`,
   )
-  return developmentEnvironment(status, process.env)
+  return { env: developmentEnvironment(status, process.env), [Symbol.asyncDispose]: async () => {} }
 }

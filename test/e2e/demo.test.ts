@@ -5,7 +5,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { cacheDir, defaultClusterDir, stopCluster } from '#local'
+import {
+  apiServerBinaries,
+  cacheDir,
+  defaultClusterDir,
+  ensureBinaries,
+  natsBinaries,
+  silentProgress,
+  stopCluster,
+} from '#local'
 import { tracesOfNodes } from '../local/node-traces.ts'
 import { fairlead } from '../support/fairlead.ts'
 import { kubectlFor } from '../support/kubectl.ts'
@@ -53,9 +61,9 @@ beforeAll(async () => {
 afterAll(() => rm(temporary, { recursive: true, force: true }))
 
 /** In a pipe, with a folder of its own for what is temporary. */
-function start(...options: string[]) {
+function start(options: string[], env: Record<string, string> = {}) {
   const child = spawn(process.execPath, [BIN, 'demo', ...options], {
-    env: { PATH: process.env['PATH'], HOME: process.env['HOME'], TMPDIR: temporary },
+    env: { PATH: process.env['PATH'], HOME: process.env['HOME'], TMPDIR: temporary, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   const demo = { child, out: '', err: '', exited: once(child, 'exit') }
@@ -64,8 +72,8 @@ function start(...options: string[]) {
   return demo
 }
 
-async function isShownWhole(log: string, ...options: string[]): Promise<void> {
-  const { out, err } = await toEnd(...options)
+async function isShownWhole(log: string, options: string[] = [], env: Record<string, string> = {}): Promise<string> {
+  const { out, err } = await toEnd(options, env)
   expect(out + err).not.toContain('\u001B')
   expect(err.split('\n').filter((line) => line.startsWith('{'))).toEqual([])
   expect({ steps: stepsIn(out), out }).toMatchObject({ steps: LIFE })
@@ -73,10 +81,11 @@ async function isShownWhole(log: string, ...options: string[]): Promise<void> {
   const [, ...moments] = out.split('\n').filter((line) => /^ +\d+\.\d{3} s /.test(line))
   expect(moments.filter((line) => !/ s +\+/.test(line))).toEqual([])
   expect(await readdir(temporary)).toEqual([])
+  return err
 }
 
-async function toEnd(...options: string[]): Promise<{ out: string; err: string }> {
-  const demo = start(...options)
+async function toEnd(options: string[], env: Record<string, string>): Promise<{ out: string; err: string }> {
+  const demo = start(options, env)
   const [code] = await demo.exited
   const { out, err } = demo
   expect({ code, out, err }).toMatchObject({ code: 0 })
@@ -87,8 +96,16 @@ it.runIf(turn.skip)('the demo shows the life of an At without a real node, too',
   isShownWhole('(YAY|\\(none: KWOK runs no containers\\))'),
 )
 
-it('the demo shows the same with --no-node, and ends the pod itself', async () => {
-  await isShownWhole('\\(none: there is no node, and the demo has ended the pod\\)', '--no-node')
+it('the demo shows the same with --no-node, by programs in PATH, without Go: it ends the pod itself', async () => {
+  const folder = await shortTempDir()
+  const programs = [...apiServerBinaries, ...natsBinaries]
+  const pathOf = await ensureBinaries(programs, silentProgress)
+  for (const name of programs) await symlink(pathOf(name), join(folder, name))
+  const log = '\\(none: there is no node, and the demo has ended the pod\\)'
+  const env = { PATH: folder, FAIRLEAD_CACHE: join(folder, 'cache') }
+  const said = await isShownWhole(log, ['--no-node'], env)
+  await rm(folder, { recursive: true })
+  for (const name of programs) expect(said).toMatch(new RegExp(`taken from PATH.* ${name} [0-9.]+ `))
   const refused = await fairlead(['demo', '--no-node', '--keep'])
   expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('leave --no-node out') })
 })
@@ -120,7 +137,7 @@ describe.skipIf(turn.skip)('the demo', () => {
   })
 
   it('leaves nothing behind when it is interrupted', async () => {
-    const demo = start()
+    const demo = start([])
     await shows(demo, 'timer armed')
     demo.child.kill('SIGINT')
     const [code] = await demo.exited
@@ -129,7 +146,7 @@ describe.skipIf(turn.skip)('the demo', () => {
   })
 
   it('leaves nothing running when it is killed with -9', async () => {
-    const demo = start()
+    const demo = start([])
     await shows(demo, 'timer armed')
     demo.child.kill('SIGKILL')
     await demo.exited

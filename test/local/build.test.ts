@@ -3,7 +3,7 @@ import { chmod, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { ensureBinaries, plainProgress, silentProgress } from '#local'
+import { type BinaryName, cacheDir, ensureBinaries, plainProgress, silentProgress } from '#local'
 import { programsWith, until } from './support.ts'
 
 /** Nor does a machine that is slow today say more than one that is not. */
@@ -76,15 +76,67 @@ describe('building the servers', () => {
       /^loopback could not be built, because its Go modules could not be fetched\. .*again with network access/,
     )
   })
+})
 
-  it('takes etcd, kube-apiserver and kubectl from KUBEBUILDER_ASSETS where they are there', async () => {
-    const assets = join(dir, 'assets')
-    await mkdir(assets)
-    await writeFile(join(assets, 'etcd'), '', { mode: 0o755 })
-    const given = { ...env, KUBEBUILDER_ASSETS: assets, PATH: '' }
-    const paths = await ensureBinaries(['etcd'], silentProgress, { env: given })
-    expect(paths('etcd')).toBe(join(assets, 'etcd'))
-    await expect(ensureBinaries(['kubectl'], silentProgress, { env: given })).rejects.toThrow('Go 1.26')
+describe('programs that the user has', () => {
+  let dir: string
+  beforeEach(async () => {
+    dir = await mkdtemp(join(tmpdir(), 'fl-prebuilt-'))
+  })
+  afterEach(() => rm(dir, { recursive: true }))
+
+  /** Programs that only say their versions. */
+  async function folderWith(name: string, versions: Partial<Record<BinaryName, string>>): Promise<string> {
+    const folder = join(dir, name)
+    await mkdir(folder)
+    for (const [program, version] of Object.entries(versions))
+      await writeFile(join(folder, program), `#!/bin/sh\necho "${program} version ${version}"\n`, { mode: 0o755 })
+    return folder
+  }
+
+  async function ask(names: BinaryName[], env: Record<string, string>) {
+    const lines: string[] = []
+    const progress = plainProgress({ write: (text) => lines.push(text) })
+    const asked = ensureBinaries(names, progress, { env: { FAIRLEAD_CACHE: join(dir, 'cache'), PATH: '', ...env } })
+    const paths = await asked.then(
+      (find) => names.map(find),
+      (error: Error) => error.message.split(',')[0],
+    )
+    return { paths, said: lines.join('').trim() }
+  }
+
+  it('are taken from KUBEBUILDER_ASSETS first, then from PATH, and are named with their versions', async () => {
+    const assets = await folderWith('assets', { etcd: '3.6.4' })
+    const path = await folderWith('path', { etcd: '3.7.0', 'nats-server': 'v2.14.5' })
+    const { paths, said } = await ask(['etcd', 'nats-server'], { KUBEBUILDER_ASSETS: assets, PATH: path })
+    expect(paths).toEqual([join(assets, 'etcd'), join(path, 'nats-server')])
+    expect(said.split('\n')).toEqual([
+      `taken from KUBEBUILDER_ASSETS, and not built: etcd 3.6.4 (${assets}/etcd)`,
+      `taken from PATH, and not built: nats-server 2.14.5 (${path}/nats-server)`,
+    ])
+  })
+
+  it.each([
+    ['1.35.9', 'its version is 1.35.9'],
+    ['1.37.0', 'its version is 1.37.0'],
+    ['unknown', 'it does not say its version'],
+  ])('are not used where the version is %s, and the one that is needed is said', async (version, because) => {
+    const path = await folderWith('path', { 'kube-apiserver': version })
+    const { paths, said } = await ask(['kube-apiserver'], { PATH: path })
+    expect(said).toBe(
+      `${path}/kube-apiserver is not used: ${because}, and kube-apiserver 1.36 or newer, older than 1.37, is needed`,
+    )
+    expect(paths).toMatch(/^Go .* is needed to build kube-apiserver once$/)
+  })
+
+  it('stand behind what was built before, and are left alone with FAIRLEAD_PREBUILT=no', async () => {
+    const path = await folderWith('path', { 'nats-server': '2.15.9' })
+    const built = await ask(['nats-server'], { PATH: path, FAIRLEAD_CACHE: cacheDir() })
+    expect(built).toEqual({ paths: [expect.stringContaining(cacheDir())], said: '' })
+    const off = await ask(['nats-server'], { PATH: path, KUBEBUILDER_ASSETS: path, FAIRLEAD_PREBUILT: 'no' })
+    expect(off).toEqual({ paths: expect.stringMatching(/^Go .* is needed to build nats-server once$/), said: '' })
+    const wrong = await ask(['nats-server'], { PATH: path, FAIRLEAD_PREBUILT: 'maybe' })
+    expect(wrong.paths).toContain('FAIRLEAD_PREBUILT is "maybe"')
   })
 })
 

@@ -56,11 +56,12 @@ async function withDependencies(): Promise<void> {
   await cp(join(ROOT, 'node_modules/.bin/tsc'), join(dir, 'node_modules/.bin/tsc'), { verbatimSymlinks: true })
 }
 
-/** Runs the script `dev` of a project on the servers of this test, until a line matches and it has done its work. */
+/** Runs the script `dev` of a project on the cluster of this test, with a nats-server of its own, until a line matches and it has done its work. */
 async function dev(project: string, says: RegExp, hasWorked: () => Promise<unknown>): Promise<void> {
   const { scripts } = JSON.parse(await readFile(join(project, 'package.json'), 'utf8')) as { scripts: { dev: string } }
   const [, ...args] = scripts.dev.split(' ')
-  const servers = ['--kubeconfig', cluster.kubeconfig, '--nats', cluster.nats?.url ?? '']
+  const [context = ''] = (await kubectl(['config', 'get-contexts', '-o', 'name'])).trim().split('\n')
+  const servers = ['--kubeconfig', cluster.kubeconfig, '--context', context]
   const bin = join(dir, 'node_modules/fairlead/cli/bin.js')
   const child = spawn(process.execPath, [bin, ...servers, ...args], {
     cwd: project,
@@ -91,12 +92,6 @@ interface Case {
 }
 
 const CASES: Case[] = [
-  {
-    template: 'resource',
-    args: ['--kind', 'Shop', '--group', 'shops.test'],
-    says: /Shop default\/hello: Ready=True/,
-    owned: ['deployment/hello', 'default'],
-  },
   { template: 'objects', args: [], says: /Namespace shop is applied/, owned: ['resourcequota/team', 'shop'] },
   {
     template: 'existing',
