@@ -5,7 +5,6 @@ import { command } from '../support/command.ts'
 import type { FairleadProcess } from '../support/fairlead.ts'
 import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
 import { takeTurnWithNode } from '../support/node.ts'
-import { deployedOnCluster } from './deployed.ts'
 import { type At, at, startWorld, until, untilPhase, type World } from './world.ts'
 
 const EXAMPLE = fileURLToPath(new URL('../../functions/at/example.yaml', import.meta.url))
@@ -176,9 +175,4 @@ describe.skipIf(turn.skip)('an At on a real node', () => {
     const { stdout } = await command(['queue', 'ls', '-o', 'json'], world.env)
     return (JSON.parse(stdout) as { name: string; state: string }[]).find((row) => row.name === name)?.state
   }
-
-  describe('by Fairlead as it is deployed on the cluster', () => {
-    beforeAll(() => process[Symbol.asyncDispose]())
-    deployedOnCluster(() => ({ world, kubectl }))
-  })
 })

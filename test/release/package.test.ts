@@ -139,11 +139,8 @@ describe('the package', () => {
   })
 })
 
+/** Beside npm, which test/e2e/new-user.test.ts uses. */
 const MANAGERS: { name: string; install: (tarball: string) => Promise<string[]>; files?: Record<string, string> }[] = [
-  {
-    name: 'npm',
-    install: async (tarball) => ['npm', 'install', '--prefer-offline', '--no-audit', '--no-fund', tarball],
-  },
   {
     name: 'pnpm',
     install: async (tarball) => [process.execPath, await tool('pnpm/bin/pnpm.cjs'), 'add', '--prefer-offline', tarball],

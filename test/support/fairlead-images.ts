@@ -15,11 +15,8 @@ const ARCHITECTURE = process.arch === 'x64' ? 'amd64' : process.arch
  * with the Node.js that runs this, and nats-server and etcdutl as they are built for `local`.
  */
 export async function addFairleadImages(registryUrl: string, cacheDir: string): Promise<void> {
-  const programs = await ensureBinaries([...natsBinaries, 'etcdutl'], silentProgress)
-  await addImage(registryUrl, 'nats:2.15.2', {
-    files: { 'nats-server': { from: programs('nats-server') } },
-    config: { Entrypoint: ['/nats-server'] },
-  })
+  await addNatsImage(registryUrl)
+  const programs = await ensureBinaries(['etcdutl'], silentProgress)
   const { installed } = await packedPackage()
   await makeImage(installed, {
     base: await nodeBase(cacheDir),
@@ -31,8 +28,16 @@ export async function addFairleadImages(registryUrl: string, cacheDir: string): 
   })
 }
 
+export async function addNatsImage(registryUrl: string): Promise<void> {
+  const programs = await ensureBinaries(natsBinaries, silentProgress)
+  await addImage(registryUrl, 'nats:2.15.2', {
+    files: { 'nats-server': { from: programs('nats-server') } },
+    config: { Entrypoint: ['/nats-server'] },
+  })
+}
+
 /** Stands for the base that is taken by default: the Node.js of this process, and the libraries that it needs. */
-async function nodeBase(cacheDir: string): Promise<string> {
+export async function nodeBase(cacheDir: string): Promise<string> {
   const folder = join(cacheDir, 'node-base', `${process.version}-${ARCHITECTURE}`)
   if (existsSync(folder)) return folder
   const { layer, config, manifest } = await buildImage({
