@@ -1,5 +1,6 @@
 export { DEFAULT_BASE } from './base.ts'
 export { type Blob, blob, descriptorOf, jsonBlob, MEDIA } from './blob.ts'
+export { makeBundleImage } from './bundle.ts'
 export type { ImageConfig } from './compose.ts'
 export { entriesFrom } from './files.ts'
 export { ancestors } from './layer.ts'

@@ -52,12 +52,12 @@ async function referringBy(tag: string, repository: Repository): Promise<Descrip
   }
 }
 
-/** Stores the image as the archive of an OCI layout, with a document beside it. The file is there when it is whole. */
+/** Stores the image as the archive of an OCI layout, with a document beside it, if there is one. The file is there when it is whole. */
 export async function writeArchive(
   file: string,
   image: ComposedImage,
   base: Base,
-  { document, reference }: { document: Blob; reference: string | undefined },
+  { document, reference }: { document?: Blob; reference: string | undefined },
 ): Promise<void> {
   const ready = new Map<string, Blob>(
     [image.index, ...image.manifests, ...image.parts].map((part) => [part.digest, part]),
@@ -81,7 +81,7 @@ export async function writeArchive(
       await write(`blobs/${part.digest.replace(':', '/')}`, ready.get(part.digest)?.bytes ?? (await base.read(part)))
     await write('index.json', Buffer.from(JSON.stringify(index)))
     await write('oci-layout', Buffer.from('{"imageLayoutVersion":"1.0.0"}'))
-    await write('sbom.spdx.json', document.bytes)
+    if (document !== undefined) await write('sbom.spdx.json', document.bytes)
     await handle.writeFile(tarEnd())
     await handle.close()
     await rename(temporary, file)

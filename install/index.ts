@@ -1,3 +1,4 @@
+export { bundlePackage, CAPABILITIES, CATEGORIES, olmBundle, type PackageJson } from './bundle/index.ts'
 export { type FunctionsChart, functionsChart } from './chart/index.ts'
 export { refuseBreaking } from './compatibility.ts'
 export { checkDefinitions, type Installed, install, installCertificates } from './install.ts'

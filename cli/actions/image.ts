@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises'
 import { UsageError } from '#host/exit'
-import { DEFAULT_BASE, makeImage } from '#image'
+import { DEFAULT_BASE, makeBundleImage, makeImage } from '#image'
 import type { Print } from '../options.ts'
 
 export interface ImageCommandOptions {
@@ -13,6 +13,7 @@ export interface ImageCommandOptions {
   label: string[]
   sbom?: string
   plainHttp: boolean
+  bundle: boolean
 }
 
 /** Prints the reference by digest of what it has pushed, or the digest of what it has written. */
@@ -20,6 +21,7 @@ export async function image(folder: string, options: ImageCommandOptions, print:
   const { push, output, base = DEFAULT_BASE, include, add, platform, label, sbom, plainHttp } = options
   if (push === undefined && output === undefined)
     throw new UsageError('say where the image goes: --push REGISTRY/NAME:TAG, or --output FILE.tar')
+  if (options.bundle) return print(await makeBundleImage(folder, { push, output, plainHttp }))
   const platforms = platform.split(',').map((one) => one.trim())
   for (const one of platforms)
     if (!/^linux\/[a-z0-9]+$/.test(one)) throw new UsageError(`"${one}" is no platform: write it like linux/amd64`)

@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
 import type { CrdsOptions, KnativeOfOptions, ManifestsOptions, RbacOptions } from '../actions/generate.ts'
+import type { BundleCommandOptions } from '../actions/generate-bundle.ts'
 import type { ChartOptions } from '../actions/generate-chart.ts'
 import { type CommandContext, collect, functionOption, objectName } from '../options.ts'
 
@@ -64,5 +65,25 @@ export function generateCommands(program: Command, { print }: CommandContext): v
     .action(async (options: ChartOptions) => {
       const { generateChart } = await import('../actions/generate-chart.ts')
       for (const file of await generateChart(options)) print(file)
+    })
+
+  generate
+    .command('bundle')
+    .description('a bundle of the functions for the Operator Lifecycle Manager (OLM), which runs them over HTTP')
+    .addOption(functionOption())
+    .requiredOption('--to <folder>', 'its manifests and metadata are made again, and other files there are left')
+    .requiredOption('--image <image>', 'with the fairlead command as its entrypoint, and the functions’ modules')
+    .option('--module <path>', 'of the functions inside the image; left out: the built-in functions')
+    .option('--package <file>', 'says name, version, description, author and links', 'package.json')
+    .option('--examples <file>', 'objects of each kind, or a folder of such files; may be repeated', collect, [])
+    .option('-n, --namespace <name>', 'where OLM is to install it', objectName, 'fairlead-functions')
+    .option('--channels <list>', 'with commas between; the first is the default', 'stable')
+    .option('--category <name>', 'of catalogs', 'Integration & Delivery')
+    .option('--capabilities <level>', 'of the operator, as catalogs know them', 'Basic Install')
+    .option('--icon <file>', 'SVG, PNG, JPEG or GIF')
+    .option('--replaces <version>', 'of the bundle that this one is an upgrade of')
+    .action(async (options: BundleCommandOptions) => {
+      const { generateBundle } = await import('../actions/generate-bundle.ts')
+      for (const file of await generateBundle(options)) print(file)
     })
 }

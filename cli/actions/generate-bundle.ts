@@ -1,0 +1,86 @@
+import { existsSync } from 'node:fs'
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { dirname, extname, join } from 'node:path'
+import { UsageError } from '#host/exit'
+import { loadFunctions } from '#host/functions'
+import { bundlePackage, CAPABILITIES, CATEGORIES, olmBundle, type PackageJson } from '#install'
+import { examplesIn } from '../dev/examples.ts'
+
+export interface BundleCommandOptions {
+  function: string[]
+  to: string
+  image: string
+  module?: string
+  package: string
+  examples: string[]
+  namespace: string
+  channels: string
+  category: string
+  capabilities: string
+  icon?: string
+  replaces?: string
+}
+
+const MEDIA_TYPES: Record<string, string> = {
+  '.svg': 'image/svg+xml',
+  '.png': 'image/png',
+  '.jpg': 'image/jpeg',
+  '.gif': 'image/gif',
+}
+
+/** Writes a bundle for OLM into a folder, in place of the one there, and returns the paths of its files. */
+export async function generateBundle(options: BundleCommandOptions): Promise<string[]> {
+  const { to, image, module, examples, channels, icon, replaces, namespace, category, capabilities } = options
+  refuseUnknown('category', category, CATEGORIES)
+  refuseUnknown('capabilities', capabilities, CAPABILITIES)
+  const about = bundlePackage(await packageJson(options.package), options.package)
+  const functions = await loadFunctions(options.function)
+  const files = await olmBundle(functions, {
+    about,
+    image,
+    module,
+    namespace,
+    category,
+    capabilities,
+    channels: channels.split(','),
+    examples: (await Promise.all(examples.map(examplesIn))).flat(),
+    createdAt: createdAt(process.env),
+    ...(icon !== undefined && { icon: await iconOf(icon) }),
+    ...(replaces !== undefined && { replaces }),
+  })
+  // What a function no longer needs must not stay in the bundle.
+  for (const part of ['manifests', 'metadata']) await rm(join(to, part), { recursive: true, force: true })
+  const written = [...files].map(async ([path, text]) => {
+    const file = join(to, path)
+    await mkdir(dirname(file), { recursive: true })
+    await writeFile(file, text)
+    return file
+  })
+  return Promise.all(written)
+}
+
+function refuseUnknown(option: string, value: string, known: readonly string[]): void {
+  if (!known.includes(value))
+    throw new UsageError(`--${option} is "${value}", which catalogs do not know: ${known.join(', ')}`)
+}
+
+async function packageJson(file: string): Promise<PackageJson> {
+  if (!existsSync(file))
+    throw new UsageError(`there is no ${file}, which says whose operator it is: give one, --package`)
+  return JSON.parse(await readFile(file, 'utf8')) as PackageJson
+}
+
+async function iconOf(file: string): Promise<{ base64data: string; mediatype: string }> {
+  const mediatype = MEDIA_TYPES[extname(file)]
+  if (mediatype === undefined || !existsSync(file))
+    throw new UsageError(`${file} is no icon: give a file that ends in ${Object.keys(MEDIA_TYPES).join(', ')}`)
+  return { base64data: (await readFile(file)).toString('base64'), mediatype }
+}
+
+/** With SOURCE_DATE_EPOCH, the same bundle each time. */
+function createdAt({ SOURCE_DATE_EPOCH: seconds }: NodeJS.ProcessEnv): string {
+  const time = seconds === undefined || seconds === '' ? new Date() : new Date(Number(seconds) * 1000)
+  if (Number.isNaN(time.getTime()))
+    throw new UsageError(`SOURCE_DATE_EPOCH is "${seconds}": give whole seconds since 1970`)
+  return time.toISOString().replace(/\.\d+Z$/, 'Z')
+}
