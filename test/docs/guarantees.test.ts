@@ -14,15 +14,12 @@ const rows = readFileSync('docs/guarantees.md', 'utf8')
 it.each(rows)('$guarantee', ({ guarantee, tests }) => {
   expect(guarantee).toMatch(/\.$/)
   expect(tests.length).toBeGreaterThan(0)
-  for (const path of tests) {
-    const file = join('docs', path)
-    expect(existsSync(file), file).toBe(true)
-    expect(readFileSync(file, 'utf8'), `${file} has tests`).toMatch(
-      /\b(?:it|test)(?:\.\w+)*\(|^export (?:async )?function/m,
-    )
-  }
+  expect(tests.filter((path) => !hasTests(join('docs', path)))).toEqual([])
 })
 
 it('the README has at most 120 lines', () => {
   expect(readFileSync('README.md', 'utf8').trimEnd().split('\n').length).toBeLessThanOrEqual(120)
 })
+
+const hasTests = (file: string): boolean =>
+  existsSync(file) && /\b(?:it|test)(?:\.\w+)*\(|^export (?:async )?function/m.test(readFileSync(file, 'utf8'))
