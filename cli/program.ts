@@ -2,6 +2,7 @@ import { Command } from 'commander'
 import type { CommonOptions } from '#host/config'
 import { version } from '#host/version'
 import { completionCommand } from './commands/completion.ts'
+import { consoleCommand } from './commands/console.ts'
 import { deadCommands } from './commands/dead.ts'
 import { demoCommand } from './commands/demo.ts'
 import { devCommand } from './commands/dev.ts'
@@ -98,6 +99,7 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
   runCommand(program, context)
   upCommands(program, context)
   explainCommand(program, context)
+  consoleCommand(program, context)
   queueCommands(program, context)
   runsCommands(program, context)
   replayCommand(program, context)

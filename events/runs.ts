@@ -46,8 +46,8 @@ export interface StoredRun {
 /** RUNS as it is there: declares nothing and writes nothing. */
 export interface RunsView {
   readonly stream: string
-  /** Oldest first. NoRunsError when there is no stream. */
-  list(filter: RunsFilter, since?: Date): AsyncIterable<StoredRun>
+  /** Oldest first: all, what was stored then or later, or from that sequence on. NoRunsError when there is no stream. */
+  list(filter: RunsFilter, start?: Date | number): AsyncIterable<StoredRun>
   /** Undefined: it is not there any more. */
   get(sequence: number): Promise<StoredRun | undefined>
   /** From `start` on, for ever. */
@@ -145,9 +145,10 @@ export function viewRuns(js: JetStream, prefix?: string): RunsView {
   }
   return {
     stream,
-    async *list(filter, since) {
+    async *list(filter, start) {
       await demand()
-      yield* read(js.scan(stream, root + runFilter(filter), { since }))
+      const from = typeof start === 'number' ? { first: start } : { since: start }
+      yield* read(js.scan(stream, root + runFilter(filter), from))
     },
     async get(sequence) {
       await demand()

@@ -2,9 +2,18 @@ export { type DeadFilter, selectLetters, textOf } from './dead/letters.ts'
 export { type ReplayTools, replay } from './dead/replay.ts'
 export { type ExistingStreams, openExistingStreams, withExistingStreams } from './existing-streams.ts'
 export { type Explanation, explain } from './explain/explain.ts'
-export { gather } from './explain/gather.ts'
-export { jsonOf, pageOf } from './explain/page.ts'
-export type { ReconcilerSituation, Relative, Situation } from './explain/situation.ts'
+export { type Finding, nameOf, shown } from './explain/finding.ts'
+export { gather, reconcilersOf } from './explain/gather.ts'
+export { type Health, healthOf, wordsOf } from './explain/health.ts'
+export { reconcilersIn } from './explain/nats-facts.ts'
+export { jsonOf, type Known, pageOf, reachOf } from './explain/page.ts'
+export {
+  conditionOf,
+  conditionsOf,
+  type ReconcilerSituation,
+  type Relative,
+  type Situation,
+} from './explain/situation.ts'
 export { type ActResult, actOn, isDone, MEANING } from './keys/act.ts'
 export { adviceOn, orphansIn, type QueueView, withOrphan } from './keys/orphans.ts'
 export { called, detail, placeInNamespace, type Row, toRow } from './keys/rows.ts'
@@ -19,6 +28,7 @@ export {
   selectRows,
 } from './keys/select.ts'
 export type { Act, State } from './keys/states.ts'
+export { causeChanges } from './runs/causes.ts'
 export { explained, filterOf, latestRuns, type RunSelection, runsOf, wants as wantsRun } from './runs/select.ts'
 export { becauseOf, causeText, tookMs, waitedMs, writesIn } from './runs/texts.ts'
 export { filtersOf, type Selection, wants, watchedAs } from './selection.ts'

@@ -4,7 +4,6 @@ import {
   type ContentMode,
   MAX_OBJECT_BYTES,
   type ObjectEvent,
-  openEventStore,
   publicationOf,
   referenceRule,
   toHttp,
@@ -13,13 +12,12 @@ import {
 import type { Config } from '#host/config'
 import { UsageError, untilStopped } from '#host/exit'
 import { clusterId, openKube } from '#host/kube'
-import { createLogger } from '#host/logging'
-import { openJetStream, prefixOf } from '#host/nats'
 import { type KubeClient, resourcePath, servedResources } from '#kube'
 import { curlCommand } from '../events/curl.ts'
 import { guessedRef, imagined, isUsuallyNamespaced, objectsIn, resourceNamed, served } from '../events/objects.ts'
 import type { Target } from '../events/options.ts'
 import { openSink } from '../events/sink.ts'
+import { storeEvents } from '../events/store-events.ts'
 import type { CommandContext, Print } from '../options.ts'
 
 export interface PublishOptions {
@@ -149,7 +147,6 @@ async function send(
   for (const { event } of events) print(`${event.id} to ${sink.name}: ${await sink.send(event, signal)}`)
 }
 
-/** As the bridge does, guarded: an older version never replaces a newer one. */
 async function store(
   { cluster, areStored }: PublishSource,
   published: PublishedEvent[],
@@ -165,22 +162,9 @@ async function store(
     throw new UsageError(
       `EVENTS has all that the API server has, and that has ${called(living.object)}: delete it and the bridge publishes that, or name another place with --to`,
     )
-  await using js = await openJetStream(settings, 'publish')
-  const log = await createLogger(settings)
-  const referenceOnly = settings.FAIRLEAD_REFERENCE_ONLY
-  const events = await openEventStore(js, { ...prefixOf(settings), cluster, referenceOnly, log })
-  for (const { ref, verb, object, event } of published) {
-    const { outcome, sequence } = await events.put(ref, verb, object)
-    print(`${event.id}: ${SAID[outcome]} in ${events.stream} at ${sequence}`)
-  }
+  const said = await storeEvents(settings, cluster, published)
+  for (const [index, { event }] of published.entries()) print(`${event.id}: ${said[index]}`)
 }
 
 const called = ({ kind, metadata: { namespace, name } }: KubeObject): string =>
   `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`
-
-const SAID = {
-  stored: 'stored',
-  present: 'was there already',
-  newer: 'not stored, a newer version is',
-  buried: 'not stored, but buried',
-} as const

@@ -1,7 +1,7 @@
-import type { FieldChange, KubeObject, LapRecord, RunRecord, WriteRecord } from '#contracts'
+import type { FieldChange, LapRecord, RunRecord, WriteRecord } from '#contracts'
 import type { StoredRun } from '#events'
 import { duration, oneLine } from '#host/exit'
-import { becauseOf, causeText, tookMs, waitedMs } from '#inspect'
+import { becauseOf, causeChanges, causeText, tookMs, waitedMs } from '#inspect'
 import { differences } from '#reconcile'
 
 const VALUE_CHARS = 200
@@ -39,18 +39,8 @@ export function showRun({ sequence, record }: StoredRun, before: RunRecord | und
     .join('\n\n')
 }
 
-/** Field by field where both versions are recorded. */
-function causeLines(record: RunRecord, before: RunRecord | undefined): string[] {
-  return (record.causes ?? []).flatMap((cause) => {
-    const line = `  ${causeText(cause)}`
-    const [old, young] = [versionsOf(before, cause.object).at(-1), versionsOf(record, cause.object)[0]]
-    return cause.is === 'changed' && old && young ? [line, ...changeLines(differences(old, young))] : [line]
-  })
-}
-
-/** Those that a run has seen, in that order. */
-const versionsOf = (record: RunRecord | undefined, object: string): KubeObject[] =>
-  Object.entries(record?.objects ?? {}).flatMap(([version, found]) => (version.startsWith(`${object}@`) ? [found] : []))
+const causeLines = (record: RunRecord, before: RunRecord | undefined): string[] =>
+  causeChanges(record, before).flatMap(({ cause, changes }) => [`  ${causeText(cause)}`, ...changeLines(changes)])
 
 function lapLines({ error, outcome, writes }: LapRecord, index: number): string[] {
   const said = error === undefined ? returnedText(outcome) : `failed: ${error}`

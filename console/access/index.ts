@@ -1,3 +1,4 @@
+export { TO_LIST_DEAD, TO_LIST_RECONCILERS, TO_PUBLISH, TO_REPLAY_DEAD, toChangeQueue, toGet, toList } from './actions.ts'
 export {
   AccessUnknownError,
   type ClusterAccess,
@@ -5,3 +6,4 @@ export {
   createClusterAccess,
 } from './cluster-access.ts'
 export type { About, Access, Action, Person, Refusal } from './types.ts'
+export { type LocalAccess, localAccess } from './local.ts'

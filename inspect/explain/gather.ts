@@ -68,7 +68,7 @@ export async function gather(asked: Asked, { kube: api, streams: nats }: Sources
   }
 }
 
-async function reconcilersOf(kube: KubeClient): Promise<KubeObject[]> {
+export async function reconcilersOf(kube: KubeClient): Promise<KubeObject[]> {
   const found: KubeObject[] = []
   for await (const { items } of kube.list(resourcePath(RECONCILERS))) found.push(...items)
   return found

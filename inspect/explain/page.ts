@@ -106,10 +106,14 @@ function stateOf(one: ReconcilerSituation, situation: Situation): string {
   return [`watched ${watched}`, `selected ${selected}`, `served ${served}`, ...held].join(', ')
 }
 
-type Known = 'yes' | 'no' | 'not known'
+export type Known = 'yes' | 'no' | 'not known'
 const known = (is: boolean | undefined): Known => (is === undefined ? 'not known' : is ? 'yes' : 'no')
 
-function reachOf(one: ReconcilerSituation, situation: Situation): Record<'watched' | 'selected' | 'served', Known> {
+/** Whether changes of the object reach the function. */
+export function reachOf(
+  one: ReconcilerSituation,
+  situation: Situation,
+): Record<'watched' | 'selected' | 'served', Known> {
   return {
     watched: known(conditionOf(one.object, 'Synced')?.status === 'True'),
     selected: known(isSelected(one, situation)),

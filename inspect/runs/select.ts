@@ -36,7 +36,10 @@ export async function latestRuns(view: RunsView, selection: RunSelection, limit:
 }
 
 /** Of one object, oldest first. */
-export async function runsOf(view: RunsView, { reconciler, namespace, name }: RunRecord): Promise<StoredRun[]> {
+export async function runsOf(
+  view: RunsView,
+  { reconciler, namespace, name }: Pick<RunRecord, 'reconciler' | 'namespace' | 'name'>,
+): Promise<StoredRun[]> {
   const found: StoredRun[] = []
   for await (const run of explained(view.list({ reconciler, namespace: namespace ?? null, name }))) found.push(run)
   return found

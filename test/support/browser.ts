@@ -20,6 +20,14 @@ export interface Browser extends AsyncDisposable {
   open(url: string): Promise<void>
   /** The value of an expression in the page. */
   evaluate<T>(expression: string): Promise<T>
+  /** The size of the page, in pixels, and the colours that the user prefers. */
+  look(as: { width: number; height?: number; dark?: boolean }): Promise<void>
+  /** One key, such as `Tab`, `Enter` or `j`. */
+  press(key: string): Promise<void>
+  /** PNG. */
+  screenshot(): Promise<Buffer>
+  /** What the page has complained about since it was asked last: uncaught errors, and what its console has as errors. */
+  complaints(): string[]
 }
 
 /** Why this machine cannot run it: it is built for one platform only. */
@@ -45,16 +53,39 @@ export async function startBrowser(): Promise<Browser> {
   }
   try {
     const port = await inTime('its debugging port', debuggingPort(chromium))
-    const call = await connect(await newPage(port))
+    const complaints: string[] = []
+    const call = await connect(await newPage(port), (text) => complaints.push(text))
+    for (const domain of ['Runtime', 'Log', 'Page']) await call(`${domain}.enable`, {})
     return {
       async open(url) {
         const { errorText } = await call<{ errorText?: string }>('Page.navigate', { url })
         if (errorText !== undefined) throw new Error(`Chromium cannot open ${url}: ${errorText}`)
       },
       async evaluate<T>(expression: string) {
-        const { result } = await call<{ result: { value: T } }>('Runtime.evaluate', { expression, returnByValue: true })
+        const { result } = await call<{ result: { value: T } }>('Runtime.evaluate', {
+          expression,
+          returnByValue: true,
+          awaitPromise: true,
+        })
         return result.value
       },
+      async look({ width, height = 900, dark = false }) {
+        await call('Emulation.setDeviceMetricsOverride', { width, height, deviceScaleFactor: 1, mobile: false })
+        const features = [{ name: 'prefers-color-scheme', value: dark ? 'dark' : 'light' }]
+        await call('Emulation.setEmulatedMedia', { features })
+      },
+      async press(key) {
+        const code = { Tab: 9, Enter: 13, Escape: 27, ' ': 32 }[key]
+        const text = key === 'Enter' ? '\r' : key.length === 1 ? key : undefined
+        const event = { key, windowsVirtualKeyCode: code ?? key.toUpperCase().charCodeAt(0), ...(text && { text }) }
+        await call('Input.dispatchKeyEvent', { ...event, type: 'keyDown' })
+        await call('Input.dispatchKeyEvent', { ...event, type: 'keyUp' })
+      },
+      async screenshot() {
+        const { data } = await call<{ data: string }>('Page.captureScreenshot', { format: 'png' })
+        return Buffer.from(data, 'base64')
+      },
+      complaints: () => complaints.splice(0),
       [Symbol.asyncDispose]: stop,
     }
   } catch (error) {
@@ -109,9 +140,13 @@ async function newPage(port: string): Promise<string> {
 
 type Call = <T>(method: string, params: object) => Promise<T>
 
-async function connect(url: string): Promise<Call> {
+async function connect(url: string, complain: (text: string) => void): Promise<Call> {
   const socket = new WebSocket(url)
   await once(socket, 'open')
+  socket.addEventListener('message', ({ data }) => {
+    const text = complaintIn(JSON.parse(String(data)) as Message)
+    if (text !== undefined) complain(text)
+  })
   let calls = 0
   return async <T>(method: string, params: object): Promise<T> => {
     const id = ++calls
@@ -127,6 +162,19 @@ async function connect(url: string): Promise<Call> {
     socket.send(JSON.stringify({ id, method, params }))
     return inTime(`an answer to ${method} ${JSON.stringify(params)}`, answered.promise)
   }
+}
+
+interface Message {
+  method?: string
+  params?: {
+    exceptionDetails?: { text: string; exception?: { description?: string } }
+    entry?: { level: string; text: string; url?: string }
+  }
+}
+
+function complaintIn({ method, params: { exceptionDetails: thrown, entry } = {} }: Message): string | undefined {
+  if (method === 'Runtime.exceptionThrown') return thrown?.exception?.description ?? thrown?.text
+  return method === 'Log.entryAdded' && entry?.level === 'error' ? `${entry.text} ${entry.url ?? ''}` : undefined
 }
 
 /** A browser that hangs fails the test by what it was asked for, not by the test's own time limit. */

@@ -1,0 +1,121 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import type { Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { type Abilities, createConsole, localAccess, openData } from '#console'
+import type { Config } from '#host/config'
+import { UsageError } from '#host/exit'
+import { createLogger } from '#host/logging'
+import { commandJson } from './command-json.ts'
+import { publishStored } from './publish-stored.ts'
+
+export interface OpenOptions {
+  /** Left out: 8484, or a free one. */
+  port?: number
+  allowWrites: boolean
+  /** Modules of functions, for previews and replays. Empty: neither is offered. */
+  function: readonly string[]
+  /** Of the commands that run the functions. */
+  env: NodeJS.ProcessEnv
+}
+
+interface OpenConsole extends AsyncDisposable {
+  /** With the token. */
+  address: string
+  openBrowser(): void
+}
+
+const PORT = 8484
+/** Other machines cannot reach it. */
+const HOST = '127.0.0.1'
+
+/** The console on this machine, for whoever has its address. */
+export async function openConsole(settings: Config, options: OpenOptions): Promise<OpenConsole> {
+  const log = await createLogger(settings)
+  const quiet = await createLogger({ ...settings, LOG_LEVEL: 'error' })
+  const data = openData(settings, quiet)
+  let port = 0
+  const access = localAccess({ port: () => port, log })
+  const server = createConsole({
+    data,
+    access,
+    cookieFor: access.cookieFor,
+    abilities: abilitiesOf(settings, options),
+    log,
+  })
+  try {
+    port = await listening(server, options.port)
+  } catch (error) {
+    await data.close()
+    throw error
+  }
+  const address = `http://${HOST}:${port}${access.path}`
+  return {
+    address,
+    openBrowser: () => openInBrowser(address),
+    async [Symbol.asyncDispose]() {
+      server.close()
+      server.closeAllConnections()
+      await data.close()
+    },
+  }
+}
+
+function abilitiesOf(settings: Config, { allowWrites, function: files, env }: OpenOptions): Abilities {
+  const functions = files.flatMap((file) => ['-f', file])
+  const loaded: Partial<Abilities> =
+    files.length === 0
+      ? {}
+      : {
+          // In a process of their own: a function that blocks stops nothing here, and it is loaded as it is now.
+          preview: (reconciler, namespace, name) =>
+            commandJson(
+              [
+                'run',
+                reconciler,
+                name,
+                ...(namespace === undefined ? [] : ['-n', namespace]),
+                '--dry-run',
+                '-o',
+                'json',
+                ...functions,
+              ],
+              env,
+            ),
+          replay: (run) => commandJson(['replay', String(run), '-o', 'json', ...functions], env),
+        }
+  return {
+    writes: allowWrites,
+    ...loaded,
+    publish: (ref, namespace, name) => publishStored(settings, ref, namespace, name),
+  }
+}
+
+async function listening(server: Server, wanted: number | undefined): Promise<number> {
+  for (const port of wanted === undefined ? [PORT, 0] : [wanted]) {
+    try {
+      server.listen(port, HOST)
+      await once(server, 'listening')
+      return (server.address() as AddressInfo).port
+    } catch (cause) {
+      if (wanted === undefined && port !== 0) continue
+      throw new UsageError(`cannot listen on port ${port}: ${(cause as Error).message}; --port names another one`, {
+        cause,
+      })
+    }
+  }
+  throw new TypeError('no port was tried')
+}
+
+const OPENERS: Partial<Record<NodeJS.Platform, [string, ...string[]]>> = {
+  darwin: ['open'],
+  win32: ['cmd', '/c', 'start', ''],
+}
+
+/** Where there is no browser, the printed address does. */
+function openInBrowser(address: string): void {
+  const [program, ...args] = OPENERS[process.platform] ?? ['xdg-open']
+  const child = spawn(program, [...args, address], { stdio: 'ignore', detached: true })
+  child.once('error', () => undefined)
+  child.unref()
+}

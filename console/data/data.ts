@@ -1,0 +1,172 @@
+import type { Logger } from 'pino'
+import type { KubeObject, RunRecord } from '#contracts'
+import { type DeadLetter, NoRunsError, type StoredRun } from '#events'
+import type { Config } from '#host/config'
+import { openKube } from '#host/kube'
+import {
+  type ExistingStreams,
+  gather,
+  openExistingStreams,
+  reconcilersIn,
+  reconcilersOf,
+  runsOf,
+  type Situation,
+} from '#inspect'
+import type { KubeClient } from '#kube'
+import type { Depth } from '#queue'
+import { Cache } from './cache.ts'
+import { type Connection, connectionTo } from './connection.ts'
+import { type EventFeed, eventFeed } from './event-feed.ts'
+import { type QueueSnapshot, readQueue } from './queue.ts'
+import { type RunsSelection, recentRuns } from './recent-runs.ts'
+
+/** A server that a page needs does not answer. */
+export class AwayError extends Error {
+  override readonly name = 'AwayError'
+  readonly server: 'NATS' | 'The API server'
+
+  constructor(server: AwayError['server'], why: string) {
+    super(why)
+    this.server = server
+  }
+}
+
+/** What a Reconciler has in WORK. */
+export interface ReconcilerCounts {
+  depth: Depth
+  /** The key that is queued longest; undefined: none is. */
+  oldest: Date | undefined
+  isServed: boolean
+}
+
+export interface Asked {
+  kind: string
+  namespace: string | undefined
+  name: string
+}
+
+/** What pages show. Each read is bounded, shared by all tabs, and the more seldom the more it costs. */
+export interface Data {
+  nats(): Promise<ExistingStreams>
+  kube(): Promise<KubeClient>
+  /** Undefined: it answers. */
+  natsAway(): Promise<string | undefined>
+  kubeAway(): Promise<string | undefined>
+  /** From EVENTS, or from the API server while NATS is away. */
+  reconcilers(): Promise<KubeObject[]>
+  /** Whatever has a queue, with and without a Reconciler. */
+  queues(): Promise<string[]>
+  counts(reconciler: string): Promise<ReconcilerCounts | undefined>
+  queue(): Promise<QueueSnapshot>
+  /** The newest first. */
+  recentRuns(selection: RunsSelection): Promise<StoredRun[]>
+  /** Of one object, the newest first. */
+  runsOf(of: Pick<RunRecord, 'reconciler' | 'namespace' | 'name'>): Promise<StoredRun[]>
+  run(sequence: number): Promise<StoredRun | undefined>
+  situation(asked: Asked): Promise<Situation>
+  /** The newest first. */
+  letters(): Promise<DeadLetter[]>
+  events: EventFeed
+  /** After a write: what is shown next shows it. */
+  forget(): void
+  close(): Promise<void>
+}
+
+const LETTERS = 500
+
+export function openData(settings: Config, log: Logger): Data {
+  const kube = connectionTo<KubeClient>({
+    open: async () => {
+      const client = await openKube(settings)
+      await client.text('/version')
+      return client
+    },
+    check: (client) => client.text('/version'),
+    close: (client) => client.close(),
+  })
+  const nats = connectionTo<ExistingStreams & AsyncDisposable>({
+    open: () => openExistingStreams(settings, log),
+    check: ({ js }) => js.nc.flush(),
+    close: async (streams) => {
+      await streams[Symbol.asyncDispose]()
+    },
+  })
+  const cache = new Cache()
+  const demandNats = () => demand(nats, 'NATS')
+  const demandKube = () => demand(kube, 'The API server')
+  const feed = eventFeed(async () => (await demandNats()).view)
+
+  return {
+    nats: demandNats,
+    kube: demandKube,
+    natsAway: () => why(nats),
+    kubeAway: () => why(kube),
+    reconcilers: () =>
+      cache.get('reconcilers', 1000, async () => {
+        const streams = await nats.now()
+        return typeof streams === 'string' ? reconcilersOf(await demandKube()) : reconcilersIn(streams.view)
+      }),
+    queues: () => cache.get('queues', 1000, async () => (await demandNats()).queue.reconcilers()),
+    counts: (reconciler) =>
+      cache.get(`counts ${reconciler}`, 500, async () => countsOf(await demandNats(), reconciler)),
+    queue: () => cache.get('queue', 250, async () => readQueue(await demandNats())),
+    recentRuns: (selection) =>
+      cache.get(`runs ${JSON.stringify(selection)}`, 500, async () =>
+        unlessNone(recentRuns((await demandNats()).runs, selection)),
+      ),
+    runsOf: (of) =>
+      cache.get(`runs of ${JSON.stringify([of.reconciler, of.namespace, of.name])}`, 500, async () => {
+        const { runs } = await demandNats()
+        return (await unlessNone(runsOf(runs, of))).reverse()
+      }),
+    run: async (sequence) => (await demandNats()).runs.get(sequence).catch(undefinedIfNone),
+    situation: (asked) =>
+      cache.get(`object ${JSON.stringify(asked)}`, 1000, async () =>
+        gather(asked, { kube: await kube.now(), streams: await nats.now() }, () => new Date()),
+      ),
+    letters: () => cache.get('letters', 1000, async () => lettersIn(await demandNats())),
+    events: feed,
+    forget: () => cache.clear(),
+    async close() {
+      feed.close()
+      await Promise.all([kube.close(), nats.close()])
+    },
+  }
+}
+
+async function demand<T>(connection: Connection<T>, server: AwayError['server']): Promise<T> {
+  const found = await connection.now()
+  if (typeof found === 'string') throw new AwayError(server, found)
+  return found
+}
+
+async function why(connection: Connection<unknown>): Promise<string | undefined> {
+  const found = await connection.now()
+  return typeof found === 'string' ? found : undefined
+}
+
+async function countsOf({ queue }: ExistingStreams, reconciler: string): Promise<ReconcilerCounts | undefined> {
+  if (!(await queue.reconcilers()).includes(reconciler)) return undefined
+  const [depth, { oldest }, isServed] = await Promise.all([
+    queue.depth(reconciler),
+    queue.backlog(reconciler),
+    queue.isServed(reconciler),
+  ])
+  return { depth, oldest, isServed }
+}
+
+const undefinedIfNone = (error: unknown): undefined => {
+  if (!(error instanceof NoRunsError)) throw error
+  return undefined
+}
+
+const unlessNone = async (runs: Promise<StoredRun[]>): Promise<StoredRun[]> => (await runs.catch(undefinedIfNone)) ?? []
+
+async function lettersIn({ dead }: ExistingStreams): Promise<DeadLetter[]> {
+  const found: DeadLetter[] = []
+  for await (const letter of dead.list()) {
+    found.push(letter)
+    if (found.length > LETTERS) found.shift()
+  }
+  return found.reverse()
+}

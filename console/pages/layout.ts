@@ -1,0 +1,71 @@
+import { AwayError } from '../data/data.ts'
+import { type Html, html } from '../html.ts'
+import type { Ask, Page, Section } from './page.ts'
+import { note } from './parts.ts'
+
+const SECTIONS: [Section, path: string, label: string][] = [
+  ['overview', '/', 'Overview'],
+  ['queue', '/queue', 'Queue'],
+  ['runs', '/runs', 'Runs'],
+  ['events', '/events', 'Events'],
+  ['dead', '/dead', 'Dead letters'],
+]
+
+export interface Assets {
+  css: string
+  js: string
+}
+
+/** The whole document. It says everything without a script; the script keeps it up to date. */
+export function layout(ask: Pick<Ask, 'person' | 'abilities' | 'url'>, page: Page, assets: Assets): string {
+  const { title, section, head, regions, foot, everyMs } = page
+  const { pathname, search } = ask.url
+  const region = (id: string, markup: Html) => html`<div id="r-${id}" class="region">${markup}</div>`
+  const { side, ...others } = regions
+  const parts = Object.entries(others).map(([id, markup]) => region(id, markup))
+  const body = side
+    ? html`<div class="columns"><div>${parts}</div><aside aria-label="Facts">${region('side', side)}</aside></div>`
+    : html`${parts}`
+  return html`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark"><title>${title} – Fairlead</title>
+<link rel="icon" href="data:,"><link rel="stylesheet" href="${assets.css}"><script type="module" src="${assets.js}"></script></head>
+<body data-live="${everyMs === undefined ? '' : `${pathname}${search}`}"><a class="skip" href="#main">Skip to the page</a>
+<header><a class="brand" href="/"><svg viewBox="0 0 24 24" width="22" height="22" aria-hidden="true"><circle cx="12" cy="12" r="9"/><circle cx="12" cy="12" r="3.5"/><path d="M12 3v5.5M12 15.5V21"/></svg>Fairlead</a>
+<nav aria-label="Sections">${SECTIONS.map(([id, path, label]) => html`<a href="${path}" ${id === section && html`aria-current="page"`}>${label}</a>`)}</nav>
+<form class="find" action="/objects" role="search"><input name="object" aria-label="Find an object: KIND/NAME" placeholder="kind/name" required autocomplete="off" spellcheck="false"><input name="namespace" aria-label="Namespace" placeholder="namespace" autocomplete="off" spellcheck="false"><button>Open</button></form>
+<p class="status"><span id="live" class="live" ${everyMs === undefined && html`hidden`}>live</span>${ask.abilities.writes ? html`<span class="mode writes">writes on</span>` : html`<span class="mode">read only</span>`}</p></header>
+<main id="main" class="${section}"><div id="r-notice" class="region" role="status"></div><div id="said" role="status" aria-live="polite"></div><div class="head">${head}</div>${body}${foot}</main>
+<footer><p>Signed in as ${ask.person.name}. <button type="button" class="quiet" data-keys>Keys</button></p></footer>
+<dialog id="keys" aria-label="Keys"><h2>Keys</h2><dl><div><dt><kbd>g</kbd> <kbd>o</kbd></dt><dd>Overview</dd></div><div><dt><kbd>g</kbd> <kbd>q</kbd></dt><dd>Queue</dd></div><div><dt><kbd>g</kbd> <kbd>r</kbd></dt><dd>Runs</dd></div><div><dt><kbd>g</kbd> <kbd>e</kbd></dt><dd>Events</dd></div><div><dt><kbd>g</kbd> <kbd>d</kbd></dt><dd>Dead letters</dd></div><div><dt><kbd>/</kbd></dt><dd>Find an object</dd></div><div><dt><kbd>j</kbd> <kbd>k</kbd></dt><dd>Next and previous row</dd></div><div><dt><kbd>?</kbd></dt><dd>These keys</dd></div></dl><form method="dialog"><button>Close</button></form></dialog>
+</body></html>`.text
+}
+
+/** Why a part of the page is not what it should be, above it. */
+export function noticeOf(error: unknown): Html {
+  if (!(error instanceof AwayError)) throw error
+  return note(
+    'bad',
+    `${error.server} does not answer.`,
+    html`${error.message}<br>The page goes on by itself when it is back.`,
+  )
+}
+
+/** A page of its own for what cannot be shown. */
+export const troublePage = (title: string, say: Html | string): Page => ({
+  title,
+  section: 'none',
+  head: html`<h1>${title}</h1><p>${say}</p><p><a href="/">Overview</a></p>`,
+  regions: {},
+})
+
+/** For who is not let in: nothing of the console but how to get in. */
+export function refusalDocument(status: 401 | 403, message: string, assets: Assets): string {
+  const title = status === 401 ? 'Sign in' : 'Not allowed'
+  const form =
+    status === 401 &&
+    html`<form class="filters" action="/"><label>Token<input name="token" type="password" autocomplete="off" required></label><button>Open</button></form>`
+  return html`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark"><title>${title} – Fairlead</title><link rel="icon" href="data:,"><link rel="stylesheet" href="${assets.css}"></head>
+<body><main class="alone"><h1>${title}</h1><p>${message[0]?.toUpperCase()}${message.slice(1)}.</p>${form}</main></body></html>`
+    .text
+}

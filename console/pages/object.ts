@@ -1,0 +1,220 @@
+import { UsageError } from '#host/exit'
+import {
+  conditionsOf,
+  type Explanation,
+  explain,
+  type Finding,
+  healthOf,
+  type Known,
+  nameOf,
+  type ReconcilerSituation,
+  type Relative,
+  reachOf,
+  type Situation,
+  wordsOf,
+} from '#inspect'
+import { isRefused, readReconciler } from '#spec'
+import { toGet, toList } from '#console/access'
+import type { Asked } from '../data/data.ts'
+import { type Html, html } from '../html.ts'
+import { history } from './history.ts'
+import { type Ask, NotFoundError, type Page, permitted } from './page.ts'
+import { ago, badge, command, facts, section, type Tone, table } from './parts.ts'
+import { kindPart, namespaceIn, previewPath } from './paths.ts'
+import { detailOf, stateBadge } from './queue.ts'
+import { runRows } from './runs.ts'
+import { tree } from './tree.ts'
+
+/** What `fairlead explain` tells, and the way to each thing that it names. */
+export async function objectPage(ask: Ask): Promise<Page> {
+  const [kind = '', place = '', name = ''] = ask.params
+  const situation = await seen(ask, { kind, namespace: namespaceIn(place), name })
+  const { target } = situation
+  const explanation = explain(situation)
+  const runs = situation.natsAway === undefined ? await runsOf(ask, situation) : []
+  const called = `${target.namespace === undefined ? '' : `${target.namespace}/`}${target.name}`
+  const kinds = new Map(
+    situation.reconcilers.map(({ object }) => [nameOf(object), { ...target.ref, kind: target.kind }]),
+  )
+  return {
+    title: `${target.kind} ${called}`,
+    section: 'none',
+    everyMs: 2000,
+    head: html`<p class="crumb">${target.kind} <code>${kindPart(target.ref)}</code></p><h1><bdi>${called}</bdi></h1>`,
+    regions: {
+      summary: summary(situation, explanation),
+      acts: acts(ask, situation),
+      tree: section('Owned and named objects', tree(situation)),
+      runs:
+        runs.length === 0
+          ? section(
+              'Runs',
+              html`<p class="dim">None is recorded. By default only runs that write something or fail are.</p>`,
+            )
+          : section('Runs', runRows('Runs of this object', runs.slice(0, 8), kinds, ask.now, { isOfOne: true })),
+      history: history(situation, runs, ask.now),
+      side: side(ask, situation),
+    },
+  }
+}
+
+/** As far as the person may see it. */
+async function seen(ask: Ask, asked: Asked): Promise<Situation> {
+  const situation = await ask.data.situation(asked).catch((error: unknown) => {
+    if (error instanceof UsageError) throw new NotFoundError(error.message, { cause: error })
+    throw error
+  })
+  const { ref, namespace, name, kind } = situation.target
+  if (!(await ask.may(toGet(ref, namespace, name))))
+    throw new NotFoundError(`${ask.person.name} may not get ${kind} ${name}: ask for the right to get ${kindPart(ref)}`)
+  const relatives = (all: readonly Relative[]) => permitted(ask, all, (one) => toGet(one.ref, one.namespace, one.name))
+  const reconcilers = await Promise.all(
+    situation.reconcilers.map(async (one) => ({
+      ...one,
+      owned: await relatives(one.owned),
+      named: await relatives(one.named),
+    })),
+  )
+  const maySeeEvents = await ask.may(toList({ group: '', resource: 'events' }, namespace))
+  return { ...situation, reconcilers, events: maySeeEvents ? situation.events : [] }
+}
+
+async function runsOf(ask: Ask, { reconcilers, target }: Situation) {
+  const { namespace, name } = target
+  const all = await Promise.all(
+    reconcilers.map(({ object }) =>
+      ask.data.runsOf({ reconciler: nameOf(object), ...(namespace !== undefined && { namespace }), name }),
+    ),
+  )
+  return all.flat().sort((a, b) => b.sequence - a.sequence)
+}
+
+const LEVELS: Record<Finding['level'], [Tone, string]> = {
+  problem: ['bad', 'Problem'],
+  unknown: ['warn', 'Not known'],
+  pending: ['busy', 'Under way'],
+  note: ['idle', 'Note'],
+}
+
+function summary(situation: Situation, { healthy, findings, next }: Explanation): Html {
+  const { object } = situation
+  const [first] = findings
+  const gone = object === undefined
+  const [tone, word]: [Tone, string] = gone
+    ? ['idle', 'not there']
+    : healthy
+      ? ['good', 'healthy']
+      : first === undefined
+        ? ['good', 'healthy']
+        : [
+            LEVELS[first.level][0],
+            first.level === 'pending' ? 'under way' : first.level === 'unknown' ? 'not known' : 'not healthy',
+          ]
+  const step =
+    next &&
+    html`<div class="step"><h2>Next step</h2><p>${next.say}</p>${next.command !== undefined && command(next.command)}</div>`
+  const list = findings.map(
+    ({ level, message, reconciler, next: own }) =>
+      html`<li>${badge(...LEVELS[level])}<span class="clamp" title="${message}">${reconciler !== undefined && html`<span class="of">${reconciler}</span> `}${message}${level === 'note' && own && html` <span class="dim">${own.say}</span>`}</span></li>`,
+  )
+  return html`<div class="summary ${tone}"><p class="verdict">${badge(tone, word)} ${healthy && !gone && html`<span class="dim">Nothing has to be done.</span>`}</p>
+${list.length > 0 && html`<ul class="findings">${list}</ul>`}${step}</div>`
+}
+
+function acts({ abilities }: Ask, { reconcilers, target }: Situation): Html {
+  const { namespace, name } = target
+  const buttons = reconcilers.map(({ object }) => {
+    const reconciler = nameOf(object)
+    const key = JSON.stringify([reconciler, namespace ?? null, name])
+    const act = (which: string, label: string) =>
+      html`<button type="button" data-act="${which}" data-key="${key}">${label}</button>`
+    return html`<p class="buttons">${reconcilers.length > 1 && html`<span class="of">${reconciler}</span>`}
+${abilities.writes && html`${act('run', 'Run now')}${act('retry', 'Retry')}${act('park', 'Park')}`}
+${abilities.preview !== undefined && html`<a class="button" href="${previewPath(reconciler, namespace, name)}">Preview the next run</a>`}</p>`
+  })
+  const publish =
+    abilities.writes && abilities.publish !== undefined
+      ? html`<p class="buttons"><button type="button" class="quiet" data-act="publish" data-object="${JSON.stringify([kindPart(target.ref), namespace ?? null, name])}">Publish its event again</button></p>`
+      : html``
+  return html`${buttons}${publish}`
+}
+
+const KNOWN: Record<Known, [Tone, string]> = {
+  yes: ['good', 'yes'],
+  no: ['bad', 'no'],
+  'not known': ['warn', 'not known'],
+}
+
+function side(ask: Ask, situation: Situation): Html {
+  const { object, reconcilers, events, apiAway, natsAway } = situation
+  const conditions = conditionsOf(object).map((one) => [
+    one.type,
+    badge(toneOf(one.type, one.status), one.status),
+    html`${wordsOf(one)}`,
+    one.lastTransitionTime === undefined ? '' : ago(one.lastTransitionTime, ask.now),
+  ])
+  const told = events.map(({ type, reason, message, count, last }) => [
+    html`${badge(type === 'Warning' ? 'bad' : 'idle', reason)}`,
+    html`${message}${count > 1 && html` <span class="dim">×${count}</span>`}`,
+    ago(last, ask.now),
+  ])
+  const finalizers = object?.metadata.finalizers ?? []
+  const away = [apiAway !== undefined && 'the API server', natsAway !== undefined && 'NATS'].filter(
+    (one) => one !== false,
+  )
+  return html`${away.length > 0 && html`<p class="note warn">Without ${away.join(' and ')}, part of this is not known.</p>`}
+${reconcilers.map((one) => reconcilerFacts(one, situation, ask.now))}
+${conditions.length > 0 && section('Conditions', table('Conditions', ['Type', 'Status', 'Why', 'Since'], conditions))}
+${told.length > 0 && section('Events', table('Kubernetes Events', ['Reason', 'Message', 'Last'], told))}
+${finalizers.length > 0 && section('Finalizers', html`<ul class="plain">${finalizers.map((one) => html`<li><code>${one}</code></li>`)}</ul>`)}
+${section('Changed by', html`<ul class="plain">${writers(object?.metadata['managedFields'], ask.now)}</ul>`)}`
+}
+
+/** Status True of a condition is mostly good, but for those that say what is wrong. */
+const toneOf = (type: string, status: string): Tone => {
+  const isBadIfTrue = /Failed|Failure|Contested|Stalled|Degraded|Pressure/.test(type)
+  return status === 'Unknown' ? 'warn' : (status === 'True') === isBadIfTrue ? 'bad' : 'good'
+}
+
+function reconcilerFacts(one: ReconcilerSituation, situation: Situation, now: Date): Html {
+  const { watched, selected, served } = reachOf(one, situation)
+  const spec = readReconciler(one.object)
+  const held = isRefused(spec)
+    ? [badge('bad', 'refused')]
+    : [spec.paused && badge('warn', 'paused'), spec.dryRun && badge('warn', 'dry run')]
+  const rows = one.rows?.map(
+    (row) =>
+      html`<p>${stateBadge(row)} since ${ago(row.since, now)}${row.attempt > 0 && html`, ${row.attempt} failures in a row`}<br><span class="dim clamp">${detailOf(row, now)}</span></p>`,
+  )
+  const queue =
+    rows === undefined ? badge('warn', 'not known') : rows.length === 0 ? badge('good', 'idle') : html`${rows}`
+  const missing = one.missingRights ?? []
+  return section(
+    `Reconciler ${nameOf(one.object)}`,
+    facts([
+      ['Watched', badge(...KNOWN[watched])],
+      ['Selected', badge(...KNOWN[selected])],
+      ['Served', badge(...KNOWN[served])],
+      ['Held', held.some((mark) => mark !== false) ? html`${held}` : undefined],
+      ['Queue', queue],
+      [
+        'Owns',
+        `${one.owned.length} ${one.owned.length === 1 ? 'object' : 'objects'}, ${one.owned.filter((child) => healthOf(child).is === 'healthy').length} healthy`,
+      ],
+      ['Rights missing', missing.length === 0 ? undefined : html`${missing.join(', ')}`],
+    ]),
+  )
+}
+
+const WRITERS = 4
+
+function writers(managed: unknown, now: Date): Html[] {
+  const entries = (managed ?? []) as { manager?: string; time?: string; subresource?: string }[]
+  return entries
+    .toSorted((a, b) => (b.time ?? '').localeCompare(a.time ?? ''))
+    .slice(0, WRITERS)
+    .map(
+      ({ manager = '-', time, subresource }) =>
+        html`<li><code>${manager}</code>${subresource !== undefined && html` <span class="dim">${subresource}</span>`}${time !== undefined && html` ${ago(time, now)} ago`}</li>`,
+    )
+}

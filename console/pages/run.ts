@@ -1,0 +1,170 @@
+import type { LapRecord, ResourceRef, RunRecord, WriteRecord } from '#contracts'
+import type { StoredRun } from '#events'
+import { duration } from '#host/exit'
+import { becauseOf, causeChanges, causeText, tookMs, waitedMs } from '#inspect'
+import { differences } from '#reconcile'
+import { crossesNamespaces, isRefused, readReconciler } from '#spec'
+import { toGet } from '#console/access'
+import { type Html, html } from '../html.ts'
+import { type Ask, NotFoundError, type Page, primaries } from './page.ts'
+import { ago, changes, facts, section } from './parts.ts'
+import { kindPart, objectPath, runPath } from './paths.ts'
+import { maySee, resultBadge } from './runs.ts'
+
+/** One run from its causes to what it wrote. */
+export async function runPage(ask: Ask): Promise<Page> {
+  const { run, before, after } = await demandRun(ask)
+  const { record, sequence } = run
+  const { reconciler, namespace, name, result, message } = record
+  const kind = (await primaries(ask)).get(reconciler)
+  const object = `${namespace === undefined ? '' : `${namespace}/`}${name}`
+  const may = await kindsSeen(ask, record)
+  const neighbours = html`<nav class="neighbours" aria-label="Runs of the object">${before ? html`<a href="${runPath(before.sequence)}">Run before</a>` : html`<span class="dim">First on record</span>`}${after ? html`<a href="${runPath(after.sequence)}">Run after</a>` : html`<span class="dim">Latest</span>`}</nav>`
+  return {
+    title: `Run ${sequence} of ${reconciler} ${object}`,
+    section: 'runs',
+    head: html`<p class="crumb">Run ${sequence} of ${reconciler}</p>
+<h1>${kind ? html`<a href="${objectPath(kindPart(kind), namespace, name)}"><bdi>${object}</bdi></a>` : html`<bdi>${object}</bdi>`}</h1>${neighbours}
+<p class="verdict">${resultBadge(result)} ${ago(record.endedAt, ask.now)} ago${message !== undefined && html`: <span class="error">${message}</span>`}</p>`,
+    regions: {
+      phases: section('Time', phases(record)),
+      causes: section('Why it came', causes(record, before?.record, may)),
+      laps: section(
+        'What it decided and wrote',
+        html`<ol class="laps">${record.laps.map((lap, index) => lapHtml(lap, index, may))}</ol>`,
+      ),
+      side: side(ask, run, may.all),
+    },
+  }
+}
+
+/** The record as `fairlead runs get` prints it: a file for `fairlead replay --from` and for tests. */
+export async function runRecord(ask: Ask): Promise<string> {
+  const { run } = await demandRun(ask)
+  if (!(await kindsSeen(ask, run.record)).all)
+    throw new NotFoundError('the record has objects of kinds that you may not get')
+  return `${JSON.stringify(run.record)}\n`
+}
+
+/** The run, the one of its object that is recorded before it, and the one after it. */
+async function demandRun(
+  ask: Ask,
+): Promise<{ run: StoredRun; before: StoredRun | undefined; after: StoredRun | undefined }> {
+  const sequence = Number(ask.params[0])
+  const found = Number.isSafeInteger(sequence) && sequence > 0 ? await ask.data.run(sequence) : undefined
+  if (found === undefined || !(await maySee(ask, found)))
+    throw new NotFoundError(
+      `there is no run ${ask.params[0]} any more, or you may not see it: RUNS keeps the last 20 of each object`,
+    )
+  const all = await ask.data.runsOf(found.record)
+  const index = all.findIndex((one) => one.sequence === sequence)
+  return {
+    run: all[index] ?? found,
+    before: index < 0 ? undefined : all[index + 1],
+    after: index < 0 ? undefined : all[index - 1],
+  }
+}
+
+interface Seen {
+  /** Whether the person may get objects of the kind, by its name. */
+  kind(name: string): boolean
+  /** Of every kind that the reconciler reads or writes. */
+  all: boolean
+}
+
+/** A run has seen and written objects of other kinds than its own. */
+async function kindsSeen(ask: Ask, { reconciler, namespace }: RunRecord): Promise<Seen> {
+  const object = (await ask.data.reconcilers()).find(({ metadata }) => metadata.name === reconciler)
+  const spec = object && readReconciler(object)
+  const kinds: [ResourceRef & { kind: string }, where: string | undefined][] =
+    spec === undefined || isRefused(spec)
+      ? []
+      : [
+          ...[spec.for, ...spec.owns].map((one) => [one, namespace] as const),
+          ...spec.related.map((one) => [one, crossesNamespaces(one) ? undefined : namespace] as const),
+        ].map(([one, where]) => [one, where])
+  const answers = await Promise.all(kinds.map(([one, where]) => ask.may(toGet(one, where))))
+  const refused = new Set(kinds.filter((_, index) => !answers[index]).map(([{ kind }]) => kind))
+  const known = new Set(kinds.map(([{ kind }]) => kind))
+  return { kind: (name) => known.has(name) && !refused.has(name), all: kinds.length > 0 && refused.size === 0 }
+}
+
+/** How long it was queued, and how long it ran, to scale. */
+function phases(record: RunRecord): Html {
+  const [waited, took] = [waitedMs(record), tookMs(record)]
+  const share = Math.min(96, Math.max(4, (100 * waited) / Math.max(1, waited + took)))
+  const label = `Queued for ${duration(waited)}, ran for ${duration(took)}`
+  return html`<figure class="phases"><svg width="100%" height="18" role="img" aria-label="${label}"><rect class="queued" x="0" y="2" height="14" width="${share.toFixed(2)}%" rx="3"/><rect class="ran" x="${share.toFixed(2)}%" y="2" height="14" width="${(100 - share).toFixed(2)}%" rx="3"/></svg>
+<figcaption><span class="key queued">queued ${duration(waited)}</span> <span class="key ran">ran ${duration(took)}</span></figcaption></figure>`
+}
+
+function causes(record: RunRecord, before: RunRecord | undefined, may: Seen): Html {
+  const found = causeChanges(record, before)
+  if (found.length === 0 && !record.fired && !record.cutShort) return html`<p>${becauseOf(record)}</p>`
+  const own = [record.fired && 'its timer came due', record.cutShort && 'the run before never ended'].filter(
+    (one) => typeof one === 'string',
+  )
+  return html`<ul class="causes">${own.map((one) => html`<li>${one}</li>`)}${found.map(({ cause, changes: fields }) => {
+    const kind = cause.object.split(/[. ]/)[0] ?? ''
+    return html`<li>${causeText(cause)}${fields.length > 0 && may.kind(kind) && changes(fields)}</li>`
+  })}</ul>`
+}
+
+function lapHtml({ error, outcome, isSame, writes }: LapRecord, index: number, may: Seen): Html {
+  const said =
+    error !== undefined
+      ? html`<span class="error">failed: ${error}</span>`
+      : isSame || outcome === undefined
+        ? html`returned the same`
+        : may.all
+          ? html`returned <details><summary>${Object.keys(outcome).join(', ') || 'nothing'}</summary><pre>${JSON.stringify(outcome, null, 2)}</pre></details>`
+          : html`returned ${Object.keys(outcome).join(', ')} <span class="dim">(you may not get every kind in it)</span>`
+  return html`<li><p class="call">Call ${index + 1}: ${said}</p>${writes.map((write) => writeHtml(write, may))}</li>`
+}
+
+function writeHtml({ verb, kind, namespace, name, error, differences: found, patch }: WriteRecord, may: Seen): Html {
+  const fields = found ?? (patch === undefined ? [] : differences(undefined, patch))
+  const object = `${namespace === undefined ? '' : `${namespace}/`}${name}`
+  return html`<div class="write"><p><span class="verb">${verb}</span> ${kind} <bdi>${object}</bdi>${error !== undefined && html` <span class="error">refused: ${error}</span>`}</p>${fields.length > 0 && (may.kind(kind) ? changes(fields) : html`<p class="dim">You may not get ${kind}: what changed is not shown.</p>`)}</div>`
+}
+
+function side(ask: Ask, { sequence, record }: StoredRun, mayDownload: boolean): Html {
+  const {
+    process,
+    lane,
+    attempt,
+    cpuMs,
+    requests,
+    traceId,
+    revision,
+    requeueAt,
+    leftOut,
+    queuedAt,
+    startedAt,
+    endedAt,
+  } = record
+  const download =
+    mayDownload &&
+    html`<a class="button" href="/runs/${sequence}/record" download="run-${sequence}.json">Download the record</a>`
+  const replay =
+    ask.abilities.replay !== undefined &&
+    html`<a class="button" href="/runs/${sequence}/replay">Replay on the function as it is</a>`
+  return html`${section(
+    'Facts',
+    facts([
+      ['Queued', html`<code>${queuedAt}</code>`],
+      ['Started', html`<code>${startedAt}</code>`],
+      ['Ended', html`<code>${endedAt}</code>`],
+      ['Runs again', requeueAt === undefined ? undefined : html`<code>${requeueAt}</code>`],
+      ['Process', html`<code>${process}</code>`],
+      ['Lane', lane],
+      ['Failures before', String(attempt)],
+      ['Requests that write', String(requests)],
+      ['CPU', cpuMs === undefined ? undefined : `${cpuMs.toFixed(1)} ms`],
+      ['Revision', revision === undefined ? undefined : html`<code>${revision}</code>`],
+      ['Trace', traceId === undefined ? undefined : html`<code>${traceId}</code>`],
+      ['Left out', leftOut.length === 0 ? undefined : leftOut.join('; ')],
+    ]),
+  )}<p class="buttons">${download}${replay}</p>
+${traceId !== undefined && html`<p class="dim">Log lines and spans of this run have the trace ID.</p>`}`
+}

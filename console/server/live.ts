@@ -1,0 +1,62 @@
+import { once } from 'node:events'
+import type { ServerResponse } from 'node:http'
+import { pause } from '#primitives'
+import { AwayError } from '../data/data.ts'
+import { html } from '../html.ts'
+import { noticeOf } from '../pages/layout.ts'
+import { NotFoundError, type Page } from '../pages/page.ts'
+import { begin } from './answer.ts'
+
+/** Looking takes this share of the time of a tab at most. */
+const SHARE = 10
+const AWAY_MS = 1000
+/** A tab that hears nothing for longer takes the stream for broken. */
+const BEAT_MS = 5000
+
+/** What a page shows, without what counts up by itself. */
+const settled = (text: string): string => text.replaceAll(/(<time[^>]*>)[^<]*/g, '$1')
+
+/**
+ * One stream of a tab: the regions of its page that have changed, some times a second at most. However much happens, a
+ * tab that reads slowly is sent the newest state and no queue of older ones.
+ */
+export async function follow(response: ServerResponse, look: () => Promise<Page>, signal: AbortSignal): Promise<void> {
+  begin(response, 200, { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' })
+  const sent = new Map<string, string>()
+  let beatAt = 0
+  while (!signal.aborted) {
+    const startedAt = performance.now()
+    const { regions, everyMs = AWAY_MS } = await regionsOf(look)
+    const changed = Object.entries(regions).filter(([id, region]) => sent.get(id) !== settled(region))
+    for (const [id, region] of changed) sent.set(id, settled(region))
+    const now = performance.now()
+    const isSilent = changed.length === 0
+    if (!isSilent || now - beatAt > BEAT_MS) {
+      beatAt = now
+      const text = isSilent ? ': still here\n\n' : `data: ${JSON.stringify(Object.fromEntries(changed))}\n\n`
+      if (!response.write(text)) await once(response, 'drain', { signal })
+    }
+    await pause(Math.max(everyMs, (now - startedAt) * SHARE), signal)
+  }
+}
+
+/** Of a server that is away only that: what was shown before stays. */
+async function regionsOf(
+  look: () => Promise<Page>,
+): Promise<{ regions: Record<string, string>; everyMs?: number | undefined }> {
+  try {
+    const { regions, everyMs } = await look()
+    const texts = Object.entries(regions).map(([id, region]) => [id, region.text] as const)
+    return { regions: { notice: '', ...Object.fromEntries(texts) }, everyMs }
+  } catch (error) {
+    if (error instanceof AwayError) return { regions: { notice: noticeOf(error).text } }
+    if (error instanceof NotFoundError)
+      return {
+        regions: {
+          notice: html`<div class="note warn"><p><strong>It is not there any more.</strong> ${error.message}</p></div>`
+            .text,
+        },
+      }
+    throw error
+  }
+}

@@ -1,0 +1,182 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { Logger } from 'pino'
+import { UsageError } from '#host/exit'
+import type { Access, Person } from '#console/access'
+import { AwayError, type Data } from '../data/data.ts'
+import { html } from '../html.ts'
+import { layout, noticeOf, refusalDocument, troublePage } from '../pages/layout.ts'
+import { type Abilities, type Ask, askedOnce, NotFoundError, type Page } from '../pages/page.ts'
+import { objectPath } from '../pages/paths.ts'
+import { queueRows } from '../pages/queue.ts'
+import { runRecord } from '../pages/run.ts'
+import { perform, type Wanted } from './acts.ts'
+import { begin, redirect, sendHtml, sendJson } from './answer.ts'
+import { loadAssets } from './assets.ts'
+import { follow } from './live.ts'
+import { type Route, routeOf } from './routes.ts'
+
+export interface ConsoleOptions {
+  data: Data
+  access: Access
+  /** A cookie for a request that brings the token in its address. Left out: there is no such way in. */
+  cookieFor?: ((request: IncomingMessage) => string | undefined) | undefined
+  abilities: Abilities
+  log: Logger
+}
+
+/** Streams at once, of all persons: each is a tab. */
+const TABS = 64
+/** Requests at once. */
+const CONNECTIONS = 256
+const BODY_BYTES = 256 * 1024
+/** A form cannot send it, and a page of another origin may not. */
+const WRITE_HEADER = 'x-fairlead-write'
+
+/** The console over HTTP. It is not listening yet. */
+export function createConsole({ data, access, cookieFor, abilities, log }: ConsoleOptions): Server {
+  const assets = loadAssets()
+  let tabs = 0
+
+  const askOf = (person: Person, url: URL, params: readonly string[]): Ask => ({
+    person,
+    may: askedOnce(access, person),
+    data,
+    abilities,
+    url,
+    params,
+    now: new Date(),
+    log,
+  })
+
+  async function show(response: ServerResponse, ask: Ask, route: Route): Promise<void> {
+    const [status, page] = await pageOf(ask, route)
+    sendHtml(response, status, layout(ask, page, assets.paths))
+  }
+
+  async function live(response: ServerResponse, ask: Ask): Promise<void> {
+    const url = new URL(ask.url.searchParams.get('page') ?? '/', ask.url)
+    const route = routeOf(url.pathname)
+    if (route === undefined) return sendJson(response, 404, { say: 'there is no such page' })
+    if (tabs >= TABS) return sendJson(response, 503, { say: `${TABS} tabs are open already: close some` })
+    tabs++
+    const gone = new AbortController()
+    response.once('close', () => gone.abort())
+    try {
+      // The access may have changed meanwhile: each look asks again.
+      const look = () => route.page(askOf(ask.person, url, route.params))
+      await follow(response, look, gone.signal)
+    } catch (error) {
+      if (!gone.signal.aborted) log.warn({ err: error, page: url.pathname }, 'a page of the console cannot be followed')
+    } finally {
+      tabs--
+      response.end()
+    }
+  }
+
+  async function act(request: IncomingMessage, response: ServerResponse, ask: Ask): Promise<void> {
+    if (request.headers[WRITE_HEADER] !== '1')
+      return sendJson(response, 403, { say: `a write needs the header ${WRITE_HEADER}: 1` })
+    const wanted = await bodyOf(request)
+    try {
+      const { say, isDone } = await perform(wanted, ask, access)
+      data.forget()
+      sendJson(response, 200, { say, isDone })
+    } catch (error) {
+      if (!(error instanceof UsageError || error instanceof AwayError)) throw error
+      sendJson(response, error instanceof AwayError ? 503 : 400, { say: error.message, isDone: false })
+    }
+  }
+
+  async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const url = new URL(request.url ?? '/', 'http://console')
+    const asset = assets.get(url.pathname)
+    if (asset !== undefined) {
+      const isZipped = /\bgzip\b/.test(request.headers['accept-encoding'] ?? '')
+      const headers = {
+        'content-type': asset.type,
+        'cache-control': 'public, max-age=31536000, immutable',
+        vary: 'accept-encoding',
+      }
+      begin(response, 200, isZipped ? { ...headers, 'content-encoding': 'gzip' } : headers).end(
+        isZipped ? asset.gzip : asset.body,
+      )
+      return
+    }
+    const cookie = cookieFor?.(request)
+    if (cookie !== undefined) return redirect(response, '/', { 'set-cookie': cookie })
+    const person = await access.authenticate(request)
+    if ('status' in person) {
+      const { status, message } = person
+      if (url.pathname === '/live' || request.method === 'POST') return sendJson(response, status, { say: message })
+      return sendHtml(response, status, refusalDocument(status, message, assets.paths))
+    }
+    const ask = askOf(person, url, [])
+    if (request.method === 'POST' && url.pathname === '/act') return act(request, response, ask)
+    if (request.method !== 'GET') return sendJson(response, 405, { say: 'GET pages, POST /act' })
+    if (url.pathname === '/live') return live(response, ask)
+    if (url.pathname === '/queue/rows') return sendJson(response, 200, await queueRows(ask))
+    if (url.pathname === '/objects') return redirect(response, foundPath(url))
+    const [, run] = /^\/runs\/(\d+)\/record$/.exec(url.pathname) ?? []
+    if (run !== undefined) {
+      const record = await runRecord({ ...ask, params: [run] })
+      begin(response, 200, { 'content-type': 'application/json' }).end(record)
+      return
+    }
+    const route = routeOf(url.pathname)
+    if (route !== undefined) return show(response, { ...ask, params: route.params }, route)
+    sendHtml(response, 404, layout(ask, troublePage('There is no such page', 'The address is wrong.'), assets.paths))
+  }
+
+  const server = createServer((request, response) => {
+    answer(request, response).catch((error: unknown) => fail(response, error, log))
+  })
+  server.maxConnections = CONNECTIONS
+  return server
+}
+
+/** What is not there, or cannot be known now, is a page as well. */
+async function pageOf(ask: Ask, { page }: Route): Promise<[status: number, page: Page]> {
+  try {
+    return [200, await page(ask)]
+  } catch (error) {
+    if (error instanceof NotFoundError) return [404, troublePage('There is nothing to see here', error.message)]
+    if (error instanceof AwayError) {
+      const away = { title: 'No answer', section: 'none' as const, head: html``, everyMs: 1000 }
+      return [503, { ...away, regions: { away: noticeOf(error) } }]
+    }
+    throw error
+  }
+}
+
+function fail(response: ServerResponse, error: unknown, log: Logger): void {
+  if (error instanceof NotFoundError || error instanceof UsageError) {
+    if (!response.headersSent) sendJson(response, 404, { say: error.message })
+    return
+  }
+  if (error instanceof AwayError && !response.headersSent) return sendJson(response, 503, { say: error.message })
+  log.warn({ err: error }, 'a request of the console failed')
+  if (response.headersSent) response.destroy()
+  else sendJson(response, 500, { say: 'the console has failed on this request: its log says why' })
+}
+
+async function bodyOf(request: IncomingMessage): Promise<Wanted> {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    bytes += chunk.length
+    if (bytes > BODY_BYTES) throw new UsageError(`a request has ${BODY_BYTES} bytes at most`)
+    chunks.push(chunk)
+  }
+  try {
+    return (JSON.parse(Buffer.concat(chunks).toString()) ?? {}) as Wanted
+  } catch (cause) {
+    throw new UsageError('the body of the request is no JSON', { cause })
+  }
+}
+
+/** `KIND/NAME` of the form that every page has. */
+function foundPath({ searchParams }: URL): string {
+  const [kind = '', name = ''] = (searchParams.get('object') ?? '').trim().split('/', 2)
+  const namespace = (searchParams.get('namespace') ?? '').trim()
+  return kind === '' || name === '' ? '/' : objectPath(kind, namespace === '' ? undefined : namespace, name)
+}
