@@ -27,8 +27,13 @@ export async function withExistingStreams(
   await work(existing)
 }
 
-export async function openExistingStreams(config: Config, log: Logger): Promise<ExistingStreams & AsyncDisposable> {
-  const js = await openJetStream(config, 'queue')
+/** `role` names the inbox of the connection, which the permissions of a user of NATS name as well. */
+export async function openExistingStreams(
+  config: Config,
+  log: Logger,
+  role = 'queue',
+): Promise<ExistingStreams & AsyncDisposable> {
+  const js = await openJetStream(config, role)
   reportConnection(js, log)
   try {
     const queue = await openQueue(js, { ...queueOptions(config, log), create: false })
