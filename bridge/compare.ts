@@ -1,7 +1,7 @@
 import type { KubeObject } from '#contracts'
-import { compareVersions, type Identity, NO_OWNER, type OwnerKey, ownerPart, parseOwner } from '#events'
+import { compareVersions, type Identity, type OwnerKey, ownerPart } from '#events'
 
-/** What EVENTS has of one object, small enough to be kept for every object of a resource during a list. */
+/** The state of one object in EVENTS. */
 export interface Known {
   uid: string
   resourceVersion: string
@@ -22,23 +22,6 @@ export type Difference = 'added' | 'modified' | 'replaced' | 'same'
 export interface CoveredUpTo {
   resourceVersion: string
   sequence: number
-}
-
-/** As one string: a resource may have a hundred thousand objects. */
-export const packed = ({ uid, resourceVersion, deleted, owner, covered, partial, sequence }: Known): string =>
-  [deleted ? 1 : 0, covered ? 1 : 0, partial ? 1 : 0, sequence, uid, resourceVersion, ownerPart(owner)].join(' ')
-
-export function unpacked(text: string): Known {
-  const [deleted, covered, partial, sequence, uid = '', resourceVersion = '', owner = NO_OWNER] = text.split(' ')
-  return {
-    uid,
-    resourceVersion,
-    deleted: deleted === '1',
-    covered: covered === '1',
-    partial: partial === '1',
-    sequence: Number(sequence),
-    owner: parseOwner(owner),
-  }
 }
 
 export function known(identity: Identity, coveredUpTo: CoveredUpTo | undefined): Known {

@@ -1,8 +1,9 @@
 import { apiVersionOf, type KubeObject, type ResourceRef } from '#contracts'
 import { type EventStore, keyOf, parseKey } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
-import { type CoveredUpTo, difference, disproved, isLater, type Known, known, packed, unpacked } from './compare.ts'
+import { type CoveredUpTo, difference, disproved, type Known, known } from './compare.ts'
 import { UnwatchableError } from './failure.ts'
+import { KnownObjects } from './known-objects.ts'
 import { type ListObjectsOptions, listObjects, ofKind } from './list-objects.ts'
 import type { News } from './publisher.ts'
 import type { Routes } from './routing.ts'
@@ -48,7 +49,7 @@ export interface RelistDeps {
  */
 export async function relist(plan: RelistPlan, deps: RelistDeps): Promise<RelistReport & { resourceVersion: string }> {
   const { ref, namespace, selection } = plan
-  const remaining = await readKnown(plan, deps.events)
+  const stored = await readKnown(plan, deps.events)
   // The memory of the writer may have objects that were swept.
   if (plan.unsafeBelow > 0) deps.events.forget(ref)
   const report = { objects: 0, changed: 0, deleted: 0, resourceVersion: '' }
@@ -62,17 +63,13 @@ export async function relist(plan: RelistPlan, deps: RelistDeps): Promise<Relist
     if (!uid || !resourceVersion)
       throw new UnwatchableError(`${object.metadata.name} has no uid or no resourceVersion: choose another resource`)
     const key = keyOf(object.metadata.namespace, object.metadata.name)
-    const text = remaining.get(key)
-    const before = text === undefined ? undefined : unpacked(text)
-    const findings = findingsOf(plan, deps.events, key, before, object, event.type)
-    remaining.delete(key)
+    const findings = findingsOf(plan, deps.events, key, stored.take(key), object, event.type)
     deps.listed?.(object, event.type === 'DELETED')
     if (event.type === 'PRESENT') report.objects++
     if (findings.some(({ news }) => isChange(news))) report.changed++
     for (const found of findings) await deps.publish(found)
   }
-  for (const [key, text] of remaining) {
-    const gone = unpacked(text)
+  for (const [key, gone] of stored.remaining()) {
     if (gone.deleted && gone.covered) continue
     if (!gone.deleted) report.deleted++
     await deps.publish({ key, news: ending(ref, key, gone, deps.events) })
@@ -83,14 +80,11 @@ export async function relist(plan: RelistPlan, deps: RelistDeps): Promise<Relist
 async function readKnown(
   { ref, namespace, coveredUpTo, signal }: RelistPlan,
   events: EventStore,
-): Promise<Map<string, string>> {
-  const objects = new Map<string, string>()
+): Promise<KnownObjects> {
+  const objects = new KnownObjects()
   for await (const identity of events.identities(ref, namespace)) {
     signal.throwIfAborted()
-    const key = keyOf(identity.key.namespace, identity.key.name)
-    const before = objects.get(key)
-    if (before === undefined || isLater(identity, unpacked(before)))
-      objects.set(key, packed(known(identity, coveredUpTo)))
+    objects.add(keyOf(identity.key.namespace, identity.key.name), known(identity, coveredUpTo))
   }
   return objects
 }
