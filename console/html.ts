@@ -23,8 +23,7 @@ const escaped = (text: string): string =>
 function textOf(value: Value): string {
   if (value instanceof Html) return value.text
   if (value === undefined || value === false) return ''
-  if (Array.isArray(value)) return value.map(textOf).join('')
-  return escaped(String(value))
+  return typeof value === 'object' ? value.map(textOf).join('') : escaped(String(value))
 }
 
 /** Every value is escaped but for markup made by the same tag. Attributes belong in double quotes. */

@@ -46,7 +46,7 @@ export interface StoredRun {
 /** RUNS as it is there: declares nothing and writes nothing. */
 export interface RunsView {
   readonly stream: string
-  /** Oldest first: all, what was stored then or later, or from that sequence on. NoRunsError when there is no stream. */
+  /** Oldest first: all, those of that time or later, or those from that sequence on. NoRunsError when there is no stream. */
   list(filter: RunsFilter, start?: Date | number): AsyncIterable<StoredRun>
   /** Undefined: it is not there any more. */
   get(sequence: number): Promise<StoredRun | undefined>

@@ -15,6 +15,7 @@ export const ASSETS = [
   'README.md',
   'LICENSE',
   'cli/bin.js',
+  'console/assets',
   'crds',
   'deploy',
   'local/go',

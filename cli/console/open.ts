@@ -1,8 +1,11 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import type { Server } from 'node:http'
+import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { type Abilities, createConsole, localAccess, openData } from '#console'
+import { hostname } from 'node:os'
+import type { Logger } from 'pino'
+import { type Abilities, createConsole, type Data, openData } from '#console'
+import { type Access, localAccess, WriteRecord } from '#console/access'
 import type { Config } from '#host/config'
 import { UsageError } from '#host/exit'
 import { createLogger } from '#host/logging'
@@ -15,17 +18,19 @@ export interface OpenOptions {
   allowWrites: boolean
   /** Modules of functions, for previews and replays. Empty: neither is offered. */
   function: readonly string[]
-  /** Of the commands that run the functions. */
+  /** The environment of commands that run functions. */
   env: NodeJS.ProcessEnv
 }
 
 interface OpenConsole extends AsyncDisposable {
-  /** With the token. */
+  /** Contains the token. */
   address: string
   openBrowser(): void
 }
 
 const PORT = 8484
+/** Requests at once. */
+const CONNECTIONS = 256
 /** Other machines cannot reach it. */
 const HOST = '127.0.0.1'
 
@@ -35,14 +40,13 @@ export async function openConsole(settings: Config, options: OpenOptions): Promi
   const quiet = await createLogger({ ...settings, LOG_LEVEL: 'error' })
   const data = openData(settings, quiet)
   let port = 0
-  const access = localAccess({ port: () => port, log })
-  const server = createConsole({
-    data,
-    access,
-    cookieFor: access.cookieFor,
-    abilities: abilitiesOf(settings, options),
-    log,
-  })
+  const writes = recording(data, log)
+  const access = localAccess({ port: () => port, record: writes.record })
+  const abilities = abilitiesOf(settings, options)
+  const server = createServer(
+    createConsole({ data, access, cookieFor: (request) => access.cookieFor(request), abilities, log }),
+  )
+  server.maxConnections = CONNECTIONS
   try {
     port = await listening(server, options.port)
   } catch (error) {
@@ -56,8 +60,21 @@ export async function openConsole(settings: Config, options: OpenOptions): Promi
     async [Symbol.asyncDispose]() {
       server.close()
       server.closeAllConnections()
+      await writes.flush()
       await data.close()
     },
+  }
+}
+
+/** Records writes with the API server that the pages read. */
+function recording(data: Data, log: Logger): { record: Access['record']; flush: () => Promise<void> } {
+  let writes: WriteRecord | undefined
+  return {
+    async record(person, what, about) {
+      writes ??= new WriteRecord({ kube: await data.kube(), instance: hostname(), log, date: () => new Date() })
+      await writes.record(person, what, about)
+    },
+    flush: async () => writes?.flush(),
   }
 }
 

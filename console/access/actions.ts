@@ -34,10 +34,10 @@ const ofReconcilers = (verb: string, subresource: string, name?: string): Action
 
 /** To see which reconcilers there are, and their counts. */
 export const TO_LIST_RECONCILERS = ofReconcilers('list', '')
-/** To see messages that may be of any object. */
+/** Shows messages that may be of any object. */
 export const TO_LIST_DEAD = ofReconcilers('list', '/dead')
 export const TO_REPLAY_DEAD = ofReconcilers('update', '/dead')
 /** To run, retry, park and purge keys. */
 export const toChangeQueue = (reconciler: string): Action => ofReconcilers('update', '/queue', reconciler)
-/** To store the object's event again. */
+/** Stores the event of an object again. */
 export const TO_PUBLISH = ofReconcilers('create', '/events')

@@ -14,7 +14,7 @@ export interface LocalAccess extends Access {
 interface LocalOptions {
   /** Where it listens, known once it does. */
   port: () => number
-  log: { info(fields: object, message: string): void }
+  record: Access['record']
 }
 
 const LOOPBACK = ['127.0.0.1', 'localhost', '[::1]']
@@ -23,7 +23,7 @@ const LOOPBACK = ['127.0.0.1', 'localhost', '[::1]']
  * Every request names this machine as its `Host`: a page of another name that resolves to 127.0.0.1 reaches nothing. A
  * page of another origin reaches nothing either, and the cookie is not sent with its requests.
  */
-export function localAccess({ port, log }: LocalOptions): LocalAccess {
+export function localAccess({ port, record }: LocalOptions): LocalAccess {
   const token = randomBytes(24).toString('base64url')
   const person: Person = { name: userInfo().username, groups: [] }
   const isToken = (given: string): boolean => {
@@ -47,11 +47,9 @@ export function localAccess({ port, log }: LocalOptions): LocalAccess {
         message: 'open the address that fairlead console has printed: its token is missing or wrong',
       }
     },
-    // What the command may do, its user may do: both have the same kubeconfig and the same NATS.
+    // The user of the command has the kubeconfig and the NATS of the console.
     may: async () => true,
-    async record({ name }, what, about) {
-      log.info({ person: name, about }, what)
-    },
+    record,
   }
 }
 

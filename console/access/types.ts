@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 
-/** Who asks, for the log and for Events. */
+/** A person, as the log and Events name them. */
 export interface Person {
   readonly name: string
   readonly groups: readonly string[]
@@ -29,11 +29,11 @@ export interface About {
   readonly name: string
 }
 
-/** Who may see and do what: on a developer's machine by a token, in a cluster by the API server's answer. */
+/** Decides the rights of people: on a developer's machine by a token, in a cluster by the API server's answer. */
 export interface Access {
   authenticate(request: IncomingMessage): Promise<Person | Refusal>
   /** Whether the person may do this in the Kubernetes API. */
   may(person: Person, action: Action): Promise<boolean>
-  /** A write that a person asked for, after `may` said yes: logged and reported as an Event. */
+  /** Logs a write of a person that `may` has allowed, and reports it as an Event. */
   record(person: Person, what: string, about: About): Promise<void>
 }

@@ -23,7 +23,7 @@ export class Cache {
     return under as Promise<T>
   }
 
-  /** After a write: what is shown next shows it. */
+  /** After a write, the next read shows it. */
   clear(): void {
     this.#entries.clear()
   }

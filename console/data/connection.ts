@@ -5,7 +5,7 @@ const CHECK_MS = 1000
 const ANSWERS_WITHIN_MS = 2000
 
 export interface Connection<T> {
-  /** What is connected, or why it is away. */
+  /** Resolves with the connected server, or the reason why it is away. */
   now(): Promise<T | string>
   close(): Promise<void>
 }
@@ -58,7 +58,7 @@ export function connectionTo<T>({ open, check, close }: Way<T>): Connection<T> {
 }
 
 /** Rejects when the answer does not come in time. */
-export async function inTime<T>(work: Promise<T>, ms = ANSWERS_WITHIN_MS): Promise<T> {
+async function inTime<T>(work: Promise<T>, ms = ANSWERS_WITHIN_MS): Promise<T> {
   const late = Promise.withResolvers<never>()
   const timer = setTimeout(() => late.reject(new Error(`no answer within ${ms / 1000} s`)), ms)
   return Promise.race([work, late.promise]).finally(() => clearTimeout(timer))

@@ -54,20 +54,20 @@ export interface Data {
   kubeAway(): Promise<string | undefined>
   /** From EVENTS, or from the API server while NATS is away. */
   reconcilers(): Promise<KubeObject[]>
-  /** Whatever has a queue, with and without a Reconciler. */
+  /** The names of all queues, with and without a Reconciler. */
   queues(): Promise<string[]>
   counts(reconciler: string): Promise<ReconcilerCounts | undefined>
   queue(): Promise<QueueSnapshot>
   /** The newest first. */
   recentRuns(selection: RunsSelection): Promise<StoredRun[]>
-  /** Of one object, the newest first. */
+  /** The runs of one object, the newest first. */
   runsOf(of: Pick<RunRecord, 'reconciler' | 'namespace' | 'name'>): Promise<StoredRun[]>
   run(sequence: number): Promise<StoredRun | undefined>
   situation(asked: Asked): Promise<Situation>
   /** The newest first. */
   letters(): Promise<DeadLetter[]>
   events: EventFeed
-  /** After a write: what is shown next shows it. */
+  /** After a write, the next read shows it. */
   forget(): void
   close(): Promise<void>
 }

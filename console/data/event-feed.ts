@@ -3,7 +3,7 @@ import type { EventsView, StoredEvent } from '#events'
 import { pause } from '#primitives'
 
 /** One change of the cluster, without the object. */
-export interface FedEvent {
+interface FedEvent {
   sequence: number
   time: string
   verb: StoredEvent['verb']
@@ -16,7 +16,7 @@ export interface FedEvent {
   writtenBy?: string
 }
 
-/** The last changes in EVENTS, as long as somebody looks. */
+/** The last changes in EVENTS, as long as a page asks for them. */
 export interface EventFeed {
   /** The newest first. The first call begins to follow. */
   latest(): Promise<readonly FedEvent[]>
@@ -24,9 +24,9 @@ export interface EventFeed {
 }
 
 const KEPT = 500
-/** Of those before the first look. */
+/** The older ones that the first look shows. */
 const BEFORE = 200
-/** Nobody has looked for so long: it ends. */
+/** The feed ends when no page has asked for so long. */
 const IDLE_MS = 30_000
 const AGAIN_MS = 1000
 

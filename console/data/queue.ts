@@ -1,6 +1,6 @@
 import { type ExistingStreams, orphansIn, type Row, toRow, withOrphan } from '#inspect'
 
-/** Keys that are read: more are not shown, and said so. */
+/** Keys that are read. The page states when there are more. */
 const MOST = 20_000
 /** Keys of Reconcilers that are gone, whose objects are looked up. */
 const ORPHANS = 50

@@ -1,7 +1,7 @@
+import { TO_LIST_DEAD } from '#console/access'
 import { CODES, type DeadLetter, keyIn } from '#events'
 import { oneLine } from '#host/exit'
 import { textOf } from '#inspect'
-import { TO_LIST_DEAD } from '#console/access'
 import { type Html, html } from '../html.ts'
 import { type Ask, NotFoundError, type Page } from './page.ts'
 import { ago, badge, empty, facts, section, table } from './parts.ts'
@@ -9,7 +9,7 @@ import { letterPath } from './paths.ts'
 
 const DETAIL_CHARS = 160
 
-/** Messages that nobody can read, and keys that nobody runs. */
+/** Messages that cannot be read, and keys that no reconciler runs. */
 export async function deadPage(ask: Ask): Promise<Page> {
   const letters = await lettersFor(ask)
   const rows = letters.map(({ id, diedAt, reconciler = '–', reason, subject, detail }) => [
@@ -26,7 +26,7 @@ export async function deadPage(ask: Ask): Promise<Page> {
     title: 'Dead letters',
     section: 'dead',
     everyMs: 1000,
-    head: html`<h1>Dead letters</h1><p class="dim">Messages that nobody can read, and keys that nobody runs. They are kept for two weeks.</p>`,
+    head: html`<h1>Dead letters</h1><p class="dim">Messages that cannot be read, and keys that no reconciler runs. They are kept for two weeks.</p>`,
     regions: {
       letters:
         rows.length === 0

@@ -1,6 +1,6 @@
+import { toList } from '#console/access'
 import { resourceName } from '#contracts'
 import type { StoredEvent } from '#events'
-import { toList } from '#console/access'
 import { html } from '../html.ts'
 import { type Ask, type Page, permitted } from './page.ts'
 import { ago, badge, choice, empty, field, type Tone, table } from './parts.ts'

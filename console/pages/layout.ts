@@ -11,13 +11,16 @@ const SECTIONS: [Section, path: string, label: string][] = [
   ['dead', '/dead', 'Dead letters'],
 ]
 
-export interface Assets {
-  css: string
-  js: string
+/** Addresses of the files that every page loads. */
+export interface Linked {
+  styles: readonly string[]
+  script: string
 }
 
-/** The whole document. It says everything without a script; the script keeps it up to date. */
-export function layout(ask: Pick<Ask, 'person' | 'abilities' | 'url'>, page: Page, assets: Assets): string {
+const styles = (assets: Linked): Html[] => assets.styles.map((path) => html`<link rel="stylesheet" href="${path}">`)
+
+/** The whole document. It is complete without a script; the script keeps it up to date. */
+export function layout(ask: Pick<Ask, 'person' | 'abilities' | 'url'>, page: Page, assets: Linked): string {
   const { title, section, head, regions, foot, everyMs } = page
   const { pathname, search } = ask.url
   const region = (id: string, markup: Html) => html`<div id="r-${id}" class="region">${markup}</div>`
@@ -28,13 +31,13 @@ export function layout(ask: Pick<Ask, 'person' | 'abilities' | 'url'>, page: Pag
     : html`${parts}`
   return html`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark"><title>${title} – Fairlead</title>
-<link rel="icon" href="data:,"><link rel="stylesheet" href="${assets.css}"><script type="module" src="${assets.js}"></script></head>
+<link rel="icon" href="data:,">${styles(assets)}<script type="module" src="${assets.script}"></script></head>
 <body data-live="${everyMs === undefined ? '' : `${pathname}${search}`}"><a class="skip" href="#main">Skip to the page</a>
 <header><a class="brand" href="/"><svg viewBox="0 0 24 24" width="22" height="22" aria-hidden="true"><circle cx="12" cy="12" r="9"/><circle cx="12" cy="12" r="3.5"/><path d="M12 3v5.5M12 15.5V21"/></svg>Fairlead</a>
 <nav aria-label="Sections">${SECTIONS.map(([id, path, label]) => html`<a href="${path}" ${id === section && html`aria-current="page"`}>${label}</a>`)}</nav>
 <form class="find" action="/objects" role="search"><input name="object" aria-label="Find an object: KIND/NAME" placeholder="kind/name" required autocomplete="off" spellcheck="false"><input name="namespace" aria-label="Namespace" placeholder="namespace" autocomplete="off" spellcheck="false"><button>Open</button></form>
 <p class="status"><span id="live" class="live" ${everyMs === undefined && html`hidden`}>live</span>${ask.abilities.writes ? html`<span class="mode writes">writes on</span>` : html`<span class="mode">read only</span>`}</p></header>
-<main id="main" class="${section}"><div id="r-notice" class="region" role="status"></div><div id="said" role="status" aria-live="polite"></div><div class="head">${head}</div>${body}${foot}</main>
+<main id="main" class="${section}"><div id="r-notice" class="region" role="status"></div><div id="report" role="status" aria-live="polite"></div><div class="head">${head}</div>${body}${foot}</main>
 <footer><p>Signed in as ${ask.person.name}. <button type="button" class="quiet" data-keys>Keys</button></p></footer>
 <dialog id="keys" aria-label="Keys"><h2>Keys</h2><dl><div><dt><kbd>g</kbd> <kbd>o</kbd></dt><dd>Overview</dd></div><div><dt><kbd>g</kbd> <kbd>q</kbd></dt><dd>Queue</dd></div><div><dt><kbd>g</kbd> <kbd>r</kbd></dt><dd>Runs</dd></div><div><dt><kbd>g</kbd> <kbd>e</kbd></dt><dd>Events</dd></div><div><dt><kbd>g</kbd> <kbd>d</kbd></dt><dd>Dead letters</dd></div><div><dt><kbd>/</kbd></dt><dd>Find an object</dd></div><div><dt><kbd>j</kbd> <kbd>k</kbd></dt><dd>Next and previous row</dd></div><div><dt><kbd>?</kbd></dt><dd>These keys</dd></div></dl><form method="dialog"><button>Close</button></form></dialog>
 </body></html>`.text
@@ -59,13 +62,13 @@ export const troublePage = (title: string, say: Html | string): Page => ({
 })
 
 /** For who is not let in: nothing of the console but how to get in. */
-export function refusalDocument(status: 401 | 403, message: string, assets: Assets): string {
+export function refusalDocument(status: 401 | 403, message: string, assets: Linked): string {
   const title = status === 401 ? 'Sign in' : 'Not allowed'
   const form =
     status === 401 &&
     html`<form class="filters" action="/"><label>Token<input name="token" type="password" autocomplete="off" required></label><button>Open</button></form>`
   return html`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark"><title>${title} – Fairlead</title><link rel="icon" href="data:,"><link rel="stylesheet" href="${assets.css}"></head>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark"><title>${title} – Fairlead</title><link rel="icon" href="data:,">${styles(assets)}</head>
 <body><main class="alone"><h1>${title}</h1><p>${message[0]?.toUpperCase()}${message.slice(1)}.</p>${form}</main></body></html>`
     .text
 }

@@ -1,3 +1,4 @@
+import { toGet, toList } from '#console/access'
 import { UsageError } from '#host/exit'
 import {
   conditionsOf,
@@ -14,7 +15,6 @@ import {
   wordsOf,
 } from '#inspect'
 import { isRefused, readReconciler } from '#spec'
-import { toGet, toList } from '#console/access'
 import type { Asked } from '../data/data.ts'
 import { type Html, html } from '../html.ts'
 import { history } from './history.ts'
@@ -25,7 +25,7 @@ import { detailOf, stateBadge } from './queue.ts'
 import { runRows } from './runs.ts'
 import { tree } from './tree.ts'
 
-/** What `fairlead explain` tells, and the way to each thing that it names. */
+/** Shows what `fairlead explain` prints, with links to each thing that it names. */
 export async function objectPage(ask: Ask): Promise<Page> {
   const [kind = '', place = '', name = ''] = ask.params
   const situation = await seen(ask, { kind, namespace: namespaceIn(place), name })
@@ -58,7 +58,7 @@ export async function objectPage(ask: Ask): Promise<Page> {
   }
 }
 
-/** As far as the person may see it. */
+/** Returns the situation without the parts that the person may not see. */
 async function seen(ask: Ask, asked: Asked): Promise<Situation> {
   const situation = await ask.data.situation(asked).catch((error: unknown) => {
     if (error instanceof UsageError) throw new NotFoundError(error.message, { cause: error })
@@ -170,7 +170,7 @@ ${finalizers.length > 0 && section('Finalizers', html`<ul class="plain">${finali
 ${section('Changed by', html`<ul class="plain">${writers(object?.metadata['managedFields'], ask.now)}</ul>`)}`
 }
 
-/** Status True of a condition is mostly good, but for those that say what is wrong. */
+/** Status True of a condition is mostly good. Some conditions name a fault. */
 const toneOf = (type: string, status: string): Tone => {
   const isBadIfTrue = /Failed|Failure|Contested|Stalled|Degraded|Pressure/.test(type)
   return status === 'Unknown' ? 'warn' : (status === 'True') === isBadIfTrue ? 'bad' : 'good'

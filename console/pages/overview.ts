@@ -1,7 +1,7 @@
+import { TO_LIST_RECONCILERS, toList } from '#console/access'
 import type { KubeObject } from '#contracts'
 import { conditionOf, type Row } from '#inspect'
 import { isRefused, readReconciler } from '#spec'
-import { TO_LIST_RECONCILERS, toList } from '#console/access'
 import type { ReconcilerCounts } from '../data/data.ts'
 import { type Html, html } from '../html.ts'
 import { type Ask, type Page, permitted, primaries, primaryOf } from './page.ts'

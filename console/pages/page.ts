@@ -1,15 +1,15 @@
 import type { Logger } from 'pino'
+import { type Access, AccessUnknownError, type Action, type Person } from '#console/access'
 import type { KubeObject, ResourceRef } from '#contracts'
 import { isRefused, readReconciler } from '#spec'
-import type { Access, Action, Person } from '#console/access'
-import type { Data } from '../data/data.ts'
+import { AwayError, type Data } from '../data/data.ts'
 import type { Html } from '../html.ts'
 
-/** What the console shows and does besides reading, given by the command that starts it. */
+/** Abilities besides reading, given by the command that starts the console. */
 export interface Abilities {
   /** Writes are switched on. */
   writes: boolean
-  /** What a run would do now, as `fairlead run --dry-run -o json` has it. Left out: no functions are loaded. */
+  /** Resolves with the output of `fairlead run --dry-run -o json`. Left out: no functions are loaded. */
   preview?: ((reconciler: string, namespace: string | undefined, name: string) => Promise<unknown>) | undefined
   /** A recorded run on the function as it is, as `fairlead replay -o json` has it. Left out: no functions are loaded. */
   replay?: ((run: number) => Promise<unknown>) | undefined
@@ -17,7 +17,7 @@ export interface Abilities {
   publish?: ((ref: ResourceRef, namespace: string | undefined, name: string) => Promise<string>) | undefined
 }
 
-/** Who asks, and what for. */
+/** A request for a page, and the person who sends it. */
 export interface Ask {
   person: Person
   /** Asked once for each action of a page. */
@@ -48,7 +48,7 @@ export interface Page {
 
 export type PageOf = (ask: Ask) => Promise<Page>
 
-/** The page is not there, or is not for this person: both are told apart by nobody who may not see it. */
+/** The page does not exist, or the person may not see it. The answer is the same for both. */
 export class NotFoundError extends Error {
   override readonly name = 'NotFoundError'
 }
@@ -58,10 +58,15 @@ export function askedOnce(access: Access, person: Person): Ask['may'] {
   const known = new Map<string, Promise<boolean>>()
   return (action) => {
     const key = JSON.stringify(action)
-    const answer = known.get(key) ?? access.may(person, action)
+    const answer = known.get(key) ?? access.may(person, action).catch(asAway)
     known.set(key, answer)
     return answer
   }
+}
+
+const asAway = (cause: unknown): never => {
+  if (cause instanceof AccessUnknownError) throw new AwayError('The API server', cause.message)
+  throw cause
 }
 
 /** Items in the order in which they were, without those that the person may not see. */

@@ -7,7 +7,7 @@ const joined = (...parts: string[]): string => `/${parts.map(encodeURIComponent)
 export const kindPart = ({ resource, group }: Pick<ResourceRef, 'resource' | 'group'>): string =>
   group === '' ? resource : `${resource}.${group}`
 
-export const namespacePart = (namespace: string | undefined): string => namespace ?? NONE
+const namespacePart = (namespace: string | undefined): string => namespace ?? NONE
 export const namespaceIn = (part: string): string | undefined => (part === NONE || part === '' ? undefined : part)
 
 export const objectPath = (kind: string, namespace: string | undefined, name: string): string =>
@@ -19,7 +19,7 @@ export const previewPath = (reconciler: string, namespace: string | undefined, n
 export const runPath = (run: number): string => `/runs/${run}`
 export const letterPath = (id: number): string => `/dead/${id}`
 
-/** With those parameters that have a value. */
+/** Adds the parameters that have a value. */
 export function withQuery(path: string, query: Record<string, string | undefined>): string {
   const given = Object.entries(query).flatMap(([name, value]) =>
     value === undefined || value === '' ? [] : [[name, value] as [string, string]],
@@ -27,7 +27,7 @@ export function withQuery(path: string, query: Record<string, string | undefined
   return given.length === 0 ? path : `${path}?${new URLSearchParams(given).toString()}`
 }
 
-/** A parameter that says something. */
+/** Returns a parameter, unless it is empty. */
 export function given(url: URL, name: string): string | undefined {
   const value = url.searchParams.get(name)?.trim()
   return value === '' || value === undefined ? undefined : value

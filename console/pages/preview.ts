@@ -1,12 +1,12 @@
-import type { FieldChange, Outcome } from '#contracts'
 import { toGet } from '#console/access'
+import type { FieldChange, Outcome } from '#contracts'
 import { type Html, html } from '../html.ts'
 import { type Ask, NotFoundError, type Page, primaries } from './page.ts'
 import { badge, changes, empty, section } from './parts.ts'
 import { kindPart, namespaceIn, objectPath, runPath } from './paths.ts'
 import { maySee } from './runs.ts'
 
-/** As `fairlead run --dry-run -o json` prints it. */
+/** Has the shape that `fairlead run --dry-run -o json` prints. */
 interface Preview {
   outcome?: Outcome
   would: ({ would: string } & Partial<{
@@ -64,7 +64,7 @@ export async function previewPage(ask: Ask): Promise<Page> {
   }
 }
 
-/** As `fairlead replay -o json` prints it. */
+/** Has the shape that `fairlead replay -o json` prints. */
 interface Replayed {
   isSame: boolean
   calls: { call: number; differences: FieldChange[]; unstable: string[]; is: { error?: string } }[]

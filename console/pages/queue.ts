@@ -1,8 +1,8 @@
+import { toList } from '#console/access'
 import type { ResourceRef } from '#contracts'
 import { oneLine } from '#host/exit'
 import { placeInNamespace, type Row, type State } from '#inspect'
 import { STATES } from '#inspect/states'
-import { toList } from '#console/access'
 import { type Html, html } from '../html.ts'
 import { type Ask, type Page, permitted, primaries } from './page.ts'
 import { ago, ahead, badge, choice, empty, field, type Tone } from './parts.ts'
@@ -128,7 +128,7 @@ export function detailOf(row: Row, now: Date): Html {
   return row.reason === 'Withdrawn' ? html`by hand ${why}` : html`until something changes: ${why}`
 }
 
-/** Of what would be shown: the script asks for its window again when it is another one. */
+/** Changes with the rows: then the script asks for its window again. */
 function versionOf(rows: readonly Row[]): string {
   let hash = 0
   for (const { reconciler, namespace = '', name, state, attempt, since, dirty } of rows) {

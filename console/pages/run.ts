@@ -1,10 +1,10 @@
+import { toGet } from '#console/access'
 import type { LapRecord, ResourceRef, RunRecord, WriteRecord } from '#contracts'
 import type { StoredRun } from '#events'
 import { duration } from '#host/exit'
 import { becauseOf, causeChanges, causeText, tookMs, waitedMs } from '#inspect'
 import { differences } from '#reconcile'
 import { crossesNamespaces, isRefused, readReconciler } from '#spec'
-import { toGet } from '#console/access'
 import { type Html, html } from '../html.ts'
 import { type Ask, NotFoundError, type Page, primaries } from './page.ts'
 import { ago, changes, facts, section } from './parts.ts'
@@ -68,7 +68,7 @@ async function demandRun(
 interface Seen {
   /** Whether the person may get objects of the kind, by its name. */
   kind(name: string): boolean
-  /** Of every kind that the reconciler reads or writes. */
+  /** True: they may get every kind that the reconciler reads or writes. */
   all: boolean
 }
 

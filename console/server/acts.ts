@@ -1,16 +1,16 @@
+import type { About, Access } from '#console/access'
+import { TO_LIST_DEAD, TO_PUBLISH, TO_REPLAY_DEAD, toChangeQueue, toGet } from '#console/access'
 import { apiVersionOf, type ResourceRef } from '#contracts'
 import { UsageError } from '#host/exit'
 import { type Act, actOn, isDone, type KeyName, MEANING, queueNow, replay } from '#inspect'
 import { RECONCILERS } from '#spec'
-import { TO_LIST_DEAD, TO_PUBLISH, TO_REPLAY_DEAD, toChangeQueue, toGet } from '#console/access'
-import type { About, Access } from '#console/access'
 import { type Ask, primaries } from '../pages/page.ts'
 import { selectedRows } from '../pages/queue.ts'
 
-/** Of one request. */
+/** Keys of one request. */
 const MOST_KEYS = 1000
 
-/** What somebody wants done; everything in it is checked. */
+/** The body of a request for a write. Everything in it is checked. */
 export interface Wanted {
   act?: unknown
   /** `[reconciler, namespace or null, name]` of each. */
@@ -53,11 +53,7 @@ async function onKeys(act: Act | 'run', wanted: Wanted, ask: Ask, access: Access
       results.set(result, (results.get(result) ?? 0) + 1)
       isAllDone &&= act === 'run' ? result === 'queued' : isDone(result as never, act)
       if (result !== 'absent' && result !== 'idle')
-        await access.record(
-          ask.person,
-          `${SAID[act]} by hand: ${MEANING[result as keyof typeof MEANING]}`,
-          about(kind, key),
-        )
+        await access.record(ask.person, `${SAID[act]}: ${MEANING[result]}`, about(kind, key))
     }
   }
   const counts = [...results].map(([result, count]) => `${count} ${WORDS[result] ?? result}`)

@@ -40,7 +40,7 @@ export async function follow(response: ServerResponse, look: () => Promise<Page>
   }
 }
 
-/** Of a server that is away only that: what was shown before stays. */
+/** Returns only a notice while a server is away, so that the regions stay as they are. */
 async function regionsOf(
   look: () => Promise<Page>,
 ): Promise<{ regions: Record<string, string>; everyMs?: number | undefined }> {

@@ -1,7 +1,7 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
 import type { Logger } from 'pino'
-import { UsageError } from '#host/exit'
 import type { Access, Person } from '#console/access'
+import { UsageError } from '#host/exit'
 import { AwayError, type Data } from '../data/data.ts'
 import { html } from '../html.ts'
 import { layout, noticeOf, refusalDocument, troublePage } from '../pages/layout.ts'
@@ -26,14 +26,12 @@ export interface ConsoleOptions {
 
 /** Streams at once, of all persons: each is a tab. */
 const TABS = 64
-/** Requests at once. */
-const CONNECTIONS = 256
 const BODY_BYTES = 256 * 1024
 /** A form cannot send it, and a page of another origin may not. */
 const WRITE_HEADER = 'x-fairlead-write'
 
-/** The console over HTTP. It is not listening yet. */
-export function createConsole({ data, access, cookieFor, abilities, log }: ConsoleOptions): Server {
+/** Returns what answers the requests of the console. */
+export function createConsole({ data, access, cookieFor, abilities, log }: ConsoleOptions): RequestListener {
   const assets = loadAssets()
   let tabs = 0
 
@@ -50,7 +48,7 @@ export function createConsole({ data, access, cookieFor, abilities, log }: Conso
 
   async function show(response: ServerResponse, ask: Ask, route: Route): Promise<void> {
     const [status, page] = await pageOf(ask, route)
-    sendHtml(response, status, layout(ask, page, assets.paths))
+    sendHtml(response, status, layout(ask, page, assets))
   }
 
   async function live(response: ServerResponse, ask: Ask): Promise<void> {
@@ -108,7 +106,7 @@ export function createConsole({ data, access, cookieFor, abilities, log }: Conso
     if ('status' in person) {
       const { status, message } = person
       if (url.pathname === '/live' || request.method === 'POST') return sendJson(response, status, { say: message })
-      return sendHtml(response, status, refusalDocument(status, message, assets.paths))
+      return sendHtml(response, status, refusalDocument(status, message, assets))
     }
     const ask = askOf(person, url, [])
     if (request.method === 'POST' && url.pathname === '/act') return act(request, response, ask)
@@ -124,17 +122,15 @@ export function createConsole({ data, access, cookieFor, abilities, log }: Conso
     }
     const route = routeOf(url.pathname)
     if (route !== undefined) return show(response, { ...ask, params: route.params }, route)
-    sendHtml(response, 404, layout(ask, troublePage('There is no such page', 'The address is wrong.'), assets.paths))
+    sendHtml(response, 404, layout(ask, troublePage('There is no such page', 'The address is wrong.'), assets))
   }
 
-  const server = createServer((request, response) => {
+  return (request, response) => {
     answer(request, response).catch((error: unknown) => fail(response, error, log))
-  })
-  server.maxConnections = CONNECTIONS
-  return server
+  }
 }
 
-/** What is not there, or cannot be known now, is a page as well. */
+/** Makes a page also of an object that does not exist, and of a server that is away. */
 async function pageOf(ask: Ask, { page }: Route): Promise<[status: number, page: Page]> {
   try {
     return [200, await page(ask)]
@@ -156,7 +152,7 @@ function fail(response: ServerResponse, error: unknown, log: Logger): void {
   if (error instanceof AwayError && !response.headersSent) return sendJson(response, 503, { say: error.message })
   log.warn({ err: error }, 'a request of the console failed')
   if (response.headersSent) response.destroy()
-  else sendJson(response, 500, { say: 'the console has failed on this request: its log says why' })
+  else sendJson(response, 500, { say: 'the console has failed on this request: see its log' })
 }
 
 async function bodyOf(request: IncomingMessage): Promise<Wanted> {
@@ -170,7 +166,7 @@ async function bodyOf(request: IncomingMessage): Promise<Wanted> {
   try {
     return (JSON.parse(Buffer.concat(chunks).toString()) ?? {}) as Wanted
   } catch (cause) {
-    throw new UsageError('the body of the request is no JSON', { cause })
+    throw new UsageError('the body of the request must be JSON', { cause })
   }
 }
 

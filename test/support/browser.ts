@@ -26,7 +26,7 @@ export interface Browser extends AsyncDisposable {
   press(key: string): Promise<void>
   /** PNG. */
   screenshot(): Promise<Buffer>
-  /** What the page has complained about since it was asked last: uncaught errors, and what its console has as errors. */
+  /** Uncaught errors, and errors in the console of the page, since the last call. */
   complaints(): string[]
 }
 

@@ -1,0 +1,221 @@
+import type { IncomingMessage } from 'node:http'
+import pino from 'pino'
+import { describe, expect, it } from 'vitest'
+import { type Access, type Action, localAccess } from '#console/access'
+import type { RunRecord } from '#contracts'
+import type { StoredRun } from '#events'
+import type { Row } from '#inspect'
+import { AwayError, type Data } from '../../console/data/data.ts'
+import { html } from '../../console/html.ts'
+import { deadPage } from '../../console/pages/dead.ts'
+import { layout } from '../../console/pages/layout.ts'
+import { type Ask, askedOnce } from '../../console/pages/page.ts'
+import { queuePage, queueRows } from '../../console/pages/queue.ts'
+import { runPage, runRecord } from '../../console/pages/run.ts'
+import { runsPage } from '../../console/pages/runs.ts'
+import { routeOf } from '../../console/server/routes.ts'
+
+const HOSTILE = '<img src=x onerror=alert(1)>"\'&\u001b[31m\u202e\u200f\u0000'
+const KINDS = { group: 'example.com', version: 'v1', kind: 'Site', resource: 'sites' }
+const RECONCILER = {
+  apiVersion: 'fairlead.dev/v1alpha1',
+  kind: 'Reconciler',
+  metadata: { name: 'site' },
+  spec: {
+    for: KINDS,
+    owns: [{ group: '', version: 'v1', kind: 'ConfigMap', resource: 'configmaps' }],
+    invoke: { pull: {} },
+  },
+}
+const row = (namespace: string, name: string, more: Partial<Row> = {}): Row => ({
+  reconciler: 'site',
+  namespace,
+  name,
+  state: 'queued',
+  lane: 'high',
+  since: '2026-11-23T00:00:00.000Z',
+  attempt: 0,
+  position: 1,
+  positionInNamespace: 1,
+  ...more,
+})
+const RECORD: RunRecord = {
+  id: 'r',
+  reconciler: 'site',
+  namespace: 'shop',
+  name: 'web',
+  process: 'p',
+  lane: 'high',
+  attempt: 0,
+  queuedAt: '2026-11-23T00:00:00.000Z',
+  startedAt: '2026-11-23T00:00:01.000Z',
+  endedAt: '2026-11-23T00:00:02.000Z',
+  result: 'error',
+  message: HOSTILE,
+  requests: 1,
+  laps: [
+    {
+      input: { object: null, owned: {}, related: {} } as never,
+      outcome: { apply: [] },
+      writes: [
+        {
+          verb: 'apply',
+          kind: 'ConfigMap',
+          name: 'c',
+          differences: [{ path: '.data.key', after: 'confidential-value' }],
+        },
+      ],
+    },
+  ],
+  leftOut: [],
+}
+const RUN: StoredRun = { sequence: 7, bytes: 1, record: RECORD }
+
+const allows =
+  (...allowed: string[]) =>
+  async ({ verb, resource, namespace = '*' }: Action): Promise<boolean> =>
+    allowed.some((one) => [`${verb} ${resource}`, `${verb} ${resource} ${namespace}`].includes(one))
+
+function ask(path: string, rows: Row[], may: Ask['may'] = async () => true, params: string[] = []): Ask {
+  const data = {
+    reconcilers: async () => [RECONCILER],
+    queue: async () => ({ rows, isCut: false }),
+    recentRuns: async () => [RUN],
+    runsOf: async () => [RUN],
+    run: async () => RUN,
+    letters: async () => [],
+  } as Partial<Data> as Data
+  return {
+    person: { name: HOSTILE, groups: [] },
+    may,
+    data,
+    abilities: { writes: true },
+    url: new URL(path, 'http://console'),
+    params,
+    now: new Date('2026-11-23T00:01:00.000Z'),
+    log: pino({ level: 'silent' }),
+  }
+}
+
+const harmful = (text: string): string[] =>
+  ['<img', '\u001b', '\u202e', '\u200f', '\u0000'].filter((part) => text.includes(part))
+const document = async (given: Ask, page: Awaited<ReturnType<typeof queuePage>>) =>
+  layout(given, page, { styles: ['/a.css'], script: '/a.js' })
+
+describe('text of others', () => {
+  it('is escaped in elements and attributes, and characters that turn or control text become visible', () => {
+    const { text } = html`<p title="${HOSTILE}">${HOSTILE}</p>`
+    expect(harmful(text)).toEqual([])
+    expect(text).toContain('&lt;img src=x onerror=alert(1)&gt;&quot;&#39;&amp;\\u001b[31m\\u202e\\u200f\\u0000')
+  })
+
+  it('is harmless in pages: names, messages, the person, and what an address says', async () => {
+    const path = `/queue?name=${encodeURIComponent(HOSTILE)}&reconciler=${encodeURIComponent(HOSTILE)}`
+    const empty = ask(path, [])
+    expect(harmful(await document(empty, await queuePage(empty)))).toEqual([])
+    const full = ask('/queue', [row(HOSTILE, HOSTILE, { error: HOSTILE, state: 'parked', reason: 'Terminal' })])
+    const page = await document(full, await queuePage(full))
+    expect(harmful(page)).toEqual([])
+    expect(page).toContain('onerror=alert(1)')
+    expect(harmful((await queueRows(ask('/queue/rows?to=5', [row('a', HOSTILE)]))).html)).toEqual([])
+    const run = ask('/runs/7', [], async () => true, ['7'])
+    expect(harmful(await document(run, await runPage(run)))).toEqual([])
+  })
+
+  it('has no way into scripts and styles: pages have none of their own', async () => {
+    const full = ask('/queue', [row('a', 'b')])
+    const page = await document(full, await queuePage(full))
+    expect(page.match(/<script[^>]*>/g)).toEqual(['<script type="module" src="/a.js">'])
+    expect(page).not.toMatch(/ style=| on[a-z]+="|<style/)
+  })
+})
+
+describe('a person sees', () => {
+  it('keys of the namespaces whose objects they may list', async () => {
+    const rows = [row('shop', 'one'), row('secret', 'two')]
+    const given = ask('/queue', rows, allows('list sites shop'))
+    const { total, html: text } = await queueRows({ ...given, url: new URL('/queue/rows?to=9', given.url) })
+    expect([total, text.includes('one'), text.includes('two')]).toEqual([1, true, false])
+  })
+
+  it('runs of objects that they may list, and one run where they may get its object', async () => {
+    const seen = await runsPage(ask('/runs', [], allows('list sites shop')))
+    expect(seen.regions['runs']?.text).toContain('/runs/7')
+    const unseen = await runsPage(ask('/runs', [], allows('list sites other')))
+    expect(unseen.regions['runs']?.text).not.toContain('/runs/7')
+    await expect(runPage(ask('/runs/7', [], allows('get sites other'), ['7']))).rejects.toThrow('you may not see it')
+  })
+
+  it('what a run wrote only of kinds that they may get, and its record only if they may get all of them', async () => {
+    const some = ask('/runs/7', [], allows('get sites'), ['7'])
+    expect((await runPage(some)).regions['laps']?.text).not.toContain('confidential-value')
+    await expect(runRecord(some)).rejects.toThrow('may not get')
+    const all = ask('/runs/7', [], allows('get sites', 'get configmaps'), ['7'])
+    expect((await runPage(all)).regions['laps']?.text).toContain('confidential-value')
+    expect(JSON.parse(await runRecord(all))).toEqual(RECORD)
+  })
+
+  it('dead letters, which may be of any object, only with the right to list them', async () => {
+    await expect(deadPage(ask('/dead', [], allows('list sites')))).rejects.toThrow('reconcilers/dead')
+    expect((await deadPage(ask('/dead', [], allows('list reconcilers/dead')))).regions['letters']?.text).toContain(
+      'Nothing is dead',
+    )
+  })
+})
+
+it('a right is asked for once in a page, however many rows need it', async () => {
+  let asked = 0
+  const access = { may: async () => ++asked > 0 } as Partial<Access> as Access
+  const may = askedOnce(access, { name: 'a', groups: [] })
+  const rows = Array.from({ length: 1000 }, (_, index) => row('shop', `n${index}`))
+  expect((await queueRows(ask('/queue/rows?to=300', rows, may))).total).toBe(1000)
+  expect(asked).toBe(1)
+})
+
+it('parts of an address are decoded, and one that cannot be is taken as it is', () => {
+  expect(routeOf('/objects/sites.example.com/_/a%2Fb')?.params).toEqual(['sites.example.com', '_', 'a/b'])
+  expect(routeOf('/objects/a/b/%E0%A4%A')?.params).toEqual(['a', 'b', '%E0%A4%A'])
+  expect(routeOf('/objects/a/b')).toBeUndefined()
+})
+
+it('a server that is away is named with its reason', () => {
+  const { server, message } = new AwayError('NATS', 'no answer')
+  expect([server, message]).toEqual(['NATS', 'no answer'])
+})
+
+describe('access on this machine', () => {
+  const access = localAccess({ port: () => 8484, record: async () => undefined })
+  const token = access.path.replace('/?token=', '')
+  const request = (headers: Record<string, string>, url = '/') =>
+    ({ url, headers }) as Partial<IncomingMessage> as IncomingMessage
+  const host = 'localhost:8484'
+  const good = { host, cookie: `other=1; fairlead_console_8484=${token}` }
+
+  it.each([
+    ['with the cookie', good],
+    ['with the token as a bearer', { host: '127.0.0.1:8484', authorization: `Bearer ${token}` }],
+    ['from its own pages', { ...good, origin: `http://${host}` }],
+  ])('is given %s', async (_, headers) => {
+    expect(await access.authenticate(request(headers))).toMatchObject({ groups: [] })
+  })
+
+  it.each([
+    ['without a token', { host }, 401],
+    ['with a wrong token', { host, cookie: 'fairlead_console_8484=wrong' }, 401],
+    ['with the cookie of another console', { host, cookie: `fairlead_console_9999=${token}` }, 401],
+    ['by another name, which may have been bound to this address', { ...good, host: 'evil.example.com:8484' }, 403],
+    ['by another port', { ...good, host: 'localhost:80' }, 403],
+    ['from a page of another origin', { ...good, origin: 'https://evil.example.com' }, 403],
+    ['from a page without an origin', { ...good, origin: 'null' }, 403],
+  ])('is refused %s', async (_, headers, status) => {
+    expect(await access.authenticate(request(headers))).toMatchObject({ status })
+  })
+
+  it('turns the token of the address into a cookie that scripts and other sites cannot use', () => {
+    expect(access.cookieFor(request({ host }, access.path))).toBe(
+      `fairlead_console_8484=${token}; HttpOnly; SameSite=Strict; Path=/`,
+    )
+    expect(access.cookieFor(request({ host }, '/?token=wrong'))).toBeUndefined()
+    expect(access.cookieFor(request({ host: 'evil.example.com:8484' }, access.path))).toBeUndefined()
+  })
+})
