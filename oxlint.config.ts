@@ -81,7 +81,7 @@ export const rooms: Record<string, string[]> = {
     'primitives',
     'sdk',
   ],
-  install: ['contracts', 'functions', 'host/exit', 'host/version', 'kube', 'pki', 'sdk', 'spec'],
+  install: ['contracts', 'functions', 'host/exit', 'host/version', 'kube', 'pki', 'scaffold', 'sdk', 'spec'],
   inspect: [
     'contracts',
     'events',
@@ -206,7 +206,7 @@ export default defineConfig({
   plugins: ['typescript', 'unicorn', 'oxc', 'import', 'vitest', 'promise', 'node'],
   options: { typeAware: true },
   categories: { correctness: 'error', suspicious: 'error', perf: 'off' },
-  ignorePatterns: ['node_modules', 'coverage', 'build'],
+  ignorePatterns: ['node_modules', 'coverage', 'build', 'deploy/func'],
   rules: {
     'typescript/no-floating-promises': 'error',
     'typescript/no-misused-promises': 'error',

@@ -40,6 +40,8 @@ export interface Composition {
   /** Those of one platform, and those that all platforms share. */
   layers: (architecture: string) => Promise<readonly Layer[]>
   command: string
+  /** Arguments of the command, where a pod gives none. */
+  start: readonly string[]
   labels: Record<string, string>
   created: string
 }
@@ -96,7 +98,11 @@ const annotationsOf = (labels: Record<string, string>, { name }: Base, digest: s
   [BASE_DIGEST]: digest,
 })
 
-function configOf(base: ConfigFile, layers: readonly Layer[], { command, labels, created }: Composition): ConfigFile {
+function configOf(
+  base: ConfigFile,
+  layers: readonly Layer[],
+  { command, start, labels, created }: Composition,
+): ConfigFile {
   const { Cmd: _, ...inherited } = base.config ?? {}
   const [first = ''] = inherited.Entrypoint ?? []
   return {
@@ -106,6 +112,7 @@ function configOf(base: ConfigFile, layers: readonly Layer[], { command, labels,
       ...inherited,
       // Some bases have no `node` on their PATH, and start it by its own name.
       Entrypoint: [basename(first) === 'node' ? first : 'node', command],
+      ...(start.length > 0 && { Cmd: [...start] }),
       Env: [...(inherited.Env ?? []).filter((one) => !one.startsWith('NODE_ENV=')), 'NODE_ENV=production'],
       User: USER,
       WorkingDir: '/app',

@@ -22,6 +22,8 @@ export interface ImageOptions {
   /** Other files: `FILE:PATH`, with `{arch}` in FILE for what differs between platforms. */
   add?: readonly string[]
   labels?: Record<string, string>
+  /** Arguments of fairlead, where a pod gives none. */
+  start?: readonly string[]
   /** Where to store it: `registry/name:tag`. */
   push?: string | undefined
   /** The file of an OCI archive. */
@@ -42,7 +44,7 @@ export interface MadeImage {
 
 /** Makes an image of the functions of a project, and stores it. The same files and the same base give the same bytes. */
 export async function makeImage(folder: string, options: ImageOptions): Promise<MadeImage> {
-  const { add = [], labels = {}, platforms, push, output, plainHttp = false, env = process.env } = options
+  const { add = [], labels = {}, start = [], platforms, push, output, plainHttp = false, env = process.env } = options
   const target = push === undefined ? undefined : parseReference(push)
   if (target?.digest !== undefined)
     throw new UsageError(`"${push}" names a digest, which only the image can give: name a tag`)
@@ -59,6 +61,7 @@ export async function makeImage(folder: string, options: ImageOptions): Promise<
     platforms,
     layers: async (architecture) => [...(await added(add, architecture)), ...layers],
     command,
+    start,
     labels: described,
     created,
   })

@@ -1,5 +1,6 @@
 import { builtins } from '#functions'
 import { version } from '#host/version'
+import { funcPack } from '#scaffold'
 import { definitionsOf, manifest } from '#sdk'
 import { functionsChart, platformChart } from './chart/index.ts'
 import { consoleRbac, consoleWritesRbac } from './console-rbac.ts'
@@ -26,7 +27,15 @@ export async function generatedFiles(): Promise<Map<string, string>> {
     ...builtins.map((one): [string, object[]] => [`deploy/knative/${one.name}.yaml`, knativeManifests(one, KNATIVE)]),
   ]
   const manifests = files.map(async ([path, content]) => [path, HEADER + (await yamlOf(content))] as const)
-  return new Map([...(await Promise.all(manifests)), ...(await charts())])
+  return new Map([...(await Promise.all(manifests)), ...(await charts()), ...(await languagePack())])
+}
+
+/** `func` reads a repository from its manifest.yaml on. */
+async function languagePack(): Promise<Map<string, string>> {
+  const folder = 'deploy/func'
+  const repository = HEADER + (await yamlOf({ name: 'fairlead', version, templates: folder }))
+  const pack = [...(await funcPack(version))].map(([path, text]) => [`${folder}/${path}`, text] as const)
+  return new Map([['manifest.yaml', repository], ...pack])
 }
 
 /** What is generated of both charts; the rest of them is written by hand. */

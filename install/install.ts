@@ -23,6 +23,8 @@ interface InstallOptions {
   force?: boolean
   revision?: string | undefined
   natsCertificates?: boolean
+  /** Where the functions are served over HTTP; `{name}` in it stands for that of the function. Left out: a dispatcher has them. */
+  url?: string | undefined
 }
 
 export interface Installed {
@@ -39,9 +41,14 @@ export interface Installed {
 export async function install(
   kube: KubeClient,
   functions: readonly Reconciler[],
-  { force = false, revision, natsCertificates = false }: InstallOptions = {},
+  { force = false, revision, natsCertificates = false, url }: InstallOptions = {},
 ): Promise<Installed[]> {
-  const manifests = functions.map((one) => manifest(one, { revision }))
+  const manifests = functions.map((one) =>
+    manifest(one, {
+      revision,
+      ...(url !== undefined && { invoke: { http: { url: url.replaceAll('{name}', one.name) } } }),
+    }),
+  )
   const own = definitionsOf(functions)
   // That of Reconcilers is kept compatible here, also where rules in other words only seem to ask for more.
   if (!force) await checkDefinitions(kube, functions)

@@ -14,6 +14,7 @@ export interface ImageCommandOptions {
   sbom?: string
   plainHttp: boolean
   bundle: boolean
+  start?: string
 }
 
 /** Prints the reference by digest of what it has pushed, or the digest of what it has written. */
@@ -32,6 +33,7 @@ export async function image(folder: string, options: ImageCommandOptions, print:
     add,
     platforms,
     labels,
+    start: options.start?.split(/\s+/).filter(Boolean) ?? [],
     push,
     output,
     plainHttp,

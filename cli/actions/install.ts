@@ -9,6 +9,7 @@ export interface InstallOptions {
   function: string[]
   output: 'table' | 'json'
   revision?: string
+  url?: string
   force: boolean
   natsCertificates: boolean
   check: boolean

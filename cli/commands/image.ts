@@ -23,6 +23,7 @@ export function imageCommand(program: Command, { print }: CommandContext): void 
     .option('--add <file:path>', 'another file, e.g. bin/helm-{arch}:/usr/local/bin/helm; may be repeated', collect, [])
     .option('--platform <list>', 'with commas between', 'linux/amd64,linux/arm64')
     .option('--label <key=value>', 'of the image; may be repeated', collect, [])
+    .option('--start <arguments>', 'of fairlead, where a pod gives none, e.g. "serve -f src/index.ts"')
     .option('--sbom <file>', 'write the bill of materials (SPDX) there too')
     .option('--bundle', 'the folder is a bundle for OLM, by generate bundle: its files alone, without a base', false)
     .option('--plain-http', 'talk to registries without TLS; those of this machine are talked to so anyway', false)

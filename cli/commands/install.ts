@@ -9,6 +9,7 @@ export function installCommand(program: Command, context: CommandContext): void 
     .addOption(functionOption())
     .addOption(outputOption('table', 'json'))
     .addOption(revisionOption())
+    .option('--url <url>', 'where the functions are served over HTTP; {name} stands for that of each function')
     .option('--force', 'also where objects that are stored would lose something or be refused', false)
     .option('--nats-certificates', 'also what deploy/fairlead needs: Secrets by which NATS knows its clients', false)
     .option('--check', 'apply nothing; fail where objects that are stored would lose something or be refused', false)

@@ -12,6 +12,14 @@ const labelsOf = (one: Reconciler): Record<string, string> => ({
   'app.kubernetes.io/part-of': 'fairlead',
 })
 
+/** Of the images that `fairlead image` makes. */
+const PLATFORMS = {
+  matchExpressions: [
+    { key: 'kubernetes.io/os', operator: 'In', values: ['linux'] },
+    { key: 'kubernetes.io/arch', operator: 'In', values: ['amd64', 'arm64'] },
+  ],
+}
+
 /** A Deployment as a ClusterServiceVersion has it: the function over HTTP. It decides, and the dispatcher writes. */
 export function deploymentOf(one: Reconciler, { image, module }: Workload): object {
   const labels = labelsOf(one)
@@ -26,6 +34,9 @@ export function deploymentOf(one: Reconciler, { image, module }: Workload): obje
         spec: {
           automountServiceAccountToken: false,
           enableServiceLinks: false,
+          affinity: {
+            nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: [PLATFORMS] } },
+          },
           securityContext: { runAsNonRoot: true, runAsUser: 65_532, seccompProfile: { type: 'RuntimeDefault' } },
           containers: [
             {

@@ -186,11 +186,15 @@ describe('a bundle holds the rules of operator-sdk bundle validate', () => {
     expect(JSON.stringify(clusterPermissions)).not.toContain('customresourcedefinitions')
   })
 
-  it('multiarch: platforms of the image are labels', () => {
+  it('multiarch: platforms of the image are labels, and where its pods may be', () => {
     expect(csv().metadata.labels).toMatchObject({
       'operatorframework.io/os.linux': 'supported',
       'operatorframework.io/arch.arm64': 'supported',
     })
+    const [{ spec: deployment }] = csv().spec.install.spec.deployments
+    expect(JSON.stringify(deployment.template.spec)).toContain(
+      '{"key":"kubernetes.io/arch","operator":"In","values":["amd64","arm64"]}',
+    )
   })
 })
 

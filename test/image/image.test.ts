@@ -102,11 +102,13 @@ describe('the image of a project', () => {
 
   it('starts fairlead as a user that is not root, with what the base has', async () => {
     const file = join(dir, 'config.tar')
-    await makeImage(project, { ...options(), output: file, labels: { 'org.opencontainers.image.revision': 'abc' } })
+    const labels = { 'org.opencontainers.image.revision': 'abc' }
+    await makeImage(project, { ...options(), output: file, labels, start: ['serve', '-f', 'src/index.ts'] })
     const { images, index } = await contentsOf(file)
     expect(images[0]?.config.config).toEqual({
       Env: ['PATH=/bin', 'NODE_ENV=production'],
       Entrypoint: ['/nodejs/bin/node', '/app/node_modules/fairlead/cli/bin.js'],
+      Cmd: ['serve', '-f', 'src/index.ts'],
       User: '65532:65532',
       WorkingDir: '/app',
       Labels: {

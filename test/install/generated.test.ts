@@ -13,8 +13,19 @@ const generate = (root: string, ...args: string[]) =>
 /** A copy of what generates the manifests, to spoil. */
 async function copyOfTheRepository(): Promise<{ root: string } & AsyncDisposable> {
   const root = await mkdtemp(join(tmpdir(), 'fl-generate-'))
-  const rooms = ['contracts', 'etcd', 'functions', 'host/version', 'install', 'pki', 'primitives', 'sdk', 'spec']
-  const parts = ['package.json', 'crds', 'deploy', ...rooms]
+  const rooms = [
+    'contracts',
+    'etcd',
+    'functions',
+    'host/version',
+    'install',
+    'pki',
+    'primitives',
+    'scaffold',
+    'sdk',
+    'spec',
+  ]
+  const parts = ['package.json', 'manifest.yaml', 'crds', 'deploy', ...rooms]
   for (const part of parts) await cp(join(ROOT, part), join(root, part), { recursive: true })
   await symlink(join(ROOT, 'node_modules'), join(root, 'node_modules'))
   return { root, [Symbol.asyncDispose]: () => rm(root, { recursive: true }) }

@@ -110,9 +110,19 @@ it('nothing of install is left in the end, but for the Namespace; what others ha
   expect(await fairlead(['uninstall', '-f', file, '--crds'])).toMatchObject({ code: 0 })
 })
 
+it('a function that is served over HTTP is called there', async () => {
+  const invoke = () => kubectl(['get', 'reconciler/shop', '-o', 'jsonpath={.spec.invoke}'])
+  await fairlead(['install', '-f', file])
+  await fairlead(['install', '-f', file, '--url', 'http://{name}.functions.svc'])
+  expect(JSON.parse(await invoke())).toEqual({ http: { url: 'http://shop.functions.svc' } })
+  const wrong = await fairlead(['install', '-f', file, '--url', 'shop'])
+  expect(wrong).toMatchObject({ code: 1, stderr: expect.stringContaining('invoke.http.url') })
+  await fairlead(['install', '-f', file])
+  expect(JSON.parse(await invoke())).toEqual({ pull: {} })
+})
+
 it('what Reconcilers of others need stays', async () => {
   await fairlead(['install'])
-  await fairlead(['install', '-f', file])
   const { code, stdout } = await fairlead(['uninstall', '-f', file, '--crds'])
   expect(code).toBe(0)
   expect(stdout).toMatch(/ClusterRole +fairlead-bridge +kept +Reconcilers of others need it: at, /)

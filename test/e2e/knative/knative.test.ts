@@ -1,11 +1,16 @@
-import { rm } from 'node:fs/promises'
+import { execFile } from 'node:child_process'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { cacheDir } from '#local'
 import { command } from '../../support/command.ts'
-import { addFairleadImages } from '../../support/fairlead-images.ts'
+import { addFairleadImages, nodeBase } from '../../support/fairlead-images.ts'
+import { createFrom, funcTemplates } from '../../support/func-pack.ts'
 import { type Kubectl, kubectlFor } from '../../support/kubectl.ts'
 import { takeTurnWithNode } from '../../support/node.ts'
+import { packedPackage } from '../../support/package.ts'
 import { deployFairlead, installCertificates } from '../deployed.ts'
 import { at, startWorld, until, untilPhase, type World } from '../world.ts'
 import { Ingress } from './ingress.ts'
@@ -78,6 +83,66 @@ describe.skipIf(turn.skip)('a function on Knative Serving, FAIRLEAD_KNATIVE=<a c
     expect((await world.ats()).find(({ metadata }) => metadata.name === 'later')?.status?.phase).toBe('PENDING')
     await untilPhase(kubectl, 'DONE', 'later', 90)
   }, 180_000)
+
+  it('may be a project of func, with an image by fairlead image', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'fl-func-'))
+    try {
+      const [template] = await funcTemplates(ROOT)
+      await createFrom(template!, folder)
+      await writeFile(join(folder, 'package.json'), await withPackage(join(folder, 'package.json')))
+      await promisify(execFile)('npm', ['install', '--omit=dev', '--prefer-offline', '--no-audit'], { cwd: folder })
+      const registry = new URL(world.cluster.registryUrl!).host
+      const args = ['--platform', `linux/${ARCHITECTURE}`, '--base', await nodeBase(cacheDir())]
+      const start = ['--start', 'serve -f src/index.ts', '--plain-http']
+      const image = await command(['image', folder, ...args, ...start, '--push', `${registry}/library/sites:1`])
+      expect(image).toMatchObject({ code: 0 })
+      await kubectl(['apply', '-f', '-'], serviceOf('sites', template!.config.healthEndpoints))
+      await kubectl(['-n', FUNCTIONS, 'wait', '--for=condition=Ready', 'ksvc/sites', '--timeout=120s'])
+      const url = `http://sites.${FUNCTIONS}.svc.cluster.local`
+      const installed = await command(['install', '-f', join(folder, 'src/index.ts'), '--url', url], world.env)
+      expect(installed).toMatchObject({ code: 0 })
+      await kubectl(['apply', '-f', join(folder, 'examples')])
+      await kubectl(['wait', '--for=condition=Ready', 'website/hello', '--timeout=90s'])
+    } finally {
+      await rm(folder, { recursive: true, force: true })
+    }
+  }, 300_000)
+})
+
+const ROOT = join(import.meta.dirname, '../../..')
+const ARCHITECTURE = process.arch === 'x64' ? 'amd64' : process.arch
+
+/** The package that is to be published, in place of the one that is. */
+async function withPackage(file: string): Promise<string> {
+  const manifest = JSON.parse(await readFile(file, 'utf8')) as object
+  return JSON.stringify({ ...manifest, dependencies: { fairlead: `file:${(await packedPackage()).tarball}` } })
+}
+
+/** As \`func deploy --build=false\` makes it: no command and no arguments, the probes of the template. */
+const serviceOf = (name: string, { liveness, readiness }: { liveness?: string; readiness?: string } = {}) => ({
+  apiVersion: 'serving.knative.dev/v1',
+  kind: 'Service',
+  metadata: { name, namespace: FUNCTIONS },
+  spec: {
+    template: {
+      spec: {
+        containers: [
+          {
+            name: 'user-container',
+            image: `${name}:1`,
+            livenessProbe: { httpGet: { path: liveness, port: 8080 } },
+            readinessProbe: { httpGet: { path: readiness, port: 8080 } },
+            securityContext: {
+              allowPrivilegeEscalation: false,
+              capabilities: { drop: ['ALL'] },
+              runAsNonRoot: true,
+              seccompProfile: { type: 'RuntimeDefault' },
+            },
+          },
+        ],
+      },
+    },
+  },
 })
 
 /** As it is generated, but for how long the last pod is kept for the next change. */

@@ -1,0 +1,1 @@
+export { website } from './website.ts'
