@@ -39,7 +39,7 @@ export class CompactMap {
   set(key: string, value: string): number {
     const length = this.#want(key)
     const slot = this.#slotOf(length)
-    const before = this.#slots[slot]! - 1
+    const before = this.#at(slot)
     const isPresent = before >= 0 && this.#stateAt(before) === PRESENT
     if (isPresent && this.valueAt(before) === value) return before
     const position = this.#append(length, value)
@@ -87,7 +87,7 @@ export class CompactMap {
   }
 
   #find(key: string): number | undefined {
-    const position = this.#slots[this.#slotOf(this.#want(key))]! - 1
+    const position = this.#at(this.#slotOf(this.#want(key)))
     return position >= 0 && this.#stateAt(position) === PRESENT ? position : undefined
   }
 
@@ -98,11 +98,16 @@ export class CompactMap {
     return this.#wanted.write(key)
   }
 
+  /** The position in a slot; -1: the slot is free. */
+  #at(slot: number): number {
+    return (this.#slots[slot] ?? 0) - 1
+  }
+
   /** The slot of the wanted key, or the free slot where it belongs. */
   #slotOf(length: number): number {
     const mask = this.#slots.length - 1
     let slot = hashOf(this.#wanted, 0, length) & mask
-    while (this.#slots[slot] !== 0 && !this.#isWanted(this.#slots[slot]! - 1, length)) slot = (slot + 1) & mask
+    while (this.#at(slot) >= 0 && !this.#isWanted(this.#at(slot), length)) slot = (slot + 1) & mask
     return slot
   }
 
@@ -159,17 +164,19 @@ export class CompactMap {
 
   #stateAt(position: number): number {
     const { bytes, at } = this.#placeOf(position)
-    return bytes[at]!
+    return bytes.readUInt8(at)
   }
 
   #setStateAt(position: number, state: number): void {
     const { bytes, at } = this.#placeOf(position)
-    bytes[at] = state
+    bytes.writeUInt8(state, at)
   }
 
   #placeOf(position: number): { bytes: Buffer; at: number } {
     const place = position * WORD
-    return { bytes: this.#chunks[Math.floor(place / CHUNK_BYTES)]!.bytes, at: place % CHUNK_BYTES }
+    const chunk = this.#chunks[Math.floor(place / CHUNK_BYTES)]
+    if (chunk === undefined) throw new RangeError(`no entry has the position ${position}`)
+    return { bytes: chunk.bytes, at: place % CHUNK_BYTES }
   }
 }
 
@@ -179,7 +186,7 @@ const recordBytes = (keyLength: number, valueLength: number): number =>
 /** FNV-1a, mixed at the end. */
 function hashOf(bytes: Buffer, start: number, end: number): number {
   let hash = 0x811c9dc5 ^ SEED
-  for (let at = start; at < end; at++) hash = Math.imul(hash ^ bytes[at]!, 0x01000193)
+  for (let at = start; at < end; at++) hash = Math.imul(hash ^ bytes.readUInt8(at), 0x01000193)
   hash = Math.imul(hash ^ (hash >>> 16), 0x7feb352d)
   hash = Math.imul(hash ^ (hash >>> 15), 0x846ca68b)
   return (hash ^ (hash >>> 16)) >>> 0
