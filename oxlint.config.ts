@@ -81,6 +81,7 @@ export const rooms: Record<string, string[]> = {
     'primitives',
     'sdk',
   ],
+  scaffold: [],
   install: ['contracts', 'functions', 'host/exit', 'host/version', 'kube', 'pki', 'scaffold', 'sdk', 'spec'],
   inspect: [
     'contracts',
@@ -118,7 +119,6 @@ export const rooms: Record<string, string[]> = {
   image: ['host/exit', 'host/version', 'primitives'],
   local: ['contracts', 'image', 'kube', 'pki', 'primitives'],
   release: ['image'],
-  scaffold: [],
   // Written as authors write: from 'fairlead' and 'fairlead/testing', which are no names of rooms.
   'examples/workspace': [],
   'testing/cluster': [

@@ -33,8 +33,8 @@ export interface BuildOptions {
 export type BinaryPaths = (name: BinaryName) => string
 
 /**
- * Where the named servers are: in KUBEBUILDER_ASSETS, else in the user's cache, where they were built before, else in PATH.
- * What is in none of them is built. Several processes may ask at once; one that is killed leaves nothing half-built. Needs Go,
+ * Finds the named servers in KUBEBUILDER_ASSETS, else in the user's cache, where they were built before, else in PATH. Builds
+ * the others. Several processes may ask at once; one that is killed leaves nothing half-built. Needs Go,
  * and the network for what Go has not fetched before, only when something is built.
  */
 export async function ensureBinaries(

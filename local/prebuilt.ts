@@ -35,13 +35,13 @@ const ANSWERS_WITHIN_MS = 20_000
 
 type Found = Map<BinaryName, string>
 
-/** In KUBEBUILDER_ASSETS, the folder of envtest. */
+/** Finds programs in KUBEBUILDER_ASSETS, the folder of envtest. */
 export async function given(names: readonly BinaryName[], env: Environment, progress: Progress): Promise<Found> {
   const folder = env['KUBEBUILDER_ASSETS']
   return folder ? foundIn([folder], 'KUBEBUILDER_ASSETS', names, env, progress) : new Map()
 }
 
-/** In PATH. */
+/** Finds programs in PATH. */
 export async function onPath(names: readonly BinaryName[], env: Environment, progress: Progress): Promise<Found> {
   const folders = (env['PATH'] ?? '').split(delimiter).filter(isAbsolute)
   return foundIn(folders, 'PATH', names, env, progress)
@@ -78,7 +78,7 @@ function isOff({ FAIRLEAD_PREBUILT: value = 'yes' }: Environment): boolean {
 }
 
 const refusal = (name: BinaryName, path: string, version: string | undefined, { least, below }: Accepted): string =>
-  `${path} is not used: ${version === undefined ? 'it does not say its version' : `its version is ${version}`}, and ${name} ${least} or newer, older than ${below}, is needed`
+  `${path} is not used: ${version === undefined ? 'its version is unknown' : `its version is ${version}`}, and ${name} ${least} or newer, older than ${below}, is needed`
 
 /** A program does not change while this process runs. */
 const versions = new Map<string, Promise<string | undefined>>()

@@ -59,7 +59,7 @@ function named(
 /** npm leaves files such as .gitignore out of a package, so a leading _ stands for the point. */
 const ofProject = (path: string): string => path.replace(/^_(?=git)/, '.').replace(/^_/, '')
 
-/** By their paths in a project. */
+/** Reads the files of a template folder, keyed by their paths in a project. */
 export async function filesOf(template: string): Promise<Files> {
   const root = join(TEMPLATES, template)
   const entries = await readdir(root, { recursive: true, withFileTypes: true })

@@ -48,7 +48,7 @@ export async function generateBundle(options: BundleCommandOptions): Promise<str
     ...(icon !== undefined && { icon: await iconOf(icon) }),
     ...(replaces !== undefined && { replaces }),
   })
-  // What a function no longer needs must not stay in the bundle.
+  // Removes manifests of a function that no longer exists.
   for (const part of ['manifests', 'metadata']) await rm(join(to, part), { recursive: true, force: true })
   const written = [...files].map(async ([path, text]) => {
     const file = join(to, path)
@@ -65,19 +65,20 @@ function refuseUnknown(option: string, value: string, known: readonly string[]):
 }
 
 async function packageJson(file: string): Promise<PackageJson> {
-  if (!existsSync(file))
-    throw new UsageError(`there is no ${file}, which says whose operator it is: give one, --package`)
+  if (!existsSync(file)) throw new UsageError(`the file ${file} does not exist: name a package.json with --package`)
   return JSON.parse(await readFile(file, 'utf8')) as PackageJson
 }
 
 async function iconOf(file: string): Promise<{ base64data: string; mediatype: string }> {
   const mediatype = MEDIA_TYPES[extname(file)]
   if (mediatype === undefined || !existsSync(file))
-    throw new UsageError(`${file} is no icon: give a file that ends in ${Object.keys(MEDIA_TYPES).join(', ')}`)
+    throw new UsageError(
+      `the icon ${file} cannot be read: name an existing file that ends in ${Object.keys(MEDIA_TYPES).join(', ')}`,
+    )
   return { base64data: (await readFile(file)).toString('base64'), mediatype }
 }
 
-/** With SOURCE_DATE_EPOCH, the same bundle each time. */
+/** Returns the time of SOURCE_DATE_EPOCH, or the current time. */
 function createdAt({ SOURCE_DATE_EPOCH: seconds }: NodeJS.ProcessEnv): string {
   const time = seconds === undefined || seconds === '' ? new Date() : new Date(Number(seconds) * 1000)
   if (Number.isNaN(time.getTime()))

@@ -74,7 +74,7 @@ export function generateCommands(program: Command, { print }: CommandContext): v
     .requiredOption('--to <folder>', 'its manifests and metadata are made again, and other files there are left')
     .requiredOption('--image <image>', 'with the fairlead command as its entrypoint, and the functions’ modules')
     .option('--module <path>', 'of the functions inside the image; left out: the built-in functions')
-    .option('--package <file>', 'says name, version, description, author and links', 'package.json')
+    .option('--package <file>', 'with name, version, description, author and links', 'package.json')
     .option('--examples <file>', 'objects of each kind, or a folder of such files; may be repeated', collect, [])
     .option('-n, --namespace <name>', 'where OLM is to install it', objectName, 'fairlead-functions')
     .option('--channels <list>', 'with commas between; the first is the default', 'stable')

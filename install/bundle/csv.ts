@@ -112,7 +112,7 @@ function descriptionOf(
 ${kinds.length > 0 ? `It defines ${kinds.join(', ')}.\n\n` : ''}${installation(namespace)}`
 }
 
-/** In the words of an administrator. */
+/** Returns instructions for administrators, as Markdown. */
 const installation = (namespace: string): string => `## Before
 
 Fairlead has to run on the cluster: ${PLATFORM}. Its dispatchers call the functions of this operator, and write what these return. OLM does

@@ -1,6 +1,6 @@
 import { UsageError } from '#host/exit'
 
-/** What a bundle says of its operator, as package.json has it. */
+/** Description of the operator, from package.json. */
 export interface BundlePackage {
   /** A DNS label. */
   name: string
@@ -10,7 +10,7 @@ export interface BundlePackage {
   license?: string
   keywords: string[]
   provider: Person
-  /** With name and e-mail address each. */
+  /** People with a name and an e-mail address. */
   maintainers: { name: string; email: string }[]
   homepage?: string
   repository?: string
@@ -41,7 +41,7 @@ export interface PackageJson {
 
 const SEMVER = /^\d+\.\d+\.\d+(?:[-+][\w.+-]+)?$/
 
-/** Throws what is missing, all of it, in the words of package.json. */
+/** Reads package.json; the error names all fields that are missing. */
 export function bundlePackage(json: PackageJson, file: string): BundlePackage {
   const name = (json.name ?? '').replace(/^@/, '').replace('/', '-')
   const author = personOf(json.author)

@@ -12,7 +12,7 @@ export interface BundledFunction {
   objects: KubeObject[]
 }
 
-/** Of a function that OLM runs in this namespace: it makes the account there, and gives it the rights that the bundle names. */
+/** Parts of a function whose account OLM creates in this namespace, with the rights that the bundle names. */
 export function bundledFunction(one: Reconciler, namespace: string): BundledFunction {
   if (one.namespaces !== undefined)
     throw new UsageError(

@@ -12,7 +12,7 @@ const labelsOf = (one: Reconciler): Record<string, string> => ({
   'app.kubernetes.io/part-of': 'fairlead',
 })
 
-/** Of the images that `fairlead image` makes. */
+/** Nodes for the images that `fairlead image` makes. */
 const PLATFORMS = {
   matchExpressions: [
     { key: 'kubernetes.io/os', operator: 'In', values: ['linux'] },

@@ -266,8 +266,8 @@ describe('a bundle', () => {
   it.each<[string, string[], string]>([
     ['--category', ['Shopping'], '"Shopping", which catalogs do not know'],
     ['--capabilities', ['Everything'], '"Everything", which catalogs do not know: Basic Install'],
-    ['--icon', ['icon.txt'], 'icon.txt is no icon'],
-    ['--package', ['none.json'], 'there is no none.json'],
+    ['--icon', ['icon.txt'], 'icon.txt cannot be read'],
+    ['--package', ['none.json'], 'none.json does not exist'],
   ])('%s %j is refused in one line', async (option, values, message) => {
     const { code, stderr } = await generate(option, ...values)
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(message) })

@@ -19,7 +19,7 @@ export async function deployFairlead(world: World, kubectl: Kubectl): Promise<vo
   await isReady(kubectl)
 }
 
-/** Of the first NATS servers, in the folder of the cluster. */
+/** Creates the volumes of the first NATS servers, in the folder of the cluster. */
 export async function addVolumes(dir: string, kubectl: Kubectl, count: number): Promise<void> {
   for (let index = 0; index < count; index += 1) {
     const path = join(dir, `jetstream-${index}`)

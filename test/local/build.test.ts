@@ -85,7 +85,7 @@ describe('programs that the user has', () => {
   })
   afterEach(() => rm(dir, { recursive: true }))
 
-  /** Programs that only say their versions. */
+  /** Creates a folder with programs that only print their versions. */
   async function folderWith(name: string, versions: Partial<Record<BinaryName, string>>): Promise<string> {
     const folder = join(dir, name)
     await mkdir(folder)
@@ -119,7 +119,7 @@ describe('programs that the user has', () => {
   it.each([
     ['1.35.9', 'its version is 1.35.9'],
     ['1.37.0', 'its version is 1.37.0'],
-    ['unknown', 'it does not say its version'],
+    ['unknown', 'its version is unknown'],
   ])('are not used where the version is %s, and the one that is needed is said', async (version, because) => {
     const path = await folderWith('path', { 'kube-apiserver': version })
     const { paths, said } = await ask(['kube-apiserver'], { PATH: path })

@@ -5,7 +5,7 @@ import { version } from '#host/version'
 import { type FuncTemplate, funcTemplates } from '../support/func-pack.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-/** Of pkg/scaffolding/detectors.go: builders refuse a function of any other runtime. */
+/** Runtimes of pkg/scaffolding/detectors.go: builders refuse a function of any other runtime. */
 const BUILDABLE = ['go', 'node', 'python', 'quarkus', 'rust', 'springboot', 'typescript']
 
 let templates: FuncTemplate[]

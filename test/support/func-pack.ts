@@ -3,7 +3,7 @@ import { basename, dirname, join, relative } from 'node:path'
 import { parse } from 'yaml'
 
 const MANIFEST = 'manifest.yaml'
-/** Of pkg/functions/repository.go: directories that are neither runtimes nor templates. */
+/** Directories that pkg/functions/repository.go does not read as runtimes. */
 const NO_RUNTIME = ['certs']
 const NO_TEMPLATE = ['scaffolding']
 
@@ -17,7 +17,7 @@ export interface FuncTemplate {
   runtime: string
   name: string
   folder: string
-  /** Of the repository, the runtime and the template, each in place of the one before. */
+  /** Settings of the repository, overridden by those of the runtime, then by those of the template. */
   config: Config
   /** What `func create` copies, by paths: everything that is not called manifest.yaml, in whatever folder. */
   files: Map<string, string>
