@@ -24,7 +24,9 @@ export async function installFunctions(options: InstallOptions, { config, print 
 }
 
 async function applied(kube: KubeClient, options: InstallOptions): Promise<Installed[]> {
-  const { check, onlyNatsCertificates } = options
+  const { check, onlyNatsCertificates, url } = options
+  if (url !== undefined && !/^https?:\/\/\S+$/.test(url))
+    throw new UsageError(`--url is "${url}": give an address, such as http://{name}.functions.svc`)
   if (check && onlyNatsCertificates) throw new UsageError('--check applies nothing: leave out --only-nats-certificates')
   if (onlyNatsCertificates) return installCertificates(kube)
   const functions = await loadFunctions(options.function)

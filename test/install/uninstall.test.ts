@@ -116,7 +116,7 @@ it('a function that is served over HTTP is called there', async () => {
   await fairlead(['install', '-f', file, '--url', 'http://{name}.functions.svc'])
   expect(JSON.parse(await invoke())).toEqual({ http: { url: 'http://shop.functions.svc' } })
   const wrong = await fairlead(['install', '-f', file, '--url', 'shop'])
-  expect(wrong).toMatchObject({ code: 1, stderr: expect.stringContaining('invoke.http.url') })
+  expect(wrong).toMatchObject({ code: 2, stderr: expect.stringContaining('--url is "shop"') })
   await fairlead(['install', '-f', file])
   expect(JSON.parse(await invoke())).toEqual({ pull: {} })
 })
