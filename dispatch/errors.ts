@@ -1,6 +1,6 @@
 import type { KubeObject } from '#contracts'
 import { ApiConnectionError, ApiError, ApiPathError, isConflict, isForbidden, isInvalid, isNotFound } from '#kube'
-import { type Failed, NamespaceTerminatingError, RefusedError } from '#reconcile'
+import { type Failed, NamespaceTerminatingError, RefusedError, type TakenField } from '#reconcile'
 import { escalationIn } from './apply/escalation.ts'
 
 /** The Reconciler is another one by now: nothing that this run would do is asked for any more. */
@@ -46,10 +46,27 @@ function reasonFor(error: ApiError): string {
 
 /** Server-side apply without force: which fields other managers have changed, in the server's words; no values. */
 export const fieldsOfOthers = (error: unknown): string[] =>
+  fieldConflicts(error).map(({ field, message }) => `${field}: ${message}`)
+
+/** The same, by field manager. Not those of `own`: a webhook changes what a request has, under the name of who sent it. */
+export const takenFrom = (error: unknown, own: string): TakenField[] =>
+  fieldConflicts(error)
+    .map(({ field = '', message = '' }) => ({ field, manager: quotedIn(message) }))
+    .filter(({ manager }) => manager !== own)
+
+/** The server quotes names as Go does. */
+function quotedIn(message: string): string | undefined {
+  const [quoted] = /"(?:[^"\\]|\\.)*"/.exec(message) ?? []
+  try {
+    return quoted && String(JSON.parse(quoted))
+  } catch {
+    return quoted?.slice(1, -1)
+  }
+}
+
+const fieldConflicts = (error: unknown): { field?: string; message?: string }[] =>
   isConflict(error) && error instanceof ApiError
-    ? (error.details.causes ?? [])
-        .filter(({ reason }) => reason === 'FieldManagerConflict')
-        .map(({ field, message }) => `${field}: ${message}`)
+    ? (error.details.causes ?? []).filter(({ reason }) => reason === 'FieldManagerConflict')
     : []
 
 /** The object that was observed is not there any more, or is another one by now, or has changed. */

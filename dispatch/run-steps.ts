@@ -29,6 +29,8 @@ export type RunStep = { reconciler: string; key: string } & Partial<Span> &
         /** The request alone, without waiting for its turn. */
         ms: number
       }
+    /** Fields that other managers had changed were set back. `isContested`: it is a fight. */
+    | { step: 'takenBack'; isContested: boolean }
     /** The function was asked to read its external system. */
     | { step: 'read'; result: 'success' | 'error'; ms: number }
     /** The function was asked to perform an effect. `kind`: of the effect. */

@@ -1,5 +1,6 @@
 import { apiVersionOf, type KubeObject, type OwnerReference } from '#contracts'
 import { type OwnedResource, RETAINED_FOR, retainedFor } from '#spec'
+import { CONTESTED_ANNOTATION } from './contest.ts'
 import { sameJson } from './covers.ts'
 import type { DesiredInput } from './outcome.ts'
 import { RECONCILER_ANNOTATION } from './ownership.ts'
@@ -23,7 +24,7 @@ export const DESIRED_ANNOTATION = 'fairlead.dev/desired'
 /** The same for any order of fields. Where an object would be deleted to be changed, the order must not count. */
 export const DECLARED_ANNOTATION = 'fairlead.dev/declared'
 
-const ANNOTATIONS = [DESIRED_ANNOTATION, DECLARED_ANNOTATION, RECONCILER_ANNOTATION, RETAINED_FOR]
+const ANNOTATIONS = [CONTESTED_ANNOTATION, DESIRED_ANNOTATION, DECLARED_ANNOTATION, RECONCILER_ANNOTATION, RETAINED_FOR]
 
 /** The status of an owned object is its own controller's. */
 const STATUS = ['status']

@@ -1,4 +1,4 @@
-import { METADATA_MANAGERS } from '#spec'
+import { CONTESTS, METADATA_MANAGERS } from '#spec'
 import { isRecord, sameJson } from './covers.ts'
 
 /** One value that differs; left out: there is none. */
@@ -16,11 +16,12 @@ const SILENT = new Set([
   'metadata.generation',
   'metadata.uid',
   'metadata.creationTimestamp',
+  'metadata.annotations.fairlead.dev/contested',
   'metadata.annotations.fairlead.dev/declared',
   'metadata.annotations.fairlead.dev/desired',
 ])
-/** Fingerprints of the labels and annotations that functions keep. */
-const MARKS = `metadata.annotations.${METADATA_MANAGERS}`
+/** Annotations with fingerprints and counts of the labels and annotations that functions keep. */
+const MARKS = [METADATA_MANAGERS, CONTESTS].map((prefix) => `metadata.annotations.${prefix}`)
 
 /**
  * What differs between two versions of an object, value by value. An empty object or list is a value: `podSelector: {}`
@@ -30,7 +31,7 @@ export const differences = (before: unknown, after: unknown): Difference[] => [.
 
 function* walk(before: unknown, after: unknown, path: readonly (string | number)[]): Generator<Difference> {
   const name = path.join('.')
-  if (SILENT.has(name) || name.startsWith(MARKS) || sameJson(before, after)) return
+  if (SILENT.has(name) || MARKS.some((mark) => name.startsWith(mark)) || sameJson(before, after)) return
   if (path.length > 0 && (isEmpty(before) || isEmpty(after))) {
     yield difference(path, before, after)
   } else if (Array.isArray(before ?? after) && Array.isArray(after ?? before)) {

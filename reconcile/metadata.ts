@@ -1,5 +1,6 @@
 import type { KubeObject } from '#contracts'
-import { metadataManagerOf, parseSelector, type ReconcilerSpec } from '#spec'
+import { contestAnnotationOf, metadataManagerOf, parseSelector, type ReconcilerSpec } from '#spec'
+import { braked, type HeldBack, isHeldBack, missingFields, type Taking } from './brake.ts'
 import { covers, fingerprint } from './covers.ts'
 import type { PlainOutcome } from './outcome.ts'
 import type { Settled } from './settled.ts'
@@ -11,6 +12,8 @@ export interface MetadataWrite {
   /** Field manager. It manages nothing else, so that a key that is left out is removed. */
   manager: string
   fingerprint: string
+  /** Left out: what it takes back from others is not counted. */
+  taking?: Taking
 }
 
 type Metadata = NonNullable<PlainOutcome['metadata']>
@@ -20,8 +23,8 @@ export function metadataWrite(
   object: KubeObject,
   identity: string,
   wanted: Metadata | undefined,
-  settled: Settled,
-): MetadataWrite | undefined {
+  { settled, now, isGoing }: { settled: Settled; now: Date; isGoing: boolean },
+): MetadataWrite | HeldBack | undefined {
   if (wanted === undefined) return undefined
   const { uid, resourceVersion, name, namespace } = object.metadata
   const labels = sorted(wanted.labels)
@@ -35,7 +38,14 @@ export function metadataWrite(
   if (isDone || settled[metadataTarget(object)] === `${resourceVersion} ${mark}`) return undefined
   const metadata = { name, ...(namespace !== undefined && { namespace }), uid, resourceVersion, ...marked }
   const { apiVersion, kind } = object
-  return { object: { apiVersion, kind, metadata: metadata as KubeObject['metadata'] }, manager, fingerprint: mark }
+  const applied = { apiVersion, kind, metadata: metadata as KubeObject['metadata'] }
+  const write = { object: applied, manager, fingerprint: mark }
+  if (isNone || isGoing) return write
+  const isUnchanged = object.metadata.annotations?.[manager] === mark
+  const missing = isUnchanged ? missingFields({ labels, annotations }, object.metadata, '.metadata') : []
+  const taking = { observed: object, now, annotation: contestAnnotationOf(identity), missing, on: undefined }
+  const counted = braked(applied, taking, () => isUnchanged)
+  return isHeldBack(counted) ? counted : { ...write, ...counted }
 }
 
 export const metadataTarget = ({ metadata }: KubeObject): string => `${metadata.uid}/metadata`

@@ -1,6 +1,8 @@
 import type { Effect, EventReport, KubeObject, ObjectMeta } from '#contracts'
 import type { Due } from '#queue/terms'
-import { keepsStatus, type OwnedResource, type ReconcilerSpec } from '#spec'
+import { contestAnnotationOf, keepsStatus, type OwnedResource, type ReconcilerSpec } from '#spec'
+import { braked, fightsIn, type HeldBack, isHeldBack, missingFields, type Taking } from './brake.ts'
+import { CONTESTED_ANNOTATION } from './contest.ts'
 import { covers, fingerprint, sorted } from './covers.ts'
 import {
   completeDesired,
@@ -37,6 +39,8 @@ export type Write =
       object: KubeObject
       fingerprint: string
       observed: KubeObject | undefined
+      /** Left out: what it takes back from others is not counted. */
+      taking?: Taking
     }
   /** Merge patch of `object` as observed, bound to its resourceVersion: it begins or ceases to be retained. */
   | { verb: 'patch'; resource: OwnedResource; object: KubeObject; patch: object }
@@ -53,6 +57,8 @@ export interface Plan {
   /** The object itself is to be deleted. */
   isDeletion: boolean
   events: EventReport[]
+  /** Corrections of what others change again and again wait until then, or the end of such a fight is shown then. */
+  lookAt: Date | undefined
   /** A delay counts from the time that the function was given. */
   requeue: Due | undefined
   /** Faults of the outcome itself: with any, nothing of it is written. */
@@ -78,16 +84,19 @@ export function plan(
   const { identity, now, settled } = circumstances
   const { object } = world
   const desired = completeDesired(object, spec.owns, outcome.apply ?? [])
-  const applies = desired.objects.flatMap((wanted) => writeFor(world, wanted, circumstances) ?? [])
   const isGoing = object.metadata.deletionTimestamp !== undefined || outcome.deleteObject === true
+  const planned = desired.objects.flatMap((wanted) => writeFor(world, wanted, { ...circumstances, isGoing }) ?? [])
+  const applies = planned.flatMap((one) => (isHeldBack(one) ? [] : [one]))
+  const metadata = metadataWrite(object, identity, outcome.metadata, { settled, now, isGoing })
   const deletes = outcome.apply === undefined ? [] : prune(world, desired.objects, isGoing)
   return {
     stages: [...inStages(applies), deletes].filter((stage) => stage.length > 0),
-    metadata: metadataWrite(object, identity, outcome.metadata, settled),
-    status: plannedStatus(spec, object, outcome, circumstances),
+    metadata: metadata && isHeldBack(metadata) ? undefined : metadata,
+    status: plannedStatus(spec, world, outcome, circumstances),
     effect: outcome.effect,
     isDeletion: outcome.deleteObject === true && object.metadata.deletionTimestamp === undefined,
     events: outcome.events ?? [],
+    lookAt: isGoing ? undefined : lookAtOf(spec, world, [...planned, ...(metadata ? [metadata] : [])], circumstances),
     requeue: requeueOf(outcome, now),
     findings: [
       ...desired.findings,
@@ -120,13 +129,15 @@ export const statusTarget = ({ metadata }: KubeObject): string => `${metadata.ui
 /** `refusal`: a write of this outcome was refused. */
 export function plannedStatus(
   spec: Pick<ReconcilerSpec, 'for'>,
-  object: KubeObject,
+  world: Family,
   outcome: PlainOutcome,
-  { now, settled }: Pick<Circumstances, 'now' | 'settled'>,
+  { identity, now, settled }: Pick<Circumstances, 'identity' | 'now' | 'settled'>,
   refusal?: Failure,
 ): StatusPatch | undefined {
   if (!keepsStatus(spec)) return undefined
-  const patch = statusPatch(object, outcome, now, refusal)
+  const { object } = world
+  const contested = fightsIn(world, contestAnnotationOf(identity), now)?.message
+  const patch = statusPatch(object, outcome, now, { refusal, contested })
   const isSettled =
     settled[statusTarget(object)] === `${object.metadata.resourceVersion} ${fingerprint(patch?.status ?? null)}`
   return isSettled ? undefined : patch
@@ -135,8 +146,8 @@ export function plannedStatus(
 function writeFor(
   world: Family,
   desired: DesiredObject,
-  { identity, settled, isConfidential }: Pick<Circumstances, 'identity' | 'settled' | 'isConfidential'>,
-): Write | undefined {
+  { identity, now, settled, isConfidential, isGoing }: Circumstances & { isGoing: boolean },
+): Write | HeldBack | undefined {
   const { resource, object } = desired
   const observed = findOwned(world, resource, object)
   const owned = withAnnotation(object, RECONCILER_ANNOTATION, ownershipMark(identity, world.object, object))
@@ -160,7 +171,34 @@ function writeFor(
   const comparable = resource.metadataOnly === true ? { metadata: marked.metadata } : marked
   // Without the fingerprint a field that is no longer desired would not show as a difference.
   if (isFingerprinted && covers(comparable, observed)) return undefined
-  return { ...apply, object: bound(marked, isAdopted ? { uid, resourceVersion } : { uid }) }
+  if (isAdopted) return { ...apply, object: bound(marked, { uid, resourceVersion }) }
+  const applied = bound(marked, { uid })
+  if (isGoing) return { ...apply, object: applied }
+  const isUnchanged = observed.metadata.annotations?.[DESIRED_ANNOTATION] === wanted
+  const on = isFingerprinted ? undefined : versionOf(world.object)
+  const missing = isFingerprinted && isUnchanged ? missingFields(comparable, observed) : []
+  const taking = { observed, now, annotation: CONTESTED_ANNOTATION, missing, on }
+  const counted = braked(applied, taking, (contest) => (isFingerprinted ? isUnchanged : contest.on === on))
+  return isHeldBack(counted) ? counted : { ...apply, ...counted }
+}
+
+/** The version of the primary, without its status. */
+const versionOf = ({ metadata }: KubeObject): string => {
+  const { generation, resourceVersion, labels, annotations } = metadata
+  return generation === undefined ? `${resourceVersion}` : fingerprint([generation, labels, annotations])
+}
+
+/** The time at which the next correction is due, or a fight may be over. */
+function lookAtOf(
+  spec: Pick<ReconcilerSpec, 'for'>,
+  world: Family,
+  planned: readonly (object | HeldBack)[],
+  { identity, now }: Circumstances,
+): Date | undefined {
+  const held = planned.filter(isHeldBack).map(({ until }) => until)
+  const fights = keepsStatus(spec) ? fightsIn(world, contestAnnotationOf(identity), now) : undefined
+  const times = [...held, ...(fights ? [fights.calmAt] : [])].map((time) => time.getTime())
+  return times.length === 0 ? undefined : new Date(Math.min(...times))
 }
 
 /**

@@ -1,4 +1,5 @@
 import { type RunInput, TerminalError } from '#contracts'
+import { type Due, dueDate } from '#queue/terms'
 import { finalizersWithout } from '#spec'
 import { noting } from './confidential.ts'
 import { sameJson } from './covers.ts'
@@ -64,7 +65,7 @@ function decide(pass: Pass, outcome: PlainOutcome): Step {
   const next =
     refusal === undefined
       ? feasible
-      : { ...feasible, status: plannedStatus(of.spec, object, outcome, { now, settled }, refusal) }
+      : { ...feasible, status: plannedStatus(of.spec, world, outcome, { identity, now, settled }, refusal) }
   const write = nextWrite(next)
   switch (write?.kind) {
     case undefined:
@@ -113,10 +114,11 @@ export function endRound(pass: Pass, next: FeasiblePlan): Step {
  * Nothing is left to write. The finalizer goes when the function has nothing left to do for an object that goes. A run
  * fails with what was refused of its last outcome.
  */
-function conclude(pass: Pass, { events, requeue, standing }: FeasiblePlan): Step {
+function conclude(pass: Pass, { events, requeue: asked, lookAt, standing }: FeasiblePlan): Step {
   const [told, notes] = tell(pass, pass.world.object, events)
   if (standing.length > 0) return after(notes, fail(told))
   const { object } = pass.world
+  const requeue = sooner(asked, lookAt, pass.now)
   if (requeue !== undefined)
     return after(notes, finish(told, { kind: 'requeue', at: requeue }, { mayLookAgain: !isLastPass(told) }))
   const { identity } = pass.of
@@ -124,5 +126,8 @@ function conclude(pass: Pass, { events, requeue, standing }: FeasiblePlan): Step
   const finalizers = finalizersWithout(object.metadata, identity)
   return step({ at: 'releasing', pass: told }, { do: 'writeFinalizers', object, finalizers }, notes)
 }
+
+const sooner = (due: Due | undefined, other: Date | undefined, now: Date): Due | undefined =>
+  due !== undefined && (other === undefined || dueDate(due, now) <= other) ? due : other
 
 export const done = (pass: Pass): Step => finish(pass, { kind: 'done' }, { mayLookAgain: !isLastPass(pass) })

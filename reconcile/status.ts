@@ -20,10 +20,19 @@ interface Condition extends Required<ConditionUpdate> {
   observedGeneration?: number
 }
 
+/** Condition of an object over whose fields a fight goes on; absent if there was none. */
+export const CONTESTED = 'Contested'
+
 /** JSON merge patch (RFC 7386) of the status, that holds for one resourceVersion only. */
 export interface StatusPatch {
   metadata: { resourceVersion: string | undefined }
   status: unknown
+}
+
+/** What the object shows of a run that goes on. */
+interface Shown {
+  refusal?: Failure | undefined
+  contested?: string | undefined
 }
 
 /** What went wrong in a run, as its object shows it. */
@@ -34,18 +43,18 @@ export interface Failure {
 
 /**
  * The write that makes the status what the outcome says, or undefined if it is so already. `refusal`: of the writes that
- * the outcome asks for.
+ * the outcome asks for. `contested`: who changes again and again what the function sets.
  */
 export function statusPatch(
   object: KubeObject,
   outcome: Pick<PlainOutcome, 'status' | 'conditions' | 'deleteObject' | 'effect'>,
   now: Date,
-  refusal?: Failure,
+  { refusal, contested }: Shown = {},
 ): StatusPatch | undefined {
   const { status, conditions = [] } = outcome
   const current = isRecord(object.status) ? object.status : {}
   const isAllDone = outcome.deleteObject !== true && outcome.effect === undefined
-  const platform = platformConditions(current, conditions, isAllDone, refusal)
+  const platform = platformConditions(current, conditions, isAllDone, { refusal, contested })
   const updates = [...conditions.filter(({ type }) => platform.every((one) => one.type !== type)), ...platform]
   if (status === undefined && updates.length === 0) return undefined
   const desired = withOurFields(status ?? current, current, updates, object.metadata.generation, now)
@@ -107,11 +116,20 @@ function platformConditions(
   current: Record<string, unknown>,
   updates: readonly Update[],
   isAllDone: boolean,
-  refusal: Failure | undefined,
+  { refusal, contested }: Shown,
 ): Update[] {
   const recovered: Update[] = []
   if (conditionIn(current, PAUSED)?.status === 'True')
     recovered.push({ type: PAUSED, status: 'False', reason: 'Resumed' })
+  if (contested !== undefined)
+    recovered.push({
+      type: CONTESTED,
+      status: 'True',
+      reason: 'FieldConflict',
+      message: contested.slice(0, LONGEST_MESSAGE),
+    })
+  else if (conditionIn(current, CONTESTED)?.status === 'True')
+    recovered.push({ type: CONTESTED, status: 'False', reason: 'Settled' })
   if (refusal === undefined && isAllDone) recovered.push(...recovery(current))
   const unsaid = recovered.filter(({ type }) => updates.every((update) => update.type !== type))
   if (refusal === undefined) return unsaid

@@ -1,24 +1,28 @@
 export { coverageId } from './coverage.ts'
 export { type ObjectSelector, parseFieldSelector } from './field-selector.ts'
-export { isNamedAs, isOwnedBy, type Owner, ownerOf, RETAINED_FOR, retainedFor, retainerOf } from './owner.ts'
-export { isRefused, LONGEST_RECONCILER_NAME, type Refused, readReconciler } from './read-reconciler.ts'
 export {
-  type Backoff,
+  CONTESTS,
+  contestAnnotationOf,
   finalizerOf,
   finalizerOfReconciler,
   finalizersWithout,
   holdsFinalizer,
   identityOf,
-  isOfMetadata,
-  keepsStatus,
   METADATA_MANAGERS,
   metadataManagerOf,
+  reconcilerFinalizers,
+} from './names.ts'
+export { isNamedAs, isOwnedBy, type Owner, ownerOf, RETAINED_FOR, retainedFor, retainerOf } from './owner.ts'
+export { isRefused, LONGEST_RECONCILER_NAME, type Refused, readReconciler } from './read-reconciler.ts'
+export {
+  type Backoff,
+  isOfMetadata,
+  keepsStatus,
   type OwnedResource,
   PAUSED_ANNOTATION,
   RECONCILERS,
   type ReconcilerSpec,
   type RelatedResource,
-  reconcilerFinalizers,
   reconcilerSpec,
   type SelectedResource,
   SYSTEM_NAMESPACE,

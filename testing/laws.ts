@@ -2,6 +2,7 @@ import type { KubeObject } from '#contracts'
 import type { Kind, Reconciler } from '#sdk'
 import { PAUSED_ANNOTATION, retainerOf } from '#spec'
 import { EFFECT_LAWS } from './effect-laws.ts'
+import { survivesFights } from './fight-law.ts'
 import { invokeOf, isOfKind } from './given.ts'
 import {
   decided,
@@ -44,6 +45,7 @@ const LAWS: Record<string, (reconciler: Reconciler, scenario: Scenario) => Promi
   'writes nothing when it runs again, at once or a second later': writesNothingTwice,
   'comes to the same end if its process dies between any two writes': survivesCrashes,
   'comes to the same end if somebody else writes first': survivesConflicts,
+  'writes little while others fight it over a field, and sets the field again afterwards': survivesFights,
   'comes to the same end if a write is refused for some time': survivesRefusals,
   'writes nothing while it is paused, and comes to the same end when it is resumed': survivesPauses,
   'leaves nothing behind if its object goes in the middle of a run': leavesNothingBehind,

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { ConflictError, controllerOf, type KubeObject } from '#contracts'
-import { applied, isRecord, merged } from './merge.ts'
+import type { TakenField } from '#reconcile'
+import { applied, changedByOthers, isRecord, merged } from './merge.ts'
 
 /** What names an object. */
 export interface Identity {
@@ -81,6 +82,20 @@ export class Memory {
     const after = applied(before, this.#wanted.get(before.metadata.uid ?? ''), wanted) as KubeObject
     this.#wanted.set(before.metadata.uid ?? '', wanted)
     return this.#replace(before, after)
+  }
+
+  /** What was applied last of an object. */
+  declared({ metadata }: KubeObject): KubeObject | undefined {
+    return this.#wanted.get(metadata.uid ?? '')
+  }
+
+  /** Fields that would be applied to other values than others have set. `manager`: of labels and annotations. */
+  takenBack(wanted: KubeObject, manager?: string): TakenField[] {
+    const { uid = '' } = wanted.metadata
+    const current = this.find(wanted)
+    const last = this.#wanted.get(manager === undefined ? (current?.metadata.uid ?? '') : `${uid} ${manager}`)
+    const { uid: _, resourceVersion: __, ...metadata } = wanted.metadata
+    return changedByOthers(asStored({ ...wanted, metadata }), current, last)
   }
 
   /**

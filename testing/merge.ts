@@ -1,3 +1,6 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { TakenField } from '#reconcile'
+
 type Fields = Record<string, unknown>
 
 export const isRecord = (value: unknown): value is Fields =>
@@ -27,3 +30,16 @@ export function applied(current: unknown, before: unknown, wanted: unknown): unk
     result[name] = applied(current[name], isRecord(before) ? before[name] : undefined, value)
   return result
 }
+
+/** Values that are wanted, and that others than who wanted `before` have set otherwise. */
+export function changedByOthers(wanted: unknown, current: unknown, before: unknown, path = ''): TakenField[] {
+  if (current === undefined || isDeepStrictEqual(wanted, current) || isDeepStrictEqual(before, current)) return []
+  if (!isRecord(wanted) || !isRecord(current)) return [{ field: path, manager: ANOTHER }]
+  const last = isRecord(before) ? before : {}
+  return Object.entries(wanted).flatMap(([name, value]) =>
+    changedByOthers(value, current[name], last[name], `${path}.${name}`),
+  )
+}
+
+/** The field manager of all changes by others. */
+const ANOTHER = 'another manager'

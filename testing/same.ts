@@ -1,7 +1,8 @@
 import { AssertionError } from 'node:assert'
 import { isDeepStrictEqual } from 'node:util'
 import type { KubeObject, Outcome, RunInput } from '#contracts'
-import { deepFreeze, PAUSED, RECONCILED } from '#reconcile'
+import { CONTESTED_ANNOTATION, deepFreeze, PAUSED, RECONCILED } from '#reconcile'
+import { CONTESTS } from '#spec'
 import type { Simulation } from './simulation.ts'
 
 /** The mark of somebody who writes first. It says nothing of the end. */
@@ -43,7 +44,9 @@ const withoutEmpty = (value: unknown): unknown =>
 
 function withoutVersion({ metadata, ...content }: KubeObject): KubeObject {
   const { resourceVersion: _, annotations = {}, ...kept } = metadata
-  const { [TOUCHED]: __, ...others } = annotations
+  const others = Object.fromEntries(
+    Object.entries(annotations).filter(([name]) => name !== TOUCHED && !isContest(name)),
+  )
   return { ...content, metadata: { ...kept, annotations: others } }
 }
 
@@ -75,6 +78,10 @@ export function permutations<T>(items: readonly T[]): T[][] {
   if (items.length <= 1) return [[...items]]
   return items.flatMap((first, index) => permutations(items.toSpliced(index, 1)).map((rest) => [first, ...rest]))
 }
+
+/** The count of corrections does not belong to an end. */
+const isContest = (annotation: string): boolean =>
+  annotation === CONTESTED_ANNOTATION || annotation.startsWith(CONTESTS)
 
 const identity = ({ apiVersion, kind, metadata }: KubeObject): string =>
   JSON.stringify([kind, apiVersion, metadata.namespace, metadata.name])

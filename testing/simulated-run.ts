@@ -3,6 +3,7 @@ import type { Finish } from '#queue/terms'
 import {
   type Answer,
   type Ask,
+  asTakenBack,
   called,
   GoneError,
   type MetadataWrite,
@@ -14,6 +15,7 @@ import {
   reconciled,
   type SettledWrites,
   start,
+  type TakenField,
   takeOver,
   type Write,
   type Written,
@@ -188,7 +190,8 @@ class SimulatedDriver {
       const { write: taking, adopted } = takeOver(write, found, { identity, owner })
       return { ...this.#wrote(verb, object, memory.apply(taking.object), found), adopted }
     }
-    return this.#wrote(verb, object, verb === 'create' ? created(memory, object) : memory.apply(object), found)
+    if (verb === 'create') return this.#wrote(verb, object, created(memory, object), found)
+    return this.#wrote(verb, object, memory.apply(counted(write, memory.takenBack(object))), found)
   }
 
   /** A merge patch that holds for the version that was observed. */
@@ -199,9 +202,12 @@ class SimulatedDriver {
     return this.#wrote(verb, after, memory.find(object) && after, found)
   }
 
-  #writeMetadata(object: KubeObject, { object: wanted, manager }: MetadataWrite): Written {
+  #writeMetadata(object: KubeObject, write: MetadataWrite): Written {
+    const { memory } = this.#run
+    const { manager } = write
     const found = this.#before('metadata', object)
-    return this.#wrote('metadata', object, this.#run.memory.applyMetadata(wanted, manager), found)
+    const sent = counted(write, memory.takenBack(write.object, manager))
+    return this.#wrote('metadata', object, memory.applyMetadata(sent, manager), found)
   }
 
   /** Only the version that was observed. */
@@ -248,6 +254,11 @@ class SimulatedDriver {
     return { object: after, isOld }
   }
 }
+
+const counted = (
+  { object, taking }: Pick<MetadataWrite, 'object' | 'taking'>,
+  taken: readonly TakenField[],
+): KubeObject => (taking === undefined || taken.length === 0 ? object : asTakenBack(object, taking, taken))
 
 function created(memory: Memory, object: KubeObject): KubeObject {
   try {

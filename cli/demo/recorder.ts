@@ -84,6 +84,7 @@ export function recordLifeOf(
       addOfRun('timer armed', `for ${until.toISOString()}, in JetStream`, { id: `timer ${++count.timers}` })
     },
     timedOut: () => addOfRun('timed out', 'the function did not come back'),
+    takenBack: () => addOfRun('taken back', 'another manager had changed a field that the function declares'),
     read: () => undefined,
     performed: () => undefined,
     ended: () => undefined,

@@ -70,7 +70,8 @@ export class OwnedWriter {
       return this.#through.present(resource, this.#owner, after)
     }
     const isObserved = write.observed !== undefined
-    const after = await this.#requests.apply(target, PRIORITY.create, this.#run.fieldManager, () => isObserved)
+    const applied = { ...target, taking: write.taking }
+    const after = await this.#requests.apply(applied, PRIORITY.create, this.#run.fieldManager, () => isObserved)
     return this.#through.present(resource, this.#owner, after, isObserved ? 'modified' : 'added')
   }
 

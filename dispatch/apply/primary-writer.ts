@@ -41,9 +41,9 @@ export class PrimaryWriter {
   }
 
   /** What another reconciler has set to another value stays: RefusedError. */
-  metadata(object: KubeObject, { object: wanted, manager }: MetadataWrite): Promise<Written> {
+  metadata(object: KubeObject, { object: wanted, manager, taking }: MetadataWrite): Promise<Written> {
     return this.#write(object, 'write labels and annotations of', async ({ ref, owner }) => {
-      const target = { verb: 'metadata', ref, object: wanted } as const
+      const target = { verb: 'metadata', ref, object: wanted, taking } as const
       const mayTakeBack = (fields: string[]) => !fields.some(isOfReconciler)
       const after = await this.#requests.apply(target, PRIORITY.status, manager, mayTakeBack)
       return this.#through.present(ref, owner, after)

@@ -1,13 +1,13 @@
 import { type EventReport, type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { type OwnerKey, type Span, spanAfter, traceparentOf } from '#events'
 import { type KubeClient, resourcePath, type Status } from '#kube'
-import type { Write } from '#reconcile'
+import { contestOf, delayMs, type Write } from '#reconcile'
 import { undefinedIfGone } from '../errors.ts'
 import { type DROPPED, type Gate, PRIORITY, type Priority } from '../gate.ts'
 import { readLive } from '../read-live.ts'
 import type { RunObserver } from '../run-steps.ts'
 import { isObject, isStillThere } from './answers.ts'
-import { takingBack } from './field-conflicts.ts'
+import { type Applied, takingBack } from './field-conflicts.ts'
 import type { InFlight } from './in-flight.ts'
 
 export interface WriteRequestsDependencies {
@@ -63,17 +63,25 @@ export class WriteRequests {
     return this.#send({ verb: 'create', ref, object }, PRIORITY.create, send)
   }
 
-  apply(
-    target: Target,
+  /** Server-side apply of the object of `target`. Fields of other managers are set back by a second request. */
+  async apply(
+    target: Target & Applied,
     priority: Priority,
     fieldManager: string,
     mayTakeBack: (fields: string[]) => boolean,
   ): Promise<KubeObject> {
-    const { ref, object } = target
-    const { signal, report } = this.#run
-    const send = (force: boolean) =>
-      this.#send(target, priority, () => this.#kube.apply(pathOf(ref, object), object, { signal, fieldManager, force }))
-    return takingBack(object, send, mayTakeBack, report)
+    const { verb, ref, taking } = target
+    const { reconciler, key, signal, report, observe } = this.#run
+    const send = (object: KubeObject, force: boolean) =>
+      this.#send({ verb, ref, object }, priority, () =>
+        this.#kube.apply(pathOf(ref, object), object, { signal, fieldManager, force }),
+      )
+    const after = await takingBack(target, send, { fieldManager, mayTakeBack, report })
+    const contest = taking && contestOf(after, taking.now, taking.annotation)
+    // One of an earlier run has an earlier time.
+    if (contest !== undefined && contest.at === taking?.now.getTime())
+      observe({ step: 'takenBack', reconciler, key, isContested: delayMs(contest) > 0 })
+    return after
   }
 
   /** A merge patch. */

@@ -51,7 +51,7 @@ export function dryRunDependencies<Deps extends ReconciliationDependencies>(
     settled: new SettledWrites(),
     skipEffect: (effect) => note({ would: 'perform', effect }),
     recorder: { record: (_kube, _reconciler, _object, report) => note({ would: 'tell', ...report }) },
-    observe: (step) => (step.step === 'written' ? undefined : observe(step)),
+    observe: (step) => (step.step === 'written' || step.step === 'takenBack' ? undefined : observe(step)),
   }
 }
 

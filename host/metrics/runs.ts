@@ -53,6 +53,11 @@ export function runMetrics(registry: Registry, now: () => number = () => perform
     revived: counter('fairlead_tokens_revived_total', 'Keys that were queued, or due, and would never have run'),
     eventsDropped: counter('fairlead_events_dropped_total', 'Kubernetes Events not written because too many waited'),
     runsDropped: counter('fairlead_runs_dropped_total', 'Runs that RUNS does not have because NATS was away or slow'),
+    takenBack: counter('fairlead_taken_back_total', 'Writes that took fields of objects back from others'),
+    contested: counter(
+      'fairlead_contested_total',
+      'Writes that took fields back in a fight: other managers go on changing them',
+    ),
     coalesced: counter('fairlead_changes_coalesced_total', 'Changes of keys that were queued already'),
   }
   const adds = counter('workqueue_adds_total', 'Total number of adds handled by workqueue', ['name', 'controller'])
@@ -162,6 +167,10 @@ export function runMetrics(registry: Registry, now: () => number = () => perform
         active.inc({ controller })
         underWay.get(controller)?.set(step.key, now())
         if (step.cutShort) perController.panics.inc({ controller })
+      }
+      if (step.step === 'takenBack') {
+        perController.takenBack.inc({ controller })
+        if (step.isContested) perController.contested.inc({ controller })
       }
       if (step.step === 'read') readTimes.observe({ reconciler: controller, result: step.result }, step.ms / 1000)
       if (step.step === 'performed') {

@@ -14,6 +14,7 @@ import {
   unreconciled,
 } from './object-rules.ts'
 import {
+  contested,
   namedMissing,
   ownedFailed,
   ownedMissing,
@@ -52,6 +53,7 @@ const RULES: readonly Rule[] = [
   behind,
   missingRights,
   refused,
+  contested,
   queue,
   unanswered,
   namedMissing,

@@ -1,6 +1,6 @@
 import type { KubeObject } from '#contracts'
 import { duration } from '#host/exit'
-import { RECONCILED } from '#reconcile'
+import { CONTESTED, RECONCILED } from '#reconcile'
 import { type Finding, keyName, kubectlName, type NextStep, nameOf, type Rule, shown, step } from './finding.ts'
 import { healthOf, wordsOf } from './health.ts'
 import { type Condition, conditionOf, type ReportedEvent, type Situation, type Target } from './situation.ts'
@@ -163,6 +163,25 @@ export const ownedProgressing: Rule = ({ reconcilers, object }) => {
 }
 
 const HOUR_MS = 3_600_000
+
+/** Others set again and again what the function declares: their values stand most of the time. */
+export const contested: Rule = ({ object, now }) => {
+  const condition = conditionOf(object, CONTESTED)
+  if (condition?.status !== 'True') return []
+  const { lastTransitionTime, message = '' } = condition
+  const since =
+    lastTransitionTime === undefined ? '' : ` since ${duration(Date.parse(now) - Date.parse(lastTransitionTime))}`
+  return [
+    {
+      reason: CONTESTED,
+      level: 'problem',
+      message: `fields are contested${since}: ${message}`,
+      next: step(
+        'Let one of the two set the field: stop the manager that is named, or leave the field out of what the function returns.',
+      ),
+    },
+  ]
+}
 
 /** Fields that others set and the reconciler takes back: each time is a write. */
 export const takenBack: Rule = ({ events, now }: Situation) =>

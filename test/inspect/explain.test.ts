@@ -260,6 +260,21 @@ const SITUATIONS: Record<string, Row> = {
     'ReconcilerPaused',
     'kubectl patch reconciler website',
   ],
+  'somebody else sets the same fields again and again': [
+    {
+      object: website({}, [
+        ['Ready', 'True'],
+        [
+          'Contested',
+          'True',
+          'FieldConflict',
+          'Deployment default/web: "hpa" has changed .spec.replicas 14 times in 511 s',
+        ],
+      ]),
+    },
+    'Contested',
+    'leave the field out of what the function returns',
+  ],
   'the API server is away': [{ apiAway: 'ECONNREFUSED', isKindServed: undefined }, 'ApiServerAway', 'kubectl version'],
   ...Object.fromEntries(
     [

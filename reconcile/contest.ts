@@ -1,0 +1,128 @@
+import type { KubeObject } from '#contracts'
+import { isRecord } from './covers.ts'
+
+/** Annotation of an object whose declared fields other managers have changed: who, how often, and the last correction. */
+export const CONTESTED_ANNOTATION = 'fairlead.dev/contested'
+
+/** Corrections in one fight before they are delayed. */
+const FREE = 5
+/** After these. Doubled with each further one. */
+const FIRST_DELAY_MS = 1000
+export const LONGEST_DELAY_MS = 300_000
+/** A correction that stands for so long has ended the fight. Longer than the longest delay. */
+export const CALM_MS = 600_000
+
+/** Keeps the annotation below 3 KiB. */
+const MAX_RIVALS = 4
+const MAX_FIELDS = 4
+const MAX_TEXT = 128
+
+/** A field that has another value than the function declares. */
+export interface TakenField {
+  /** `.spec.replicas` */
+  field: string
+  /** The field manager that has changed it; undefined: it is not known, because the field was removed. */
+  manager: string | undefined
+}
+
+interface Rival {
+  manager?: string
+  times: number
+  fields: string[]
+}
+
+/** The corrections of one object since a fight began. */
+export interface Contest {
+  /** Epoch milliseconds. */
+  since: number
+  /** Time of the last correction, epoch milliseconds. */
+  at: number
+  rivals: Rival[]
+  /** The version of the primary at the last correction, where the object has no fingerprint. */
+  on?: string
+}
+
+/** Undefined: there is none, it is over, or the annotation was copied from another object. */
+export function contestOf(object: KubeObject, now: Date, annotation = CONTESTED_ANNOTATION): Contest | undefined {
+  const text = object.metadata.annotations?.[annotation]
+  if (text === undefined) return undefined
+  const stored = parsed(text)
+  if (stored === undefined || stored.uid !== object.metadata.uid) return undefined
+  // Another process may have a clock that is ahead.
+  const at = Math.min(stored.at, now.getTime())
+  const contest = { ...stored, since: Math.min(stored.since, at), at }
+  return now.getTime() - at < CALM_MS ? contest : undefined
+}
+
+function parsed(text: string): (Contest & { uid: unknown }) | undefined {
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch {
+    return undefined
+  }
+  if (!isRecord(value)) return undefined
+  const { uid, since, at, by, on } = value
+  const [from, last] = [since, at].map((time) => Date.parse(String(time))) as [number, number]
+  if (Number.isNaN(from + last) || !Array.isArray(by)) return undefined
+  const rivals = by.filter(isRival).slice(0, MAX_RIVALS)
+  return { uid, since: from, at: last, rivals, ...(typeof on === 'string' && { on }) }
+}
+
+const isRival = (value: unknown): value is Rival =>
+  isRecord(value) &&
+  (value['manager'] === undefined || typeof value['manager'] === 'string') &&
+  Number.isSafeInteger(value['times']) &&
+  Array.isArray(value['fields']) &&
+  value['fields'].every((field) => typeof field === 'string')
+
+/** The contest after these fields are taken back now. */
+export function after(
+  before: Contest | undefined,
+  taken: readonly TakenField[],
+  now: Date,
+  on: string | undefined,
+): Contest {
+  const rivals = new Map((before?.rivals ?? []).map((rival) => [rival.manager, rival]))
+  for (const [manager, fields] of byManager(taken)) {
+    const { times = 0, fields: known = [] } = rivals.get(manager) ?? {}
+    // The last comes last, so that the first is the one to forget.
+    rivals.delete(manager)
+    const all = [...new Set([...fields.map(short), ...known])].slice(0, MAX_FIELDS)
+    rivals.set(manager, { ...(manager !== undefined && { manager }), times: times + 1, fields: all })
+  }
+  const since = before?.since ?? now.getTime()
+  const kept = [...rivals.values()].slice(-MAX_RIVALS)
+  return { since, at: now.getTime(), rivals: kept, ...(on !== undefined && { on }) }
+}
+
+const byManager = (taken: readonly TakenField[]): Map<string | undefined, string[]> => {
+  const fields = new Map<string | undefined, string[]>()
+  for (const { field, manager } of taken) {
+    const name = manager && short(manager)
+    fields.set(name, [...(fields.get(name) ?? []), field])
+  }
+  return fields
+}
+
+const short = (text: string): string =>
+  (text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT - 1)}…` : text).toWellFormed()
+
+/** How long a correction stands before the next one, by who has fought longest. 0: not a fight yet. */
+export function delayMs({ rivals }: Contest): number {
+  const times = Math.max(0, ...rivals.map((rival) => rival.times))
+  return times < FREE ? 0 : Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** (times - FREE))
+}
+
+export function withContest(
+  object: KubeObject,
+  contest: Contest,
+  uid: string | undefined,
+  annotation: string,
+): KubeObject {
+  const { since, at, rivals, on } = contest
+  const [from, last] = [since, at].map((time) => new Date(time).toISOString())
+  const value = JSON.stringify({ uid, since: from, at: last, by: rivals, ...(on !== undefined && { on }) })
+  const { metadata } = object
+  return { ...object, metadata: { ...metadata, annotations: { ...metadata.annotations, [annotation]: value } } }
+}

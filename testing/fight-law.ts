@@ -1,0 +1,87 @@
+import type { KubeObject } from '#contracts'
+import { CONTESTED } from '#reconcile'
+import type { Reconciler } from '#sdk'
+import { isOfKind } from './given.ts'
+import { isRecord } from './merge.ts'
+import { same } from './same.ts'
+import { type Scenario, starts } from './scenario.ts'
+import type { Simulation } from './simulation.ts'
+
+/** How long another manager sets a field again, 50 ms after each correction. */
+const FIGHT_S = 3600
+const THEIR_PAUSE_S = 0.05
+/** Corrections in that time. */
+const MOST_CORRECTIONS = 30
+/** Longer than the longest delay of a correction, and than the time until a fight counts as over. */
+const AFTERWARDS_S = 1200
+
+export async function survivesFights(reconciler: Reconciler, scenario: Scenario): Promise<void> {
+  for await (const { start, when } of starts(reconciler, scenario)) {
+    const world = start()
+    await world.runUntilIdle()
+    const contested = contestedIn(world, reconciler)
+    if (contested === undefined) continue
+    const { object, theirs, field } = contested
+    const { length } = world.writes
+    for (const end = world.now.getTime() + FIGHT_S * 1000; world.now.getTime() < end; ) {
+      if (world.memory.find(object) === undefined) return
+      world.memory.patch(object, theirs)
+      await world.runUntilIdle()
+      const dueMs = world.timer === undefined ? Number.POSITIVE_INFINITY : world.timer.getTime() - world.now.getTime()
+      const isTheirs = declaredOtherwise(world, object)
+      await world.advance(isTheirs ? Math.min(dueMs / 1000, 60) : THEIR_PAUSE_S)
+    }
+    const corrections = world.writes
+      .slice(length)
+      .filter(
+        ({ verb, object: { kind, metadata } }) =>
+          verb === 'apply' && kind === object.kind && metadata.name === object.metadata.name,
+      )
+    same(
+      corrections.length <= MOST_CORRECTIONS,
+      true,
+      `a fight over ${field} costs ${corrections.length} writes an hour, ${when}`,
+    )
+    await world.advance(AFTERWARDS_S)
+    same(declaredOtherwise(world, object), false, `${field} is not as declared after a fight over it, ${when}`)
+    same(isContested(world), false, `the object is shown as contested after the fight, ${when}`)
+    return
+  }
+}
+
+/** A field that the function declares, and a patch that sets it to another value. */
+function contestedIn(
+  world: Simulation,
+  { owns }: Reconciler,
+): { object: KubeObject; theirs: object; field: string } | undefined {
+  const applied = owns.filter(({ strategy }) => strategy === 'Apply')
+  for (const object of world.memory.all().filter((one) => applied.some((kind) => isOfKind(one, kind)))) {
+    const { apiVersion: _, kind, metadata, ...content } = world.memory.declared(object) ?? object
+    const theirs = world.memory.declared(object) && changed(content)
+    if (theirs !== undefined)
+      return { object, theirs: theirs.patch, field: `${theirs.field} of ${kind} ${metadata.name}` }
+  }
+  return undefined
+}
+
+/** Another value of the first text or number in it. */
+function changed(content: Record<string, unknown>, path = ''): { patch: object; field: string } | undefined {
+  for (const [name, value] of Object.entries(content)) {
+    const field = `${path}.${name}`
+    if (typeof value === 'string') return { patch: { [name]: `${value}x` }, field }
+    if (typeof value === 'number') return { patch: { [name]: value + 1 }, field }
+    const inside = isRecord(value) ? changed(value, field) : undefined
+    if (inside !== undefined) return { patch: { [name]: inside.patch }, field: inside.field }
+  }
+  return undefined
+}
+
+function declaredOtherwise({ memory }: Simulation, object: KubeObject): boolean {
+  const declared = memory.declared(object)
+  return declared !== undefined && memory.takenBack(declared).length > 0
+}
+
+function isContested({ object }: Simulation): boolean {
+  const { conditions = [] } = (object?.status ?? {}) as { conditions?: { type: string; status: string }[] }
+  return conditions.some(({ type, status }) => type === CONTESTED && status === 'True')
+}
