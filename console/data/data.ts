@@ -73,8 +73,10 @@ export interface Data {
 }
 
 const LETTERS = 500
+const READS_OF_A_SITUATION = 10
 
-export function openData(settings: Config, log: Logger): Data {
+/** `role` names the inbox of the connection to NATS. */
+export function openData(settings: Config, log: Logger, role?: string): Data {
   const kube = connectionTo<KubeClient>({
     open: async () => {
       const client = await openKube(settings)
@@ -85,7 +87,7 @@ export function openData(settings: Config, log: Logger): Data {
     close: (client) => client.close(),
   })
   const nats = connectionTo<ExistingStreams & AsyncDisposable>({
-    open: () => openExistingStreams(settings, log),
+    open: () => openExistingStreams(settings, log, role),
     check: ({ js }) => js.nc.flush(),
     close: async (streams) => {
       await streams[Symbol.asyncDispose]()
@@ -119,10 +121,14 @@ export function openData(settings: Config, log: Logger): Data {
         const { runs } = await demandNats()
         return (await unlessNone(runsOf(runs, of))).reverse()
       }),
-    run: async (sequence) => (await demandNats()).runs.get(sequence).catch(undefinedIfNone),
+    run: (sequence) =>
+      cache.get(`run ${sequence}`, 1000, async () => (await demandNats()).runs.get(sequence).catch(undefinedIfNone)),
     situation: (asked) =>
-      cache.get(`object ${JSON.stringify(asked)}`, 1000, async () =>
-        gather(asked, { kube: await kube.now(), streams: await nats.now() }, () => new Date()),
+      cache.get(
+        `object ${JSON.stringify(asked)}`,
+        1000,
+        async () => gather(asked, { kube: await kube.now(), streams: await nats.now() }, () => new Date()),
+        READS_OF_A_SITUATION,
       ),
     letters: () => cache.get('letters', 1000, async () => lettersIn(await demandNats())),
     events: feed,

@@ -61,11 +61,12 @@ export const troublePage = (title: string, say: Html | string): Page => ({
   regions: {},
 })
 
-/** For who is not let in: nothing of the console but how to get in. */
-export function refusalDocument(status: 401 | 403, message: string, assets: Linked): string {
+/** The page for a person who is not let in. `takesToken`: a token in the address signs in. */
+export function refusalDocument(status: 401 | 403, message: string, assets: Linked, takesToken: boolean): string {
   const title = status === 401 ? 'Sign in' : 'Not allowed'
   const form =
     status === 401 &&
+    takesToken &&
     html`<form class="filters" action="/"><label>Token<input name="token" type="password" autocomplete="off" required></label><button>Open</button></form>`
   return html`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark"><title>${title} – Fairlead</title><link rel="icon" href="data:,">${styles(assets)}</head>

@@ -51,7 +51,7 @@ export function createConsole({ data, access, cookieFor, abilities, log }: Conso
     sendHtml(response, status, layout(ask, page, assets))
   }
 
-  async function live(response: ServerResponse, ask: Ask): Promise<void> {
+  async function live(request: IncomingMessage, response: ServerResponse, ask: Ask): Promise<void> {
     const url = new URL(ask.url.searchParams.get('page') ?? '/', ask.url)
     const route = routeOf(url.pathname)
     if (route === undefined) return sendJson(response, 404, { say: 'there is no such page' })
@@ -60,8 +60,13 @@ export function createConsole({ data, access, cookieFor, abilities, log }: Conso
     const gone = new AbortController()
     response.once('close', () => gone.abort())
     try {
-      // The access may have changed meanwhile: each look asks again.
-      const look = () => route.page(askOf(ask.person, url, route.params))
+      // The access may have changed meanwhile: each look asks again. A person who is signed out learns it from the next stream.
+      const look = async () => {
+        const person = await access.authenticate(request)
+        if (!('status' in person)) return route.page(askOf(person, url, route.params))
+        gone.abort()
+        throw new Error(person.message)
+      }
       await follow(response, look, gone.signal)
     } catch (error) {
       if (!gone.signal.aborted) log.warn({ err: error, page: url.pathname }, 'a page of the console cannot be followed')
@@ -106,12 +111,12 @@ export function createConsole({ data, access, cookieFor, abilities, log }: Conso
     if ('status' in person) {
       const { status, message } = person
       if (url.pathname === '/live' || request.method === 'POST') return sendJson(response, status, { say: message })
-      return sendHtml(response, status, refusalDocument(status, message, assets))
+      return sendHtml(response, status, refusalDocument(status, message, assets, cookieFor !== undefined))
     }
     const ask = askOf(person, url, [])
     if (request.method === 'POST' && url.pathname === '/act') return act(request, response, ask)
     if (request.method !== 'GET') return sendJson(response, 405, { say: 'GET pages, POST /act' })
-    if (url.pathname === '/live') return live(response, ask)
+    if (url.pathname === '/live') return live(request, response, ask)
     if (url.pathname === '/queue/rows') return sendJson(response, 200, await queueRows(ask))
     if (url.pathname === '/objects') return redirect(response, foundPath(url))
     const [, run] = /^\/runs\/(\d+)\/record$/.exec(url.pathname) ?? []

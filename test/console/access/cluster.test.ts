@@ -1,22 +1,18 @@
-import { createSign } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
 import { connect, createServer, type Server, type Socket } from 'node:net'
-import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest'
 import { type ClusterAccess, createClusterAccess, type Person, type Refusal } from '#console/access'
 import type { KubeObject } from '#contracts'
 import { createKubeClient, type KubeClient, loadKubeConfig, type RequestReport, resourcePath } from '#kube'
 import type { SharedServers } from '../../support/setup.ts'
 import { until } from '../../support/wait.ts'
+import { ACCOUNTS, endingAt, grant as grantIn, RBAC, tokenOf as tokenIn } from './accounts.ts'
 
 const SHOP = 'console-shop'
 const OTHER = 'console-other'
 const AUDIENCE = 'fairlead-console'
-const ACCOUNTS = { group: '', version: 'v1', resource: 'serviceaccounts' }
 const CONFIG_MAPS = { group: '', version: 'v1', resource: 'configmaps' }
 const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
-const RBAC = (resource: string) => ({ group: 'rbac.authorization.k8s.io', version: 'v1', resource })
 const PATIENCE = { leastMs: 250, timeoutMs: 20_000, what: 'the API server says so' }
 
 let kubeconfig: string
@@ -94,33 +90,18 @@ beforeEach(() => {
 })
 
 /** ConfigMaps of the shop, for the account of that name. */
-async function grant(name: string, verbs: string[], resourceNames?: string[]): Promise<void> {
-  const metadata = { name, namespace: SHOP }
-  const rule = { apiGroups: [''], resources: ['configmaps'], verbs, ...(resourceNames && { resourceNames }) }
-  await admin.create(resourcePath(RBAC('roles'), SHOP), { metadata, rules: [rule] })
-  await admin.create(resourcePath(RBAC('rolebindings'), SHOP), {
-    metadata,
-    roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'Role', name },
-    subjects: [{ kind: 'ServiceAccount', name, namespace: SHOP }],
+const grant = (name: string, verbs: string[], resourceNames?: string[]): Promise<void> =>
+  grantIn(admin, SHOP, name, {
+    apiGroups: [''],
+    resources: ['configmaps'],
+    verbs,
+    ...(resourceNames && { resourceNames }),
   })
-}
 
-async function tokenOf(name: string, audiences?: string[]): Promise<string> {
-  const review = { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenRequest', spec: { audiences } }
-  const path = resourcePath(ACCOUNTS, SHOP, name, 'token')
-  const { status } = await admin.create<{ status: { token: string } }>(path, review)
-  return status.token
-}
+const tokenOf = (name: string, audiences?: string[]): Promise<string> => tokenIn(admin, SHOP, name, audiences)
 
-/** As the API server signs them, but for the end. */
-async function expiredTokenOf(name: string): Promise<string> {
-  const [header, payload = ''] = (await tokenOf(name)).split('.')
-  const claims = JSON.parse(Buffer.from(payload, 'base64url').toString()) as { iat: number; nbf: number; exp: number }
-  const past = { ...claims, iat: claims.iat - 7200, nbf: claims.nbf - 7200, exp: claims.iat - 3600 }
-  const signed = `${header}.${Buffer.from(JSON.stringify(past)).toString('base64url')}`
-  const key = await readFile(join(dirname(kubeconfig), 'pki/service-accounts.key'))
-  return `${signed}.${createSign('SHA256').update(signed).sign(key, 'base64url')}`
-}
+const expiredTokenOf = async (name: string): Promise<string> =>
+  endingAt(await tokenOf(name), Date.now() / 1000 - 3600, kubeconfig)
 
 const open = (options: { audiences?: string[]; date?: () => Date } = {}): ClusterAccess => {
   const line = (fields: object, message: string) => void lines.push({ fields, message })

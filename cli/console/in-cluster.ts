@@ -1,0 +1,100 @@
+import { readFile } from 'node:fs/promises'
+import { createServer, type RequestListener, type Server } from 'node:http'
+import { createServer as createSecureServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { hostname } from 'node:os'
+import type { Logger } from 'pino'
+import { createConsole, openData } from '#console'
+import { createClusterAccess } from '#console/access'
+import type { Config } from '#host/config'
+import { UsageError } from '#host/exit'
+import { openKube } from '#host/kube'
+import { parseAddress } from '#host/metrics'
+import type { RequestReport } from '#kube'
+
+const CONNECTIONS = 1024
+/** A renewed certificate is in use after this time at most. */
+const READ_AGAIN_MS = 3_600_000
+
+export interface InClusterOptions {
+  /** `host:port`, or `:port` for every address. */
+  address: string
+  log: Logger
+  onRequest?: (request: RequestReport) => void
+}
+
+interface InClusterConsole extends AsyncDisposable {
+  /** The address that people without a proxy would open. */
+  url: string
+}
+
+/** Serves the console to people with tokens of the API server. */
+export async function serveInCluster(
+  settings: Config,
+  { address, log, onRequest }: InClusterOptions,
+): Promise<InClusterConsole> {
+  const kube = await openKube(settings, onRequest)
+  const data = openData(settings, log, 'console')
+  const access = createClusterAccess({
+    kube,
+    hosts: settings.FAIRLEAD_CONSOLE_HOSTS,
+    audiences: settings.FAIRLEAD_CONSOLE_AUDIENCES,
+    instance: `${hostname()}-${process.pid}`.slice(-128),
+    log,
+  })
+  const abilities = { writes: settings.FAIRLEAD_CONSOLE_WRITES }
+  const { server, scheme } = await serverOf(settings, createConsole({ data, access, abilities, log }), log)
+  server.maxConnections = CONNECTIONS
+  const close = async (): Promise<void> => {
+    server.close()
+    server.closeAllConnections()
+    await access.flush()
+    await data.close()
+    await kube.close()
+  }
+  try {
+    await listening(server, address)
+  } catch (error) {
+    await close()
+    throw error
+  }
+  const { port } = server.address() as AddressInfo
+  return { url: `${scheme}://localhost:${port}`, [Symbol.asyncDispose]: close }
+}
+
+/** HTTPS where there is a certificate, whose files are read again each hour. */
+async function serverOf(
+  { FAIRLEAD_CONSOLE_CERT: certFile, FAIRLEAD_CONSOLE_KEY: keyFile }: Config,
+  listener: RequestListener,
+  log: Logger,
+): Promise<{ server: Server; scheme: 'http' | 'https' }> {
+  if ((certFile === undefined) !== (keyFile === undefined))
+    throw new UsageError('FAIRLEAD_CONSOLE_CERT and FAIRLEAD_CONSOLE_KEY belong together: a certificate, and its key')
+  if (certFile === undefined || keyFile === undefined) return { server: createServer(listener), scheme: 'http' }
+  const read = async () => {
+    const [cert, key] = await Promise.all([certFile, keyFile].map((file) => readFile(file)))
+    return { cert, key }
+  }
+  const first = await read().catch((cause: Error) => {
+    throw new UsageError(`the certificate of the console cannot be read: ${cause.message}`, { cause })
+  })
+  const server = createSecureServer(first, listener)
+  const renew = async (): Promise<void> => {
+    try {
+      server.setSecureContext(await read())
+    } catch (error) {
+      log.warn({ err: error }, 'the certificate of the console cannot be read again')
+    }
+  }
+  const timer = setInterval(() => void renew(), READ_AGAIN_MS).unref()
+  server.once('close', () => clearInterval(timer))
+  return { server, scheme: 'https' }
+}
+
+async function listening(server: Server, address: string): Promise<void> {
+  const { host, port } = parseAddress(address)
+  await new Promise<void>((resolve, reject) => {
+    const refused = ({ message }: Error) => reject(new UsageError(`cannot listen on ${address}: ${message}`))
+    server.once('error', refused).listen(port, host, () => resolve())
+  })
+}

@@ -1,0 +1,66 @@
+import { expect, it } from 'vitest'
+import { Cache, READS } from '../../console/data/cache.ts'
+
+/** A cache whose clock goes forward when all wait. */
+function opened() {
+  let now = 0
+  const waiting: { at: number; go: () => void }[] = []
+  const wait = (ms: number) => new Promise<void>((go) => void waiting.push({ at: now + ms, go }))
+  const until = async (end: number): Promise<void> => {
+    for (;;) {
+      await new Promise(setImmediate)
+      const [next] = waiting.sort((a, b) => a.at - b.at)
+      if (next === undefined || next.at > end) return
+      waiting.shift()
+      now = Math.max(now, next.at)
+      next.go()
+    }
+  }
+  return { cache: new Cache({ now: () => now, wait }), now: () => now, wait, until }
+}
+
+const SECONDS = 30
+const TABS = 64
+
+it.each([1, 10])(
+  'reads a bounded number of times, however many tabs look at however many objects (weight %j)',
+  async (weight) => {
+    const { cache, wait, until, now } = opened()
+    let reads = 0
+    const load = async () => {
+      reads += weight
+      await wait(5)
+    }
+    // Each tab looks at another object each time, and looks again at once.
+    const look = async (tab: number): Promise<void> => {
+      for (let turn = 0; now() < SECONDS * 1000; turn++) await cache.get(`${tab} ${turn}`, 500, load, weight)
+    }
+    const tabs = Array.from({ length: TABS }, (_, tab) => look(tab))
+    await until(SECONDS * 1000)
+    expect(reads).toBeLessThanOrEqual(READS.burst + READS.perSecond * SECONDS)
+    expect(reads).toBeGreaterThan(READS.perSecond * SECONDS * 0.9)
+    await until(Infinity)
+    await Promise.all(tabs)
+  },
+)
+
+it('reads once what many tabs look at, and not more often than its age and its cost allow', async () => {
+  const { cache, wait, until, now } = opened()
+  let reads = 0
+  const load = async () => {
+    reads++
+    await wait(100)
+  }
+  const look = async (): Promise<void> => {
+    while (now() < SECONDS * 1000) {
+      await cache.get('queue', 250, load)
+      await wait(50)
+    }
+  }
+  const tabs = Array.from({ length: TABS }, look)
+  await until(SECONDS * 1000)
+  // 100 ms of reading, and then none for twenty times as long.
+  expect(reads).toBeLessThanOrEqual((SECONDS * 1000) / 2100 + 1)
+  await until(Infinity)
+  await Promise.all(tabs)
+})
