@@ -70,13 +70,24 @@ async function seen(ask: Ask, asked: Asked): Promise<Situation> {
   const relatives = (all: readonly Relative[]) => permitted(ask, all, (one) => toGet(one.ref, one.namespace, one.name))
   const reconcilers = await Promise.all(
     situation.reconcilers.map(async (one) => ({
-      ...one,
-      owned: await relatives(one.owned),
+      ...withoutHidden(one, await relatives(one.owned)),
       named: await relatives(one.named),
     })),
   )
+  const elsewhere = await permitted(ask, situation.elsewhere, (one) => toGet(ref, one.split('/')[0], name))
   const maySeeEvents = await ask.may(toList({ group: '', resource: 'events' }, namespace))
-  return { ...situation, reconcilers, events: maySeeEvents ? situation.events : [] }
+  return { ...situation, reconcilers, elsewhere, events: maySeeEvents ? situation.events : [] }
+}
+
+/** An owned object that the person may not see is not missing. */
+function withoutHidden(situation: ReconcilerSituation, owned: Relative[]): ReconcilerSituation {
+  const { lastRun } = situation
+  const called = ({ kind, namespace, name }: Pick<Relative, 'kind' | 'namespace' | 'name'>) =>
+    JSON.stringify([kind, namespace, name])
+  const hidden = new Set(situation.owned.filter((one) => !owned.includes(one)).map(called))
+  if (lastRun === undefined || hidden.size === 0) return { ...situation, owned }
+  const declared = lastRun.declared.filter((one) => !hidden.has(called(one)))
+  return { ...situation, owned, lastRun: { ...lastRun, declared } }
 }
 
 async function runsOf(ask: Ask, { reconcilers, target }: Situation) {

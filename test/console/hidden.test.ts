@@ -1,0 +1,55 @@
+import pino from 'pino'
+import { expect, it } from 'vitest'
+import type { Situation } from '#inspect'
+import type { Data } from '../../console/data/data.ts'
+import { objectPage } from '../../console/pages/object.ts'
+import { ago, NOW, relative, served, situation } from '../inspect/situations.ts'
+
+/** The text of the page for a person who may get these resources, as `namespace/resource`. */
+async function pageFor(given: Situation, ...allowed: string[]): Promise<string> {
+  const data = { situation: async () => given, runsOf: async () => [] } as Partial<Data> as Data
+  const { regions, head } = await objectPage({
+    person: { name: 'ann', groups: [] },
+    may: async ({ resource, namespace }) => allowed.includes(`${namespace}/${resource}`),
+    data,
+    abilities: { writes: false },
+    url: new URL('http://console/objects/website/default/hello'),
+    params: ['website', 'default', 'hello'],
+    now: new Date(NOW),
+    log: pino({ level: 'silent' }),
+  })
+  return [head, ...Object.values(regions)].map(({ text }) => text).join('\n')
+}
+
+const lastRun = {
+  run: 7,
+  endedAt: ago(10),
+  tookMs: 1,
+  waitedMs: 1,
+  result: 'success',
+  because: 'it is new',
+  writes: [],
+  declared: ['veiled', 'lost'].map((name) => ({ kind: 'Deployment', namespace: 'default', name })),
+}
+const owner = situation({ reconcilers: [served({ owned: [relative('Deployment', 'veiled', {})], lastRun })] })
+
+it('an owned object is shown to a person who may get it', async () => {
+  expect(await pageFor(owner, 'default/websites', 'default/deployments')).toContain('veiled')
+})
+
+it('an owned object that a person may not get is neither shown nor called missing; one that is missing is', async () => {
+  const text = await pageFor(owner, 'default/websites')
+  expect(text).not.toContain('veiled')
+  expect(text).toContain('Deployment default/lost does not exist')
+})
+
+it('namespaces that have an object of the same name are shown to people who may get it there', async () => {
+  const gone = situation({ object: undefined, storedVersion: undefined, elsewhere: ['payroll/hello', 'shop/hello'] })
+  const text = await pageFor(gone, 'default/websites', 'shop/websites')
+  expect(text).toContain('shop/hello')
+  expect(text).not.toContain('payroll')
+})
+
+it('the page of an object that a person may not get shows nothing of it', async () => {
+  await expect(pageFor(owner, 'default/deployments')).rejects.toThrow('ann may not get Website hello')
+})
