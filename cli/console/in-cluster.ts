@@ -34,7 +34,7 @@ export async function serveInCluster(
   { address, log, onRequest }: InClusterOptions,
 ): Promise<InClusterConsole> {
   const kube = await openKube(settings, onRequest)
-  const data = openData(settings, log, 'console')
+  const data = openData(settings, log, { role: 'console', onRequest })
   const access = createClusterAccess({
     kube,
     hosts: settings.FAIRLEAD_CONSOLE_HOSTS,

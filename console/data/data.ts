@@ -12,7 +12,7 @@ import {
   runsOf,
   type Situation,
 } from '#inspect'
-import type { KubeClient } from '#kube'
+import type { KubeClient, RequestReport } from '#kube'
 import type { Depth } from '#queue'
 import { Cache } from './cache.ts'
 import { type Connection, connectionTo } from './connection.ts'
@@ -75,11 +75,17 @@ export interface Data {
 const LETTERS = 500
 const READS_OF_A_SITUATION = 10
 
-/** `role` names the inbox of the connection to NATS. */
-export function openData(settings: Config, log: Logger, role?: string): Data {
+interface DataOptions {
+  /** The name of the inbox of the connection to NATS. */
+  role?: string
+  /** Called for each request to the API server. */
+  onRequest?: ((request: RequestReport) => void) | undefined
+}
+
+export function openData(settings: Config, log: Logger, { role, onRequest }: DataOptions = {}): Data {
   const kube = connectionTo<KubeClient>({
     open: async () => {
-      const client = await openKube(settings)
+      const client = await openKube(settings, onRequest)
       await client.text('/version')
       return client
     },

@@ -163,6 +163,20 @@ describe.skipIf(turn.skip)('a new user, with the packages as they are published'
       await kubectl(['wait', '--for=condition=Ready', 'shop/by-pods', '--timeout=60s'])
     })
 
+    await step('the console shows people what they may see', async () => {
+      await kubectl(['-n', 'fairlead-system', 'rollout', 'status', 'deployment/fairlead-console', '--timeout=90s'])
+      for (const name of ['viewer', 'stranger']) await kubectl(['create', 'serviceaccount', name])
+      await kubectl(['create', 'role', 'viewer', '--verb=get', '--resource=shops.shops.test'])
+      await kubectl(['create', 'rolebinding', 'viewer', '--role=viewer', '--serviceaccount=default:viewer'])
+      const seenBy = async (name: string) => {
+        const token = (await kubectl(['create', 'token', name])).trim()
+        const pod = ['-n', 'fairlead-system', 'exec', 'deployment/fairlead-console', '--']
+        return kubectl([...pod, 'node', '-e', GET_PAGE, '/objects/shop/default/by-pods', token])
+      }
+      await until(async () => /^200 .*healthy/s.test(await seenBy('viewer')))
+      expect(await seenBy('stranger')).toMatch(/^404 .*may not get Shop by-pods/s)
+    })
+
     await step('another version of the function: npm test, fairlead image, helm upgrade', async () => {
       await edit(OPENS)
       await shell('npm run check && npm test && npm run generate')
@@ -216,6 +230,7 @@ describe.skipIf(turn.skip)('a new user, with the packages as they are published'
       'dispatcher.functions': `{${MODULE}}`,
       'bridge.replicas': '1',
       'dispatcher.replicas': '1',
+      'console.enabled': 'true',
     }
     const sets = Object.entries(values).flatMap(([name, value]) => ['--set', `${name}=${value}`])
     const chart = join(project(), 'node_modules/fairlead/deploy/chart/fairlead')
@@ -226,6 +241,17 @@ describe.skipIf(turn.skip)('a new user, with the packages as they are published'
     await isReady(kubectl)
   }
 })
+
+/** Prints status and text of a page of the console, in its pod: node -e … PATH TOKEN. */
+const GET_PAGE = `
+  const [, path, token] = process.argv
+  const ca = require('node:fs').readFileSync('/etc/console-tls/ca.crt')
+  const options = { host: 'localhost', port: 8090, path, ca, headers: { authorization: 'Bearer ' + token } }
+  require('node:https').get(options, async (answer) => {
+    let text = ''
+    for await (const chunk of answer) text += chunk
+    console.log(answer.statusCode, text)
+  })`
 
 const shop = (name: string, spec: object = {}): object => ({
   apiVersion: 'shops.test/v1',
