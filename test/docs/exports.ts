@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { type Comment, type ParseResult, parseSync, type Statement } from 'oxc-parser'
+import { type Class, type Comment, type ParseResult, parseSync, type Statement } from 'oxc-parser'
 import packageJson from '../../package.json' with { type: 'json' }
 
 /** An export of a module of the package, as its source declares it. */
@@ -15,11 +15,12 @@ export interface Export {
   signature: string
 }
 
-type Module = 'fairlead' | 'fairlead/testing' | 'fairlead/testing/cluster'
+/** As in `exports` of package.json. */
+export type Module = '.' | './testing' | './testing/cluster'
 
 /** Everything that a module of the package exports, sorted by name. */
 export function exportsOf(module: Module): Export[] {
-  const entry = packageJson.exports[module.replace('fairlead', '.') as '.' | './testing' | './testing/cluster']
+  const entry = packageJson.exports[module]
   return [...exportsIn(join(entry))].toSorted((one, other) => (one.name < other.name ? -1 : 1))
 }
 
@@ -59,10 +60,23 @@ function* declaredBy(statement: Statement, file: string): Generator<Export> {
       if (id.type === 'Identifier') yield describe(id.name, file, statement, text.slice(declaration.start, until))
     }
   else if ('id' in declaration && declaration.id !== null && 'name' in declaration.id) {
-    const isFunction = declaration.type === 'FunctionDeclaration' && declaration.body !== null
-    const until = isFunction ? (declaration.body?.start ?? declaration.end) : declaration.end
-    yield describe(declaration.id.name, file, statement, text.slice(declaration.start, until))
+    const { type, start, end } = declaration
+    const until = type === 'FunctionDeclaration' ? (declaration.body?.start ?? end) : end
+    const signature = type === 'ClassDeclaration' ? classOf(declaration, text) : text.slice(start, until)
+    yield describe(declaration.id.name, file, statement, signature)
   }
+}
+
+/** The class with its public members, their comments, and no bodies. */
+function classOf({ start, body }: Class, text: string): string {
+  const members = body.body.flatMap((member, index) => {
+    if (!('key' in member) || member.key.type === 'PrivateIdentifier') return []
+    const from = body.body[index - 1]?.end ?? body.start + 1
+    const until =
+      'value' in member && member.value !== null && 'body' in member.value ? member.value.body?.start : undefined
+    return [text.slice(from, until ?? member.end).replace(/^\s*\n|\s+$/g, '')]
+  })
+  return `${text.slice(start, body.start)}{\n${members.join('\n')}\n}`
 }
 
 function describe(name: string, file: string, { start }: Statement, signature: string): Export {

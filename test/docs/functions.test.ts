@@ -102,15 +102,14 @@ describe('the reference of functions', () => {
   })
 })
 
+const PAGES = ['functions', 'external', 'guides/related-objects', 'guides/finalizers']
+const blocksFor = async (pages: string[]) => (await Promise.all(pages.map(blocksOf))).flat()
+
 describe('the code of the pages for authors', () => {
   it('type-checks against the package', { timeout: PACKED_WITHIN_MS }, async () => {
     await using folder = await authorsFolder()
     const { dir } = folder
-    await writeFiles(dir, [
-      ...(await blocksOf('functions')),
-      ...(await blocksOf('external')),
-      ...(await blocksOf('tutorial')),
-    ])
+    await writeFiles(dir, [...(await blocksFor(PAGES)), ...(await blocksOf('tutorial'))])
     const compilerOptions = { tsBuildInfoFile: 'tsc.tsbuildinfo', typeRoots: [join(ROOT, 'node_modules/@types')] }
     const project = { extends: join(ROOT, 'tsconfig.json'), compilerOptions, include: ['*.ts'] }
     await writeFile(join(dir, 'tsconfig.json'), JSON.stringify(project))
@@ -119,7 +118,7 @@ describe('the code of the pages for authors', () => {
 
   it('passes the tests that the reference has for it', { timeout: PACKED_WITHIN_MS }, async () => {
     await using folder = await authorsFolder()
-    await writeFiles(folder.dir, [...(await blocksOf('functions')), ...(await blocksOf('external'))])
+    await writeFiles(folder.dir, await blocksFor(PAGES))
     await ran(folder.dir, process.execPath, ['--test'])
   })
 })

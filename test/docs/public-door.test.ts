@@ -9,9 +9,9 @@ import { examplesFolder, fileOf, hasResult } from './examples.ts'
 import { exportsOf } from './exports.ts'
 
 const OF = {
-  sdk: exportsOf('fairlead'),
-  testing: exportsOf('fairlead/testing'),
-  cluster: exportsOf('fairlead/testing/cluster'),
+  sdk: exportsOf('.'),
+  testing: exportsOf('./testing'),
+  cluster: exportsOf('./testing/cluster'),
 }
 const ALL = Object.values(OF).flat()
 /** Run by test/testing/cluster/operators.test.ts, which has servers. */

@@ -10,13 +10,21 @@ type Counts = Record<string, Record<string, number>>
 /** Findings that a file had when they were recorded last. */
 export const knownCounts = (): Counts => JSON.parse(readFileSync(FILE, 'utf8')) as Counts
 
-/** The findings of those files and patterns that have more of them than are known. */
+/**
+ * The findings of those files and patterns that have more of them than are known. A pattern whose findings have not become
+ * more in all files together has only moved.
+ */
 export function newFindings(findings: readonly Finding[], known: Counts): Finding[] {
   const counts = countsOf(findings)
-  return findings.filter(({ file, pattern }) => (counts[file]?.[pattern] ?? 0) > (known[file]?.[pattern] ?? 0))
+  const total = (all: Counts, pattern: string) =>
+    Object.values(all).reduce((sum, patterns) => sum + (patterns[pattern] ?? 0), 0)
+  return findings.filter(
+    ({ file, pattern }) =>
+      (counts[file]?.[pattern] ?? 0) > (known[file]?.[pattern] ?? 0) && total(counts, pattern) > total(known, pattern),
+  )
 }
 
-/** Records what is left. A count grows only when the file is new, such as by a move. */
+/** Records the findings that are left. */
 export function record(findings: readonly Finding[]): void {
   writeFileSync(FILE, `${JSON.stringify(countsOf(findings), null, 2)}\n`)
 }

@@ -63,4 +63,9 @@ describe('the lint of prose', () => {
     const known = { 'page.md': { nobody: 1 } }
     expect(newFindings(findings, known).map(({ pattern }) => pattern)).toEqual(['anew'])
   })
+
+  it('accepts findings that have moved to another file', async () => {
+    const findings = await lintText('Nobody waits.\n', 'new.md')
+    expect(newFindings(findings, { 'old.md': { nobody: 1 } })).toEqual([])
+  })
 })

@@ -66,7 +66,7 @@ const mirror = reconciler({
   }),
 })
 
-const EXAMPLES = exportsOf('fairlead/testing/cluster').filter(({ example }) => example?.includes('runOperators('))
+const EXAMPLES = exportsOf('./testing/cluster').filter(({ example }) => example?.includes('runOperators('))
 
 describe('reconcilers on real servers of their own', () => {
   let operators: RunningOperators

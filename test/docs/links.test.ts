@@ -1,0 +1,51 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { describe, expect, it } from 'vitest'
+import { headingsOf, linksOf, pages, slugOf } from './links.ts'
+import { pagesOfSite, SECTIONS, siteFiles } from './site-pages.ts'
+
+const anchorsOf = (page: string): string[] => headingsOf(readFileSync(page, 'utf8')).map(slugOf)
+
+describe('every link of a page', () => {
+  it.each(pages())('%s', (page) => {
+    const local = linksOf(page).flatMap(({ path, anchor }) => (path === undefined ? [] : [{ path, anchor }]))
+    expect(local.filter(({ path }) => !existsSync(path))).toEqual([])
+    const anchored = local.filter(({ path, anchor }) => anchor !== '' && path.endsWith('.md'))
+    expect(anchored.filter(({ path, anchor }) => !anchorsOf(path).includes(anchor))).toEqual([])
+  })
+})
+
+describe('the site', () => {
+  it('has every page of the documentation in a section', () => {
+    const documented = pages().filter((page) => /^docs\/(?!decisions\/\d)/.test(page))
+    expect(documented.filter((page) => !pagesOfSite().includes(page))).toEqual([])
+  })
+
+  it('has a how-to guide for each common task', () =>
+    expect(SECTIONS['How-to guides']).toEqual(
+      pages()
+        .filter((page) => page.startsWith('docs/guides/') && !page.endsWith('README.md'))
+        .toSorted(bySection),
+    ))
+
+  it('has pages whose links lead to its pages only', () => {
+    const files = siteFiles()
+    for (const [file, text] of files) {
+      const targets = [...text.matchAll(/\]\((\/[^)#]*)/g)].map(([, target = '']) => target)
+      expect(
+        targets.filter((target) => !files.has(`${target.slice(1)}.md`) && !/\.svg$/.test(target)),
+        file,
+      ).toEqual([])
+    }
+  })
+
+  it('has the API of each module of the package', () => {
+    const page = siteFiles().get('api/fairlead.md') ?? ''
+    expect(page).toContain('## reconciler')
+    expect(page).toContain("import { ConfigMap, reconciler } from 'fairlead'")
+  })
+})
+
+function bySection(one: string, other: string): number {
+  const order = SECTIONS['How-to guides'] ?? []
+  return order.indexOf(one) - order.indexOf(other)
+}
