@@ -14,10 +14,14 @@ const MODULES: Record<string, Module> = {
 export const SECTIONS: Record<string, string[]> = {
   Start: ['README.md', doc('tutorial'), doc('coming-from'), doc('why-not')],
   'How-to guides': [
-    ...['related-objects', 'finalizers', 'external-systems', 'testing', 'deploying', 'upgrading', 'debugging'].map(
-      guide,
-    ),
-  ],
+    'related-objects',
+    'finalizers',
+    'external-systems',
+    'testing',
+    'deploying',
+    'upgrading',
+    'debugging',
+  ].map(guide),
   Reference: [
     ...['functions', 'external', 'http-functions', 'cli', 'events', 'versions'].map(doc),
     'testing/README.md',
