@@ -27,6 +27,6 @@ function troubleOf(resource: ResourceStatus, now: Date): string | undefined {
   if (unansweredSince && msSince(unansweredSince) > PATIENCE_MS)
     return `the API server has not answered the request for the watch for ${secondsSince(unansweredSince)} s`
   if (phase === 'watching' && heardAt && msSince(heardAt) > SILENCE_MS)
-    return `the API server has said nothing for ${secondsSince(heardAt)} s`
+    return `the API server has sent nothing for ${secondsSince(heardAt)} s`
   return synced ? undefined : 'not synced yet'
 }

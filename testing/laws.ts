@@ -44,7 +44,7 @@ const LAWS: Record<string, (reconciler: Reconciler, scenario: Scenario) => Promi
   'decides the same on the same state, whatever the order of its lists': decidesTheSame,
   'writes nothing when it runs again, at once or a second later': writesNothingTwice,
   'comes to the same end if its process dies between any two writes': survivesCrashes,
-  'comes to the same end if somebody else writes first': survivesConflicts,
+  'comes to the same end if another client writes first': survivesConflicts,
   'writes little while others fight it over a field, and sets the field again afterwards': survivesFights,
   'comes to the same end if a write is refused for some time': survivesRefusals,
   'writes nothing while it is paused, and comes to the same end when it is resumed': survivesPauses,

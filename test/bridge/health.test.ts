@@ -48,7 +48,7 @@ describe('a bridge', () => {
       'pods.v1 in one: a change is not confirmed by NATS since 40 s',
     ],
     ['whose watch is stuck', { failingSince: ago(31) }, 'pods.v1: the watch fails since 31 s'],
-    ['whose API server hangs', { heardAt: ago(91) }, 'pods.v1: the API server has said nothing for 91 s'],
+    ['whose API server hangs', { heardAt: ago(91) }, 'pods.v1: the API server has sent nothing for 91 s'],
     [
       'whose API server does not answer',
       { open: false, unansweredSince: ago(31) },

@@ -72,8 +72,8 @@ describe('the reference of functions', () => {
     ['Rules in CEL', RULE_OPTIONS],
     ['`reconciler()`', RECONCILER_OPTIONS],
     ['Related objects', RELATED_OPTIONS],
-    ['What a function is given', RUN],
-    ['What it returns', OUTCOME],
+    ['The input of a function', RUN],
+    ['The outcome of a function', OUTCOME],
   ])('%s has a row for each option that there is, and for no other', (heading, options) => {
     expect([...rowsUnder(heading).keys()].sort()).toEqual(options.toSorted())
   })

@@ -167,7 +167,7 @@ it('a bridge whose change NATS does not confirm lags, is not ready, and gets on 
   opened?.write(bookmark(11))
   await until(async () => scene.status().heardAt! > heardAt!, { what: 'a bookmark is heard' })
   expect(await scene.readyIn(60)).toEqual(OK)
-  expect(await scene.readyIn(95)).toEqual(namesConfigMaps('the API server has said nothing for \\d+ s'))
+  expect(await scene.readyIn(95)).toEqual(namesConfigMaps('the API server has sent nothing for \\d+ s'))
   nats.signal('SIGSTOP')
   try {
     opened?.write(line('MODIFIED', map('a', 21)))

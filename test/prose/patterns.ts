@@ -41,7 +41,7 @@ export const PATTERNS: readonly Pattern[] = [
   { name: 'fronted Of', regex: new RegExp(`${START}Of (?!course\\b)|; of `, 'g'), instead: 'put the subject first' },
   {
     name: 'software that speaks',
-    regex: /\b(?:says?|said|saying|tells?|told|telling|owes?|owed|owing)\b/gi,
+    regex: /\b(?:says?|said|saying|tells?|told(?!\s+apart)|telling|owes?|owed|owing)\b/gi,
     instead: 'write "prints", "reports", "states", "shows", "specifies", "must still run"',
   },
   {
@@ -54,7 +54,7 @@ export const PATTERNS: readonly Pattern[] = [
     name: 'heading that cannot stand alone',
     only: 'heading',
     regex:
-      /^(?:\d+\. )?(?:(?:A whole|Everything|To|And|But|Also)\b|(?:What|Who)\b(?!.*\?$)).*|\b(?:it|its|them|they|their|one|ones|this|those)\b/gi,
+      /^\s*(?:\d+\. )?(?:(?:A whole|Everything|To|And|But|Also)\b|(?:What|Who)\b(?!.*\?\s*$)).*|\b(?:it|them|they|this|those)\b|\bones?\s*$/gi,
     instead: 'name the subject of the section',
   },
 ]

@@ -8,7 +8,11 @@ const PAIRS = readFileSync('docs/style.md', 'utf8')
   .split('\n')
   .filter((line) => line.startsWith('| `'))
   .map((line) => line.split('|').map((cell) => cell.trim()))
-  .map(([, before = '', after = '', pattern = '']) => ({ before: before.slice(1, -1), after, pattern }))
+  .map(([, before = '', after = '', pattern = '']) => ({
+    before: before.slice(1, -1),
+    after,
+    pattern: pattern.replaceAll('`', ''),
+  }))
 
 const patternsIn = async (text: string, file = 'page.md') => (await lintText(text, file)).map(({ pattern }) => pattern)
 const asFile = (text: string) => (text.startsWith('//') ? 'file.ts' : 'page.md')
