@@ -1,4 +1,5 @@
 import { $, $$ } from './dom.js'
+import { selection } from './selection.js'
 import { count } from './times.js'
 
 const SPARE = 15
@@ -21,6 +22,17 @@ export function virtual(table) {
   }
   const [above, below] = [space(), space()]
   const columns = $$('th', table).length
+
+  /** Stands for the rows that are not there. */
+  function fill() {
+    const tall = height()
+    above.firstChild.style.height = `${shown.from * tall}px`
+    below.firstChild.style.height = `${Math.max(0, total - shown.to) * tall}px`
+    above.firstChild.colSpan = columns
+    below.firstChild.colSpan = columns
+    if (shown.from > 0) body.prepend(above)
+    if (shown.to < total) body.append(below)
+  }
 
   function wanted() {
     const top = -body.getBoundingClientRect().top
@@ -55,13 +67,7 @@ export function virtual(table) {
     const within = document.activeElement?.tagName
     body.innerHTML = html
     shown = { from, to: from + body.rows.length }
-    const tall = height()
-    above.firstChild.style.height = `${from * tall}px`
-    below.firstChild.style.height = `${Math.max(0, total - shown.to) * tall}px`
-    above.firstChild.colSpan = columns
-    below.firstChild.colSpan = columns
-    if (from > 0) body.prepend(above)
-    if (shown.to < total) body.append(below)
+    fill()
     table.setAttribute('aria-rowcount', String(total + 1))
     $('#main').classList.toggle('empty-list', total === 0)
     for (const row of body.rows) {
@@ -88,5 +94,6 @@ export function virtual(table) {
     selection.set(key, target.checked)
   })
   $('.pager')?.remove()
+  fill()
   document.addEventListener('fairlead:rows', () => void ask())
 }

@@ -17,7 +17,7 @@ import type { Depth } from '#queue'
 import { Cache } from './cache.ts'
 import { type Connection, connectionTo } from './connection.ts'
 import { type EventFeed, eventFeed } from './event-feed.ts'
-import { type QueueSnapshot, readQueue } from './queue.ts'
+import { type QueueSnapshot, queueReader } from './queue.ts'
 import { type RunsSelection, recentRuns } from './recent-runs.ts'
 
 /** A server that a page needs does not answer. */
@@ -57,7 +57,8 @@ export interface Data {
   /** The names of all queues, with and without a Reconciler. */
   queues(): Promise<string[]>
   counts(reconciler: string): Promise<ReconcilerCounts | undefined>
-  queue(): Promise<QueueSnapshot>
+  /** The keys of one reconciler, or of all. */
+  queue(reconciler?: string): Promise<QueueSnapshot>
   /** The newest first. */
   recentRuns(selection: RunsSelection): Promise<StoredRun[]>
   /** The runs of one object, the newest first. */
@@ -100,6 +101,7 @@ export function openData(settings: Config, log: Logger, { role, onRequest }: Dat
     },
   })
   const cache = new Cache()
+  const readQueue = queueReader()
   const demandNats = () => demand(nats, 'NATS')
   const demandKube = () => demand(kube, 'The API server')
   const feed = eventFeed(async () => (await demandNats()).view)
@@ -117,7 +119,8 @@ export function openData(settings: Config, log: Logger, { role, onRequest }: Dat
     queues: () => cache.get('queues', 1000, async () => (await demandNats()).queue.reconcilers()),
     counts: (reconciler) =>
       cache.get(`counts ${reconciler}`, 500, async () => countsOf(await demandNats(), reconciler)),
-    queue: () => cache.get('queue', 250, async () => readQueue(await demandNats())),
+    queue: (reconciler) =>
+      cache.get(`queue ${reconciler ?? ''}`, 250, async () => readQueue(await demandNats(), reconciler)),
     recentRuns: (selection) =>
       cache.get(`runs ${JSON.stringify(selection)}`, 500, async () =>
         unlessNone(recentRuns((await demandNats()).runs, selection)),

@@ -1,9 +1,10 @@
-import { type ExistingStreams, orphansIn, type Row, toRow, withOrphan } from '#inspect'
+import { type ExistingStreams, orphansIn, type Row, toRow } from '#inspect'
+import { BoundedMap } from '#primitives'
 
+/** Snapshots that are kept. */
+const READ = 8
 /** Keys that are read. The page states when there are more. */
 const MOST = 20_000
-/** Keys of Reconcilers that are gone, whose objects are looked up. */
-const ORPHANS = 50
 
 export interface QueueSnapshot {
   rows: readonly Row[]
@@ -11,15 +12,27 @@ export interface QueueSnapshot {
   isCut: boolean
 }
 
-/** Every key that is queued, running, waiting or parked. */
-export async function readQueue({ queue, view }: ExistingStreams): Promise<QueueSnapshot> {
+/** Reads every key that is queued, running, waiting or parked, of one reconciler or of all. */
+async function readQueue({ queue, view }: ExistingStreams, reconciler: string | undefined): Promise<QueueSnapshot> {
   const rows: Row[] = []
-  for await (const entry of queue.list({ limit: MOST + 1 })) rows.push(toRow(entry))
+  const which = reconciler === undefined ? {} : { reconciler }
+  for await (const entry of queue.list({ ...which, limit: MOST + 1 })) rows.push(toRow(entry))
   const orphans = orphansIn(view)
-  let looked = 0
-  for (const [index, row] of rows.entries()) {
-    if (!(await orphans.isGone(row.reconciler)) || looked++ >= ORPHANS) continue
-    rows[index] = await withOrphan(row, orphans)
-  }
+  for (const [name, own] of Map.groupBy(rows, (row) => row.reconciler))
+    if (await orphans.isGone(name)) for (const row of own) row.orphaned = true
   return { rows: rows.slice(0, MOST), isCut: rows.length > MOST }
+}
+
+/** Reads the queue again only after WORK has changed: while nothing happens, a look costs one small request. */
+export function queueReader(): (streams: ExistingStreams, reconciler: string | undefined) => Promise<QueueSnapshot> {
+  const read = new BoundedMap<string, { mark: string; snapshot: QueueSnapshot }>(READ)
+  return async (streams, reconciler) => {
+    const { state } = await streams.js.admin.streams.info(streams.queue.stream)
+    const mark = JSON.stringify([state.first_seq, state.last_seq, state.messages])
+    const known = read.get(reconciler ?? '')
+    if (known?.mark === mark) return known.snapshot
+    const snapshot = await readQueue(streams, reconciler)
+    read.set(reconciler ?? '', { mark, snapshot })
+    return snapshot
+  }
 }

@@ -1,7 +1,7 @@
 import { AwayError } from '../data/data.ts'
 import { type Html, html } from '../html.ts'
 import type { Ask, Page, Section } from './page.ts'
-import { note } from './parts.ts'
+import { awayNote } from './parts.ts'
 
 const SECTIONS: [Section, path: string, label: string][] = [
   ['overview', '/', 'Overview'],
@@ -24,7 +24,7 @@ export function layout(ask: Pick<Ask, 'person' | 'abilities' | 'url'>, page: Pag
   const { title, section, head, regions, foot, everyMs } = page
   const { pathname, search } = ask.url
   const region = (id: string, markup: Html) => html`<div id="r-${id}" class="region">${markup}</div>`
-  const { side, ...others } = regions
+  const { side, notice, ...others } = regions
   const parts = Object.entries(others).map(([id, markup]) => region(id, markup))
   const body = side
     ? html`<div class="columns"><div>${parts}</div><aside aria-label="Facts">${region('side', side)}</aside></div>`
@@ -37,7 +37,7 @@ export function layout(ask: Pick<Ask, 'person' | 'abilities' | 'url'>, page: Pag
 <nav aria-label="Sections">${SECTIONS.map(([id, path, label]) => html`<a href="${path}" ${id === section && html`aria-current="page"`}>${label}</a>`)}</nav>
 <form class="find" action="/objects" role="search"><input name="object" aria-label="Find an object: KIND/NAME" placeholder="kind/name" required autocomplete="off" spellcheck="false"><input name="namespace" aria-label="Namespace" placeholder="namespace" autocomplete="off" spellcheck="false"><button>Open</button></form>
 <p class="status"><span id="live" class="live" ${everyMs === undefined && html`hidden`}>live</span>${ask.abilities.writes ? html`<span class="mode writes">writes on</span>` : html`<span class="mode">read only</span>`}</p></header>
-<main id="main" class="${section}"><div id="r-notice" class="region" role="status"></div><div id="report" role="status" aria-live="polite"></div><div class="head">${head}</div>${body}${foot}</main>
+<main id="main" class="${section}"><div id="r-notice" class="region" role="status">${notice}</div><div id="report" role="status" aria-live="polite"></div><div class="head">${head}</div>${body}${foot}</main>
 <footer><p>Signed in as ${ask.person.name}. <button type="button" class="quiet" data-keys>Keys</button></p></footer>
 <dialog id="keys" aria-label="Keys"><h2>Keys</h2><dl><div><dt><kbd>g</kbd> <kbd>o</kbd></dt><dd>Overview</dd></div><div><dt><kbd>g</kbd> <kbd>q</kbd></dt><dd>Queue</dd></div><div><dt><kbd>g</kbd> <kbd>r</kbd></dt><dd>Runs</dd></div><div><dt><kbd>g</kbd> <kbd>e</kbd></dt><dd>Events</dd></div><div><dt><kbd>g</kbd> <kbd>d</kbd></dt><dd>Dead letters</dd></div><div><dt><kbd>/</kbd></dt><dd>Find an object</dd></div><div><dt><kbd>j</kbd> <kbd>k</kbd></dt><dd>Next and previous row</dd></div><div><dt><kbd>?</kbd></dt><dd>These keys</dd></div></dl><form method="dialog"><button>Close</button></form></dialog>
 </body></html>`.text
@@ -46,11 +46,7 @@ export function layout(ask: Pick<Ask, 'person' | 'abilities' | 'url'>, page: Pag
 /** Why a part of the page is not what it should be, above it. */
 export function noticeOf(error: unknown): Html {
   if (!(error instanceof AwayError)) throw error
-  return note(
-    'bad',
-    `${error.server} does not answer.`,
-    html`${error.message}<br>The page goes on by itself when it is back.`,
-  )
+  return awayNote(error.server, error.message)
 }
 
 /** A page of its own for what cannot be shown. */

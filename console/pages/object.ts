@@ -19,7 +19,7 @@ import type { Asked } from '../data/data.ts'
 import { type Html, html } from '../html.ts'
 import { history } from './history.ts'
 import { type Ask, NotFoundError, type Page, permitted } from './page.ts'
-import { ago, badge, command, facts, section, type Tone, table } from './parts.ts'
+import { ago, awayNote, badge, command, facts, section, type Tone } from './parts.ts'
 import { kindPart, namespaceIn, previewPath } from './paths.ts'
 import { detailOf, stateBadge } from './queue.ts'
 import { runRows } from './runs.ts'
@@ -42,6 +42,8 @@ export async function objectPage(ask: Ask): Promise<Page> {
     everyMs: 2000,
     head: html`<p class="crumb">${target.kind} <code>${kindPart(target.ref)}</code></p><h1><bdi>${called}</bdi></h1>`,
     regions: {
+      ...(situation.natsAway !== undefined && { notice: awayNote('NATS', situation.natsAway) }),
+      ...(situation.apiAway !== undefined && { notice: awayNote('The API server', situation.apiAway) }),
       summary: summary(situation, explanation),
       acts: acts(ask, situation),
       tree: section('Owned and named objects', tree(situation)),
@@ -157,29 +159,28 @@ const KNOWN: Record<Known, [Tone, string]> = {
 }
 
 function side(ask: Ask, situation: Situation): Html {
-  const { object, reconcilers, events, apiAway, natsAway } = situation
-  const conditions = conditionsOf(object).map((one) => [
-    one.type,
-    badge(toneOf(one.type, one.status), one.status),
-    html`${wordsOf(one)}`,
-    one.lastTransitionTime === undefined ? '' : ago(one.lastTransitionTime, ask.now),
-  ])
-  const told = events.map(({ type, reason, message, count, last }) => [
-    html`${badge(type === 'Warning' ? 'bad' : 'idle', reason)}`,
-    html`${message}${count > 1 && html` <span class="dim">×${count}</span>`}`,
-    ago(last, ask.now),
-  ])
-  const finalizers = object?.metadata.finalizers ?? []
-  const away = [apiAway !== undefined && 'the API server', natsAway !== undefined && 'NATS'].filter(
-    (one) => one !== false,
+  const { object, reconcilers, events } = situation
+  const conditions = conditionsOf(object).map(({ type, status, lastTransitionTime: since, ...one }) =>
+    told(html`${type} ${badge(toneOf(type, status), status)}`, since, wordsOf({ type, status, ...one }), ask.now),
   )
-  return html`${away.length > 0 && html`<p class="note warn">Without ${away.join(' and ')}, part of this is not known.</p>`}
-${reconcilers.map((one) => reconcilerFacts(one, situation, ask.now))}
-${conditions.length > 0 && section('Conditions', table('Conditions', ['Type', 'Status', 'Why', 'Since'], conditions))}
-${told.length > 0 && section('Events', table('Kubernetes Events', ['Reason', 'Message', 'Last'], told))}
+  const reported = events.map(({ type, reason, message, count, last }) =>
+    told(
+      html`${badge(type === 'Warning' ? 'bad' : 'idle', reason)}${count > 1 && ` ×${count}`}`,
+      last,
+      message,
+      ask.now,
+    ),
+  )
+  const finalizers = object?.metadata.finalizers ?? []
+  return html`${reconcilers.map((one) => reconcilerFacts(one, situation, ask.now))}
+${conditions.length > 0 && section('Conditions', html`<ul class="plain told">${conditions}</ul>`)}
+${reported.length > 0 && section('Events', html`<ul class="plain told">${reported}</ul>`)}
 ${finalizers.length > 0 && section('Finalizers', html`<ul class="plain">${finalizers.map((one) => html`<li><code>${one}</code></li>`)}</ul>`)}
 ${section('Changed by', html`<ul class="plain">${writers(object?.metadata['managedFields'], ask.now)}</ul>`)}`
 }
+
+const told = (head: Html, since: string | undefined, text: string, now: Date): Html =>
+  html`<li><p class="beside"><span>${head}</span><span class="dim">${since !== undefined && ago(since, now)}</span></p>${text !== '' && html`<p class="clamp dim" title="${text}">${text}</p>`}</li>`
 
 /** Status True of a condition is mostly good. Some conditions name a fault. */
 const toneOf = (type: string, status: string): Tone => {

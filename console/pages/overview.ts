@@ -5,7 +5,7 @@ import { isRefused, readReconciler } from '#spec'
 import type { ReconcilerCounts } from '../data/data.ts'
 import { type Html, html } from '../html.ts'
 import { type Ask, type Page, permitted, primaries, primaryOf } from './page.ts'
-import { ago, badge, empty, section, table } from './parts.ts'
+import { ago, awayNote, badge, empty, section, table } from './parts.ts'
 import { kindPart, withQuery } from './paths.ts'
 import { runRows } from './runs.ts'
 
@@ -15,7 +15,8 @@ const FAILED_SHOWN = 8
 export async function overview(ask: Ask): Promise<Page> {
   const { data, now } = ask
   const mayList = await ask.may(TO_LIST_RECONCILERS)
-  const isAway = (await data.natsAway()) !== undefined
+  const away = await data.natsAway()
+  const isAway = away !== undefined
   const found = mayList ? await data.reconcilers() : []
   const byName = new Map<string, KubeObject | undefined>(found.map((object) => [object.metadata.name, object]))
   // Keys of a Reconciler that was deleted.
@@ -39,6 +40,7 @@ export async function overview(ask: Ask): Promise<Page> {
     everyMs: 500,
     head: html`<h1>Overview</h1>`,
     regions: {
+      ...(isAway && { notice: awayNote('NATS', away) }),
       totals: totals(all.flatMap(({ counts }) => counts ?? [])),
       reconcilers: section('Reconcilers', rows.length === 0 ? none : table('Reconcilers', HEAD, rows)),
       failed: isAway ? html`` : await failed(ask),

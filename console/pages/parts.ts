@@ -39,8 +39,12 @@ export const section = (title: string, body: Html, beside?: Html): Html =>
 export const empty = (title: string, say: string | Html): Html =>
   html`<div class="empty"><p><strong>${title}</strong></p><p>${say}</p></div>`
 
-export const note = (tone: Tone, title: string, say: string | Html): Html =>
+const note = (tone: Tone, title: string, say: string | Html): Html =>
   html`<div class="note ${tone}"><p><strong>${title}</strong></p><div>${say}</div></div>`
+
+/** The page keeps its last state meanwhile. */
+export const awayNote = (server: string, why: string): Html =>
+  note('bad', `${server} does not answer.`, html`${why}<br>The page goes on by itself when it is back.`)
 
 /** Pairs of a name and what it is. */
 export const facts = (rows: readonly (readonly [name: string, value: Html | string | undefined])[]): Html =>

@@ -78,7 +78,7 @@ export async function selectedRows(ask: Ask): Promise<{ rows: Row[]; isCut: bool
     given(url, one),
   )
   const isFailing = given(url, 'errors') !== undefined
-  const { rows, isCut } = await ask.data.queue()
+  const { rows, isCut } = await ask.data.queue(reconciler)
   const matching = rows.filter(
     (row) =>
       (reconciler === undefined || row.reconciler === reconciler) &&

@@ -51,5 +51,5 @@ function node(one: Relative, x: number, y: number, isOwned: boolean | undefined)
   const label = `${one.kind} ${called}: ${health}`
   return isOwned === undefined
     ? html`<g role="img" aria-label="${label}">${text}</g>`
-    : html`<a href="${objectPath(kindPart(one.ref), one.namespace, one.name)}" aria-label="${label}"><title>${label}</title>${text}</a>`
+    : html`<a href="${objectPath(kindPart(one.ref), one.namespace, one.name)}"><title>${label}</title>${text}</a>`
 }

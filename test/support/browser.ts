@@ -62,11 +62,12 @@ export async function startBrowser(): Promise<Browser> {
         if (errorText !== undefined) throw new Error(`Chromium cannot open ${url}: ${errorText}`)
       },
       async evaluate<T>(expression: string) {
-        const { result } = await call<{ result: { value: T } }>('Runtime.evaluate', {
+        const { result, exceptionDetails: thrown } = await call<Evaluated<T>>('Runtime.evaluate', {
           expression,
           returnByValue: true,
           awaitPromise: true,
         })
+        if (thrown) throw new Error(thrown.exception?.description ?? thrown.text)
         return result.value
       },
       async look({ width, height = 900, dark = false }) {
@@ -164,10 +165,20 @@ async function connect(url: string, complain: (text: string) => void): Promise<C
   }
 }
 
+interface Thrown {
+  text: string
+  exception?: { description?: string }
+}
+
+interface Evaluated<T> {
+  result: { value: T }
+  exceptionDetails?: Thrown
+}
+
 interface Message {
   method?: string
   params?: {
-    exceptionDetails?: { text: string; exception?: { description?: string } }
+    exceptionDetails?: Thrown
     entry?: { level: string; text: string; url?: string }
   }
 }
