@@ -1,23 +1,26 @@
 import type { KubeObject } from './objects.ts'
 import type { Outcome, RunInput } from './run.ts'
 
-/** How a run ended: controller-runtime's names, and `terminal` and `fenced` (its lease was lost, another run decides). */
+/**
+ * The result of a run, by controller-runtime's names. `terminal` is an error without a retry. `fenced` is a run that
+ * lost its lease, so that another run decides.
+ */
 export type RunResult = 'success' | 'requeue_after' | 'error' | 'terminal' | 'fenced'
 
 /**
- * One version of an object, `Deployment.v1.apps shop/web@123`: kindName(), namespace and name, resourceVersion. `?` where
- * the version is not known.
+ * One version of an object, `Deployment.v1.apps shop/web@123`: kindName(), namespace and name, resourceVersion. The
+ * resourceVersion is `?` if it is not known.
  */
 export type ObjectVersion = string
 
-/** What of a run's input is another one than in the run recorded before it. */
+/** An object in the input of a run that differs from the input of the run recorded before it. */
 export interface Cause {
   is: 'new' | 'changed' | 'gone'
   /** `Deployment.v1.apps shop/web` */
   object: string
 }
 
-/** One value that differs; left out: there is none. */
+/** One value that differs. A side without the value is left out. */
 export interface FieldChange {
   /** `.spec.containers[0].image` */
   path: string
@@ -25,81 +28,83 @@ export interface FieldChange {
   after?: unknown
 }
 
-/** One request of a run that changed something, or was refused. */
+/** One request of a run that changed an object, or was refused. */
 export interface WriteRecord {
   verb: 'create' | 'apply' | 'patch' | 'delete' | 'metadata' | 'status' | 'finalizers' | 'effect'
   kind: string
   namespace?: string
   name: string
-  /** After the write. */
+  /** The version after the write. */
   resourceVersion?: string
-  /** Why it was refused. */
+  /** The reason of a refusal. */
   error?: string
-  /** Of an owned object that was there before. Values of Secrets are withheld. */
+  /** The changes to an owned object that existed before. Values of Secrets are withheld. */
   differences?: FieldChange[]
-  /** Of the object itself: the merge patch of its status, or its labels, annotations or finalizers. */
+  /** The change to the primary object: the merge patch of its status, or its labels, annotations or finalizers. */
   patch?: unknown
 }
 
-/** A function's input in which each object is named by its version. */
+/** A function's input. Each object is named by its version. */
 export interface InputRecord extends Omit<RunInput, 'object' | 'owned' | 'related' | 'seed' | 'ask'> {
   object: ObjectVersion | null
   owned: Record<string, ObjectVersion[]>
   related: Record<string, ObjectVersion[]>
 }
 
-/** One decision of the function, and what came of it. */
+/** One decision of the function, and its writes. */
 export interface LapRecord {
   input: InputRecord
-  /** What it returned; left out: it failed, or the outcome is that of the decision before. */
+  /** The outcome. Left out if the function failed, or if the outcome equals that of the decision before. */
   outcome?: Outcome
-  /** The outcome is that of the decision before. */
+  /** The outcome equals that of the decision before. */
   isSame?: true
-  /** Why it failed. */
+  /** The error of a function that failed. */
   error?: string
   writes: WriteRecord[]
 }
 
-/** One ended run, as the stream RUNS has it: plain data. Times are RFC 3339, UTC. */
+/** One ended run, as the stream RUNS stores it: plain data. Times are RFC 3339, UTC. */
 export interface RunRecord {
-  /** Unique to the run. */
+  /** The unique ID of the run. */
   id: string
   reconciler: string
   namespace?: string
   name: string
-  /** Of the object; left out: the run has not seen it. */
+  /** The uid of the object. Left out if the run has not seen the object. */
   uid?: string
-  /** Of the function, where it is known. */
+  /** The revision of the function, if it is known. */
   revision?: string
-  /** That ran it. */
+  /** The name of the process that ran it. */
   process: string
   lane: 'high' | 'low'
-  /** Failed runs of the key before it, since the last success. */
+  /** The number of failed runs of the key before this one, since the last success. */
   attempt: number
-  /** A timer came due. */
+  /** A timer of the key was due. */
   fired?: true
-  /** The run before it never ended: its process was lost. */
+  /** The run of the key before this one never ended, because its process was lost. */
   cutShort?: true
   queuedAt: string
   startedAt: string
   endedAt: string
   result: RunResult
-  /** Why it failed, without contents of Secrets. */
+  /** The error of a failed run, without contents of Secrets. */
   message?: string
-  /** When the key runs again, if nothing changes before. */
+  /** When the key runs again if no change comes earlier. */
   requeueAt?: string
   traceId?: string
-  /** Requests that wrote. */
+  /** The number of write requests. */
   requests: number
-  /** CPU of the process while the run lasted; left out: another run lasted meanwhile. */
+  /** CPU time of the process during the run, in milliseconds. Left out if another run was active at the same time. */
   cpuMs?: number
-  /** Against the run of the object that this process recorded before. Left out: it has recorded none. */
+  /**
+   * The differences from the run of the object that this process recorded before. Left out if it has not recorded one.
+   */
   causes?: Cause[]
   /** `id` of the run that `causes` compares with. */
   since?: string
   laps: LapRecord[]
-  /** The objects of all inputs. Left out where they are too large. */
+  /** The objects of all inputs. Left out if they are too large. */
   objects?: Record<ObjectVersion, KubeObject>
-  /** What is not here and was part of the run, in words. */
+  /** The parts of the run that this record leaves out, in words. */
   leftOut: string[]
 }

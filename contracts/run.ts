@@ -2,43 +2,51 @@ import type { RunLog } from './log.ts'
 import type { KubeObject } from './objects.ts'
 
 /**
- * What a function is given: plain data, complete (a run can be recorded and replayed from it), no live handles.
- * `owned` and `related` are keyed by kindName(), e.g. `Pod.v1` or `Deployment.v1.apps`.
+ * The input of a function: plain data without live handles, and complete, so that a run can be recorded and replayed
+ * from it. `owned` and `related` are keyed by kindName(), e.g. `Pod.v1` or `Deployment.v1.apps`.
  */
 export interface RunInput {
-  /** null when the object is gone. */
+  /** null if the object is gone. */
   object: KubeObject | null
   owned: Record<string, KubeObject[]>
   related: Record<string, KubeObject[]>
-  /** Failed runs of this key since the last success. */
+  /** The number of failed runs of this key since the last success. */
   attempt: number
-  /** RFC 3339, UTC. */
+  /** The time of the observation, RFC 3339, UTC. */
   now: string
-  /** Random text, the same for all decisions of a run: what a function draws from it is part of its input. */
+  /**
+   * Random text, the same for all decisions of a run. Values that a function derives from it can be replayed from the
+   * input.
+   */
   seed?: string
   /** The object is being deleted and carries the reconciler's finalizer. */
   finalizing: boolean
-  /** Writes of this run that were refused, keyed like `owned`; left out: none. */
+  /** The writes of this run that were refused, keyed like `owned`. Left out if there are none. */
   refused?: Record<string, Refusal[]>
-  /** What the function has read of its external system for this decision. Left out: it has none. */
+  /**
+   * The state that the function has read from its external system for this decision. Left out if it has no such system.
+   */
   external?: unknown
-  /** The effect that this run has performed last. It explains; `external` shows what came of it. */
+  /** The effect that this run performed last. It serves for messages; the state after the effect is in `external`. */
   performed?: Performed
   ask?: undefined
 }
 
-/** The function is asked to read its external system: the answer is the `external` of the next decisions. */
+/** A request to read the external system. The answer is the `external` of the next decisions. */
 export interface ReadInput extends Omit<RunInput, 'external' | 'ask'> {
   ask: 'read'
 }
 
-/** The function is asked to perform an effect that it has returned. The answer is the `result` of it, or nothing. */
+/**
+ * A request to perform an effect that the function has returned. The answer, if there is one, is the `result` of the
+ * effect.
+ */
 export interface PerformInput extends Omit<RunInput, 'external' | 'ask'> {
   ask: 'perform'
   effect: Effect
 }
 
-/** What a function is asked. Without `ask`: what should be so. */
+/** A request to a function. Without `ask`, it requests the desired state. */
 export type FunctionInput = RunInput | ReadInput | PerformInput
 
 /**
@@ -67,7 +75,7 @@ export interface Performed {
   effect: Effect
   /** What `perform` returned, 64 KiB at most as JSON. */
   result?: unknown
-  /** Why it failed. Whether it was done all the same, only `external` tells. */
+  /** The error of an effect that failed. The effect may have been done all the same: only `external` shows it. */
   error?: string
 }
 
@@ -105,24 +113,27 @@ export interface AppliedObject extends KubeObject {
   retain?: boolean
 }
 
-/** What should be so. Everything left out stays as it is. */
+/** The desired state. A field that is left out stays as it is. */
 export interface Outcome {
-  /** The complete set of owned objects of the declared kinds; what is owned and not in it is deleted. */
+  /** The complete set of owned objects of the declared kinds. Owned objects that are not in the set are deleted. */
   apply?: AppliedObject[]
-  /** The complete status but for `conditions` and `observedGeneration`, which the dispatcher keeps. */
+  /** The complete status except for `conditions` and `observedGeneration`, which the dispatcher keeps. */
   status?: Record<string, unknown>
-  /** Set by type; types not named stay as they are. */
+  /** The conditions to set, by type. Types that are not named stay as they are. */
   conditions?: ConditionUpdate[]
-  /** All labels and annotations that the function keeps on its object; one that it kept before and leaves out is removed. */
+  /**
+   * All labels and annotations that the function keeps on its object. The dispatcher removes one that the function kept
+   * before and leaves out now.
+   */
   metadata?: OwnMetadata
-  /** Delete the object when everything else is written. */
+  /** Deletes the object after all other writes. */
   deleteObject?: boolean
   events?: EventReport[]
-  /** Run again after so many seconds; with requeueAt, the earlier counts. */
+  /** Runs the key again after so many seconds. If `requeueAt` is given too, the earlier time counts. */
   requeueAfterSeconds?: number
-  /** RFC 3339. */
+  /** The time of the next run, RFC 3339. */
   requeueAt?: string
-  /** Performed when everything else is written, but before the object is deleted. Then the function decides again. */
+  /** An effect to perform after all other writes, but before the object is deleted. Then the function decides again. */
   effect?: Effect
 }
 
@@ -168,11 +179,11 @@ export interface RunContext {
   /** Aborted at the time-out of the run, when its lease is lost, or at shutdown. */
   signal: AbortSignal
   log: RunLog
-  /** Several runs of this key have taken their process along, and none has succeeded since: run it where it can do no harm. */
+  /** Several runs of this key have crashed their process, and none has succeeded since. The run has to be isolated. */
   suspect?: boolean
   /** W3C Trace Context of the run, for requests that the function causes. */
   traceparent?: string | undefined
-  /** Called with the version of the function that has answered, where that is known. */
+  /** Receives the version of the function that has answered, if it is known. */
   answeredBy?: (revision: string) => void
 }
 
@@ -189,7 +200,7 @@ export interface RunContext {
  */
 export type Invoke = (input: FunctionInput, context: RunContext) => Promise<unknown>
 
-/** `Pod.v1`, `Deployment.v1.apps`: the key of `owned` and `related`. */
+/** Returns the key of `owned` and `related`: `Pod.v1`, `Deployment.v1.apps`. */
 export function kindName(kind: string, apiVersion: string): string {
   const [group, version] = apiVersion.includes('/') ? (apiVersion.split('/') as [string, string]) : ['', apiVersion]
   return [kind, version, group].filter((part) => part !== '').join('.')

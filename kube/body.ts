@@ -2,15 +2,15 @@ import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { AnswerTooLargeError, ApiAnswerError, ApiError } from './errors.ts'
 import type { Status } from './types.ts'
 
-/** An answer read to its end. */
+/** An answer that was read to its end. */
 export interface Answer {
   code: number
   body: string
-  /** As the server asks in its headers. */
+  /** The wait that the server asks for in its headers. */
   retryAfterSeconds: number | undefined
 }
 
-/** For what is not asked for in pages. */
+/** The limit of an answer that is not requested in pages. */
 const MAX_BODY_BYTES = 256 * 1024 * 1024
 
 export function readAnswer(answer: IncomingMessage, maxBytes = MAX_BODY_BYTES): Promise<Answer> {
@@ -41,13 +41,19 @@ export function parseBody(title: string, { body, code }: Answer): unknown {
   }
 }
 
-/** Shows how a proxy's page begins, but nothing of a broken object: it may be a Secret. So does the parser's error. */
+/**
+ * Returns an error that shows how a proxy's page begins. It shows nothing of broken JSON, which may be a Secret, and
+ * neither the parser's error, which quotes it.
+ */
 export function notJson(what: string, text: string): ApiAnswerError {
   const isCutOff = /^\s*[[{]/.test(text)
   return new ApiAnswerError(`${what} is not JSON: ${isCutOff ? `${text.length} characters` : excerpt(text)}`)
 }
 
-/** The error that the server reports; where a proxy answered instead of it, what that said. */
+/**
+ * Returns the error that the server reports. If a proxy answered in its place, the error shows an excerpt of the
+ * proxy's page.
+ */
 export function errorOf(title: string, { code, body, retryAfterSeconds }: Answer, origin = 'this client'): ApiError {
   const status = statusIn(body)
   const message = code === 401 ? `the server does not accept the credentials of ${origin}; renew them` : status.message
@@ -59,12 +65,15 @@ function statusIn(body: string): Status {
     const status = JSON.parse(body) as Status | null
     if (status?.kind === 'Status') return status
   } catch {
-    // A proxy's page: the excerpt says more than the parser would.
+    // The excerpt of a proxy's page is more useful than the parser's error.
   }
   return { apiVersion: 'v1', kind: 'Status', message: excerpt(body.trim()) }
 }
 
-/** Seconds (all that an API server sends), or an HTTP date, seen from the server's clock (RFC 9110 §10.2.3). */
+/**
+ * Seconds, the only form that an API server sends, or an HTTP date, compared with the server's clock (RFC 9110
+ * §10.2.3).
+ */
 function retryAfterOf(headers: IncomingHttpHeaders): number | undefined {
   const asked = headers['retry-after']?.trim() ?? ''
   if (asked === '') return undefined

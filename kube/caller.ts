@@ -5,14 +5,14 @@ import type { Call, Transport } from './transport.ts'
 import type { KubeClientOptions, KubeRequest, Query } from './types.ts'
 
 interface ApiCall extends KubeRequest {
-  /** On a connection of its own. */
+  /** Uses a connection of its own. */
   alone?: boolean
 }
 
-/** Sends with the credentials, and once more with new ones after a 401. */
+/** Sends requests with the credentials, and repeats a request once with new ones after a 401. */
 export interface Caller {
   readonly host: string
-  /** Where the credentials come from, for messages. */
+  /** The source of the credentials, for messages. */
   readonly origin: string | undefined
   send<T extends { code: number }>(call: ApiCall, use: (answer: IncomingMessage) => Promise<T>): Promise<T>
 }
@@ -44,7 +44,7 @@ export function createCaller(transport: Transport, options: KubeClientOptions): 
     origin: options.origin,
     async send(call, use) {
       call.signal?.throwIfAborted()
-      // A token may come from a plugin that takes its time.
+      // The token may come from a slow plugin.
       const token = tokenSource && (await unlessAborted(tokenSource(), call.signal))
       const first = await attempt(call, use, token)
       if (first.code !== 401 || tokenSource === undefined || token === undefined) return first

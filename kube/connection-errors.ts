@@ -1,6 +1,6 @@
 import { ApiConnectionError } from './errors.ts'
 
-/** What went wrong between here and the server, in words, and what to look at. */
+/** Returns an error that states what failed between this process and the server, and what to check. */
 export function connectionError(title: string, server: string, cause: Error, sent: boolean): ApiConnectionError {
   const code = codeOf(cause)
   const message = `${title}: ${explanation(code, server)} (${cause.message === '' ? code : cause.message})`
@@ -12,7 +12,7 @@ export function deadlineError(title: string, server: string, timeoutMs: number, 
   return new ApiConnectionError(message, { server, mayHaveTakenEffect: sent })
 }
 
-/** The connection was ended by the other side. */
+/** Whether the server closed the connection. */
 export const isReset = (error: unknown): boolean =>
   error instanceof ApiConnectionError && ['ECONNRESET', 'EPIPE'].includes(codeOf(error.cause))
 

@@ -5,11 +5,11 @@ import type { KubeClient } from './types.ts'
 export interface ServedResource extends ResourceRef {
   kind: string
   namespaced: boolean
-  /** Other names that kubectl takes for it. */
+  /** Other names that kubectl accepts for it. */
   aliases: string[]
 }
 
-/** Aggregated discovery (Kubernetes 1.30): all groups in one answer each. */
+/** Aggregated discovery (Kubernetes 1.30): one answer each for the core group and for all others. */
 const ACCEPT = 'application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList'
 
 interface DiscoveryList {
@@ -28,7 +28,7 @@ interface DiscoveryList {
   }[]
 }
 
-/** Every resource type in every version that is served, in the server's order of preference. */
+/** Returns every resource type in every version that is served, in the server's order of preference. */
 export async function servedResources(kube: Pick<KubeClient, 'get'>, signal?: AbortSignal): Promise<ServedResource[]> {
   const answers = await Promise.all(
     ['/api', '/apis'].map((path) => kube.get<DiscoveryList>(path, { accept: ACCEPT, signal })),

@@ -1,18 +1,18 @@
 import type { Status, StatusDetails } from './types.ts'
 
-/** The API server answered, and it is no success. The message is the server's own, after the request it answers. */
+/** The API server answered with an error. The message has the request, and then the server's message. */
 export class ApiError extends Error {
   override readonly name = 'ApiError'
   /** HTTP status. */
   readonly code: number
-  /** metav1.StatusReason, e.g. `NotFound`; empty where the answer was no Status. */
+  /** metav1.StatusReason, e.g. `NotFound`; empty if the answer was not a Status. */
   readonly reason: string
   readonly details: StatusDetails
-  /** How long the server asks to wait: Retry-After, or the details of its Status. */
+  /** The wait that the server asks for, in Retry-After or in the details of its Status. */
   readonly retryAfterSeconds: number | undefined
-  /** What was asked, e.g. `GET /api/v1/pods`. */
+  /** The request, e.g. `GET /api/v1/pods`. */
   readonly request: string
-  /** The server's own words. */
+  /** The server's message. */
   readonly said: string
 
   constructor(request: string, status: Status, retryAfterSeconds?: number) {
@@ -27,17 +27,17 @@ export class ApiError extends Error {
   }
 }
 
-/** No request can name such an object: none is sent. */
+/** The name or namespace cannot be part of an API path. No request is sent. */
 export class ApiPathError extends Error {
   override readonly name = 'ApiPathError'
 }
 
-/** There was no whole answer. */
+/** No complete answer came. */
 export class ApiConnectionError extends Error {
   override readonly name = 'ApiConnectionError'
   /** `host:port`. */
   readonly server: string
-  /** The request may have reached the server: a write may be done or not. */
+  /** The request may have reached the server, so a write may have been done. */
   readonly mayHaveTakenEffect: boolean
 
   constructor(message: string, options: ErrorOptions & { server: string; mayHaveTakenEffect: boolean }) {
@@ -47,7 +47,10 @@ export class ApiConnectionError extends Error {
   }
 }
 
-/** The answer is not what an API server says: a proxy's page, a line of a watch that is no JSON, an answer without end. */
+/**
+ * The answer does not come from an API server or is broken: a proxy's page, a line of a watch that is not JSON, an
+ * answer without an end.
+ */
 export class ApiAnswerError extends Error {
   override readonly name: string = 'ApiAnswerError'
 }
@@ -57,33 +60,33 @@ export class AnswerTooLargeError extends ApiAnswerError {
   override readonly name = 'AnswerTooLargeError'
 }
 
-/** A kubeconfig, certificate or service account cannot be used; the message names the file and what to do. */
+/** A kubeconfig, certificate or service account cannot be used. The message names the file and the fix. */
 export class ClusterAccessError extends Error {
   override readonly name = 'ClusterAccessError'
 }
 
 const api = (error: unknown): ApiError | undefined => (error instanceof ApiError ? error : undefined)
 
-/** The object does not exist (nor, for a path that is wrong, the resource type). */
+/** The object does not exist, or the path is wrong and the resource type does not exist. */
 export const isNotFound = (error: unknown): boolean => api(error)?.code === 404
 
 /** The name is taken. */
 export const isAlreadyExists = (error: unknown): boolean =>
   api(error)?.code === 409 && api(error)?.reason === 'AlreadyExists'
 
-/** The object has moved on, is another one, or another manager owns a field: read again, decide again. */
+/** The object has changed or was replaced, or another manager owns a field: read it again, and decide again. */
 export const isConflict = (error: unknown): boolean => api(error)?.code === 409 && !isAlreadyExists(error)
 
-/** The history from that resourceVersion (or continue token) on is gone: list again. */
+/** The server no longer has the history from this resourceVersion or continue token: list again. */
 export const isExpired = (error: unknown): boolean => api(error)?.code === 410
 
-/** The server refuses the object or the request as such: sending the same again is pointless. */
+/** The server refuses the object or the request itself: sending it again is pointless. */
 export const isInvalid = (error: unknown): boolean => [400, 405, 413, 415, 422].includes(api(error)?.code ?? 0)
 
-/** The credentials are not accepted. */
+/** The server does not accept the credentials. */
 export const isUnauthorized = (error: unknown): boolean => api(error)?.code === 401
 
-/** Known, but not allowed (RBAC, admission, quota, a namespace that is being deleted). */
+/** The user is known, but the request is not allowed (RBAC, admission, quota, a namespace that is being deleted). */
 export const isForbidden = (error: unknown): boolean => api(error)?.code === 403
 
 /** The same request may succeed later: overload, a server that starts or stops, a broken connection. */

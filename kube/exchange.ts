@@ -3,21 +3,24 @@ import type { Socket } from 'node:net'
 import { connectionError, deadlineError } from './connection-errors.ts'
 import { ApiAnswerError } from './errors.ts'
 
-/** What one request and its answer are bounded by. */
+/** The limits of one request and its answer. */
 export interface Exchange {
   method: string
-  /** What is asked, for messages: `GET /api/v1/pods`. */
+  /** The request, for messages: `GET /api/v1/pods`. */
   title: string
   payload?: string | undefined
-  /** From the start until the answer has been used. */
+  /** The limit of the time from the start until the answer has been used. */
   timeoutMs: number
   signal?: AbortSignal | undefined
 }
 
-/** A peer that vanished is noticed 10 probes, one a second, after so long without a byte (libuv's numbers on Linux). */
+/**
+ * The idle time before TCP keepalive. A peer that vanished is noticed 10 probes later, at one probe a second (libuv's
+ * numbers on Linux).
+ */
 export const KEEPALIVE_AFTER_MS = 15_000
 
-/** Sends the request and lets `use` read the answer, bounded in time as a whole. */
+/** Sends the request and lets `use` read the answer. The time limit covers both. */
 export function exchange<T>(
   request: ClientRequest,
   host: string,

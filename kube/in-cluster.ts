@@ -7,7 +7,7 @@ import type { ClusterAccess } from './types.ts'
 const SERVICE_ACCOUNT = '/var/run/secrets/kubernetes.io/serviceaccount'
 
 export interface InClusterOptions {
-  /** As the kubelet gives them to every container: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT. */
+  /** The values of KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT, which the kubelet sets in every container. */
   host: string
   port: string
   /** Default `/var/run/secrets/kubernetes.io/serviceaccount`. */
@@ -15,7 +15,7 @@ export interface InClusterOptions {
   now: () => number
 }
 
-/** The API server of the cluster that this pod runs in, as the pod's service account. */
+/** Returns the access to the API server of the cluster in which this pod runs, as the pod's service account. */
 export async function loadInCluster(options: InClusterOptions): Promise<ClusterAccess> {
   const { host, port, directory = SERVICE_ACCOUNT, now } = options
   const read = (name: string): Promise<string> => readMounted(join(directory, name))

@@ -2,11 +2,11 @@ import type { TokenSource } from './types.ts'
 
 export interface KeptToken {
   token: string | undefined
-  /** Epoch milliseconds. */
+  /** The expiry time in epoch milliseconds. */
   goodUntil: number
 }
 
-/** A token that is asked for again when its time is over, or when the server has rejected it. */
+/** Returns a source that asks for a new token when the last one has expired, or when the server has rejected it. */
 export function keptToken(ask: () => Promise<KeptToken>, now: () => number, first?: KeptToken): TokenSource {
   let last = first
   return async (rejected) => {

@@ -21,7 +21,7 @@ export async function clientCertificate(
   return { cert, key }
 }
 
-/** The text given in the kubeconfig itself, in base64, or else in a file beside it. */
+/** Returns the PEM text: from the kubeconfig itself, in base64, or else from a file whose path is relative to it. */
 async function pem<F extends string>(
   { value, file }: Entry<{ [K in F | `${F}-data`]?: string | undefined }>,
   field: F,

@@ -9,9 +9,9 @@ import type { ClusterAccess } from './types.ts'
 type Exec = NonNullable<UserEntry['exec']>
 
 const TIMEOUT_MS = 60_000
-/** A token that has no expiry time is asked for again after this time. */
+/** The lifetime of a token that has no expiry time. */
 const MAX_AGE_MS = 60_000
-/** A token is renewed this long before it expires, so that no request carries one that expires on its way. */
+/** A token is renewed this long before it expires, so that it does not expire while a request is on its way. */
 const MARGIN_MS = 10_000
 
 /** `ExecCredential` of client.authentication.k8s.io, v1 and v1beta1. */
@@ -27,8 +27,8 @@ const execCredential = z.object({
 type Credentials = z.output<typeof execCredential>['status']
 
 /**
- * Users whose credentials come from a program. A token is renewed when it expires, or when the server refuses it; a
- * certificate that a program gives is asked for once.
+ * Returns the credentials of a user that come from a program. A token is renewed when it expires, or when the server
+ * refuses it. The program is asked for a certificate once.
  */
 export async function execCredentials(
   { exec, file }: { exec: Exec; file: string },
@@ -47,7 +47,10 @@ export async function execCredentials(
   }
 }
 
-/** As kubectl does: a relative path counts from the kubeconfig's folder. The program is told that it cannot ask a person. */
+/**
+ * Runs the program as kubectl does: a relative path is relative to the kubeconfig's folder. `interactive: false` in its
+ * input states that no user can answer a prompt.
+ */
 async function run(exec: Exec, file: string, origin: string): Promise<Credentials> {
   const { apiVersion, args, env, installHint } = exec
   const command = /[/\\]/.test(exec.command) ? resolve(dirname(file), exec.command) : exec.command

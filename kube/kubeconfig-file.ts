@@ -8,7 +8,7 @@ export interface KubeConfigFile {
   config: KubeConfig
 }
 
-/** Those of the files that exist: as in kubectl one of several may be missing, but not all. */
+/** Reads the files that exist. As in kubectl, some of several files may be missing, but not all. */
 export async function readKubeConfigs(paths: string[]): Promise<KubeConfigFile[]> {
   const files = (await Promise.all(paths.map(readKubeConfig))).filter((file) => file !== undefined)
   if (files.length > 0) return files
@@ -37,7 +37,7 @@ async function readText(path: string): Promise<string | undefined> {
   }
 }
 
-/** In a pod there is no kubeconfig, and nothing else is YAML. */
+/** The parser is imported here because a pod has no kubeconfig, and no other input is YAML. */
 async function parseYaml(path: string, text: string): Promise<unknown> {
   const { parse } = await import('yaml')
   try {

@@ -5,13 +5,13 @@ import type { ClusterAccess } from './types.ts'
 
 type AuthProvider = NonNullable<UserEntry['auth-provider']>
 
-/** The token is asked for again after this time; whether it is then renewed, its expiry time decides. */
+/** The time after which the provider is asked again. The provider renews the token if its expiry time requires it. */
 const MAX_AGE_MS = 60_000
 const TIMEOUT_MS = 60_000
 
 /**
- * Users whose token comes from an identity provider (`auth-provider`, as OIDC), by way of @kubernetes/client-node, which
- * is installed only where it is needed. Tokens are renewed while they are used.
+ * Returns the credentials of a user whose token comes from an identity provider (`auth-provider`, such as OIDC). Uses
+ * @kubernetes/client-node, which is installed only if it is needed. Tokens are renewed while they are used.
  */
 export async function providerCredentials(
   provider: AuthProvider,
@@ -23,7 +23,7 @@ export async function providerCredentials(
   return { token: first.token === undefined ? undefined : keptToken(ask, now, first) }
 }
 
-/** A provider's refresh token changes with use, so one object is kept. */
+/** One object is kept, because the refresh token of a provider changes with each use. */
 async function createProvider(authProvider: AuthProvider, origin: string): Promise<() => Promise<string | undefined>> {
   const { KubeConfig } = await import('@kubernetes/client-node').catch((cause: unknown) => {
     const how = 'install it beside fairlead (npm install @kubernetes/client-node), or use a credentials plugin (exec)'

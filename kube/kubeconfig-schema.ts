@@ -1,6 +1,6 @@
 import { z } from 'zod'
 
-/** kubectl writes empty strings and nulls for what is not set. */
+/** kubectl writes empty strings and nulls for fields that are not set. */
 const text = z
   .string()
   .nullish()
@@ -38,7 +38,7 @@ const user = z.object({
 
 const context = z.object({ cluster: text, user: text, namespace: text })
 
-/** What is used of a kubeconfig (`kind: Config`, `apiVersion: v1`). */
+/** The fields of a kubeconfig that are used (`kind: Config`, `apiVersion: v1`). */
 export const kubeConfigSchema = z.object({
   'current-context': text,
   clusters: z.array(z.object({ name: z.string(), cluster })).nullish(),
@@ -50,15 +50,15 @@ export type KubeConfig = z.output<typeof kubeConfigSchema>
 export type ClusterEntry = z.output<typeof cluster>
 export type UserEntry = z.output<typeof user>
 
-/** An entry and the file that it stands in, against whose folder its relative paths count. */
+/** An entry and its file. Relative paths in the entry are relative to the folder of the file. */
 export interface Entry<T> {
   value: T
   file: string
 }
 
-/** What the credentials of a user depend on besides their entry. */
+/** The inputs of a user's credentials besides the entry. */
 export interface Circumstances {
-  /** Where they come from, for messages. */
+  /** The source of the credentials, for messages. */
   origin: string
   now: () => number
 }

@@ -8,21 +8,24 @@ import type { Circumstances, ClusterEntry, Entry, KubeConfig, UserEntry } from '
 import { tokenFile } from './token-file.ts'
 import type { ClusterAccess, TokenSource } from './types.ts'
 
-/** The files that the value of KUBECONFIG names, or the one in the home folder when it is not set. */
+/** Returns the files that the value of KUBECONFIG names, or the file in the home folder if the variable is not set. */
 export function kubeConfigPaths(list: string | undefined, home: string): string[] {
   const paths = (list ?? '').split(delimiter).filter((path) => path !== '')
   return paths.length > 0 ? paths : [join(home, '.kube', 'config')]
 }
 
 export interface KubeConfigOptions {
-  /** Of several files, the first one to name a thing decides it (as in kubectl). */
+  /** If several files define the same entry, the first file counts (as in kubectl). */
   paths: string[]
-  /** Default: the current one. */
+  /** Default: the current context. */
   context?: string | undefined
   now?: (() => number) | undefined
 }
 
-/** Certificates are read once; tokens in files and those of plugins are renewed while they are used. */
+/**
+ * Returns the access that a kubeconfig describes. Certificates are read once. Tokens from files and plugins are renewed
+ * while they are used.
+ */
 export async function loadKubeConfig({ paths, context, now = Date.now }: KubeConfigOptions): Promise<ClusterAccess> {
   const files = await readKubeConfigs(paths)
   const name = context ?? currentContext(files)
@@ -93,7 +96,7 @@ async function credentialsOf(
   return { ...(await clientCertificate(user, circumstances)), token: userToken(user, circumstances) }
 }
 
-/** A tokenFile goes before a token, as in client-go. */
+/** tokenFile takes precedence over token, as in client-go. */
 function userToken({ value, file }: Entry<UserEntry>, { now }: Circumstances): TokenSource | undefined {
   const { token, tokenFile: path } = value
   if (path !== undefined) return tokenFile(resolve(dirname(file), path), now)

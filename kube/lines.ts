@@ -1,18 +1,18 @@
 import { ApiAnswerError } from './errors.ts'
 
-/** The largest object that etcd takes by default is 1.5 MiB. */
+/** The limit of a line. By default etcd stores objects up to 1.5 MiB. */
 const MAX_LINE_BYTES = 64 * 1024 * 1024
 const NEWLINE = 0x0a
 
 /**
- * Cuts bytes into lines wherever the chunks end, also in the middle of a character: bytes are searched, only whole
+ * Cuts bytes into lines. A chunk may end anywhere, also within a character: the search is for bytes, and only complete
  * lines are decoded.
  */
 export class LineCutter {
   #pending: Buffer[] = []
   #pendingBytes = 0
 
-  /** The lines that this chunk completes, without their line ends. */
+  /** Returns the lines that this chunk completes, without their line ends. */
   push(chunk: Buffer): string[] {
     const lines: string[] = []
     let start = 0
@@ -24,7 +24,7 @@ export class LineCutter {
     return lines
   }
 
-  /** Bytes of a line that has not ended. */
+  /** The bytes of the incomplete line. */
   get pendingBytes(): number {
     return this.#pendingBytes
   }

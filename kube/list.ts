@@ -9,19 +9,19 @@ interface ObjectList {
 }
 
 const DEFAULT_LIMIT = 500
-/** 500 objects of 16 KiB. A page takes several times as much memory while it is parsed. */
+/** The size of 500 objects of 16 KiB. A page takes several times as much memory while it is parsed. */
 const MAX_PAGE_BYTES = 8 * 2 ** 20
-/** Pages that fit, until twice as many objects are tried. */
+/** The number of pages in a row that fit before the number of objects per page is doubled. */
 const FITTING = 8
 
-/** A page that is too large is asked for again with half as many objects. */
+/** Lists in pages. A page that is too large is requested again with half as many objects. */
 export async function* listPages<T>(
   request: KubeClient['request'],
   path: string,
   { limit = DEFAULT_LIMIT, resourceVersion, resourceVersionMatch, ...options }: ListOptions,
 ): AsyncGenerator<ListPage<T>, void, undefined> {
   const { labelSelector, fieldSelector, ...rest } = options
-  // A continue token carries its resourceVersion: the server refuses both together.
+  // A continue token contains its resourceVersion. The server refuses a request with both.
   let position: Record<string, string | undefined> = { resourceVersion, resourceVersionMatch }
   let objects = limit
   for (let fitting = 0; ; fitting++) {
@@ -30,7 +30,7 @@ export async function* listPages<T>(
       fitting = 0
     }
     const query = { limit: objects, labelSelector, fieldSelector, ...position }
-    // With resourceVersion 0 there are no pages, and a single object cannot be divided.
+    // With resourceVersion 0 there are no pages, and a page of one object cannot be divided.
     const maxBytes = objects > 1 && position['resourceVersion'] !== '0' ? MAX_PAGE_BYTES : undefined
     let list: ObjectList
     try {

@@ -2,8 +2,8 @@ import type { ResourceRef } from '#contracts'
 import { ApiPathError } from './errors.ts'
 
 /**
- * The true path of a resource type, an object or its subresource. Left-out namespace: cluster scope, or a namespaced
- * type across all namespaces.
+ * Returns the path of a resource type, an object or its subresource. Without a namespace, the type is cluster-scoped,
+ * or the path covers all namespaces.
  */
 export function resourcePath(ref: ResourceRef, namespace?: string, name?: string, subresource?: string): string {
   if (subresource !== undefined && name === undefined) {
@@ -19,7 +19,10 @@ export function resourcePath(ref: ResourceRef, namespace?: string, name?: string
   ].join('/')
 }
 
-/** An empty segment would name the collection instead: a delete of one object would become a delete of all. */
+/**
+ * Throws for an empty segment, which would name the collection: a delete of one object would become a delete of all
+ * objects.
+ */
 function segment(what: string, value: string): string {
   if (value === '' || value === '.' || value === '..' || value.includes('/') || !value.isWellFormed()) {
     throw new ApiPathError(`${JSON.stringify(value)} cannot be the ${what} in an API path`)

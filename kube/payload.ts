@@ -1,15 +1,17 @@
-/** The API server has no apply patch in JSON (Kubernetes 1.36): it reads the JSON as YAML. */
+/**
+ * The media type of server-side apply. The API server has none in JSON (Kubernetes 1.36), and parses the JSON as YAML.
+ */
 export const APPLY_TYPE = 'application/apply-patch+yaml'
 
 /** YAML takes some of these characters for line breaks, and refuses the others. JSON may have all of them in a string. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are the subject
 const NOT_IN_YAML = /[\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]/g
-/** As JSON.stringify() writes half of a surrogate pair. */
+/** The form in which JSON.stringify() writes half of a surrogate pair. */
 const LONE_SURROGATE = /\\ud[89a-f][0-9a-f]{2}/
-/** YAML takes a text of 1,024 characters at most for a key. JSON writes one character in six at most. */
+/** YAML limits an implicit key to 1,024 characters. JSON writes one character as six at most. */
 const LONGEST_KEY = 160
 
-/** The body of a request. */
+/** Returns the body of a request. */
 export const payloadOf = (body: unknown, contentType: string | undefined): string =>
   contentType === APPLY_TYPE ? jsonAsYaml(body) : JSON.stringify(body)
 
@@ -25,7 +27,10 @@ const hasLongKey = (value: unknown): boolean =>
   value !== null &&
   Object.entries(value).some(([key, inner]) => key.length > LONGEST_KEY || hasLongKey(inner))
 
-/** After a question mark a key may have any length. Half of a pair is as the API server reads it in JSON. */
+/**
+ * Writes each key after a question mark, where YAML does not limit its length. Half of a surrogate pair is replaced, as
+ * the API server does when it reads JSON.
+ */
 function withMarkedKeys(value: unknown): string {
   if (typeof value === 'string') return JSON.stringify(value.toWellFormed())
   if (typeof value !== 'object' || value === null) return JSON.stringify(value)

@@ -2,14 +2,14 @@ import { createSecureContext, type SecureContext } from 'node:tls'
 import { ClusterAccessError } from './errors.ts'
 import type { ClusterAccess } from './types.ts'
 
-/** The parts of the server's URL that a request is made of. */
+/** The parts of the server's URL that a request needs. */
 export interface ServerAddress {
   secure: boolean
   hostname: string
   port: number
   /** `host:port`, with the brackets of an IPv6 address. */
   host: string
-  /** Path in front of every API path, without a slash at its end. */
+  /** The path in front of every API path, without a slash at its end. */
   prefix: string
 }
 
@@ -35,7 +35,7 @@ interface TlsOptions {
   servername?: string
 }
 
-/** One secure context for all connections: certificates are parsed once, and a bad one is found at the start. */
+/** One secure context for all connections. Certificates are parsed once, and a bad one fails at the start. */
 export function tlsOptions(access: ClusterAccess): TlsOptions {
   return {
     secureContext: secureContext(access),

@@ -3,10 +3,16 @@ import { ClusterAccessError } from './errors.ts'
 import { keptToken } from './kept-token.ts'
 import type { TokenSource } from './types.ts'
 
-/** The kubelet renews a pod's token in its file when 80 % of its time has passed; client-go reads it once a minute too. */
+/**
+ * The kubelet renews the token of a pod in its file after 80 % of its lifetime. client-go reads the file once a minute
+ * too.
+ */
 const MAX_AGE_MS = 60_000
 
-/** A token that is renewed in its file by somebody else: read again when a minute old, or rejected by the server. */
+/**
+ * A token in a file that another process renews. The file is read again when the token is a minute old, or when the
+ * server has rejected it.
+ */
 export function tokenFile(path: string, now: () => number): TokenSource {
   return keptToken(async () => ({ token: await readToken(path), goodUntil: now() + MAX_AGE_MS }), now)
 }

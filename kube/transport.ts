@@ -5,12 +5,12 @@ import { type Exchange, exchange, KEEPALIVE_AFTER_MS } from './exchange.ts'
 import { serverAddress, tlsOptions } from './server.ts'
 import type { ClusterAccess } from './types.ts'
 
-/** One request as it goes out. */
+/** One request, as it is sent. */
 export interface Call extends Exchange {
   /** Path and query. */
   target: string
   headers: Record<string, string | number>
-  /** On a connection of its own, closed afterwards. */
+  /** Uses a connection of its own, and closes it afterwards. */
   alone?: boolean
 }
 
@@ -22,10 +22,10 @@ export interface Transport {
   close(): void
 }
 
-/** A kube-apiserver closes a connection that idles for 90 s (Kubernetes 1.36): ours go earlier. */
+/** A kube-apiserver closes a connection that is idle for 90 s (Kubernetes 1.36). The client closes it earlier. */
 const IDLE_MS = 60_000
 
-/** HTTP/1.1 over kept connections; why not HTTP/2: docs/decisions/0005-http-client.md. */
+/** HTTP/1.1 over persistent connections. docs/decisions/0005-http-client.md gives the reasons against HTTP/2. */
 export function createTransport(access: ClusterAccess, maxSockets: number): Transport {
   const { secure, host, hostname, port, prefix } = serverAddress(access)
   const AgentOf = secure ? TlsAgent : PlainAgent

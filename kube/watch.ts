@@ -6,11 +6,11 @@ import { ApiAnswerError, ApiError } from './errors.ts'
 import { LineCutter } from './lines.ts'
 import type { Status, WatchEvent, WatchOptions } from './types.ts'
 
-/** A live server ends a watch at timeoutSeconds by itself: one that has not, so long after it, is gone. */
+/** The time after timeoutSeconds at which the client closes a watch: a live server ends it at timeoutSeconds. */
 const GRACE_SECONDS = 5
 const DEFAULT_TIMEOUT_SECONDS = 290
 
-/** The bookmark that ends the present objects of a watch with sendInitialEvents. */
+/** Whether the event is the bookmark after the existing objects of a watch with sendInitialEvents. */
 export const endsInitialEvents = (event: WatchEvent<unknown>): boolean =>
   event.type === 'BOOKMARK' && event.object.metadata.annotations?.['k8s.io/initial-events-end'] === 'true'
 
@@ -63,7 +63,7 @@ async function head(answer: IncomingMessage): Promise<Opened> {
   return isSuccess({ code }) ? { code, stream: answer } : readAnswer(answer)
 }
 
-/** Ends when a chunk that was asked for has not come within the time; a slow consumer is no silence. */
+/** Ends if a requested chunk has not come within the time. The time that a slow consumer takes does not count. */
 async function* untilSilent(stream: IncomingMessage, seconds: number | undefined): AsyncGenerator<Buffer, void> {
   if (seconds === undefined) return yield* stream as AsyncIterable<Buffer>
   let isAwaited = true
@@ -87,7 +87,7 @@ async function* untilSilent(stream: IncomingMessage, seconds: number | undefined
   }
 }
 
-/** The stream is read only when a line is asked for, so a slow consumer holds back the server. */
+/** Reads the stream only when a line is requested, so that a slow consumer slows down the server. */
 async function* lines(
   stream: AsyncIterable<Buffer>,
   { title, host, onBytes }: { title: string; host: string; onBytes: WatchOptions['onBytes'] },

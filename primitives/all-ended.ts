@@ -1,6 +1,6 @@
 /**
- * As Promise.all(), but rejects only when all have ended: nothing goes on behind the back of a caller that clears up
- * after the failure.
+ * Behaves as Promise.all(), but rejects only when all promises have settled. A caller that cleans up after the failure
+ * can rely on it that no work continues in the background.
  */
 export async function allEnded<const Work extends readonly unknown[]>(
   work: Work,

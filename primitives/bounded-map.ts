@@ -1,4 +1,7 @@
-/** Beyond one for each entry: so the new iterator seldom has to pass what was removed. */
+/**
+ * The number of calls of set(), beyond one for each entry, after which the iterator is replaced. With this many, a new
+ * iterator rarely has to skip deleted entries.
+ */
 const MOST_SETS = 1024
 
 /** Holds the entries that were set last, up to a total weight. An entry that is set again counts as the newest. */
@@ -7,21 +10,24 @@ export class BoundedMap<Key, Value> {
   readonly #weightOf: (value: Value) => number
   readonly #entries = new Map<Key, Value>()
   /**
-   * Stands behind the entry that was removed last to make room: an entry before it is gone, or was set again and stands at the
-   * end. A new iterator would pass every removed entry, thousands of them, at each set().
+   * An iterator that stands behind the last entry that was removed to make room. Each entry before it is deleted, or
+   * was set again and is now at the end. A new iterator at each set() would skip thousands of deleted entries.
    */
   #oldest = this.#entries.keys()
-  /** Since `#oldest` has moved. An iterator that stands still keeps every table that V8 has replaced since. */
+  /**
+   * The calls of set() since `#oldest` moved. V8 keeps each table that it replaces for as long as an iterator refers to
+   * it.
+   */
   #sets = 0
   #weight = 0
 
-  /** Without `weightOf`, each entry has the weight 1: the capacity is a number of entries. */
+  /** Without `weightOf`, each entry has the weight 1, and the capacity is a number of entries. */
   constructor(capacity: number, weightOf: (value: Value) => number = () => 1) {
     this.#capacity = capacity
     this.#weightOf = weightOf
   }
 
-  /** Of all entries together. */
+  /** The total weight of all entries. */
   get weight(): number {
     return this.#weight
   }

@@ -1,7 +1,10 @@
-/** A part of a budget in use. Disposing gives back what is left of it. */
+/** A part of a budget that is in use. Disposing it gives back all of its bytes. */
 export interface Grant extends Disposable {
   readonly bytes: number
-  /** False if too little is free, or if somebody waits. It does not wait, because that could be a deadlock. */
+  /**
+   * Returns false if too few bytes are free, or if another reader waits. It does not wait, because waiting while it
+   * holds a grant could deadlock.
+   */
   grow(bytes: number): boolean
   /** Gives back everything above this size. */
   shrink(bytes: number): void
@@ -34,7 +37,10 @@ export class Budget {
     return this.#line.length
   }
 
-  /** Rejects with the signal's reason when that is aborted first. More than the capacity is granted as the capacity. */
+  /**
+   * Rejects with the signal's reason if the signal is aborted first. A request for more than the capacity gets the
+   * capacity.
+   */
   acquire(bytes: number, signal?: AbortSignal): Promise<Grant> {
     return new Promise((resolve, reject) => {
       if (signal?.aborted) return reject(signal.reason as Error)

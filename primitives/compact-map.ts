@@ -6,7 +6,10 @@ const WORD = 4
 const HEAD_BYTES = 6
 const MAX_TEXT_BYTES = 0xffff
 const MIN_SLOTS = 1024
-/** Keys are names that users choose: without it, they could choose names that share a slot. */
+/**
+ * A random seed of the hash. Users choose the names that are keys: with a known seed they could choose names that share
+ * a slot.
+ */
 const SEED = Math.trunc(Math.random() * 2 ** 32)
 
 const PRESENT = 1
@@ -18,9 +21,9 @@ interface Chunk {
 }
 
 /**
- * Maps texts to texts, in memory outside of the heap: an entry takes the bytes of its key and its value in UTF-8, and 18 bytes
- * at most. A Map of strings takes about 130 bytes beside them. Key and value may have 65,535 bytes each. The memory of an
- * entry that is deleted, or set to another value, is free when the map is.
+ * Maps texts to texts, in memory outside of the heap. An entry takes the bytes of its key and its value in UTF-8, and
+ * 18 bytes at most. A Map of strings takes about 130 bytes in addition. Key and value may have 65,535 bytes each. The
+ * memory of an entry that is deleted, or set to another value, is free only when the map itself is garbage-collected.
  */
 export class CompactMap {
   readonly #chunks: Chunk[] = []
@@ -62,7 +65,7 @@ export class CompactMap {
     this.#size--
   }
 
-  /** The key of an entry, by the position that `set` has returned. */
+  /** Returns the key of an entry. `position` is the value that `set` has returned. */
   keyAt(position: number): string {
     const { bytes, at, keyLength } = this.#recordAt(position)
     return bytes.toString('utf8', at + HEAD_BYTES, at + HEAD_BYTES + keyLength)
@@ -74,7 +77,7 @@ export class CompactMap {
     return bytes.toString('utf8', start, start + valueLength)
   }
 
-  /** In the order in which the values were set. An entry that is deleted meanwhile is left out. */
+  /** The entries, in the order in which the values were set. Skips an entry that is deleted during the iteration. */
   *entries(): Generator<[key: string, value: string]> {
     for (const position of this.#positions())
       if (this.#stateAt(position) === PRESENT) yield [this.keyAt(position), this.valueAt(position)]
@@ -91,19 +94,19 @@ export class CompactMap {
     return position >= 0 && this.#stateAt(position) === PRESENT ? position : undefined
   }
 
-  /** Writes the key where it can be compared, and returns its length in bytes. */
+  /** Writes the key to `#wanted`, where it can be compared, and returns its length in bytes. */
   #want(key: string): number {
     const most = key.length * 3
     if (most > this.#wanted.length) this.#wanted = Buffer.allocUnsafe(most * 2)
     return this.#wanted.write(key)
   }
 
-  /** The position in a slot; -1: the slot is free. */
+  /** Returns the position in a slot, or -1 if the slot is free. */
   #at(slot: number): number {
     return (this.#slots[slot] ?? 0) - 1
   }
 
-  /** The slot of the wanted key, or the free slot where it belongs. */
+  /** Returns the slot of the wanted key, or the free slot where it belongs. */
   #slotOf(length: number): number {
     const mask = this.#slots.length - 1
     let slot = hashOf(this.#wanted, 0, length) & mask
@@ -141,7 +144,7 @@ export class CompactMap {
     return { bytes: last.bytes, at, position: ((this.#chunks.length - 1) * CHUNK_BYTES + at) / WORD }
   }
 
-  /** Slots are three quarters full at most. */
+  /** Grows the table when more than three quarters of its slots are filled. */
   #grow(filled: number): void {
     if (filled * 4 <= this.#slots.length * 3) return
     const before = this.#slots

@@ -1,13 +1,13 @@
 import { pause } from './abort.ts'
 
 export interface RetryPolicy {
-  /** Ends the attempts: the caller gets its reason. */
+  /** Ends the attempts: retry() rejects with the signal's reason. */
   signal?: AbortSignal | undefined
-  /** The pause before the next attempt, in milliseconds. Undefined: the error goes to the caller. */
+  /** Returns the pause before the next attempt in milliseconds, or undefined to reject with the error. */
   pauseMs: (error: unknown) => number | undefined
 }
 
-/** Attempts again, after a pause, until an attempt succeeds or the policy gives up. */
+/** Repeats an attempt, after a pause, until it succeeds or the policy gives up. */
 export async function retry<T>(attempt: () => Promise<T>, { signal, pauseMs }: RetryPolicy): Promise<T> {
   for (;;) {
     try {
@@ -22,7 +22,7 @@ export async function retry<T>(attempt: () => Promise<T>, { signal, pauseMs }: R
   }
 }
 
-/** Pauses that double, for one call of retry(). */
+/** Returns pauses that double, for one call of retry(). */
 export function doubling(firstMs: number, lastMs: number): () => number {
   let next = firstMs
   return () => {
@@ -35,11 +35,11 @@ export function doubling(firstMs: number, lastMs: number): () => number {
 export interface RepeatPolicy {
   signal: AbortSignal
   everyMs: number
-  /** An action has failed. The next one follows all the same. Not called after the signal. */
+  /** Reports that an action has failed. The next action follows all the same. Not called after the signal. */
   failed: (error: unknown) => void
 }
 
-/** Acts until the signal, with a pause after each action, whether it has succeeded or failed. */
+/** Repeats an action until the signal is aborted. Pauses after each action, whether it has succeeded or failed. */
 export async function repeat(act: () => Promise<unknown>, { signal, everyMs, failed }: RepeatPolicy): Promise<void> {
   while (!signal.aborted) {
     try {

@@ -1,15 +1,16 @@
 export interface Rate {
   perSecond: number
-  /** Calls at once after a time without calls. */
+  /** The number of calls that may pass at once after a time without calls. */
   burst: number
 }
 
-/** The longest time until a call that is turned away is to come back. */
+/** The longest time until a rejected call is to come back. */
 const LONGEST_AWAY_MS = 300_000
 
 /**
- * Limits calls to a rate. Calls that wait are served in the order in which they came. A call that would wait too long is
- * turned away with a time to come back; these times are spread at the rate, so that not all come back together.
+ * Limits calls to a rate. Waiting calls are served in the order in which they came. A call that would have to wait too
+ * long is rejected with a time to come back. These times are spread at the rate, so that not all calls come back
+ * together.
  */
 export class TokenBucket {
   readonly #perMs: number
@@ -17,10 +18,10 @@ export class TokenBucket {
   readonly #now: () => number
   #tokens: number
   #filledAt: number
-  /** When the last call that was turned away is to come back. */
+  /** When the last rejected call is to come back. */
   #lastReturn = 0
 
-  /** `now`: milliseconds of a clock that only goes forward. */
+  /** `now` returns milliseconds of a monotonic clock. */
   constructor({ perSecond, burst }: Rate, now: () => number) {
     this.#perMs = perSecond / 1000
     this.#burst = burst
@@ -29,14 +30,17 @@ export class TokenBucket {
     this.#filledAt = now()
   }
 
-  /** Takes a token. Returns the time to wait for it in milliseconds; 0: none. Later calls wait longer. */
+  /** Takes a token. Returns the time to wait for it in milliseconds; 0: no wait. Later calls wait longer. */
   take(): number {
     this.#fill()
     this.#tokens -= 1
     return this.#debtMs
   }
 
-  /** Takes a token if the wait for it is not longer than that; otherwise tells when to come back. */
+  /**
+   * Takes a token and returns the wait for it, if that is `maxWaitMs` at most. Otherwise takes no token, and returns
+   * the time after which to come back. Both are in milliseconds.
+   */
   takeWithin(maxWaitMs: number): { waitMs: number } | { returnMs: number } {
     const waitMs = this.take()
     if (waitMs <= maxWaitMs) return { waitMs }

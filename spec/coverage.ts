@@ -4,9 +4,9 @@ import type { ReconcilerSpec } from './reconciler.ts'
 import { owedRevision } from './revisions.ts'
 
 /**
- * Which objects map to a Reconciler's keys, which incarnation of it asks, and for which revision of its function. A watch
- * cursor that covers this ID says: everything that concerns it is stored under the right owner, and its keys were
- * enqueued.
+ * Returns an ID of the objects that map to a Reconciler's keys, of the incarnation of the Reconciler, and of the
+ * revision of its function. If a watch cursor has this ID, every object that concerns the Reconciler is stored under
+ * the right owner, and its keys are queued.
  */
 export function coverageId(object: KubeObject, spec: ReconcilerSpec): string {
   const { metadata } = object

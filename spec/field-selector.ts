@@ -7,9 +7,9 @@ export type ObjectSelector = (object: KubeObject) => boolean
 const TERM = /^([^!=]+?)\s*(==|=|!=)\s*(.*)$/
 
 /**
- * The selector as a predicate. The API server knows which fields of a kind may be asked for and refuses others; all that
- * it knows but `source` of Events are paths in the object, and a missing field is the empty string; so is one that is no
- * single value, of which the API server knows none.
+ * Returns the selector as a predicate. The API server decides which fields of a kind a selector may use, and refuses
+ * others. All of these fields, except `source` of Events, are paths in the object. A missing field counts as the empty
+ * string, and so does a field that has no single value; the API server supports no such field.
  */
 export function parseFieldSelector(text: string): ObjectSelector {
   if (text.trim() === '') return () => true

@@ -1,10 +1,13 @@
 import type { KubeObject } from '#contracts'
 
 const STEP = String.raw`[A-Za-z0-9_-]+|\['[^']+'\]|\[\*\]`
-/** `spec.configMapName`, `spec.volumes[*].configMap.name`, `metadata.annotations['example.com/config']`. */
+/**
+ * The form of a path: `spec.configMapName`, `spec.volumes[*].configMap.name`,
+ * `metadata.annotations['example.com/config']`.
+ */
 export const FIELD_PATH = new RegExp(String.raw`^[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+|\['[^']+'\]|\[\*\])*$`)
 
-/** Every value that a path of the form FIELD_PATH leads to; nothing where a step is missing. */
+/** Returns every value at a path of the form FIELD_PATH, and an empty list if a step is missing. */
 export function valuesAt(object: KubeObject, path: string): unknown[] {
   let values: unknown[] = [object]
   for (const [step] of path.matchAll(new RegExp(STEP, 'g')))

@@ -2,41 +2,47 @@ import { hash } from 'node:crypto'
 import type { KubeObject } from '#contracts'
 import type { ReconcilerSpec } from './reconciler.ts'
 
-/** The name by which a reconciler's marks, field managers and finalizers are its own, also after it was renamed. */
+/**
+ * Returns the name that a reconciler has in its marks, field managers and finalizers. It stays when the reconciler is
+ * renamed.
+ */
 export const identityOf = (name: string, { identity = name }: Pick<ReconcilerSpec, 'identity'>): string => identity
 
-/** The part of a key after the slash has 63 characters at most. */
+/** Kubernetes limits the part of a key after the slash to 63 characters. */
 const keyName = (identity: string): string => (identity.length <= 63 ? identity : hash('sha256', identity).slice(0, 63))
 
 const FINALIZERS = 'fairlead.dev/'
 
-/** The finalizer of a reconciler that has `finalize`. */
+/** Returns the finalizer of a reconciler that has `finalize`. */
 export const finalizerOf = (identity: string): string => `${FINALIZERS}${keyName(identity)}`
 
-/** The finalizer of a Reconciler object, also of one that is refused. */
+/** Returns the finalizer of a Reconciler object, also if its specification is refused. */
 export const finalizerOfReconciler = ({ metadata: { name }, ...object }: KubeObject): string =>
   finalizerOf(identityOf(name, object['spec'] ?? {}))
 
-/** The finalizers of reconcilers that an object has. */
+/** Returns the finalizers of reconcilers that an object has. */
 export const reconcilerFinalizers = ({ metadata }: KubeObject): string[] =>
   (metadata.finalizers ?? []).filter((finalizer) => finalizer.startsWith(FINALIZERS))
 
-/** What the name of each of them begins with. */
+/** The prefix of the names that metadataManagerOf() returns. */
 export const METADATA_MANAGERS = 'metadata.fairlead.dev/'
 
 /**
- * The field manager of the labels and annotations that a reconciler keeps on its objects, and the annotation that holds
- * the fingerprint of them.
+ * Returns the field manager of the labels and annotations that a reconciler keeps on its objects. The annotation with
+ * their fingerprint has the same name.
  */
 export const metadataManagerOf = (identity: string): string => `${METADATA_MANAGERS}${keyName(identity)}`
 
-/** What the name of each of them begins with. */
+/** The prefix of the names that contestAnnotationOf() returns. */
 export const CONTESTS = 'contested.fairlead.dev/'
 
-/** The annotation that holds who else changes the labels and annotations that a reconciler keeps on its objects. */
+/**
+ * Returns the annotation that names the other managers that change the labels and annotations that a reconciler keeps
+ * on its objects.
+ */
 export const contestAnnotationOf = (identity: string): string => `${CONTESTS}${keyName(identity)}`
 
-/** Whether the object, once it is deleted, waits for that reconciler. */
+/** Whether the object, once it is deleted, waits for this reconciler. */
 export const holdsFinalizer = ({ metadata }: KubeObject, identity: string): boolean =>
   (metadata.finalizers ?? []).includes(finalizerOf(identity))
 

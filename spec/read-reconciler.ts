@@ -4,18 +4,18 @@ import { type ReconcilerSpec, reconcilerSpec } from './reconciler.ts'
 import { parseSelector } from './selector.ts'
 import { shownUrl } from './shown-url.ts'
 
-/** A Reconciler that cannot be served as it is, for its conditions. */
+/** The reason why a Reconciler cannot be served, for its conditions. */
 export interface Refused {
   reason: 'InvalidSpec'
   message: string
 }
 
-/** A consumer's name has at most 255 characters (nats-server), five of which are the lane's. */
+/** The name of a consumer has at most 255 characters (nats-server). The lane takes five of them. */
 export const LONGEST_RECONCILER_NAME = 250
 
 /**
- * The specification of a Reconciler object, or the reason why it cannot be served. Bridge and dispatcher share this parser, so
- * that the conditions Synced and Ready never disagree.
+ * Returns the specification of a Reconciler object, or the reason why it cannot be served. Bridge and dispatcher share
+ * this parser, so that the conditions Synced and Ready never disagree.
  */
 export function readReconciler(object: KubeObject): ReconcilerSpec | Refused {
   const { name } = object.metadata

@@ -1,12 +1,12 @@
 import { z } from 'zod'
 import { FIELD_PATH } from './fields.ts'
 
-/** API of the Reconciler resource (cluster-scoped). */
+/** The API of the Reconciler resource (cluster-scoped). */
 export const RECONCILERS = { group: 'fairlead.dev', version: 'v1alpha1', resource: 'reconcilers' } as const
 
 const DNS_LABEL = '[a-z0-9]([-a-z0-9]*[a-z0-9])?'
 
-/** It stands in paths and subjects. */
+/** The form of a namespace's name, which becomes part of API paths and NATS subjects. */
 export const NAMESPACE_NAME = new RegExp(`^(?=.{1,63}$)${DNS_LABEL}$`)
 const namespace = z
   .string()
@@ -18,7 +18,10 @@ const accountName = z
   .max(253)
   .regex(new RegExp(String.raw`^${DNS_LABEL}(\.${DNS_LABEL})*$`), 'lower-case letters, digits, - and .')
 
-/** Of a path that leads elsewhere, to Secrets under another name, nobody would know what may not travel. */
+/**
+ * Excludes names that would change the API path: such a path could lead to Secrets under another name, and their
+ * contents would not be recognised as confidential.
+ */
 const segment = z
   .string()
   .min(1)
@@ -111,7 +114,7 @@ const related = z
     ],
   })
 
-/** Whether every requirement of a field selector can be told from an object's metadata. */
+/** Whether an object's metadata suffice to evaluate every requirement of a field selector. */
 export function isOfMetadata(fieldSelector: string): boolean {
   return fieldSelector.split(',').every((term) => /^\s*(metadata\.|$)/.test(term))
 }
@@ -239,23 +242,23 @@ export const reconcilerSpec = z.object({
   dryRun: z.boolean().default(false).describe('Runs write nothing: what they would change is logged.'),
 })
 
-/** What bridge and dispatcher know of a function. */
+/** A function's specification, as parsed. Bridge and dispatcher share it. */
 export type ReconcilerSpec = z.output<typeof reconcilerSpec>
-/** Whether the status of its objects is the function's to say. */
+/** Whether the function decides the status of its objects. */
 export const keepsStatus = ({ for: primary }: Pick<ReconcilerSpec, 'for'>): boolean => primary.status !== 'Untouched'
 
-/** Where the accounts of Fairlead and of its functions live, unless a Reconciler names another one. */
+/** The namespace of the accounts of Fairlead and of its functions, unless a Reconciler names another one. */
 export const SYSTEM_NAMESPACE = 'fairlead-system'
 
-/** The name of a service account as a user. */
+/** Returns the user name of a service account. */
 export const userNameOf = ({ namespace, name }: { namespace: string; name: string }): string =>
   `system:serviceaccount:${namespace}:${name}`
 
-/** `"true"` on an object: its reconcilers write nothing of it. */
+/** An annotation of a primary object. With the value `"true"` its reconcilers write nothing of it. */
 export const PAUSED_ANNOTATION = 'fairlead.dev/paused'
 
 export type OwnedResource = ReconcilerSpec['owns'][number]
 export type RelatedResource = ReconcilerSpec['related'][number]
-/** What of a resource is asked for. */
+/** The objects of a resource that a Reconciler selects. */
 export type SelectedResource = Partial<Pick<ReconcilerSpec['for'], 'selector' | 'fieldSelector' | 'namespaces'>>
 export type Backoff = ReconcilerSpec['backoff']

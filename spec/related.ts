@@ -4,7 +4,7 @@ import { valuesAt } from './fields.ts'
 import { NAMESPACE_NAME, type RelatedResource, type SelectedResource } from './reconciler.ts'
 import { parseSelector } from './selector.ts'
 
-/** Whether an object is one that a Reconciler asks for: its namespaces, labels and fields. Throws SelectorError. */
+/** Returns whether an object is selected by namespaces, labels and fields. Throws SelectorError. */
 export function selectionOf({ selector, fieldSelector, namespaces }: SelectedResource): ObjectSelector {
   const labelsMatch = parseSelector(selector ?? '')
   const fieldsMatch = parseFieldSelector(fieldSelector ?? '')
@@ -15,17 +15,17 @@ export function selectionOf({ selector, fieldSelector, namespaces }: SelectedRes
   }
 }
 
-/** Where the objects related to one primary are; which of them count, relation() says. */
+/** Where to look for the objects related to one primary. relation() decides which of them count. */
 export interface RelatedLookup {
-  /** Undefined: in all namespaces. */
+  /** Undefined: all namespaces. */
   namespaces: string[] | undefined
-  /** Whether objects without a namespace are related too. */
+  /** Whether cluster-scoped objects are related too. */
   clusterScoped: boolean
-  /** Undefined: of any name. */
+  /** Undefined: any name. */
   names: string[] | undefined
 }
 
-/** Whether fields of the primary say what is related to it. */
+/** Whether fields of the primary name the related objects or their namespaces. */
 export const isByField = ({ byName, namespacePath }: RelatedResource): boolean =>
   byName !== undefined || namespacePath !== undefined
 
@@ -41,28 +41,28 @@ export function relatedLookup(related: RelatedResource, primary: KubeObject): Re
   }
 }
 
-/** The namespaces of what is related, where no field of the primary names them; undefined: all. */
+/** Returns the namespaces of the related objects if no field of the primary names them. Undefined: all namespaces. */
 export const namespacesNear = ({ within }: RelatedResource, namespace: string | undefined): string[] | undefined =>
   within === 'Cluster' || namespace === undefined ? undefined : [namespace]
 
-/** Whether objects of other namespaces than that of the primary may be related to it. */
+/** Whether objects outside the primary's namespace may be related to it. */
 export const crossesNamespaces = ({ within, namespacePath }: RelatedResource): boolean =>
   within === 'Cluster' || namespacePath !== undefined
 
-/** Whether another version of the primary names other related objects, or other namespaces of them. */
+/** Whether the two versions of the primary name different related objects, or different namespaces of them. */
 export const namesOthers = (related: readonly RelatedResource[], before: KubeObject, after: KubeObject): boolean =>
   related.filter(isByField).some((one) => lookupText(one, before) !== lookupText(one, after))
 
 const lookupText = (related: RelatedResource, primary: KubeObject): string =>
   JSON.stringify(relatedLookup(related, primary))
 
-/** Whether metadata alone do not show what the primary names. */
+/** Whether the primary names its related objects outside of its metadata. */
 export const isNamedInBody = ({ byName = 'metadata', namespacePath = 'metadata' }: RelatedResource): boolean =>
   [byName, namespacePath].some((path) => !/^metadata\b/.test(path))
 
 /**
- * Step by step, since a selector is parsed once per declaration, and names are looked up once per primary. Throws
- * SelectorError.
+ * Returns the predicate in two steps: the selector is parsed once per declaration, and the names are looked up once per
+ * primary. Throws SelectorError.
  */
 export function relation(related: RelatedResource): (primary: KubeObject) => ObjectSelector {
   const selects = selectionOf(related)
@@ -77,11 +77,11 @@ export function relation(related: RelatedResource): (primary: KubeObject) => Obj
   }
 }
 
-/** The names that a field of the primary gives: itself, or each in a list. */
+/** Returns the names that a field of the primary gives. The field has one name, or a list of them. */
 export const namesAt = (primary: KubeObject, path: string): string[] => [
   ...new Set(valuesAt(primary, path).filter((value) => typeof value === 'string' && value !== '') as string[]),
 ]
 
-/** The namespaces that a field of the primary gives. A text that cannot be the name of a namespace gives none. */
+/** Returns the namespaces that a field of the primary gives. Skips a text that is not a valid name of a namespace. */
 export const namespacesAt = (primary: KubeObject, path: string): string[] =>
   namesAt(primary, path).filter((name) => NAMESPACE_NAME.test(name))

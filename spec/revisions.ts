@@ -10,13 +10,16 @@ export interface Revision {
 
 export const isRevision = (text: string): boolean => text.length >= 1 && text.length <= 253
 
-/** In the status of a Reconciler, in the order in which they were recorded. */
+/** Returns the revisions in the status of a Reconciler, in the order in which they were recorded. */
 export function revisionsOf({ status }: Pick<KubeObject, 'status'>): Revision[] {
   const { revisions = [] } = (status ?? {}) as { revisions?: Revision[] }
   return revisions
 }
 
-/** For which every object has to run again: the one that the author has given, else the newest of several recorded. */
+/**
+ * Returns the revision for which every object has to run again: the revision that the author has set, else the newest
+ * if several are recorded.
+ */
 export function owedRevision(object: KubeObject, { revision }: ReconcilerSpec): string | undefined {
   if (revision !== undefined) return revision
   const recorded = revisionsOf(object)

@@ -1,7 +1,7 @@
 export type Labels = Readonly<Record<string, string>>
 export type LabelSelector = (labels: Labels) => boolean
 
-/** The text is no label selector of the Kubernetes API. */
+/** Thrown for a text that is not a label selector of the Kubernetes API. */
 export class SelectorError extends Error {
   override readonly name = 'SelectorError'
 }
@@ -12,14 +12,14 @@ const EQUALS = new RegExp(`^${KEY}\\s*(==|=|!=)\\s*${VALUE}$`)
 const SET = new RegExp(`^${KEY}\\s+(in|notin)\\s*\\(([^()]*)\\)$`)
 const EXISTS = new RegExp(`^(!?)\\s*${KEY}$`)
 
-/** The selector as a predicate, with the API server's meaning: `!=` and `notin` hold where the label is absent. */
+/** Returns the selector as a predicate, with the API server's meaning: `!=` and `notin` hold if the label is absent. */
 export function parseSelector(text: string): LabelSelector {
   if (text.trim() === '') return () => true
   const requirements = splitOutsideParentheses(text).map(parseRequirement)
   return (labels) => requirements.every((holds) => holds(labels))
 }
 
-/** As `key=value`: whatever matches the selector has one label of each list. */
+/** Returns lists of `key=value`. An object that matches the selector has one label of each list. */
 export const labelsOfSelector = (text: string): string[][] =>
   splitOutsideParentheses(text).flatMap((requirement) => {
     const [, key, operator = '!=', value = ''] = EQUALS.exec(requirement) ?? []
