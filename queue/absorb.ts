@@ -7,7 +7,7 @@ export interface AbsorbInput {
   terms: Terms
 }
 
-/** late: the lease is over, and the token may be the one that its end has left. It was not acknowledged. */
+/** late: the lease is over, and the token may be the one that the expiry of the lease left. It was not acknowledged. */
 export type AbsorbResult = 'gone' | 'late'
 
 export interface AbsorbStep {
@@ -17,9 +17,9 @@ export interface AbsorbStep {
 }
 
 /**
- * Takes a token into the pass that begins. As in TAKE, it goes only while the record stands, and state is read only after
- * it is known to be gone. It never gives up: with an acknowledgement on its way the run must read again or lose its
- * lease.
+ * Takes a token into the pass that begins. As in TAKE, the token is acknowledged only while the record stands, and
+ * state is read only after the token is known to be gone. The machine never gives up: once an acknowledgement is on its
+ * way, the run must read again or lose its lease.
  */
 export const absorb: Machine<AbsorbInput, AbsorbStep, AbsorbResult> = {
   start: ({ held, terms }, now) => (now > leaseEnd(held.record, terms) ? end('late') : acknowledge(terms)),

@@ -2,7 +2,10 @@ import type { Subscription } from 'nats'
 import type { Core } from './core.ts'
 import type { Lane } from './record.ts'
 
-/** Which keys of one lane wait behind those that its consumer delivers: all that wait now, and all that are queued later. */
+/**
+ * The keys of one lane that wait behind those that its consumer delivers: all keys that wait now, and all keys that are
+ * queued later.
+ */
 export class Ahead {
   readonly #core: Core
   readonly #of: { reconciler: string; lane: Lane }
@@ -23,7 +26,7 @@ export class Ahead {
       if (!error) this.#note(names.keyQueued(subject))
     }
     this.#subscription = js.nc.subscribe(names.queued(reconciler, lane), { callback })
-    // What was queued while there was no connection was not told.
+    // The server did not announce tokens that were stored while the connection was down.
     this.#stopListening = js.onReconnect(() => void this.#list())
     void this.#list()
   }
@@ -39,7 +42,7 @@ export class Ahead {
     const { reconciler, lane } = this.#of
     const subscription = this.#subscription
     try {
-      // From here on the server tells of new ones.
+      // From here on, the server announces new tokens.
       await js.nc.flush()
       const { state } = await js.admin.streams.info(names.stream, { subjects_filter: names.tokensOf(reconciler, lane) })
       for (const subject of Object.keys(state.subjects ?? {})) {

@@ -5,7 +5,7 @@ import { LANES, type Token } from './record.ts'
 import { transitions } from './transitions.ts'
 import type { KeyOf } from './types.ts'
 
-/** `idle`: there was nothing of that key. `running`: it runs now, and was left alone. */
+/** `idle`: the queue held nothing for this key. `running`: the key runs now, and nothing was changed. */
 export type RetryOutcome = 'queued' | 'running' | 'idle'
 export type WithdrawOutcome = 'parked' | 'purged' | 'running' | 'idle'
 

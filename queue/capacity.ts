@@ -1,27 +1,29 @@
 /**
- * How many keys a worker holds at once. A process that is short of CPU loses leases of runs that wait for their turn. With
- * fewer at once each run ends sooner, so the process does useful work instead of the same work again.
+ * The number of keys that a worker holds at once. A process that is short of CPU loses the leases of runs that wait for
+ * CPU time. With fewer runs at once, each run ends sooner, so the process makes progress instead of repeating runs.
  */
 export interface Capacity {
   readonly slots: number
-  /** Of the slots. */
+  /** The number of slots that may be in use, at most `slots`. */
   readonly limit: number
-  /** Moment of the last cut, in milliseconds. */
+  /** The moment of the last cut, in milliseconds. */
   readonly cutAt: number
 }
 
-/** So that functions that never return cannot take all that is left. */
+/**
+ * The smallest share of slots that stays allowed, so that functions that never return cannot occupy all allowed slots.
+ */
 const LEAST_SHARE = 1 / 8
 
 export const fullCapacity = (slots: number): Capacity => ({ slots, limit: slots, cutAt: Number.NEGATIVE_INFINITY })
 
-/** A lease was lost: half as many, once for all leases that end in the same period. */
+/** Returns the capacity after a lost lease: half, once for all leases that expire within one lease period. */
 export function afterLoss(capacity: Capacity, now: number, leaseMs: number): Capacity {
   const { slots, limit, cutAt } = capacity
   if (now - cutAt < leaseMs) return capacity
   return { slots, limit: Math.max(Math.ceil(slots * LEAST_SHARE), Math.floor(limit / 2)), cutAt: now }
 }
 
-/** A run has ended within its lease: one more. */
+/** Returns the capacity after a run that ended within its lease: one more slot. */
 export const afterRun = (capacity: Capacity): Capacity =>
   capacity.limit === capacity.slots ? capacity : { ...capacity, limit: capacity.limit + 1 }

@@ -5,31 +5,31 @@ import type { HeldKey } from './lease.ts'
 import type { TakeInput } from './take.ts'
 import { transitions } from './transitions.ts'
 
-/** What a key is to be taken by. */
+/** The input for taking a key. */
 export interface Claim {
   input: Pick<TakeInput, 'token' | 'direct' | 'seen' | 'waiting' | 'isDue'>
-  /** Its token, as it is stored. */
+  /** The token of the key, as it is stored. */
   message: StoredMessage | undefined
-  /** When it came here, a moment of the clock. */
+  /** The moment when the claim reached this process, as the clock's `moment()` returns it. */
   cameAt: number
-  /** How long after that it may be taken. */
+  /** The time after `cameAt` during which the key may be taken, in milliseconds. */
   freshMs: number
-  /** Of the token, if it was delivered. */
+  /** The delivery of the token. Undefined: the token was not delivered. */
   delivery: Delivery | undefined
-  /** There may be a token of the key all the same, which has failures to count: it is looked for first. */
+  /** True: a token of the key with a count of failures may exist although none was delivered. It is looked up first. */
   mayBeQueued?: boolean
   onOccupied?: () => void
 }
 
-/** Since when its key waits, by the server's clock. */
+/** Returns when the key began to wait, in the server's time. */
 export const queuedAt = ({ clock }: Core, claim: Claim): number =>
   claim.message?.storedAt ?? dueAt(claim) ?? clock.timeOf(claim.cameAt)
 
-/** When the timer is due that the key is taken for, by the server's clock. Undefined: there is another reason. */
+/** Returns when the timer that caused this claim was due, in the server's time. Undefined: no timer caused it. */
 export const dueAt = ({ message, input }: Claim): number | undefined =>
   input.isDue ? input.waiting?.at : message && dueOf(message)
 
-/** Takes the key under a lease. Undefined: the key is not to run now, or not here. */
+/** Takes the key under a lease. Undefined: the key must not run now, or not in this process. */
 export async function takeKey(
   core: Core,
   of: { reconciler: string; key: string },

@@ -1,28 +1,31 @@
-/** The local clocks, and how to ask the server for its own; all in epoch or relative milliseconds. */
+/**
+ * The local clocks and a request for the server's clock. Values are milliseconds: since the epoch for `wall` and
+ * `server`, since any fixed moment for `monotonic`.
+ */
 export interface ClockSources {
   wall: () => number
-  /** Never stands still or goes back. */
+  /** A clock that never goes back. */
   monotonic: () => number
   server: () => Promise<number>
 }
 
 const MAX_SAMPLES = 10
 const WALL_STEP_MS = 1000
-/** How far two clocks may drift apart in a millisecond. */
+/** How far two clocks may drift apart, in milliseconds per millisecond. */
 const DRIFT = 2e-4
 
 /**
- * The server's clock as far as it can be known here, for leases and timers: the server compares with its own. It runs on
- * between measurements by whichever local clock is ahead: the wall clock may be set back, and the monotonic one stands
- * still while a machine sleeps; a lease must not live longer for either.
+ * An estimate of the server's clock for leases and timers, because the server compares their times with its own clock.
+ * Between measurements it advances with the local clock that is ahead: a user can set the wall clock back, and the
+ * monotonic clock stands still while the machine sleeps. Neither may prolong a lease.
  */
 export class ServerClock {
   readonly #sources: ClockSources
-  /** What makes epoch milliseconds of the monotonic clock. */
+  /** The difference between epoch milliseconds and the monotonic clock. */
   #base: number
   readonly #toleranceMs: number
   #offset = 0
-  /** Half of the round trip that the offset was measured by. */
+  /** Half of the round trip of the measurement that gave the offset. */
   #error = Number.POSITIVE_INFINITY
   #measuredAt = 0
   #measuring: Promise<void> | undefined
@@ -33,21 +36,27 @@ export class ServerClock {
     this.#base = sources.wall() - sources.monotonic()
   }
 
-  /** After a step, until the server was asked: rather too late. That ends a lease; it must not begin or prolong one. */
+  /**
+   * Returns the server's time. After a step of the local clock, until the next measurement, the result errs on the late
+   * side: it may end a lease, but it must not begin or prolong one.
+   */
   now(): number {
     return this.timeOf(this.moment())
   }
 
-  /** For what is written. Undefined after a step, until a measurement. */
+  /**
+   * Returns the server's time for values that are stored. Undefined after a step of the local clock, until the next
+   * measurement.
+   */
   sure(): number | undefined {
     const time = this.now()
     return this.#error === Number.POSITIVE_INFINITY ? undefined : time
   }
 
-  /** To be told in the server's time later, when that is better known. */
+  /** Returns a moment that timeOf() converts to the server's time later, when the offset may be known better. */
   moment(): number {
     const moment = this.#local()
-    // The machine slept, or somebody set its clock.
+    // The local clock made a step: the machine slept, or a user set the clock.
     if (this.#error === Number.POSITIVE_INFINITY) this.measure().catch(() => undefined)
     return moment
   }
@@ -56,17 +65,20 @@ export class ServerClock {
     return moment + this.#offset
   }
 
-  /** The server's time at a moment that the wall clock gives. */
+  /** Returns the server's time at a moment of the wall clock. */
   at(date: Date): number {
     return date.getTime() - this.#sources.wall() + this.now()
   }
 
-  /** The wall clock's time at a moment of the server's. */
+  /** Returns the wall clock's time at a moment of the server's clock. */
   dateOf(serverTime: number): Date {
     return new Date(serverTime - this.now() + this.#sources.wall())
   }
 
-  /** Half a round trip is the error: asks until it is tolerable, and keeps an older offset if that is the surer one. */
+  /**
+   * Asks the server for its time until the error, half a round trip, is tolerable. Keeps the older offset if its error
+   * is smaller.
+   */
   measure(): Promise<void> {
     this.#measuring ??= this.#sample().finally(() => {
       this.#measuring = undefined

@@ -9,7 +9,7 @@ export interface WireMessage {
   payload: string
 }
 
-/** Which key of which queue a message is about, and who writes it. */
+/** The key and queue of a message, and the process that writes it. */
 export interface Address {
   names: Names
   reconciler: string
@@ -17,9 +17,12 @@ export interface Address {
   worker: string
 }
 
-/** A timer that sleeps is woken long before: this is for one that everybody has forgotten. */
+/**
+ * Expiry of a sleeping timer after its due time. Timers are woken long before they are due, so this removes only timers
+ * that no process has woken.
+ */
 const OVERSLEPT_MS = 30 * 24 * 3600 * 1000
-/** Releases have nothing to say; one message per worker stays for so long. */
+/** Expiry of a release. A release has no content; the stream keeps one such message per worker for this long. */
 const DONE_TTL = '600s'
 const MAX_ERROR_CHARS = 2000
 
@@ -48,7 +51,7 @@ const expectation = ({ of, sequence }: Expected, records: string): Headers => ({
   'Nats-Expected-Last-Subject-Sequence-Subject': of === 'record' ? records : undefined,
 })
 
-/** Removes a schedule in the same step as the publish (ADR-51). */
+/** Removes a schedule in the same step as the publish (NATS ADR-51). */
 const cancellation = (subject: string): Headers => ({ 'Nats-Scheduler': subject, 'Nats-Schedule-Next': 'purge' })
 
 const recordHeaders = (record: NewRecord, target: string): Headers => ({
@@ -73,7 +76,7 @@ const failureHeaders = ({ attempt, suspect }: Failures): Headers => ({
 const shortened = (error = ''): string =>
   error.length > MAX_ERROR_CHARS ? `${error.slice(0, MAX_ERROR_CHARS - 1)}…` : error
 
-/** undefined: not a record of this protocol. */
+/** Returns the record in a message. Undefined: the message is not a record of this protocol. */
 export function recordFrom(message: StoredMessage, names: Names): KeyRecord | undefined {
   const { headers, sequence } = message
   const place = names.placeOf(message.subject)
@@ -111,7 +114,7 @@ function reasonFrom(header: string | undefined): Pick<KeyRecord, 'reason'> {
   return reason === undefined ? {} : { reason }
 }
 
-/** The error that the run before ended with. */
+/** Returns the error of the previous run, if it failed. */
 export const errorFrom = ({ data }: StoredMessage): { error?: string } =>
   data.length === 0 ? {} : { error: new TextDecoder().decode(data) }
 
@@ -128,13 +131,13 @@ function failuresFrom({ headers }: StoredMessage, attempt: number, cutShort: boo
 
 const isCutShort = ({ headers }: StoredMessage): boolean => headers['Fairlead-Reason'] === 'CutShort'
 
-/** The end of a lease: the server made this token out of a running record, whose run has never ended. */
+/** Whether the lease of the key has expired: the server made this token from a running record whose run never ended. */
 export const isWatchdog = ({ headers }: StoredMessage): boolean => headers['Fairlead-State'] === 'running'
 
-/** A timer that came due: the server made this token out of a waiting record and kept its headers. */
+/** Whether a timer came due: the server made this token from a waiting record and kept its headers. */
 const isFired = ({ headers }: StoredMessage): boolean => headers['Fairlead-State'] === 'waiting'
 
-/** When that timer was due, by the server's clock. */
+/** Returns when that timer was due, in the server's time. */
 export const dueOf = (message: StoredMessage): number | undefined =>
   isFired(message) ? Number(message.headers['Fairlead-Due']) : undefined
 

@@ -12,18 +12,21 @@ import type { ProcessSlots } from './slots.ts'
 import { transitions } from './transitions.ts'
 import type { KeyOf, QueueObserver } from './types.ts'
 
-/** Where timers that are far ahead sleep. */
+/** The timers that sleep because they are due in the far future. */
 export interface SleepingTimers {
   /**
-   * The bucket for the timer of this ending, if it is far enough ahead. It opens after the end of the lease, by the same
-   * clock: a write that relies on the lease is stored before.
+   * Returns the bucket for the timer of this ending. Undefined: the timer is due too soon to sleep. The bucket opens
+   * after the lease ends, by the same clock, so a write that relies on the lease is stored before.
    */
   bucketFor(ending: Ending, leaseEndsAt: number): Bucket | undefined
-  /** A place in the bucket, which is certain to be opened. Undefined: the server can carry the timer. */
+  /**
+   * Returns a place in the bucket after making sure that the bucket will be opened. Undefined: the server can carry the
+   * timer.
+   */
   bedIn(bucket: Bucket, patience: Patience): Promise<Bed | undefined>
 }
 
-/** What all parts of one queue share in a process. */
+/** The dependencies and settings that all parts of one queue share in a process. */
 export interface Core {
   js: JetStream
   names: Names
@@ -31,14 +34,14 @@ export interface Core {
   terms: Terms
   ackWaitMs: number
   slots: ProcessSlots
-  /** Left out: no timer sleeps. */
+  /** Left out: timers do not sleep. */
   timers?: SleepingTimers
-  /** This process in the stream: where its releases go. */
+  /** The identity of this process in the stream, part of the subject of its releases. */
   worker: string
-  /** This process to people. */
+  /** The name of this process that users see. */
   instance: string | undefined
   random: () => number
-  /** Text that no other process ever draws. */
+  /** Returns a text that no other call in any process returns. */
   nonce: () => string
   log: RunLog
   observer: QueueObserver
@@ -47,11 +50,14 @@ export interface Core {
 
 export interface Patience {
   signal?: AbortSignal | undefined
-  /** With nobody to tell the time, it is given up when it may be later than that. */
+  /**
+   * The server's time after which the operation is given up. Without a measurement of the server's clock, it is given
+   * up as soon as that time may have passed.
+   */
   until?: number
 }
 
-/** Runs a transition on the stream. To abort leaves it where it is, as a crash would. */
+/** Runs a transition on the stream. An abort leaves the transition where it is, as a crash would. */
 export function operate<Input, State extends { io: Io }, Result>(
   core: Core,
   machine: Machine<Input, State, Result>,
@@ -67,7 +73,7 @@ export function operate<Input, State extends { io: Io }, Result>(
   return drive(machine, input, ask, () => core.clock.sure() ?? measured(core, patience))
 }
 
-/** The server's time, however long it takes to learn it. */
+/** Returns the server's time, and waits until it is known. */
 export async function measured(
   { clock, random }: Pick<Core, 'clock' | 'random'>,
   { signal, until = Number.POSITIVE_INFINITY }: Patience = {},

@@ -5,20 +5,20 @@ import { type Names, TIMERS } from './names.ts'
 import { LANES, type Lane } from './record.ts'
 
 const MS = 1e6
-/** Above twice the slots of all processes together. */
+/** The largest number of unacknowledged tokens: more than twice the slots of all processes together. */
 const MAX_ACK_PENDING = 20_000
-/** Pull requests that wait: at most one per free slot. */
+/** The largest number of waiting pull requests: each process has at most one per free slot. */
 const MAX_WAITING = 10_000
 
-/** Of the stream. Left out: as it is, or one. */
+/** Settings of the stream. Replicas left out: an existing stream keeps its number, a new stream gets one. */
 interface WorkTerms {
   replicas?: 1 | 3 | undefined
-  /** An existing stream with fewer replicas gets more. */
+  /** True: an existing stream with fewer replicas gets this number. */
   raiseReplicas?: boolean | undefined
   log: RunLog
 }
 
-/** Returns the number of replicas that the stream has after that. */
+/** Creates or updates the stream, and returns its number of replicas afterwards. */
 export async function declareWork(
   js: JetStream,
   names: Names,
@@ -37,12 +37,12 @@ export async function declareWork(
   return found.num_replicas
 }
 
-/** There is no such queue: nobody has made it yet, or it has another prefix. */
+/** Thrown if the stream of the queue does not exist: it has not been created yet, or it has another prefix. */
 export class NoQueueError extends Error {
   override readonly name = 'NoQueueError'
 }
 
-/** The number of replicas of what is there. */
+/** Returns the number of replicas of the existing stream. Throws NoQueueError if there is none. */
 export async function findWork(js: JetStream, names: Names): Promise<number> {
   const found = await findStream(js, names.stream)
   if (found === undefined) throw new NoQueueError(`NATS has no stream ${names.stream}`)
@@ -58,12 +58,12 @@ export async function declareConsumers(
   for (const lane of LANES) await declareConsumer(js, names.stream, consumerConfig(names, reconciler, lane, ackWaitMs))
 }
 
-/** Deletes the consumers of a Reconciler. Queued keys stay, and are delivered once it is declared again. */
+/** Deletes the consumers of a Reconciler. Queued keys stay, and are delivered once the Reconciler is declared again. */
 export async function deleteConsumers(js: JetStream, names: Names, reconciler: string): Promise<void> {
   for (const lane of LANES) await removeConsumer(js, names.stream, names.consumer(reconciler, lane))
 }
 
-/** By the names of their consumers. */
+/** Returns the Reconcilers that have consumers. Their names are read from the names of the consumers. */
 export async function declaredReconcilers(js: JetStream, names: Names): Promise<string[]> {
   const found = new Set<string>()
   for await (const { name } of js.admin.consumers.list(names.stream)) {
@@ -73,7 +73,9 @@ export async function declaredReconcilers(js: JetStream, names: Names): Promise<
   return [...found].sort()
 }
 
-/** Requests for keys of a Reconciler that wait: a process that has a free slot has some. */
+/**
+ * Returns the number of waiting pull requests for keys of a Reconciler. A process with a free slot has at least one.
+ */
 export async function waitingRequests(js: JetStream, names: Names, reconciler: string): Promise<number> {
   let waiting = 0
   for await (const { name, num_waiting } of js.admin.consumers.list(names.stream))

@@ -3,8 +3,8 @@ import type { Lane } from './record.ts'
 import type { Backlog, Depth } from './types.ts'
 
 /*
- * Counted by the server, in a few small answers whatever the depth: cheap enough for every scrape of the metrics. On more
- * than one replica they may be a moment old.
+ * The server counts and sends a few small answers, whatever the depth, so every scrape of the metrics can ask. With
+ * more than one replica, the counts may be a moment old.
  */
 
 export async function depthOf({ js, names }: Core, reconciler: string): Promise<Depth> {

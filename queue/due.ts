@@ -2,11 +2,11 @@ import type { ServerClock } from './clock.ts'
 import type { Ending } from './finish.ts'
 import type { Due, Finish, HandBack } from './types.ts'
 
-/** The wall clock's time of a delay that begins now. */
+/** Returns the due time by the wall clock. A delay begins at `now`. */
 export const dueDate = (due: Due, now: Date): Date =>
   due instanceof Date ? due : new Date(now.getTime() + due.afterMs)
 
-/** For people. */
+/** Returns the finish with dates instead of delays, for logs and answers that users read. */
 export function dated(finish: Finish, now: Date): Finish<Date> {
   if (finish.kind === 'requeue') return { ...finish, at: dueDate(finish.at, now) }
   return finish.kind === 'error' ? { ...finish, retryAt: dueDate(finish.retryAt, now) } : finish
@@ -14,14 +14,14 @@ export function dated(finish: Finish, now: Date): Finish<Date> {
 
 const isTime = (due: Due): boolean => !Number.isNaN(due instanceof Date ? due.getTime() : due.afterMs)
 
-/** Throws if the finish asks for an invalid time. */
+/** Returns the finish unchanged. Throws if it asks for an invalid time. */
 export function timely<Ended extends Finish | HandBack>(finish: Ended): Ended {
   const due = finish.kind === 'requeue' ? finish.at : finish.kind === 'error' ? finish.retryAt : undefined
   if (due !== undefined && !isTime(due)) throw new Error(`the run ended in ${finish.kind} at no valid time`)
   return finish
 }
 
-/** In the server's time. Delays count from this call. */
+/** Returns a function that gives the ending in the server's time. Delays count from this call of endingOf. */
 export function endingOf(finish: Finish | HandBack, clock: ServerClock): () => Ending {
   const endedAt = performance.now()
   const timeOf = (due: Due) =>

@@ -1,12 +1,18 @@
-/** What a key has behind it since a run of it succeeded. Advisory: a fire may overwrite a token that holds more. */
+/**
+ * The failures of a key since its last successful run. Advisory: a timer that fires may overwrite a token with a higher
+ * count.
+ */
 export interface Failures {
   /** Failed runs. */
   attempt: number
-  /** Runs of it never ended, perhaps because they took their process along. */
+  /** True: runs of the key never ended, perhaps because they crashed their process. */
   suspect?: boolean
 }
 
-/** Runs in a row that never ended. The first may well be somebody else's fault: it is repeated at once. */
+/**
+ * The number of runs in a row that never ended after which a key is suspect. The first such run is repeated at once,
+ * because another key in the same process may have caused the crash.
+ */
 const CUT_SHORT_LIMIT = 2
 
 export const isSuspect = ({ attempt, cutShort }: { attempt: number; cutShort: boolean }): boolean =>

@@ -3,34 +3,38 @@ import { generationOf, type HeldKey, isRunOf } from './lease.ts'
 import { end, type Machine, UnexpectedAnswerError } from './machine.ts'
 import { type Io, type KeyRecord, type NewRecord, otherLane, type Publish } from './record.ts'
 
-/** How a run ended. Times are the server's. */
+/** How a run ended. Times are the server's, in epoch milliseconds. */
 export type Ending =
   | { kind: 'done' }
   | { kind: 'requeue'; at: number }
   | { kind: 'error'; at: number; message: string; isCounted?: boolean }
-  /** Will not be run again until somebody enqueues the key. */
+  /** The key does not run again until a change or a user enqueues it. */
   | { kind: 'terminal'; message: string }
-  /** Not begun: the run before was cut short once too often, and the key waits as after an error. */
+  /**
+   * The run did not begin, because earlier runs of the key were cut short too often. The key waits as after an error.
+   */
   | { kind: 'postponed'; at: number; message: string }
-  /** Not finished: somebody else shall run it, at once. */
+  /** The run did not finish. Another worker runs the key at once. */
   | { kind: 'handback' }
 
 export interface FinishInput {
   held: HeldKey
   ending: Ending
-  /** Where the timer of this ending may sleep: only before somebody looks there. */
+  /**
+   * The bucket where the timer of this ending may sleep. The timer must be stored before a process opens the bucket.
+   */
   bed?: Bed | undefined
 }
 
 export interface Bed {
   slot: string
-  /** The server's time. */
+  /** The server's time, in epoch milliseconds. */
   opensAt: number
 }
 
 /**
- * fenced: the lease was lost, nothing was written. unclear: the answer got lost and the record is not ours any more, so
- * it was either finished or fenced.
+ * fenced: the lease was lost, and nothing was written. unclear: the answer got lost and the record belongs to another
+ * owner now, so the run was either finished or fenced.
  */
 export type FinishResult =
   | { kind: 'idle' | 'queued' | 'parked' | 'fenced' | 'unclear' }
@@ -43,11 +47,10 @@ export interface FinishStep extends FinishInput {
   io: Io
 }
 
-/** A schedule that nobody waits for. */
-/** The longest that a key waits: nats-server 2.15 fires a schedule after April 2262 at once. */
+/** The longest time that a key waits: nats-server 2.15 fires a schedule after April 2262 at once. */
 export const CENTURY_MS = 100 * 365.25 * 24 * 3600 * 1000
 
-/** Ends a run in one write, which takes the record away and leaves what shall follow. */
+/** Ends a run in one write, which removes the record and stores the message that follows it. */
 export const finish: Machine<FinishInput, FinishStep, FinishResult> = {
   start: release,
 
@@ -85,12 +88,13 @@ function releaseMessage({ held, ending, bed }: FinishInput, now: number): Publis
 }
 
 /**
- * Tokens of the record's own lane that were dropped for it may not be acknowledged yet, so the rerun must replace them.
- * If there are none, the token that waits in the other lane is replaced, which delivers it at once.
+ * Returns the lane of the rerun. Dropped tokens of the record's own lane may not be acknowledged yet, so the rerun must
+ * replace them. Without such tokens, the rerun replaces the token that waits in the other lane, and is delivered at
+ * once.
  */
 const rerunLane = ({ lane, dirty, otherLaneWaits }: KeyRecord) => (otherLaneWaits && !dirty ? otherLane(lane) : lane)
 
-/** Only success clears a suspect: what throws this time may take its process along the next time. */
+/** Only success clears a suspect key: a run that throws now may crash its process the next time. */
 function failuresAfter({ attempt, suspect }: KeyRecord, ending: Ending): Failures {
   const { kind } = ending
   if (kind === 'done' || kind === 'requeue') return { attempt: 0 }
@@ -116,7 +120,7 @@ function waitingRecord(
     generation: generationOf(state, record.owner, writes, slot),
     ...(slot !== undefined && { slot }),
     owner: record.owner,
-    // A timer that somebody asked for is as urgent as a change; a failed run keeps its place in the order.
+    // A timer that the function requested is as urgent as a change. A failed run keeps its lane.
     lane: ending.kind === 'requeue' ? 'high' : record.lane,
     ...failures,
     at: Math.min(ending.kind === 'terminal' ? Number.POSITIVE_INFINITY : ending.at, now + CENTURY_MS),

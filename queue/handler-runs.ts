@@ -30,7 +30,7 @@ export class HandlerRuns {
     return this.#leased.size
   }
 
-  /** The latest run of a key, if it has not ended. */
+  /** Returns the latest run of a key, if it has not ended. */
   of(key: string): LeasedKey | undefined {
     return this.#current.get(key)
   }
@@ -63,7 +63,7 @@ export class HandlerRuns {
     }
   }
 
-  /** A run that takes its process along shall not do so again at once, in one process after the other. */
+  /** Delays a key whose runs crash their process, so that it does not crash one process after the other. */
   async #postpone(run: LeasedKey): Promise<void> {
     const { reconciler, key, attempt } = run
     const { clock, log } = this.#core

@@ -4,7 +4,7 @@ import { generationOf } from './lease.ts'
 import { type Ended, end, type Machine, UnexpectedAnswerError } from './machine.ts'
 import type { Io, KeyRecord, NewRecord, Publish, Token } from './record.ts'
 
-/** queued: it runs as soon as a worker is free. none: it neither waits nor is parked. */
+/** queued: the key runs as soon as a worker is free. none: the key neither waits nor is parked. */
 export type RetryResult = 'queued' | 'running' | 'none'
 
 export interface RetryStep {
@@ -13,7 +13,10 @@ export interface RetryStep {
   io: Io
 }
 
-/** Runs a waiting or parked key now: what the server does when a timer is due, guarded against whoever moved the key. */
+/**
+ * Runs a waiting or parked key now. The write does what the server does when a timer is due, and fails if another
+ * process has moved the key.
+ */
 export const retry: Machine<object, RetryStep, RetryResult> = {
   start: () => ({ name: 'look', ambiguous: false, io: { do: 'readRecord' } }),
 
@@ -40,28 +43,28 @@ const fired = (record: KeyRecord): Publish => ({
 })
 
 export interface WithdrawInput {
-  /** park: kept until it is retried or something changes. purge: nothing of it is kept. */
+  /** park: the key is kept until a user retries it or it changes. purge: nothing of it is kept. */
   to: 'park' | 'purge'
-  /** Unique to this call. */
+  /** A text that is unique to this call. */
   nonce: string
-  /** What was seen in the queue; later ones stay. */
+  /** The tokens that were seen in the queue. Later tokens stay. */
   tokens: readonly Token[]
 }
 
-/** running: left as it was. none: there was nothing to withdraw. */
+/** running: nothing was changed. none: there was nothing to withdraw. */
 export type WithdrawResult = 'parked' | 'purged' | 'running' | 'none'
 
 export interface WithdrawStep extends WithdrawInput {
   name: 'look' | 'write' | 'remove'
   writes: number
-  /** A write took effect, or may have. */
+  /** True: a write took effect, or may have. */
   wrote: boolean
   io: Io
 }
 
 /**
- * Takes away the run that a key is due, and with it every change that was enqueued before this ends. The record goes or
- * is parked first: whoever has the token in hand meanwhile runs the key.
+ * Removes the run that a key is due for, and every change that was enqueued before this ends. The record is removed or
+ * parked first. A process that has taken the token by then runs the key.
  */
 export const withdraw: Machine<WithdrawInput, WithdrawStep, WithdrawResult> = {
   start: (input) => look({ ...input, writes: 0, wrote: false }),

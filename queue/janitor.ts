@@ -13,15 +13,15 @@ interface StuckToken extends StoredMessage {
   key: string
 }
 
-/** Between passes: 30 to 60 s. */
+/** The shortest time between passes. With jitter, passes are 30 to 60 s apart. */
 const PASS_MS = 30_000
-/** A removal that is under way is over by then. */
+/** A removal that is under way has ended after this time. */
 const RECHECK_MS = 3000
 
 /**
- * Finds tokens that no consumer will deliver any more. A single server that is killed can bring back messages whose
- * acknowledgement it had confirmed; every later ENQUEUE would coalesce into such a token. And timers that it has given up, and
- * consumers that somebody has deleted.
+ * Finds tokens that no consumer will deliver, timers that the server has given up, and deleted consumers. A single
+ * server that is killed can bring back messages whose acknowledgement it had confirmed, and every later ENQUEUE would
+ * coalesce into such a token.
  */
 export class Janitor {
   readonly #core: Core
@@ -47,7 +47,10 @@ export class Janitor {
     this.#stopping.abort()
   }
 
-  /** One pass; gives the number of keys that it put right. Of tokens, only what two passes in a row have seen is. */
+  /**
+   * Makes one pass, and returns the number of repaired keys. A token is repaired only after two passes in a row have
+   * found it.
+   */
   async pass(): Promise<number> {
     return (await this.#revive()) + (await this.#overdue.look())
   }
@@ -71,7 +74,10 @@ export class Janitor {
     return revived
   }
 
-  /** Acknowledged as far as the consumer knows, and yet there. A healthy queue has none: one read. */
+  /**
+   * Returns tokens that the consumer counts as acknowledged although the stream still holds them. A healthy queue has
+   * none, so this costs one read.
+   */
   async #belowFloor(lane: Lane): Promise<StuckToken[]> {
     const { js, names } = this.#core
     const floor = await this.#floor(lane)

@@ -10,12 +10,12 @@ export interface LaneOptions {
   reconciler: string
   lane: Lane
   slots: number
-  /** Slots that this lane may fill at present. */
+  /** Returns the number of slots that this lane may fill at present. */
   allowed: () => number
-  /** Slots that are free at present. */
+  /** Returns the number of slots that are free at present. */
   free: () => number
   onMessage: (delivery: Delivery) => void
-  /** It is this namespace's turn to have a slot: now, before this returns. */
+  /** Called when this namespace has its turn. The callback must occupy the slot before it returns. */
   onTurn: (namespace: string) => void
 }
 
@@ -24,12 +24,12 @@ interface QueuedKey {
   message: StoredMessage
 }
 
-/** A line of more tokens than so many times the slots is long. */
+/** A lane is long when it holds more tokens than this many times the slots. */
 const LONG = 4
 
 /**
- * One lane of a Reconciler in the hands of a worker. Its consumer delivers the oldest token first: that is the line. While
- * the line is long, namespaces that wait further back are served in turn with it.
+ * One lane of a Reconciler, as one worker serves it. The lane's consumer delivers the oldest token first: this order is
+ * the line. While the lane is long, namespaces that wait further back are served in turn with the line.
  */
 export class LaneInHand implements LaneLoad {
   readonly reconciler: string
@@ -54,7 +54,8 @@ export class LaneInHand implements LaneLoad {
       stream: core.names.stream,
       consumer: core.names.consumer(this.reconciler, this.lane),
       free: () => this.#shareOut(),
-      // The high lane is always waited for: what is kept for it then costs no further request.
+      // In the high lane, waiting requests stay open although no work is expected: slots that are kept for it then cost
+      // no further request.
       expected: () => this.lane === 'low' && this.backlog > 0,
       attentive: () => this.backlog > 0 || !this.#turns.isLineAlone,
       onEmpty: () => {
@@ -65,7 +66,7 @@ export class LaneInHand implements LaneLoad {
     })
   }
 
-  /** The line has come to this key. */
+  /** Notes that the consumer delivered the token of this key. */
   delivered(key: string, { sequence, pending }: Delivery): void {
     this.#turns.lineAt(namespaceOf(key), sequence)
     if (pending <= LONG * this.#options.slots) return this.inOrder()
@@ -74,7 +75,7 @@ export class LaneInHand implements LaneLoad {
     this.#ahead.open()
   }
 
-  /** Leaves all keys to the line: it is short, or what waits further back cannot be read. */
+  /** Serves all keys in the order of the line, because the lane is short or the tokens further back cannot be read. */
   inOrder(): void {
     if (!this.#isLong) return
     this.#isLong = false
@@ -87,13 +88,18 @@ export class LaneInHand implements LaneLoad {
     return this.puller.drain()
   }
 
-  /** The key runs: its token stays where it is, for a later turn. `elsewhere` is its sequence if it runs in another process. */
+  /**
+   * Skips a key that runs: its token stays in the stream for a later turn. `elsewhere` is the token's sequence if the
+   * key runs in another process.
+   */
   passOver(key: string, elsewhere?: number): void {
     const namespace = namespaceOf(key)
     if (namespace !== undefined) this.#turns.passOver(namespace, key, performance.now(), elsewhere)
   }
 
-  /** The next key of a namespace, with its token as the stream's leader has it: it was there a moment ago. */
+  /**
+   * Returns the next key of a namespace, with its token as the stream's leader holds it. The token may have gone since.
+   */
   async find(namespace: string): Promise<QueuedKey | undefined> {
     const { names, log } = this.#core
     try {
@@ -135,7 +141,7 @@ export class LaneInHand implements LaneLoad {
     if (namespace !== undefined) this.#turns.note(namespace, key)
   }
 
-  /** How many tokens the line may have on their way; slots that are for other namespaces are filled first. */
+  /** Returns how many tokens of the line may be on their way. Slots for other namespaces are filled first. */
   #shareOut(): number {
     const { allowed, free, onTurn } = this.#options
     const most = allowed()

@@ -1,39 +1,51 @@
 import type { KeyRecord, NewRecord } from './record.ts'
 
-/** What all transitions of one queue share. */
+/** The settings that all transitions of one queue share. */
 export interface Terms {
   leaseMs: number
-  /** The stream has replicas, or may get them now: a confirmed acknowledgement does not yet mean that the token is gone. */
+  /**
+   * True: the stream has replicas, or may get them now. A confirmed acknowledgement then does not yet mean that the
+   * token is gone.
+   */
   readonly replicated: boolean
 }
 
-/** A key in the hands of this process, as its record was last known. */
+/** A key that this process holds, with its record as this process last knew it. */
 export interface HeldKey {
   record: KeyRecord
-  /** Generations that this owner has written or tried to write. */
+  /** The number of generations that this owner has written or tried to write. */
   writes: number
-  /** The run whose waiting record it has taken over for a reason that only this process knows. */
+  /**
+   * The owner of the run whose waiting record was taken over without a token, because of a timer or change of this
+   * process.
+   */
   after?: string
 }
 
-/** The error of the clocks that a lease bears. */
+/** Returns the error of the clocks that a lease tolerates, in milliseconds. */
 export const clockTolerance = ({ leaseMs }: Terms): number => leaseMs / 20
 
-/** From here on the holder writes nothing more: before the server's watchdog, whatever the clocks' error. */
+/**
+ * Returns the server's time after which the holder writes nothing more. It is earlier than the server's watchdog,
+ * whatever the error of the clocks within the tolerance.
+ */
 export const leaseEnd = (record: Pick<KeyRecord, 'at'>, terms: Terms): number => record.at - clockTolerance(terms)
 
-/** Too little is left to begin a run. */
+/** Whether the lease has too little time left to begin a run. */
 export const nearlyOver = (record: Pick<KeyRecord, 'at'>, { leaseMs }: Terms, now: number): boolean =>
   now > record.at - leaseMs / 5
 
-/** A fresh name for each write of an owner: what fires or is cancelled is exactly one write. The letter tells the state. */
+/**
+ * Returns a new name for each write of an owner, so that a schedule that fires or is cancelled belongs to exactly one
+ * write. The first letter is the state.
+ */
 export const generationOf = (state: KeyRecord['state'], writer: string, write: number, slot = ''): string =>
   `${state.charAt(0)}${slot}-${writer}-${write}`
 
 export const isRunOf = (record: KeyRecord, owner: string): boolean =>
   record.state === 'running' && record.owner === owner
 
-/** The record without what the next write replaces. */
+/** Returns the record without the fields that the next write replaces. */
 export function withoutSequence(record: KeyRecord): NewRecord {
   const copy: NewRecord & { sequence?: number } = { ...record }
   delete copy.sequence

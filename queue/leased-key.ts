@@ -6,23 +6,23 @@ import { type Passes, passes } from './passes.ts'
 import { transitions } from './transitions.ts'
 import { type Lease, LeaseLostError } from './types.ts'
 
-/** What the run was begun by. */
+/** The cause of the run. */
 export interface LeaseOrigin {
   fired: boolean
   enqueuedAt: Date
 }
 
-/** A change that came while the key ran. */
+/** A change that arrived while the key ran. */
 interface ChangeNote {
-  /** The token that told of it, unacknowledged. */
+  /** The unacknowledged token that announced the change. Undefined: this process observed the change itself. */
   delivery: Delivery | undefined
-  /** True: it is safe. False: it has to be queued, or its token taken. */
+  /** True: the change is safe. False: the change must be queued, or its token taken. */
   resolve: (isSafe: boolean) => void
 }
 
 const STALE = 'the key was changed since it was read'
 
-/** One key in the hands of this process: its lease is renewed every third of its length until the run ends. */
+/** A key whose lease this process holds. The lease is renewed every third of its length until the run ends. */
 export class LeasedKey implements Lease {
   readonly reconciler: string
   readonly key: string
@@ -76,7 +76,7 @@ export class LeasedKey implements Lease {
     this.signal.throwIfAborted()
   }
 
-  /** What it comes to is not stored: its key is queued as it was. */
+  /** True: the result of the run is not stored, and its key is queued as it was. */
   get isTakenBack() {
     return this.#takenBack
   }
@@ -105,8 +105,9 @@ export class LeasedKey implements Lease {
   }
 
   /**
-   * Tells the run of a change; with its token, if it has one. Resolves to true when the change is safe: the end of the run
-   * that has seen it, or what follows that run, is stored. Undefined: the run does not look again.
+   * Informs the run of a change, with the token if one was delivered. Resolves to true when the change is safe: the end
+   * of the run that has seen it, or the message that follows that run, is stored. Undefined: the run does not read
+   * again.
    */
   note(delivery?: Delivery): Promise<boolean> | undefined {
     const { promise, resolve } = Promise.withResolvers<boolean>()
@@ -119,7 +120,10 @@ export class LeasedKey implements Lease {
     return promise.finally(() => clearTimeout(timer))
   }
 
-  /** Stores how the run ended, which is asked for when the time is known; if its lease was lost instead, queues the key: its writes may have silenced the watch. */
+  /**
+   * Stores how the run ended. `endingNow` is called when the server's time is known. If the lease was lost, queues the
+   * key instead: a bridge may have ignored watch events of the run's own writes.
+   */
   async end(endingNow: () => Ending): Promise<FinishResult> {
     this.#passes = passes.close(this.#passes)
     let stored = false
@@ -145,7 +149,9 @@ export class LeasedKey implements Lease {
     return { kind: 'fenced' }
   }
 
-  /** Tells the run to stop. Its lease is renewed until it has, so that no other run of its key begins before. */
+  /**
+   * Aborts the run's signal. The lease is renewed until the run ends, so that no other run of the key begins before.
+   */
   takeBack(): void {
     this.#takenBack = true
     this.#abortBecause('the worker shuts down')
@@ -204,7 +210,10 @@ export class LeasedKey implements Lease {
     for (const { resolve } of unsafe) resolve(false)
   }
 
-  /** A pass that is so long in coming shall not keep the change from other processes, and from the stream. */
+  /**
+   * Withdraws a change from a run that takes long to read again. The change is then queued, so that the stream and
+   * other processes have it.
+   */
   #withdraw(note: ChangeNote): void {
     const without = passes.withdraw(this.#passes, note)
     if (without === undefined) return

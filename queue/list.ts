@@ -7,14 +7,14 @@ import type { Entry, KeyOf } from './types.ts'
 
 const STATES = ['running', 'waiting', 'parked'] as const
 
-/** Records first, then tokens. What changes while it is read may be missing or show twice. */
+/** Lists records first, then tokens. An entry that changes during the listing may be missing or appear twice. */
 export async function* listEntries(
   core: Core,
   { reconciler, states }: { reconciler?: string; states?: readonly Entry['state'][] },
 ): AsyncGenerator<Entry> {
   const { js, names } = core
   const wanted = STATES.filter((state) => states?.includes(state) ?? true)
-  // Those that wait are in many places, as they may sleep.
+  // Waiting records are in many places, because some of them sleep.
   const filters = wanted.includes('waiting')
     ? [names.all('key', reconciler)]
     : wanted.map((state) => names.recordsIn(reconciler, state))
@@ -41,7 +41,7 @@ export async function* listEntries(
   }
 }
 
-/** All that there is of one key: nothing while it is idle. */
+/** Returns all entries of one key: none while it is idle. */
 export async function entriesOf(core: Core, { reconciler, key }: KeyOf): Promise<Entry[]> {
   const { js, names } = core
   const record = await js.lastOf(names.stream, names.records(reconciler, key))

@@ -1,8 +1,8 @@
 import type { Answer, Io } from './record.ts'
 
 /**
- * A transition of the protocol as a value. Between two answers the whole state is in the step: to crash is to drop
- * it. `now` is the server's time; identities come in with the input; nothing here does IO.
+ * A transition of the protocol as a value. Between two answers, the step holds the whole state, so a crash is the same
+ * as dropping the step. `now` is the server's time; the input holds all identities; machines do no IO.
  */
 export interface Machine<Input, State extends { io: Io }, Result> {
   start(input: Input, now: number): State | Ended<Result>
@@ -15,7 +15,10 @@ export interface Ended<Result> {
 
 export const end = <Result>(result: Result): Ended<Result> => ({ result })
 
-/** Performs what the machine asks for until it has a result; a time that has to be asked for is awaited. */
+/**
+ * Performs the IO that the machine requests until the machine has a result. Waits where the server's time must be
+ * measured first.
+ */
 export async function drive<Input, State extends { io: Io }, Result>(
   machine: Machine<Input, State, Result>,
   input: Input,
@@ -32,7 +35,7 @@ export async function drive<Input, State extends { io: Io }, Result>(
   return step.result
 }
 
-/** The shell gave an answer that does not belong to what it was asked. */
+/** Thrown if the shell gave an answer that does not belong to the requested IO. */
 export class UnexpectedAnswerError extends Error {
   override readonly name = 'UnexpectedAnswerError'
   constructor(step: { name: string; io: Io }, answer: Answer) {

@@ -1,6 +1,6 @@
 import { inspect } from 'node:util'
 
-/** What to say of whatever was thrown: functions throw anything, also what has no string. */
+/** Returns the message of a thrown value. A function can throw any value, also one that String() cannot convert. */
 export const messageOf = (thrown: unknown): string => {
   if (thrown instanceof Error) return thrown.message
   return typeof thrown === 'string' ? thrown : inspect(thrown)

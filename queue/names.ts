@@ -1,16 +1,19 @@
 import type { KeyRecord, Lane } from './record.ts'
 
-/** A name, key or prefix that cannot stand in a NATS subject. */
+/** Thrown for a name, key or prefix that NATS does not allow in a subject. */
 export class InvalidNameError extends Error {
   override readonly name = 'InvalidNameError'
 }
 
-/** Where a subject of the queue's stream belongs. */
+/** The role of a subject in the queue's stream. */
 export type SubjectPlace =
   | { kind: 'token'; reconciler: string; key: string; lane: Lane }
   | { kind: 'record'; reconciler: string; key: string; generation: string }
 
-/** Subjects, stream and consumers of one queue. A Reconciler is named as its object is; dots become `_`. */
+/**
+ * The names of subjects, stream and consumers of one queue. The part for a Reconciler is the name of its object with
+ * `_` for each dot.
+ */
 export class Names {
   readonly stream: string
   readonly #root: string
@@ -26,7 +29,7 @@ export class Names {
     return ['work', 'key', 'done'].map((role) => `${this.#root}${role}.>`)
   }
 
-  /** Of no Reconciler. */
+  /** The subject of a message that belongs to no Reconciler. */
   get mark(): string {
     return `${this.#root}key._`
   }
@@ -34,30 +37,39 @@ export class Names {
   token = (reconciler: string, lane: Lane, key: string): string =>
     `${this.#root}work.${reconcilerPart(reconciler)}.${lane}.${key}`
 
-  /** The tokens of a key in both lanes. */
+  /** Returns the subject filter for the tokens of a key in both lanes. */
   tokens = (reconciler: string, key: string): string => `${this.#root}work.${reconcilerPart(reconciler)}.*.${key}`
 
-  /** What a generation begins with, its state and slot, stands in front: the server can count and find by that. */
+  /**
+   * The first part of the generation, its state and slot, stands before the key, so that the server can count and find
+   * by it.
+   */
   record = (reconciler: string, key: string, generation: string): string => {
     const [front = ''] = generation.split('-', 1)
     return `${this.#root}key.${reconcilerPart(reconciler)}.${front}.${key}.${generation.slice(front.length + 1)}`
   }
 
-  /** All generations of a key's record: of one queue there is at most one at a time. */
+  /** Returns the subject filter for all generations of a key's record. In one queue, at most one exists at a time. */
   records = (reconciler: string, key: string): string => `${this.#root}key.${reconcilerPart(reconciler)}.*.${key}.*`
 
-  /** Of one Reconciler, or of all. Those that sleep are not among the waiting ones. */
+  /**
+   * Returns the subject filter for records in a state, of one Reconciler or of all. Sleeping records do not match
+   * `waiting`.
+   */
   recordsIn = (reconciler: string | undefined, state: KeyRecord['state']): string =>
     `${this.#root}key.${reconciler === undefined ? '*' : reconcilerPart(reconciler)}.${state.charAt(0)}.>`
 
-  /** Of all Reconcilers. */
+  /** Returns the subject filter for sleeping records of all Reconcilers in a slot. */
   asleepIn = (slot: string): string => `${this.#root}key.*.w${slot}.>`
 
   asleepOf = (reconciler: string, slot: string): string => `${this.#root}key.${reconcilerPart(reconciler)}.w${slot}.>`
 
   done = (reconciler: string, worker: string): string => `${this.#root}done.${reconcilerPart(reconciler)}.${worker}`
 
-  /** A schedule that tells how far the server is, and where it says so. */
+  /**
+   * Returns the subject of a schedule that shows how far the server is, and the subject where the server publishes its
+   * firing.
+   */
   probe = (reconciler: string, nonce: string): { schedule: string; fired: string } => {
     const subject = `${this.#root}done.${reconcilerPart(reconciler)}.${nonce}`
     return { schedule: `${subject}.probe`, fired: `${subject}.fired` }
@@ -68,25 +80,27 @@ export class Names {
   tokensIn = (reconciler: string, lane: Lane, namespace: string): string =>
     `${this.#root}work.${reconcilerPart(reconciler)}.${lane}.${namespace}.>`
 
-  /** What the server tells of each token as it is stored, whoever has stored it. */
+  /** The mapping by which the server announces each stored token, whichever process has stored it. */
   get republished(): { src: string; dest: string } {
     return { src: `${this.#root}work.>`, dest: `${this.#root}queued.>` }
   }
 
   queued = (reconciler: string, lane: Lane): string => `${this.#root}queued.${reconcilerPart(reconciler)}.${lane}.>`
 
-  /** The key that the server tells of. */
+  /** Returns the key from the subject of an announcement. */
   keyQueued = (subject: string): string => subject.slice(this.#root.length).split('.').slice(3).join('.')
 
   consumer = (reconciler: string, lane: Lane): string => `${reconcilerPart(reconciler)}-${lane}`
 
-  /** The Reconciler that a consumer is named after. Undefined for other names. */
+  /**
+   * Returns the Reconciler that a consumer is named after. Undefined: the name is not one of this queue's consumers.
+   */
   reconcilerOf(consumer: string): string | undefined {
     const [, reconciler] = /^(.+)-(?:high|low)$/.exec(consumer) ?? []
     return reconciler?.replaceAll('_', '.')
   }
 
-  /** Everything of one Reconciler, or of all. */
+  /** Returns the subject filter for all tokens (`work`) or records (`key`) of one Reconciler or of all. */
   all = (role: 'work' | 'key', reconciler: string | undefined): string =>
     `${this.#root}${role}.${reconciler === undefined ? '' : `${reconcilerPart(reconciler)}.`}>`
 
@@ -102,10 +116,13 @@ export class Names {
   }
 }
 
-/** Stands in the place of a Reconciler; its keys are the buckets of sleeping timers. No object in Kubernetes can have this name. */
+/**
+ * The name that stands for a Reconciler in the subjects of sleeping timers; its keys are their buckets. No Kubernetes
+ * object can have this name.
+ */
 export const TIMERS = '.timers'
 
-/** Names of Kubernetes objects have no `_`, so this can be undone. */
+/** Names of Kubernetes objects contain no `_`, so the replacement can be reversed. */
 function reconcilerPart(reconciler: string): string {
   if (reconciler !== TIMERS && !/^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/.test(reconciler))
     throw new InvalidNameError(
@@ -114,7 +131,7 @@ function reconcilerPart(reconciler: string): string {
   return reconciler.replaceAll('.', '_')
 }
 
-/** The first token of a key that has more than one. Keys of objects without a namespace have one in common. */
+/** Returns the namespace of a key. Undefined for keys without one: they share one turn. */
 export function namespaceOf(key: string): string | undefined {
   const end = key.indexOf('.')
   return end < 0 ? undefined : key.slice(0, end)

@@ -4,12 +4,12 @@ import { ProcessSlots } from './slots.ts'
 import type { Timers } from './timers.ts'
 import type { ServeOptions, Worker } from './types.ts'
 
-/** More than there are buckets in all levels of the wheel. */
+/** More than the number of buckets in all levels of the wheel. */
 const BUCKETS_AT_ONCE = 64
-/** How long runs of buckets may take to be handed back. */
+/** How long it may take to hand back runs that open buckets. */
 const HANDBACK_MS = 1000
 
-/** Opens the buckets of sleeping timers, of all Reconcilers, while this process serves any. */
+/** Opens the buckets of sleeping timers of all Reconcilers while this process serves at least one Reconciler. */
 export class Opener {
   readonly #core: Core
   readonly #timers: Timers
@@ -18,7 +18,7 @@ export class Opener {
   #opening: { worker: Worker; stop: AbortController } | undefined
 
   constructor(core: Core, timers: Timers, serve: (core: Core, options: ServeOptions) => Worker) {
-    // Apart from the slots and metrics of Reconcilers.
+    // Runs that open buckets do not count towards the slots and metrics of Reconcilers.
     this.#core = { ...core, slots: new ProcessSlots(Number.POSITIVE_INFINITY), observer: {} }
     this.#timers = timers
     this.#serve = serve
@@ -33,7 +33,7 @@ export class Opener {
     this.#opening = { worker: opener, stop }
   }
 
-  /** The last one stops it. */
+  /** Stops the opener when the last worker leaves. */
   async leave(worker: Worker): Promise<void> {
     if (!this.#serving.delete(worker) || this.#serving.size > 0) return
     const opening = this.#opening

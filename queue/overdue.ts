@@ -6,9 +6,12 @@ import type { KeyRecord } from './record.ts'
 import { bucketIn, keyOf, slotsOf } from './sleep.ts'
 import { transitions } from './transitions.ts'
 
-/** Read at each look: with more records than that, the next look goes on behind them. */
+/** The number of records that one look reads. With more records, the next look continues behind them. */
 const AT_ONCE = 10_000
-/** What the server itself is to carry out. The server has 50,000 or so of these, however many timers sleep. */
+/**
+ * The states whose records the server itself must fire. The server holds about 50,000 of these, however many timers
+ * sleep.
+ */
 const ARMED = ['waiting', 'running'] as const
 
 interface OverdueRecord {
@@ -17,9 +20,10 @@ interface OverdueRecord {
 }
 
 /**
- * Timers and watchdogs that the server will not carry out any more. It tries each only once: where the token could not be
- * stored, because there was no room for it, the schedule stands for ever (nats-server 2.15, until its next start). That
- * it has tried is known from a probe: a schedule that was stored after them, is due after them, and has fired.
+ * Finds timers and watchdogs that the server will not fire any more. The server tries each schedule only once: if it
+ * could not store the token because the stream was full, the schedule stays until the server restarts (nats-server
+ * 2.15). A probe shows that the server has tried them: a schedule that was stored after them, is due after them, and
+ * has fired.
  */
 export class Overdue {
   readonly #core: Core
@@ -27,7 +31,7 @@ export class Overdue {
   readonly #atOnce: number
   readonly #first = { all: 1, waiting: 1, running: 1 }
   #level = 0
-  /** Found by an earlier look, and the probe that was armed after that. */
+  /** The records that an earlier look found, and the probe that was armed after that look. */
   #suspects: { found: OverdueRecord[]; probe: Probe } | undefined
 
   constructor(core: Core, reconciler: string, atOnce = AT_ONCE) {
@@ -36,12 +40,12 @@ export class Overdue {
     this.#atOnce = atOnce
   }
 
-  /** Some are waited for: look again soon. */
+  /** Whether a look has found suspects and waits for the probe. The next look must follow soon. */
   get isWaiting(): boolean {
     return this.#suspects !== undefined
   }
 
-  /** Gives the number of those that were armed anew. */
+  /** Looks once, and returns the number of schedules that were armed again. */
   async look(): Promise<number> {
     const rearmed = await this.#rearmSuspects()
     if (this.#suspects) return rearmed
@@ -72,8 +76,9 @@ export class Overdue {
   }
 
   /**
-   * With more records than one look reads, what the server carries has laps of its own, and of each slot the record that is
-   * there longest is read: of the earliest of its buckets.
+   * Reads the next part of the records. If one look cannot read them all, the records that the server must fire are
+   * read in passes of their own. Each look also reads, for one level, the oldest record of each slot, which lies in the
+   * slot's earliest bucket.
    */
   async #find(): Promise<OverdueRecord[]> {
     const { names } = this.#core
@@ -118,7 +123,10 @@ export class Overdue {
     }
   }
 
-  /** A bucket that nobody has opened, or whose run is not through: then this makes one more. */
+  /**
+   * Queues a bucket that no process has opened, or whose run has not ended. In the second case the bucket is opened
+   * once more.
+   */
   async #open(key: string): Promise<void> {
     await enqueueKey(this.#core, { reconciler: TIMERS, key }, { lane: 'high', attempt: 0 })
   }

@@ -1,11 +1,11 @@
 import type { ServerClock } from './clock.ts'
 import type { KeyRecord } from './record.ts'
 
-/** The process takes the key so long before its timer is due: the server would fire it at that moment. */
+/** How long before the due time the process takes the key. At the due time the server would fire the timer. */
 const LEAD_MS = 50
-/** What is due later is left to the server. */
+/** Timers that are due later than this are left to the server. */
 const HORIZON_MS = 10 * 60_000
-/** Of one Reconciler: about 1 MiB. Further ones are left to the server. */
+/** The number of remembered timers of one Reconciler, about 1 MiB. Further timers are left to the server. */
 const REMEMBERED = 2000
 
 interface OwnTimer {
@@ -14,9 +14,9 @@ interface OwnTimer {
 }
 
 /**
- * The timers that runs of this process have asked for and nobody has taken since, as far as it knows. To take one over costs
- * one write. A timer that the server fires costs a token, its delivery and its acknowledgement, and is up to 250 ms late. The
- * retry of a run that failed is left to the server, because it may succeed in another process.
+ * The timers that runs of this process have set and, as far as this process knows, no other process has taken. Taking
+ * one over costs one write. A timer that the server fires costs a token, its delivery and its acknowledgement, and is
+ * up to 250 ms late. The retry of a failed run is left to the server, because it may succeed in another process.
  */
 export class OwnTimers {
   readonly #clock: ServerClock
@@ -36,7 +36,7 @@ export class OwnTimers {
     this.#known.set(key, { record, timeout })
   }
 
-  /** The record of a key, which is forgotten: whoever asks takes the key. */
+  /** Returns the record of a key and forgets it, because the caller takes the key. */
   take(key: string): KeyRecord | undefined {
     const known = this.#known.get(key)
     if (known === undefined) return undefined
@@ -51,7 +51,7 @@ export class OwnTimers {
 
   #due(key: string): void {
     const record = this.take(key)
-    // This process was busy: by now the server has fired it.
+    // If this process was busy at the due time, the server has fired the timer by now.
     if (record && record.at > this.#clock.now()) this.#onDue(key, record)
   }
 }

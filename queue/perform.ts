@@ -6,11 +6,11 @@ import type { Answer, Io, Publish } from './record.ts'
 export interface StreamAccess {
   js: JetStream
   random: () => number
-  /** Called before each access. */
+  /** Called before each access to the stream. */
   onIo: ((io: Io, key: string) => void | Promise<void>) | undefined
 }
 
-/** Does on JetStream what a machine asks for, and brings what happened into the few answers that it knows. */
+/** Performs the IO of a machine on JetStream, and maps each outcome to one of the answers that machines know. */
 export async function perform(io: Io, access: StreamAccess, address: Address, delivery?: Delivery): Promise<Answer> {
   if (access.onIo) await access.onIo(io, address.key)
   try {
@@ -49,7 +49,10 @@ async function publish(message: Publish, js: JetStream, address: Address): Promi
 const isStored = async (js: JetStream, stream: string, sequence: number): Promise<boolean> =>
   (await js.bySequence(stream, sequence)) !== undefined
 
-/** Pauses before what will be asked again. What can never succeed is thrown on. */
+/**
+ * Maps an error to an answer, after a pause if the machine will ask again. Rethrows errors that no repetition can
+ * resolve.
+ */
 export async function answerTo(error: unknown, random: () => number): Promise<Answer> {
   if (isWrongSequence(error)) return { kind: 'conflict' }
   if (error instanceof JetStreamError && error.errCode === ERR.publishInFlight) {

@@ -1,14 +1,14 @@
 import { type Core, measured } from './core.ts'
 
-/** After that it may have been given up itself. */
+/** After this time, the server may have given up the probe itself. */
 const PATIENCE_MS = 30_000
-/** Twice that: what has fired is read, and goes by itself. */
+/** Expiry of the probe's messages: twice PATIENCE_MS, so that the firing can be read before it expires. */
 const TTL = '60s'
 
 /**
- * A schedule that is due at once. nats-server carries out schedules in rounds, each of them everything that is due, in the
- * order in which it was stored. When this one has fired, all that were stored before and due before have been tried,
- * however late the server is.
+ * A schedule that is due at once. nats-server fires schedules in rounds; each round fires everything that is due, in
+ * the order in which it was stored. When the probe has fired, the server has tried all schedules that were stored
+ * before it and due before it, however late the server is.
  */
 export class Probe {
   readonly #core: Core

@@ -3,18 +3,18 @@ import { end, type Machine } from './machine.ts'
 import type { Io, KeyRecord } from './record.ts'
 
 export interface RearmInput {
-  /** Its time has come and the server has given it up, or it sleeps. */
+  /** A record that the server gave up at its due time, or that sleeps. */
   record: KeyRecord
-  /** Unique to this call. */
+  /** A text that is unique to this call. */
   nonce: string
-  /** It sleeps on, in this slot. */
+  /** The slot in which the timer continues to sleep. Left out: the server carries it. */
   slot?: string
 }
 
-/** moved: it fired after all, or something else has become of the key. */
+/** moved: the schedule fired after all, or the key has another record now. */
 export type RearmResult = 'rearmed' | 'moved'
 
-/** Writes a schedule once more, as it is or in another slot: the server carries out a new one that does not sleep. */
+/** Writes a schedule once more, unchanged or in another slot. The server fires the new schedule unless it sleeps. */
 export const rearm: Machine<RearmInput, { io: Io }, RearmResult> = {
   start({ record, nonce, slot }) {
     const { sequence, generation: cancels } = record

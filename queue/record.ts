@@ -1,6 +1,6 @@
 import type { Failures } from './failures.ts'
 
-/** High: changes and timers. Low: initial lists and resync. */
+/** high: changes and timers. low: initial lists and resync. */
 export type Lane = 'high' | 'low'
 
 export const LANES: readonly Lane[] = ['high', 'low']
@@ -12,39 +12,43 @@ export interface Token extends Failures {
   lane: Lane
   /** Stream sequence. */
   sequence: number
-  /** The run before it never said how it ended, or it is the retry of such a run: its process may have died of it. */
+  /**
+   * True: the run before it never stored its end, or the token is the retry of such a run. The run may have crashed its
+   * process.
+   */
   cutShort?: boolean
 }
 
 /**
- * The message at `key.<reconciler>.<key>.<generation>`: a busy or waiting key. It is always a NATS schedule onto a token of
- * `lane`, so that the server itself queues the key when `at` has come. All times are the server's, epoch milliseconds.
+ * The message at `key.<reconciler>.<key>.<generation>`: a busy or waiting key. It is always a NATS schedule onto a
+ * token of `lane`, so that the server itself queues the key at the time `at`. All times are the server's, in epoch
+ * milliseconds.
  *
- * The token that a running record stands for may still be unacknowledged, and so may every token of the same lane
- * that marked it. Whatever ends such a record publishes onto that lane and thereby replaces them: a late
- * acknowledgement then removes nothing. For this reason a running record never changes its lane.
+ * The token that a running record stands for may still be unacknowledged, and so may every token of the same lane that
+ * marked it. Each write that ends such a record publishes onto that lane and thereby replaces those tokens, so a late
+ * acknowledgement removes nothing. For this reason a running record never changes its lane.
  */
 export interface KeyRecord extends Failures {
   state: 'running' | 'waiting' | 'parked'
   sequence: number
-  /** Unique per write; the last token of the subject. */
+  /** Unique per write; the last part of the subject. */
   generation: string
   /** Unique per delivery that was taken. */
   owner: string
   lane: Lane
-  /** running: the process that runs it, for people. */
+  /** running: the name of the process that runs it, for users. */
   by?: string
-  /** running: end of the lease. waiting: due. parked: a hundred years ahead. */
+  /** running: end of the lease. waiting: due time. parked: a hundred years ahead. */
   at: number
-  /** waiting: asleep in this slot. The server has to be told before it fires. */
+  /** waiting: the slot in which the timer sleeps. Left out: the server fires the record itself. */
   slot?: string
-  /** When this state began; a renewal does not change it. */
+  /** When this state began. A renewal does not change it. */
   since: number
-  /** running: a token of this lane was dropped for it, so one more run is owed. */
+  /** running: a token of this lane was dropped because of the record, so the key must run once more. */
   dirty: boolean
   /** running: a token of the other lane was delivered meanwhile and is still unacknowledged. */
   otherLaneWaits: boolean
-  /** running: CutShort or none. waiting: why. parked: Terminal, or Withdrawn by hand. */
+  /** running: CutShort or none. waiting: the reason for the wait. parked: Terminal, or Withdrawn by a user. */
   reason?: 'Requeue' | 'Error' | 'CutShort' | 'Terminal' | 'Withdrawn'
   error?: string
 }
@@ -63,27 +67,30 @@ export type Publish =
   | { role: 'record'; record: NewRecord; expected: Expected; cancels?: string }
   | { role: 'done'; expected: Expected; cancels: string }
 
-/** What a machine asks the shell to do. */
+/** The IO that a machine requests from the shell. */
 export type Io =
   | { do: 'publish'; message: Publish }
-  /** The last generation of the key's record, through the stream's leader. */
+  /** Reads the last generation of the key's record through the stream's leader. */
   | { do: 'readRecord' }
-  /** Acknowledge the delivered token; confirmed: wait until the server says that it has applied it. */
+  /**
+   * Acknowledges the delivered token. confirmed: waits until the server confirms that it has applied the
+   * acknowledgement.
+   */
   | { do: 'acknowledge'; confirmed: boolean }
-  /** Does the leader still hold the delivered token, by its sequence? */
+  /** Asks the leader whether it still holds the delivered token, by its sequence. */
   | { do: 'readToken' }
-  /** Take a token out of the stream if it is still that very one. */
+  /** Removes a token from the stream if its sequence still matches. */
   | { do: 'removeToken'; sequence: number }
 
 export type Answer =
   | { kind: 'stored'; sequence: number }
-  /** The expected sequence did not hold: nothing was stored. */
+  /** The expected sequence did not match, and nothing was stored. */
   | { kind: 'conflict' }
   | { kind: 'record'; record: KeyRecord | undefined }
   | { kind: 'acknowledged' }
   | { kind: 'token'; present: boolean }
   | { kind: 'removed' }
-  /** Refused for the moment: nothing happened. */
+  /** The server refused for the moment, and nothing happened. */
   | { kind: 'busy' }
-  /** No answer: it may have taken effect, or may yet. */
+  /** No answer: the request may have taken effect, or may still take effect. */
   | { kind: 'unknown' }

@@ -7,7 +7,7 @@ export interface RenewInput {
   terms: Terms
 }
 
-/** lost: another may own the key by now. Write nothing more. */
+/** lost: another process may own the key by now. Write nothing more. */
 export type RenewResult = { kind: 'held'; held: HeldKey } | { kind: 'lost' }
 
 export interface RenewStep extends RenewInput {
@@ -16,7 +16,7 @@ export interface RenewStep extends RenewInput {
   io: Io
 }
 
-/** Pushes the end of the lease on, keeping what others have noted in the record. */
+/** Moves the end of the lease forward, and keeps the notes that other processes have written into the record. */
 export const renew: Machine<RenewInput, RenewStep, RenewResult> = {
   start: writeLater,
 

@@ -1,26 +1,26 @@
 /**
- * Where timers sleep, as a hierarchical timing wheel: a timer that is far ahead lies in a wide bucket, and moves to a
- * narrower one when the time of its bucket has come. Each level has SLOTS buckets, so the state part of a subject has
- * at most LEVELS × SLOTS more values: a compare-and-set looks at all of them.
+ * A hierarchical timing wheel of sleeping timers. A timer that is due in the far future lies in a wide bucket, and
+ * moves to a narrower one when its bucket opens. Each level has SLOTS buckets, so the state part of a subject has at
+ * most LEVELS × SLOTS additional values: a compare-and-set reads all of them.
  */
 export interface Bucket {
   level: number
-  /** Since the epoch, in widths of its level. */
+  /** The start of the bucket since the epoch, in widths of its level. */
   index: number
 }
 
 const LEVELS = 7
 const SLOTS = 8
 const NARROWEST_MS = 8000
-/** A bucket is opened so long before its first timer is due. */
+/** How long before its first timer is due a bucket opens. */
 const LEAD_MS = 1000
 
 const widthOf = (level: number): number => NARROWEST_MS * SLOTS ** level
 
-/** When somebody has to look into the bucket. */
+/** Returns when a process must open the bucket, in epoch milliseconds. */
 export const opensAt = ({ level, index }: Bucket): number => index * widthOf(level) - LEAD_MS
 
-/** The bucket of a timer. Undefined: it is due at most 9 s after `from`, too near to sleep. */
+/** Returns the bucket of a timer. Undefined: the timer is due at most 9 s after `from`, too soon to sleep. */
 export function bucketFor(at: number, from: number): Bucket | undefined {
   let level = 0
   while (level < LEVELS - 1 && at - from >= widthOf(level + 1) + LEAD_MS) level++
@@ -28,23 +28,23 @@ export function bucketFor(at: number, from: number): Bucket | undefined {
   return opensAt(bucket) <= from ? undefined : bucket
 }
 
-/** In the subject of a record: shared with buckets that are earlier or later by a whole turn of the wheel. */
+/** Returns the slot in the subject of a record. Buckets that are a whole turn of the wheel apart share a slot. */
 export const slotOf = ({ level, index }: Bucket): string => `${level}${index % SLOTS}`
 
-/** The slots of one level; levels are counted on and on. */
+/** Returns the slots of one level. `level` may exceed the number of levels: it wraps around. */
 export const slotsOf = (level: number): string[] =>
   Array.from({ length: SLOTS }, (_, index) => slotOf({ level: level % LEVELS, index }))
 
-/** Of this bucket or an earlier one of its slot. */
+/** Whether a timer with this time lies in this bucket or an earlier bucket of the same slot. */
 export const isIn = (at: number, { level, index }: Bucket): boolean => Math.floor(at / widthOf(level)) <= index
 
-/** The bucket of a slot that a timer with this time lies in. */
+/** Returns the bucket of a slot that holds a timer with this time. */
 export function bucketIn(slot: string, at: number): Bucket {
   const level = Number(slot.charAt(0))
   return { level, index: Math.floor(at / widthOf(level)) }
 }
 
-/** A bucket as a key of the queue. */
+/** Returns the key that stands for a bucket in the queue. */
 export const keyOf = ({ level, index }: Bucket): string => `${level}.${index}`
 
 export function bucketOf(key: string): Bucket {

@@ -1,35 +1,39 @@
 import type { Lane } from './record.ts'
 
-/** What a worker knows of one lane. */
+/** What a worker knows about one lane. */
 export interface LaneLoad {
-  /** Keys in hand. */
+  /** The number of keys that the worker holds. */
   busy: number
-  /** Tokens that the server had behind the last one that it delivered; 0 also when nothing is known. */
+  /** The number of tokens that the server had behind the last delivered one. 0 also if nothing is known. */
   backlog: number
 }
 
 export interface Load {
   slots: number
-  /** Of the slots, as far as the process has room at all. */
+  /** The number of free slots, limited by the free slots of the process. */
   free: number
   high: LaneLoad
   low: LaneLoad
-  /** Of the token that came last. */
+  /** The lane of the token that came last. */
   lastLane: Lane
 }
 
 interface Allowances extends Record<Lane, number> {
-  /** Changes that may take a slot without a token, so that they do not take those that are kept for the low lane. */
+  /**
+   * The number of changes that may take a slot without a token. They leave free the slots that are kept for the low
+   * lane.
+   */
   direct: number
 }
 
 /**
- * How many tokens of each lane may be on their way. While both lanes have work, a quarter of the slots is the low
- * lane's, and a worker with one slot serves them in turn; the high lane takes all slots when there is no low work, and the
- * low lane all but a quarter, so that a change never waits for the end of a resync.
+ * Returns how many tokens of each lane may be on their way. While both lanes have work, a quarter of the slots belongs
+ * to the low lane, and a worker with one slot serves the lanes in turn. Without low work the high lane takes all slots.
+ * The low lane takes at most three quarters, so that a change never waits for the end of a resync.
  *
- * A lane of which nothing is known may have a token on its way although no slot is kept for it: there is no other way
- * to learn that it has work. If no slot is free when it comes it is given back, once: from then on the lane has work.
+ * A lane whose backlog is unknown may have one token on its way although no slot is kept for it, because only a
+ * delivery shows that it has work. If no slot is free when the token arrives, the worker gives it back, once: from then
+ * on, the lane is known to have work.
  */
 export function allowances({ slots, free, high, low, lastLane }: Load): Allowances {
   const share = Math.max(1, Math.floor(slots / 4))
@@ -47,7 +51,7 @@ export function allowances({ slots, free, high, low, lastLane }: Load): Allowanc
 /** One worker among those of a process. */
 export interface Sharer {
   readonly busy: number
-  /** Tokens on their way that are known to exist. */
+  /** The number of existing tokens that are on their way to this worker. */
   readonly promised: number
   poke(): void
 }
@@ -55,7 +59,7 @@ export interface Sharer {
 /** The keys that a process holds at once, of all Reconcilers together. */
 export class ProcessSlots {
   readonly #limit: number
-  /** In the order in which they are asked. */
+  /** The workers, in the order in which they are offered slots. */
   readonly #sharers = new Set<Sharer>()
   #scarce = false
 
@@ -72,7 +76,7 @@ export class ProcessSlots {
     this.#pokeAll()
   }
 
-  /** How many of `wanted` slots there are for this worker now. */
+  /** Returns how many of `wanted` slots this worker can have now. */
   free(wanted: number, asker: Sharer): number {
     let free = this.#limit
     for (const sharer of this.#sharers) free -= sharer.busy + (sharer === asker ? 0 : sharer.promised)
@@ -80,7 +84,7 @@ export class ProcessSlots {
     return Math.max(0, Math.min(wanted, free))
   }
 
-  /** When slots are scarce, the other workers are asked before the one that had this slot. */
+  /** Releases a slot. When slots are scarce, the other workers are offered the slot before the worker that had it. */
   released(by: Sharer): void {
     if (!this.#scarce) return by.poke()
     if (this.#sharers.delete(by)) this.#sharers.add(by)

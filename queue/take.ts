@@ -5,37 +5,45 @@ import type { Answer, Io, KeyRecord, NewRecord, Token } from './record.ts'
 
 export interface TakeInput {
   token: Omit<Token, 'sequence'>
-  /** There is no token: a change that this process was told of, and that it queues if it cannot take the key. */
+  /** True: there is no token. This process observed the change itself, and queues it if it cannot take the key. */
   direct?: boolean
   /** The token was not delivered but read from the stream, and may be gone by now. It is removed by its sequence. */
   seen?: { sequence: number }
-  /** The waiting record as this process has stored it: taken over without being read. It may not stand any more. */
+  /**
+   * The waiting record as this process has stored it. It is taken over without being read, and may not stand any more.
+   */
   waiting?: KeyRecord | undefined
-  /** The timer of `waiting` is due, and there is no other reason: if that record does not stand, the key is left alone. */
+  /**
+   * True: the due timer of `waiting` is the only reason to run. If that record does not stand, the key is left alone.
+   */
   isDue?: boolean
-  /** Unique to this attempt: it becomes the owner, and names the generations that are written for it. */
+  /** A text that is unique to this attempt. It becomes the owner and part of the generations that the owner writes. */
   nonce: string
-  /** The process that takes it, for people. */
+  /** The name of the process that takes the key, for users. */
   by?: string | undefined
-  /** Not taken after this moment: the server is about to deliver it to somebody else. */
+  /**
+   * The server's time after which the token is not taken, because the server is about to deliver it to another worker.
+   */
   freshUntil: number
   terms: Terms
 }
 
 export type TakeResult =
   | { kind: 'leased'; held: HeldKey }
-  /** The key is running: its owner will run it once more. */
+  /** The key is running, and its owner will run it once more. */
   | { kind: 'marked' }
-  /** The key is running, and its owner was not told: a change has to be queued, a seen token stays where it is. */
+  /**
+   * The key is running, and its owner was not informed: a change must be queued, and a seen token stays where it is.
+   */
   | { kind: 'occupied' }
   /** Nothing was acknowledged: the server delivers the token again, or the watchdog queues the key. */
   | { kind: 'dropped'; because: 'delivery too old' | 'lease nearly over' }
 
-/** A delivery on its way to a lease. */
+/** A delivery that is about to become a lease. */
 interface Claim extends TakeInput, Failures {
   writes: number
   cutShort?: boolean
-  /** The run whose record is being taken over. */
+  /** The owner of the run whose record is being taken over. */
   after?: string
 }
 
@@ -49,16 +57,13 @@ export type TakeStep = { claim: Claim; io: Io } & (
 type Next = TakeStep | Ended<TakeResult>
 
 /**
- * From a delivered token to a lease. The record is stored before the token is acknowledged, and the lease is given
- * out only after the token is known to be gone: an ENQUEUE from then on makes a new token, an earlier one is covered by
- * the run that starts now.
- *
- * Or from a change to a lease, without a token: the record alone is as durable, for it is a schedule of that token.
- *
- * Or from a timer that this process has set itself, shortly before the server makes a token of it.
- *
- * Or from a token that was read out of its turn. The consumer still answers for it, so whatever goes wrong costs its
- * place at most. Its removal names one sequence: a late one takes no newer token away.
+ * Takes a key under a lease, for one of four causes:
+ * - A delivered token. The record is stored before the token is acknowledged, and the lease begins only after the token
+ * is known to be gone: a later ENQUEUE makes a new token, and the run that starts now covers an earlier one.
+ * - A change without a token. The record alone is as durable, because it is a schedule of that token.
+ * - A timer that this process has set, shortly before the server makes a token of it.
+ * - A token that was read before its turn. The consumer is still responsible for it, so a failure costs at most its
+ * place. Its removal names one sequence, so a late removal takes no newer token away.
  */
 export const take: Machine<TakeInput, TakeStep, TakeResult> = {
   start(input, now) {
@@ -102,7 +107,7 @@ function takeFresh(claim: Claim, now: number): Next {
 
 function onRecord(claim: Claim, record: KeyRecord | undefined, now: number): Next {
   if (record && isRunOf(record, claim.nonce)) return taken(claim, { record, writes: claim.writes }, now)
-  // It has fired, or somebody has taken it: a token or a run has come of it.
+  // The timer has fired, or another process has taken it: a token or a run has followed from it.
   if (claim.isDue) return end({ kind: 'occupied' })
   if (record === undefined) return takeFresh(claim, now)
   if (record.state === 'running') return claim.direct || claim.seen ? end({ kind: 'occupied' }) : mark(claim, record)
@@ -116,7 +121,7 @@ function steal(claim: Claim, waiting: KeyRecord, now: number): TakeStep {
   return writeRunning('steal', { ...claim, ...worst(claim, waiting), cutShort, after: waiting.owner }, waiting, now)
 }
 
-/** TAKE of an idle key, or STEAL: the waiting record goes with the same write. */
+/** TAKE of an idle key, or STEAL: the same write removes the waiting record. */
 function writeRunning(name: 'take' | 'steal', claim: Claim, waiting: KeyRecord | undefined, now: number): TakeStep {
   const record: NewRecord = {
     state: 'running',
@@ -141,9 +146,9 @@ function writeRunning(name: 'take' | 'steal', claim: Claim, waiting: KeyRecord |
 }
 
 /**
- * Leaves a note for the owner. A token of the record's own lane is then acknowledged, because whatever ends the record
- * replaces it. A token of the other lane is not: it stays until the owner's release puts a fresh one in its place, or
- * until it is delivered again.
+ * Notes in the running record that the key must run again. A token of the record's own lane is then acknowledged,
+ * because each write that ends the record replaces it. A token of the other lane stays until the owner's release
+ * replaces it, or until it is delivered again.
  */
 function mark(claim: Claim, running: KeyRecord): Next {
   const sameLane = running.lane === claim.token.lane
@@ -197,7 +202,7 @@ const remove = (claim: Claim, held: HeldKey, { sequence }: { sequence: number })
   io: { do: 'removeToken', sequence },
 })
 
-/** Without a record the age of the delivery counts, with one its lease. */
+/** Without a record, the age of the delivery counts; with a record, its lease. */
 function isTooLate(step: TakeStep, now: number): boolean {
   if ('held' in step) return nearlyOver(step.held.record, step.claim.terms, now)
   if ('record' in step) return nearlyOver(step.record, step.claim.terms, now)

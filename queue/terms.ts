@@ -1,4 +1,4 @@
-/** The words of the queue that those need who plan runs: nothing here loads a client of NATS. */
+/** Exports of the queue for code that plans runs. Nothing here loads a NATS client. */
 export { type BackoffTerms, backoffMs } from './backoff.ts'
 export { dated, dueDate } from './due.ts'
 export { messageOf } from './message-of.ts'

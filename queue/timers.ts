@@ -9,27 +9,34 @@ import { type Bucket, bucketFor, bucketOf, isIn, keyOf, opensAt, slotOf } from '
 import { transitions } from './transitions.ts'
 import type { Finish, HandBack, Lease } from './types.ts'
 
-/** Timers that the server may carry before others go to sleep. It fires 100,000 in 0.7 s, and stores nothing else meanwhile. */
+/**
+ * The number of timers that the server carries before others sleep. It fires 100,000 in 0.7 s, and stores nothing else
+ * meanwhile.
+ */
 export const DEFAULT_ARMED_LIMIT = 50_000
-/** The server counts again after so many far timers of this process, or so much time. */
+/** The server's timers are counted again after this many far timers of this process, or after COUNT_MS. */
 const COUNT_AFTER = 5000
 const COUNT_MS = 10_000
-/** At one look. What is not due then waits for a later look, so that the server never has more to fire at once. */
+/**
+ * The number of timers in a bucket that one look hands to the server before they are due. Further timers wait for a
+ * later look until they are due, so that the server never has more to fire at once.
+ */
 const ARMED_AHEAD = 10_000
-/** Timers that are moved at the same time. */
+/** The number of timers that are moved at the same time. */
 const IN_FLIGHT = 64
-/** Between two looks. After an outage a lease may have ended at the same moment at which a bucket opens. */
+/** The pause between two looks. After an outage, a lease may have ended at the moment when a bucket opens. */
 const SETTLE_MS = 2000
 const REMEMBERED_ALARMS = 1000
 
 /**
- * Lets timers sleep while the server carries many: it fires all that are due without a pause, and after an outage that is
- * everything of that time. Buckets of sleeping timers are keys of the queue, so each is opened on time, whoever dies.
+ * Lets timers sleep while the server carries many. The server fires all due timers without a pause, and after an outage
+ * all timers of the outage are due. Buckets of sleeping timers are keys of the queue, so each bucket opens on time,
+ * whichever process dies.
  */
 export class Timers implements SleepingTimers {
   readonly #core: Core
   readonly #limit: number
-  /** Buckets whose alarm is set. */
+  /** The buckets whose alarm is set. */
   readonly #alarms = new BoundedMap<string, true>(REMEMBERED_ALARMS)
   #armed = 0
   #uncounted = COUNT_AFTER
@@ -51,7 +58,7 @@ export class Timers implements SleepingTimers {
     return { slot: slotOf(bucket), opensAt: opensAt(bucket) }
   }
 
-  /** Runs of buckets; until it is aborted. */
+  /** The handler that opens buckets, until `stopped` is aborted. */
   opening =
     (stopped: AbortSignal) =>
     async ({ key }: Lease): Promise<Finish | HandBack> => {
@@ -72,7 +79,7 @@ export class Timers implements SleepingTimers {
       this.#uncounted = 0
       this.#countedAt = performance.now()
       const counted = js.count(names.stream, names.recordsIn(undefined, 'waiting')).then(({ count }) => count)
-      // A run must not fail because of this.
+      // A failed count must not fail the run.
       this.#armed = await counted.catch(() => this.#armed)
     }
     return this.#armed >= this.#limit
@@ -86,14 +93,16 @@ export class Timers implements SleepingTimers {
     this.#alarms.set(key, true)
   }
 
-  /** One bucket after the other: others write to the stream as well. */
+  /** Opens one bucket after the other, so that other writers to the stream are not held up. */
   #inTurn<T>(task: () => Promise<T>): Promise<T> {
     const result = this.#turn.then(task)
     this.#turn = result.catch(() => undefined)
     return result
   }
 
-  /** Returns how many timers it has found there. One that cannot be moved does not keep the others from being moved. */
+  /**
+   * Moves the timers of a bucket and returns how many it found. A timer that cannot be moved does not stop the others.
+   */
   async #look(bucket: Bucket, stopped: AbortSignal): Promise<number> {
     const failures: unknown[] = []
     const found = await forEachAtMost(
@@ -122,7 +131,7 @@ export class Timers implements SleepingTimers {
     }
   }
 
-  /** To a narrower bucket, or, where there is none, to the server. */
+  /** Moves a timer to a narrower bucket. If there is none, the server carries it. */
   async #move({ subject }: StoredMessage, record: KeyRecord, next: Bucket | undefined): Promise<void> {
     const place = this.#core.names.placeOf(subject)
     if (place?.kind !== 'record') return

@@ -8,7 +8,9 @@ export interface EnqueueInput {
   attempt: number
 }
 
-/** coalesced: a token waits already and keeps its place. Either way a run that starts after this moment is certain. */
+/**
+ * coalesced: a token waits already and keeps its place. In both cases a run that starts after this moment is certain.
+ */
 export type EnqueueResult = 'queued' | 'coalesced'
 
 export const enqueue: Machine<EnqueueInput, { io: Io }, EnqueueResult> = {
@@ -23,9 +25,9 @@ export const enqueue: Machine<EnqueueInput, { io: Io }, EnqueueResult> = {
 }
 
 export interface AlarmInput {
-  /** The server's time. */
+  /** The server's time, in epoch milliseconds. */
   at: number
-  /** Unique to this call. */
+  /** A text that is unique to this call. */
   nonce: string
 }
 
@@ -52,10 +54,10 @@ export const alarm: Machine<AlarmInput, { io: Io }, 'set' | 'standing'> = {
   },
 }
 
-/** moved: it was delivered or replaced meanwhile, so it was alive. */
+/** moved: the token was delivered or replaced meanwhile, so it was alive. */
 export type ReviveResult = 'revived' | 'moved'
 
-/** Puts a fresh token in the place of one that no consumer will ever deliver. At worst one run too many. */
+/** Replaces a token that no consumer will deliver. At worst, this causes one additional run. */
 export const revive: Machine<Token, { io: Io }, ReviveResult> = {
   start(token) {
     const { lane, sequence } = token
@@ -68,12 +70,12 @@ export const revive: Machine<Token, { io: Io }, ReviveResult> = {
   },
 }
 
-/** Sequence of each suspicious token by its subject. */
+/** The sequence of each suspicious token, keyed by its subject. */
 export type Suspects = ReadonlyMap<string, number>
 
 /**
- * Tokens at or below their consumer's acknowledgement floor, in two passes in a row: acknowledged once, brought back
- * by a server that was killed before it wrote the removal down.
+ * Returns tokens that two passes in a row found at or below their consumer's acknowledgement floor. They were
+ * acknowledged once, and the server was killed before it wrote the removal to disk.
  */
 export const deadTokens = <T extends { subject: string; sequence: number }>(before: Suspects, now: readonly T[]): T[] =>
   now.filter(({ subject, sequence }) => before.get(subject) === sequence)

@@ -8,6 +8,6 @@ import { alarm, enqueue, revive } from './tokens.ts'
 
 /**
  * The whole protocol: TAKE (with STEAL, MARK and ACK), ABSORB, RENEW, FINISH, ENQUEUE, the janitor's repairs, sleeping
- * timers, and what people do by hand.
+ * timers, and commands of users.
  */
 export const transitions = { enqueue, take, absorb, renew, finish, revive, alarm, rearm, retry, withdraw } as const

@@ -1,13 +1,13 @@
-/** Where a namespace's next token is: that of a key, or the first one from a sequence on. */
+/** Where a namespace's next token is: the token of a key, or the first token from a sequence on. */
 export type TurnPlace = { key: string } | { from: number }
 
 interface Waiting {
   known: Set<string>
   /** There are more keys than are known, at this sequence or later. */
   more?: number
-  /** The first of them is being looked for. */
+  /** True: a search for the first of them is under way. */
   searching: boolean
-  /** From one of them to the next, in sequences, as far as the last search tells. */
+  /** The distance between two of these keys in sequences, as the last search found it. */
   gap: number
 }
 
@@ -15,55 +15,59 @@ interface PassedOver {
   namespace: string
   key: string
   until: number
-  /** Those from this sequence on were left to another worker. */
+  /** The sequence from which on the namespace's keys were left to another worker. */
   left: number | undefined
 }
 
-/** Kubernetes itself is tested with as many. Keys of further ones wait in the line. */
+/** The number of namespaces that Kubernetes itself is tested with. Keys of further namespaces wait in the line. */
 export const MAX_NAMESPACES = 10_000
 export const MAX_KNOWN = 32
 const MAX_PASSED_OVER = 1000
-/** So long a token whose key runs is left alone. */
+/** How long a token whose key runs is left alone. */
 const PASS_OVER_MS = 1000
-/** Fewer keys than this are left to another worker that takes them too, if they are as far apart as the last two. */
+/**
+ * The largest number of keys that are left to another worker that serves the same namespace, if the keys are as far
+ * apart as the last two.
+ */
 const MAX_LEFT = 64
 
 /**
- * Whose turn it is in one lane. The line is what the lane's consumer delivers: the oldest token, whatever its namespace.
- * Each namespace that is known to wait further back has one turn for each turn of the line. Nothing here does IO.
+ * The order in which namespaces are served in one lane. The line is the order in which the lane's consumer delivers:
+ * the oldest token first, whatever its namespace. Each namespace that is known to wait further back has one turn for
+ * each turn of the line. Nothing here does IO.
  */
 export class Turns {
-  /** In the order of their turns. */
+  /** The waiting namespaces, in the order of their turns. */
   readonly #waiting = new Map<string, Waiting>()
   readonly #passedOver: PassedOver[] = []
   readonly #random: () => number
   #line = 0
-  /** The namespace that the line served last: it has its turns there. */
+  /** The namespace that the line served last. It has its turns in the line. */
   #head: string | undefined
   #sinceLine = 0
 
-  /** `random` gives 0 ≤ x < 1. */
+  /** `random` returns 0 ≤ x < 1. */
   constructor(random: () => number) {
     this.#random = random
   }
 
-  /** There is nothing to decide while all keys wait in the line. */
+  /** Whether all keys wait in the line, so that there is nothing to decide. */
   get isLineAlone(): boolean {
     return this.#waiting.size === 0 && this.#passedOver.length === 0
   }
 
-  /** The line has come to this token. */
+  /** Notes that the line has reached this token. */
   lineAt(namespace: string | undefined, sequence: number): void {
     this.#head = namespace
     this.#line = Math.max(this.#line, sequence)
   }
 
-  /** The line has not come to this token. */
+  /** Whether the line has not yet reached this token. */
   isAhead(sequence: number): boolean {
     return sequence > this.#line
   }
 
-  /** A key waits. */
+  /** Notes that a key waits. */
   note(namespace: string, key: string): void {
     const waiting = this.#waiting.get(namespace)
     if (waiting === undefined) {
@@ -74,9 +78,9 @@ export class Turns {
   }
 
   /**
-   * It runs: its token cannot be taken before that run has ended. `elsewhere` is the sequence of a token whose key
-   * another worker has. If a search found it, that worker takes the keys of this namespace in the same order: they would
-   * meet at each key, so the search goes on further back, and returns later.
+   * Skips a key that runs: its token cannot be taken before that run has ended. `elsewhere` is the sequence of a token
+   * whose key another worker has. If a search found that token, the other worker takes the keys of this namespace in
+   * the same order and the two would collide at each key. So the search continues further back, and returns later.
    */
   passOver(namespace: string, key: string, now: number, elsewhere?: number): void {
     if (this.#passedOver.length >= MAX_PASSED_OVER) return
@@ -89,7 +93,7 @@ export class Turns {
     waiting.more = Math.max(more, elsewhere + 1 + Math.floor(this.#random() * MAX_LEFT) * gap)
   }
 
-  /** The namespace whose turn it is; undefined: the line's. */
+  /** Returns the namespace that has its turn. Undefined: it is the turn of the line. */
   next(now: number): string | undefined {
     this.#restore(now)
     const others = this.#waiting.size - Number(this.#head !== undefined && this.#waiting.has(this.#head))
@@ -106,8 +110,9 @@ export class Turns {
   }
 
   /**
-   * The place of the namespace's next token; undefined: none is known. A search ends with found(). Any of the known keys
-   * may be next: workers that know the same ones would otherwise all try the same one.
+   * Returns the place of the namespace's next token. Undefined: none is known. A search ends with found(). The next key
+   * is chosen at random among the known ones, because workers that know the same keys would otherwise all try the same
+   * key.
    */
   take(namespace: string): TurnPlace | undefined {
     const waiting = this.#waiting.get(namespace)
@@ -123,13 +128,13 @@ export class Turns {
     return key === undefined ? undefined : { key }
   }
 
-  /** What a search from a sequence on has come to. */
+  /** Stores the result of a search from a sequence on. */
   found(namespace: string, from: number, sequence: number | undefined): void {
     const waiting = this.#waiting.get(namespace)
     if (waiting === undefined) return
     waiting.searching = false
     if (sequence !== undefined) waiting.gap = sequence + 1 - from
-    // Otherwise the next search begins elsewhere: its place was changed meanwhile.
+    // If the place was changed during the search, the next search begins at the changed place.
     if (waiting.more === from) {
       if (sequence === undefined) delete waiting.more
       else waiting.more = sequence + 1
@@ -151,7 +156,7 @@ export class Turns {
   }
 
   #putBack({ namespace, key, left }: PassedOver): void {
-    // A search may have gone past it.
+    // A search may have passed this token.
     if (this.#waiting.has(namespace)) this.#waiting.get(namespace)?.known.add(key)
     else this.note(namespace, key)
     const waiting = this.#waiting.get(namespace)

@@ -1,7 +1,7 @@
 import type { BackoffTerms } from './backoff.ts'
 import type { Lane } from './record.ts'
 
-/** So long after the run has ended, whatever is done to the wall clock meanwhile. */
+/** A delay that begins when the run ends, and does not depend on changes of the wall clock. */
 interface Delay {
   afterMs: number
 }
@@ -12,16 +12,16 @@ export type Due = Date | Delay
 /** How a run ended. */
 export type Finish<When = Due> =
   | { kind: 'done' }
-  /** Run again then, even if nothing changes. */
+  /** The key runs again at that time, even if nothing changes. */
   | { kind: 'requeue'; at: When }
-  /** Not counted: `attempt` stays as it is, because it was not the key's doing. */
+  /** isCounted false: `attempt` stays as it is, because the key did not cause the failure. */
   | { kind: 'error'; message: string; retryAt: When; isCounted?: boolean }
-  /** Not run again until the key is enqueued. */
+  /** The key does not run again until it is enqueued. */
   | { kind: 'terminal'; message: string }
 
 /**
- * Not run: queued again as it was, at once, for somebody else. Only for who drains the worker by then: it would take the
- * key again and again.
+ * The key did not run: it is queued again at once, unchanged, for another worker. Return it only while the worker
+ * drains, because the same worker would otherwise take the key again and again.
  */
 export interface HandBack {
   kind: 'handback'
@@ -34,93 +34,99 @@ export interface Lease {
   readonly lane: Lane
   /** Unique to this run. */
   readonly owner: string
-  /** Failed runs before this one; advisory, good for backoff only. */
+  /** The number of failed runs before this one. Advisory: use it for backoff only. */
   readonly attempt: number
-  /** Runs of this key before this one never ended: their process was lost, perhaps because of them. */
+  /** True: runs of this key before this one never ended. Their process was lost, perhaps because of them. */
   readonly cutShort: boolean
-  /** Two of them in a row, and no run of this key has succeeded since: let it do no harm. */
+  /**
+   * True: two such runs in a row, and no run of this key has succeeded since. The handler must limit the harm of
+   * another crash.
+   */
   readonly suspect: boolean
-  /** A timer that came due caused this run. */
+  /** True: a timer that came due caused this run. */
   readonly fired: boolean
   /**
-   * The owner of the run before, if no other run of the key was in between, and no token has caused this one: its own timer
-   * has, or a change that this process was told of. Undefined: that is not certain.
+   * The owner of the previous run, if no other run of the key was in between and no token caused this run: it began
+   * because of the previous run's own timer, or because of a change that this process observed. Undefined: that is not
+   * certain.
    */
   readonly after: string | undefined
   /** When the token was stored, by the local wall clock. */
   readonly enqueuedAt: Date
-  /** End of the lease as it stands now, by the local wall clock. */
+  /** The end of the lease as it stands now, by the local wall clock. */
   readonly until: Date
-  /** Aborted with a LeaseLostError when the key may be somebody else's, or is taken back at shutdown. */
+  /** Aborted with a LeaseLostError when another process may own the key, or when shutdown takes the key back. */
   readonly signal: AbortSignal
-  /** Call before every write: throws LeaseLostError if the lease is over by now. */
+  /** Call before every write. Throws LeaseLostError if the lease is over. */
   hold(): void
-  /** Aborted when this process is told of a change after the last beginPass(): what was read since is stale. */
+  /** Aborted when this process receives a change after the last beginPass(): state that was read since is stale. */
   readonly stale: AbortSignal
   /**
-   * Call before reading state. Who calls it makes the run open to changes that come while it lasts: then read again
-   * (another pass) rather than end when `stale`. What no pass has seen is queued. Tells who has told of changes since the pass
-   * before: this process, or a token, which may come from another one.
+   * Call before reading state. The call makes the run accept changes while it lasts: when `stale` is aborted, read
+   * again (another pass) instead of ending. Changes that no pass has seen are queued. Resolves to the source of the
+   * changes since the previous pass: this process, or a token, which may come from another process.
    */
   beginPass(): Promise<'told here' | 'told by a token'>
 }
 
-/** The key may be run by somebody else by now: write nothing more. */
+/** Thrown when another process may run the key by now: write nothing more. */
 export class LeaseLostError extends Error {
   override readonly name = 'LeaseLostError'
 }
 
 export interface ServeOptions {
   reconciler: string
-  /** Keys held at once, of both lanes together. */
+  /** The number of keys held at once, of both lanes together. */
   slots: number
-  /** To throw is to end in an error, with this backoff. */
+  /** Runs a key. If it throws, the run ends in an error with this backoff. */
   handler: (lease: Lease) => Promise<Finish | HandBack>
-  /** For runs that end without a say of their own: by throwing, or by taking their process along. */
+  /** The backoff for runs that throw or crash their process, and so return no time of their own. */
   backoff?: BackoffTerms
-  /** fenced: the finish was not stored, because the lease was lost; the key has been queued again. */
+  /** fenced: the finish was not stored, because the lease was lost. The key is queued again. */
   onFinished?: (lease: Lease, result: 'finished' | 'fenced') => void
-  /** What the queue could not do and will do again or leave to another worker; otherwise it is only logged. */
+  /** Called with errors that the queue repeats or leaves to another worker. Left out: the errors are only logged. */
   onError?: (error: unknown) => void
 }
 
 export interface Worker {
-  /** Keys in the hands of this worker. */
+  /** The number of keys that this worker holds. */
   readonly running: number
   /**
-   * Takes no more keys and gives runs so much time to end. What still runs then loses its lease, and its key is queued
-   * again for another worker. Asked again, the shorter time counts. Over within 4 s after it, whatever NATS does.
+   * Stops taking keys, and gives runs `graceMs` milliseconds to end. A run that continues loses its lease, and its key
+   * is queued again for another worker. If called again, the shorter time counts. Resolves at most 4 s after that time,
+   * whatever NATS does.
    */
   drain(graceMs: number): Promise<void>
 }
 
-/** Where a change has gone. */
+/** How a change was accepted. */
 export interface Announced {
-  /** With the run under way: `safe` may take as long as that run. */
+  /** True: a run under way has the change, and `safe` may take as long as that run. */
   noted: boolean
-  /** Resolves when the change is safe: a run that has seen it has ended, or is certain whatever dies. */
+  /** Resolves when the change is safe: a run that has seen it has ended, or is certain whichever process dies. */
   safe: Promise<Safety>
 }
 
 /** What makes a change safe: a run that has ended, the record of a run that begins here, or a token. */
 export type Safety = 'run' | 'record' | 'token'
 
-/** For metrics. Called on the hot path: must be quick and must not throw. */
+/** Callbacks for metrics. They are called on the hot path: they must be quick and must not throw. */
 export interface QueueObserver {
   onEnqueue?(reconciler: string, result: 'queued' | 'coalesced'): void
   onServe?(reconciler: string, slots: number): void
-  /** lateMs: of a timer, from when it was due until its key was queued. */
+  /** lateMs: for a timer, the time from its due time until its key was queued. */
   onTake?(reconciler: string, queuedMs: number, lateMs?: number): void
   onFinish?(reconciler: string, kind: (Finish | HandBack)['kind'], workMs: number): void
   onFenced?(reconciler: string): void
-  /** The janitor replaced a token that would never have been delivered, or a timer that would never have fired. */
+  /** Called when the janitor has replaced a token that would never be delivered, or a timer that would never fire. */
   onRevive?(reconciler: string): void
 }
 
 /**
- * What the stream holds of one key. A key that runs or waits may have a second entry: queued, with its place in its lane
- * and among its namespace's keys there (1 is the next one). In a long lane namespaces are served in turn. A running one has the process that runs it in `by`; one that was parked by hand, not by a
- * terminal error, is Withdrawn.
+ * An entry that the stream holds for one key. A key that runs or waits may have a second entry, queued, with its place
+ * in its lane and among its namespace's keys there (1 is the next one). In a long lane, namespaces are served in turn.
+ * A running entry has the process that runs it in `by`. The reason of an entry that a user parked is Withdrawn, not
+ * Terminal.
  */
 export type Entry = {
   reconciler: string
@@ -135,13 +141,13 @@ export type Entry = {
   | { state: 'parked'; since: Date; reason: 'Terminal' | 'Withdrawn' }
 )
 
-/** How many keys are in each state; one that runs or waits may be queued as well. */
+/** The number of keys in each state. A key that runs or waits may be counted as queued as well. */
 export type Depth = Record<Entry['state'], number>
 
 export interface Backlog {
-  /** Queued keys by lane. */
+  /** The number of queued keys by lane. */
   lanes: Record<Lane, number>
-  /** When the one that is queued longest was queued. */
+  /** When the key that has waited longest was queued. */
   oldest: Date | undefined
 }
 

@@ -25,82 +25,91 @@ import type { Announced, Backlog, Depth, Entry, KeyOf, QueueObserver, Safety, Se
 import { QueueWorker } from './worker.ts'
 
 export interface QueueOptions {
-  /** Before the names of stream and subjects, so that several queues can share a server. */
+  /** A prefix of the names of stream and subjects, so that several queues can share a server. */
   prefix?: string
-  /** False: NoQueueError if the stream is not there. */
+  /** False: openQueue throws NoQueueError if the stream does not exist. */
   create?: boolean
-  /** Of the stream. Left out: as it is there, or one. */
+  /** The replicas of the stream. Left out: an existing stream keeps its number, a new stream gets one. */
   replicas?: 1 | 3
-  /** Raises the replicas of an existing stream to that number. Needs the permission to update it. */
+  /** Raises the replicas of an existing stream to that number. Needs the permission to update the stream. */
   raiseReplicas?: boolean
-  /** How long a worker may be silent before its key is queued again. Processes may have different ones. Default 10 s. */
+  /**
+   * How long a worker may be silent before its key is queued again, in milliseconds. Processes may have different
+   * values. Default 10 s.
+   */
   leaseMs?: number
-  /** How long a token may be in flight before it is delivered again: as the last process to declare it has it. Default 10 s. */
+  /**
+   * How long a token may be in flight before it is delivered again, in milliseconds. The last process that declares the
+   * queue decides. Default 10 s.
+   */
   ackWaitMs?: number
-  /** Timers that the server carries before others sleep. Default 50,000. */
+  /** The number of timers that the server carries before others sleep. Default 50,000. */
   armedLimit?: number
-  /** Keys that this process holds at once, of all Reconcilers together. Left out: as many as they have slots. */
+  /**
+   * The number of keys that this process holds at once, of all Reconcilers together. Left out: the sum of their slots.
+   */
   slots?: number
   log: RunLog
   observer?: QueueObserver
-  /** The wall clock, epoch milliseconds. */
+  /** Returns the wall clock's time in epoch milliseconds. */
   now?: () => number
   random?: () => number
-  /** Names runs and this process. No two calls may give the same, in any process. */
+  /** Returns a name for a run or for this process. No two calls may return the same, in any process. */
   nonce?: () => string
-  /** Names this process to people who look at what runs. */
+  /** The name of this process for users who look at running keys. */
   instance?: string
   /** Called before each access to the stream, for tests that crash there. */
   onIo?: (io: Io, key: string) => void | Promise<void>
 }
 
 interface ListOptions {
-  /** Left out: of all Reconcilers. */
+  /** Left out: all Reconcilers. */
   reconciler?: string
-  /** Left out: in all states. */
+  /** Left out: all states. */
   states?: readonly Entry['state'][]
   limit?: number
 }
 
 export interface WorkQueue {
-  /** Name of the JetStream stream that holds it all. */
+  /** The name of the JetStream stream that holds the queue. */
   readonly stream: string
-  /** A subject of it that is about no key, for who wants to know whether somebody has emptied it. */
+  /** A subject of the stream that belongs to no key. Its message shows whether the stream was emptied. */
   readonly mark: string
-  /** The two consumers of a Reconciler: before its first enqueue or serve. */
+  /** Declares the two consumers of a Reconciler. Call before its first enqueue or serve. */
   declare(reconciler: string): Promise<void>
   /**
-   * Once resolved, a run that starts later is certain, whatever dies; coalesced: the key was queued already. Waits as
-   * long as NATS does not answer. `attempt` counts the failed runs that the key has behind it.
+   * Queues a key. Once it resolves, a run that starts later is certain, whichever process dies. coalesced: the key was
+   * queued already. Waits as long as NATS does not answer. `attempt` is the number of failed runs before.
    */
   enqueue(reconciler: string, key: string, options?: { lane?: Lane; attempt?: number }): Promise<'queued' | 'coalesced'>
   /**
-   * A change that this process was told of, where it may also run: a run of the key that is under way here reads again
-   * before it ends, and with a slot free the key runs at once, without a token; else this is enqueue().
+   * Accepts a change that this process observed, and runs the key in this process if possible. A run of the key that is
+   * under way here reads again before it ends. With a free slot, the key runs at once, without a token. Otherwise this
+   * is enqueue().
    */
   announce(reconciler: string, key: string, options?: { lane?: Lane }): Announced
   serve(options: ServeOptions): Worker
-  /** Deletes the consumers of a Reconciler. Keys that are queued stay, and are served once it is declared again. */
+  /** Deletes the consumers of a Reconciler. Queued keys stay, and are served once the Reconciler is declared again. */
   retire(reconciler: string): Promise<void>
-  /** Everything declared here, by any process. */
+  /** Returns the Reconcilers that any process has declared here. */
   reconcilers(): Promise<string[]>
-  /** Whether some process serves the Reconciler: it waits for keys, or runs one. */
+  /** Returns whether a process serves the Reconciler: it waits for keys, or runs one. */
   isServed(reconciler: string): Promise<boolean>
-  /** What is not in these states is not read. */
+  /** Lists entries. Entries in other states are not read. */
   list(options?: ListOptions): AsyncGenerator<Entry>
-  /** What there is of one key. */
+  /** Returns the entries of one key. */
   find(of: KeyOf): Promise<Entry[]>
   depth(reconciler: string): Promise<Depth>
   backlog(reconciler: string): Promise<Backlog>
-  /** Runs a waiting or parked key now; its count of failures stays. */
+  /** Runs a waiting or parked key now. The key keeps its count of failures. */
   retry(of: KeyOf, signal?: AbortSignal): Promise<RetryOutcome>
-  /** Keeps a key that does not run from running until it is retried or enqueued. */
+  /** Parks a key that does not run: it runs again only if a user retries it or it is enqueued. */
   park(of: KeyOf, signal?: AbortSignal): Promise<WithdrawOutcome>
-  /** Throws away what a key that does not run is due: its timer, and every change enqueued before this resolves. */
+  /** Deletes the timer of a key that does not run, and every change that was enqueued before this resolves. */
   purge(of: KeyOf, signal?: AbortSignal): Promise<WithdrawOutcome>
   /**
-   * Finds and replaces tokens that would never be delivered and timers that would never fire; workers do it by themselves.
-   * `atOnce`: records that are read in one pass, 10,000 if it is left out.
+   * Finds and replaces tokens that would never be delivered and timers that would never fire. Workers do this by
+   * themselves. `atOnce` is the number of records that one pass reads, 10,000 by default.
    */
   janitor(reconciler: string, atOnce?: number): Pick<Janitor, 'pass'>
 }
@@ -147,7 +156,7 @@ export async function openQueue(js: JetStream, options: QueueOptions): Promise<W
 class JetStreamQueue implements WorkQueue {
   readonly #core: Core
   readonly #opener: Opener
-  /** Workers of this process by Reconciler, the latest. */
+  /** The latest worker of this process for each Reconciler. */
   readonly #workers = new Map<string, QueueWorker>()
   #timersDeclared: Promise<void> | undefined
 
@@ -169,7 +178,7 @@ class JetStreamQueue implements WorkQueue {
     await this.#declareConsumers(reconciler)
   }
 
-  /** Once. Should somebody delete them, their janitor in each worker declares them again. */
+  /** Declares the consumers of timers once. If a user deletes them, the janitor in each worker declares them again. */
   #declareTimers(): Promise<void> {
     this.#timersDeclared ??= this.#declareConsumers(TIMERS).catch((error: unknown) => {
       this.#timersDeclared = undefined

@@ -14,8 +14,8 @@ import { allowances, type Sharer } from './slots.ts'
 import type { ServeOptions, Worker } from './types.ts'
 
 /**
- * How long handing back may take. A run that does not heed its signal keeps its lease, which ends with it or with the
- * process; so do all when NATS does not answer.
+ * How long handing back may take. A run that ignores its signal keeps its lease until the run or the process ends. All
+ * runs keep their leases in this way when NATS does not answer.
  */
 const HANDBACK_MS = 2000
 
@@ -27,7 +27,7 @@ export class QueueWorker implements Worker, Sharer {
   readonly #janitor: Janitor
   readonly #runs: HandlerRuns
   readonly #timers: OwnTimers
-  /** Keys on their way to a run here, which will read state when it begins; false: it did not come to that. */
+  /** Keys that are about to run here; the run reads state when it begins. Resolves to false if no run began. */
   readonly #arriving = new Map<string, Promise<boolean>>()
   readonly #inHand = new Set<Promise<void>>()
   readonly #abandon = new AbortController()
@@ -79,8 +79,8 @@ export class QueueWorker implements Worker, Sharer {
   }
 
   /**
-   * A change that this process was told of: for the run of its key here, or for one that a free slot can begin at once.
-   * `safe` resolves to false if the change has to be queued all the same. Undefined: neither of them.
+   * Accepts a change that this process observed, for a run of its key here or for one that a free slot can begin at
+   * once. `safe` resolves to false if the change must still be queued. Undefined: neither is possible.
    */
   announce(key: string, lane: Lane): { noted: boolean; safe: Promise<boolean> } | undefined {
     if (this.#drained) return undefined
@@ -139,7 +139,7 @@ export class QueueWorker implements Worker, Sharer {
     this.#occupy(inHand, this.#work(place.key, claim))
   }
 
-  /** A key of this namespace, although others are before it in the line. */
+  /** Takes a key of this namespace, although other keys are before it in the line. */
   async #takeOf(namespace: string, inHand: LaneInHand): Promise<void> {
     const { clock, ackWaitMs } = this.#core
     this.#lastLane = inHand.lane
@@ -155,8 +155,9 @@ export class QueueWorker implements Worker, Sharer {
   }
 
   /**
-   * Only a key that nothing here is about, and only where no token waits that would be overtaken. A process that died of
-   * its key keeps the token that counts this until its acknowledgement is overdue: so long, a new process looks for it.
+   * Takes a key without a token, only if this process has nothing else of the key and no waiting token would be
+   * overtaken. If a run crashed its process, the token that counts this stays unacknowledged until it is overdue.
+   * During that time, a new process looks for that token first.
    */
   #takeDirectly(key: string): Promise<boolean> | undefined {
     if (!this.#mayTakeDirectly(key)) return undefined
@@ -168,7 +169,7 @@ export class QueueWorker implements Worker, Sharer {
     return this.#arriving.get(key)
   }
 
-  /** A timer that was set here: where no slot is free for it the server fires it. */
+  /** Takes a key whose timer was set here. If no slot is free, the server fires the timer. */
   #takeDue(key: string, waiting: KeyRecord): void {
     if (this.#drained || this.#arriving.has(key) || !this.#mayTakeDirectly(key)) return
     const input = { token: { lane: waiting.lane, attempt: 0 }, direct: true, waiting, isDue: true }
@@ -179,7 +180,7 @@ export class QueueWorker implements Worker, Sharer {
     return this.#lanes.high.backlog === 0 && this.#allowances.direct > 0 && this.#runs.of(key) === undefined
   }
 
-  /** Without a token. */
+  /** Returns a claim without a token. */
   #claimWithout(input: Claim['input']): Claim {
     const { clock, ackWaitMs } = this.#core
     return { input, message: undefined, cameAt: clock.moment(), freshMs: ackWaitMs / 4, delivery: undefined }
@@ -196,7 +197,7 @@ export class QueueWorker implements Worker, Sharer {
     this.#inHand.add(work)
   }
 
-  /** Never rejects: what fails here is delivered again, or queued by its watchdog. */
+  /** Runs the key and never rejects. After a failure, the token is delivered again, or the watchdog queues the key. */
   async #work(key: string, claim: Claim): Promise<void> {
     const { reconciler, onError } = this.#options
     try {
@@ -211,7 +212,7 @@ export class QueueWorker implements Worker, Sharer {
     }
   }
 
-  /** What is taken before it is due begins when it is. */
+  /** Takes the key. If it was taken before its timer is due, resolves when the timer is due. */
   async #take(key: string, claim: Claim): Promise<HeldKey | undefined> {
     const { signal } = this.#abandon
     const { clock } = this.#core
