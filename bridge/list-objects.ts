@@ -84,5 +84,5 @@ async function* streamed(kube: KubeClient, path: string, options: ListObjectsOpt
     if (isInvalid(error)) throw new NotStreamedError(`${path}: the server does not stream lists`, { cause: error })
     throw error
   }
-  throw new NotStreamedError(`${path}: the server did not say when the list was complete`)
+  throw new NotStreamedError(`${path}: the server did not mark the end of the list`)
 }

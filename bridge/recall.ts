@@ -36,7 +36,7 @@ export class Recall {
   async #load(begin: () => Take): Promise<void> {
     const { signal, log } = this.#deps
     const pauseMs = (error: unknown): number => {
-      log.warn({ err: error, resource: resourceName(this.#ref) }, 'what is related to what could not be read yet')
+      log.warn({ err: error, resource: resourceName(this.#ref) }, 'relations of the objects could not be read yet')
       return RETRY_MS
     }
     await retry(() => this.#read(begin()), { signal, pauseMs }).then(

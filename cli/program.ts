@@ -65,7 +65,7 @@ Start here:
   fairlead up --install                 bridge and dispatcher on the cluster of KUBECONFIG
   fairlead explain website/hello        why an object is as it is, and what to do
   fairlead console                      queue, objects, runs and events in a browser
-  fairlead queue ls                     what is queued, running, waiting or parked
+  fairlead queue ls                     keys that are queued, running, waiting or parked
   fairlead events tail                  every change of the cluster, as it comes
 `
 

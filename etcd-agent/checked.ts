@@ -39,13 +39,13 @@ export async function* checked(
   }
   if (size % SECTOR_BYTES !== DIGEST_BYTES)
     throw new SnapshotError(
-      `${what}: ${size} bytes are no whole snapshot: one ends with a digest of 32 bytes after pages of 512. A database that was copied from a data directory has none: take it with etcdctl snapshot save`,
+      `${what}: ${size} bytes are not a whole snapshot: one ends with a digest of 32 bytes after pages of 512. A database that was copied from a data directory has none: take it with etcdctl snapshot save`,
     )
   const sha256 = hash.copy().update(tail).digest('hex')
   const [found, appended] = [hash.digest('hex'), Buffer.from(tail).toString('hex')]
   if (found !== appended)
     throw new SnapshotError(
-      `${what}: the bytes have the SHA-256 ${found}, but the snapshot says ${appended}: it is damaged`,
+      `${what}: the bytes have the SHA-256 ${found}, but the snapshot has ${appended}: it is damaged`,
     )
   ended({ size, sha256 })
 }

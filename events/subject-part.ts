@@ -39,7 +39,7 @@ export function encodeSubjectPart(text: string): string {
 export function decodeSubjectPart(part: string): string {
   if (PLAIN.test(part) && part !== NONE && part.length <= MAX_PART) return part
   const text = unescaped(part.replace(/=(?=[0-9a-f]{64}$)/, '%25'))
-  if (text === undefined || encodeSubjectPart(text) !== part) throw new SubjectError(`${part} is no escaped name`)
+  if (text === undefined || encodeSubjectPart(text) !== part) throw new SubjectError(`${part} is not an escaped name`)
   return text
 }
 

@@ -42,7 +42,8 @@ export const keyOf = (namespace: string | undefined, name: string): string =>
 
 export function parseKey(key: string): { namespace: string | undefined; name: string } {
   const [namespace, name, ...rest] = key.split('.')
-  if (namespace === undefined || name === undefined || rest.length > 0) throw new SubjectError(`${key} is no queue key`)
+  if (namespace === undefined || name === undefined || rest.length > 0)
+    throw new SubjectError(`${key} is not a queue key`)
   return { namespace: decodeOptional(namespace), name: decodeSubjectPart(name) }
 }
 
@@ -140,7 +141,7 @@ export const ownerPart = (owner: OwnerKey | undefined): string =>
 export function parseOwner(part: string): OwnerKey | undefined {
   if (part === NO_OWNER) return undefined
   const [resource, name, ...rest] = part.split('~')
-  if (resource === undefined || name === undefined || rest.length > 0) throw new SubjectError(`${part} is no owner`)
+  if (resource === undefined || name === undefined || rest.length > 0) throw new SubjectError(`${part} is not an owner`)
   return { resource: decodeSubjectPart(resource), name: decodeSubjectPart(name) }
 }
 

@@ -34,7 +34,9 @@ export async function authorizationFor(
   if (scheme !== 'bearer') return undefined
   const realm = URL.canParse(parameters['realm'] ?? '') ? new URL(parameters['realm'] ?? '') : undefined
   if (realm === undefined || (realm.protocol !== 'https:' && !origin.startsWith('http:')))
-    throw new RegistryError(`${origin} names "${parameters['realm']}" as its token service, which is no https address`)
+    throw new RegistryError(
+      `${origin} names "${parameters['realm']}" as its token service, which is not an https address`,
+    )
   const answer = await fetch(...tokenRequest(realm, parameters['service'], scopes, credentials)).catch(
     (cause: unknown) => {
       throw new RegistryError(`the token service ${realm.origin} of ${origin} cannot be reached`, { cause })

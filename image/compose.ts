@@ -138,7 +138,7 @@ async function platformsOf(base: Base, wanted: readonly string[]): Promise<Chose
     return [{ digest: root.digest, manifest }]
   }
   if (ociType(root.mediaType) !== MEDIA.index)
-    throw new UsageError(`the base is of type "${root.mediaType}", which is no image`)
+    throw new UsageError(`the base is of type "${root.mediaType}", which is not an image`)
   const { manifests } = JSON.parse(root.bytes.toString()) as Index
   const byTitle = new Map(manifests.flatMap((one) => (one.platform ? [[titleOf(one.platform), one] as const] : [])))
   const missing = wanted.filter((one) => !byTitle.has(one))

@@ -22,7 +22,7 @@ export async function openLayout(path: string): Promise<Layout> {
   const read = async ({ digest }: Descriptor) => {
     const bytes = await contents(`blobs/${digest.replace(':', '/')}`)
     if (digestOf(bytes) !== digest)
-      throw new DigestMismatchError(`${digest} in ${path} has other contents than its digest says`)
+      throw new DigestMismatchError(`${digest} in ${path} has contents that do not match its digest`)
     return bytes
   }
   return { root: blob(only.mediaType, await read(only)), read }
@@ -31,7 +31,7 @@ export async function openLayout(path: string): Promise<Layout> {
 type Contents = (name: string) => Promise<Buffer<ArrayBuffer>>
 
 const missing = (path: string, name: string, cause?: unknown): UsageError =>
-  new UsageError(`${path} is no OCI image layout: it has no ${name}`, { cause })
+  new UsageError(`${path} is not an OCI image layout: it has no ${name}`, { cause })
 
 const folder =
   (path: string): Contents =>

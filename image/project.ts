@@ -78,7 +78,7 @@ async function functionEntries(folder: string, include: readonly string[]): Prom
   const entries = await entriesFrom(join(folder, 'package.json'), posix.join(APP, 'package.json'))
   for (const path of include.map((one) => normalize(one))) {
     if (path.startsWith('..') || path.startsWith('/'))
-      throw new UsageError(`${path} is outside of ${folder}: only what is in it can be included`)
+      throw new UsageError(`${path} is outside of ${folder}: only files in it can be included`)
     if (!existsSync(join(folder, path)))
       throw new UsageError(`${folder} has no ${path}: name what the functions are in, --include PATH`)
     const without = (name: string) => name === 'node_modules' || name === '.git' || TEST.test(name)

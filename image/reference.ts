@@ -23,7 +23,7 @@ export function parseReference(text: string): Reference {
   const repository = parts.join('/')
   if (!HOST.test(registry) || !REPOSITORY.test(repository))
     throw new UsageError(
-      `"${text}" is no reference of an image: write it like registry.example.com/team/app:v1, in lower case`,
+      `"${text}" is not a reference of an image: write it like registry.example.com/team/app:v1, in lower case`,
     )
   return { registry, repository, ...(tag !== undefined && { tag }), ...(digest !== undefined && { digest }) }
 }

@@ -155,7 +155,7 @@ export class Repository {
     const said = refusal(await answer.text())
     const cure = {
       401: `: log in to it, e.g. docker login ${this.reference.registry}`,
-      403: `: log in to it as somebody who may, e.g. docker login ${this.reference.registry}`,
+      403: `: log in to it with an account that may, e.g. docker login ${this.reference.registry}`,
     }[status]
     const what = method === 'GET' || method === 'HEAD' ? 'does not give' : 'does not take'
     const part = url.pathname.split('/').slice(-2).join('/')

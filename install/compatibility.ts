@@ -6,7 +6,7 @@ export function refuseBreaking(before: CustomResourceDefinition, after: CustomRe
   const found = breakingChanges(before, after)
   if (found.length === 0) return
   const { name } = after.metadata
-  const cure = 'keep the field as it was and give what is new one of its own, or apply it all the same: install --force'
+  const cure = 'keep the field as it was and add a new field, or apply it all the same: install --force'
   throw new IncompatibleError(
     [`${name} would break objects that are stored:`, ...found.map((one) => `  ${one}`), cure].join('\n'),
   )

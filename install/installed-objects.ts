@@ -21,7 +21,7 @@ const RESOURCES: Record<string, ResourceRef> = {
 
 export function pathOf(kind: string, namespace: string | undefined, name: string): string {
   const ref = RESOURCES[kind]
-  if (ref === undefined) throw new TypeError(`nobody has said which resource a ${kind} is`)
+  if (ref === undefined) throw new TypeError(`the resource of the kind ${kind} is not known`)
   return resourcePath(ref, namespace, name)
 }
 

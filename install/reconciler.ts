@@ -10,7 +10,9 @@ const status = z.object({
     .array(revision)
     .max(10)
     .optional()
-    .describe('Of the function, in the order of their first answers. After another one every object runs again.'),
+    .describe(
+      'Revisions of the function, in the order of their first answers. After a new one every object runs again.',
+    ),
 })
 
 const Reconciler = resource({

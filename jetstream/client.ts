@@ -250,7 +250,7 @@ export class JetStream {
   async #request<T>(subject: string, payload: Uint8Array | string, headers: Headers | undefined): Promise<T> {
     const message = await this.#mux.request(subject, payload, headers, this.#timeoutMs)
     if (statusOf(message) === 503)
-      throw new JetStreamError(`nobody answers on ${subject}: no such stream, or it has no leader`, 503, 0)
+      throw new JetStreamError(`no answer on ${subject}: no such stream, or it has no leader`, 503, 0)
     const answer = JSON.parse(message.string()) as T & ApiAnswer
     if (answer.error) {
       const { code, err_code: errCode = 0, description = 'refused' } = answer.error

@@ -50,11 +50,11 @@ function lifeOf(js: JetStream, kept: Kept, marks: boolean): () => Promise<string
   return async () => {
     const found = await findInfo(js, stream)
     if (found === undefined || (known && known.created !== found.created))
-      throw new StreamLostError(`stream ${stream} was deleted: start again, and everything is listed and runs anew`)
+      throw new StreamLostError(`stream ${stream} was deleted: start again, and everything is listed and runs again`)
     const { config, created, state } = found
     const mark = await markOf(js, kept, marks && known?.mark === undefined)
     if (known?.mark !== undefined && known.mark !== mark)
-      throw new StreamLostError(`stream ${stream} was emptied: start again, and everything is listed and runs anew`)
+      throw new StreamLostError(`stream ${stream} was emptied: start again, and everything is listed and runs again`)
     known = { created, mark }
     if (state.last_seq < highest) fallenBehind++
     highest = state.last_seq

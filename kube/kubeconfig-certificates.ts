@@ -41,7 +41,7 @@ async function pem<F extends string>(
 
 function ensurePem(text: string, where: string): string {
   if (text.includes('-----BEGIN ')) return text
-  throw new ClusterAccessError(`${where} is no certificate or key: there is no -----BEGIN in it`)
+  throw new ClusterAccessError(`${where} is not a certificate or key: there is no -----BEGIN in it`)
 }
 
 function refuseExpired(cert: string, origin: string, now: number): void {

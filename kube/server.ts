@@ -16,7 +16,7 @@ export interface ServerAddress {
 export function serverAddress({ server, origin }: ClusterAccess): ServerAddress {
   const url = URL.parse(server)
   if (url === null || !['https:', 'http:'].includes(url.protocol)) {
-    throw new ClusterAccessError(`the server ${JSON.stringify(server)}${from(origin)} is no http(s) address`)
+    throw new ClusterAccessError(`the server ${JSON.stringify(server)}${from(origin)} is not an http(s) address`)
   }
   const secure = url.protocol === 'https:'
   const port = url.port === '' ? (secure ? 443 : 80) : Number(url.port)

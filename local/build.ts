@@ -123,7 +123,7 @@ function outputOf(name: BinaryName): string {
 
 function explained(name: string, cause: unknown): Error {
   if (isNetworkFailure(cause)) {
-    const again = 'What was fetched and compiled so far is kept: run the same command again with network access'
+    const again = 'Finished downloads and compiled packages are kept: run the same command again with network access'
     return new Error(`${name} could not be built, because its Go modules could not be fetched. ${again}.`, { cause })
   }
   return new Error(`${name} could not be built: ${cause instanceof Error ? cause.message : String(cause)}`, { cause })

@@ -22,7 +22,7 @@ export async function withLock<T>(
 
 async function acquire(file: string, onWait: (holder: Identity) => void): Promise<void> {
   const me = identify(process.pid)
-  if (!me) throw new Error(`cannot lock ${file}: this system does not tell when process ${process.pid} started`)
+  if (!me) throw new Error(`cannot lock ${file}: this system does not report when process ${process.pid} started`)
   const claim = `${file}.${randomUUID()}`
   writeFileSync(claim, formatIdentity(me))
   try {

@@ -97,7 +97,7 @@ export class Janitor {
     const found = await findConsumer(js, names.stream, names.consumer(this.#reconciler, lane))
     if (found !== undefined) return found.ack_floor
     await declareConsumers(js, names, this.#reconciler, ackWaitMs)
-    log.warn({ reconciler: this.#reconciler, lane }, 'consumer that somebody has deleted made anew')
+    log.warn({ reconciler: this.#reconciler, lane }, 'deleted consumer created again')
     return { stream_seq: 0 }
   }
 

@@ -89,12 +89,12 @@ export class LeasedKey implements Lease {
     return this.#stale.signal
   }
 
-  async beginPass(): Promise<'told here' | 'told by a token'> {
+  async beginPass(): Promise<'announced here' | 'announced by a token'> {
     const { unseen } = this.#passes
     this.#passes = passes.begin(this.#passes)
     if (this.stale.aborted) this.#stale = new AbortController()
     for (const { delivery } of unseen) if (delivery) await this.#absorb(delivery)
-    return unseen.some(({ delivery }) => delivery) ? 'told by a token' : 'told here'
+    return unseen.some(({ delivery }) => delivery) ? 'announced by a token' : 'announced here'
   }
 
   async #absorb(delivery: Delivery): Promise<void> {

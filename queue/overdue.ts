@@ -71,7 +71,7 @@ export class Overdue {
     const result = await operate(this.#core, transitions.rearm, { record, nonce: this.#core.nonce() }, of)
     if (result !== 'rearmed') return false
     observer.onRevive?.(this.#reconciler)
-    log.warn({ ...of, was: record.state }, 'timer that would never have fired armed anew')
+    log.warn({ ...of, was: record.state }, 'timer that would never have fired set again')
     return true
   }
 

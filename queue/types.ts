@@ -66,7 +66,7 @@ export interface Lease {
    * again (another pass) instead of ending. Changes that no pass has seen are queued. Resolves to the source of the
    * changes since the previous pass: this process, or a token, which may come from another process.
    */
-  beginPass(): Promise<'told here' | 'told by a token'>
+  beginPass(): Promise<'announced here' | 'announced by a token'>
 }
 
 /** Thrown when another process may run the key by now: write nothing more. */

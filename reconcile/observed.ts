@@ -45,7 +45,7 @@ export function lookedAgain(pass: Pass, seen: Observed | undefined): Pass | Step
     return moved('the object has left the selection during its run')
   if (isPaused(object)) return moved('the object was paused during its run')
   if (finalizersBefore(object, identity, spec, selects(object)) !== undefined)
-    return moved('somebody has changed the finalizers of the object during its run')
+    return moved('the finalizers of the object have changed during its run')
   return {
     ...noting(pass, objectsOf(seen.world)),
     external: undefined,

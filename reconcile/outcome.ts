@@ -79,7 +79,7 @@ function asJson(value: unknown): unknown {
   try {
     return JSON.parse(JSON.stringify(value) ?? 'null')
   } catch (cause) {
-    throw new TerminalError(`the function returned an outcome that is no plain JSON: ${(cause as Error).message}`, {
+    throw new TerminalError(`the function returned an outcome that is not plain JSON: ${(cause as Error).message}`, {
       reason: 'InvalidOutcome',
       cause,
     })

@@ -7,7 +7,7 @@ export function releaseChangelog(text: string, version: string, date: string): {
   const after = begins + UNRELEASED.length
   const next = text.indexOf('\n## ', after)
   const changes = text.slice(after, next < 0 ? undefined : next).trim()
-  if (changes === '') throw new Error(`CHANGELOG.md says nothing under "Unreleased": write what ${version} changes`)
+  if (changes === '') throw new Error(`CHANGELOG.md has nothing under "Unreleased": write the changes of ${version}`)
   const released = `${UNRELEASED}\n## ${version} (${date})\n\n${changes}\n`
   return { text: text.slice(0, begins) + released + (next < 0 ? '' : text.slice(next)), changes }
 }

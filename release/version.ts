@@ -12,7 +12,7 @@ export function nextVersion(current: string, wanted: string): string {
   if (index >= 0) return now.map((number, at) => (at < index ? number : at === index ? number + 1 : 0)).join('.')
   const next = numbersOf(wanted)
   if (next === undefined)
-    throw new Error(`${wanted} is no version: give major, minor, patch or three numbers, such as 0.2.0`)
+    throw new Error(`${wanted} is not a version: give major, minor, patch or three numbers, such as 0.2.0`)
   if (compareVersions(next, now) <= 0)
     throw new Error(`${wanted} is not higher than ${current}: a version is released once`)
   return wanted

@@ -35,7 +35,7 @@ export function namesOf({
 }): KindNames {
   if (!/^[A-Z][A-Za-z0-9]{0,62}$/.test(kind))
     throw new NameError(
-      `${JSON.stringify(kind)} is no kind: begin with a capital letter, then letters and digits, e.g. Website`,
+      `${JSON.stringify(kind)} is not a kind: begin with a capital letter, then letters and digits, e.g. Website`,
     )
   const singular = kind.toLowerCase()
   if (RESERVED.has(singular))
@@ -43,10 +43,12 @@ export function namesOf({
       `${kind} cannot be the kind: ${singular} is a word of TypeScript. Choose another one, e.g. My${kind}`,
     )
   if (!group.includes('.') || group.length > 253 || !group.split('.').every((part) => LABEL.test(part)))
-    throw new NameError(`${JSON.stringify(group)} is no API group: give a domain that is yours, e.g. shops.example.com`)
+    throw new NameError(
+      `${JSON.stringify(group)} is not an API group: give a domain that is yours, e.g. shops.example.com`,
+    )
   const names = { kind, singular, plural: plural ?? pluralOf(singular), group }
   if (!LABEL.test(names.plural))
-    throw new NameError(`${JSON.stringify(plural)} is no plural: use a-z and 0-9, e.g. websites`)
+    throw new NameError(`${JSON.stringify(plural)} is not a plural: use a-z and 0-9, e.g. websites`)
   return names
 }
 

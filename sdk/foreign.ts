@@ -15,7 +15,7 @@ const PARTS = {
 export function refuseForeign(schema: unknown, path: string, seen = new Set<unknown>()): void {
   if (seen.has(schema)) return
   seen.add(schema)
-  if (!(schema instanceof z.core.$ZodType)) throw new Error(`${path} is no schema of the z that fairlead exports`)
+  if (!(schema instanceof z.core.$ZodType)) throw new Error(`${path} is not a schema of the z that fairlead exports`)
   const def = schema._zod.def as unknown as Record<string, unknown>
   for (const [name, field] of Object.entries(def['shape'] ?? {})) refuseForeign(field, `${path}.${name}`, seen)
   for (const [part, step] of Object.entries(PARTS)) if (part in def) refuseForeign(def[part], path + step, seen)

@@ -26,5 +26,5 @@ function isRecord(value: object): boolean {
 }
 
 function refuse(path: string, what: string): never {
-  throw new TypeError(`${path} ${what}, which is no JSON`)
+  throw new TypeError(`${path} ${what}, which is not JSON`)
 }

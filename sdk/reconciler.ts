@@ -86,18 +86,18 @@ const EXTERNAL_OPTIONS = keysOf<ExternalSystem<unknown, unknown, unknown>>({
 function refuseWrong(options: { readonly [Name in keyof Reconciler]?: unknown }): void {
   const { name, external, reconcile, finalize, owns = [], related = [], backoff = {} } = options
   if (typeof name !== 'string' || !/^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/.test(name))
-    throw new Error(`reconciler name "${String(name)}" is no DNS label: use a-z, 0-9 and -, 63 characters at most`)
+    throw new Error(`reconciler name "${String(name)}" is not a DNS label: use a-z, 0-9 and -, 63 characters at most`)
   const whose = `reconciler ${name}`
   refuseUnknown(options, RECONCILER_OPTIONS, whose)
   const primary = options.for
   if (!isObject(primary) || !('resource' in primary))
-    throw new Error(`${whose}: "for" is no resource: give what resource({ … }) or kind({ … }) returns`)
+    throw new Error(`${whose}: "for" is not a resource: give the result of resource({ … }) or kind({ … })`)
   if (typeof reconcile !== 'function') throw new Error(`${whose} has no "reconcile": give it a function of a run`)
   if (finalize !== undefined && typeof finalize !== 'function')
-    throw new Error(`${whose}: "finalize" is no function: give it one of a run, or leave it out`)
+    throw new Error(`${whose}: "finalize" is not a function: give it one of a run, or leave it out`)
   for (const [list, kinds] of Object.entries({ owns, related }))
     if (!Array.isArray(kinds) || !kinds.every(isObject))
-      throw new Error(`${whose}: "${list}" is no list of kinds: write ${list}: [ConfigMap]`)
+      throw new Error(`${whose}: "${list}" is not a list of kinds: write ${list}: [ConfigMap]`)
   for (const [list, kinds] of Object.entries({ owns, related }))
     for (const [index, one] of (kinds as object[]).entries())
       refuseUnknown(one, [...RELATED_OPTIONS, ...KIND_FIELDS], `${whose}: ${list}[${index}]`)

@@ -4,7 +4,7 @@ import { COPIED, type JsonSchema } from './json-schema.ts'
 
 /** Every way a schema is refused ends here, so that each names the path, what is wrong, and the way out. */
 export function refuse(path: string, what: string, instead: string): never {
-  throw new Error(`${path} ${what}, which a CustomResourceDefinition cannot say: ${instead}`)
+  throw new Error(`${path} ${what}, which a CustomResourceDefinition cannot express: ${instead}`)
 }
 
 const KNOWN = new Set([...COPIED, 'properties', 'additionalProperties', 'items', 'allOf', 'anyOf', 'oneOf'])

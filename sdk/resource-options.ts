@@ -88,7 +88,7 @@ export function refuseWrongResource(options: Given): void {
 function refuseSchemas(schemas: Given, where: string): void {
   for (const name of ['spec', 'status'] as const) {
     if (!(schemas[name] instanceof z.ZodObject))
-      throw new Error(`${where} "${name}" is no z.object() of the z that fairlead exports`)
+      throw new Error(`${where} "${name}" is not a z.object() of the z that fairlead exports`)
     refuseForeign(schemas[name], `${where} ${name}`)
   }
 }

@@ -71,7 +71,7 @@ function fieldChanges(before: StructuralSchema, after: StructuralSchema, path: s
     const here = `${path}.${name}`
     if (next !== undefined) return changesOf(field, next, here)
     const isKept = after[PRESERVE] === true || here === '.metadata' || here.startsWith('.status.')
-    return isKept ? [] : [`${here.slice(1)} is not there any more: what is stored in it would be lost`]
+    return isKept ? [] : [`${here.slice(1)} does not exist any more: stored values would be lost`]
   })
   return [...missing, ...fields]
 }

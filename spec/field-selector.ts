@@ -20,7 +20,7 @@ export function parseFieldSelector(text: string): ObjectSelector {
 function parseTerm(text: string): ObjectSelector {
   const [, path = '', operator, wanted = ''] = TERM.exec(text) ?? []
   if (!FIELD_PATH.test(path))
-    throw new SelectorError(`${JSON.stringify(text)} is no field requirement: write field=value or field!=value`)
+    throw new SelectorError(`${JSON.stringify(text)} is not a field requirement: write field=value or field!=value`)
   return (object) => (textAt(object, path) === wanted) === (operator !== '!=')
 }
 

@@ -58,7 +58,7 @@ function failureOf(path: string, parse: () => unknown): string | undefined {
 function wrongUrl({ invoke }: ReconcilerSpec): string | undefined {
   const url = invoke.http?.url
   if (url === undefined || (/^https?:\/\//.test(url) && URL.canParse(url))) return undefined
-  return `spec.invoke.http.url: ${shownUrl(url)} is no http:// or https:// address`
+  return `spec.invoke.http.url: ${shownUrl(url)} is not an http:// or https:// address`
 }
 
 const refused = (message: string): Refused => ({ reason: 'InvalidSpec', message })

@@ -46,7 +46,7 @@ const fieldSelector = z.string().max(1000).optional().describe('Field selector, 
 const metadataOnly = z
   .boolean()
   .optional()
-  .describe('Only apiVersion, kind and metadata are watched: enough to know what is there, and cheap.')
+  .describe('Only apiVersion, kind and metadata are watched: enough to know which objects exist, and cheap.')
 
 const someInvoke = 'give http or pull'
 const eitherPlace = 'leave out "Cluster" beside namespacePath, which names the namespaces'
@@ -85,14 +85,14 @@ const related = z
       .max(1000)
       .regex(FIELD_PATH, 'write a path such as spec.configMapName or spec.volumes[*].configMap.name')
       .optional()
-      .describe('Path in the primary of the name, or the names, of what is related; left out: of any name.'),
+      .describe('Path in the primary of the name, or the names, of related objects; left out: any name.'),
     namespacePath: z
       .string()
       .max(1000)
       .regex(FIELD_PATH, 'write a path such as status.namespace or spec.targets[*].namespace')
       .optional()
       .describe(
-        'Path in the primary of the namespace, or the namespaces, of what is related. Where the field is missing, nothing is related. Left out: as within says.',
+        'Path in the primary of the namespace, or the namespaces, of related objects. If the field is missing, no object is related. Left out: within decides.',
       ),
     within: z
       .enum(['Namespace', 'Cluster'])
@@ -130,7 +130,7 @@ export const reconcilerSpec = z.object({
         .enum(['Kept', 'Untouched'])
         .optional()
         .describe(
-          'Kept (if left out): what the function says, and the conditions Reconciled and Paused, are written to it. Untouched: it is of another controller, or there is none.',
+          'Kept (if left out): the status of the function, and the conditions Reconciled and Paused, are written. Untouched: the status belongs to another controller, or does not exist.',
         ),
     })
     .describe('The primary resource: one key per object.'),
@@ -185,7 +185,7 @@ export const reconcilerSpec = z.object({
     .min(1)
     .max(253)
     .optional()
-    .describe('Of the function, e.g. a commit: where it is another one, every object runs again.'),
+    .describe('Revision of the function, e.g. a commit: after a change, every object runs again.'),
   resyncSeconds: z
     .int32()
     .min(1)
@@ -214,7 +214,7 @@ export const reconcilerSpec = z.object({
         .min(1)
         .max(3600)
         .optional()
-        .describe('Of each read and each effect. Left out: timeoutSeconds of the Reconciler.'),
+        .describe('Time limit of each read and each effect. Left out: timeoutSeconds of the Reconciler.'),
       rateLimit: z
         .object({
           perSecond: z.number().min(0.001).max(10000),

@@ -46,7 +46,7 @@ function parseRequirement(text: string): LabelSelector {
     return (labels) => Object.hasOwn(labels, key) === (not === '')
   }
   throw new SelectorError(
-    `${JSON.stringify(text)} is no label requirement: write key=value, key!=value, key in (a, b), key notin (a, b), key or !key`,
+    `${JSON.stringify(text)} is not a label requirement: write key=value, key!=value, key in (a, b), key notin (a, b), key or !key`,
   )
 }
 

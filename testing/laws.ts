@@ -103,7 +103,7 @@ async function survivesConflicts(reconciler: Reconciler, scenario: Scenario): Pr
     const target = world.memory.find(object) ?? world.object
     if (target !== undefined) world.memory.patch(target, { metadata: { annotations: { [TOUCHED]: 'true' } } })
   }
-  await comesToTheSameEnd(reconciler, scenario, 'somebody else writes', touch)
+  await comesToTheSameEnd(reconciler, scenario, 'another client writes', touch)
 }
 
 async function survivesRefusals(reconciler: Reconciler, scenario: Scenario): Promise<void> {

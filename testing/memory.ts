@@ -105,7 +105,7 @@ export class Memory {
     const { uid, resourceVersion } = wanted.metadata
     const before = this.find(wanted)
     if (before === undefined || before.metadata.uid !== uid || before.metadata.resourceVersion !== resourceVersion)
-      throw new ConflictError(`${nameOf(wanted)} is not what was observed any more`)
+      throw new ConflictError(`${nameOf(wanted)} has changed since it was observed`)
     const known = `${uid} ${manager}`
     const last = this.#wanted.get(known)
     const metadata = { ...before.metadata }
@@ -125,7 +125,7 @@ export class Memory {
     if (before === undefined) throw new MemoryRefusal('NotFound', identity)
     const { resourceVersion } = (patch as Partial<KubeObject>).metadata ?? {}
     if (resourceVersion !== undefined && resourceVersion !== before.metadata.resourceVersion)
-      throw new ConflictError(`${nameOf(identity)} is not what was observed any more`)
+      throw new ConflictError(`${nameOf(identity)} has changed since it was observed`)
     return this.#replace(before, merged(before, structuredClone(patch)) as KubeObject)
   }
 

@@ -62,7 +62,7 @@ export function recordsIn(text: string, file: string): RunRecord[] {
   return [records].flat().map((record) => {
     const { id, laps, leftOut } = (record ?? {}) as Partial<RunRecord>
     if (typeof id === 'string' && Array.isArray(laps) && Array.isArray(leftOut)) return record as RunRecord
-    throw new Error(`${file} has something that is no record of a run: give what fairlead runs get prints`)
+    throw new Error(`${file} has an entry that is not a record of a run: give the output of fairlead runs get`)
   })
 }
 

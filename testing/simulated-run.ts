@@ -215,7 +215,7 @@ class SimulatedDriver {
     const { memory } = this.#run
     const found = this.#before('delete', object)
     if (found.metadata.resourceVersion !== object.metadata.resourceVersion)
-      throw new ConflictError(`${object.kind} ${object.metadata.name} is not what was observed any more`)
+      throw new ConflictError(`${object.kind} ${object.metadata.name} has changed since it was observed`)
     memory.delete(object)
     return this.#wrote('delete', object, memory.find(object), found)
   }

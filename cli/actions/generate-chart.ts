@@ -18,7 +18,7 @@ export interface ChartOptions {
 export async function generateChart(options: ChartOptions): Promise<string[]> {
   const { function: modules, to, image, module, name, chartVersion: version } = options
   if (!/^\d+\.\d+\.\d+(?:[-+][\w.+-]+)?$/.test(version))
-    throw new UsageError(`"${version}" is no version of a chart: write it like 1.2.0`)
+    throw new UsageError(`"${version}" is not a version of a chart: write it like 1.2.0`)
   const { registry, repository, tag = 'latest', digest = '' } = parseReference(image)
   const functions = await loadFunctions(modules)
   const files = await functionsChart(functions, {

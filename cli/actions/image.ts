@@ -21,11 +21,11 @@ export interface ImageCommandOptions {
 export async function image(folder: string, options: ImageCommandOptions, print: Print): Promise<void> {
   const { push, output, base = DEFAULT_BASE, include, add, platform, label, sbom, plainHttp } = options
   if (push === undefined && output === undefined)
-    throw new UsageError('say where the image goes: --push REGISTRY/NAME:TAG, or --output FILE.tar')
+    throw new UsageError('give a destination: --push REGISTRY/NAME:TAG, or --output FILE.tar')
   if (options.bundle) return print(await makeBundleImage(folder, { push, output, plainHttp }))
   const platforms = platform.split(',').map((one) => one.trim())
   for (const one of platforms)
-    if (!/^linux\/[a-z0-9]+$/.test(one)) throw new UsageError(`"${one}" is no platform: write it like linux/amd64`)
+    if (!/^linux\/[a-z0-9]+$/.test(one)) throw new UsageError(`"${one}" is not a platform: write it like linux/amd64`)
   const labels = Object.fromEntries(label.map(labelOf))
   const made = await makeImage(folder, {
     base,
@@ -46,6 +46,6 @@ export async function image(folder: string, options: ImageCommandOptions, print:
 
 function labelOf(text: string): [string, string] {
   const [, key = '', value = ''] = /^([^=]+)=(.*)$/s.exec(text) ?? []
-  if (key === '') throw new UsageError(`"${text}" is no label: write it like key=value`)
+  if (key === '') throw new UsageError(`"${text}" is not a label: write it like key=value`)
   return [key, value]
 }

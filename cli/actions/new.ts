@@ -66,7 +66,7 @@ async function existingOf({ template, crd, kind, plural, group }: NewOptions, co
   }
   if (crd === undefined) throw new UsageError('--template existing needs --crd: a file, or the name of a definition')
   for (const [name, value] of Object.entries({ kind, plural, group }))
-    if (value !== undefined) throw new UsageError(`--${name} is not for --template existing: the definition says it`)
+    if (value !== undefined) throw new UsageError(`--${name} is not for --template existing: the definition has it`)
   return existingKind(existsSync(crd) ? await definitionIn(crd) : await definitionOnCluster(crd, context))
 }
 

@@ -69,7 +69,7 @@ async function find(settings: Config, kind: string | undefined, name: string | u
   const { file, namespace, offline } = options
   const { FAIRLEAD_CLUSTER: named } = settings
   if ((file === undefined) === (kind === undefined || name === undefined))
-    throw new UsageError('say what to publish: KIND and NAME of an object in the cluster, or --file')
+    throw new UsageError('give an object to publish: KIND and NAME of an object in the cluster, or --file')
   if (offline) {
     if (file === undefined) throw new UsageError('--offline asks no API server: give --file')
     const objects = (await objectsIn(file)).map((object) => ({

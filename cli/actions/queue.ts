@@ -54,7 +54,7 @@ function screenOf(stream: NodeJS.WriteStream): Screen {
 }
 
 async function askOnTerminal(question: string): Promise<void> {
-  if (!process.stdin.isTTY) throw new UsageError(`${question} There is nobody to ask: add --yes`)
+  if (!process.stdin.isTTY) throw new UsageError(`${question} Input is not a terminal: add --yes`)
   const terminal = createInterface({ input: process.stdin, output: process.stderr })
   try {
     const answer = await terminal.question(`${question} [y/N] `)

@@ -18,7 +18,7 @@ const REASONS: Record<DeadReason, true> = {
 }
 
 export function deadCommands(program: Command, context: CommandContext): void {
-  const group = program.command('dead').description('messages that nobody can read, and keys that nobody runs')
+  const group = program.command('dead').description('messages that cannot be read, and keys that cannot be run')
 
   const filtered = (command: Command) =>
     command
@@ -26,7 +26,7 @@ export function deadCommands(program: Command, context: CommandContext): void {
       .addOption(new Option('--reason <reason>', 'only of this one').choices(Object.keys(REASONS)))
 
   filtered(group.command('ls'))
-    .description('what is dead, oldest first')
+    .description('dead letters, oldest first')
     .option('--limit <n>', 'at most so many, the latest', whole(1, 1_000_000), 1000)
     .addOption(outputOption('table', 'json'))
     .action(async (options: DeadLsOptions) => {
@@ -37,7 +37,7 @@ export function deadCommands(program: Command, context: CommandContext): void {
   group
     .command('show')
     .description('one of them, with its headers and body')
-    .argument('<id>', 'as ls says it', letterId)
+    .argument('<id>', 'from ls', letterId)
     .addOption(outputOption('text', 'json'))
     .action(async (id: number, { output }: { output: 'text' | 'json' }) => {
       const { show } = await import('../actions/dead.ts')
@@ -46,10 +46,10 @@ export function deadCommands(program: Command, context: CommandContext): void {
 
   filtered(group.command('replay'))
     .description('put them back where they came from, for software that can read them or a reconciler that is back')
-    .argument('[ids...]', 'as ls says them', letterIds, [])
+    .argument('[ids...]', 'from ls', letterIds, [])
     .option('--all', 'all that the other options select', false)
     .action(async (ids: number[], { all, ...filter }: DeadFilter & { all: boolean }) => {
-      if (all === ids.length > 0) throw new UsageError('give ids, or say --all, one of the two')
+      if (all === ids.length > 0) throw new UsageError('give either ids or --all')
       const isFiltered = filter.reason !== undefined || filter.reconciler !== undefined
       if (!all && isFiltered) throw new UsageError('--reconciler and --reason go with --all')
       const { replayLetters } = await import('../actions/dead.ts')

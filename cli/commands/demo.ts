@@ -7,10 +7,10 @@ export function demoCommand(program: Command, { setExitCode }: CommandContext): 
   program
     .command('demo')
     .description('one object’s life, from its creation to DONE, on real servers')
-    .option('--keep', 'leave everything running, and say how to go on by hand', false)
+    .option('--keep', 'leave everything running, and print commands to go on by hand', false)
     .option(
       '--no-node',
-      'without a node, whose programs take half of the first build: the demo says that the pod has succeeded',
+      'without a node, whose programs take half of the first build: the demo itself reports the pod as succeeded',
     )
     .action(async (options: { keep: boolean; node: boolean }) => {
       if (options.keep && !options.node)

@@ -78,7 +78,7 @@ export function etcdAgentCommands(program: Command, context: CommandContext): vo
 const urls = (text: string): string[] =>
   text.split(',').map((url) => {
     if (/^https?:$/.test(URL.parse(url)?.protocol ?? '')) return url
-    throw new InvalidArgumentError(`${JSON.stringify(url)} is no URL such as http://example-client:2379.`)
+    throw new InvalidArgumentError(`${JSON.stringify(url)} is not a URL such as http://example-client:2379.`)
   })
 
 const digest = (text: string): string => {

@@ -5,7 +5,7 @@ import type { CommandContext } from '../options.ts'
 
 const HELP = `
 KIND is a resource that a bridge watches: pods, pod, Pod, po, ats.cnat.programming-kubernetes.info, or several with
-commas between. Short names are known of Kubernetes' own resources only. EVENTS keeps the last event of each object, and deletions for an hour; docs/events.md says more.`
+commas between. Short names are known of Kubernetes' own resources only. EVENTS keeps the last event of each object, and deletions for an hour; docs/events.md has details.`
 
 type GetFlags = Omit<GetOptions, 'kinds' | 'name'>
 type ReplayFlags = Omit<ReplayOptions, 'kinds' | 'name'>
@@ -36,7 +36,7 @@ export function eventsCommands(program: Command, context: CommandContext): void 
     .addOption(format())
     .addHelpText(
       'after',
-      '\nWhere nothing is found, that is said on standard error; the exit code is 1 if a name was given, else 0.',
+      '\nIf nothing is found, a message is on standard error; the exit code is 1 if a name was given, else 0.',
     )
     .action(async (kinds: string[] = [], name: string | undefined, options: GetFlags) => {
       const { get } = await import('../actions/events.ts')

@@ -4,7 +4,7 @@ import { modeOption, target } from '../events/options.ts'
 import type { CommandContext } from '../options.ts'
 
 const HELP = `
-What is published is what the bridge would publish:
+Publishes the event that the bridge would publish:
   fairlead publish at example-at                           the object in the cluster, into EVENTS
   fairlead publish pod web-0 --to http://localhost:8080    … to a function, or whatever takes CloudEvents
   fairlead publish -f at.yaml --to nats:trial.ats          a manifest as the API server would have it
@@ -22,7 +22,7 @@ export function publishCommand(program: Command, context: CommandContext): void 
     .addOption(
       new Option(
         '--type <verb>',
-        'what happened to it (default: added if nobody changed it since its creation)',
+        'what happened to it (default: added if it has not changed since its creation)',
       ).choices(['added', 'modified', 'deleted']),
     )
     .addOption(modeOption())

@@ -11,7 +11,7 @@ export function replayCommand(program: Command, context: CommandContext): void {
   program
     .command('replay')
     .description('recorded runs against the function as it is on disk: what it decided then and decides now')
-    .argument('[runs...]', 'their numbers, as `runs ls` says them', runNumbers, [])
+    .argument('[runs...]', 'their numbers, from `runs ls`', runNumbers, [])
     .option('--from <file>', 'what `runs get` has printed, instead: neither cluster nor NATS is needed')
     .addOption(functionOption())
     .addOption(outputOption('text', 'json'))

@@ -51,7 +51,7 @@ export function runsCommands(program: Command, context: CommandContext): void {
   group
     .command('show')
     .description('one run: causes, waiting, calls, and writes with their differences')
-    .argument('<run>', 'its number, as ls says it', (text: string) => runNumbers(text, [])[0])
+    .argument('<run>', 'its number, from ls', (text: string) => runNumbers(text, [])[0])
     .action(async (id: number) => {
       const { show } = await import('../actions/runs.ts')
       await show(id, context)
@@ -60,7 +60,7 @@ export function runsCommands(program: Command, context: CommandContext): void {
   group
     .command('get')
     .description('whole records as JSON, one a line: fairlead replay --from takes them')
-    .argument('<runs...>', 'their numbers, as ls says them', runNumbers, [])
+    .argument('<runs...>', 'their numbers, from ls', runNumbers, [])
     .action(async (ids: number[]) => {
       const { get } = await import('../actions/runs.ts')
       await get(ids, context)

@@ -32,7 +32,7 @@ export function upCommands(program: Command, { config }: CommandContext): void {
     })
 
   dispatching(program.command('dispatch'))
-    .description('the dispatcher alone: takes keys, runs functions, applies what they say')
+    .description('the dispatcher alone: takes keys, runs functions, applies their outcomes')
     .action(async (options: UpOptions) => {
       const { up } = await import('../actions/up.ts')
       await up(await config(), { bridge: false, dispatch: true }, options)

@@ -43,7 +43,7 @@ function demandObject(value: unknown, file: string): KubeObject {
   if (typeof apiVersion === 'string' && typeof kind === 'string' && typeof metadata?.name === 'string')
     return value as KubeObject
   throw new UsageError(
-    `${nameOf(file)} has something that is no object: it needs apiVersion, kind and metadata.name, as text`,
+    `${nameOf(file)} has an entry that is not an object: it needs apiVersion, kind and metadata.name, as text`,
   )
 }
 

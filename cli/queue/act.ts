@@ -43,7 +43,7 @@ export async function actOnKeys(queue: WorkQueue, options: ActOptions, tools: Ac
   if (names.length === 0) tools.print(output === 'json' ? '[]' : `Nothing of ${reconciler} is ${states.join(' or ')}.`)
   if (names.length === 0) return true
   const meant = names.length === 1 ? '1 key' : `${names.length} keys`
-  await tools.confirm(`Purge ${meant} of ${reconciler}? What they are due is forgotten, timers too, until they change.`)
+  await tools.confirm(`Purge ${meant} of ${reconciler}? Their runs and timers are dropped until they change.`)
   const results: ActResult[] = []
   for await (const acted of actOn(queue, act, reconciler, names, tools.signal)) {
     // One of all that is idle by now was simply done before its turn came.
@@ -57,7 +57,7 @@ export async function actOnKeys(queue: WorkQueue, options: ActOptions, tools: Ac
 
 async function selectedKeys(queue: WorkQueue, options: ActOptions): Promise<KeyName[]> {
   const { reconciler, keys, namespace, all, states } = options
-  if (all === keys.length > 0) throw new UsageError('name keys as namespace/name, or say --all, one of the two')
+  if (all === keys.length > 0) throw new UsageError('give either keys, as namespace/name, or --all')
   if (!all) return keys.map((key) => keyNameOf(key, namespace))
   const found = new Map<string, KeyName>()
   for await (const row of selectRows(queue, { reconciler, namespace, states }))

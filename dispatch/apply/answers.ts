@@ -4,7 +4,7 @@ import { called, type Write } from '#reconcile'
 import { isStale } from '../errors.ts'
 
 export const moved = (object: KubeObject, cause: unknown): ConflictError =>
-  new ConflictError(`${called(object)} is not what was observed any more`, { cause })
+  new ConflictError(`${called(object)} has changed since it was observed`, { cause })
 
 export const isNameTaken = (write: Write, error: unknown): boolean =>
   isAlreadyExists(error) || (write.verb === 'apply' && write.observed === undefined && isStale(error))

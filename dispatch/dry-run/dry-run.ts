@@ -105,5 +105,5 @@ const leaseOf = (reconciler: string, key: string, now: Date, signal: AbortSignal
   signal,
   hold: () => undefined,
   stale: new AbortController().signal,
-  beginPass: async () => 'told here' as const,
+  beginPass: async () => 'announced here' as const,
 })

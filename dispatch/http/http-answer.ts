@@ -46,7 +46,7 @@ export function returnedIn(answer: HttpAnswer, question: Question): unknown {
   if (answer.code < 200 || answer.code >= 300) throw failureIn(answer, isSigned, question)
   if (answer.code === 202)
     throw new FunctionError(
-      'the function answered 202, which is no outcome: does spec.invoke.http.url lead to a Broker?',
+      'the function answered 202, which has no outcome: does spec.invoke.http.url lead to a Broker?',
       { isAway: false },
     )
   return question.ask === 'reconcile' ? outcomeOf(answer, isSigned, question) : externalOf(answer, isSigned, question)

@@ -137,7 +137,7 @@ export class Reconciliation {
   async #observe(begins: boolean): Promise<Observed | undefined> {
     const { name, identity, spec } = this.#served
     const { signal, key, owner } = this.#lease
-    if (begins && (await this.#lease.beginPass()) === 'told by a token') this.#view.end()
+    if (begins && (await this.#lease.beginPass()) === 'announced by a token') this.#view.end()
     const about = { state: this.#state, view: this.#view, signal }
     const seen = await observePrimary(this.#deps, this.#served, parseKey(key), about)
     if (seen === undefined) return undefined

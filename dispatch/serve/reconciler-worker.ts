@@ -68,7 +68,7 @@ export class ReconcilerWorker {
 
   /** The record of the run stands until the letter is stored: who dies meanwhile does it again. */
   async #deadLetter({ reconciler, key, lane, enqueuedAt: since }: Lease): Promise<Finish> {
-    const message = `key ${key} is no namespace and name of an object`
+    const message = `key ${key} is not the namespace and name of an object`
     const { deadLetter } = this.#deps
     if (deadLetter === undefined) return { kind: 'terminal', message }
     await deadLetter(

@@ -64,7 +64,7 @@ describe('a Workspace', () => {
     expect(statusOf(await world(given(), template, pod, succeeded, elsewhere))?.runningPods).toBe(1)
   })
 
-  it('says which part is forbidden', async () => {
+  it('names the forbidden part', async () => {
     const one = await world(given(), template)
     one.refuse(RoleBinding, 'Forbidden')
     one.delete(RoleBinding)

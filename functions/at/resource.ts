@@ -8,9 +8,9 @@ const statusSchema = z.object({
   scheduledTime: z.string().optional().describe('When it is due, in UTC.'),
   startTime: z.string().optional(),
   completionTime: z.string().optional(),
-  podName: z.string().optional().describe('Of the latest attempt.'),
+  podName: z.string().optional().describe('Pod of the latest attempt.'),
   failures: z.int32().optional().describe('Attempts that have failed.'),
-  exitCode: z.int32().optional().describe('Of the latest attempt that has ended.'),
+  exitCode: z.int32().optional().describe('Exit code of the latest attempt that has ended.'),
   reason: z.string().optional().describe('Why it does not start, or has failed.'),
   message: z.string().optional(),
 })
@@ -61,7 +61,7 @@ export const At = resource({
           .looseObject({})
           .optional()
           .meta(anything)
-          .describe('Of a Pod. Its first container is merged into the one that runs the command.'),
+          .describe('A pod template. Its first container is merged into the one that runs the command.'),
       })
       .optional()
       .describe('What the pod has beside the command: image, environment, volumes, service account …'),

@@ -5,16 +5,16 @@ import { agentImage, hasBlockOf, storageType, storeFields } from './store-spec.t
 const statusSchema = z.object({
   succeeded: z.boolean().describe('Whether the latest run has stored a backup.'),
   Reason: z.string().optional().describe('Why it has not.'),
-  etcdVersion: z.string().optional().describe('Of the member that the latest backup is of.'),
+  etcdVersion: z.string().optional().describe('Version of the member of the latest backup.'),
   etcdRevision: z.int().optional().describe('Which the latest backup has at least.'),
   lastSuccessDate: z.string().optional().describe('When the latest backup was taken, in UTC.'),
   path: z.string().optional().describe('Address of the latest backup.'),
-  size: z.int().optional().describe('Of the latest backup, in bytes.'),
-  sha256: z.string().optional().describe('Of the latest backup.'),
+  size: z.int().optional().describe('Size of the latest backup, in bytes.'),
+  sha256: z.string().optional().describe('Digest of the latest backup.'),
   failures: z.int32().optional().describe('Runs that have failed since the last success or edit.'),
   lastFailureDate: z.string().optional(),
   failedGeneration: z.int().optional().describe('The generation to which the failures belong.'),
-  lastPod: z.string().optional().describe('The pod whose result this status tells.'),
+  lastPod: z.string().optional().describe('The pod whose result this status has.'),
 })
 
 const seconds = (most: number) => z.int().min(0).max(most)
@@ -44,7 +44,7 @@ export const EtcdBackup = resource({
       ...storeFields,
       backupPolicy: z
         .object({
-          timeoutInSecond: seconds(604_800).default(60).describe('Of one run. 0: 60.'),
+          timeoutInSecond: seconds(604_800).default(60).describe('Time limit of one run. 0: 60.'),
           backupIntervalInSecond: seconds(31_536_000)
             .default(0)
             .describe('From one backup to the next. 0: one backup only.'),

@@ -17,7 +17,7 @@ export const agentImage = z
   .min(1)
   .max(1024)
   .default('fairlead:latest')
-  .describe('Of the pod that moves the bytes: that of Fairlead.')
+  .describe('Image of the pod that moves the bytes: that of Fairlead.')
 
 export const storageType = z.enum(['S3', 'ABS', 'GCS'])
 

@@ -5,9 +5,9 @@ import { type ReconcileOutcome, resource } from '#sdk'
 const verified = z.object({
   path: z.string().describe('Address of the snapshot.'),
   size: z.int().describe('In bytes.'),
-  sha256: z.string().describe('Of all bytes. No others are restored.'),
+  sha256: z.string().describe('Digest of all bytes. Other bytes are not restored.'),
   etcdRevision: z.int(),
-  etcdVersion: z.string().optional().describe('Of the etcd that took it. Left out: unknown.'),
+  etcdVersion: z.string().optional().describe('Version of the etcd that took it. Left out: unknown.'),
 })
 
 const statusSchema = z.object({
@@ -19,7 +19,7 @@ const statusSchema = z.object({
   failures: z.int32().optional().describe('Checks that have failed since the last edit.'),
   lastFailureDate: z.string().optional(),
   failedGeneration: z.int().optional().describe('The generation to which the failures belong.'),
-  lastPod: z.string().optional().describe('The pod whose result this status tells.'),
+  lastPod: z.string().optional().describe('The pod whose result this status has.'),
 })
 
 /** The EtcdRestore of coreos/etcd-operator. */

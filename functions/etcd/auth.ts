@@ -19,7 +19,7 @@ export function switchAuth({ object, secrets, leader, isAuthEnabled }: Led): Ste
   const user = wanted ? userIn(clientTls(object, secrets)?.cert ?? '') : ROOT
   if (user !== ROOT) {
     const message =
-      `the certificate in the operator's Secret has CN=${user ?? ''}, and is no user of etcd that may change members: ` +
+      `the certificate in the operator's Secret has CN=${user ?? ''}, which is not a user of etcd that may change members: ` +
       `give it CN=${ROOT}, and auth is enabled`
     return { reason: 'OperatorNotRoot', message, isStuck: true }
   }
@@ -27,6 +27,7 @@ export function switchAuth({ object, secrets, leader, isAuthEnabled }: Led): Ste
   const step = wanted
     ? { reason: 'EnablingAuth', message: `the certificate of CN=${ROOT} becomes that of the user ${ROOT}` }
     : { reason: 'DisablingAuth', message: 'etcd demands no users any more' }
-  if (isAuthEnabled === undefined) return { ...step, message: 'etcd does not tell whether it demands users', after: 5 }
+  if (isAuthEnabled === undefined)
+    return { ...step, message: 'etcd does not report whether it requires users', after: 5 }
   return { ...step, effect: { kind: wanted ? 'enableAuth' : 'disableAuth', via: leader.name } }
 }

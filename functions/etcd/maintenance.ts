@@ -25,7 +25,7 @@ export function replaceCorrupt(cluster: Led): Step | undefined {
     return removal(cluster, member, { reason, message: `member ${member.name} differs from the others` })
   if (id === '0') {
     const message =
-      'members differ, and etcd cannot tell which of them is right: compare their data, or restore a backup'
+      'members differ, and etcd does not know which of them is right: compare their data, or restore a backup'
     return { reason, message, isStuck: true }
   }
   const effect = { kind: 'disarm', via: cluster.leader.name, id, alarm: 'CORRUPT' } as const
@@ -46,7 +46,7 @@ export function freeSpace(cluster: Led): Step | undefined {
   if (helped.length > 0) return rewrite(cluster, helped, step)
   if (refused?.kind !== 'compact')
     return { ...step, effect: { kind: 'compact', via, revision: leader.answer.revision } }
-  const ways = 'what is left is no history: delete keys, or raise ETCD_QUOTA_BACKEND_BYTES in spec.pod.etcdEnv'
+  const ways = 'compaction cannot free more: delete keys, or raise ETCD_QUOTA_BACKEND_BYTES in spec.pod.etcdEnv'
   return { ...step, message: `${step.message}; ${ways}`, isStuck: true, after: 60 }
 }
 

@@ -14,7 +14,7 @@ const PodPolicy = z.object({
   affinity: ofKubernetes.optional(),
   antiAffinity: z.boolean().optional().describe('Deprecated: members on different nodes, where affinity is left out.'),
   tolerations: z.array(ofKubernetes).max(100).optional(),
-  resources: ofKubernetes.optional().describe('Of the container etcd and of the init container.'),
+  resources: ofKubernetes.optional().describe('Resources of the container etcd and of the init container.'),
   etcdEnv: z
     .array(z.looseObject({ name: z.string().min(1) }))
     .max(100)
@@ -24,9 +24,9 @@ const PodPolicy = z.object({
     .string()
     .min(1)
     .default('busybox:1.28.0-glibc')
-    .describe('Of the init container, which members have that use TLS between them.'),
+    .describe('Image of the init container of members that use TLS between them.'),
   securityContext: ofKubernetes.optional(),
-  DNSTimeoutInSecond: z.int32().min(0).default(0).describe('Of the init container. 0: it waits for ever.'),
+  DNSTimeoutInSecond: z.int32().min(0).default(0).describe('Time limit of the init container. 0: it waits for ever.'),
   ClusterDomain: z.string().default('').describe('Appended to the names of members, e.g. .cluster.local'),
 })
 
@@ -65,7 +65,7 @@ export const EtcdCluster = resource({
       .default('3.7.3')
       .describe('A released version of etcd, from 3.5.12.'),
     paused: z.boolean().default(false).describe('Nothing is done, and the status goes on.'),
-    pod: PodPolicy.prefault({}).describe('Of the pods. A change replaces the members one by one.'),
+    pod: PodPolicy.prefault({}).describe('Settings of the pods. A change replaces the members one by one.'),
     defragmentation: z
       .object({ fromHour: z.int32().min(0).max(23), hours: z.int32().min(1).max(24) })
       .optional()
@@ -130,10 +130,13 @@ export const EtcdCluster = resource({
       learners: z.array(z.string()).describe('Those of the unready that do not vote yet.'),
     }),
     leader: z.string().optional(),
-    versions: z.record(z.string(), z.string()).describe('Of each member, as it answered last.'),
+    versions: z.record(z.string(), z.string()).describe('Version of each member, from its latest answer.'),
     currentVersion: z.string().describe('That all members have run last.'),
     targetVersion: z.string().describe('To which the members are being brought.'),
-    clusterID: z.string().optional().describe('Of etcd. From then on the cluster is never formed again.'),
+    clusterID: z
+      .string()
+      .optional()
+      .describe('ID of the cluster in etcd. From then on the cluster is never formed again.'),
     quorumLostSince: z.string().optional(),
     incarnation: z.int32().describe('How often the cluster was to begin with a snapshot.'),
     restoring: z.string().optional().describe('UID of the EtcdRestore by which the members are being replaced.'),

@@ -12,7 +12,7 @@ export const VisitorsApp = resource({
   plural: 'visitorsapps',
   spec: z.object({
     size: z.int32().min(1).max(1000).default(1).describe('Replicas of the backend.'),
-    title: z.string().default('Visitors Dashboard').describe('Of the page.'),
+    title: z.string().default('Visitors Dashboard').describe('Title of the page.'),
     service: z
       .object({
         type: z.enum(['ClusterIP', 'NodePort']).default('ClusterIP'),

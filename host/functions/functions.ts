@@ -20,7 +20,7 @@ export function functionNamed(functions: readonly Reconciler[], name: string | u
   const names = functions.map((one) => one.name).join(', ')
   throw new UsageError(
     name === undefined
-      ? `say which function: ${names}`
+      ? `select a function: ${names}`
       : `there is no function ${name}, but ${names}; -f FILE loads others`,
   )
 }

@@ -9,7 +9,7 @@ export function parseAddress(address: string): { host: string | undefined; port:
   const match = /^(.*):(\d{1,5})$/.exec(address)
   const port = Number(match?.[2])
   if (!match || port > 65_535)
-    throw new UsageError(`"${address}" is no address to listen on: give host:port, such as 127.0.0.1:8080`)
+    throw new UsageError(`"${address}" is not an address to listen on: give host:port, such as 127.0.0.1:8080`)
   return { host: match[1] === '' ? undefined : match[1]?.replaceAll(/[[\]]/g, ''), port }
 }
 

@@ -140,7 +140,7 @@ function parkedStep(one: ReconcilerSituation, { target, object }: Situation): Ne
       `fairlead install -f FILE --revision TEXT`,
     )
   return step(
-    `Correct the object as the message says: it then runs by itself. If the function is wrong, correct that, then fairlead queue retry ${keyName(nameOf(one.object), target)}.`,
+    `Correct the object by the message: it then runs by itself. If the function is wrong, correct that, then fairlead queue retry ${keyName(nameOf(one.object), target)}.`,
     `kubectl edit ${kubectlName(target)}`,
   )
 }

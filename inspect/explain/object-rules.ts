@@ -126,7 +126,7 @@ export const deleting: Rule = (situation) => {
     level: 'pending' as const,
     reconciler: nameOf(reconciler),
     message: `it is being deleted since ${deletionTimestamp}, and waits for its finalize`,
-    next: step('Wait until the function has cleaned up; what holds it up is said here.'),
+    next: step('Wait until the function has cleaned up; the findings show what it waits for.'),
   }))
   const foreground = finalizers.includes('foregroundDeletion')
     ? [
@@ -134,7 +134,7 @@ export const deleting: Rule = (situation) => {
           reason: 'DeletingDependents',
           level: 'pending' as const,
           message: 'it is deleted after what it owns (foregroundDeletion)',
-          next: step('Wait for the garbage collector; what is left is below.'),
+          next: step('Wait for the garbage collector; the remaining objects are below.'),
         },
       ]
     : []
@@ -186,7 +186,7 @@ export const unread: Rule = ({ letters, target }) =>
     level: 'problem',
     ...(reconciler !== undefined && { reconciler }),
     message: `dead letter ${id} (${reason}) is about ${shown(target)}: ${detail}`,
-    next: step('Look at it, mend what is wrong, and put it back.', `fairlead dead replay ${id}`),
+    next: step('Look at the letter, fix its cause, and put it back.', `fairlead dead replay ${id}`),
   }))
 
 /** What a server that is away would say. Last: what is known already may be the cause. */

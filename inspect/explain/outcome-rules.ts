@@ -81,7 +81,7 @@ export const unready: Rule = ({ object, now, reconcilers }) => {
       reason: 'NotReady',
       level: isOnItsWay ? 'pending' : 'problem',
       message: `Ready is ${ready.status}${since}: ${wordsOf(ready)}`,
-      next: step('This is the word of the function: do what it says.'),
+      next: step('The function has set this condition: follow its message.'),
     },
   ]
 }
@@ -121,7 +121,7 @@ export const ownedMissing: Rule = ({ reconcilers, target, object: primary }) =>
         level: 'problem' as const,
         reconciler: nameOf(object),
         message: `${shown(one)} does not exist, and run ${lastRun.run} has declared it`,
-        next: step('Run it: what is missing is created.', `fairlead queue run ${keyName(nameOf(object), target)}`),
+        next: step('Run it: missing objects are created.', `fairlead queue run ${keyName(nameOf(object), target)}`),
       }))
   })
 

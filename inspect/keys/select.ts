@@ -45,7 +45,7 @@ export interface KeyName {
 export function keyNameOf(text: string, namespace: string | undefined): KeyName {
   const [before, after, ...rest] = text.split('/')
   if (rest.length > 0 || before === '' || after === '')
-    throw new UsageError(`"${text}" is no key: give name, or namespace/name`)
+    throw new UsageError(`"${text}" is not a key: give name, or namespace/name`)
   if (after === undefined) return { ...(namespace !== undefined && { namespace }), name: text }
   if (namespace !== undefined && namespace !== before)
     throw new UsageError(`"${text}" is not in namespace ${namespace}: leave out one of the two`)

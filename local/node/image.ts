@@ -86,6 +86,6 @@ function directoriesFor(entries: TarEntry[]): TarEntry[] {
 
 function imagePath(path: string): string {
   const normal = posix.join('/', path).slice(1).replace(/\/$/, '')
-  if (normal === '') throw new Error(`"${path}" is no path of a file in an image`)
+  if (normal === '') throw new Error(`"${path}" is not a path of a file in an image`)
   return normal
 }

@@ -39,7 +39,7 @@ function parsed(text: string): object {
   try {
     return JSON.parse(text) as object
   } catch {
-    throw new Error('the file credentials.json is no JSON: give the JSON key of a service account')
+    throw new Error('the file credentials.json is not JSON: give the JSON key of a service account')
   }
 }
 

@@ -25,5 +25,5 @@ it.each<[selector: string, labels: Record<string, string>, matches: boolean]>([
 })
 
 it.each(['a=b=c', 'in (a)', 'a in b', 'a>1', 'a,', '-a'])('refuses %s and says what is possible', (selector) => {
-  expect(() => parseSelector(selector)).toThrow(/is no label requirement: write key=value/)
+  expect(() => parseSelector(selector)).toThrow(/is not a label requirement: write key=value/)
 })

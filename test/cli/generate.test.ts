@@ -58,7 +58,7 @@ describe('fairlead generate crds', () => {
     expect(stderr.trim().split('\n')).toEqual([
       'fairlead: shops.example.com would break objects that are stored:',
       '  v1: spec.size was integer, and would be string',
-      '  v1: spec.name is not there any more: what is stored in it would be lost',
+      '  v1: spec.name does not exist any more: stored values would be lost',
       expect.stringContaining('install --force'),
     ])
     expect(await command(['generate', 'crds', '--compatible-with', '/nope'])).toMatchObject({ code: 2 })

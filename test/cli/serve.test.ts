@@ -7,7 +7,7 @@ import { startFairlead } from '../support/fairlead.ts'
 
 describe('serving a function', () => {
   it.each([
-    [['serve'], {}, 'say which function: at'],
+    [['serve'], {}, 'select a function: at'],
     [['serve', 'nope'], {}, 'there is no function nope, but at'],
     [['serve', '-f', '/nope'], {}, 'there is no function module /nope'],
     [['serve', 'at', '--port', '99999'], {}, 'whole number from 0 to 65535'],

@@ -135,7 +135,7 @@ describe('a Reconciler', () => {
   })
 
   it.each(['fn', 'ftp://fn', 'http://', 'http://fn:x'])('is refused where its function is at %j', (url) => {
-    const message = `spec.invoke.http.url: ${url} is no http:// or https:// address`
+    const message = `spec.invoke.http.url: ${url} is not an http:// or https:// address`
     expect(read({ invoke: { http: { url } } })).toEqual({ reason: 'InvalidSpec', message })
   })
 

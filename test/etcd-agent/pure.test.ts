@@ -29,9 +29,9 @@ describe('a snapshot that is passed on', () => {
   )
 
   it.each<[string, Buffer, RegExp]>([
-    ['lacks its end', snapshot.subarray(0, 4000), /4000 bytes are no whole snapshot/],
-    ['has no digest', database, /4096 bytes are no whole snapshot.*etcdctl snapshot save/],
-    ['is empty', Buffer.alloc(0), /0 bytes are no whole snapshot/],
+    ['lacks its end', snapshot.subarray(0, 4000), /4000 bytes are not a whole snapshot/],
+    ['has no digest', database, /4096 bytes are not a whole snapshot.*etcdctl snapshot save/],
+    ['is empty', Buffer.alloc(0), /0 bytes are not a whole snapshot/],
     ['has one other bit', Buffer.from(snapshot.map((byte, at) => (at === 99 ? byte ^ 1 : byte))), /it is damaged/],
   ])('that %s fails at its end', async (_, bytes, message) => {
     await expect(read(bytes, 1000)).rejects.toThrow(message)

@@ -271,8 +271,8 @@ describe('what is wrong is said in one line', () => {
   const image = (args: string[]) => command(['image', ...args], { DOCKER_CONFIG: join(dir, 'empty') })
 
   it.each<[string, (folder: string) => Promise<string[]> | string[], RegExp | string, number]>([
-    ['no place', () => [project], 'say where the image goes', 2],
-    ['a bad reference', () => [project, '--push', 'Shops'], '"Shops" is no reference of an image', 2],
+    ['no place', () => [project], 'give a destination', 2],
+    ['a bad reference', () => [project, '--push', 'Shops'], '"Shops" is not a reference of an image', 2],
     ['a digest to push to', () => [project, '--push', `r.io/a@sha256:${'0'.repeat(64)}`], 'name a tag', 2],
     [
       'a registry that is away',
@@ -350,10 +350,10 @@ describe('what is wrong is said in one line', () => {
     const broken = await writeLayout(join(dir, 'broken'), smallBase())
     await writeFile(join(broken, 'blobs', smallBase().blobs[0]?.digest.replace(':', '/') ?? ''), 'changed')
     const made = makeImage(project, { ...options(), base: broken, output: join(dir, 'x.tar') })
-    await expect(made).rejects.toThrow('has other contents than its digest says')
+    await expect(made).rejects.toThrow('has contents that do not match its digest')
     await writeFile(join(dir, 'no.tar'), 'x'.repeat(2048))
     const none = makeImage(project, { ...options(), base: join(dir, 'no.tar'), output: join(dir, 'x.tar') })
-    await expect(none).rejects.toThrow('is no OCI image layout')
+    await expect(none).rejects.toThrow('is not an OCI image layout')
     expect(await readdir(dir)).not.toContain('x.tar')
     expect(await readdir(dir)).not.toContain('x.tar.part')
   })

@@ -248,7 +248,7 @@ const SITUATIONS: Record<string, Row> = {
   'its function says that it is not ready': [
     { object: website({}, [['Ready', 'False', 'NoLicence', 'buy one']]) },
     'NotReady',
-    'the word of the function',
+    'follow its message',
   ],
   'NATS is away': [
     { natsAway: 'cannot connect', ...one({ rows: undefined, isServed: undefined }) },

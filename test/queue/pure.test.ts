@@ -131,7 +131,7 @@ describe('the clock', () => {
       wall: () => time.wall,
       monotonic: () => time.monotonic,
       server: async () => {
-        if (time.away) throw new Error('nobody answers')
+        if (time.away) throw new Error('no answer')
         const now = time.server
         time.monotonic += time.delay
         time.wall += time.step
@@ -204,7 +204,7 @@ describe('the clock', () => {
     const { clock, time } = clockAt()
     await clock.measure()
     time.step = 60_000
-    await expect(clock.measure()).rejects.toThrow('nobody answers')
+    await expect(clock.measure()).rejects.toThrow('no answer')
     expect(clock.sure()).toBe(undefined)
   })
 })

@@ -277,7 +277,7 @@ describe('what a function returns', () => {
     ],
     ['a time that is none', { requeueAt: 'tomorrow' }, /requeueAt/],
     ['a negative delay', { requeueAfterSeconds: -1 }, /requeueAfterSeconds/],
-    ['a big integer', { status: { n: 1n } }, /no plain JSON/],
+    ['a big integer', { status: { n: 1n } }, /not plain JSON/],
   ])('is refused with the path: %s', (_, returned, message) => {
     expect(() => parseOutcome(returned as never)).toThrow(message)
   })

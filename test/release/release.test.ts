@@ -41,7 +41,7 @@ describe('the changelog', () => {
     expect(text).toBe(
       '# Changelog\n\n## Unreleased\n\n## 0.2.0 (2026-02-03)\n\n- new\n\n## 0.1.0 (2026-01-01)\n\n- old\n',
     )
-    expect(() => releaseChangelog(text, '0.3.0', '2026-02-03')).toThrow('says nothing under "Unreleased"')
+    expect(() => releaseChangelog(text, '0.3.0', '2026-02-03')).toThrow('has nothing under "Unreleased"')
   })
 
   it('of the first release is text without a release before', () => {

@@ -14,12 +14,12 @@ describe('the names of a kind', () => {
   })
 
   it.each([
-    [{ kind: 'website', group: 'example.com' }, '"website" is no kind'],
+    [{ kind: 'website', group: 'example.com' }, '"website" is not a kind'],
     [{ kind: 'Web-Site', group: 'example.com' }, 'letters and digits'],
     [{ kind: 'Class', group: 'example.com' }, 'class is a word of TypeScript'],
-    [{ kind: 'Website', group: 'example' }, '"example" is no API group'],
-    [{ kind: 'Website', group: 'Example.com' }, 'no API group'],
-    [{ kind: 'Website', group: 'example.com', plural: 'Web Sites' }, '"Web Sites" is no plural'],
+    [{ kind: 'Website', group: 'example' }, '"example" is not an API group'],
+    [{ kind: 'Website', group: 'Example.com' }, 'not an API group'],
+    [{ kind: 'Website', group: 'example.com', plural: 'Web Sites' }, '"Web Sites" is not a plural'],
   ])('%j is refused, with the way to mend it', (given, message) => {
     expect(() => namesOf(given)).toThrow(message)
   })

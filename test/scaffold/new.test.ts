@@ -232,7 +232,7 @@ describe('npm create fairlead', () => {
 describe('what is wrong', () => {
   it.each([
     [['new', 'node_modules'], 'is not empty'],
-    [['new', 'a', '--kind', 'shop'], '"shop" is no kind'],
+    [['new', 'a', '--kind', 'shop'], '"shop" is not a kind'],
     [['new', 'a', '--template', 'existing'], 'needs --crd'],
     [['new', 'a', '--crd', 'x.yaml'], '--crd is for --template existing'],
     [

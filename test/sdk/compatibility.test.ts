@@ -23,7 +23,7 @@ const rule = (text: string) => ({ 'x-kubernetes-validations': [{ rule: text }] }
 describe('a change of a schema breaks what is stored', () => {
   it.each<[string, Fields, Fields, string]>([
     ['another type', { a: z.string() }, { a: z.int() }, 'v1: spec.a was string, and would be integer'],
-    ['a field less', { a: z.string(), b: z.string() }, { b: z.string() }, 'spec.a is not there any more'],
+    ['a field less', { a: z.string(), b: z.string() }, { b: z.string() }, 'spec.a does not exist any more'],
     ['a new required field', {}, { a: z.string() }, 'spec.a would be required'],
     ['a field that is required now', { a: z.string().optional() }, { a: z.string() }, 'spec.a would be required'],
     ['an enum with a value less', { a: z.enum(['x', 'y']) }, { a: z.enum(['y']) }, 'spec.a would not take "x"'],
@@ -106,7 +106,7 @@ describe('several versions', () => {
   })
 
   it.each<[Fields, string]>([
-    [{ size: z.int32(), colour: z.string() }, 'in v1 spec.colour is not there any more'],
+    [{ size: z.int32(), colour: z.string() }, 'in v1 spec.colour does not exist any more'],
     [{ size: z.string() }, 'in v1 spec.size was string, and would be integer'],
     [{}, 'in v1 spec would be required'],
   ])('are refused where the stored one could not hold what they admit: %j', (fields, message) => {

@@ -201,11 +201,11 @@ describe('an outcome', () => {
     [{ apply: [{ kind: 'Pod' }] }, 'apply[0].apiVersion is missing'],
     [{ apply: {} }, 'apply is {}: expected array'],
     [{ apply: { kind: 'Secret', stringData: { a: 'hunter2' } } }, 'apply is {…}: expected array'],
-    [{ apply: [{ ...shop, spec: { size: Number.NaN } }] }, 'apply[0].spec.size is NaN, which is no JSON'],
-    [{ apply: [{ ...shop, spec: { list: [1, undefined] } }] }, 'apply[0].spec.list[1] is undefined, which is no JSON'],
-    [{ apply: [{ ...shop, spec: new Map() }] }, 'apply[0].spec is a Map, which is no JSON'],
+    [{ apply: [{ ...shop, spec: { size: Number.NaN } }] }, 'apply[0].spec.size is NaN, which is not JSON'],
+    [{ apply: [{ ...shop, spec: { list: [1, undefined] } }] }, 'apply[0].spec.list[1] is undefined, which is not JSON'],
+    [{ apply: [{ ...shop, spec: new Map() }] }, 'apply[0].spec is a Map, which is not JSON'],
     [{ apply: [{ ...shop, spec: { at: new Date(Number.NaN) } }] }, 'apply[0].spec.at is an invalid Date'],
-    [{ apply: [{ ...shop, spec: { at: () => 1 } }] }, 'apply[0].spec.at is a function, which is no JSON'],
+    [{ apply: [{ ...shop, spec: { at: () => 1 } }] }, 'apply[0].spec.at is a function, which is not JSON'],
     ['done', 'the value is "done": expected object'],
   ])('that is wrong is refused for good, by path: %j', async (outcome, message) => {
     await expect(run(returning(outcome))).rejects.toMatchObject({
@@ -302,8 +302,8 @@ describe('a reconciler that the compiler has not seen', () => {
   const whole = { name: 'shop', for: Shop, reconcile: () => undefined }
 
   it.each([
-    [{ name: 'My Shop' }, 'reconciler name "My Shop" is no DNS label'],
-    [{ name: undefined }, 'reconciler name "undefined" is no DNS label'],
+    [{ name: 'My Shop' }, 'reconciler name "My Shop" is not a DNS label'],
+    [{ name: undefined }, 'reconciler name "undefined" is not a DNS label'],
     [{ timeoutSeconds: 'x' }, 'reconciler shop: timeoutSeconds is "x": expected number, received string'],
     [{ timeoutSeconds: 0 }, 'reconciler shop: timeoutSeconds is 0: Too small'],
     [{ writes: ['Status'] }, 'reconciler shop: writes[0] is "Status": Invalid option'],
@@ -324,9 +324,9 @@ describe('a reconciler that the compiler has not seen', () => {
     [{ reconcile: undefined, reconcil: () => undefined }, 'option "reconcil": did you mean "reconcile"?'],
     [{ colour: 'red' }, 'an unknown option "colour": it takes name, identity, for, selector'],
     [{ reconcile: undefined }, 'reconciler shop has no "reconcile"'],
-    [{ finalize: true }, '"finalize" is no function'],
-    [{ owns: Pod }, '"owns" is no list of kinds'],
-    [{ related: [undefined] }, '"related" is no list of kinds'],
+    [{ finalize: true }, '"finalize" is not a function'],
+    [{ owns: Pod }, '"owns" is not a list of kinds'],
+    [{ related: [undefined] }, '"related" is not a list of kinds'],
   ])('is refused with %j, in one line that says what to do', (wrong, message) => {
     const make = () => reconciler({ ...whole, ...wrong } as never)
     expect(make).toThrow(message)

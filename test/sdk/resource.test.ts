@@ -185,16 +185,19 @@ describe('a resource that is wrong', () => {
   it.each([
     [{ shortnames: ['sh'] }, 'resource Shop has an unknown option "shortnames": did you mean "shortNames"?'],
     [{ plural: undefined }, 'resource Shop has no "plural": give it a text'],
-    [{ spec: { size: 1 } }, 'resource Shop: "spec" is no z.object()'],
-    [{ spec: z3.object({}) }, 'resource Shop: "spec" is no z.object() of the z that fairlead exports'],
-    [{ spec: z.object({ size: 5 as never }) }, 'resource Shop: spec.size is no schema of the z that fairlead exports'],
+    [{ spec: { size: 1 } }, 'resource Shop: "spec" is not a z.object()'],
+    [{ spec: z3.object({}) }, 'resource Shop: "spec" is not a z.object() of the z that fairlead exports'],
+    [
+      { spec: z.object({ size: 5 as never }) },
+      'resource Shop: spec.size is not a schema of the z that fairlead exports',
+    ],
     [
       { spec: z.object({ a: z.array(z.object({ b: z.optional(undefined as never) })) }) },
-      'resource Shop: spec.a[].b is no schema',
+      'resource Shop: spec.a[].b is not a schema',
     ],
-    [{ status: z.object({ a: z.union([z.string(), z3.string() as never]) }) }, 'resource Shop: status.a is no schema'],
-    [{ served: [{ version: 'v2', spec: {} }] }, 'resource Shop: v2 "spec" is no z.object()'],
-    [{ served: [{ version: 'v2', spec: z.object({ a: 1 as never }) }] }, 'resource Shop: v2 spec.a is no schema'],
+    [{ status: z.object({ a: z.union([z.string(), z3.string() as never]) }) }, 'resource Shop: status.a is not a schema'],
+    [{ served: [{ version: 'v2', spec: {} }] }, 'resource Shop: v2 "spec" is not a z.object()'],
+    [{ served: [{ version: 'v2', spec: z.object({ a: 1 as never }) }] }, 'resource Shop: v2 spec.a is not a schema'],
     [{ served: [{ version: 'v2', spec: z.object({}), old: true }] }, 'served[0] is {…}: Unrecognized key: "old"'],
     [{ plural: 'Shops' }, 'resource Shop: plural is "Shops": lower-case letters, digits and -, a letter first'],
     [{ group: 'example' }, 'resource Shop: group is "example": write a domain, such as example.com'],
@@ -203,7 +206,7 @@ describe('a resource that is wrong', () => {
     [{ columns: [{ name: 'Size', path: 'spec.size' }] }, 'columns[0].path is "spec.size": write a JSON path'],
     [{ columns: [{ name: 'Size', path: '.spec.size', type: 'int' }] }, 'columns[0].type is "int": Invalid option'],
     [{ scale: { spec: '.status.size', status: '.status.size' } }, 'scale.spec is ".status.size": write a JSON path'],
-    [{ status: undefined }, 'resource Shop: "status" is no z.object()'],
+    [{ status: undefined }, 'resource Shop: "status" is not a z.object()'],
   ])('is refused with %j, in one line that says what to do', (wrong, message) => {
     const make = () => resource({ ...whole, ...wrong } as never)
     expect(make).toThrow(message)

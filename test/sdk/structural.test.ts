@@ -156,7 +156,7 @@ describe('what a CRD cannot say is refused, by path', () => {
     ],
   ])('%s', (_, schema, message) => {
     expect(() => toStructural(schema, 'spec')).toThrow(message)
-    expect(() => toStructural(schema, 'spec')).toThrow('which a CustomResourceDefinition cannot say: ')
+    expect(() => toStructural(schema, 'spec')).toThrow('which a CustomResourceDefinition cannot express: ')
   })
 })
 

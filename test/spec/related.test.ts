@@ -108,6 +108,6 @@ describe('a field selector', () => {
   })
 
   it('that is none is refused', () => {
-    expect(() => selectionOf({ fieldSelector: 'spec.nodeName' })).toThrow('no field requirement')
+    expect(() => selectionOf({ fieldSelector: 'spec.nodeName' })).toThrow('not a field requirement')
   })
 })

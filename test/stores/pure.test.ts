@@ -42,7 +42,7 @@ it('says what a profile lacks, without a value of it', () => {
 })
 
 it('says what the key of a service account lacks, without a value of it', () => {
-  expect(() => parseServiceAccount('{')).toThrow('the file credentials.json is no JSON')
+  expect(() => parseServiceAccount('{')).toThrow('the file credentials.json is not JSON')
   expect(() => parseServiceAccount('{"type":"authorized_user"}')).toThrow('give the key of a service account')
   expect(() => parseServiceAccount('{"private_key":"visible"}')).toThrow(/lacks client_email/)
 })

@@ -135,7 +135,7 @@ describe('replayOf', () => {
   it('fails where there is no file, no record, or one of another function', async () => {
     expect(() => replayOf(then, join(dir, 'none-*.json'))).toThrow('fairlead runs get')
     await writeFile(join(dir, 'wrong.json'), '{"a":1}')
-    expect(() => replayOf(then, join(dir, 'wrong.json'))).toThrow('no record of a run')
+    expect(() => replayOf(then, join(dir, 'wrong.json'))).toThrow('not a record of a run')
     await writeFile(join(dir, 'other.json'), JSON.stringify({ ...(await recordBy(then)), reconciler: 'other' }))
     await expect(replayOf(then, join(dir, 'other.json'))[0]?.[1]()).rejects.toThrow('of the reconciler other')
   })

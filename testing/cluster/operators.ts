@@ -158,7 +158,7 @@ export class RunningOperators implements AsyncDisposable {
 
   /** Returns when all of them are served. */
   async serve(reconcilers: readonly Reconciler[], { kube, streams, log, runObserver }: Work): Promise<void> {
-    await this.#wait(() => mayWatch(kube, reconcilers), 'the rights to watch what is reconciled')
+    await this.#wait(() => mayWatch(kube, reconcilers), 'the rights to watch the reconciled objects')
     const runtime = createRuntime({
       kube,
       streams,
