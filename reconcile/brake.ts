@@ -17,28 +17,28 @@ export interface Taking {
   /** The object, as it was observed. */
   observed: KubeObject
   now: Date
-  /** Where it is counted. */
+  /** The annotation that holds the count. */
   annotation: string
-  /** Declared values that are gone. */
+  /** Declared values that the object no longer has. */
   missing: readonly TakenField[]
-  /** The version of the primary, where the object has no fingerprint of its declaration. */
+  /** The version of the primary, if the object has no fingerprint of its declaration. */
   on: string | undefined
 }
 
-/** A correction that has to wait. */
+/** A correction that is delayed. */
 export interface HeldBack {
   until: Date
 }
 
-/** The object as it is applied first, and how to count what this takes back. */
+/** The object to apply first, and how to count the fields that this apply takes back. */
 export interface Counted {
   object: KubeObject
   taking: Taking
 }
 
 /**
- * Decides how an apply to an existing object goes on. `isCorrection`: the function declares the same as before, so another
- * manager has changed the object. Only corrections wait in a fight. A new declaration does not.
+ * Decides how an apply to an existing object continues. `isCorrection`: the function declares the same as before, so
+ * another manager has changed the object. In a fight only corrections are delayed. A new declaration is not.
  */
 export function braked(
   object: KubeObject,
@@ -52,7 +52,7 @@ export function braked(
     if (until > now) return { until }
   }
   if (missing.length > 0) return { object: asTakenBack(object, taking, []), taking }
-  // Without it, server-side apply would remove the annotation.
+  // Server-side apply would remove an annotation that is left out.
   const kept = contest === undefined ? object : withContest(object, contest, observed.metadata.uid, annotation)
   return { object: kept, taking }
 }
@@ -67,8 +67,8 @@ export function asTakenBack(object: KubeObject, taking: Taking, taken: readonly 
 }
 
 /**
- * Returns declared values that an object had and has no more. No field manager owns a removed field.
- * The server drops empty values by itself, so these do not count.
+ * Returns the declared values that an object had and no longer has. A removed field has no field manager. Empty values
+ * do not count, because the API server removes them itself.
  */
 export function missingFields(declared: unknown, observed: unknown, path = ''): TakenField[] {
   if (isRecord(declared))
@@ -91,15 +91,18 @@ const fieldOf = (value: unknown, field: string): unknown => (isRecord(value) ? v
 
 /** The fights over an object and over its owned objects. */
 export interface Fights {
-  /** The message of a condition. */
+  /** The message of the condition. */
   message: string
-  /** The time at which the first of them is over if no field changes again. */
+  /** The time at which the first fight ends if no field changes again. */
   calmAt: Date
 }
 
 const TOLD = 4
 
-/** Undefined: there are none. `annotation`: of the object itself. */
+/**
+ * Returns the fights, or undefined if there are none. `annotation`: the annotation with the count of the object's own
+ * labels and annotations.
+ */
 export function fightsIn({ object, owned }: Family, annotation: string, now: Date): Fights | undefined {
   const fights = [
     ...fightOver(object, contestOf(object, now, annotation)),

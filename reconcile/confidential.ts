@@ -4,7 +4,9 @@ import type { Progress, Reconciled } from './progress.ts'
 import { type Contents, scrubbedError, scrubber } from './scrub.ts'
 import type { World } from './world.ts'
 
-/** The run with all objects in it whose contents its failures must not tell. */
+/**
+ * Returns the run with the confidential ones among these objects, so that its failures are scrubbed of their contents.
+ */
 export function noting<P extends Progress>(run: P, objects: readonly Contents[]): P {
   const found = objects.filter((object) => isConfidential(run.of, object))
   return found.length === 0 ? run : { ...run, confidential: [...run.confidential, ...found] }
@@ -16,18 +18,18 @@ export const objectsOf = ({ object, owned, related }: World): KubeObject[] => [
   ...related,
 ]
 
-/** Whether the contents of objects of its kind must not be told. */
+/** Whether the contents of objects of this kind are confidential. */
 export function isConfidential({ spec, isReferenceOnly }: Reconciled, { apiVersion, kind }: Contents): boolean {
   return [spec.for, ...spec.owns, ...spec.related].some(
     (resource) => resource.kind === kind && apiVersionOf(resource) === apiVersion && isReferenceOnly(resource),
   )
 }
 
-/** Takes out of a text what must not be told. */
+/** Returns a function that removes confidential contents from a text. */
 export const scrubberOf = ({ confidential }: Progress): ((text: string) => string) =>
   confidential.length === 0 ? (text) => text : scrubber(confidential)
 
-/** The consequence of a failure without contents that must not be told, and how a log may show the error. */
+/** Returns the consequence of a failure, and the error as a log may show it, both without confidential contents. */
 export function withheld(
   run: Progress,
   error: unknown,

@@ -7,14 +7,14 @@ import type { Failure } from './status.ts'
 import { TooMuchStateError } from './too-much-state.ts'
 import type { Failed } from './vocabulary.ts'
 
-/** In a row. Before, what may pass by itself is not shown on the object: it mostly does. */
+/** The number of failures in a row before the object shows an error that may pass. Most such errors pass earlier. */
 const FAILURES_SHOWN_FROM = 5
-/** A namespace takes seconds to go, or hangs for days: nothing is gained by asking often. */
+/** The deletion of a namespace takes seconds, or is blocked for days: frequent retries are useless. */
 const TERMINATING_RETRY_MS = 60_000
-/** Each attempt reads up to the limit. A change of what is read runs the key at once. */
+/** Each attempt reads objects up to the limit. A change of one of these objects runs the key at once. */
 const TOO_MUCH_STATE_RETRY_MS = 300_000
 
-/** Of several refusals together. */
+/** The number of refusals that one message lists. */
 const REFUSALS_TOLD = 8
 const LONGEST_TOLD = 1000
 
@@ -26,7 +26,7 @@ interface Failing {
   server?: Failed['server']
 }
 
-/** What a failed run leads to: when the key runs again, and what its object shows meanwhile. */
+/** The consequence of a failed run: when the key runs again, and what its object shows in the meantime. */
 export interface Consequence {
   finish: Finish
   report: Failure | undefined
@@ -58,7 +58,10 @@ export function consequenceOf(error: unknown, failing: Failing): Consequence {
   return { finish: backedOff(), report: server === undefined ? lasting(asError) : undefined }
 }
 
-/** The failure of several that decides how the run goes on: moved state first, then what may pass, then all refusals. */
+/**
+ * Returns the failure that decides how the run continues: a conflict first, then an error that may pass, then all
+ * refusals together.
+ */
 export function gravest(failures: readonly Failed[]): Failed {
   const isRefused = ({ failed }: Failed): boolean => failed instanceof RefusedError
   const transient = failures.find((failure) => !isRefused(failure))
@@ -72,7 +75,9 @@ export function gravest(failures: readonly Failed[]): Failed {
   return { failed: new RefusedError(message, { reason: first.reason, cause: first }) }
 }
 
-/** A reason or message that metav1.Condition would refuse must not keep the failure from being shown. */
+/**
+ * Shortens and corrects a reason or message that metav1.Condition would refuse, so that the object shows the failure.
+ */
 function failure(error: Error & Partial<Failure>): Failure {
   const { reason = '' } = error
   return { reason: REASON.test(reason) ? reason.slice(0, 1024) : error.name, message: error.message.slice(0, 32_768) }

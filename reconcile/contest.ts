@@ -1,18 +1,21 @@
 import type { KubeObject } from '#contracts'
 import { isRecord } from './covers.ts'
 
-/** Annotation of an object whose declared fields other managers have changed: who, how often, and the last correction. */
+/**
+ * The annotation of an object whose declared fields other managers have changed. It holds the managers, the counts, and
+ * the time of the last correction.
+ */
 export const CONTESTED_ANNOTATION = 'fairlead.dev/contested'
 
-/** Corrections in one fight before they are delayed. */
+/** The number of corrections in one fight that are not delayed. */
 const FREE = 5
-/** After these. Doubled with each further one. */
+/** The delay of the first correction after these. It doubles with each further correction. */
 const FIRST_DELAY_MS = 1000
 export const LONGEST_DELAY_MS = 300_000
-/** A correction that stands for so long has ended the fight. Longer than the longest delay. */
+/** The time for which a correction has to stand to end the fight. Longer than the longest delay. */
 export const CALM_MS = 600_000
 
-/** Keeps the annotation below 3 KiB. */
+/** These limits keep the annotation below 3 KiB. */
 const MAX_RIVALS = 4
 const MAX_FIELDS = 4
 const MAX_TEXT = 128
@@ -21,7 +24,7 @@ const MAX_TEXT = 128
 export interface TakenField {
   /** `.spec.replicas` */
   field: string
-  /** The field manager that has changed it; undefined: it is not known, because the field was removed. */
+  /** The field manager that has changed the field. Undefined if it is not known, because the field was removed. */
   manager: string | undefined
 }
 
@@ -38,17 +41,17 @@ export interface Contest {
   /** Time of the last correction, epoch milliseconds. */
   at: number
   rivals: Rival[]
-  /** The version of the primary at the last correction, where the object has no fingerprint. */
+  /** The version of the primary at the last correction, if the object has no fingerprint. */
   on?: string
 }
 
-/** Undefined: there is none, it is over, or the annotation was copied from another object. */
+/** Returns undefined if there is no contest, if it is over, or if the annotation was copied from another object. */
 export function contestOf(object: KubeObject, now: Date, annotation = CONTESTED_ANNOTATION): Contest | undefined {
   const text = object.metadata.annotations?.[annotation]
   if (text === undefined) return undefined
   const stored = parsed(text)
   if (stored === undefined || stored.uid !== object.metadata.uid) return undefined
-  // Another process may have a clock that is ahead.
+  // The clock of another process may be ahead.
   const at = Math.min(stored.at, now.getTime())
   const contest = { ...stored, since: Math.min(stored.since, at), at }
   return now.getTime() - at < CALM_MS ? contest : undefined
@@ -76,7 +79,7 @@ const isRival = (value: unknown): value is Rival =>
   Array.isArray(value['fields']) &&
   value['fields'].every((field) => typeof field === 'string')
 
-/** The contest after these fields are taken back now. */
+/** Returns the contest after these fields have been taken back at `now`. */
 export function after(
   before: Contest | undefined,
   taken: readonly TakenField[],
@@ -86,7 +89,7 @@ export function after(
   const rivals = new Map((before?.rivals ?? []).map((rival) => [rival.manager, rival]))
   for (const [manager, fields] of byManager(taken)) {
     const { times = 0, fields: known = [] } = rivals.get(manager) ?? {}
-    // The last comes last, so that the first is the one to forget.
+    // The newest manager is moved to the end, so that the oldest is dropped first.
     rivals.delete(manager)
     const all = [...new Set([...fields.map(short), ...known])].slice(0, MAX_FIELDS)
     rivals.set(manager, { ...(manager !== undefined && { manager }), times: times + 1, fields: all })
@@ -108,7 +111,10 @@ const byManager = (taken: readonly TakenField[]): Map<string | undefined, string
 const short = (text: string): string =>
   (text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT - 1)}…` : text).toWellFormed()
 
-/** How long a correction stands before the next one, by who has fought longest. 0: not a fight yet. */
+/**
+ * Returns how long a correction has to stand before the next one, in milliseconds, from the highest count of a manager.
+ * 0: there is no fight yet.
+ */
 export function delayMs({ rivals }: Contest): number {
   const times = Math.max(0, ...rivals.map((rival) => rival.times))
   return times < FREE ? 0 : Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** (times - FREE))

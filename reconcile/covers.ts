@@ -1,9 +1,9 @@
 import { hash } from 'node:crypto'
 
 /**
- * Every desired field has its value in the observed object. Strict where the server may normalise (quantities, empty
- * maps, lists that others add to): what it then takes for a difference costs one apply without effect, and
- * `SettledWrites` remembers that.
+ * Whether every desired field has its value in the observed object. The comparison is strict where the server may
+ * normalise values (quantities, empty maps, lists that others extend). A difference found in error costs one apply
+ * without effect, which `SettledWrites` remembers.
  */
 export function covers(desired: unknown, observed: unknown): boolean {
   if (Array.isArray(desired)) {
@@ -19,7 +19,7 @@ export function covers(desired: unknown, observed: unknown): boolean {
   return desired === observed || (desired === null && observed === undefined)
 }
 
-/** The same JSON value, whatever the order of fields. */
+/** Whether both are the same JSON value, in any order of fields. */
 export function sameJson(one: unknown, other: unknown): boolean {
   if (one === other) return true
   if (Array.isArray(one) || Array.isArray(other)) {
@@ -41,11 +41,11 @@ export function sameJson(one: unknown, other: unknown): boolean {
 export const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Sixteen characters that differ when the desired state differs, or the order of its fields. */
+/** Returns sixteen characters that differ if the desired state differs, or the order of its fields. */
 export const fingerprint = (desired: unknown): string =>
   hash('sha256', JSON.stringify(desired), 'base64url').slice(0, 16)
 
-/** The same JSON value, its fields in alphabetical order. */
+/** Returns the same JSON value with its fields in alphabetical order. */
 export function sorted(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(sorted)
   if (!isRecord(value)) return value

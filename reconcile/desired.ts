@@ -6,7 +6,7 @@ import type { DesiredInput } from './outcome.ts'
 import { RECONCILER_ANNOTATION } from './ownership.ts'
 import { called, type OwnedObject } from './world.ts'
 
-/** The server's own: an author who changes an observed object and returns it must not send these back. */
+/** Fields that the API server sets. They are removed from an observed object that an author changes and returns. */
 const SERVER_FIELDS = [
   'uid',
   'resourceVersion',
@@ -18,32 +18,35 @@ const SERVER_FIELDS = [
   'selfLink',
 ]
 
-/** Holds the fingerprint of what was applied: a field that is no longer desired shows as a difference. */
+/** The annotation with the fingerprint of the applied object. It shows a difference if a field is no longer desired. */
 export const DESIRED_ANNOTATION = 'fairlead.dev/desired'
 
-/** The same for any order of fields. Where an object would be deleted to be changed, the order must not count. */
+/**
+ * The annotation with a fingerprint that does not depend on the order of fields. With the strategy Recreate, another
+ * order must not cause a deletion.
+ */
 export const DECLARED_ANNOTATION = 'fairlead.dev/declared'
 
 const ANNOTATIONS = [CONTESTED_ANNOTATION, DESIRED_ANNOTATION, DECLARED_ANNOTATION, RECONCILER_ANNOTATION, RETAINED_FOR]
 
-/** The status of an owned object is its own controller's. */
+/** The status of an owned object belongs to the object's own controller. */
 const STATUS = ['status']
 
 export interface DesiredObject extends OwnedObject {
-  /** Of the observed object from which the function has made it. */
+  /** The uid that the function returned, which names the observed object that it has copied. */
   uid: unknown
 }
 
 export interface Desired {
   objects: DesiredObject[]
-  /** Why the set must not be applied, in the author's words: kind, namespace and name of what is wrong. */
+  /** The reasons why the set must not be applied, for the author: kind, namespace and name of each wrong object. */
   findings: string[]
 }
 
 /**
- * The desired set with names, namespaces and controller owner references filled in; what is retained has an annotation
- * in place of the reference. An object without a name gets its owner's. Below a namespaced owner everything is in its
- * namespace (owner references do not cross namespaces).
+ * Returns the desired set with names, namespaces and controller owner references filled in. A retained object has an
+ * annotation in place of the reference. An object without a name gets its owner's name. The objects of a namespaced
+ * owner are in its namespace, because owner references do not cross namespaces.
  */
 export function completeDesired(owner: KubeObject, owns: readonly OwnedResource[], apply: DesiredInput[]): Desired {
   const objects: DesiredObject[] = []
@@ -63,7 +66,7 @@ export function completeDesired(owner: KubeObject, owns: readonly OwnedResource[
   return { objects, findings }
 }
 
-/** Whether the function has returned the observed object itself, unchanged: then it declares nothing of it. */
+/** Whether the function has returned the observed object unchanged. Such an object declares nothing. */
 export const isAsObserved = (owner: KubeObject, { object, uid }: DesiredObject, observed: KubeObject) =>
   uid !== undefined &&
   uid === observed.metadata.uid &&
@@ -73,7 +76,7 @@ function complete(owner: KubeObject, { metadata, retain, ...content }: DesiredIn
   const { annotations, ownerReferences = [], ...authored } = metadata
   const namespace = owner.metadata.namespace ?? metadata.namespace
   const others = (ownerReferences as unknown as OwnerReference[]).filter(({ uid }) => uid !== owner.metadata.uid)
-  // An observed object that is returned as it is stays retained.
+  // An observed object that is returned unchanged stays retained.
   const isRetained = retain ?? annotations?.[RETAINED_FOR] === retainedFor(owner)
   const references = isRetained ? others : [...others, referenceTo(owner)]
   const kept = annotations && without(ANNOTATIONS, annotations)

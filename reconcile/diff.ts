@@ -1,7 +1,7 @@
 import { CONTESTS, METADATA_MANAGERS } from '#spec'
 import { isRecord, sameJson } from './covers.ts'
 
-/** One value that differs; left out: there is none. */
+/** One value that differs. A side without the value is left out. */
 export interface Difference {
   /** `.spec.containers[0].image` */
   path: string
@@ -9,7 +9,7 @@ export interface Difference {
   after?: unknown
 }
 
-/** The server's own, and what has no meaning for a reader. */
+/** Fields that the API server sets, and fields without a meaning for a reader. */
 const SILENT = new Set([
   'metadata.managedFields',
   'metadata.resourceVersion',
@@ -24,8 +24,8 @@ const SILENT = new Set([
 const MARKS = [METADATA_MANAGERS, CONTESTS].map((prefix) => `metadata.annotations.${prefix}`)
 
 /**
- * What differs between two versions of an object, value by value. An empty object or list is a value: `podSelector: {}`
- * selects all pods.
+ * Returns the differences between two versions of an object, value by value. An empty object or list is a value:
+ * `podSelector: {}` selects all pods.
  */
 export const differences = (before: unknown, after: unknown): Difference[] => [...walk(before, after, [])]
 

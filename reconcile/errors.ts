@@ -4,7 +4,10 @@ import type { Plan } from './plan.ts'
 import type { Failure } from './status.ts'
 import { called } from './world.ts'
 
-/** A write is refused as things are. Shown on the primary object, and tried again later. */
+/**
+ * The API server refuses a write in the present state of the cluster. The primary object shows the refusal, and the
+ * write is tried again later.
+ */
 export class RefusedError extends Error implements Failure {
   override readonly name = 'RefusedError'
   readonly reason: string
@@ -14,22 +17,25 @@ export class RefusedError extends Error implements Failure {
   }
 }
 
-/** Nothing can be created any more where the object lives: it is about to go itself. */
+/** The object's namespace is being deleted, so the API server refuses new objects in it. */
 export class NamespaceTerminatingError extends Error {
   override readonly name = 'NamespaceTerminatingError'
 }
 
-/** The primary object does not exist any more. */
+/** The primary object no longer exists. */
 export class GoneError extends Error {
   override readonly name = 'GoneError'
 }
 
-/** A function over HTTP gave no outcome, which may pass. */
+/** A function over HTTP returned no outcome. The error may pass. */
 export class FunctionError extends Error {
   override readonly name = 'FunctionError'
-  /** When it wants to be asked again; left out: by backoff. */
+  /** The delay before the next request that the function asks for. Left out: the backoff applies. */
   readonly afterSeconds: number | undefined
-  /** Nothing answered, or a proxy said so: the function is starting or gone, whatever the object is. */
+  /**
+   * No server of the function answered, or a proxy reported that: the function is starting or gone. The object is not
+   * the cause.
+   */
   readonly isAway: boolean
   constructor(message: string, options: ErrorOptions & { afterSeconds?: number | undefined; isAway: boolean }) {
     super(message, options)
@@ -38,7 +44,7 @@ export class FunctionError extends Error {
   }
 }
 
-/** The external system could not be read. What follows depends on the class of the cause. */
+/** The external system could not be read. The class of the cause decides the consequence. */
 export class ExternalError extends Error implements Failure {
   override readonly name: string = 'ExternalError'
   readonly reason: string
@@ -48,7 +54,7 @@ export class ExternalError extends Error implements Failure {
   }
 }
 
-/** An effect failed. What follows depends on the class of the cause. */
+/** An effect failed. The class of the cause decides the consequence. */
 export class EffectError extends ExternalError {
   override readonly name = 'EffectError'
   constructor(cause: unknown, { kind }: Effect) {
@@ -56,12 +62,12 @@ export class EffectError extends ExternalError {
   }
 }
 
-/** The function did not come back in time. */
+/** The function did not return in time. */
 export class RunTimeoutError extends Error {
   override readonly name = 'RunTimeoutError'
 }
 
-/** It asks for another change after each of its changes: it would write without end. */
+/** The function returns another change after each of its changes. The run would never stop writing. */
 export class UnsettledError extends Error {
   override readonly name = 'UnsettledError'
   constructor(rounds: number, last: Plan) {
@@ -70,7 +76,7 @@ export class UnsettledError extends Error {
   }
 }
 
-/** By name: values may be confidential. */
+/** Names the first write without values, which may be confidential. */
 function askedFor({ stages, metadata, status }: Plan): string {
   const [first, ...others] = stages.flat()
   if (first === undefined && metadata !== undefined) return 'labels and annotations'

@@ -12,20 +12,20 @@ import type { Answer, Ask, Failed, Note } from './vocabulary.ts'
 
 type PerformAsk = Ask & { do: 'perform' }
 
-/** What a function may read before a decision, as JSON. */
+/** The limit of the state that a function may read before a decision, as JSON. */
 const MAX_EXTERNAL_BYTES = 1024 * 1024
 const TOO_LARGE_RETRY_S = 300
-/** What the external system answers to an effect, as JSON. */
+/** The limit of the result of an effect, as JSON. */
 const MAX_RESULT_BYTES = 64 * 1024
-/** Of an effect in a log, and of an error that the function is told. */
+/** The limit of an effect in a log, and of an error in the function's input, in characters. */
 const LONGEST_TOLD = 1000
-/** After a pass that has performed effects in all its rounds. */
+/** The pause after a pass that has performed effects in all its rounds. */
 const PAUSE_MS = 1000
 
-/** Each observation is completed by one read: the decisions of its rounds are made on that. */
+/** Reads the external system once after each observation. All decisions until the next observation use this state. */
 export const read = (pass: Pass): Step => step({ at: 'reading', pass }, { do: 'read', input: readInput(pass) })
 
-/** Throws a RetryAfterError when it is too large. */
+/** Returns the state as plain JSON. Throws a RetryAfterError if it is too large. */
 export function stateIn(value: unknown): unknown {
   const text = JSON.stringify(value) ?? 'null'
   const bytes = Buffer.byteLength(text)
@@ -36,11 +36,11 @@ export function stateIn(value: unknown): unknown {
 
 export const unreadable = (pass: Pass, failure: Failed): Step => fail(pass, failureAs(failure, ExternalError))
 
-/** The rate limit leaves no read for now. */
+/** Ends the run, because the rate limit allows no read now. */
 export function limited(pass: Pass, afterMs: number): Step {
   const failure = pass.performed.at(-1)?.failure
   if (failure !== undefined || pass.standing.length > 0) return fail(pass, failure)
-  // The count of failures before is kept: no run has succeeded.
+  // No run has succeeded, so the count of failures stays.
   const how: Finish =
     pass.attempt === 0
       ? { kind: 'requeue', at: { afterMs } }
@@ -48,7 +48,7 @@ export function limited(pass: Pass, afterMs: number): Step {
   return finish(pass, how, { mayLookAgain: false })
 }
 
-/** All is written that the decision asks for. An effect is performed once in a run. */
+/** Performs the effect after all other writes of the decision. A run performs an effect once. */
 export function perform(pass: Pass, plan: FeasiblePlan, effect: Effect): Step {
   const before = pass.performed.find((one) => sameJson(one.effect, effect))
   if (before === undefined) {
@@ -61,7 +61,10 @@ export function perform(pass: Pass, plan: FeasiblePlan, effect: Effect): Step {
 
 const UNSEEN = 'it was performed, but the function asks for it again, because "read" does not show it'
 
-/** An effect has ended, or nobody knows: what came of it is read. After a conflict the run begins again. */
+/**
+ * Continues after an effect, which may have failed or have an unknown result: the external system is read again. After
+ * a conflict the run begins again.
+ */
 export function performed(pass: Pass, plan: FeasiblePlan, { input, shown }: PerformAsk, answer: Answer): Step {
   if ('did' in answer && answer.did === 'skip') return leaveUnperformed(pass, plan)
   const { effect } = input
@@ -84,14 +87,14 @@ function whatCameOf(pass: Pass, effect: Effect, answer: Answer): PerformedEffect
   return { effect, error, failure: { failed: new EffectError(new Error(error), effect) } }
 }
 
-/** A driver that performs no effects cannot know what would be decided after this one. */
+/** Ends the run for a driver that performs no effects: the next decision would depend on the result. */
 function leaveUnperformed(pass: Pass, { events, requeue }: FeasiblePlan): Step {
   const [told, notes] = tell(pass, pass.world.object, events)
   const how: Finish = requeue === undefined ? { kind: 'done' } : { kind: 'requeue', at: requeue }
   return after(notes, finish(told, how, { mayLookAgain: false }))
 }
 
-/** A pass that has performed effects goes on in another run; undefined: it has performed none. */
+/** Continues a pass that has performed effects in another run. Returns undefined if it has performed none. */
 export function goesOnLater(pass: Pass): Step | undefined {
   const last = pass.performed.at(-1)
   if (last === undefined) return undefined
@@ -99,7 +102,7 @@ export function goesOnLater(pass: Pass): Step | undefined {
   return finish(pass, { kind: 'requeue', at: { afterMs: PAUSE_MS } }, { mayLookAgain: false })
 }
 
-/** A conflict begins the run again, wherever it comes from. */
+/** Wraps an error, except a conflict, which always begins the run again. */
 function failureAs<Effects extends Effect[]>(
   { failed }: Failed,
   Wrapping: new (cause: unknown, ...effect: Effects) => Error,

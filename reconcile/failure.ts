@@ -12,9 +12,7 @@ import type { Failed, Note } from './vocabulary.ts'
 /** The longest time for which a run that never settles keeps its key. */
 const LONGEST_HELD_MS = 10_000
 
-/**
- * How a run goes on after an error, and with what was refused before. Without a world it has not seen its object.
- */
+/** Continues a run after an error and the refusals before it. A run without a world has not observed its object. */
 export function fail(run: Progress | Pass, given?: Failed): Step {
   const failure = gravest([...(given === undefined ? [] : [given]), ...refusalsIn(run)])
   const { failed: error } = failure
@@ -34,7 +32,7 @@ export function fail(run: Progress | Pass, given?: Failed): Step {
   return step({ at: 'reporting', pass, finish: how, holdMs }, ask, [...notes, ...told])
 }
 
-/** What the object shows of all writes that its function asks for and that were refused. */
+/** Returns the failure that the object shows for all refused writes of its outcome. */
 export function refusalOf(run: Progress | Pass): Failure | undefined {
   const refusals = refusalsIn(run)
   if (refusals.length === 0) return undefined
@@ -45,7 +43,7 @@ export function refusalOf(run: Progress | Pass): Failure | undefined {
 const refusalsIn = (run: Progress | Pass): Failed[] =>
   isPass(run) ? run.standing.map(({ error }) => ({ failed: error })) : []
 
-/** The failure could not be written on the object. */
+/** Ends the run after the failure could not be written to the object. */
 export function unreported(pass: Pass, failure: Failed): Step {
   const { failed: error } = failure
   const soon = whatItMeansFor(pass, error)
@@ -55,8 +53,9 @@ export function unreported(pass: Pass, failure: Failed): Step {
 }
 
 /**
- * A run that never settles keeps its key for a while: the watch reports its writes after it, or those of a process that
- * the bridge does not share, as changes, and these run the key at once whatever its backoff is.
+ * A run that never settles keeps its key for a while. The bridge does not recognise a write as the run's own if the
+ * watch reports it after the run, or if bridge and dispatcher are different processes. It then runs the key at once, in
+ * spite of the backoff.
  */
 export function end(run: Progress, how: Finish, holdMs: number): Step {
   if (holdMs > 0) return step({ at: 'holding', run, finish: how }, { do: 'hold', ms: holdMs })

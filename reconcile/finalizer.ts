@@ -1,14 +1,14 @@
 import type { KubeObject } from '#contracts'
 import { finalizerOf, finalizersWithout, holdsFinalizer, type ReconcilerSpec } from '#spec'
 
-/** The object is on its way out, and waits for this reconciler. */
+/** Whether the object is being deleted and waits for this reconciler. */
 export const isFinalizing = (object: KubeObject, identity: string): boolean =>
   object.metadata.deletionTimestamp !== undefined && holdsFinalizer(object, identity)
 
 /**
- * The finalizers that the object has to have before the function is called, where they are others than it has. What is
- * being deleted never gets one, and keeps what it has as long as the reconciler finalizes; a reconciler without
- * `finalize`, or one whose selector the object has left, takes back what it once added.
+ * Returns the finalizers that the object must have before the function is called, or undefined if it has them already.
+ * An object that is being deleted never gets a finalizer, and keeps its finalizer as long as the reconciler finalizes.
+ * A reconciler without `finalize`, or whose selector no longer matches the object, removes the finalizer that it added.
  */
 export function finalizersBefore(
   object: KubeObject,

@@ -1,4 +1,7 @@
-/** A function that changes what it was given would hide a difference from us: it gets a TypeError instead. */
+/**
+ * Freezes the input of a function. A function that changed its input would hide a difference; it gets a TypeError
+ * instead.
+ */
 export function deepFreeze<T>(value: T): T {
   if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return value
   Object.freeze(value)

@@ -6,7 +6,7 @@ import type { Pass } from './progress.ts'
 import { toldOf } from './refusals.ts'
 import { byKind } from './world.ts'
 
-/** What the function is given in this pass, without the state of its external system. */
+/** Returns the function's input in this pass, without the state of its external system. */
 export function inputOf(pass: Pass): Omit<RunInput, 'external'> {
   const { of, world, attempt, seed, now } = pass
   const { identity, spec } = of

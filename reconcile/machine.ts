@@ -22,14 +22,18 @@ class UnexpectedAnswerError extends Error {
   }
 }
 
-/** The first step of a run. `attempt`: failed runs of the key since the last success. `random`: 0 ≤ x < 1. */
+/**
+ * Returns the first step of a run. `attempt`: the number of failed runs of the key since the last success. `random`: 0
+ * ≤ x < 1.
+ */
 export function start(of: Reconciled, { attempt, random }: Pick<Progress, 'attempt' | 'random'>): Step {
   return observe({ of, attempt, random, passes: 0, told: [], confidential: [], performed: [] })
 }
 
 /**
- * What follows an answer. Pure: no clock, no randomness, no input or output. A driver does what `ask` says, until it asks
- * for the finish; one that stops before, because it may not write any more, leaves the run where a crash would.
+ * Returns the step after an answer. Pure: no clock, no randomness, no input or output. A driver does what `ask`
+ * requests, until it requests the finish. A driver that stops earlier, because it may not write any more, leaves the
+ * run as a crash would.
  */
 export function next({ place, ask }: Step, answer: Answer): Step {
   if ('failed' in answer) {

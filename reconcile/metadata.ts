@@ -7,18 +7,18 @@ import type { Settled } from './settled.ts'
 
 /** Server-side apply of all labels and annotations that the function keeps on its object, and of nothing else. */
 export interface MetadataWrite {
-  /** Bound to the uid and resourceVersion that were observed. */
+  /** The object, bound to the uid and resourceVersion that were observed. */
   object: KubeObject
-  /** Field manager. It manages nothing else, so that a key that is left out is removed. */
+  /** The field manager. It manages no other fields, so that a key that is left out is removed. */
   manager: string
   fingerprint: string
-  /** Left out: what it takes back from others is not counted. */
+  /** Left out if the fields that it takes back from other managers are not counted. */
   taking?: Taking
 }
 
 type Metadata = NonNullable<PlainOutcome['metadata']>
 
-/** Undefined: the object has these already, and no others that the function has set. */
+/** Returns undefined if the object has exactly these labels and annotations of the function. */
 export function metadataWrite(
   object: KubeObject,
   identity: string,
@@ -30,7 +30,7 @@ export function metadataWrite(
   const labels = sorted(wanted.labels)
   const annotations = sorted(wanted.annotations)
   const manager = metadataManagerOf(identity)
-  // The uid is part of it: a copy of the object, whose keys another manager has set, does not count as written.
+  // The mark includes the uid: a copy of the object, whose keys another manager has set, does not count as written.
   const mark = fingerprint([uid, labels, annotations])
   const isNone = isEmpty(labels) && isEmpty(annotations)
   const marked = isNone ? {} : { ...(!isEmpty(labels) && { labels }), annotations: { ...annotations, [manager]: mark } }
@@ -50,7 +50,7 @@ export function metadataWrite(
 
 export const metadataTarget = ({ metadata }: KubeObject): string => `${metadata.uid}/metadata`
 
-/** What is wrong with the labels and annotations that a function returned. */
+/** Returns the faults of the labels and annotations that a function returned. */
 export function metadataFaults(
   { writes = [], for: { selector = '' } }: Pick<ReconcilerSpec, 'for' | 'writes'>,
   object: KubeObject,
@@ -73,17 +73,19 @@ export function metadataFaults(
   ]
 }
 
-/** IsQualifiedName, IsDNS1123Subdomain and IsValidLabelValue of Kubernetes (apimachinery pkg/util/validation). */
+/**
+ * The rules IsQualifiedName, IsDNS1123Subdomain and IsValidLabelValue of Kubernetes (apimachinery pkg/util/validation).
+ */
 const NAME = /^(?=.{1,63}$)[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?$/
 const PREFIX = /^(?=.{1,253}$)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*$/
 
-/** Objects travel without it, so a run cannot see whether it is there. */
+/** EVENTS stores objects without this annotation, so a run cannot see whether it exists. */
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration'
 
 function keyFault(field: 'labels' | 'annotations', key: string): string[] {
   const slash = key.indexOf('/')
   const given = slash === -1 ? undefined : key.slice(0, slash)
-  // The API server admits capital letters in the prefixes of annotations, not of labels.
+  // The API server accepts capital letters in the prefixes of annotations, but not of labels.
   const prefix = field === 'annotations' ? given?.toLowerCase() : given
   const isValid = NAME.test(key.slice(slash + 1)) && (prefix === undefined || PREFIX.test(prefix))
   const what = `metadata.${field} has the key ${JSON.stringify(key)}`

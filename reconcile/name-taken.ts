@@ -7,21 +7,21 @@ import { bound, type Write } from './plan.ts'
 import { isRetained } from './retention.ts'
 import { called } from './world.ts'
 
-/** The reconciler that wants the name, and the object that it wants it for. */
+/** A reconciler that wants the name, and the owner of the object to be created. */
 export interface Claimant {
   identity: string
   owner: KubeObject
 }
 
-/** How an object that has the wanted name becomes the reconciler's. */
+/** The write that makes an existing object with the wanted name the reconciler's. */
 export interface TakeOver {
-  /** Bound to the version that was found. */
+  /** The apply, bound to the version that was found. */
   write: Write & { verb: 'apply' }
-  /** What the Event says once it is written. */
+  /** The message of the Event after the write. */
   adopted: string
 }
 
-/** Throws a RefusedError, `NameTaken`, when the object may not become the reconciler's. */
+/** Throws a RefusedError, `NameTaken`, if the reconciler may not take over the object. */
 export function takeOver(write: Write, found: KubeObject, claimant: Claimant): TakeOver {
   const { resource, object } = write
   if (write.verb !== 'apply' || !mayTake(write, found, claimant))
@@ -41,8 +41,8 @@ export function takeOver(write: Write, found: KubeObject, claimant: Claimant): T
 const isSecret = ({ group, resource }: OwnedResource): boolean => group === '' && resource === 'secrets'
 
 /**
- * The function has not seen the values of the Secret, and may have drawn others: these would be lost. It sees them in its next
- * call, which decides on them.
+ * Keeps the values that the Secret has. The function has not seen them and may have generated others, which would
+ * replace them. It sees them in its next call, and decides then.
  */
 function keepingValues(
   { stringData = {}, ...wanted }: SecretValues,
@@ -69,19 +69,19 @@ function mayTake({ resource, object }: Write, found: KubeObject, claimant: Claim
   return isEarlier(keeper, claimant) && (resource.adopt === true || isRetained(object))
 }
 
-/** Who retains an object, and for which one. */
+/** The reconciler that retains an object, and the owner for which it does. */
 interface Keeper extends Owner {
   identity: string
 }
 
-/** Undefined: the object has no annotation, or one that was copied from another object. */
+/** Returns undefined if the object has no annotation, or one that was copied from another object. */
 function keeperOf(found: KubeObject): Keeper | undefined {
   const owner = retainerOf(found)
   const identity = owner && markedBy({ metadata: owner }, found)
   return owner && identity !== undefined ? { ...owner, identity } : undefined
 }
 
-/** The reconciler has retained the object itself, for an earlier object of the owner's name. */
+/** Whether the same reconciler has retained the object for an earlier owner of the same name. */
 const isEarlier = (keeper: Keeper, { identity, owner }: Claimant): boolean =>
   keeper.identity === identity && keeper.uid !== owner.metadata.uid && isNamedAs(keeper, owner)
 

@@ -3,7 +3,7 @@ import type { MetadataWrite } from './metadata.ts'
 import type { Plan, Write } from './plan.ts'
 import type { StatusPatch } from './status.ts'
 
-/** What is written between two decisions of a run. */
+/** The writes between two decisions of a run. */
 export type NextWrite =
   | { kind: 'owned'; stages: Write[][] }
   | { kind: 'metadata'; write: MetadataWrite }
@@ -12,8 +12,8 @@ export type NextWrite =
   | { kind: 'deletion' }
 
 /**
- * What an outcome asks for, in this order: owned objects, the labels and annotations of the object, its status, its effect,
- * and its deletion when nothing else is left to do. Undefined: everything is as the outcome says.
+ * Returns the first writes that an outcome requires, in this order: owned objects, the labels and annotations of the
+ * object, its status, its effect, and its deletion after all others. Undefined if nothing has to be written.
  */
 export function nextWrite({ stages, metadata, status, effect, isDeletion }: Plan): NextWrite | undefined {
   if (stages.some((writes) => writes.length > 0)) return { kind: 'owned', stages }

@@ -10,7 +10,9 @@ import { call } from './rounds.ts'
 import { finish, type Step, step } from './step.ts'
 import type { Observed } from './vocabulary.ts'
 
-/** A pass begins: is the object this reconciler's to decide, and has it the finalizer that it has to have? */
+/**
+ * Begins a pass: checks that the reconciler serves the object, and that the object has the finalizer that it must have.
+ */
 export function begin(run: Progress, seen: Observed | undefined): Step {
   if (seen === undefined || !isServed(run.of, seen.world.object)) return leave(run)
   const fresh = { external: undefined, rounds: 0, refused: [], standing: [] }
@@ -24,17 +26,17 @@ export function begin(run: Progress, seen: Observed | undefined): Step {
   return step({ at: 'addingFinalizer', pass }, { do: 'writeFinalizers', object, finalizers })
 }
 
-/** The finalizers are as they have to be. */
+/** Continues when the finalizers are as they must be. */
 export function decideOrLeave(pass: Pass): Step {
   const { of, world } = pass
   const isToBeDecided = isFinalizing(world.object, of.identity) ? of.spec.finalize : of.selects(world.object)
   return isToBeDecided ? call(pass) : leave(pass)
 }
 
-/** There is nothing to do. */
+/** Ends the run, because there is nothing to do. */
 export const leave = (run: Progress): Step => finish(run, { kind: 'done' }, { mayLookAgain: !isLastPass(run) })
 
-/** What a second look in the same pass shows; a Step: the pass is over. */
+/** Returns the pass with a second observation, or the step that ends the pass. */
 export function lookedAgain(pass: Pass, seen: Observed | undefined): Pass | Step {
   if (seen === undefined || !isServed(pass.of, seen.world.object))
     return fail(pass, { failed: new GoneError('the object was deleted during its run') })
@@ -62,6 +64,9 @@ function sayPaused(pass: Pass, isSelected: boolean): Step {
   return step({ at: 'sayingPaused', pass }, { do: 'writeStatus', object, patch, mayBeDropped: false })
 }
 
-/** An object that goes, or is not the reconciler's, is left alone unless it waits for the reconciler. */
+/**
+ * Whether the reconciler serves the object. An object that is not selected or is being deleted is served only while it
+ * waits for the reconciler.
+ */
 const isServed = ({ identity, selects }: Reconciled, object: KubeObject): boolean =>
   (selects(object) && object.metadata.deletionTimestamp === undefined) || holdsFinalizer(object, identity)

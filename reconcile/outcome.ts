@@ -7,7 +7,7 @@ import { TerminalError } from '#contracts'
  */
 export const HUNDRED_YEARS_S = 100 * 365.25 * 86_400
 
-/** metav1.Condition's own pattern (apimachinery pkg/apis/meta/v1/types.go). */
+/** The pattern of reasons in metav1.Condition (apimachinery pkg/apis/meta/v1/types.go). */
 export const REASON = /^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$/
 
 const MAX_EFFECT_BYTES = 64 * 1024
@@ -60,13 +60,13 @@ const outcomeSchema = z.strictObject({
     .optional(),
 })
 
-/** An outcome in which objects may still lack what the dispatcher fills in: name, namespace, owner reference. */
+/** An outcome whose objects may lack the fields that the dispatcher fills in: name, namespace, owner reference. */
 export type PlainOutcome = z.output<typeof outcomeSchema>
 export type DesiredInput = NonNullable<PlainOutcome['apply']>[number]
 
 /**
- * What a function returned, as plain JSON: exactly what an answer over HTTP would be, sharing nothing with the
- * function's own values. Nothing returned is the empty outcome. Throws TerminalError with the path that is wrong.
+ * Returns the outcome of a function as plain JSON. It equals an answer over HTTP, and shares no values with the
+ * function. A function that returns nothing has the empty outcome. Throws TerminalError with the path that is wrong.
  */
 export function parseOutcome(returned: unknown): PlainOutcome {
   const result = outcomeSchema.safeParse(asJson(returned ?? {}))

@@ -2,17 +2,20 @@ import { hash } from 'node:crypto'
 import type { KubeObject } from '#contracts'
 import { isRecord } from './covers.ts'
 
-/** Names the reconciler that created or adopted the object. Written in the request that creates it. */
+/**
+ * The annotation that names the reconciler that created or adopted the object. The request that creates the object sets
+ * it.
+ */
 export const RECONCILER_ANNOTATION = 'fairlead.dev/reconciler'
 
 type Child = Pick<KubeObject, 'apiVersion' | 'kind' | 'metadata'>
 
-/** The uid is all that counts. */
+/** An owner, of which only the uid matters. */
 type OwnerUid = { metadata: { uid?: string } }
 
 /**
- * The value of the annotation. Controllers and users copy annotations to other objects: the digest fits one owner, kind,
- * namespace and name only, so a copy does not count.
+ * Returns the value of the annotation. Controllers and users copy annotations to other objects. The digest matches one
+ * owner, kind, namespace and name only, so a copy does not count.
  */
 export function ownershipMark(identity: string, owner: OwnerUid, { apiVersion, kind, metadata }: Child): string {
   const group = apiVersion.includes('/') ? apiVersion.split('/')[0] : ''
@@ -20,7 +23,10 @@ export function ownershipMark(identity: string, owner: OwnerUid, { apiVersion, k
   return `${identity}/${hash('sha256', JSON.stringify(bound), 'base64url').slice(0, 16)}`
 }
 
-/** The identity of the reconciler whose mark the object carries; undefined: it has none, or a copy of another object's. */
+/**
+ * Returns the identity of the reconciler that has marked the object. Undefined if it has no mark, or a copy of another
+ * object's.
+ */
 export function markedBy(owner: OwnerUid, child: Child): string | undefined {
   const [identity = '', ...others] = (child.metadata.annotations?.[RECONCILER_ANNOTATION] ?? '').split('/')
   const isValid = others.length === 1 && isMarkedBy(identity, owner, child)
@@ -30,20 +36,20 @@ export function markedBy(owner: OwnerUid, child: Child): string | undefined {
 export const isMarkedBy = (identity: string, owner: OwnerUid, child: Child): boolean =>
   child.metadata.annotations?.[RECONCILER_ANNOTATION] === ownershipMark(identity, owner, child)
 
-/** The API server takes 128 characters. */
+/** Returns the field manager, whose name the API server limits to 128 characters. */
 export const fieldManagerOf = (identity: string): string => `fairlead-${identity}`.slice(0, 128)
 
 /**
- * Whether the reconciler has created or adopted the object, which is as the API server has it, with its managedFields.
- * Without any mark it counts as the reconciler's if the reconciler wrote the reference to its owner: it was created
- * before there were marks, or the mark was removed.
+ * Whether the reconciler has created or adopted the object. `live` is the object as the API server has it, with its
+ * managedFields. An object without a mark counts as the reconciler's if the reconciler wrote the reference to its
+ * owner: it was created before marks existed, or the mark was removed.
  */
 export function isCreatedBy(identity: string, owner: KubeObject, live: KubeObject): boolean {
   const marked = markedBy(owner, live)
   return marked === undefined ? hasWrittenOwner(fieldManagerOf(identity), owner, live) : marked === identity
 }
 
-/** Writes of finalizers and status have the same field manager, and do not have this field. */
+/** Writes of finalizers and status have the same field manager, but do not have this field. */
 function hasWrittenOwner(fieldManager: string, owner: KubeObject, live: KubeObject): boolean {
   const { managedFields } = live.metadata
   const reference = `k:${JSON.stringify({ uid: owner.metadata.uid })}`

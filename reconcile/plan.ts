@@ -20,8 +20,8 @@ import { type Failure, type StatusPatch, statusPatch } from './status.ts'
 import { type Family, findOwned, type OwnedObject } from './world.ts'
 
 /**
- * With this resourceVersion server-side apply creates an object and never touches one that exists (Conflict): etcd's
- * revision 1 is no object's (measured on Kubernetes 1.36).
+ * With this resourceVersion server-side apply creates an object, and answers with a Conflict if the object exists. No
+ * object can have the revision 1 of etcd (measured on Kubernetes 1.36).
  */
 export const ONLY_IF_ABSENT = '1'
 
@@ -30,8 +30,8 @@ export type Write =
   /** POST: fails if the name is taken. */
   | { verb: 'create'; resource: OwnedResource; object: KubeObject }
   /**
-   * Server-side apply, bound to the uid that was observed, or to there being none; to the resourceVersion too where it
-   * adopts the object, which another reconciler may do at the same time.
+   * Server-side apply, bound to the uid that was observed, or to the absence of the object. It is also bound to the
+   * resourceVersion if it adopts the object, because another reconciler may adopt it at the same time.
    */
   | {
       verb: 'apply'
@@ -39,42 +39,47 @@ export type Write =
       object: KubeObject
       fingerprint: string
       observed: KubeObject | undefined
-      /** Left out: what it takes back from others is not counted. */
+      /** Left out if the fields that it takes back from other managers are not counted. */
       taking?: Taking
     }
-  /** Merge patch of `object` as observed, bound to its resourceVersion: it begins or ceases to be retained. */
+  /**
+   * Merge patch of `object` as observed, bound to its resourceVersion: the object becomes retained, or ceases to be.
+   */
   | { verb: 'patch'; resource: OwnedResource; object: KubeObject; patch: object }
-  /** Bound to the uid and resourceVersion that were observed. `isPruned`: the outcome does not have the object. */
+  /**
+   * Deletion, bound to the uid and resourceVersion that were observed. `isPruned`: the outcome does not have the
+   * object.
+   */
   | { verb: 'delete'; resource: OwnedResource; object: KubeObject; isPruned: boolean }
 
 export interface Plan {
-  /** Stages in order; the writes of one stage do not depend on each other. */
+  /** The stages in order. The writes of one stage do not depend on each other. */
   stages: Write[][]
   metadata: MetadataWrite | undefined
   status: StatusPatch | undefined
-  /** On the external system, when all else is written. */
+  /** The effect on the external system, after all other writes. */
   effect: Effect | undefined
-  /** The object itself is to be deleted. */
+  /** Whether the primary object is to be deleted. */
   isDeletion: boolean
   events: EventReport[]
-  /** Corrections of what others change again and again wait until then, or the end of such a fight is shown then. */
+  /** The time at which a delayed correction is due, or at which the end of a fight is shown. */
   lookAt: Date | undefined
-  /** A delay counts from the time that the function was given. */
+  /** The delay counts from the time in the function's input. */
   requeue: Due | undefined
-  /** Faults of the outcome itself: with any, nothing of it is written. */
+  /** Faults of the outcome itself. If there are any, nothing of the outcome is written. */
   findings: string[]
 }
 
 export interface Circumstances {
-  /** Of the reconciler: what it creates is marked with it. */
+  /** The identity of the reconciler, which marks the objects that it creates. */
   identity: string
   now: Date
   settled: Settled
-  /** Its contents must not be told, not even as a fingerprint. */
+  /** Whether the contents of the resource are confidential. Then they have no fingerprint either. */
   isConfidential: (resource: OwnedResource) => boolean
 }
 
-/** What has to be written so that the world is as the outcome says. */
+/** Returns the writes that are necessary to reach the desired state of the outcome. */
 export function plan(
   spec: Pick<ReconcilerSpec, 'for' | 'owns' | 'writes' | 'external'>,
   world: Family,
@@ -126,7 +131,7 @@ const strayEffect = ({ external }: Pick<ReconcilerSpec, 'external'>, { effect }:
 
 export const statusTarget = ({ metadata }: KubeObject): string => `${metadata.uid}/status`
 
-/** `refusal`: a write of this outcome was refused. */
+/** Returns the status patch, or undefined if none is necessary. `refusal`: a write of this outcome was refused. */
 export function plannedStatus(
   spec: Pick<ReconcilerSpec, 'for'>,
   world: Family,
@@ -155,7 +160,7 @@ function writeFor(
     return observed === undefined ? { verb: 'create', resource, object: owned } : undefined
   const isAdopted = observed !== undefined && !isMarkedBy(identity, world.object, observed)
   if (observed !== undefined && !isAdopted && isAsObserved(world.object, desired, observed)) return undefined
-  // A change of the mark alone is no change of what is wanted: nothing is recreated because of it.
+  // The fingerprint does not include the mark, so a change of the mark alone recreates nothing.
   const wanted = fingerprint(object)
   const isFingerprinted = !isConfidential(resource)
   const marked = isFingerprinted ? withAnnotation(owned, DESIRED_ANNOTATION, wanted) : owned
@@ -167,9 +172,9 @@ function writeFor(
   if (observed === undefined) return { ...apply, object: bound(marked, { resourceVersion: ONLY_IF_ABSENT }) }
   const { uid, resourceVersion = '' } = observed.metadata
   if (uid === undefined || settled[uid] === `${resourceVersion} ${wanted}`) return undefined
-  // Where only metadata is watched, the fingerprint in it is all that can be compared.
+  // If only metadata is watched, the fingerprint in it is all that can be compared.
   const comparable = resource.metadataOnly === true ? { metadata: marked.metadata } : marked
-  // Without the fingerprint a field that is no longer desired would not show as a difference.
+  // Without a fingerprint, a field that is no longer desired would not show as a difference.
   if (isFingerprinted && covers(comparable, observed)) return undefined
   if (isAdopted) return { ...apply, object: bound(marked, { uid, resourceVersion }) }
   const applied = bound(marked, { uid })
@@ -182,13 +187,13 @@ function writeFor(
   return isHeldBack(counted) ? counted : { ...apply, ...counted }
 }
 
-/** The version of the primary, without its status. */
+/** Returns the version of the primary without its status. */
 const versionOf = ({ metadata }: KubeObject): string => {
   const { generation, resourceVersion, labels, annotations } = metadata
   return generation === undefined ? `${resourceVersion}` : fingerprint([generation, labels, annotations])
 }
 
-/** The time at which the next correction is due, or a fight may be over. */
+/** Returns the time at which the next correction is due, or a fight may be over. */
 function lookAtOf(
   spec: Pick<ReconcilerSpec, 'for'>,
   world: Family,
@@ -202,7 +207,7 @@ function lookAtOf(
 }
 
 /**
- * What was declared differently when it was created is deleted; the round after that creates it again. A Secret has no
+ * Deletes an object that was created from another declaration. The next round creates it again. A Secret has no
  * fingerprint, so it stays as it was created.
  */
 function recreate(
@@ -233,7 +238,10 @@ const withAnnotation = (object: KubeObject, name: string, value: string): KubeOb
   metadata: { ...object.metadata, annotations: { ...object.metadata.annotations, [name]: value } },
 })
 
-/** What is retained outlives its owner: it is deleted only while that lives. */
+/**
+ * Returns the deletions of owned objects that are no longer wanted. A retained object outlives its owner, so it is
+ * deleted only while the owner exists.
+ */
 function prune(world: Family, wanted: readonly OwnedObject[], isGoing: boolean): Write[] {
   const kept = { ...world, owned: wanted }
   return world.owned
@@ -243,7 +251,7 @@ function prune(world: Family, wanted: readonly OwnedObject[], isGoing: boolean):
     .map(({ resource, object }) => ({ verb: 'delete', resource, object, isPruned: true }))
 }
 
-/** What others need in order to start, first. */
+/** The kinds that others need in order to start come first. */
 const STAGES = [
   ['Namespace', 'CustomResourceDefinition'],
   ['ServiceAccount', 'Secret', 'ConfigMap', 'PersistentVolumeClaim', 'Role', 'ClusterRole'],
@@ -259,7 +267,7 @@ function inStages(writes: Write[]): Write[][] {
   return stages
 }
 
-/** The earlier one. */
+/** Returns the earlier time of the two. */
 function requeueOf({ requeueAfterSeconds, requeueAt }: PlainOutcome, now: Date): Due | undefined {
   const atMs = requeueAt === undefined ? Number.POSITIVE_INFINITY : Date.parse(requeueAt) - now.getTime()
   if (requeueAfterSeconds !== undefined && requeueAfterSeconds * 1000 <= atMs)

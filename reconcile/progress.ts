@@ -7,74 +7,80 @@ import type { Settled } from './settled.ts'
 import type { Failed, Note } from './vocabulary.ts'
 import type { World } from './world.ts'
 
-/** Fresh observations in one run, after conflicts and changes that came meanwhile. */
+/** The number of passes in one run. A conflict, or a change during the run, begins another pass. */
 const MAX_PASSES = 5
-/** Decisions on their own results in one pass before the function counts as one that never settles. */
+/**
+ * The number of decisions in one pass, each on the result of the one before, before the function counts as one that
+ * never settles.
+ */
 export const MAX_ROUNDS = 8
 
 /** A Reconciler whose function is called. */
 export interface Reconciled {
   name: string
-  /** Of marks, finalizers and field managers. */
+  /** The identity in marks, finalizers and field managers. */
   identity: string
   spec: ReconcilerSpec
-  /** Whether the object is in its namespaces and matches its selectors. */
+  /** Whether the object is in the Reconciler's namespaces and matches its selectors. */
   selects: (object: KubeObject) => boolean
-  /** Only references to objects of that resource travel: their contents must not be told. */
+  /**
+   * Whether only references to objects of the resource are stored in EVENTS. The contents of these objects are
+   * confidential.
+   */
   isReferenceOnly: (resource: ResourceRef) => boolean
 }
 
-/** Throws a SelectorError when the selectors of the specification cannot be read. */
+/** Throws a SelectorError if a selector of the specification is not valid. */
 export const reconciled = (
   name: string,
   spec: ReconcilerSpec,
   isReferenceOnly: Reconciled['isReferenceOnly'],
 ): Reconciled => ({ name, identity: identityOf(name, spec), spec, selects: selectionOf(spec.for), isReferenceOnly })
 
-/** One run of one object. A value: nothing in it changes. */
+/** One run of one object. The value is immutable. */
 export interface Progress {
   of: Reconciled
-  /** Failed runs of the key since the last success. */
+  /** The number of failed runs of the key since the last success. */
   attempt: number
-  /** 0 ≤ x < 1, drawn for this run: spreads its backoff. */
+  /** A random number of this run, 0 ≤ x < 1. It spreads the backoff. */
   random: number
-  /** Passes begun. */
+  /** The number of passes that have begun. */
   passes: number
-  /** Events told in this run, as JSON. */
+  /** The Events reported in this run, as JSON. */
   told: readonly string[]
-  /** Objects of kinds whose contents must not be told. */
+  /** The observed objects of confidential kinds. */
   confidential: readonly Contents[]
-  /** Effects of this run, in order: those that failed too. */
+  /** The effects of this run in order, including those that failed. */
   performed: readonly PerformedEffect[]
   /** The last call and its outcome. */
   called?: { input: RunInput; outcome: PlainOutcome } | undefined
 }
 
-/** `failure`: what the run ends with if the function asks for the same effect again. */
+/** An effect of this run. The run ends with `failure` if the function asks for the same effect again. */
 export interface PerformedEffect extends Performed {
   failure?: Failed
 }
 
-/** From one fresh observation to the next. */
+/** One pass of a run. It begins with an observation, and ends with the run or with the next pass. */
 export interface Pass extends Progress {
   world: World
   now: Date
   seed: string
   settled: Settled
   excess?: Error | undefined
-  /** What was read of the external system after the last observation. */
+  /** The state of the external system after the last observation. */
   external?: { state: unknown } | undefined
-  /** Decisions so far. */
+  /** The number of decisions so far. */
   rounds: number
-  /** Writes of this pass that were refused: none is sent again, and the function is told of all. */
+  /** The refused writes of this pass. None is sent again, and the function's input has all of them. */
   refused: readonly RefusedWrite[]
-  /** Those of them that the last outcome asks for. */
+  /** The refused writes that the last outcome still requires. */
   standing: readonly RefusedWrite[]
 }
 
 export const isLastPass = ({ passes }: Progress): boolean => passes >= MAX_PASSES
 
-/** An Event is told once in a run, however often it is decided. */
+/** Reports each Event once in a run, however often the function returns it. */
 export function tell<P extends Progress>(run: P, object: KubeObject, events: readonly EventReport[]): [P, Note[]] {
   const told = [...run.told]
   const notes: Note[] = []

@@ -1,9 +1,12 @@
 import type { KubeObject } from '#contracts'
 
-/** Stands in a record for what must not be told. */
+/** The placeholder for confidential values in a record. */
 export const WITHHELD = '(withheld)'
 
-/** An object without its contents: the names of its fields, and what says which object it is. Annotations may hold a copy of the whole. */
+/**
+ * Returns an object without its contents: the names of its fields, and the metadata that identify it. Annotations are
+ * left out, because they may hold a copy of the whole object.
+ */
 export function withoutContents({ apiVersion, kind, metadata, ...content }: KubeObject): KubeObject {
   const { name, namespace, uid, resourceVersion, labels, ownerReferences } = metadata
   const kept = { name, namespace, uid, resourceVersion, labels, ownerReferences }

@@ -2,7 +2,10 @@ import type { KubeObject } from '#contracts'
 import { isRecord } from './covers.ts'
 import type { Write } from './plan.ts'
 
-/** Kinds by the fields of Kubernetes' own kinds that name an object, with the field around it where that is necessary. */
+/**
+ * The fields of Kubernetes' built-in kinds that name an object, each with the kind. A field has its parent where that
+ * is necessary.
+ */
 const NAMED_IN: Record<string, string> = {
   'configMap.name': 'ConfigMap',
   'configMapRef.name': 'ConfigMap',
@@ -20,8 +23,8 @@ const NAMED_IN: Record<string, string> = {
 }
 
 /**
- * What the object needs: its namespace, the definition of its kind, what it mounts, and what it refers to by kind and
- * name, such as the role and the subjects of a binding.
+ * Returns the objects that this object needs: its namespace, the definition of its kind, the volumes that it mounts,
+ * and the objects that it refers to by kind and name, such as the role and the subjects of a binding.
  */
 export function neededBy({ apiVersion, kind, metadata, ...content }: KubeObject): Set<string> {
   const { namespace } = metadata
@@ -42,13 +45,16 @@ export function neededBy({ apiVersion, kind, metadata, ...content }: KubeObject)
     }
   }
 
-  /** Whether objects of a kind are in a namespace is not known here. */
+  /** Adds both keys, because it is not known here whether the kind is namespaced. */
   function add(other: string, name: string, where: unknown): void {
     needed.add(keyOf(other, where, name)).add(keyOf(other, undefined, name))
   }
 }
 
-/** What is missing, or not as it is wanted, if this is not written; undefined: nothing that others need. */
+/**
+ * Returns the object that other objects may need and that is missing or outdated if this write fails. Undefined if
+ * there is none.
+ */
 export function providedBy(write: Write): string | undefined {
   const { verb, object } = write
   const { kind, metadata } = object

@@ -8,16 +8,16 @@ import { called } from './world.ts'
 
 /** A write that was refused in this pass, or was not sent because it needs an object that was refused. */
 export interface RefusedWrite {
-  /** The same for a write of the same content. */
+  /** Equal for writes of the same content. */
   id: string
   object: KubeObject
-  /** What is not as others need it. */
+  /** The object or type that other objects may need. It is missing or outdated. */
   provides: string | undefined
   isHeld: boolean
   error: RefusedError
 }
 
-/** Of one message that the function is told. */
+/** The limit of one message in the function's input, in characters. */
 const LONGEST_MESSAGE = 1000
 
 export const refusedWrite = (write: Write, error: RefusedError): RefusedWrite => ({
@@ -38,11 +38,11 @@ export const refusedMetadata = ({ object, fingerprint }: MetadataWrite, error: R
 
 /** The part of a plan that can be written in this pass. */
 export interface FeasiblePlan extends Plan {
-  /** What the outcome asks for and does not get. */
+  /** The writes that the outcome requires and that were refused or held back. */
   standing: readonly RefusedWrite[]
 }
 
-/** What can be written of a plan although the same was refused before in this pass. */
+/** Returns the part of a plan that can be written after these refusals in the same pass. */
 export function withoutRefused(plan: Plan, refused: readonly RefusedWrite[]): FeasiblePlan {
   if (refused.length === 0) return { ...plan, standing: [] }
   const sent = new Map(refused.filter(({ isHeld }) => !isHeld).map((one) => [one.id, one]))
@@ -53,13 +53,16 @@ export function withoutRefused(plan: Plan, refused: readonly RefusedWrite[]): Fe
   return again.length === 0 ? { ...plan, standing: [] } : withoutNeeds({ ...left, standing: again }, 0)
 }
 
-/** What is left of a plan from a stage on. Its Events wait for what the function says when it knows of the refusals. */
+/**
+ * Returns the rest of a plan from a stage on. Its Events are left out: the next decision, which knows of the refusals,
+ * decides them.
+ */
 export const afterRefusal = (plan: FeasiblePlan, refused: readonly RefusedWrite[], from: number): FeasiblePlan =>
   withoutNeeds({ ...plan, standing: [...plan.standing, ...refused], events: [] }, from)
 
 /**
- * Without what needs the objects that were refused, without the effect, which may need them, and without deletions: what is
- * to be deleted may still do the work of an object that is missing.
+ * Removes the writes that need refused objects, the effect, which may need them too, and all deletions: an object to be
+ * deleted may still do the work of a missing one.
  */
 function withoutNeeds(plan: FeasiblePlan, from: number): FeasiblePlan {
   const standing = withHeld(plan.stages.slice(from).flat(), plan.standing)
@@ -97,19 +100,22 @@ function withHeld(writes: readonly Write[], refused: readonly RefusedWrite[]): R
 
 const HELD = { reason: 'DependencyRefused' }
 
-/** All that was refused so far in a pass. */
+/** Adds new refusals to the earlier refusals of a pass. */
 export function notingRefused(before: readonly RefusedWrite[], more: readonly RefusedWrite[]): RefusedWrite[] {
   const known = new Set(before.map(({ id }) => id))
   return [...before, ...more.filter(({ id }) => !known.has(id))]
 }
 
-/** Objects that were held back are written now. */
+/** Removes the refusals of objects that were held back and are now written. */
 export function withoutHeld(refused: readonly RefusedWrite[], written: readonly KubeObject[]): RefusedWrite[] {
   const names = new Set(written.map(called))
   return refused.filter(({ isHeld, object }) => !isHeld || !names.has(called(object)))
 }
 
-/** As a function sees them, in an order of their own: the last refusal of each object. */
+/**
+ * Returns the last refusal of each object in the form of the function's input. The order does not depend on the order
+ * of the writes.
+ */
 export function toldOf(refused: readonly RefusedWrite[], scrub: (text: string) => string): Record<string, Refusal[]> {
   const last = new Map(refused.map((one) => [`${one.object.apiVersion} ${called(one.object)}`, one]))
   const sorted = [...last].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, one]) => one)

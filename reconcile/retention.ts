@@ -6,8 +6,9 @@ import { called, type Family, findOwned, type OwnedObject } from './world.ts'
 export const isRetained = (object: KubeObject): boolean => retainerOf(object) !== undefined
 
 /**
- * The merge patch by which an object begins or ceases to be retained, bound to the version that was observed; undefined: it
- * is as wanted. Server-side apply would leave an owner reference that another manager, or a POST, has written.
+ * Returns the merge patch that makes an object retained, or ends its retention, bound to the observed version.
+ * Undefined if no patch is necessary. Server-side apply would not remove an owner reference that another manager or a
+ * POST has written.
  */
 export function retentionPatch(
   identity: string,
@@ -26,7 +27,10 @@ export function retentionPatch(
   return { metadata: { resourceVersion, annotations, ownerReferences: controller ? [...others, controller] : others } }
 }
 
-/** What an outcome asks for that would delete a retained object with its owner. `isGoing`: the owner is being deleted. */
+/**
+ * Returns the faults of an outcome that would delete a retained object with its owner. `isGoing`: the owner is being
+ * deleted.
+ */
 export function retentionFaults(world: Family, desired: readonly OwnedObject[], isGoing: boolean): string[] {
   return desired.flatMap(({ resource, object }) => {
     const observed = findOwned(world, resource, object)

@@ -16,7 +16,7 @@ import { isLastPass, MAX_ROUNDS, type Pass, tell } from './progress.ts'
 import { type FeasiblePlan, notingRefused, withoutRefused } from './refusals.ts'
 import { after, finish, type Step, step } from './step.ts'
 
-/** Calls the function, unless its last call in this run saw the same state: then that outcome holds, at that time. */
+/** Calls the function. If its last call in this run saw the same state, uses that outcome and the time of that call. */
 export function call(pass: Pass): Step {
   const { called, external, of } = pass
   if (pass.excess !== undefined) return fail(pass, { failed: pass.excess })
@@ -30,7 +30,7 @@ export function call(pass: Pass): Step {
   return step({ at: 'calling', pass, input }, { do: 'call', input: deepFreeze(input) })
 }
 
-/** What was read completes the observation. */
+/** Adds the state that was read to the observation. */
 export function hasRead(pass: Pass, value: unknown): Step {
   let state: unknown
   try {
@@ -41,7 +41,7 @@ export function hasRead(pass: Pass, value: unknown): Step {
   return call({ ...pass, external: { state } })
 }
 
-/** The function has returned. */
+/** Continues with the function's outcome. */
 export function returned(pass: Pass, input: RunInput, value: unknown): Step {
   let outcome: PlainOutcome
   try {
@@ -88,14 +88,14 @@ function decide(pass: Pass, outcome: PlainOutcome): Step {
   }
 }
 
-/** The pass with what its outcome asks for and does not get. */
+/** Returns the pass with the refused writes that its outcome requires. */
 export const standing = (pass: Pass, { standing }: FeasiblePlan): Pass => ({
   ...pass,
   refused: notingRefused(pass.refused, standing),
   standing,
 })
 
-/** The stages of a plan are written one after the other. */
+/** Writes the next stage of the plan. Stages are written one after the other. */
 export function writeStage(pass: Pass, next: FeasiblePlan, from: number): Step {
   const stage = next.stages.findIndex((writes, index) => index >= from && writes.length > 0)
   const writes = next.stages[stage]
@@ -103,7 +103,7 @@ export function writeStage(pass: Pass, next: FeasiblePlan, from: number): Step {
   return step({ at: 'writing', pass, plan: next, stage }, { do: 'write', writes })
 }
 
-/** All is written that one decision asked for: the function decides on the result. */
+/** Ends the round after all writes of one decision. The function decides on the result. */
 export function endRound(pass: Pass, next: FeasiblePlan): Step {
   const [told, notes] = tell(pass, pass.world.object, next.events)
   if (pass.rounds < MAX_ROUNDS) return after(notes, call(told))
@@ -111,8 +111,8 @@ export function endRound(pass: Pass, next: FeasiblePlan): Step {
 }
 
 /**
- * Nothing is left to write. The finalizer goes when the function has nothing left to do for an object that goes. A run
- * fails with what was refused of its last outcome.
+ * Finishes a run that has nothing left to write. Releases the finalizer of an object that is being deleted. Fails the
+ * run if a write of its last outcome was refused.
  */
 function conclude(pass: Pass, { events, requeue: asked, lookAt, standing }: FeasiblePlan): Step {
   const [told, notes] = tell(pass, pass.world.object, events)

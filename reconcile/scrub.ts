@@ -1,19 +1,20 @@
 import type { KubeObject } from '#contracts'
 import { isRecord } from './covers.ts'
 
-/** An object, or what a function wants to become one. */
+/** An object, or an object that a function returned and that may be incomplete. */
 export type Contents = Pick<KubeObject, 'apiVersion' | 'kind'> & Record<string, unknown>
 
 /** Shorter values occur in any text by chance. */
 const SHORTEST = 4
-/** Of a longer value so much is enough to be recognised: messages cut what they quote. */
+/** The number of characters that identify a longer value. Messages quote only the beginning of a long value. */
 const RECOGNISED = 16
-/** Stands in a text for what must not be told. */
+/** The placeholder for confidential values in a text. */
 export const CONFIDENTIAL = '[confidential]'
 
 /**
- * Takes out of a text whatever these objects hold beside metadata and conditions: values of a Secret as text and in
- * base64, of other kinds every text and number, also quoted as in JSON, as in a URL, line by line, and cut off at the end.
+ * Returns a function that removes the contents of these objects, except metadata and conditions, from a text. Contents
+ * are the values of a Secret as text and in base64, and every text and number of other kinds, also quoted as in JSON,
+ * escaped as in a URL, line by line, and cut off at the end.
  */
 export function scrubber(objects: readonly Contents[]): (text: string) => string {
   const values = objects.flatMap(valuesIn).flatMap((value) => [value, quoted(value), inUrl(value), ...linesOf(value)])
@@ -31,7 +32,9 @@ export function scrubber(objects: readonly Contents[]): (text: string) => string
   }
 }
 
-/** A text is compared with the values alone whose first characters are in it: there may be thousands of both. */
+/**
+ * Only values whose first characters occur in the text are compared with it, because there may be thousands of values.
+ */
 const headsIn = (text: string): string[] => [
   ...new Set(Array.from({ length: text.length }, (_, at) => text.slice(at, at + SHORTEST))),
 ]
@@ -60,7 +63,7 @@ function valuesIn(object: Contents): string[] {
   return [...encoded, ...encoded.map(decoded), ...plain, ...plain.map((text) => Buffer.from(text).toString('base64'))]
 }
 
-/** They hold what was said before of just such failures. */
+/** Removes conditions, because they hold the messages of earlier failures of the same kind. */
 function withoutConditions({ status, ...content }: Record<string, unknown>): Record<string, unknown> {
   if (!isRecord(status)) return { ...content, status }
   const { conditions: _, ...rest } = status
@@ -82,7 +85,7 @@ const inUrl = (text: string): string => encodeURIComponent(text.toWellFormed())
 
 const linesOf = (text: string): string[] => (text.includes('\n') ? text.split('\n').map((line) => line.trim()) : [])
 
-/** What a log shows of an error: its name and texts and those of its causes, scrubbed, and nothing else. */
+/** Returns an error that a log may show. It has only the name and the texts of the error and its causes, scrubbed. */
 export function scrubbedError(error: unknown, scrub: (text: string) => string): Error {
   if (!(error instanceof Error)) return new Error(scrub(String(error)))
   const { name, message, stack = '', cause } = error

@@ -6,7 +6,7 @@ import type { Family } from './world.ts'
 
 const CAPACITY = 20_000
 
-/** What the runs of a process have learned of writes that change nothing. */
+/** Remembers the writes that changed nothing, for all runs of a process. */
 export class SettledWrites {
   readonly #known = new BoundedMap<string, string>(CAPACITY)
 
@@ -14,7 +14,7 @@ export class SettledWrites {
     this.#known.set(target, value)
   }
 
-  /** Of one object and what it controls. */
+  /** Returns the known writes for one object and its owned objects. */
   of({ object, owned }: Family): Settled {
     const targets = [
       statusTarget(object),

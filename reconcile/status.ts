@@ -2,48 +2,52 @@ import type { ConditionUpdate, KubeObject } from '#contracts'
 import { isRecord, sameJson } from './covers.ts'
 import type { PlainOutcome } from './outcome.ts'
 
-/** Says on the object whether its last run went through; absent as long as none failed. */
+/** The condition that reports the result of an object's last run. It is absent until a run fails. */
 export const RECONCILED = 'Reconciled'
 
-/** Of the function. Those who wait for an object wait for it. */
+/** The function's own condition. Tools such as `kubectl wait` use it. */
 const READY = 'Ready'
 
-/** Says on the object that it is paused; absent as long as it never was. */
+/** The condition of a paused object. It is absent until the object is paused for the first time. */
 export const PAUSED = 'Paused'
 
-/** As parsed: what is optional may also be undefined. */
+/** A condition after parsing, where an optional field may be undefined. */
 type Update = Omit<ConditionUpdate, 'message'> & { message?: string | undefined }
 
-/** metav1.Condition */
+/** metav1.Condition of Kubernetes. */
 interface Condition extends Required<ConditionUpdate> {
   lastTransitionTime: string
   observedGeneration?: number
 }
 
-/** Condition of an object over whose fields a fight goes on; absent if there was none. */
+/**
+ * The condition of an object whose fields other managers change again and again. It is absent until the first such
+ * fight.
+ */
 export const CONTESTED = 'Contested'
 
-/** JSON merge patch (RFC 7386) of the status, that holds for one resourceVersion only. */
+/** JSON merge patch (RFC 7386) of the status. It is bound to one resourceVersion. */
 export interface StatusPatch {
   metadata: { resourceVersion: string | undefined }
   status: unknown
 }
 
-/** What the object shows of a run that goes on. */
+/** The facts that an object shows beside the outcome of a run. */
 interface Shown {
   refusal?: Failure | undefined
   contested?: string | undefined
 }
 
-/** What went wrong in a run, as its object shows it. */
+/** The failure of a run, as its object shows it. */
 export interface Failure {
   reason: string
   message: string
 }
 
 /**
- * The write that makes the status what the outcome says, or undefined if it is so already. `refusal`: of the writes that
- * the outcome asks for. `contested`: who changes again and again what the function sets.
+ * Returns the write that sets the status of the outcome, or undefined if the object has it already. `refusal`: the
+ * refused writes of the outcome. `contested`: the managers that change again and again the fields that the function
+ * sets.
  */
 export function statusPatch(
   object: KubeObject,
@@ -61,7 +65,7 @@ export function statusPatch(
   return patchTo(object, current, desired)
 }
 
-/** The write that shows a failure on the object; everything else in the status stays as it is. */
+/** Returns the write that shows a failure on the object. The rest of the status stays as it is. */
 export function failurePatch(
   object: KubeObject,
   failure: Failure,
@@ -82,7 +86,10 @@ function conditionsPatch(object: KubeObject, updates: readonly Update[], now: Da
   return patchTo(object, current, { ...current, conditions })
 }
 
-/** Conditions by type: those not named stay, the last update of a type counts, and the time moves only when the status does. */
+/**
+ * Merges conditions by type. Types that are not named stay, the last update of a type counts, and the time changes only
+ * with the status.
+ */
 export function mergeConditions(
   current: readonly unknown[],
   updates: readonly Update[],
@@ -109,8 +116,9 @@ export function mergeConditions(
 }
 
 /**
- * A run that goes through takes back what an earlier one reported, where the function does not speak of it; one in which
- * writes were refused says so, whatever the function says. An effect and a deletion are still to come, and may fail.
+ * Returns the conditions that the dispatcher adds. A successful run resets the conditions of earlier runs, unless the
+ * function sets them. A run with refused writes reports the refusal, even if the function sets the same condition. As
+ * long as an effect or a deletion is left, which may fail, an earlier failure is not reset.
  */
 function platformConditions(
   current: Record<string, unknown>,
@@ -144,13 +152,15 @@ function recovery(current: Record<string, unknown>): Update[] {
   return recovered
 }
 
-/** The API server takes no longer one. */
+/** The API server refuses a longer message. */
 const LONGEST_MESSAGE = 32_768
 
-/** What follows stands in the message of a condition that was the function's word before. */
+/**
+ * The prefix of the message of a Ready condition that the dispatcher has overwritten. The function had set it before.
+ */
 const MADE_UNREADY = 'a write was refused: '
 
-/** Ready would be True. */
+/** Sets Ready to False if it would be True otherwise. */
 function unreadyBy(
   current: Record<string, unknown>,
   updates: readonly Update[],
@@ -196,7 +206,7 @@ function patchTo(object: KubeObject, current: unknown, desired: unknown): Status
   return { metadata: { resourceVersion: object.metadata.resourceVersion }, status }
 }
 
-/** RFC 7386: what to merge into `from` to get `to`; undefined when they are the same. */
+/** Returns the merge patch (RFC 7386) from `from` to `to`. Undefined if they are equal. */
 function mergePatch(from: unknown, to: unknown): unknown {
   if (sameJson(from, to)) return undefined
   if (!isRecord(from) || !isRecord(to)) return to
@@ -211,5 +221,5 @@ function mergePatch(from: unknown, to: unknown): unknown {
 
 const listOf = (value: unknown): unknown[] => (Array.isArray(value) ? value : [])
 
-/** metav1.Time has whole seconds. */
+/** metav1.Time has a resolution of one second. */
 const rfc3339 = (time: Date): string => `${time.toISOString().slice(0, 19)}Z`

@@ -1,15 +1,15 @@
 import type { Failure } from './status.ts'
 
-/** Objects of one resource. */
+/** The objects of one resource that a run reads. */
 export interface Read {
   /** `configmaps.v1` */
   resource: string
   count: number
-  /** As JSON. */
+  /** The size as JSON. */
   bytes: number
 }
 
-/** The run would hold more objects than the process has memory for. Shown on the primary object. */
+/** The process does not have enough memory for the objects of the run. The primary object shows the error. */
 export class TooMuchStateError extends Error implements Failure {
   override readonly name = 'TooMuchStateError'
   readonly reason = 'TooMuchState'

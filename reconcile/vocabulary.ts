@@ -6,44 +6,49 @@ import type { Settled } from './settled.ts'
 import type { StatusPatch } from './status.ts'
 import type { World } from './world.ts'
 
-/** What a reconciliation asks its driver to do next. */
+/** A request of a run to its driver. */
 export type Ask =
-  /** Read the object, what it owns and what is related to it. `begins`: a new pass begins with what is read. */
+  /** Read the object, its owned objects and its related objects. `begins`: the observation begins a new pass. */
   | { do: 'observe'; begins: boolean }
   /** Call the function. The input is frozen. */
   | { do: 'call'; input: RunInput }
   /** Call the function to read its external system. The input is frozen. */
   | { do: 'read'; input: ReadInput }
-  /** Call the function to perform an effect, while the key is held. The input is frozen. `shown`: the effect as a log may show it. */
+  /**
+   * Call the function to perform an effect, while the lease of the key is held. The input is frozen. `shown`: the
+   * effect as a log may show it.
+   */
   | { do: 'perform'; input: PerformInput; shown: string }
-  /** Send these writes, in any order or side by side. */
+  /** Send these writes, in any order or in parallel. */
   | { do: 'write'; writes: readonly Write[] }
-  /** `mayBeDropped`: need not be sent if the object changes before the request's turn comes. */
+  /**
+   * Write the status. `mayBeDropped`: the driver may drop the write if the object changes before the request is sent.
+   */
   | { do: 'writeStatus'; object: KubeObject; patch: StatusPatch; mayBeDropped: boolean }
-  /** Labels and annotations. */
+  /** Write labels and annotations. */
   | { do: 'writeMetadata'; object: KubeObject; write: MetadataWrite }
   | { do: 'writeFinalizers'; object: KubeObject; finalizers: string[] }
-  /** Delete the object. */
+  /** Delete the primary object. */
   | { do: 'delete'; object: KubeObject }
-  /** Keep the key for that time. */
+  /** Keep the lease of the key for this time. */
   | { do: 'hold'; ms: number }
   /**
-   * The run is over. The delay of a requeue counts from `now` of the pass, that of an error from here. With
-   * `mayLookAgain` a driver that knows of a change since the pass began answers that instead.
+   * End the run. The delay of a requeue counts from `now` of the pass, and the delay of an error from this step. With
+   * `mayLookAgain` a driver that knows of a change since the pass began returns an observation instead.
    */
   | { do: 'finish'; finish: Finish; mayLookAgain: boolean }
 
-/** The answer of a driver to each Ask. */
+/** The answer of a driver to an Ask. */
 export type Answer =
   | { did: 'observe'; seen: Observed | undefined }
   | { did: 'call'; returned: unknown }
   | { did: 'read'; external: unknown }
-  /** The rate limit leaves no read for so long. */
+  /** The rate limit allows no read for this time. */
   | { did: 'limit'; afterMs: number }
   | { did: 'perform'; result: unknown }
-  /** The driver performs no effects: the run ends here. */
+  /** The driver performs no effects. The run ends here. */
   | { did: 'skip' }
-  /** In the order of the writes. */
+  /** The results, in the order of the writes. */
   | { did: 'write'; results: readonly (Written | Failed)[] }
   | { did: 'writeStatus'; result: Written | 'dropped' }
   | { did: 'writeMetadata' | 'writeFinalizers' | 'delete'; result: Written }
@@ -51,37 +56,39 @@ export type Answer =
   | { did: 'finish'; changed: true }
   | Failed
 
-/** What one observation shows. Left undefined where the object is gone. */
+/** The result of one observation. The driver leaves it undefined if the object is gone. */
 export interface Observed {
   world: World
-  /** The time that the function is given. */
+  /** The time in the function's input. */
   now: Date
-  /** Fresh text that cannot be guessed. */
+  /** New random text that cannot be guessed. */
   seed: string
-  /** Of the objects of `world`. */
+  /** The known writes without effect for the objects of `world`. */
   settled: Settled
-  /** The driver may not hold so many objects: `world` has the object alone, and the function cannot decide. */
+  /** The objects exceed the driver's limit: `world` has only the primary object, and the function is not called. */
   excess?: Error | undefined
 }
 
-/** An object after its write; undefined: it is gone. `isOld`: the driver knows of a newer version. */
+/** An object after its write. Undefined if it is gone. `isOld`: the driver knows of a newer version. */
 export interface Written {
   object: KubeObject | undefined
   isOld: boolean
-  /** Nothing was written: the object has been there already. */
+  /** Nothing was written, because the object existed already. */
   isFound?: true
-  /** It was there, and has become the reconciler's by this write: what the Event says. */
+  /** The message of an Event: the reconciler has taken over an existing object by this write. */
   adopted?: string
 }
 
-/** What was asked for could not be done. The class of `failed` decides the consequence. */
+/** A request failed. The class of `failed` decides the consequence. */
 export interface Failed {
   failed: unknown
-  /** The API server, rather than its answer, is the trouble. It may say after how many seconds to ask again. */
+  /**
+   * Present if the API server failed, rather than refused the request. It may ask for a delay before the next request.
+   */
   server?: { retryAfterSeconds: number | undefined }
 }
 
-/** What a driver tells others. The run does not wait for it. */
+/** A report of the run to its driver. The run does not wait for it. */
 export type Note =
   | { note: 'event'; object: KubeObject; event: EventReport }
   /** An effect has ended. `effect` and `error` are as a log may show them. */
@@ -90,7 +97,7 @@ export type Note =
   | { note: 'failed'; error: unknown; shown: unknown; finish: Finish }
   /** The failure could not be written on the object. */
   | { note: 'unreported'; error: unknown; shown: unknown }
-  /** A status write was dropped: the object is decided again. */
+  /** A status write was dropped. The function decides again. */
   | { note: 'dropped' }
-  /** For later observations. */
+  /** A write without effect, for later observations. */
   | { note: 'settled'; target: string; value: string }

@@ -1,26 +1,26 @@
 import { apiVersionOf, type KubeObject, kindName } from '#contracts'
 import type { OwnedResource } from '#spec'
 
-/** An object and the resource type under which it is reached. */
+/** An object, and the resource type by which requests name it. */
 export interface OwnedObject {
   resource: OwnedResource
   object: KubeObject
 }
 
-/** The object that a run is for, and what the reconciler has created for it: all that writes are planned on. */
+/** The primary object and its owned objects: all objects that writes are planned for. */
 export interface Family {
   object: KubeObject
   owned: readonly OwnedObject[]
 }
 
-/** What a run knows. */
+/** The objects that a run has observed. */
 export interface World extends Family {
   related: readonly KubeObject[]
 }
 
 export const withObject = (world: World, object: KubeObject): World => ({ ...world, object })
 
-/** The world after these owned objects were written; `after` undefined: it is gone. */
+/** Returns the world after these writes of owned objects. `after` is undefined if the object is gone. */
 export function withOwned(
   world: World,
   written: readonly { resource: OwnedResource; before: KubeObject; after: KubeObject | undefined }[],
@@ -37,10 +37,13 @@ export function findOwned({ owned }: Family, resource: OwnedResource, object: Ku
   return known.get(placeOf(resource, object))
 }
 
-/** Looked up once for each object of an outcome. A list of owned objects is never changed. */
+/**
+ * The lookup runs once for each object of an outcome. The cache is valid because a list of owned objects is never
+ * changed.
+ */
 const byPlace = new WeakMap<readonly OwnedObject[], ReadonlyMap<string, KubeObject>>()
 
-/** Keyed as a function sees them; a declared kind without objects is an empty list. */
+/** Returns objects by kind, in the form of the function's input. A declared kind without objects is an empty list. */
 export function byKind(
   declared: readonly Pick<OwnedResource, 'kind' | 'group' | 'version'>[],
   objects: readonly KubeObject[],
@@ -54,6 +57,6 @@ export function byKind(
 const placeOf = ({ group, resource }: OwnedResource, { metadata: { namespace = '', name } }: KubeObject): string =>
   `${group}/${resource}/${namespace}/${name}`
 
-/** `Pod default/web-0`, for messages. */
+/** Returns the kind, the namespace and the name for messages: `Pod default/web-0`. */
 export const called = ({ kind, metadata }: Pick<KubeObject, 'kind' | 'metadata'>): string =>
   `${kind} ${metadata.namespace === undefined ? '' : `${metadata.namespace}/`}${metadata.name}`

@@ -25,7 +25,7 @@ import { after, lookAgain, type Step } from './step.ts'
 import type { Failed, Note, Written } from './vocabulary.ts'
 import { called, withObject, withOwned } from './world.ts'
 
-/** The writes of one stage have ended. Those that were refused do not stop the others. */
+/** Continues after the writes of one stage. A refused write does not stop the others. */
 export function wroteStage(
   pass: Pass,
   plan: FeasiblePlan,
@@ -68,7 +68,10 @@ export function wroteStage(
   return after(notes, isOld ? lookAgain(round, next) : writeStage(round, next, stage + 1))
 }
 
-/** Labels and annotations were not written: the status is, and what the function says now that it knows. */
+/**
+ * Continues after labels and annotations could not be written. A refusal does not stop the run: the function decides
+ * again, with the refusal in its input.
+ */
 export function metadataRefused(pass: Pass, plan: FeasiblePlan, write: MetadataWrite, failure: Failed): Step {
   const { failed: error } = failure
   if (!(error instanceof RefusedError)) return fail(pass, failure)
@@ -76,7 +79,7 @@ export function metadataRefused(pass: Pass, plan: FeasiblePlan, write: MetadataW
   return endRound(standing(pass, next), next)
 }
 
-/** What users of the primary are told of a write. */
+/** Returns the Events of a write for users of the primary. */
 function eventsOf(write: Write, { adopted }: Written): EventReport[] {
   if (adopted !== undefined) return [{ type: 'Normal', reason: 'Adopted', message: adopted }]
   if (write.verb !== 'delete' || !write.isPruned || !isRetained(write.object)) return []
@@ -84,7 +87,7 @@ function eventsOf(write: Write, { adopted }: Written): EventReport[] {
   return [{ type: 'Normal', reason: 'Pruned', message }]
 }
 
-/** An object that was applied needs no apply of the same as long as it has the version that this one left. */
+/** An applied object needs no apply of the same content while it has the version after this apply. */
 function settledBy(write: Write, { object, isFound }: Written): [target: string, value: string][] {
   if (write.verb !== 'apply' || isFound || object?.metadata.uid === undefined) return []
   return [[object.metadata.uid, `${object.metadata.resourceVersion} ${write.fingerprint}`]]
@@ -112,7 +115,10 @@ export function wroteMetadata(pass: Pass, plan: FeasiblePlan, { fingerprint }: M
   return after([{ note: 'settled', target, value }], goOn({ ...pass, settled }, plan, result))
 }
 
-/** An object without finalizers is gone; another one is being deleted, and is finalized now if it waits for that. */
+/**
+ * Continues after the deletion. An object without finalizers is gone. Another object is being deleted, and is finalized
+ * now if it waits for this reconciler.
+ */
 export function deleted(pass: Pass, plan: FeasiblePlan, result: Written): Step {
   const isWaiting = result.object !== undefined && isFinalizing(result.object, pass.of.identity)
   if (result.isOld || isWaiting) return goOn(pass, plan, result)
@@ -121,7 +127,7 @@ export function deleted(pass: Pass, plan: FeasiblePlan, result: Written): Step {
   return after(notes, done(told))
 }
 
-/** After a write of the object itself. If it names other related objects now, the function has to see these. */
+/** Continues after a write of the primary. If it now names other related objects, the run observes again. */
 function goOn(pass: Pass, plan: FeasiblePlan, result: Written): Step {
   const written = present(pass, result)
   const isElsewhere = namesOthers(pass.of.spec.related, pass.world.object, written.world.object)
