@@ -6,7 +6,7 @@ import { asksOf, type Reconciler } from './reconcilers.ts'
 export interface AdmissionDeps {
   queue: Pick<WorkQueue, 'declare'>
   log: RunLog
-  /** A Reconciler was admitted, or what keeps it out is another error. */
+  /** Called when a Reconciler has been admitted, or when its error has changed. */
   changed: () => void
 }
 
@@ -19,8 +19,8 @@ interface Candidate {
 const RETRY_MS = 5000
 
 /**
- * Prepares each Reconciler by itself, before anything is watched or enqueued for it: its paths in the API and its queue. An
- * error keeps out the one Reconciler that causes it; each retry is its own.
+ * Prepares each Reconciler, its paths in the API and its queue, before anything is watched or enqueued for it. An error
+ * rejects only the Reconciler that causes it. Each Reconciler has retries of its own.
  */
 export class Admission {
   readonly #deps: AdmissionDeps
@@ -30,12 +30,12 @@ export class Admission {
     this.#deps = deps
   }
 
-  /** Every Reconciler that was given to review() has been tried. */
+  /** Whether every Reconciler that was given to review() has been tried. */
   get isDecided(): boolean {
     return [...this.#candidates.values()].every(({ state }) => state !== 'untried')
   }
 
-  /** The Reconcilers that exist now. One that was deleted and created again is prepared again. */
+  /** Reviews the Reconcilers that exist now. One that was deleted and created again is prepared again. */
   review(reconcilers: readonly Reconciler[]): void {
     const names = new Set(reconcilers.map(({ name }) => name))
     for (const name of this.#candidates.keys()) if (!names.has(name)) this.#dismiss(name)

@@ -30,7 +30,10 @@ import type { Bridge, BridgeOptions, BridgeStatus, ResourceStatus } from './type
 import { nameOf, type WatchScope } from './watch-scope.ts'
 import type { State } from './watch-state.ts'
 
-/** Any number of bridges may run side by side: all of them publish, and what is there already is recognised. */
+/**
+ * Returns a bridge. Any number of bridges may run at the same time: all of them publish, and each recognises the
+ * changes that EVENTS has already.
+ */
 export const createBridge = (options: BridgeOptions): Bridge => new WatchingBridge(options)
 
 interface RunningWatch extends WatchScope {
@@ -39,11 +42,17 @@ interface RunningWatch extends WatchScope {
   done: Promise<void>
 }
 
-/** Hundreds of resources at the start are no storm of requests. */
+/** The number of concurrent lists. It prevents a storm of requests at the start with hundreds of resources. */
 const LISTS_AT_ONCE = 8
-/** Lists take no more of what NATS and this process can do at once: the changes of watches overtake them. */
+/**
+ * The number of listed objects in progress. It leaves capacity of NATS and of this process to the changes of watches,
+ * which overtake lists.
+ */
 const LISTED_AT_ONCE = 32
-/** About half a millisecond: so long at most is a change on the socket not looked at. */
+/**
+ * The number of listed objects per turn of the event loop, which takes about half a millisecond. A change on the socket
+ * waits for that time at most.
+ */
 const LISTED_PER_TURN = 4
 const ASK_FOR_INCARNATION_EVERY_MS = 5000
 
@@ -72,7 +81,7 @@ class WatchingBridge implements Bridge {
   #overlaps: ReadonlyMap<Reconciler, OverlappingCondition> = new Map()
   #isStopping = false
   #graceMs = 0
-  /** The incarnation of the streams as it was last asked for. */
+  /** The last known incarnation of the streams. */
   #known: string | undefined
 
   constructor(options: BridgeOptions) {
@@ -128,7 +137,7 @@ class WatchingBridge implements Bridge {
 
   status(): BridgeStatus {
     return {
-      // Before the first routing it is not known what else is to be watched.
+      // Before the first routing it is not known which other resources have to be watched.
       resources: [...this.#watches.values()]
         .filter(({ ref }) => !this.#routes.isOnlyKept(ref))
         .map(({ watch }) => watch.status())
@@ -150,8 +159,8 @@ class WatchingBridge implements Bridge {
   }
 
   /**
-   * Exactly the resources that the admitted Reconcilers name are watched from now on. The first time waits until each has
-   * been tried: a cursor written without one of them would make the next start list everything.
+   * Watches exactly the resources that the admitted Reconcilers name. The first call waits until each Reconciler has
+   * been tried: after a cursor that does not cover one of them, the next start would list everything.
    */
   #reroute(): void {
     if (this.#isStopping || !(this.#isRouted || this.#admission.isDecided)) return
@@ -167,7 +176,10 @@ class WatchingBridge implements Bridge {
     void this.#learnScopes()
   }
 
-  /** The demand of all Reconcilers, also of those that are refused or not prepared: a user may correct them. */
+  /**
+   * Returns the demand of all Reconcilers. It includes those that are refused or not prepared, because a user may
+   * correct them.
+   */
   #demand(): ReturnType<SweeperDeps['isWanted']> {
     if (!this.#registry.isComplete || !this.#isRouted) return undefined
     const { served, refused } = this.#registry
@@ -189,7 +201,7 @@ class WatchingBridge implements Bridge {
     return (namespaces ?? [undefined]).map((namespace) => ({ ref, namespace }))
   }
 
-  /** What is cluster-scoped has no namespaces to be watched in. */
+  /** Asks which resources are cluster-scoped: these are not watched by namespace. */
   async #learnScopes(): Promise<void> {
     const { signal } = this.#ended
     const refs = this.#routes.refs.filter((ref) => this.#routes.namespacesOf(ref) !== undefined)
@@ -254,7 +266,7 @@ class WatchingBridge implements Bridge {
     this.#options.log[level]({ resource, reason: failure.kind, detail: failure.message, ms }, 'a watch waits to go on')
   }
 
-  /** NATS may have lost what it confirmed last: everything begins again at the cursors, as at a start. */
+  /** Begins again at the cursors, as at a start, because NATS may have lost the last messages that it confirmed. */
   #doubt(): void {
     if (this.#isStopping) return
     this.#known = undefined
@@ -263,7 +275,7 @@ class WatchingBridge implements Bridge {
     for (const { watch } of this.#watches.values()) watch.doubt()
   }
 
-  /** A stream whose last sequence has fallen, though the connection never dropped. */
+  /** Notices a stream whose last sequence has decreased although the connection was never interrupted. */
   async #noticeRestarts(signal: AbortSignal): Promise<void> {
     const { incarnation, log } = this.#options
     if (!incarnation) return

@@ -7,7 +7,7 @@ import type { ListedChange } from './relist.ts'
 import type { Selection } from './selection.ts'
 import type { Semaphore } from './semaphore.ts'
 
-/** What holds for everything that one list or watch reads. */
+/** The context of all changes that one list or watch reads. */
 export interface ReadContext extends Pick<Publication, 'routes' | 'lane' | 'isListed' | 'isOwed'> {
   selection: Selection
 }
@@ -16,21 +16,23 @@ interface ChangePipelineDeps {
   publisher: Publisher
   log: RunLog
   now: () => Date
-  /** What all lists of the process share. */
+  /** The limit that all lists of the process share. */
   listed: Semaphore
-  /** One more change is safe: stored, and its keys are enqueued, or read by runs that have ended. */
+  /** Called when one more change is safe: it is stored, and its keys are enqueued, or read by runs that have ended. */
   becameSafe: () => void
 }
 
 const UNCONFIRMED_AT_MOST = 128
 
-/** Where a watch puts what it has read: side by side, in order per key, bounded, and noted in the checkpoint. */
+/**
+ * Publishes the changes of a watch concurrently, in order per key and within a limit, and notes them in the checkpoint.
+ */
 export class ChangePipeline {
   readonly #ref: ResourceRef
   readonly #checkpoint: Checkpoint<Position>
   readonly #deps: ChangePipelineDeps
   readonly #limiter = new KeyedLimiter(UNCONFIRMED_AT_MOST)
-  /** When each began, in this order. */
+  /** The times at which the changes in progress began, in this order. */
   readonly #begun = new Set<{ at: Date }>()
   readonly #end = new AbortController()
 
@@ -40,18 +42,18 @@ export class ChangePipeline {
     this.#deps = deps
   }
 
-  /** Changes taken and not confirmed. */
+  /** The number of changes that were taken and are not confirmed. */
   get unconfirmed(): number {
     return this.#limiter.active
   }
 
-  /** Since when the oldest of them waits. */
+  /** The time since which the oldest unconfirmed change waits. */
   get heldBackSince(): Date | undefined {
     const [oldest] = this.#begun
     return oldest?.at
   }
 
-  /** Resolves when there is room for the next. */
+  /** Takes a change. Resolves when there is room for the next one. */
   async publish(
     { key, ...found }: ListedChange,
     { selection, ...reading }: ReadContext,
@@ -78,8 +80,8 @@ export class ChangePipeline {
   }
 
   /**
-   * Resolves when all that was listed is stored. The cursor passes it once all keys of these Reconcilers, by coverage ID, that
-   * are related to it are enqueued.
+   * Resolves when every listed object is stored. The cursor passes the list when all keys of these Reconcilers, by
+   * coverage ID, that are related to the resource are enqueued.
    */
   async catchUp(isOwed: (coverageId: string) => boolean): Promise<void> {
     const { markSafe, fail } = this.#begin()
@@ -87,12 +89,12 @@ export class ChangePipeline {
     void this.#deps.publisher.enqueueRelated(this.#ref, isOwed, this.#end.signal).then(markSafe, fail)
   }
 
-  /** Resolves when everything taken is confirmed or given up. */
+  /** Resolves when every change that was taken is confirmed or given up. */
   idle(): Promise<void> {
     return this.#limiter.idle()
   }
 
-  /** Waits for nothing any more. */
+  /** Stops waiting for confirmations. */
   giveUp(): void {
     this.#end.abort()
   }
@@ -105,7 +107,7 @@ export class ChangePipeline {
       this.#deps.becameSafe()
     }
     const fail = (error: unknown) => {
-      // A stop: the cursor stays before this change, and the next start repeats it.
+      // At a stop the cursor stays before this change, and the next start repeats it.
       if (this.#end.signal.aborted) return
       this.#deps.log.error({ err: error, resource: resourceName(this.#ref), key }, 'the cursor cannot pass a change')
     }

@@ -1,12 +1,12 @@
 /**
- * How far a stream of changes is safe when they become so out of order: the last position with nothing unsafe before it.
- * Changes without a position of their own (those of a list, which come in any order) only hold it back.
+ * The last position of a stream before which every change is safe. Changes may become safe in any order. A change
+ * without a position, such as an object of a list, only holds the position back.
  */
 export class Checkpoint<Position> {
   readonly #pending: { position: Position | undefined; isSafe: boolean }[] = []
   #safe: Position | undefined
 
-  /** Undefined until a first position was reached. */
+  /** The last safe position. Undefined until the first one is reached. */
   get safe(): Position | undefined {
     return this.#safe
   }
@@ -16,7 +16,7 @@ export class Checkpoint<Position> {
     return this.#pending.findLast(({ position }) => position !== undefined)?.position ?? this.#safe
   }
 
-  /** Begins one change, in the order of the stream; call what it returns when the change is safe. */
+  /** Begins one change, in the order of the stream. Returns a function to call when the change is safe. */
   begin(position?: Position): () => void {
     const entry = { position, isSafe: false }
     this.#pending.push(entry)
@@ -26,12 +26,12 @@ export class Checkpoint<Position> {
     }
   }
 
-  /** A position without a change of its own: a bookmark, or the end of a list. */
+  /** Notes a position that is not a change: a bookmark, or the end of a list. */
   mark(position: Position): void {
     this.begin(position)()
   }
 
-  /** Forgets the positions that were reached or begun. Changes under way still hold back later positions. */
+  /** Forgets the positions that were reached or begun. Changes in progress still hold back later positions. */
   void(): void {
     for (const entry of this.#pending) entry.position = undefined
     this.#safe = undefined

@@ -7,18 +7,21 @@ export interface Known {
   resourceVersion: string
   deleted: boolean
   owner: OwnerKey | undefined
-  /** A cursor says that its keys were enqueued for this version. */
+  /** According to a cursor, the keys of this version were enqueued. */
   covered: boolean
-  /** Only its metadata are there. */
+  /** EVENTS has only the metadata of the object. */
   partial: boolean
-  /** In EVENTS. */
+  /** The sequence in EVENTS. */
   sequence: number
 }
 
-/** What a listed object is, given what EVENTS has; `replaced`: another one of that name, whose end nobody has told. */
+/**
+ * The difference between a listed object and its state in EVENTS. `replaced`: EVENTS has an earlier object of this
+ * name, whose deletion was not reported.
+ */
 export type Difference = 'added' | 'modified' | 'replaced' | 'same'
 
-/** A cursor, as a place in the API server's history and in EVENTS. */
+/** The position of a cursor in the API server's history and in EVENTS. */
 export interface CoveredUpTo {
   resourceVersion: string
   sequence: number
@@ -29,15 +32,18 @@ export function known(identity: Identity, coveredUpTo: CoveredUpTo | undefined):
   return { uid, resourceVersion, deleted, owner, partial, sequence, covered: isCovered(identity, coveredUpTo) }
 }
 
-/** Of two copies in EVENTS, as its writers see it: of one version the deletion counts. */
+/**
+ * Whether the first of two copies in EVENTS is the later one, by the rule of its writers. At the same version, the
+ * deletion is the later copy.
+ */
 export function isLater(one: Pick<Known, 'resourceVersion' | 'deleted'>, other: Known): boolean {
   const order = compareVersions(one.resourceVersion, other.resourceVersion) ?? 1
   return order > 0 || (order === 0 && one.deleted)
 }
 
 /**
- * The sequence of what EVENTS has of a listed object and cannot be so: its end, where it is listed as it was then and had
- * only left a selection; a later version, where the API server was restored from a backup.
+ * Returns the sequence of a state in EVENTS that the listed object disproves. That is a deletion of the same version,
+ * after which the object is back in a selection; or a later version, if the API server was restored from a backup.
  */
 export function disproved(before: Known | undefined, { metadata }: KubeObject): number | undefined {
   if (before === undefined) return undefined
@@ -54,7 +60,7 @@ export function difference(before: Known | undefined, object: KubeObject, owner:
   return before.resourceVersion === resourceVersion && sameOwner ? 'same' : 'modified'
 }
 
-/** Both places, since a deletion that a list has found carries a resourceVersion from long before. */
+/** Compares both positions, because a deletion that a list has found has a resourceVersion from long before. */
 const isCovered = ({ resourceVersion, sequence }: Identity, cursor: CoveredUpTo | undefined): boolean =>
   cursor !== undefined &&
   sequence < cursor.sequence &&

@@ -8,7 +8,7 @@ export interface ConditionWriterDeps {
   kube: KubeClient
   log: RunLog
   now: () => Date
-  /** The Reconcilers as last seen, each with what should be said of it now. */
+  /** The Reconcilers as last observed, each with the conditions that it should have now. */
   conditions: () => { object: KubeObject; conditions: BridgeCondition[] }[]
 }
 
@@ -17,8 +17,9 @@ const RETRY_MS = 2000
 const FIELD_MANAGER = 'fairlead-bridge'
 
 /**
- * Keeps the conditions Synced and Overlapping of the Reconcilers. Each bridge says a thing once, when it becomes so, and
- * not again when another one contradicts it: two that disagree do not write for ever.
+ * Keeps the conditions Synced and Overlapping of the Reconcilers. A bridge writes a condition once, when it becomes
+ * true, and does not repeat it when another bridge overwrites it. Otherwise two bridges that disagree would write for
+ * ever.
  */
 export class ConditionWriter {
   readonly #deps: ConditionWriterDeps
@@ -30,7 +31,7 @@ export class ConditionWriter {
     this.#deps = deps
   }
 
-  /** Something that conditions depend on has changed. */
+  /** Notes that conditions may have changed. */
   poke(): void {
     this.#isDirty = true
     this.#wake()
@@ -41,7 +42,7 @@ export class ConditionWriter {
     while (!signal.aborted) {
       if (!this.#isDirty) await new Promise<void>((resolve) => (this.#wake = resolve))
       if (signal.aborted) return
-      // What passes by within this time is not said at all.
+      // A condition that changes back within this time is not written.
       await pause(AT_MOST_EVERY_MS, signal)
       this.#isDirty = false
       if (await this.#sayAll(signal)) continue
@@ -50,7 +51,7 @@ export class ConditionWriter {
     }
   }
 
-  /** False: something has to be said again. */
+  /** Returns false if a write has to be repeated. */
   async #sayAll(signal: AbortSignal): Promise<boolean> {
     const conditions = this.#deps.conditions()
     const uids = new Set(conditions.map(({ object }) => object.metadata.uid))
@@ -66,19 +67,19 @@ export class ConditionWriter {
     if (said !== undefined && areSame(said, conditions)) return true
     const before = storedConditions(object)
     try {
-      // What it last said here may not be in sight yet.
+      // The last write of this bridge may not be visible in `object` yet.
       if (said !== undefined || !areSame(before, conditions)) await this.#apply(object, conditions, before, signal)
       this.#said.set(uid, conditions)
       return true
     } catch (error) {
-      // With the next version of the object comes another occasion.
+      // The next version of the object causes another attempt.
       if (signal.aborted || isNotFound(error) || isConflict(error)) return true
       this.#deps.log.warn({ err: error, reconciler: name }, 'conditions of the Reconciler could not be written yet')
       return false
     }
   }
 
-  /** A condition that is left out is removed. */
+  /** Applies the conditions. A condition that is left out is removed. */
   async #apply(
     { kind, metadata: { name, uid } }: KubeObject,
     conditions: BridgeCondition[],

@@ -2,7 +2,7 @@ import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import type { Reconciler, RefusedReconciler } from './reconcilers.ts'
 import type { ResourceStatus } from './types.ts'
 
-/** The bridge's condition of a Reconciler: does what it asks for reach EVENTS and its queue? */
+/** The bridge's condition of a Reconciler: whether its resources reach EVENTS and its keys reach its queue. */
 export interface SyncedCondition {
   type: 'Synced'
   status: 'True' | 'False'
@@ -11,12 +11,12 @@ export interface SyncedCondition {
   observedGeneration?: number
 }
 
-/** Another Reconciler for the same objects owns the same kinds; absent if there is none. */
+/** The condition that another Reconciler for the same objects owns the same kinds. Absent if there is none. */
 export interface OverlappingCondition extends Omit<SyncedCondition, 'type'> {
   type: 'Overlapping'
 }
 
-/** What the bridge says of a Reconciler. */
+/** The conditions of a Reconciler that the bridge writes. */
 export type BridgeCondition = SyncedCondition | OverlappingCondition
 
 type StoredCondition = BridgeCondition & { lastTransitionTime: string }
@@ -33,7 +33,10 @@ export const unpreparedCondition = ({ object }: Reconciler, failure: string): Sy
   ...generationOf(object),
 })
 
-/** Says what is missing; that a watch was broken off and is about to go on is no news. */
+/**
+ * Returns the condition Synced. It names the missing definition or permission. It ignores a watch that was interrupted
+ * and is about to continue.
+ */
 export function servedCondition(
   { spec, coverageId, object }: Reconciler,
   statusesOf: (ref: ResourceRef) => readonly ResourceStatus[],
@@ -73,7 +76,7 @@ export function servedCondition(
 
 const inNamespace = (namespace: string | undefined): string => (namespace === undefined ? '' : ` in ${namespace}`)
 
-/** What the object says already. */
+/** Returns the conditions that the object has. */
 export function storedConditions(object: KubeObject): StoredCondition[] {
   const { conditions = [] } = (object.status ?? {}) as { conditions?: StoredCondition[] }
   return ['Synced', 'Overlapping'].flatMap((wanted) => conditions.find(({ type }) => type === wanted) ?? [])

@@ -1,24 +1,24 @@
-/** For which Reconcilers, by coverage ID, everything that a watch has read is stored and enqueued. */
+/** The Reconcilers, by coverage ID, for which all objects that a watch has read are stored and enqueued. */
 export class Coverage {
   #covers: ReadonlySet<string> = new Set()
-  /** Those that a list under way will cover. */
+  /** The Reconcilers that the list in progress will cover. */
   #listing: ReadonlySet<string> = new Set()
 
   get ids(): ReadonlySet<string> {
     return this.#covers
   }
 
-  /** What a cursor says. */
+  /** Begins with the coverage of a cursor. */
   resume(said: readonly string[], wanted: readonly string[]): void {
     this.#covers = new Set(wanted.filter((id) => said.includes(id)))
   }
 
-  /** Others are wanted from now on. */
+  /** Restricts the coverage to the Reconcilers that are wanted from now on. */
   restrictTo(wanted: readonly string[]): void {
     this.#covers = new Set(wanted.filter((id) => this.#covers.has(id)))
   }
 
-  /** NATS may have lost what was enqueued. */
+  /** Forgets the coverage, because NATS may have lost keys that were enqueued. */
   forget(): void {
     this.#covers = new Set()
   }
@@ -27,19 +27,19 @@ export class Coverage {
     return wanted.every((id) => this.#covers.has(id))
   }
 
-  /** As covers(), once the list under way is through. */
+  /** Whether all of them are covered at the end of the list in progress. */
   willCover(wanted: readonly string[]): boolean {
     return wanted.every((id) => this.#covers.has(id) || this.#listing.has(id))
   }
 
-  /** A list begins, for these; returns who is owed a run of every key by it. */
+  /** Begins a list for these Reconcilers. Returns whether the list must enqueue every key of a Reconciler. */
   beginList(wanted: readonly string[]): (coverageId: string) => boolean {
     const covers = this.#covers
     this.#listing = new Set(wanted)
     return (id) => !covers.has(id)
   }
 
-  /** `wanted`: by now. Without it, the list was broken off. */
+  /** Ends the list. `wanted`: the Reconcilers that are wanted now. Left out: the list was interrupted. */
   endList(wanted?: readonly string[]): void {
     if (wanted) this.#covers = new Set(wanted.filter((id) => this.#listing.has(id)))
     this.#listing = new Set()

@@ -10,13 +10,16 @@ interface CursorDeps {
   continuity: StreamContinuity
   log: RunLog
   now: () => Date
-  /** The cursor was marked or deleted, so the objects may be gone from EVENTS. A first list is necessary. */
+  /**
+   * Called when the cursor was marked or deleted, so that the objects may be gone from EVENTS. A first list is
+   * necessary.
+   */
   swept: () => void
 }
 
 const AT_MOST_EVERY_MS = 1000
 
-/** Keeps the cursor of a watch in EVENTS, at most a second behind what is safe. */
+/** Keeps the cursor of a watch in EVENTS. It is a second behind the safe position at most. */
 export class CursorWriter {
   readonly #ref: ResourceRef
   readonly #scope: string | undefined
@@ -24,13 +27,13 @@ export class CursorWriter {
   readonly #deps: CursorDeps
   #position: Position | undefined
   #written: WrittenPosition | undefined
-  /** The sequence of the cursor, whichever bridge wrote it. 0: there is no cursor. */
+  /** The sequence of the cursor, from whichever bridge wrote it. 0: there is no cursor. */
   #sequence = 0
   #isSwept = false
   #writing: Promise<void> = Promise.resolve()
   #wake = () => {}
 
-  /** `scope`: the namespace that is watched; undefined: all of them. */
+  /** `scope`: the namespace that is watched. Undefined: all namespaces. */
   constructor(ref: ResourceRef, scope: string | undefined, checkpoint: Checkpoint<Position>, deps: CursorDeps) {
     this.#ref = ref
     this.#scope = scope
@@ -38,7 +41,7 @@ export class CursorWriter {
     this.#deps = deps
   }
 
-  /** The cursor as this process has last read or written it. */
+  /** The cursor as this process last read or wrote it. */
   get written(): WrittenPosition | undefined {
     return this.#written
   }
@@ -49,8 +52,8 @@ export class CursorWriter {
   }
 
   /**
-   * Begins a first list. Resolves with the sequence of the mark: a sweep may delete older objects at any moment. Resolves
-   * with 0 if another bridge has completed a list.
+   * Begins a first list. Resolves with the sequence of the mark, below which a sweep may delete objects at any time.
+   * Resolves with 0 if another bridge has completed a list.
    */
   async begin(): Promise<number> {
     const { events, now } = this.#deps
@@ -66,7 +69,7 @@ export class CursorWriter {
     }
   }
 
-  /** More may be safe now. */
+  /** Notes that the safe position may have moved. */
   poke(): void {
     this.#wake()
   }
@@ -83,7 +86,7 @@ export class CursorWriter {
     return repeat(flushMoved, { signal, everyMs: AT_MOST_EVERY_MS, failed })
   }
 
-  /** One write at a time, so that an older position never lands on a newer one. */
+  /** Writes the cursor, one write at a time, so that an older position never replaces a newer one. */
   flush(): Promise<void> {
     this.#writing = this.#writing.catch(() => undefined).then(() => this.#write())
     return this.#writing
@@ -106,13 +109,13 @@ export class CursorWriter {
       }
       this.#written = { ...cursor, sequence }
     } catch (error) {
-      // The watch begins again at the cursor as it is.
+      // The watch begins again at the stored cursor.
       if (!certain.aborted) throw error
     }
     this.#position = position
   }
 
-  /** Replaces the cursor, also one that another bridge wrote. Undefined: the cursor was marked or deleted. */
+  /** Replaces the cursor, also one that another bridge wrote. Returns undefined if the cursor was marked or deleted. */
   async #move(cursor: Cursor, signal?: AbortSignal): Promise<number | undefined> {
     for (;;) {
       const sequence = await this.#deps.events.moveCursor(this.#ref, this.#scope, cursor, this.#sequence, signal)

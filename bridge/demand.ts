@@ -6,8 +6,8 @@ import { RESYNCS } from './resyncs.ts'
 import { type IsClusterScoped, type KeptAsk, Routes } from './routing.ts'
 
 /**
- * Whether some Reconciler asks for a resource in a scope: a namespace, or undefined for all of them; for the time of the last
- * resync, which stands among the cursors, the scope is the Reconciler's name.
+ * Returns whether a Reconciler asks for a resource in a scope. The scope is a namespace, or undefined for all of them.
+ * The time of the last resync is stored as a cursor too; its scope is the Reconciler's name.
  */
 export function demandOf(
   served: readonly Reconciler[],
@@ -26,13 +26,16 @@ export function demandOf(
   return (ref, scope) =>
     wanted.has(placeName(ref, scope)) ||
     untold.has(resourceName(ref)) ||
-    // Whoever keeps these records removes them.
+    // OrphanedFinalizers removes these records itself.
     resourceName(ref) === resourceName(FINALIZED)
 }
 
 const placeName = (ref: ResourceRef, scope = ''): string => `${resourceName(ref)} ${scope}`
 
-/** Whatever looks like a resource: what this version does not understand, another one may. */
+/**
+ * Returns everything that looks like a resource in a refused specification, because another version of Fairlead may
+ * accept it.
+ */
 function refsIn(value: unknown): ResourceRef[] {
   if (typeof value !== 'object' || value === null) return []
   const { group, version, resource } = value as Partial<Record<keyof ResourceRef, unknown>>

@@ -1,29 +1,32 @@
 import { ApiConnectionError, ApiError, isExpired, isForbidden, isInvalid, isNotFound, isUnauthorized } from '#kube'
 
-/** Why a list or watch stopped, by what it takes to go on. */
+/** The reason why a list or watch stopped, by the condition for its continuation. */
 export type FailureKind =
-  /** The history that was asked for is gone, or not there yet: list again. */
+  /** The requested history is gone, or does not exist yet: list again. */
   | 'expired'
-  /** The server asks for patience: the same watch again, later. */
+  /** The server is overloaded or starting: repeat the same watch later. */
   | 'busy'
-  /** No (whole) answer from the server: the same watch again, later. */
+  /** The server gave no complete answer: repeat the same watch later. */
   | 'unreachable'
-  /** Not allowed: heals when somebody grants it. */
+  /** The permission is missing. The watch continues as soon as it is granted. */
   | 'forbidden'
-  /** No such resource: heals when somebody installs its definition. */
+  /** The resource does not exist. The watch continues as soon as its definition is installed. */
   | 'absent'
-  /** The server refuses this very request, or what it gives cannot be watched, so repeating is pointless: list again, later. */
+  /**
+   * The server refuses this request, or its objects cannot be watched. To repeat the request is pointless: list again
+   * later.
+   */
   | 'rejected'
   | 'other'
 
 export interface Failure {
   kind: FailureKind
   message: string
-  /** At least so long before the next try, when the server said so. */
+  /** The shortest delay before the next attempt, if the server asked for one. */
   retryAfterMs?: number
 }
 
-/** The resource is no store of objects: nothing of it could be told apart, or compared with what was there before. */
+/** The resource does not consist of stored objects: its items have no identity and cannot be compared with EVENTS. */
 export class UnwatchableError extends Error {
   override readonly name = 'UnwatchableError'
 }
@@ -47,13 +50,19 @@ function kindOf(error: unknown): FailureKind {
   return error instanceof ApiError && error.code === 429 ? 'busy' : 'other'
 }
 
-/** Who refuses watches once more than that does not merely start. */
+/** The number of attempts for which a refused watch counts as starting. */
 const STARTING_ATTEMPTS = 2
 
-/** Normal for a second or two after a resource, or the API server, has come into being; `attempt` counts from 1. */
+/**
+ * Whether the storage of a resource is starting. That is normal for a second or two after its definition, or the API
+ * server, has come into being. `attempt` counts from 1.
+ */
 export const isStarting = ({ kind, message }: Failure, attempt: number): boolean =>
   kind === 'busy' && attempt <= STARTING_ATTEMPTS && message.includes('storage is (re)initializing')
 
-/** The server knows no such resourceVersion yet: it lags behind another one, or was restored from a backup. */
+/**
+ * Whether the server does not know this resourceVersion yet: it lags behind another server, or was restored from a
+ * backup.
+ */
 const isTooLarge = (error: unknown): boolean =>
   error instanceof ApiError && (error.details.causes ?? []).some(({ reason }) => reason === 'ResourceVersionTooLarge')

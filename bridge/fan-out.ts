@@ -1,6 +1,6 @@
 /**
- * Something that concerns all keys alike. Whoever asks while one is under way shares the next one, which begins after
- * it: a thousand changes at once are two rounds, and each of them is followed by a whole round.
+ * An action for all keys. Callers during a round share the next round, which begins after it. A thousand changes at
+ * once cause two rounds, and a complete round follows each change.
  */
 export class FanOut {
   readonly #round: () => Promise<void>
@@ -31,7 +31,7 @@ export class FanOut {
   }
 }
 
-/** By name. One is forgotten when its round is over. */
+/** Actions by name. An entry is removed when its round has ended. */
 export class FanOuts {
   readonly #known = new Map<string, FanOut>()
 

@@ -1,11 +1,17 @@
 import type { BridgeStatus, ResourceStatus } from './types.ts'
 
-/** A request that is not answered, a watch that cannot go on, changes that are not confirmed: longer is no passing trouble. */
+/**
+ * The time after which an unanswered request, a watch that fails, or an unconfirmed change is no longer a temporary
+ * failure.
+ */
 const PATIENCE_MS = 30_000
-/** Within it an open watch has said something, or has been opened again and the server has answered. */
+/** Within this time an open watch has received something, or it was opened again and the server has answered. */
 const SILENCE_MS = 90_000
 
-/** Why a bridge does not do its work now; nothing: it does. What a Reconciler asks for in vain is no fault of the bridge. */
+/**
+ * Returns the reasons why a bridge does not work now; an empty list if it works. A resource that is missing or not
+ * permitted does not count, because it is a fault of the Reconciler.
+ */
 export function troubles({ resources }: BridgeStatus, now: Date): string[] {
   if (resources.length === 0) return ['the bridge has not begun to watch']
   return resources.flatMap((resource) => {

@@ -1,6 +1,6 @@
 /**
- * Runs tasks side by side, but those of one key one after the other in the order they came, and never more than
- * `limit` at once (waiting ones included): who feeds it is held back. Tasks must not reject.
+ * Runs tasks concurrently, but those of one key one after the other, in order. At most `limit` tasks are admitted at
+ * once, including those that wait, so that the caller is slowed down. Tasks must not reject.
  */
 export class KeyedLimiter {
   readonly #limit: number
@@ -12,12 +12,12 @@ export class KeyedLimiter {
     this.#limit = limit
   }
 
-  /** Tasks admitted and not finished. */
+  /** The number of tasks that are admitted and not finished. */
   get active(): number {
     return this.#active
   }
 
-  /** Resolves when the task has been admitted, not when it is done. */
+  /** Resolves when the task has been admitted. The task may end later. */
   async admit(key: string, task: () => Promise<void>): Promise<void> {
     while (this.#active >= this.#limit) await this.#nextEnd()
     this.#active++
@@ -29,7 +29,7 @@ export class KeyedLimiter {
     this.#tails.set(key, tail)
   }
 
-  /** Resolves when nothing is admitted any more. */
+  /** Resolves when no task is admitted. */
   async idle(): Promise<void> {
     while (this.#active > 0) await this.#nextEnd()
   }

@@ -7,14 +7,14 @@ const COVERED = 2
 const PARTIAL = 4
 
 /**
- * The objects of a resource that EVENTS has, for the time of a list. Kubernetes may have a million of them, so an object takes
- * about 120 bytes, and its owner about 60 once.
+ * The objects of a resource that EVENTS has, for the duration of a list. A cluster may have a million of them. An
+ * object takes about 120 bytes, and each distinct owner about 60.
  */
 export class KnownObjects {
   readonly #objects = new CompactMap()
   readonly #owners = new CompactMap()
 
-  /** Keeps the latest of several copies of one object. */
+  /** Adds an object. Keeps the latest of several copies. */
   add(key: string, known: Known): void {
     const before = this.#objects.get(key)
     if (before === undefined || isLater(known, this.#unpacked(before))) this.#objects.set(key, this.#packed(known))

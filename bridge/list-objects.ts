@@ -2,32 +2,40 @@ import type { KubeObject } from '#contracts'
 import { endsInitialEvents, isInvalid, type KubeClient } from '#kube'
 import type { Selection } from './selection.ts'
 
-/** The server does not begin a watch with the present objects, or does not say when they are complete: ask for pages. */
+/**
+ * The server does not begin a watch with the existing objects, or does not report when they are complete: list in
+ * pages.
+ */
 export class NotStreamedError extends Error {
   override readonly name = 'NotStreamedError'
 }
 
-/** One event of a list: an object that is there, what happened to one while it was read, or its end. */
+/** One event of a list: an existing object, a change of an object during the list, or the end of the list. */
 export type ListEvent =
   | { type: 'PRESENT' | 'MODIFIED' | 'DELETED'; object: KubeObject }
   | { type: 'COMPLETE'; resourceVersion: string }
 
 export interface ListObjectsOptions {
   selection: Selection
-  /** As a stream, which costs the server less than pages and comes as it is read, else in pages. */
+  /** Lists as a stream, which costs the server less than pages and arrives as it is read. Otherwise lists in pages. */
   stream: boolean
   onBytes?: ((bytes: number) => void) | undefined
   signal: AbortSignal
 }
 
-/** A server that streams ends the present objects within a second or two of the last one (Kubernetes 1.36). */
+/**
+ * The time after which a stream without an end counts as failed. A server sends the end of the existing objects a
+ * second or two after the last one (Kubernetes 1.36).
+ */
 const SILENCE_SECONDS = 10
-/** The reader may be held back for a while. */
+/** The time that a stream may take, because the reader may be slowed down. */
 const STREAM_SECONDS = 1800
 const METADATA_ONLY = 'application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json'
 const METADATA_ONLY_LIST = 'application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json'
 
-/** Every object of the newest state. With `stream`, throws a NotStreamedError where that cannot be had. */
+/**
+ * Returns every object of the newest state. With `stream`, throws a NotStreamedError if the server does not support it.
+ */
 export async function* listObjects(
   kube: KubeClient,
   path: string,
@@ -37,14 +45,14 @@ export async function* listObjects(
   else yield* paged(kube, path, options)
 }
 
-/** What a watch has to be asked for. */
+/** Returns the query of a watch for a selection. */
 export const watchQuery = ({ labelSelector, fieldSelector, metadataOfKind }: Selection) => ({
   labelSelector,
   fieldSelector,
   accept: metadataOfKind === undefined ? undefined : METADATA_ONLY,
 })
 
-/** Metadata come as an object of their own kind. */
+/** Returns the object with its own kind. The API server sends metadata as objects of the kind PartialObjectMetadata. */
 export const ofKind = (object: KubeObject, { metadataOfKind: kind }: Selection, apiVersion: string): KubeObject =>
   kind === undefined ? object : { apiVersion, kind, metadata: object.metadata }
 

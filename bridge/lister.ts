@@ -3,23 +3,26 @@ import { NotStreamedError } from './list-objects.ts'
 import { type ListedChange, type RelistPlan, relist } from './relist.ts'
 import type { BridgeOptions, RelistReport } from './types.ts'
 
-/** Sees the objects of a resource as the API server tells them, each when EVENTS has it (or can never have it). */
+/**
+ * Receives the objects of a resource from the API server. Each object is in EVENTS before, unless EVENTS can never
+ * store it.
+ */
 export interface ResourceEventHandler {
-  /** All that there are. */
+  /** Called with all existing objects. */
   listed(objects: KubeObject[]): void
   changed(verb: 'added' | 'modified' | 'deleted', object: KubeObject): void
 }
 
 interface Sink {
-  /** Resolves when there is room for the next. */
+  /** Resolves when there is room for the next one. */
   publish(found: ListedChange): Promise<void>
-  /** Resolves when all that was published is stored. */
+  /** Resolves when all published changes are stored. */
   stored(): Promise<void>
 }
 
 type ListerDeps = Pick<BridgeOptions, 'kube' | 'events' | 'log'> & { handler?: ResourceEventHandler | undefined }
 
-/** Lists a resource as a stream until its server turns out not to do that, then in pages. */
+/** Lists a resource as a stream until the server turns out not to support that, and then in pages. */
 export class Lister {
   readonly #deps: ListerDeps
   #canStream = true

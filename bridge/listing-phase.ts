@@ -13,7 +13,7 @@ import type { Input, Listing } from './watch-state.ts'
 export interface ListingDeps extends Pick<BridgeOptions, 'kube' | 'events' | 'log' | 'observer'> {
   routes: () => Routes
   coverageIds: () => string[]
-  /** Lists under way at once, of all watches of the process. */
+  /** The limit of concurrent lists, for all watches of the process. */
   lists: Semaphore
   continuity: StreamContinuity
   handler?: ResourceEventHandler | undefined
@@ -23,7 +23,7 @@ export interface ListingDeps extends Pick<BridgeOptions, 'kube' | 'events' | 'lo
   onBytes: (bytes: number) => void
 }
 
-/** Lists one resource, and publishes how the list differs from EVENTS. */
+/** Lists one resource, and publishes the differences between the list and EVENTS. */
 export class ListingPhase {
   readonly #ref: ResourceRef
   readonly #namespace: string | undefined
@@ -50,7 +50,7 @@ export class ListingPhase {
   async #list({ because, stream }: Listing, signal: AbortSignal): Promise<Input> {
     const { pipeline, progress, health, continuity, coverageIds, onBytes, observer, log } = this.#deps
     const { coverage, cursor } = progress
-    // What was read before has to be in EVENTS before it is compared, and the cursor as far as it can be.
+    // The comparison needs all earlier changes in EVENTS, and the latest possible cursor.
     await pipeline.idle()
     await cursor.flush()
     const streams = await continuity.current()
@@ -67,7 +67,8 @@ export class ListingPhase {
       coveredUpTo,
       covers: coverage.ids,
       unsafeBelow,
-      // What broke off once may break off always: a server drops a slow reader when too much changes meanwhile.
+      // A stream that was interrupted is not repeated as a stream: the server drops a slow reader if too much changes
+      // meanwhile, and might do so each time.
       stream,
       onBytes,
       signal,

@@ -1,7 +1,9 @@
-/** The keys that each of many has, found by the key. Sets with the keys of one each would all have to be asked. */
+/** The keys of many owners, found by key. One set of keys per owner would make each lookup ask every set. */
 export class MemberIndex<Owner> {
   readonly #byKey = new Map<string, readonly Owner[]>()
-  /** Shared by all keys that it alone has: an entry of the map is all that such a key takes. */
+  /**
+   * One list per owner, shared by all keys that only this owner has. Such a key takes no more than an entry of the map.
+   */
   readonly #alone = new Map<Owner, readonly Owner[]>()
 
   of(key: string): readonly Owner[] {

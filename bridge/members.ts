@@ -4,7 +4,7 @@ import { type RelatedResource, selectionOf } from '#spec'
 import type { MemberSet } from './member-index.ts'
 import { Recall, type RecallDeps } from './recall.ts'
 
-/** The related objects that matched the selectors of a relation when they were last seen. */
+/** The related objects that matched the selectors of a relation when they were last observed. */
 export class Members {
   readonly #selects: (object: KubeObject) => boolean
   readonly #deps: RecallDeps
@@ -44,7 +44,8 @@ export class Members {
     }
     return async (key, { key: { namespace }, verb, object, resourceVersion }) => {
       const cursor = (await coveredUpTo(undefined)) ?? (await coveredUpTo(namespace))
-      // Whoever stored it may have died before it enqueued, and what it was before nobody knows.
+      // The process that stored the event may have stopped before it enqueued the keys. The state before the event is
+      // not known, so the object counts as a member.
       const isUncertain = cursor === undefined || (compareVersions(resourceVersion, cursor) ?? 1) > 0
       if (isUncertain || (verb !== 'deleted' && this.#selects(object))) this.#keys.add(key)
     }

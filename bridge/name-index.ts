@@ -1,9 +1,12 @@
-/** Which keys name what: both ways, so that a key that names something else now is found where it was. */
+/**
+ * The names that each key refers to, in both directions. If a key refers to other names, the earlier ones are found
+ * too.
+ */
 export class NameIndex {
   readonly #names = new Map<string, readonly string[]>()
   readonly #keys = new Map<string, string | Set<string>>()
 
-  /** What a key names from now on. Returns whether it has named something else. */
+  /** Sets the names that a key refers to. Returns whether they have changed. */
   set(key: string, names: readonly string[]): boolean {
     const before = this.#names.get(key) ?? []
     const kept = new Set(names)

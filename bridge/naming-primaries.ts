@@ -5,14 +5,14 @@ import { NameIndex } from './name-index.ts'
 import { Recall, type RecallDeps } from './recall.ts'
 import type { Change } from './routing.ts'
 
-/** Which primaries name which objects, or which namespaces of them, in their fields. */
+/** The primaries that name objects, or namespaces of objects, in their fields. */
 export class NamingPrimaries {
   readonly #related: RelatedResource
   readonly #names = new NameIndex()
   readonly #namespaces = new NameIndex()
-  /** Their fields are not known: EVENTS has only a reference to them. They may name anything. */
+  /** Primaries whose fields are not known, because EVENTS has only a reference to them. They may name any object. */
   readonly #unread = new Set<string>()
-  /** Of the keys that have been enqueued since, for what they name. */
+  /** Keys that were enqueued after the primary began to name its present objects. */
   readonly #settled = new Set<string>()
   readonly #recall: Recall
 
@@ -30,18 +30,18 @@ export class NamingPrimaries {
     if (this.#set(key, object)) this.#settled.delete(key)
   }
 
-  /** The key was enqueued, or a run of it that is under way knows of the change. */
+  /** Notes that the key was enqueued, or that an active run of it knows of the change. */
   settle(key: string, object: KubeObject | undefined): void {
     if (object === undefined) this.#settled.delete(key)
     else this.#settled.add(key)
   }
 
-  /** False also where this bridge has not enqueued the key yet. */
+  /** Returns false also if this bridge has not enqueued the key yet. */
   isSettled(key: string): boolean {
     return this.#settled.has(key)
   }
 
-  /** The keys of the primaries that name the object, or its namespace. */
+  /** Returns the keys of the primaries that name the object, or its namespace. */
   keysOf({ namespace, name }: Pick<Change, 'namespace' | 'name'>): string[] {
     const { byName, namespacePath, within } = this.#related
     if (namespacePath === undefined) {
@@ -61,7 +61,7 @@ export class NamingPrimaries {
     if (isPresent && referenceOnly && isNamedInBody(this.#related)) this.#unread.add(key)
   }
 
-  /** Returns whether the key has named something else. */
+  /** Sets the names of a key. Returns whether they have changed. */
   #set(key: string, object: KubeObject | undefined): boolean {
     const { byName, namespacePath } = this.#related
     const names = object === undefined || byName === undefined ? [] : namesAt(object, byName)

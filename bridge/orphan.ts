@@ -6,7 +6,7 @@ import type { KeptAsk } from './routing.ts'
 import type { OrphanStatus } from './types.ts'
 import type { State } from './watch-state.ts'
 
-/** What a Reconciler finalizes, as EVENTS has it; the scope is the name of the Reconciler. */
+/** The record in EVENTS of the objects that a Reconciler finalizes. The scope is the name of the Reconciler. */
 export type FinalizedRecord = StoredCursor & { scope: string; finalizes: Finalized }
 
 export interface OrphanDeps {
@@ -20,14 +20,14 @@ export class Orphan {
   readonly name: string
   readonly record: FinalizedRecord
   readonly #deps: OrphanDeps
-  /** By key: whether the object is being deleted. */
+  /** Whether the object is being deleted, by key. */
   readonly #holders = new Map<string, boolean>()
-  /** Keys of objects that were being deleted and do not have the finalizer any more. */
+  /** Keys of objects that were being deleted and no longer have the finalizer. */
   readonly #released = new Set<string>()
   readonly #stop = new AbortController()
   #isCaughtUp = false
   #isBlind = false
-  /** By the clock of this process. Undefined: objects are known. */
+  /** The time since which no objects are known, by the clock of this process. Undefined: objects are known. */
   #emptySince: number | undefined
 
   constructor(record: FinalizedRecord, deps: OrphanDeps) {
@@ -36,7 +36,7 @@ export class Orphan {
     this.#deps = deps
   }
 
-  /** What has to be watched, so that EVENTS shows what becomes of the objects. */
+  /** The resource to watch, so that EVENTS shows the changes of the objects. */
   get ask(): KeptAsk {
     const { ref, namespaces } = this.record.finalizes
     return { ref, namespaces, metadataOnly: true, coverageId: `~${this.name}` }
@@ -56,13 +56,13 @@ export class Orphan {
     return this.#released.has(key) ? 'released' : undefined
   }
 
-  /** What the API server does not show is not waited for. */
+  /** Notes the state of the watch. Objects that the API server does not show are not waited for. */
   noteWatch(state: State): void {
     if (state.phase === 'watching') this.#isBlind = false
     if (state.phase === 'waiting') this.#isBlind = ['absent', 'forbidden'].includes(state.failure.kind)
   }
 
-  /** For how long no object with the finalizer has been known, in milliseconds. */
+  /** Returns the time for which no object with the finalizer has been known, in milliseconds. */
   emptyMs(): number {
     const isEmpty = this.#isBlind || (this.#isCaughtUp && this.#holders.size === 0)
     this.#emptySince = isEmpty ? (this.#emptySince ?? performance.now()) : undefined
@@ -87,7 +87,7 @@ export class Orphan {
   }
 
   async #take({ verb, key: { namespace, name }, object }: StoredEvent): Promise<void> {
-    // It has another place in EVENTS, which counts.
+    // The object has another place in EVENTS, where it is found.
     if (verb === 'moved') return
     const key = keyOf(namespace, name)
     const { finalizers = [], deletionTimestamp } = object.metadata

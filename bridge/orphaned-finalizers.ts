@@ -8,12 +8,14 @@ import type { KeptAsk } from './routing.ts'
 import type { OrphanedKeys, OrphanStatus } from './types.ts'
 import type { State } from './watch-state.ts'
 
-/** Not a resource of the API server: names the records of what Reconcilers finalize, among the cursors. */
+/**
+ * The name of the records of finalized resources, which are stored as cursors. It is not a resource of the API server.
+ */
 export const FINALIZED: ResourceRef = { group: 'fairlead.dev', version: 'v1alpha1', resource: 'finalized' }
 
 export interface ExistingReconcilers {
   served: readonly Reconciler[]
-  /** Of those that are refused, too. */
+  /** The names, including those of refused Reconcilers. */
   names: ReadonlySet<string>
   finalizers: ReadonlySet<string>
 }
@@ -22,13 +24,13 @@ export interface OrphanedFinalizersDeps extends OrphanDeps {
   events: Pick<EventStore, 'cursors' | 'setCursor' | 'removeCursor' | 'follow'>
   log: RunLog
   now?: (() => Date) | undefined
-  /** Undefined: they are not known yet. */
+  /** Returns undefined until the Reconcilers are known. */
   existing: () => ExistingReconcilers | undefined
-  /** What asks() gives has changed. */
+  /** Called when the result of asks() has changed. */
   changed: () => void
   /**
-   * How often they are looked for, and how long a Reconciler is remembered after no object with its finalizer is known any
-   * more. Left out: every minute, 10 min.
+   * `everyMs`: the interval of the search. `keepMs`: how long a Reconciler is remembered after the last object with its
+   * finalizer. Left out: every minute, 10 min.
    */
   orphans?: { everyMs: number; keepMs: number } | undefined
 }
@@ -38,10 +40,10 @@ const AT_MOST_EVERY_MS = 500
 const KEEP_MS = 600_000
 
 /**
- * Finds the objects that cannot be deleted because they wait for the finalizer of a Reconciler that does not exist. What
- * each Reconciler finalizes is recorded in EVENTS. When the Reconciler is gone, its primaries are watched until none of
- * them has the finalizer, and the key of each one that is being deleted is queued: `queue ls` shows it, and it runs once
- * the Reconciler is created again (docs/decisions/0055-finalizers-of-gone-reconcilers.md).
+ * Finds the objects that cannot be deleted because they wait for the finalizer of a Reconciler that does not exist. The
+ * primaries that each Reconciler finalizes are recorded in EVENTS. When the Reconciler is gone, its primaries are
+ * watched until none of them has the finalizer, and the key of each one that is being deleted is queued: `queue ls`
+ * shows it, and it runs when the Reconciler is created again (docs/decisions/0055-finalizers-of-gone-reconcilers.md).
  */
 export class OrphanedFinalizers implements OrphanedKeys {
   readonly #deps: OrphanedFinalizersDeps
@@ -65,7 +67,7 @@ export class OrphanedFinalizers implements OrphanedKeys {
     for (const orphan of this.#orphans.values()) orphan.stop()
   }
 
-  /** The Reconcilers have changed. */
+  /** Notes that the Reconcilers have changed. */
   poke(): void {
     this.#poked.abort()
   }
@@ -86,7 +88,7 @@ export class OrphanedFinalizers implements OrphanedKeys {
     return this.#orphans.get(reconciler)?.stateOf(key)
   }
 
-  /** The state of a watch of the resource has changed. */
+  /** Notes that the state of a watch of the resource has changed. */
   noteWatch(ref: ResourceRef, state: State): void {
     for (const orphan of this.#orphans.values())
       if (resourceName(orphan.ask.ref) === resourceName(ref)) orphan.noteWatch(state)
@@ -116,11 +118,11 @@ export class OrphanedFinalizers implements OrphanedKeys {
     await events.setCursor(FINALIZED, name, { resourceVersion: '0', at: now().toISOString(), finalizes }, signal)
   }
 
-  /** Of a Reconciler that does not exist. */
+  /** Handles the record of a Reconciler that does not exist. */
   async #judge(record: FinalizedRecord, finalizers: ReadonlySet<string>): Promise<void> {
     const { events, log, changed, orphans: { keepMs } = { keepMs: KEEP_MS } } = this.#deps
     const known = this.#orphans.get(record.scope)
-    // One of another name has the identity now, and a record of its own.
+    // A Reconciler of another name has the identity now, and its own record.
     const isTakenOver = finalizers.has(record.finalizes.finalizer)
     if (isTakenOver || (known?.emptyMs() ?? 0) > keepMs) {
       await events.removeCursor(record.sequence)

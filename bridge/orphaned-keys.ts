@@ -10,13 +10,13 @@ export interface OrphanedKeysOptions {
   kube: Pick<KubeClient, 'list'>
   queue: Pick<WorkQueue, 'stream' | 'reconcilers' | 'list' | 'purge' | 'enqueue' | 'declare' | 'retire'>
   deadLetter: (dead: DeadMessage) => Promise<void>
-  /** Keys that stay. Left out: none. */
+  /** The keys that must not be removed. Left out: none. */
   orphans?: OrphanedKeys
   log: RunLog
-  /** How long a Reconciler must be gone before its keys are given up. Default 5 min. */
+  /** How long a Reconciler must be gone before its keys are removed. Default 5 min. */
   absentMs?: number
   everyMs?: number
-  /** How long one key may take. Default 5 s. */
+  /** The time limit for one key. Default 5 s. */
   keyMs?: number
 }
 
@@ -24,7 +24,10 @@ const ABSENT_MS = 300_000
 const EVERY_MS = 60_000
 const KEY_MS = 5000
 
-/** Moves the keys of deleted Reconcilers to the dead letters. A Reconciler that is created again enqueues each of its objects. */
+/**
+ * Moves the keys of deleted Reconcilers to the dead letters. A Reconciler that is created again enqueues each of its
+ * objects.
+ */
 export function createOrphanedKeySweeper(options: OrphanedKeysOptions): Runnable {
   const { log, absentMs = ABSENT_MS, everyMs = EVERY_MS } = options
   const absentSince = new Map<string, number>()
@@ -41,13 +44,13 @@ export function createOrphanedKeySweeper(options: OrphanedKeysOptions): Runnable
     }
   }
   const failed = (error: unknown) => {
-    // That there are no Reconcilers at all, their watch says.
+    // If the cluster has no Reconciler resource, the watch of it reports that.
     if (!isNotFound(error)) log.warn({ err: error }, 'keys of Reconcilers that are gone could not be looked for')
   }
   return { run: (signal) => repeat(() => look(signal), { signal, everyMs, failed }) }
 }
 
-/** Rejects where the resource itself is not served: that says nothing of its objects. */
+/** Rejects if the resource itself is not served, because that proves nothing about its objects. */
 async function presentNames(kube: OrphanedKeysOptions['kube'], fieldSelector?: string): Promise<Set<string>> {
   const names = new Set<string>()
   for await (const { items } of kube.list(resourcePath(RECONCILERS), { fieldSelector }))
@@ -56,9 +59,11 @@ async function presentNames(kube: OrphanedKeysOptions['kube'], fieldSelector?: s
 }
 
 /**
- * Only what is kept among the dead is purged. What a Reconciler that comes back enqueues meanwhile may meet the old token
- * and go with it: so each purge is followed by a look. If that is of before it came, it enqueues the key after the
- * purge. A kill between the two leaves that one key to its next change or resync, and to the dead letters.
+ * Purges a key only after its dead letter is stored. A Reconciler that is created again at the same time may enqueue
+ * the key on the old token, which is purged. So each purge is followed by a check. If the check finds the Reconciler,
+ * the key is enqueued again; if the Reconciler is created after the check, it enqueues the key itself. If the process
+ * is killed between the purge and the check, this one key waits for its next change or resync, and is in the dead
+ * letters.
  */
 async function deadLetterKeys(options: OrphanedKeysOptions, reconciler: string, signal: AbortSignal): Promise<void> {
   const { kube, queue, log } = options
@@ -67,7 +72,7 @@ async function deadLetterKeys(options: OrphanedKeysOptions, reconciler: string, 
     signal.throwIfAborted()
     const orphaned = options.orphans?.stateOf(reconciler, entry.key)
     if (entry.state === 'running' || orphaned === 'waits') continue
-    // Nothing is due for an object that does not wait any more.
+    // An object that no longer waits for the finalizer needs no dead letter.
     const isLetter = orphaned !== 'released'
     if (await isTakenAway(options, entry, isLetter, signal)) deadLettered += Number(isLetter)
     if (await mayBeBack(kube, reconciler)) {
@@ -79,7 +84,10 @@ async function deadLetterKeys(options: OrphanedKeysOptions, reconciler: string, 
   if (deadLettered > 0) log.warn({ reconciler, keys: deadLettered }, 'this Reconciler is gone: its keys are in DEAD')
 }
 
-/** False: not in time. The keys behind it do not wait for it, and the next pass tries it again. */
+/**
+ * Returns false if the time was not sufficient. The other keys do not wait for this one, and the next pass tries it
+ * again.
+ */
 async function isTakenAway(
   { queue, deadLetter, log, keyMs = KEY_MS }: OrphanedKeysOptions,
   entry: Entry,
@@ -101,8 +109,9 @@ async function isTakenAway(
 }
 
 /**
- * Consumers hold nothing, but a queue is only found by them. So they go last, and are declared again for what was enqueued
- * meanwhile. A kill in between leaves such a key in WORK until the Reconciler comes back.
+ * Deletes the consumers of a queue last: they hold no keys, but the queue is found only by its consumers. They are
+ * declared again if a key was enqueued meanwhile. If the process is killed in between, such a key stays in WORK until
+ * the Reconciler is created again.
  */
 async function retireIfEmpty({ kube, queue, orphans, log }: OrphanedKeysOptions, reconciler: string): Promise<boolean> {
   const isHeld = () => orphans?.isHeld(reconciler) ?? false
@@ -122,7 +131,7 @@ async function isEmpty(queue: OrphanedKeysOptions['queue'], reconciler: string):
   return true
 }
 
-/** A look that fails says nothing. */
+/** Whether the Reconciler may exist again. A check that fails counts as yes. */
 const mayBeBack = (kube: OrphanedKeysOptions['kube'], reconciler: string): Promise<boolean> =>
   presentNames(kube, `metadata.name=${reconciler}`).then(
     (names) => names.has(reconciler),

@@ -2,15 +2,15 @@ import type { ResourceRef } from '#contracts'
 import type { OverlappingCondition } from './conditions.ts'
 import type { Reconciler } from './reconcilers.ts'
 
-/** The message names so many Reconcilers, and so many kinds of each. */
+/** The number of Reconcilers in a message, and of kinds of each. */
 const NAMED = 5
 const EVERYWHERE = '*'
 
 type Kind = Pick<ResourceRef, 'group' | 'resource'>
 
 /**
- * The condition of each Reconciler that is for the same kind as another one, in a common namespace, and owns a kind that
- * the other one owns. Selectors are not compared: the bridge does not know whether any object matches both.
+ * Returns the condition of each Reconciler that is for the same kind as another one, in a common namespace, and owns a
+ * kind that the other one owns. Selectors are not compared: the bridge does not know whether any object matches both.
  */
 export function overlapsOf(reconcilers: readonly Reconciler[]): Map<Reconciler, OverlappingCondition> {
   const sorted = reconcilers.toSorted((a, b) => (a.name < b.name ? -1 : 1))
@@ -27,7 +27,8 @@ export function overlapsOf(reconcilers: readonly Reconciler[]): Map<Reconciler, 
     const { namespaces } = reconciler.spec.for
     const kinds = new Map<Reconciler, Set<string>>()
     for (const { place, owned } of placesOf(reconciler, namespaces ? [EVERYWHERE, ...namespaces] : [''])) {
-      // The Reconciler itself may be among them, and one more makes the message say that there are others.
+      // The Reconciler itself may be among them. One more than the limit makes the message mention that there are
+      // others.
       const there = places.get(place)?.slice(0, NAMED + 2) ?? []
       for (const other of there)
         if (other !== reconciler) kinds.set(other, (kinds.get(other) ?? new Set()).add(nameOf(owned)))
@@ -37,7 +38,7 @@ export function overlapsOf(reconcilers: readonly Reconciler[]): Map<Reconciler, 
   return overlaps
 }
 
-/** Each kind that a Reconciler owns in each of these namespaces; '' stands for any. */
+/** Returns each kind that a Reconciler owns, in each of these namespaces. '' stands for any namespace. */
 const placesOf = ({ spec }: Reconciler, namespaces: readonly string[]) =>
   spec.owns.flatMap((owned) =>
     namespaces.map((namespace) => ({ owned, place: `${nameOf(spec.for)} ${nameOf(owned)} ${namespace}` })),

@@ -1,9 +1,9 @@
 import { setTimeout } from 'node:timers'
 
-/** Work is followed by a pause of so many times as long. */
+/** The length of the pause after the work, as a multiple of the time of the work. */
 const PAUSES = 9
 
-/** Does something again after each poke: at once, or, where it takes long, in at most a tenth of the time. */
+/** Repeats an action after each poke, at once. A long action takes a tenth of the time at most. */
 export class Paced {
   readonly #act: () => void
   #notBefore = 0

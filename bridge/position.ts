@@ -1,16 +1,16 @@
 import type { Cursor } from '#events'
 
-/** What a position says of the streams that it rests on. */
+/** The state of the streams that a position depends on. */
 export interface StreamState {
   incarnation: string | undefined
-  /** Aborted: what was confirmed under it may be lost, so no cursor may name the position. */
+  /** Aborted when confirmed messages may be lost. Then no cursor may name the position. */
   certain: AbortSignal
 }
 
-/** A point of a watch up to which everything was stored, and enqueued for the Reconcilers named. */
+/** A point of a watch. All changes before it are stored, and enqueued for the Reconcilers in `covers`. */
 export interface Position extends StreamState, Pick<Cursor, 'resourceVersion' | 'covers'> {}
 
 export interface WrittenPosition extends Omit<Cursor, 'at'> {
-  /** In EVENTS. */
+  /** The sequence in EVENTS. */
   sequence: number
 }

@@ -5,12 +5,12 @@ import { PAUSED_ANNOTATION, type ReconcilerSpec } from '#spec'
 
 type Predicate = NonNullable<ReconcilerSpec['changes']>[number]
 
-/** As one string per object. */
+/** The number of remembered objects. Each takes one string. */
 const REMEMBERED_AT_MOST = 65_536
 
 /**
- * What an update has changed, as far as this process has seen the version before it. What is not known counts as changed:
- * a run too many does no harm, one too few would.
+ * Decides what an update has changed, if this process has observed the version before it. An unknown version counts as
+ * changed: an unnecessary run does no harm, but a missing one would.
  */
 export class UpdatePredicates {
   readonly #known = new BoundedMap<string, string>(REMEMBERED_AT_MOST)
@@ -26,19 +26,24 @@ export class UpdatePredicates {
     )
   }
 
-  /** All that this version is to cause has been caused. */
+  /** Remembers a version after all its keys were enqueued. */
   remember(id: string, object: KubeObject | undefined): void {
     if (object === undefined) this.#known.delete(id)
     else this.#known.set(id, digest(object))
   }
 }
 
-/** ConfigMaps, Secrets and Namespaces, among others, have no generation: whatever was updated may be their content. */
+/**
+ * An object without a generation, such as a ConfigMap, Secret or Namespace, may have changed its content in any update.
+ */
 const isUnknown = (predicate: Predicate, { metadata }: KubeObject): boolean =>
   predicate === 'Generation' && metadata.generation === undefined
 
 const AT: Record<Predicate, number> = { Generation: 2, Labels: 3, Annotations: 4 }
-/** Another object of that name, the beginning of its deletion, and of a pause or its end. */
+/**
+ * Fields that count for every predicate: another object of the name, the beginning of a deletion, and the beginning or
+ * end of a pause.
+ */
 const ALWAYS = [0, 1, 5]
 
 function digest({ metadata }: KubeObject): string {
@@ -47,5 +52,5 @@ function digest({ metadata }: KubeObject): string {
   return [uid, deletionTimestamp ?? '-', generation, digestOf(labels), digestOf(annotations), pause].join(' ')
 }
 
-/** The API server sends the entries of a map in order. */
+/** Returns a digest of a map. The API server sends its entries in order. */
 const digestOf = (map: object | undefined): string => hash('sha1', JSON.stringify(map ?? {}), 'base64url').slice(0, 12)

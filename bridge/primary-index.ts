@@ -5,14 +5,14 @@ import { append, SelectorIndex } from './selector-index.ts'
 
 interface Changed {
   namespace: string | undefined
-  /** Undefined: it may be any. */
+  /** Undefined: any object. */
   object: KubeObject | undefined
 }
 
 /** The Reconcilers of one kind, found by namespace, labels and finalizers of an object. */
 export class PrimaryIndex {
   readonly #order = new Map<Reconciler, number>()
-  /** By namespace; undefined: those that ask for all namespaces. */
+  /** The Reconcilers by namespace. Undefined: those for all namespaces. */
   readonly #places = new Map<string | undefined, SelectorIndex<Reconciler>>()
   readonly #byFinalizer = new Map<string, Reconciler[]>()
 
@@ -24,7 +24,10 @@ export class PrimaryIndex {
     append(this.#byFinalizer, finalizerOf(identityOf(name, spec)), reconciler)
   }
 
-  /** All that the change may concern, in the order in which they were added, and perhaps some that it does not concern. */
+  /**
+   * Returns all Reconcilers that the change may concern, in the order in which they were added. Some of them may not be
+   * concerned.
+   */
   candidates({ namespace, object }: Changed): Reconciler[] {
     if (object === undefined) return [...this.#order.keys()]
     const places =

@@ -8,7 +8,7 @@ import type { Change, Owner, Routes, Target } from './routing.ts'
 import type { Scopes } from './scopes.ts'
 import type { BridgeOptions } from './types.ts'
 
-/** A change to store, or keys that are owed a run though EVENTS has the object's version. */
+/** A change to store, or keys that must run although EVENTS has the object's version. */
 export type News =
   | ({ verb: Verb; object: KubeObject } & Pick<PutOptions, 'disproves'>)
   | ({ verb: undefined } & Omit<Change, 'owners' | 'counts'> & { owner: Owner | undefined })
@@ -16,16 +16,21 @@ export type News =
 export interface Publication {
   ref: ResourceRef
   news: News | (() => Promise<News>)
-  /** As they were when the change was read: what a cursor says of it holds for these. */
+  /** The routes at the time when the change was read. The cursor records the coverage of these routes. */
   routes: Routes
   lane: 'high' | 'low'
-  /** Found by a list: owed a run by what EVENTS and the cursor say, whatever this process has seen before. */
+  /**
+   * The change was found by a list: EVENTS and the cursor decide that it must run, and not the memory of this process.
+   */
   isListed?: boolean | undefined
-  /** The Reconcilers, by coverage ID, that are owed a run; left out: all. */
+  /** The Reconcilers, by coverage ID, that must run. Left out: all of them. */
   only?: ((coverageId: string) => boolean) | undefined
-  /** The Reconcilers, by coverage ID, that enqueueRelated() follows for: what is only related need not make them run. */
+  /**
+   * The Reconcilers, by coverage ID, for which enqueueRelated() follows. A change of a related object enqueues nothing
+   * for them.
+   */
   isOwed?: ((coverageId: string) => boolean) | undefined
-  /** EVENTS is given metadata only. */
+  /** EVENTS receives only metadata. */
   isPartial?: boolean | undefined
 }
 
@@ -36,10 +41,13 @@ export type PublisherDeps = Pick<BridgeOptions, 'events' | 'queue' | 'log' | 'ow
 
 const FIRST_RETRY_MS = 100
 const LAST_RETRY_MS = 5000
-/** A change of the object by somebody else waits for so long at most, while a write of a run is not answered. */
+/**
+ * The longest time for which a change of an object waits for the answer to a write of a run. The change may come from
+ * another client.
+ */
 const ANSWER_LATE_MS = 250
 
-/** Brings single changes to EVENTS and their keys to the queue. */
+/** Stores single changes in EVENTS, and enqueues their keys. */
 export class Publisher {
   readonly #deps: PublisherDeps
   #predicates = new UpdatePredicates()
@@ -49,9 +57,10 @@ export class Publisher {
   }
 
   /**
-   * Resolves when the change is stored and each of its keys is enqueued, or known to a run of the key that is under way
-   * here. `safe` resolves when those runs have ended: until then the cursor may not pass the change. Undefined: the change
-   * is safe already. Goes on trying until the signal. What EVENTS can never have makes no run, which would not see it.
+   * Resolves when the change is stored, and each of its keys is enqueued or known to an active run of the key in this
+   * process. `safe` resolves when those runs have ended: until then the cursor must not pass the change. Undefined: the
+   * change is safe already. Retries until the signal. A change that EVENTS can never store enqueues nothing, because a
+   * run would not see it.
    */
   async publish(publication: Publication, signal: AbortSignal): Promise<{ safe: Promise<unknown> | undefined }> {
     const { ref } = publication
@@ -74,13 +83,16 @@ export class Publisher {
     this.#deps.observer?.enqueued?.({ reconciler, key, lane, by: 'token' })
   }
 
-  /** What was enqueued may be lost: the next change of each object counts, whatever it changes. */
+  /**
+   * Forgets the versions that it has observed, because enqueued keys may be lost. The next change of each object
+   * counts.
+   */
   doubt(): void {
     this.#predicates = new UpdatePredicates()
   }
 
   /**
-   * Resolves when every key of these Reconcilers, by coverage ID, is enqueued that is related to the resource. Goes on trying
+   * Resolves when every key of these Reconcilers, by coverage ID, that is related to the resource is enqueued. Retries
    * until the signal.
    */
   enqueueRelated(ref: ResourceRef, isOwed: (coverageId: string) => boolean, signal: AbortSignal): Promise<void> {
@@ -111,15 +123,18 @@ export class Publisher {
   }
 
   /**
-   * Lets a run that is writing the object store what it has written: then the watch's report is known as its echo. The
-   * watch is often some milliseconds before the answer to the write.
+   * Waits until a run that is writing the object has stored its write, so that the report of the watch is recognised as
+   * an echo. The watch often reports some milliseconds before the answer to the write.
    */
   async #untilWritten(ref: ResourceRef, object: KubeObject, signal: AbortSignal): Promise<void> {
     const written = this.#deps.ownWrites?.written(ref, object)
     if (written !== undefined) await endedWithin(ANSWER_LATE_MS, written, signal)
   }
 
-  /** Of each key that is only noted by a run: resolves when the change is safe. */
+  /**
+   * Enqueues the keys of a change. Returns a promise for each key that only an active run has noted; it resolves when
+   * the change is safe.
+   */
   async #announce(
     { ref, routes, lane, isListed, only, isOwed }: Publication,
     news: News,
@@ -183,8 +198,8 @@ export class Publisher {
   }
 
   /**
-   * Only now: until everything is enqueued, what it was before still counts. What EVENTS had already may be news to this
-   * process.
+   * Remembers the change after everything is enqueued, because until then the earlier state still counts. A change that
+   * EVENTS had already may be new to this process.
    */
   #remember({ ref, routes }: Publication, news: News): void {
     const { namespace, name } = news.verb === undefined ? news : news.object.metadata
@@ -195,7 +210,10 @@ export class Publisher {
     this.#predicates.remember(idOf(ref, { namespace, name }), isCompared ? present : undefined)
   }
 
-  /** A run of the key has put this version into EVENTS, or a later one: it has written the object more than once. */
+  /**
+   * Whether a run of the key has put this version into EVENTS, or a later one because it has written the object more
+   * than once.
+   */
   #isEcho({ reconciler, key }: Target, stored: PutResult | undefined): boolean {
     if (stored === undefined || stored.outcome === 'stored' || stored.origin === undefined) return false
     const { ownWrites, observer } = this.#deps
@@ -226,6 +244,6 @@ const objectOf = ({ object }: News): { object?: KubeObject } => (object === unde
 
 const keyOfChange = ({ namespace, name }: Pick<Change, 'namespace' | 'name'>): string => keyOf(namespace, name)
 
-/** Flat, as keyOf() is. */
+/** Returns one string for a resource and a key, which takes less memory than an object. */
 const idOf = (ref: ResourceRef, change: Pick<Change, 'namespace' | 'name'>): string =>
   [resourceName(ref), keyOfChange(change)].join(' ')

@@ -12,23 +12,25 @@ type Take = (key: string, event: StoredEvent) => Promise<void> | void
 
 const RETRY_MS = 1000
 
-/** Reads the objects of a resource from EVENTS once, in the background, except those that are learned meanwhile. */
+/**
+ * Reads the objects of a resource from EVENTS once, in the background. Skips objects that are learned during that time.
+ */
 export class Recall {
   readonly #ref: ResourceRef
   readonly #deps: RecallDeps
-  /** Keys that were learned since the reading began: what EVENTS says of them may be older. */
+  /** Keys that were learned since the reading began. EVENTS may have older versions of these. */
   #learned: Set<string> | undefined = new Set()
-  /** Resolves when what EVENTS has was taken. */
+  /** Resolves when all objects in EVENTS have been read. */
   readonly ready: Promise<void>
 
-  /** `begin` is called when a reading begins, a second time if the first one fails. */
+  /** `begin` is called when a reading begins, and again if the reading fails. */
   constructor(ref: ResourceRef, begin: () => Take, deps: RecallDeps) {
     this.#ref = ref
     this.#deps = deps
     this.ready = this.#load(begin)
   }
 
-  /** A newer version of the object is known. */
+  /** Notes that a newer version of the object is known. */
   learned(key: string): void {
     this.#learned?.add(key)
   }
@@ -41,7 +43,7 @@ export class Recall {
     }
     await retry(() => this.#read(begin()), { signal, pauseMs }).then(
       () => (this.#learned = undefined),
-      // retry() gives up only with the signal.
+      // retry() ends only at the signal.
       () => undefined,
     )
   }

@@ -12,17 +12,17 @@ import {
 } from '#spec'
 import type { Ask } from './selection.ts'
 
-/** A Reconciler that the bridge works for. */
+/** A Reconciler that the bridge serves. */
 export interface Reconciler {
   name: string
   spec: ReconcilerSpec
   selects: ObjectSelector
-  /** Which objects map to its keys, and which incarnation of it asks: another one wants every key enqueued again. */
+  /** The ID of the objects that map to its keys, and of its incarnation. For a new ID, every key is enqueued again. */
   coverageId: string
   object: KubeObject
 }
 
-/** A Reconciler that cannot be served; the others are not affected. */
+/** A Reconciler that cannot be served. Other Reconcilers are not affected. */
 export interface RefusedReconciler extends Refused {
   name: string
   object: KubeObject
@@ -36,8 +36,9 @@ export function parseReconciler(object: KubeObject): Reconciler | RefusedReconci
 }
 
 /**
- * What a Reconciler wants to be watched: what it owns or is related to is near the primary, unless it says otherwise. One
- * that finalizes wants all primaries, whatever it selects: it has to see that one has left its selection.
+ * Returns the resources that a Reconciler needs to be watched. Owned and related objects are watched in the namespaces
+ * of the primary by default. For a Reconciler with `finalize` all primaries are watched, whatever it selects, because
+ * it must observe that a primary has left its selection.
  */
 export function asksOf({ for: primary, finalize, owns, related }: ReconcilerSpec): Ask[] {
   const { namespaces } = primary

@@ -5,7 +5,7 @@ import type { ResourceEventHandler } from './lister.ts'
 import type { ExistingReconcilers } from './orphaned-finalizers.ts'
 import { parseReconciler, type Reconciler, type RefusedReconciler } from './reconcilers.ts'
 
-/** The Reconcilers that exist, as their watch tells them. */
+/** The Reconcilers that exist, from their watch. */
 export class Registry implements ResourceEventHandler {
   readonly #entries = new Map<string, Reconciler | RefusedReconciler>()
   readonly #log: RunLog
@@ -13,15 +13,15 @@ export class Registry implements ResourceEventHandler {
   #isComplete = false
 
   /**
-   * `changed` is called when they are all known for the first time, and after each change from then on that says something
-   * else to the bridge: not for a status.
+   * `changed` is called when all Reconcilers are known for the first time, and then after each change that concerns the
+   * bridge. A change of the status does not.
    */
   constructor(log: RunLog, changed: () => void) {
     this.#log = log
     this.#changed = changed
   }
 
-  /** False until they have been listed: before that nothing may be routed. */
+  /** False until the Reconcilers have been listed. Before that, changes must not be routed. */
   get isComplete(): boolean {
     return this.#isComplete
   }
@@ -34,7 +34,7 @@ export class Registry implements ResourceEventHandler {
     return [...this.#entries.values()].filter((entry): entry is RefusedReconciler => isRefused(entry))
   }
 
-  /** Undefined until they have been listed. */
+  /** Undefined until the Reconcilers have been listed. */
   get existing(): ExistingReconcilers | undefined {
     if (!this.#isComplete) return undefined
     const { served } = this
@@ -56,7 +56,7 @@ export class Registry implements ResourceEventHandler {
     if (this.#isComplete && isNews) this.#changed()
   }
 
-  /** Returns whether it says something else than before. */
+  /** Takes a version of a Reconciler. Returns whether the change concerns the bridge. */
   #take(object: KubeObject): boolean {
     const { name } = object.metadata
     const before = this.#entries.get(name)

@@ -8,14 +8,14 @@ import { append, SelectorIndex } from './selector-index.ts'
 interface RelatedKind {
   all: Relation[]
   bySelector: SelectorIndex<Relation>
-  /** A change may concern them whatever the labels of the object are. */
+  /** Relations that a change may concern with any labels of the object. */
   byName: Relation[]
   withMembers: Relation[]
 }
 
 const emptyKind = (): RelatedKind => ({ all: [], bySelector: new SelectorIndex(), byName: [], withMembers: [] })
 
-/** Relations by what a change tells: a change of one object does not look at all of them. */
+/** Finds relations by the contents of a change, so that a change of one object does not check all relations. */
 export class RelationIndex {
   readonly #members: ReadonlyMap<string, MemberIndex<Relation>>
   readonly #byRelated = new Map<string, RelatedKind>()
@@ -38,26 +38,26 @@ export class RelationIndex {
     }
   }
 
-  /** Those of the Reconcilers that are related to the resource. */
+  /** Returns the relations to a resource. */
   of(ref: ResourceRef): readonly Relation[] {
     return this.#kind(ref).all
   }
 
-  /** Those to which fields of these primaries say what is related. */
+  /** Returns the relations in which fields of these primaries name the related objects. */
   namedBy(primary: ResourceRef, coverageId?: string): readonly Relation[] {
     const name = resourceName(primary)
     const found = coverageId === undefined ? this.#byPrimary.get(name) : this.#byCoverage.get(`${name} ${coverageId}`)
     return found ?? []
   }
 
-  /** Those that remember which objects they had, and had this one or may match it. */
+  /** Returns the relations that remember their members, and that had this object or may match it. */
   remembering(ref: ResourceRef, key: string, object: KubeObject | undefined): readonly Relation[] {
     const { bySelector, withMembers } = this.#kind(ref)
     const matching = object === undefined ? [] : bySelector.candidates(object)
     return unique([...matching.filter(({ hasMembers }) => hasMembers), ...this.#having(ref, key, withMembers)])
   }
 
-  /** Those that the change may concern, and perhaps some that it does not concern. */
+  /** Returns the relations that the change may concern. Some of them may not be concerned. */
   concernedBy(ref: ResourceRef, { namespace, name, object }: Change): readonly Relation[] {
     const { all, byName, bySelector, withMembers } = this.#kind(ref)
     if (object === undefined) return all

@@ -9,22 +9,25 @@ import type { RecallDeps } from './recall.ts'
 import type { Change, RelatedTo } from './routing.ts'
 
 /**
- * What a bridge has to remember to map related objects back to keys: which primaries name what, and which related objects
- * matched when they were last seen. Read from EVENTS once, then kept up with what this bridge publishes, so it is never
- * behind what this bridge has enqueued (docs/decisions/0014-related-objects.md).
+ * The state that maps related objects back to keys: the names in the fields of primaries, and the related objects that
+ * matched when they were last observed. It is read from EVENTS once, and then updated with the changes that this bridge
+ * publishes, so it is never behind the keys that this bridge has enqueued (docs/decisions/0014-related-objects.md).
  */
 export class Relation {
   readonly to: RelatedTo
-  /** Of the primaries that name a namespace. */
+  /** Rounds for all primaries that name a namespace. */
   readonly fanOuts = new FanOuts()
   readonly #selects: ObjectSelector
   readonly #primaries: NamingPrimaries | undefined
   readonly #members: Members | undefined
-  /** Resolves when what EVENTS has is known. */
+  /** Resolves when the objects in EVENTS have been read. */
   readonly #ready: Promise<unknown>
   #isReady = false
 
-  /** `isWider`: more of the related resource is watched than what is related. `members`: of that resource. */
+  /**
+   * `isWider`: the watch includes objects of the related resource that do not match the relation. `members`: those of
+   * the resource.
+   */
   constructor(to: RelatedTo, isWider: boolean, members: MemberIndex<Relation>, deps: RecallDeps) {
     const { related, reconciler } = to
     this.to = to
@@ -37,49 +40,58 @@ export class Relation {
     })
   }
 
-  /** Fields of the primaries say what is related to them. */
+  /** Whether fields of the primaries name the related objects. */
   get isByField(): boolean {
     return this.#primaries !== undefined
   }
 
-  /** Changes of objects that its selector does not match may concern it too. */
+  /** Whether changes of objects that the selector does not match may concern the relation. */
   get hasMembers(): boolean {
     return this.#members !== undefined
   }
 
-  /** Which of these objects it has is known. */
+  /** Whether its members are known. */
   get isReady(): boolean {
     return this.#isReady
   }
 
-  /** Whether the change may concern a primary. What is named by its name counts whether it matches or not. */
+  /**
+   * Whether the change may concern a primary. An object that is related by its name counts, whether the selector
+   * matches or not.
+   */
   async concerns({ namespace, name, object }: Change): Promise<boolean> {
     await this.#ready
     if (this.to.related.byName !== undefined || object === undefined || this.#selects(object)) return true
     return this.#members?.has(keyOf(namespace, name)) ?? false
   }
 
-  /** The keys of the primaries that name the object, or its namespace. */
+  /** Returns the keys of the primaries that name the object, or its namespace. */
   keysOf(object: Pick<Change, 'namespace' | 'name'>): string[] {
     return this.#primaries?.keysOf(object) ?? []
   }
 
-  /** Before the keys of a primary are enqueued: a change of what it names from then on finds it. */
+  /**
+   * Must be called before the keys of a primary are enqueued. From then on, a change of the objects that it names finds
+   * it.
+   */
   learnPrimary(key: string, object: KubeObject | undefined): void {
     this.#primaries?.learn(key, object)
   }
 
-  /** After the keys of a primary were enqueued. */
+  /** Must be called after the keys of a primary were enqueued. */
   settlePrimary(key: string, object: KubeObject | undefined): void {
     this.#primaries?.settle(key, object)
   }
 
-  /** Whether the key was enqueued since the primary names what it names. */
+  /** Whether the key was enqueued after the primary began to name its present objects. */
   isSettled(key: string): boolean {
     return this.#primaries?.isSettled(key) ?? true
   }
 
-  /** After what an object is related to was enqueued: until then it counts as related still. */
+  /**
+   * Must be called after the keys that an object is related to were enqueued. Until then the object still counts as
+   * related.
+   */
   learnRelated(key: string, object: KubeObject | undefined): void {
     this.#members?.learn(key, object)
   }

@@ -20,7 +20,7 @@ export class Relations {
   readonly #deps: RecallDeps
   readonly #enqueue: Enqueue
   #relations = new Map<string, Relation>()
-  /** By related resource. */
+  /** The members of relations, by related resource. */
   #members = new Map<string, MemberIndex<Relation>>()
   #index = new RelationIndex([], this.#members)
   readonly #fanOuts = new FanOuts()
@@ -30,7 +30,7 @@ export class Relations {
     this.#enqueue = enqueue
   }
 
-  /** The Reconcilers have changed: what is new is read, what is gone is forgotten. */
+  /** Follows a change of the Reconcilers: reads the state of new relations, and forgets relations that are gone. */
   reroute(routes: Routes): void {
     const kept = new Map<string, Relation>()
     for (const to of routes.refs.flatMap((ref) => routes.relatedTo(ref))) {
@@ -44,7 +44,7 @@ export class Relations {
     this.#index = new RelationIndex([...kept.values()], this.#members)
   }
 
-  /** What was enqueued may be lost: EVENTS and the cursors say again what is certain. */
+  /** Reads the state again from EVENTS and the cursors, because enqueued keys may be lost. */
   doubt(routes: Routes): void {
     this.#relations = new Map()
     this.#members = new Map()
@@ -60,8 +60,8 @@ export class Relations {
   }
 
   /**
-   * Whether the Reconciler's key was enqueued since the primary names the related objects that it names. Changes of these
-   * have run nothing before.
+   * Whether the Reconciler's key was enqueued after the primary began to name its present related objects. Before that,
+   * changes of these objects caused no runs of the key.
    */
   isSettled(ref: ResourceRef, key: string, coverageId: string): boolean {
     return this.#index.namedBy(ref, coverageId).every((relation) => relation.isSettled(key))
@@ -81,7 +81,7 @@ export class Relations {
     )
   }
 
-  /** Resolves when every key of the Reconcilers that are related to the resource and wanted is enqueued. */
+  /** Resolves when every key of the wanted Reconcilers that are related to the resource is enqueued. */
   async enqueueAll(ref: ResourceRef, isWanted: (coverageId: string) => boolean): Promise<void> {
     const wanted = this.#index.of(ref).filter(({ to }) => isWanted(to.reconciler.coverageId))
     const each = new Map(wanted.map(({ to }) => [to.reconciler.coverageId, to.reconciler]))
@@ -108,7 +108,7 @@ export class Relations {
     )
   }
 
-  /** Beyond the first few in the low lane: one change must not keep everybody else waiting. */
+  /** Enqueues keys, those after the first few in the low lane, so that one change does not delay other keys. */
   async #all(reconciler: string, keys: Iterable<string> | AsyncIterable<string>, lane: Lane): Promise<void> {
     await forEachAtMost(KEYS_AT_ONCE, keys, (key, index) =>
       this.#enqueue(reconciler, key, index < PROMPT_AT_MOST ? lane : 'low'),
@@ -116,7 +116,10 @@ export class Relations {
   }
 }
 
-/** A change is seen for what it is only by who knows what was before; a watch with the very selector tells by itself. */
+/**
+ * Whether the watch includes more objects than the relation selects. Then the earlier state of an object must be
+ * remembered to interpret a change. A watch with the same selector reports it by itself.
+ */
 function isWatchedWider(routes: Routes, { related }: RelatedTo): boolean {
   const { selector, fieldSelector } = related
   if (selector === undefined && fieldSelector === undefined) return false

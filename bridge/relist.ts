@@ -11,41 +11,44 @@ import type { RelistReport } from './types.ts'
 
 export interface RelistPlan extends ListObjectsOptions {
   ref: ResourceRef
-  /** Left out: all of them. */
+  /** Left out: all namespaces. */
   namespace: string | undefined
   routes: Routes
-  /** Up to where, and for which Reconcilers (by coverage ID), keys were enqueued for certain: there nothing is owed. */
+  /**
+   * The position up to which keys were certainly enqueued, and the Reconcilers (by coverage ID) for which they were.
+   */
   coveredUpTo: CoveredUpTo | undefined
   covers: ReadonlySet<string>
   /** A sweep may delete objects below this sequence of EVENTS, so the list stores them again. */
   unsafeBelow: number
 }
 
-/** One thing to publish, in order per `key`. */
+/** One change to publish. Changes with the same `key` keep their order. */
 export interface ListedChange {
   key: string
   news: News | (() => Promise<News>)
-  /** Left out: that of the list. */
+  /** Left out: the lane of the list. */
   lane?: 'high'
-  /** Left out: every Reconciler is owed a run. */
+  /** Left out: every Reconciler must run. */
   only?: ((coverageId: string) => boolean) | undefined
 }
 
 export interface RelistDeps {
   kube: KubeClient
   events: EventStore
-  /** Resolves when there is room for the next. */
+  /** Resolves when there is room for the next one. */
   publish: (found: ListedChange) => Promise<void>
-  /** Sees every listed object, and after it what has become of it meanwhile. */
+  /** Receives every listed object, and then its changes during the list. */
   listed?: ((object: KubeObject, isGone: boolean) => void) | undefined
 }
 
 /**
- * Lists a resource, compares with EVENTS, and publishes the difference: what is new or changed, and as deletions, with
- * their last known state, what is gone. What is unchanged costs nothing unless its keys are owed a run.
+ * Lists a resource, compares the list with EVENTS, and publishes the difference: new and changed objects, and missing
+ * objects as deletions with their last known state. An unchanged object costs nothing, unless its keys must run.
  *
- * EVENTS is read first: whatever it has by then existed by then, so what a list of the newest state lacks is gone; and
- * what that list has is there, even if EVENTS says that it was deleted (docs/decisions/0025-back-in-a-selection.md).
+ * EVENTS is read first. Each object in it existed at that time, so an object that a later list of the newest state
+ * lacks is gone. An object in the list exists, even if EVENTS has its deletion
+ * (docs/decisions/0025-back-in-a-selection.md).
  */
 export async function relist(plan: RelistPlan, deps: RelistDeps): Promise<RelistReport & { resourceVersion: string }> {
   const { ref, namespace, selection } = plan
@@ -97,7 +100,7 @@ function findingsOf(
   object: KubeObject,
   type: 'PRESENT' | 'MODIFIED' | 'DELETED',
 ): ListedChange[] {
-  // It has happened just now, and whoever waits for it does not wait for the list.
+  // The change has just happened, so it does not wait behind the objects of the list.
   if (type !== 'PRESENT')
     return [{ key, lane: 'high', news: { verb: type === 'DELETED' ? 'deleted' : 'modified', object } }]
   const owner = routes.ownerOf(object)
@@ -117,7 +120,7 @@ function findingsOf(
       const isOwed = (coverageId: string) => !covers.has(coverageId)
       const only = before?.covered === true ? isOwed : undefined
       if (only && !routes.coverageIdsOf(ref).some(isOwed)) return []
-      // Somebody wants the whole object now.
+      // A Reconciler needs the whole object now.
       const isWanting = before?.partial === true && selection.metadataOfKind === undefined
       const { namespace, name } = object.metadata
       return [
@@ -131,7 +134,7 @@ function findingsOf(
   }
 }
 
-/** The deletion of an object that is no longer there, or the keys it concerned if somebody has told it already. */
+/** Returns the deletion of an object that no longer exists, or its keys if the deletion is stored already. */
 function ending(ref: ResourceRef, key: string, gone: Known, events: EventStore): () => Promise<News> {
   const { namespace, name } = parseKey(key)
   return async () => {

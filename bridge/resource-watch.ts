@@ -20,23 +20,23 @@ export interface ResourceWatchDeps
   extends Pick<BridgeOptions, 'kube' | 'events' | 'log' | 'observer' | 'silenceSeconds'> {
   publisher: Publisher
   routes: () => Routes
-  /** Lists under way at once, and what they have in hand, of all watches of the process. */
+  /** The limits of concurrent lists, and of listed objects in progress, for all watches of the process. */
   semaphores: { lists: Semaphore; listed: Semaphore }
   continuity: StreamContinuity
-  /** With one, everything is listed at the start, so that it knows of every object. */
+  /** With a handler, everything is listed at the start, so that the handler receives every object. */
   handler?: ResourceEventHandler | undefined
-  /** The state has changed. */
+  /** Called when the state has changed. */
   moved: (state: State) => void
-  /** All that exists has become known to every Reconciler that asks for it. */
+  /** Called when every Reconciler that asks for the resource has all existing objects. */
   synced: () => void
   now: () => Date
   random: () => number
 }
 
-/** A stop waits no longer than this for what was read to be confirmed, and as long again for the last cursor. */
+/** The longest time for which a stop waits for confirmations, and then again for the last cursor. */
 const CONFIRM_MS = 1500
 
-/** Lists and watches one resource for ever: everything it reads is published, and a cursor says how far that is done. */
+/** Lists and watches one resource until it is stopped. Publishes every change, and stores the progress in a cursor. */
 export class ResourceWatch {
   readonly #ref: ResourceRef
   readonly #namespace: string | undefined
@@ -46,14 +46,14 @@ export class ResourceWatch {
   readonly #health: WatchHealth
   readonly #listing: ListingPhase
   readonly #watching: WatchingPhase
-  /** Aborted to leave a watch or a wait when a list is demanded. */
+  /** Aborted to interrupt a watch or a pause when a list is demanded. */
   #interrupt = new AbortController()
   #demand: Relist | undefined
   #isDoubted = false
   #state: State = { phase: 'starting', attempt: 0 }
   #since: Date
 
-  /** `namespace` left out: all of them. */
+  /** `namespace` left out: all namespaces. */
   constructor(ref: ResourceRef, namespace: string | undefined, deps: ResourceWatchDeps) {
     this.#ref = ref
     this.#namespace = namespace
@@ -98,7 +98,7 @@ export class ResourceWatch {
     }
   }
 
-  /** The routes have changed: a Reconciler that is new here is owed a run for each object that exists. */
+  /** Follows a change of the routes: every existing object must run for a Reconciler that is new here. */
   reroute(): void {
     const { coverage } = this.#progress
     const ids = this.#coverageIds()
@@ -117,7 +117,7 @@ export class ResourceWatch {
     this.#interrupt.abort()
   }
 
-  /** Begins again at the cursor: what was stored or enqueued behind it may be lost. */
+  /** Begins again at the cursor, because later stored events or enqueued keys may be lost. */
   doubt(): void {
     this.#isDoubted = true
     this.#interrupt.abort()

@@ -13,22 +13,25 @@ export interface ResyncDeps {
   enqueue: (reconciler: string, key: string, lane: 'low') => Promise<void>
 }
 
-/** Not a resource of the API server: names the times of the last resyncs among the cursors. */
+/** The name of the times of the last resyncs, which are stored as cursors. It is not a resource of the API server. */
 export const RESYNCS: ResourceRef = { group: 'fairlead.dev', version: 'v1alpha1', resource: 'resyncs' }
 const LOOK_EVERY_MS = 1000
-/** One that failed. */
+/** The delay after a resync that failed. */
 const AGAIN_MS = 60_000
 const JITTER = 0.1
 
 /**
- * Enqueues every key of a Reconciler about every resyncSeconds, in the low lane. The time of the last one is kept beside
- * the cursors once all are queued, so that the next bridge makes the one that a bridge died in, and it is one whatever the
- * number of bridges, but for those that look while it is made: each of them makes it once, and keys that are still
- * queued stay one.
+ * Enqueues every key of a Reconciler about every resyncSeconds, in the low lane. The time of a resync is stored as a
+ * cursor after all keys are enqueued, so that another bridge repeats a resync that a bridge did not finish. With
+ * several bridges there is one resync per period, except when they look while one is in progress: then each of them
+ * makes it once, and a key that is still queued stays queued once.
  */
 export class Resyncs {
   readonly #deps: ResyncDeps
-  /** By coverage ID, by the clock: before, nobody is asked. */
+  /**
+   * The time before which no resync is due, by coverage ID and by the clock of this process. EVENTS is not read before
+   * it.
+   */
   readonly #due = new Map<string, number>()
 
   constructor(deps: ResyncDeps) {
@@ -58,7 +61,7 @@ export class Resyncs {
     const isDue = began.getTime() >= due
     this.#due.set(coverageId, isDue ? began.getTime() + Math.min(AGAIN_MS, periodMs) : due)
     if (!isDue) return
-    // The first time needs none: the list at its beginning has enqueued every key.
+    // The first period begins without a resync, because the first list has enqueued every key.
     if (isKnown) {
       const keys = await forEachAtMost(KEYS_AT_ONCE, keysIn(events, spec.for), (key) => enqueue(name, key, 'low'))
       log.info({ reconciler: name, keys }, 'every key is enqueued again')

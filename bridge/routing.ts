@@ -6,17 +6,17 @@ import { asksOf, type Reconciler } from './reconcilers.ts'
 import { type Ask, namespacesOf, type Selection, widest } from './selection.ts'
 import { append } from './selector-index.ts'
 
-/** What one watched resource is for. */
+/** The purposes of one watched resource. */
 interface ResourceRoutes {
   ref: ResourceRef
-  /** Reconcilers that reconcile these objects. */
+  /** Reconcilers whose primaries are of the resource. */
   primaryOf: Reconciler[]
   primaries: PrimaryIndex
-  /** Reconcilers that want to hear of those which their objects control, by the resource of these objects. */
+  /** Reconcilers that own objects of this resource, by the resource of their primaries. */
   ownedBy: Map<string, Reconciler[]>
   relatedTo: RelatedTo[]
   asks: KeptAsk[]
-  /** Found when it is first asked for. */
+  /** Results that are computed at the first request. */
   known: { selection?: Selection; namespaces?: { all: string[] | undefined }; coverageIds: Map<string, string[]> }
 }
 
@@ -30,7 +30,7 @@ const noRoutes = (ref: ResourceRef): ResourceRoutes => ({
   known: { coverageIds: new Map() },
 })
 
-/** An ask under a coverage ID: that of a Reconciler, or one for nobody's keys. */
+/** An ask under a coverage ID. The ID belongs to a Reconciler, or to an ask without keys. */
 export interface KeptAsk extends Ask {
   coverageId: string
 }
@@ -39,27 +39,27 @@ export interface KeptAsk extends Ask {
 export interface RelatedTo {
   reconciler: Reconciler
   related: RelatedResource
-  /** In spec.related. */
+  /** The index in spec.related. */
   index: number
 }
 
-/** What an object belongs to, where its kind is the `for` of a Reconciler. */
+/** The owner of an object, if its kind is the `for` of a Reconciler. */
 export interface Owner extends OwnerKey {
-  /** Left out: not known, any will do. */
+  /** Left out: not known. Any group matches. */
   group?: string
 }
 
-/** What routing has to know of a changed object. */
+/** The facts about a changed object that routing needs. */
 export interface Change {
   namespace: string | undefined
   name: string
-  /** Left out: not known, so every selector is taken to match. */
+  /** Left out: not known. Every selector counts as matching. */
   object: KubeObject | undefined
-  /** Its owner, and those that it has left. */
+  /** The owner of the object, and its former owners. */
   owners: readonly Owner[]
-  /** Whether it counts for a Reconciler with these predicates for its primary (spec.changes); left out: it does. */
+  /** Whether the change passes a Reconciler's predicates for its primary (spec.changes). Left out: it does. */
   counts?: (predicates: NonNullable<ReconcilerSpec['changes']>) => boolean
-  /** Whether the object names other related objects for that Reconciler now; left out: it does not. */
+  /** Whether the object now names other related objects for the Reconciler. Left out: it does not. */
   isRenamed?: (coverageId: string) => boolean
 }
 
@@ -67,21 +67,24 @@ export interface Change {
 export interface Target {
   reconciler: string
   key: string
-  /** Of the Reconciler. */
+  /** The coverage ID of the Reconciler. */
   coverageId: string
 }
 
-/** Cluster-scoped objects may own namespaced ones: their keys have no namespace. */
+/**
+ * Whether a resource is cluster-scoped. Cluster-scoped objects may own namespaced ones, and their keys have no
+ * namespace.
+ */
 export type IsClusterScoped = (ref: ResourceRef) => boolean
 
-/** What the Reconcilers, taken together, make of each resource. Nothing is added after the constructor. */
+/** The routes of all Reconcilers together. Immutable after the constructor. */
 export class Routes {
   readonly #resources = new Map<string, ResourceRoutes>()
   readonly #kinds = new Map<string, ResourceRef>()
 
   readonly #isReferenceOnly: (ref: ResourceRef) => boolean
 
-  /** `kept` is watched though no Reconciler asks for it. */
+  /** `kept` is watched although no Reconciler asks for it. */
   constructor(
     reconcilers: readonly Reconciler[],
     isReferenceOnly: (ref: ResourceRef) => boolean = () => false,
@@ -102,12 +105,12 @@ export class Routes {
     for (const ask of kept) this.#open(ask.ref).asks.push(ask)
   }
 
-  /** The resources that somebody asks for. */
+  /** The resources that Reconcilers or `kept` ask for. */
   get refs(): ResourceRef[] {
     return [...this.#resources.values()].map(({ ref }) => ref)
   }
 
-  /** The namespaces to watch a resource in, one by one; undefined: all at once. */
+  /** Returns the namespaces in which to watch a resource one by one. Undefined: one watch for all namespaces. */
   namespacesOf(ref: ResourceRef): string[] | undefined {
     if (isReconcilers(ref)) return undefined
     const { asks, known } = this.#of(ref)
@@ -122,7 +125,7 @@ export class Routes {
     return known.selection
   }
 
-  /** The Reconcilers that a change of this resource, in this namespace if one is given, may concern. */
+  /** Returns the Reconcilers that a change of this resource may concern, in this namespace if one is given. */
   coverageIdsOf(ref: ResourceRef, namespace?: string): string[] {
     const { asks, known } = this.#of(ref)
     const before = known.coverageIds.get(namespace ?? '')
@@ -137,13 +140,13 @@ export class Routes {
     return this.#of(ref).primaryOf
   }
 
-  /** No Reconciler asks for it. */
+  /** Whether no Reconciler asks for the resource. */
   isOnlyKept(ref: ResourceRef): boolean {
     const { primaryOf, ownedBy, relatedTo, asks } = this.#of(ref)
     return asks.length > 0 && [primaryOf.length, ownedBy.size, relatedTo.length].every((count) => count === 0)
   }
 
-  /** A function runs before one of these objects goes, so somebody cares for how it ends. */
+  /** Whether a function finalizes objects of the resource, so that their last state is needed. */
   isFinalized(ref: ResourceRef): boolean {
     return this.#of(ref).primaryOf.some(({ spec }) => spec.finalize)
   }
@@ -152,7 +155,7 @@ export class Routes {
     return this.#of(ref).relatedTo
   }
 
-  /** The primary resources that these owners of an object may be of. */
+  /** Returns the primary resources to which these owners of an object may belong. */
   ownerRefs(ref: ResourceRef, owners: readonly Owner[]): ResourceRef[] {
     const primaries = this.#ownedBy(ref, owners).map(({ spec }) => spec.for)
     const one = new Map(primaries.map((primary) => [resourceName(primary), primary]))
@@ -166,7 +169,10 @@ export class Routes {
     return ref && { group: ref.group, resource: ref.resource, name: owner.name }
   }
 
-  /** The keys that need a run because of this change, but for those of objects that it is only related to. */
+  /**
+   * Returns the keys that need a run because of this change, except those of primaries that the object is only related
+   * to.
+   */
   targetsOf(ref: ResourceRef, change: Change, isClusterScoped: IsClusterScoped): Target[] {
     const { primaries } = this.#of(ref)
     return unique([
@@ -175,7 +181,7 @@ export class Routes {
     ])
   }
 
-  /** The Reconcilers that want to hear of what objects of these resources control. */
+  /** Returns the Reconcilers that own objects of the resource with these owners. */
   #ownedBy(ref: ResourceRef, owners: readonly Owner[]): Reconciler[] {
     const { ownedBy } = this.#of(ref)
     const resources = new Set(owners.map(({ resource }) => resource))
@@ -193,7 +199,7 @@ export class Routes {
   }
 }
 
-/** Every one of them is watched whole, whatever is asked of them: the bridge itself works by them. */
+/** All Reconcilers are watched without a selection, because the bridge itself needs them. */
 const isReconcilers = (ref: ResourceRef): boolean => resourceName(ref) === resourceName(RECONCILERS)
 
 function primaryTargets({ name: reconciler, coverageId, spec, selects }: Reconciler, change: Change): Target[] {
@@ -201,12 +207,12 @@ function primaryTargets({ name: reconciler, coverageId, spec, selects }: Reconci
   if (!inNamespaces(spec.for.namespaces, namespace)) return []
   const target = { reconciler, coverageId, key: keyOf(namespace, name) }
   if (object === undefined) return [target]
-  // What has left the selection waits, once it is deleted, until its finalizer is taken back.
+  // A deleted object that has left the selection waits until its finalizer is removed.
   if (!selects(object)) return holdsFinalizer(object, identityOf(reconciler, spec)) ? [target] : []
   return doesCount(spec, change) || change.isRenamed?.(coverageId) === true ? [target] : []
 }
 
-/** An update by which an object may have come into the selection always does. */
+/** Whether an update counts. It always does if the object may have entered the selection by it. */
 function doesCount({ changes, for: { selector, fieldSelector } }: ReconcilerSpec, { counts }: Change): boolean {
   if (changes === undefined || fieldSelector !== undefined) return true
   return counts?.(selector === undefined ? changes : [...changes, 'Labels']) ?? true
@@ -228,8 +234,9 @@ const isOf = (owner: Owner, ref: ResourceRef): boolean =>
   owner.resource === ref.resource && (owner.group === undefined || owner.group === ref.group)
 
 /**
- * Nobody checks the names in owner references and annotations. These no API server takes for the name of anything: they
- * could not stand in a path. Length says nothing: names in RBAC may have any.
+ * Whether a text can be the name of an object. Names in owner references and annotations are not validated by the API
+ * server. These names cannot be part of an API path. The length is not checked, because names of RBAC objects may have
+ * any length.
  */
 const isPossibleName = (name: string): boolean => name !== '.' && name !== '..' && !/[/%]/.test(name)
 

@@ -5,7 +5,7 @@ interface ResourceList {
   resources: { name: string; namespaced: boolean }[]
 }
 
-/** Which resources are cluster-scoped, as the API server's discovery says; asked once. */
+/** The cluster-scoped resources, from the API server's discovery, which is asked once. */
 export class Scopes {
   readonly #kube: KubeClient
   readonly #clusterScoped = new Map<string, boolean>()
@@ -14,10 +14,10 @@ export class Scopes {
     this.#kube = kube
   }
 
-  /** Answers from what learn() has found; a resource that is not served counts as namespaced. */
+  /** Answers from the results of learn(). A resource that is not served counts as namespaced. */
   isClusterScoped = (ref: ResourceRef): boolean => this.#clusterScoped.get(resourceName(ref)) === true
 
-  /** Asks once for each API group and version. */
+  /** Sends one request for each unknown API group and version. */
   async learn(refs: readonly ResourceRef[], signal: AbortSignal): Promise<void> {
     const unknown = refs.filter((ref) => !this.#clusterScoped.has(resourceName(ref)))
     for (const [path, asked] of Map.groupBy(unknown, discoveryPath)) {
@@ -29,7 +29,7 @@ export class Scopes {
     }
   }
 
-  /** A definition that was removed may come back with another scope. */
+  /** Forgets a resource: a definition that was removed may be installed again with another scope. */
   forget(ref: ResourceRef): void {
     this.#clusterScoped.delete(resourceName(ref))
   }

@@ -1,28 +1,28 @@
 import type { ResourceRef } from '#contracts'
 import { isOfMetadata, type SelectedResource } from '#spec'
 
-/** What one Reconciler wants to see of one resource. */
+/** The objects of one resource that one Reconciler asks for. */
 export interface Ask extends SelectedResource {
   ref: ResourceRef & { kind: string }
   metadataOnly?: boolean | undefined
-  /** Its body has the names of related objects. */
+  /** The names of related objects are in fields outside of the metadata. */
   namesInBody?: boolean | undefined
 }
 
-/** What is asked of the API server, for everybody who asks for that resource. */
+/** The request to the API server on behalf of all Reconcilers that ask for the resource. */
 export interface Selection {
   labelSelector?: string
   fieldSelector?: string
-  /** Only metadata, of objects of this kind. */
+  /** Requests only the metadata, of objects of this kind. */
   metadataOfKind?: string
 }
 
-/** Each namespace is one more watch; beyond so many, one of all namespaces costs less. */
+/** Each namespace needs a watch of its own. Beyond this number, one watch of all namespaces costs less. */
 const NAMESPACES_AT_MOST = 16
 
 /**
- * The narrowest selection that leaves out nothing that anybody asks for. Each Reconciler then takes its own from it.
- * `isReferenceOnly`: only metadata get into EVENTS anyhow.
+ * Returns the narrowest selection that includes all objects that the Reconcilers ask for. Each Reconciler then applies
+ * its own selectors. `isReferenceOnly`: EVENTS stores only metadata in any case.
  */
 export function widest(asks: readonly Ask[], isReferenceOnly = false): Selection {
   const labelSelector = common(asks.map(({ selector }) => selector))
@@ -34,12 +34,12 @@ export function widest(asks: readonly Ask[], isReferenceOnly = false): Selection
   return {
     ...(labelSelector !== undefined && { labelSelector }),
     ...(fieldSelector !== undefined && { fieldSelector }),
-    // Metadata come without the kind. If Reconcilers name different kinds, only whole objects tell the right one.
+    // Metadata arrive without the kind. If Reconcilers name different kinds, only whole objects show the right one.
     ...(kind !== undefined && isMetadataEnough && { metadataOfKind: kind }),
   }
 }
 
-/** The namespaces to watch one by one; undefined: all at once. */
+/** Returns the namespaces to watch one by one. Undefined: one watch for all namespaces. */
 export function namespacesOf(asks: readonly Ask[]): string[] | undefined {
   const named = asks.flatMap(({ namespaces }) => (namespaces ? [namespaces] : []))
   const union = new Set(named.flat())

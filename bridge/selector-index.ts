@@ -1,13 +1,13 @@
 import type { KubeObject } from '#contracts'
 import { labelsOfSelector } from '#spec'
 
-/** What selects objects by their labels, found by the labels of an object: few of them are looked at. */
+/** Finds items by the labels of an object. Each item has a label selector, and a lookup checks few items. */
 export class SelectorIndex<Item> {
   readonly #byLabel = new Map<string, Item[]>()
-  /** Any labels may match. */
+  /** Items that any labels may match. */
   readonly #others: Item[] = []
 
-  /** Of several labels that it demands, it is found by the one that the fewest have demanded so far. */
+  /** Adds an item. If its selector requires several labels, the label with the fewest items so far finds it. */
   add(item: Item, selector: string | undefined): void {
     const count = (labels: readonly string[]) =>
       labels.reduce((sum, label) => sum + (this.#byLabel.get(label)?.length ?? 0), 0)
@@ -16,7 +16,7 @@ export class SelectorIndex<Item> {
     else for (const label of labels) append(this.#byLabel, label, item)
   }
 
-  /** All whose selector may match, and perhaps some whose selector does not. */
+  /** Returns all items whose selector may match. The selectors of some may not match. */
   candidates({ metadata: { labels = {} } }: KubeObject): Item[] {
     if (this.#byLabel.size === 0) return this.#others
     const found = Object.entries(labels).map(([key, value]) => this.#byLabel.get(`${key}=${value}`) ?? [])
@@ -24,7 +24,6 @@ export class SelectorIndex<Item> {
   }
 }
 
-/** Adds to the list of a key. */
 export function append<Key, Item>(lists: Map<Key, Item[]>, key: Key, item: Item): void {
   const list = lists.get(key)
   if (list) list.push(item)

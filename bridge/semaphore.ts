@@ -1,9 +1,11 @@
 interface SemaphoreOptions {
-  /** How many holders are admitted in one turn of the event loop. Default: as many as there are free permits. */
+  /**
+   * The number of holders that are admitted in one turn of the event loop. Default: as many as there are free permits.
+   */
   perTurn?: number
 }
 
-/** Limits how many tasks run at once. Later callers wait in the order they came. */
+/** Limits how many tasks run at once. Later callers wait in order. */
 export class Semaphore {
   readonly #perTurn: number
   readonly #waiting: (() => void)[] = []
@@ -15,7 +17,7 @@ export class Semaphore {
     this.#perTurn = perTurn
   }
 
-  /** Resolves with the function that releases the permit. */
+  /** Resolves with a function that releases the permit. */
   async acquire(): Promise<() => void> {
     await new Promise<void>((resolve) => {
       this.#waiting.push(resolve)

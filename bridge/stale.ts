@@ -1,12 +1,12 @@
 import { resourceName } from '#contracts'
 import type { StoredCursor } from '#events'
 
-/** A cursor that no Reconciler asks for and no bridge has moved. */
+/** A cursor that no Reconciler asks for, and that no bridge has moved. */
 export interface Sighting {
   sequence: number
-  /** By a clock of this process that never goes back, in milliseconds. */
+  /** The time of the first sighting, by a monotonic clock of this process, in milliseconds. */
   since: number
-  /** The last sequence of EVENTS when it was seen first: only what is not above it may be swept. */
+  /** The last sequence of EVENTS at the first sighting. Only objects up to it may be swept. */
   upTo: number
 }
 
@@ -27,8 +27,9 @@ interface Look {
 const cursorName = ({ ref, scope = '' }: Pick<StoredCursor, 'ref' | 'scope'>): string => `${resourceName(ref)} ${scope}`
 
 /**
- * The cursors that can be swept, and what to remember until the next look. A watch moves its cursor every few minutes, so
- * one that stays for `staleMs` has no watch in any bridge, of any version. No clocks of two machines are compared.
+ * Returns the cursors that can be swept, and the sightings to remember until the next look. A watch moves its cursor
+ * every few minutes, so a cursor that stays for `staleMs` has no watch in any bridge of any version. The clocks of two
+ * machines are never compared.
  */
 export function lookForStale(
   before: ReadonlyMap<string, Sighting>,

@@ -1,7 +1,7 @@
 import type { StreamState, WrittenPosition } from './position.ts'
 import type { BridgeOptions, Watermark } from './types.ts'
 
-/** Whether NATS still has what it has confirmed. */
+/** Whether NATS still has all messages that it has confirmed. */
 export class StreamContinuity {
   readonly #incarnation: BridgeOptions['incarnation']
   readonly #watermark: Watermark | undefined
@@ -12,18 +12,18 @@ export class StreamContinuity {
     this.#watermark = watermark
   }
 
-  /** For positions that are read from now on. */
+  /** Returns the state of the streams for positions that are read from now on. */
   async current(): Promise<StreamState> {
     const certain = this.#watermark?.certain ?? this.#always
     return { certain, incarnation: await this.#incarnation?.() }
   }
 
-  /** The mark behind all that was enqueued so far. */
+  /** Returns the mark behind all keys that were enqueued so far. */
   async raise(): Promise<{ work?: string }> {
     return this.#watermark ? { work: await this.#watermark.raise() } : {}
   }
 
-  /** False: events that the cursor covers, or keys enqueued for them, may be lost. */
+  /** Returns false if events that the cursor covers, or keys enqueued for them, may be lost. */
   async keeps(cursor: WrittenPosition, { incarnation }: Pick<StreamState, 'incarnation'>): Promise<boolean> {
     if (cursor.incarnation !== incarnation) return false
     if (!this.#watermark) return true

@@ -7,9 +7,9 @@ export interface SweeperDeps {
   events: Pick<EventStore, 'cursors' | 'moveCursor' | 'removeCursor' | 'end' | 'sweep'>
   log: RunLog
   now: () => Date
-  /** Whether a Reconciler asks for what a cursor is about. Undefined: the Reconcilers are not known yet. */
+  /** Whether a Reconciler asks for the scope of a cursor. Undefined: the Reconcilers are not known yet. */
   isWanted: () => ((ref: ResourceRef, scope: string | undefined) => boolean) | undefined
-  /** Unused data is swept after this time. Left out: an hour, as long as deletions stay. */
+  /** Unused data is swept after this time. Left out: an hour, the time for which deletions are kept. */
   staleMs?: number | undefined
   everyMs?: number | undefined
 }
@@ -18,9 +18,9 @@ const STALE_MS = 3_600_000
 const EVERY_MS = 60_000
 
 /**
- * Deletes objects from EVENTS that no Reconciler asks for any more. The cursor is marked first, by compare-and-set. So a
- * watch that begins at this moment, in any bridge, finds no listed cursor and stores every object again. A watch that was
- * open all the time cannot move its cursor and lists again (docs/decisions/0044-sweeping-unused-data.md).
+ * Deletes objects from EVENTS that no Reconciler asks for. The cursor is marked first, by compare-and-set. A watch that
+ * begins at this moment, in any bridge, finds no valid cursor and stores every object again. A watch that was open all
+ * the time cannot move its cursor and lists again (docs/decisions/0044-sweeping-unused-data.md).
  */
 export class Sweeper {
   readonly #deps: SweeperDeps
@@ -66,7 +66,7 @@ export class Sweeper {
     log.info({ resource: resourceName(ref), namespace: scope, objects }, 'swept: no Reconciler asks for this any more')
   }
 
-  /** Keeps objects that another cursor of the resource covers, or that a Reconciler asks for by now. */
+  /** Returns which objects to keep: another cursor of the resource covers them, or a Reconciler asks for them again. */
   #keepsFor(ref: ResourceRef, others: readonly StoredCursor[]): (namespace: string | undefined) => boolean {
     const scopes = new Set(
       others.filter((other) => resourceName(other.ref) === resourceName(ref)).map(({ scope }) => scope),

@@ -5,7 +5,7 @@ import type { Safety, WorkQueue } from '#queue'
 import type { FailureKind } from './failure.ts'
 import type { Relist, State } from './watch-state.ts'
 
-/** Marks in WORK, behind what this process has enqueued. */
+/** Marks in WORK, each behind the keys that this process enqueued before it. */
 export interface Watermark {
   readonly certain: AbortSignal
   raise(): Promise<string>
@@ -19,40 +19,47 @@ export interface BridgeOptions {
   queue: Pick<WorkQueue, 'declare' | 'enqueue' | 'announce'>
   log: RunLog
   /**
-   * Which life of the server that keeps the streams this is. After another answer than before, everything is listed
-   * and enqueued again: a server without replicas may have lost what it had confirmed last. Left out: never.
+   * Returns the incarnation of the server that keeps the streams. After a change of it, everything is listed and
+   * enqueued again, because a server without replicas may have lost the last messages that it confirmed. Left out:
+   * never.
    */
   incarnation?: (() => Promise<string>) | undefined
-  /** Of WORK: a cursor is good for as long as WORK has the mark that it names. Left out: always. */
+  /** The marks of WORK. A cursor is valid as long as WORK has the mark that the cursor names. Left out: always. */
   watermark?: Watermark | undefined
-  /** Left out: every change makes a run. */
+  /** Left out: every change causes a run. */
   ownWrites?: OwnWrites | undefined
-  /** Left out: a change has no trace, unless a run of this process makes it. */
+  /** Left out: a change has no trace, unless a run of this process causes it. */
   tracer?: ChangeTracer | undefined
   observer?: BridgeObserver | undefined
-  /** When unused data is deleted from EVENTS, and how often it is looked for. Left out: after an hour, every minute. */
+  /**
+   * The time after which unused data is deleted from EVENTS, and the interval of the search. Left out: an hour, every
+   * minute.
+   */
   sweep?: { staleMs: number; everyMs: number } | undefined
   /** See OrphanedFinalizersDeps. */
   orphans?: { everyMs: number; keepMs: number } | undefined
-  /** A watch that has been silent for this time is opened again. Left out: 75. */
+  /** A watch is opened again after this time without data, in seconds. Left out: 75. */
   silenceSeconds?: number | undefined
   now?: (() => Date) | undefined
   random?: (() => number) | undefined
 }
 
-/** What this process knows of the writes of its own runs, which the watch reports as changes. */
+/** The writes of this process's own runs, which the watch reports as changes. */
 export interface OwnWrites {
-  /** True: a run of this key has written this version, and decides again on it: no other run is necessary. */
+  /** Whether a run of this key has written this version and decides again on it, so that no other run is necessary. */
   needsNoRun(echo: Echo): boolean
-  /** The traceparent of the run that is writing the object at this moment: the watch may report the write first. */
+  /**
+   * Returns the traceparent of the run that is writing the object at this moment. The watch may report the write before
+   * its answer.
+   */
   traceOf(ref: ResourceRef, object: KubeObject): string | undefined
-  /** Resolves when EVENTS has what a run is writing to the object at this moment; undefined: no run writes to it. */
+  /** Resolves when EVENTS has the write of a run to the object at this moment. Undefined: no run writes to it. */
   written(ref: ResourceRef, object: KubeObject): Promise<void> | undefined
 }
 
 /** Traces the changes that no run of this process makes. */
 export interface ChangeTracer {
-  /** Begins the trace of a change that is about to be stored. Returns its traceparent (W3C Trace Context). */
+  /** Begins the trace of a change before it is stored. Returns its traceparent (W3C Trace Context). */
   begin(object: KubeObject): string
 }
 
@@ -60,22 +67,22 @@ export interface ChangeTracer {
 export interface Echo {
   reconciler: string
   key: string
-  /** What EventStore.put() was given by the writer. */
+  /** The origin that the writer gave to EventStore.put(). */
   origin: string
 }
 
-/** For metrics and timelines. A resource is named as resourceName() does. */
+/** Receives facts for metrics and timelines. A resource is named as in resourceName(). */
 export interface BridgeObserver {
-  /** The watch gave a change. */
+  /** The watch has reported a change. */
   seen?: ((change: SeenChange) => void) | undefined
-  /** It is stored, and its keys are enqueued; `ms` since it was seen. */
+  /** The change is stored, and its keys are enqueued. `ms`: the time since it was observed. */
   published?: ((change: SeenChange & { outcome: PutResult['outcome']; ms: number }) => void) | undefined
   enqueued?: ((key: EnqueuedKey) => void) | undefined
-  /** A change is an echo: the key is not queued. */
+  /** A change is an echo, so the key is not queued. */
   dropped?: ((key: { reconciler: string; key: string }) => void) | undefined
-  /** Read from a watch or a streamed list. */
+  /** Data of a watch or of a streamed list has been received. */
   received?: ((event: { resource: string; bytes: number }) => void) | undefined
-  /** A watch or list ended otherwise than agreed. */
+  /** A watch or list was interrupted. */
   interrupted?: ((event: { resource: string; failure: FailureKind }) => void) | undefined
   relisted?: ((event: RelistReport & { resource: string; because: Relist }) => void) | undefined
 }
@@ -84,9 +91,12 @@ interface EnqueuedKey {
   reconciler: string
   key: string
   lane: 'high' | 'low'
-  /** What keeps it. `run`: only the one under way here; should that not read it, this is told again of what else does. */
+  /**
+   * Where the key is kept. `run`: only an active run in this process has it. If that run ends without reading it, the
+   * key is reported again with its new place.
+   */
   by: Safety
-  /** The object that has changed; left out: something else than a change of the primary or of what it owns. */
+  /** The changed object. Left out if it is neither the primary nor owned by it. */
   object?: KubeObject
 }
 
@@ -97,76 +107,79 @@ export interface SeenChange {
 }
 
 export interface RelistReport {
-  /** Objects in the list. */
+  /** The number of objects in the list. */
   objects: number
-  /** Of these, how many EVENTS did not have in this version. */
+  /** The number of listed objects that EVENTS did not have in this version. */
   changed: number
-  /** Objects that EVENTS had and the list has not. */
+  /** The number of objects that EVENTS had and the list does not have. */
   deleted: number
 }
 
-/** One watched resource, as health checks and conditions want it. */
+/** The state of one watched resource, for health checks and conditions. */
 export interface ResourceStatus {
-  /** As resourceName() names it. */
+  /** The name as in resourceName(). */
   resource: string
-  /** Left out: all of them. */
+  /** Left out: all namespaces. */
   namespace: string | undefined
   phase: State['phase']
-  /** When it entered this phase. */
+  /** The time at which it entered this phase. */
   since: Date
-  /** Listed completely, stored and enqueued at least once, for every Reconciler that asks for it now. */
+  /**
+   * Whether the resource was listed completely, stored and enqueued at least once, for every Reconciler that asks for
+   * it now.
+   */
   synced: boolean
-  /** For which Reconcilers that holds, by coverageId(). */
+  /** The Reconcilers, by coverageId(), for which all objects are stored and enqueued. */
   covers: readonly string[]
-  /** Everything up to here is stored and enqueued. */
+  /** The position up to which everything is stored and enqueued. */
   resourceVersion: string | undefined
-  /** The newest that the watch gave: a quiet one tells about each minute how far the server has come. */
+  /** The newest position of the watch. A quiet watch receives a bookmark about every minute. */
   latestResourceVersion: string | undefined
-  /** Since when the oldest change that is read and not confirmed waits. */
+  /** The time since which the oldest unconfirmed change waits. */
   heldBackSince: Date | undefined
   lastEventAt: Date | undefined
-  /** The API server has answered the watch, which has not ended. */
+  /** Whether the API server has answered the watch, and the watch has not ended. */
   open: boolean
-  /** Since when the request for the watch waits for its answer. */
+  /** The time since which the request for the watch waits for its answer. */
   unansweredSince: Date | undefined
-  /** When the API server said something last: a whole list, the answer to a watch, a change, a bookmark. */
+  /** The time of the last data from the API server: a complete list, the answer to a watch, a change, a bookmark. */
   heardAt: Date | undefined
-  /** Since when no list and no watch has succeeded any more. */
+  /** The time since which no list and no watch has succeeded. */
   failingSince: Date | undefined
-  /** Changes read and not confirmed yet: grows to a bound while NATS does not answer. */
+  /** The number of changes that are read and not confirmed. It grows to a limit while NATS does not answer. */
   unconfirmed: number
-  /** Why the last list or watch failed, until one succeeds. */
+  /** The failure of the last list or watch, until one succeeds. */
   failure: { kind: FailureKind; message: string } | undefined
 }
 
-/** A Reconciler that does not exist, and what has its finalizer. */
+/** A Reconciler that does not exist, and the objects that have its finalizer. */
 export interface OrphanStatus {
   reconciler: string
-  /** As resourceName() names it. */
+  /** The name as in resourceName(). */
   resource: string
-  /** Objects that have the finalizer. */
+  /** The number of objects that have the finalizer. */
   holders: number
-  /** Of these, the objects that are being deleted. */
+  /** The number of these objects that are being deleted. */
   waiting: number
 }
 
 export interface OrphanedKeys {
-  /** Objects may have the finalizer of that Reconciler, which does not exist: its queue stays. */
+  /** Whether objects may have the finalizer of this Reconciler, which does not exist. Then its queue stays. */
   isHeld(reconciler: string): boolean
-  /** The object of that key is being deleted and waits for the finalizer, or does not wait any more. */
+  /** Returns whether the object of the key is being deleted and waits for the finalizer, or no longer waits. */
   stateOf(reconciler: string, key: string): 'waits' | 'released' | undefined
 }
 
 export interface BridgeStatus {
   resources: ResourceStatus[]
   orphans: OrphanStatus[]
-  /** Reconcilers that are not served, and why. */
+  /** The Reconcilers that are not served, and the reasons. */
   refused: { name: string; reason: string; message: string }[]
 }
 
 /**
- * After the signal it reads no more. What was read has the grace to be confirmed by NATS, 1.5 s at most, and the cursors are
- * written. What was not confirmed is read again by the next start.
+ * Reads no more after the signal. Changes that were read have the grace to be confirmed by NATS, 1.5 s at most. Then
+ * the cursors are written. The next start reads unconfirmed changes again.
  */
 export interface Bridge extends Runnable {
   status(): BridgeStatus

@@ -2,10 +2,10 @@ import type { Failure } from './failure.ts'
 import type { ResourceStatus } from './types.ts'
 import type { State } from './watch-state.ts'
 
-/** A watch that was answered and broke off within this time has not got on. */
+/** A watch that was answered, but interrupted within this time, counts as failed. */
 const SETTLED_MS = 1000
 
-/** Whether the API server still speaks to one watch, and since when it owes an answer. */
+/** Whether the API server sends data to one watch, and since when an answer is missing. */
 export class WatchHealth {
   readonly #now: () => Date
   #unansweredSince: Date | undefined
@@ -17,31 +17,31 @@ export class WatchHealth {
     this.#now = now
   }
 
-  /** The request for a watch goes out. */
+  /** Notes that the request for a watch is sent. */
   asked(): void {
     this.#unansweredSince = this.#now()
   }
 
-  /** The server has accepted it. */
+  /** Notes that the server has accepted the watch. */
   opened(): void {
     this.#unansweredSince = undefined
     this.#openedAt = this.#now()
     this.#heardAt = this.#openedAt
   }
 
-  /** A list is complete, or a watch gave something. */
+  /** Notes a complete list, or data of a watch. */
   succeeded(): void {
     this.#heardAt = this.#now()
     this.#failing = undefined
   }
 
-  /** The watch is over. */
+  /** Notes the end of the watch. */
   closed(): void {
     if (this.#isSettled()) this.#failing = undefined
     this.#openedAt = undefined
   }
 
-  /** What was tried has ended so: a request that was given up has failed for as long as it waited. */
+  /** Notes the result of an attempt. A request that was given up has failed since it was sent. */
   moved(to: State): void {
     if (to.phase === 'waiting') {
       const since = this.#failing?.since ?? this.#unansweredSince ?? this.#now()

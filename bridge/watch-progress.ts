@@ -11,25 +11,25 @@ import type { Input, Relist } from './watch-state.ts'
 
 export interface WatchProgressDeps extends Pick<BridgeOptions, 'events' | 'log'> {
   continuity: StreamContinuity
-  /** The Reconcilers that the watch is for, by coverage ID, as they are now. */
+  /** Returns the present Reconcilers of the watch, by coverage ID. */
   coverageIds: () => string[]
-  /** Everything is listed at the start. */
+  /** Whether everything is listed at the start. */
   listsAtStart: boolean
-  /** All that exists has become known to every Reconciler that asks for it. */
+  /** Called when every Reconciler that asks for the resource has all existing objects. */
   synced: () => void
   /** See CursorWriter. */
   swept: () => void
   now: () => Date
 }
 
-/** How far a watch is done: in this process (checkpoint), for which Reconcilers (coverage), and in EVENTS (cursor). */
+/** The progress of a watch: in this process (checkpoint), for which Reconcilers (coverage), and in EVENTS (cursor). */
 export class WatchProgress {
   readonly checkpoint = new Checkpoint<Position>()
   readonly coverage = new Coverage()
   readonly cursor: CursorWriter
   readonly #ref: ResourceRef
   readonly #deps: WatchProgressDeps
-  /** Stands in each position of this watch. */
+  /** The part of each position of this watch that concerns the streams. */
   #streams: StreamState = { incarnation: undefined, certain: AbortSignal.abort() }
   #wasSynced = false
 
@@ -39,7 +39,7 @@ export class WatchProgress {
     this.cursor = new CursorWriter(ref, namespace, this.checkpoint, deps)
   }
 
-  /** Reads the cursor: where the watch goes on, and whether it lists first. */
+  /** Reads the cursor. Returns the position from which the watch continues, and whether a list comes first. */
   async resume(): Promise<Input> {
     const ids = this.#deps.coverageIds()
     const streams = await this.#deps.continuity.current()
@@ -57,7 +57,7 @@ export class WatchProgress {
     return this.#deps.listsAtStart ? 'initial' : undefined
   }
 
-  /** A list is to come: synced() is called again after it. */
+  /** Makes synced() be called again after the next list. */
   unsync(): void {
     this.#wasSynced = false
   }
@@ -67,43 +67,49 @@ export class WatchProgress {
     return { resourceVersion, covers, ...this.#streams }
   }
 
-  /** Everything up to here has been read; `streams`: their state, where it is another one from here on. */
+  /** Notes that everything up to here has been read. `streams`: their new state, if it has changed. */
   mark(resourceVersion: string, streams = this.#streams): void {
     this.#streams = streams
     this.checkpoint.mark(this.position(resourceVersion))
     this.note()
   }
 
-  /** More may be safe now. */
+  /** Notes that the safe position may have moved. */
   readonly note = (): void => {
     this.cursor.poke()
     if (this.#wasSynced || !this.isSynced()) return
     this.#wasSynced = true
-    // Whoever waits for this cursor need not wait for its turn. What fails here, the writer tries again.
+    // The first complete cursor is written at once, before the writer's next turn. The writer retries a failure.
     this.cursor.flush().catch(() => {})
     this.#deps.synced()
   }
 
   isSynced(): boolean {
-    // A handler knows nothing from before this process.
+    // A handler has not received objects from before this process.
     const isResumed = !this.#deps.listsAtStart && this.cursor.written !== undefined
     const isListed = this.checkpoint.safe !== undefined || isResumed
     const covered = new Set(this.covered())
     return isListed && this.#deps.coverageIds().every((id) => covered.has(id))
   }
 
-  /** For whom everything is done: as far as this process has come, else as the cursor that it began from says. */
+  /**
+   * Returns the Reconcilers for which everything is done, by the safe position of this process, or by the cursor at its
+   * start.
+   */
   covered(): readonly string[] {
     return this.checkpoint.safe?.covers ?? [...this.coverage.ids]
   }
 
-  /** After a loss in NATS not even the cursor proves that a key was enqueued. */
+  /**
+   * Returns the cursor's position. Undefined after a loss in NATS, because then not even the cursor proves that a key
+   * was enqueued.
+   */
   async coveredUpTo(streams: StreamState): Promise<CoveredUpTo | undefined> {
     const { written } = this.cursor
     return written && (await this.#deps.continuity.keeps(written, streams)) ? written : undefined
   }
 
-  /** Before a stop: waits no longer than this for NATS. */
+  /** Writes the cursor before a stop. Waits for NATS no longer than the grace. */
   async writeLast(graceMs: number): Promise<void> {
     const log = (error: unknown) =>
       this.#deps.log.warn({ err: error, resource: resourceName(this.#ref) }, 'the last cursor could not be stored')

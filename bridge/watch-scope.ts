@@ -1,9 +1,9 @@
 import { type ResourceRef, resourceName } from '#contracts'
 
-/** What one watch is for. */
+/** The scope of one watch. */
 export interface WatchScope {
   ref: ResourceRef
-  /** Undefined: all of them. */
+  /** Undefined: all namespaces. */
   namespace: string | undefined
 }
 

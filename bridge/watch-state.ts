@@ -1,16 +1,19 @@
 import type { Failure } from './failure.ts'
 
-/** Why everything is listed: nothing is known, the history is gone, NATS may have lost a tail, other keys are asked for. */
+/**
+ * The reason for a list: there is no cursor, the history is gone, NATS may have lost messages, the routes have changed,
+ * or objects were swept.
+ */
 export type Relist = 'initial' | 'expired' | 'store-restarted' | 'routes' | 'swept'
 
 interface Try {
-  /** Counts failures since the last healthy period, or since the server began to answer again. */
+  /** The number of failures since the last healthy period, or since the server began to answer again. */
   attempt: number
-  /** Nobody answered the one before. */
+  /** The attempt before was not answered. */
   unanswered?: true
 }
 type Starting = { phase: 'starting' } & Try
-/** `stream`: as one, until a try of this very list has failed. */
+/** `stream`: lists as a stream, until an attempt of this list has failed. */
 export type Listing = { phase: 'listing'; because: Relist; stream: boolean } & Try
 export type Watching = { phase: 'watching'; resourceVersion: string } & Try
 type Waiting = { phase: 'waiting'; ms: number; failure: Failure; next: Starting | Listing | Watching }
@@ -18,26 +21,29 @@ type Waiting = { phase: 'waiting'; ms: number; failure: Failure; next: Starting 
 export type State = Starting | Listing | Watching | Waiting
 
 export type Input =
-  /** The cursor was read; without one, or with keys that it does not cover, a list comes first. */
+  /** The cursor was read. A list comes first if there is no cursor, or if it does not cover all keys. */
   | { type: 'resumed'; resourceVersion: string | undefined; relist: Relist | undefined }
   | { type: 'listed'; resourceVersion: string }
-  /** The server ended the watch as agreed; resourceVersion is the newest that it gave. */
+  /** The server ended the watch normally. resourceVersion is the newest that it sent. */
   | { type: 'ended'; resourceVersion: string; events: number; openMs: number }
   | { type: 'failed'; failure: Failure; resourceVersion?: string; openMs: number }
   | { type: 'waited' }
   | { type: 'demanded'; because: Relist }
-  /** What was confirmed may be lost: only the cursor says how far it was done. */
+  /** Confirmed messages may be lost. Only the cursor proves progress. */
   | { type: 'doubted' }
 
 const HEALTHY_MS = 10_000
 const VERY_SHORT_MS = 1000
 const FIRST_DELAY_MS = 800
 const LAST_DELAY_MS = 30_000
-/** Somebody may be about to install or grant what is missing, or to start the server: look again rather soon. */
+/**
+ * The longest delay if a definition or a permission is missing, or the server does not answer. An administrator may be
+ * about to correct that, so it is short.
+ */
 const LAST_DELAY_OF_THE_MISSING_MS = 5000
 const LAST_DELAY_OF_THE_UNREACHABLE_MS = 10_000
 
-/** What comes after `input`; `random` is a number in [0, 1). */
+/** Returns the state after `input`. `random` is a number in [0, 1). */
 export function step(state: State, input: Input, random: number): State {
   switch (input.type) {
     case 'resumed':
@@ -58,7 +64,7 @@ export function step(state: State, input: Input, random: number): State {
   }
 }
 
-/** A watch that ends at once without having said anything would be asked for again in a hot loop. */
+/** Delays a watch that ends at once without data. Otherwise it would be requested in a hot loop. */
 function afterEnd(end: Input & { type: 'ended' }, attempt: number, random: number): State {
   if (end.events > 0 || end.openMs >= VERY_SHORT_MS) {
     return watching(end.resourceVersion, end.openMs >= HEALTHY_MS ? 0 : attempt)
@@ -69,7 +75,8 @@ function afterEnd(end: Input & { type: 'ended' }, attempt: number, random: numbe
 
 function afterFailure(state: State, input: Input & { type: 'failed' }, random: number): State {
   const { failure, openMs, resourceVersion } = input
-  // A server that starts answers, to whom has waited long: be patient, and: that history is gone.
+  // After a long time without an answer, a server that starts may refuse the watch or report an expired history. Such
+  // an answer begins a new count of failures.
   const answersAgain = wasUnanswered(state) && failure.kind !== 'unreachable'
   const attempt = openMs >= HEALTHY_MS || answersAgain ? 0 : attemptOf(state)
   const again = retried(state, attempt + 1, resourceVersion)
@@ -89,7 +96,7 @@ function afterFailure(state: State, input: Input & { type: 'failed' }, random: n
   }
 }
 
-/** The same as before, once more; a watch goes on after what it gave already. */
+/** Returns the same state for another attempt. A watch continues after the changes that it has received. */
 function retried(state: State, attempt: number, resourceVersion: string | undefined): Waiting['next'] {
   switch (state.phase) {
     case 'starting':
@@ -118,7 +125,10 @@ const waiting = (failure: Failure, next: Waiting['next'], attempt: number, rando
   next: failure.kind === 'unreachable' ? { ...next, unanswered: true } : next,
 })
 
-/** 800 ms doubling to 30 s at most, each between once and twice that, and never less than the server asked for. */
+/**
+ * Returns a delay of 800 ms, doubling to 30 s at most, times a random factor from 1 to 2. It is never shorter than the
+ * server asked for.
+ */
 function delayMs(failure: Failure, attempt: number, random: number): number {
   const backoff = Math.min(FIRST_DELAY_MS * 2 ** attempt, lastDelayMs(failure)) * (1 + random)
   return Math.round(Math.max(backoff, failure.retryAfterMs ?? 0))

@@ -24,8 +24,8 @@ export interface WatchingDeps extends Pick<BridgeOptions, 'kube' | 'observer' | 
 }
 
 /**
- * A live server says something every minute, if only a bookmark (Kubernetes 1.36): then ask again. One that sends no
- * bookmarks answers that, so it is never taken for dead.
+ * A live server sends data every minute, even if only a bookmark (Kubernetes 1.36). After a longer silence the watch is
+ * opened again. A server that sends no bookmarks answers this request, so it does not count as failed.
  */
 const SILENCE_SECONDS = 75
 const VERBS = { ADDED: 'added', MODIFIED: 'modified', DELETED: 'deleted' } as const
@@ -48,7 +48,7 @@ export class WatchingPhase {
     return this.#lastEventAt
   }
 
-  /** What the open watch was asked for. Undefined: none is open. */
+  /** The selection of the open watch. Undefined: no watch is open. */
   get selection(): Selection | undefined {
     return this.#selection
   }
@@ -87,7 +87,10 @@ export class WatchingPhase {
     }
   }
 
-  /** Also of a watch that has nothing to tell the cursor is written every few minutes: somebody needs what it covers. */
+  /**
+   * Notes the position of an open watch. So the cursor of a quiet watch is written every few minutes, and the sweeper
+   * keeps the objects that it covers.
+   */
   #noteOpen(resourceVersion: string): void {
     this.#deps.health.opened()
     this.#deps.progress.mark(resourceVersion)
