@@ -30,10 +30,7 @@ import type { Bridge, BridgeOptions, BridgeStatus, ResourceStatus } from './type
 import { nameOf, type WatchScope } from './watch-scope.ts'
 import type { State } from './watch-state.ts'
 
-/**
- * Returns a bridge. Any number of bridges may run at the same time: all of them publish, and each recognises the
- * changes that EVENTS has already.
- */
+/** Returns a bridge. Several bridges may run at once: each recognises the changes that EVENTS has already. */
 export const createBridge = (options: BridgeOptions): Bridge => new WatchingBridge(options)
 
 interface RunningWatch extends WatchScope {
@@ -44,15 +41,9 @@ interface RunningWatch extends WatchScope {
 
 /** The number of concurrent lists. It prevents a storm of requests at the start with hundreds of resources. */
 const LISTS_AT_ONCE = 8
-/**
- * The number of listed objects in progress. It leaves capacity of NATS and of this process to the changes of watches,
- * which overtake lists.
- */
+/** The number of listed objects in progress. The rest of the capacity is for watches, whose changes overtake lists. */
 const LISTED_AT_ONCE = 32
-/**
- * The number of listed objects per turn of the event loop, which takes about half a millisecond. A change on the socket
- * waits for that time at most.
- */
+/** Listed objects per turn of the event loop: about 0.5 ms, for which a change on the socket waits at most. */
 const LISTED_PER_TURN = 4
 const ASK_FOR_INCARNATION_EVERY_MS = 5000
 
@@ -176,10 +167,7 @@ class WatchingBridge implements Bridge {
     void this.#learnScopes()
   }
 
-  /**
-   * Returns the demand of all Reconcilers. It includes those that are refused or not prepared, because a user may
-   * correct them.
-   */
+  /** Returns the demand of all Reconcilers, including refused and unprepared ones, which a user may correct. */
   #demand(): ReturnType<SweeperDeps['isWanted']> {
     if (!this.#registry.isComplete || !this.#isRouted) return undefined
     const { served, refused } = this.#registry

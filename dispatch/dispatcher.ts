@@ -29,55 +29,66 @@ export interface DispatcherOptions {
   kube: KubeClient
   events: EventStore
   queue: WorkQueue
-  /** By the name of their Reconciler. */
+  /** The functions, by the name of their Reconciler. */
   functions: ReadonlyMap<string, Invoke>
-  /** Names this process in Events, at most 128 characters. */
+  /** The name of this process in Events, at most 128 characters. */
   instance: string
-  /** API requests in flight, of all reconcilers together. Default 10. */
+  /** The number of concurrent API requests of all reconcilers together. Default 10. */
   apiConcurrency?: number
-  /** What one run may read, as JSON; all runs together hold six times as much at most. Default 16 MiB. */
+  /**
+   * The limit of the objects that one run may read, as JSON. All runs together hold six times as much at most. Default
+   * 16 MiB.
+   */
   maxStateBytes?: number | undefined
   observer?: RunObserver
-  /** Told of each run that has ended: must be quick and must not throw. Left out: nobody keeps the history. */
+  /** Receives each run that has ended. It must be quick and must not throw. Left out: no history is kept. */
   ended?: ((run: EndedRun) => void) | undefined
-  /** An Event of this reconciler is not written, because 1,000 of its Events wait. */
+  /** Called when an Event of this reconciler is not written, because 1,000 of its Events wait. */
   eventDropped?: ((reconciler: string) => void) | undefined
-  /** Somebody keeps traces: API requests carry their place in one. Default false. */
+  /** Traces are collected, so API requests carry their trace context. Default false. */
   sampled?: boolean
-  /** Keeps what nobody can run; resolves when it is kept. Left out: such keys are parked. */
+  /** Stores a key that no function can run. Resolves when it is stored. Left out: such keys are parked. */
   deadLetter?: (dead: DeadMessage) => Promise<void>
-  /** Of `functions`, e.g. the digest of this process's image: by another one every object runs again. */
+  /**
+   * The revision of `functions`, e.g. the digest of this process's image. After a change of it every object runs again.
+   */
   revision?: string | undefined
-  /** How the servers of functions over HTTP are reached. Left out: without credentials. */
+  /** The access to the servers of functions over HTTP. Left out: without credentials. */
   access?: readonly FunctionAccess[]
-  /** A call goes on long after its signal was aborted. Its key runs nowhere until it ends, or this process. */
+  /**
+   * Called when a call continues long after its signal was aborted. Its key does not run until the call or this process
+   * ends.
+   */
   ignored?: ((call: IgnoredSignal) => void) | undefined
   log: RunLog
   now?: () => Date
   random?: () => number
-  /** Must be cryptographically secure: functions draw secrets from it. */
+  /** Must be cryptographically secure, because functions derive secrets from it. */
   randomBytes?: (size: number) => Buffer
 }
 
 /**
- * Serves what Reconciler objects ask for. After the signal it takes no more keys; runs that do not end within the grace are
- * aborted, and their keys handed back to the queue.
+ * Serves the Reconcilers. After the signal it takes no more keys. Runs that do not end within the grace are aborted,
+ * and their keys are handed back to the queue.
  */
 export interface Dispatcher extends Runnable {
   /**
-   * The version, or a later one, was written through by a run of this process that holds its lease, or held it to its end: the
-   * run decides again on it, or is repeated by the queue. So the watch's echo of it is no reason for another run. Of a run
-   * that has lost its lease, and of other processes' runs, this says nothing: a newer run may have begun before the write
-   * arrived, and the process may die before it queues the key again.
+   * Whether the watch's echo of a write needs no other run. True if a run of this process stored this version or a
+   * later one, and holds its lease or held it to its end: the run decides again on the version, or the queue repeats
+   * the run. False for a run that has lost its lease, because a newer run may have begun before the write arrived, and
+   * for a run of another process, which may die before it queues the key again.
    */
   needsNoRun(write: { reconciler: string; key: string; origin: string }): boolean
-  /** The traceparent of the run that is writing the object at this moment: the watch may report the write before EVENTS has it. */
+  /**
+   * Returns the traceparent of the run that is writing the object at this moment. The watch may report the write before
+   * EVENTS has it.
+   */
   traceOf(ref: ResourceRef, object: KubeObject): string | undefined
-  /** Resolves when EVENTS has what a run is writing to the object at this moment; undefined: no run writes to it. */
+  /** Resolves when EVENTS has the write of a run to the object at this moment. Undefined: no run writes to it. */
   written(ref: ResourceRef, object: KubeObject): Promise<void> | undefined
-  /** Calls of functions that have not ended; after run(): that have ignored their signal. */
+  /** Returns the calls of functions that have not ended. After run(), these are the calls that ignored their signal. */
   calls(): FunctionCall[]
-  /** Reconcilers that are served now. */
+  /** Returns the names of the Reconcilers that are served now. */
   serving(): string[]
 }
 
@@ -150,7 +161,7 @@ class LiveDispatcher implements Dispatcher {
 
   #lifecycleOf(name: string): ReconcilerLifecycle {
     const { events, queue, log, functions, revision, access = [] } = this.#options
-    // A resource is watched at once, or in each of the Reconciler's namespaces.
+    // A resource has one watch, or a watch in each of the Reconciler's namespaces.
     const isSynced = (ref: ResourceRef, id: string, namespaces: readonly string[] = []) => {
       const isCoveredIn = (scope?: string) => isCovered(this.#cursors.get(scopeName(ref, scope)), id)
       return isCoveredIn() || (namespaces.length > 0 && namespaces.every(isCoveredIn))
@@ -182,12 +193,12 @@ class LiveDispatcher implements Dispatcher {
     }
   }
 
-  /** Others that share its identity may have to be served now, or not any more. */
+  /** Reconsiders the other Reconcilers that share the identity: one of them may have to be served now, or no longer. */
   #noteIdentity(event: Pick<StoredEvent, 'verb' | 'object'>): void {
     for (const name of this.#identities.update(event)) this.#lifecycleOf(name).reconsider()
   }
 
-  /** A Reconciler must not be served before it is known whether an older one has its identity. */
+  /** Begins serving when all Reconcilers are known. Before that, an older Reconciler might have the same identity. */
   #allKnown(): void {
     this.#identities.complete()
     for (const lifecycle of this.#lifecycles.values()) lifecycle.reconsider()
@@ -211,6 +222,6 @@ class LiveDispatcher implements Dispatcher {
 
 const scopeName = (ref: ResourceRef, scope = ''): string => `${resourceName(ref)} ${scope}`
 
-/** A cursor that does not say for whom it holds, holds for everybody. */
+/** Whether the cursor covers the Reconciler. A cursor without `covers` covers every Reconciler. */
 const isCovered = (cursor: StoredCursor | undefined, id: string): boolean =>
   cursor !== undefined && (cursor.covers === undefined || cursor.covers.includes(id))

@@ -3,14 +3,14 @@ import { ApiConnectionError, ApiError, ApiPathError, isConflict, isForbidden, is
 import { type Failed, NamespaceTerminatingError, RefusedError, type TakenField } from '#reconcile'
 import { escalationIn } from './apply/escalation.ts'
 
-/** The Reconciler is another one by now: nothing that this run would do is asked for any more. */
+/** The Reconciler has changed, so the results of this run are no longer wanted. */
 export class SupersededError extends Error {
   override readonly name = 'SupersededError'
 }
 
 /**
- * What the API server's refusal of a write means; anything that may pass by itself is returned as it is. `object`: what
- * was to be written.
+ * Translates the API server's refusal of a write. An error that may pass is returned unchanged. `object`: the object to
+ * be written.
  */
 export function refusalOf(error: unknown, what: string, object?: KubeObject): unknown {
   if (error instanceof ApiPathError)
@@ -24,7 +24,7 @@ export function refusalOf(error: unknown, what: string, object?: KubeObject): un
   return error
 }
 
-/** The answer to a path that does not exist names nothing. */
+/** Explains a path that does not exist. Its answer has no object name. */
 function misplacedIn(error: ApiError, { kind, metadata }: KubeObject): string | undefined {
   if (!isNotFound(error) || error.details.name !== undefined) return undefined
   const cure =
@@ -34,7 +34,10 @@ function misplacedIn(error: ApiError, { kind, metadata }: KubeObject): string | 
   return `${error.said}. ${cure}`
 }
 
-/** Who refuses is only said in the message (Kubernetes 1.36: plugin/resourcequota, validating admission, podsecurity). */
+/**
+ * Returns the reason of a refusal. Only the message shows which plugin refused (Kubernetes 1.36: plugin/resourcequota,
+ * validating admission, podsecurity).
+ */
 function reasonFor(error: ApiError): string {
   const { reason, message } = error
   if (message.includes('exceeded quota')) return 'QuotaExceeded'
@@ -44,17 +47,22 @@ function reasonFor(error: ApiError): string {
   return reason === '' ? 'Invalid' : reason
 }
 
-/** Server-side apply without force: which fields other managers have changed, in the server's words; no values. */
+/**
+ * Returns the fields that other managers have changed, after an apply without force, in the server's text. It has no
+ * values.
+ */
 export const fieldsOfOthers = (error: unknown): string[] =>
   fieldConflicts(error).map(({ field, message }) => `${field}: ${message}`)
 
-/** The same, by field manager. Not those of `own`: a webhook changes what a request has, under the name of who sent it. */
+/**
+ * Returns the same fields with their managers, except `own`: a webhook changes a request under the name of its sender.
+ */
 export const takenFrom = (error: unknown, own: string): TakenField[] =>
   fieldConflicts(error)
     .map(({ field = '', message = '' }) => ({ field, manager: quotedIn(message) }))
     .filter(({ manager }) => manager !== own)
 
-/** The server quotes names as Go does. */
+/** Returns the quoted name in a message. The API server quotes names as Go does. */
 function quotedIn(message: string): string | undefined {
   const [quoted] = /"(?:[^"\\]|\\.)*"/.exec(message) ?? []
   try {
@@ -69,7 +77,7 @@ const fieldConflicts = (error: unknown): { field?: string; message?: string }[] 
     ? (error.details.causes ?? []).filter(({ reason }) => reason === 'FieldManagerConflict')
     : []
 
-/** The object that was observed is not there any more, or is another one by now, or has changed. */
+/** Whether the observed object is gone, was replaced, or has changed. */
 export const isStale = (error: unknown): boolean => isConflict(error) || isOtherUid(error)
 
 /** Server-side apply with the uid of an object that was deleted and created again (Kubernetes 1.36). */
@@ -79,17 +87,20 @@ const isOtherUid = (error: unknown): boolean =>
   error.details.causes?.some(({ field }) => field === 'metadata.uid') === true
 
 /**
- * Server-side apply of a field that the schema does not have, or of a value that the field's type does not take (a quantity
- * `lots`), is answered with a bare 500 (Kubernetes 1.36).
+ * Server-side apply of a field that the schema does not have, or of a value that the field's type does not accept (a
+ * quantity `lots`). The API server answers with a 500 without a reason (Kubernetes 1.36).
  */
 const isUntyped = ({ code, message }: ApiError): boolean =>
   code === 500 && /failed to (?:create typed patch object|convert new object)/.test(message)
 
-/** What etcd does not take is answered with a bare 500 (Kubernetes 1.36: its client's limit, or its server's). */
+/**
+ * An object that is too large for etcd. The API server answers with a 500 without a reason (Kubernetes 1.36: the limit
+ * of its etcd client, or of etcd itself).
+ */
 const isTooLarge = ({ code, message }: ApiError): boolean =>
   code === 500 && /trying to send message larger than max|request is too large/.test(message)
 
-/** A webhook for this kind does not answer (a bare 500, Kubernetes 1.36): other kinds can be written. */
+/** A webhook for this kind does not answer (a 500 without a reason, Kubernetes 1.36). Other kinds can be written. */
 const isUnadmitted = ({ code, message }: ApiError): boolean =>
   code === 500 && message.includes('failed calling webhook')
 
@@ -97,7 +108,7 @@ export function undefinedIfGone(error: unknown): undefined {
   if (!isNotFound(error)) throw error
 }
 
-/** A failure as a reconciliation takes it. */
+/** Returns a failure in the form of the reconcile machine. */
 export function failedBy(error: unknown): Failed {
   if (error instanceof ApiError) return { failed: error, server: { retryAfterSeconds: error.retryAfterSeconds } }
   return error instanceof ApiConnectionError

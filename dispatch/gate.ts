@@ -9,26 +9,29 @@ export interface Caller {
   kind: 'read' | 'event' | Priority
 }
 
-/** A request that was not wanted any more before its turn came: it was not sent. */
+/** The result of a request that was dropped before its turn. */
 export const DROPPED: unique symbol = Symbol('dropped')
 
 export interface GateOptions {
   signal?: AbortSignal
-  /** Aborted: the request leaves the line at once, and is dropped. */
+  /** When aborted, the request leaves the line and is dropped. */
   unwanted?: AbortSignal | undefined
 }
 
 type Class = 'read' | 'write' | 'event'
 
-/** The order of turns while all classes wait. A turn that its class does not need goes to the first class of FALLBACK that waits. */
+/**
+ * The order of turns while all classes wait. A turn that its class does not need goes to the first waiting class of
+ * FALLBACK.
+ */
 const CYCLE: readonly Class[] = ['write', 'read', 'write', 'read', 'write', 'read', 'write', 'event']
 const FALLBACK: readonly Class[] = ['write', 'read', 'event']
 
 /**
- * Limits the API requests in flight of all reconcilers together. While all classes wait, four of eight requests are writes,
- * three are reads and one is an Event. Within a class, reconcilers have their turns. A status waits for the creates and
- * deletes of the same reconciler, but at most for one stage of each other key, because a key whose status waits sends nothing
- * else.
+ * Limits the concurrent API requests of all reconcilers together. While all classes wait, four of eight requests are
+ * writes, three are reads and one is an Event. Within a class, reconcilers take turns. A status waits for the creates
+ * and deletes of the same reconciler, but at most for one stage of each other key, because a key whose status waits
+ * sends no other request.
  */
 export class Gate {
   readonly #limit: number
@@ -48,7 +51,7 @@ export class Gate {
     return FALLBACK.reduce((sum, one) => sum + this.#waiting[one].size, 0)
   }
 
-  /** Rejects with the signal's reason when that is aborted before the request began. */
+  /** Rejects with the signal's reason if the signal is aborted before the request begins. */
   async run<T>(
     caller: Caller,
     request: () => Promise<T>,

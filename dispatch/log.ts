@@ -9,7 +9,7 @@ import {
   UnsettledError,
 } from '#reconcile'
 
-/** The same log with these fields in each line. */
+/** Returns the same log with these fields in each line. */
 export const withFields = (log: RunLog, fields: object): RunLog => ({
   debug: (more, message) => log.debug({ ...fields, ...more }, message),
   info: (more, message) => log.info({ ...fields, ...more }, message),
@@ -17,7 +17,10 @@ export const withFields = (log: RunLog, fields: object): RunLog => ({
   error: (more, message) => log.error({ ...fields, ...more }, message),
 })
 
-/** Their message says what is wrong and where; a stack would only lead into the dispatcher. */
+/**
+ * Errors that are logged without a stack. Their message states the error and its place, and a stack would only show the
+ * dispatcher.
+ */
 const EXPLAINED = [
   ApiConnectionError,
   ApiError,
@@ -31,10 +34,10 @@ const EXPLAINED = [
   UnsettledError,
 ]
 
-/** What is behind the failure of an external system; of other failures, themselves. */
+/** Returns the cause of an error of the external system, and any other error unchanged. */
 export const causeOf = (error: unknown): unknown => (error instanceof ExternalError ? error.cause : error)
 
-/** What a log tells of a failure: `shown` is the error as it may be shown. */
+/** Returns the log fields of a failure. `shown` is the error as a log may show it. */
 export function failureFields(error: unknown, shown: unknown): object {
   const cause = causeOf(error)
   if (!(shown instanceof Error && EXPLAINED.some((explained) => cause instanceof explained))) return { err: shown }

@@ -3,7 +3,7 @@ import { type KubeClient, resourcePath } from '#kube'
 import { undefinedIfGone } from './errors.ts'
 import { DROPPED, type Gate } from './gate.ts'
 
-/** The object as the API server has it now, read in its reconciler's turn; undefined: it is gone. */
+/** Reads the object from the API server, in its reconciler's turn at the gate. Undefined if it is gone. */
 export async function readLive(
   { kube, gate }: { kube: KubeClient; gate: Gate },
   ref: ResourceRef,

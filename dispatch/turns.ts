@@ -1,6 +1,6 @@
-/** Waiting items of several parties. The parties have their turns: each take() returns an item of the next party. */
+/** The waiting items of several parties. The parties take turns: each take() returns an item of the next party. */
 export class Turns<Item> {
-  /** By party and rank. The next party is the first entry. A party without items has no entry. */
+  /** Items by party and rank. The next party is the first entry. A party without items has no entry. */
   readonly #waiting = new Map<string, Item[][]>()
   #size = 0
 
@@ -12,7 +12,7 @@ export class Turns<Item> {
     return countOf(this.#waiting.get(party) ?? [])
   }
 
-  /** Items of a lower rank are taken first, within one party. */
+  /** Adds an item. Within one party, items of a lower rank are taken first. */
   add(party: string, item: Item, rank = 0): void {
     const lines = this.#waiting.get(party) ?? []
     while (lines.length <= rank) lines.push([])

@@ -9,14 +9,20 @@ export const moved = (object: KubeObject, cause: unknown): ConflictError =>
 export const isNameTaken = (write: Write, error: unknown): boolean =>
   isAlreadyExists(error) || (write.verb === 'apply' && write.observed === undefined && isStale(error))
 
-/** A missing status subresource is NotFound too, but without the object's name. */
+/**
+ * Whether the object itself is gone. For a missing status subresource the API server answers NotFound too, but without
+ * the object's name.
+ */
 export const isObjectGone = (error: unknown, { metadata }: KubeObject): boolean =>
   isNotFound(error) && error instanceof ApiError && error.details.name === metadata.name
 
 export const isObject = (answer: KubeObject | Status | undefined): answer is KubeObject =>
   answer !== undefined && answer.kind !== 'Status'
 
-/** The answer to a delete may be the object as it was last: without grace period and finalizers it is gone. */
+/**
+ * Whether the answer to a delete is an object that still exists. Without a grace period and finalizers, the answer is
+ * the last state of an object that is gone.
+ */
 export const isStillThere = (answer: KubeObject | Status | undefined): answer is KubeObject =>
   isObject(answer) &&
   answer.metadata.deletionTimestamp !== undefined &&

@@ -4,8 +4,8 @@ import type { KubeObject } from '#contracts'
 const ESCALATION = /user "([^"]*)" \(groups=.*?\) is attempting to grant RBAC permissions not currently held:\n(.*)/s
 
 /**
- * What the API server says of an account that grants more than it has, in two sentences with the way out; undefined: it
- * says something else.
+ * Explains a refusal because the account grants more than it has. Returns the lacking permissions and the fix in two
+ * sentences, or undefined if the message is a different refusal.
  */
 export function escalationIn(message: string, { kind, metadata, roleRef }: KubeObject): string | undefined {
   const [, user, lines] = ESCALATION.exec(message) ?? []

@@ -2,25 +2,25 @@ import { hash } from 'node:crypto'
 import type { EventReport, KubeObject } from '#contracts'
 import { BoundedMap } from '#primitives'
 
-/** As client-go's correlator: tools/record/events_cache.go. */
+/** The limits of client-go's correlator: tools/record/events_cache.go. */
 const SIMILAR_MOST = 10
 const SIMILAR_WITHIN_MS = 600_000
 const BURST = 25
 const REFILL_MS = 300_000
 
-/** As long as the API server keeps an Event unless configured otherwise. */
+/** The time for which the API server keeps an Event by default. */
 const FORGOTTEN_AFTER_MS = 3_600_000
-/** A count that grows is shown again after so long. */
+/** The shortest time between two writes of a growing count. */
 const COUNT_EVERY_MS = 300_000
 const REMEMBERED = 10_000
 
-/** What is to be said of a report: nothing, an Event, or that one was seen again. */
+/** What to do with a report: nothing, create an Event, or update the count of an existing Event. */
 export interface CorrelatedEvent {
   say: 'nothing' | 'new' | 'again'
-  /** Of the Event: the same for the same report about the same object, from whatever process. */
+  /** The name of the Event. It is the same for the same report about the same object, from any process. */
   name: string
   note: string
-  /** How often it was reported by this process. */
+  /** The number of reports by this process. */
   count: number
 }
 
@@ -30,13 +30,13 @@ interface ReportedEvent {
   lastAt: number
 }
 
-/** Decides what of all that is reported is worth a request. Keeps a bounded memory; the clock is given. */
+/** Decides which reports are worth a request. Its memory is bounded. The caller gives the time. */
 export class EventCorrelator {
   readonly #told = new BoundedMap<string, ReportedEvent>(REMEMBERED)
   readonly #similar = new BoundedMap<string, { notes: Set<string>; lastAt: number }>(REMEMBERED)
   readonly #buckets = new BoundedMap<string, { tokens: number; at: number }>(REMEMBERED)
 
-  /** Reports that differ in nothing but the message are told as one from the eleventh on. */
+  /** Combines reports that differ only in the message, from the eleventh on. */
   correlate(
     reconciler: string,
     { kind, metadata }: KubeObject,
@@ -44,7 +44,7 @@ export class EventCorrelator {
     now: number,
   ): CorrelatedEvent {
     const { name, namespace } = metadata
-    // An object that is gone has no UID.
+    // An object that is gone may have no UID.
     const uid = metadata.uid ?? `${kind} ${namespace}/${name}`
     const group = JSON.stringify([reconciler, uid, type, reason])
     const isCombined = this.#countSimilar(group, message, now) > SIMILAR_MOST
@@ -64,13 +64,13 @@ export class EventCorrelator {
     const before = this.#similar.get(group)
     const isRecent = before !== undefined && now - before.lastAt < SIMILAR_WITHIN_MS
     const notes = isRecent ? before.notes : new Set<string>()
-    // One more than the most is enough to know that there are too many.
+    // One more than the limit is sufficient to detect that there are too many.
     if (notes.size <= SIMILAR_MOST) notes.add(hash('sha256', message, 'base64url').slice(0, 16))
     this.#similar.set(group, { notes, lastAt: now })
     return notes.size
   }
 
-  /** A token of what is said about one object: 25 at once, then one in five minutes. */
+  /** Takes a token of the reports about one object. There are 25 tokens, and one more every five minutes. */
   #spend(bucket: string, now: number): boolean {
     const { tokens, at } = this.#buckets.get(bucket) ?? { tokens: BURST, at: now }
     const filled = Math.min(BURST, tokens + (now - at) / REFILL_MS)
@@ -80,7 +80,7 @@ export class EventCorrelator {
   }
 }
 
-/** A DNS subdomain, whatever the object's name is (RBAC names may hold anything but `/`). */
+/** Returns a valid DNS subdomain for any object name. Names of RBAC objects may have any character except `/`. */
 function eventName(name: string, parts: unknown[]): string {
   const head = name
     .slice(0, 200)

@@ -5,24 +5,27 @@ import { Turns } from '../turns.ts'
 import { type CorrelatedEvent, EventCorrelator } from './event-correlator.ts'
 
 const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
-/** Limit for one reconciler. client-go's broadcaster has room for 1,000 Events, and drops the newest. */
+/**
+ * The limit of waiting Events for one reconciler. client-go's broadcaster has room for 1,000 Events, and drops the
+ * newest.
+ */
 const MOST_WAITING = 1000
-/** Requests for Events at once. */
+/** The number of concurrent requests for Events. */
 const AT_ONCE = 4
 
 export interface RecorderOptions {
   gate: Gate
-  /** Names this process, at most 128 characters. */
+  /** The name of this process, at most 128 characters. */
   instance: string
-  /** What its Events have as their action. */
+  /** The `action` of its Events. */
   action?: string
   now: () => Date
-  /** Too many wait: the oldest Event of this reconciler is not written. */
+  /** Called when too many Events wait, and the oldest Event of this reconciler is not written. */
   dropped: (reconciler: string) => void
   log: RunLog
 }
 
-/** An Event that waits. */
+/** An Event that waits to be written. */
 interface Waiting {
   kube: KubeClient
   reconciler: string
@@ -31,8 +34,8 @@ interface Waiting {
 }
 
 /**
- * Tells users of an object what happened to it (events.k8s.io/v1), without anybody waiting for it: an Event that
- * cannot be written is logged and forgotten. Saying the same again makes no second Event: its series counts.
+ * Writes Events about objects (events.k8s.io/v1) in the background. An Event that cannot be written is logged and
+ * dropped. An equal report creates no second Event, but increases the count of its series.
  */
 export class EventRecorder {
   readonly #options: RecorderOptions
@@ -44,7 +47,7 @@ export class EventRecorder {
     this.#options = options
   }
 
-  /** `kube` is who says it. */
+  /** `kube` is the client that writes the Event. */
   record(kube: KubeClient, reconciler: string, object: KubeObject, report: EventReport): void {
     const { now, dropped } = this.#options
     const at = now()
@@ -60,7 +63,7 @@ export class EventRecorder {
     if (this.#sending.size < AT_ONCE) this.#begin()
   }
 
-  /** Resolves when what has been recorded is written or has failed. */
+  /** Resolves when all recorded Events are written or have failed. */
   async flush(): Promise<void> {
     await Promise.all(this.#sending)
   }
@@ -84,7 +87,7 @@ export class EventRecorder {
     }
   }
 
-  /** Another process may have said it before. */
+  /** Creates the Event, or updates its count if another process has created it. */
   async #create(kube: KubeClient, event: KubeObject): Promise<void> {
     const { namespace, name } = event.metadata
     try {

@@ -4,8 +4,8 @@ import { METADATA_MANAGERS } from '#spec'
 import { fieldsOfOthers, takenFrom } from '../errors.ts'
 
 /**
- * Server-side apply without force first, so that fields that others have changed are known: they are taken back by a
- * second request, which also counts them, and users of the primary are told.
+ * Applies without force first, to find the fields that other managers have changed. A second request with force takes
+ * these fields back and counts them. An Event on the primary reports them.
  */
 export async function takingBack(
   { object, taking }: Applied,
@@ -24,7 +24,7 @@ export async function takingBack(
   }
 }
 
-/** What is applied. Without `taking` nothing is counted. */
+/** The object to apply. Without `taking` no fields are counted. */
 export interface Applied {
   object: KubeObject
   taking?: Taking | undefined
@@ -36,10 +36,15 @@ interface TakingBack {
   report: (event: EventReport) => void
 }
 
-/** Server-side apply conflicts with labels or annotations of another reconciler. `field` is in the server's words. */
+/**
+ * Whether server-side apply conflicts with labels or annotations of another reconciler. `field` is the server's text.
+ */
 export const isOfReconciler = (field: string): boolean => field.includes(`conflict with "${METADATA_MANAGERS}`)
 
-/** To take them back would begin a contest of two reconcilers without a pause and without an end. */
+/**
+ * Returns the refusal of labels and annotations that another reconciler keeps. To take them back would make two
+ * reconcilers overwrite each other without a pause and without an end.
+ */
 export const keptByReconcilers = (what: string, fields: readonly string[], cause: unknown): RefusedError =>
   new RefusedError(
     `${what}, because another reconciler has set these keys to other values: ${fields.join('; ')}. Have one of the functions return other keys`,

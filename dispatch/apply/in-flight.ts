@@ -5,7 +5,7 @@ interface Write {
   ended: PromiseWithResolvers<void>
 }
 
-/** Writes whose results EVENTS does not have yet: the watch may tell of them before the API server has answered. */
+/** Writes whose results EVENTS does not have yet. The watch may report them before the API server has answered. */
 export class InFlight {
   readonly #writes = new Map<string, Write>()
 
@@ -24,7 +24,7 @@ export class InFlight {
     return this.#writes.get(targetOf(ref, object))?.traceparent
   }
 
-  /** Resolves when EVENTS has the result, or there is none; undefined: the object is not being written. */
+  /** Resolves when EVENTS has the result, or when there is none. Undefined: the object is not being written. */
   ended(ref: ResourceRef, object: KubeObject): Promise<void> | undefined {
     return this.#writes.get(targetOf(ref, object))?.ended.promise
   }

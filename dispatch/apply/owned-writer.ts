@@ -31,7 +31,7 @@ export class OwnedWriter {
     this.#owner = { resource: ref.resource, name: object.metadata.name }
   }
 
-  /** Rejects with ConflictError when the object has changed since it was observed. EVENTS then has its new version. */
+  /** Rejects with ConflictError if the object has changed since it was observed. EVENTS then has its new version. */
   async write(write: Write): Promise<Written> {
     try {
       return await this.#send(write)
@@ -45,7 +45,10 @@ export class OwnedWriter {
     }
   }
 
-  /** In a namespace that goes without its own object, that object is there to show it. */
+  /**
+   * Translates a refusal. If a namespace other than the primary's is being deleted, the primary outlives it and has to
+   * show that.
+   */
   #refused({ verb, object }: Write, error: unknown): unknown {
     const what = `cannot ${verb} ${called(object)}`
     const refused = refusalOf(error, what, object)
@@ -75,7 +78,9 @@ export class OwnedWriter {
     return this.#through.present(resource, this.#owner, after, isObserved ? 'modified' : 'added')
   }
 
-  /** The name exists although EVENTS did not show it as ours: the API server knows whose it is. */
+  /**
+   * Handles a name that exists although EVENTS does not have the object: reads from the API server which owner it has.
+   */
   async #claim(write: Write): Promise<Written> {
     const { resource, object } = write
     const found = await this.#requests.get(resource, object)

@@ -8,8 +8,8 @@ import type { WriteRequests, WritingRun } from './write-requests.ts'
 import type { WriteThrough } from './write-through.ts'
 
 /**
- * Writes the primary itself. `object` is the primary as observed. Rejects with ConflictError when it has changed since, and
- * with GoneError when it is gone. EVENTS then has what the API server has.
+ * Writes the primary itself. `object` is the primary as observed. Rejects with ConflictError if it has changed since,
+ * and with GoneError if it is gone. EVENTS then has the state of the API server.
  */
 export class PrimaryWriter {
   readonly #requests: WriteRequests
@@ -22,7 +22,7 @@ export class PrimaryWriter {
     this.#primary = primary
   }
 
-  /** `unwanted`, aborted before its turn comes: nothing is sent. */
+  /** Writes the status. If `unwanted` is aborted before the turn of the request, nothing is sent. */
   status(object: KubeObject, patch: StatusPatch, unwanted?: AbortSignal): Promise<Written | 'dropped'> {
     return this.#write(object, 'write the status of', async ({ ref, owner }) => {
       const after = await this.#requests.status(ref, object, patch, unwanted)
@@ -30,7 +30,7 @@ export class PrimaryWriter {
     })
   }
 
-  /** Without the last one, an object that is being deleted is gone. */
+  /** Writes the finalizers. An object that is being deleted is gone without its last finalizer. */
   finalizers(object: KubeObject, finalizers: string[]): Promise<Written> {
     const patch = { metadata: { finalizers, resourceVersion: object.metadata.resourceVersion } }
     return this.#write(object, 'write the finalizers of', async ({ ref, owner }) => {
@@ -40,7 +40,7 @@ export class PrimaryWriter {
     })
   }
 
-  /** What another reconciler has set to another value stays: RefusedError. */
+  /** Writes labels and annotations. Keys that another reconciler has set to another value stay: RefusedError. */
   metadata(object: KubeObject, { object: wanted, manager, taking }: MetadataWrite): Promise<Written> {
     return this.#write(object, 'write labels and annotations of', async ({ ref, owner }) => {
       const target = { verb: 'metadata', ref, object: wanted, taking } as const
@@ -50,7 +50,7 @@ export class PrimaryWriter {
     })
   }
 
-  /** What has finalizers, or a pod that still runs, is there until these end. */
+  /** Deletes the primary. An object with finalizers, or a pod that still runs, exists until these end. */
   delete(object: KubeObject): Promise<Written> {
     return this.#write(object, 'delete', async ({ ref, owner }) =>
       this.#through.result(ref, owner, object, await this.#requests.delete(ref, object)),

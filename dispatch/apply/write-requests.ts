@@ -16,21 +16,21 @@ export interface WriteRequestsDependencies {
   inFlight: InFlight
 }
 
-/** The run on whose behalf something is written. */
+/** The run that sends the writes. */
 export interface WritingRun {
   reconciler: string
   key: string
   origin: string
   identity: string
   fieldManager: string
-  /** The primary, and where it is kept: its own controller may be the primary of some other Reconciler. */
+  /** The primary, and the place where EVENTS keeps it: its own controller may be the primary of another Reconciler. */
   primary: { ref: ResourceRef; object: KubeObject; owner: OwnerKey | undefined }
   /** Throws when the lease is over. Called right before every write. */
   hold: () => void
   signal: AbortSignal
   span: Span
   observe: RunObserver
-  /** Tells users of the primary. */
+  /** Reports an Event about the primary. */
   report: (event: EventReport) => void
 }
 
@@ -42,7 +42,9 @@ export interface Target {
 
 type ApiAnswer = KubeObject | Status | undefined
 
-/** The API requests for the writes of one run. Each waits at the gate, and is sent only while the run holds its lease. */
+/**
+ * The API requests for the writes of one run. Each waits at the gate, and is sent only while the run holds its lease.
+ */
 export class WriteRequests {
   readonly #deps: WriteRequestsDependencies
   readonly #run: WritingRun
@@ -63,7 +65,7 @@ export class WriteRequests {
     return this.#send({ verb: 'create', ref, object }, PRIORITY.create, send)
   }
 
-  /** Server-side apply of the object of `target`. Fields of other managers are set back by a second request. */
+  /** Applies the object of `target`. A second request takes fields back from other managers. */
   async apply(
     target: Target & Applied,
     priority: Priority,
@@ -78,13 +80,13 @@ export class WriteRequests {
       )
     const after = await takingBack(target, send, { fieldManager, mayTakeBack, report })
     const contest = taking && contestOf(after, taking.now, taking.annotation)
-    // One of an earlier run has an earlier time.
+    // The count of an earlier run has an earlier time.
     if (contest !== undefined && contest.at === taking?.now.getTime())
       observe({ step: 'takenBack', reconciler, key, isContested: delayMs(contest) > 0 })
     return after
   }
 
-  /** A merge patch. */
+  /** Sends a merge patch. */
   patch(target: Target, patch: object): Promise<KubeObject> {
     const { ref, object } = target
     const { signal, fieldManager } = this.#run
@@ -104,7 +106,7 @@ export class WriteRequests {
     return this.#request({ verb: 'status', ref, object }, PRIORITY.status, send, unwanted)
   }
 
-  /** Returns the object where finalizers or its grace period keep it; undefined: it is gone. */
+  /** Returns the object if finalizers or its grace period keep it, and undefined if it is gone. */
   async delete(ref: ResourceRef, object: KubeObject): Promise<KubeObject | undefined> {
     const { uid, resourceVersion } = object.metadata
     const options = { uid, resourceVersion, propagationPolicy: 'Background', signal: this.#run.signal } as const

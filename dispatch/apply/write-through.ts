@@ -11,13 +11,13 @@ interface WriteThroughDependencies {
 }
 
 interface WriteThroughOptions {
-  /** The bridge recognizes the watch's report of these writes by it. */
+  /** The origin by which the bridge recognizes the watch's report of these writes. */
   origin: string
   traceparent: string
   signal: AbortSignal
 }
 
-/** Puts what a run wrote into EVENTS, so that the next run of the key sees it without waiting for the watch. */
+/** Puts the writes of a run into EVENTS, so that the next run of the key sees them without waiting for the watch. */
 export class WriteThrough {
   readonly #events: Pick<EventStore, 'put'>
   readonly #references: References
@@ -43,13 +43,16 @@ export class WriteThrough {
     return { object: stored, isOld: outcome === 'newer' }
   }
 
-  /** `object` is its last known version. */
+  /** Stores the deletion of an object. `object` is its last known version. */
   async gone(ref: ResourceRef, owner: OwnerKey | undefined, object: KubeObject): Promise<Written> {
     const outcome = await this.#put(ref, 'deleted', object, owner)
     return { object: undefined, isOld: outcome === 'newer' }
   }
 
-  /** After a write or a read of `object`: `found` is its version in the API server; undefined: it is gone. */
+  /**
+   * Stores the result after a write or a read of `object`. `found` is its version in the API server. Undefined: it is
+   * gone.
+   */
   result(
     ref: ResourceRef,
     owner: OwnerKey | undefined,

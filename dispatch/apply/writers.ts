@@ -6,7 +6,7 @@ import { WriteRequests, type WriteRequestsDependencies, type WritingRun } from '
 import { WriteThrough } from './write-through.ts'
 
 export interface WritersDependencies extends WriteRequestsDependencies {
-  /** What runs use of EVENTS. */
+  /** The methods of EVENTS that runs use. */
   events: Pick<EventStore, 'observe' | 'put' | 'isReferenceOnly'>
   references: References
 }
@@ -16,7 +16,7 @@ export interface Writers {
   primary: PrimaryWriter
 }
 
-/** Send the writes of one run and put their results into EVENTS. */
+/** Returns the writers of one run. They send its writes and put the results into EVENTS. */
 export function writersOf(deps: WritersDependencies, run: WritingRun): Writers {
   const { origin, signal, span } = run
   const requests = new WriteRequests(deps, run)

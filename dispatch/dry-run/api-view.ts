@@ -3,7 +3,7 @@ import type { EventStore, ObjectFilter, StoredObject } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
 import { undefinedIfGone } from '../errors.ts'
 
-/** What EVENTS would show if it had seen everything up to now, read from the API server. For one run, not for many. */
+/** Returns a view of the API server in the form of EVENTS with all changes up to now. It is for one run. */
 export function apiView(kube: KubeClient, signal: AbortSignal): Pick<EventStore, 'observe' | 'isReferenceOnly'> {
   return {
     isReferenceOnly: ({ group, resource }) => group === '' && resource === 'secrets',

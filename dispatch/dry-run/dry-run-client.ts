@@ -5,7 +5,7 @@ import { retainerOf } from '#spec'
 import { undefinedIfGone } from '../errors.ts'
 import type { ReconciliationDependencies } from '../run/dependencies.ts'
 
-/** What a run would have done. */
+/** One write that a run would have done. */
 export type DryRunStep =
   | {
       would: 'create' | 'change' | 'delete'
@@ -13,7 +13,7 @@ export type DryRunStep =
       namespace: string | undefined
       name: string
       differences: Difference[]
-      /** The object is to outlive its owner, or does so until it is deleted here. */
+      /** The object is retained, or is deleted here although it was retained. */
       retained?: true
     }
   | ({ would: 'tell' } & EventReport)
@@ -21,8 +21,8 @@ export type DryRunStep =
   | { would: 'perform'; effect: string }
 
 /**
- * A run with these dependencies writes nothing anywhere: the API server only tries its writes (dryRun=All), so that
- * defaults, admission and quotas have their say, and the run goes on with what would be. Once per run.
+ * Returns dependencies with which a run writes nothing. The API server only validates the writes (dryRun=All),
+ * including defaults, admission and quotas, and the run continues with the results. For one run.
  */
 export function dryRunDependencies<Deps extends ReconciliationDependencies>(
   deps: Deps,
@@ -57,7 +57,7 @@ export function dryRunDependencies<Deps extends ReconciliationDependencies>(
 
 type NoteChange = (path: string, before: KubeObject | undefined, after: KubeObject | undefined) => void
 
-/** Reads before each write what is there: the difference is to the cluster, not to what is known of it. */
+/** Reads the object before each write, so that the difference is to the state of the cluster. */
 function dryRunClient(kube: KubeClient, note: NoteChange): KubeClient {
   const dryRun = true
   const during = async <T>(path: string, act: () => Promise<T>, after: (answer: T) => KubeObject | undefined) => {
@@ -99,7 +99,7 @@ const withheld = ({ path, ...values }: Difference): Difference =>
     ? { path, ...values }
     : { path, ...('before' in values && { before: WITHHELD }), ...('after' in values && { after: WITHHELD }) }
 
-/** `/apis/GROUP/VERSION/[namespaces/NAMESPACE/]RESOURCE/…`, `/api/VERSION/…` */
+/** Parses `/apis/GROUP/VERSION/[namespaces/NAMESPACE/]RESOURCE/…` and `/api/VERSION/…`. */
 function resourceOf(path: string): { group: string; resource: string } {
   const [, root, ...rest] = path.split('/')
   const group = root === 'api' ? '' : (rest.shift() ?? '')

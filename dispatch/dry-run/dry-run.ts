@@ -32,13 +32,13 @@ export interface DryRunOptions {
 }
 
 export interface DryRunResult {
-  /** What the function returned in the end, without the values of Secrets; undefined: it was not called, or threw. */
+  /** The last outcome of the function, without the values of Secrets. Undefined: it was not called, or threw. */
   outcome: Outcome | undefined
   would: DryRunStep[]
   finish: Finish<Date>
 }
 
-/** One run of one object on the state that the API server has, which writes nothing and needs neither queue nor EVENTS. */
+/** Runs one object on the state of the API server. It writes nothing, and needs neither the queue nor EVENTS. */
 export async function dryRun(options: DryRunOptions): Promise<DryRunResult> {
   const { kube, name, spec, invoke, object, log, now, signal } = options
   const would: DryRunStep[] = []
@@ -67,7 +67,7 @@ export async function dryRun(options: DryRunOptions): Promise<DryRunResult> {
     (step) => would.push(step),
   )
   const listening: Invoke = async (input, context) => {
-    // There is no key to hold for a call that ignores its signal.
+    // A call that ignores its signal is not waited for, because there is no key to hold.
     const answer = () => unlessAborted(invoke(input, context), context.signal)
     if (input.ask !== undefined) return answer()
     outcome = undefined
@@ -89,7 +89,7 @@ export async function dryRun(options: DryRunOptions): Promise<DryRunResult> {
   return { outcome, would, finish: dated(finish, now) }
 }
 
-/** Nobody else can have a run that does nothing. */
+/** Returns a lease that is never lost, because the run writes nothing. */
 const leaseOf = (reconciler: string, key: string, now: Date, signal: AbortSignal): Lease => ({
   reconciler,
   key,

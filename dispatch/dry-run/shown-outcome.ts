@@ -2,7 +2,10 @@ import type { AppliedObject, KubeObject, Outcome, RunInput } from '#contracts'
 import { scrubber } from '#reconcile'
 import { WITHHELD } from './dry-run-client.ts'
 
-/** The outcome without values of Secrets: those in `apply`, and what the effect has of these and of those in the input. */
+/**
+ * Returns the outcome without the values of Secrets in `apply`, and without the values of these and of the input's
+ * Secrets in the effect.
+ */
 export function shownOutcome({ apply, effect, ...others }: Outcome, { owned, related }: RunInput): Outcome {
   const given = [owned, related].flatMap((kinds) => Object.values(kinds).flat())
   const scrub = scrubber([...given, ...(apply ?? [])].filter(isSecret))

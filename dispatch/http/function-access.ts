@@ -1,22 +1,22 @@
 import { readFile } from 'node:fs/promises'
 import { FunctionError } from '#reconcile'
 
-/** How the server of a function is reached. Files are read again when they are ten seconds old. */
+/** The access to the server of a function. Files are read again when they are ten seconds old. */
 export interface FunctionAccess {
-  /** Scheme, host and port, as in `https://shops.example.com:8443`. Other servers do not get the credentials. */
+  /** Scheme, host and port, as in `https://shops.example.com:8443`. Other servers do not receive the credentials. */
   origin: string
-  /** Whose calls these are for; left out: those of all. */
+  /** The reconcilers whose calls use this access. Left out: all. */
   reconcilers?: readonly string[] | undefined
-  /** Instead of the system's authorities, PEM. */
+  /** A file with certificate authorities in PEM. They replace the authorities of the system. */
   caFile?: string | undefined
-  /** A bearer token. */
+  /** A file with a bearer token. */
   tokenFile?: string | undefined
-  /** Of the dispatcher, PEM. */
+  /** A file with the client certificate of the dispatcher, PEM. */
   certFile?: string | undefined
   keyFile?: string | undefined
 }
 
-/** What of it goes into a request. */
+/** The credentials for a request. */
 export interface Credentials {
   headers: { authorization?: string }
   tls: { ca?: string; cert?: string; key?: string }
@@ -34,7 +34,10 @@ export const accessTo = (
   return all.find((one) => one.origin === origin && (one.reconcilers?.includes(reconciler) ?? true))
 }
 
-/** Rejects with a FunctionError that names the file; the function was not called. */
+/**
+ * Returns a function that reads the credentials. It rejects with a FunctionError that names the file; the function is
+ * then not called.
+ */
 export function credentialsOf(access: FunctionAccess | undefined): () => Promise<Credentials> {
   if (access === undefined) return async () => NONE
   let last: { credentials: Promise<Credentials>; readAt: number } | undefined

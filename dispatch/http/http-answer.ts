@@ -2,40 +2,44 @@ import { ConflictError, EVENT_TYPES, FUNCTION_HEADER, type Outcome, RetryAfterEr
 import { fromHttp, PoisonEventError } from '#events'
 import { FunctionError, HUNDRED_YEARS_S, parseOutcome } from '#reconcile'
 
-/** What a function over HTTP said, read to its end. */
+/** An answer of a function over HTTP, read to its end. */
 export interface HttpAnswer {
   code: number
   headers: Record<string, string | string[] | undefined>
   body: Buffer
-  /** Not read to its end. */
+  /** The body was too large and was not read. */
   isTooLarge?: boolean
 }
 
-/** What the answer is to. */
+/** The request that an answer belongs to. */
 export interface Question {
-  /** Of the Reconciler, and of its function. */
+  /** The name of the Reconciler, which its function has too. */
   name: string
   ask: keyof typeof EVENT_TYPES
   finalizing: boolean
   now: Date
 }
 
-/** An outcome of all owned objects of one owner fits easily. */
+/** Sufficient for all owned objects of one owner. */
 export const MAX_ANSWER_BYTES = 32 * 1024 * 1024
 
-/** The same may be taken later (Knative data plane: 404 is a route that is not there yet, 409 "in progress"). */
+/**
+ * Codes after which the same request may succeed later (Knative data plane: 404 is a route that does not exist yet, 409
+ * "in progress").
+ */
 const PASSING = new Set([404, 408, 409, 425, 429])
-/** What proxies say of a function that is starting, stopping or away: no word of its own. */
+/** Codes of proxies for a function that is starting, stopping or away. */
 const AWAY = new Set([502, 503, 504])
-/** What proxies say to a caller that they do not let through. */
+/** Codes of proxies for a caller that they reject. */
 const KEPT_OUT = new Set([401, 403, 407])
-/** A proxy does not know when a function is to be asked again. */
+/** The longest delay that is accepted from an answer without the function's header, which may come from a proxy. */
 const LONGEST_UNSIGNED_WAIT_S = 3600
 const LONGEST_QUOTE = 1000
 
 /**
- * The outcome in an answer, still to be checked, or what was asked for; throws what its status stands for. Only what the
- * function has signed with its name can end an object's retries or its finalizing.
+ * Returns the contents of an answer: the outcome, not validated, or the answer to `ask`. Throws the error that the
+ * status stands for. Only an answer with the function's name in its header can end the retries or the finalizing of an
+ * object.
  */
 export function returnedIn(answer: HttpAnswer, question: Question): unknown {
   const isSigned = isSignedBy(question.name, answer)
@@ -79,7 +83,10 @@ function failureIn(answer: HttpAnswer, isSigned: boolean, { now }: Question): Er
   return new FunctionError(message, { afterSeconds, isAway: AWAY.has(code) })
 }
 
-/** Where neither says how long it is, the end of the connection is its end: also where the server was killed. */
+/**
+ * Whether the body may be incomplete. If no header gives its length, the end of the connection ends it, and a killed
+ * server ends the connection too.
+ */
 function mayBePart({ headers, body }: HttpAnswer): boolean {
   const isMeasured = headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined
   return !isMeasured && !isJson(body)
@@ -94,11 +101,11 @@ function isJson(body: Buffer): boolean {
   }
 }
 
-/** `{ external: … }` to a read, `{ result: … }` or nothing to an effect. */
+/** Returns the contents of `{ external: … }` for a read, and of `{ result: … }` or an empty body for an effect. */
 function externalOf(answer: HttpAnswer, isSigned: boolean, { name, ask }: Question): unknown {
   const { code, headers, body } = answer
   demandWhole(answer)
-  // What a proxy says would be taken for the state of the system.
+  // The answer of a proxy must not count as the state of the external system.
   if (!isSigned && !isCloudEvent(headers))
     throw new FunctionError(`the answer ${code} to ${ask} has no header ${FUNCTION_HEADER}: ${name}`, { isAway: false })
   const field = ask === 'read' ? 'external' : 'result'
@@ -113,7 +120,10 @@ function externalOf(answer: HttpAnswer, isSigned: boolean, { name, ask }: Questi
   }
 }
 
-/** JSON without any attribute is taken for the data: the least that a function can answer. */
+/**
+ * Returns the data of an answer. JSON without CloudEvents attributes counts as the data, so that simple functions need
+ * no envelope.
+ */
 function dataIn({ headers, body }: HttpAnswer, ask: Question['ask']): unknown {
   if (!isCloudEvent(headers)) return JSON.parse(body.toString())
   const event = fromHttp({ headers, body })
@@ -159,7 +169,7 @@ function checked(outcome: Outcome): Outcome {
 const isWrongContent = (error: unknown): error is Error =>
   error instanceof PoisonEventError || error instanceof SyntaxError || error instanceof TerminalError
 
-/** Terminal only in the function's own words: an answer of a proxy may be another one the next time. */
+/** Returns a TerminalError only for an answer of the function itself. The answer of a proxy may change. */
 const refusal = (isSigned: boolean, reason: string, message: string, cause?: Error): Error =>
   isSigned ? new TerminalError(message, { reason, cause }) : new FunctionError(message, { isAway: false, cause })
 
@@ -175,7 +185,7 @@ function reportIn({ headers, body }: HttpAnswer): { reason?: string; message: st
   }
 }
 
-/** Seconds, or an HTTP date (RFC 9110 §10.2.3). */
+/** Returns the delay in seconds, from seconds or an HTTP date (RFC 9110 §10.2.3). */
 function retryAfter({ headers }: HttpAnswer, now: Date): number | undefined {
   const asked = String(headers['retry-after'] ?? '').trim()
   if (/^\d+$/.test(asked)) return Math.min(Number(asked), HUNDRED_YEARS_S)

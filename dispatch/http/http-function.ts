@@ -9,33 +9,36 @@ import { returnedIn } from './http-answer.ts'
 import { Poster } from './http-post.ts'
 
 export interface HttpFunctionOptions {
-  /** Of the Reconciler. */
+  /** The name of the Reconciler. */
   name: string
   spec: ReconcilerSpec
   url: string
   access?: FunctionAccess | undefined
-  /** Names the cluster in `source`. */
+  /** The name of the cluster in `source`. */
   cluster: string
   now: () => Date
   random: () => number
-  /** After so many calls in a row that nothing answered: why. */
+  /** Called with the reason after several calls in a row without an answer. */
   unreachable?: (why: string) => void
-  /** After each answer, whatever it says. */
+  /** Called after each answer with any content. */
   answered?: () => void
 }
 
 export interface HttpFunction {
   invoke: Invoke
-  /** Ends its connections. */
+  /** Closes its connections. */
   close(): void
 }
 
-/** One that starts or is replaced is away for some calls. */
+/**
+ * The number of calls in a row without an answer before the function counts as unreachable. A function that starts or
+ * is replaced misses some calls.
+ */
 const UNREACHABLE_FROM = 5
-/** Pauses while nothing answers at all: no object's doing, so no object's attempts are counted for it. */
+/** The pauses while the function does not answer. The objects are not the cause, so their attempts are not counted. */
 const AWAY_BACKOFF = { initialSeconds: 0.25, maxSeconds: 15, jitter: 0.2 }
 
-/** A function behind a URL: a Knative Service, or anything else that answers as docs/http-functions.md says. */
+/** Returns a function behind a URL: a Knative Service, or any server that follows docs/http-functions.md. */
 export function httpFunction(options: HttpFunctionOptions): HttpFunction {
   const { name, spec, url, access, cluster, now, random, unreachable, answered } = options
   const poster = new Poster(url, credentialsOf(access))
@@ -79,7 +82,10 @@ export function httpFunction(options: HttpFunctionOptions): HttpFunction {
     answered?.()
   }
 
-  /** While others were answered, the function was there: then the failure is this object's own. */
+  /**
+   * Returns the error with its consequence. If other calls were answered meanwhile, the function is reachable, and the
+   * failure counts for this object.
+   */
   function judged(error: FunctionError, began: number): FunctionError {
     if (lastAnswer > began)
       return new FunctionError(error.message, { afterSeconds: error.afterSeconds, isAway: false, cause: error })

@@ -8,11 +8,11 @@ export interface Post {
   headers: Record<string, string>
   body: Uint8Array
   signal: AbortSignal
-  /** Does no harm when it is sent twice. */
+  /** Whether the request may be sent twice. */
   isRepeatable: boolean
 }
 
-/** POSTs to one address over connections that are kept; who calls bounds it in time. */
+/** POSTs to one address over persistent connections. The caller limits the time. */
 export class Poster {
   readonly #url: URL
   readonly #agent: HttpAgent
@@ -30,8 +30,8 @@ export class Poster {
   }
 
   /**
-   * Where a connection that was kept had just ended, nobody knows whether the request was read: it is repeated. A request
-   * that must not be repeated is sent on a connection of its own.
+   * Sends the request. If a persistent connection has just closed, the server may have read the request or not, and the
+   * request is repeated. A request that must not be repeated uses a connection of its own.
    */
   async post(post: Post): Promise<HttpAnswer> {
     for (;;) {
@@ -64,14 +64,14 @@ export class Poster {
     })
   }
 
-  /** A certificate that is none is found here. */
+  /** Begins the request. Throws for an invalid certificate. */
   #start({ headers, body, signal, isRepeatable }: Post, credentials: Credentials): ClientRequest {
     const send = this.#url.protocol === 'https:' ? httpsRequest : httpRequest
     try {
       return send(this.#url, {
         method: 'POST',
         agent: isRepeatable && this.#agent,
-        // Connections are kept by these too: renewed ones get a new connection.
+        // The agent keeps connections by these credentials too: renewed ones get a new connection.
         ...credentials.tls,
         headers: { ...headers, ...credentials.headers, 'content-length': body.length },
         signal,
@@ -97,7 +97,7 @@ async function answerOf(response: IncomingMessage): Promise<HttpAnswer> {
   let bytes = 0
   for await (const chunk of response as AsyncIterable<Buffer>) {
     bytes += chunk.length
-    // Leaving the loop ends the connection.
+    // Leaving the loop closes the connection.
     if (bytes > MAX_ANSWER_BYTES) return { ...head, body: Buffer.alloc(0), isTooLarge: true }
     chunks.push(chunk)
   }

@@ -13,22 +13,22 @@ export interface AdoptionsDependencies {
   gate: Gate
 }
 
-/** An object that the owner controls. */
+/** An object that has the owner as its controller. */
 export interface Candidate {
   resource: OwnedResource
   object: KubeObject
-  /** Whether its annotations are known: a reference has none. */
+  /** Whether its annotations are known. A reference has none. */
   isAnnotated: boolean
-  /** Whether the reconciler writes the fingerprint of what it wants on objects of this kind. */
+  /** Whether the reconciler writes the fingerprint of the desired state on objects of this kind. */
   isFingerprinted: boolean
 }
 
-/** The process remembers so many answers, in about 10 MiB; an object beyond them is read again. */
+/** The number of answers that the process remembers, in about 10 MiB. Other objects are read again. */
 const REMEMBERED = 65_536
 
 /**
- * Tells the objects that a reconciler has created or adopted from others that have the same owner. An object without a
- * mark is read once from the API server, for its managedFields, which EVENTS does not have; the answer is remembered.
+ * Decides whether a reconciler has created or adopted an object that has its owner. An object without a mark is read
+ * once from the API server, for its managedFields, which EVENTS does not have. The answer is remembered.
  */
 export class Adoptions {
   readonly #deps: AdoptionsDependencies
@@ -39,7 +39,7 @@ export class Adoptions {
     this.#known = known
   }
 
-  /** Reads with the rights of that client, and shares what is remembered. */
+  /** Returns adoptions that read with the rights of this client, and share the remembered answers. */
   as(kube: KubeClient): Adoptions {
     return new Adoptions({ ...this.#deps, kube }, this.#known)
   }
@@ -50,7 +50,7 @@ export class Adoptions {
     if (marked !== undefined) return marked === identity
     if (isAnnotated && isFingerprinted && object.metadata.annotations?.[DESIRED_ANNOTATION] === undefined) return false
     const { uid, resourceVersion } = object.metadata
-    // A mark that is written later shows in the annotations, where they are known.
+    // If the annotations are known, they show a mark that is written later.
     const key = [identity, uid, ...(isAnnotated ? [] : [resourceVersion])].join(' ')
     const known = this.#known.get(key)
     if (known !== undefined) return known

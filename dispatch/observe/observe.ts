@@ -11,11 +11,11 @@ import { RunView } from './run-view.ts'
 import type { RunState, StateMeter } from './state-budget.ts'
 
 export interface Observation extends World {
-  /** The primary's own controller, where that is the primary of some Reconciler. */
+  /** The primary's own controller, if a Reconciler has it as its primary. */
   owner: OwnerKey | undefined
-  /** Of the newest change of the primary, of what it controls or of what is related to it. */
+  /** The traceparent of the newest change of the primary, or of its owned and related objects. */
   traceparent: string | undefined
-  /** The owned and related objects exceed the limit of a run: both lists are empty, and the function cannot decide. */
+  /** The owned and related objects exceed the limit of a run. Both lists are empty, and the function is not called. */
   excess?: TooMuchStateError
 }
 
@@ -35,8 +35,8 @@ interface ObservedReconciler {
 type Primary = Pick<ObjectKey, 'namespace' | 'name'>
 
 /**
- * The primary, what the reconciler has created for it and what is related to it; the primary alone if these are too large
- * together. Undefined when the primary is gone. Throws SupersededError when the Reconciler has changed.
+ * Returns the primary with its owned and related objects, or the primary alone if these exceed the limit. Returns
+ * undefined if the primary is gone. Throws SupersededError if the Reconciler has changed.
  */
 export async function observePrimary(
   deps: Dependencies,
@@ -57,8 +57,8 @@ export async function observePrimary(
 }
 
 /**
- * Reads EVENTS once, unless the run knows what it would find, and a second time if a field of the primary names related objects. Objects that travel as references are
- * read from the API server.
+ * Reads EVENTS once, unless the run's view is still valid, and a second time if a field of the primary names related
+ * objects. If EVENTS has only a reference to an object, the object is read from the API server.
  */
 async function observeAll(
   { events, references, adoptions }: Dependencies,

@@ -5,10 +5,16 @@ import type { OwnedObject } from '#reconcile'
 import { isOwnedBy, type OwnedResource, type ReconcilerSpec } from '#spec'
 import { REFERENCES_AT_ONCE, type Resolve } from './references.ts'
 
-/** Whether the reconciler has created or adopted the stored object. `found` is the same object with its references resolved. */
+/**
+ * Whether the reconciler has created or adopted the stored object. `found` is the same object with its references
+ * resolved.
+ */
 export type IsCreated = (resource: OwnedResource, stored: StoredObject, found: KubeObject) => Promise<boolean>
 
-/** Leaves out objects that are gone, and those that other reconcilers have created for the same owner. */
+/**
+ * Returns the owned objects without those that are gone, and without those that other reconcilers have created for the
+ * same owner.
+ */
 export async function ownedBy(
   owner: KubeObject,
   { owns }: ReconcilerSpec,
@@ -28,6 +34,9 @@ export async function ownedBy(
   return created.filter((child) => child !== undefined)
 }
 
-/** A reference has no annotations, and these say what an object without a controller is retained for. */
+/**
+ * Whether the object may be retained. An annotation names the owner of a retained object, and a reference has no
+ * annotations.
+ */
 const mayBeRetained = ({ referenceOnly, object }: StoredObject): boolean =>
   referenceOnly && controllerOf(object) === undefined && object.metadata.annotations === undefined

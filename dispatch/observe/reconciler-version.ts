@@ -5,13 +5,13 @@ import { RECONCILERS, type ReconcilerSpec, readReconciler } from '#spec'
 import { SupersededError } from '../errors.ts'
 
 /**
- * The version of a Reconciler that is served. Who changed it has queued keys for the new one, which its feed may bring
- * here later than the queue brings the keys: a run therefore reads it together with its object.
+ * The version of a Reconciler that is served. A bridge queues keys for a new version, and the queue may deliver them
+ * before the feed of this process delivers the version. So each run reads the Reconciler together with its object.
  */
 export class ReconcilerVersion {
   readonly #spec: ReconcilerSpec
   readonly #superseded: (by: StoredEvent | 'absent') => void
-  /** The latest that says the same. */
+  /** The latest version with the same specification. */
   #seen: StoredEvent
 
   constructor(event: StoredEvent, spec: ReconcilerSpec, superseded: (by: StoredEvent | 'absent') => void) {
@@ -20,7 +20,7 @@ export class ReconcilerVersion {
     this.#superseded = superseded
   }
 
-  /** Its latest version that this process has seen. */
+  /** Returns the latest version that this process has observed. */
   get reconciler(): KubeObject {
     return this.#seen.object
   }
@@ -31,8 +31,8 @@ export class ReconcilerVersion {
   }
 
   /**
-   * Throws SupersededError. One that EVENTS does not have was deleted so long ago that its tombstone is gone, or was lost.
-   * An older version is none that was changed.
+   * Throws SupersededError if the Reconciler has changed. A Reconciler that EVENTS does not have was deleted, and its
+   * tombstone has expired, or it was lost. An older version is not a change.
    */
   check(news: StoredEvent | 'absent' | undefined): void {
     if (news === undefined) return

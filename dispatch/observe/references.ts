@@ -13,25 +13,25 @@ export interface ReferencesDependencies {
   events: Pick<EventStore, 'isReferenceOnly'>
   gate: Gate
   cache: ObjectCache
-  /** With whose rights objects are read; they are not shown to another account. Empty: those of this process. */
+  /** The account that reads the objects. They are not given to other accounts. Empty: the account of this process. */
   account: string
 }
 
-/** Objects that one run reads from the API server at once, for owned and for related ones each. */
+/** The number of concurrent reads of one run from the API server, for owned and for related objects each. */
 export const REFERENCES_AT_ONCE = 8
 
-/** The object as the API server has it, where EVENTS has only a reference; undefined when it is gone. */
+/** Returns the object, from the API server if EVENTS has only a reference. Undefined if it is gone. */
 export type Resolve = (resource: ResourceRef, stored: StoredObject) => Promise<KubeObject | undefined>
 
-/** The run that reads. */
+/** The run for which objects are read. */
 export interface ReadingRun {
   reconciler: string
   signal: AbortSignal
 }
 
 /**
- * The objects of which EVENTS has only a reference, as the API server has them: Secrets and other confidential kinds,
- * and what is over the size limit. As long as there is room, a process reads each version once.
+ * Reads the objects of which EVENTS has only a reference: Secrets and other confidential kinds, and objects above the
+ * size limit. A process reads each version once, as long as the cache has room.
  */
 export class References {
   readonly #deps: ReferencesDependencies
@@ -45,8 +45,9 @@ export class References {
   }
 
   /**
-   * Returns a version at least as new as the stored one; undefined when the object is gone. An object that is nested too
-   * deeply for JSON is returned with its metadata alone: it cannot be sent, and the objects related to it must still run.
+   * Returns a version at least as new as the stored one. Undefined if the object is gone. An object that is nested too
+   * deeply for JSON is returned with its metadata only: it cannot be sent, but the objects related to it must still
+   * run.
    */
   async resolve(
     ref: ResourceRef,
@@ -68,7 +69,7 @@ export class References {
     return known
   }
 
-  /** What the API server has answered to a write need not be read once more. */
+  /** Adds the API server's answer to a write to the cache, so that it is not read again. */
   written(ref: ResourceRef, object: KubeObject): void {
     const size = this.#deps.events.isReferenceOnly(ref) ? jsonSize(object) : undefined
     if (size !== undefined) this.#deps.cache.set(this.#versionOf(object), { object, size })
@@ -88,7 +89,7 @@ export class References {
   }
 }
 
-/** Undefined: JSON.stringify() cannot follow it to its end. */
+/** Returns undefined if the object is nested too deeply for JSON.stringify(). */
 function jsonSize(object: KubeObject): number | undefined {
   try {
     return JSON.stringify(object).length

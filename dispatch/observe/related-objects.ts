@@ -14,18 +14,19 @@ import {
 import { REFERENCES_AT_ONCE, type Resolve } from './references.ts'
 
 /**
- * The server compares each filter with each other one (nats-server 2.15: 700 names take four seconds), and users who may
- * write the primary decide how many there are. With more names and namespaces than this, more is read, and then left out.
+ * The server compares each filter with each other one (nats-server 2.15: 700 names take four seconds), and users who
+ * may write the primary decide how many there are. Above this number of names and namespaces, more objects are read and
+ * then filtered.
  */
 const MOST_LOOKUPS = 64
 
-/** What is related whatever the primary says. */
+/** Returns the queries of relations that do not depend on fields of the primary. */
 export const queriesNear = (related: readonly RelatedResource[], namespace: string | undefined): RelatedQuery[] =>
   related.flatMap((one) =>
     queriesOf(one, { namespaces: namespacesNear(one, namespace), clusterScoped: true, names: undefined }),
   )
 
-/** What fields of the primary name. */
+/** Returns the queries of relations that fields of the primary name. */
 export function queriesNamed(named: readonly RelatedResource[], primary: KubeObject): RelatedQuery[] {
   const lookups = named.map((one) => ({ one, lookup: relatedLookup(one, primary) }))
   const widen = [(lookup: RelatedLookup) => lookup, ofAnyName].find(
@@ -43,7 +44,10 @@ const countOf = ({ namespaces, names }: RelatedLookup): number => (namespaces?.l
 
 const sum = (counts: readonly number[]): number => counts.reduce((total, count) => total + count, 0)
 
-/** Whether a resource is cluster-scoped is not known here: one query finds objects of a namespace, the other cluster-scoped ones. */
+/**
+ * Returns queries for namespaced and for cluster-scoped objects, because it is not known here which scope the resource
+ * has.
+ */
 function queriesOf(related: RelatedResource, lookup: RelatedLookup): RelatedQuery[] {
   const { group, version, resource, byName } = related
   const { namespaces, clusterScoped, names } = lookup
@@ -67,7 +71,9 @@ const selectionBy = ({ selector = '', fieldSelector = '' }: RelatedResource): Se
   },
 })
 
-/** Returns each object once, even if several declarations select it. Field selectors need the object, not a reference. */
+/**
+ * Returns each object once, even if several declarations select it. Field selectors need the object, not a reference.
+ */
 export async function relatedTo(
   primary: KubeObject,
   { related }: ReconcilerSpec,

@@ -1,9 +1,9 @@
 import type { EventStore, Observed, ObserveQuery, View } from '#events'
 
 /**
- * What a run knows of its object and the objects that it owns from its observation before, or from that of the run before it.
- * It serves where this process itself has caused the observation: by a change that it has put into EVENTS, or by a timer. A
- * change that another process has put there comes with a token, and is read.
+ * The object and the owned objects as a run or the run before it has observed them. A view is used if this process
+ * caused the new observation: by a change that it has put into EVENTS, or by a timer. A change of another process comes
+ * with a token, and is read from EVENTS.
  */
 export class RunView {
   #view: View | undefined
@@ -21,13 +21,13 @@ export class RunView {
     return found
   }
 
-  /** EVENTS is read the next time. */
+  /** Ends the view. The next observation reads EVENTS. */
   end(): void {
     this.#view?.close()
     this.#view = undefined
   }
 
-  /** Gives the view to whoever keeps it. */
+  /** Transfers the view to the caller. */
   release(): View | undefined {
     const view = this.#view
     this.#view = undefined
@@ -35,17 +35,17 @@ export class RunView {
   }
 }
 
-/** Of one reconciler: at most 8 MiB of JSON. */
+/** The number of views of one reconciler: at most 8 MiB of JSON. */
 const KEPT = 500
 const LARGEST_BYTES = 16 * 1024
-/** What is due later is read again. */
+/** The view of a key whose timer is later than this is not kept. */
 const HORIZON_MS = 10 * 60_000
 
 interface Kept {
-  /** The run that has seen it. */
+  /** The owner of the lease of the run that has observed it. */
   owner: string
   view: View
-  /** Epoch milliseconds. */
+  /** The time of the timer in epoch milliseconds. */
   dueAt: number
 }
 
@@ -60,7 +60,7 @@ export class KeptViews {
     this.#kept.set(key, { owner, view, dueAt })
   }
 
-  /** The view of the key's last run, if that was the one with this owner. */
+  /** Returns the view of the key's last run, if that run had this owner. */
   take(key: string, owner: string | undefined): View | undefined {
     const kept = this.#kept.get(key)
     if (kept === undefined) return undefined

@@ -3,14 +3,14 @@ import { type Allowance, FIRST_READ_BYTES, parseObjectSubject } from '#events'
 import { Budget, type Grant } from '#primitives'
 import { type Read, TooMuchStateError } from '#reconcile'
 
-/** A run may read so many bytes of JSON. */
+/** The limit of one run, in bytes of JSON. */
 export const MAX_STATE_BYTES = 16 * 2 ** 20
 /** A run counts as large when it reads more than this part of the limit. */
 const SMALL_SHARE = 1 / 8
-/** Has room for a first page, and for the first page of a second read if the objects of the first were few and small. */
+/** Room for a first page, and for the first page of a second read if the objects of the first were few and small. */
 const FIRST_BYTES = FIRST_READ_BYTES + 64 * 1024
 
-/** Counts what a run reads. */
+/** Counts the bytes that a run reads. */
 export interface StateMeter extends Allowance {
   /** Called for each object that the API server has returned. */
   add(resource: string, bytes: number): void
@@ -22,8 +22,8 @@ interface BudgetedRun {
 }
 
 /**
- * Bounds the objects that all runs of one process hold at once: six times the limit of one run. Small runs, large runs and
- * suspects have a third each, so large runs and suspects do not make the others wait.
+ * Limits the objects that all runs of one process hold at once to six times the limit of one run. Small runs, large
+ * runs and suspects have a third each, so large runs and suspects do not delay the others.
  */
 export class StateBudget {
   readonly maxBytes: number
@@ -44,8 +44,8 @@ export class StateBudget {
 }
 
 /**
- * The share of one run. A run that turns out to be large gives its share back, waits for the limit of one run, and reads
- * again: if it kept its share while it waits, runs could wait for each other for ever.
+ * The share of one run. A run that turns out to be large gives its share back, waits for the limit of one run, and
+ * reads again. If it kept its share while it waits, runs could wait for each other for ever.
  */
 export class RunState implements Disposable {
   readonly #budget: StateBudget
@@ -57,7 +57,7 @@ export class RunState implements Disposable {
     this.#run = run
   }
 
-  /** Replaces what was read before. Throws TooMuchStateError above the limit of one run. */
+  /** Reads, and replaces the earlier objects of the run. Throws TooMuchStateError above the limit of one run. */
   async read<T>(observe: (meter: StateMeter) => Promise<T>): Promise<T> {
     const { small, large, suspects, maxBytes } = this.#budget
     if (this.#run.suspect) return this.#readWithin(suspects, maxBytes, maxBytes, observe)
@@ -91,13 +91,13 @@ export class RunState implements Disposable {
   }
 }
 
-/** There is more to read than a small run may hold. */
+/** Thrown when a small run has more to read than it may hold. */
 class OutgrownError extends Error {}
 
 interface Limits {
-  /** The grant grows up to this size. */
+  /** The size up to which the grant grows. */
   mostBytes: number
-  /** A run may read so much. */
+  /** The limit of one run. */
   maxBytes: number
 }
 
@@ -130,13 +130,13 @@ class GrantMeter implements StateMeter {
     this.#hold(this.#bytes)
   }
 
-  /** Answers that come after a failed read are not counted. */
+  /** Ends the counting. Answers after a failed read are not counted. */
   end(): number {
     this.#ended = true
     return this.#bytes
   }
 
-  /** A grant with the limit of one run does not grow: the page under way comes on top of it. */
+  /** Grows the grant. A grant with the limit of one run does not grow, although the page in progress exceeds it. */
   #hold(bytes: number): void {
     const { mostBytes, maxBytes } = this.#limits
     if (this.#ended || bytes <= this.#grant.bytes || mostBytes === maxBytes) return

@@ -19,25 +19,27 @@ export interface ReconciliationDependencies extends WritersDependencies {
   calls: FunctionCalls
   now: () => Date
   random: () => number
-  /** Text that cannot be guessed. */
+  /** Returns text that cannot be guessed. */
   seed: () => string
   observe: RunObserver
-  /** Told of each run that has ended, once its end is stored. Nothing waits for it. Left out: nobody keeps the history. */
+  /** Receives each run that has ended, after its end is stored. No run waits for it. Left out: no history is kept. */
   ended?: ((run: EndedRun) => void) | undefined
-  /** Traces are collected. */
+  /** Whether traces are collected. */
   sampled: boolean
-  /** Told of each effect, which is then not performed. Left out: effects are performed. */
+  /** Receives each effect, which is then not performed. Left out: effects are performed. */
   skipEffect?: (effect: string) => void
   deadLetter: ((dead: DeadMessage) => Promise<void>) | undefined
 }
 
-/** A reconciler and the function that is called for it. */
+/** A reconciler and its function. */
 export interface ServedReconciler extends Reconciled {
   invoke: Invoke
-  /** Undefined: no other version of the Reconciler comes. */
+  /** Undefined: the Reconciler does not change. */
   reconcilerVersion: ReconcilerVersion | undefined
-  /** Of calls that read or change the external system of the function. Left out: no limit. */
+  /** The limit of calls that read or change the function's external system. Left out: no limit. */
   rateLimit?: TokenBucket | undefined
-  /** Told which revision has decided on an object; returns when the object has to run again for that. */
+  /**
+   * Notes the revision that has decided on an object. Returns the time at which the object has to run again for that.
+   */
   ranBy?: (revision: string | undefined) => Date | undefined
 }

@@ -10,20 +10,20 @@ const LONGEST_WAIT_MS = 1000
 interface ExternalCallsOptions {
   reconciler: string
   key: string
-  /** Of this process and reconciler; undefined: no limit. */
+  /** The limit of this process for the reconciler. Undefined: no limit. */
   rateLimit: TokenBucket | undefined
-  /** Told of each effect, which is then not performed; undefined: effects are performed. */
+  /** Receives each effect, which is then not performed. Undefined: effects are performed. */
   skipped: ((effect: string) => void) | undefined
   call: (input: ReadInput | PerformInput, traceparent: string | undefined) => Promise<unknown>
   /** Throws when the lease is over. */
   hold: () => void
   signal: AbortSignal
-  /** Of the run. */
+  /** Returns the span of the run. */
   span: () => Span | undefined
   observe: RunObserver
 }
 
-/** What a run asks of the external system of its function. */
+/** The calls of a run to the external system of its function. */
 export class ExternalCalls {
   readonly #options: ExternalCallsOptions
 
@@ -40,7 +40,10 @@ export class ExternalCalls {
     return { did: 'read', external: await this.#call(input, { step: 'read' }) }
   }
 
-  /** It is not made to wait: reads after it wait longer. Otherwise reads could use up a limit that is low. */
+  /**
+   * Performs an effect without a wait. Later reads wait longer instead. If effects waited, reads could use up a low
+   * limit.
+   */
   async perform({ input, shown }: Ask & { do: 'perform' }): Promise<Answer> {
     const { rateLimit, skipped, hold } = this.#options
     if (skipped !== undefined) {

@@ -7,17 +7,17 @@ export interface FunctionCall {
   key: string
 }
 
-/** A call that goes on although its signal was aborted so many seconds ago. */
+/** A call that continues although its signal was aborted this many seconds ago. */
 export interface IgnoredSignal extends FunctionCall {
   seconds: number
 }
 
-/** A call has this many time-outs to end after its signal was aborted. */
+/** The number of time-outs after its signal for which a call may continue before it counts as ignoring the signal. */
 const IGNORED_AFTER_TIMEOUTS = 5
 
 /**
- * The calls of functions in this process, never two of one key at once: a call that ignores its signal is waited for,
- * and its run keeps the key meanwhile. An endless loop without an await stops the whole process.
+ * The calls of functions in this process. No two calls of one key are active at once: a call that ignores its signal is
+ * waited for, and its run keeps the key meanwhile. An endless loop without an await stops the whole process.
  */
 export class FunctionCalls {
   readonly #underWay = new Map<string, { of: FunctionCall; ended: Promise<unknown> }>()
@@ -31,7 +31,7 @@ export class FunctionCalls {
     return Array.from(this.#underWay.values(), ({ of }) => of)
   }
 
-  /** Settles when the function has; rejects with why its signal was aborted, if it was. */
+  /** Settles when the function has settled. Rejects with the reason of its signal if that was aborted. */
   async within(
     timeoutSeconds: number,
     of: FunctionCall,
@@ -40,7 +40,7 @@ export class FunctionCalls {
     { signal, ...context }: RunContext,
   ): Promise<unknown> {
     await this.#endOfThatBefore(of, signal)
-    // AbortSignal.any() costs more than all else here.
+    // AbortSignal.any() would cost more than the rest of this method.
     const call = new AbortController()
     const giveUp = () => call.abort(signal.reason)
     const timer = setTimeout(
@@ -62,7 +62,7 @@ export class FunctionCalls {
     }
   }
 
-  /** Only a run that lost its lease leaves one to the run after it. */
+  /** Waits for an earlier call of the key. Only a run that lost its lease leaves one. */
   async #endOfThatBefore(of: FunctionCall, signal: AbortSignal): Promise<void> {
     for (;;) {
       signal.throwIfAborted()

@@ -3,7 +3,7 @@ import { type Note, RunTimeoutError } from '#reconcile'
 import { causeOf, failureFields } from '../log.ts'
 import type { ReconciliationDependencies } from './dependencies.ts'
 
-/** Hands a note of the reconcile machine to the component that it is for. */
+/** Passes a note of the reconcile machine to the component that handles it. */
 export function reportNote(
   { recorder, kube, settled, observe }: ReconciliationDependencies,
   of: { reconciler: string; key: string },
@@ -31,5 +31,5 @@ export function reportNote(
   }
 }
 
-/** The message is the error's. */
+/** Removes the message, which is the same as the error's. */
 const withoutMessage = (finish: object): object => ({ ...finish, message: undefined })

@@ -16,7 +16,9 @@ import { reportNote } from './notes.ts'
 import { withRequeue } from './requeue.ts'
 import { Trail, type TrailLap } from './trail.ts'
 
-/** One run of one key under a lease. Performs what the machine of reconcile/ asks for, on EVENTS and the API server. */
+/**
+ * One run of one key under a lease. Performs the requests of the machine in reconcile/ on EVENTS and the API server.
+ */
 export class Reconciliation {
   readonly #deps: ReconciliationDependencies
   readonly #served: ServedReconciler
@@ -27,12 +29,12 @@ export class Reconciliation {
   readonly #trail: Trail | undefined
   #log: RunLog
   #span: Span | undefined
-  /** Of the pass under way. */
+  /** The present pass. */
   #pass: { writers: Writers; beganAt: number } | undefined
-  /** The revision of the function that has answered last; undefined in the field: it has not said. */
+  /** The last answer of the function. `revision` is undefined if the answer did not name it. */
   #answered: { revision: string | undefined } | undefined
 
-  /** `view`: of the run before, where no other run was in between. */
+  /** `view`: the view of the run before, if there was no other run in between. */
   constructor(
     deps: ReconciliationDependencies,
     served: ServedReconciler,
@@ -59,12 +61,12 @@ export class Reconciliation {
     })
   }
 
-  /** Its place in a trace; undefined until it has seen its object. */
+  /** Returns the span of the run. Undefined until the run has observed its object. */
   get span(): Span | undefined {
     return this.#span
   }
 
-  /** What it has asked the function and written; none where nobody keeps the history. */
+  /** Returns the decisions and writes of the run. Empty if no history is kept. */
   get laps(): readonly TrailLap[] {
     return this.#trail?.laps ?? []
   }
@@ -74,8 +76,8 @@ export class Reconciliation {
   }
 
   /**
-   * Rejects when the lease is lost or taken back, or with a SupersededError: the run has then stopped, and how its key goes
-   * on is decided elsewhere.
+   * Drives the run to its end. Rejects if the lease is lost or taken back, or with a SupersededError. The run has then
+   * stopped, and the worker or another process decides about its key.
    */
   async toEnd(): Promise<Finish> {
     using _held = this.#state
@@ -166,7 +168,7 @@ export class Reconciliation {
     return this.#pass.writers
   }
 
-  /** The run is in the trace of the newest change that it sees. */
+  /** Puts the run into the trace of the newest change that it observes. */
   #traced({ traceparent }: Observation): Span {
     if (this.#span === undefined) {
       this.#span = spanAfter(traceparent, this.#deps.sampled)

@@ -1,14 +1,20 @@
 import { type Due, dueDate, type Finish } from '#queue'
 
 interface EndOfRun {
-  /** Since the last pass began. */
+  /** The time since the last pass began. */
   passMs: number
-  /** When another revision of the function needs the object to run again. Called where the run has not failed. */
+  /**
+   * Returns the time at which another revision of the function needs the object to run again. Called if the run has not
+   * failed.
+   */
   rerunAt: () => Date | undefined
   now: () => Date
 }
 
-/** The delay of a requeue counts from the beginning of the pass, and ends at the latest when the object has to run again. */
+/**
+ * Returns the finish with its requeue. The delay counts from the beginning of the pass, and ends at the latest when the
+ * object has to run again.
+ */
 export function withRequeue(finish: Finish, { passMs, rerunAt, now }: EndOfRun): Finish {
   if (finish.kind === 'error' || finish.kind === 'terminal') return finish
   const again = rerunAt()

@@ -1,8 +1,11 @@
 const SEED_BYTES = 24
-/** Each question to the system costs 0.05 to 0.1 ms where the machine has idled. */
+/** The number of seeds per request to the system, which costs 0.05 to 0.1 ms on an idle machine. */
 const POOLED_SEEDS = 128
 
-/** Gives another text at each call, which nobody can guess. `randomBytes` must be cryptographically secure. */
+/**
+ * Returns a function that gives a new text at each call, which cannot be guessed. `randomBytes` must be
+ * cryptographically secure.
+ */
 export function seedsFrom(randomBytes: (size: number) => Buffer): () => string {
   let pool: Buffer = Buffer.alloc(0)
   return () => {

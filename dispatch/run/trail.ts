@@ -3,16 +3,16 @@ import type { Span } from '#events'
 import type { Finish, Lease } from '#queue'
 import type { Answer, Ask, Reconciled, Write, Written } from '#reconcile'
 
-/** One request of a run, and what came of it. */
+/** One request of a run, and its result. */
 export interface TrailWrite {
   verb: Write['verb'] | 'metadata' | 'status' | 'finalizers' | 'effect'
-  /** What was sent, or what it was sent to. */
+  /** The object that was sent, or the target of the request. */
   object: KubeObject
-  /** As it was observed; undefined: it was not there, or that is not known. */
+  /** The object as it was observed. Undefined: it did not exist, or that is not known. */
   before: KubeObject | undefined
-  /** Of the object itself: a merge patch of its status, or its labels, annotations or finalizers. */
+  /** The change of the primary: a merge patch of its status, or its labels, annotations or finalizers. */
   patch?: unknown
-  /** Undefined: it is gone. */
+  /** Undefined: the object is gone. */
   after: KubeObject | undefined
   failed?: unknown
 }
@@ -24,7 +24,7 @@ export interface TrailLap {
   writes: TrailWrite[]
 }
 
-/** A run that has ended, with references to what it held: nothing is copied. */
+/** A run that has ended. It refers to the objects of the run and copies nothing. */
 export interface EndedRun {
   lease: Lease
   of: Reconciled
@@ -33,15 +33,15 @@ export interface EndedRun {
   /** Undefined: the end of the run was not stored, because its lease was lost. */
   finish: Finish<Date> | undefined
   span: Span | undefined
-  /** Of the function that has answered last. */
+  /** The revision of the function that answered last. */
   revision: string | undefined
   laps: readonly TrailLap[]
 }
 
-/** What a run asked for and was answered, for those who keep its history. */
+/** The requests and answers of a run, for its history. */
 export class Trail {
   readonly laps: TrailLap[] = []
-  /** Before the first call: a finalizer. */
+  /** Writes before the first call: a finalizer. */
   readonly #early: TrailWrite[] = []
 
   note(ask: Ask, answer: Answer): void {

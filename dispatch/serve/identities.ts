@@ -5,25 +5,25 @@ import { identityOf } from '#spec'
 interface Claim {
   name: string
   identity: string
-  /** RFC 3339. */
+  /** The creation time, RFC 3339. */
   since: string
 }
 
 /**
- * Which Reconciler may act under an identity: the oldest one that has it. Two with the same marks would prune each
- * other's objects.
+ * The Reconciler that may act under an identity: the oldest one that has it. Two Reconcilers with the same marks would
+ * prune each other's objects.
  */
 export class Identities {
   readonly #byName = new Map<string, Claim>()
   readonly #byIdentity = new Map<string, Set<Claim>>()
   #isComplete = false
 
-  /** All Reconcilers that exist are known from now on. */
+  /** Notes that all existing Reconcilers are known. */
   complete(): void {
     this.#isComplete = true
   }
 
-  /** Returns the others that share an identity with this Reconciler, if its own has changed. */
+  /** Updates a Reconciler. If its identity has changed, returns the others that share the old or the new one. */
   update({ verb, object }: Pick<StoredEvent, 'verb' | 'object'>): string[] {
     const { name } = object.metadata
     const before = this.#byName.get(name)
@@ -35,7 +35,7 @@ export class Identities {
     return [...new Set(shared.map((claim) => claim.name))].filter((other) => other !== name)
   }
 
-  /** The Reconciler that may act under the identity of this one; undefined: not known yet. */
+  /** Returns the Reconciler that may act under the identity of this one. Undefined: not known yet. */
   holderOf(name: string): string | undefined {
     const claim = this.#byName.get(name)
     if (claim === undefined || !this.#isComplete) return undefined

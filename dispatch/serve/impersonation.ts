@@ -2,8 +2,9 @@ import { type ReconcilerSpec, userNameOf } from '#spec'
 import type { ReconciliationDependencies } from '../run/dependencies.ts'
 
 /**
- * What a reconciler's runs do, they do with the rights of its account: writes, and reads of what travels as a reference
- * only, which therefore are not shared with others. Without an account they have those of this process.
+ * Returns dependencies with which a reconciler's runs use the rights of its account, for writes, and for reads of
+ * objects that EVENTS has only as references. These objects are not shared with other accounts. Without an account,
+ * runs have the rights of this process.
  */
 export function actingAs<Deps extends ReconciliationDependencies>(
   deps: Deps,

@@ -35,7 +35,10 @@ const UNREACHABLE = 'FunctionUnreachable'
 
 export const unreachable = (message: string): Ready => ({ status: 'False', reason: UNREACHABLE, message })
 
-/** For the present generation: a changed specification may give another address. */
+/**
+ * Whether the Reconciler shows an unreachable function for its present generation. A changed specification may have
+ * another address.
+ */
 export function showsUnreachable({ metadata, status }: Pick<KubeObject, 'metadata' | 'status'>): boolean {
   const { conditions = [] } = (status ?? {}) as { conditions?: { reason?: string; observedGeneration?: number }[] }
   return conditions.some((one) => one.reason === UNREACHABLE && one.observedGeneration === metadata.generation)

@@ -12,13 +12,13 @@ export interface ReadyReporterDependencies {
   log: Pick<RunLog, 'warn'>
 }
 
-/** Writes the condition Ready of one Reconciler. Nothing waits for it: a slow API server delays no change. */
+/** Writes the condition Ready of one Reconciler in the background: a slow API server delays no change. */
 export class ReadyReporter {
   readonly #name: string
   readonly #deps: ReadyReporterDependencies
   #writing: Promise<unknown> = Promise.resolve()
   #latest: StatusPatch | undefined
-  /** Why the function is unreachable, as long as the Reconciler does not show it. */
+  /** The reason why the function is unreachable, until the Reconciler shows it. */
   #unreachable: string | undefined
   /** The version of the Reconciler that shows an unreachable function although it has answered. */
   #disproved: string | undefined
@@ -28,7 +28,7 @@ export class ReadyReporter {
     this.#deps = deps
   }
 
-  /** Writes are sent one after the other. Of those that wait, the latest is sent. */
+  /** Writes the condition. Writes are sent one after the other. If several wait, only the latest is sent. */
   report(object: KubeObject, condition: Ready): void {
     const patch = conditionPatch(object, { type: 'Ready', ...condition }, this.#deps.now())
     if (patch === undefined) return
@@ -36,13 +36,16 @@ export class ReadyReporter {
     this.#writing = this.#writing.then(() => (this.#latest === patch ? this.#write(object, patch) : undefined))
   }
 
-  /** A dispatcher whose calls are not answered knows better than one that has made no call. */
+  /**
+   * Reports Ready, unless the Reconciler shows an unreachable function: another dispatcher has called it, and this one
+   * may not have.
+   */
   reportServed(object: KubeObject, spec: ReconcilerSpec): void {
     if (showsUnreachable(object)) this.#unreachable = undefined
     else this.report(object, this.#unreachable === undefined ? ready(spec) : unreachable(this.#unreachable))
   }
 
-  /** Reported by the next reportServed(). */
+  /** Keeps the reason for the next reportServed(). */
   functionUnreachable(why: string): void {
     this.#unreachable = why
   }
@@ -55,12 +58,12 @@ export class ReadyReporter {
     this.report(object, ready(spec))
   }
 
-  /** The next function may be reachable. */
+  /** Forgets that the function is unreachable, because the next function may be reachable. */
   forgetFunction(): void {
     this.#unreachable = undefined
   }
 
-  /** If the Reconciler exists, this changes it, so that a bridge stores it again. */
+  /** Changes a Reconciler that EVENTS does not have. If it exists, the change makes a bridge store it again. */
   reportNotInEvents({ apiVersion, kind, metadata: { name, uid } }: KubeObject): void {
     const { kube, now } = this.#deps
     const path = resourcePath(RECONCILERS, undefined, name)
@@ -85,7 +88,7 @@ export class ReadyReporter {
     })
   }
 
-  /** After a conflict a newer version of the Reconciler is on its way here, and is reported on. */
+  /** Ignores a conflict: a newer version of the Reconciler is about to arrive, and causes another report. */
   async #send(request: () => Promise<unknown>): Promise<void> {
     const { gate, log } = this.#deps
     try {

@@ -14,36 +14,36 @@ import { ReadyReporter } from './ready-reporter.ts'
 import { ReconcilerWorker } from './reconciler-worker.ts'
 import { RevisionRecord } from './revision-record.ts'
 
-/** How long runs may take to end when their reconciler is changed or removed. */
+/** The time that runs have to end when their reconciler is changed or removed. */
 const CHANGE_GRACE_MS = 10_000
 const RETRY_MS = 1000
 
 export interface ReconcilerLifecycleDependencies extends ReconciliationDependencies {
   queue: WorkQueue
-  /** Names the cluster in events. */
+  /** The name of the cluster in events. */
   cluster: string
-  /** Undefined: not built in here; another dispatcher may have it. */
+  /** Undefined: this process does not have the function. Another dispatcher may have it. */
   invoke: Invoke | undefined
-  /** Of the functions in this process. */
+  /** The revision of the functions in this process. */
   revision: string | undefined
-  /** How the servers of functions are reached. */
+  /** The access to the servers of functions. */
   access: readonly FunctionAccess[]
-  /** Whether EVENTS has everything of the resource that concerns the Reconciler with this coverage ID. */
+  /** Whether EVENTS has all objects of the resource that concern the Reconciler with this coverage ID. */
   isSynced: (ref: ResourceRef, coverageId: string, namespaces?: readonly string[]) => boolean
-  /** The Reconciler that may act under the identity of this one; undefined: not known yet. */
+  /** Returns the Reconciler that may act under the identity of this one. Undefined: not known yet. */
   identityHolder: () => string | undefined
-  /** EVENTS does not have the Reconciler any more. */
+  /** Called when EVENTS no longer has the Reconciler. */
   absent: (known: KubeObject) => void
   log: RunLog
 }
 
-/** One Reconciler object over time: served while it can be. */
+/** Serves one Reconciler through its changes, while it can be served. */
 export class ReconcilerLifecycle {
   readonly #name: string
   readonly #deps: ReconcilerLifecycleDependencies
   readonly #revisions: RevisionRecord
   readonly #ready: ReadyReporter
-  /** The newest that is known. */
+  /** The newest known event of the Reconciler. */
   #event: StoredEvent | undefined
   #current: { spec: ReconcilerSpec; callee: Callee; worker: ReconcilerWorker } | undefined
   #work: Promise<void> = Promise.resolve()
@@ -63,7 +63,7 @@ export class ReconcilerLifecycle {
     return this.#current?.worker
   }
 
-  /** The event comes from the feed, or from a run that saw it first. */
+  /** Takes a version of the Reconciler, from the feed or from a run that has read it earlier. */
   reconcilerChanged(event: StoredEvent): void {
     if (this.#event !== undefined && isOlder(event, this.#event)) return
     this.#event = event
@@ -71,7 +71,7 @@ export class ReconcilerLifecycle {
     this.reconsider()
   }
 
-  /** What it waits for may have come. */
+  /** Serves the Reconciler if it has become possible, and stops serving it if it is no longer possible. */
   reconsider(): void {
     clearTimeout(this.#retry)
     this.#work = this.#work.then(() => this.#serveIfPossible()).catch((error: unknown) => this.#tryLater(error))
@@ -109,7 +109,7 @@ export class ReconcilerLifecycle {
     this.#ready.reportServed(object, read)
   }
 
-  /** Whatever version comes next is served. */
+  /** Forgets the known version, so that the next version is served, even an older one. */
   #reconcilerAbsent(): void {
     const known = this.#event?.object
     this.#event = undefined
@@ -164,14 +164,14 @@ export class ReconcilerLifecycle {
     return invoke && { invoke, close: () => undefined }
   }
 
-  /** Keys and timers stay in the queue until the other Reconciler is gone or has another identity. */
+  /** Stops serving. Keys and timers stay in the queue until the other Reconciler is gone or has another identity. */
   async #refuseIdentity(object: KubeObject, identity: string, holder: string): Promise<void> {
     await this.#endServing(CHANGE_GRACE_MS)
     this.#logOnce('error', { identity, holder }, 'reconciler not served: an older Reconciler has its identity')
     this.#ready.report(object, identityTaken(identity, holder))
   }
 
-  /** Keys and timers stay where they are: in the queue. */
+  /** Stops serving. Keys and timers stay in the queue. */
   async #pause(object: KubeObject): Promise<void> {
     await this.#endServing(CHANGE_GRACE_MS)
     this.#logOnce('info', {}, 'reconciler paused')
@@ -188,7 +188,7 @@ export class ReconcilerLifecycle {
     this.#logOnce('info', {}, 'reconciler not served any more')
   }
 
-  /** Logs a state when it begins, not each time it is considered. */
+  /** Logs a state when it begins, and not at each reconsideration. */
   #logOnce(level: 'info' | 'error', fields: object, message: string): void {
     const line = JSON.stringify([fields, message])
     if (line !== this.#logged) this.#deps.log[level]({ reconciler: this.#name, ...fields }, message)
@@ -201,5 +201,5 @@ export class ReconcilerLifecycle {
   }
 }
 
-/** The resources of which everything has to be known before the first run. */
+/** Returns the resources of which all objects have to be in EVENTS before the first run. */
 const resourcesOf = ({ for: primary, owns, related }: ReconcilerSpec): ResourceRef[] => [primary, ...owns, ...related]

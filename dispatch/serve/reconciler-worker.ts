@@ -10,19 +10,19 @@ import type { ReconciliationDependencies, ServedReconciler } from '../run/depend
 import { Reconciliation } from '../run/reconciliation.ts'
 import type { RunStep } from '../run-steps.ts'
 
-/** Runs of this process whose echoes can still be on their way. */
+/** The number of runs of this process whose echoes are recognised. */
 const REMEMBERED_RUNS = 20_000
 
 interface Current {
   reconciliation?: Reconciliation
   startedAt: Date
   view?: RunView
-  /** Of the run alone, without storing how it ended. */
+  /** The duration of the run, without storing its end. */
   ms?: number
   finish?: Finish
 }
 
-/** One reconciler being served by this process, until it is drained. */
+/** One reconciler that this process serves, until it is drained. */
 export class ReconcilerWorker {
   readonly #deps: ReconciliationDependencies
   readonly #stream: string
@@ -49,14 +49,15 @@ export class ReconcilerWorker {
   }
 
   /**
-   * The run with that lease has ended well, or holds its key: then its record queues the key again, should this process
-   * die. After the lease another run may have begun before this one's last write arrived, and only a new run repairs that.
+   * Whether the run with this lease has stored its end, or still holds its key. If this process dies, the record of the
+   * lease then queues the key again. After the loss of the lease, another run may have begun before the last write of
+   * this one arrived, and only a new run repairs that.
    */
   needsNoRun(owner: string): boolean {
     return this.#leases.has(owner) && isHeld(this.#leases.get(owner))
   }
 
-  /** Takes no more keys; runs that do not end within the grace are handed back. */
+  /** Takes no more keys. Runs that do not end within the grace are handed back. */
   async drain(graceMs: number): Promise<void> {
     await this.#worker.drain(graceMs)
     this.#views.clear()
@@ -66,7 +67,10 @@ export class ReconcilerWorker {
     return isKey(lease.key) ? this.#run(lease) : this.#deadLetter(lease)
   }
 
-  /** The record of the run stands until the letter is stored: who dies meanwhile does it again. */
+  /**
+   * Stores the dead letter of an invalid key. The record of the run stays until then, so that the queue repeats the run
+   * of a process that died.
+   */
   async #deadLetter({ reconciler, key, lane, enqueuedAt: since }: Lease): Promise<Finish> {
     const message = `key ${key} is not the namespace and name of an object`
     const { deadLetter } = this.#deps
@@ -123,7 +127,7 @@ export class ReconcilerWorker {
     this.#observe(key, { step: 'finished', ...reconciliation?.span, result: RESULTS[finish.kind], ms, message })
   }
 
-  /** A dry run is no run of the object. */
+  /** Reports the end of a run, except of a dry run, which changes nothing. */
   #tellEnd(lease: Lease, { reconciliation, finish, startedAt, ms = 0 }: Current, stored: 'finished' | 'fenced'): void {
     const { ended, now } = this.#deps
     if (ended === undefined || reconciliation === undefined || this.#served.spec.dryRun) return
@@ -132,7 +136,7 @@ export class ReconcilerWorker {
     ended({ lease, of: this.#served, startedAt, ms, finish: shown, span, revision, laps })
   }
 
-  /** What a run has seen is of use to the run that its timer causes. */
+  /** Keeps the view of the run for the run that its timer causes. */
   #keep({ key, owner }: Lease, finish: Finish | undefined, view: RunView | undefined): void {
     if (finish?.kind !== 'requeue') return view?.end()
     const kept = view?.release()

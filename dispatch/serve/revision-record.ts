@@ -15,11 +15,14 @@ export interface RevisionRecordDependencies {
 /** Records the revisions of a function in the status of its Reconciler. A bridge then runs every object again. */
 export class RevisionRecord {
   readonly #deps: RevisionRecordDependencies
-  /** Stored by this process: an API server whose definition has no place for them would drop them again and again. */
+  /**
+   * Revisions that this process has stored. An API server whose CRD does not have the field drops them, and they must
+   * not be stored again and again.
+   */
   readonly #stored = new Set<string>()
-  /** Not stored, because a newer version of the Reconciler was on its way. */
+  /** A revision that was not stored, because a newer version of the Reconciler was on its way. */
   #owed: string | undefined
-  /** The newest version of the Reconciler that has come. */
+  /** The newest version of the Reconciler that has arrived. */
   #latest: KubeObject | undefined
   #storing: Promise<void> = Promise.resolve()
 
@@ -27,7 +30,10 @@ export class RevisionRecord {
     this.#deps = deps
   }
 
-  /** A revision has run an object by this version of the Reconciler; returns when the object has to run again for that. */
+  /**
+   * Notes that a revision has run an object under this version of the Reconciler. Returns the time at which the object
+   * has to run again for that.
+   */
   ran(name: string, reconciler: KubeObject): Date | undefined {
     const { now, random } = this.#deps
     const known = revisionsOf(reconciler)
@@ -36,7 +42,7 @@ export class RevisionRecord {
     return repeatedAt(known, name, { now: now(), random })
   }
 
-  /** A newer version of the Reconciler is known. */
+  /** Notes a newer version of the Reconciler. */
   reconcilerChanged(reconciler: KubeObject): void {
     this.#latest = reconciler
     const owed = this.#owed
@@ -59,7 +65,7 @@ export class RevisionRecord {
     }
   }
 
-  /** The newer version may have come while the request was under way. */
+  /** Retries with a newer version, which may have arrived during the request. Otherwise waits for it. */
   #tryWithNewer(name: string, tried: string | undefined): void {
     const latest = this.#latest
     if (latest === undefined || latest.metadata.resourceVersion === tried) this.#owed = name

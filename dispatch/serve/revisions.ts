@@ -2,20 +2,24 @@ import type { Revision } from '#spec'
 
 /** Longer than most roll-outs take. */
 const ROLL_OUT_MS = 600_000
-/** What is repeated does not come in one instant. */
+/** The time over which the repeated runs are spread. */
 const SPREAD_MS = 60_000
-/** More than run at once. */
+/** The number of recorded revisions: more than are active at the same time. */
 const KEPT = 10
 
-/** The record after an answer of this revision; undefined: it has that one. The order of the first answers stays. */
+/**
+ * Returns the record after an answer of this revision. Undefined if the record has the revision. The order of the first
+ * answers stays.
+ */
 export function recorded(known: readonly Revision[], name: string, now: Date): Revision[] | undefined {
   if (known.some((revision) => revision.name === name)) return undefined
   return [...known, { name, at: now.toISOString() }].slice(-KEPT)
 }
 
 /**
- * When an object runs again that an older revision has run while a newer one was rolled out: when that is over. A run of an
- * older one after that is not repeated, so that two that stay side by side do not run everything without end.
+ * Returns the time at which an object runs again because an older revision has run it during the roll-out of a newer
+ * one: the end of the roll-out. After that, a run of an older revision is not repeated, so that two revisions that stay
+ * active do not run every object without end.
  */
 export function repeatedAt(
   known: readonly Revision[],
