@@ -1,10 +1,13 @@
 import type { CloudEvent } from './cloud-event.ts'
 import { PoisonEventError } from './poison.ts'
 
-/** Members of a CloudEvent that are not attributes. */
+/** Whether a member of a CloudEvent is its data, not an attribute. */
 export const isData = (member: string): boolean => member === 'data' || member === 'data_base64'
 
-/** The event as it is, if it obeys CloudEvents 1.0; else PoisonEventError names the first attribute that does not. */
+/**
+ * Returns the event unchanged if it obeys CloudEvents 1.0. Otherwise throws a PoisonEventError that names the first
+ * invalid attribute.
+ */
 export function validated(event: Record<string, unknown>): CloudEvent {
   if (event['specversion'] !== '1.0')
     throw new PoisonEventError('unsupported-version', `specversion is ${JSON.stringify(event['specversion'])}, not 1.0`)

@@ -1,6 +1,6 @@
 /**
- * A CloudEvent 1.0 as plain data, by its JSON format; bytes that are neither JSON nor text are a Uint8Array in `data`.
- * Extension attributes stand beside the others.
+ * A CloudEvent 1.0 as plain data, as in its JSON format. `data` is a Uint8Array if the bytes are neither JSON nor text.
+ * Extension attributes are members beside the other attributes.
  */
 export interface CloudEvent<T = unknown> {
   id: string
@@ -10,10 +10,10 @@ export interface CloudEvent<T = unknown> {
   datacontenttype?: string
   dataschema?: string
   subject?: string
-  /** RFC 3339. */
+  /** A timestamp as in RFC 3339. */
   time?: string
   data?: T
-  /** Base64, of bytes as they travel in JSON. */
+  /** The data as base64, if it travels as bytes in JSON. */
   data_base64?: string
   [extension: string]: unknown
 }

@@ -1,4 +1,4 @@
-/** The door for who needs CloudEvents and no NATS: a function behind HTTP starts with these few files alone. */
+/** The exports for code that needs CloudEvents without NATS: an HTTP function loads only these few files. */
 
 export type { CloudEvent } from './cloud-event.ts'
 export { fromHttp, type HttpLimits, type HttpMessage, type ReceivedHttp, toHttp } from './http-codec.ts'

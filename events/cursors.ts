@@ -16,8 +16,9 @@ export interface CursorContext {
 }
 
 /**
- * How far each watch has been stored, kept behind the events that it covers in the same stream: whoever loses the tail
- * of the stream loses the cursor with it. Two bridges overwrite each other's; an earlier one only repeats work.
+ * The position up to which each watch has been stored. A cursor is stored in the same stream, behind the events that it
+ * covers: a loss of the stream's tail loses the cursor as well. Two bridges overwrite each other's cursors; an earlier
+ * cursor only repeats work.
  */
 export class Cursors {
   readonly #context: CursorContext

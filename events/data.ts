@@ -3,7 +3,7 @@ import { PoisonEventError } from './poison.ts'
 
 const JSON_TYPE = 'application/json'
 
-/** `type/subtype`, lower-case, without parameters. */
+/** Returns the media type `type/subtype` in lower case, without parameters. */
 export const mediaType = (contentType: string): string => (contentType.split(';', 1)[0] ?? '').trim().toLowerCase()
 
 export function isJson(contentType: string): boolean {
@@ -11,7 +11,7 @@ export function isJson(contentType: string): boolean {
   return type === JSON_TYPE || type === 'text/json' || type.endsWith('+json')
 }
 
-/** The data of an event as bytes, with the content type that says how. No data at all is an empty body. */
+/** Returns the data of an event as bytes, with their content type. An event without data has an empty body. */
 export function encodeData(event: CloudEvent): { bytes: Uint8Array; contentType: string | undefined } {
   const { datacontenttype: declared, data_base64: base64 } = event
   const data = event.data ?? (base64 === undefined ? event.data : Buffer.from(base64, 'base64'))
@@ -23,7 +23,9 @@ export function encodeData(event: CloudEvent): { bytes: Uint8Array; contentType:
   throw new TypeError(`data of type ${contentType} is a string or bytes, not ${typeof data}`)
 }
 
-/** JSON becomes its value, text a string, anything else stays bytes. An empty body is no data. */
+/**
+ * Returns the data of a body: the value for JSON, a string for text, otherwise the bytes. Undefined for an empty body.
+ */
 export function decodeData(bytes: Uint8Array, contentType: string | undefined): unknown {
   if (bytes.length === 0) return undefined
   if (contentType === undefined) return bytes
@@ -31,7 +33,9 @@ export function decodeData(bytes: Uint8Array, contentType: string | undefined): 
   return mediaType(contentType).startsWith('text/') ? decodeText(bytes, contentType) : bytes
 }
 
-/** The parser's own words show a piece of the text, which may be a Secret: nobody gets them. */
+/**
+ * Parses JSON. The error leaves out the parser's message, because it quotes a part of the text, which may be a Secret.
+ */
 export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text)
@@ -40,7 +44,7 @@ export function parseJson(text: string): unknown {
   }
 }
 
-/** UTF-8 unless the content type names another charset. */
+/** Decodes text as UTF-8, unless the content type names another charset. */
 export function decodeText(bytes: Uint8Array, contentType: string): string {
   const charset = /;\s*charset\s*=\s*"?([^\s;"]+)/i.exec(contentType)?.[1] ?? 'utf-8'
   try {

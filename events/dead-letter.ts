@@ -4,15 +4,15 @@ import { toNats } from './nats-codec.ts'
 import { PoisonEventError, type PoisonReason } from './poison.ts'
 import { encodeSubjectPart } from './subject-part.ts'
 
-/** Why a message is dead; also a part of a subject. */
+/** The reason why a message is dead; also a part of a subject. */
 export type DeadReason = PoisonReason | 'invalid-key' | 'unknown-reconciler'
 
-/** A message that nobody can do anything with, and where it was found. */
+/** A message that Fairlead cannot process, with the place where it was found. */
 export interface DeadMessage {
   reason: DeadReason
-  /** What is wrong, in words. */
+  /** A description of the defect. */
   detail: string
-  /** Whose it was; undefined: of all. */
+  /** The Reconciler of the message. Undefined: the message belongs to no single Reconciler. */
   reconciler?: string | undefined
   stream: string
   subject: string
@@ -20,11 +20,14 @@ export interface DeadMessage {
   storedAt: Date
   headers: Record<string, string>
   data: Uint8Array
-  /** Of the body that it had: more than `data` has if it was too large to be kept, or may not be. Left out: all is there. */
+  /**
+   * The size of the original body in bytes, if `data` holds less because the body was too large or is confidential.
+   * Left out: `data` is the whole body.
+   */
   bytes?: number
 }
 
-/** A key of the work queue: nobody runs it, or it names no object. */
+/** Returns the dead message of a key in the work queue whose Reconciler is unknown, or that names no object. */
 export const deadKey = (key: {
   reconciler: string
   key: string
@@ -45,20 +48,20 @@ export const deadKey = (key: {
   data: new Uint8Array(),
 })
 
-/** Undefined: it was no key. */
+/** Returns the key of the work queue in a dead message. Undefined: the message was not a key. */
 export function keyIn({ subject, reconciler }: DeadMessage): { reconciler: string; key: string } | undefined {
   const [role, , , ...key] = subject.split('.')
   return role === 'work' && reconciler !== undefined ? { reconciler, key: key.join('.') } : undefined
 }
 
 export interface DeadLetter extends DeadMessage {
-  /** Place in DEAD, by which it is called. */
+  /** The sequence in DEAD, by which commands name the letter. */
   id: number
   diedAt: Date
   bytes: number
 }
 
-/** As an HTTP status would say it: that is what `knativeerrorcode` holds. */
+/** The HTTP status that corresponds to each reason, which is the value of `knativeerrorcode`. */
 export const CODES: Record<DeadReason, number> = {
   'no-cloudevent': 400,
   'invalid-attribute': 400,
@@ -71,21 +74,26 @@ export const CODES: Record<DeadReason, number> = {
 }
 
 const TYPE = 'dev.fairlead.dead'
-/** Knative cuts there, too. */
+/** The maximum length of `knativeerrordata` in characters, the same as in Knative. */
 const MAX_ERROR_DATA = 1024
 
-/** Of a subject with something before it that still has room in a line of 4096 bytes (nats-server's max_control_line). */
+/**
+ * The longest subject that fits, with parts before it, into a protocol line of 4096 bytes (nats-server's
+ * max_control_line).
+ */
 const MAX_SUBJECT = 3000
 
-/** `dead.<reconciler>.<reason>.<subject that it had>`, which is one hashed part if there is no room for it. */
+/**
+ * Returns the subject `dead.<reconciler>.<reason>.<original subject>`. A subject that does not fit is one hashed part.
+ */
 export const deadSubject = ({ reconciler, reason, subject }: DeadMessage): string =>
   `dead.${reconciler === undefined ? '_' : reconciler.replaceAll('.', '_')}.${reason}.${
     subject.length <= MAX_SUBJECT ? subject : encodeSubjectPart(subject)
   }`
 
 /**
- * A CloudEvent in binary mode whose data is the dead message's body as it was; cut where the whole would have more than
- * `maxBytes`.
+ * Returns a CloudEvent in binary mode whose data is the original body of the dead message. The body is cut if the event
+ * would exceed `maxBytes`.
  */
 export function encodeDead(dead: DeadMessage, cluster: string, now: Date, maxBytes: number) {
   const { stream, subject, sequence, reason, reconciler, detail, storedAt, data, bytes = data.length } = dead
@@ -112,7 +120,10 @@ export function encodeDead(dead: DeadMessage, cluster: string, now: Date, maxByt
   return { headers: all, data: data.subarray(0, Math.max(0, Math.min(data.length, room))) }
 }
 
-/** undefined: it is no dead letter of ours. `subject` without the installation's prefix. */
+/**
+ * Returns the dead letter in a message. Undefined: the message is not a dead letter of this version. `subject` is
+ * without the installation's prefix.
+ */
 export function decodeDead(subject: string, message: StoredMessage): DeadLetter | undefined {
   try {
     const letter = letterIn(subject, message)
@@ -144,7 +155,7 @@ function letterIn(subject: string, message: StoredMessage): DeadLetter | undefin
   }
 }
 
-/** Somebody else may have put it there. */
+/** Whether the values are valid: another program may have stored the message. */
 const isWhole = ({ diedAt, storedAt, headers }: DeadLetter): boolean =>
   [diedAt, storedAt].every((date) => !Number.isNaN(date.getTime())) && areTexts(headers)
 
@@ -153,7 +164,7 @@ const areTexts = (fields: unknown): boolean =>
 
 const isReason = (text: string | undefined): text is DeadReason => text !== undefined && Object.hasOwn(CODES, text)
 
-/** As a CloudEvents attribute may be. */
+/** Returns the text in the form that a CloudEvents attribute allows. */
 const cleaned = (text: string): string =>
   text
     .replaceAll(/\p{Cc}+/gu, ' ')

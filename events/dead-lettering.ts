@@ -16,11 +16,11 @@ export interface DeadLetteringContext {
   now: () => Date
 }
 
-/** Whoever quotes what is wrong with a broken message quotes the message. */
+/** Replaces the error of a message of such a kind, because the error may quote the message. */
 const UNTOLD = 'of its kind only references travel, so nothing of it is kept'
 const EMPTY = { headers: {}, data: new Uint8Array() }
 
-/** Moves unreadable messages from EVENTS to the dead letters, so that a reader can go on with the next message. */
+/** Moves unreadable messages from EVENTS to the dead letters, so that a reader can continue with the next message. */
 export class DeadLettering {
   readonly #context: DeadLetteringContext
 
@@ -28,7 +28,10 @@ export class DeadLettering {
     this.#context = context
   }
 
-  /** The result of `read`. If the message cannot be read, moves it to the dead letters and resolves with undefined. */
+  /**
+   * Returns the result of `read`. If the message cannot be read, moves it to the dead letters and resolves with
+   * undefined.
+   */
   readOrDeadLetter<T>(message: StoredMessage, read: () => T): T | Promise<undefined> {
     try {
       return read()
@@ -39,7 +42,10 @@ export class DeadLettering {
     }
   }
 
-  /** What never came into the stream: its body, which may be confidential, is left out. */
+  /**
+   * Stores a dead letter for a message that never reached the stream. Its body is left out, because it may be
+   * confidential.
+   */
   async deadLetterUnstored(
     subject: string,
     reason: DeadMessage['reason'],
@@ -52,7 +58,7 @@ export class DeadLettering {
     await deadLetter?.({ ...letter, ...EMPTY, bytes, sequence: 0, storedAt: now() })
   }
 
-  /** Taken out of the stream only when it is kept elsewhere. */
+  /** Stores the dead letter, and only then deletes the message from the stream. */
   async #deadLetter(
     { subject, sequence }: StoredMessage,
     reason: DeadMessage['reason'],
@@ -72,7 +78,7 @@ export class DeadLettering {
     await persist(() => js.remove(stream, sequence), { log })
   }
 
-  /** What may be in EVENTS as a reference only may not be elsewhere in whole. */
+  /** Whether the body may be kept. If EVENTS may hold only references of a kind, DEAD must not hold its objects. */
   #mayKeep(subject: string): boolean {
     const { names, isReferenceOnly } = this.#context
     const bare = subject.slice(names.root.length)

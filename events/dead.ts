@@ -14,36 +14,41 @@ import { isIn, streamNames } from './stream.ts'
 
 export interface DeadLettersOptions {
   prefix?: string
-  /** Left out: 1 when the stream has to be created, else as it is. */
+  /** Left out: an existing stream keeps its number, a new stream gets one. */
   replicas?: 1 | 3
-  /** Raises the replicas of an existing stream to that number. Needs the permission to update it. */
+  /** Raises the replicas of an existing stream to that number. Needs the permission to update the stream. */
   raiseReplicas?: boolean
-  /** False: it is there, or nothing can be read. */
+  /** False: the stream is not created. If it does not exist, reads fail. */
   create?: boolean
   cluster: string
   log: RunLog
   now?: () => Date
 }
 
-/** What could not be dealt with, kept for people to look at: one stream, two weeks. */
+/** Messages that could not be processed, kept for users for two weeks in one stream. */
 export interface DeadLetters {
   readonly stream: string
-  /** Resolves when it is stored: only then may the source be rid of it. Goes on until NATS has answered. */
+  /** Stores a letter. Delete the source only after this resolves. It repeats until NATS has answered. */
   put(dead: DeadMessage): Promise<void>
-  /** Oldest first. */
+  /** Lists the letters, oldest first. */
   list(): AsyncGenerator<DeadLetter>
   get(id: number): Promise<DeadLetter | undefined>
   remove(id: number): Promise<void>
-  /** It says that it was in EVENTS, on a subject that is there: no letter can send what it holds to anywhere else. */
+  /**
+   * Whether the letter names EVENTS and a valid subject of it as its origin. This prevents a letter from being
+   * published to any other subject.
+   */
   isFromEvents(letter: DeadLetter): boolean
   count(): Promise<Record<DeadReason, number>>
 }
 
 const MAX_AGE_NS = 14 * 86_400 * 1e9
-/** Of one subject: what keeps coming is not kept without end. */
+/**
+ * The number of letters kept for one subject, so that a message that fails again and again does not fill the stream.
+ */
 const MAX_PER_SUBJECT = 16
 const DUPLICATE_WINDOW_NS = 120e9
-/** What JetStream itself adds to a message. */
+/** The bytes that JetStream adds to a message. */
 const OVERHEAD_BYTES = 1024
 
 const namesOf = (prefix = '') => ({
@@ -83,7 +88,7 @@ function deadLettersIn(js: JetStream, stream: string, root: string, options: Dea
   const events = streamNames(options.prefix)
   const read = (message: { subject: string } & Parameters<typeof decodeDead>[1]) =>
     decodeDead(message.subject.slice(root.length), message)
-  /** Somebody may have deleted it to be rid of all letters. */
+  /** A user may have deleted the stream to remove all letters, so it is declared again. */
   const declareAgain = async (error: unknown) => {
     if (isUnanswered(error)) await declareDead(js, stream, root, options)
     throw error

@@ -1,13 +1,13 @@
 import { apiVersionOf, controllerOf, type KubeObject, type ResourceRef } from '#contracts'
 import type { ObjectEvent, StoredEvent } from './types.ts'
 
-/** The object lacks what the API server always gives: it did not come from there. */
+/** Thrown if an object lacks a field that the API server always sets. */
 export class IncompleteObjectError extends TypeError {
   override readonly name = 'IncompleteObjectError'
 }
 
 export interface ObjectEventInput {
-  /** Host part of `source`. */
+  /** The host part of `source`. */
   cluster: string
   ref: ResourceRef
   verb: StoredEvent['verb']
@@ -19,7 +19,7 @@ export interface ObjectEventInput {
 const TYPE = 'dev.fairlead.resource.'
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration'
 
-/** The CloudEvent of an object, whole but for what {@link asTravelling} leaves out. */
+/** Returns the CloudEvent of an object: the whole object except the parts that {@link asTravelling} leaves out. */
 export function objectEvent({ cluster, ref, verb, object, now, traceparent }: ObjectEventInput): ObjectEvent {
   const { name, namespace, generation } = object.metadata
   const uid = demanded(object, 'uid')
@@ -47,8 +47,8 @@ export function objectEvent({ cluster, ref, verb, object, now, traceparent }: Ob
 }
 
 /**
- * The object without `managedFields` and without kubectl's annotation that repeats it as it was last applied: what
- * an object looks like everywhere outside of the API server.
+ * Returns the object without `managedFields` and without kubectl's last-applied annotation, which repeats the object.
+ * All objects outside of the API server have this form.
  */
 export function asTravelling(object: KubeObject): KubeObject {
   const { managedFields, annotations } = object.metadata
@@ -63,8 +63,8 @@ function withoutLastApplied(annotations: Record<string, string> = {}): { annotat
 }
 
 /**
- * The same event with apiVersion, kind and metadata only, and of that no annotations: many tools keep a copy of the
- * whole object in one, a Secret's values included.
+ * Returns the same event with apiVersion, kind and metadata without annotations. Annotations are left out because many
+ * tools keep a copy of the whole object in one, including the values of a Secret.
  */
 export function asReference(event: ObjectEvent): ObjectEvent {
   const { apiVersion, kind, metadata } = event.data
@@ -73,8 +73,8 @@ export function asReference(event: ObjectEvent): ObjectEvent {
 }
 
 /**
- * A reference with no more than says which object it is, in which version, and whose: for an object with more metadata
- * than may travel. Nobody bounds labels, finalizers and owner references but etcd, at 1.5 MB.
+ * Returns a reference with only the metadata that identify the object, its version and its controller, for an object
+ * whose metadata exceed the size limit. Only etcd limits labels, finalizers and owner references, at 1.5 MB.
  */
 export function asBareReference(event: ObjectEvent): ObjectEvent {
   const { metadata } = event.data
@@ -93,19 +93,19 @@ const IDENTIFYING = new Set([
   'deletionTimestamp',
 ])
 
-/** The same event with apiVersion, kind and metadata only. */
+/** Returns the same event with apiVersion, kind and metadata only. */
 export function asMetadata(event: ObjectEvent): ObjectEvent {
   const { apiVersion, kind, metadata } = event.data
   return { ...event, dataref: event.subject, data: { apiVersion, kind, metadata } }
 }
 
-/** What a type attribute says happened; undefined for other events than those of an object. */
+/** Returns the verb in a type attribute. Undefined: the event is not the event of an object. */
 export function verbOf(type: string | undefined): StoredEvent['verb'] | undefined {
   const verb = type?.startsWith(TYPE) ? type.slice(TYPE.length) : undefined
   return verb === 'added' || verb === 'modified' || verb === 'deleted' || verb === 'moved' ? verb : undefined
 }
 
-/** The path of an object in the API, segments escaped as in a URL. */
+/** Returns the path of an object in the API, with segments escaped as in a URL. */
 function objectPath(ref: ResourceRef, namespace: string | undefined, name: string): string {
   const scope = namespace === undefined ? '' : `/namespaces/${segment(namespace)}`
   return `${apiRoot(ref)}${scope}/${ref.resource}/${segment(name)}`
@@ -114,7 +114,7 @@ function objectPath(ref: ResourceRef, namespace: string | undefined, name: strin
 const apiRoot = ({ group, version }: ResourceRef): string =>
   group === '' ? `/api/${version}` : `/apis/${group}/${version}`
 
-/** A colon is common in RBAC names and needs no escape in a path. */
+/** Escapes a path segment. A colon is common in RBAC names and needs no escape. */
 const segment = (text: string): string => encodeURIComponent(text).replaceAll('%3A', ':')
 
 function demanded(object: KubeObject, field: 'uid' | 'resourceVersion'): string {

@@ -16,25 +16,30 @@ export interface HttpMessage {
   body: Uint8Array
 }
 
-/** A request or response as Node (one value or a list per name) and fetch (entries of Headers) give it. */
+/**
+ * A request or response with headers as Node (a value or a list per name) or fetch (entries of Headers) provides them.
+ */
 export interface ReceivedHttp {
   headers: Record<string, string | string[] | undefined>
   body: Uint8Array
 }
 
 export interface HttpLimits {
-  /** Of the body, in bytes; CloudEvents consumers should take 64 KiB at least. Left out: no limit. */
+  /** The limit of the body in bytes. CloudEvents consumers should accept at least 64 KiB. Left out: no limit. */
   maxBytes?: number
 }
 
-/** The CloudEvents HTTP binding 1.0; the content type is the binding's own, there is no ce-datacontenttype. */
+/**
+ * Encodes an event in the CloudEvents HTTP binding 1.0. The content type is the HTTP header; there is no
+ * ce-datacontenttype.
+ */
 export function toHttp(event: CloudEvent, mode: ContentMode = 'binary', { maxBytes }: HttpLimits = {}): HttpMessage {
   const message = mode === 'structured' ? structured(event) : binary(event)
   demandSize(message.body, maxBytes)
   return message
 }
 
-/** Reads both modes; batches and formats other than JSON are refused as `unsupported-mode` (415). */
+/** Decodes both modes. Throws `unsupported-mode` (415) for batches and for formats other than JSON. */
 export function fromHttp({ headers, body }: ReceivedHttp, { maxBytes }: HttpLimits = {}): CloudEvent {
   demandSize(body, maxBytes)
   const lower = lowerCased(headers)

@@ -8,9 +8,12 @@ import { NONE } from './subject-part.ts'
 import type { StoredObject } from './types.ts'
 import { isPresent } from './version-conflict.ts'
 
-/** Of the filter, up to the namespace. */
+/** The number of parts of the filter before the namespace. */
 const PREFIX_PARTS = 4
-/** For a page the server counts all that match: 3 ms for 20,000 objects, 14 ms for 100,000. One message costs 0.4 ms. */
+/**
+ * For a page, the server counts all matching messages: 3 ms for 20,000 objects, 14 ms for 100,000. One message costs
+ * 0.4 ms.
+ */
 const SINGLE_MESSAGES = 8
 const OBJECTS_PER_SINGLE_MESSAGE = 4096
 
@@ -20,20 +23,23 @@ export interface IndexContext extends PagesContext {
 
 export interface IndexReaderOptions {
   context: IndexContext
-  /** objectFilter of a kind in a place, without the installation's prefix. */
+  /** The objectFilter of a kind in a place, without the installation's prefix. */
   filter: string
-  /** The stream's last sequence, as far as something that was read before has told it. */
+  /** Returns the stream's last sequence, as far as earlier reads have shown it. */
   end: () => number
-  /** An object that somebody selects was stored. */
+  /** Called when an object that a selection selects was stored. */
   selected: (subject: string, object: StoredObject, message: StoredMessage) => void
 }
 
-/** Keeps an index up with EVENTS: it asks for what is behind the last message that it knows, when somebody wants to know. */
+/**
+ * Keeps an index up to date with EVENTS. When the index is needed, the reader requests the messages behind the last one
+ * that it knows.
+ */
 export class IndexReader implements Disposable {
   readonly index: ObjectIndex
   readonly #options: IndexReaderOptions
   readonly #disposed = new AbortController()
-  /** Everything that matches is known up to here. */
+  /** All matching messages up to this sequence are known. */
   #position = 0
   #isBuilt = false
   #underWay: Promise<void> | undefined
@@ -49,23 +55,26 @@ export class IndexReader implements Disposable {
     return this.#position
   }
 
-  /** Aborted: what it says may be wrong. */
+  /** Aborted: the index may be wrong. */
   get disposed(): AbortSignal {
     return this.#disposed.signal
   }
 
-  /** Everything that was stored or deleted up to then is known, by the clock of this machine. */
+  /** The time by this machine's clock up to which all stored and deleted objects are known. */
   get readAt(): number {
     return this.#readAt
   }
 
-  /** Of one namespace. */
+  /** Whether the filter selects one namespace. */
   get isInNamespace(): boolean {
     const place = this.#options.filter.split('.')[PREFIX_PARTS]
     return place !== '*' && place !== NONE
   }
 
-  /** Resolves when the index has everything that was confirmed before this call. All who call during a read share the next one. */
+  /**
+   * Resolves when the index has everything that was confirmed before this call. All calls during a read share the next
+   * read.
+   */
   catchUp(): Promise<void> {
     if (this.#next) return this.#next
     if (this.#underWay === undefined) return this.#start()
@@ -112,7 +121,7 @@ export class IndexReader implements Disposable {
       if (message === undefined) return this.#cover(end)
       await this.#apply([message])
     }
-    // A page may come from a replica that is behind: then the leader has more.
+    // A replica that is behind may have sent the page, so the leader may have more.
     const confirmed = isAlone ? 0 : await this.#ask((stream) => js.lastSequence(stream))
     for (;;) {
       const end = Math.max(confirmed, this.#options.end())
@@ -127,7 +136,7 @@ export class IndexReader implements Disposable {
     }
   }
 
-  /** `end`: known before the server was asked, and had nothing more up to there. */
+  /** Notes that the server has nothing more up to `end`, which was known before the server was asked. */
   #cover(end: number): void {
     this.#position = Math.max(this.#position, end)
     if (this.#isBuilt) return

@@ -7,14 +7,14 @@ import type { Selection } from './selection.ts'
 import { resourcePrefix } from './subjects.ts'
 import type { StoredObject } from './types.ts'
 
-/** All indexes of a process may take so much. Beyond it, the one that was used least recently is dropped. */
+/** The memory limit of all indexes of a process. Beyond it, the least recently used index is dropped. */
 const CAPACITY_BYTES = 128 * 2 ** 20
-/** What was used so lately is needed again soon. */
+/** An index that was used within this time is likely to be needed again soon. */
 const BUSY_MS = 60_000
-/** An index may be so old, as a part of the life of a tombstone. */
+/** The maximum age of an index, as a fraction of the lifetime of a tombstone. */
 const OLDEST = 0.5
 
-/** What is known of the end of the stream at one moment. */
+/** The known end of the stream at one moment. */
 export interface Mark {
   generation: object
   /** The stream had this sequence. */
@@ -25,24 +25,24 @@ interface IndexesOptions {
   context: IndexContext
   tombstoneSeconds: number
   selected: (subject: string, object: StoredObject, message: StoredMessage) => void
-  /** What was read before is of no use. */
+  /** Called when objects that were read earlier are no longer valid. */
   cleared: () => void
 }
 
 /**
- * The indexes that this process reads by: one for each kind and place, made when a run first needs it. Lost with the
- * connection: the server that comes back may not have what they were read from.
+ * The indexes from which this process reads: one for each kind and place, built when a run first needs it. They are
+ * dropped with the connection, because the server that comes back may have lost the messages that they were built from.
  */
 export class Indexes {
   readonly #options: IndexesOptions
-  /** By filter; what was used last is at the end. */
+  /** The readers keyed by filter; the last used one is at the end. */
   readonly #readers = new Map<string, IndexReader>()
   readonly #weights = new WeakMap<IndexReader, number>()
-  /** By what the subjects of a kind begin with: an index of a namespace in which there are objects. */
+  /** For each subject prefix of a kind, an index of a namespace that holds objects. */
   readonly #inNamespace = new Map<string, IndexReader>()
   #bytes = 0
   #generation = {}
-  /** What something that was read has told of the last sequence. A replica may have given later messages. */
+  /** The stream's last sequence as earlier reads have shown it. A replica may have sent later messages. */
   #end = 0
   #highest = 0
 
@@ -53,7 +53,7 @@ export class Indexes {
     js.onReconnect(() => this.clear())
   }
 
-  /** An index with everything that was confirmed before this call. It knows the selection. */
+  /** Returns an index that knows the selection and everything that was confirmed before this call. */
   async upToDate(filter: string, selection: Selection, signal: AbortSignal | undefined): Promise<ObjectIndex> {
     for (;;) {
       const reader = this.#openFor(filter, selection)
@@ -68,7 +68,10 @@ export class Indexes {
     }
   }
 
-  /** For another selection by fields everything is read again, once for all selections of which the index knows. */
+  /**
+   * Opens the reader of a filter. A new selection by fields makes it read everything again, once for all selections
+   * that the index knows.
+   */
   #openFor(filter: string, selection: Selection): IndexReader {
     const known = this.#open(filter)
     const isReadAgain = selection.byFields && known.position > 0 && !known.index.knows(selection)
@@ -79,13 +82,16 @@ export class Indexes {
     return reader
   }
 
-  /** As long as there are objects of a kind in a namespace, there are none without a namespace. */
+  /**
+   * Whether a kind is known to be namespaced: while a namespace holds objects of the kind, none exist without a
+   * namespace.
+   */
   isNamespaced(ref: ResourceRef): boolean {
     const reader = this.#inNamespace.get(resourcePrefix(ref))
     return reader?.disposed.aborted === false && reader.index.size > 0 && !this.#isOld(reader)
   }
 
-  /** Perhaps a new one, of which nothing is read yet. */
+  /** Opens a reader, which may be new and empty. */
   #open(filter: string): IndexReader {
     const known = this.#readers.get(filter)
     const isKnown = known !== undefined && !this.#isOld(known)
@@ -97,12 +103,15 @@ export class Indexes {
     return reader
   }
 
-  /** Before something is read that tells the end of the stream. */
+  /** Returns a mark. Call it before a read that shows the end of the stream. */
   mark(): Mark {
     return { generation: this.#generation, highest: this.#highest }
   }
 
-  /** False: the stream was set back since, or the connection lost, and what was read by an index is of no use. */
+  /**
+   * Notes the end of the stream. False: the stream was set back since the mark, or the connection was lost, so the data
+   * that an index has read are not valid.
+   */
   reached({ generation, highest }: Mark, end: number): boolean {
     if (generation !== this.#generation) return false
     if (end < highest) {
@@ -130,7 +139,7 @@ export class Indexes {
     this.#bytes -= this.#weights.get(reader) ?? 0
   }
 
-  /** A deletion may be missing in it, whose tombstone is gone. */
+  /** Whether the index is so old that it may lack a deletion whose tombstone has expired. */
   #isOld({ readAt }: IndexReader): boolean {
     const ms = Date.now() - readAt
     return ms < 0 || ms > OLDEST * this.#options.tombstoneSeconds * 1000

@@ -2,8 +2,9 @@ import { BoundedMap } from '#primitives'
 import { compareVersions, type StoredCopies, type StoredCopy } from './version-conflict.ts'
 
 /**
- * Where the objects touched last stand, by identity: lets the first compare-and-set hit without a read. Each as one flat
- * string, since there are tens of thousands: with its key 0.15 KiB instead of 0.6.
+ * The last known message of each recently used object, keyed by identity, so that the first compare-and-set succeeds
+ * without a read. Each entry is one flat string, because there are tens of thousands: 0.15 KiB with its key instead of
+ * 0.6 KiB.
  */
 export class Memory {
   readonly #views: BoundedMap<string, string>
@@ -17,19 +18,19 @@ export class Memory {
     return text === undefined ? undefined : unpacked(text)
   }
 
-  /** The truth as of now. */
+  /** Stores the present state of an object. */
   set(identity: string, holder: StoredCopy, formerOwners: readonly string[]): void {
     this.#views.set(identity, packed(holder, formerOwners))
   }
 
-  /** Seen in passing, perhaps after something later was learned. */
+  /** Stores a state that was read in passing, unless a later one is known. */
   learn(identity: string, latest: StoredCopy): void {
     const known = this.get(identity)
     if (known?.copies.some((copy) => copy.sequence >= latest.sequence || !isLater(latest, copy))) return
     this.set(identity, latest, known?.formerOwners ?? [])
   }
 
-  /** Removes the identities with this beginning. */
+  /** Removes the identities that begin with this text. */
   forget(beginning: string): void {
     for (const identity of this.#views.keys()) if (identity.startsWith(beginning)) this.#views.delete(identity)
   }
@@ -44,7 +45,7 @@ const isLater = (latest: StoredCopy, known: StoredCopy): boolean =>
 
 type Packed = [StoredCopy['owner'], number, string, StoredCopy['verb'], boolean?, (string | null)?, ...string[]]
 
-/** What is seldom anything else is left out. */
+/** Leaves out the fields that have their usual value. */
 function packed(
   { owner, sequence, resourceVersion, verb, origin, partial }: StoredCopy,
   formerOwners: readonly string[],

@@ -4,13 +4,13 @@ import { decodeData, decodeText, isJson, mediaType, parseJson } from './data.ts'
 import { decodeHeaderValue, encodeHeaderValue } from './header-value.ts'
 import { PoisonEventError } from './poison.ts'
 
-/** Binary: attributes in headers, data alone in the body. Structured: everything in the body, as JSON. */
+/** binary: attributes in headers, data alone in the body. structured: everything in the body, as JSON. */
 export type ContentMode = 'binary' | 'structured'
 
-/** As the CloudEvents specification's own example spells it. */
+/** The content type as the example in the CloudEvents specification spells it. */
 export const STRUCTURED_TYPE = 'application/cloudevents+json; charset=UTF-8'
 
-/** A received message in either binding, its header names lower-cased. */
+/** A received message in either binding. Header names are in lower case. */
 export interface Received {
   headers: ReadonlyMap<string, string>
   body: Uint8Array
@@ -19,7 +19,7 @@ export interface Received {
 export const isStructured = (contentType: string | undefined): contentType is string =>
   contentType !== undefined && contentType.trimStart().toLowerCase().startsWith('application/cloudevents')
 
-/** Attributes but for datacontenttype, whose place differs between the bindings, as `ce-` headers. */
+/** Returns the attributes as `ce-` headers, except datacontenttype, whose place differs between the bindings. */
 export function attributeHeaders(event: CloudEvent): Record<string, string> {
   validated(event)
   const headers: Record<string, string> = {}
@@ -64,7 +64,7 @@ export function readStructured(body: Uint8Array, contentType: string): CloudEven
   return structuredEvent(parseJson(decodeText(body, contentType)))
 }
 
-/** JSON format: members that are null are absent, data_base64 is bytes. */
+/** Returns the event in JSON format. Members that are null are absent; data_base64 becomes bytes. */
 export function structuredEvent(json: unknown): CloudEvent {
   if (typeof json !== 'object' || json === null || Array.isArray(json))
     throw new PoisonEventError('no-cloudevent', 'a structured event is a JSON object')

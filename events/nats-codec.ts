@@ -20,8 +20,9 @@ export interface NatsMessage {
 }
 
 /**
- * NATS protocol binding 1.0.3-wip; its binary mode is not in the released 1.0.2. Header names are exactly lower-case,
- * because other readers (the Go SDK) compare them so; for them too the content type stands there twice.
+ * Encodes an event in the NATS protocol binding 1.0.3-wip; the released 1.0.2 has no binary mode. Header names are in
+ * lower case, because other readers (the Go SDK) compare them case-sensitively. For the same readers, the content type
+ * appears twice.
  */
 export function toNats(event: CloudEvent, mode: ContentMode = 'binary'): NatsMessage {
   if (mode === 'structured') return { headers: { 'content-type': STRUCTURED_TYPE }, data: writeStructured(event) }
@@ -34,7 +35,7 @@ export function toNats(event: CloudEvent, mode: ContentMode = 'binary'): NatsMes
   return { headers, data: bytes }
 }
 
-/** Reads both modes, whoever wrote them, with header names in any case. */
+/** Decodes both modes from any writer, with header names in any case. */
 export function fromNats({ headers, data }: NatsMessage): CloudEvent {
   const received: Received = { headers: lowerCased(headers), body: data }
   const contentType = received.headers.get('content-type')
@@ -48,7 +49,7 @@ function declaredType({ headers }: Received): string | undefined {
   return attribute === undefined ? headers.get('content-type') : decodeHeaderValue(attribute)
 }
 
-/** Servers before 2.2 had no headers: a structured event may come without any. */
+/** Servers before 2.2 had no headers, so a structured event may come without any. */
 function bareJson(data: Uint8Array): unknown {
   try {
     const json = parseJson(decodeText(data, ''))
@@ -59,7 +60,7 @@ function bareJson(data: Uint8Array): unknown {
   throw new PoisonEventError('no-cloudevent', 'neither ce-specversion nor a JSON event in the body')
 }
 
-/** Of names that differ in case only, the first counts. */
+/** Returns headers with names in lower case. The first of several names that differ only in case counts. */
 function lowerCased(headers: Record<string, string>): Map<string, string> {
   const lower = new Map<string, string>()
   for (const name in headers) {

@@ -6,18 +6,20 @@ import { holderOf, isPresent, type RankedCopy } from './version-conflict.ts'
 
 type Labels = Readonly<Record<string, string>>
 
-/** What EVENTS has of one object on one subject, as far as selections and the choice between copies need it. */
+/**
+ * The copy of one object on one subject in EVENTS, with the fields that selections and the choice between copies need.
+ */
 export interface IndexedCopy extends RankedCopy {
   /** The owner part of the subject. */
   owner: string
   labels: Labels
-  /** When EVENTS drops it, epoch milliseconds; undefined: never. */
+  /** When EVENTS drops the copy, in epoch milliseconds. Undefined: never. */
   until: number | undefined
 }
 
-/** Where the copy of an object is that counts. */
+/** The place of the copy that counts for an object. */
 export interface Located {
-  /** Without the installation's prefix. */
+  /** The subject without the installation's prefix. */
   subject: string
   sequence: number
 }
@@ -25,50 +27,63 @@ export interface Located {
 interface Selected {
   selection: Selection
   holds: ReturnType<Selection['matcher']>
-  /** Of the objects that it selects. Where only labels are known, it has some too many. */
+  /**
+   * The keys of the selected objects. If only the labels of an object are known, its key may be included although its
+   * fields do not match.
+   */
   keys: Set<string>
 }
 
-/** Almost every object has one copy. */
+/** One or more copies of an object. Almost every object has one. */
 type Entry = IndexedCopy | readonly IndexedCopy[]
 
 const ENTRY_BYTES = 96
 const COPY_BYTES = 136
 const LABEL_BYTES = 40
 const MEMBER_BYTES = 48
-/** Of an index without objects. */
+/** The size of an index without objects. */
 const INDEX_BYTES = 4096
-/** In V8 a shorter part of a string is a copy. */
+/** V8 copies a part of a string that is shorter than this, instead of referring to the whole string. */
 const CUT_LENGTH = 13
-/** Only a writer that is slower than so many deletions could bring back an object in an older version. */
+/**
+ * The memory for deleted objects. A writer could bring back an older version of an object only after as many deletions
+ * as fit here.
+ */
 const GONE_BYTES = 8 * 2 ** 20
 const MOST_SELECTIONS = 256
-/** Of the labels seen last, those that are equal are kept once: the pods of a ReplicaSet. For the whole process. */
+/**
+ * Shares equal labels among the recently seen ones, such as those of the pods of a ReplicaSet, across the whole
+ * process.
+ */
 const sharedLabels = new BoundedMap<string, Labels>(4096)
 
 /**
- * What EVENTS has of one kind in one place, and which of it is selected: of each object its copies and their labels, without
- * the objects. Applying every message in the order of the stream gives what a read of all of it gives.
+ * An index of the copies of all objects of one kind in one place, with their labels but without the objects, and of the
+ * objects that each selection selects. Applying every message in the order of the stream gives the same result as
+ * reading all of them.
  */
 export class ObjectIndex {
   readonly prefix: string
   readonly #present = new Map<string, Entry>()
-  /** Deleted, or known only from owners that it has left: they may outrank a copy that comes later. */
+  /**
+   * Objects that were deleted, or are known only from owners that they have left. They may outrank a copy that comes
+   * later.
+   */
   readonly #gone = new BoundedMap<string, Entry>(GONE_BYTES, weightOf)
   readonly #selections = new Map<string, Selected>()
   #presentBytes = 0
 
-  /** `prefix`: with what the subjects of the kind begin, up to the namespace. */
+  /** `prefix` is the beginning of the kind's subjects, up to the namespace. */
   constructor(prefix: string) {
     this.prefix = prefix
   }
 
-  /** The objects that are there. */
+  /** The number of present objects. */
   get size(): number {
     return this.#present.size
   }
 
-  /** What it takes of the heap, at most. */
+  /** The upper limit of the used heap in bytes. */
   get bytes(): number {
     let members = 0
     for (const { keys } of this.#selections.values()) members += keys.size
@@ -76,7 +91,8 @@ export class ObjectIndex {
   }
 
   /**
-   * The message on this subject is now this one. `object`: in whole, if it is known so. Tells whether somebody selects it.
+   * Applies a message: it is now the last one on this subject. `object` is the whole object, if it is known. Returns
+   * whether a selection selects it.
    */
   apply(subject: string, copy: IndexedCopy, object: KubeObject | undefined, now: number): boolean {
     const key = keyOn(subject)
@@ -97,7 +113,7 @@ export class ObjectIndex {
     return isSelected
   }
 
-  /** What apply() keeps up with. */
+  /** The selections that apply() keeps up to date. */
   get selections(): Selection[] {
     return [...this.#selections.values()].map(({ selection }) => selection)
   }
@@ -106,7 +122,10 @@ export class ObjectIndex {
     return this.#selections.has(text)
   }
 
-  /** From now on apply() keeps up with it. Of what was applied before, labels alone are known. */
+  /**
+   * Adds a selection, which apply() keeps up to date from now on. For messages that were applied before, only the
+   * labels are known.
+   */
   select(selection: Selection): Selected {
     const { text } = selection
     const known = this.#selections.get(text)
@@ -120,7 +139,7 @@ export class ObjectIndex {
     return selected
   }
 
-  /** In the order of the stream. */
+  /** Returns the places of the selected objects, in the order of the stream. */
   locate(selection: Selection): Located[] {
     const located: Located[] = []
     for (const key of this.select(selection).keys) {
@@ -163,13 +182,13 @@ export class ObjectIndex {
   }
 }
 
-/** `<namespace>.<name>` as in the subject. Flat, as keyOf() is. */
+/** Returns `<namespace>.<name>` as in the subject. Flat, like the result of keyOf(). */
 function keyOn(subject: string): string {
   const parts = subject.split('.')
   return [parts.at(-3), parts.at(-1)].join('.')
 }
 
-/** What of it may be kept for long. */
+/** Returns a copy that may be kept for long: it refers to no larger text. */
 function keptOf({ owner, sequence, resourceVersion, verb, labels, until }: IndexedCopy): IndexedCopy {
   const text = JSON.stringify(labels)
   const shared = sharedLabels.get(text) ?? labels
@@ -181,7 +200,7 @@ function keptOf({ owner, sequence, resourceVersion, verb, labels, until }: Index
 const copiesIn = (entry: Entry | undefined): readonly IndexedCopy[] =>
   entry === undefined ? [] : 'owner' in entry ? [entry] : entry
 
-/** What an entry takes of the heap beside its key, at most. */
+/** Returns the upper limit of the heap that an entry takes besides its key, in bytes. */
 function weightOf(entry: Entry): number {
   let bytes = ENTRY_BYTES
   for (const { owner, resourceVersion, labels } of copiesIn(entry)) {
@@ -191,5 +210,8 @@ function weightOf(entry: Entry): number {
   return bytes
 }
 
-/** Not what it was cut from: V8 keeps the whole text of which a longer string is a part. */
+/**
+ * Returns a string that does not refer to the text it was cut from. V8 keeps the whole text as long as a longer part of
+ * it exists.
+ */
 const flat = (text: string): string => (text.length < CUT_LENGTH ? text : Buffer.from(text).toString())

@@ -1,35 +1,35 @@
 import type { Allowance, Observed, StoredObject, View } from './types.ts'
 
-/** What the message of an object says that counts. */
+/** The object in the message that counts. */
 export interface KnownObject {
   identity: string
-  /** Without the installation's prefix. */
+  /** The subject without the installation's prefix. */
   subject: string
   sequence: number
-  /** Undefined: it was deleted. */
+  /** Undefined: the object was deleted. */
   object: StoredObject | undefined
   bytes: number
 }
 
-/** What a put of this process has found out about an object. */
+/** The result of a put of this process for an object. */
 export type PutNews =
   | { kind: 'stored'; known: KnownObject }
-  /** That message counts. */
+  /** The message with this sequence counts. */
   | { kind: 'kept'; sequence: number }
   | { kind: 'unclear' }
 
 export interface ViewFilters {
   primary: string
   owned: readonly string[]
-  /** Of an object that ends the view when it changes, and the sequence that is known of it. */
+  /** The filter of an object whose change ends the view, and the known sequence of that object. */
   news: { filter: string; known: number } | undefined
 }
 
-/** The views of a process. Each learns of every put() of this process that concerns it. */
+/** The views of a process. Each view is updated by every put() of this process that concerns it. */
 export class ObservedViews {
   readonly #byFilter = new Map<string, Set<ObservedView>>()
 
-  /** Call before EVENTS is read for it: what is put meanwhile is not missed. */
+  /** Opens a view. Call before EVENTS is read for it, so that the view includes every put() that happens meanwhile. */
   open(filters: ViewFilters): ObservedView {
     const all = [filters.primary, ...filters.owned, ...(filters.news ? [filters.news.filter] : [])]
     const view = new ObservedView(filters, () => {
@@ -45,7 +45,7 @@ export class ObservedViews {
       for (const view of this.#byFilter.get(filter) ?? []) view.learn(identity, news)
   }
 
-  /** Others may have written. */
+  /** Closes all views, because other processes may have written. */
   end(): void {
     for (const views of this.#byFilter.values()) for (const view of views) view.close()
   }
@@ -56,12 +56,12 @@ export class ObservedViews {
   }
 }
 
-/** What was observed, with what this process has stored since. */
+/** The observed objects, updated with the objects that this process has stored since. */
 export class ObservedView implements View {
   readonly #filters: ViewFilters
   readonly #objects = new Map<string, KnownObject>()
   readonly #onClose: () => void
-  /** Until EVENTS has been read. */
+  /** The news that arrived before EVENTS was read. Undefined after that. */
   #meanwhile: [identity: string, news: PutNews][] | undefined = []
   #isOpen = true
 
@@ -70,7 +70,7 @@ export class ObservedView implements View {
     this.#onClose = onClose
   }
 
-  /** What was read. */
+  /** Sets the objects that were read. */
   begin(objects: readonly KnownObject[]): void {
     for (const known of objects) this.#objects.set(known.identity, known)
     const meanwhile = this.#meanwhile ?? []
@@ -109,7 +109,7 @@ export class ObservedView implements View {
     this.#onClose()
   }
 
-  /** False: what is there is not known any more. */
+  /** Applies news. False: the present state is not known any more. */
   #follows(identity: string, news: PutNews): boolean {
     if (news.kind === 'unclear') return false
     const { news: other } = this.#filters
@@ -121,7 +121,7 @@ export class ObservedView implements View {
   }
 }
 
-/** The filters under which an owner finds what it controls: by the namespace, and of all namespaces. */
+/** Returns the filters under which an owner finds its children: in the namespace, and in all namespaces. */
 function childrenFiltersOf(subject: string): [inNamespace: string, inAll: string] {
   const [k8s, group, version, resource, namespace, owner] = subject.split('.')
   const filterIn = (one: string | undefined) => [k8s, group, version, resource, one, owner, '*'].join('.')

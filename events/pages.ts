@@ -6,22 +6,22 @@ import { MAX_OBJECT_BYTES } from './publication.ts'
 import { ANCHOR, type StreamNames } from './stream.ts'
 import type { Allowance } from './types.ts'
 
-/** Most reads find a few small objects. Large pages are for those that find more. */
+/** Most reads find a few small objects. Larger pages are for reads that find more. */
 const FIRST_PAGE_BYTES = 128 * 1024
 export const NEXT_PAGE_BYTES = 2 * 2 ** 20
-/** The message that fills a page may be of this size: an object, and 64 KiB of headers. */
+/** The maximum size of the message that fills a page: an object, and 64 KiB of headers. */
 export const LARGEST_MESSAGE_BYTES = MAX_OBJECT_BYTES + 64 * 1024
-/** Headers and subject of a message, on average. */
+/** The average size of the headers and subject of a message. */
 const ENVELOPE_BYTES = 1024
 const STALE_READ_PAUSE_MS = 1
 
-/** What must be free before a read of EVENTS begins. */
+/** The memory that must be free before a read of EVENTS begins. */
 export const FIRST_READ_BYTES = FIRST_PAGE_BYTES + LARGEST_MESSAGE_BYTES
 
 export interface PagesContext {
   js: JetStream
   names: StreamNames
-  /** The stream has replicas, or may get them now. */
+  /** True: the stream has replicas, or may get them now. */
   isReplicated: () => boolean
   log: RunLog
 }
@@ -33,16 +33,17 @@ export interface ReadTerms {
 
 export interface Pages {
   messages: StoredMessage[]
-  /** The stream's last sequence as a moment during the read had it; undefined: nothing tells it. */
+  /** The stream's last sequence at a moment during the read. Undefined: it is not known. */
   end: number | undefined
 }
 
 export const sizeOf = ({ data }: Pick<StoredMessage, 'data'>): number => data.length + ENVELOPE_BYTES
 
 /**
- * The last message of each subject, at least as new as what was confirmed before the call. Any replica may answer, so with
- * more than one replica a page is read again until it covers what was confirmed and what the pages before it covered. An
- * object that is stored between two pages would otherwise be missing, if a replica that is behind gives the second page.
+ * Reads the last message of each subject. The messages are at least as new as those confirmed before the call. Any
+ * replica may answer, so with more than one replica a page is read again until it covers all messages that were
+ * confirmed before the call and all that the previous pages covered. Otherwise, an object that is stored between two
+ * pages would be missing if a replica that is behind sends the second page.
  */
 export async function readPages(
   { js, names, isReplicated, log }: PagesContext,

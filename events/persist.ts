@@ -11,7 +11,10 @@ const FIRST_PAUSE_MS = 25
 const LONGEST_PAUSE_MS = 1000
 const IN_FLIGHT_PAUSE_MS = 2
 
-/** Repeats a request that is harmless to repeat until the server has given a definite answer, or the signal ends it. */
+/**
+ * Repeats a request until the server has given a definite answer, or the signal aborts. The request must be safe to
+ * repeat.
+ */
 export function persist<T>(request: () => Promise<T>, { signal, log }: Persistence): Promise<T> {
   const nextPause = doubling(FIRST_PAUSE_MS, LONGEST_PAUSE_MS)
   const pauseMs = (error: unknown): number | undefined => {
@@ -24,5 +27,5 @@ export function persist<T>(request: () => Promise<T>, { signal, log }: Persisten
   return retry(request, { signal, pauseMs })
 }
 
-/** R3: another publish to the same subject is under way. */
+/** Whether another publish to the same subject is under way, on a stream with replicas. */
 const isInFlight = (error: unknown): boolean => error instanceof JetStreamError && error.errCode === ERR.publishInFlight

@@ -1,4 +1,4 @@
-/** Why a message can never be read as a CloudEvent; also a part of a subject. */
+/** The reason why a message can never be read as a CloudEvent; also a part of a subject. */
 export type PoisonReason =
   | 'no-cloudevent'
   | 'unsupported-mode'
@@ -7,7 +7,7 @@ export type PoisonReason =
   | 'invalid-data'
   | 'too-large'
 
-/** The message is no CloudEvent that can be read here, and trying again will not change that. */
+/** Thrown if a message is not a readable CloudEvent, so that another attempt would fail as well. */
 export class PoisonEventError extends Error {
   override readonly name = 'PoisonEventError'
   readonly reason: PoisonReason

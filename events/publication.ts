@@ -3,7 +3,7 @@ import { asBareReference, asMetadata, asReference, type ObjectEventInput, object
 import { type NatsMessage, toNats } from './nats-codec.ts'
 import type { ObjectEvent } from './types.ts'
 
-/** Objects beyond travel as references. */
+/** Larger objects travel as references. */
 export const MAX_OBJECT_BYTES = 512 * 1024
 
 export interface TravelRules {
@@ -17,13 +17,16 @@ export interface Publication {
 }
 
 interface Known {
-  /** Nothing but metadata is known of the object. */
+  /** True: only the metadata of the object are known. */
   metadataOnly?: boolean | undefined
-  /** Somebody needs to know what an object was like that is deleted. */
+  /** True: a Reconciler needs the last state of a deleted object. */
   lastState?: boolean | undefined
 }
 
-/** The event of an object as it travels, whole or as a reference. A deletion has metadata, unless it is to show more. */
+/**
+ * Returns the event of an object as it travels, whole or as a reference. The event of a deletion has only metadata,
+ * unless the last state is needed.
+ */
 export function publicationOf(
   input: ObjectEventInput,
   rules: TravelRules,
@@ -37,8 +40,9 @@ export function publicationOf(
 }
 
 /**
- * Undefined: it is nested too deeply for JSON.stringify(), whose stack ends at some thousand levels. The API server takes
- * 10,000, of fields whose schema preserves what it does not know; metadata have none of these.
+ * Returns the encoded event. Undefined: the object is nested too deeply for JSON.stringify(), whose stack ends at some
+ * thousand levels. The API server accepts 10,000 levels in fields whose schema preserves unknown fields; metadata have
+ * no such fields.
  */
 function encodedIfFlat(event: ObjectEvent): Publication | undefined {
   try {
@@ -49,7 +53,10 @@ function encodedIfFlat(event: ObjectEvent): Publication | undefined {
   }
 }
 
-/** Bare where the metadata alone are over the limit. */
+/**
+ * Returns the reference to an object. If its metadata exceed the limit, the reference has only the identifying
+ * metadata.
+ */
 export function referenceTo(event: ObjectEvent, rules: Pick<TravelRules, 'maxObjectBytes'>): Publication {
   const reference = encoded(asReference(event))
   return mayTravel(reference, rules) ? reference : encoded(asBareReference(event))

@@ -21,18 +21,21 @@ export interface ReaderContext extends PagesContext {
 }
 
 interface Copy extends StoredCopy {
-  /** Without the installation's prefix. */
+  /** The subject without the installation's prefix. */
   subject: string
-  /** identityFilter() of the object. */
+  /** The identityFilter() of the object. */
   identity: string
   message: StoredMessage
 }
 
 const TOO_MANY = 413
-/** What nats-server 2.15 sends to a push consumer before it waits for an answer, at most (JsFlowControlMaxPending). */
+/**
+ * The largest number of bytes that nats-server 2.15 sends to a push consumer before it waits for an answer
+ * (JsFlowControlMaxPending).
+ */
 const PUSHED_BYTES = 32 * 2 ** 20
 
-/** Reads of EVENTS that see everything confirmed before they began. */
+/** Reads EVENTS. Each read sees everything that was confirmed before it began. */
 export class Reader {
   readonly #context: ReaderContext
   readonly #selected: SelectedReader
@@ -121,14 +124,14 @@ export class Reader {
     const done = new AbortController()
     for await (const message of this.#follow(filters, done.signal, () => done.abort(), true)) {
       const { subject, verb } = this.#copy(message)
-      // Of an object that moved, another copy counts.
+      // The object moved to another owner, so the copy there counts.
       if (verb === 'moved') continue
       const identity = await this.#context.deadLettering.readOrDeadLetter(message, () => identityFrom(subject, message))
       if (identity) yield identity
     }
   }
 
-  /** The last message of each subject that matches, without its data. */
+  /** Returns the last message of each matching subject, without its data. */
   heads(filters: string[]): Promise<Pick<Copy, 'subject' | 'message'>[]> {
     return this.#snapshot(filters, {}, true)
   }
@@ -143,8 +146,9 @@ export class Reader {
   }
 
   /**
-   * `complete` filters show an object under each of its owners. Of what shows only those of one owner nothing is
-   * remembered: a writer that knows the object from there would not put other copies out of use.
+   * Remembers copies that `complete` filters show, because these show an object under each of its owners. Copies from a
+   * filter for one owner are not remembered: a writer that knew the object only from there would not retire its other
+   * copies.
    */
   #remember(copies: Copy[], complete: string[]): void {
     const matchers = complete.map(matcherOf)
@@ -156,7 +160,7 @@ export class Reader {
     }
   }
 
-  /** The last message of each subject that matches. */
+  /** Reads the last message of each matching subject. */
   async #last(filters: string[], terms: ReadTerms): Promise<{ copies: Copy[]; end: number | undefined }> {
     try {
       const { messages, end } = await readPages(this.#context, filters, terms)
@@ -169,7 +173,7 @@ export class Reader {
     return { copies: await this.#snapshot(filters, terms), end: undefined }
   }
 
-  /** As #last, of any number of messages. */
+  /** Does the same as #last for any number of messages. */
   async #snapshot(filters: string[], { allowance, signal }: ReadTerms, headersOnly = false): Promise<Copy[]> {
     const done = new AbortController()
     const last = new Map<string, Copy>()
@@ -183,7 +187,9 @@ export class Reader {
     return [...last.values()]
   }
 
-  /** A place is marked in the stream before it begins, and `caughtUp` called when that place is reached. */
+  /**
+   * Follows the stream. Marks a place in the stream before it begins, and calls `caughtUp` when it reaches that place.
+   */
   async *#follow(
     filters: string[],
     signal: AbortSignal,
@@ -220,7 +226,7 @@ export class Reader {
     return this.#context.deadLettering.readOrDeadLetter(copy.message, () => storedEventFrom(copy.subject, copy.message))
   }
 
-  /** Deleted objects are left out; so is what only says that the object moved to another owner. */
+  /** Returns the present objects. Deleted objects and notes that an object moved to another owner are left out. */
   async #objectsIn(copies: Copy[]): Promise<{ subject: string; event: StoredObject }[]> {
     const objects: { subject: string; event: StoredObject }[] = []
     for (const { subject, message, verb } of holders(copies)) {
@@ -235,7 +241,7 @@ export class Reader {
 
 const ownerOf = ({ ref, name }: ObserveQuery['primary']): OwnerKey => ({ resource: ref.resource, name })
 
-/** A view follows objects with one message each, read at one time. */
+/** Begins a view if it can follow the objects: one message for each, all read at one time. */
 function beginView(
   view: ObservedView,
   copies: Copy[],
@@ -252,7 +258,7 @@ function beginView(
   view.close()
 }
 
-/** Of each object the copy that counts, in the order of the stream. */
+/** Returns the copy that counts for each object, in the order of the stream. */
 const holders = (copies: Copy[]): Copy[] =>
   [...byIdentity(copies).values()].map(holderOf).filter((copy) => copy !== undefined)
 

@@ -5,7 +5,10 @@ import { isReference } from './stored.ts'
 import { kindFilter } from './subjects.ts'
 import type { Writer } from './writer.ts'
 
-/** What EVENTS has of these kinds from before they were to travel as references becomes references. */
+/**
+ * Replaces objects of these kinds in EVENTS with references. The objects were stored before the kinds became
+ * reference-only.
+ */
 export async function redact(
   kinds: readonly Kind[],
   reader: Pick<Reader, 'heads'>,

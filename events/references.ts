@@ -10,8 +10,8 @@ export type Kind = Pick<ResourceRef, 'group' | 'resource'>
 const SUBJECT = 'cursor._.references'
 
 /**
- * The kinds, besides Secrets, of which only references travel: what any process of the installation has ever asked
- * for. Kept in EVENTS, so that a process whose configuration lacks one obeys all the same.
+ * Returns the kinds, besides Secrets, of which only references travel: all kinds that any process of the installation
+ * has requested. They are kept in EVENTS, so that they also apply to a process whose configuration lacks one.
  */
 export async function agreeOnReferences(
   js: JetStream,
@@ -42,7 +42,7 @@ export function referenceRule(kinds: readonly Kind[]): (kind: Kind) => boolean {
 
 const SECRETS: Kind = { group: '', resource: 'secrets' }
 
-/** `secrets`, `widgets.example.com`: as kubectl names resources. */
+/** Returns the kind as kubectl names resources, such as `secrets` or `widgets.example.com`. */
 const kindName = ({ group, resource }: Kind): string => (group === '' ? resource : `${resource}.${group}`)
 
 function kindOf(name: string): Kind {

@@ -13,51 +13,57 @@ import { encodeHeaderValue } from './header-value.ts'
 import { encodeSubjectPart } from './subject-part.ts'
 import { keyOf } from './subjects.ts'
 
-/** There is no run history under these names. */
+/** Thrown if no run history exists under these names. */
 export class NoRunsError extends Error {
   override readonly name = 'NoRunsError'
 }
 
 export interface RunsOptions {
   prefix?: string | undefined
-  /** Left out: 1 when the stream has to be created, else as it is. */
+  /** Left out: an existing stream keeps its number, a new stream gets one. */
   replicas?: 1 | 3
-  /** Raises the replicas of an existing stream to that number. Needs the permission to update it. */
+  /** Raises the replicas of an existing stream to that number. Needs the permission to update the stream. */
   raiseReplicas?: boolean
-  /** What a new stream may take. Default 256 MiB. */
+  /** The size limit of a new stream. Default 256 MiB. */
   maxBytes?: number | undefined
 }
 
-/** Which runs; what is left out matches all. */
+/** Selects runs. Fields that are left out match all. */
 export interface RunsFilter {
   reconciler?: string | undefined
-  /** Null: of objects without a namespace. */
+  /** Null: objects without a namespace. */
   namespace?: string | null | undefined
   name?: string | undefined
 }
 
-/** A record with its place in RUNS. */
+/** A record with its sequence in RUNS. */
 export interface StoredRun {
   sequence: number
   bytes: number
   record: RunRecord
 }
 
-/** RUNS as it is there: declares nothing and writes nothing. */
+/** Reads RUNS. It declares nothing and writes nothing. */
 export interface RunsView {
   readonly stream: string
-  /** Oldest first: all, those of that time or later, or those from that sequence on. NoRunsError when there is no stream. */
+  /**
+   * Lists runs, oldest first: all, those since a time, or those from a sequence on. Throws NoRunsError if the stream
+   * does not exist.
+   */
   list(filter: RunsFilter, start?: Date | number): AsyncIterable<StoredRun>
-  /** Undefined: it is not there any more. */
+  /** Undefined: the run is no longer stored. */
   get(sequence: number): Promise<StoredRun | undefined>
-  /** From `start` on, for ever. */
+  /** Follows runs from `start` on, until the signal aborts. */
   follow(filter: RunsFilter, start: number, signal: AbortSignal): AsyncIterable<StoredRun>
-  /** The sequence behind which everything is still to come. */
+  /** Returns the last sequence: later runs have a higher one. */
   end(): Promise<number>
 }
 
 const DAY_NS = 86_400 * 1e9
-/** Also the limits of a stream that somebody made before: they are the administrator's to change. */
+/**
+ * The limits of a new stream. They do not change an existing stream, because an administrator may have set other
+ * limits.
+ */
 const LIMITS = { max_age: 30 * DAY_NS, max_msgs_per_subject: 20, max_bytes: 256 * 2 ** 20 }
 const TYPE = 'dev.fairlead.run.ended'
 
@@ -67,8 +73,8 @@ const namesOf = (prefix = '') => ({
 })
 
 /**
- * One stream for the runs of all objects. NATS compresses it on its disk, and drops what is old: by age, by bytes, and by the
- * number of runs of one object.
+ * Declares one stream for the runs of all objects. NATS compresses it on disk, and drops old runs by age, by bytes, and
+ * by the number of runs of one object.
  */
 export async function declareRuns(js: JetStream, options: RunsOptions): Promise<void> {
   const { stream, root } = namesOf(options.prefix)
@@ -85,7 +91,7 @@ export async function declareRuns(js: JetStream, options: RunsOptions): Promise<
   await declareStream(js, config, { raiseReplicas, createdWith: { ...LIMITS, max_bytes: maxBytes, compression: 's2' } })
 }
 
-/** `runs.<reconciler>.<namespace|_>.<name>` */
+/** Returns `runs.<reconciler>.<namespace|_>.<name>`. */
 const runSubject = ({ reconciler, namespace, name }: RunRecord): string =>
   `runs.${reconcilerPart(reconciler)}.${keyOf(namespace, name)}`
 
@@ -97,10 +103,10 @@ const runFilter = ({ reconciler, namespace, name }: RunsFilter): string =>
     name === undefined ? '*' : encodeSubjectPart(name),
   ].join('.')
 
-/** Names of Kubernetes objects have no `_`. */
+/** Replaces dots. Names of Kubernetes objects contain no `_`, so the result is unique. */
 const reconcilerPart = (reconciler: string): string => reconciler.replaceAll('.', '_')
 
-/** How the records of this process go to NATS: sent at the end of the turn, without an answer. */
+/** Sends the records of this process to NATS at the end of the turn, without waiting for an answer. */
 export type RunSender = (record: RunRecord, json: string) => void
 
 export function runSender(js: JetStream, prefix: string | undefined, cluster: string): RunSender {
@@ -167,7 +173,7 @@ export function viewRuns(js: JetStream, prefix?: string): RunsView {
 const noRuns = (stream: string): string =>
   `there is no stream ${stream} here: a dispatcher makes it, unless FAIRLEAD_RUNS is never; or is this another NATS (--nats), or another --prefix?`
 
-/** Undefined: somebody else has put it there. */
+/** Returns the record in a message. Undefined: another program has stored the message. */
 function recordIn({ data }: StoredMessage): RunRecord | undefined {
   try {
     const record = JSON.parse(Buffer.from(data).toString()) as Partial<RunRecord> | null

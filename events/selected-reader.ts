@@ -10,9 +10,9 @@ import { objectFilter } from './subjects.ts'
 import type { StoredObject } from './types.ts'
 import { isPresent } from './version-conflict.ts'
 
-/** Of messages. What was parsed of them takes several times as much. */
+/** The memory limit for messages, in bytes. Their parsed objects take several times as much. */
 const CAPACITY_BYTES = 16 * 2 ** 20
-/** Subjects in one request. */
+/** The number of subjects in one request. */
 const AT_ONCE = 256
 
 interface Known {
@@ -25,7 +25,10 @@ export interface SelectedReaderOptions extends IndexContext {
   tombstoneSeconds: number
 }
 
-/** Reads the objects that selections select, at least as new as what was confirmed before: from memory if they have not changed. */
+/**
+ * Reads the objects that selections select. They are at least as new as the messages confirmed before. Objects that
+ * have not changed come from memory.
+ */
 export class SelectedReader {
   readonly #context: IndexContext
   readonly #indexes: Indexes
@@ -47,7 +50,7 @@ export class SelectedReader {
     return this.#indexes.mark()
   }
 
-  /** False: what was read since the mark is to be read again. */
+  /** Notes the end of the stream. False: repeat all reads since the mark. */
   reached(mark: Mark, end: number): boolean {
     return this.#indexes.reached(mark, end)
   }
@@ -66,12 +69,12 @@ export class SelectedReader {
       const index = await this.#indexes.upToDate(place, selection, terms.signal)
       const found = await this.#objectsAt(index.locate(selection), terms)
       if (found) return found
-      // An object has moved to another owner since, or the index says something that EVENTS has no more.
+      // An object has moved to another owner since, or the index holds an object that EVENTS no longer has.
       if (isRepeated) this.#indexes.drop(place)
     }
   }
 
-  /** Undefined: one of them is not there. */
+  /** Returns the objects. Undefined: one of them no longer exists there. */
   async #objectsAt(located: readonly Located[], terms: ReadTerms): Promise<StoredObject[] | undefined> {
     const objects = new Map<string, StoredObject>()
     const unknown: string[] = []
@@ -90,10 +93,10 @@ export class SelectedReader {
     return located.map(({ subject }) => objects.get(subject)).filter((object) => object !== undefined)
   }
 
-  /** False: one of them is not there. */
+  /** Reads objects. False: one of them no longer exists there. */
   async #readAt(subjects: readonly string[], objects: Map<string, StoredObject>, terms: ReadTerms): Promise<boolean> {
     const { names, deadLettering } = this.#context
-    // Another one as soon as this answer may be from before a loss.
+    // The map is replaced as soon as this answer may be older than a loss of messages.
     const known = this.#known
     const { messages } = await readPages(this.#context, subjects, terms)
     let count = 0
@@ -110,7 +113,7 @@ export class SelectedReader {
   }
 }
 
-/** By subject, the objects that were used last. */
+/** Objects keyed by subject; the most recently used ones are kept. */
 const knownObjects = () => new BoundedMap<string, Known>(CAPACITY_BYTES, ({ bytes }) => bytes)
 
 function remember(

@@ -1,19 +1,23 @@
 import type { KubeObject, ResourceRef } from '#contracts'
 import type { ObjectFilter } from './subjects.ts'
 
-/** Which objects of a kind are wanted, by their labels and fields. */
+/** Selects objects of a kind by their labels and fields. */
 export interface Selection {
-  /** Two selections with the same text select the same. */
+  /** Two selections with the same text select the same objects. */
   text: string
-  /** Labels do not say all. */
+  /** True: labels alone do not decide, because the selection has fields. */
   byFields: boolean
-  /** Parses it. `object` is left out where only labels are known: then whatever has these labels may be wanted. */
+  /**
+   * Returns the parsed matcher. Without `object`, only the labels are compared, so the matcher may accept objects whose
+   * fields do not match.
+   */
   matcher: () => (labels: Readonly<Record<string, string>>, object?: KubeObject) => boolean
 }
 
 /**
- * With a selection, only objects that it selects are read, and perhaps some of which EVENTS has a reference only. The first
- * read of a kind in a place reads everything there, each later one what has changed since.
+ * A query for related objects. With a selection, only selected objects are read, and perhaps objects of which EVENTS
+ * has only a reference. The first read of a kind in a place reads everything there, and each later read only the
+ * changes.
  */
 export type RelatedQuery = ObjectFilter | SelectedQuery
 

@@ -15,12 +15,15 @@ import { sweep } from './sweep.ts'
 import type { EventStore, EventStoreOptions } from './types.ts'
 import { Writer } from './writer.ts'
 
-/** What a message needs beside the object, at most. */
+/** The largest size of the parts of a message besides the object. */
 const HEADER_BYTES = 32 * 1024
 const TOMBSTONE_SECONDS = 3600
 const REMEMBERED_OBJECTS = 32_768
 
-/** Declares the stream and binds it to this cluster: WrongClusterError if it has the objects of another one. */
+/**
+ * Declares the stream and binds it to this cluster. Throws WrongClusterError if it holds the objects of another
+ * cluster.
+ */
 export async function openEventStore(js: JetStream, options: EventStoreOptions): Promise<EventStore> {
   const { cluster, log, now = () => new Date(), tombstoneSeconds = TOMBSTONE_SECONDS } = options
   if (!/^[A-Za-z0-9.-]+$/.test(cluster))
@@ -35,7 +38,7 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
   const memory = new Memory(options.remember ?? REMEMBERED_OBJECTS)
   const views = new ObservedViews()
   void forgetOnReconnect(js, memory)
-  // What was lost with the connection, or stored without it by others, is not known.
+  // After a lost connection, messages may be missing or stored by other processes, so the views are not valid.
   js.onDisconnect(() => views.end())
   js.onReconnect(() => views.end())
   const deadLettering = new DeadLettering({ js, names, isReferenceOnly, deadLetter: options.deadLetter, log, now })
@@ -74,7 +77,10 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
   }
 }
 
-/** A server that came back may have lost the end of the stream: what is remembered of it must not hide that. */
+/**
+ * Clears the memory after a reconnect, because the server may have lost the end of the stream, and the memory would
+ * hide that.
+ */
 async function forgetOnReconnect(js: JetStream, memory: Memory): Promise<void> {
   for await (const status of js.nc.status()) if (status.type === 'reconnect') memory.clear()
 }

@@ -13,16 +13,22 @@ const ORIGIN = 'fairlead-origin'
 const TTL = 'Nats-TTL'
 const SOLE = 'fairlead-sole'
 
-/** Headers beside those of the event itself. */
+/** Returns the headers that are stored besides those of the event. */
 export const storeHeaders = (origin: string | undefined, ttlSeconds: number | undefined) => ({
   [ORIGIN]: origin === undefined ? undefined : encodeHeaderValue(origin),
   [TTL]: ttlSeconds === undefined ? undefined : `${ttlSeconds}s`,
 })
 
-/** Says that no other copy of the object counted, and that it had left no owner lately, when this one was stored. */
+/**
+ * The header that marks a copy as the only one: when it was stored, no other copy of the object counted, and the object
+ * had not recently left an owner.
+ */
 export const SOLE_HEADER = { [SOLE]: '1' } as const
 
-/** From the headers alone, and from any message: what is no event of ours has a version that compares with none. */
+/**
+ * Returns the copy in a message, from its headers alone. Accepts any message: the version of a message that is not an
+ * event of Fairlead does not compare with any other version.
+ */
 export function copyFrom({ subject, sequence, headers }: StoredMessage): StoredCopy {
   return {
     owner: subject.split('.').at(-2) ?? '',
@@ -35,16 +41,16 @@ export function copyFrom({ subject, sequence, headers }: StoredMessage): StoredC
   }
 }
 
-/** When EVENTS drops the message, epoch milliseconds; undefined: never. */
+/** Returns when EVENTS drops the message, in epoch milliseconds. Undefined: never. */
 export function expiryOf({ storedAt, headers }: StoredMessage): number | undefined {
   const ttl = headers[TTL]
   return ttl === undefined ? undefined : storedAt + Number.parseInt(ttl, 10) * 1000
 }
 
-/** The message has only apiVersion, kind and metadata of the object. */
+/** Whether the message has only apiVersion, kind and metadata of the object. */
 export const isReference = ({ headers }: StoredMessage): boolean => headers['ce-dataref'] !== undefined
 
-/** `subject` without the installation's prefix. */
+/** Returns the event in a message. `subject` is without the installation's prefix. Throws PoisonEventError. */
 export function storedEventFrom(subject: string, message: StoredMessage): StoredEvent {
   const event = fromNats(message) as ObjectEvent
   const verb = verbOf(event.type)
@@ -56,7 +62,7 @@ export function storedEventFrom(subject: string, message: StoredMessage): Stored
   return { ...storedObject(subject, message, event, event.data), verb, event }
 }
 
-/** From the headers alone. */
+/** Returns the identity of an object from the headers alone. */
 export function identityFrom(subject: string, message: StoredMessage): Identity {
   const event = fromNats({ ...message, data: new Uint8Array() }) as ObjectEvent
   const { namespace, name } = keyOn(subject, event)
@@ -93,7 +99,7 @@ export function storedObject(
   }
 }
 
-/** The name in whole where the subject has only what stands for it. */
+/** Returns the parts of the subject, with the whole name if the subject has only a shortened name. */
 function keyOn(subject: string, { name }: Partial<ObjectEvent>): SubjectParts {
   const parts = parseObjectSubject(subject)
   return name !== undefined && isShortened(parts.name) ? { ...parts, name } : parts

@@ -3,23 +3,23 @@ import { declareStream, findStream, isWrongSequence, type JetStream, UNLIMITED }
 import { parseJson } from './data.ts'
 import { type Persistence, persist } from './persist.ts'
 
-/** The stream, or the cluster's name, belongs to somebody else: nothing can be stored here. */
+/** Thrown if the stream, or the cluster's name, belongs to another installation, so that nothing can be stored here. */
 export class WrongClusterError extends Error {
   override readonly name = 'WrongClusterError'
 }
 
-/** Names of one installation in a NATS account. */
+/** The names of one installation in a NATS account. */
 export interface StreamNames {
   stream: string
-  /** Before every subject: empty, or `<prefix>.`. */
+  /** The beginning of every subject: empty, or `<prefix>.`. */
   root: string
 }
 
-/** With what the subjects begin. */
+/** The first parts of the stream's subjects. */
 const ROLES = ['k8s', 'cursor']
 const DUPLICATE_WINDOW_NS = 120e9
 const NO_LIMIT = { discard: DiscardPolicy.Old, max_bytes: -1 }
-/** One message that always exists: it names the cluster, and rewriting it marks a point in the stream's order. */
+/** A message that always exists. It names the cluster, and rewriting it marks a point in the order of the stream. */
 export const ANCHOR = 'cursor._'
 export const MARK = `${ANCHOR}.mark`
 
@@ -30,7 +30,7 @@ export function streamNames(prefix = ''): StreamNames {
   return { stream: `${prefix}_EVENTS`, root: `${prefix}.` }
 }
 
-/** A subject that a message of the stream can have. */
+/** Whether a message of the stream can have this subject. */
 export const isIn = ({ root }: StreamNames, subject: string): boolean =>
   ROLES.some((role) => subject.startsWith(`${root}${role}.`)) && !/[\s\p{Cc}*>]/u.test(subject)
 
@@ -42,8 +42,8 @@ export interface EventsTerms {
 }
 
 /**
- * Returns the number of replicas that the stream has after that. With a limit the stream refuses what is beyond (discard
- * new), so that a limit never drops anything, and what EVENTS does not take is left for WORK.
+ * Declares the stream and returns its number of replicas afterwards. At its size limit the stream refuses new messages
+ * (discard new), so a limit never drops messages, and the space that EVENTS does not take is left for WORK.
  */
 export async function declareEvents(
   js: JetStream,
@@ -71,7 +71,10 @@ export async function declareEvents(
   return (await declareStream(js, config, { raiseReplicas })).num_replicas
 }
 
-/** Fails if the stream has the objects of another cluster: their resourceVersions do not compare with ours. */
+/**
+ * Throws WrongClusterError if the stream holds the objects of another cluster, because resourceVersions of two clusters
+ * do not compare.
+ */
 export async function bindToCluster(
   js: JetStream,
   { stream, root }: StreamNames,
@@ -93,7 +96,7 @@ export async function bindToCluster(
   }
 }
 
-/** A place in the stream behind everything confirmed so far: its sequence. */
+/** Returns a sequence in the stream behind everything confirmed so far. */
 export async function markPlace(
   js: JetStream,
   { root }: StreamNames,

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 
-/** A string that Kubernetes would never accept as a name, or a subject that no object has. */
+/** Thrown for a string that Kubernetes never accepts as a name, or a subject that no object has. */
 export class SubjectError extends TypeError {
   override readonly name = 'SubjectError'
 }
@@ -9,18 +9,20 @@ export class SubjectError extends TypeError {
 export const NONE = '_'
 const PLAIN = /^[A-Za-z0-9_-]+$/
 /**
- * The longest part. nats-server closes the connection of whoever sends a line over 4096 bytes (max_control_line), and a
- * subject has two parts of free length, for owner and name. No ASCII name of up to 253 characters comes that far.
+ * The longest part in characters. nats-server closes a connection that sends a line over 4096 bytes (max_control_line),
+ * and a subject has two parts of free length, for owner and name. ASCII names of up to 253 characters stay below the
+ * limit.
  */
 const MAX_PART = 768
 const MAX_HEAD = 32
-/** What stands for a longer name: it has a `%`, which no name in Kubernetes may have. */
+/** The decoded form of a longer name. It contains a `%`, which no Kubernetes name may have. */
 const SHORTENED = /^([^]{1,32})%([0-9a-f]{64})$/
 
 /**
- * One part of a subject (NATS: a token) for any non-empty string: every UTF-8 byte outside `A-Za-z0-9_-` becomes `%XX`, and the string `_`
- * becomes `%5F`. Of what is too long (RBAC knows no longest name, and nobody checks owner references) the first 32
- * characters stay, then `=` and the SHA-256 of all of it. As injective as that is.
+ * Encodes any non-empty string as one part of a subject (NATS: a token): every UTF-8 byte outside `A-Za-z0-9_-` becomes
+ * `%XX`, and the string `_` becomes `%5F`. A string that is too long keeps its first 32 characters, followed by `=` and
+ * the SHA-256 of the whole string. Such strings occur because RBAC has no maximum name length, and Kubernetes does not
+ * check owner references. Two strings have the same part only if their hashes collide.
  */
 export function encodeSubjectPart(text: string): string {
   if (PLAIN.test(text) && text.length <= MAX_PART) return text === NONE ? '%5F' : text
@@ -33,8 +35,8 @@ export function encodeSubjectPart(text: string): string {
 }
 
 /**
- * Accepts exactly what encodeSubjectPart produces. What was too long comes back as its first characters, `%` and the hash,
- * which encodes to the same part.
+ * Decodes exactly the results of encodeSubjectPart. A string that was too long comes back as its first characters, `%`
+ * and the hash, which encodes to the same part.
  */
 export function decodeSubjectPart(part: string): string {
   if (PLAIN.test(part) && part !== NONE && part.length <= MAX_PART) return part
@@ -43,7 +45,7 @@ export function decodeSubjectPart(part: string): string {
   return text
 }
 
-/** It is not the name itself, which is too long for a part. */
+/** Whether the name is a shortened form, because the name is too long for a part. */
 export const isShortened = (name: string): boolean => SHORTENED.test(name)
 
 const escaped = (text: string): string =>
@@ -51,7 +53,7 @@ const escaped = (text: string): string =>
 
 const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex')
 
-/** Never half of a surrogate pair. */
+/** Returns the first characters, never half of a surrogate pair. */
 const headOf = (text: string): string => text.slice(0, MAX_HEAD).replace(/[\uD800-\uDBFF]$/, '')
 
 function unescaped(part: string): string | undefined {

@@ -1,27 +1,27 @@
 import type { ResourceRef } from '#contracts'
 import { decodeSubjectPart, encodeSubjectPart, NONE, SubjectError } from './subject-part.ts'
 
-/** Which object: unique within a cluster. `namespace` is undefined for cluster-scoped objects. */
+/** The identity of an object within a cluster. `namespace` is undefined for cluster-scoped objects. */
 export interface ObjectKey {
   ref: ResourceRef
   namespace: string | undefined
   name: string
 }
 
-/** The controller owner of an object, where its kind is the `for` of some Reconciler. */
+/** The controller owner of an object, if its kind is the `for` of a Reconciler. */
 export interface OwnerKey {
-  /** Plural, lower-case. */
+  /** The plural name of the resource in lower case. */
   resource: string
   name: string
 }
 
-/** Objects by what is given; everything left out matches all. */
+/** Selects objects by the fields that are given. Fields that are left out match all objects. */
 export interface ObjectFilter {
   ref?: ResourceRef
   namespace?: string
-  /** Only what has no namespace. */
+  /** True: only objects without a namespace. */
   clusterScoped?: boolean
-  /** Only what that object controls, or what is retained for it. */
+  /** Only objects that this owner controls, or that are retained for it. */
   owner?: OwnerKey
   name?: string
 }
@@ -30,12 +30,12 @@ export interface SubjectParts extends ObjectKey {
   owner: OwnerKey | undefined
 }
 
-/** Owner part of what nobody controls. */
+/** The owner part of an object without a controller. */
 export const NO_OWNER = NONE
 
 /**
- * The queue key of an object, two parts: `<namespace|_>.<name>`. Flat: what is kept for many objects must not keep the
- * parts that V8 makes a longer string of, nor what these were cut from.
+ * Returns the queue key of an object, two parts: `<namespace|_>.<name>`. The string is flat, because V8 would otherwise
+ * keep the strings that it was made from, for each of many objects.
  */
 export const keyOf = (namespace: string | undefined, name: string): string =>
   [optional(namespace), encodeSubjectPart(name)].join('.')
@@ -55,29 +55,38 @@ export function isKey(key: string): boolean {
   }
 }
 
-/** `namespace/name`, or the name alone, as the command takes it; a key that is none of ours stays as it is. */
+/**
+ * Returns the key as the command line shows it: `namespace/name`, or the name alone. A text that is not such a key is
+ * returned unchanged.
+ */
 export function shownKey(key: string): string {
   if (!isKey(key)) return key
   const { namespace, name } = parseKey(key)
   return namespace === undefined ? name : `${namespace}/${name}`
 }
 
-/** `k8s.<group>.<version>.<resource>.<namespace>.<owner>.<name>`: where the last event of an object is kept. */
+/** Returns the subject of an object's last event: `k8s.<group>.<version>.<resource>.<namespace>.<owner>.<name>`. */
 export const objectSubject = ({ ref, namespace, name, owner }: SubjectParts): string =>
   `${resourcePrefix(ref)}.${optional(namespace)}.${ownerPart(owner)}.${encodeSubjectPart(name)}`
 
-/** The object whatever its owner: at most a few subjects, of which the newest version counts. Flat, as keyOf() is. */
+/**
+ * Returns the filter for an object under any owner: at most a few subjects, of which the newest version counts. Flat,
+ * like the result of keyOf().
+ */
 export const identityFilter = ({ ref, namespace, name }: ObjectKey): string =>
   [resourcePrefix(ref), optional(namespace), '*', encodeSubjectPart(name)].join('.')
 
-/** What this owner controls of one resource. A cluster-scoped owner has children in any namespace. */
+/**
+ * Returns the filter for the objects of one resource that this owner controls. A cluster-scoped owner has children in
+ * any namespace.
+ */
 export const childrenFilter = (ref: ResourceRef, namespace: string | undefined, owner: OwnerKey): string =>
   `${resourcePrefix(ref)}.${namespace === undefined ? '*' : encodeSubjectPart(namespace)}.${ownerPart(owner)}.*`
 
-/** identityFilter of the object whose subject this is. */
+/** Returns the identityFilter of the object with this subject. */
 export const identityOf = (subject: string): string => withOwnerPart(subject, '*')
 
-/** The subject of the same object under another owner. */
+/** Returns the subject of the same object under another owner. */
 export function withOwnerPart(subject: string, owner: string): string {
   let start = 0
   for (let dots = 0; dots < OWNER_PLACE; dots++) start = subject.indexOf('.', start) + 1
@@ -85,10 +94,10 @@ export function withOwnerPart(subject: string, owner: string): string {
   return [subject.slice(0, start - 1), owner, subject.slice(end + 1)].join('.')
 }
 
-/** Parts before the owner's. */
+/** The number of parts before the owner. */
 const OWNER_PLACE = 5
 
-/** Whether a filter of the kinds above, `*` its only wildcard, covers a subject. */
+/** Returns a function that tests whether a filter covers a subject. `*` is the only wildcard. */
 export function matcherOf(filter: string): (subject: string) => boolean {
   const wanted = filter.split('.')
   const wildcard = filter.indexOf('*')
@@ -108,11 +117,11 @@ export const objectFilter = ({ ref, namespace, clusterScoped = false, owner, nam
     name === undefined ? '*' : encodeSubjectPart(name),
   ].join('.')
 
-/** All objects of a kind, in every version of its API. */
+/** Returns the filter for all objects of a kind, in every version of its API. */
 export const kindFilter = ({ group, resource }: Pick<ResourceRef, 'group' | 'resource'>): string =>
   `k8s.${group === '' ? NONE : encodeSubjectPart(group)}.*.${encodeSubjectPart(resource)}.*.*.*`
 
-/** Where the watch cursor of a resource is kept; `scope` is a namespace, undefined for all of them. */
+/** Returns the subject of the watch cursor of a resource. `scope` is a namespace; undefined means all namespaces. */
 export const cursorSubject = (ref: ResourceRef, scope?: string): string => `cursor.${refTokens(ref)}.${optional(scope)}`
 
 export function parseObjectSubject(subject: string): SubjectParts {
@@ -134,7 +143,10 @@ export function parseCursorSubject(subject: string): { ref: ResourceRef; scope: 
   return { ref: parseRef(group, version, resource), scope: decodeOptional(scope) }
 }
 
-/** `<resource>~<name>`, or `_`: encodeSubjectPart never leaves a `~`, so the two parts cannot run together. */
+/**
+ * Returns `<resource>~<name>`, or `_` without an owner. encodeSubjectPart never produces a `~`, so the two parts stay
+ * distinct.
+ */
 export const ownerPart = (owner: OwnerKey | undefined): string =>
   owner === undefined ? NO_OWNER : `${encodeSubjectPart(owner.resource)}~${encodeSubjectPart(owner.name)}`
 

@@ -6,16 +6,16 @@ import type { StreamNames } from './stream.ts'
 import type { Identity } from './types.ts'
 
 interface Swept {
-  /** Later messages stay. */
+  /** Messages with a higher sequence stay. */
   upTo: number
-  /** Called for each object, since a Reconciler for it may be created during the sweep. */
+  /** Called for each object, because a Reconciler for it may be created during the sweep. */
   keeps: (namespace: string | undefined) => boolean
   signal: AbortSignal
 }
 
 const AT_ONCE = 64
 
-/** Deletes the messages of these objects by sequence, so that a message stored in their place at the same time stays. */
+/** Deletes the messages of these objects by sequence, so that a message that replaces one at the same time stays. */
 export async function sweep(
   { js, names, log }: { js: JetStream; names: StreamNames; log: RunLog },
   identities: AsyncIterable<Identity>,

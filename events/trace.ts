@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 
-/** A place in a trace, after W3C Trace Context: what happens there, and what caused it. */
+/** A span of a trace as in W3C Trace Context, with the span that caused it. */
 export interface Span {
   /** 32 hexadecimal digits. */
   traceId: string
@@ -8,13 +8,15 @@ export interface Span {
   spanId: string
   /** Left out: the trace begins here. */
   parentSpanId?: string
-  /** Somebody keeps it. */
+  /** True: the span is exported. */
   sampled: boolean
 }
 
 const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/
 
-/** A new span in the trace of `parent`, a traceparent; where that is none, of a new trace. */
+/**
+ * Returns a new span in the trace of `parent`, a traceparent. If `parent` is not valid, the span begins a new trace.
+ */
 export function spanAfter(parent: string | undefined, sampled: boolean): Span {
   const spanId = randomHex().slice(16)
   const [, traceId = '', parentSpanId = '', flags = ''] = TRACEPARENT.exec(parent ?? '') ?? []
@@ -22,7 +24,7 @@ export function spanAfter(parent: string | undefined, sampled: boolean): Span {
   return { traceId, spanId, parentSpanId, sampled: (Number.parseInt(flags, 16) & 1) === 1 }
 }
 
-/** 32 digits, at least 122 bits of them random; a quarter of the time that randomBytes() takes. */
+/** Returns 32 digits with at least 122 random bits, in a quarter of the time that randomBytes() takes. */
 const randomHex = (): string => randomUUID().replaceAll('-', '')
 
 export const traceparentOf = ({ traceId, spanId, sampled }: Span): string =>

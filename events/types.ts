@@ -4,10 +4,10 @@ import type { DeadMessage } from './dead-letter.ts'
 import type { RelatedQuery } from './selection.ts'
 import type { ObjectFilter, ObjectKey, OwnerKey } from './subjects.ts'
 
-/** What happened to an object, as the API server's watch says it. */
+/** The change of an object, as the watch of the API server reports it. */
 export type Verb = 'added' | 'modified' | 'deleted'
 
-/** The CloudEvent of a Kubernetes object: attributes with a fixed meaning. */
+/** The CloudEvent of a Kubernetes object, with attributes of a fixed meaning. */
 export interface ObjectEvent extends CloudEvent<KubeObject> {
   subject: string
   time: string
@@ -22,43 +22,43 @@ export interface ObjectEvent extends CloudEvent<KubeObject> {
   resourceversion: string
   generation?: string
   partitionkey: string
-  /** resourceVersion left-padded to 20 digits; absent where resourceVersions are not numbers. */
+  /** The resourceVersion left-padded to 20 digits. Absent if resourceVersions are not numbers. */
   sequence?: string
   traceparent?: string
   tracestate?: string
-  /** API path of the whole object; `data` is then only apiVersion, kind and metadata. */
+  /** The API path of the whole object; `data` then has only apiVersion, kind and metadata. */
   dataref?: string
   data: KubeObject
 }
 
 export interface EventStoreOptions {
-  /** Of stream and subjects: one installation per cluster may share a NATS account with others. Letters, digits, `-`. */
+  /** The prefix of stream and subjects, so that installations can share a NATS account. Letters, digits, `-`. */
   prefix?: string
-  /** Left out: 1 when the stream has to be created, else as it is. */
+  /** Left out: an existing stream keeps its number, a new stream gets one. */
   replicas?: 1 | 3
   /**
-   * Bytes that the stream may take; what would exceed them waits until there is room, nothing is dropped. An existing stream
-   * is changed to it. Left out: as it is; a new one has no limit.
+   * The size limit of the stream in bytes. Messages that would exceed it wait until there is room; nothing is dropped.
+   * An existing stream is changed to this limit. Left out: an existing stream keeps its limit, a new one has none.
    */
   maxBytes?: number | undefined
-  /** Raises the replicas of an existing stream to that number. Needs the permission to update it. */
+  /** Raises the replicas of an existing stream to that number. Needs the permission to update the stream. */
   raiseReplicas?: boolean
-  /** Names the cluster in `source`; the UID of namespace kube-system unless configured. */
+  /** The name of the cluster in `source`: the UID of namespace kube-system unless configured. */
   cluster: string
-  /** Larger objects travel as a reference; also bounded by the server's max_payload. Default 512 KiB. */
+  /** Larger objects travel as a reference. The server's max_payload is a limit as well. Default 512 KiB. */
   maxObjectBytes?: number
   /**
-   * Kinds of which only references are published, besides Secrets. Kept in EVENTS: every process that opens the store
-   * from now on obeys, with or without being told; what is there of them is made a reference.
+   * Kinds, besides Secrets, of which only references are published. They are kept in EVENTS: every process that opens
+   * the store from now on obeys. Stored objects of these kinds are replaced with references.
    */
   referenceOnly?: readonly Pick<ResourceRef, 'group' | 'resource'>[]
   /** How long a deletion can still be read. Default one hour. */
   tombstoneSeconds?: number
-  /** Objects whose last sequence is remembered; one more costs a read per write. Default 32,768. */
+  /** The number of objects whose last sequence is remembered. Other writes cost one more read. Default 32,768. */
   remember?: number
   /**
-   * Given each message that is not the event of an object, with its body where that may be kept; when it has resolved, the
-   * message is taken out of EVENTS. Left out: it stays, and is passed over.
+   * Called with each message that is not the event of an object, with its body if that may be kept. When it has
+   * resolved, the message is deleted from EVENTS. Left out: the message stays, and readers skip it.
    */
   deadLetter?: (dead: DeadMessage) => Promise<void>
   log: RunLog
@@ -66,192 +66,193 @@ export interface EventStoreOptions {
 }
 
 export interface PutOptions {
-  /** The controller owner, where its kind is the `for` of a Reconciler that owns this resource. */
+  /** The controller owner, if its kind is the `for` of a Reconciler that owns this resource. */
   owner?: OwnerKey | undefined
-  /** Who writes this through, e.g. `at/default.x/<nonce>`; kept with the event. The bridge leaves it out. */
+  /** The writer of a write-through, such as `at/default.x/<nonce>`, kept with the event. The bridge leaves it out. */
   origin?: string | undefined
   traceparent?: string | undefined
-  /** The object has only metadata. Replaces no whole one of the same version; a whole one replaces it. */
+  /** True: only metadata. It does not replace a whole object of the same version; a whole object replaces it. */
   referenceOnly?: boolean | undefined
-  /** A deletion keeps the whole object as it was last known. Left out: its metadata. */
+  /** True: a deletion keeps the whole object as it was last known. Left out: only its metadata. */
   lastState?: boolean | undefined
   /**
-   * Sequence in EVENTS of a message that this call replaces, even by the same or an older version: somebody knew of that
-   * message first, and then found the object in the newest state. It had only left what was watched, the API server was
-   * restored from a backup, or the message may be swept.
+   * The sequence in EVENTS of a message that this call replaces, even by the same or an older version: the caller knew
+   * that message, and then found the object in its newest state. This happens if the object had only left the watched
+   * set, the API server was restored from a backup, or the message may be swept.
    */
   disproves?: number | undefined
-  /** Give up; the outcome is then unknown. Without it, put() goes on until NATS has answered. */
+  /** Aborts the call; the outcome is then unknown. Left out: put() repeats until NATS has answered. */
   signal?: AbortSignal | undefined
 }
 
-/** From now on every fresh reader sees this version or a newer one, unless it was buried. */
+/** The result of put(). After it, every new reader sees this version or a newer one, unless it was buried. */
 export interface PutResult {
   /**
-   * `stored`: by this call. `present`: this very version was there already, and may have been followed by others.
-   * `newer`: a later version was there and stays. `buried`: NATS will never take it, even as a reference, or
-   * no event can have its name, so it went to DEAD; no reader sees it.
+   * `stored`: this call stored it. `present`: this version was stored already, and others may have followed. `newer`: a
+   * later version was stored and stays. `buried`: NATS will never accept it, even as a reference, or an event cannot
+   * have its name, so it went to DEAD, and no reader sees it.
    */
   outcome: 'stored' | 'present' | 'newer' | 'buried'
-  /** Sequence, in EVENTS, of the message that `outcome` speaks of; 0: there is none. */
+  /** The sequence in EVENTS of the message that `outcome` is about. 0: there is none. */
   sequence: number
-  /** Who wrote that message through; undefined when a bridge did. */
+  /** The writer of that message. Undefined: a bridge wrote it. */
   origin: string | undefined
   /**
-   * Other owners whose subject of this object has just been given up, or still shows (for the life of a tombstone)
-   * that it was; told again to whoever repeats the call, so that a crash in between loses no notice to them.
+   * Other owners from whose subject the object has just moved, or whose subject still shows the move (for the lifetime
+   * of a tombstone). A repeated call returns them again, so that a crash before the notification loses nothing.
    */
   formerOwners: OwnerKey[]
 }
 
-/** What of an object's event stays in sight of a reader. */
+/** The part of an object's event that a reader sees. */
 export interface StoredObject {
   key: ObjectKey
   owner: OwnerKey | undefined
-  /** In EVENTS. */
+  /** The sequence in EVENTS. */
   sequence: number
   resourceVersion: string
   uid: string
   origin: string | undefined
   traceparent: string | undefined
-  /** The data is apiVersion, kind and metadata only: a Secret, or too large. Get it from the API server. */
+  /** The data have only apiVersion, kind and metadata: a Secret, or too large. Read the object from the API server. */
   referenceOnly: boolean
   object: KubeObject
 }
 
-/** Known from headers alone: `object` has apiVersion, kind, name, namespace, uid and resourceVersion. */
+/** An object known from headers alone: `object` has apiVersion, kind, name, namespace, uid and resourceVersion. */
 export interface Identity extends StoredObject {
   deleted: boolean
 }
 
-/** One change, as followers get it. */
+/** One change, as followers receive it. */
 export interface StoredEvent extends StoredObject {
-  /** `moved`: the object lives on under another owner; only the subject is out of use. */
+  /** `moved`: the object now has another owner, and only this subject is out of use. */
   verb: Verb | 'moved'
   event: ObjectEvent
 }
 
-/** Bounds what a reader of EVENTS holds. */
+/** Limits the memory of a reader of EVENTS. */
 export interface Allowance {
-  /** Called before so many bytes are asked for. Throws when there is no room for them. */
+  /** Called before this many bytes are requested. Throws if there is no room for them. */
   demand(bytes: number): void
-  /** Called for each message that has come, with its subject without prefix. Throws when it is one too many. */
+  /** Called for each received message, with its subject without prefix. Throws if the message exceeds the limit. */
   note(subject: string, bytes: number): void
 }
 
 export interface ObserveQuery {
   primary: ObjectKey
-  /** Resources of which the primary's children are wanted. */
+  /** The resources whose children of the primary are wanted. */
   owned?: readonly ResourceRef[]
   related?: readonly RelatedQuery[]
-  /** One more object, wanted only if its message is another one than that with this sequence. */
+  /** One more object, wanted only if its last message has another sequence than this. */
   news?: { of: ObjectKey; known: number } | undefined
-  /** Observed.view is wanted. There is none where something related is asked for, and where there is very much. */
+  /** True: Observed.view is wanted. There is none for queries with related objects, or for very large results. */
   withView?: boolean
-  /** Left out: as much as there is. */
+  /** Left out: no limit. */
   allowance?: Allowance | undefined
-  /** Give up. Without it, observe() goes on until NATS has answered. */
+  /** Aborts the call. Left out: observe() repeats until NATS has answered. */
   signal?: AbortSignal | undefined
 }
 
-/** Deleted objects are left out, but for news. */
+/** The result of observe(). Deleted objects are left out, except in news. */
 export interface Observed {
   primary: StoredObject | undefined
   /**
-   * One list per resource asked for, by the owner's resource and name: an older incarnation of the owner, or one of
-   * another API group, may have left something here. Compare the uid of the owner reference.
+   * One list per requested resource, by the owner's resource and name. An older incarnation of the owner, or one of
+   * another API group, may have left objects here, so compare the uid of the owner reference.
    */
   owned: StoredObject[][]
   /** One list per query. */
   related: StoredObject[][]
-  /** Undefined: the message is still the one that is known. */
+  /** Undefined: the last message is still the known one. */
   news: StoredEvent | 'absent' | undefined
   view?: View | undefined
 }
 
 /**
- * What was observed, kept up with every put() of this process. Of what another process has stored since it tells nothing,
- * until a put() here meets it: then the view ends. So it serves only where that process causes a run that reads EVENTS.
+ * The observed objects, updated with every put() of this process. It does not show what another process has stored
+ * since, until a put() here meets such a change: then the view ends. So a view is valid only if a change by another
+ * process causes a run that reads EVENTS.
  */
 export interface View {
-  /** As observe() found it, with what this process has stored since. Undefined: the view has ended. */
+  /** Returns the result of observe(), updated with later puts of this process. Undefined: the view has ended. */
   observed(allowance?: Allowance): Observed | undefined
-  /** Of its objects, as messages. */
+  /** The size of its objects as messages. */
   readonly bytes: number
   close(): void
 }
 
-/** How far the watch of a resource has been stored. Its presence means, unless it is `unlisted`: listed completely. */
+/** How far the watch of a resource has been stored. Unless `unlisted`, the resource was also listed completely. */
 export interface Cursor {
   resourceVersion: string
-  /** RFC 3339, UTC. */
+  /** A timestamp as in RFC 3339, UTC. */
   at: string
-  /** For whom: the Reconcilers (name and a digest of what they ask for) whose keys were enqueued up to here. */
+  /** The Reconcilers (name and a digest of what they request) whose keys were enqueued up to here. */
   covers?: string[]
-  /** Which life of the server that keeps the streams: another one may have lost a tail of them. */
+  /** The incarnation of the server that keeps the streams. Another one may have lost the tail of a stream. */
   incarnation?: string
-  /** The mark in WORK behind the keys that were enqueued up to here: without it WORK has lost some of them. */
+  /** The mark in WORK behind the keys that were enqueued up to here. Without it, WORK has lost some of the keys. */
   work?: string
   /**
-   * True: the resource is not listed completely. A first list has begun, or the objects are being swept. Its
-   * objects may be deleted from EVENTS at any moment, so the next list stores them again.
+   * True: the resource is not listed completely. A first list has begun, or the objects are being swept. Its objects
+   * may be deleted from EVENTS at any moment, so the next list stores them again.
    */
   unlisted?: boolean
-  /** No watch, but a record among the cursors: what one Reconciler finalizes; the scope is its name. */
+  /** Set in a record that is not the cursor of a watch: the objects that one Reconciler, the scope, finalizes. */
   finalizes?: Finalized
 }
 
-/** Objects that get the finalizer of a Reconciler. */
+/** The objects that get the finalizer of a Reconciler. */
 export interface Finalized {
   finalizer: string
   ref: ResourceRef & { kind: string }
-  /** Left out: all of them. */
+  /** Left out: all namespaces. */
   namespaces?: string[]
 }
 
 export interface StoredCursor extends Cursor {
   ref: ResourceRef
   scope: string | undefined
-  /** In EVENTS: what the cursor covers was stored before. */
+  /** The sequence in EVENTS. The events that the cursor covers have lower sequences. */
   sequence: number
 }
 
 /**
- * The last event of every object, in one JetStream stream: what the bridge has seen and what the dispatchers have
- * written through. Any number of processes may write; an older version never replaces a newer one.
+ * The last event of every object, in one JetStream stream: changes that the bridge has observed, and writes of the
+ * dispatchers. Any number of processes may write; an older version never replaces a newer one.
  */
 export interface EventStore {
   readonly cluster: string
-  /** Name of the stream. */
+  /** The name of the stream. */
   readonly stream: string
-  /** A subject of it that is about no object, for who wants to know whether somebody has emptied it. */
+  /** A subject of the stream that belongs to no object. Its message shows whether the stream was emptied. */
   readonly mark: string
 
-  /** Only references of this kind travel: its contents are for the API server to show, and for nobody else. */
+  /** Whether only references of this kind travel, because its contents must not leave the API server. */
   isReferenceOnly(ref: Pick<ResourceRef, 'group' | 'resource'>): boolean
 
   /**
-   * Stores an object's event unless the same or a newer version is there. Resolves when the server has confirmed.
-   * For a deletion that was found by comparing lists, pass the last known object. `outcome` is never a reason not to
-   * enqueue: whoever stored the version may have died before it enqueued; only `origin` can tell an echo.
+   * Stores an object's event unless the same or a newer version is stored. Resolves when the server has confirmed. For
+   * a deletion that was found by comparing lists, pass the last known object. Enqueue the key whatever the `outcome`:
+   * the process that stored the version may have died before it enqueued. Only `origin` identifies an echo.
    */
   put(ref: ResourceRef, verb: Verb, object: KubeObject, options?: PutOptions): Promise<PutResult>
 
   /**
-   * One request for each page (the first has 128 KiB, later ones 2 MiB); sees everything that a put() anywhere had
-   * confirmed before the call. What is stored between two pages may be seen or not.
+   * Reads objects, with one request for each page (the first has 128 KiB, later ones 2 MiB). Sees everything that any
+   * put() had confirmed before the call. Objects that are stored between two pages may be included or not.
    */
   observe(query: ObserveQuery): Promise<Observed>
 
-  /** Undefined also for a cursor that is `unlisted`. */
+  /** Returns the cursor. Undefined also for a cursor that is `unlisted`. */
   cursor(ref: ResourceRef, scope?: string): Promise<StoredCursor | undefined>
-  /** Also a cursor that is `unlisted`. */
+  /** Returns the cursor, even if it is `unlisted`. */
   lastCursor(ref: ResourceRef, scope?: string): Promise<StoredCursor | undefined>
-  /** Call it when every put() up to there has resolved. Resolves with its sequence in EVENTS. */
+  /** Stores a cursor and resolves with its sequence in EVENTS. Call it when every put() up to there has resolved. */
   setCursor(ref: ResourceRef, scope: string | undefined, cursor: Cursor, signal?: AbortSignal): Promise<number>
   /**
-   * As setCursor(), if the cursor still has this sequence (0: there is none). Undefined: it does not. Bridges move
-   * cursors only in this way, and so notice a sweep.
+   * Stores a cursor if the present one still has this sequence (0: there is none). Resolves with undefined otherwise.
+   * Bridges move cursors only in this way, so that they notice a sweep.
    */
   moveCursor(
     ref: ResourceRef,
@@ -260,39 +261,39 @@ export interface EventStore {
     after: number,
     signal?: AbortSignal,
   ): Promise<number | undefined>
-  /** Each cursor, once, unlisted ones too. */
+  /** Iterates over all cursors once, including unlisted ones. */
   cursors(): AsyncIterable<StoredCursor>
   /** Deletes a cursor if it still has this sequence. */
   removeCursor(sequence: number): Promise<void>
-  /** The last sequence in EVENTS. */
+  /** Returns the last sequence in EVENTS. */
   end(): Promise<number>
-  /** What is there first, then every change. */
+  /** Iterates over the present cursors, then over every change. */
   followCursors(signal: AbortSignal): AsyncIterable<StoredCursor>
 
   /**
-   * Everything stored of a resource, deletions of the last hour included: for the comparison with a list. Takes no memory;
-   * an object that was about to move to another owner when its writer died may come twice, then its later version counts.
+   * Iterates over all stored objects of a resource and its deletions of the last hour, in constant memory. If a writer
+   * died while an object moved to another owner, the object may appear twice; its later version counts.
    */
   identities(
     ref: ResourceRef,
     scope?: string,
-    also?: { /** Those of no namespace, too. */ withoutNamespace?: boolean },
+    also?: { /** True: also objects without a namespace. */ withoutNamespace?: boolean },
   ): AsyncIterable<Identity>
 
   /**
-   * Deletes the events of a resource (of a namespace, or of all) that are not above a sequence, without an event.
-   * Resolves with their number. Mark the cursor first: a bridge that relies on the objects notices that.
+   * Deletes the events of a resource (in a namespace, or in all) up to a sequence, without publishing an event.
+   * Resolves with their number. Mark the cursor first: a bridge that relies on the objects notices the mark.
    */
   sweep(
     ref: ResourceRef,
     scope: string | undefined,
     which: { upTo: number; keeps: (namespace: string | undefined) => boolean; signal: AbortSignal },
   ): Promise<number>
-  /** Others have stored what this process has not put: every view ends. */
+  /** Ends every view, because other processes have stored events that this process has not put. */
   endViews(): void
-  /** Reads the objects of a resource from EVENTS before they are written the next time: others may have deleted them. */
+  /** Makes the next write of the resource's objects read EVENTS first: other processes may have deleted them. */
   forget(ref: ResourceRef): void
 
-  /** The last event of each object that matches, then every later one; `caughtUp` is called once in between. */
+  /** Iterates over each matching object's last event, then over later ones. Calls `caughtUp` once in between. */
   follow(filter: ObjectFilter, signal: AbortSignal, caughtUp?: () => void): AsyncIterable<StoredEvent>
 }

@@ -1,7 +1,7 @@
 import { NO_OWNER } from './subjects.ts'
 import type { StoredEvent } from './types.ts'
 
-/** What EVENTS holds of one object on one subject, as far as a writer has to know. */
+/** The copy of one object on one subject in EVENTS, with the fields that a writer needs. */
 export interface StoredCopy {
   /** The owner part of the subject. */
   owner: string
@@ -9,19 +9,19 @@ export interface StoredCopy {
   resourceVersion: string
   verb: StoredEvent['verb']
   origin: string | undefined
-  /** Metadata only. */
+  /** True: only metadata. */
   partial: boolean
-  /** Whoever stored it knew of no other copy, and of no owner that the object had left. */
+  /** True: when the copy was stored, its writer knew of no other copy, and of no owner that the object had left. */
   sole: boolean
 }
 
-/** All stored copies of one object, and the other owners that it is known to have left. */
+/** All stored copies of one object, and the other owners that the object is known to have left. */
 export interface StoredCopies {
   copies: readonly StoredCopy[]
   formerOwners: readonly string[]
 }
 
-/** What a writer has seen. */
+/** The version that a writer has seen. */
 export interface WantedVersion {
   owner: string
   resourceVersion: string
@@ -31,7 +31,7 @@ export interface WantedVersion {
 }
 
 export type VersionDecision = {
-  /** Copies under other owners that are out of use by this very version, or by the newer one that is there. */
+  /** Copies under other owners that this version, or the stored newer version, makes obsolete. */
   retire: StoredCopy[]
 } & (
   | { act: 'store' /** Last sequence of the wanted owner's subject. */; expected: number }
@@ -39,9 +39,9 @@ export type VersionDecision = {
 )
 
 /**
- * Whether a version may be stored, given all stored copies of that object. An older version never replaces a newer one,
- * and a deletion the version that it was last seen with, unless who has that version disproves what is stored; a version
- * moves to an owner, never back to none.
+ * Decides whether a version may be stored, given all stored copies of that object. An older version never replaces a
+ * newer one, and a deletion never replaces a version that was seen later, unless the caller disproves the stored
+ * message. A version moves to an owner, never back to none.
  */
 export function decideVersion(copies: readonly StoredCopy[], wanted: WantedVersion): VersionDecision {
   const holder = holderOf(copies)
@@ -65,14 +65,14 @@ export function decideVersion(copies: readonly StoredCopy[], wanted: WantedVersi
   }
 }
 
-/** What of a copy says whether it counts. */
+/** The fields of a copy that decide whether it counts. */
 export type RankedCopy = Pick<StoredCopy, 'sequence' | 'resourceVersion' | 'verb'>
 
-/** The copy that counts. */
+/** Returns the copy that counts. */
 export const holderOf = <Copy extends RankedCopy>(copies: readonly Copy[]): Copy | undefined =>
   copies.reduce<Copy | undefined>((best, next) => (best && !outranks(next, best) ? best : next), undefined)
 
-/** There is an object in it. */
+/** Whether the copy holds an object. */
 export const isPresent = ({ verb }: Pick<StoredCopy, 'verb'>): boolean => verb === 'added' || verb === 'modified'
 
 export const storedCopiesOf = (copies: readonly StoredCopy[]): StoredCopies => ({
@@ -80,19 +80,19 @@ export const storedCopiesOf = (copies: readonly StoredCopy[]): StoredCopies => (
   formerOwners: copies.filter(({ verb }) => verb === 'moved').map(({ owner }) => owner),
 })
 
-/** Nothing of the object is known but copies under this owner. */
+/** Whether all known copies of the object are under this owner, and it has left no other owner. */
 export const isSole = ({ copies, formerOwners }: StoredCopies, owner: string): boolean =>
   formerOwners.length === 0 && copies.every((copy) => copy.owner === owner)
 
-/** Owners that the object has left, or leaves now: they have to look at what they own again. */
+/** Returns the owners that the object has left, or leaves now. Their keys must be enqueued. */
 export const leftOwners = (stored: StoredCopies, retired: readonly StoredCopy[], owner: string): string[] =>
   [...new Set([...stored.formerOwners, ...retired.map((copy) => copy.owner)])].filter(
     (former) => former !== owner && former !== NO_OWNER,
   )
 
 /**
- * Kubernetes documents since 1.35 that the resourceVersions of one resource compare as integers. Those of an API
- * server that does otherwise do not compare: undefined unless they are equal.
+ * Compares two resourceVersions. Kubernetes documents since 1.35 that the resourceVersions of one resource compare as
+ * integers. Returns undefined for versions that differ and are not integers.
  */
 export function compareVersions(a: string, b: string): number | undefined {
   if (a === b) return 0
@@ -105,7 +105,7 @@ const VERSION = /^[1-9]\d*$/
 
 function reasonToKeep(holder: StoredCopy, wanted: WantedVersion): 'present' | 'newer' | undefined {
   const order = compareVersions(wanted.resourceVersion, holder.resourceVersion)
-  // What does not compare is stored: a watch delivers in order, so the last one written is the latest in the end.
+  // A version that does not compare is stored: a watch delivers in order, so the last write is the latest in the end.
   if (order === undefined || order > 0 || isDisproved(holder, wanted)) return undefined
   if (order < 0) return 'newer'
   const deletion = wanted.verb === 'deleted'
@@ -114,13 +114,19 @@ function reasonToKeep(holder: StoredCopy, wanted: WantedVersion): 'present' | 'n
   return wanted.owner === holder.owner || wanted.owner === NO_OWNER ? 'present' : undefined
 }
 
-/** Of copies of one version, only who brings that version knows which is to stay. */
+/**
+ * Whether a copy is older than the holder. Among copies of one version, only the writer of that version can decide
+ * which one stays.
+ */
 const isOlder = (copy: StoredCopy, holder: StoredCopy): boolean =>
   (compareVersions(copy.resourceVersion, holder.resourceVersion) ?? 0) < 0
 
 const isDisproved = ({ sequence }: StoredCopy, { disproves }: WantedVersion): boolean => sequence === disproves
 
-/** The later version counts; of one version the deletion before the object, and both before the note that it moved. */
+/**
+ * Whether a copy counts before another: the later version does. In one version, a deletion counts before the object,
+ * and both count before the note that the object moved.
+ */
 function outranks(next: RankedCopy, best: RankedCopy): boolean {
   const order = compareVersions(next.resourceVersion, best.resourceVersion)
   if (order === undefined) return next.sequence > best.sequence

@@ -7,20 +7,29 @@ import { streamNames } from './stream.ts'
 import { type ObjectFilter, objectFilter, parseCursorSubject } from './subjects.ts'
 import type { StoredEvent } from './types.ts'
 
-/** There is nothing to look at under these names. */
+/** Thrown if no stream exists under these names. */
 export class NoEventsError extends Error {
   override readonly name = 'NoEventsError'
 }
 
-/** EVENTS as an outsider sees it: declares nothing, writes nothing, and asks nothing of the cluster. */
+/**
+ * EVENTS for readers outside of the bridge and dispatchers. It declares nothing, writes nothing, and does not use the
+ * API server.
+ */
 export interface EventsView {
-  /** What bridges watch, as far as they have come. NoEventsError when there is no stream. */
+  /**
+   * Returns the resources that bridges watch, as far as they have cursors. Throws NoEventsError if the stream does not
+   * exist.
+   */
   resources(): Promise<ResourceRef[]>
-  /** The sequence behind which everything is still to come. */
+  /** Returns the last sequence: later events have a higher one. */
   end(): Promise<number>
-  /** The last event of each object that matches, in stream order per filter. */
+  /** Iterates over the last event of each matching object, in stream order per filter. */
   stored(filters: readonly ObjectFilter[], since?: Date): AsyncIterable<StoredEvent>
-  /** Every event that matches, from `start` on, for ever: what has been overwritten meanwhile is left out. */
+  /**
+   * Iterates over every matching event from `start` on, until the signal aborts. Events that have been overwritten
+   * meanwhile are left out.
+   */
   follow(
     filters: readonly ObjectFilter[],
     start: FollowOptions['start'],

@@ -45,10 +45,10 @@ interface Write {
   object: KubeObject
   options: PutOptions
   wanted: WantedVersion
-  /** identityFilter of the object. */
+  /** The identityFilter of the object. */
   identity: string
   subject: string
-  /** Its event, once that is made. */
+  /** The event, once it is built. */
   event?: ObjectEvent
   /** The message that was stored. */
   stored?: KnownObject
@@ -56,17 +56,19 @@ interface Write {
 
 const STALE_READ_PAUSE_MS = 2
 
-/** The only way into EVENTS: each publish states the last sequence of its subject that the decision was made on. */
+/** The only writer of EVENTS. Each publish states the last sequence of its subject on which the decision was based. */
 export class Writer {
   readonly #context: WriterContext
-  /** Per identity, the write under way; never rejects. */
+  /** The write under way for each identity; never rejects. */
   readonly #underWay = new Map<string, Promise<unknown>>()
 
   constructor(context: WriterContext) {
     this.#context = context
   }
 
-  /** Writes of one object in this process wait for each other, so that one version is published once. */
+  /**
+   * Stores an object. Writes of one object in this process wait for each other, so that one version is published once.
+   */
   async put(ref: ResourceRef, verb: Verb, object: KubeObject, options: PutOptions): Promise<PutResult> {
     const { name, namespace } = object.metadata
     const { owner } = options
@@ -98,7 +100,7 @@ export class Writer {
     }
   }
 
-  /** Undefined: it may have been stored, or not. */
+  /** Updates the views with the result. Undefined: the object may have been stored, or not. */
   #tell({ identity, subject, stored }: Write, result: PutResult | undefined): void {
     const { views } = this.#context
     if (result === undefined) return views.end()
@@ -109,7 +111,7 @@ export class Writer {
     else views.noted(identity, subject, { kind: 'kept', sequence: result.sequence })
   }
 
-  /** Makes a message with a whole object the reference to it. */
+  /** Replaces a message that holds a whole object with a reference. */
   async redact(subject: string): Promise<void> {
     const { js, names, log } = this.#context
     for (;;) {
@@ -127,7 +129,7 @@ export class Writer {
       return await this.#write(write)
     } catch (error) {
       const isTooLarge = error instanceof TooLargeError
-      // A name in RBAC may have any character but / and %, an attribute no control character.
+      // A name in RBAC may contain control characters, an attribute may not.
       if (!isTooLarge && !(error instanceof PoisonEventError)) throw error
       const [reason, bytes] = isTooLarge ? (['too-large', error.bytes] as const) : ([error.reason, 0] as const)
       const why = `the event of uid ${object.metadata.uid} cannot be stored: ${error.message}`
@@ -162,21 +164,24 @@ export class Writer {
     }
   }
 
-  /** Whether it is the whole of what is there as metadata only. */
+  /** Whether this write has the whole object and the stored copy only its metadata. */
   #completes(write: Write, { outcome, holder }: VersionDecision & { act: 'keep' }): boolean {
     const isCandidate = outcome === 'present' && holder.partial && write.wanted.verb !== 'deleted'
     if (!isCandidate || write.options.referenceOnly || this.#context.isReferenceOnly(write.ref)) return false
     return !isPartial(this.#message(write))
   }
 
-  /** A watch says "added" of what was not there before: nothing to read. Of a deletion elsewhere nothing is remembered. */
+  /**
+   * Returns the copies known before the first attempt. For "added", the object was not stored before, so nothing is
+   * read. Memory holds no deletions by other processes.
+   */
   async #firstCopies(write: Write): Promise<StoredCopies> {
     const { verb, disproves } = write.wanted
     if (disproves !== undefined) return storedCopiesOf(await this.#readAll(write))
     return this.#context.memory.get(write.identity) ?? storedCopiesOf(verb === 'added' ? [] : await this.#read(write))
   }
 
-  /** What counts is confirmed: puts copies under other owners out of use. */
+  /** Retires copies under other owners, after the copy that counts is confirmed. */
   async #retireOthers(
     write: Write,
     stored: StoredCopies,
@@ -191,7 +196,10 @@ export class Writer {
     return { outcome, sequence: holder.sequence, origin: holder.origin, formerOwners }
   }
 
-  /** After a conflict, whatever is there by then: the object may have moved on since the copies were read. Gives which it was. */
+  /**
+   * Retires copies. After a conflict, retires the copies that are stored by then, because the object may have moved
+   * since the copies were read. Returns the retired copies.
+   */
   async #retire(write: Write, copies: readonly StoredCopy[]): Promise<StoredCopy[]> {
     const retired: StoredCopy[] = []
     if (copies.length === 0) return retired
@@ -219,7 +227,7 @@ export class Writer {
     return { cluster, ref, verb, object, now: now(), traceparent: options.traceparent }
   }
 
-  /** With what EVENTS keeps beside the event. */
+  /** Returns the message with the headers that EVENTS stores besides the event. */
   #kept({ headers, data }: NatsMessage, origin: string | undefined, expires: boolean): NatsMessage {
     return {
       headers: Object.assign(headers, storeHeaders(origin, expires ? this.#context.tombstoneSeconds : undefined)),
@@ -227,7 +235,7 @@ export class Writer {
     }
   }
 
-  /** Its sequence, or undefined when the subject's last sequence is another one. */
+  /** Publishes a message and returns its sequence. Undefined: the subject's last sequence differs. */
   async #publish(
     { options }: Pick<Write, 'options'>,
     subject: string,
@@ -247,8 +255,8 @@ export class Writer {
   }
 
   /**
-   * The copy under the wanted owner, if it is the only one that counts; else all copies. For those the server walks all
-   * owners of the namespace.
+   * Reads the copy under the wanted owner if it is the only one that counts, otherwise all copies. For all copies, the
+   * server walks all owners of the namespace.
    */
   async #read(write: Write): Promise<StoredCopy[]> {
     const own = await this.#last(write, write.subject)
@@ -265,7 +273,10 @@ export class Writer {
     return (await persist(read, { signal: options.signal, log })).messages.map(copyFrom)
   }
 
-  /** On more than one replica the answer may be older than the conflict: the next compare-and-set finds that out. */
+  /**
+   * Reads copies after a conflict. With more than one replica, the answer may be older than the conflict; the next
+   * compare-and-set detects that.
+   */
   async #copiesAfterConflict(write: Write, refused: number): Promise<StoredCopies> {
     const copies = await this.#read(write)
     const seen = copies.find(({ owner }) => owner === write.wanted.owner)?.sequence ?? 0
