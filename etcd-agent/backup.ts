@@ -6,32 +6,32 @@ import type { BackupReport } from './report.ts'
 import { periodicKey, surplus } from './retention.ts'
 
 export interface BackupJob {
-  /** URLs of members. */
+  /** The URLs of members. */
   endpoints: readonly string[]
   tls?: EtcdTls | undefined
   store: Store
-  /** Of the object; of periodic backups what their keys begin with. */
+  /** The key of the object. For periodic backups, the beginning of their keys. */
   key: string
-  /** Left out: one object, which replaces one that has this key. */
+  /** Left out: one object, which replaces an object with this key. */
   periodic?: Periodic | undefined
-  /** Whose backup it is, in the metadata: the deletion of old ones looks at it. */
+  /** The owner of the backup, stored in its metadata. Only backups with the same owner are deleted as old ones. */
   owner: string
   now: Date
-  /** Of the whole run, in milliseconds. */
+  /** The time-out of the whole run, in milliseconds. */
   timeoutMs: number
   signal: AbortSignal
 }
 
 interface Periodic {
-  /** How many to keep. Undefined: all. */
+  /** The number of backups to keep. Undefined: all. */
   most: number | undefined
 }
 
 const OWNER = 'fairlead-backup'
 
 /**
- * Streams a snapshot of the most advanced member to the store. It is published only if all of it has arrived, by its own
- * digest. Then, and only then, old ones are deleted.
+ * Streams a snapshot of the most advanced member to the store. The object is published only if it has arrived in full,
+ * as its own digest shows. Old backups are deleted only after that.
  */
 export async function backup(job: BackupJob): Promise<BackupReport> {
   const chosen = await mostAdvanced(job.endpoints, job.tls, job.signal)
@@ -69,14 +69,14 @@ async function store(
   return found
 }
 
-/** The backup is there already: a failure here is reported beside its success. */
+/** Deletes old backups. The new backup is stored already, so a failure here is reported beside its success. */
 async function deleteOld({ store, key, owner }: BackupJob, most: number, newest: string) {
   const deleted: string[] = []
   try {
     const keys: string[] = []
     for await (const object of store.list(key)) keys.push(object.key)
     for (const old of surplus(keys, key, most, newest)) {
-      // Another EtcdBackup may have the same path: its backups are not ours to delete.
+      // Another EtcdBackup may have the same path, and its backups must not be deleted.
       if ((await store.head(old))?.metadata[OWNER] !== owner) continue
       await store.delete(old)
       deleted.push(old)

@@ -1,6 +1,6 @@
 import { SnapshotError } from './errors.ts'
 
-/** Reads so many bytes of the file from there. */
+/** Reads `length` bytes of the file from `start` on. */
 export type ReadAt = (start: number, length: number) => Promise<Buffer>
 
 const HEADER = 16
@@ -15,7 +15,7 @@ interface Page {
   entries: { key: Buffer; value: Buffer; child: number }[]
 }
 
-/** What is in a bbolt database, read page by page, and only those pages that lead to an answer. */
+/** Reads a bbolt database page by page, and only the pages that lead to an answer. */
 export class Bolt {
   readonly #read: ReadAt
   readonly #pageSize: number
@@ -27,7 +27,7 @@ export class Bolt {
     this.#root = root
   }
 
-  /** The newer one of both meta pages counts. */
+  /** Opens the database. The newer one of the two meta pages counts. */
   static async open(read: ReadAt): Promise<Bolt> {
     const start = await read(0, SMALLEST_PAGE)
     const pageSize = start.readUInt32LE(HEADER + 8)
@@ -40,13 +40,13 @@ export class Bolt {
     return new Bolt(read, pageSize, Number(newest.readBigUInt64LE(32)))
   }
 
-  /** The value of a key in a bucket of the root. */
+  /** Returns the value of a key in a bucket of the root. */
   async get(bucket: string, key: string): Promise<Buffer | undefined> {
     const page = await this.#bucket(bucket)
     return page && (await this.#find(page, Buffer.from(key)))
   }
 
-  /** The greatest key of a bucket. */
+  /** Returns the greatest key of a bucket. */
   async lastKey(bucket: string): Promise<Buffer | undefined> {
     let page = await this.#bucket(bucket)
     while (page?.isBranch === true) page = await this.#page(page.entries.at(-1)?.child ?? 0)
@@ -57,7 +57,7 @@ export class Bolt {
     const header = await this.#find(await this.#page(this.#root), Buffer.from(name))
     if (header === undefined) return undefined
     const root = Number(header.readBigUInt64LE(0))
-    // A small bucket is in the value itself, after its header.
+    // A small bucket is stored in the value itself, after its header.
     return root === 0 ? parse(header.subarray(HEADER)) : this.#page(root)
   }
 
@@ -91,7 +91,7 @@ function parse(bytes: Buffer): Page {
   return { isBranch, entries }
 }
 
-/** FNV-1a of 64 bits over the meta, as bbolt stores it behind. */
+/** Whether the meta page has the right checksum. bbolt stores the 64-bit FNV-1a of the meta data behind them. */
 function hasChecksum(meta: Buffer): boolean {
   let hash = 0xcbf29ce484222325n
   for (const byte of meta.subarray(HEADER, HEADER + 56))

@@ -2,22 +2,23 @@ import { createHash } from 'node:crypto'
 import { type Store, whole } from '#stores'
 import { SnapshotError } from './errors.ts'
 
-/** etcd appends the SHA-256 of all bytes before it. */
+/** The length of the SHA-256 of all preceding bytes, which etcd appends. */
 const DIGEST_BYTES = 32
-/** A database is a whole number of pages, and pages of sectors. */
+/** A database is a whole number of pages, and a page a whole number of sectors. */
 const SECTOR_BYTES = 512
 
 /** Known when the stream has ended. */
 export interface Checked {
-  /** In bytes, with the appended digest. */
+  /** The size in bytes, with the appended digest. */
   size: number
-  /** Of all bytes, as `sha256sum` of the file shows it. */
+  /** The digest of all bytes, as `sha256sum` of the file shows it. */
   sha256: string
 }
 
 /**
- * Passes a snapshot on as it comes, and throws a SnapshotError at its end unless it is whole: its last 32 bytes are the
- * SHA-256 of all before. So that who reads to the end has read what etcd has sent. Tells `ended` what it was.
+ * Passes a snapshot on as it arrives. At its end, throws a SnapshotError unless it is complete: its last 32 bytes must
+ * be the SHA-256 of all bytes before. So a consumer that reads to the end has read what etcd sent. Calls `ended` with
+ * size and digest.
  */
 export async function* checked(
   source: AsyncIterable<Uint8Array>,
@@ -33,7 +34,7 @@ export async function* checked(
     if (rest === chunk) hash.update(tail)
     const end = Math.max(0, rest.length - DIGEST_BYTES)
     hash.update(rest.subarray(0, end))
-    // Copied: the memory of the chunk may be used again.
+    // Copied, because the memory of the chunk may be used again.
     tail = Uint8Array.from(rest.subarray(end))
     yield chunk
   }
@@ -50,7 +51,9 @@ export async function* checked(
   ended({ size, sha256 })
 }
 
-/** Reads a snapshot from a store to its end. `consume` is given the bytes, and resolves when it has taken all of them. */
+/**
+ * Reads a snapshot from a store to its end. `consume` receives the bytes, and resolves when it has taken all of them.
+ */
 export const readChecked = (
   store: Store,
   key: string,
@@ -58,7 +61,7 @@ export const readChecked = (
   consume: (bytes: AsyncIterable<Uint8Array>) => Promise<void>,
 ): Promise<Checked> => readToEnd(whole(store, key, signal), store.address(key), consume)
 
-/** Reads a snapshot to its end, from wherever it comes. */
+/** Reads a snapshot from any source to its end. */
 export async function readToEnd(
   bytes: AsyncIterable<Uint8Array>,
   path: string,

@@ -1,4 +1,4 @@
-/** A snapshot that is not whole, or not the one that is meant. */
+/** Thrown for a snapshot that is incomplete, or not the intended one. */
 export class SnapshotError extends Error {
   override readonly name = 'SnapshotError'
 }

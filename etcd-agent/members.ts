@@ -9,16 +9,16 @@ export interface ChosenMember {
   etcd: Etcd
   version: string
   revision: number
-  /** Of its file, in bytes. */
+  /** The size of its database file, in bytes. */
   dbSize: number
-  /** Of members that did not answer, why. */
+  /** For each member that did not answer, the reason. */
   silent: string[]
 }
 
 /**
- * The member with the highest revision of those that answer: a snapshot is the state of one member, and of one that lags
- * behind it would be the past. Members of one cluster with the same revision differ in what has none. Throws an Error that says of each endpoint why it is not this one, if none answers. The
- * caller closes the client.
+ * Returns the member with the highest revision among those that answer, because a snapshot of a member that lags behind
+ * would be out of date. Members of one cluster with the same revision differ only in data without a revision. If none
+ * answers, throws an Error that names each endpoint with the reason. The caller closes the client.
  */
 export async function mostAdvanced(
   endpoints: readonly string[],
@@ -52,12 +52,14 @@ export async function mostAdvanced(
   )
 }
 
-/** The bytes of a snapshot that a member sends. */
+/** Returns the bytes of a snapshot that a member sends. */
 export async function* blobs(pieces: AsyncIterable<{ blob: Buffer }>): AsyncGenerator<Buffer> {
   for await (const { blob } of pieces) yield blob
 }
 
-/** From a folder with the keys of a Secret as files, named as those of EtcdCluster and EtcdBackup are. */
+/**
+ * Reads TLS files from a folder with the keys of a Secret, which have the same names as in EtcdCluster and EtcdBackup.
+ */
 export async function readTls(folder: string): Promise<EtcdTls> {
   const read = (name: string) => readKey(folder, name)
   return {

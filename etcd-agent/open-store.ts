@@ -14,7 +14,10 @@ export interface StoreAddress {
   pathStyle?: boolean | undefined
 }
 
-/** The store and the key that an address names, with the credentials of its Secret. Errors name keys, never values. */
+/**
+ * Returns the store and the key that an address names, with the credentials of its Secret. Errors name keys, never
+ * values.
+ */
 export async function openStore({
   kind,
   path,

@@ -1,23 +1,23 @@
 import type { Checked } from './checked.ts'
 
-/** Of a stored snapshot: what the agent has seen. */
+/** The properties of a stored snapshot, as the agent has read them. */
 interface Stored extends Checked {
-  /** Address of the object, such as `s3://bucket/key`. */
+  /** The address of the object, such as `s3://bucket/key`. */
   path: string
   etcdRevision: number
-  /** Undefined: neither the object's metadata nor its contents say it. */
+  /** Undefined: neither the object's metadata nor its contents have a version. */
   etcdVersion?: string | undefined
 }
 
 export interface BackupReport extends Stored {
   etcdVersion: string
-  /** Of the snapshot, RFC 3339. */
+  /** When the snapshot was taken, in RFC 3339. */
   time: string
-  /** Keys of old backups. */
+  /** The keys of deleted old backups. */
   deleted: string[]
   /** Why old backups could not be deleted. The backup itself has succeeded. */
   retentionError?: string
-  /** Endpoints that did not answer, and why. */
+  /** The endpoints that did not answer, with the reasons. */
   silent?: string[]
 }
 
@@ -26,7 +26,7 @@ export type VerifyReport = Stored
 export interface RestoreReport extends Checked {
   path: string
   dataDir: string
-  /** The directory was restored by an earlier run with the same token. */
+  /** True: an earlier run with the same token restored the directory. */
   wasThere: boolean
 }
 
@@ -36,10 +36,10 @@ interface FailureReport {
 
 export type Report = BackupReport | VerifyReport | RestoreReport | FailureReport
 
-/** Kubernetes keeps no more of a termination message. */
+/** The longest termination message that Kubernetes keeps, in bytes. */
 export const MAX_REPORT_BYTES = 4096
 
-/** One line of JSON that a termination message can hold: what is too long in it is cut. */
+/** Returns one line of JSON that fits into a termination message. Texts that are too long are cut. */
 export function reportText(report: Report): string {
   let shown: Report = report
   for (let limit = 2048; ; limit = Math.floor(limit / 2)) {

@@ -12,14 +12,14 @@ import type { SnapshotSource } from './source.ts'
 
 export interface RestoreJob {
   source: SnapshotSource
-  /** SHA-256 of the snapshot, if one is known: another one is not restored. */
+  /** The SHA-256 of the snapshot, if it is known. A snapshot with another digest is not restored. */
   sha256?: string | undefined
-  /** It must not exist, or be empty, or come from an earlier run with this token. */
+  /** The data directory. It must be missing or empty, or come from an earlier run with this token. */
   dataDir: string
   member: SeedMember
-  /** Added to the revision, so that watchers of older revisions end. */
+  /** Added to the revision, so that watches of older revisions end. */
   bumpRevision: number
-  /** The program that makes a data directory of a snapshot. */
+  /** The program that makes a data directory from a snapshot. */
   etcdutl: string
   signal: AbortSignal
 }
@@ -28,7 +28,9 @@ export interface RestoreJob {
 interface SeedMember {
   name: string
   peerUrl: string
-  /** Of the cluster: another one than before, so that members of the former cluster are refused. */
+  /**
+   * The token of the cluster. It must differ from the former one, so that members of the former cluster are refused.
+   */
   token: string
 }
 
@@ -36,9 +38,9 @@ const MARK = 'fairlead-restored.json'
 const run = promisify(execFile)
 
 /**
- * Makes the data directory of the first member of a new cluster from a snapshot. Does nothing if it has been made by this
- * token; refuses to touch one that is anything else. The directory appears at once, by a rename: a run that is killed
- * leaves a folder beside it, which the next run removes.
+ * Makes the data directory of the first member of a new cluster from a snapshot. Does nothing if a run with this token
+ * has made it, and refuses to change any other directory. The directory appears at once, by a rename: a run that is
+ * killed leaves a folder beside it, which the next run removes.
  */
 export async function restore(job: RestoreJob): Promise<RestoreReport> {
   const { dataDir, member } = job
@@ -85,7 +87,7 @@ async function readMark(dataDir: string): Promise<Mark | undefined> {
   return text === undefined ? undefined : (JSON.parse(text) as Mark)
 }
 
-/** An empty folder may be there, since rename() replaces one. */
+/** Whether the folder is missing or empty. An empty one may exist, because rename() replaces it. */
 async function isAbsent(folder: string): Promise<boolean> {
   try {
     return (await readdir(folder)).length === 0
@@ -95,7 +97,7 @@ async function isAbsent(folder: string): Promise<boolean> {
   }
 }
 
-/** The snapshot and the directory that is made of it are there at the same time. */
+/** Throws if there is no room for the snapshot and the directory at the same time. */
 async function requireRoom(folder: string, size: number): Promise<void> {
   const { bavail, bsize } = await statfs(folder)
   const [free, needed] = [bavail * bsize, 2 * size]
@@ -134,7 +136,7 @@ async function makeDirectory(
   }
 }
 
-/** etcdutl writes its log and its error to standard error, the error last. */
+/** Returns the error of etcdutl, which writes its log and then its error to standard error. */
 function reasonOf(cause: unknown): string {
   const { code, stderr = '', message = '' } = cause as { code?: unknown; stderr?: string; message?: string }
   if (code === 'ENOENT') return 'there is no such program: give its path with --etcdutl'

@@ -1,15 +1,15 @@
 const STAMP = /^_v(\d{1,19})_(\d{4}-\d{2}-\d{2}-\d{2}:\d{2}:\d{2})$/
 
-/** `PATH_v12_2026-11-22-18:00:00`, in UTC, as the operator of v1beta2 names its periodic backups. */
+/** Returns `PATH_v12_2026-11-22-18:00:00`, in UTC, as the v1beta2 operator names its periodic backups. */
 export function periodicKey(path: string, revision: number, time: Date): string {
   const stamp = time.toISOString().slice(0, 19).replace('T', '-')
   return `${path}_v${revision}_${stamp}`
 }
 
 /**
- * Those of the keys that are too many, the oldest first: of periodic backups of this path alone, by time, then by revision
- * as a number. `newest` counts, and is never among them. A revision alone does not tell the age: after a restore it may be
- * lower than before.
+ * Returns the keys that exceed the limit, the oldest first. Only periodic backups of this path count, ordered by time,
+ * then by revision as a number. `newest` counts, and is never among the results. The revision alone does not show the
+ * age, because it may be lower after a restore.
  */
 export function surplus(keys: readonly string[], path: string, most: number, newest: string): string[] {
   const ours = keys.flatMap((key) => {

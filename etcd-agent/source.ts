@@ -5,17 +5,20 @@ import { blobs, mostAdvanced } from './members.ts'
 
 /** A snapshot that can be read now. */
 interface OpenSnapshot extends AsyncDisposable {
-  /** Where it comes from. */
+  /** The origin of the snapshot. */
   path: string
-  /** About, in bytes; undefined: unknown. */
+  /** The approximate size in bytes. Undefined: unknown. */
   size: number | undefined
-  /** To its end. `consume` is given the bytes, and resolves when it has taken all of them. Throws a SnapshotError. */
+  /**
+   * Reads the snapshot to its end. `consume` receives the bytes, and resolves when it has taken all of them. Throws a
+   * SnapshotError.
+   */
   read(consume: (bytes: AsyncIterable<Uint8Array>) => Promise<void>): Promise<Checked>
 }
 
 export type SnapshotSource = (signal: AbortSignal) => Promise<OpenSnapshot>
 
-/** One that is stored. */
+/** Returns a source that reads a stored snapshot. */
 export const fromStore =
   (store: Store, key: string): SnapshotSource =>
   async (signal) => ({
@@ -26,16 +29,19 @@ export const fromStore =
   })
 
 export interface Members {
-  /** URLs. */
+  /** The URLs of members. */
   endpoints: readonly string[]
   tls: EtcdTls | undefined
-  /** One that has less is not read: another one has been seen that has it. */
+  /** The lowest revision to accept. Another member is known to have it, so a member with less is not read. */
   revision: number
-  /** Of the whole stream. */
+  /** The time-out of the whole stream, in milliseconds. */
   timeoutMs: number
 }
 
-/** That of the member with the highest revision, of those that answer. They need no quorum for it. */
+/**
+ * Returns a source that reads a snapshot of the member with the highest revision among those that answer. This needs no
+ * quorum.
+ */
 export const fromMembers =
   ({ endpoints, tls, revision, timeoutMs }: Members): SnapshotSource =>
   async (signal) => {

@@ -4,7 +4,9 @@ import { contentsOf } from './contents.ts'
 import { SnapshotError } from './errors.ts'
 import type { VerifyReport } from './report.ts'
 
-/** Reads the whole object and compares it with its own digest; then reads its revision from its pages. Stores nothing. */
+/**
+ * Reads the whole object and compares it with its own digest, then reads its revision from its pages. Stores nothing.
+ */
 export async function verify(store: Store, key: string, signal: AbortSignal): Promise<VerifyReport> {
   const path = store.address(key)
   const found = await readChecked(store, key, signal, async (bytes) => {

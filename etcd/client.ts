@@ -8,7 +8,7 @@ type Request<Name extends keyof Calls> = Encodable<Calls[Name]['request']>
 type Response<Name extends keyof Calls> = Decoded<Calls[Name]['response']>
 
 /**
- * One endpoint of etcd. Each call needs a time-out, and rejects with EtcdError.
+ * A client of one etcd endpoint. Each call needs a time-out, and rejects with EtcdError.
  *
  *     using etcd = openEtcd({ url: 'http://10.0.0.1:2379' })
  *     const { members } = await etcd.call('memberList', { linearizable: true }, { timeoutMs: 2000 })
@@ -35,8 +35,8 @@ export class Etcd {
   }
 
   /**
-   * The database of this one member, piece by piece, as `etcdctl snapshot save` writes it: the last 32 bytes are the
-   * SHA-256 of all before. The version is that of the storage, empty before etcd 3.6.
+   * Reads the database of this one member in pieces, as `etcdctl snapshot save` writes it: the last 32 bytes are the
+   * SHA-256 of all bytes before. The version is that of the storage, empty before etcd 3.6.
    */
   async *snapshot(options: CallOptions): AsyncGenerator<{ blob: Buffer; remainingBytes: number; version: string }> {
     const { path, request, response } = SNAPSHOT
@@ -60,5 +60,5 @@ export class Etcd {
   }
 }
 
-/** Connects with the first call. */
+/** Returns a client, which connects with the first call. */
 export const openEtcd = (endpoint: EtcdEndpoint): Etcd => new Etcd(endpoint)

@@ -10,12 +10,12 @@ import { TLSSocket } from 'node:tls'
 import { EtcdError, GRPC } from './errors.ts'
 import { frame, framesIn } from './frames.ts'
 
-/** PEM. The server's certificate is always verified. */
+/** TLS settings in PEM. The server's certificate is always verified. */
 export interface EtcdTls {
   ca: string
   cert?: string
   key?: string
-  /** The name that the server's certificate must have, where that is not the host of the URL. */
+  /** The name that the server's certificate must have, if it differs from the host of the URL. */
   servername?: string
 }
 
@@ -26,18 +26,18 @@ export interface EtcdEndpoint {
 }
 
 export interface CallOptions {
-  /** Of the whole call, connecting included. */
+  /** The time-out of the whole call, including the connection. */
   timeoutMs: number
   signal?: AbortSignal | undefined
 }
 
-/** Of a snapshot, so that it does not wait for the round trip after every 64 KiB. */
+/** The window of a stream in bytes, so that a snapshot does not wait for a round trip after every 64 KiB. */
 const WINDOW = 16 * 1024 * 1024
 
-/** gRPC on HTTP/2, as far as etcd needs it: one message out, and any number back. */
+/** The part of gRPC on HTTP/2 that etcd needs: one message is sent, and any number is received. */
 export class Connection {
   readonly #session: ClientHttp2Session
-  /** Of the server; undefined: it has not shown one. */
+  /** The certificate of the server. Undefined: the server has not presented one. */
   certificate: X509Certificate | undefined
   #failure: Error | undefined
 
@@ -47,11 +47,11 @@ export class Connection {
       this.certificate = socket instanceof TLSSocket ? socket.getPeerX509Certificate() : undefined
       if (!this.#session.destroyed) this.#session.setLocalWindowSize(WINDOW)
     })
-    // Its streams end with the same error; without a listener it would end the process.
+    // The streams of the session end with the same error. Without a listener, the error would end the process.
     this.#session.on('error', (error) => (this.#failure = error))
   }
 
-  /** Throws EtcdError. Ends the call where the caller stops reading. */
+  /** Makes a call. Throws EtcdError. The call ends when the caller stops reading. */
   async *call(path: string, request: Buffer, { timeoutMs, signal }: CallOptions): AsyncGenerator<Buffer> {
     const name = path.slice(path.lastIndexOf('/') + 1)
     const end = AbortSignal.any([AbortSignal.timeout(timeoutMs), ...(signal ? [signal] : [])])
@@ -93,7 +93,10 @@ export class Connection {
   }
 }
 
-/** In the trailers, or in the headers where there is no message. Settles with the end of the stream. */
+/**
+ * Returns the gRPC status, which is in the trailers, or in the headers if there is no message. Settles when the stream
+ * ends.
+ */
 function statusOf(stream: ClientHttp2Stream): Promise<{ code: number; text: string }> {
   return new Promise((resolve) => {
     let found: IncomingHttpHeaders = {}

@@ -1,11 +1,11 @@
-/** Codes of gRPC that a caller may have to tell apart; etcd's other codes are coarse, so decide on `text`. */
+/** The gRPC codes that a caller may have to distinguish. etcd's other codes are coarse, so decide on `text`. */
 export const GRPC = { unknown: 2, deadlineExceeded: 4, unavailable: 14 } as const
 
-/** A call that etcd has refused, or that has no answer. */
+/** Thrown if etcd refused a call or did not answer. */
 export class EtcdError extends Error {
   override readonly name = 'EtcdError'
   readonly code: number
-  /** The words of etcd, e.g. `etcdserver: member not found`. */
+  /** The error text of etcd, such as `etcdserver: member not found`. */
   readonly text: string
 
   constructor(call: string, code: number, text: string, cause?: unknown) {
@@ -14,7 +14,7 @@ export class EtcdError extends Error {
     this.text = text
   }
 
-  /** Nobody knows whether the call has had its effect: read before deciding. */
+  /** True: the call may or may not have taken effect. Read the state before deciding. */
   get isUnknown(): boolean {
     return this.code === GRPC.deadlineExceeded || /timed out|connection lost/.test(this.text)
   }

@@ -1,14 +1,17 @@
-/** A message of gRPC: one byte for compression, four for the length, the message. */
+/** Frames a gRPC message: one byte for compression, four for the length, then the message. */
 export function frame(message: Buffer): Buffer {
   const head = Buffer.alloc(5)
   head.writeUInt32BE(message.length, 1)
   return Buffer.concat([head, message])
 }
 
-/** etcd's snapshots come in pieces of some ten KiB, its other answers have a few MiB at most. */
+/** The size limit of a message. Pieces of etcd's snapshots have some ten KiB, its other answers at most a few MiB. */
 const MAX_BYTES = 64 * 1024 * 1024
 
-/** The messages in a stream, whose chunks begin and end anywhere. Throws for what is compressed or too large. */
+/**
+ * Reads the messages in a stream, whose chunks begin and end anywhere. Throws for a message that is compressed or too
+ * large.
+ */
 export async function* framesIn(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   const waiting: Buffer[] = []
   let bytes = 0

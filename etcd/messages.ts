@@ -31,7 +31,7 @@ const KeyValue = message({
 const call = <Request, Response>(path: string, request: Request, response: Response) => ({ path, request, response })
 const of = (service: string, method: string): string => `/etcdserverpb.${service}/${method}`
 
-/** Each call that takes one message and gives one. */
+/** The calls with one request message and one response message. */
 export const CALLS = {
   memberList: call(of('Cluster', 'MemberList'), message({ linearizable: [1, 'bool'] }), Members),
   memberAdd: call(
@@ -103,7 +103,7 @@ export const CALLS = {
   userGrantRole: call(of('Auth', 'UserGrantRole'), message({ user: [1, 'string'], role: [2, 'string'] }), Answer),
 } as const
 
-/** The snapshot is a stream of these. */
+/** The snapshot call, whose response is a stream of these messages. */
 export const SNAPSHOT = call(
   of('Maintenance', 'Snapshot'),
   Empty,

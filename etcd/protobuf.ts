@@ -1,6 +1,6 @@
 /**
- * The part of protobuf (proto3) that etcd's API needs. Values are plain JSON but for `bytes`: an `id` is a uint64 as a decimal
- * text, because it does not fit into a number; an `int` is any other integer, exact up to 2^53.
+ * The part of protobuf (proto3) that etcd's API needs. Values are plain JSON except `bytes`. An `id` is a uint64 as a
+ * decimal string, because it does not fit into a number; an `int` is any other integer, exact up to 2^53.
  */
 type Type = 'id' | 'int' | 'bool' | 'string' | 'bytes' | Message<Fields>
 
@@ -28,10 +28,10 @@ type ValueOf<T> = T extends 'id' | 'string'
             ? { -readonly [Name in keyof F]: ValueOf<F[Name][1]> }
             : never
 
-/** What a message is decoded to: each field has a value. */
+/** The decoded form of a message: each field has a value. */
 export type Decoded<M> = M extends Message<infer F> ? ValueOf<Message<F>> : never
 
-/** What a message is encoded from: a field that is left out has its default. */
+/** The input for encoding a message: a field that is left out has its default. */
 export type Encodable<M> =
   M extends Message<infer F>
     ? { [Name in keyof F]?: F[Name][1] extends Message<infer Inner> ? Encodable<Message<Inner>> : ValueOf<F[Name][1]> }
@@ -76,7 +76,7 @@ function varint(value: number | bigint): Buffer {
   return Buffer.from([...bytes, Number(rest)])
 }
 
-/** Throws where the bytes are cut off. Fields that are not declared are skipped. */
+/** Decodes a message. Throws if the bytes are cut off. Fields that are not declared are skipped. */
 export function decode<M extends Message<Fields>>({ fields }: M, bytes: Buffer): Decoded<M> {
   const byNumber = new Map(Object.entries(fields).map(([name, [number, type]]) => [number, { name, type }]))
   const values: Record<string, unknown> = {}
@@ -101,7 +101,7 @@ function defaultOf(type: Type): unknown {
   return { id: '0', int: 0, bool: false, string: '', bytes: Buffer.alloc(0) }[type]
 }
 
-/** Numbers of a list may come packed in one field. */
+/** Returns the items of a list. Its numbers may be packed in one field. */
 function itemsOf(type: Type, raw: bigint | Buffer): unknown[] {
   const isNumber = type === 'id' || type === 'int' || type === 'bool'
   if (typeof raw === 'bigint' || !isNumber) return [valueOf(type, raw)]

@@ -3,47 +3,47 @@ import { JetStreamError } from './errors.ts'
 import { statusOf } from './headers.ts'
 import { fromDirect, type StoredMessage } from './messages.ts'
 
-/** Sends one request; resolves with its answers up to the one that is the last. */
+/** Sends one request, and resolves with its answers up to the last one. */
 export type Batches = (subject: string, query: string, isLast: (message: Msg) => boolean) => Promise<Msg[]>
 
 export interface BatchLast {
   messages: StoredMessage[]
-  /** The stream's last sequence that this answer covers; undefined when nothing matched. */
+  /** The stream's last sequence that this answer covers. Undefined: no message matched. */
   upToSequence: number | undefined
-  /** Where the next page begins; undefined: this is the last page. */
+  /** The first sequence of the next page. Undefined: this is the last page. */
   next: number | undefined
 }
 
 export interface PageOptions {
-  /** With this sequence or a later one. */
+  /** The first sequence of the page. */
   first?: number | undefined
-  /** The page ends with the message that reaches this size. */
+  /** The page ends with the message that reaches this size, in bytes. */
   maxBytes: number
 }
 
 export interface ScanOptions {
   pageSize?: number
-  /** With this sequence or a later one. */
+  /** The first sequence to read. */
   first?: number
-  /** Stored then or later. */
+  /** Only messages that were stored at this time or later. */
   since?: Date | undefined
 }
 
 export interface FromOptions {
   first: number
-  /** The page ends with the message that reaches this size. */
+  /** The page ends with the message that reaches this size, in bytes. */
   maxBytes: number
 }
 
 export interface PageFrom {
   messages: StoredMessage[]
-  /** Where the next page begins; undefined: the server had nothing more when it answered. */
+  /** The first sequence of the next page. Undefined: the server had nothing more when it answered. */
   next: number | undefined
 }
 
 interface Batch {
   messages: StoredMessage[]
-  /** Undefined: nothing matches. */
+  /** Undefined: no message matches. */
   marker: Msg | undefined
 }
 
@@ -79,7 +79,7 @@ export async function* scan(
   for (;;) {
     const query = { batch: pageSize, max_bytes: SCAN_PAGE_BYTES, next_by_subj: subject, ...from }
     const { messages, next } = await readFrom(batches, stream, query)
-    // The server takes a time in the future for the beginning.
+    // For a start time in the future, the server begins at the first message.
     yield* since === undefined ? messages : messages.filter(({ storedAt }) => storedAt >= since.getTime())
     if (next === undefined) return
     from = { seq: next }

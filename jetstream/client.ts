@@ -22,15 +22,15 @@ import { Ticker } from './ticker.ts'
 
 export interface PublishAck {
   sequence: number
-  /** The Nats-Msg-Id was seen before: nothing was stored. */
+  /** True: the Nats-Msg-Id was seen before, and nothing was stored. */
   duplicate: boolean
 }
 
 interface Terms {
   timeoutMs: number
-  /** Before every subject for answers. */
+  /** The beginning of every subject for answers. */
   inboxPrefix: string
-  /** What stands for `$JS.API` where the streams are another account's. */
+  /** The replacement of `$JS.API` if the streams belong to another account. */
   apiPrefix?: string | undefined
 }
 
@@ -39,20 +39,21 @@ interface ApiAnswer {
 }
 
 /**
- * nats-server closes a connection for which more than 64 MiB wait to be sent (max_pending). It counts bytes as sent when the
- * whole write to the socket is over, so it may count twice what the client still waits for (2.15: 48 MiB were too much).
+ * nats-server closes a connection for which more than 64 MiB wait to be sent (max_pending). It counts bytes as sent
+ * when the whole write to the socket has ended, so it may count twice the bytes that the client still waits for. With
+ * nats-server 2.15, 48 MiB were too much.
  */
 const INCOMING_BYTES = 24 * 2 ** 20
 
-/** JetStream with one cheap request path for what happens once per run; administration goes through `admin`. */
+/** A JetStream client with a cheap request path for operations that each run needs. `admin` offers administration. */
 export class JetStream {
   readonly nc: NatsConnection
   readonly admin: JetStreamManager
-  /** For what needs no answer. */
+  /** Publishes messages that need no answer. */
   readonly outbox: Outbox
-  /** Large reads acquire their size before the request, and dispose it after the answer. */
+  /** A budget for large reads: acquire their size before the request, and dispose it after the answer. */
   readonly incoming = new Budget(INCOMING_BYTES)
-  /** Once a second. */
+  /** Ticks once a second. */
   readonly ticker = new Ticker(1000)
   readonly #mux: RequestMux
   readonly #batches: Batches
@@ -78,89 +79,96 @@ export class JetStream {
     return new JetStream(nc, await jetstreamManager(nc, options), terms)
   }
 
-  /** A subject for answers, that nobody else has. */
+  /** Returns a unique subject for answers. */
   newInbox(): string {
     return `${this.#inboxPrefix}.${nuid.next()}`
   }
 
-  /** There is no other server: none can go away without the connection. */
+  /** Whether NATS has only one server: it cannot stop without the connection closing. */
   get isAlone(): boolean {
     return this.nc.info?.cluster === undefined
   }
 
-  /** How long what need not be quick is asked for again, where nobody answers. */
+  /** How long requests that need not be quick are repeated while NATS does not answer, in milliseconds. */
   get patienceMs(): number {
     return this.#timeoutMs * 15
   }
 
-  /** Stores a message. JetStreamError: refused, nothing stored. UnknownOutcomeError: perhaps stored. */
+  /**
+   * Stores a message. Throws JetStreamError if it was refused and not stored, and UnknownOutcomeError if it may have
+   * been stored.
+   */
   async publish(subject: string, payload: Uint8Array | string, headers: Headers): Promise<PublishAck> {
     const answer = await this.#request<{ seq: number; duplicate?: boolean }>(subject, payload, headers)
     return { sequence: answer.seq, duplicate: answer.duplicate === true }
   }
 
-  /** Confirms a delivery; resolves when the server has applied it. */
+  /** Acknowledges a delivery, and resolves when the server has applied it. */
   async acknowledge(reply: string): Promise<void> {
     await this.#mux.request(reply, '+ACK', undefined, this.#timeoutMs)
   }
 
-  /** The last message of a subject (wildcards allowed), read through the stream's leader: never stale. */
+  /** Reads the last message of a subject (wildcards allowed) through the stream's leader: never stale. */
   lastOf(stream: string, subject: string): Promise<StoredMessage | undefined> {
     return this.#read(stream, { last_by_subj: subject })
   }
 
-  /** The first message of a subject (wildcards allowed) at or after a sequence, read through the stream's leader. */
+  /** Reads the first message of a subject (wildcards allowed) at or after a sequence, through the stream's leader. */
   firstFrom(stream: string, sequence: number, subject: string): Promise<StoredMessage | undefined> {
     return this.#read(stream, { seq: sequence, next_by_subj: subject })
   }
 
-  /** The message with this sequence, read through the stream's leader. */
+  /** Reads the message with this sequence through the stream's leader. */
   bySequence(stream: string, sequence: number): Promise<StoredMessage | undefined> {
     return this.#read(stream, { seq: sequence })
   }
 
   /**
-   * The last message of each subject that matches, in one request to any replica: on more than one replica the answer
-   * may be older than what was just stored (compare upToSequence). More than the server gives in one answer (1,024
-   * messages, or its max_pending bytes) is a JetStreamError with code 413.
+   * Reads the last message of each matching subject, in one request to any replica. With more than one replica, the
+   * answer may be older than messages that were just stored (compare upToSequence). Throws JetStreamError with code 413
+   * for more than the server gives in one answer: 1,024 messages, or its max_pending bytes.
    */
   batchLast(stream: string, subjects: string[]): Promise<BatchLast> {
     return batchLast(this.#batches, stream, subjects)
   }
 
   /**
-   * As batchLast(), page after page in the order of the stream. A message that is stored between two pages may replace one
-   * of an earlier page: the later one of a subject counts. More than 1,024 messages in all pages are a 413 as well.
+   * Reads like batchLast(), page after page in the order of the stream. A message that is stored between two pages may
+   * replace one of an earlier page: the later message of a subject counts. More than 1,024 messages in all pages are a
+   * 413 as well.
    */
   pageLast(stream: string, subjects: string[], page: PageOptions): Promise<BatchLast> {
     return pageLast(this.#batches, stream, subjects, page)
   }
 
   /**
-   * The first message of a subject (wildcards allowed) at or after a sequence, from any replica. Close to the end of the
-   * stream this costs the server much less than a page, for which it counts all that match.
+   * Reads the first message of a subject (wildcards allowed) at or after a sequence, from any replica. Close to the end
+   * of the stream this costs the server much less than a page, for which it counts all matching messages.
    */
   async nextFrom(stream: string, sequence: number, subject: string): Promise<StoredMessage | undefined> {
     const query = JSON.stringify({ seq: sequence, next_by_subj: subject })
     return await this.#direct(stream, query, (message) => fromDirect(message))
   }
 
-  /** The messages of a subject (wildcards allowed) in stream order from a sequence on, one page, from any replica. */
+  /**
+   * Reads one page of the messages of a subject (wildcards allowed), in stream order from a sequence on, from any
+   * replica.
+   */
   pageFrom(stream: string, subject: string, page: FromOptions): Promise<PageFrom> {
     return pageFrom(this.#batches, stream, subject, page)
   }
 
   /**
-   * All messages of a subject (wildcards allowed) in stream order, read in pages from any replica: neither one moment
-   * nor, on more than one replica, always the newest.
+   * Reads all messages of a subject (wildcards allowed) in stream order, in pages from any replica. The messages are
+   * not from a single moment, and with more than one replica not always the newest.
    */
   scan(stream: string, subject: string, options: ScanOptions = {}): AsyncGenerator<StoredMessage> {
     return scan(this.#batches, stream, subject, options)
   }
 
   /**
-   * How many messages a subject has (wildcards allowed) from a sequence on, and the oldest of them: counted by the
-   * server, a few milliseconds at 100,000. On more than one replica it may be a moment old.
+   * Returns the number of messages of a subject (wildcards allowed) from a sequence on, and the oldest of them. The
+   * server counts them, in a few milliseconds at 100,000. With more than one replica, the result may be a moment old.
    */
   async count(
     stream: string,
@@ -175,7 +183,7 @@ export class JetStream {
     return found ?? { count: 0, oldest: undefined }
   }
 
-  /** Takes a message out of its stream; one that is not there any more is left so. */
+  /** Deletes a message from its stream. Does nothing if it no longer exists. */
   async remove(stream: string, sequence: number): Promise<void> {
     try {
       const query = JSON.stringify({ seq: sequence, no_erase: true })
@@ -185,31 +193,37 @@ export class JetStream {
     }
   }
 
-  /** The stream's last sequence as its leader knows it: what was confirmed before this call is at or below it. */
+  /**
+   * Returns the stream's last sequence from its leader: all messages that were confirmed before this call have this
+   * sequence or a lower one.
+   */
   async lastSequence(stream: string): Promise<number> {
     const subject = `$JS.API.STREAM.INFO.${stream}`
     return (await this.#request<{ state: { last_seq: number } }>(subject, '', undefined)).state.last_seq
   }
 
-  /** The server's clock, as it was at some moment of this call. */
+  /** Returns the server's clock at a moment during this call, in epoch milliseconds. */
   async serverTime(stream: string): Promise<number> {
     const { ts } = await this.#request<{ ts: string }>(`$JS.API.STREAM.INFO.${stream}`, '', undefined)
     return Date.parse(ts)
   }
 
-  /** Calls back each time the connection drops, until the function returned is called. */
+  /** Calls the listener each time the connection drops. Returns a function that removes the listener. */
   onDisconnect(listener: () => void): () => void {
     this.#onDisconnect.add(listener)
     return () => this.#onDisconnect.delete(listener)
   }
 
-  /** Calls back each time the connection is there again: what was asked without it may never be answered. */
+  /**
+   * Calls the listener after each reconnect: earlier requests may never be answered. Returns a function that removes
+   * it.
+   */
   onReconnect(listener: () => void): () => void {
     this.#onReconnect.add(listener)
     return () => this.#onReconnect.delete(listener)
   }
 
-  /** Everything sent so far has reached the server. */
+  /** Resolves when everything sent so far has reached the server. */
   flush(): Promise<void> {
     this.outbox.flush()
     return this.nc.flush()
@@ -225,7 +239,7 @@ export class JetStream {
     return this.close()
   }
 
-  /** The first answer to a direct get; undefined: nothing matches. */
+  /** Returns the first answer to a direct get. Undefined: no message matches. */
   async #direct<T>(stream: string, query: string, read: (message: Msg) => T): Promise<T | undefined> {
     const message = await this.#mux.request(`$JS.API.DIRECT.GET.${stream}`, query, undefined, this.#timeoutMs)
     const status = statusOf(message)
@@ -261,7 +275,7 @@ export class JetStream {
 
   async #abandonWithConnection(): Promise<void> {
     for await (const status of this.nc.status()) {
-      // What was asked while there was no connection may not have been sent at all.
+      // Requests that were made without a connection may not have been sent at all.
       if (status.type === 'reconnect') {
         this.#mux.abandon('there was no connection to NATS when it was asked')
         for (const listener of this.#onReconnect) listener()

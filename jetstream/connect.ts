@@ -2,26 +2,26 @@ import { type ConnectionOptions, connect } from 'nats'
 import { JetStream } from './client.ts'
 
 export interface ConnectOptions {
-  /** `nats://host:port` or a comma-separated list; a user and password, or a token, may stand before the `@`. */
+  /** `nats://host:port`, or a comma-separated list. A user and password, or a token, may stand before the `@`. */
   servers: string
-  /** Shown by the server in its connection list. */
+  /** The name of the connection in the server's list. */
   name: string
-  /** How long one request waits before its outcome counts as unknown. */
+  /** How long one request waits before its outcome counts as unknown, in milliseconds. */
   timeoutMs?: number
-  /** Answers come on subjects below it: who may listen there sees them all. Default `_INBOX`. */
+  /** The beginning of subjects for answers. A user who may subscribe there sees all answers. Default `_INBOX`. */
   inboxPrefix?: string
-  /** What stands for `$JS.API` where the streams are another account's. */
+  /** The replacement of `$JS.API` if the streams belong to another account. */
   apiPrefix?: string | undefined
-  /** Credentials file, TLS and the like, as the NATS client takes them. */
+  /** Options of the NATS client, such as a credentials file or TLS. */
   options?: Omit<ConnectionOptions, 'servers' | 'name'>
 }
 
-/** NATS cannot be reached, or refuses this user. */
+/** Thrown if NATS cannot be reached, or refuses this user. */
 export class NatsUnreachableError extends Error {
   override readonly name = 'NatsUnreachableError'
 }
 
-/** Connects once (fails if nobody answers now) and from then on reconnects for ever. */
+/** Connects once, and then reconnects without limit. Throws NatsUnreachableError if NATS does not answer now. */
 export async function connectJetStream({
   servers,
   name,
@@ -51,7 +51,7 @@ export async function connectJetStream({
 
 const CREDENTIALS = /^([a-z]+:\/\/|)([^@/]*)@/
 
-/** The client takes them beside the addresses only, and the same for all of these. */
+/** Returns the credentials in the addresses. The client accepts them only as options, the same for all addresses. */
 function credentialsIn(servers: string): Pick<ConnectionOptions, 'user' | 'pass' | 'token'> {
   const [, , credentials] = CREDENTIALS.exec(servers.trim()) ?? []
   if (credentials === undefined) return {}
@@ -59,7 +59,7 @@ function credentialsIn(servers: string): Pick<ConnectionOptions, 'user' | 'pass'
   return pass === undefined ? { token: user } : { user, pass }
 }
 
-/** A bare percent sign, which an address should not have, stands for itself. */
+/** Decodes a text. An unescaped percent sign, which an address should not have, stays unchanged. */
 function unescaped(text: string): string {
   try {
     return decodeURIComponent(text)
@@ -68,5 +68,5 @@ function unescaped(text: string): string {
   }
 }
 
-/** A password may have any character: nothing before the last `@` is shown. */
+/** Removes credentials. A password may contain any character, so everything before the last `@` is removed. */
 const withoutSecrets = (servers: string): string => servers.replace(/^([a-z]+:\/\/)?.*@/s, '$1…@')

@@ -4,13 +4,16 @@ import { retry } from '#primitives'
 import type { JetStream } from './client.ts'
 import { ERR, UnknownOutcomeError } from './errors.ts'
 
-/** Between two questions where the answer comes at once. */
+/** The pause between two requests when the answer comes at once. */
 const PAUSE_MS = 250
 
-/** With a limit, the oldest messages would go without a word: what waits longest, what has not changed for longest. */
+/**
+ * No limits: at a limit, the server would silently drop the oldest messages, which are the keys that have waited
+ * longest and the objects that have not changed for longest.
+ */
 export const UNLIMITED = { max_msgs: -1, max_bytes: -1, max_age: 0 } as const
 
-/** A stream or consumer exists already and is not what this program needs. */
+/** Thrown if a stream or consumer exists already with another configuration than this program needs. */
 export class DeclarationMismatchError extends Error {
   override readonly name = 'DeclarationMismatchError'
 }
@@ -21,9 +24,9 @@ interface DeclareOptions {
 }
 
 /**
- * Creates the stream if it does not exist. An existing stream must agree in every field given, except that it may have
- * another number of replicas: `raiseReplicas` raises a lower number in place, and nothing lowers a higher one. It need not
- * agree in what it is only created with. Returns the configuration after that.
+ * Creates the stream if it does not exist, and returns its configuration. An existing stream must have every given
+ * field, except `createdWith` and the number of replicas: `raiseReplicas` raises a lower number in place, and nothing
+ * lowers a higher one. Throws DeclarationMismatchError.
  */
 export async function declareStream(
   js: JetStream,
@@ -38,7 +41,7 @@ export async function declareStream(
   return (await answered(js, what, () => js.admin.streams.update(config.name, { num_replicas: wish }))).config
 }
 
-/** Another process may create it at the same time. */
+/** Creates the stream. Another process may create it at the same time. */
 async function createStream(
   js: JetStream,
   what: string,
@@ -52,11 +55,11 @@ async function createStream(
   }
 }
 
-/** With replicas, confirmed writes are not yet everywhere. In a cluster, a stream can get replicas at any time. */
+/** Whether confirmed writes may be missing on a replica. In a cluster, a stream can get replicas at any time. */
 export const mayBeReplicated = (js: JetStream, replicas: number): boolean =>
   replicas > 1 || js.nc.info?.cluster !== undefined
 
-/** Its configuration, if it is there. */
+/** Returns the configuration of a stream. Undefined: it does not exist. */
 export async function findStream(js: JetStream, name: string): Promise<StreamConfig | undefined> {
   return (await orUndefined(infoOf(js, name), ERR.streamNotFound))?.config
 }
@@ -64,8 +67,8 @@ export async function findStream(js: JetStream, name: string): Promise<StreamCon
 const infoOf = (js: JetStream, name: string) => answered(js, `stream ${name}`, () => js.admin.streams.info(name))
 
 /**
- * Creates the durable consumer if it does not exist. An existing one must agree in every field given, except `ack_wait`,
- * which is changed in place.
+ * Creates the durable consumer if it does not exist. An existing one must have every given field, except `ack_wait`,
+ * which is changed in place. Throws DeclarationMismatchError.
  */
 export async function declareConsumer(
   js: JetStream,
@@ -101,7 +104,10 @@ export async function removeConsumer(js: JetStream, stream: string, name: string
   )
 }
 
-/** A cluster that chooses its leader does not answer, or says that it cannot: to ask again does no harm. */
+/**
+ * Repeats a request while the cluster elects its leader: it then does not answer, or answers that it is unavailable.
+ * The request must be safe to repeat.
+ */
 function answered<T>(js: JetStream, what: string, ask: () => Promise<T>): Promise<T> {
   const until = performance.now() + js.patienceMs
   const pauseMs = (cause: unknown): number | undefined => {

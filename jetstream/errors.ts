@@ -1,4 +1,6 @@
-/** The server refused, and nothing was stored. `errCode` is JetStream's own number, e.g. 10071. */
+/**
+ * Thrown if the server refused a request, and nothing was stored. `errCode` is JetStream's own number, such as 10071.
+ */
 export class JetStreamError extends Error {
   override readonly name = 'JetStreamError'
   readonly code: number
@@ -10,20 +12,20 @@ export class JetStreamError extends Error {
   }
 }
 
-/** No answer: the request may or may not have taken effect. Repeat it only if repeating is harmless. */
+/** Thrown if there was no answer: the request may or may not have taken effect. Repeat it only if that is safe. */
 export class UnknownOutcomeError extends Error {
   override readonly name = 'UnknownOutcomeError'
 }
 
-/** The connection was closed on purpose; nothing will be answered any more. */
+/** Thrown after the connection was closed on purpose: no more requests will be answered. */
 export class ConnectionClosedError extends Error {
   override readonly name = 'ConnectionClosedError'
 }
 
-/** nats-server/server/errors.json */
+/** The error codes in nats-server/server/errors.json. */
 export const ERR = {
   wrongLastSequence: 10071,
-  /** R3: another publish to that subject is in flight. */
+  /** On a stream with replicas: another publish to that subject is in flight. */
   publishInFlight: 10164,
   noMessageFound: 10037,
   streamNotFound: 10059,
@@ -35,18 +37,21 @@ export const ERR = {
   unavailable: 10008,
 } as const
 
-/** The expected last sequence did not hold; nothing was stored. */
+/** Whether the expected last sequence did not match, so that nothing was stored. */
 export const isWrongSequence = (error: unknown): boolean =>
   error instanceof JetStreamError && error.errCode === ERR.wrongLastSequence
 
-/** The message to be deleted is not there: one number where it was deleted before, another where it was acknowledged. */
+/**
+ * Whether the message to be deleted does not exist. The code differs between a message that was deleted before and one
+ * that was acknowledged.
+ */
 export const isGone = (error: unknown): boolean =>
   error instanceof JetStreamError &&
   (error.errCode === ERR.sequenceNotFound ||
     (error.errCode === ERR.deleteFailed && error.message.endsWith('no message found')))
 
-/** There is no leader, no room, or no such stream. */
+/** Whether there is no leader, no room, or no such stream. */
 export const isUnanswered = (error: unknown): boolean => error instanceof JetStreamError && error.code === 503
 
-/** No answer, or no leader just now: the same request may be answered later. */
+/** Whether the same request may succeed later: there was no answer, or there is no leader now. */
 export const isPassing = (error: unknown): boolean => error instanceof UnknownOutcomeError || isUnanswered(error)

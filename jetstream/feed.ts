@@ -3,14 +3,15 @@ import type { JetStream } from './client.ts'
 import { statusOf } from './headers.ts'
 import { ackMetadata } from './messages.ts'
 
-/** The server says something at least that often; silent for longer, the feed is taken for dead. */
+/** The server sends a message or a heartbeat at least this often. After SILENCE_MS without any, the feed ends. */
 export const HEARTBEAT_MS = 1000
 const SILENCE_MS = 3 * HEARTBEAT_MS + 500
 const IDLE_OR_FLOW_CONTROL = 100
 
 /**
- * What a push consumer sends to one inbox, in order and without a gap; ends when that can no longer be said: a message
- * is missing, the server went silent, the connection dropped, the consumer is gone, or the signal was given.
+ * The messages that a push consumer sends to one inbox, in order and without a gap. The feed ends when it cannot
+ * guarantee this any more: a message is missing, the server is silent, the connection drops, the consumer is gone, or
+ * the signal aborts.
  */
 export class Feed implements AsyncIterable<Msg> {
   readonly inbox: string
@@ -20,7 +21,7 @@ export class Feed implements AsyncIterable<Msg> {
   readonly #end = () => this.close()
   readonly #js: JetStream
   readonly #forgetConnection: () => void
-  /** Of the consumer. */
+  /** The last sequence of the consumer. */
   #lastSequence = 0
   #arrived: Msg[] = []
   #wake: (() => void) | undefined
@@ -51,7 +52,7 @@ export class Feed implements AsyncIterable<Msg> {
     }
   }
 
-  /** What has arrived can still be read, unless the signal was given. */
+  /** Ends the feed. Messages that have arrived can still be read, unless the signal has aborted. */
   close(): void {
     this.#ended = true
     clearTimeout(this.#watchdog)
@@ -82,12 +83,15 @@ export class Feed implements AsyncIterable<Msg> {
 
   #checkHeartbeat({ headers }: Msg): void {
     if (Number(headers?.get('Nats-Last-Consumer')) !== this.#lastSequence) return this.close()
-    // The server waits for an answer to a flow control request; with everything read, that request was lost.
+    // The server waits for an answer to a flow control request. If all messages have been read, that request was lost.
     const stalled = headers?.get('Nats-Consumer-Stalled')
     if (stalled && this.#wake) this.#js.nc.publish(stalled)
   }
 
-  /** Flow control requests keep their place: answered when everything before them has been read. */
+  /**
+   * Queues a message. Flow control requests keep their place: they are answered when everything before them has been
+   * read.
+   */
   #give(message: Msg): void {
     this.#arrived.push(message)
     this.#wake?.()

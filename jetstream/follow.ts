@@ -8,19 +8,23 @@ import { plainHeaders } from './headers.ts'
 import { ackMetadata, type StoredMessage } from './messages.ts'
 
 const PAUSE_MS = 200
-/** The server forgets a consumer that nobody has listened to for so long. */
+/** How long the server keeps a consumer that has no listener. */
 const UNUSED_MS = 30_000
 
 export interface FollowOptions {
   headersOnly?: boolean
-  /** Left out: with the last message of each subject. Else with what was stored then or later, or behind that sequence. */
+  /**
+   * Left out: begins with the last message of each subject. A date: begins with messages stored then or later. A
+   * number: begins behind that sequence.
+   */
   start?: Date | number | undefined
 }
 
 /**
- * The last message of each subject that matches, then every later one, in stream order, for ever; ends with the
- * signal. Goes on where it was after a lost connection or server, and begins anew where the server has lost what it gave.
- * On more than one replica the start may be older than what was just stored; what is missing follows.
+ * Follows a stream: the last message of each matching subject, then every later one, in stream order, until the signal
+ * aborts. After a lost connection or server it continues from its position, and it begins again if the server has lost
+ * messages that it has sent. With more than one replica, the start may be older than messages that were just stored;
+ * the missing ones follow.
  */
 export async function* follow(
   js: JetStream,
@@ -58,7 +62,10 @@ function startAfter(last: number, start: FollowOptions['start']): Partial<Consum
   return { deliver_policy: 'by_start_sequence', opt_start_seq: start + 1 }
 }
 
-/** Its name; undefined, after a pause, when the server could not do it now, was away when it was asked, or the signal came. */
+/**
+ * Creates a consumer and returns its name. Undefined, after a pause: the server could not create it, was unavailable,
+ * or the signal aborted.
+ */
 async function addConsumer(
   js: JetStream,
   stream: string,

@@ -1,10 +1,10 @@
 import type { Msg, MsgHdrs } from 'nats'
 
-/** Header names and values as they go on the wire; undefined leaves a header out. */
+/** Header names and values as on the wire. Undefined leaves a header out. */
 export type Headers = Record<string, string | number | undefined>
 
 /**
- * Headers as ready bytes: the client asks its headers only to encode themselves, and its own map-based
+ * Returns headers as encoded bytes. The client only asks headers to encode themselves, and its own map-based
  * implementation costs more than the rest of a publish.
  */
 export function encodeHeaders(headers: Headers): MsgHdrs {
@@ -20,15 +20,16 @@ export function encodeHeaders(headers: Headers): MsgHdrs {
   return { encode: () => bytes } as unknown as MsgHdrs
 }
 
-/** Where a message of nats-core 3.4 has the bytes that it has received: `hdr` of them are headers. */
+/** The fields of a nats-core 3.4 message that hold the received bytes. The first `hdr` bytes are headers. */
 interface ReceivedBytes {
   _rdata?: Uint8Array
   _msg?: { hdr: number }
 }
 
 /**
- * The headers of a message as a plain object; of a repeated name the first value counts. Read from the bytes: nats-core's own
- * map validates each name and value once more, which costs more than the rest of a read. Without the bytes, from that map.
+ * Returns the headers of a message as a plain object. The first value of a repeated name counts. They are read from the
+ * bytes, because nats-core's own map validates each name and value again, which costs more than the rest of a read.
+ * Without the bytes, they come from that map.
  */
 export function plainHeaders(message: Msg): Record<string, string> {
   const { _rdata: bytes, _msg: parsed } = message as unknown as ReceivedBytes
@@ -38,7 +39,7 @@ export function plainHeaders(message: Msg): Record<string, string> {
 
 const UTF8 = new TextDecoder()
 
-/** `text` begins with a line that is no header, `NATS/1.0`. */
+/** Parses headers. `text` begins with the line `NATS/1.0`, which is not a header. */
 export function parseHeaders(text: string): Record<string, string> {
   const plain: Record<string, string> = {}
   for (let start = text.indexOf('\r\n') + 2, end = 0; ; start = end + 2) {
@@ -55,5 +56,8 @@ function fromMap(headers: MsgHdrs | undefined): Record<string, string> {
   return plain
 }
 
-/** Status code of a bodyless control message (100, 204, 404, 408, 409, 503 …); 0 for an ordinary message. */
+/**
+ * Returns the status code of a control message without body (100, 204, 404, 408, 409, 503 …); 0 for an ordinary
+ * message.
+ */
 export const statusOf = (message: Msg): number => (message.data.length === 0 ? (message.headers?.code ?? 0) : 0)

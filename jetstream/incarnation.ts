@@ -2,22 +2,23 @@ import { JetStreamApiError, type StreamInfo } from '@nats-io/jetstream'
 import type { JetStream } from './client.ts'
 import { ERR, isWrongSequence } from './errors.ts'
 
-/** A stream that this process uses was deleted or emptied by somebody: what it held is lost. */
+/** Thrown if a stream that this process uses was deleted or emptied, so that its messages are lost. */
 export class StreamLostError extends Error {
   override readonly name = 'StreamLostError'
 }
 
 export interface Kept {
   stream: string
-  /** Where one message stands from the beginning: without it the stream was emptied. */
+  /** The subject of one message that exists from the beginning. If it is missing, the stream was emptied. */
   mark: string
 }
 
 /**
- * Names the present life of whatever keeps these streams; another answer than before means that confirmed messages may
- * be lost. With replicas that is the stream itself, as long as its sequences never fall behind those seen; a stream
- * without replicas is as safe as the page cache of its server, so each start of that server counts. Rejects with a
- * StreamLostError when one is not the stream any more that the first answer was about. `marks`: makes the marks.
+ * Returns a function that names the present incarnation of the servers that keep these streams. Another name than
+ * before means that confirmed messages may be lost. With replicas, the incarnation is the stream itself, as long as its
+ * last sequence never falls below an earlier one. A stream without replicas is as safe as the page cache of its server,
+ * so each start of that server counts. The function rejects with StreamLostError if a stream was replaced since the
+ * first call. `marks`: creates the marks.
  */
 export function incarnationOf(
   js: JetStream,
@@ -26,9 +27,10 @@ export function incarnationOf(
 ): () => Promise<string> {
   const lives = streams.map((kept) => lifeOf(js, kept, marks))
   const ask = async () => (await Promise.all(lives.map((life) => life()))).join(' ')
-  // One question at a time: of two, the older answer may come last, and would look like a stream that has fallen behind.
+  // Only one request runs at a time. Otherwise the older answer could arrive last, and the stream would appear to have
+  // fallen behind.
   let asking: Promise<string> | undefined
-  // What was asked without a connection is not answered.
+  // A request that was made without a connection is never answered.
   js.onReconnect(() => {
     asking = undefined
   })
@@ -72,7 +74,7 @@ async function findInfo(js: JetStream, stream: string): Promise<StreamInfo | und
   }
 }
 
-/** The sequence of the mark. */
+/** Returns the sequence of the mark. */
 async function markOf(js: JetStream, { stream, mark }: Kept, makes: boolean): Promise<number | undefined> {
   const found = await js.lastOf(stream, mark)
   if (found !== undefined || !makes) return found?.sequence

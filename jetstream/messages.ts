@@ -1,11 +1,11 @@
 import type { Msg } from 'nats'
 import { parseHeaders, plainHeaders } from './headers.ts'
 
-/** A message as a stream holds it. */
+/** A message as a stream stores it. */
 export interface StoredMessage {
   subject: string
   sequence: number
-  /** By the server's clock, epoch milliseconds. */
+  /** When the server stored it, in epoch milliseconds. */
   storedAt: number
   headers: Record<string, string>
   data: Uint8Array
@@ -15,19 +15,19 @@ export interface StoredMessage {
 export interface Delivery extends StoredMessage {
   /** 1 for the first delivery. */
   deliveryCount: number
-  /** Messages of the consumer's filter behind this one, as the server counted when it delivered. */
+  /** The number of messages of the consumer's filter behind this one, as the server counted at delivery. */
   pending: number
   /** performance.now() at arrival. */
   arrivedAt: number
-  /** Fire and forget. */
+  /** Acknowledges without waiting for an answer. */
   ack(): void
-  /** Resolves when the server has confirmed; may fail as unknown, and repeating is harmless. */
+  /** Acknowledges, and resolves when the server has confirmed. May fail as unknown, and is safe to repeat. */
   ackConfirmed(): Promise<void>
-  /** Give it back now, or after a while. */
+  /** Gives the message back, now or after a delay in milliseconds. */
   nak(delayMs?: number): void
 }
 
-/** The answer of a leader read, STREAM.MSG.GET. */
+/** The answer to a leader read, STREAM.MSG.GET. */
 interface StoredMessageJson {
   subject: string
   seq: number
@@ -58,8 +58,8 @@ export function fromDirect(message: Msg): StoredMessage {
 }
 
 /**
- * `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>`, or with domain and account
- * hash before the stream and a token behind (ADR-15).
+ * Parses `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>`, with or without domain
+ * and account hash before the stream and a token at the end (ADR-15).
  */
 export function ackMetadata(reply: string): AckMetadata {
   const tokens = reply.split('.')
@@ -74,6 +74,6 @@ export function ackMetadata(reply: string): AckMetadata {
 }
 
 interface AckMetadata extends Pick<Delivery, 'deliveryCount' | 'sequence' | 'storedAt' | 'pending'> {
-  /** Counts what this consumer has delivered, from 1. */
+  /** The number of messages that this consumer has delivered, from 1. */
   consumerSequence: number
 }

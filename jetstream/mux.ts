@@ -6,20 +6,20 @@ import type { Outbox } from './outbox.ts'
 interface Pending {
   subject: string
   timeoutMs: number
-  /** Moves with each answer. */
+  /** Moves forward with each answer. */
   deadline: number
-  /** Returns true when this was the last answer. */
+  /** Returns true for the last answer. */
   answer: (message: Msg) => boolean
   fail: (error: Error) => void
 }
 
 const SWEEP_MS = 100
-/** Before each subject of JetStream's API, in the account that has the streams. */
+/** The beginning of each subject of JetStream's API, in the account that has the streams. */
 const API = '$JS.API'
 
 /**
- * Requests over one inbox subscription, without a timer or subscription of their own: the client's request() costs
- * two to three times as much per call. What is unanswered when the connection drops fails at once as unknown.
+ * Sends requests over one inbox subscription, without a timer or subscription for each request: the client's request()
+ * costs two to three times as much per call. Unanswered requests fail at once as unknown when the connection drops.
  */
 export class RequestMux {
   readonly #nc: NatsConnection
@@ -38,7 +38,7 @@ export class RequestMux {
     nc.subscribe(`${this.#prefix}*`, { callback: (error, message) => (error ? undefined : this.#dispatch(message)) })
   }
 
-  /** One answer. */
+  /** Sends a request with one answer. */
   request(
     subject: string,
     payload: Uint8Array | string,
@@ -55,8 +55,8 @@ export class RequestMux {
   }
 
   /**
-   * Answers until `last` says that one is the end marker; the marker is the last element. The time-out is for the next
-   * answer, not for all of them.
+   * Collects answers until `last` returns true for the end marker, which is the last element. The time-out is for each
+   * next answer, not for all of them.
    */
   requestMany(subject: string, payload: string, last: (message: Msg) => boolean, timeoutMs: number): Promise<Msg[]> {
     return new Promise((resolve, reject) => {
@@ -71,7 +71,7 @@ export class RequestMux {
     })
   }
 
-  /** Fails everything unanswered; called when the connection drops. */
+  /** Fails all unanswered requests. Called when the connection drops. */
   abandon(reason: string): void {
     for (const [id, pending] of this.#pending) {
       this.#pending.delete(id)

@@ -8,9 +8,9 @@ interface Outgoing {
 }
 
 /**
- * Collects what is published during one turn of the event loop and hands it to the client at its end, so that it goes
- * out in one write to the socket: under load a write costs more than all else of a publish (tens of microseconds).
- * The order is kept.
+ * Collects messages that are published during one turn of the event loop, and gives them to the client at its end, so
+ * that they leave in one write to the socket. Under load, a write costs more than the rest of a publish (tens of
+ * microseconds). The order is kept.
  */
 export class Outbox {
   readonly #nc: NatsConnection
@@ -22,7 +22,7 @@ export class Outbox {
     this.#nc = nc
   }
 
-  /** `failed`: the client did not take it, nothing was sent. */
+  /** Publishes a message. `failed` is called if the client did not accept it, so that nothing was sent. */
   send(
     subject: string,
     payload: Uint8Array | string,
@@ -33,7 +33,7 @@ export class Outbox {
     this.#schedule()
   }
 
-  /** Runs the task at the end of this turn: what it sends goes out with all that the turn has sent. */
+  /** Runs the task at the end of this turn. Its messages are sent together with all others of the turn. */
   atEndOfTurn(task: () => void): void {
     this.#tasks.push(task)
     this.#schedule()

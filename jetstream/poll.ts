@@ -7,9 +7,9 @@ import type { StoredMessage } from './messages.ts'
 const PAUSE_MS = 250
 
 /**
- * What matches, in stream order for each subject, then every later message, until the signal; begins again where the stream
- * was set back. It asks four times a second, by direct reads. follow() is quicker, but it creates a consumer, and a user that
- * may create consumers can make the server write to any subject.
+ * Reads matching messages in stream order for each subject, then every later one, until the signal aborts. Begins again
+ * if the stream was set back. It polls four times a second with direct reads. follow() is quicker, but it creates a
+ * consumer, and a user that may create consumers can make the server write to any subject.
  */
 export async function* poll(
   js: JetStream,

@@ -6,16 +6,16 @@ import { ackMetadata, type Delivery } from './messages.ts'
 export interface PullOptions {
   stream: string
   consumer: string
-  /** How many messages may be on their way right now; asked again at each poke(). */
+  /** Returns how many messages may be on their way now. Called again at each poke(). */
   free: () => number
   onMessage: (delivery: Delivery) => void
-  /** Whether messages are known to be there: a request that finds none then ends at once instead of waiting for some. */
+  /** Whether messages are known to be available: a request that finds none then ends at once instead of waiting. */
   expected?: () => boolean
-  /** The server has no more messages, or had none for the time of a heartbeat. */
+  /** Called if the server has no more messages, or had none for the duration of a heartbeat. */
   onEmpty?: () => void
-  /** Whether onEmpty() matters soon: the server then says every 2 s that it has nothing. */
+  /** Whether a prompt onEmpty() matters: the server then reports every 2 s that it has no messages. */
   attentive?: () => boolean
-  /** How long the server keeps one pull request. */
+  /** How long the server keeps one pull request, in milliseconds. */
   expiresMs?: number
 }
 
@@ -23,14 +23,17 @@ interface PullRequest {
   reply: string
   subscription: Subscription
   remaining: number
-  /** Silent for so long, it is taken for dead: the server says something at least at each heartbeat. */
+  /** Without a heartbeat for this long, the request counts as lost. */
   silenceMs: number
   deadline: number
 }
 
-/** In a cluster a leader that goes away takes its pull requests along without a word; only the silence tells. */
+/**
+ * The interval of heartbeats. In a cluster, a leader that stops drops its pull requests silently, so only missing
+ * heartbeats show it.
+ */
 const HEARTBEAT_MS = 2000
-/** Of the heartbeat. */
+/** The number of heartbeats after which a silent request counts as lost. */
 const SILENCE = 2.5
 
 const DEFAULTS = {
@@ -41,17 +44,20 @@ const DEFAULTS = {
 }
 
 /**
- * Pulls exactly as many messages as there are free slots: nothing is prefetched into a process that cannot start it.
- * Each request has a subscription of its own, because a delivered message shows the subject under which it is stored
- * and not the request that it answers: only so is it always known how much is outstanding. After a reconnect the
- * requests that the dead connection took along are given up, and late answers to them find no interest.
+ * Pulls exactly as many messages as there are free slots, so that a process holds no message that it cannot start. Each
+ * request has a subscription of its own, because a delivered message shows the subject under which it is stored, not
+ * the request that it answers. Without this, the number of outstanding messages would be unknown. After a reconnect,
+ * the requests of the lost connection are given up, and late answers to them find no subscription.
  */
 export class Puller {
   readonly #js: JetStream
   readonly #options: Required<PullOptions>
   readonly #inbox: string
   readonly #requests = new Set<PullRequest>()
-  /** Answered in full: nothing more can come there, so the next request may use it. */
+  /**
+   * Subscriptions whose requests were answered in full. No more messages can arrive there, so the next request may use
+   * them.
+   */
   readonly #answered: PullRequest[] = []
   readonly #stopLooking: () => void
   #next = 0
@@ -67,14 +73,14 @@ export class Puller {
     this.poke()
   }
 
-  /** Messages asked for that have not come. */
+  /** The number of requested messages that have not arrived. */
   get outstanding(): number {
     let outstanding = 0
     for (const { remaining } of this.#requests) outstanding += remaining
     return outstanding
   }
 
-  /** A slot became free: ask for more at the end of this turn of the event loop. */
+  /** Requests more messages at the end of this turn of the event loop, because a slot became free. */
   poke(): void {
     if (this.#scheduled || this.#stopped) return
     this.#scheduled = true
@@ -84,7 +90,7 @@ export class Puller {
     })
   }
 
-  /** Stops asking. What the server has sent already still arrives, until this resolves. */
+  /** Stops requesting. Messages that the server has sent already still arrive until this resolves. */
   async drain(): Promise<void> {
     this.#stopped = true
     this.#stopLooking()
@@ -131,7 +137,7 @@ export class Puller {
   #receive(request: PullRequest, message: Msg): void {
     const status = statusOf(message)
     if (status >= 400) {
-      // 404 nothing there, 408 expired, 409 consumer deleted or limits reached, 503 no leader: the request is over.
+      // 404 no messages, 408 expired, 409 consumer deleted or limits reached, 503 no leader: the request has ended.
       this.#end(request)
       if (status > 408) return
       this.#options.onEmpty()
@@ -163,8 +169,8 @@ export class Puller {
   }
 
   /**
-   * Requests that ended in an error are asked again here, once a second: no hot loop against a missing consumer. So are those
-   * that have to be asked for now because time has passed.
+   * Repeats requests that ended in an error, once a second, so that a missing consumer causes no busy loop. Also sends
+   * requests that are needed because time has passed.
    */
   #dropExpired(): void {
     const now = performance.now()

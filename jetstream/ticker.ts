@@ -1,4 +1,4 @@
-/** One timer for all that look around now and then. It runs while there are listeners. */
+/** A timer that all periodic checks share. It runs while there are listeners. */
 export class Ticker {
   readonly #everyMs: number
   readonly #listeners = new Set<() => void>()
@@ -8,7 +8,7 @@ export class Ticker {
     this.#everyMs = everyMs
   }
 
-  /** Calls back at each tick, until the function returned is called. */
+  /** Calls the listener at each tick. Returns a function that removes the listener. */
   on(listener: () => void): () => void {
     this.#listeners.add(listener)
     this.#timer ??= setInterval(() => this.#tick(), this.#everyMs)

@@ -4,16 +4,17 @@ import type { JetStream } from './client.ts'
 import { isWrongSequence } from './errors.ts'
 import type { Kept } from './incarnation.ts'
 
-/** A mark that no cursor names any more is of no use: it goes 30 days after it was made. */
+/** Expiry of a mark: no cursor refers to a mark that is 30 days old. */
 const KEPT = '720h'
-/** Marks of one process: at most twenty a second. */
+/** The pause between marks, so that one process makes at most twenty a second. */
 const PAUSE_MS = 50
 
 /**
- * Marks the places in a stream's history on which something rests, and tells whether the stream still has them.
+ * Marks points in the history of a stream on which other data depend, and shows whether the stream still has them.
  *
- * Each process writes a subject of its own, and only behind its own last mark. So a stream that was set back, and has grown
- * since, never has a later mark of a process whose last mark it has lost. Its last sequence alone would not show that.
+ * Each process writes a subject of its own, and only behind its own last mark. So a stream that was set back, and has
+ * grown since, never has a later mark of a process whose last mark it has lost. The stream's last sequence alone would
+ * not show the loss.
  */
 export class Watermark {
   readonly #js: JetStream
@@ -26,30 +27,30 @@ export class Watermark {
   #underWay: Promise<unknown> = Promise.resolve()
   #next: Promise<string> | undefined
 
-  /** `nonce` names processes: no two calls may give the same, in any process. */
+  /** `nonce` returns names of processes. No two calls may return the same, in any process. */
   constructor(js: JetStream, kept: Kept, nonce = () => nuid.next()) {
     this.#js = js
     this.#kept = kept
     this.#nonce = nonce
     this.#process = nonce()
-    // All servers may be down by now, with what they had not written to their disks.
+    // All servers may be down by now, and may have lost messages that they had not written to disk.
     js.onDisconnect(() => this.#doubt())
     js.onReconnect(() => this.#tell())
   }
 
-  /** Aborted as soon as messages that were confirmed before may be lost; from then on another one is given. */
+  /** Aborted as soon as messages that were confirmed before may be lost. From then on, the property is a new signal. */
   get certain(): AbortSignal {
     return this.#certain.signal
   }
 
-  /** Called once NATS answers again after `certain` was aborted. */
+  /** Calls the listener when NATS answers again after `certain` was aborted. */
   onDoubt(listener: () => void): void {
     this.#listeners.add(listener)
   }
 
   /**
-   * A mark behind every message that was confirmed before this call. One that is under way may stand before some of them:
-   * the next one serves all who ask until then.
+   * Makes a mark behind every message that was confirmed before this call, and returns it. A mark that is under way may
+   * stand before some of them, so the next mark serves all calls until it begins.
    */
   raise(): Promise<string> {
     if (this.#next) return this.#next
@@ -62,7 +63,7 @@ export class Watermark {
     return next
   }
 
-  /** True: the stream has everything that was confirmed before the mark was made. */
+  /** Returns true if the stream has everything that was confirmed before the mark was made. */
   async holds(mark: string): Promise<boolean> {
     const [process = '', sequence] = mark.split('.')
     const last = await this.#js.lastOf(this.#kept.stream, this.#subjectOf(process))
@@ -80,7 +81,7 @@ export class Watermark {
         if (!isWrongSequence(error)) throw error
         const found = await this.#js.lastOf(this.#kept.stream, subject)
         if (found && found.sequence > this.#last) {
-          // One of this process that was never answered.
+          // A mark of this process whose confirmation got lost.
           this.#last = found.sequence
           continue
         }

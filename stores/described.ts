@@ -1,10 +1,10 @@
 import type { HttpAnswer } from './http.ts'
 import type { DescribedObject } from './types.ts'
 
-/** By this an upload is known whose answer got lost. */
+/** The metadata that identifies an upload, so that an upload whose answer got lost can be recognized. */
 export const UPLOAD = 'fairlead-upload'
 
-/** The object of an answer to HEAD. `prefix`: of the headers with its metadata. */
+/** Returns the object in an answer to HEAD. `prefix` is the beginning of the headers with its metadata. */
 export function describedBy(key: string, { headers }: HttpAnswer, prefix: string): DescribedObject {
   const metadata = Object.entries(headers).flatMap(([name, value]) =>
     name.startsWith(prefix) ? [[name.slice(prefix.length), String(value)]] : [],
@@ -13,8 +13,7 @@ export function describedBy(key: string, { headers }: HttpAnswer, prefix: string
 }
 
 /**
- * Makes an upload visible. An answer may get lost although that was done: the object that is there tells by which upload
- * it came.
+ * Makes an upload visible. If the answer got lost, the metadata of the stored object show whether this upload made it.
  */
 export async function publish(
   commit: () => Promise<void>,

@@ -1,7 +1,7 @@
-/** `refused`: the store answered that it will not; `unavailable`: it did not answer, or not in time, after all retries. */
+/** `refused`: the store answered with an error. `unavailable`: it did not answer in time after all retries. */
 export type StoreReason = 'exists' | 'missing' | 'refused' | 'unavailable'
 
-/** A request that the store did not fulfil. The message names bucket, key and what can be done about it. */
+/** Thrown if the store did not fulfil a request. The message names bucket, key and a fix. */
 export class StoreError extends Error {
   override readonly name = 'StoreError'
   readonly reason: StoreReason

@@ -4,20 +4,23 @@ import { doubling, retry } from '#primitives'
 import { StoreError } from './errors.ts'
 import type { Connection } from './types.ts'
 
-/** A silent connection is given up. */
+/** How long a connection may be silent before it is closed. */
 const SILENCE_MS = 60_000
 export const TRIES = 6
 export const FIRST_PAUSE_MS = 250
 export const LAST_PAUSE_MS = 8000
-/** For what is done after a failure: who waits for its report does not wait for a store that is silent. */
+/**
+ * Returns a short time-out for clean-up after a failure, so that the report of the failure does not wait for a silent
+ * store.
+ */
 export const soon = (): AbortSignal => AbortSignal.timeout(5000)
 
-/** Of answers that are no objects: XML and JSON of lists have 5,000 entries at most. */
+/** The size limit of answers that are not objects. XML and JSON of lists have at most 5,000 entries. */
 const MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
 export interface HttpRequest {
   method: string
-  /** With the path and the query as they are sent. */
+  /** The URL with path and query as they are sent. */
   url: URL
   headers: Record<string, string>
   body?: Uint8Array | undefined
@@ -30,14 +33,14 @@ export interface HttpAnswer {
   text: string
 }
 
-/** Statuses that pass by themselves: overload, time-outs, a gateway without its server. */
+/** Whether a status is temporary: overload, time-out, or a gateway without its server. */
 export const isPassing = (status: number): boolean =>
   status === 408 || status === 429 || status === 500 || status === 502 || status === 503 || status === 504
 
-/** What a store says in an answer that is no success. */
+/** Returns the error that corresponds to an unsuccessful answer. */
 export type ErrorOf = (answer: HttpAnswer, what: string) => StoreError
 
-/** What is asked of an object or a bucket, before it is signed. */
+/** The request for an object or bucket before it is signed. */
 export interface RequestOptions {
   query?: Record<string, string>
   headers?: Record<string, string> | undefined
@@ -45,10 +48,10 @@ export interface RequestOptions {
   signal?: AbortSignal | undefined
 }
 
-/** Makes each attempt anew, because signatures have the time in them. */
+/** Builds the request of each attempt, because signatures contain the time. */
 export type Prepare = () => HttpRequest | Promise<HttpRequest>
 
-/** HTTP/1.1 over kept connections, with the authorities of the store. Redirects are answers as others are. */
+/** An HTTP/1.1 client with keep-alive, which trusts the authorities of the store. It does not follow redirects. */
 export class HttpClient {
   readonly #plain = new HttpAgent({ keepAlive: true })
   readonly #secure: HttpsAgent
@@ -57,7 +60,10 @@ export class HttpClient {
     this.#secure = new HttpsAgent({ keepAlive: true, ...(ca !== undefined && { ca }) })
   }
 
-  /** The answer, whatever its status, after retries of passing ones and of lost connections. Whole: not for objects. */
+  /**
+   * Returns the answer with its whole body, whatever its status, after retries of temporary failures and lost
+   * connections. Not for objects.
+   */
   async answer(prepare: Prepare, what: string): Promise<HttpAnswer> {
     return this.#retried(what, prepare, async (message) => {
       const { statusCode = 0, headers } = message
@@ -73,21 +79,21 @@ export class HttpClient {
     })
   }
 
-  /** The answer, if its status is one of success or is accepted; otherwise throws the error of the store. */
+  /** Returns the answer if its status is a success or in `accept`; otherwise throws the error of the store. */
   async done(prepare: Prepare, what: string, errorOf: ErrorOf, accept: readonly number[] = []): Promise<HttpAnswer> {
     const answer = await this.answer(prepare, what)
     if ((answer.status >= 200 && answer.status < 300) || accept.includes(answer.status)) return answer
     throw errorOf(answer, what)
   }
 
-  /** One attempt, without retries. */
+  /** Sends one attempt, without retries. */
   async once(request: HttpRequest): Promise<HttpAnswer> {
     const message = await this.#send(request)
     const chunks = await message.toArray()
     return { status: message.statusCode ?? 0, headers: message.headers, text: Buffer.concat(chunks).toString() }
   }
 
-  /** The answer as a stream, after the same retries as far as its headers. */
+  /** Returns the answer as a stream. The same retries apply until its headers arrive. */
   stream(prepare: Prepare, what: string): Promise<IncomingMessage> {
     return this.#retried(what, prepare, (message) => Promise.resolve(message))
   }
@@ -146,7 +152,10 @@ class PassingStatus extends Error {
   }
 }
 
-/** Of Node.js's connection errors the code says more than the message, which may be empty. */
+/**
+ * Returns the text of an error. The code of a Node.js connection error is more informative than its message, which may
+ * be empty.
+ */
 function textOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   const { code } = error as NodeJS.ErrnoException

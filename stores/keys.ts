@@ -1,11 +1,11 @@
-/** As RFC 3986 has it: all but letters, digits and -._~ is escaped. */
+/** Escapes a text as in RFC 3986: all characters but letters, digits and -._~. */
 export const encode = (text: string): string =>
   encodeURIComponent(text).replaceAll(/[!'()*]/g, (sign) => `%${sign.charCodeAt(0).toString(16).toUpperCase()}`)
 
-/** A key as the path of a URL: slashes stay. */
+/** Encodes a key as the path of a URL. Slashes stay. */
 export const encodePath = (key: string): string => key.split('/').map(encode).join('/')
 
-/** Sorted by name. */
+/** Encodes a query, sorted by name. */
 export const encodeQuery = (query: Record<string, string>): string =>
   Object.keys(query)
     .sort()

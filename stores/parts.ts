@@ -1,24 +1,25 @@
 import { forEachAtMost } from '#primitives'
 
-/** S3 takes 10,000 parts, so that an object may have 156 GiB; ABS takes 50,000. */
+/** The size of a part. S3 accepts 10,000 parts, so an object may have 156 GiB; ABS accepts 50,000. */
 export const PART_BYTES = 16 * 1024 * 1024
-/** Parts in memory: those being sent and the one being filled. */
+/** The number of parts in memory: those being sent and the one being filled. */
 export const PARTS_UNDER_WAY = 4
 
 export interface Part {
-  /** From 1. */
+  /** The number of the part, from 1. */
   number: number
-  /** Of its first byte in the object. */
+  /** The offset of its first byte in the object. */
   offset: number
   bytes: Buffer
   isLast: boolean
-  /** Gives the memory back: to be called once, when the bytes are needed no longer. */
+  /** Returns the memory. Call it once, when the bytes are not needed any more. */
   release: () => void
 }
 
 /**
- * Cuts a stream into parts of one size; the last one may be smaller, and is empty only if the stream is. A part is the
- * last one if the stream has ended, so the generator waits for more before it yields a full one. Memory is used again.
+ * Cuts a stream into parts of one size. The last part may be smaller, and is empty only if the stream is. The generator
+ * waits for more bytes before it yields a full part, because a part is the last one if the stream has ended. Memory is
+ * used again.
  */
 export async function* partsOf(source: AsyncIterable<Uint8Array>, size = PART_BYTES): AsyncGenerator<Part> {
   const free: Buffer[] = []
@@ -50,8 +51,8 @@ export async function* partsOf(source: AsyncIterable<Uint8Array>, size = PART_BY
 }
 
 /**
- * Sends the parts of a stream, some side by side. Resolves with the size of the whole. Rejects with the first failure, after
- * it has aborted the others.
+ * Sends the parts of a stream, several at the same time. Resolves with the total size. Rejects with the first failure,
+ * after it has aborted the others.
  */
 export async function sendParts(
   source: AsyncIterable<Uint8Array>,

@@ -5,7 +5,7 @@ import type { Range } from './types.ts'
 export const rangeHeader = ({ start, length }: Range): string =>
   `bytes=${start}-${length === undefined ? '' : start + length - 1}`
 
-/** The bytes of an object, all of them: a connection that ends early is an error. */
+/** Reads all bytes of an object. Throws if the connection ends early. */
 export async function* received(
   http: HttpClient,
   prepare: Prepare,

@@ -4,7 +4,7 @@ export interface StoredObject {
   size: number
 }
 
-/** With the metadata that it was stored with; names are in lower case. */
+/** An object with the metadata that it was stored with. Their names are in lower case. */
 export interface DescribedObject extends StoredObject {
   metadata: Metadata
 }
@@ -13,15 +13,18 @@ export type Metadata = Readonly<Record<string, string>>
 
 export interface PutOptions {
   metadata: Metadata
-  /** An object that exists is not replaced: StoreError with the reason `exists`. Default: it is replaced at once. */
+  /**
+   * True: an existing object is not replaced, and put() throws StoreError with the reason `exists`. Default: it is
+   * replaced atomically.
+   */
   ifAbsent?: boolean
   signal?: AbortSignal | undefined
 }
 
 export interface Range {
-  /** Of the first byte, from 0. */
+  /** The offset of the first byte, from 0. */
   start: number
-  /** Default: to the end. */
+  /** The number of bytes. Default: to the end. */
   length?: number
 }
 
@@ -32,31 +35,31 @@ export interface GetOptions {
 
 /** One bucket or container. Each method rejects with a StoreError, which names bucket and key, and never a secret. */
 export interface Store {
-  /** The address for people: `s3://bucket/key`. */
+  /** Returns the address that users see: `s3://bucket/key`. */
   address(key: string): string
   /**
-   * Stores what the source yields, part by part. Nothing is visible under the key before the source has ended. A source
-   * that throws, or the signal, leaves what was there before. Holds PARTS_UNDER_WAY parts of PART_BYTES in memory at most.
-   * Returns the size.
+   * Stores the bytes of the source, part by part, and returns the size. The object becomes visible only after the
+   * source has ended. If the source throws, or the signal aborts, the former object stays. Holds at most
+   * PARTS_UNDER_WAY parts of PART_BYTES in memory.
    */
   put(key: string, source: AsyncIterable<Uint8Array>, options: PutOptions): Promise<number>
-  /** The bytes, in order. A key that is missing: StoreError with the reason `missing`. */
+  /** Reads the bytes, in order. Throws StoreError with the reason `missing` if the key does not exist. */
   get(key: string, options?: GetOptions): AsyncIterable<Uint8Array>
-  /** All objects whose keys begin with the prefix, page by page. */
+  /** Lists all objects whose keys begin with the prefix, page by page. */
   list(prefix: string): AsyncIterable<StoredObject>
-  /** Undefined: the key is missing. */
+  /** Returns the object. Undefined: the key does not exist. */
   head(key: string, signal?: AbortSignal): Promise<DescribedObject | undefined>
-  /** Does nothing for a key that is missing. */
+  /** Deletes an object. Does nothing if the key does not exist. */
   delete(key: string): Promise<void>
 }
 
-/** What the store is reached by, beside the address and the credentials of its kind. */
+/** The connection settings of a store, besides the address and the credentials of its kind. */
 export interface Connection {
-  /** URL of the service. Default: that of the provider. */
+  /** The URL of the service. Default: that of the provider. */
   endpoint?: string | undefined
-  /** PEM of the certificate authorities to trust instead of the public ones. */
+  /** The PEM of the certificate authorities to trust instead of the public ones. */
   ca?: string | undefined
-  /** Objects per answer of a list. Default: 1000. */
+  /** The number of objects per answer of a list. Default: 1000. */
   pageSize?: number
 }
 

@@ -1,10 +1,10 @@
 import { StoreError } from './errors.ts'
 import type { Store } from './types.ts'
 
-/** Lost connections in a row, without a byte between them. */
+/** The number of lost connections in a row, without a byte between them, after which the read fails. */
 const LOST_AT_MOST = 5
 
-/** All bytes of an object. After a lost connection the rest is asked for, from where it was lost. */
+/** Reads all bytes of an object. After a lost connection, requests the rest from where it was lost. */
 export async function* whole(store: Store, key: string, signal?: AbortSignal): AsyncGenerator<Uint8Array> {
   let start = 0
   for (let lost = 0; ; ) {

@@ -1,13 +1,13 @@
 /**
- * The texts of all elements of one name, however deep, in order. For answers of stores alone: no attributes, comments or
- * elements of the same name inside each other, as their documented schemas have it.
+ * Returns the texts of all elements of one name, at any depth, in order. Only for answers of stores: their documented
+ * schemas have no attributes, no comments, and no elements of the same name inside each other.
  */
 export function elements(xml: string, name: string): string[] {
   const pattern = new RegExp(`<${name}(?:\\s[^>]*)?>([\\s\\S]*?)</${name}>`, 'g')
   return [...xml.matchAll(pattern)].map(([, content = '']) => content)
 }
 
-/** The text of the first element of that name, without what XML escapes. */
+/** Returns the unescaped text of the first element with that name. */
 export function textOf(xml: string, name: string): string | undefined {
   const [first] = elements(xml, name)
   return first === undefined ? undefined : unescaped(first)

@@ -22,7 +22,7 @@ import { sharedKey } from './sign.ts'
 const VERSION = '2021-12-02'
 const METADATA = 'x-ms-meta-'
 
-/** Block blobs of Azure Blob Storage. */
+/** A store of block blobs in Azure Blob Storage. */
 export class AbsStore implements Store {
   readonly #http: HttpClient
   readonly #options: AbsOptions
@@ -38,7 +38,7 @@ export class AbsStore implements Store {
     return `abs://${this.#options.container}/${key}`
   }
 
-  /** Blocks that no list names are invisible, and are removed by the service after a week. */
+  /** Stores an object. Blocks that are not in a block list are invisible, and the service removes them after a week. */
   async put(key: string, source: AsyncIterable<Uint8Array>, options: PutOptions): Promise<number> {
     const mark = randomUUID()
     const blocks: string[] = []
@@ -121,7 +121,7 @@ export class AbsStore implements Store {
   #errorOf = (answer: HttpAnswer, what: string): StoreError => absError(answer, what, this.#options)
 }
 
-/** Names of metadata are C# identifiers: no dashes. */
+/** Renames metadata, because their names are C# identifiers and allow no dashes. */
 const renamed = (metadata: Metadata, rename: (name: string) => string): Record<string, string> =>
   Object.fromEntries(Object.entries(metadata).map(([name, value]) => [rename(name), value]))
 

@@ -9,7 +9,10 @@ const REASONS: Record<string, StoreReason> = {
   ConditionNotMet: 'exists',
 }
 
-/** What ABS says, and what to do about it. HEAD has no body, but a header with the code. */
+/**
+ * Returns the error that corresponds to an answer of ABS, with a fix. An answer to HEAD has no body, but a header with
+ * the code.
+ */
 export function absError({ status, text, headers }: HttpAnswer, what: string, options: AbsOptions): StoreError {
   const code = textOf(text, 'Code') ?? headers['x-ms-error-code']?.toString()
   const reason = REASONS[code ?? ''] ?? 'refused'

@@ -3,6 +3,6 @@ import type { AbsAccount } from './sign.ts'
 
 export interface AbsOptions extends Connection, AbsAccount {
   container: string
-  /** Name of the Azure cloud, e.g. `AzureChinaCloud`. Default: the public one. */
+  /** The name of the Azure cloud, such as `AzureChinaCloud`. Default: the public cloud. */
   cloud?: string | undefined
 }

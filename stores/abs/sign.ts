@@ -6,7 +6,7 @@ export interface AbsAccount {
   key: string
 }
 
-/** In the order in which the signature has them. */
+/** The signed standard headers, in the order of the signature. */
 const STANDARD = [
   'content-encoding',
   'content-language',
@@ -24,17 +24,17 @@ const STANDARD = [
 export interface AbsRequest {
   method: string
   url: URL
-  /** In lower case. */
+  /** The headers, with names in lower case. */
   headers: Record<string, string>
   body?: Uint8Array | undefined
 }
 
-/** The headers of the request with the authorization of the scheme SharedKey. */
+/** Returns the headers of the request with the authorization of the scheme SharedKey. */
 export function sharedKey(
   { method, url, headers, body }: AbsRequest,
   { account, key }: AbsAccount,
 ): Record<string, string> {
-  // Since the version of 2015 an empty body has an empty length in the signature.
+  // Since API version 2015, an empty body has an empty length in the signature.
   const all: Record<string, string> = { ...headers, 'content-length': body?.length ? String(body.length) : '' }
   const own = Object.keys(headers).filter((name) => name.startsWith('x-ms-'))
   const query = [...url.searchParams].map(([name, value]) => `${name.toLowerCase()}:${value}`)

@@ -36,7 +36,7 @@ const RESUME = 308
 
 type Unauthorized = Omit<HttpRequest, 'headers'> & { headers?: Record<string, string> | undefined }
 
-/** One that is under way. */
+/** An upload that is under way. */
 interface Upload {
   key: string
   url: URL
@@ -51,7 +51,7 @@ interface GcsObject {
   metadata?: Metadata
 }
 
-/** Google Cloud Storage, by its JSON API. */
+/** A store in Google Cloud Storage, by its JSON API. */
 export class GcsStore implements Store {
   readonly #http: HttpClient
   readonly #options: GcsOptions
@@ -69,7 +69,7 @@ export class GcsStore implements Store {
     return `gs://${this.#options.bucket}/${key}`
   }
 
-  /** One part after the other: an upload that can be resumed has one end, to which parts are appended. */
+  /** Stores an object in one part after the other: a resumable upload has one end, to which parts are appended. */
   async put(key: string, source: AsyncIterable<Uint8Array>, options: PutOptions): Promise<number> {
     const upload: Upload = { key, url: await this.#begin(key, options), md5: createHash('md5'), size: 0 }
     try {
@@ -124,7 +124,7 @@ export class GcsStore implements Store {
     await this.#done('DELETE', this.#object(key), `DELETE ${this.address(key)}`, { accept: [404] })
   }
 
-  /** The URL of a new upload. It needs no token. */
+  /** Returns the URL of a new upload. The URL needs no token. */
   async #begin(key: string, { metadata, ifAbsent = false, signal }: PutOptions): Promise<URL> {
     const { bucket } = this.#options
     const query = { uploadType: 'resumable', name: key, ...(ifAbsent && { ifGenerationMatch: '0' }) }
@@ -139,8 +139,8 @@ export class GcsStore implements Store {
   }
 
   /**
-   * Sends a part, and after a lost answer what has not arrived of it, which the service is asked for: sent twice, bytes could
-   * be stored twice. Returns the object that the last part makes.
+   * Sends a part. After a lost answer, asks the service how much has arrived, and sends only the rest, because bytes
+   * that are sent twice could be stored twice. Returns the object after the last part.
    */
   async #append({ key, url }: Upload, part: Part, signal: AbortSignal | undefined): Promise<GcsObject | undefined> {
     const end = part.offset + part.bytes.length
@@ -172,7 +172,10 @@ export class GcsStore implements Store {
     )
   }
 
-  /** Nothing but this tells whether the service has what was sent: the parts of an upload have no digests. */
+  /**
+   * Compares size and digest of the stored object with the sent bytes. No other check exists, because the parts of an
+   * upload have no digests.
+   */
   async #requireSame({ key, size, md5 }: Upload, object: GcsObject): Promise<void> {
     const digest = md5.digest('base64')
     if (Number(object.size) === size && (object.md5Hash ?? digest) === digest) return
@@ -207,7 +210,7 @@ export class GcsStore implements Store {
 
 const REASONS: Record<number, StoreReason> = { 404: 'missing', 412: 'exists' }
 
-/** Where an upload goes on: the header is missing as long as nothing is stored. */
+/** Returns the offset at which an upload continues. The header is missing as long as nothing is stored. */
 function storedOf({ headers }: HttpAnswer): number {
   const [, last] = /^bytes=0-(\d+)$/.exec(String(headers.range)) ?? []
   return last === undefined ? 0 : Number(last) + 1

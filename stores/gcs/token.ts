@@ -2,10 +2,10 @@ import { createSign } from 'node:crypto'
 import { StoreError } from '../errors.ts'
 import type { HttpClient } from '../http.ts'
 
-/** A token that somebody else has drawn, or the key of a service account, from which tokens are drawn. */
+/** A token that was requested elsewhere, or the key of a service account, with which tokens are requested. */
 export type GcsCredentials = { accessToken: string } | { serviceAccount: ServiceAccountKey }
 
-/** Of the file credentials.json. */
+/** The fields of the file credentials.json. */
 export interface ServiceAccountKey {
   client_email: string
   private_key: string
@@ -17,10 +17,10 @@ const SCOPE = 'https://www.googleapis.com/auth/devstorage.read_write'
 const TOKEN_URI = 'https://oauth2.googleapis.com/token'
 const GRANT = 'urn:ietf:params:oauth:grant-type:jwt-bearer'
 const LIFE_SECONDS = 3600
-/** A token is renewed so long before its end. */
+/** How long before its expiry a token is renewed. */
 const SPARE_MS = 300_000
 
-/** Throws an Error that says what is missing in the file, and shows no value of it. */
+/** Parses the key file. Throws an Error that names the missing field, without any value of the file. */
 export function parseServiceAccount(text: string): ServiceAccountKey {
   const file = parsed(text) as Partial<ServiceAccountKey> & { type?: string }
   if (file.type !== undefined && file.type !== 'service_account')
@@ -43,7 +43,7 @@ function parsed(text: string): object {
   }
 }
 
-/** Access tokens for requests: drawn when the first is needed, and again before each ends. */
+/** Provides access tokens for requests: requested when the first is needed, and again before each expires. */
 export class TokenSource {
   readonly #http: HttpClient
   readonly #credentials: GcsCredentials
@@ -82,7 +82,7 @@ export class TokenSource {
   }
 }
 
-/** A JSON Web Token, signed with RS256. */
+/** Returns a JSON Web Token, signed with RS256. */
 function assertion(
   { client_email, private_key, private_key_id }: ServiceAccountKey,
   audience: string,

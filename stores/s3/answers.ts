@@ -9,7 +9,10 @@ const REASONS: Record<string, StoreReason> = {
   ConditionalRequestConflict: 'exists',
 }
 
-/** What S3 says, and what to do about it. HEAD has no body, so there the status alone tells. */
+/**
+ * Returns the error that corresponds to an answer of S3, with a fix. An answer to HEAD has no body, so only its status
+ * counts.
+ */
 export function s3Error({ status, text }: HttpAnswer, what: string, options: S3Options): StoreError {
   const code = textOf(text, 'Code')
   const reason = REASONS[code ?? ''] ?? (status === 404 && code === undefined ? 'missing' : 'refused')

@@ -3,6 +3,6 @@ import type { Profile } from './profile.ts'
 
 export interface S3Options extends Connection, Profile {
   bucket: string
-  /** The bucket is in the path of the URL, not in its host. Always so for endpoints that are IP addresses. */
+  /** True: the bucket is in the path of the URL, not in its host. Always so for endpoints that are IP addresses. */
   pathStyle?: boolean | undefined
 }

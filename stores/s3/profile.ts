@@ -13,7 +13,7 @@ export interface Profile {
 
 const DEFAULT_REGION = 'us-east-1'
 
-/** Reads the profile `default`. Throws an Error that names the file and the setting that is missing, and no value. */
+/** Reads the profile `default`. Throws an Error that names the file and the missing setting, without values. */
 export function readProfile({ credentials, config = '' }: ProfileFiles): Profile {
   const own = section(credentials, ['default'])
   const common = section(config, ['default', 'profile default'])

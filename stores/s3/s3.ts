@@ -21,7 +21,7 @@ import { signed } from './sign.ts'
 
 const METADATA = 'x-amz-meta-'
 
-/** S3, and whatever speaks its REST API. */
+/** A store in S3, or in a service with its REST API. */
 export class S3Store implements Store {
   readonly #http: HttpClient
   readonly #options: S3Options
@@ -107,11 +107,14 @@ export class S3Store implements Store {
     const what = `POST ${this.address(key)} (complete)`
     const prepare = () => this.#signed('POST', key, { query: { uploadId }, headers, body, signal })
     const answer = await this.#http.answer(prepare, what)
-    // S3 begins to answer before it is done: the status is then 200, whatever comes of it.
+    // S3 begins to answer before it has finished: the status is then 200, even if the request fails later.
     if (answer.status !== 200 || elements(answer.text, 'Error').length > 0) throw this.#errorOf(answer, what)
   }
 
-  /** Parts that stay are paid for until a rule of the bucket removes them; the upload has failed already. */
+  /**
+   * Aborts an upload. Its parts would be charged until a rule of the bucket removes them. Errors are ignored, because
+   * the upload has failed already.
+   */
   async #abort(key: string, uploadId: string): Promise<void> {
     await this.#done('DELETE', key, { query: { uploadId }, accept: [404], signal: soon() }).catch(() => undefined)
   }
@@ -141,12 +144,12 @@ interface Completed {
   signal: AbortSignal | undefined
 }
 
-/** Of the bucket. */
+/** Returns the base URL of the bucket. */
 export function baseOf({ endpoint, bucket, region, pathStyle = false }: S3Options): URL {
   const partition = region.startsWith('cn-') ? 'amazonaws.com.cn' : 'amazonaws.com'
   const base = new URL(endpoint ?? `https://s3.${region}.${partition}`)
   const host = base.hostname.replace(/^\[|\]$/g, '')
-  // The certificates of hosts cover one label: a bucket with dots would have more.
+  // A wildcard certificate covers one label only, so a bucket with dots must be in the path.
   const isInPath = pathStyle || isIP(host) !== 0 || (base.protocol === 'https:' && bucket.includes('.'))
   if (isInPath) base.pathname = `${base.pathname.replace(/\/$/, '')}/${bucket}`
   else base.hostname = `${bucket}.${base.hostname}`

@@ -1,6 +1,6 @@
 import { createHash, createHmac } from 'node:crypto'
 
-/** Of an account, or of a session, which has a token beside. */
+/** The credentials of an account, or of a session, which also has a token. */
 export interface S3Credentials {
   accessKeyId: string
   secretAccessKey: string
@@ -10,7 +10,7 @@ export interface S3Credentials {
 export interface SignedRequest {
   method: string
   url: URL
-  /** In lower case. All of them are signed. */
+  /** The headers, with names in lower case. All of them are signed. */
   headers: Record<string, string>
   body?: Uint8Array | undefined
 }
@@ -18,8 +18,8 @@ export interface SignedRequest {
 const ALGORITHM = 'AWS4-HMAC-SHA256'
 
 /**
- * The headers of the request with those of AWS Signature Version 4: date, digest of the body, token, authorization. The URL
- * has to be encoded as encodePath() and encodeQuery() of ../keys.ts do.
+ * Returns the headers of the request with those of AWS Signature Version 4: date, digest of the body, token,
+ * authorization. The URL must be encoded by encodePath() and encodeQuery() of ../keys.ts.
  */
 export function signed(
   request: SignedRequest,
