@@ -6,5 +6,5 @@ import { memcached } from '#functions/memcached'
 import { visitors } from '#functions/visitors'
 import type { Reconciler } from '#sdk'
 
-/** The functions that every dispatcher has in its process. */
+/** The built-in functions, which every dispatcher runs in its process. */
 export const builtins: readonly Reconciler[] = [at, etcd, etcdBackup, etcdRestore, memcached, visitors]

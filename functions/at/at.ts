@@ -7,11 +7,14 @@ import { dueTime } from './schedule.ts'
 
 const FIRST_RETRY_S = 10
 const LAST_RETRY_S = 360
-/** How long kubelet has, beyond what the pod is given to stop, to end it at its deadline; then the At does. */
+/**
+ * How long the kubelet has, beyond the pod's termination grace period, to end the pod at its deadline. After that, the
+ * At ends it.
+ */
 const KUBELET_GRACE_S = 30
 const DEFAULT_TERMINATION_S = 30
 
-/** Runs a command once, at its time, in a pod: PENDING → RUNNING → DONE or FAILED, never back. */
+/** Runs a command once, at its time, in a pod. The phase goes from PENDING to RUNNING to DONE or FAILED, never back. */
 export const at = reconciler({
   name: 'at',
   for: At,
@@ -26,7 +29,10 @@ export const at = reconciler({
   },
 })
 
-/** As a Job, it goes when its time is up, and its pods go with it; nothing else happens any more. */
+/**
+ * Deletes the object when its TTL has expired, as for a Job; its pods are deleted with it. Nothing else happens after
+ * the end.
+ */
 function afterEnd({ spec, status }: AtObject, now: Date): AtOutcome | undefined {
   if (spec.ttlSecondsAfterFinished === undefined || status.completionTime === undefined) return
   const end = new Date(Date.parse(status.completionTime) + spec.ttlSecondsAfterFinished * 1000)
@@ -42,7 +48,7 @@ function verdict(object: AtObject, attempts: Attempts, now: Date, isRefused: boo
   const left = secondsLeft(object, attempts, now)
   if (left === undefined || left > (attempts.active ? -graceOf(object) : 0)) return undefined
   const message = `it has not ended within ${spec.activeDeadlineSeconds} s`
-  // What still runs is pruned. While that is refused, the At has not ended.
+  // A pod that still runs is pruned. While the API server refuses the deletion, the At has not ended.
   const apply = attempts.pods.filter((pod) => pod !== attempts.active)
   return isRefused ? { apply } : { ...failedFor(object, now, 'DeadlineExceeded', message), apply }
 }
@@ -104,7 +110,7 @@ function graceOf({ spec }: AtObject): number {
   return KUBELET_GRACE_S + (typeof termination === 'number' ? termination : DEFAULT_TERMINATION_S)
 }
 
-/** As a Job's. */
+/** Returns the delay before the next attempt, the same as for a Job. */
 const retryDelay = (failures: number): number => Math.min(FIRST_RETRY_S * 2 ** (failures - 1), LAST_RETRY_S)
 
 function secondsLeft({ spec }: AtObject, { startTime }: Attempts, now: Date): number | undefined {

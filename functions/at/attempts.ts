@@ -1,16 +1,16 @@
 import { attemptOf, type PodObject } from './pod.ts'
 import type { AtStatus } from './resource.ts'
 
-/** What the pods of an At have come to so far. */
+/** The state of the pods of an At. */
 export interface Attempts {
   pods: readonly PodObject[]
   succeeded: PodObject | undefined
   latestFailed: PodObject | undefined
-  /** Counts those, too, whose pods somebody has deleted since. */
+  /** The number of failed attempts, including those whose pods a user has deleted. */
   failures: number
-  /** Not over yet; one whose pod is being deleted will have to be made again. */
+  /** An attempt that has not ended. If its pod is being deleted, the attempt must be made again. */
   active: PodObject | undefined
-  /** When its first pod was created. */
+  /** When the first pod was created. */
   startTime: string | undefined
 }
 
@@ -27,7 +27,10 @@ export function attemptsOf(pods: readonly PodObject[], status: AtStatus): Attemp
   }
 }
 
-/** A pod that fails while it is being deleted was stopped from outside: its command is still to be run. */
+/**
+ * Whether a pod has failed. A pod that fails while it is being deleted was stopped from outside, so its command must
+ * run again.
+ */
 const hasFailed = ({ metadata, status }: PodObject): boolean =>
   status?.phase === 'Failed' && metadata.deletionTimestamp === undefined
 
@@ -39,7 +42,7 @@ interface Ending {
   message: string
 }
 
-/** How a pod ended; its first container that failed says why. */
+/** Returns how a pod ended, with the reason of its first failed container. */
 export function endingOf({ metadata, status }: PodObject): Ending {
   const ended = (status?.containerStatuses ?? []).flatMap(({ state }) => state?.terminated ?? [])
   const told = ended.find(({ exitCode }) => exitCode !== 0) ?? ended[0]
@@ -50,16 +53,16 @@ export function endingOf({ metadata, status }: PodObject): Ending {
   return { exitCode: told?.exitCode, reason, message }
 }
 
-/** When its last container ended, in milliseconds; 0: it does not say. */
+/** Returns when the last container ended, in epoch milliseconds; 0 if it is not known. */
 export function endOf({ status }: PodObject): number {
   const times = (status?.containerStatuses ?? []).map(({ state }) => Date.parse(state?.terminated?.finishedAt ?? ''))
   return Math.max(0, ...times.filter((time) => !Number.isNaN(time)))
 }
 
-/** Kubelet says the first and, between two tries, the second. */
+/** The kubelet reports the first reason, and between two attempts the second. */
 const PULLING: Record<string, string> = { ErrImagePull: 'ImagePullBackOff' }
 
-/** Why a pod that is there does not run. */
+/** Returns the reason why an existing pod does not run. */
 export function obstacleOf({ status }: PodObject): string | undefined {
   const waiting = status?.containerStatuses?.find(({ state }) => state?.waiting)?.state?.waiting?.reason
   const unscheduled = status?.conditions?.find(({ type, status }) => type === 'PodScheduled' && status === 'False')

@@ -19,7 +19,7 @@ export function done(object: AtObject, pod: PodObject, now: Date): AtOutcome {
 
 export type FailureReason = 'BackoffLimitExceeded' | 'DeadlineExceeded' | 'StartingDeadlineExceeded'
 
-/** What its last attempt has come to is told with it. */
+/** Returns the failure with the result of the last attempt. */
 export function failed(object: AtObject, attempts: Attempts, now: Date, because: FailureReason): AtOutcome {
   const { latestFailed: pod, failures, startTime } = attempts
   if (pod === undefined) return failedFor(object, now, because, `${failures} attempts have failed`)
@@ -52,5 +52,5 @@ function soFar({ status: { scheduledTime, startTime, podName, failures } }: AtOb
   return { scheduledTime, startTime, podName, failures }
 }
 
-/** Whole seconds, as Kubernetes writes times. */
+/** Formats a time in whole seconds, as Kubernetes does. */
 const rfc3339 = (time: number): string => `${new Date(time).toISOString().slice(0, 19)}Z`

@@ -9,12 +9,12 @@ const podName = (at: string, attempt: number): string => {
   return `${shortName(at, LONGEST_NAME - suffix.length)}${suffix}`
 }
 
-/** From 0; see podName(). */
+/** Returns the number of the attempt, from 0; see podName(). */
 export const attemptOf = (pod: string): number => Number(/-pod-(\d+)$/.exec(pod)?.[1] ?? 0)
 
 /**
- * The pod of an attempt, counted from 0; it may run for so many seconds. Throws a TerminalError for a command that no
- * container could start and for a template that would run it again by itself.
+ * Returns the pod of an attempt, counted from 0. `seconds` limits its run time. Throws a TerminalError for a command
+ * that no container could start, and for a template that would run it again by itself.
  */
 export function podFor({ metadata, spec }: AtObject, attempt: number, seconds: number | undefined): PodObject {
   const { metadata: own = {}, spec: { containers = [], restartPolicy, ...others } = {} } = spec.template ?? {}
@@ -53,8 +53,8 @@ const invalidCommand = (what: string): TerminalError =>
   new TerminalError(`${what}: give a program and its arguments, such as echo YAY`, { reason: 'InvalidCommand' })
 
 /**
- * The API takes 253, but no kubelet runs such a pod: it keeps its logs in a folder NAMESPACE_NAME_UID, whose name has 255
- * bytes at most.
+ * The longest name of a pod. The API accepts 253 characters, but no kubelet runs such a pod: it keeps the pod's logs in
+ * a folder NAMESPACE_NAME_UID, whose name has at most 255 bytes.
  */
 const LONGEST_NAME = 255 - '_'.length - 36 - '_'.length - 63
 const LONGEST_LABEL = 63

@@ -19,8 +19,8 @@ const seconds = z.int().min(0).max(2_147_483_647)
 const anything = { 'x-kubernetes-preserve-unknown-fields': true } as const
 
 /**
- * The At of cnat, and what users of at(1), Job and CronJob expect beside. Like the original, its schema admits any text:
- * what is wrong with it is reported on the object.
+ * The At of cnat, with additional fields that users of at(1), Job and CronJob expect. As in the original, the schema
+ * accepts any text: errors are reported on the object.
  */
 export const At = resource({
   group: 'cnat.programming-kubernetes.info',

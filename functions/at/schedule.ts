@@ -5,8 +5,9 @@ import { instantIn, isTimeZone } from './time-zone.ts'
 const RFC3339 = /^(\d{4}-\d{2}-\d{2})T(\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?(Z|[+-]\d{2}:\d{2})?$/
 
 /**
- * The instant of an RFC 3339 time in capitals, with an offset or Z, or of a local time in a time zone. Fractions of a
- * millisecond round up: never early. Throws a TerminalError for everything else, days and hours that do not exist included.
+ * Returns the instant of an RFC 3339 time in capitals, with an offset or Z, or of a local time in a time zone.
+ * Fractions of a millisecond round up, so a command never runs early. Throws a TerminalError for everything else,
+ * including days and hours that do not exist.
  */
 export function dueTime({ schedule, timeZone }: Pick<AtSpec, 'schedule' | 'timeZone'>): Date {
   if (timeZone !== undefined && !isTimeZone(timeZone))
@@ -19,7 +20,7 @@ export function dueTime({ schedule, timeZone }: Pick<AtSpec, 'schedule' | 'timeZ
 function parseInstant(text: string, timeZone: string | undefined): Date | undefined {
   const [, date, time, fraction = '', offset] = RFC3339.exec(text) ?? []
   if (date === undefined || time === undefined || (offset === undefined) === (timeZone === undefined)) return undefined
-  // JavaScript rolls 30 February over to March and takes 24:00:00: only what comes back unchanged exists.
+  // JavaScript turns 30 February into a day in March, and accepts 24:00:00. Only a date that stays unchanged exists.
   const asIfUtc = Date.parse(`${date}T${time}Z`)
   if (Number.isNaN(asIfUtc) || new Date(asIfUtc).toISOString() !== `${date}T${time}.000Z`) return undefined
   const whole = timeZone === undefined ? Date.parse(`${date}T${time}${offset}`) : instantIn(timeZone, asIfUtc)

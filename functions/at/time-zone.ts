@@ -2,7 +2,7 @@ const DAY_MS = 86_400_000
 
 export function isTimeZone(name: string): boolean {
   try {
-    // Offsets such as +02:00 are taken too by Intl, but are no names.
+    // Intl accepts offsets such as +02:00 as well, but they are not names.
     return /^[A-Za-z]/.test(new Intl.DateTimeFormat('en', { timeZone: name }).resolvedOptions().timeZone)
   } catch {
     return false
@@ -10,8 +10,9 @@ export function isTimeZone(name: string): boolean {
 }
 
 /**
- * The instant at which clocks in the zone show this local time (given as if it were UTC), by the rule of RFC 5545
- * (3.3.5): of a time that comes twice the first, and of one that is skipped what the offset before makes of it.
+ * Returns the instant at which clocks in the zone show this local time (given as if it were UTC), by RFC 5545 (3.3.5).
+ * The first instant counts for a time that occurs twice. A time that is skipped is read with the offset before the
+ * change.
  */
 export function instantIn(timeZone: string, local: number): number {
   const offset = offsets(timeZone)
@@ -21,7 +22,7 @@ export function instantIn(timeZone: string, local: number): number {
   return real.length === 0 ? before : Math.min(...real)
 }
 
-/** Milliseconds that the zone is ahead of UTC at an instant. */
+/** Returns a function for the number of milliseconds that the zone is ahead of UTC at an instant. */
 function offsets(timeZone: string): (instant: number) => number {
   const format = new Intl.DateTimeFormat('en-US', {
     timeZone,

@@ -7,13 +7,13 @@ type PodSpec = NonNullable<AgentPod['spec']>
 export type AgentContainer = PodSpec['containers'][number]
 type Volume = NonNullable<PodSpec['volumes']>[number]
 
-/** Secrets that the agent reads, by the name of their volume: where it has them, and how it is told. */
+/** The Secrets that the agent reads, keyed by the name of their volume, with the path and the flag for it. */
 const SECRETS = {
   store: { path: '/etc/fairlead/store', flag: '--store-secret' },
   'etcd-tls': { path: '/etc/fairlead/etcd-tls', flag: '--etcd-tls' },
 }
 const USER = 65_532
-/** For the image to be pulled and the process to start, beyond what the agent itself keeps to. */
+/** The time for the image to be pulled and the process to start, which is added to the agent's own time-out. */
 const START_SECONDS = 120
 
 export interface AgentJob {
@@ -21,16 +21,19 @@ export interface AgentJob {
   command: 'backup' | 'verify'
   args: readonly string[]
   store: StoreSource
-  /** Secret with the certificate of a client of etcd. */
+  /** The Secret with the certificate of an etcd client. */
   tlsSecret?: string | undefined
   seconds: number
 }
 
-/** What the name of a pod ends with: the same state has the same, another try another one. */
+/** Returns the end of a pod's name: the same state gives the same name, and another attempt gives another one. */
 export const tryOf = (state: readonly unknown[]): string =>
   createHash('sha256').update(state.join(' ')).digest('hex').slice(0, 10)
 
-/** One run of the agent: it has no account, no rights, and nothing but its Secrets and the network. */
+/**
+ * Returns the pod for one run of the agent. It has no service account token and no permissions, only its Secrets and
+ * the network.
+ */
 export function agentPod(metadata: { name: string; labels: Record<string, string> }, job: AgentJob): AgentPod {
   const { image, command, args, store, tlsSecret, seconds } = job
   const volumes = [
@@ -63,16 +66,19 @@ export function agentPod(metadata: { name: string; labels: Record<string, string
   })
 }
 
-/** A pod whose node is lost never ends by itself; one that waits for a node has not begun. */
+/**
+ * How long after its deadline a pod is given up. A pod whose node is lost never ends by itself, and a pod that waits
+ * for a node has not begun.
+ */
 const LOST_SECONDS = 300
 
-/** When a pod that has not ended is given up. */
+/** Returns when a pod that has not ended is given up. */
 export const lostAt = ({ metadata, spec }: AgentPod): Date =>
   new Date(
     (Date.parse(metadata.creationTimestamp ?? '') || 0) + ((spec?.activeDeadlineSeconds ?? 0) + LOST_SECONDS) * 1000,
   )
 
-/** As it is in a pod of its own, and as an init container of a member. */
+/** Returns the agent's container, for a pod of its own or as an init container of a member. */
 export function agentContainer({
   name,
   image,
@@ -82,7 +88,7 @@ export function agentContainer({
   name: string
   image: string
   args: readonly string[]
-  /** Volumes of the pod. */
+  /** The volumes of the pod. */
   secrets: readonly (keyof typeof SECRETS)[]
 }): AgentContainer {
   const flags = secrets.map((one) => `${SECRETS[one].flag}=${SECRETS[one].path}`)
@@ -97,7 +103,10 @@ export function agentContainer({
   }
 }
 
-/** A Secret that is missing is reported by the agent; a pod that needs it would wait without a word. */
+/**
+ * Returns an optional volume, so that the agent reports a missing Secret. A pod that requires a missing Secret would
+ * wait without a report.
+ */
 export const secretVolume = (name: string, secretName: string): Volume => ({
   name,
   secret: { secretName, optional: true, defaultMode: 0o440 },

@@ -15,10 +15,10 @@ const failure = z.object({ error: z.string() })
 
 export type Ending = { succeeded: true; report: StoredSnapshot } | { succeeded: false; message: string }
 
-/** What has become of the agent's runs. The one whose result is known is no longer looked at. */
+/** The agent's runs, except the one whose result is already recorded. */
 export interface AgentRuns {
   active: AgentPod | undefined
-  /** The latest that has ended and is not the one that is known. */
+  /** The latest run that has ended and is not yet recorded. */
   ended: AgentPod | undefined
 }
 
@@ -34,10 +34,13 @@ export function runsOf(pods: readonly AgentPod[], known: string | undefined): Ag
 
 const hasEnded = ({ status }: AgentPod): boolean => status?.phase === 'Succeeded' || status?.phase === 'Failed'
 
-/** In milliseconds. */
+/** Returns when the pod was created, in epoch milliseconds. */
 const startOf = ({ metadata }: AgentPod): number => Date.parse(metadata.creationTimestamp ?? '') || 0
 
-/** When its container ended, in milliseconds. Of a pod that never ran, when it was made. */
+/**
+ * Returns when the container of a pod ended, in epoch milliseconds. For a pod that never ran, returns when it was
+ * created.
+ */
 export function endOf(pod: AgentPod): number {
   const times = (pod.status?.containerStatuses ?? []).map(({ state }) =>
     Date.parse(state?.terminated?.finishedAt ?? ''),
@@ -45,7 +48,7 @@ export function endOf(pod: AgentPod): number {
   return Math.max(startOf(pod), ...times.filter((time) => !Number.isNaN(time)))
 }
 
-/** How a run ended, by the agent's own report; without one, by what Kubernetes says. */
+/** Returns how a run ended, from the agent's own report, or else from the pod's status. */
 export function endingOf({ metadata, status }: AgentPod): Ending {
   const ended = status?.containerStatuses?.find(({ state }) => state?.terminated)?.state?.terminated
   const said = parsed(ended?.message)
@@ -67,7 +70,7 @@ function parsed(text = ''): unknown {
   }
 }
 
-/** Why a pod that is there does not run. */
+/** Returns the reason why an existing pod does not run. */
 export function obstacleOf({ status }: AgentPod): { reason: string; message: string } | undefined {
   const waiting = status?.containerStatuses?.find(({ state }) => state?.waiting)?.state?.waiting
   const unscheduled = status?.conditions?.find(({ type, status }) => type === 'PodScheduled' && status === 'False')

@@ -6,7 +6,10 @@ import { type BackupObject, type BackupOutcome, EtcdBackup } from './resource.ts
 import { failed, isAtEnd, isPeriodic, readyOf, recorded } from './status.ts'
 import { failuresOf, progressOf, retryAt } from './tries.ts'
 
-/** Stores snapshots of an etcd cluster, once or periodically: each by one pod, which reports what it has stored. */
+/**
+ * Stores snapshots of an etcd cluster, once or periodically. One pod makes each snapshot and reports what it has
+ * stored.
+ */
 export const etcdBackup = reconciler({
   name: 'etcd-backup',
   for: EtcdBackup,
@@ -23,7 +26,7 @@ export const etcdBackup = reconciler({
   },
 })
 
-/** Undefined: nothing is to be done any more. */
+/** Returns when the next run is due. Undefined: no further run is due. */
 function dueAt(object: BackupObject, now: Date): Date | undefined {
   const { status, spec } = object
   if (isAtEnd(object)) return undefined
@@ -31,7 +34,7 @@ function dueAt(object: BackupObject, now: Date): Date | undefined {
   if (failures.count > 0) return retryAt(failures)
   if (status.lastSuccessDate === undefined) return now
   if (!isPeriodic(object)) return undefined
-  // From the last success: however many times were missed, one backup makes up for them.
+  // The interval counts from the last success: however many backups were missed, one replaces them all.
   return new Date(Date.parse(status.lastSuccessDate) + spec.backupPolicy.backupIntervalInSecond * 1000)
 }
 
@@ -40,7 +43,7 @@ function underWay(object: BackupObject, pod: AgentPod, now: Date): BackupOutcome
   if ('lost' in progress) return failed(object, pod, progress.lost, progress.at)
   const { obstacle, lostAt } = progress
   const { reason, message } = obstacle ?? { reason: 'BackingUp', message: `pod ${pod.metadata.name} is under way` }
-  // What the last run has come to stays to be seen, unless this one cannot even start.
+  // The result of the last run stays visible, unless this run cannot start.
   const isShown = object.status.succeeded === undefined || obstacle !== undefined
   const waiting = { type: 'Ready', status: 'False', reason, message } as const
   return { apply: [pod], conditions: isShown ? [waiting] : readyOf(object), requeueAt: lostAt }

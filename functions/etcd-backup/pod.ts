@@ -6,7 +6,7 @@ import { storeSource } from './store-spec.ts'
 const LONGEST_NAME = 63
 const DEFAULT_SECONDS = 60
 
-/** The pod of one run, which its name tells. */
+/** Returns the pod of one run. Its name identifies the run. */
 export function backupPod({ metadata, spec, status }: BackupObject, failures: number): AgentPod {
   const { timeoutInSecond, backupIntervalInSecond, maxBackups } = spec.backupPolicy
   const { name, namespace = 'default', uid, generation } = metadata

@@ -8,11 +8,14 @@ type Status = Partial<NonNullable<BackupOutcome['status']>>
 
 export const isPeriodic = ({ spec }: BackupObject): boolean => spec.backupPolicy.backupIntervalInSecond > 0
 
-/** A backup that is made once is tried some times; a periodic one as long as it is there. */
+/**
+ * Whether no further attempt follows. A single backup is attempted a limited number of times, a periodic one as long as
+ * it exists.
+ */
 export const isAtEnd = (object: BackupObject, status: Status = object.status): boolean =>
   !isPeriodic(object) && isGivenUp(failuresOf({ metadata: object.metadata, status }))
 
-/** What a pod that has ended has come to. It stays, for its log, until the next one begins. */
+/** Returns the result of a pod that has ended. The pod stays, for its log, until the next one begins. */
 export function recorded(object: BackupObject, pod: AgentPod): BackupOutcome {
   const ending = endingOf(pod)
   return ending.succeeded
@@ -37,7 +40,7 @@ function stored(object: BackupObject, pod: AgentPod, report: StoredSnapshot): Ba
   }
 }
 
-/** What was stored before stays in the status. */
+/** Returns the outcome of a failure. The last stored snapshot stays in the status. */
 export function failed(object: BackupObject, pod: AgentPod, Reason: string, at: Date): BackupOutcome {
   const { etcdVersion, etcdRevision, lastSuccessDate, path, size, sha256 } = object.status
   const before = { etcdVersion, etcdRevision, lastSuccessDate, path, size, sha256 }
@@ -47,7 +50,7 @@ export function failed(object: BackupObject, pod: AgentPod, Reason: string, at: 
   return { apply: [pod], status, conditions, events }
 }
 
-/** What a status says, as a condition; none before the first run has ended. */
+/** Returns the conditions for a status. There are none before the first run has ended. */
 export function readyOf(object: BackupObject, status: Status = object.status): ConditionUpdate[] {
   if (status.succeeded === undefined) return []
   if (status.succeeded) return [{ type: 'Ready', status: 'True', reason: 'BackedUp', message: messageOf(status) }]

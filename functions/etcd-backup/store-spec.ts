@@ -21,7 +21,7 @@ export const agentImage = z
 
 export const storageType = z.enum(['S3', 'ABS', 'GCS'])
 
-/** Where a snapshot is: the block of the storage type has to be there. */
+/** The location of a snapshot. The block of the storage type is required. */
 export const storeFields = {
   s3: z
     .object({
@@ -54,19 +54,19 @@ export const storeFields = {
 const fields = z.object(storeFields)
 type StoreFields = z.output<typeof fields>
 
-/** In CEL: the block that the type names is there. */
+/** Returns a CEL rule that requires the block of the storage type. */
 export const hasBlockOf = (type: string): { rule: string; message: string } => ({
   rule: `self.${type} == 'S3' ? has(self.s3) : self.${type} == 'ABS' ? has(self.abs) : has(self.gcs)`,
   message: `the block of the ${type} is missing: S3 needs s3, ABS needs abs, GCS needs gcs`,
 })
 
-/** What the agent is told of a store: arguments, and the Secret that its pod mounts. */
+/** The arguments of the agent for a store, and the Secret that its pod mounts. */
 export interface StoreSource {
   args: string[]
   secret: string
 }
 
-/** Throws a TerminalError if the block of the type is missing. */
+/** Returns the arguments and the Secret. Throws a TerminalError if the block of the type is missing. */
 export function storeSource(type: z.output<typeof storageType>, { s3, abs, gcs }: StoreFields): StoreSource {
   if (type === 'S3' && s3)
     return { args: argsOf('s3', s3, s3.forcePathStyle ? ['--path-style'] : []), secret: s3.awsSecret }

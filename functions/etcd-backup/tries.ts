@@ -1,10 +1,10 @@
 import { type AgentPod, lostAt } from './agent-pod.ts'
 import { obstacleOf } from './agent-runs.ts'
 
-/** Runs of the agent that have failed in a row, of one generation of the spec. */
+/** The failed runs of the agent in a row, for one generation of the spec. */
 export interface Failures {
   count: number
-  /** RFC 3339. */
+  /** A timestamp as in RFC 3339. */
   lastAt: string | undefined
 }
 
@@ -13,26 +13,26 @@ interface Tried {
   status: { failures?: number | undefined; failedGeneration?: number | undefined; lastFailureDate?: string | undefined }
 }
 
-/** As a Job has it. */
+/** The backoff limit, the same as for a Job. */
 const MOST = 6
 const FIRST_PAUSE_S = 10
 const LAST_PAUSE_S = 360
 
-/** An edit is another try: failures before it do not count. */
+/** Returns the failures of this generation. An edit of the spec resets them. */
 export function failuresOf({ metadata, status: { failures = 0, failedGeneration, lastFailureDate } }: Tried): Failures {
   return { count: failedGeneration === metadata.generation ? failures : 0, lastAt: lastFailureDate }
 }
 
-/** Nothing is tried again until the spec is edited. */
+/** Whether no attempt follows until the spec is edited. */
 export const isGivenUp = ({ count }: Failures): boolean => count > MOST
 
-/** 10 s, 20 s, 40 s … 6 min after the last failure. */
+/** Returns the time of the next attempt: 10 s, 20 s, 40 s … 6 min after the last failure. */
 export function retryAt({ count, lastAt }: Failures): Date {
   const pause = Math.min(FIRST_PAUSE_S * 2 ** (count - 1), LAST_PAUSE_S)
   return new Date((Date.parse(lastAt ?? '') || 0) + pause * 1000)
 }
 
-/** The part of a status that counts a failure of this pod. */
+/** Returns the part of a status that counts a failure of this pod. */
 export function failureStatus(object: Tried, pod: AgentPod, at: Date) {
   return {
     succeeded: false,
@@ -43,7 +43,7 @@ export function failureStatus(object: Tried, pod: AgentPod, at: Date) {
   }
 }
 
-/** Of a run that has not ended: that its node is lost, or what it waits for, if anything. */
+/** The progress of a run that has not ended: its node is lost, or it waits for an obstacle, if there is one. */
 export type Progress =
   | { lost: string; at: Date }
   | { obstacle: { reason: string; message: string } | undefined; lostAt: Date }

@@ -1,11 +1,11 @@
 import { kind, type ObjectMeta } from '#sdk'
 
-/** An EtcdCluster, as far as a restore looks at it. */
+/** The fields of an EtcdCluster that a restore reads. */
 interface ReplacedCluster {
   metadata: ObjectMeta
   spec: { version?: string }
   status?: {
-    /** UID of the EtcdRestore whose snapshot its members have. */
+    /** The UID of the EtcdRestore whose snapshot its members have. */
     restoredFrom?: string
   }
 }
@@ -17,5 +17,5 @@ const Cluster = kind<ReplacedCluster>({
   plural: 'etcdclusters',
 })
 
-/** The one that is replaced. */
+/** The cluster that is replaced. */
 export const Replaced = { ...Cluster, byName: 'spec.etcdCluster.name' } as const

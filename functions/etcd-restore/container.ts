@@ -1,30 +1,33 @@
 import { type AgentContainer, agentContainer, secretVolume, storeSource } from '#functions/etcd-backup'
 import type { RestoreObject } from './resource.ts'
 
-/** Watchers of any revision before notice that the data is another. */
+/** Added to the revision, so that watches of every former revision end and clients notice the change of the data. */
 const BUMP = 1_000_000_000
 
 /** The first member of the cluster that begins with the snapshot. */
 export interface SeedData {
   name: string
   peerUrl: string
-  /** Of the cluster: another one than that of the members before. */
+  /** The token of the cluster. It differs from the token of the former members. */
   token: string
-  /** As etcd has it in --data-dir; below the mount. */
+  /** The value of etcd's --data-dir, a folder below the mount. */
   dataDir: string
   volume: string
   mountPath: string
 }
 
-/** What a pod gets so that its member begins with a snapshot. */
+/** The parts of a pod whose member begins with a snapshot. */
 export interface SeedParts {
-  /** Run again, it does nothing. */
+  /** Makes the data directory. If it runs again, it does nothing. */
   initContainer: AgentContainer
-  /** That it needs beside that of the data. */
+  /** The volumes that it needs besides the data volume. */
   volumes: ReturnType<typeof secretVolume>[]
 }
 
-/** Makes the data directory of the first member from the verified snapshot. Undefined: the snapshot is not verified. */
+/**
+ * Returns the parts that make the first member's data directory from the verified snapshot. Undefined: the snapshot is
+ * not verified.
+ */
 export function restoreContainer({ spec, status }: RestoreObject, seed: SeedData): SeedParts | undefined {
   if (status.verified === undefined) return undefined
   const { args, secret } = storeSource(spec.backupStorageType, spec)
@@ -39,17 +42,17 @@ export function restoreContainer({ spec, status }: RestoreObject, seed: SeedData
   }
 }
 
-/** Members of a cluster that has lost its quorum. */
+/** The members of a cluster that has lost its quorum. */
 export interface Survivors {
-  /** URLs. The one with the highest revision is read, of those that answer. */
+  /** The URLs of members. The one with the highest revision among those that answer is read. */
   endpoints: readonly string[]
-  /** That one of them is known to have. */
+  /** The revision that one of them is known to have. */
   revision: number
-  /** Secret with the certificate of a client. */
+  /** The Secret with the certificate of a client. */
   tlsSecret: string | undefined
 }
 
-/** Makes the data directory of the first member from a snapshot of a member that still answers. */
+/** Returns the parts that make the first member's data directory from a snapshot of a member that still answers. */
 export function recoverContainer(
   { endpoints, revision, tlsSecret }: Survivors,
   { agentImage: image, timeoutInSecond: seconds }: { agentImage: string; timeoutInSecond: number },

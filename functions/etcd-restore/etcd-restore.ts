@@ -7,8 +7,9 @@ import { EtcdRestore, type RestoreObject, type RestoreOutcome } from './resource
 import { checked, failed, readyOf, succeeded } from './status.ts'
 
 /**
- * Replaces the data of a cluster by a snapshot. This function has the snapshot read and checked, and says so in its status.
- * Only then the function of the EtcdCluster replaces its members, and says whose snapshot they have.
+ * Replaces the data of a cluster with a snapshot. This function starts a pod that reads and checks the snapshot, and
+ * records the result in the status. Only then the function of the EtcdCluster replaces its members, and records the
+ * EtcdRestore in its own status.
  */
 export const etcdRestore = reconciler({
   name: 'etcd-restore',
@@ -30,7 +31,7 @@ const waiting = (reason: string, message: string): RestoreOutcome => ({
   conditions: [{ type: 'Ready', status: 'False', reason, message }],
 })
 
-/** Nothing of the cluster is touched before this has succeeded. */
+/** Checks the snapshot. The cluster is not changed before this has succeeded. */
 function check(
   object: RestoreObject,
   pods: readonly AgentPod[],

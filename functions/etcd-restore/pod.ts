@@ -4,7 +4,7 @@ import type { RestoreObject } from './resource.ts'
 
 const LONGEST_NAME = 63
 
-/** The pod that reads the snapshot to its end. Its name tells the try. */
+/** Returns the pod that reads the snapshot to its end. Its name identifies the attempt. */
 export function verifyPod({ metadata, spec }: RestoreObject, failures: number): AgentPod {
   const { name, uid, generation } = metadata
   const run = tryOf([uid, generation, failures])

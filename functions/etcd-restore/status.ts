@@ -5,7 +5,7 @@ import type { RestoreObject, RestoreOutcome } from './resource.ts'
 
 type Status = Partial<NonNullable<RestoreOutcome['status']>>
 
-/** What the pod that has read the snapshot has come to. `version` is the one that the cluster is to run. */
+/** Returns the result of the pod that has read the snapshot. `version` is the target version of the cluster. */
 export function checked(object: RestoreObject, pod: AgentPod, version: string | undefined): RestoreOutcome {
   const ending = endingOf(pod)
   const at = new Date(endOf(pod))
@@ -41,7 +41,7 @@ export function succeeded(object: RestoreObject): RestoreOutcome {
   return { status, conditions, events }
 }
 
-/** What a status says, as a condition; none before the first check has ended. */
+/** Returns the conditions for a status. There are none before the first check has ended. */
 export function readyOf(object: RestoreObject, status: Status = object.status): ConditionUpdate[] {
   const { name } = object.spec.etcdCluster
   const { verified, reason: why = '' } = status
@@ -60,14 +60,17 @@ const ready = (status: 'True' | 'False', reason: string, message: string): Condi
   message,
 })
 
-/** etcd refuses data of a later minor version, and the members would be gone by then. */
+/**
+ * Returns an error if the snapshot is of a later minor version than the cluster. etcd would refuse its data after the
+ * former members were deleted.
+ */
 function tooNew({ etcdVersion, path }: StoredSnapshot, version: string | undefined): string | undefined {
   const [snapshot, cluster] = [minorOf(etcdVersion), minorOf(version)]
   if (snapshot === undefined || cluster === undefined || snapshot <= cluster) return undefined
   return `${path} is of etcd ${etcdVersion}, and spec.version of the EtcdCluster is ${version}: set that to ${etcdVersion} first`
 }
 
-/** Comparable: 3.10 is later than 3.9. */
+/** Returns a number for comparisons: 3.10 is later than 3.9. */
 function minorOf(version = ''): number | undefined {
   const [, major, minor] = /^v?(\d+)\.(\d+)\./.exec(version) ?? []
   return major === undefined ? undefined : Number(major) * 1000 + Number(minor)

@@ -3,14 +3,17 @@ import { ROOT } from './certificates.ts'
 
 type Options = Parameters<Etcd['call']>[2]
 
-/** Undefined: it does not tell. */
+/** Undefined: the member does not answer. */
 export const isAuthEnabled = (etcd: Etcd, options: Options): Promise<boolean | undefined> =>
   etcd.call('authStatus', {}, options).then(
     ({ enabled }) => enabled,
     () => undefined,
   )
 
-/** A call that has been made before counts as made, so that all may be repeated after any of them. */
+/**
+ * Enables authentication. A call whose effect exists already counts as successful, so that the sequence may be repeated
+ * after any of them.
+ */
 export async function enableAuth(etcd: Etcd, options: Options): Promise<void> {
   await etcd.call('userAdd', { name: ROOT, password: '', options: { no_password: true } }, options).catch(unlessDone)
   await etcd.call('roleAdd', { name: ROOT }, options).catch(unlessDone)

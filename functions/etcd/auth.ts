@@ -3,7 +3,10 @@ import type { Cluster, Led } from './cluster.ts'
 import { refuse, type Step } from './step.ts'
 import { clientTls } from './tls.ts'
 
-/** etcd demands a user, and this function has none: of a snapshot with users, or because a certificate is another one. */
+/**
+ * Returns a step if etcd demands a user and this function has none: the snapshot contains users, or the certificate has
+ * another CN.
+ */
 export function demandUser({ denial }: Cluster): Step | undefined {
   if (denial === undefined) return undefined
   const message =
@@ -12,7 +15,7 @@ export function demandUser({ denial }: Cluster): Step | undefined {
   return refuse('UserDemanded', message)
 }
 
-/** The user of this function becomes root before etcd demands users. */
+/** Enables or disables authentication. The user of this function becomes root before etcd demands users. */
 export function switchAuth({ object, secrets, leader, isAuthEnabled }: Led): Step | undefined {
   const wanted = object.spec.auth?.enabled
   if (wanted === undefined) return undefined

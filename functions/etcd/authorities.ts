@@ -9,29 +9,29 @@ export type TlsState = NonNullable<ClusterObject['status']['TLS']>
 type AutoTls = NonNullable<NonNullable<ClusterObject['spec']['TLS']>['auto']>
 type Use = keyof typeof USES
 
-/** An authority of one cluster. Its number is never used for another one. */
+/** An authority of one cluster. Its number is never used again. */
 export interface Authority {
   number: number
   certificate: string
-  /** Undefined: its Secret is gone, and it signs nothing more. */
+  /** Undefined: its Secret is missing, and it can sign no more certificates. */
   issuer: Issuer | undefined
 }
 
-/** TLS of a cluster whose function is its authority. */
+/** The TLS state of a cluster whose function is its authority. */
 export interface Tls {
   state: TlsState
   auto: AutoTls
-  /** Those that are trusted and stored. */
+  /** The authorities that are trusted and stored. */
   authorities: readonly Authority[]
-  /** Their certificates, as members and clients have them. */
+  /** The certificates of the authorities, as members and clients have them. */
   bundle: string
-  /** Secrets as they are to be. */
+  /** The desired Secrets. */
   secrets: readonly SecretObject[]
-  /** The newest authority is drawn, and not stored yet. */
+  /** True: the newest authority was generated and is not stored yet. */
   isDrawing: boolean
-  /** All Secrets are as they are to be. */
+  /** True: all Secrets are as desired. */
   isStored: boolean
-  /** What cannot be made again. */
+  /** Describes what is lost and cannot be made again. */
   lost: string | undefined
 }
 
@@ -42,7 +42,7 @@ const subjectOf = ({ metadata }: ClusterObject, number: number) => ({
   o: [metadata.uid ?? ''],
 })
 
-/** The number of the authority that a certificate names as its issuer, or as itself. */
+/** Returns the number of the authority in the name of a certificate's issuer or subject. */
 export const numberIn = (name: string): number | undefined => {
   const [, number] = /^CN=.* CA (\d+)$/m.exec(name) ?? []
   return number === undefined ? undefined : Number(number)
@@ -51,8 +51,8 @@ export const numberIn = (name: string): number | undefined => {
 export const newestOf = ({ trusted }: Pick<TlsState, 'trusted'>): number => Math.max(...trusted)
 
 /**
- * What follows from the state that is recorded and from the Secrets that are stored. Only an authority that is not trusted
- * yet is drawn, and the stored one counts.
+ * Returns the TLS state that follows from the recorded state and the stored Secrets. A new authority is generated only
+ * while it is not trusted yet, and a stored one takes precedence.
  */
 export function tlsOf(
   object: ClusterObject,
@@ -74,7 +74,7 @@ export function tlsOf(
   return { ...known, secrets: kept(stored), lost: `authority ${missing} is in no Secret any more` }
 }
 
-/** As they are, without what the API server adds. */
+/** Returns Secrets unchanged, without the fields that the API server adds. */
 export const kept = (secrets: readonly SecretObject[]): SecretObject[] =>
   secrets.map(({ apiVersion, kind, metadata: { name, labels }, type, data, immutable }) => ({
     apiVersion,
@@ -99,7 +99,7 @@ export function storedAuthority(
   return certificate === undefined ? undefined : { number, certificate, issuer: undefined }
 }
 
-/** Each certificate of an authority that members or clients have been given. */
+/** Returns each certificate of an authority that members or clients have received. */
 function bundlesIn(object: ClusterObject, stored: readonly SecretObject[]): string[] {
   const texts = usesOf().map((use) => textIn(named(stored, secretNameOf(object, use)), USES[use].bundle))
   return texts.flatMap((text) => text.match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----\n/g) ?? [])
@@ -107,7 +107,10 @@ function bundlesIn(object: ClusterObject, stored: readonly SecretObject[]): stri
 
 const usesOf = (): Use[] => Object.keys(USES) as Use[]
 
-/** Twice the time after which it is replaced, because a replacement waits until all members are healthy. */
+/**
+ * Returns a new authority. It is valid for twice the time after which it is replaced, because a replacement waits until
+ * all members are healthy.
+ */
 function drawnAuthority(
   object: ClusterObject,
   number: number,
@@ -153,6 +156,6 @@ function withLeaves(
   }
 }
 
-/** Undefined: no certificate can be issued. */
+/** Returns the issuer of certificates. Undefined: no certificate can be issued. */
 export const signerOf = ({ state, authorities }: Tls): Issuer | undefined =>
   authorities.find(({ number }) => number === state.authority)?.issuer

@@ -6,15 +6,15 @@ import { clientServiceOf, labelsOf } from './names.ts'
 import type { SecretObject } from './parts.ts'
 import type { ClusterObject } from './resource.ts'
 
-/** Who signs. */
+/** The authority that signs certificates. */
 export interface Issuer {
   subject: Subject
-  /** PEM. */
+  /** The private key in PEM. */
   key: string
 }
 
 interface Leaf {
-  /** What etcd calls its user. */
+  /** The CN, which etcd uses as the name of the user. */
   cn: string
   certificate: string
   key: string
@@ -23,16 +23,18 @@ interface Leaf {
 
 interface Use {
   suffix: string
-  /** Key of the Secret that has all authorities which are trusted. */
+  /** The key of the Secret with all trusted authorities. */
   bundle: string
   leaves: readonly Leaf[]
 }
 
-/** Members let in only members as peers: certificates of clients have the same authority. */
+/**
+ * The CN of members. Members accept only this CN for peers, because certificates of clients have the same authority.
+ */
 export const PEER_CN = 'etcd-peer'
 export const ROOT = 'root'
 
-/** Secrets that the function makes. One volume has all that a member needs, so that its files change together. */
+/** The Secrets that the function makes. One volume has all files that a member needs, so that they change together. */
 export const USES = {
   member: {
     suffix: 'member-tls',
@@ -42,7 +44,7 @@ export const USES = {
       { cn: 'etcd-server', certificate: 'server.crt', key: 'server.key', hosts: serverHosts },
     ],
   },
-  // Keys as those of the original, so that an EtcdBackup can name the Secret.
+  // The keys are those of the original operator, so that an EtcdBackup can name the Secret.
   operator: {
     suffix: 'operator-tls',
     bundle: 'etcd-client-ca.crt',
@@ -58,7 +60,10 @@ export const USES = {
 export const secretNameOf = ({ metadata }: ClusterObject, use: keyof typeof USES): string =>
   `${metadata.name}-${USES[use].suffix}`
 
-/** etcd looks up the name of a peer's address, so that the domain of the cluster is in it. */
+/**
+ * Returns the host names of members. They include the domain of the cluster, because etcd looks up the name of a peer's
+ * address.
+ */
 function memberHosts({ metadata: { name, namespace = 'default' }, spec }: ClusterObject): string[] {
   const domains = new Set(['', '.cluster.local', spec.pod.ClusterDomain])
   return [...[...domains].map((domain) => `*.${name}.${namespace}.svc${domain}`), 'localhost']
@@ -74,16 +79,24 @@ function serverHosts(object: ClusterObject): string[] {
 
 const DAY_MS = 86_400_000
 
-/** When certificates that were issued then are valid. Clocks may differ by an hour. */
+/**
+ * Returns the validity of certificates that were issued at a time. It begins an hour before, because clocks may differ.
+ */
 export const validity = (issuedAt: string, days: number): { notBefore: Date; notAfter: Date } => ({
   notBefore: new Date(Date.parse(issuedAt) - 3_600_000),
   notAfter: new Date(Date.parse(issuedAt) + days * DAY_MS),
 })
 
-/** What was issued last, since it takes milliseconds and is the same each time. By a digest of all that it is drawn from. */
+/**
+ * The recently issued certificates, keyed by a digest of all inputs. Issuing takes milliseconds and gives the same
+ * result each time.
+ */
 const known = new BoundedMap<string, Record<string, string>>(256)
 
-/** Keys and certificates of a Secret. The same issuer and time give the same bytes, since all is drawn from its key. */
+/**
+ * Returns the keys and certificates of a Secret. The same issuer and time give the same bytes, because all are derived
+ * from the issuer's key.
+ */
 export function issued(
   object: ClusterObject,
   use: keyof typeof USES,
@@ -112,7 +125,7 @@ export function issued(
 
 export const pemOf = (key: KeyObject): string => key.export({ type: 'pkcs8', format: 'pem' }) as string
 
-/** What a stored Secret has of it; undefined: not all. */
+/** Returns the keys and certificates in a stored Secret. Undefined: one of them is missing. */
 export function storedIn(secret: SecretObject | undefined, use: keyof typeof USES): Record<string, string> | undefined {
   const names = USES[use].leaves.flatMap(({ certificate, key }) => [certificate, key])
   const texts = names.map((name) => [name, textIn(secret, name)] as const)
@@ -137,14 +150,14 @@ export function secretOf(
   })
 }
 
-/** Until when the certificate is valid. */
+/** Returns when the certificate expires. */
 export const endOf = (certificate: string): string => new Date(parsed(certificate).validTo).toISOString()
 
-/** The name that etcd takes for that of its user. */
+/** Returns the name that etcd uses as the user of this certificate. */
 export const userIn = (certificate: string): string | undefined =>
   certificate === '' ? undefined : /^CN=(.*)$/m.exec(parsed(certificate).subject)?.[1]
 
-/** Each run looks at the certificates of its cluster, which change rarely. */
+/** Parses a certificate and caches it, because each run reads the certificates of its cluster, which rarely change. */
 function parsed(certificate: string): X509Certificate {
   const before = read.get(certificate)
   if (before !== undefined) return before

@@ -23,65 +23,65 @@ export type EtcdRun = Run<
   typeof PeerSecret | typeof ServerSecret | typeof OperatorSecret | typeof Restore
 >
 
-/** What a decision is given of a run. */
+/** The parts of a run that a decision reads. */
 export type Given = Pick<EtcdRun, 'object' | 'owned' | 'related' | 'now' | 'performed' | 'secret'> & { external: Seen }
 
-/** One member: what etcd and what Kubernetes say of it. */
+/** One member, as etcd and Kubernetes report it. */
 export interface Member {
   name: string
   id: string
   peerURL: string
   isLearner: boolean
-  /** It has joined once, so that an empty disk is a lost one. */
+  /** True: the member has joined once, so an empty disk means that its data are lost. */
   isStarted: boolean
   pod: PodObject | undefined
   claim: ClaimObject | undefined
-  /** What it says itself; undefined: nothing. */
+  /** The member's own answer. Undefined: it did not answer. */
   answer: Answer | undefined
-  /** It answers, and follows the leader. */
+  /** True: the member answers, and follows the leader. */
   isHealthy: boolean
-  /** Its pod was made by another policy than that of the spec. */
+  /** True: the pod was made for another policy than that of the spec. */
   isOutdated: boolean
 }
 
-/** All that a decision is made on. */
+/** The whole state that a decision is based on. */
 export interface Cluster {
   object: ClusterObject
   now: Date
-  /** That the spec names, or that are the function's own. */
+  /** The Secrets that the spec names, or that the function has made. */
   secrets: readonly SecretObject[]
-  /** Where the function is the authority, and has recorded that. */
+  /** Set if the function is the authority and has recorded that. */
   tls: Tls | undefined
-  /** Tells pods that are as the spec says from those that are to be replaced. */
+  /** A digest that distinguishes pods that match the spec from pods that must be replaced. */
   policy: string
-  /** What asks for other data. */
+  /** The EtcdRestore that requests other data. */
   restore: RestoreObject | undefined
   pods: readonly PodObject[]
-  /** Without those that are being deleted. */
+  /** The claims, except those that are being deleted. */
   claims: readonly ClaimObject[]
-  /** Of members of this cluster. */
+  /** The answers of members of this cluster. */
   answers: readonly (Answer & { name: string })[]
-  /** Of etcd. Undefined: it has not been formed. */
+  /** The ID of the etcd cluster. Undefined: it has not been formed. */
   clusterID: string | undefined
-  /** Undefined: no quorum has confirmed who the members are. */
+  /** Undefined: no quorum has confirmed the list of members. */
   members: readonly Member[] | undefined
-  /** Those of them that vote. */
+  /** The members that vote. */
   voters: readonly Member[]
-  /** Of the members, as they were known last. */
+  /** The names of the members, as they were last known. */
   names: readonly string[]
-  /** Number of members when that was known last. */
+  /** The number of members when it was last known. */
   lastSize: number
-  /** It answers, and members follow it. */
+  /** The leader, if it answers and members follow it. */
   leader: (Member & { answer: Answer }) | undefined
   /** Undefined: not known. */
   isAuthEnabled: boolean | undefined
-  /** Why etcd does not answer this user. */
+  /** The reason why etcd does not answer this user. */
   denial: string | undefined
-  /** What was tried in this run and refused by etcd. */
+  /** The change that etcd refused in this run. */
   refused: { kind: string; error: string } | undefined
 }
 
-/** A cluster that can be changed. */
+/** A cluster that can be changed, because it has a quorum and a leader. */
 export interface Led extends Cluster {
   members: NonNullable<Cluster['members']>
   leader: NonNullable<Cluster['leader']>
@@ -98,7 +98,7 @@ export function clusterOf(run: Given): Cluster {
   const tls = tlsOf(object, run.owned(Secret), run.secret)
   const policy = policyOf(object, tls ? [digestOf(tls.bundle)] : authoritiesOf(object, secrets))
   const clusterID = clusterIdOf(object, seen.answers)
-  // A member of another cluster has no say, whatever its name.
+  // The answer of a member of another cluster does not count, whatever the name of its pod.
   const answers = Object.fromEntries(Object.entries(seen.answers).filter(([, one]) => one.clusterID === clusterID))
   const list = clusterID !== undefined && seen.list?.clusterID === clusterID ? seen.list : undefined
   const leaderID = leaderAmong(list?.members ?? [], answers)
@@ -136,7 +136,7 @@ export function clusterOf(run: Given): Cluster {
     members: isCurrent ? listed : undefined,
     voters: isCurrent ? voters : [],
     names: isCurrent ? listed.map(({ name }) => name) : namesIn(object, pods),
-    // A member that no quorum confirms may not know of the newest.
+    // A member without confirmation by a quorum may not know the newest members.
     lastSize: isCurrent ? voters.length : Math.max(voters.length, object.status.size ?? 0, 1),
     leader: listed.find((one): one is Member & { answer: Answer } => one.answer !== undefined && one.id === leaderID),
     isAuthEnabled: seen.isAuthEnabled,
@@ -146,8 +146,8 @@ export function clusterOf(run: Given): Cluster {
 }
 
 /**
- * Before the cluster is formed, its first member alone has a say: others are left of a cluster of before. The same holds
- * when a cluster is recovered, unless members of it follow a leader again.
+ * Returns the ID of the cluster. Before the cluster is formed, only its first member counts: other members belong to a
+ * former cluster. The same holds while a cluster is recovered, unless its former members follow a leader again.
  */
 export function clusterIdOf(object: ClusterObject, answers: Seen['answers']): string | undefined {
   const { clusterID, recovering } = object.status
@@ -158,19 +158,19 @@ export function clusterIdOf(object: ClusterObject, answers: Seen['answers']): st
 
 const NO_LEADER = '0'
 
-/** Recorded before a member votes, and so of all that do. */
+/** Returns the names of members. A name is recorded before the member votes, so the names include all voters. */
 function namesIn({ status: { clusterID, members } }: ClusterObject, pods: readonly PodObject[]): string[] {
   if (clusterID === undefined || members === undefined) return pods.map(({ metadata }) => metadata.name)
   return [...members.ready, ...members.unready].sort()
 }
 
-/** All that the spec names, or that the function has made. */
+/** Returns all Secrets that the spec names, or that the function has made. */
 export const secretsOf = ({ object, owned, related }: Pick<EtcdRun, 'object' | 'owned' | 'related'>): SecretObject[] =>
   object.spec.TLS?.auto === undefined
     ? [PeerSecret, ServerSecret, OperatorSecret].flatMap((kind) => related(kind))
     : owned(Secret)
 
-/** Whom the members that have seen the newest election follow, if it answers. */
+/** Returns the leader that the members with the newest term follow, if that leader answers. */
 function leaderAmong(members: readonly ListedMember[], answers: Seen['answers']): string | undefined {
   const heard = Object.values(answers).filter((one) => members.some(({ id }) => id === one.id))
   const newest = Math.max(...heard.map(({ term }) => term))
@@ -183,19 +183,19 @@ const byName = (a: { metadata: { name: string } }, b: { metadata: { name: string
 
 export const votes = ({ isLearner }: Member): boolean => !isLearner
 
-/** Its processes have ended, and are not started again. */
+/** Whether the processes of a pod have ended and are not started again. */
 export const hasEnded = ({ metadata, status }: PodObject): boolean =>
   metadata.deletionTimestamp === undefined && (status?.phase === 'Failed' || status?.phase === 'Succeeded')
 
 export const isGoing = (pod: PodObject): boolean => pod.metadata.deletionTimestamp !== undefined || hasEnded(pod)
 
-/** By its readiness probe it votes and reaches a quorum. */
+/** Whether the member votes and reaches a quorum, by its readiness probe. */
 export const isReady = (pod: PodObject | undefined): boolean =>
   pod !== undefined && !isGoing(pod) && readiness(pod)?.status === 'True'
 
 const readiness = ({ status }: PodObject) => status?.conditions?.find(({ type }) => type === 'Ready')
 
-/** For how long a pod has not been ready, in seconds; counted from what the API server has, not from a clock of ours. */
+/** Returns for how many seconds a pod has not been ready. This counts from a time that the API server has recorded. */
 export function unreadyFor({ now }: Cluster, pod: PodObject): number {
   const since = readiness(pod)?.lastTransitionTime ?? pod.metadata.creationTimestamp
   return since === undefined ? 0 : (now.getTime() - Date.parse(since)) / 1000

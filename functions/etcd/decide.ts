@@ -19,7 +19,10 @@ import { refuseVersion, upgrade } from './upgrade.ts'
 
 export type Decision = ReconcileOutcome<ReturnType<typeof statusOf>['status'], EtcdEffect>
 
-/** One step: what Kubernetes is to hold, and at most one change of etcd. The same state gives the same step. */
+/**
+ * Decides on one step: the desired objects in Kubernetes, and at most one change of etcd. The same state gives the same
+ * step.
+ */
 export function decide(run: Given): Decision {
   const cluster = clusterOf(run)
   const { object } = cluster
@@ -28,7 +31,7 @@ export function decide(run: Given): Decision {
   const told = { ...status, events: eventsOf(cluster, status, step) }
   if (object.spec.paused || step?.touchesNothing === true) return told
   const at = nextTlsTime(cluster)
-  // A state that is recorded in this step changes Secrets in the next one.
+  // A TLS state that this step records changes the Secrets in the next step.
   const secrets = step?.tls === undefined && cluster.tls ? cluster.tls.secrets : kept(run.owned(Secret))
   return {
     apply: [...wanted(cluster, step), ...secrets],
@@ -39,10 +42,12 @@ export function decide(run: Given): Decision {
   }
 }
 
-/** A rule, and the condition that is True while it has something to do. */
+/** A rule, and the condition that is True while the rule has a step. */
 type Rule<C> = readonly [condition: Step['condition'], stepIn: (cluster: C) => Step | undefined]
 
-/** The first that has something to do is what is done. A later one may rely on what those before have found in order. */
+/**
+ * The rules in order: the first rule with a step applies. A later rule may rely on the checks of the rules before it.
+ */
 const BEGINNINGS: readonly Rule<Cluster>[] = [
   [undefined, demandSecrets],
   [undefined, prepareTls],
@@ -57,7 +62,7 @@ const BEGINNINGS: readonly Rule<Cluster>[] = [
   ['Recovering', makePods],
 ]
 
-/** What a quorum and its leader are needed for. */
+/** The rules that need a quorum and its leader. */
 const CHANGES: readonly Rule<Led>[] = [
   ['Recovering', replaceCorrupt],
   ['Recovering', removeDead],
@@ -74,8 +79,8 @@ const CHANGES: readonly Rule<Led>[] = [
 ]
 
 /**
- * When etcd is asked again for a change that it refuses for the time being, in seconds. It refuses most of them until its
- * members have been connected for five seconds, and part of these are over when it is asked for the first time.
+ * The delay in seconds before a change that etcd temporarily refuses is requested again. etcd refuses most changes
+ * until its members have been connected for five seconds, and a part of this time has passed at the first request.
  */
 const LATER_S = 1
 
@@ -88,7 +93,7 @@ function stepOf(cluster: Cluster): Step | undefined {
   }
   const change = firstOf(CHANGES, { ...cluster, members, leader })
   if (change?.effect === undefined || change.effect.kind !== refused?.kind) return change
-  // What etcd has refused a moment ago is not asked for again in this run.
+  // A change that etcd has just refused is not requested again in this run.
   const { effect: _, ...waits } = change
   return { ...waits, message: `${change.message}; etcd refuses for now: ${refused.error}`, after: LATER_S }
 }
@@ -102,8 +107,8 @@ function firstOf<C>(rules: readonly Rule<C>[], cluster: C): Step | undefined {
 }
 
 /**
- * A pod or a claim goes only when a quorum has confirmed that it is no member's. What a cluster of before has left on disks
- * goes last.
+ * Returns the desired objects. A pod or a claim is deleted only when a quorum has confirmed that it belongs to no
+ * member. The disks of a former cluster are deleted last.
  */
 function wanted(cluster: Cluster, step: Step | undefined): KubeObject[] {
   const { object, pods, claims, members, voters } = cluster

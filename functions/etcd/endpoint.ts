@@ -16,7 +16,7 @@ export interface Newcomer {
   tls: ClientTls
 }
 
-/** The address of the pod, so that no DNS of the cluster is needed where the function runs. */
+/** Returns the endpoint with the address of the pod, so that the function needs no cluster DNS. */
 export function endpointOf(run: EtcdRun, pod: PodObject, other?: ClientTls): EtcdEndpoint {
   const { podIP: address = '' } = pod.status ?? {}
   const host = `${address.includes(':') ? `[${address}]` : address}:${CLIENT_PORT}`
@@ -26,8 +26,8 @@ export function endpointOf(run: EtcdRun, pod: PodObject, other?: ClientTls): Etc
 }
 
 /**
- * A certificate of the newest authority, while members get to know it: a member that takes it trusts that authority, for
- * clients and for peers, because its process has read both from one file.
+ * Returns a certificate of the newest authority while members learn to trust it. A member that accepts the certificate
+ * trusts that authority for clients and for peers, because its process has read both from one file.
  */
 export function newcomerTls(run: EtcdRun): Newcomer | undefined {
   const { object } = run

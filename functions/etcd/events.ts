@@ -4,12 +4,12 @@ import type { Step } from './step.ts'
 
 type Status = Partial<Cluster['object']['status']>
 
-/** Steps that users should know of while they are made. */
+/** The steps for which the function publishes an Event while they are made. */
 const GRAVE = new Set(['ReplacingDeadMember', 'CorruptMember', 'NoSpace'])
 
 /**
- * What has happened to the cluster, as the difference between the status that is there and the one that is to be. So an
- * Event tells what was seen to be so, and tells it again only if a process dies before the status is written.
+ * Returns the Events of a run, as the difference between the stored status and the new one. So an Event reports an
+ * observed change, and is repeated only if a process dies before the status is written.
  */
 export function eventsOf(
   { object, members }: Cluster,
@@ -56,7 +56,7 @@ const isAdded = (mark: Mark, from: Status, to: Status): boolean => to[mark] !== 
 const namesIn = ({ members }: Status): string[] => [...(members?.ready ?? []), ...(members?.unready ?? [])].sort()
 const formedBy = (status: Status): string => `member ${namesIn(status).join(', ')} has formed the cluster`
 
-/** Members that came, that vote now, that went, and that run another version. */
+/** Returns Events for members that joined, that vote now, that left, and that run another version. */
 function membersBetween(before: Status, after: Status): EventReport[] {
   const [were, are] = [namesIn(before), namesIn(after)]
   const votes = (before.members?.learners ?? []).filter((name) => are.includes(name) && !isLearner(after, name))

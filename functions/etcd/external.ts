@@ -6,17 +6,17 @@ import { endpointOf, type Newcomer, newcomerTls } from './endpoint.ts'
 import { MemberPod, type PodObject } from './parts.ts'
 import type { Alarm, Answer, EtcdEffect, MemberList, Seen } from './seen.ts'
 
-/** Of a question, in milliseconds: a member that needs longer counts as silent. */
+/** The time-out of a read, in milliseconds. A member that needs longer counts as silent. */
 const ASK_MS = 2000
-/** Of a change: etcd gives up after 7 s. */
+/** The time-out of a change, in milliseconds. etcd gives up after 7 s. */
 const CHANGE_MS = 8000
 
-/** Actions of etcd's calls. */
+/** Action codes of etcd's calls. */
 const DEACTIVATE = 2
 const ENABLE = 1
 const CANCEL = 2
 
-/** Asks all members at once. What does not answer is left out. */
+/** Asks all members at the same time. Members that do not answer are left out. */
 export async function read(run: EtcdRun): Promise<Seen> {
   const pods = run.owned(MemberPod).filter(({ status }) => status?.podIP !== undefined && status.phase === 'Running')
   const asked = await Promise.all(pods.map(async (pod) => [pod.metadata.name, await answerOf(run, pod)] as const))
@@ -32,7 +32,7 @@ export async function read(run: EtcdRun): Promise<Seen> {
   }
 }
 
-/** Asks for one change. Throws what etcd answers. */
+/** Requests one change. Throws the error of etcd. */
 export async function perform(effect: EtcdEffect, run: EtcdRun): Promise<void> {
   const pod = run.owned(MemberPod).find(({ metadata }) => metadata.name === effect.via)
   if (pod === undefined) throw new Error(`pod ${effect.via} is gone`)
@@ -77,7 +77,7 @@ export async function perform(effect: EtcdEffect, run: EtcdRun): Promise<void> {
   }
 }
 
-/** A text: why etcd does not answer this user. */
+/** Returns the answer of a member. A text is the reason why etcd does not answer this user. */
 async function answerOf(run: EtcdRun, pod: PodObject): Promise<Answer | string | undefined> {
   const newcomer = newcomerTls(run)
   using etcd = openEtcd(endpointOf(run, pod))
@@ -96,7 +96,7 @@ const denialIn = (error: unknown): string | undefined =>
     ? error.text
     : undefined
 
-/** Whether a member takes a certificate of this authority. One that is silent has not refused it. */
+/** Returns whether a member accepts a certificate of this authority. A silent member has not refused it. */
 async function admission(
   run: EtcdRun,
   pod: PodObject,
@@ -109,7 +109,7 @@ async function admission(
   )
 }
 
-/** The leader of the cluster, and then its other voters. */
+/** Returns the pods with the leader of the cluster first, then its other voters. */
 function votersFirst({ object }: EtcdRun, pods: readonly PodObject[], answers: Seen['answers']): PodObject[] {
   const known = clusterIdOf(object, answers)
   const members = pods.filter(({ metadata }) => answers[metadata.name]?.clusterID === known)
@@ -118,14 +118,17 @@ function votersFirst({ object }: EtcdRun, pods: readonly PodObject[], answers: S
   return voters.toSorted((a, b) => leads(b) - leads(a))
 }
 
-/** Where the spec says whether etcd is to demand users. */
+/** Returns whether etcd demands users, if the spec has a setting for it. */
 async function authOf(run: EtcdRun, [first]: readonly PodObject[]): Promise<boolean | undefined> {
   if (first === undefined || run.object.spec.auth === undefined) return undefined
   using etcd = openEtcd(endpointOf(run, first))
   return await isAuthEnabled(etcd, { timeoutMs: ASK_MS, signal: run.signal })
 }
 
-/** Of the first; one that no quorum confirms, only if there is no other. */
+/**
+ * Returns the member list of the first pod. A list without confirmation by a quorum is returned only if there is no
+ * other.
+ */
 async function listFrom(run: EtcdRun, [first]: readonly PodObject[]): Promise<MemberList | undefined> {
   if (first === undefined) return undefined
   using etcd = openEtcd(endpointOf(run, first))
@@ -169,7 +172,9 @@ function asAnswer(status: EtcdStatus): Answer {
   }
 }
 
-/** Each active alarm is one of the errors, e.g. `memberID:1234 alarm:NOSPACE `. Without a member, none is known. */
+/**
+ * Returns the alarm in an error of etcd, such as `memberID:1234 alarm:NOSPACE `. An error without an alarm gives none.
+ */
 function alarmIn(error: string): Alarm[] {
   const [, alarm] = /alarm:(NOSPACE|CORRUPT)/.exec(error) ?? []
   const [, id = '0'] = /memberID:(\d+)/.exec(error) ?? []

@@ -7,7 +7,7 @@ import { refuse, type Step } from './step.ts'
 import { lackingSecret } from './tls.ts'
 import { supportedFrom, versionFor } from './version.ts'
 
-/** What nothing can be done without. */
+/** Requires the Secrets, without which no step is possible. */
 export function demandSecrets({ object, secrets, members = [] }: Cluster): Step | undefined {
   const lack = object.spec.TLS?.auto ? undefined : lackingSecret(object, secrets)
   if (lack !== undefined) return refuse('SecretMissing', lack)
@@ -16,7 +16,10 @@ export function demandSecrets({ object, secrets, members = [] }: Cluster): Step 
   return other && refuse('PeerURLsDiffer', `members reach each other at ${other.peerURL}: ${why}`)
 }
 
-/** The first member forms a cluster of its own; all others join it. Only until the cluster has ever answered. */
+/**
+ * Forms the cluster: the first member forms a cluster of its own, and all others join it. Applies only until the
+ * cluster has answered once.
+ */
 export function form(cluster: Cluster): Step | undefined {
   const { object, restore, pods } = cluster
   if (object.status.clusterID !== undefined) return undefined
@@ -31,29 +34,32 @@ export function form(cluster: Cluster): Step | undefined {
   return { reason: 'RestoreMissing', message: 'the EtcdRestore is gone: create it again', isStuck: true }
 }
 
-/** Without a quorum nothing is deleted, and etcd changes nothing. What comes back with its disk may be enough. */
+/**
+ * Waits for a quorum. Without one, nothing is deleted, and etcd changes nothing. Members that return with their disks
+ * may be enough.
+ */
 export function waitForQuorum(cluster: Cluster): Step | undefined {
   const { pods, claims, members, names, lastSize } = cluster
   if (members !== undefined) return undefined
-  // Volumes that have another name are left of a cluster of before, whose members must not find each other again.
+  // Volumes with another name belong to a former cluster, whose members must not find each other again.
   const disks = names.filter((name) => named(claims, name) !== undefined)
   const ended = pods.filter((pod) => hasEnded(pod) && named(claims, pod.metadata.name) !== undefined)
   return {
     reason: 'WaitingForQuorum',
     message: `${quorumOf(lastSize)} of ${lastSize} members have to answer`,
     put: disks.filter((name) => named(pods, name) === undefined).map((name) => joiningPod(cluster, name)),
-    // Their claims stay, and they are made again.
+    // The claims of these pods stay, and the pods are made again.
     drop: ended.map(({ metadata }) => metadata.name),
     after: 5,
   }
 }
 
-/** The pod of the first member. */
+/** Returns the pod of the first member. */
 export function seedPod({ object, policy }: Cluster, version = versionFor(object)): PodObject {
   const name = seedName(object)
   return podFor(object, { name, members: [name], state: 'new', version }, policy)
 }
 
-/** The pod of one that is told of all members. */
+/** Returns the pod of a joining member, which receives the names of all members. */
 export const joiningPod = ({ object, policy, names }: Cluster, name: string): PodObject =>
   podFor(object, { name, members: names, state: 'existing', version: versionFor(object) }, policy)

@@ -1,7 +1,10 @@
 import type { Cluster } from './cluster.ts'
 import type { Step } from './step.ts'
 
-/** With what the cluster has begun. Recorded before it, so that it happens once, and before anything is deleted for it. */
+/**
+ * Returns the origin of the cluster's data. It is recorded before the data change, so that each change happens once,
+ * and before anything is deleted for it.
+ */
 export function incarnationOf({ object, members }: Cluster, step: Step | undefined, clusterID: string | undefined) {
   const { incarnation = 0, restoring, restoredFrom, recovering, recovered } = object.status
   const before = { restoredFrom, recovered }
@@ -12,7 +15,7 @@ export function incarnationOf({ object, members }: Cluster, step: Step | undefin
     incarnation,
     restoring: clusterID === undefined ? restoring : undefined,
     restoredFrom: isNew && restoring !== undefined ? restoring : restoredFrom,
-    // A quorum ends it: that of the new cluster, or that of the one before.
+    // A quorum ends the recovery: that of the new cluster, or that of the former one.
     recovering: members === undefined ? recovering : undefined,
     recovered: isNew && recovering !== undefined ? recovering : recovered,
   }

@@ -4,18 +4,18 @@ import type { Alarm } from './seen.ts'
 import { type Step, said } from './step.ts'
 
 const MIB = 1024 * 1024
-/** So much of a file that is free is worth the time in which a member does not answer. */
+/** The free space in a file that justifies a defragmentation, during which a member does not answer. */
 const FREE_BYTES = 200 * MIB
-/** Of the quota, of which an alarm is taken back, or free space looked for. */
+/** The fraction of the quota from which on a database counts as full. Below it, the alarm is disarmed. */
 const FULL = 0.9
-/** Of etcd before 3.6, which does not tell it. */
+/** The default quota, for etcd before 3.6, which does not report it. */
 const USUAL_QUOTA = 2048 * MIB
 
-/** Which member has raised the alarm, by its identifier. */
+/** Returns the ID of the member that has raised the alarm. */
 const raiserOf = ({ answers }: Cluster, kind: Alarm['alarm']): string | undefined =>
   answers.flatMap(({ alarms }) => alarms).find(({ alarm }) => alarm === kind)?.id
 
-/** Only etcd knows which member differs from the others; that one is replaced, and the alarm is taken back. */
+/** Replaces the corrupt member and disarms the alarm. Only etcd knows which member differs from the others. */
 export function replaceCorrupt(cluster: Led): Step | undefined {
   const id = raiserOf(cluster, 'CORRUPT')
   if (id === undefined) return undefined
@@ -32,7 +32,10 @@ export function replaceCorrupt(cluster: Led): Step | undefined {
   return { reason, message: 'the member that differed is gone', effect }
 }
 
-/** A full database refuses writes until old revisions are gone, its files are rewritten, and the alarm is taken back. */
+/**
+ * Frees space. A full database refuses writes until old revisions are compacted, its files are defragmented, and the
+ * alarm is disarmed.
+ */
 export function freeSpace(cluster: Led): Step | undefined {
   const { leader, voters, refused } = cluster
   const { name: via } = leader
@@ -50,18 +53,21 @@ export function freeSpace(cluster: Led): Step | undefined {
   return { ...step, message: `${step.message}; ${ways}`, isStuck: true, after: 60 }
 }
 
-/** Rewrites files with much free space, one member at a time, in the window that the spec names. */
+/** Defragments files with much free space, one member at a time, in the window in the spec. */
 export function defragment(cluster: Led): Step | undefined {
   const { object, now, voters } = cluster
   const worth = voters.filter(({ answer }) => answer && answer.dbSize - answer.dbSizeInUse >= FREE_BYTES)
   if (worth.length === 0) return undefined
   const { fromHour, hours } = object.spec.defragmentation ?? { fromHour: 0, hours: 24 }
-  // Hours of the day, UTC; a window may pass midnight.
+  // The hours are hours of the day in UTC. A window may pass midnight.
   if ((now.getUTCHours() - fromHour + 24) % 24 >= hours) return undefined
   return rewrite(cluster, worth, { reason: 'Defragmenting', message: `files of ${said(worth)} have much free space` })
 }
 
-/** A member does not answer meanwhile, so the leader comes last, and leads no more. */
+/**
+ * Defragments the next member. A member does not answer meanwhile, so the leader is last, after it has handed over its
+ * leadership.
+ */
 function rewrite(cluster: Led, members: readonly Member[], step: Step): Step {
   const { leader, voters } = cluster
   const next = members.find((one) => one !== leader) ?? leader

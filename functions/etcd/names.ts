@@ -3,7 +3,7 @@ import type { ClusterObject } from './resource.ts'
 
 export const CLIENT_PORT = 2379
 export const PEER_PORT = 2380
-/** Plain, and without keys or values: for probes, which have no certificate. */
+/** The port of plain HTTP without keys or values, for probes, which have no certificate. */
 export const METRICS_PORT = 2381
 
 export const labelsOf = ({ metadata }: ClusterObject): Record<string, string> => ({
@@ -18,7 +18,10 @@ export const selectorOf = (object: ClusterObject): string =>
 
 export const clientServiceOf = ({ metadata }: ClusterObject): string => `${metadata.name}-client`
 
-/** Where the other members reach this one. Its first label is the name of the member, of its pod and of its claim. */
+/**
+ * Returns the host name by which other members reach this one. Its first label is the name of the member, of its pod
+ * and of its claim.
+ */
 export const hostOf = ({ metadata, spec }: ClusterObject, member: string): string =>
   `${member}.${metadata.name}.${metadata.namespace ?? 'default'}.svc${spec.pod.ClusterDomain}`
 
@@ -32,18 +35,24 @@ export const clientScheme = ({ spec: { TLS } }: ClusterObject): string =>
 
 export const memberOf = (peerURL: string): string => URL.parse(peerURL)?.hostname.split('.')[0] ?? ''
 
-/** Each restore makes another cluster of etcd, whose identifiers are others. */
+/** Returns a suffix for the incarnation. Each restore makes another etcd cluster with other identifiers. */
 const generation = ({ status }: ClusterObject): string =>
   status.incarnation === undefined || status.incarnation === 0 ? '' : `-${status.incarnation}`
 
-/** The index of raft grows with every change of the members, so that no name comes twice in one cluster of etcd. */
+/**
+ * Returns the name of a new member. The raft index grows with every change of the members, so a name never occurs twice
+ * in one etcd cluster.
+ */
 export const nextName = (object: ClusterObject, raftIndex: number): string =>
   `${object.metadata.name}-${letters(`${object.metadata.uid}${generation(object)} ${raftIndex}`)}`
 
 export const seedName = (object: ClusterObject): string =>
   `${object.metadata.name}-${letters(`${object.metadata.uid} seed${generation(object)}`)}`
 
-/** Clusters that are made one after the other under one name do not take each other's members. */
+/**
+ * Returns the cluster token. It differs for clusters of the same name that are made one after the other, so that they
+ * do not accept each other's members.
+ */
 export const tokenOf = (object: ClusterObject): string => `${object.metadata.uid}${generation(object)}`
 
 const ALPHABET = 'abcdefghijklmnopqrstuvwxyz0123456789'

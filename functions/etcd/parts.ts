@@ -4,7 +4,7 @@ import { type KubeObject, kind, type ObservedBy, PersistentVolumeClaim, Pod, typ
 import { CLIENT_PORT, clientServiceOf, labelsOf, PEER_PORT } from './names.ts'
 import type { ClusterObject } from './resource.ts'
 
-/** The image of a pod that exists is changed in place. */
+/** The pod of a member. The image of an existing pod is changed in place. */
 export const MemberPod = { ...Pod, strategy: 'Apply' } as const
 export const Claim = PersistentVolumeClaim
 export const DisruptionBudget = kind<V1PodDisruptionBudget>({
@@ -14,7 +14,7 @@ export const DisruptionBudget = kind<V1PodDisruptionBudget>({
   plural: 'poddisruptionbudgets',
 })
 
-/** What asks for other data has the name of the cluster. */
+/** The EtcdRestore that requests other data, which has the name of the cluster. */
 export const Restore = { ...EtcdRestore, byName: 'metadata.name' } as const
 
 export type PodObject = ObservedBy<typeof Pod>
@@ -26,7 +26,7 @@ export const quorumOf = (voters: number): number => Math.floor(voters / 2) + 1
 export const named = <T extends { metadata: { name: string } }>(objects: readonly T[], name: string): T | undefined =>
   objects.find(({ metadata }) => metadata.name === name)
 
-/** What does not depend on the members, but for their number. */
+/** Returns the objects that depend on the members only by their number. */
 export function partsOf(object: ClusterObject, voters: number): KubeObject[] {
   const labels = labelsOf(object)
   const port = (name: string, port: number) => ({ name, port, targetPort: port, protocol: 'TCP' })
@@ -35,7 +35,7 @@ export function partsOf(object: ClusterObject, voters: number): KubeObject[] {
       metadata: { name: clientServiceOf(object), labels },
       spec: { selector: labels, ports: [port('client', CLIENT_PORT)] },
     }),
-    // Members have to find each other before they are ready.
+    // Members must find each other before they are ready.
     Service.of({
       metadata: { name: object.metadata.name, labels },
       spec: {

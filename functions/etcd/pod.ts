@@ -9,19 +9,19 @@ type Container = PodSpec['containers'][number]
 type ClaimSpec = NonNullable<ClaimObject['spec']>
 
 const VERSION_ANNOTATION = 'etcd.version'
-/** Tells pods apart that were made by another policy. */
+/** The annotation with the digest of the policy that a pod was made for. */
 const POLICY_ANNOTATION = 'etcd.database.coreos.com/policy'
-/** Where the volume of a member is; etcd wants a folder below, because the root of a volume may not be empty. */
+/** The mount of a member's volume. etcd needs a folder below it, because the root of a volume may not be empty. */
 export const DATA = '/var/etcd'
 export const DATA_DIR = `${DATA}/data`
 export const DATA_VOLUME = 'etcd-data'
 
-/** How a member is told of the others at its first start. */
+/** The settings of a member at its first start. */
 export interface Birth {
   name: string
-  /** Names of all members, its own among them. */
+  /** The names of all members, including its own. */
   members: readonly string[]
-  /** `new` forms a cluster, and is for its first member alone. */
+  /** `new` forms a cluster, and is only for its first member. */
   state: 'new' | 'existing'
   version: string
 }
@@ -79,7 +79,10 @@ function scheduling({ metadata, spec: { pod } }: ClusterObject): Partial<PodSpec
   }
 }
 
-/** A learner answers it as well, once a read that a quorum has confirmed is possible. */
+/**
+ * The path of the start-up probe. A learner passes it as well, as soon as it can serve a read that a quorum has
+ * confirmed.
+ */
 const CAUGHT_UP = '/readyz?exclude=non_learner'
 const UNLIMITED = 2 ** 31 - 1
 
@@ -113,23 +116,28 @@ function etcd(object: ClusterObject, { name, members, state, version }: Birth): 
     ],
     volumeMounts: [{ name: DATA_VOLUME, mountPath: DATA }, ...tls.mounts],
     securityContext: NO_MORE_RIGHTS,
-    // Ready is a member that votes and reaches a quorum. Without a liveness probe no defragmentation is cut short.
+    // A member is ready when it votes and reaches a quorum. There is no liveness probe, because it would interrupt a
+    // defragmentation.
     readinessProbe: { ...probe('/readyz'), periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 2 },
-    // Before it has what the leader has, a learner takes itself for a voter. A start that lasts is not cut short either.
+    // Until a learner has caught up with the leader, it takes itself for a voter, so readiness waits for this probe.
+    // The probe has no limit, so that it does not interrupt a long start.
     startupProbe: { ...probe(CAUGHT_UP), periodSeconds: 1, timeoutSeconds: 5, failureThreshold: UNLIMITED },
   }
 }
 
-/** With TLS, members refuse one whose name they cannot find, and its process would end. */
+/**
+ * Returns an init container that waits for the member's own DNS name. With TLS, members refuse a member whose name they
+ * cannot look up, and its process would end.
+ */
 function findsItself(object: ClusterObject, name: string): Container {
   const { busyboxImage, DNSTimeoutInSecond: seconds } = object.spec.pod
   const host = hostOf(object, name)
   const begin = seconds > 0 ? `end=$(($(date +%s) + ${seconds})); ` : ''
   const giveUp = seconds > 0 ? '[ $(date +%s) -lt $end ] || exit 1; ' : ''
-  // nslookup of newer busyboxes does not try the search domains.
+  // nslookup of newer busybox versions does not try the search domains.
   const domains = `"" $(sed -n "s/^search//p" /etc/resolv.conf)`
   const look = `for d in ${domains}; do nslookup ${host}\${d:+.$d} && exit 0; done`
-  // Not every busybox knows parts of a second.
+  // Not every busybox supports fractions of a second.
   const pause = 'sleep 0.2 2>/dev/null || sleep 1'
   return {
     name: 'check-dns',
@@ -159,7 +167,10 @@ export const imageIn = ({ spec }: PodObject): string => etcdIn(spec)?.image ?? '
 
 const etcdIn = (spec: PodObject['spec']): Container | undefined => spec?.containers.find(({ name }) => name === 'etcd')
 
-/** Of what cannot be changed in place: the policy of pods, and the authorities that members trust. */
+/**
+ * Returns a digest of the settings that cannot be changed in place: the policy of pods, and the authorities that
+ * members trust.
+ */
 export function policyOf({ spec: { pod, TLS } }: ClusterObject, authorities: readonly string[]): string {
   return createHash('sha256')
     .update(JSON.stringify([pod, TLS?.auto ? 'auto' : TLS, authorities]))
@@ -170,22 +181,22 @@ export function policyOf({ spec: { pod, TLS } }: ClusterObject, authorities: rea
 export const isOutdated = (policy: string, { metadata }: PodObject): boolean =>
   metadata.annotations?.[POLICY_ANNOTATION] !== policy
 
-/** With TLS, clients reach the member in this pod over https. */
+/** Whether clients reach the member in this pod over https. */
 export const takesTls = ({ spec }: PodObject): boolean =>
   etcdIn(spec)?.command?.some((one) => one.startsWith('--listen-client-urls=https:')) === true
 
 const initialCluster = (object: ClusterObject, members: readonly string[]): string =>
   `--initial-cluster=${members.map((name) => `${name}=${peerUrlOf(object, name)}`).join(',')}`
 
-/** Its process forms a cluster where it finds no data. */
+/** Whether the process of this pod forms a cluster if it finds no data. */
 export const mayForm = ({ spec }: PodObject): boolean =>
   etcdIn(spec)?.command?.includes('--initial-cluster-state=new') === true
 
-/** Whether a pod was told of these members. */
+/** Whether the pod was started with exactly these members. */
 export const wasToldOf = (object: ClusterObject, pod: PodObject, members: readonly string[]): boolean =>
   etcdIn(pod.spec)?.command?.includes(initialCluster(object, members)) === true
 
-/** The pod that exists, with another image: its container is restarted, and its data and address stay. */
+/** Returns the existing pod with another image. Its container is restarted, and its data and address stay. */
 export function withVersion(object: ClusterObject, pod: PodObject, version: string): PodObject {
   const { metadata, spec } = pod
   if (spec === undefined) return pod

@@ -9,17 +9,23 @@ import { seedData, withParts } from './restoration.ts'
 import type { Step } from './step.ts'
 import { operatorSecretOf } from './tls.ts'
 
-/** Voters that still answer, the one that has most first. A learner may have next to nothing. */
+/**
+ * Returns the voters that still answer, the one with the highest revision first. Learners are left out, because they
+ * may lack most of the data.
+ */
 export const survivorsOf = ({ answers }: Cluster): Cluster['answers'] =>
   answers.filter(({ isLearner }) => !isLearner).toSorted((a, b) => b.revision - a.revision || b.index - a.index)
 
-/** The loss that the spec names. Undefined: none, or its recovery is under way or was made. */
+/** Returns the quorum loss that the spec names. Undefined: none, or its recovery is under way or complete. */
 function askedIn({ spec, status: { recovering, recovered } }: ClusterObject): string | undefined {
   const asked = spec.recovery?.quorumLostSince
   return recovering !== undefined || asked === recovered ? undefined : asked
 }
 
-/** Why the recovery that the spec asks for is not made; undefined: it is, or none is asked for. */
+/**
+ * Returns the reason why the recovery that the spec requests does not begin. Undefined: it begins, or none is
+ * requested.
+ */
 export function refusedRecovery(cluster: Cluster, lost: string | undefined): string | undefined {
   const asked = askedIn(cluster.object)
   if (asked === undefined) return undefined
@@ -33,7 +39,7 @@ export function refusedRecovery(cluster: Cluster, lost: string | undefined): str
   return undefined
 }
 
-/** A quorum that is lost, and what the spec says of this very loss. Recorded before anything is made of it. */
+/** Begins a recovery if a quorum is lost and the spec names this loss. It is recorded before any object is changed. */
 export function beginRecovery(cluster: Cluster): Step | undefined {
   const { object, members } = cluster
   const asked = askedIn(object)
@@ -45,8 +51,9 @@ export function beginRecovery(cluster: Cluster): Step | undefined {
 const RECOVERING = { reason: 'RecoveringFromSurvivor' }
 
 /**
- * A first member of another cluster, which begins with the data of a member that is left. Those that are left stay until it
- * answers, and that it does is recorded. Members that find a quorum until then go on, and the new one goes.
+ * Starts the first member of another cluster with the data of a remaining member. The remaining members stay until the
+ * new member answers and that is recorded. If they find a quorum before that, they continue, and the new member is
+ * deleted.
  */
 export function recover(cluster: Cluster): Step | undefined {
   const { object, policy, pods, members, clusterID } = cluster
@@ -64,7 +71,10 @@ export function recover(cluster: Cluster): Step | undefined {
   return { ...RECOVERING, message: `${message}${obstacleOf(seed)}`, after: 5 }
 }
 
-/** The spec names another image, or the member is gone that had the revision which is waited for. */
+/**
+ * Whether the new member cannot read the data: the spec names another image, or the member with the required revision
+ * is gone.
+ */
 function cannotRead(cluster: Cluster, { spec, status }: PodObject): boolean {
   const { image, args = [] } = spec?.initContainers?.find(({ name }) => name === 'restore') ?? {}
   const ended = status?.initContainerStatuses?.find(({ name }) => name === 'restore')?.state?.terminated
@@ -93,7 +103,7 @@ function survivorsSaid(cluster: Cluster): string {
   return `member ${first.name}, which has revision ${first.revision}: what only others have of later ones is lost`
 }
 
-/** Why the pod of the new member does not run, as far as Kubernetes and its agent say. */
+/** Returns the reason why the pod of the new member does not run, as Kubernetes and its agent report it. */
 function obstacleOf({ status }: PodObject): string {
   const unscheduled = status?.conditions?.find(({ type, status }) => type === 'PodScheduled' && status === 'False')
   const init = status?.initContainerStatuses?.find(({ name }) => name === 'restore')

@@ -5,12 +5,15 @@ import { imageIn, imageOf, mayForm, wasToldOf } from './pod.ts'
 import { type Step, said, wait } from './step.ts'
 import { versionFor } from './version.ts'
 
-/** A member that is silent for so long is replaced, in seconds. */
+/** A member that is silent for this long is replaced, in seconds. */
 const SILENT_S = 300
-/** A process that ends so often before it answers has lost what it knew. */
+/** A process that restarts this often before it answers has lost its data. */
 const RESTARTS = 5
 
-/** Members whose pod is missing or useless get one: those that have just been added, and those that have their disk. */
+/**
+ * Makes pods for members whose pod is missing or unusable: members that were just added, and members that have their
+ * disk.
+ */
 export function makePods(cluster: Cluster): Step | undefined {
   const { object, members = [], names } = cluster
   const able = members.filter(({ claim, isStarted }) => claim !== undefined || !isStarted)
@@ -24,9 +27,9 @@ export function makePods(cluster: Cluster): Step | undefined {
     }
   const isUseless = ({ pod, claim, isStarted, answer }: Member): boolean => {
     if (pod === undefined) return false
-    // A process that is told to form a cluster would do so again if its disk came back empty.
+    // A process that was started to form a cluster would do so again if its disk came back empty.
     if (object.status.phase !== 'Running' && claim !== undefined && mayForm(pod)) return true
-    // It joins only if it is told of the very members that there are.
+    // A member joins only if its pod was started with exactly the present members.
     return hasEnded(pod) || (!isStarted && answer === undefined && !wasToldOf(object, pod, names))
   }
   const useless = able.filter(isUseless).map(({ name }) => name)
@@ -34,14 +37,16 @@ export function makePods(cluster: Cluster): Step | undefined {
   return useless.length > 0 ? { reason: 'RecreatingPod', message, drop: useless } : undefined
 }
 
-/** A dead member is removed, one at a time. The next steps add another one in its place. */
+/** Removes a dead member, one at a time. The next steps add another one in its place. */
 export function removeDead(cluster: Led): Step | undefined {
   const dead = cluster.members.filter((member) => isDead(cluster, member))
   const victim = dead.find(votes) ?? dead[0]
   return victim && removal(cluster, victim, { reason: 'ReplacingDeadMember', message: `member ${victim.name} is dead` })
 }
 
-/** A member that does not answer may come back; until it counts as dead, no event tells how long it has been away. */
+/**
+ * Waits for members that do not answer. Until a member counts as dead, no event reports how long it has been silent.
+ */
 export function awaitMembers({ voters }: Led): Step | undefined {
   const away = voters.filter(({ isHealthy }) => !isHealthy)
   const message = `${said(away)} should answer, and is replaced after ${SILENT_S} s without an answer`
@@ -60,7 +65,10 @@ function isCrashing({ status }: PodObject): boolean {
   return etcd?.state?.waiting?.reason === 'CrashLoopBackOff' && etcd.restartCount >= RESTARTS && !isOutOfMemory
 }
 
-/** The step, by removing a member, unless those that stay would have no quorum of healthy ones, or it leads. */
+/**
+ * Returns the step that removes a member, unless the remaining members would have no quorum of healthy ones, or the
+ * member is the leader.
+ */
 export function removal(cluster: Led, victim: Member, step: Step): Step {
   const { leader, voters } = cluster
   const stay = voters.filter((one) => one !== victim)
@@ -71,7 +79,10 @@ export function removal(cluster: Led, victim: Member, step: Step): Step {
   return { ...step, effect: { kind: 'remove', via: leader.name, id: victim.id } }
 }
 
-/** To a healthy member that is to stay as it is, if there is one; of these, to the one that has most. */
+/**
+ * Moves the leadership to a healthy member, preferably one that is not about to be replaced or upgraded. Among these,
+ * the member that has applied the most entries is chosen.
+ */
 export function moveLeader({ object, voters, leader }: Led, step: Step): Step {
   const image = imageOf(object, versionFor(object))
   const [next] = lowestFirst(
@@ -84,6 +95,6 @@ export function moveLeader({ object, voters, leader }: Led, step: Step): Step {
   return { ...step, message: `${step.message}; ${next.name} is to lead`, effect }
 }
 
-/** By the first of the ranks in which they differ. */
+/** Sorts members by the first rank in which they differ. */
 export const lowestFirst = (members: readonly Member[], ...ranks: ((member: Member) => number)[]): Member[] =>
   members.toSorted((a, b) => ranks.reduce((order, rank) => order || rank(a) - rank(b), 0))

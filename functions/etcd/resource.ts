@@ -3,7 +3,7 @@ import { agentImage } from '#functions/etcd-restore'
 import { resource } from '#sdk'
 import { AutoTls, TlsStatus } from './tls-schema.ts'
 
-/** What Kubernetes checks when a pod or a claim is made of it. */
+/** A field that Kubernetes validates when a pod or a claim is made from it. */
 const ofKubernetes = z.looseObject({})
 const secretName = z.string().min(1).max(253)
 

@@ -6,7 +6,10 @@ import { DATA, DATA_DIR, DATA_VOLUME } from './pod.ts'
 import type { ClusterObject } from './resource.ts'
 import type { Step } from './step.ts'
 
-/** A verified snapshot, by which the cluster has not been replaced yet. Recorded before anything is deleted, and so made once. */
+/**
+ * Begins a restore if a snapshot is verified and not yet used. It is recorded before anything is deleted, and so made
+ * once.
+ */
 export function beginRestore({ object, restore }: Cluster): Step | undefined {
   const uid = restore?.metadata.uid
   const { restoring, restoredFrom } = object.status
@@ -16,7 +19,7 @@ export function beginRestore({ object, restore }: Cluster): Step | undefined {
   return { reason: 'Restoring', message, begins: { restoring: uid } }
 }
 
-/** Members of before go first. */
+/** Deletes the members of the former cluster first. */
 export function endFormer({ object, pods }: Cluster): Step | undefined {
   if (object.status.clusterID !== undefined) return undefined
   const seed = seedName(object)
@@ -26,7 +29,7 @@ export function endFormer({ object, pods }: Cluster): Step | undefined {
   return { reason: 'Restoring', message, drop: former }
 }
 
-/** The pod of the first member, with a container that makes its data of the snapshot. */
+/** Returns the pod of the first member, with a container that makes its data from the snapshot. */
 export function withSnapshot(
   object: ClusterObject,
   pod: PodObject,
@@ -38,7 +41,7 @@ export function withSnapshot(
   return parts && withParts(pod, parts)
 }
 
-/** What the first member begins as. */
+/** Returns the settings with which the first member begins. */
 export function seedData(object: ClusterObject): SeedData {
   const name = seedName(object)
   const member = { name, peerUrl: peerUrlOf(object, name), token: tokenOf(object) }

@@ -8,7 +8,7 @@ import { refuse, type Step, said } from './step.ts'
 const DAY_MS = 86_400_000
 const MINUTE_MS = 60_000
 
-/** Comes first: nothing else can be done without certificates. */
+/** Prepares the authority. This rule comes first, because every other step needs certificates. */
 export function prepareTls(cluster: Cluster): Step | undefined {
   const { object, tls, now } = cluster
   const { auto } = object.spec.TLS ?? {}
@@ -23,13 +23,16 @@ export function prepareTls(cluster: Cluster): Step | undefined {
   if (state === undefined || tls === undefined) return { ...step, tls: first(1, auto.rotation, now) }
   if (tls.lost !== undefined) return startOver(cluster, tls) ?? refuse('SecretsLost', `${tls.lost}. ${WAYS_BACK}`)
   if (state.phase !== 'Preparing') return undefined
-  // What it is drawn from differs from run to run, so that nothing begins before it is stored.
+  // The inputs of the authority differ from run to run, so no step relies on it before it is stored.
   return tls.isDrawing
     ? { ...step, after: 1 }
     : { ...step, tls: { ...state, phase: 'Stable', since: now.toISOString() } }
 }
 
-/** Other certificates would cut off the members that run, which have no other authority. */
+/**
+ * Appended to the message about lost Secrets. New certificates would cut off the running members, which trust no other
+ * authority.
+ */
 const WAYS_BACK =
   'Members and clients go on with the certificates that they have, and no other ones are made. Put the Secrets back, or ' +
   'restore a backup'
@@ -39,7 +42,7 @@ const first = (number: number, rotation: number, now: Date): TlsState => {
   return { phase: 'Preparing', authority: number, trusted: [number], rotation, since: at, begunAt: at, issuedAt: at }
 }
 
-/** Where no member is there, or those that are there are replaced by a snapshot. */
+/** Returns a first authority if no member exists, or a snapshot replaces the existing ones. */
 function startOver(cluster: Cluster, { state }: Tls): Step | undefined {
   const { object, pods, now } = cluster
   const tls = first(newestOf(state) + 1, state.rotation, now)
@@ -58,9 +61,9 @@ export function renewTls({ tls, now }: Cluster): Step | undefined {
 }
 
 /**
- * Another authority, while all members are healthy: first all have to trust it, then all have to present certificates of it,
- * then the former one goes. Members of another policy are replaced, which makes them read the authorities. Clients get time
- * to do so.
+ * Replaces the authority while all members are healthy. First all members must trust the new one, then all must present
+ * its certificates, then the former one is removed. Members with another policy are replaced, so that they read the
+ * authorities. Clients have the time of the overlap to do so.
  */
 export function rotate({ tls, now, members }: Led): Step | undefined {
   if (tls === undefined) return undefined
@@ -101,7 +104,10 @@ export function rotate({ tls, now, members }: Led): Step | undefined {
   }
 }
 
-/** A process that has not read the authorities by then does not do it any more: a kubelet may have mounted a former Secret. */
+/**
+ * How long a member may take to read the authorities. A process that has not read them after this time will not do so:
+ * the kubelet may have mounted a former Secret.
+ */
 const READ_MS = 5 * MINUTE_MS
 const isOld = (pod: PodObject | undefined, now: Date): boolean =>
   pod?.metadata.creationTimestamp !== undefined && now.getTime() - Date.parse(pod.metadata.creationTimestamp) > READ_MS
@@ -115,7 +121,7 @@ const goes = ({ state }: Tls, now: Date, change: Change, message: string): Step 
   tls: { ...state, since: now.toISOString(), ...change },
 })
 
-/** No event tells that a member has read another file. */
+/** Returns a step that polls, because no event reports that a member has read another file. */
 const waits = (members: readonly Member[], what: string): Step => ({
   ...rotating(members.length > 0 ? `members ${said(members)} ${what}` : 'Secrets are written'),
   after: 5,
@@ -128,7 +134,7 @@ function startIfDue(tls: Tls, now: Date): Step | undefined {
   return begin(tls, now, `authority ${state.authority} is ${auto.authorityDays} days old`)
 }
 
-/** One that is asked for meanwhile is this one. */
+/** Begins a rotation. A rotation that is requested meanwhile is satisfied by this one. */
 function begin(tls: Tls, now: Date, why: string): Step {
   const { state, auto } = tls
   const number = newestOf(state) + 1
@@ -138,14 +144,15 @@ function begin(tls: Tls, now: Date, why: string): Step {
   return goes(tls, now, trusting, `${why}: authority ${number} is made`)
 }
 
-/** When something is due that no event tells, in milliseconds since 1970; infinite: it is not waited for. */
+/** Returns the times of steps that no event announces, in milliseconds since 1970. Infinite: not waited for. */
 function timesOf(tls: Tls): { renewal: number; replacement: number; overlap: number } {
   const { auto } = tls
   const { phase, issuedAt, begunAt, since } = tls.state
   const after = (isAwaited: boolean, from: string, ms: number): number =>
     isAwaited ? Date.parse(from) + ms : Number.POSITIVE_INFINITY
   return {
-    // Members and clients read a third of the time before the end of the certificates at the latest.
+    // Certificates are renewed after two thirds of their lifetime. Members and clients read the new ones in the last
+    // third.
     renewal: after(signerOf(tls) !== undefined, issuedAt, (auto.certificateDays * DAY_MS * 2) / 3),
     replacement: after(phase === 'Stable', begunAt, auto.authorityDays * DAY_MS),
     overlap: after(phase === 'Trusted' || phase === 'Issued', since, auto.overlapMinutes * MINUTE_MS),
@@ -158,7 +165,7 @@ export function nextTlsTime({ tls, now }: Cluster): Date | undefined {
   return Number.isFinite(next) ? new Date(next) : undefined
 }
 
-/** What is recorded, and until when things are valid. */
+/** Returns the recorded state, and when authorities and certificates expire. */
 export function tlsStatus({ object, tls }: Cluster, step: Step | undefined): { TLS?: TlsState } {
   const state = step?.tls ?? object.status.TLS
   if (state === undefined) return {}

@@ -3,14 +3,16 @@ import { nextName, peerUrlOf } from './names.ts'
 import { lowestFirst, removal } from './replacement.ts'
 import { type Step, said } from './step.ts'
 
-/** A learner may lack so many entries of the log when it becomes a voter. etcd itself would take a tenth of all. */
+/**
+ * The number of log entries that a learner may lack when it becomes a voter. etcd itself would accept a tenth of all.
+ */
 const MAX_LAG = 1000
 
-/** A voter is missing, or one is to be replaced by another. */
+/** Whether a voter is missing, or must be replaced by another one. */
 const isOneMoreWanted = ({ object: { spec }, voters }: Led): boolean =>
   voters.length < spec.size || (voters.length === spec.size && voters.some(({ isOutdated }) => isOutdated))
 
-/** The one learner becomes a voter when it has caught up, and goes when it is not wanted. */
+/** Promotes the one learner when it has caught up, and removes it when it is not wanted. */
 export function promote(cluster: Led): Step | undefined {
   const { leader, members } = cluster
   const learner = members.find(({ isLearner }) => isLearner)
@@ -27,7 +29,7 @@ export function promote(cluster: Led): Step | undefined {
   return { reason: 'Promoting', message, effect: { kind: 'promote', via: leader.name, id } }
 }
 
-/** One learner at a time. */
+/** Adds a member, one learner at a time. */
 export function grow(cluster: Led): Step | undefined {
   if (!isOneMoreWanted(cluster)) return undefined
   const { object, leader, voters } = cluster
@@ -41,7 +43,7 @@ export function grow(cluster: Led): Step | undefined {
   return { ...step, effect: { kind: 'addLearner', via: leader.name, peerURL } }
 }
 
-/** What is unhealthy goes first, then what is outdated, the leader last, and of the rest the newest. */
+/** Removes a member: first unhealthy ones, then outdated ones, then the newest of the others; the leader last. */
 export function shrink(cluster: Led): Step | undefined {
   const { object, leader, voters } = cluster
   const { size } = object.spec

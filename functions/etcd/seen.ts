@@ -1,12 +1,12 @@
-/** What etcd itself says: plain data, read before each decision. */
+/** The state that etcd reports: plain data, read before each decision. */
 export interface Seen {
-  /** By the name of the pod; one that did not answer is not in it. */
+  /** The answers, keyed by the name of the pod. Pods that did not answer are missing. */
   answers: Record<string, Answer>
-  /** Left out: no member gave one. */
+  /** Left out: no member returned a list. */
   list?: MemberList
   /** Whether etcd demands users. Left out: not asked, or no answer. */
   isAuthEnabled?: boolean
-  /** Why etcd does not answer this user. */
+  /** The reason why etcd does not answer this user. */
   denial?: string
 }
 
@@ -16,7 +16,7 @@ export interface Answer {
   version: string
   storageVersion: string
   isLearner: boolean
-  /** Identifier of the leader that it follows; `0`: none. */
+  /** The identifier of the leader that it follows; `0`: none. */
   leader: string
   term: number
   index: number
@@ -25,15 +25,15 @@ export interface Answer {
   dbSize: number
   dbSizeInUse: number
   dbSizeQuota: number
-  /** Active alarms, by the identifier of the member that has raised them. */
+  /** The active alarms. Each has the identifier of the member that has raised it. */
   alarms: Alarm[]
-  /** The version to which a downgrade is under way. */
+  /** The target version of a downgrade that is under way. */
   downgradeTo?: string
-  /** Number of the authority of its certificate, where this function is the authority. */
+  /** The number of the authority of its certificate, if this function is the authority. */
   issuer?: number
-  /** The newest authority, where it takes certificates of that. Asked only while members get to know it. */
+  /** The number of the newest authority, if the member accepts its certificates. Asked only during a rotation. */
   admits?: number
-  /** The newest authority, where it has refused a certificate of that. */
+  /** The number of the newest authority, if the member has refused its certificate. */
   refuses?: number
 }
 
@@ -44,7 +44,7 @@ export interface Alarm {
 
 export interface MemberList {
   clusterID: string
-  /** A quorum has confirmed it. If not, it may be an old one. */
+  /** True: a quorum has confirmed the list. Otherwise it may be out of date. */
   isCurrent: boolean
   members: ListedMember[]
 }
@@ -57,7 +57,7 @@ export interface ListedMember {
   isLearner: boolean
 }
 
-/** One change of etcd, asked of the member in the pod `via`. */
+/** One change of etcd, requested from the member in the pod `via`. */
 export type EtcdEffect =
   | { kind: 'addLearner'; via: string; peerURL: string }
   | { kind: 'promote'; via: string; id: string }

@@ -49,7 +49,7 @@ export function statusOf(cluster: Cluster, step: Step | undefined) {
   }
 }
 
-/** Known when a quorum has confirmed it, until a restore begins. */
+/** Returns the ID of the cluster. It is known from the confirmation by a quorum until a restore begins. */
 function clusterIdAfter({ object, members, clusterID }: Cluster, step: Step | undefined): string | undefined {
   if (step?.begins !== undefined && 'restoring' in step.begins) return undefined
   return members === undefined ? object.status.clusterID : clusterID
@@ -57,13 +57,13 @@ function clusterIdAfter({ object, members, clusterID }: Cluster, step: Step | un
 
 const isKnown = (one: readonly [string, string | undefined]): one is readonly [string, string] => one[1] !== undefined
 
-/** It has been available once when it is running, whatever becomes of it. */
+/** Returns the phase. A cluster that has been available once stays Running, unless it has failed. */
 function phaseOf(before: Phase | undefined, available: Availability, isFailed: boolean): Phase {
   if (isFailed) return 'Failed'
   return before === 'Running' || available.status === 'True' ? 'Running' : 'Creating'
 }
 
-/** The current version is the last one that all members have run. */
+/** Returns the versions. The current version is the last one that all members have run. */
 function versions(cluster: Cluster): { currentVersion: string; targetVersion: string } {
   const { object, members = [] } = cluster
   const version = versionIn(object)
@@ -104,7 +104,7 @@ function availability(
   return { status: 'False', reason: 'QuorumLost', message: loss(cluster, ready, lostSince) }
 }
 
-/** What is missing, and what may be done. */
+/** Describes the missing members, and the ways to recover. */
 function loss(cluster: Cluster, ready: readonly string[], lostSince: string): string {
   const { pods, claims, names, lastSize, answers } = cluster
   const there = pods.map(({ metadata }) => metadata.name)

@@ -2,31 +2,31 @@ import type { TlsState } from './authorities.ts'
 import type { PodObject } from './parts.ts'
 import type { EtcdEffect } from './seen.ts'
 
-/** What is done next, or waited for. */
+/** The next change, or the reason to wait. */
 export interface Step {
-  /** The condition that is True meanwhile, beside Progressing. Left out: that of the rule. */
+  /** The condition that is True meanwhile, besides Progressing. Left out: that of the rule. */
   condition?: 'Recovering' | 'Scaling' | 'Upgrading' | 'Maintaining'
-  /** CamelCase. */
+  /** The reason in CamelCase. */
   reason: string
   message: string
   effect?: EtcdEffect
   /** Pods to create, with their claims, or to change. */
   put?: readonly PodObject[]
-  /** Names of pods to delete; their claims stay. */
+  /** The names of pods to delete. Their claims stay. */
   drop?: readonly string[]
-  /** By what the cluster begins once more, as the status records it. */
+  /** The data with which the cluster begins again, recorded in the status. */
   begins?: { restoring: string } | { recovering: string }
-  /** What is recorded of the function's own authorities. */
+  /** The recorded state of the function's own authorities. */
   tls?: TlsState
-  /** Look again after so many seconds, because no event will tell. */
+  /** Reconcile again after this many seconds, because no event will report the change. */
   after?: number
-  /** Nothing goes on before somebody else has acted. */
+  /** True: no step is possible until a user has acted. */
   isStuck?: boolean
-  /** Not even what exists is touched. */
+  /** True: existing objects stay unchanged as well. */
   touchesNothing?: boolean
 }
 
-/** Before somebody else has acted, not even what exists is touched. */
+/** Returns a step that changes nothing, not even existing objects, until a user has acted. */
 export const refuse = (reason: string, message: string): Step => ({
   reason,
   message,
@@ -34,7 +34,7 @@ export const refuse = (reason: string, message: string): Step => ({
   touchesNothing: true,
 })
 
-/** The step is not made yet. */
+/** Returns the step with a reason to wait, without its change. */
 export const wait = (step: Step, why: string): Step => ({ ...step, message: `${step.message}; ${why}`, after: 2 })
 
 export const said = (members: readonly { name: string }[]): string => members.map(({ name }) => name).join(', ')

@@ -2,7 +2,7 @@ import { z } from 'zod'
 
 const days = (least: number, most: number) => z.int32().min(least).max(most)
 
-/** The function is the authority of the cluster. */
+/** The settings if the function is the authority of the cluster. */
 export const AutoTls = z
   .object({
     certificateDays: days(1, 825)

@@ -5,7 +5,7 @@ import { PEER_CN, secretNameOf, textIn } from './certificates.ts'
 import { named, type SecretObject } from './parts.ts'
 import type { ClusterObject } from './resource.ts'
 
-/** The Secrets that a user has made, by the use that members and this function have for them. */
+/** The Secrets that a user has made, for each use by members and by this function. */
 export const PeerSecret = { ...Secret, byName: 'spec.TLS.static.member.peerSecret' } as const
 export const ServerSecret = { ...Secret, byName: 'spec.TLS.static.member.serverSecret' } as const
 export const OperatorSecret = { ...Secret, byName: 'spec.TLS.static.operatorSecret' } as const
@@ -27,11 +27,11 @@ const serverFlags = (cert: string, key: string, ca: string): string[] => [
   `--key-file=${key}`,
 ]
 
-/** One Secret of a cluster, what it has to hold, and how a member uses it. */
+/** One Secret of a cluster, with its required keys and the way in which a member uses it. */
 interface Use {
   secret: string
   keys: readonly [certificate: string, key: string, authority: string]
-  /** Where members have it; left out: they do not. */
+  /** The place in the pod of a member. Left out: members do not mount it. */
   mounted?: { volume: string; path: string; flags: (path: string) => string[] }
 }
 
@@ -74,7 +74,7 @@ function usesOf(object: ClusterObject): Use[] {
   return uses
 }
 
-/** Of the Secrets that this function makes. */
+/** Returns the uses of the Secrets that this function makes. */
 const ownUses = (object: ClusterObject): Use[] => [
   {
     secret: secretNameOf(object, 'member'),
@@ -92,7 +92,7 @@ const ownUses = (object: ClusterObject): Use[] => [
   { secret: secretNameOf(object, 'operator'), keys: OPERATOR_KEYS },
 ]
 
-/** The first Secret or key that is missing. */
+/** Returns the first missing Secret or key. */
 export function lackingSecret(object: ClusterObject, secrets: readonly SecretObject[]): string | undefined {
   const lacks = usesOf(object).flatMap(({ secret, keys }) => {
     const found = named(secrets, secret)
@@ -102,7 +102,10 @@ export function lackingSecret(object: ClusterObject, secrets: readonly SecretObj
   return lacks[0]
 }
 
-/** Members read their authorities once, at their start; certificates and keys they read again. */
+/**
+ * Returns digests of the authorities. Members read authorities only at their start, but certificates and keys again and
+ * again.
+ */
 export const authoritiesOf = (object: ClusterObject, secrets: readonly SecretObject[]): string[] =>
   usesOf(object)
     .filter(({ mounted }) => mounted !== undefined)
@@ -110,7 +113,7 @@ export const authoritiesOf = (object: ClusterObject, secrets: readonly SecretObj
 
 export const digestOf = (text: string): string => createHash('sha256').update(text).digest('hex')
 
-/** Flags, volumes and mounts of a member. */
+/** Returns the flags, volumes and mounts of a member. */
 export function tlsOfMember(object: ClusterObject) {
   const mounted = usesOf(object).flatMap(({ secret, mounted }) => (mounted ? [{ secret, ...mounted }] : []))
   return {
@@ -120,11 +123,11 @@ export function tlsOfMember(object: ClusterObject) {
   }
 }
 
-/** Name of the Secret that lets a client in. */
+/** Returns the name of the Secret with a client certificate. */
 export const operatorSecretOf = (object: ClusterObject): string | undefined =>
   usesOf(object).find(({ mounted }) => mounted === undefined)?.secret
 
-/** With which this function calls members. */
+/** Returns the certificate with which this function calls members. */
 export function clientTls(
   object: ClusterObject,
   secrets: readonly SecretObject[],

@@ -4,7 +4,10 @@ import { moveLeader } from './replacement.ts'
 import { type Step, said, wait } from './step.ts'
 import { isDowngrading, minorOf, refusedPath } from './version.ts'
 
-/** The version of the spec, in place: followers first, the leader last, each of them ready before the next. */
+/**
+ * Upgrades members in place to the version in the spec: followers first, the leader last. Each member must be ready
+ * before the next one.
+ */
 export function upgrade(cluster: Led): Step | undefined {
   const { object, leader, members, voters } = cluster
   if (refusedPath(object) !== undefined) return undefined
@@ -19,19 +22,22 @@ export function upgrade(cluster: Led): Step | undefined {
   const next = old.find((one) => one !== leader) ?? old[0]
   if (next?.pod === undefined) return cancelDowngrade(leader, version)
   if (isUnprepared(cluster)) return prepareDowngrade(leader, { ...step, reason: 'PreparingDowngrade' }, version)
-  // Recorded first, so that whoever goes on knows what is under way.
+  // The target version is recorded first, so that the next run knows what is under way.
   if (object.status.targetVersion !== version) return { ...step, after: 1 }
   if (next === leader && voters.length > 1) return moveLeader(cluster, step)
   return { ...step, put: [withVersion(object, next.pod, version)] }
 }
 
-/** Last, so that everything else goes on. */
+/** Reports an unsupported version. This rule is last, so that all other steps continue. */
 export function refuseVersion({ object }: Cluster): Step | undefined {
   const message = refusedPath(object)
   return message === undefined ? undefined : { reason: 'VersionPathNotSupported', message, isStuck: true }
 }
 
-/** Before an older version can start, all members have to write their data as that one does. */
+/**
+ * Whether a downgrade is not prepared yet. Before an older version can start, all members must write their data in its
+ * format.
+ */
 export function isUnprepared({ object, members = [] }: Cluster): boolean {
   const written = members.map(({ answer }) => answer && minorOf(answer.storageVersion || answer.version))
   return isDowngrading(object) && written.some((version) => version !== minorOf(versionIn(object)))
@@ -42,7 +48,7 @@ function prepareDowngrade({ name: via, answer }: Led['leader'], step: Step, vers
   return { ...step, effect: { kind: 'downgrade', via, action: 'enable', version: minorOf(version) } }
 }
 
-/** That the spec does not want any more. */
+/** Cancels a downgrade that the spec no longer requests. */
 function cancelDowngrade({ name: via, answer: { downgradeTo } }: Led['leader'], version: string): Step | undefined {
   if (downgradeTo === undefined || minorOf(downgradeTo) === minorOf(version)) return undefined
   const message = `no downgrade to ${downgradeTo} is wanted`

@@ -13,14 +13,17 @@ const isBefore = (one: Version, other: Version): boolean => {
   return at >= 0 && (one[at] ?? 0) < (other[at] ?? 0)
 }
 
-/** Its members have to be able to join as learners, and to say whether they are ready. */
+/** The oldest supported version. Its members can join as learners, and report whether they are ready. */
 const OLDEST = '3.5.12'
-/** By minor version: what members must run before they go one up. Before that, etcd may lose a promotion. */
+/**
+ * The oldest patch version, keyed by minor version, from which members may go one minor version up. With older ones,
+ * etcd may lose a promotion.
+ */
 const LEAST_BEFORE: Record<string, string> = { '3.5': '3.5.32', '3.6': '3.6.11' }
 
 export const minorOf = (version: string): string => parse(version).slice(0, 2).join('.')
 
-/** Why a new cluster cannot have the version; undefined: it can. */
+/** Returns the reason why a new cluster cannot have the version. Undefined: it can. */
 export function supportedFrom(object: ClusterObject): string | undefined {
   const version = versionIn(object)
   return isBefore(parse(version), parse(OLDEST))
@@ -28,7 +31,7 @@ export function supportedFrom(object: ClusterObject): string | undefined {
     : undefined
 }
 
-/** Why members must not go from the one version to the other; undefined: they may. */
+/** Returns the reason why members must not go from one version to the other. Undefined: they may. */
 function pathRefusal(from: string, to: string): string | undefined {
   const [[major, minor], [toMajor, toMinor]] = [parse(from), parse(to)]
   if (minorOf(from) === minorOf(to)) return undefined
@@ -43,7 +46,7 @@ function pathRefusal(from: string, to: string): string | undefined {
     : undefined
 }
 
-/** To a lower minor version, which etcd has to be prepared for. */
+/** Whether the target is a lower minor version, for which etcd must be prepared. */
 const isDowngrade = (from: string, to: string): boolean =>
   minorOf(from) !== minorOf(to) && isBefore(parse(to), parse(from))
 
@@ -51,10 +54,13 @@ const runs = (object: ClusterObject): string => object.status.currentVersion ?? 
 
 export const isDowngrading = (object: ClusterObject): boolean => isDowngrade(runs(object), versionIn(object))
 
-/** Why the members do not go to the version of the spec. */
+/** Returns the reason why the members do not go to the version in the spec. */
 export const refusedPath = (object: ClusterObject): string | undefined => pathRefusal(runs(object), versionIn(object))
 
-/** That members are to run. An older one cannot join before etcd is prepared for it, which is when it is the target. */
+/**
+ * Returns the version that new members run. A member with an older version cannot join before etcd is prepared for it,
+ * so the older version counts only when it is the recorded target.
+ */
 export function versionFor(object: ClusterObject): string {
   const version = versionIn(object)
   if (refusedPath(object) !== undefined) return runs(object)

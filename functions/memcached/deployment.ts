@@ -1,7 +1,7 @@
 import { Deployment, deploymentName, type ObservedBy, shortName } from '#sdk'
 import type { MemcachedObject } from './resource.ts'
 
-/** What all memcached servers have in common, for those who read them. */
+/** The label that all memcached servers have, for selectors. */
 export const NAME_LABEL = { 'app.kubernetes.io/name': 'memcached' } as const
 export const INSTANCE = 'app.kubernetes.io/instance'
 
@@ -10,7 +10,7 @@ export const labelsOf = ({ metadata }: MemcachedObject): Record<string, string> 
   [INSTANCE]: shortName(metadata.name, 63),
 })
 
-/** Fit for a namespace that enforces the restricted Pod Security Standard. */
+/** Returns the Deployment. Its pods fit a namespace that enforces the restricted Pod Security Standard. */
 export function deploymentFor(object: MemcachedObject): ObservedBy<typeof Deployment> {
   const { size, image, containerPort, memoryMegabytes } = object.spec
   const labels = labelsOf(object)

@@ -9,7 +9,7 @@ const selectorText = (labels: Record<string, string>): string =>
 
 const Server = { ...Pod, selector: selectorText(NAME_LABEL) }
 
-/** A Deployment of memcached servers, and on the Memcached what has become of it. */
+/** Runs a Deployment of memcached servers, and reports its state on the Memcached. */
 export const memcached = reconciler({
   name: 'memcached',
   for: Memcached,

@@ -5,7 +5,7 @@ import type { VisitorsObject } from './resource.ts'
 
 type JobObject = ObservedBy<typeof Job>
 
-/** The hook that runs before the app goes; undefined: there is none. */
+/** Returns the Job that runs before the app is deleted. Undefined: the spec has none. */
 export function cleanUpFor(object: VisitorsObject): JobObject | undefined {
   const { cleanUp } = object.spec
   if (cleanUp === undefined) return undefined
@@ -42,7 +42,7 @@ export function cleanUpFor(object: VisitorsObject): JobObject | undefined {
   })
 }
 
-/** How a Job has ended, if it has. */
+/** Returns how a Job has ended, if it has. */
 export function endOf(job: JobObject | undefined): { isOver: boolean; failure?: string } {
   const ended = job?.status?.conditions?.find(
     ({ type, status }) => status === 'True' && (type === 'Complete' || type === 'Failed'),

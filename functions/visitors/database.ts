@@ -18,7 +18,7 @@ type ClaimObject = ObservedBy<typeof PersistentVolumeClaim>
 const CREDENTIALS = '/etc/visitors'
 const USER = 'visitors'
 
-/** User and password of one app: those that are stored, drawn where there are none. */
+/** User and passwords of one app: the stored ones, or new random ones. */
 export interface Credentials {
   username: string
   password: string
@@ -36,8 +36,8 @@ export function credentialsIn(stored: SecretObject | undefined, draw: (name: str
 }
 
 /**
- * `users.sql` is run at each start of the server: a password that has changed since the data were made, because the
- * Secret was lost or edited, is the one that counts.
+ * Returns the Secret of the database. The server runs `users.sql` at each start, so a password in the Secret applies
+ * even if it was changed after the data were made, because the Secret was lost or edited.
  */
 export function secretFor(object: VisitorsObject, { username, password, rootPassword }: Credentials): SecretObject {
   const users = `ALTER USER IF EXISTS '${username}'@'%' IDENTIFIED BY '${password}';\n`
@@ -48,12 +48,12 @@ export function secretFor(object: VisitorsObject, { username, password, rootPass
   })
 }
 
-/** Tells pods apart that were started with other credentials. Nothing can be learnt from it: they are random. */
+/** Returns an annotation that differs for other credentials. It reveals nothing, because credentials are random. */
 export const credentialsMark = ({ username, password }: Credentials): Record<string, string> => ({
   'visitors.example.com/credentials': createHash('sha256').update(`${username} ${password}`).digest('hex').slice(0, 16),
 })
 
-/** What asks for the credentials of this app's database. */
+/** Returns the environment variables that read the credentials of this app's database. */
 export function credentialsEnv(object: VisitorsObject) {
   const name = namesOf(object).auth
   const from = (key: string) => ({ valueFrom: { secretKeyRef: { name, key } } })
@@ -100,7 +100,10 @@ export const databaseService = (object: VisitorsObject): ServiceObject =>
     ports: [{ port: MYSQL_PORT, targetPort: MYSQL_PORT, protocol: 'TCP' }],
   })
 
-/** A claim that is there stays as long as the app, whatever becomes of the spec: it holds the visits. */
+/**
+ * Returns the claim. An existing claim stays as long as the app, whatever the spec requests, because it holds the
+ * visits.
+ */
 export function claimFor(object: VisitorsObject, observed: ClaimObject | undefined): ClaimObject | undefined {
   const { storage } = object.spec.database
   if (observed !== undefined) return observed

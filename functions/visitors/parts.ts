@@ -5,7 +5,7 @@ export type DeploymentObject = ObservedBy<typeof Deployment>
 export type ServiceObject = ObservedBy<typeof Service>
 export type Tier = 'mysql' | 'backend' | 'frontend'
 
-/** What is there of one app. */
+/** The existing objects of one app. */
 export interface App {
   deployments: Record<Tier, DeploymentObject | undefined>
   rollouts: Record<Tier, Rollout>
@@ -41,9 +41,9 @@ export interface Part {
   replicas: number
   container: Container
   volumes?: PodSpec['volumes']
-  /** Changes roll the pods. */
+  /** Annotations of pods. A change replaces the pods. */
   annotations?: Record<string, string>
-  /** For what must never run twice at once. */
+  /** True: two pods must never run at the same time. */
   recreate?: boolean
 }
 
@@ -58,7 +58,7 @@ export function deploymentFor(object: VisitorsObject, part: Part): DeploymentObj
       ...(recreate && { strategy: { type: 'Recreate' } }),
       template: {
         metadata: { labels, ...(annotations && { annotations }) },
-        // A Service called mysql-service would put MYSQL_SERVICE_PORT=tcp://… into every pod.
+        // With service links, a Service called mysql-service would put MYSQL_SERVICE_PORT=tcp://… into every pod.
         spec: { enableServiceLinks: false, containers: [container], ...(volumes && { volumes }) },
       },
     },
@@ -78,7 +78,7 @@ export function serviceFor(
   return Service.of({ metadata: { name, labels }, spec: { selector: labels, ...spec } })
 }
 
-/** With a port of every node only where one is asked for. */
+/** Returns the ports of a Service, with a node port only if one is requested. */
 export function reachable(
   { spec: { service } }: VisitorsObject,
   port: number,

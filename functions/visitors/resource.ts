@@ -4,7 +4,7 @@ import { resource } from '#sdk'
 const nodePort = z.int32().min(1).max(65_535).optional()
 const image = (name: string) => z.string().min(1).default(name)
 
-/** The VisitorsApp of *Kubernetes Operators*, with what its users have to be able to choose. */
+/** The VisitorsApp of *Kubernetes Operators*, with additional settings that its users need. */
 export const VisitorsApp = resource({
   group: 'example.com',
   version: 'v1',

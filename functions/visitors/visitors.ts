@@ -19,10 +19,10 @@ import { backendFor, backendService, frontendFor, frontendService } from './web.
 const owns = [Secret, PersistentVolumeClaim, Deployment, Service, Job] as const
 type VisitorsRun = Run<typeof VisitorsApp, (typeof owns)[number], never>
 
-/** Of a Job that nobody ends; its end runs the app again. */
+/** The interval of checks for a Job without an end. The end of the Job runs the function as well. */
 const LOOK_AGAIN_S = 3600
 
-/** Database, backend and front end of one app, each started when what it needs is ready. */
+/** Runs database, backend and front end of one app. Each part starts when the parts that it needs are ready. */
 export const visitors = reconciler({
   name: 'visitors',
   for: VisitorsApp,
@@ -57,7 +57,7 @@ function observe({ object, owned }: VisitorsRun): App {
   }
 }
 
-/** What has been started once stays, whatever becomes of what it needs. */
+/** Returns the desired objects. A part that was started once stays, whatever happens to the parts that it needs. */
 function desired({ object, owned, secret }: VisitorsRun, { deployments, rollouts, services }: App): KubeObject[] {
   const credentials = credentialsIn(owned(Secret)[0], secret)
   const claim = claimFor(object, owned(PersistentVolumeClaim)[0])

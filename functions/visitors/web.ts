@@ -15,7 +15,7 @@ import type { VisitorsObject } from './resource.ts'
 export const BACKEND_PORT = 8000
 export const FRONTEND_PORT = 3000
 
-/** A server that knows its hosts takes this one. */
+/** Returns an HTTP probe. A server that checks the Host header accepts `localhost`. */
 const get = (path: string, port: number) => ({
   httpGet: { path, port, httpHeaders: [{ name: 'Host', value: 'localhost' }] },
 })
@@ -39,7 +39,7 @@ export function backendFor(object: VisitorsObject, credentials: Credentials): De
         { name: 'MYSQL_USERNAME', ...username },
         { name: 'MYSQL_PASSWORD', ...password },
       ],
-      // It has no health endpoint: the list of visits comes from the database.
+      // The backend has no health endpoint. The list of visits is read from the database.
       readinessProbe: { ...get('/visitors/', BACKEND_PORT), periodSeconds: 2, timeoutSeconds: 5 },
       livenessProbe: { tcpSocket: { port: 'visitors' }, initialDelaySeconds: 180 },
     },
@@ -54,7 +54,7 @@ export const backendService = (object: VisitorsObject): ServiceObject =>
     reachable(object, BACKEND_PORT, object.spec.service.backendNodePort),
   )
 
-/** Undefined: it is not known yet where the backend is. */
+/** Returns the front end. Undefined: the address of the backend is not known yet. */
 export function frontendFor(
   object: VisitorsObject,
   backend: ServiceObject | undefined,
@@ -79,8 +79,8 @@ export function frontendFor(
 type Env = ReturnType<typeof env>
 
 /**
- * The browser calls the backend: at the same host as the page and the port of the node, which the API server may have
- * to choose first, or by its name in the cluster.
+ * Returns the address of the backend for the browser: the host of the page with the node port, which the API server may
+ * have to choose first, or the name of the backend in the cluster.
  */
 function backendEnv(object: VisitorsObject, backend: ServiceObject | undefined): Env | undefined {
   const host = hostOf(object, namesOf(object).backendService)
