@@ -11,13 +11,13 @@ export interface ExistingStreams {
   js: JetStream
   queue: WorkQueue
   dead: DeadLetters
-  /** EVENTS; what it asks for may not be there. */
+  /** A view of EVENTS. Its methods reject if the stream does not exist. */
   view: EventsView
-  /** RUNS; what it asks for may not be there. */
+  /** A view of RUNS. Its methods reject if the stream does not exist. */
   runs: RunsView
 }
 
-/** Queue and dead letters as they are there, for a command that looks at them: an error if nobody has made them yet. */
+/** Opens the existing queue and dead letters for a command that only reads them. Rejects if they were never created. */
 export async function withExistingStreams(
   { config }: { config: () => Promise<Config> },
   work: (existing: ExistingStreams) => Promise<void>,
@@ -27,7 +27,7 @@ export async function withExistingStreams(
   await work(existing)
 }
 
-/** `role` names the inbox of the connection, which the permissions of a user of NATS name as well. */
+/** `role` names the inbox of the connection; the permissions of the NATS user must allow the same name. */
 export async function openExistingStreams(
   config: Config,
   log: Logger,

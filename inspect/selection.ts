@@ -3,14 +3,14 @@ import type { ObjectFilter, StoredEvent } from '#events'
 import { UsageError } from '#host/exit'
 import { RECONCILERS } from '#spec'
 
-/** Which events a command is about. */
+/** The events that a command selects. */
 export interface Selection {
   kinds: readonly string[]
   name?: string | undefined
   namespace?: string | undefined
 }
 
-/** Server-side filters; none of a resource that is not watched. */
+/** Returns server-side filters; an empty list if the resource is not watched. */
 export function filtersOf({ kinds, name, namespace }: Selection, watched: readonly ResourceRef[]): ObjectFilter[] {
   const where = { ...(namespace !== undefined && { namespace }), ...(name !== undefined && { name }) }
   if (kinds.length === 0) return [where]
@@ -28,7 +28,7 @@ export function watchedAs(kind: string, watched: readonly ResourceRef[]): Resour
   )
 }
 
-/** Bridges keep records among the cursors, under names in the group of the Reconcilers. */
+/** False for records of bridges, which are stored among the cursors under names in the API group of Reconcilers. */
 const isResource = ({ group, resource }: ResourceRef): boolean =>
   group !== RECONCILERS.group || resource === RECONCILERS.resource
 
@@ -40,7 +40,10 @@ function isCalled(ref: ResourceRef, wanted: string): boolean {
   return names.includes(wanted) || full === SHORT_NAMES[wanted] || pluralsOf(wanted).includes(resource)
 }
 
-/** Of Kubernetes' own resources. Only the API server knows those of others, and it is not asked. */
+/**
+ * Short names of the built-in resources. Only the API server knows the short names of others, and the command does not
+ * call it.
+ */
 const SHORT_NAMES: Record<string, string> = {
   cj: 'cronjobs.batch',
   cm: 'configmaps',
@@ -73,7 +76,7 @@ const SHORT_NAMES: Record<string, string> = {
 
 const pluralsOf = (singular: string): string[] => [`${singular}s`, `${singular}es`, singular.replace(/y$/, 'ies')]
 
-/** Of what an object's subject cannot say. */
+/** Filters by properties that the subject of an object does not contain. */
 export function wants(types: readonly string[]): (event: StoredEvent) => boolean {
   return ({ verb }) => (types.length === 0 ? verb !== 'moved' : types.includes(verb))
 }

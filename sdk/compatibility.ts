@@ -22,7 +22,7 @@ export function breakingChanges(before: CustomResourceDefinition, after: CustomR
       const next = kept.get(name)
       if (next === undefined || (served && !next.served)) return [`version ${name} is not served any more`]
       const own = changesOf(schema.openAPIV3Schema, next.schema.openAPIV3Schema, '')
-      // Stored in this version, read in the one that is stored from now on.
+      // Objects that are stored in this version are read in the new storage version.
       const moved =
         storage && stored !== undefined && stored !== next
           ? changesOf(schema.openAPIV3Schema, stored.schema.openAPIV3Schema, '')

@@ -18,27 +18,27 @@ import { toStructural } from './structural.ts'
  */
 export interface ResourceOptions<Spec extends z.ZodObject, Status extends z.ZodObject> {
   group: string
-  /** The one that is stored, and that functions are given. */
+  /** The storage version, which is also the version that functions receive. */
   version: string
   /**
-   * Older or newer versions that are served beside. Objects are not converted: a field means the same in each of them,
-   * and what one of them admits, the stored one must hold.
+   * Older or newer versions that the API server serves too. Objects are not converted: a field has the same meaning in
+   * each version, and the storage version must be able to hold every object that another version admits.
    */
   served?: readonly ServedVersion[]
   kind: string
-  /** Lower case, as in API paths. */
+  /** The plural name in lower case, as in API paths. */
   plural: string
   scope?: 'Namespaced' | 'Cluster'
   shortNames?: string[]
   categories?: string[]
   spec: Spec
-  /** Without `conditions` and `observedGeneration`: every resource has them. */
+  /** The status without `conditions` and `observedGeneration`, which every resource has. */
   status: Status
-  /** On the whole object: `self.metadata.name`, `self.spec`, `self.status`. */
+  /** CEL rules on the whole object: `self.metadata.name`, `self.spec`, `self.status`. */
   validations?: readonly ValidationRule[]
-  /** What `kubectl scale` and autoscalers read and write. */
+  /** The fields that `kubectl scale` and autoscalers read and write. */
   scale?: Scale
-  /** What `kubectl get` shows between NAME and AGE. */
+  /** The columns that `kubectl get` shows between NAME and AGE. */
   columns?: Column[]
 }
 
@@ -53,11 +53,11 @@ export interface ResourceOptions<Spec extends z.ZodObject, Status extends z.ZodO
 export interface ServedVersion {
   version: string
   spec: z.ZodObject
-  /** Left out: the same. */
+  /** Default: the status of the storage version. */
   status?: z.ZodObject
-  /** Left out: the same. */
+  /** Default: the rules of the storage version. */
   validations?: readonly ValidationRule[]
-  /** What kubectl warns of where it is used, e.g. `use example.com/v1`. */
+  /** The warning that kubectl prints for requests to this version, e.g. `use example.com/v1`. */
   deprecated?: string
 }
 
@@ -71,7 +71,7 @@ export interface ServedVersion {
  * scale.spec // => '.spec.replicas'
  */
 export interface Scale {
-  /** Of the wanted size, e.g. `.spec.size`. */
+  /** The path of the requested size, e.g. `.spec.size`. */
   spec: `.spec.${string}`
   status: `.status.${string}`
   selector?: `.status.${string}`
@@ -91,7 +91,7 @@ export interface Column {
   path: string
   type?: 'string' | 'integer' | 'number' | 'boolean' | 'date'
   description?: string
-  /** Above 0: shown only with `-o wide`. */
+  /** A column with a priority above 0 is shown only with `-o wide`. */
   priority?: number
 }
 
@@ -143,12 +143,15 @@ interface ScaleSubresource {
 
 type PrinterColumn = Omit<Column, 'path'> & { type: string; jsonPath: string }
 
-/** Throws, with kind and path, for what a CustomResourceDefinition cannot say. */
+/**
+ * Returns the CustomResourceDefinition. Throws an Error with kind and path for a schema that a CustomResourceDefinition
+ * cannot express.
+ */
 export function crdOf(options: Options): CustomResourceDefinition {
   return of(`resource ${options.kind}:`, () => definitionOf(options))
 }
 
-/** What is wrong, and where. */
+/** Adds `where` to the message of an error that `make` throws. */
 function of<T>(where: string, make: () => T): T {
   try {
     return make()
@@ -235,7 +238,7 @@ function objectSchema({ spec, status, validations }: ObjectSchemas): StructuralS
   return validations === undefined ? schema : withObjectRules(schema, validations)
 }
 
-/** Nothing in a status is required: conditions may be written before the function has written its first status. */
+/** No field of a status is required: conditions may be written before the function has written its first status. */
 function statusSchema(status: z.ZodObject): StructuralSchema {
   const own = toStructural(status, 'status')
   const kept = toStructural(keptStatus, 'status')

@@ -16,22 +16,25 @@ import type { Resource } from './resource.ts'
  */
 export interface Run<For, Owns, Related, External = undefined> {
   object: ObservedBy<For>
-  /** The objects of a declared kind that this reconciler has created for this very object, not an earlier one of its name. */
+  /**
+   * The objects of a declared kind that this reconciler has created for this object. Objects of an earlier object with
+   * the same name are left out, since its UID differs.
+   */
   owned: <K extends Owns>(kind: K) => ObservedBy<K>[]
   related: <K extends Related>(kind: K) => ObservedBy<K>[]
   /**
-   * Objects of a declared kind that could not be written in this run as the function returned them. Empty in the first
-   * call of each run: it is called again when a write was refused. Of the kind that it is for: its labels and annotations.
+   * Objects of a declared kind that the API server or another owner refused in this run. Empty in the first call of
+   * each run; after a refused write the function is called again. For the reconciled kind: its labels and annotations.
    */
   refused: (kind: For | Owns) => readonly Refusal[]
   /** What `external.read` returned for this decision, as JSON. Undefined in `read` and `perform` themselves. */
   external: External
-  /** The last effect of this run, and its result or error. It explains; decide on `external`. */
+  /** The last effect of this run, and its result or error. It is for messages; decide on `external`. */
   performed: Performed | undefined
   now: Date
   /**
-   * 32 letters and digits that nobody can guess, for a Secret: others in each run, the same for one name within a run.
-   * Draw one only where none is stored yet.
+   * Returns 32 random letters and digits for a Secret. The text differs between runs, and is the same for one name
+   * within a run. Call it only if no Secret is stored yet.
    */
   secret: (name: string) => string
   /** Failed runs of this object since the last success. */
@@ -59,8 +62,8 @@ export type RelatedKind = Kind<unknown> &
   >
 
 /**
- * Returns what should be so; nothing: all is as it should be. Conditional, so that the compiler knows the status of
- * `For` when it reads the function, and `phase: 'DONE'` stays that literal.
+ * Returns the desired state; returning nothing keeps everything as it is. The type is conditional, so that the compiler
+ * knows the status of `For` when it reads the function, and `phase: 'DONE'` stays that literal.
  */
 type Reconcile<For, Owns, Related, External, Change> = (
   run: Run<For, Owns, Related, External>,
@@ -93,26 +96,30 @@ type EffectOf<Change> = unknown extends Change ? Literals : Change
  */
 export interface ExternalSystem<Run, State, Change> {
   /**
-   * What is there now, as plain JSON of 1 MiB at most. Called once for each observation, before `reconcile`. What does not
-   * answer is a value too: an error thrown here ends the run, and it is tried again with backoff.
+   * Returns the current state as plain JSON of 1 MiB at most. Called once for each observation, before `reconcile`.
+   * Return a value for a system that does not answer: an error that is thrown here ends the run, which is retried with
+   * backoff.
    */
   read: (run: Run) => State | Promise<State>
   /**
-   * Makes the change that `reconcile` returned as `effect`; what it returns is told to the next decision. It may be called
-   * again for a change that was made already, and late. Stop when `run.signal` is aborted.
+   * Makes the change that `reconcile` returned as `effect`. The next decision receives the result. It may be called
+   * again for a change that was already made, and it may be called late. Stop when `run.signal` is aborted.
    */
   perform: (effect: Change, run: Run) => unknown
-  /** Of one call. Left out: as the reconciler's. */
+  /** Time-out of one call. Default: that of the reconciler. */
   timeoutSeconds?: number
-  /** Calls of both together, per dispatcher process. `burst` (1): calls at once after a time without calls. */
+  /**
+   * The calls of `read` and `perform` together, per dispatcher process. `burst` (default 1): calls at once after a time
+   * without calls.
+   */
   rateLimit?: { perSecond: number; burst?: number }
 }
 
 type Answer<Outcome> = Outcome | undefined | Promise<Outcome | undefined>
 
 /**
- * A function without parameters is read before `For` is known, and is not read again. These types make the compiler keep
- * the literals in it until it compares them with the status.
+ * The compiler reads a function without parameters before it knows `For`, and does not read it again. These types make
+ * the compiler keep the literals in it until it compares them with the status.
  */
 type Literal = Uppercase<string> | 0 | false | Literals | readonly Literal[]
 interface Literals {
@@ -141,45 +148,52 @@ export interface ReconcilerOptions<
 > {
   /** A DNS label; the name of the Reconciler resource. */
   name: string
-  /** After a rename: the former name, whose objects and finalizers stay the function's. Left out: `name`. */
+  /** The former name of a renamed reconciler, which keeps its objects and finalizers. Default: `name`. */
   identity?: string
-  /** A resource(), whose status is the function's to say; or a kind that is there anyway, whose status stays untouched. */
+  /**
+   * A resource(), whose status the function writes; or a kind that exists without it, whose status the function does
+   * not write.
+   */
   for: For
   /** Label selector; only objects that match are reconciled. */
   selector?: string
-  /** Only these namespaces; left out: all. */
+  /** Default: all namespaces. */
   namespaces?: string[]
   owns?: readonly Owns[]
   related?: readonly Related[]
-  /** An update of the object counts only if one of these has changed; left out: every update counts. */
+  /** An update of the object starts a run only if one of these has changed. Default: every update does. */
   changes?: ReconcilerSpec['changes']
-  /** What else of its object it may write. Metadata: labels and annotations. Deletion: it may delete it. */
+  /** Further permissions on its object. Metadata: to write labels and annotations. Deletion: to delete it. */
   writes?: ReconcilerSpec['writes']
-  /** Roles that bindings of it name: its account may bind these, though it does not have their rights. */
+  /**
+   * Roles that its RoleBindings refer to. Its service account may bind them, though it does not have their permissions.
+   */
   binds?: ReconcilerSpec['binds']
-  /** Every object runs again about so often, even if nothing has changed. */
+  /** The interval after which every object is reconciled again, even if nothing has changed. */
   resyncSeconds?: number
-  /** What the function manages outside of Kubernetes. Before `reconcile` in the literal, so that its types are known there. */
+  /**
+   * The system outside of Kubernetes. It stands before `reconcile` in the literal, so that its types are known there.
+   */
   external?: ExternalSystem<Run<For, Owns, Related>, External, Change>
   reconcile: Reconcile<For, Owns, Related, NoInfer<External>, Change>
   /**
-   * Runs instead of `reconcile` while the object is being deleted, and holds it back: until it returns without asking
-   * for another run and nothing of what it returned is left to write. What the object owns goes after it, by garbage
-   * collection. An object that the selector matches no longer is let go without it.
+   * Runs instead of `reconcile` while the object is being deleted, and keeps its finalizer: until it returns without a
+   * request for another run, and everything that it returned is written. The garbage collector then deletes the owned
+   * objects. An object that no longer matches the selector loses the finalizer without this call.
    */
   finalize?: Reconcile<For, Owns, Related, NoInfer<External>, Change>
-  /** Keys held at once per dispatcher process. */
+  /** Keys that one dispatcher process reconciles at the same time. */
   concurrency?: number
   timeoutSeconds?: number
   backoff?: Partial<Backoff>
-  /** Whose rights its writes have. Left out: an account of its own, `fairlead-NAME` in fairlead-system. */
+  /** The service account whose permissions its writes have. Default: `fairlead-NAME` in fairlead-system. */
   serviceAccount?: ReconcilerSpec['serviceAccount']
 }
 
 export type AnyRun = Run<Kind<unknown>, Kind<unknown>, RelatedKind, never>
 
 /**
- * The external system of any reconciler, without the types of its own. `reconciler().external` has this type.
+ * The external system of any reconciler, without its own types. `reconciler().external` has this type.
  *
  * @example
  * import type { External } from 'fairlead'
@@ -192,7 +206,8 @@ export interface External extends Pick<ExternalSystem<AnyRun, unknown, Effect>, 
 }
 
 /**
- * A function with its declaration: all that bridge and dispatcher need to know. `reconciler()` makes it, frozen.
+ * A function with its declaration: the information that the bridge and the dispatcher need. `reconciler()` makes it,
+ * frozen.
  *
  * @example
  * import type { Reconciler } from 'fairlead'

@@ -6,8 +6,8 @@ const MOST_ISSUES = 5
 const LONGEST_VALUE = 120
 
 /**
- * What is wrong, for the person who wrote the value: `spec.size is "three": expected number, received string`. `where` is the
- * path of the value.
+ * Returns the errors of a value for its author: `spec.size is "three": expected number, received string`. `where` is
+ * the path of the value.
  */
 export function explain({ issues }: z.ZodError, value: unknown, where = ''): string {
   const shown = issues.slice(0, MOST_ISSUES).map((issue) => explainIssue(issue, value, where))
@@ -23,7 +23,7 @@ function explainIssue({ path, message }: z.core.$ZodIssue, root: unknown, where:
 const valueAt = (root: unknown, path: Path): unknown =>
   path.reduce<unknown>((value, key) => (value as Record<PropertyKey, unknown> | null | undefined)?.[key], root)
 
-/** `spec.items[0].name`; a name that is no plain word is quoted: `metadata.labels["a.b/c"]`. */
+/** `spec.items[0].name`. A name that is not a plain word is quoted: `metadata.labels["a.b/c"]`. */
 function pathText(path: Path, where: string): string {
   const steps = path.map((key) => {
     if (typeof key === 'number') return `[${key}]`
@@ -33,7 +33,7 @@ function pathText(path: Path, where: string): string {
   return where === '' ? text.replace(/^\./, '') || 'the value' : where + text
 }
 
-/** Of a whole object nothing but its shape: it may be a Secret, and the message is stored and shown. */
+/** Shows objects and arrays without their contents: the value may be a Secret, and the message is stored and shown. */
 function show(value: unknown): string {
   if (Array.isArray(value)) return value.length === 0 ? '[]' : '[…]'
   if (typeof value === 'object' && value !== null && !(value instanceof Date))

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 
-/** Fields of a definition that hold a schema, and what they add to the path of it. */
+/** Fields of a definition that contain a schema, and what each adds to the path. */
 const PARTS = {
   element: '[]',
   valueType: '.*',
@@ -11,7 +11,7 @@ const PARTS = {
   right: '',
 } as const
 
-/** Throws, with the path, for a part that is no schema. Whatever is made of it later would fail without a path. */
+/** Throws an Error with the path for a part that is not a schema of this zod. Later errors would not name the path. */
 export function refuseForeign(schema: unknown, path: string, seen = new Set<unknown>()): void {
   if (seen.has(schema)) return
   seen.add(schema)

@@ -72,7 +72,7 @@ async function askExternal(
   return plain(answer ?? null, `what "${input.ask}" returned`)
 }
 
-/** Without the state a function would take the external system for empty. */
+/** Rejects an input without the external state: the function would treat the external system as empty. */
 function demandExternal({ name, external }: Reconciler, input: RunInput): void {
   if (external === undefined || 'external' in input) return
   throw new OtherVersionError(
@@ -80,13 +80,19 @@ function demandExternal({ name, external }: Reconciler, input: RunInput): void {
   )
 }
 
-/** The Reconciler may be installed already while functions of the version before still run: these must not let go. */
+/**
+ * Rejects a Reconciler with a finalizer if this version of the function has no `finalize`: a process of the older
+ * version must not remove the finalizer.
+ */
 function demandFinalize(reconciler: Reconciler): void {
   if (reconciler.finalize === undefined)
     throw new OtherVersionError(`Reconciler ${reconciler.name} finalizes, but this version of its function does not`)
 }
 
-/** What the version after has made would go, since it is not in a set that this one takes for complete. */
+/**
+ * Rejects an input with owned kinds that this version does not declare: a newer version has created them, and this
+ * version would delete them.
+ */
 function refuseToPruneUnknown({ name, owns }: Reconciler, { owned }: RunInput): void {
   const known = new Set(owns.map(inputKey))
   const unknown = Object.keys(owned).filter((kind) => !known.has(kind) && (owned[kind] ?? []).length > 0)
@@ -95,7 +101,7 @@ function refuseToPruneUnknown({ name, owns }: Reconciler, { owned }: RunInput): 
   throw new OtherVersionError(`Reconciler ${name} owns ${kinds}, which this version of its function would delete`)
 }
 
-/** Somebody else shall run the object: it passes when all processes, and the Reconciler, are of one version. */
+/** The run is retried. It succeeds when all processes and the Reconciler have the same version. */
 class OtherVersionError extends Error {
   override readonly name = 'OtherVersionError'
 }
@@ -134,7 +140,7 @@ function drawn(seed: string | undefined, name: string): string {
   return `${draw(0)}${draw(1)}`.replaceAll(/[^A-Za-z0-9]/g, '').slice(0, 32)
 }
 
-/** What the input has of a kind. */
+/** The objects of a kind in the input. */
 function observed<T>(
   reconciler: Reconciler,
   list: 'owns' | 'related',

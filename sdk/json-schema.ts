@@ -1,4 +1,4 @@
-/** Keywords that mean the same in both. */
+/** Keywords that have the same meaning in JSON Schema and in JSONSchemaProps. */
 export const COPIED = [
   'description',
   'title',
@@ -20,7 +20,7 @@ export const COPIED = [
   'required',
 ]
 
-/** As zod makes it for OpenAPI 3.0, plus whatever .meta() adds. */
+/** A schema as zod makes it for OpenAPI 3.0, with the keywords that .meta() adds. */
 export interface JsonSchema {
   type?: string
   format?: string

@@ -14,9 +14,12 @@ import { keysOf, refuseUnknown } from './options.ts'
 export interface Kind<Observed = KubeObject> extends ResourceRef {
   readonly kind: string
   readonly strategy: OwnedResource['strategy']
-  /** What has the name of an object that the function returns, and no controller, is taken over. */
+  /** Whether the function adopts an object that has no controller and the name of an object that it returns. */
   readonly adopt?: OwnedResource['adopt']
-  /** The object as its type. Throws a TerminalError that names path and value where the kind has a schema. */
+  /**
+   * Returns the object with its type. Throws a TerminalError with path and value if the kind has a schema and the
+   * object violates it.
+   */
   parse(object: KubeObject): Observed
 }
 
@@ -57,7 +60,7 @@ export type TypedObject<Model> = Omit<Json<Model>, 'apiVersion' | 'kind' | 'meta
  * Role.of({ metadata: { name: 'reader' } }).apiVersion // => 'rbac.authorization.k8s.io/v1'
  */
 export interface PlainKind<Observed> extends Kind<Observed> {
-  /** An object of this kind, to be applied. A `status` is for tests: nobody applies one. */
+  /** Returns an object of this kind for `apply`. `status` is for tests: functions cannot apply a status. */
   of(body: Omit<Observed, 'apiVersion' | 'kind'>): Observed
 }
 
@@ -104,6 +107,6 @@ export function kind<Model = KubeObject>(options: KindOptions): PlainKind<TypedO
   })
 }
 
-/** `Pod.v1`, `Deployment.v1.apps`: where a run's input has the objects of this kind. */
+/** The key of this kind's objects in the input of a run: `Pod.v1`, `Deployment.v1.apps`. */
 export const inputKey = (kind: Pick<Kind, 'group' | 'version' | 'kind'>): string =>
   kindName(kind.kind, apiVersionOf(kind))

@@ -18,7 +18,7 @@ export type ReconcilerManifest = {
   apiVersion: string
   kind: 'Reconciler'
   metadata: { name: string }
-  /** Pausing and dry runs are for those who operate it: installing it again leaves them as they are. */
+  /** The spec without `paused` and `dryRun`: operators set these, and another installation keeps their values. */
   spec: Omit<ReconcilerSpec, 'paused' | 'dryRun'>
 }
 

@@ -1,7 +1,10 @@
-/** The compiler holds the list to the type that it is of. */
+/** The compiler checks that the list has every key of the type. */
 export const keysOf = <T>(keys: Record<keyof T, true>): readonly string[] => Object.keys(keys)
 
-/** Throws for an option that nobody knows, and names the one that was probably meant: unread, it would be missed. */
+/**
+ * Throws an Error for an unknown option, and suggests the most similar known one. Without it, a misspelled option would
+ * have no effect.
+ */
 export function refuseUnknown(given: object, known: readonly string[], whose: string): void {
   const unknown = Object.keys(given).find((name) => !known.includes(name))
   if (unknown === undefined) return
@@ -12,7 +15,7 @@ export function refuseUnknown(given: object, known: readonly string[], whose: st
   )
 }
 
-/** Of Levenshtein: how many characters are to be added, taken away or replaced. */
+/** The Levenshtein distance: the number of characters to insert, delete or replace. */
 function distance(from: string, to: string): number {
   let row = Array.from({ length: to.length + 1 }, (_, index) => index)
   for (const [above, letter] of from.split('').entries()) {

@@ -21,27 +21,30 @@ import { plain } from './plain.ts'
  * outcome.requeueAfter // => 60
  */
 export interface ReconcileOutcome<Status = unknown, Change = Effect> {
-  /** The complete set of owned objects of the declared kinds; what is owned and not in it is deleted. */
+  /** The complete set of owned objects of the declared kinds. Owned objects that are not in the set are deleted. */
   apply?: readonly AppliedObject[] | undefined
-  /** The complete status, but for `conditions` and `observedGeneration`. */
+  /** The complete status without `conditions` and `observedGeneration`. */
   status?: Status | undefined
-  /** Set by type; types not named stay as they are. */
+  /** Conditions by type. Conditions of other types keep their values. */
   conditions?: readonly ConditionUpdate[] | undefined
-  /** All labels and annotations that the function keeps on its object; one that it kept before and leaves out is removed. */
+  /**
+   * All labels and annotations that the function manages on its object. Those of an earlier outcome that are left out
+   * are removed.
+   */
   metadata?: OwnMetadata | undefined
-  /** Delete the object when everything else is written. */
+  /** Deletes the object after all other writes. */
   deleteObject?: boolean | undefined
   events?: readonly EventReport[] | undefined
-  /** In seconds; with requeueAt, the earlier counts. */
+  /** Delay in seconds; with `requeueAt`, the earlier one counts. */
   requeueAfter?: number | undefined
   requeueAt?: Date | undefined
-  /** A change of the external system: performed when all else is written, then the function decides again. */
+  /** A change of the external system. It is performed after all other writes; then the function is called again. */
   effect?: Change | undefined
 }
 
 const map = z.record(z.string(), z.string()).optional()
 
-/** Without a status of its own the object has none that a function could return. */
+/** Without a status schema, the function cannot return a status. */
 const outcomeOf = (status: z.ZodType | undefined) =>
   z.strictObject({
     apply: z
@@ -60,8 +63,9 @@ const outcomeOf = (status: z.ZodType | undefined) =>
   })
 
 /**
- * Makes the plain outcome of what a function returned, checked as far as only its author's schema and types can tell;
- * the rest is checked where outcomes of every origin arrive. The schema is built once, here, not at each run.
+ * Returns a reader that makes the plain outcome from the value that a function returned. It checks only what depends on
+ * the author's schema and types; the other checks are made where outcomes of every origin arrive. The schema is built
+ * once, not at each run.
  */
 export function outcomeReader(reconciler: string, status: z.ZodType | undefined): (returned: unknown) => Outcome {
   const schema = outcomeOf(status)

@@ -1,6 +1,6 @@
 /**
- * A copy as it will be once it has been sent: JSON only, dates as RFC 3339, fields that are undefined left out.
- * Throws for what JSON would lose, with its path.
+ * Returns a copy as the receiver of the JSON gets it: dates as RFC 3339, fields that are undefined left out. Throws an
+ * Error with the path for a value that JSON cannot hold.
  */
 export function plain(value: unknown, path: string): unknown {
   if (value === null || typeof value === 'string' || typeof value === 'boolean') return value
@@ -19,7 +19,7 @@ function plainObject(value: object, path: string): unknown {
   return Object.fromEntries(fields.map(([name, field]) => [name, plain(field, `${path}.${name}`)]))
 }
 
-/** An object literal, of this realm or another one. */
+/** True for an object literal, of this realm or another one. */
 function isRecord(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value)
   return prototype === null || Object.getPrototypeOf(prototype) === null

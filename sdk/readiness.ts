@@ -10,11 +10,13 @@ import type { ObservedBy } from './kinds.ts'
  * missing.isComplete // => false
  */
 export interface Rollout {
-  /** Replicas that are ready, old ones included. */
+  /** Ready replicas, those of older templates included. */
   ready: number
-  /** All replicas are ready, and of the latest template; of a StatefulSet with a partition, those from there on. */
+  /**
+   * All replicas are ready and have the latest template. A StatefulSet with a partition counts from its partition on.
+   */
   isComplete: boolean
-  /** Its controller has given up: nothing has come of it within its progress deadline. A StatefulSet has none. */
+  /** The Deployment has exceeded its progress deadline. Always false for a StatefulSet, which has no deadline. */
   isStuck: boolean
 }
 

@@ -71,7 +71,7 @@ export const RELATED_OPTIONS = keysOf<Omit<RelatedKind, keyof Kind>>({
   within: true,
   metadataOnly: true,
 })
-/** Of a kind, or a resource. */
+/** Keys of a kind or a resource. */
 const KIND_FIELDS = ['group', 'version', 'resource', 'kind', 'strategy', 'adopt', 'parse', 'of', 'outcomeStatus', 'crd']
 export const BACKOFF_OPTIONS = keysOf<Backoff>({ initialSeconds: true, maxSeconds: true, jitter: true })
 
@@ -82,7 +82,7 @@ const EXTERNAL_OPTIONS = keysOf<ExternalSystem<unknown, unknown, unknown>>({
   rateLimit: true,
 })
 
-/** What the compiler would say: Node.js runs a module without asking it. Values are the manifest's to check. */
+/** Throws for options with a wrong type: Node.js strips types without checking them. The manifest checks the values. */
 function refuseWrong(options: { readonly [Name in keyof Reconciler]?: unknown }): void {
   const { name, external, reconcile, finalize, owns = [], related = [], backoff = {} } = options
   if (typeof name !== 'string' || !/^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/.test(name))

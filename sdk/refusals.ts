@@ -2,13 +2,16 @@ import { z } from 'zod'
 import { explain } from './explain.ts'
 import { COPIED, type JsonSchema } from './json-schema.ts'
 
-/** Every way a schema is refused ends here, so that each names the path, what is wrong, and the way out. */
+/**
+ * Throws the error for a schema that a CustomResourceDefinition cannot express. All such errors name the path, the
+ * cause and the fix.
+ */
 export function refuse(path: string, what: string, instead: string): never {
   throw new Error(`${path} ${what}, which a CustomResourceDefinition cannot express: ${instead}`)
 }
 
 const KNOWN = new Set([...COPIED, 'properties', 'additionalProperties', 'items', 'allOf', 'anyOf', 'oneOf'])
-/** Notes for readers that JSONSchemaProps has no field for. They are left out. */
+/** Annotations for readers that JSONSchemaProps has no field for. The CustomResourceDefinition leaves them out. */
 const NOTES = new Set(['readOnly', 'examples', 'deprecated', 'contentEncoding', 'definitions'])
 
 export function refuseKeywords(json: JsonSchema, path: string): void {
@@ -23,7 +26,7 @@ export function refuseKeywords(json: JsonSchema, path: string): void {
   if (unknown !== undefined) refuse(path, `has the keyword "${unknown}"`, 'remove it from .meta()')
 }
 
-/** The API server compiles patterns with RE2. */
+/** Throws for a pattern that RE2 cannot compile: the API server uses RE2. */
 export function refusePattern(pattern: string | undefined, path: string): void {
   if (pattern === undefined) return
   const withoutEscapedBackslashes = pattern.replaceAll('\\\\', '')
@@ -33,7 +36,7 @@ export function refusePattern(pattern: string | undefined, path: string): void {
     refuse(path, `refers back or escapes \\u in its pattern /${pattern}/`, 'write it out')
 }
 
-/** Types of zod that JSON has no value for; JSON Schema makes them `anything`. */
+/** Types of zod whose values JSON does not have; JSON Schema would admit any value for them. */
 const FORMLESS = new Set([
   'bigint',
   'custom',
@@ -49,7 +52,10 @@ const FORMLESS = new Set([
   'void',
 ])
 
-/** What JSON Schema would drop in silence: a CRD made from it would let through what the function then rejects. */
+/**
+ * Throws for parts of a schema that JSON Schema drops silently: the API server would admit values that the function
+ * rejects.
+ */
 export function refuseLossOf(schema: z.core.$ZodTypes, json: JsonSchema, path: string): void {
   const { def } = schema._zod
   if (def.type === 'tuple') refuse(path, 'is a tuple', 'use an array, or an object with named fields')
@@ -62,7 +68,7 @@ export function refuseLossOf(schema: z.core.$ZodTypes, json: JsonSchema, path: s
 
 type Defaulted = Pick<z.core.$ZodDefaultDef, 'innerType' | 'defaultValue'>
 
-/** The API server holds a default to the schema, which zod does not. */
+/** Throws for a default that violates its schema. The API server rejects it; zod does not check it. */
 function refuseDefault({ innerType, defaultValue }: Defaulted, path: string): void {
   const { error } = z.safeParse(innerType, defaultValue)
   if (error !== undefined) throw new Error(`the default of ${path} is wrong: ${explain(error, defaultValue, path)}`)

@@ -5,13 +5,13 @@ import type { Reconciler } from './definition.ts'
 /** The URL of a Reconciler leads to the server of another function. */
 export class OtherFunctionError extends Error {}
 
-/** What a dispatcher asks: for a decision, for the state of the external system, for an effect. */
+/** The request types of a dispatcher: a decision, the state of the external system, or an effect. */
 const ASKED_TYPE = /^dev\.fairlead\.(reconcile|read|perform)$/
 
-/** An object's own event, ours or that of Knative's ApiServerSource. */
+/** The event type of an object, by Fairlead or by Knative's ApiServerSource. */
 const OBJECT_TYPE = /^(?:dev\.fairlead\.resource|dev\.knative\.apiserver\.resource)\.(\w+)$/
 
-/** What a request asks the function to decide on: all that a dispatcher knows, or one object alone. */
+/** Returns the input of the function from a request: the full input of a dispatcher, or a single object. */
 export function inputIn(request: ReceivedHttp, reconciler: Reconciler, now: Date): FunctionInput {
   const event = fromHttp(request)
   const [, ask] = ASKED_TYPE.exec(event.type) ?? []
@@ -27,7 +27,7 @@ export function inputIn(request: ReceivedHttp, reconciler: Reconciler, now: Date
   return aloneInput(event, verb, reconciler, now)
 }
 
-/** The last segment of the source that a dispatcher gives. */
+/** The name of the reconciler is the last segment of the source in a dispatcher's request. */
 const RECONCILER_SOURCE = /\/reconcilers\/([^/]+)$/
 
 function demandOwnReconciler({ source }: CloudEvent, { name }: Reconciler): void {
@@ -51,7 +51,7 @@ function runInput({ object, owned, related, attempt, now, ...rest }: Partial<Run
   return { finalizing: false, ...rest, object, owned: owned ?? {}, related: related ?? {}, attempt: attempt ?? 0, now }
 }
 
-/** For a trial behind a trigger: nothing is known of what it owns. */
+/** The input for a single object, for trials behind a trigger: it contains no owned objects. */
 function aloneInput({ data, dataref }: CloudEvent, verb: string, { for: kind }: Reconciler, now: Date): RunInput {
   const object = data as KubeObject | undefined
   if (dataref !== undefined || typeof object?.metadata?.name !== 'string')

@@ -27,7 +27,7 @@ const label = z
 const pathIn = (root: string) =>
   z.string().regex(new RegExp(`^\\.${root}\\.`), `write a JSON path, such as .${root}.size`)
 
-/** Schemas and rules are checked by themselves. */
+/** The options apart from schemas and rules, which have their own checks. */
 const values = z.object({
   group: z
     .string()
@@ -71,7 +71,10 @@ const values = z.object({
 
 type Given = { readonly [Name in keyof ResourceOptions<z.ZodObject, z.ZodObject>]?: unknown }
 
-/** What the compiler would say: Node.js runs a module without asking it. One line, with the path. */
+/**
+ * Throws for options with a wrong type: Node.js strips types without checking them. The message is one line with the
+ * path.
+ */
 export function refuseWrongResource(options: Given): void {
   const whose = `resource ${String(options.kind)}`
   refuseUnknown(options, RESOURCE_OPTIONS, whose)

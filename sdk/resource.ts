@@ -34,11 +34,11 @@ export type Parsed<Spec extends z.ZodObject, Status extends z.ZodObject> = {
  */
 export interface Resource<Spec extends z.ZodObject = z.ZodObject, Status extends z.ZodObject = z.ZodObject>
   extends Kind<Parsed<Spec, Status>> {
-  /** What a function may return as status: every required field, no unknown one. */
+  /** The status that a function may return: every required field, no unknown field. */
   readonly outcomeStatus: Status
-  /** An object of this kind, to be applied. `status` is for tests: nobody applies one. */
+  /** Returns an object of this kind for `apply`. `status` is for tests: functions cannot apply a status. */
   of(body: { metadata: ObjectMeta; spec: z.input<Spec>; status?: Partial<z.input<Status>> & KeptStatus }): KubeObject
-  /** Throws, with the path, for what a CustomResourceDefinition cannot say. */
+  /** Returns the CustomResourceDefinition. Throws an Error with the path for a schema that it cannot express. */
   crd(): CustomResourceDefinition
 }
 
@@ -75,12 +75,12 @@ export function resource<Spec extends z.ZodObject, Status extends z.ZodObject>(
   })
 }
 
-/** Whether the kind is a custom resource of the author's own, and not one that is there anyway. */
+/** Whether the kind is a custom resource that its author defines with resource(). */
 export const isResource = (kind: Kind<unknown>): kind is Resource => 'crd' in kind
 
 /**
- * Returns the CustomResourceDefinitions of the resources that functions are for. Kinds that the cluster has anyway have
- * none.
+ * Returns the CustomResourceDefinitions of the resources that functions reconcile. Built-in kinds and kinds of other
+ * authors have none.
  *
  * @example
  * import { definitionsOf } from 'fairlead'
@@ -90,7 +90,10 @@ export const isResource = (kind: Kind<unknown>): kind is Resource => 'crd' in ki
 export const definitionsOf = (functions: readonly { for: Kind<unknown> }[]): CustomResourceDefinition[] =>
   functions.flatMap((one) => (isResource(one.for) ? [one.for.crd()] : []))
 
-/** A check in code holds no deletion back. */
+/**
+ * Parses an object. Checks in code are skipped for an object that is being deleted, so that they cannot block its
+ * deletion.
+ */
 function parse(schema: z.ZodType, object: KubeObject): unknown {
   const complete = { ...object, spec: object.spec ?? {}, status: object.status ?? {} }
   const { success, data, error } = schema.safeParse(complete)
@@ -100,13 +103,13 @@ function parse(schema: z.ZodType, object: KubeObject): unknown {
   return data
 }
 
-/** What has the types of its schema, and fails checks in code only. */
+/** Returns the value with its defaults even if checks in code fail; its types are those of the schema. */
 function withDefaults(schema: z.ZodType, value: unknown): unknown {
   const payload = schema._zod.run({ value, issues: [] }, { async: false })
   return payload instanceof Promise ? value : payload.value
 }
 
-/** Optional as in the CRD, and with what is kept for every resource. */
+/** The status with all fields optional, as in the CRD, and with the fields that every resource has. */
 function observedStatus(status: z.ZodObject): z.ZodObject {
   const own = Object.entries(status.shape).map(([name, field]) => [name, z.optional(field)] as const)
   return z.looseObject({ ...Object.fromEntries(own), ...keptStatus.shape })

@@ -12,17 +12,20 @@ import { keysOf, refuseUnknown } from './options.ts'
  * grows.message // => 'spec.size cannot shrink'
  */
 export interface ValidationRule {
-  /** `self` is what has the rule, `oldSelf` what it was before an update. A rule with `oldSelf` is for updates alone. */
+  /**
+   * `self` is the value that has the rule, `oldSelf` its value before an update. A rule with `oldSelf` applies to
+   * updates only.
+   */
   rule: string
-  /** What kubectl shows when the rule does not hold. One line. */
+  /** The message of kubectl when the rule does not hold. One line. */
   message?: string
-  /** The same in CEL, for a message with values; `message` is shown when it fails. */
+  /** A CEL expression for a message with values; `message` is shown if its evaluation fails. */
   messageExpression?: string
-  /** Left out: FieldValueInvalid. */
+  /** Default: FieldValueInvalid. */
   reason?: (typeof REASONS)[number]
-  /** The field that kubectl names, from what has the rule: `.spec.size`. */
+  /** The field that kubectl names, relative to the value that has the rule: `.spec.size`. */
   fieldPath?: string
-  /** The rule holds for creation too: `oldSelf` is then an optional value, `oldSelf.hasValue()`. */
+  /** The rule applies to creation too. `oldSelf` is then an optional value: `oldSelf.hasValue()`. */
   optionalOldSelf?: boolean
 }
 
@@ -66,13 +69,14 @@ const ruleSchema = z
 export const usesOldSelf = ({ rule }: Pick<ValidationRule, 'rule'>): boolean => /\boldSelf\b/.test(withoutTexts(rule))
 
 /**
- * Throws for what the API server would refuse in rules of a schema, whatever their CEL says. `where`: the path of the list.
+ * Throws an Error for rules that the API server would reject for other reasons than their CEL. `where`: the path of the
+ * list.
  */
 export function refuseRules(rules: unknown, where: string, schema: StructuralSchema): void {
   refuseFieldPaths(checked(rules, where), where, schema)
 }
 
-/** The schema of an object with rules on all of it. Throws as refuseRules() does. */
+/** Returns the schema of an object with rules on the whole object. Throws as refuseRules() does. */
 export function withObjectRules(schema: StructuralSchema, rules: readonly ValidationRule[]): StructuralSchema {
   const where = 'validations'
   const list = checked(rules, where)
@@ -83,7 +87,7 @@ export function withObjectRules(schema: StructuralSchema, rules: readonly Valida
   return { ...named, [RULES]: rules }
 }
 
-/** Kubernetes shows kubectl a field that the schema has. */
+/** The fields of metadata that a fieldPath may name: the API server accepts only fields of the schema. */
 const NAMED: StructuralSchema = {
   type: 'object',
   properties: { name: { type: 'string' }, generateName: { type: 'string' } },

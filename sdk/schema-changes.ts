@@ -53,7 +53,7 @@ const BOUNDS: [keyword: string, isTighter: Tighter][] = [
   ['x-kubernetes-list-map-keys', other],
 ]
 
-/** A rule that looks at the old value says nothing of what is stored. */
+/** New rules that stored objects could violate. Rules with `oldSelf` do not count: they apply to updates only. */
 function newRules(before: StructuralSchema, after: StructuralSchema): string[] {
   const rulesOf = (schema: StructuralSchema) => (schema[RULES] ?? []) as ValidationRule[]
   const known = rulesOf(before).map(({ rule }) => rule)

@@ -17,29 +17,34 @@ import { toInvoke } from './invoke.ts'
 import { inputIn, OtherFunctionError } from './request.ts'
 
 export interface ServeFunctionOptions {
-  /** 0: any free one. */
+  /** The TCP port; 0 takes a free one. */
   port: number
   /** Default: all addresses. */
   host?: string | undefined
   log: RunLog
-  /** Of the function, e.g. a commit: each answer has it. */
+  /** The revision of the function, e.g. a commit. Each response contains it. */
   revision?: string | undefined
-  /** Of a request; a larger one is refused before it is read whole. Default 32 MiB. */
+  /**
+   * The size limit of a request in bytes; the server rejects a larger one before it has read all of it. Default 32 MiB.
+   */
   maxBodyBytes?: number | undefined
   now?: (() => Date) | undefined
 }
 
 export interface FunctionServer {
   readonly port: number
-  /** Not ready any more; requests under way have so long to end, what is left then is cut off. */
+  /**
+   * Stops accepting requests. Requests under way have this time to end, in milliseconds; then their connections are
+   * closed.
+   */
   stop(graceMs: number): Promise<void>
 }
 
 const MAX_BODY_BYTES = 32 * 1024 * 1024
-/** Longer than proxies in front keep an idle connection: they must be the ones who end it. */
+/** Longer than the idle time-out of proxies in front: the proxy must be the side that closes an idle connection. */
 const KEEP_ALIVE_MS = 620_000
 
-/** Serves a function over HTTP, as a Knative Service or anywhere else: docs/http-functions.md is the contract. */
+/** Serves a function over HTTP, as a Knative Service or elsewhere. docs/http-functions.md specifies the protocol. */
 export async function serve(reconciler: Reconciler, options: ServeFunctionOptions): Promise<FunctionServer> {
   const host = new FunctionHost(reconciler, options)
   const server = createServer({ keepAliveTimeout: KEEP_ALIVE_MS }, (request, response) =>
@@ -120,7 +125,7 @@ class FunctionHost {
 
 class TooLargeError extends Error {}
 
-/** Stops reading where it is clear that there is too much. */
+/** Returns the body of a request. Throws a TooLargeError as soon as more than `maxBytes` have arrived. */
 async function bodyOf(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
   const tooLarge = () => new TooLargeError(`the request is larger than ${maxBytes} bytes`)
   if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge()
@@ -143,7 +148,7 @@ interface Returned {
   returned: unknown
 }
 
-/** Undefined: there is nothing to say. */
+/** The body of the response; undefined for an empty one. */
 function dataOf({ ask, returned }: Returned): object | undefined {
   if (ask === 'read') return { external: returned }
   if (ask === 'perform') return returned === null ? undefined : { result: returned }
@@ -180,7 +185,7 @@ function answerError(response: ServerResponse, error: unknown, log: RunLog): voi
   if (error instanceof TerminalError) return report(response, 422, { reason: error.reason, message })
   if (error instanceof ConflictError) return report(response, 409, { reason: 'Conflict', message })
   if (!(error instanceof RetryAfterError)) return report(response, 500, { message })
-  // Whole seconds are all that the header can say: rather later than too early.
+  // The header holds whole seconds only, so the delay is rounded up.
   response.setHeader('retry-after', Math.ceil(error.afterSeconds))
   return report(response, 429, { reason: error.reason, message })
 }

@@ -7,8 +7,9 @@ const PRESERVE = 'x-kubernetes-preserve-unknown-fields'
 const INT_OR_STRING = 'x-kubernetes-int-or-string'
 
 /**
- * The structural schema of what may be written (so a field with a default is optional). Throws, with the path, for
- * what a CustomResourceDefinition cannot say. Checks in code (`refine`) are no part of it: they are made on reading.
+ * Returns the structural schema of the values that users may write: a field with a default is optional. Throws an Error
+ * with the path for a schema that a CustomResourceDefinition cannot express. Checks in code (`refine`) are left out,
+ * since parse() makes them.
  */
 export function toStructural(schema: z.ZodType, path: string): StructuralSchema {
   const json = z.toJSONSchema(schema, {
@@ -48,7 +49,7 @@ function alternatives({ anyOf, oneOf, allOf }: JsonSchema, path: string): Struct
   return {}
 }
 
-/** Several patterns of one string come as `allOf`, in which a structural schema may not repeat the type. */
+/** Several patterns of one string become `allOf`, in which a structural schema may not repeat the type. */
 function patternOnly({ type, pattern }: JsonSchema, path: string): StructuralSchema {
   if (type !== 'string' || pattern === undefined) refuse(path, 'is an intersection', 'merge it into one object')
   refusePattern(pattern, path)
@@ -70,7 +71,7 @@ function fields({ properties, additionalProperties: others }: JsonSchema, path: 
 const elements = ({ items }: JsonSchema, path: string): StructuralSchema =>
   items === undefined ? {} : { items: structural(items, `${path}[]`) }
 
-/** Formats that zod and the API server both know, with the same meaning; of others the pattern remains. */
+/** Formats that have the same meaning in zod and in the API server. Other formats become their pattern. */
 const SHARED_FORMATS = ['email', 'uri', 'uuid', 'ipv4', 'ipv6']
 
 function withFormat(json: JsonSchema): JsonSchema {
@@ -89,7 +90,7 @@ function integer(json: JsonSchema): JsonSchema {
     : { ...withoutBounds(json, Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER), format: 'int64' }
 }
 
-/** Bounds that say no more than the type does. */
+/** Removes bounds that the type implies. */
 function withoutBounds(json: JsonSchema, min: number, max: number): JsonSchema {
   const bounded = json.minimum === min ? without(json, 'minimum') : json
   return json.maximum === max ? without(bounded, 'maximum') : bounded
@@ -102,7 +103,7 @@ function isIntOrString(anyOf: JsonSchema[] = []): boolean {
   return isBare && types.length === 2 && types.includes('integer') && types.includes('string')
 }
 
-/** `/properties/spec/items` of a JSON schema as the author knows it: `.spec[]`. */
+/** Converts a path of a JSON schema, such as `/properties/spec/items`, to the author's path: `.spec[]`. */
 function authorsPath(at: readonly (string | number)[]): string {
   const [keyword, name, ...rest] = at
   if (keyword === undefined) return ''

@@ -24,7 +24,7 @@ const bytes = z
   .regex(/^[1-9]\d{0,5}[MG]i$/, 'a whole number of Mi or Gi, such as 7Gi')
   .transform((text) => Number.parseInt(text, 10) * (text.endsWith('Gi') ? 2 ** 30 : 2 ** 20))
 
-/** Several, with commas between. */
+/** A list of values, separated by commas. */
 const listOf = (one: string, what: string) =>
   z
     .string()
@@ -57,7 +57,7 @@ const environment = z.object({
     .transform((text): 1 | 3 => (text === '3' ? 3 : 1)),
   FAIRLEAD_FUNCTION_ACCESS: z.string().min(1).optional(),
   FAIRLEAD_REVISION: z.string().min(1).max(253).optional(),
-  /** Knative's name of the revision that a container is of. */
+  /** The name of the Knative revision that the container belongs to. */
   K_REVISION: z.string().min(1).max(253).optional(),
   POD_NAME: z.string().min(1).optional(),
   POD_NAMESPACE: z.string().min(1).optional(),
@@ -83,7 +83,7 @@ const environment = z.object({
   LOG_FORMAT: z.enum(['json', 'text'], 'json or text').optional(),
 })
 
-/** Command-line options that stand in for a variable of the environment. */
+/** Command-line options that override variables of the environment. */
 export interface CommonOptions {
   kubeconfig?: string
   context?: string
@@ -93,7 +93,10 @@ export interface CommonOptions {
 
 export type Config = Readonly<z.output<typeof environment> & { context: string | undefined }>
 
-/** The environment, read once. A wrong value fails here, with the variable's name and the value. */
+/**
+ * Returns the configuration from the environment, read once. Throws an error that names the variable and the value if a
+ * value is wrong.
+ */
 export function readConfig(env: NodeJS.ProcessEnv, options: CommonOptions = {}): Config {
   const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ''))
   const fromOptions = variablesOf(options)
@@ -103,7 +106,7 @@ export function readConfig(env: NodeJS.ProcessEnv, options: CommonOptions = {}):
     const variable = String(issue.path[0])
     const option = optionOf[variable]
     const source = option !== undefined && variable in fromOptions ? `--${option}` : variable
-    // A password may stand before the @.
+    // Hides the part before the @, which may contain a password.
     const value = (fromOptions[variable] ?? given[variable])?.replace(/^.*@/s, '…@')
     return `${source} is ${JSON.stringify(value)}, which is not valid: ${issue.message}`
   })
@@ -116,7 +119,7 @@ const optionOf: Record<string, keyof CommonOptions> = {
   FAIRLEAD_PREFIX: 'prefix',
 }
 
-/** What the options say, as the variables that they stand in for. */
+/** Returns the variables that the given options override, with their values. */
 export function variablesOf(options: CommonOptions): Record<string, string> {
   return Object.fromEntries(
     Object.entries(optionOf).flatMap(([variable, option]) => {

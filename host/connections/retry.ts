@@ -5,7 +5,7 @@ import { retry } from '#primitives'
 
 const PAUSE_MS = 500
 
-/** Calls `open` until the servers that it needs answer: for so many seconds, and at least once. */
+/** Calls `open` until the servers that it needs answer: at least once, and for this number of seconds. */
 export function retryWhileUnreachable<T>(seconds: number, log: Logger, open: () => Promise<T>): Promise<T> {
   const end = performance.now() + seconds * 1000
   const pauseMs = (error: unknown): number | undefined => {

@@ -18,15 +18,15 @@ export interface Streams extends AsyncDisposable {
 }
 
 export interface StreamsOptions {
-  /** Keys held at once. */
+  /** Keys that the process holds at the same time. */
   slots?: number | undefined
-  /** Gives existing streams as many replicas as are wanted. Needs the permission to update them. */
+  /** Raises the replicas of existing streams to the configured number. Needs the permission to update them. */
   raiseReplicas?: boolean
   observer?: QueueObserver
   certificates?: CertificateObserver
 }
 
-/** EVENTS, WORK and DEAD, created on first use. */
+/** Opens EVENTS, WORK and DEAD; creates them on first use. */
 export async function openStreams(
   config: Config,
   kube: KubeClient,
@@ -76,7 +76,7 @@ function settingRefused(error: unknown, { FAIRLEAD_EVENTS_MAX_BYTES: maxBytes }:
   return undefined
 }
 
-/** NATS does not answer a request that it refuses: without this log line, nothing shows why the request waits. */
+/** Logs refused requests. NATS does not answer them, so without this log line nothing shows why a request waits. */
 async function reportRefusals(js: JetStream, log: Logger): Promise<void> {
   for await (const status of js.nc.status())
     if (status.type === 'error' && status.error instanceof PermissionViolationError)

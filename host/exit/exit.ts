@@ -11,17 +11,17 @@ export const EXIT = {
   interrupted: 130,
 } as const
 
-/** Wrong arguments or configuration: the message names the value and the way to mend it. */
+/** Wrong arguments or configuration. The message names the value and the fix. */
 export class UsageError extends Error {
   override readonly name = 'UsageError'
 }
 
-/** A change of a schema that objects which are stored would not survive. */
+/** A change of a schema that would break stored objects. */
 export class IncompatibleError extends Error {
   override readonly name = 'IncompatibleError'
 }
 
-/** Calls of functions that have not ended by their signal: only the end of the process ends them. */
+/** Calls of functions have ignored their signal: only the end of the process ends them. */
 export class IgnoredSignalError extends Error {
   override readonly name = 'IgnoredSignalError'
 }
@@ -45,13 +45,13 @@ const codeByName: Record<string, number> = {
   UnknownOutcomeError: EXIT.nats,
 }
 
-/** By the outermost error whose name says it. */
+/** Returns the exit code of the outermost error in the chain of causes that has one. */
 export function exitCodeOf(error: unknown): number {
   if (!(error instanceof Error)) return EXIT.failed
   return codeByName[error.name] ?? exitCodeOf(error.cause)
 }
 
-/** Ends the process at once, and says why. */
+/** Returns a handler that logs the error and ends the process at once. */
 export const dieBecause =
   ({ LOG_LEVEL }: { LOG_LEVEL: string }) =>
   (error: unknown): never => {
@@ -59,7 +59,7 @@ export const dieBecause =
     process.exit(exitCodeOf(error))
   }
 
-/** One line for people; the stack only with FAIRLEAD_DEBUG. */
+/** Returns the error as one line; with the stack only under FAIRLEAD_DEBUG. */
 export const describe = (error: unknown, debug: boolean): string => harmless(described(error, debug))
 
 function described(error: unknown, debug: boolean): string {

@@ -1,11 +1,11 @@
 import { EXIT } from './exit.ts'
 
-/** Somebody wants the command to end; its message is the signal. */
+/** A signal that ends the command. The message is the signal's name. */
 class StopRequest extends Error {
   override readonly name = 'AbortError'
 }
 
-/** Aborted at the first SIGINT, SIGTERM or SIGHUP; a second one ends the process at once. */
+/** Returns a controller that the first SIGINT, SIGTERM or SIGHUP aborts; a second signal ends the process at once. */
 export function untilStopped(): AbortController {
   const controller = new AbortController()
   for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
@@ -16,10 +16,12 @@ export function untilStopped(): AbortController {
   return controller
 }
 
-/** After the grace, which is for runs in flight: to hand back the rest takes 4 s at most. */
+/** Time after the grace period of runs in flight. Handing back the remaining keys takes 4 s at most. */
 const AFTER_GRACE_SECONDS = 5
 
-/** A server that does not answer keeps nobody from stopping. Nothing is lost by it that `kill -9` would not lose. */
+/**
+ * Ends the process after the grace period even if a server does not answer. This loses no more than `kill -9` would.
+ */
 export function endInTime(stop: AbortSignal, graceSeconds: number, fatal: (error: Error) => void): void {
   const late = () =>
     fatal(

@@ -2,8 +2,9 @@
 const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g
 
 /**
- * Names, statuses and messages are other people's, and could make a terminal do anything, or turn round what it shows:
- * such characters become the escapes that JSON has for them, so that JSON stays what it is. Line breaks and tabs stay.
+ * Escapes control characters and characters that change the direction of text, as JSON does, so that JSON remains
+ * valid. Names, statuses and messages come from other users and could otherwise manipulate the terminal. Line breaks
+ * and tabs remain.
  */
 export const harmless = (text: string): string => text.replaceAll(CONTROLS, escaped)
 

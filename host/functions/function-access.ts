@@ -28,7 +28,10 @@ function isOrigin(text: string): boolean {
   return url !== null && /^https?:$/.test(url.protocol) && url.origin === text
 }
 
-/** The file that FAIRLEAD_FUNCTION_ACCESS names: credentials are the process's own, no Reconciler can name a file. */
+/**
+ * Reads the file that FAIRLEAD_FUNCTION_ACCESS names. Only the environment of the process names files with credentials;
+ * a Reconciler cannot.
+ */
 export async function readFunctionAccess(path: string | undefined): Promise<FunctionAccess[]> {
   if (path === undefined) return []
   const wrong = (why: string, cause?: unknown) =>

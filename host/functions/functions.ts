@@ -4,7 +4,7 @@ import { pathToFileURL } from 'node:url'
 import { UsageError } from '#host/exit'
 import type { Reconciler } from '#sdk'
 
-/** The functions to install or to run: the built-in ones, or those that the given modules export. */
+/** Returns the functions that the modules export; without modules, the built-in functions. */
 export async function loadFunctions(files: readonly string[]): Promise<Reconciler[]> {
   if (files.length === 0) return [...(await import('#functions')).builtins]
   const functions = (await Promise.all(files.map(exported))).flat()
@@ -13,7 +13,7 @@ export async function loadFunctions(files: readonly string[]): Promise<Reconcile
   return functions
 }
 
-/** The one of that name; without a name, the only one there is. */
+/** Returns the function with that name; without a name, the only function. */
 export function functionNamed(functions: readonly Reconciler[], name: string | undefined): Reconciler {
   const [only, ...others] = name === undefined ? functions : functions.filter((one) => one.name === name)
   if (only !== undefined && others.length === 0) return only
@@ -35,7 +35,7 @@ async function exported(file: string): Promise<Reconciler[]> {
   return found
 }
 
-/** Where the syntax is wrong: before the error itself, in its stack, where Node.js knows it (24: not of JavaScript). */
+/** Returns the place of a syntax error. Node.js puts it before the error in its stack (24: not for JavaScript). */
 function placeOf({ stack = '' }: Error): string {
   const [, place] = /^(?:file:\/\/)?(\/.*:\d+)\n/.exec(stack) ?? []
   return place === undefined ? '' : ` (${place})`

@@ -1,9 +1,9 @@
 import type { Cause, InputRecord, LapRecord, ObjectVersion, RunRecord } from '#contracts'
 
-/** Versions by object. */
+/** Versions, keyed by object. */
 export type Versions = ReadonlyMap<string, ObjectVersion>
 
-/** `Deployment.v1.apps shop/web` of `Deployment.v1.apps shop/web@123`. */
+/** Returns `Deployment.v1.apps shop/web` for `Deployment.v1.apps shop/web@123`. */
 const objectOf = (version: ObjectVersion): string => version.slice(0, version.lastIndexOf('@'))
 
 export function versionsIn({ object, owned, related }: Pick<InputRecord, 'object' | 'owned' | 'related'>): Versions {
@@ -14,7 +14,7 @@ export function versionsIn({ object, owned, related }: Pick<InputRecord, 'object
   return versions
 }
 
-/** What a run knew when it ended: its last input, and what it wrote after that. */
+/** Returns the versions that a run knew when it ended: its last input, with the run's own writes applied. */
 export function versionsAfter(laps: readonly Pick<LapRecord, 'input' | 'writes'>[]): Versions | undefined {
   const last = laps.at(-1)
   if (last === undefined) return undefined
@@ -32,10 +32,10 @@ export function versionsAfter(laps: readonly Pick<LapRecord, 'input' | 'writes'>
 const isCalled = (id: string, kind: string, namespace: string | undefined, name: string): boolean =>
   id.startsWith(`${kind}.`) && id.endsWith(` ${namespace === undefined ? '' : `${namespace}/`}${name}`)
 
-/** Of more, only the first are told. */
+/** The first 50 causes are recorded; further ones are left out. */
 const MOST_CAUSES = 50
 
-/** What is new, changed or gone since, the own writes of the run before left out. */
+/** Returns the objects that were added, changed or removed between two runs, without the writes of the earlier run. */
 export function causesBetween(before: Versions, after: Versions): Cause[] {
   const causes: Cause[] = []
   for (const [object, version] of after) {
@@ -46,7 +46,7 @@ export function causesBetween(before: Versions, after: Versions): Cause[] {
   return causes.slice(0, MOST_CAUSES)
 }
 
-/** Against that run; undefined: one of the two has not called the function. */
+/** Returns the changes since that run; undefined if one of the two runs has not called the function. */
 export function causesOf(record: RunRecord, before: RunRecord): Cause[] | undefined {
   const [first] = record.laps
   const known = versionsAfter(before.laps)

@@ -1,4 +1,4 @@
-/** A run of a dry run ends without being recorded. */
+/** Runs whose CPU time is kept. The limit exists for dry runs, which end without a record. */
 const MOST_RUNS = 1000
 
 interface OfRun {
@@ -6,7 +6,10 @@ interface OfRun {
   key: string
 }
 
-/** Runs of one process share its CPU: only of a run that was alone it is known. */
+/**
+ * Measures the CPU time of runs. The runs of one process share its CPU, so it is known only for a run without
+ * concurrent runs.
+ */
 export class CpuOfRuns {
   readonly #runs = new Map<string, { began: NodeJS.CpuUsage; starts: number; ms?: number | undefined }>()
   #active = 0
@@ -26,7 +29,7 @@ export class CpuOfRuns {
     own.ms = (user + system) / 1000
   }
 
-  /** Milliseconds; undefined: another run lasted meanwhile. */
+  /** Returns the CPU time in milliseconds; undefined if another run was active at the same time. */
   take(run: OfRun): number | undefined {
     const ms = this.#runs.get(nameOf(run))?.ms
     this.#runs.delete(nameOf(run))

@@ -7,12 +7,12 @@ import { causesBetween, type Versions, versionsAfter, versionsIn } from './cause
 import { CpuOfRuns } from './cpu.ts'
 import { recordOf, resultOf } from './record.ts'
 
-/** Which runs are recorded. */
+/** The runs that are recorded. */
 export type Kept = 'always' | 'changed-or-failed' | 'failed' | 'never'
 
-/** The connection to NATS, as far as the history needs it. */
+/** The part of the connection to NATS that the history needs. */
 interface HistoryConnection {
-  /** Resolves when the server has everything that was sent before. */
+  /** Resolves when the server has received all messages that were sent before. */
   flush(): Promise<void>
   onDisconnect(listener: () => void): unknown
   onReconnect(listener: () => void): unknown
@@ -20,29 +20,29 @@ interface HistoryConnection {
 
 export interface HistoryOptions {
   connection: HistoryConnection
-  /** Makes the stream if it is not there. */
+  /** Creates the stream if it does not exist. */
   declare: () => Promise<void>
   send: RunSender
   keep: Kept
-  /** Names this process. */
+  /** The name of this process. */
   process: string
-  /** A record was not sent, because NATS was away or slow. */
+  /** Called when a record is dropped because NATS is unreachable or slow. */
   dropped: (reconciler: string) => void
   log: Pick<RunLog, 'warn'>
 }
 
-/** Sent and not yet known to be at the server. */
+/** The limit of bytes that were sent and are not confirmed yet. */
 const MOST_UNCONFIRMED_BYTES = 4 * 2 ** 20
 const CONFIRM_EVERY_MS = 250
 const DECLARE_EVERY_MS = 60_000
-/** Of other objects the next record has no causes. */
+/** Objects whose last versions are kept for causes. For further objects, the next record has no causes. */
 const REMEMBERED_OBJECTS = 5000
-/** Longer lists are not remembered. */
+/** Longer lists of versions are not kept. */
 const REMEMBERED_VERSIONS = 500
 
 /**
- * Records runs in the stream RUNS. A run is over, and its end is stored, before it comes here. Records are sent without
- * waiting for an answer; what NATS does not take in time is dropped and counted.
+ * Records runs in the stream RUNS, after their end is stored in the queue. Sends records without waiting for an answer;
+ * records that NATS does not accept in time are dropped and counted.
  */
 export class RunHistory implements Runnable {
   readonly #options: HistoryOptions
@@ -64,7 +64,7 @@ export class RunHistory implements Runnable {
     })
   }
 
-  /** Declares the stream, and once more each minute: somebody may have deleted it. */
+  /** Declares the stream, and again each minute in case it was deleted. */
   async run(signal: AbortSignal): Promise<void> {
     for (let isTold = false; !signal.aborted; ) {
       try {
@@ -118,7 +118,7 @@ export class RunHistory implements Runnable {
     return { ...record, causes: causesBetween(before.versions, versionsIn(first.input)), since: before.id }
   }
 
-  /** One question to the server for all that was sent meanwhile. */
+  /** Asks the server once for the confirmation of all records that were sent since the last confirmation. */
   async #confirm(): Promise<void> {
     await sleep(CONFIRM_EVERY_MS, undefined, { ref: false })
     const bytes = this.#unconfirmedBytes

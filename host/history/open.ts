@@ -8,12 +8,12 @@ import { RunHistory } from './history.ts'
 
 export interface OpenHistoryOptions {
   raiseReplicas: boolean
-  /** A run of that reconciler was not recorded. */
+  /** Called when a run of that reconciler was not recorded. */
   dropped: (reconciler: string) => void
   log: Pick<RunLog, 'warn'>
 }
 
-/** The history as the settings ask for it; undefined: none is kept. */
+/** Opens the history with these settings; undefined if the settings turn it off. */
 export function openHistory(
   config: Pick<Config, 'FAIRLEAD_RUNS' | 'FAIRLEAD_RUNS_MAX_BYTES' | 'FAIRLEAD_PREFIX' | 'FAIRLEAD_REPLICAS'>,
   { js, events }: Pick<Streams, 'js' | 'events'>,

@@ -16,20 +16,22 @@ import { parseKey } from '#events'
 import { differences, isConfidential, type Reconciled, sameJson, scrubber, WITHHELD, withoutContents } from '#reconcile'
 import { sizeOf } from './size.ts'
 
-/** As JSON, of one run. */
+/** Size limits of one record, in characters of JSON. */
 const MOST_OBJECTS = 256 * 1024
 const MOST_OUTCOMES = 128 * 1024
 const MOST_DIFFERENCES = 4 * 1024
 
 type Confidential = (object: KubeObject) => boolean
 
-/** What is known of a run beside what it did. */
+/** Facts about a run that the run itself does not contain. */
 export interface RunFacts {
   process: string
   cpuMs: number | undefined
 }
 
-/** The run as plain data: without contents of Secrets and of other kinds of which only references travel, and without its seed. */
+/**
+ * Returns the run as plain data. Leaves out its seed, and the contents of Secrets and of other reference-only kinds.
+ */
 export function recordOf(run: EndedRun, { process, cpuMs }: RunFacts): RunRecord {
   const { lease, of, startedAt, ms, finish, span, revision } = run
   const { namespace, name } = parseKey(lease.key)
@@ -73,7 +75,7 @@ export const resultOf = ({ finish }: Pick<EndedRun, 'finish'>): RunResult =>
 const none: Confidential = () => false
 const known = new WeakMap<Reconciled, Confidential>()
 
-/** Most reconcilers have no such kinds: then nothing is looked at. */
+/** Most reconcilers have no confidential kinds; their records need no redaction. */
 function confidentialOf(of: Reconciled): Confidential {
   const { spec, isReferenceOnly } = of
   const asked = known.get(of)
@@ -84,7 +86,7 @@ function confidentialOf(of: Reconciled): Confidential {
   return confidential
 }
 
-/** All whose contents must not be told: those that the function was given, and those that it returned. */
+/** The objects with confidential contents that the function received or returned. */
 function contentsIn(laps: readonly TrailLap[], confidential: Confidential): KubeObject[] {
   if (confidential === none) return []
   return laps.flatMap(({ input: { object, owned, related }, returned }) => {

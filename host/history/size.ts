@@ -1,4 +1,4 @@
-/** About how many characters a value has as JSON, but no more than `most` + 1: what is large is not walked to its end. */
+/** Returns the approximate number of characters of the value as JSON, at most `most` + 1: the walk ends there. */
 export function sizeOf(value: unknown, most: number): number {
   let size = 0
   const walk = (one: unknown): void => {

@@ -1,16 +1,19 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type { FunctionInput, Invoke } from '#contracts'
 
-/** One call of a function, which all that the call has begun can be traced to. */
+/** One call of a function. Everything that the call starts can be traced to it. */
 interface TrackedCall {
   reconciler: string
   object: string
-  /** Aborts its signal, and is what the call then fails with. After the call has ended this does nothing. */
+  /** Aborts the signal of the call and makes the call fail with this error. Has no effect after the call has ended. */
   fail: (error: unknown) => void
   ended: boolean
 }
 
-/** Knows whose code is running: in the call itself, after each of its awaits, and in timers and promises it left behind. */
+/**
+ * Knows which call the running code belongs to: in the call itself, after each await, and in timers and promises that
+ * it left behind.
+ */
 export class CallTracker {
   readonly #calls = new AsyncLocalStorage<TrackedCall | undefined>()
   readonly #underWay = new Set<TrackedCall>()
@@ -19,12 +22,12 @@ export class CallTracker {
     return this.#calls.getStore()
   }
 
-  /** Those that have not ended. */
+  /** Calls that have not ended. */
   get underWay(): Iterable<Readonly<TrackedCall>> {
     return this.#underWay
   }
 
-  /** For what a call has caused and is not its own. */
+  /** Runs `act` outside of the call, so that its consequences are not attributed to it. */
   outside(act: () => void): void {
     this.#calls.run(undefined, act)
   }

@@ -2,7 +2,7 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { ConflictError, type Invoke, RetryAfterError, TerminalError } from '#contracts'
 import { COMES_TO_REST_MS, type FromFunction, type Isolated, type Thrown } from './isolation-messages.ts'
 
-/** The process is gone, by what one of its calls has done. */
+/** One of the calls has ended the process. */
 export class ProcessEndedError extends Error {}
 
 interface Pending {
@@ -12,7 +12,7 @@ interface Pending {
   log: Parameters<Invoke>[1]['log']
 }
 
-/** A process in which functions are called, one call after the other. */
+/** A process that calls functions one after the other. */
 export class ConfinedProcess {
   readonly #files: readonly string[]
   readonly #child: ChildProcess
@@ -21,7 +21,7 @@ export class ConfinedProcess {
   #pending: Pending | undefined
   #end: Error | undefined
   #leftBehind = false
-  /** Called when the last call has nothing still to come. */
+  /** Called when the last call has no pending timers or connections. */
   #rested: (() => void) | undefined
   #rest: NodeJS.Timeout | undefined
 
@@ -41,7 +41,10 @@ export class ConfinedProcess {
     })
   }
 
-  /** Resolves when the last call has nothing still to come, or will not come to that in time, or the process is gone. */
+  /**
+   * Resolves when the last call has no pending timers or connections, when the time for that is over, or when the
+   * process has ended.
+   */
   async settles(): Promise<void> {
     if (!this.#leftBehind) return
     const { promise, resolve } = Promise.withResolvers<void>()
@@ -51,12 +54,15 @@ export class ConfinedProcess {
     clearTimeout(timer)
   }
 
-  /** It is there, and its last call has nothing still to come. */
+  /** Whether the process runs, and its last call has no pending timers or connections. */
   get isReusable(): boolean {
     return this.#end === undefined && !this.#leftBehind
   }
 
-  /** Rejects with what the function threw, or ProcessEndedError. Ended by the signal, the process may still be at it. */
+  /**
+   * Rejects with the error of the function, or with a ProcessEndedError. After an abort the function may still be
+   * running in the process.
+   */
   async call(reconciler: string, ...[input, { signal, log }]: Parameters<Invoke>): Promise<unknown> {
     signal.throwIfAborted()
     this.#wake()
@@ -66,7 +72,7 @@ export class ConfinedProcess {
     if (this.#end) reject(this.#end)
     const abort = () => reject(signal.reason as Error)
     signal.addEventListener('abort', abort, { once: true })
-    // What cannot be sent has nobody to go to: that it has ended is heard of by itself.
+    // A failed send needs no handler here: the end of the process is reported separately.
     this.#child.send({ id, files: this.#files, reconciler, input } satisfies Isolated, () => undefined)
     try {
       return await promise
@@ -76,7 +82,7 @@ export class ConfinedProcess {
     }
   }
 
-  /** Waits so long for the next call, without keeping the process that asks. */
+  /** Keeps the process for the next call, for this many milliseconds. It does not keep its parent alive. */
   rest(ms: number): void {
     this.#child.unref()
     this.#child.channel?.unref()
@@ -114,7 +120,7 @@ export class ConfinedProcess {
     this.#rested?.()
   }
 
-  /** The first reason counts. */
+  /** Keeps the first error only. */
   #ended(error: Error): void {
     this.#end ??= error
     this.#pending?.reject(this.#end)

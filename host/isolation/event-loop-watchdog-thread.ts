@@ -9,7 +9,7 @@ import { type LoopSample, StallDetector } from './stall-detector.ts'
 const { shared, limitMs, looks, event } = workerData as WatchdogData
 const LOOK_MS = limitMs / looks
 const FRAMES = 8
-/** The debugger can stop JavaScript anywhere, but not what has left it, such as execSync. */
+/** The time that the debugger has to stop JavaScript. It cannot stop native code, such as execSync. */
 const PAUSE_MS = 2000
 
 for (;;) {
@@ -37,7 +37,10 @@ function look(): LoopSample {
   return { turns: Atomics.load(shared, TURNS), atMs: performance.now(), waitedMs: waitedForCore() }
 }
 
-/** Milliseconds that the main thread has waited for a core, all in all; 0 where the system does not tell (Linux does). */
+/**
+ * Returns the milliseconds for which the main thread has waited for a CPU core, in total; 0 on systems that do not
+ * report it (Linux does).
+ */
 function waitedForCore(): number {
   try {
     return Number(readFileSync('/proc/self/schedstat', 'utf8').split(' ')[1] ?? 0) / 1e6
@@ -46,7 +49,10 @@ function waitedForCore(): number {
   }
 }
 
-/** Has the main thread log where it hangs; if it then wants to end, throws it out of there. */
+/**
+ * Makes the main thread log where it hangs; if the process then has to end, interrupts the code there with an
+ * exception.
+ */
 function tellMainThread(): Promise<true> {
   const session = new Session()
   session.connectToMainThread()

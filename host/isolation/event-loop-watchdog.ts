@@ -4,13 +4,13 @@ import type { RunLog } from '#contracts'
 import { EXIT } from '#host/exit'
 import type { CallTracker } from './call-tracker.ts'
 
-/** What both threads see: how often the event loop has turned, and whether the process is going to end. */
+/** The data that both threads share: the count of turns of the event loop, and whether the process is about to end. */
 export interface WatchdogData {
   shared: Int32Array
   limitMs: number
-  /** Looks at the event loop during that time. */
+  /** The number of samples of the event loop in that time. */
   looks: number
-  /** Event of the process, with the innermost frames of the stack. */
+  /** The event that the process logs, with the innermost frames of the stack. */
   event: string
 }
 export const TURNS = 0
@@ -20,9 +20,10 @@ const LOOKS = 20
 const EVENT = 'fairlead:stalled'
 
 /**
- * A function that blocks the event loop cannot be stopped from within, and meanwhile all keys of the process lose their
- * leases. A second thread sees that, has the debugger say where it hangs, and the process ends: it is restarted, and
- * the key backs off as one whose run has never ended. Not with a debugger attached, which blocks as well.
+ * Ends the process when a function blocks its event loop: the loop cannot be interrupted from within, and all keys of
+ * the process would lose their leases. A second thread detects the block, and its debugger logs the place. After the
+ * restart, the key backs off as after a run that never ended. Inactive with a debugger attached, which blocks the event
+ * loop too.
  */
 export function exitWhenBlocked(calls: CallTracker, limitMs: number, log: RunLog): Disposable {
   if (debuggerUrl() !== undefined) return { [Symbol.dispose]() {} }
@@ -40,7 +41,7 @@ export function exitWhenBlocked(calls: CallTracker, limitMs: number, log: RunLog
       'a function has blocked the process for longer than the lease, all keys of the process are lost: exiting',
     )
     Atomics.store(shared, ENDING, 1)
-    // A command that comes to its own end before ends no other way.
+    // The exit code for a process that ends by itself before the exit below.
     process.once('exit', () => (process.exitCode = EXIT.byFunction))
     calls.outside(() => setTimeout(() => process.exit(EXIT.byFunction), 0))
   }

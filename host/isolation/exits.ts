@@ -5,10 +5,10 @@ import type { CallTracker } from './call-tracker.ts'
 const MAX_NAMES = 20
 
 /**
- * A function that calls process.exit() takes all runs of its process along. That is no good end, whatever code it gives:
- * a supervisor shall start the process again, and people shall know whom to ask. Where it is not called in a function's
- * asynchronous context (a listener of its module, say), the code 0 tells: Fairlead's own exits have another one, and have
- * said why.
+ * Reports functions that call process.exit(), which ends all runs of the process. The exit code becomes
+ * EXIT.byFunction, so that a supervisor restarts the process, and a log line names the function. A call outside of a
+ * function's asynchronous context (such as in a listener of its module) is detected by the exit code 0: Fairlead's own
+ * exits have other codes, and have logged their reason.
  */
 export function reportExits(calls: CallTracker, log: RunLog): Disposable {
   const exiting = (code: number) => {
@@ -20,7 +20,7 @@ export function reportExits(calls: CallTracker, log: RunLog): Disposable {
       { ...by, code, calls: names.length, underWay: names.slice(0, MAX_NAMES) },
       'a function has ended the process, all keys of the process are lost: let it throw an error instead',
     )
-    // The code that process.exit() was given is read only after its listeners.
+    // Node.js reads the code of process.exit() only after its listeners.
     process.exitCode = EXIT.byFunction
   }
   process.on('exit', exiting)

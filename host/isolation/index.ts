@@ -7,11 +7,11 @@ import { isolation } from './isolation.ts'
 import { catchUnhandledErrors } from './unhandled-errors.ts'
 
 export interface GuardOptions {
-  /** Where the functions come from, for threads of their own. */
+  /** The modules of the functions, which threads load again. */
   files: readonly string[]
   leaseMs: number
   log: RunLog
-  /** An error that comes from no function. */
+  /** Called with an error that does not come from a function. */
   fatal: (error: unknown) => void
 }
 
@@ -19,7 +19,7 @@ export interface Guard extends Disposable {
   invoke: (reconciler: Reconciler) => Invoke
 }
 
-/** Keeps what functions do wrong to the runs that do it. Until disposed. */
+/** Restricts failures of functions to the runs that cause them, until disposed. */
 export function guardFunctions({ files, leaseMs, log, fatal }: GuardOptions): Guard {
   const calls = new CallTracker()
   const isolated = isolation(files)

@@ -1,17 +1,20 @@
-/** What a process of suspected calls is told, and tells. Imports nothing: that process shall start quickly. */
+/**
+ * Messages between Fairlead and a process of suspected calls. This module has few imports, so that the process starts
+ * quickly.
+ */
 import { inspect } from 'node:util'
 import type { FunctionInput } from '#contracts'
 
 export interface Isolated {
-  /** Of the call, in its process. */
+  /** The number of the call, unique in its process. */
   id: number
-  /** Modules of functions; none: the built-in ones. */
+  /** The modules of the functions; empty for the built-in functions. */
   files: readonly string[]
   reconciler: string
   input: FunctionInput
 }
 
-/** What a function threw, as far as it can cross to another process. */
+/** An error of a function, reduced to the parts that can be sent to another process. */
 export interface Thrown {
   name: string
   message: string
@@ -20,17 +23,17 @@ export interface Thrown {
   afterSeconds?: number | undefined
 }
 
-/** `stray`: of no call that could catch it; the process ends. */
+/** `stray`: an error outside of every call; the process ends. */
 export type FromFunction =
   | { kind: 'log'; id: number; level: 'debug' | 'info' | 'warn' | 'error'; fields: object; message: string }
-  /** `leftBehind`: a timer, say, is still to come, or a connection is being closed. */
+  /** `leftBehind`: the call has pending timers or connections. */
   | { kind: 'answer'; id: number; answer: unknown; leftBehind: boolean }
-  /** Of a call that has answered: nothing of it is still to come. */
+  /** The call that was answered has no pending timers or connections left. */
   | { kind: 'rest'; id: number }
   | { kind: 'error'; id: number; error: Thrown }
   | { kind: 'stray'; error: Thrown }
 
-/** What a call leaves behind for longer is not waited for. */
+/** The time after which pending timers and connections of a call are no longer awaited. */
 export const COMES_TO_REST_MS = 100
 
 export function thrownBy(thrown: unknown): Thrown {

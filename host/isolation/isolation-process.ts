@@ -1,4 +1,7 @@
-/** Hosts the thread of suspected calls, passes on what that says, and is gone when it, or the process that asked, is. */
+/**
+ * Hosts the thread of suspected calls and forwards its messages. Ends when the thread ends, or when its parent process
+ * ends.
+ */
 import { Worker } from 'node:worker_threads'
 import { type FromFunction, type Isolated, thrownBy } from './isolation-messages.ts'
 

@@ -1,4 +1,4 @@
-/** Calls of functions that may not come back: in a thread, so that their process can still end; see isolation.ts. */
+/** Runs calls that may never return in a thread, so that their process can still end; see isolation.ts. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parentPort } from 'node:worker_threads'
 import type { RunLog } from '#contracts'
@@ -15,7 +15,7 @@ async function call({ id, files, reconciler, input }: Isolated): Promise<void> {
   try {
     const found = (await loadFunctions(files)).find(({ name }) => name === reconciler)
     if (found === undefined) throw new Error(`no function ${reconciler} in ${files.join(', ')}`)
-    // The process is ended when the run is: its signal never comes.
+    // The signal is never aborted: the end of the run ends the process.
     const answer = await toInvoke(found)(input, { signal: new AbortController().signal, log, suspect: true })
     tell({ kind: 'answer', id, answer, leftBehind: !isAtRest() })
   } catch (error) {
@@ -23,7 +23,7 @@ async function call({ id, files, reconciler, input }: Isolated): Promise<void> {
   }
 }
 
-/** A connection that the function has closed is active for some more turns of the event loop. */
+/** A connection that the function has closed stays active for some more turns of the event loop. */
 async function tellRest(id: number): Promise<void> {
   const deadline = performance.now() + COMES_TO_REST_MS
   while (!isAtRest() && performance.now() < deadline) await sleep(1)

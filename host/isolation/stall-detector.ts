@@ -1,4 +1,4 @@
-/** Whether the main thread hangs: a decision on what another thread sees of it at regular looks. */
+/** Decides whether the main thread hangs, from samples that another thread takes at regular intervals. */
 export class StallDetector {
   readonly #lookMs: number
   #last: LoopSample | undefined
@@ -9,9 +9,9 @@ export class StallDetector {
   }
 
   /**
-   * For how long it could have turned its event loop and has not, in milliseconds. What it waited for a core does not
-   * count: on a busy machine, or with a small share of one, nothing hangs. Nor does a look that comes late count for
-   * more than one look: a machine that sleeps or a stopped process does not hang either.
+   * Returns for how many milliseconds the event loop had CPU time and has not turned. Time spent waiting for a core
+   * does not count, so a busy machine or a small CPU limit does not look like a hang. A late sample counts as one
+   * interval, so a suspended machine or a stopped process does not look like one either.
    */
   look(now: LoopSample): number {
     const { turns, atMs, waitedMs } = this.#last ?? now
@@ -23,10 +23,10 @@ export class StallDetector {
 }
 
 export interface LoopSample {
-  /** Of the event loop, so far. */
+  /** The turns of the event loop since the start. */
   turns: number
-  /** By a clock that is never set. */
+  /** The time of a monotonic clock. */
   atMs: number
-  /** For a core, so far. */
+  /** The time that the thread has waited for a core since the start. */
   waitedMs: number
 }

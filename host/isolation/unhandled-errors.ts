@@ -2,8 +2,8 @@ import type { RunLog } from '#contracts'
 import type { CallTracker } from './call-tracker.ts'
 
 /**
- * An unhandled error (a rejected promise without a handler, a throw in a timer) ends the run that it comes from, and no
- * other. An error that comes from no run is Fairlead's own and goes to `fatal`.
+ * Makes an unhandled error (a rejected promise without a handler, a throw in a timer) end only the run that caused it.
+ * An error outside of all runs is Fairlead's own and goes to `fatal`.
  */
 export function catchUnhandledErrors(calls: CallTracker, log: RunLog, fatal: (error: unknown) => void): Disposable {
   const caught = (error: unknown) => {

@@ -13,7 +13,7 @@ import {
 
 const NAMESPACES = { group: '', version: 'v1', resource: 'namespaces' }
 
-/** The API server of the kubeconfig; in a pod that has none, of the pod's own cluster. */
+/** Connects to the API server of the kubeconfig; in a pod without one, to the API server of the pod's cluster. */
 export async function openKube(config: Config, onRequest?: (request: RequestReport) => void): Promise<KubeClient> {
   const { KUBECONFIG, KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: port } = config
   const access =
@@ -27,7 +27,10 @@ export async function openKube(config: Config, onRequest?: (request: RequestRepo
   })
 }
 
-/** Names the cluster in events: the UID of kube-system, which every cluster has and which cannot be deleted. */
+/**
+ * Returns the UID of kube-system, which identifies the cluster in events: every cluster has this namespace, and it
+ * cannot be deleted.
+ */
 export async function clusterId(kube: KubeClient): Promise<string> {
   const { metadata } = await kube.get(resourcePath(NAMESPACES, undefined, 'kube-system'))
   return metadata.uid ?? ''

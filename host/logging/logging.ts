@@ -4,12 +4,15 @@ import { textLine } from './text-line.ts'
 
 const LONGEST = 20_000
 
-/** What the API server says, or that it says nothing, is no fault of the code that asked. */
+/**
+ * Errors that are logged without a stack: answers of the API server, and missing answers, are not errors of the calling
+ * code.
+ */
 const WITHOUT_STACK = new Set(['ApiError', 'ApiConnectionError', 'ApiAnswerError'])
 
 /**
- * An error as a log shows it, with as much of its texts as people read: a function over HTTP may answer with megabytes.
- * What is told of one instead stays as it is.
+ * Returns an error as a log shows it, with its texts cut: a function over HTTP may answer with megabytes. A value that
+ * is not an Error stays as it is.
  */
 export function errorFields(err: unknown): unknown {
   if (!(err instanceof Error)) return err
@@ -20,7 +23,10 @@ export function errorFields(err: unknown): unknown {
 const cut = (value: unknown): unknown =>
   typeof value === 'string' && value.length > LONGEST ? `${value.slice(0, LONGEST)}…` : value
 
-/** JSON lines in a pipe, readable lines on a terminal; always on standard error, which leaves standard output to results. */
+/**
+ * Logs JSON lines to a pipe and readable lines to a terminal; always to standard error, since standard output is for
+ * results.
+ */
 export async function createLogger(config: Pick<Config, 'LOG_LEVEL' | 'LOG_FORMAT'>): Promise<Logger> {
   const format = config.LOG_FORMAT ?? (process.stderr.isTTY ? 'text' : 'json')
   const options = {

@@ -3,7 +3,7 @@ import { harmless } from '#host/exit'
 
 type Style = Parameters<typeof styleText>[0]
 
-/** What pino writes. */
+/** The fields that pino writes. */
 interface Line {
   level: string
   /** ISO 8601. */
@@ -17,14 +17,14 @@ const STYLES: Record<string, Style> = { debug: 'blue', info: 'green', warn: 'yel
 
 const two = (number: number): string => String(number).padStart(2, '0')
 
-/** The local time of day, to the millisecond. */
+/** Returns the local time of day, to the millisecond. */
 function timeOf(text: string): string {
   const time = new Date(text)
   const clock = [time.getHours(), time.getMinutes(), time.getSeconds()].map(two).join(':')
   return `${clock}.${String(time.getMilliseconds()).padStart(3, '0')}`
 }
 
-/** A line of JSON as people read it: time, level, message and the other fields; below it the stack of an error. */
+/** Formats a line of JSON for people: time, level, message and the other fields; below it the stack of an error. */
 export function textLine(json: string, { colors }: { colors: boolean }): string {
   const { level, time, msg = '', err, ...others } = JSON.parse(json) as Line
   const painted = (style: Style, text: string): string =>

@@ -4,7 +4,7 @@ import { resourceName } from '#contracts'
 
 const SECONDS = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
 
-/** What the bridge tells as it happens, counted. */
+/** Counts the events that the bridge reports. */
 export function bridgeMetrics(registry: Registry): BridgeObserver {
   const registers = [registry]
   const published = new Counter({
@@ -57,7 +57,7 @@ export function bridgeMetrics(registry: Registry): BridgeObserver {
   }
 }
 
-/** Where the bridge stands, asked at each scrape. */
+/** Reports the state of the bridge, read at each scrape. */
 export function bridgeGauges(registry: Registry, status: () => BridgeStatus | undefined, now = () => new Date()): void {
   const ageOf = (date: Date | undefined): number => (date ? (now().getTime() - date.getTime()) / 1000 : 0)
   const gauges: [name: string, help: string, value: (resource: ResourceStatus) => number][] = [

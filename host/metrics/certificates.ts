@@ -3,11 +3,14 @@ import { readFile } from 'node:fs/promises'
 import { Gauge, type Registry } from 'prom-client'
 
 export interface CertificateObserver {
-  /** The certificate that NATS showed at the last connection is good until then. */
+  /** The end of validity of the certificate that NATS showed at the last connection. */
   serverCertificate(end: Date): void
 }
 
-/** When the certificates end by which this process and NATS know each other; nothing is said of a connection without. */
+/**
+ * Reports when the certificates end that this process and NATS use for mutual TLS. A connection without TLS has no such
+ * gauge.
+ */
 export function certificateGauge(registry: Registry, clientCertificate: string | undefined): CertificateObserver {
   let server: Date | undefined
   const gauge: Gauge = new Gauge({
@@ -25,7 +28,7 @@ export function certificateGauge(registry: Registry, clientCertificate: string |
   return { serverCertificate: (end) => (server = end) }
 }
 
-/** A file that cannot be read is named by the connection that needs it. */
+/** Returns undefined for a file that cannot be read: the connection that needs the file reports the error. */
 async function endOf(file: string | undefined): Promise<Date | undefined> {
   if (file === undefined) return undefined
   try {

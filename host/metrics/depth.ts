@@ -9,12 +9,12 @@ interface Depths {
   backlog: Backlog
 }
 
-/** client-go's priorities of what changed, and of initial lists and resync. */
+/** client-go's priorities of changes, and of initial lists and resync. */
 const PRIORITY = { high: '0', low: '-100' } as const
 
 /**
- * What the streams hold, asked at each scrape: true whichever process is asked, so of several the largest counts, not the
- * sum.
+ * Reports the contents of the streams, read at each scrape. Every process reports the same values, so use the maximum
+ * over processes, not the sum.
  */
 export function depthGauges(
   registry: Registry,
@@ -37,7 +37,7 @@ export function depthGauges(
       registers: [registry],
       async collect() {
         one.reset()
-        // That NATS does not answer is told by a gauge of its own.
+        // Another gauge reports that NATS does not answer.
         await asked().then(
           (all) => fill(one, all),
           () => undefined,

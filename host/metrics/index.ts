@@ -14,7 +14,7 @@ export interface Metrics extends RunMetrics {
   bridge: BridgeObserver
 }
 
-/** What happens in this process, counted under the names that dashboards for controller-runtime know. */
+/** Creates the metrics of this process, with the names that dashboards for controller-runtime use. */
 export function createMetrics(): Metrics {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })

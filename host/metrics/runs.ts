@@ -2,14 +2,16 @@ import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import type { RunObserver } from '#dispatch'
 import type { QueueObserver } from '#queue'
 
-/** Those of controller-runtime. */
+/** The buckets of controller-runtime. */
 const RECONCILE_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
-/** Those of client-go's workqueue: ten nanoseconds, and ten times more eleven times. */
+/** The buckets of client-go's workqueue: 10 ns, and eleven further powers of ten. */
 const QUEUE_BUCKETS = Array.from({ length: 12 }, (_, power) => Number(`1e${power - 8}`))
 const LATENESS_BUCKETS = [0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2.5, 5, 10, 60]
 
 const RESULTS = ['success', 'error', 'requeue', 'requeue_after'] as const
-/** Of one controller. A function that makes up kinds must not fill the memory of this process. */
+/**
+ * Kinds of effects per controller. The limit protects the memory of this process from a function that generates kinds.
+ */
 const MAX_EFFECT_KINDS = 64
 const OTHER_KIND = 'other'
 
@@ -17,13 +19,16 @@ export interface RunMetrics {
   run: RunObserver
   queue: QueueObserver
   eventDropped: (controller: string) => void
-  /** A run was not recorded. */
+  /** Called when a run was not recorded. */
   runDropped: (controller: string) => void
-  /** As controller-runtime does at the start of a controller: what has not happened yet is 0. */
+  /** Sets counters of the controllers to 0, as controller-runtime does at the start of a controller. */
   start: (controllers: readonly string[]) => void
 }
 
-/** controller-runtime's names and labels, for what this process does; ours begin with fairlead_. */
+/**
+ * Metrics of the runs of this process, with the names and labels of controller-runtime; additional metrics begin with
+ * fairlead_.
+ */
 export function runMetrics(registry: Registry, now: () => number = () => performance.now()): RunMetrics {
   const registers = [registry]
   const counter = (name: string, help: string, labelNames: string[] = ['controller']) =>
@@ -123,7 +128,7 @@ export function runMetrics(registry: Registry, now: () => number = () => perform
     return known.has(kind) ? kind : OTHER_KIND
   }
 
-  /** When each run of this process began, by controller and key. */
+  /** The start of each run of this process, by controller and key. */
   const underWay = new Map<string, Map<string, number>>()
   const ages = (controller: string) => [...(underWay.get(controller)?.values() ?? [])].map((at) => (now() - at) / 1000)
   const ageGauge = (name: string, help: string, value: (ages: number[]) => number) => {
@@ -182,7 +187,7 @@ export function runMetrics(registry: Registry, now: () => number = () => perform
       active.dec({ controller })
       underWay.get(controller)?.delete(step.key)
       times.observe({ controller }, step.ms / 1000)
-      // A run that was fenced or handed back is another process's to count.
+      // Another process counts a run that was fenced or handed back.
       if (step.result === 'fenced') return
       const failed = step.result === 'error' || step.result === 'terminal'
       runs.inc({ controller, result: step.result === 'terminal' ? 'error' : step.result })
@@ -215,5 +220,5 @@ export function runMetrics(registry: Registry, now: () => number = () => perform
   }
 }
 
-/** Our queues have the names of their controllers. */
+/** A queue has the name of its controller. */
 const queueOf = (controller: string) => ({ name: controller, controller })

@@ -4,7 +4,7 @@ import type { BridgeStatus } from '#bridge'
 import { UsageError } from '#host/exit'
 import { bridgeGauges } from './bridge.ts'
 
-/** `host:port`, or `:port` for every address. */
+/** Parses `host:port`, or `:port` for all addresses. */
 export function parseAddress(address: string): { host: string | undefined; port: number } {
   const match = /^(.*):(\d{1,5})$/.exec(address)
   const port = Number(match?.[2])
@@ -13,7 +13,7 @@ export function parseAddress(address: string): { host: string | undefined; port:
   return { host: match[1] === '' ? undefined : match[1]?.replaceAll(/[[\]]/g, ''), port }
 }
 
-/** GET /metrics, /healthz and /readyz; ready while there are no troubles. */
+/** Serves GET /metrics, /healthz and /readyz. /readyz fails while `health` reports troubles. */
 export async function serveMetrics(
   address: string,
   registry: Registry,

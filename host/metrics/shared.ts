@@ -1,9 +1,12 @@
 const AT_LEAST_MS = 1000
 const AT_MOST_MS = 60_000
-/** nats-server stores nothing in a stream while it counts: 28 ms with 300,000 timers. */
+/** nats-server blocks writes to a stream while it counts its messages: 28 ms with 300,000 timers. */
 const TIMES_AS_LONG = 100
 
-/** One answer for all who ask within a second, or within a hundred times as long as it took, but not for more than a minute. */
+/**
+ * Shares one answer among all callers within a second, or within 100 times the duration of the request, but at most a
+ * minute.
+ */
 export function shared<T>(ask: () => Promise<T>, now: () => number = () => performance.now()): () => Promise<T> {
   let last: { answer: Promise<T>; until: number } | undefined
   return () => {

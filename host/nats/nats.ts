@@ -16,7 +16,7 @@ export function openJetStream(config: Config, role: string, certificates?: Certi
   })
 }
 
-/** The files are read for each connection, so a renewed certificate needs no restart. */
+/** Reads the files for each connection, so a renewed certificate needs no restart. */
 function tlsOf(
   { NATS_CA: caFile, NATS_CERT: certFile, NATS_KEY: keyFile }: Config,
   certificates?: CertificateObserver,

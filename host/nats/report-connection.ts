@@ -1,14 +1,14 @@
 import type { JetStream } from '#jetstream'
 
 const LOOK_EVERY_MS = 250
-/** With LOOK_EVERY_MS less than two seconds. */
+/** The sum of this and LOOK_EVERY_MS is below two seconds. */
 const SILENT_MS = 1500
 
 type Log = Record<'info' | 'warn', (fields: object, message: string) => void>
 
 /**
- * Logs once that NATS is gone, within two seconds, and once that it is back. A server that ends drops the connection; one
- * that hangs answers no ping and sends nothing else.
+ * Logs within two seconds that NATS is unreachable, and logs its return, each once. A server that ends closes the
+ * connection; one that hangs answers no ping and sends no other data.
  */
 export function reportConnection(js: JetStream, log: Log): void {
   const { nc } = js
@@ -26,14 +26,14 @@ export function reportConnection(js: JetStream, log: Log): void {
   }
 
   let isConnected = true
-  /** Since when an answer is due, or the last byte came; undefined: none is due. */
+  /** Since when an answer is due, or the time of the last byte; undefined if no answer is due. */
   let silentSince: number | undefined
   let bytes = 0
   const settled = (isAnswered: boolean) => {
     silentSince = undefined
     if (isAnswered) back()
   }
-  // What has come while this process was busy is read before it counts as silence.
+  // Data that arrived while this process was busy is read before the silence is judged.
   const judge = () => {
     if (silentSince !== undefined && performance.now() - silentSince > SILENT_MS) gone('it does not answer')
   }

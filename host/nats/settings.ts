@@ -13,7 +13,7 @@ export function queueOptions(config: Config, log: Logger): QueueOptions {
     ...prefixOf(config),
     leaseMs,
     ackWaitMs: leaseMs,
-    // A key is logged as the object that it stands for.
+    // Logs a key as the object that it stands for.
     log: log.child({}, { serializers: { key: shownKey } }),
     instance: `${hostname()}-${process.pid}`,
   }

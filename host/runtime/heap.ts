@@ -1,15 +1,15 @@
 import { performance } from 'node:perf_hooks'
 import { memoryUsage } from 'node:process'
 
-/** It idles when less of so long a time than this was spent in code. */
+/** The process is idle if it spent less than IDLE_BELOW of this interval in code. */
 const LOOK_EVERY_MS = 10_000
 const IDLE_BELOW = 0.05
-/** By how much a process must have grown, in bytes and as a part, for a pause to be worth it. */
+/** The growth that justifies the pause of a collection: both in bytes and as a part of the resident memory. */
 const WORTH = { bytes: 64 * 2 ** 20, part: 0.25 }
 
 export interface ResidentMemory {
   now: number
-  /** After the last collection of all; 0: there was none, and a start leaves much behind. */
+  /** The resident memory after the last full collection; 0 before the first one, since a start leaves much garbage. */
   before: number
 }
 
@@ -17,9 +17,9 @@ export const isWorthCollecting = ({ now, before }: ResidentMemory): boolean =>
   now - before >= Math.max(WORTH.bytes, before * WORTH.part)
 
 /**
- * Releases the memory of the start, and of each burst, once the process idles. Node.js 24.21 keeps it for ever: V8 releases
- * memory only when its embedder reports idle time, and Node.js does not. The collection blocks the process for 0.1 to 0.3 s
- * with a heap of some hundred MiB, once after the start and after each burst.
+ * Releases the memory of the start, and of each burst, once the process is idle. Node.js 24.21 never releases it: V8
+ * releases memory only when its embedder reports idle time, and Node.js does not. The collection blocks the process for
+ * 0.1 to 0.3 s with a heap of some hundred MiB, once after the start and after each burst.
  */
 export function releaseMemoryWhenIdle(everyMs = LOOK_EVERY_MS): Disposable {
   let busy = performance.eventLoopUtilization()
@@ -33,12 +33,12 @@ export function releaseMemoryWhenIdle(everyMs = LOOK_EVERY_MS): Disposable {
     before = memoryUsage.rss()
   }
   const stop = () => clearInterval(timer)
-  // Builds of Node.js without an inspector keep their memory.
+  // Builds of Node.js without an inspector do not release memory.
   const timer = setInterval(() => void look().catch(stop), everyMs).unref()
   return { [Symbol.dispose]: stop }
 }
 
-/** As for a heap snapshot: also what V8 keeps for later. */
+/** Collects as for a heap snapshot, which also frees memory that V8 keeps for later use. */
 async function collectAll(): Promise<void> {
   const { Session } = await import('node:inspector/promises')
   const session = new Session()

@@ -2,18 +2,18 @@ import type { Runnable } from '#contracts'
 import { StreamLostError } from '#jetstream'
 import { repeat } from '#primitives'
 
-/** A change may wait for NATS as long as this. */
+/** The process is unhealthy after this time without an answer of NATS, for which a change may have to wait. */
 const UNHEALTHY_AFTER_MS = 30_000
 const ASK_EVERY_MS = 5000
 
 export interface NatsHealth extends Runnable {
-  /** That NATS has not answered for half a minute, or nothing. */
+  /** Reports that NATS has not answered for half a minute; empty otherwise. */
   troubles(): string[]
 }
 
 /**
- * Whether NATS answers, also while there is nothing to do; `ask` fails when it has waited long enough, or with what `lost`
- * is told.
+ * Checks whether NATS answers, even while there are no changes. `ask` rejects after its time-out, or with the error
+ * that `lost` receives.
  */
 export function createNatsHealth(
   ask: () => Promise<unknown>,
@@ -27,7 +27,7 @@ export function createNatsHealth(
         await ask()
         answeredAt = now()
       }
-      // Any other failure shows in the age of the last answer.
+      // Other failures increase the age of the last answer.
       const failed = (error: unknown) => (error instanceof StreamLostError ? lost(error) : undefined)
       return repeat(askOnce, { signal, everyMs: ASK_EVERY_MS, failed })
     },

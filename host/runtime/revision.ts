@@ -4,7 +4,7 @@ import type { Config } from '#host/config'
 import { type KubeClient, resourcePath } from '#kube'
 
 const PODS = { group: '', version: 'v1', resource: 'pods' }
-/** The kubelet says it a second or two after the container has started. */
+/** The kubelet reports the image digest a second or two after the container has started. */
 const TRIES = 10
 const PAUSE_MS = 1000
 
@@ -13,8 +13,8 @@ interface Pod extends KubeObject {
 }
 
 /**
- * Of the functions in this process: what the environment says, else the digest of the image of its container. Undefined
- * where neither is known: then no other revision is noticed.
+ * Returns the revision of the functions in this process: from the environment, else the digest of its container's
+ * image. Undefined if neither is known: then no change of the revision is detected.
  */
 export async function ownRevision(
   kube: Pick<KubeClient, 'get'>,

@@ -14,29 +14,29 @@ import { createNatsHealth } from './nats-health.ts'
 export interface RuntimeOptions {
   kube: KubeClient
   streams: Streams
-  /** Which parts this process has. */
+  /** The parts that this process runs. */
   parts: { bridge: boolean; dispatch: boolean }
   functions: readonly Reconciler[]
-  /** Left out: called as they are. */
+  /** Default: functions are called directly. */
   invoke?: (reconciler: Reconciler) => Invoke
   apiConcurrency: number
-  /** Of `functions`; undefined: not known. */
+  /** The revision of `functions`; undefined if it is unknown. */
   revision?: string | undefined
-  /** Left out: functions over HTTP are called without credentials. */
+  /** Default: functions over HTTP are called without credentials. */
   access?: readonly FunctionAccess[]
-  /** What one run may read, as JSON. */
+  /** The size limit of the objects that one run reads, in bytes of JSON. */
   maxStateBytes?: number
   log: Logger
-  /** Left out: nobody keeps traces. */
+  /** Default: traces are not exported. */
   traces?: TraceKeeper
   bridgeObserver?: BridgeObserver
   runObserver?: RunObserver
-  /** Left out: runs are not recorded. */
+  /** Default: runs are not recorded. */
   history?: RunHistory | undefined
   /** Called when a call of a function ignores its signal. */
   ignored?: (call: IgnoredSignal) => void
   eventDropped?: (reconciler: string) => void
-  /** Called when somebody has deleted or emptied a stream: this process cannot go on. */
+  /** Called when a stream was deleted or emptied: this process cannot continue. */
   lost?: (error: StreamLostError) => void
   now?: () => Date
 }
@@ -44,11 +44,11 @@ export interface RuntimeOptions {
 export interface Runtime extends Runnable {
   bridge: Bridge | undefined
   dispatcher: Dispatcher | undefined
-  /** Why it does not do its work now; nothing: it does. */
+  /** The reasons why the process does not work at the moment; empty if it works. */
   troubles(): string[]
 }
 
-/** Bridge and dispatcher of this process, wired to each other where both are here. */
+/** Creates the bridge and the dispatcher of this process, connected to each other if it has both. */
 export function createRuntime({
   kube,
   streams,
@@ -68,7 +68,7 @@ export function createRuntime({
   ...observers
 }: RuntimeOptions): Runtime {
   const { js, events, queue, dead } = streams
-  // Dispatchers may not write there.
+  // Only bridges write there; dispatchers do not have the permission.
   const incarnation = incarnationOf(js, [events, queue], { marks: parts.bridge })
   const natsHealth = createNatsHealth(incarnation, now, lost)
   const deadLetter = dead.put.bind(dead)

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { UsageError } from '#host/exit'
 
-/** The variables of OpenTelemetry's specification that count here; all others have no effect. */
+/** The supported variables of OpenTelemetry's specification; others have no effect. */
 const variables = z.object({
   OTEL_SDK_DISABLED: z.string().optional(),
   OTEL_TRACES_EXPORTER: z.string().optional(),
@@ -23,11 +23,11 @@ export interface OtlpConfig {
   headers: Record<string, string>
   timeoutMs: number
   resource: Record<string, string>
-  /** Of new traces, from 0 to 1. */
+  /** The share of new traces that is kept, from 0 to 1. */
   ratio: number
 }
 
-/** Where traces go; undefined: nowhere, since no endpoint is given. */
+/** Returns the destination of traces; undefined if no endpoint is configured. */
 export function readOtlp(env: NodeJS.ProcessEnv): OtlpConfig | undefined {
   const given = Object.fromEntries(Object.entries(env).filter(([name, value]) => name in variables.shape && value))
   const parsed = variables.safeParse(given)
@@ -74,7 +74,7 @@ function ratioOf(sampler: string, arg: number): number {
   )
 }
 
-/** `a=b,c=d`, percent-encoded (W3C Baggage). */
+/** Parses `a=b,c=d`, percent-encoded (W3C Baggage). */
 const pairsOf = (text = ''): Record<string, string> =>
   Object.fromEntries(
     text.split(',').flatMap((pair) => {

@@ -9,7 +9,7 @@ export interface TraceKeeper extends AsyncDisposable {
   sample: (traceId: string) => boolean
 }
 
-/** An exporter, where OTEL_EXPORTER_OTLP_ENDPOINT says where to; else nothing is loaded and nobody keeps traces. */
+/** Opens an exporter if OTEL_EXPORTER_OTLP_ENDPOINT is set. Otherwise it loads nothing, and traces are not exported. */
 export async function openTraceKeeper(env: NodeJS.ProcessEnv, log: Logger): Promise<TraceKeeper> {
   const config = readOtlp(env)
   if (config === undefined)
@@ -19,7 +19,7 @@ export async function openTraceKeeper(env: NodeJS.ProcessEnv, log: Logger): Prom
   const limit = config.ratio * 2 ** 32
   return {
     keep: (span) => exporter.keep(span),
-    // The last digits are random in every trace id (W3C Trace Context, level 2).
+    // The last digits of every trace id are random (W3C Trace Context, level 2).
     sample: (traceId) => Number.parseInt(traceId.slice(-8), 16) < limit,
     [Symbol.asyncDispose]: () => exporter[Symbol.asyncDispose](),
   }

@@ -3,7 +3,7 @@ import type { RunLog } from '#contracts'
 import type { OtlpConfig } from './config.ts'
 import type { FinishedSpan } from './spans.ts'
 
-/** As the batch processor of OpenTelemetry's specification. */
+/** The limits of the batch processor in OpenTelemetry's specification. */
 const MOST_WAITING = 2048
 const MOST_AT_ONCE = 512
 const EVERY_MS = 5000
@@ -15,8 +15,8 @@ export interface Exporter extends AsyncDisposable {
 }
 
 /**
- * Sends spans over OTLP/HTTP as JSON (opentelemetry-proto 1.x). Nothing waits for it: what a collector does not take,
- * or takes too slowly, is dropped and counted in the log.
+ * Sends spans over OTLP/HTTP as JSON (opentelemetry-proto 1.x). No run waits for it: spans that a collector rejects, or
+ * accepts too slowly, are dropped, and the log has their number.
  */
 export function createExporter({ url, headers, timeoutMs, resource }: OtlpConfig, log: RunLog): Exporter {
   let waiting: FinishedSpan[] = []
@@ -46,7 +46,7 @@ export function createExporter({ url, headers, timeoutMs, resource }: OtlpConfig
     dropped = 0
   }
 
-  /** False: not now. */
+  /** Returns false if the collector does not accept the spans at the moment. */
   async function post(body: string, isLast = false): Promise<boolean> {
     const signal = AbortSignal.timeout(timeoutMs)
     const sent = { ...headers, 'content-type': 'application/json' }
@@ -70,7 +70,7 @@ export function createExporter({ url, headers, timeoutMs, resource }: OtlpConfig
   }
 }
 
-/** ExportTraceServiceRequest; 64-bit integers are strings in protobuf's JSON. */
+/** An ExportTraceServiceRequest. 64-bit integers are strings in protobuf's JSON. */
 const requestOf = (spans: FinishedSpan[], resource: Record<string, string>) => ({
   resourceSpans: [
     {

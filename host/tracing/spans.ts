@@ -3,7 +3,7 @@ import { type KubeObject, resourceName } from '#contracts'
 import type { RunObserver, RunStep } from '#dispatch'
 import { type Span, shownKey, spanAfter, traceparentOf } from '#events'
 
-/** What happened between two moments, as it is exported. */
+/** A finished span, as it is exported. */
 export interface FinishedSpan extends Span {
   name: string
   kind: 'internal' | 'producer' | 'consumer' | 'client'
@@ -11,7 +11,7 @@ export interface FinishedSpan extends Span {
   start: number
   end: number
   attributes: Record<string, string | number | undefined>
-  /** Left out: it went well. */
+  /** The error; left out after success. */
   error?: string | undefined
 }
 
@@ -20,17 +20,17 @@ interface Tracing extends ChangeTracer {
   run: RunObserver
 }
 
-/** Where traces are kept: somebody takes finished spans. */
+/** The destination and the sampling of traces. */
 interface TracingOptions {
-  /** Left out: nobody keeps traces; they are in events and logs all the same. */
+  /** Receives finished spans. Undefined: spans are not exported, but events and logs still contain their ids. */
   keep: ((span: FinishedSpan) => void) | undefined
-  /** Whether a new trace is kept, by its first span. */
+  /** Returns whether a new trace is kept. */
   sample: (traceId: string) => boolean
   /** Epoch milliseconds. */
   now: () => number
 }
 
-/** Makes spans of what bridge and dispatcher tell: change → queue → run → API requests. */
+/** Makes spans from the reports of bridge and dispatcher: change → queue → run → API requests. */
 export function createTracing({ keep, sample, now }: TracingOptions): Tracing {
   const begun = new WeakMap<KubeObject, Span>()
   const waiting = new Map<string, { queuedAt: number; startedAt: number }>()

@@ -14,7 +14,7 @@ export async function* selectLetters(dead: DeadLetters, filter: DeadFilter): Asy
       yield letter
 }
 
-/** Undefined: it is no text. */
+/** Returns the data as text; undefined if it is not UTF-8. */
 export function textOf(data: Uint8Array): string | undefined {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(data)

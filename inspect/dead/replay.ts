@@ -8,7 +8,7 @@ export interface ReplayTools {
   dead: DeadLetters
 }
 
-/** Puts a message back where it came from, then takes it from the dead; gives what came of it, in words. */
+/** Returns a message to its stream, then removes it from DEAD. `text` describes the result. */
 export async function replay(letter: DeadLetter, tools: ReplayTools): Promise<{ done: boolean; text: string }> {
   const back = await putBack(letter, tools)
   if (back.done) await tools.dead.remove(letter.id)
@@ -25,7 +25,7 @@ async function putBack(letter: DeadLetter, { js, queue, dead }: ReplayTools): Pr
   if (!dead.isFromEvents(letter)) return left('it has no place in EVENTS')
   if (letter.data.length < letter.bytes) return left('its body was not kept whole')
   try {
-    // What stands there by now is newer.
+    // Fails if the subject has a message, which is newer.
     const headers = { ...ownHeaders(letter.headers), 'Nats-Expected-Last-Subject-Sequence': 0 }
     const { sequence } = await js.publish(letter.subject, letter.data, headers)
     return { done: true, text: `published to ${letter.stream} as ${sequence}` }
@@ -37,6 +37,6 @@ async function putBack(letter: DeadLetter, { js, queue, dead }: ReplayTools): Pr
 
 const left = (why: string) => ({ done: false, text: `left, ${why}` })
 
-/** Without what told the server how to store it. */
+/** Leaves out the headers that instruct the server how to store the message. */
 const ownHeaders = (headers: Record<string, string>): Record<string, string> =>
   Object.fromEntries(Object.entries(headers).filter(([name]) => !name.startsWith('Nats-')))

@@ -8,7 +8,7 @@ import type { Relative, ReportedEvent, Target } from './situation.ts'
 
 const AT_ONCE = 8
 const EVENTS_SHOWN = 10
-/** Of one field; more are not looked at. */
+/** The limit of names that are read from one field. */
 const NAMES_READ = 50
 
 const undefinedIfNotFound = (error: unknown): undefined => {
@@ -16,7 +16,9 @@ const undefinedIfNotFound = (error: unknown): undefined => {
   return undefined
 }
 
-/** A right that who asks does not have leaves a question open, and does not end the command. */
+/**
+ * Returns undefined if the user lacks the permission: the explanation leaves that fact open, and the command continues.
+ */
 async function unlessForbidden<T>(read: () => Promise<T>): Promise<T | undefined> {
   try {
     return await read()
@@ -36,7 +38,7 @@ async function listAll(kube: KubeClient, path: string, fieldSelector?: string): 
 export const objectIn = (kube: KubeClient, { ref, namespace, name }: Pick<Target, 'ref' | 'namespace' | 'name'>) =>
   kube.get(resourcePath(ref, namespace, name)).catch(undefinedIfNotFound)
 
-/** Where else objects of that name are. */
+/** Returns where else objects with that name exist, as `namespace/name`. */
 export async function elsewhereIn(kube: KubeClient, { ref, name }: Target): Promise<string[]> {
   const found = await unlessForbidden(() => listAll(kube, resourcePath(ref), `metadata.name=${name}`))
   return (found ?? []).flatMap(({ metadata }) =>
@@ -87,7 +89,9 @@ export async function eventsAbout(kube: KubeClient, { metadata }: KubeObject): P
 
 const REVIEWS = { group: 'authorization.k8s.io', version: 'v1', resource: 'subjectaccessreviews' }
 
-/** What the generated rights of the function have, and its account has not here. */
+/**
+ * Returns the permissions that the function's generated RBAC contains and its service account lacks in this namespace.
+ */
 export async function missingRightsOf(
   kube: KubeClient,
   reconciler: KubeObject,
@@ -122,7 +126,9 @@ interface Right {
   verb: string
 }
 
-/** Those on kinds; what names single objects is told by the API server when it refuses. */
+/**
+ * The permissions for whole kinds. Permissions for single objects are left out: the API server's rejection names them.
+ */
 function rightsOf(name: string, spec: ReconcilerSpec): Right[] {
   const roles = functionRbac({ metadata: { name }, spec }).filter(
     ({ kind, metadata }) => kind === 'ClusterRole' && metadata.name === `fairlead-${name}`,
@@ -139,7 +145,10 @@ function rightsOf(name: string, spec: ReconcilerSpec): Right[] {
     })
 }
 
-/** What the reconciler has created for the object: of its kinds, by owner reference or retention, and by its mark. */
+/**
+ * Returns the objects that the reconciler has created for the object: objects of its kinds with its mark, by owner
+ * reference or retention.
+ */
 export async function ownedIn(kube: KubeClient, owner: KubeObject, spec: ReconcilerSpec): Promise<KubeObject[]> {
   const found = await mapAtMost(AT_ONCE, spec.owns, (kind) =>
     unlessForbidden(() => listAll(kube, resourcePath(kind, owner.metadata.namespace)).catch(undefinedIfNotFound)),
@@ -147,7 +156,7 @@ export async function ownedIn(kube: KubeClient, owner: KubeObject, spec: Reconci
   return found.flatMap((objects) => (objects ?? []).filter((object) => isOwnedBy(object, owner)))
 }
 
-/** Leaves out what other reconcilers have created for the same owner. */
+/** False for objects that other reconcilers have created for the same owner. */
 export const isMarkedFor = (
   reconciler: KubeObject,
   spec: ReconcilerSpec,
@@ -155,7 +164,7 @@ export const isMarkedFor = (
   child: KubeObject,
 ): boolean => [undefined, identityOf(reconciler.metadata.name, spec)].includes(markedBy(owner, child))
 
-/** The related objects that fields of the object name, whether they exist or not. */
+/** Returns the related objects that fields of the object name, whether they exist or not. */
 export async function namedIn(kube: KubeClient, object: KubeObject, spec: ReconcilerSpec): Promise<Relative[]> {
   const wanted = spec.related.flatMap((related) => {
     const { names, namespaces, clusterScoped } = relatedLookup(related, object)

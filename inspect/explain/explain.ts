@@ -27,15 +27,15 @@ import { dryRun, held, missingRights, overlapping, unread, unselected, unserved,
 import type { Situation } from './situation.ts'
 
 export interface Explanation {
-  /** Nothing is wrong, nothing is under way, and both servers could be asked. */
+  /** There is no problem, no change is in progress, and both servers answered. */
   healthy: boolean
-  /** In the order in which they should be dealt with. */
+  /** The findings, ordered by urgency. */
   findings: Finding[]
-  /** What to do first; undefined: nothing. */
+  /** The next step of the user; undefined if none is necessary. */
   next: NextStep | undefined
 }
 
-/** A cause stands before what follows from it: the first problem has the step that helps. */
+/** A cause comes before its effects, so the first problem has the step that helps. */
 const RULES: readonly Rule[] = [
   kindGone,
   absent,
@@ -70,7 +70,7 @@ const RULES: readonly Rule[] = [
 
 const LEVELS: readonly Level[] = ['problem', 'unknown', 'pending', 'note']
 
-/** What holds the object up, in words, and the one step to take. Pure: the situation is all that it knows. */
+/** Returns the causes that block the object, as text, and the next step. Pure: the situation is its only input. */
 export function explain(situation: Situation): Explanation {
   const all = RULES.flatMap((rule) => rule(situation))
   const findings = LEVELS.flatMap((level) => all.filter((finding) => finding.level === level))

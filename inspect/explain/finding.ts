@@ -2,13 +2,13 @@ import type { KubeObject, ResourceRef } from '#contracts'
 import type { Situation, Target } from './situation.ts'
 
 /**
- * problem: it does not become right by itself. pending: something is under way. unknown: a server could not be asked.
- * note: worth knowing.
+ * problem: needs an action. pending: a change is in progress. unknown: a server did not answer. note: additional
+ * information.
  */
 export type Level = 'problem' | 'pending' | 'unknown' | 'note'
 
 export interface Finding {
-  /** CamelCase, for scripts. */
+  /** The reason in CamelCase, for scripts. */
   reason: string
   level: Level
   reconciler?: string
@@ -16,19 +16,19 @@ export interface Finding {
   next?: NextStep
 }
 
-/** What to do about it. */
+/** A step that the user can take. */
 export interface NextStep {
   say: string
-  /** For a shell. */
+  /** A command for a shell. */
   command?: string
 }
 
-/** One thing that may be the case; nothing: it is not. */
+/** Returns its findings for the situation; an empty list if the rule does not apply. */
 export type Rule = (situation: Situation) => Finding[]
 
 export const step = (say: string, command?: string): NextStep => ({ say, ...(command !== undefined && { command }) })
 
-/** `websites.example.com`, as kubectl takes it. */
+/** The kind for kubectl: `websites.example.com`. */
 const kubectlKind = ({ resource, group }: Pick<ResourceRef, 'resource' | 'group'>): string =>
   group === '' ? resource : `${resource}.${group}`
 
@@ -41,7 +41,7 @@ export function kubectlName({ ref, namespace, name }: Pick<Target, 'ref' | 'name
 export const shown = ({ kind, namespace, name }: Pick<Target, 'kind' | 'namespace' | 'name'>): string =>
   `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`
 
-/** `website default/hello`: the key, as `fairlead queue` takes it. */
+/** The key for `fairlead queue`: `website default/hello`. */
 export const keyName = (reconciler: string, { namespace, name }: Target): string =>
   `${reconciler} ${namespace === undefined ? '' : `${namespace}/`}${name}`
 

@@ -18,7 +18,7 @@ import { isFor, kindNamed } from './kind.ts'
 import { lastRunOf, lettersAbout, ownedInEvents, reconcilersIn, rowsOf, storedObject, watchedIn } from './nats-facts.ts'
 import type { ReconcilerSituation, Relative, Situation, Target } from './situation.ts'
 
-/** One of the two may be away: then it is a text that says why. */
+/** The two servers. For a server that is unreachable, the reason as text. */
 export interface Sources {
   kube: KubeClient | string
   streams: ExistingStreams | string
@@ -30,11 +30,11 @@ export interface Asked {
   name: string
 }
 
-/** A bridge has stored a change by then, if it works. */
+/** Attempts within which a working bridge has stored a change. */
 const LOOKS = 6
 const LOOK_AGAIN_MS = 200
 
-/** Reads all that is known of an object. Writes nothing. */
+/** Reads the situation of an object. Writes nothing. */
 export async function gather(asked: Asked, { kube: api, streams: nats }: Sources, now: () => Date): Promise<Situation> {
   const [kube, apiAway] = typeof api === 'string' ? [undefined, api] : [api, undefined]
   const [streams, natsAway] = typeof nats === 'string' ? [undefined, nats] : [nats, undefined]
@@ -90,7 +90,7 @@ async function targetOf(
   return { kind, ref, ...(isNamespaced && inNamespace), name, ...(isServed !== undefined && { isServed }) }
 }
 
-/** What the API server has, and what EVENTS has of it. A bridge that works is some milliseconds behind. */
+/** Returns the versions in the API server and in EVENTS. Waits, since a working bridge is some milliseconds behind. */
 async function versionsOf(
   target: Target & { isServed?: boolean },
   kube: KubeClient | undefined,
@@ -135,7 +135,7 @@ async function situationOf(
   }
 }
 
-/** EVENTS finds them by their owner, the API server only by a list of the kind. */
+/** Returns the owned objects. EVENTS finds them by their owner; the API server needs a list of each kind. */
 async function ownedOf(
   reconciler: KubeObject,
   spec: ReconcilerSpec,

@@ -1,13 +1,13 @@
 import type { KubeObject } from '#contracts'
 import { type Condition, conditionOf, conditionsOf, type Relative } from './situation.ts'
 
-/** As the controllers of Kubernetes report it. */
+/** The health of an object, from the status that the controllers of Kubernetes report. */
 export interface Health {
   is: 'healthy' | 'progressing' | 'failed' | 'missing' | 'unknown'
   why?: string
 }
 
-/** Waits that do not end by themselves. */
+/** Reasons for waiting that do not resolve without an action. */
 const STUCK =
   /^(?:ErrImagePull|ImagePullBackOff|InvalidImageName|CrashLoopBackOff|CreateContainer(?:Config)?Error|RunContainerError)$/
 
@@ -65,7 +65,7 @@ function workloadHealth(workload: KubeObject): Health {
   return isSeen && readyReplicas >= wanted ? { is: 'healthy', why } : { is: 'progressing', why }
 }
 
-/** An object whose controller reports nothing is as it should be once it is there. */
+/** Judges an object by its conditions. An object without conditions is healthy as soon as it exists. */
 function byConditions(object: KubeObject): Health {
   const ready = conditionsOf(object).find(({ type }) => type === 'Ready' || type === 'Available')
   if (ready === undefined) return { is: 'healthy' }

@@ -4,17 +4,20 @@ import { type Finding, keyName, kubectlName, type NextStep, nameOf, patchOf, typ
 import { isSelected, lasting, specOf } from './reconciler-rules.ts'
 import { conditionOf, type ReconcilerSituation, type Situation } from './situation.ts'
 
-/** Below it a key that is queued is no news. */
+/** A key that has been queued for less time than this is not reported. */
 const LONG_QUEUED_MS = 60_000
 
-/** What the queue has of the object's keys. */
+/** Reports the state of the object's keys in the queue. */
 export const queue: Rule = (situation) =>
   situation.reconcilers.flatMap((one) => {
     if (isSelected(one, situation) === false && !isHeldBy(one, situation)) return []
     return (one.rows ?? []).flatMap((row) => stateOf(row, one, situation))
   })
 
-/** The object was of the Reconciler, and what it is still due is done. */
+/**
+ * True while an object that is being deleted still has keys: the Reconciler selected it earlier, and its finalizer is
+ * still needed.
+ */
 const isHeldBy = ({ rows = [] }: ReconcilerSituation, { object }: Situation): boolean =>
   rows.length > 0 && object?.metadata.deletionTimestamp !== undefined
 
@@ -131,7 +134,7 @@ function waiting(
 
 const runNow = (key: string): NextStep => step('Nothing has to be done. To run it now:', `fairlead queue run ${key}`)
 
-/** What is wrong is the object, or the function. */
+/** Suggests to fix the object or the function. */
 function parkedStep(one: ReconcilerSituation, { target, object }: Situation): NextStep {
   const { reason } = conditionOf(object, 'Reconciled') ?? {}
   if (reason === 'InvalidOutcome')
@@ -145,7 +148,7 @@ function parkedStep(one: ReconcilerSituation, { target, object }: Situation): Ne
   )
 }
 
-/** The object has changed since the function has last spoken of it, and nothing is due. */
+/** Reports a change of the object without a run after it, while no key is due. */
 export const unanswered: Rule = (situation) => {
   const { object, target, now } = situation
   const { generation = 0, deletionTimestamp } = object?.metadata ?? {}

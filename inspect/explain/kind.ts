@@ -4,19 +4,19 @@ import type { ServedResource } from '#kube'
 import { isRefused, readReconciler } from '#spec'
 import { watchedAs } from '../selection.ts'
 
-/** A kind by the name that the user gives it. */
+/** A kind that the user has named. */
 export interface NamedKind {
   kind: string
   ref: ResourceRef
-  /** Undefined: not known. */
+  /** Undefined if it is unknown. */
   namespaced?: boolean
-  /** Undefined: not known. */
+  /** Undefined if it is unknown. */
   isServed?: boolean
 }
 
 /**
- * The API server knows all names of a kind. While it is away, or has lost the definition, the Reconcilers know those of
- * their kinds, and EVENTS those that are watched.
+ * Finds a kind by its name. The API server knows all names of a kind. If it is unreachable, or no longer has the
+ * definition, the Reconcilers know their kinds, and EVENTS knows the watched kinds.
  */
 export function kindNamed(
   name: string,
@@ -46,13 +46,13 @@ export function kindNamed(
 const isSameKind = (a: Pick<ResourceRef, 'group' | 'resource'>, b: Pick<ResourceRef, 'group' | 'resource'>) =>
   a.group === b.group && a.resource === b.resource
 
-/** The primary comes first: it is what is most often asked for. */
+/** Returns the kinds of a Reconciler, the primary kind first: users ask for it most often. */
 function declaredKinds(object: KubeObject): (ResourceRef & { kind: string })[] {
   const spec = readReconciler(object)
   return isRefused(spec) ? primaryOf(object) : [spec.for, ...spec.owns, ...spec.related]
 }
 
-/** Of a Reconciler that is refused, if it has one. */
+/** Returns the primary kind of a rejected Reconciler, if its spec contains one. */
 function primaryOf({ spec }: KubeObject): (ResourceRef & { kind: string })[] {
   const { for: primary } = (spec ?? {}) as { for?: Partial<ResourceRef & { kind: string }> }
   const { group, version, resource, kind } = primary ?? {}
@@ -60,7 +60,7 @@ function primaryOf({ spec }: KubeObject): (ResourceRef & { kind: string })[] {
   return [{ group, version, resource, kind }]
 }
 
-/** Whether the Reconciler is for objects of that kind. */
+/** Whether the Reconciler reconciles objects of that kind. */
 export const isFor = (reconciler: KubeObject, ref: ResourceRef): boolean => {
   const spec = readReconciler(reconciler)
   return (isRefused(spec) ? primaryOf(reconciler) : [spec.for]).some((one) => isSameKind(one, ref))

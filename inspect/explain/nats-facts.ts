@@ -25,7 +25,7 @@ import type { LastRun, Letter, Target } from './situation.ts'
 
 const isThere = ({ verb }: StoredEvent): boolean => verb === 'added' || verb === 'modified'
 
-/** None where no bridge has made EVENTS. */
+/** Returns the watched kinds; an empty list if EVENTS does not exist. */
 export async function watchedIn(view: EventsView): Promise<ResourceRef[]> {
   return view.resources().catch((error: unknown) => {
     if (error instanceof NoEventsError) return []
@@ -39,7 +39,7 @@ export async function reconcilersIn(view: EventsView): Promise<KubeObject[]> {
   return found
 }
 
-/** Of all subjects of the object, the newest version counts. */
+/** Returns the newest version among all subjects of the object. */
 export async function storedObject(
   view: EventsView,
   { ref, namespace, name }: Pick<Target, 'ref' | 'namespace' | 'name'>,
@@ -70,7 +70,7 @@ export async function rowsOf({ queue, view }: ExistingStreams, reconciler: strin
   return Promise.all(entries.map((entry) => withOrphan(toRow(entry), orphans)))
 }
 
-/** Undefined: none is recorded. */
+/** Returns the last recorded run; undefined if RUNS has none. */
 export async function lastRunOf(
   { runs }: ExistingStreams,
   reconciler: string,
@@ -105,7 +105,7 @@ function toLastRun({ sequence, record }: StoredRun, { namespace }: Target): Last
   }
 }
 
-/** Those that are about the object, or about one of its keys. */
+/** Returns the dead letters about the object or one of its keys. */
 export async function lettersAbout({ dead }: ExistingStreams, target: Target): Promise<Letter[]> {
   const found: Letter[] = []
   for await (const letter of dead.list()) {
@@ -117,7 +117,7 @@ export async function lettersAbout({ dead }: ExistingStreams, target: Target): P
   return found
 }
 
-/** The object that the letter names; undefined: none. */
+/** Returns the object that the letter names; undefined if it names none. */
 function placeOf(letter: DeadLetter): { namespace: string | undefined; name: string } | undefined {
   const key = keyIn(letter)?.key
   if (key !== undefined) return isKey(key) ? parseKey(key) : undefined
@@ -129,5 +129,5 @@ function placeOf(letter: DeadLetter): { namespace: string | undefined; name: str
   }
 }
 
-/** A prefix may stand before them. */
+/** The last parts of a subject identify the object; a prefix may precede them. */
 const OBJECT_PARTS = 7

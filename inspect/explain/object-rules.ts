@@ -98,7 +98,7 @@ export const namespaceTerminating: Rule = ({ isNamespaceTerminating, target, obj
       ]
     : []
 
-/** Finalizers of a Reconciler that does not exist: nothing removes them. */
+/** Reports finalizers of Reconcilers that do not exist: no process removes these finalizers. */
 export const orphaned: Rule = ({ object, finalizers, target }) => {
   if (object === undefined || finalizers === undefined) return []
   const orphans = reconcilerFinalizers(object).filter((finalizer) => !finalizers.includes(finalizer))
@@ -154,7 +154,7 @@ export const deleting: Rule = (situation) => {
   ]
 }
 
-/** EVENTS has an older version, or none: no run can see what the API server has. */
+/** Reports that EVENTS has an older version of the object, or none: no run can see the version of the API server. */
 export const behind: Rule = (situation) => {
   const { object, storedVersion, natsAway, apiAway, reconcilers, target } = situation
   const isWatched = reconcilers.some((one) => isSelected(one, situation) === true)
@@ -189,7 +189,7 @@ export const unread: Rule = ({ letters, target }) =>
     next: step('Look at the letter, fix its cause, and put it back.', `fairlead dead replay ${id}`),
   }))
 
-/** What a server that is away would say. Last: what is known already may be the cause. */
+/** Reports servers that are unreachable. It is the last rule, since earlier findings may contain the cause. */
 export const away: Rule = ({ apiAway, natsAway }: Situation) => [
   ...(natsAway === undefined
     ? []

@@ -5,7 +5,7 @@ import { type Finding, keyName, kubectlName, type NextStep, nameOf, type Rule, s
 import { healthOf, wordsOf } from './health.ts'
 import { type Condition, conditionOf, type ReportedEvent, type Situation, type Target } from './situation.ts'
 
-/** What the last runs have said on the object: `Reconciled` False, and how that is mended. */
+/** Reports the condition `Reconciled` False of the last runs, with its fix. */
 export const refused: Rule = (situation) => {
   const { object, now, reconcilers, target } = situation
   const condition = conditionOf(object, RECONCILED)
@@ -68,7 +68,7 @@ const REFUSALS: Record<string, ToStep> = {
 
 const OTHERWISE: ToStep = thenRetry('Mend what the message names')
 
-/** What the function itself says. */
+/** Reports the condition Ready of the function. */
 export const unready: Rule = ({ object, now, reconcilers }) => {
   const ready = conditionOf(object, 'Ready')
   if (ready === undefined || ready.status === 'True' || object?.metadata.deletionTimestamp !== undefined) return []
@@ -86,11 +86,11 @@ export const unready: Rule = ({ object, now, reconcilers }) => {
   ]
 }
 
-/** The function may be ready without it: then it is no problem. */
+/** The function may be Ready without the missing object: then the finding is a note, not a problem. */
 const levelBeside = (object: KubeObject | undefined): 'problem' | 'note' =>
   conditionOf(object, 'Ready')?.status === 'True' ? 'note' : 'problem'
 
-/** What the object names and is not there. */
+/** Reports related objects that the object names and that do not exist. */
 export const namedMissing: Rule = ({ reconcilers, target, object: primary }) =>
   reconcilers.flatMap(({ object, named }) =>
     named
@@ -107,7 +107,10 @@ export const namedMissing: Rule = ({ reconcilers, target, object: primary }) =>
       })),
   )
 
-/** What the last recorded run returned and does not exist. A run that was refused has said so itself. */
+/**
+ * Reports objects that the last recorded run returned and that do not exist. Skips a rejected run, which has its own
+ * finding.
+ */
 export const ownedMissing: Rule = ({ reconcilers, target, object: primary }) =>
   reconcilers.flatMap(({ object, owned, lastRun, rows = [] }) => {
     const isSettled = lastRun?.result === 'success' || lastRun?.result === 'requeue_after'
@@ -125,7 +128,7 @@ export const ownedMissing: Rule = ({ reconcilers, target, object: primary }) =>
       }))
   })
 
-/** Objects of the reconciler that have failed. */
+/** Reports owned objects that have failed. */
 export const ownedFailed: Rule = ({ reconcilers, object: primary }) =>
   reconcilers.flatMap(({ object, owned }) =>
     owned.flatMap((one): Finding[] => {
@@ -164,7 +167,10 @@ export const ownedProgressing: Rule = ({ reconcilers, object }) => {
 
 const HOUR_MS = 3_600_000
 
-/** Others set again and again what the function declares: their values stand most of the time. */
+/**
+ * Reports fields that the function declares and other managers keep changing: the object has their values most of the
+ * time.
+ */
 export const contested: Rule = ({ object, now }) => {
   const condition = conditionOf(object, CONTESTED)
   if (condition?.status !== 'True') return []
@@ -183,7 +189,7 @@ export const contested: Rule = ({ object, now }) => {
   ]
 }
 
-/** Fields that others set and the reconciler takes back: each time is a write. */
+/** Reports fields that other managers set and the reconciler corrects: each correction is a write. */
 export const takenBack: Rule = ({ events, now }: Situation) =>
   events
     .filter(({ reason, message }) => reason === 'FieldConflict' && message.includes('taken back from others'))

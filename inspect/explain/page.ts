@@ -9,17 +9,17 @@ import { isSelected } from './reconciler-rules.ts'
 import { conditionOf, conditionsOf, type ReconcilerSituation, type Relative, type Situation } from './situation.ts'
 
 const CHARS = 160
-/** Of one list. */
+/** The limit of lines of one list. */
 const LINES = 20
 
-/** One page for a terminal; three lines where there is nothing to tell. */
+/** Returns one page for a terminal; three lines for a healthy object. */
 export function pageOf(situation: Situation, explanation: Explanation): string {
   const { healthy, findings } = explanation
   const isShort = healthy && findings.every(({ reason }) => USUAL.has(reason))
   return isShort ? shortPage(situation, explanation) : longPage(situation, explanation)
 }
 
-/** What a healthy object may have without being worth a page. */
+/** Findings that a healthy object may have and that do not need the full page. */
 const USUAL = new Set(['TimerPending', 'Unselected'])
 
 function shortPage({ target, object, reconcilers, now }: Situation, { findings }: Explanation): string {
@@ -62,7 +62,7 @@ function longPage(situation: Situation, { findings, next, healthy }: Explanation
   ].join('\n\n')
 }
 
-/** The step of a note is no next step: it stands beside it. */
+/** The next step of a note does not count as the next step of the page, so it is printed beside the note. */
 const listed = (finding: Finding): string =>
   finding.level === 'note' && finding.next
     ? `${spoken(finding)}. ${finding.next.say} ${finding.next.command ?? ''}`
@@ -98,7 +98,7 @@ function sections(situation: Situation, now: number): [title: string, values: st
 const shortened = (values: string[]): string[] =>
   values.length <= LINES ? values : [...values.slice(0, LINES - 1), `… and ${values.length - LINES + 1} more`]
 
-/** Watched, selected, served: yes, no, or not known. */
+/** Returns whether the object is watched, selected and served: yes, no, or unknown. */
 function stateOf(one: ReconcilerSituation, situation: Situation): string {
   const read = readReconciler(one.object)
   const held = isRefused(read) ? ['refused'] : [...(read.paused ? ['paused'] : []), ...(read.dryRun ? ['dry run'] : [])]
@@ -109,7 +109,7 @@ function stateOf(one: ReconcilerSituation, situation: Situation): string {
 export type Known = 'yes' | 'no' | 'not known'
 const known = (is: boolean | undefined): Known => (is === undefined ? 'not known' : is ? 'yes' : 'no')
 
-/** Whether changes of the object reach the function. */
+/** Whether changes of the object cause runs of the function. */
 export function reachOf(
   one: ReconcilerSituation,
   situation: Situation,
@@ -132,7 +132,7 @@ function queueOf({ object, rows }: ReconcilerSituation, now: number): string[] {
 
 const WRITERS_SHOWN = 3
 
-/** The field managers that have changed it last, as the API server knows them. */
+/** Returns the latest field managers of the object, from the API server. */
 function writersOf(object: KubeObject | undefined, now: number): string[] {
   const entries = (object?.metadata['managedFields'] ?? []) as {
     manager?: string
@@ -165,7 +165,7 @@ function tree(relatives: readonly Relative[]): string[] {
   })
 }
 
-/** For scripts. */
+/** Returns the explanation as JSON, for scripts. */
 export function jsonOf(situation: Situation, { healthy, findings, next }: Explanation): string {
   const { target, object, reconcilers, events, letters, apiAway, natsAway } = situation
   const relative = (one: Relative) => ({

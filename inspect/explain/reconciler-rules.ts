@@ -8,13 +8,13 @@ const INSTALL = step(
   'fairlead install -f FILE',
 )
 
-/** Undefined: it is refused. */
+/** Returns undefined for a rejected Reconciler. */
 export function specOf({ object }: ReconcilerSituation): ReconcilerSpec | undefined {
   const read = readReconciler(object)
   return isRefused(read) ? undefined : read
 }
 
-/** Undefined: not known, because the Reconciler is refused or the object does not exist. */
+/** Returns undefined if the Reconciler is rejected or the object does not exist. */
 export function isSelected(one: ReconcilerSituation, { object }: Situation): boolean | undefined {
   const spec = specOf(one)
   return spec && object && selectionOf(spec.for)(object)
@@ -60,7 +60,7 @@ const READY_STEPS: Record<string, (message: string) => NextStep> = {
   FunctionUnreachable: () => step('Start the server of the function, or correct its address; then runs go on.'),
 }
 
-/** Held or refused as a whole: no object of it runs. */
+/** Reports a Reconciler that is paused or rejected as a whole: none of its objects run. */
 export const held: Rule = ({ reconcilers }) =>
   reconcilers.flatMap((one): Finding[] => {
     const { object } = one
@@ -101,7 +101,7 @@ export const unserved: Rule = (situation) =>
     ]
   })
 
-/** A problem where no Reconciler of the kind selects the object. */
+/** Reports a Reconciler that does not select the object. It is a problem if no Reconciler of the kind does. */
 export const unselected: Rule = (situation) => {
   const { object, reconcilers, target } = situation
   if (object === undefined) return []
@@ -143,14 +143,14 @@ function whyUnselected(
   }
 }
 
-/** At the commas that are not between parentheses. */
+/** Splits a selector at the commas that are not inside of parentheses. */
 const termsOf = (selector: string): string[] =>
   selector
     .split(/,(?![^(]*\))/)
     .map((term) => term.trim())
     .filter((term) => term !== '')
 
-/** Undefined: any label might do. */
+/** Returns undefined if several labels could satisfy the term. */
 function labelCommand(term: string, target: Target): string | undefined {
   const label = (change: string) => `kubectl label --overwrite ${kubectlName(target)} ${change}`
   const [, absent] = /^!\s*(\S+)$/.exec(term) ?? []

@@ -1,32 +1,32 @@
 import type { KubeObject, ResourceRef } from '#contracts'
 import type { Row } from '../keys/rows.ts'
 
-/** What the API server and NATS know of one object: plain data, from which everything else is concluded. */
+/** The facts about one object from the API server and NATS: plain data, the only input of the rules. */
 export interface Situation {
   /** RFC 3339. */
   now: string
   target: Target
-  /** Why the API server cannot be asked. Left out: it answers. */
+  /** The reason why the API server is unreachable; left out if it answers. */
   apiAway?: string
-  /** Why NATS cannot be asked. Left out: it answers. */
+  /** The reason why NATS is unreachable; left out if it answers. */
   natsAway?: string
-  /** Whether the API server has that kind; undefined: not known. */
+  /** Whether the API server serves that kind; undefined if it is unknown. */
   isKindServed?: boolean
-  /** The newest that is known. */
+  /** The newest known version of the object. */
   object?: KubeObject
-  /** The version of the object in EVENTS. Undefined: none, or not known. */
+  /** The version of the object in EVENTS; undefined if there is none, or if it is unknown. */
   storedVersion?: string
-  /** Where else objects of its name are, as `namespace/name`. */
+  /** Other objects with its name, as `namespace/name`. */
   elsewhere: string[]
   /** The namespace of the object is being deleted. */
   isNamespaceTerminating?: boolean
-  /** Those that are for this kind. */
+  /** The Reconcilers of this kind. */
   reconcilers: ReconcilerSituation[]
-  /** Finalizers of all Reconcilers that exist; undefined: not known. */
+  /** The finalizers of all existing Reconcilers; undefined if they are unknown. */
   finalizers?: string[]
   /** Kubernetes Events about the object, the latest first. */
   events: ReportedEvent[]
-  /** What is in DEAD of the object or its keys. */
+  /** The letters in DEAD about the object or its keys. */
   letters: Letter[]
 }
 
@@ -37,25 +37,28 @@ export interface Target {
   name: string
 }
 
-/** One Reconciler, and what it has to do with the object. */
+/** One Reconciler and its work on the object. */
 export interface ReconcilerSituation {
   object: KubeObject
-  /** What WORK has of the key; undefined: not known. */
+  /** The rows of the key in WORK; undefined if they are unknown. */
   rows?: Row[]
-  /** Whether a process waits for keys or runs one; undefined: not known. */
+  /** Whether a process waits for keys of the Reconciler or runs one; undefined if it is unknown. */
   isServed?: boolean
-  /** `create pods`, `patch deployments.apps`: what its account may not do here; undefined: not known. */
+  /**
+   * Permissions that its service account lacks here: `create pods`, `patch deployments.apps`; undefined if they are
+   * unknown.
+   */
   missingRights?: string[]
-  /** The last one that is recorded. Undefined: none, or not known. */
+  /** The last recorded run; undefined if there is none, or if it is unknown. */
   lastRun?: LastRun
   /** Objects that the reconciler has created for the object, or that are retained for it. */
   owned: Relative[]
-  /** Objects that a field of the object names. */
+  /** Related objects that a field of the object names. */
   named: Relative[]
 }
 
 export interface LastRun {
-  /** In RUNS. */
+  /** The number of the run in RUNS. */
   run: number
   endedAt: string
   tookMs: number
@@ -65,7 +68,7 @@ export interface LastRun {
   because: string
   /** `apply Deployment shop/web` */
   writes: string[]
-  /** What it returned in the end: kind, namespace and name. */
+  /** The objects of its last outcome: kind, namespace and name. */
   declared: Pick<Relative, 'kind' | 'namespace' | 'name'>[]
 }
 
@@ -74,7 +77,7 @@ export interface Relative {
   ref: ResourceRef
   namespace?: string
   name: string
-  /** Undefined: it does not exist. */
+  /** Undefined if the object does not exist. */
   object?: KubeObject
 }
 
@@ -85,7 +88,7 @@ export interface ReportedEvent {
   count: number
   /** RFC 3339. */
   last: string
-  /** The controller that reports it. */
+  /** The controller that has reported the Event. */
   by?: string
 }
 

@@ -7,11 +7,11 @@ export interface ActResult extends KeyName {
   result: RetryOutcome | WithdrawOutcome
 }
 
-/** For the answers of NATS about one batch of keys. */
+/** The time-out for the answers of NATS about one batch of keys. */
 const TIMEOUT_MS = 10_000
 const AT_ONCE = 64
 
-/** What came of each key, as soon as it is known. */
+/** Yields the result for each key as soon as it is known. */
 export async function* actOn(
   queue: WorkQueue,
   act: Act,
@@ -38,6 +38,6 @@ export const MEANING = {
   purged: 'purged',
 }
 
-/** Whether what was wanted is so now. */
+/** Whether the key has the state that the user requested. */
 export const isDone = (result: ActResult['result'], act: Act): boolean =>
   act === 'retry' ? result === 'queued' || result === 'running' : result === 'parked' || result === 'purged'

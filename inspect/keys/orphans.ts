@@ -5,7 +5,7 @@ import { finalizerOf, finalizerOfReconciler, RECONCILERS, reconcilerFinalizers }
 import type { Row } from './rows.ts'
 import type { KeyName } from './select.ts'
 
-/** What a command that looks at the queue reads. */
+/** The streams that commands about the queue read. */
 export interface QueueView {
   queue: WorkQueue
   events: EventsView
@@ -18,11 +18,11 @@ export interface Orphan {
   finalizer: string
 }
 
-/** What EVENTS knows of Reconcilers that do not exist. */
+/** Facts from EVENTS about Reconcilers that do not exist. */
 export interface Orphans {
-  /** True: it does not exist. False: it does, or EVENTS does not know. */
+  /** True if the Reconciler does not exist; false if it exists or if EVENTS does not know. */
   isGone(reconciler: string): Promise<boolean>
-  /** The object of one of its keys, if it has a finalizer that no Reconciler takes away. */
+  /** Returns the object of a key if it has a finalizer that no Reconciler removes. */
   find(reconciler: string, name: KeyName): Promise<Orphan | undefined>
 }
 
@@ -31,7 +31,7 @@ interface Existing {
   finalizers: Set<string>
 }
 
-/** Reads the Reconcilers once, when somebody asks. */
+/** Reads the Reconcilers once, at the first call. */
 export function orphansIn(events: EventsView): Orphans {
   let known: Promise<Existing | undefined> | undefined
   const existing = () => (known ??= existingIn(events))
@@ -50,7 +50,7 @@ export function orphansIn(events: EventsView): Orphans {
         for (const finalizer of reconcilerFinalizers(object))
           if (!finalizers.has(finalizer)) found.push({ ref: key.ref, object, finalizer })
       }
-      // One that was renamed has the finalizer of its identity.
+      // A renamed Reconciler uses the finalizer of its identity.
       return found.find(({ finalizer }) => finalizer === finalizerOf(reconciler)) ?? found[0]
     },
   }
@@ -81,7 +81,7 @@ export async function withOrphan(row: Row, orphans: Orphans): Promise<Row> {
   return { ...row, orphaned: true, ...(orphan && isWaiting && { finalizer: orphan.finalizer }) }
 }
 
-/** For a shell: takes the finalizer away, and nothing if the object has changed meanwhile. */
+/** Returns a patch for a shell that removes the finalizer; it fails if the object has changed meanwhile. */
 export function finalizerPatch({ ref, object, finalizer }: Orphan): string {
   const { namespace, name, finalizers = [] } = object.metadata
   const kind = [ref.resource, ref.group].filter((part) => part !== '').join('.')
@@ -94,7 +94,7 @@ export function finalizerPatch({ ref, object, finalizer }: Orphan): string {
   return `kubectl patch ${kind} ${name}${where} --type json -p '${JSON.stringify(patch)}'`
 }
 
-/** What the object waits for, and what to do, with the consequence of each. */
+/** Explains why the object cannot be deleted, and the possible actions with the consequence of each. */
 export function adviceOn(reconciler: string, orphan: Orphan): string {
   const { object, finalizer } = orphan
   const waits =

@@ -2,7 +2,7 @@ import { isKey, parseKey } from '#events'
 import { duration, oneLine } from '#host/exit'
 import type { Entry } from '#queue'
 
-/** One key in one state, as scripts get it. */
+/** One key in one state, in the form for scripts. */
 export interface Row {
   reconciler: string
   namespace?: string
@@ -11,23 +11,23 @@ export interface Row {
   lane: Entry['lane']
   since: string
   attempt: number
-  /** queued: 1 is the next one of its lane. */
+  /** queued: the position in its lane, from 1. */
   position?: number
-  /** queued: 1 is the next one of its namespace in its lane. */
+  /** queued: the position among the keys of its namespace in its lane, from 1. */
   positionInNamespace?: number
-  /** waiting: when the timer fires. running: end of the lease. */
+  /** waiting: the time at which the timer fires. running: the end of the lease. */
   until?: string
   reason?: string
   error?: string
-  /** running: the process. */
+  /** running: the name of the process. */
   by?: string
-  /** running: this run. */
+  /** running: the id of this run. */
   owner?: string
-  /** running: something has changed since it began, so it runs once more. */
+  /** running: the object has changed since the run began, so the key runs once more. */
   dirty?: boolean
   /** Its Reconciler does not exist. */
   orphaned?: true
-  /** orphaned: what its object, which is being deleted, waits for. */
+  /** orphaned: the finalizer that blocks the deletion of its object. */
   finalizer?: string
 }
 
@@ -52,7 +52,7 @@ export function toRow(entry: Entry): Row {
   }
 }
 
-/** A key that is none of ours is shown as it is. */
+/** A key in an unknown format is shown unchanged. */
 function nameOf(key: string): Pick<Row, 'namespace' | 'name'> {
   if (!isKey(key)) return { name: key }
   const { namespace, name } = parseKey(key)
@@ -62,11 +62,11 @@ function nameOf(key: string): Pick<Row, 'namespace' | 'name'> {
 export const called = ({ reconciler, namespace, name }: Pick<Row, 'reconciler' | 'namespace' | 'name'>): string =>
   `${reconciler} ${namespace === undefined ? '' : `${namespace}/`}${name}`
 
-/** Empty where all keys before it are of its namespace. */
+/** Returns an empty text if all keys before it are of its namespace. */
 export const placeInNamespace = ({ position, positionInNamespace }: Row): string =>
   positionInNamespace === position ? '' : `, ${positionInNamespace} of its namespace`
 
-/** What the state means for this key, in words. */
+/** Describes the state of the key. */
 export function detail(row: Row, now: Date, errorChars: number): string {
   const left = row.until === undefined ? '' : duration(Date.parse(row.until) - now.getTime())
   const why = row.error === undefined ? '' : `: ${oneLine(row.error, errorChars)}`

@@ -7,13 +7,13 @@ import { demandReconciler, type KeyName, keyFor } from './select.ts'
 export interface QueuedNow extends KeyName {
   reconciler: string
   result: 'queued' | 'absent'
-  /** Objects of that name, in any namespace. */
+  /** Objects with that name in any namespace. */
   there: readonly KubeObject[]
 }
 
 /**
- * Queues objects as their changes would: idle ones run, those that wait do not wait any longer, and those that run do so
- * once more. Only what is in EVENTS is queued: what has no such name would end in silence.
+ * Queues objects as a change would: idle keys run, waiting keys run now, and running keys run once more. Queues only
+ * objects that EVENTS contains: a run for another name would end without an effect.
  */
 export async function* queueNow(
   { queue, events }: { queue: WorkQueue; events: EventsView },
@@ -30,7 +30,7 @@ export async function* queueNow(
   }
 }
 
-/** The resource whose objects are its keys. */
+/** Returns the resource of the reconciled objects. */
 async function primaryOf(events: EventsView, reconciler: string): Promise<ResourceRef> {
   const [found] = await objectsNamed(events, RECONCILERS, reconciler)
   if (found === undefined) throw new Error(`there is no Reconciler ${reconciler} any more: nothing would run`)

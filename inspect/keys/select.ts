@@ -7,13 +7,13 @@ import type { State } from './states.ts'
 export interface Filter {
   reconciler?: string | undefined
   namespace?: string | undefined
-  /** Empty: all. `name` or `namespace/name`. */
+  /** Empty selects all. `name` or `namespace/name`. */
   names?: readonly string[]
-  /** Empty: all. */
+  /** Empty selects all. */
   states?: readonly State[]
 }
 
-/** An error that names those which there are, if that is none of them. */
+/** Throws an error that lists the existing reconcilers if `reconciler` is not one of them. */
 export async function demandReconciler(queue: WorkQueue, reconciler: string): Promise<void> {
   const known = await queue.reconcilers()
   if (known.includes(reconciler)) return
@@ -21,7 +21,7 @@ export async function demandReconciler(queue: WorkQueue, reconciler: string): Pr
   throw new UsageError(`no reconciler "${reconciler}" in ${queue.stream}; ${there}`)
 }
 
-/** What matches, in the order of the queue. */
+/** Yields the matching rows in the order of the queue. */
 export async function* selectRows(queue: WorkQueue, filter: Filter): AsyncGenerator<Row> {
   const { reconciler, states = [] } = filter
   const which = { ...(reconciler !== undefined && { reconciler }), ...(states.length > 0 && { states }) }
@@ -41,7 +41,7 @@ export interface KeyName {
   name: string
 }
 
-/** `namespace/name`, or a name alone: in the namespace of the option, else of an object without one. */
+/** Parses `namespace/name`, or a name alone: in the namespace of the option, or else of a cluster-scoped object. */
 export function keyNameOf(text: string, namespace: string | undefined): KeyName {
   const [before, after, ...rest] = text.split('/')
   if (rest.length > 0 || before === '' || after === '')
@@ -57,7 +57,7 @@ export const keyFor = (reconciler: string, { namespace, name }: KeyName) => ({
   key: keyOf(namespace, name),
 })
 
-/** Where else that name is found, for the message that it is not there. */
+/** Returns where else that name exists, for the message of an error. */
 export async function elsewhere(queue: WorkQueue, reconciler: string, { name }: KeyName): Promise<string> {
   const found = new Set<string>()
   for await (const row of selectRows(queue, { reconciler, names: [name] }))

@@ -5,7 +5,7 @@ export const STATES: readonly State[] = ['queued', 'running', 'waiting', 'parked
 
 export type Act = 'retry' | 'park' | 'purge'
 
-/** What `--all` means without `--state`. */
+/** The states that `--all` selects without `--state`. */
 export const STATES_OF: Record<Act, readonly State[]> = {
   retry: ['waiting', 'parked'],
   park: ['queued', 'waiting'],

@@ -1,7 +1,10 @@
 import type { Cause, FieldChange, KubeObject, RunRecord } from '#contracts'
 import { differences } from '#reconcile'
 
-/** Why a run came: field by field where both versions of an object are recorded. `before`: the run recorded before it. */
+/**
+ * Returns the causes of a run, field by field if both versions of an object are recorded. `before`: the previous
+ * recorded run of the object.
+ */
 export const causeChanges = (
   record: RunRecord,
   before: RunRecord | undefined,
@@ -11,6 +14,6 @@ export const causeChanges = (
     return { cause, changes: cause.is === 'changed' && old && young ? differences(old, young) : [] }
   })
 
-/** Those that a run has seen, in that order. */
+/** Returns the versions of the object that a run has seen, in that order. */
 const versionsOf = (record: RunRecord | undefined, object: string): KubeObject[] =>
   Object.entries(record?.objects ?? {}).flatMap(([version, found]) => (version.startsWith(`${object}@`) ? [found] : []))

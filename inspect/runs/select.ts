@@ -3,15 +3,15 @@ import type { RunsFilter, RunsView, StoredRun } from '#events'
 import { causesOf } from '#host/history'
 import { keyNameOf } from '../keys/select.ts'
 
-/** Which runs a command is about. */
+/** The runs that a command selects. */
 export interface RunSelection {
   reconciler?: string | undefined
-  /** `name` or `namespace/name`; left out: all. */
+  /** `name` or `namespace/name`; default: all. */
   object?: string | undefined
   namespace?: string | undefined
-  /** Empty: all. */
+  /** Empty selects all. */
   results: readonly RunResult[]
-  /** Ended then or later. */
+  /** Only runs that ended at this time or later. */
   since?: Date | undefined
 }
 
@@ -24,7 +24,7 @@ export function filterOf({ reconciler, object, namespace }: RunSelection): RunsF
 export const wants = ({ results }: Pick<RunSelection, 'results'>, { record }: StoredRun): boolean =>
   results.length === 0 || results.includes(record.result)
 
-/** Of more than `limit` the latest, oldest first. */
+/** Returns the latest `limit` runs, oldest first. */
 export async function latestRuns(view: RunsView, selection: RunSelection, limit: number): Promise<StoredRun[]> {
   const found: StoredRun[] = []
   for await (const run of explained(view.list(filterOf(selection), selection.since))) {
@@ -35,7 +35,7 @@ export async function latestRuns(view: RunsView, selection: RunSelection, limit:
   return found
 }
 
-/** Of one object, oldest first. */
+/** Yields the runs of one object, oldest first. */
 export async function runsOf(
   view: RunsView,
   { reconciler, namespace, name }: Pick<RunRecord, 'reconciler' | 'namespace' | 'name'>,
@@ -46,8 +46,8 @@ export async function runsOf(
 }
 
 /**
- * With the causes of each: what differs from the run of the object that was recorded before. A process knows its own runs
- * only, so another process may have recorded one meanwhile.
+ * Adds the causes to each run: the differences from the previous recorded run of the object. A process knows only its
+ * own runs, so another process may have recorded a run in between.
  */
 export async function* explained(runs: AsyncIterable<StoredRun>): AsyncGenerator<StoredRun> {
   const before = new Map<string, RunRecord>()

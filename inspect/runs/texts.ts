@@ -6,7 +6,7 @@ export const causeText = ({ is, object }: Cause): string => {
   return `${is} ${kind.split('.')[0]} ${name}`
 }
 
-/** Why the run came, as far as it is known. */
+/** Describes the known causes of the run. */
 export function becauseOf({ causes, fired, cutShort, attempt }: RunRecord): string {
   const texts = (causes ?? []).map(causeText)
   if (fired) texts.unshift('its timer came due')
