@@ -3,17 +3,17 @@ import { request } from 'node:https'
 import { join } from 'node:path'
 import type { ProcessGroup } from './processes.ts'
 
-/** Just enough to see an API server come up; everything else that talks to one has a real client. */
+/** The few requests that starting an API server needs. Other code uses a real client. */
 export interface ApiProbe {
-  /** The HTTP status of the answer; 0 where there was none. */
+  /** Returns the HTTP status of a GET; 0 without an answer. */
   status(path: string): Promise<number>
-  /** The same of a POST; 409 counts as done already. */
+  /** Creates an object with a POST; 409 counts as success. */
   create(path: string, object: object): Promise<void>
 }
 
 const TIMEOUT_MS = 5000
 
-/** Of the cluster in that folder, as its administrator. */
+/** A probe of the cluster in that folder, with the administrator's certificate. */
 export function probeOf(dir: string, server: string): ApiProbe {
   const pem = (name: string): Buffer => readFileSync(join(dir, 'pki', name))
   const login = { ca: pem('ca.crt'), cert: pem('admin.crt'), key: pem('admin.key'), timeout: TIMEOUT_MS }

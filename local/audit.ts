@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
-/** One finished request, as the API server itself saw it. */
+/** One finished request, from the audit log of the API server. */
 export interface AuditedRequest {
   verb: string
   /** HTTP status. */
@@ -12,15 +12,15 @@ export interface AuditedRequest {
   name: string
   userAgent: string
   user: string
-  /** As whom that user has made it; empty: as itself. */
+  /** The user that the request impersonated; empty without impersonation. */
   actedAs: string
   /** Epoch milliseconds. */
   receivedAt: number
 }
 
 /**
- * Requests that change something, and all that accounts of Fairlead and its functions make; what servers tell each other
- * about themselves is left out.
+ * Logs writes, and all requests of the accounts of Fairlead and its functions. Leaves out the writes with which servers
+ * report their own state.
  */
 const POLICY = {
   apiVersion: 'audit.k8s.io/v1',
@@ -38,7 +38,9 @@ function auditLogOf(dir: string): string {
   return join(dir, 'log', 'audit.log')
 }
 
-/** Flags of kube-apiserver. The log is written before the answer goes out, so nothing answered is missing from it. */
+/**
+ * Returns flags for kube-apiserver. It writes the log before it answers, so the log contains every answered request.
+ */
 export async function auditFlags(dir: string): Promise<string[]> {
   const policyFile = join(dir, 'audit-policy.json')
   await writeFile(policyFile, JSON.stringify(POLICY))
@@ -55,7 +57,9 @@ interface AuditEvent {
   requestReceivedTimestamp: string
 }
 
-/** Those since the cluster started with `audit: true`. A line that a kill cut short is left out. */
+/**
+ * Returns the requests since the cluster started with `audit: true`. Leaves out an incomplete last line after a kill.
+ */
 export async function readAudit(dir: string): Promise<AuditedRequest[]> {
   const lines = (await readFile(auditLogOf(dir), 'utf8')).split('\n')
   return lines.filter((line) => line.endsWith('}')).map((line) => summarize(JSON.parse(line) as AuditEvent))

@@ -1,7 +1,7 @@
 /**
- * The servers, each a package of a Go module whose exact version go.mod and go.sum under go/MODULE pin. Seconds are
- * those of a first build on two cores, in the order in which they are built: the first of a module pays for what it
- * shares with the others.
+ * A server, which is a package of a Go module; go.mod and go.sum in go/MODULE pin its exact version. `seconds` is the
+ * time of a first build on two cores, in build order: the first program of a module compiles the packages that the
+ * others share.
  */
 export interface Binary {
   module:
@@ -18,7 +18,7 @@ export interface Binary {
     | 'helm'
   package: string
   seconds: number
-  /** Outside of the standard library, that those before it in its module do not have. */
+  /** The number of packages outside of the standard library that earlier programs of the module do not contain. */
   packages: number
 }
 
@@ -31,7 +31,7 @@ const table = {
   etcd: { module: 'misc', package: 'go.etcd.io/etcd/server/v3', seconds: 20, packages: 347 },
   etcdutl: { module: 'etcd-tools', package: 'go.etcd.io/etcd/etcdutl/v3', seconds: 20, packages: 289 },
   etcdctl: { module: 'etcd-tools', package: 'go.etcd.io/etcd/etcdctl/v3', seconds: 10, packages: 13 },
-  /** One minor version older, for tests that go from one to the other. */
+  /** One minor version older, for tests of upgrades between the two. */
   'etcd-3.6': { module: 'etcd36', package: 'go.etcd.io/etcd/server/v3', seconds: 60, packages: 367 },
   'kube-apiserver': { module: 'k8s', package: `${KUBERNETES}/kube-apiserver`, seconds: 190, packages: 1799 },
   'kube-controller-manager': {
@@ -55,7 +55,7 @@ const table = {
   loopback: { module: 'cni', package: `${CNI}/main/loopback`, seconds: 2, packages: 1 },
   'host-local': { module: 'cni', package: `${CNI}/ipam/host-local`, seconds: 2, packages: 5 },
   portmap: { module: 'cni', package: `${CNI}/meta/portmap`, seconds: 2, packages: 2 },
-  /** The registry that many run: images are pushed to it in tests. */
+  /** The widely used CNCF registry; tests push images to it. */
   registry: {
     module: 'registry',
     package: 'github.com/distribution/distribution/v3/cmd/registry',
@@ -65,7 +65,7 @@ const table = {
   coredns: { module: 'coredns', package: '.', seconds: 60, packages: 571 },
   runc: { module: 'runc', package: 'github.com/opencontainers/runc', seconds: 15, packages: 77 },
   kwok: { module: 'kwok', package: 'sigs.k8s.io/kwok/cmd/kwok', seconds: 90, packages: 741 },
-  /** For tests of the charts. */
+  /** Used by tests of the charts. */
   helm: { module: 'helm', package: 'helm.sh/helm/v4/cmd/helm', seconds: 120, packages: 783 },
 } satisfies Record<string, Binary>
 
@@ -76,7 +76,7 @@ export const binaries: Record<BinaryName, Binary> = table
 export const natsBinaries: BinaryName[] = ['nats-server']
 export const apiServerBinaries: BinaryName[] = ['etcd', 'kube-apiserver']
 export const controlPlaneBinaries: BinaryName[] = [...apiServerBinaries, 'kube-controller-manager', 'kube-scheduler']
-/** For people. */
+/** Programs for users. */
 export const toolBinaries: BinaryName[] = ['kubectl']
 export const nodeBinaries: BinaryName[] = [
   'kubelet',
@@ -88,15 +88,15 @@ export const nodeBinaries: BinaryName[] = [
   'host-local',
   'portmap',
 ]
-/** Services and DNS of a real node. */
+/** Services and DNS on a real node. */
 export const serviceBinaries: BinaryName[] = ['kube-proxy', 'coredns']
-/** For snapshots of etcd: the image of Fairlead has the first. */
+/** Programs for snapshots of etcd. The image of Fairlead contains the first one. */
 export const etcdTools: BinaryName[] = ['etcdutl', 'etcdctl']
 export const kwokBinaries: BinaryName[] = ['kwok']
 
 const KUBERNETES_VERSION = 'v1.36.3'
 
-/** Without these, Kubernetes calls itself v0.0.0-master and clients refuse it. */
+/** Without these flags, Kubernetes reports the version v0.0.0-master, which clients reject. */
 const kubernetesVersionFlags = ['k8s.io/component-base/version', 'k8s.io/client-go/pkg/version'].flatMap((into) => [
   `-X ${into}.gitVersion=${KUBERNETES_VERSION}`,
   `-X ${into}.gitMajor=1`,
@@ -108,7 +108,7 @@ export function linkerFlags(module: Binary['module']): string {
   return ['-s', '-w', ...(module === 'k8s' ? kubernetesVersionFlags : [])].join(' ')
 }
 
-/** runc enters the container's namespaces in C. */
+/** runc needs cgo: C code enters the container's namespaces. */
 export function needsC(module: Binary['module']): boolean {
   return module === 'runc'
 }

@@ -1,20 +1,20 @@
 import { type BinaryName, binaries } from './binaries.ts'
 import { isPackagePath } from './go-toolchain.ts'
 
-/** Seconds that a first build of these takes on two cores. */
+/** Returns the seconds of a first build of these programs on two cores. */
 export const secondsOf = (names: readonly BinaryName[]): number =>
   names.reduce((sum, name) => sum + binaries[name].seconds, 0)
 
-/** Packages that `go build -v` names while it compiles these, but for those of the standard library. */
+/** Returns the number of packages that `go build -v` prints for these programs, without the standard library. */
 const packagesOf = (names: readonly BinaryName[]): number =>
   names.reduce((sum, name) => sum + binaries[name].packages, 0)
 
-/** The linker writes a program after the last of its packages: that is this share of a build. */
+/** The linker's share of the build time. It runs after the last package. */
 const LINKING = 0.12
 
 /**
- * Shares of a first build by packages, and of its time: at first modules are fetched, and the standard library is compiled. Both as
- * they were seen on two cores, for the programs of the demo.
+ * Share of packages, and share of the build time at that point. At the beginning, Go fetches modules and compiles the
+ * standard library. Measured on two cores with the programs of the demo.
  */
 const PACE: [byPackages: number, byTime: number][] = [
   [0, 0],
@@ -29,7 +29,7 @@ const PACE: [byPackages: number, byTime: number][] = [
   [1, 1],
 ]
 
-/** The share of the time that has gone, 0 to 1. */
+/** Returns the elapsed share of the build time, 0 to 1. */
 export function timeShare(byPackages: number): number {
   const next = Math.max(
     1,
@@ -39,11 +39,11 @@ export function timeShare(byPackages: number): number {
   return fromTime + ((byPackages - fromPackages) / (toPackages - fromPackages)) * (toTime - fromTime)
 }
 
-/** How much of a build is done, by what the compilers have named so far. */
+/** Measures the progress of a build from the packages that the compiler has printed. */
 export class BuildShares {
   readonly #total: number
   readonly #reached: (share: number) => void
-  /** Seconds, as they were measured, of what each module has done. */
+  /** Seconds of finished work by module, in measured build times. */
   readonly #done = new Map<string, number>()
 
   constructor(names: readonly BinaryName[], reached: (share: number) => void) {
@@ -51,7 +51,7 @@ export class BuildShares {
     this.#reached = reached
   }
 
-  /** For the lines of `go build -v` of these programs, which are of one module. */
+  /** Receives the lines of `go build -v` of these programs, which belong to one module. */
   of(names: readonly BinaryName[]): { line(text: string): void; done(): void } {
     const [seconds, packages, key] = [secondsOf(names), packagesOf(names), names.join()]
     let compiled = 0
@@ -71,5 +71,5 @@ export class BuildShares {
   }
 }
 
-/** Not of the standard library: the first part of its path is a host. */
+/** Packages of the standard library have no host as the first part of their path. */
 const isPackage = (line: string): boolean => isPackagePath(line) && /^[\w-]+\./.test(line)

@@ -21,11 +21,14 @@ import type { Progress } from './progress.ts'
 
 const modulesDir = fileURLToPath(new URL('./go', import.meta.url))
 
-/** Modules that are built at the same time: while one links, which uses one core, the other compiles. */
+/** Modules that are built at the same time: while one links on one core, another one compiles. */
 const LANES = 2
 
 export interface BuildOptions {
-  /** Default: that of this process: PATH, KUBEBUILDER_ASSETS, FAIRLEAD_PREBUILT, FAIRLEAD_CACHE, XDG_CACHE_HOME. */
+  /**
+   * Default: the environment of this process. PATH, KUBEBUILDER_ASSETS, FAIRLEAD_PREBUILT, FAIRLEAD_CACHE and
+   * XDG_CACHE_HOME are read.
+   */
   env?: Environment
   signal?: AbortSignal
 }
@@ -33,9 +36,9 @@ export interface BuildOptions {
 export type BinaryPaths = (name: BinaryName) => string
 
 /**
- * Finds the named servers in KUBEBUILDER_ASSETS, else in the user's cache, where they were built before, else in PATH. Builds
- * the others. Several processes may ask at once; one that is killed leaves nothing half-built. Needs Go,
- * and the network for what Go has not fetched before, only when something is built.
+ * Finds the named servers in KUBEBUILDER_ASSETS, else among earlier builds in the user's cache, else in PATH, and
+ * builds the others. Several processes may call it at the same time; a killed build leaves no incomplete program. Only
+ * a build needs Go, and the network for modules that Go has not fetched yet.
  */
 export async function ensureBinaries(
   names: readonly BinaryName[],
@@ -68,7 +71,7 @@ async function build(names: BinaryName[], how: Build): Promise<void> {
   how.progress.line(`building from source, once: ${names.join(', ')}`)
   const task = how.progress.task(names.length === 1 ? names.join() : 'servers', secondsOf(names))
   const shares = new BuildShares(names, (share) => task.reached(share))
-  // The longest first: what is left at the end is short, and uses both lanes.
+  // The longest builds come first, so that short ones fill both lanes at the end.
   const modules = [...ofModule].toSorted(([, one], [, other]) => secondsOf(other) - secondsOf(one))
   try {
     await inLanes(LANES, modules, ([module, programs]) => buildModule(module, programs, shares.of(programs), how))
@@ -94,7 +97,10 @@ async function buildModule(module: Binary['module'], names: BinaryName[], share:
   share.done()
 }
 
-/** One `go build` for all: what they share is compiled once, and while one of them is linked the next one is compiled. */
+/**
+ * Builds several programs with one `go build`: shared packages are compiled once, and one program compiles while
+ * another one links.
+ */
 async function buildTogether(names: BinaryName[], dir: string, share: Share, { env, signal }: Build): Promise<void> {
   const [{ module }] = names.map((name) => binaries[name]) as [Binary]
   const temporary = join(dir, `${LEFTOVER}${process.pid}`)
@@ -115,7 +121,7 @@ async function buildTogether(names: BinaryName[], dir: string, share: Share, { e
   }
 }
 
-/** As `go build` names a program: by the last part of its path that is no version. */
+/** Returns the file name that `go build` gives a program: the last part of its path that is not a version. */
 function outputOf(name: BinaryName): string {
   const path = binaries[name].package
   return path === '.' ? name : (path.split('/').findLast((part) => !/^v\d+$/.test(part)) ?? name)
@@ -131,7 +137,7 @@ function explained(name: string, cause: unknown): Error {
 
 const LEFTOVER = '.build-'
 
-/** Of builds that were killed: only the holder of the lock builds, so none of them is in use. */
+/** Removes files of killed builds. Only the holder of the lock builds, so these files are unused. */
 function removeLeftovers(dir: string): void {
   for (const entry of readdirSync(dir)) {
     if (entry.startsWith(LEFTOVER)) rmSync(join(dir, entry), { recursive: true, force: true })
@@ -144,12 +150,12 @@ function moduleCacheDir(module: Binary['module'], env: Environment): string {
   return join(cacheDir(env), 'bin', `${module}-${fingerprint(module)}`)
 }
 
-/** FAIRLEAD_CACHE, or `fairlead` in the user's cache folder. */
+/** Returns FAIRLEAD_CACHE, or `fairlead` in the user's cache folder. */
 export function cacheDir(env: Environment = process.env): string {
   return env['FAIRLEAD_CACHE'] || join(env['XDG_CACHE_HOME'] || join(env['HOME'] || homedir(), '.cache'), 'fairlead')
 }
 
-/** Of all that decides what comes out of a build: versions, our own Go source, flags, platform. */
+/** Returns a hash of all inputs of a build: versions, the Go source of Fairlead, flags, platform. */
 function fingerprint(module: Binary['module']): string {
   const dir = join(modulesDir, module)
   const hash = createHash('sha256').update(

@@ -41,33 +41,38 @@ import { type ClusterState, writeState } from './state.ts'
 import { stopCluster } from './stop.ts'
 
 export interface ClusterOptions {
-  /** Holds data, logs, certificates and process ids. What ran there before is stopped and its data are removed. */
+  /**
+   * Contains data, logs, certificates and process ids. A cluster that runs in it is stopped, and its data is removed.
+   */
   dir: string
   /** Default `none`: pods stay Pending. */
   node?: WantedNode
   /** Default true. */
   nats?: boolean
-  /** Wanted ports; default free ones. */
+  /** Fixed ports. Default: free ones. */
   ports?: { nats?: number; apiServer?: number }
-  /** Controller manager and scheduler. Default true; without them nothing is garbage collected or scheduled. */
+  /**
+   * Whether to start the controller manager and the scheduler. Default true; without them there is no garbage
+   * collection and no scheduling.
+   */
   controllers?: boolean
   /**
-   * Only what a pod needs that calls no Service: no kube-proxy, no DNS, no kubectl, which take a third of the first build.
+   * Leaves out kube-proxy, DNS and kubectl, which take a third of the first build. Pods cannot call Services then.
    * Default false.
    */
   minimal?: boolean
   /** Record every write, see Cluster.audit(). */
   audit?: boolean
-  /** Stop when this process ends, even by kill -9. Otherwise the servers stay until stopCluster(dir). */
+  /** Stops the servers when this process ends, even by kill -9. Otherwise they run until stopCluster(dir). */
   dieWithParent?: boolean
-  /** The folder goes with the servers. After a start that failed it stays, for its logs. */
+  /** Removes the folder with the servers. After a failed start it remains, for its logs. */
   temporary?: boolean
   progress?: Progress
-  /** Ends a start that is under way, and stops what it has started. */
+  /** Cancels a start in progress, and stops the servers that it has started. */
   signal?: AbortSignal
 }
 
-/** Real servers on this machine, all on loopback, or on the node's own address where there is one. */
+/** Starts real servers on this machine, which listen on loopback, or on the node's address if there is a node. */
 export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   const dir = resolve(options.dir)
   takeFolder(dir)
@@ -87,7 +92,7 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
     }
   } catch (error) {
     await stopCluster(dir)
-    // One that was given up may have been about to start one more server.
+    // A cancelled start may still be starting one more server.
     await starting.then(undefined, () => {})
     await stopCluster(dir)
     reaper?.release()
@@ -231,7 +236,7 @@ async function controlPlanePorts(apiServer: number | undefined): Promise<Control
   return found as ControlPlaneOptions['ports']
 }
 
-/** For people: what to put into PATH. */
+/** Links the programs for users, so that users can add them to PATH. */
 function linkTools(dir: string, binaries: BinaryPaths): void {
   mkdirSync(join(dir, 'bin'), { recursive: true })
   symlinkSync(binaries('kubectl'), join(dir, 'bin', 'kubectl'))

@@ -13,10 +13,10 @@ export interface ControlPlaneOptions {
   processes: ProcessGroup
   pki: Pki
   binaries: BinaryPaths
-  /** NODE_IP, where pods must reach it, or loopback. */
+  /** NODE_IP if pods must reach the API server, or loopback. */
   host: string
   ports: Record<(typeof CONTROL_PLANE_PORTS)[number], number>
-  /** Controller manager and scheduler; without them objects are stored, and nothing happens to them. */
+  /** The controller manager and the scheduler. Without them, objects are stored without further effect. */
   controllers: boolean
   audit: boolean
 }
@@ -25,15 +25,15 @@ export const CONTROL_PLANE_PORTS = ['etcd', 'etcdPeer', 'apiServer', 'controller
 
 export interface ControlPlane {
   server: string
-  /** Of an administrator; present from the moment that kube-apiserver starts. */
+  /** The kubeconfig of an administrator. It exists as soon as kube-apiserver starts. */
   kubeconfig: string
-  /** Returns when the API server takes requests. */
+  /** Resolves when the API server accepts requests. */
   ready(): Promise<void>
-  /** Returns when pods can be created: the namespace `default` has its service account. */
+  /** Resolves when pods can be created: the namespace `default` has its service account. */
   complete(): Promise<void>
 }
 
-/** Where clients on this machine may write it; the certificate names every address that anybody uses. */
+/** The names that clients on this machine may use for the API server; its certificate contains all of them. */
 const SERVER_NAMES = [
   'localhost',
   'kubernetes',
@@ -45,10 +45,10 @@ const SERVER_NAMES = [
   KUBERNETES_SERVICE_IP,
 ]
 
-/** Thousands of objects a minute are the point of a cluster for tests: its own parts must not be what holds them up. */
+/** Tests create thousands of objects per minute, which the default limits of the control plane would delay. */
 const CLIENT_LIMITS = ['--kube-api-qps=500', '--kube-api-burst=1000']
 
-/** They start a quarter quicker, and their memory is bounded all the same. */
+/** The servers start 25 % faster with this garbage collection; GOMEMLIMIT still bounds their memory. */
 const COLLECTS_RARELY = { GOGC: '800', GOMEMLIMIT: '1GiB' }
 
 export async function startEtcd({ dir, processes, binaries, ports }: ControlPlaneOptions): Promise<void> {
@@ -62,7 +62,8 @@ export async function startEtcd({ dir, processes, binaries, ports }: ControlPlan
     env: COLLECTS_RARELY,
     args: [
       `--data-dir=${data}`,
-      // The page cache outlives any kill; a loss of power may cost a cluster that was for trying things anyway.
+      // Data survives a kill in the page cache. A power loss may destroy this cluster, which is for tests and
+      // development.
       '--unsafe-no-fsync',
       '--log-level=warn',
       `--listen-client-urls=${client}`,
@@ -75,7 +76,7 @@ export async function startEtcd({ dir, processes, binaries, ports }: ControlPlan
   })
 }
 
-/** etcd may still be starting. */
+/** Starts kube-apiserver. etcd may still be starting. */
 export async function startApiServer(options: ControlPlaneOptions): Promise<ControlPlane> {
   const { dir, pki, host, ports, processes } = options
   const server = `https://${host}:${ports.apiServer}`
@@ -111,7 +112,8 @@ async function apiServerFlags({ dir, pki, host, ports, audit }: ControlPlaneOpti
     `--etcd-servers=http://127.0.0.1:${ports.etcd}`,
     `--bind-address=${host}`,
     `--secure-port=${ports.apiServer}`,
-    // Behind the service `kubernetes`, which takes no loopback address; without a node nobody can ask for it.
+    // The address behind the service `kubernetes`, which cannot be a loopback address. Without a node, it has no
+    // clients.
     `--advertise-address=${NODE_IP}`,
     `--service-cluster-ip-range=${SERVICE_CIDR}`,
     '--anonymous-auth=false',
@@ -134,7 +136,7 @@ function fileFlags(cert: string, key: string, { certFile, keyFile }: Certificate
   return [`--${cert}=${certFile}`, `--${key}=${keyFile}`]
 }
 
-/** After the API server is ready: they give up on one that is not. */
+/** Starts the controllers. The API server must be ready, since they exit without it. */
 export async function startControllers(options: ControlPlaneOptions, server: string): Promise<void> {
   const { pki, ports } = options
   await allEnded([

@@ -3,9 +3,9 @@ import { readdirSync, readFileSync } from 'node:fs'
 const O_CLOEXEC = 0o2000000
 
 /**
- * Open files above standard error that a program started by this process would inherit. This process has inherited them
- * itself, such as bash's pipe for `2> >(…)`: Node.js opens all files of its own with O_CLOEXEC. Empty on macOS, where
- * the spawn of Node.js passes on nothing that it was not told to.
+ * Returns the open files above standard error that child processes would inherit. This process has inherited them
+ * itself, such as bash's pipe for `2> >(…)`, since Node.js opens its own files with O_CLOEXEC. Empty on macOS, where
+ * the spawn of Node.js passes only the files of its options.
  */
 export function inheritableDescriptors(): number[] {
   if (process.platform !== 'linux') return []
@@ -19,7 +19,7 @@ function isInheritable(descriptor: number): boolean {
     const [, flags = ''] = /^flags:\s*([0-7]+)$/m.exec(readFileSync(`/proc/self/fdinfo/${descriptor}`, 'utf8')) ?? []
     return (Number.parseInt(flags, 8) & O_CLOEXEC) === 0
   } catch {
-    // The one that has read the folder is closed by now.
+    // The descriptor that read the folder is closed again.
     return false
   }
 }

@@ -10,15 +10,15 @@ import { type ClusterStatus, clusterStatus } from './state.ts'
 
 export type DevelopmentOptions = Omit<ClusterOptions, 'dieWithParent'>
 
-/** Of the cluster that a user has for trying things: one for each user, unless he names another folder. */
+/** The folder of the user's development cluster: one per user by default. */
 export function defaultClusterDir(env: Environment = process.env): string {
   return join(cacheDir(env), 'cluster')
 }
 
 /**
- * The cluster in that folder, started if it does not run; it stays when this process ends. Servers that died are started
- * again with their data. A node that runs pods is the default where the machine can have one. Two at once start one
- * cluster.
+ * Returns the cluster in that folder, and starts it if it does not run; it continues after the end of this process.
+ * Servers that have died are restarted with their data. Default: a node that runs pods, if the machine supports it.
+ * Concurrent calls start one cluster.
  */
 export async function ensureDevelopmentCluster(options: DevelopmentOptions): Promise<ClusterStatus> {
   const dir = resolve(options.dir)
@@ -40,13 +40,13 @@ async function recover({ dir, processes }: ClusterStatus, progress: Progress): P
   }
 }
 
-/** Links and packet rules of a real node do not outlive the machine's power: only its programs' crashes can be mended. */
+/** Whether dead servers can be restarted. After a reboot, a real node cannot: its links and packet rules are lost. */
 function canGoOn({ state, processes }: ClusterStatus): boolean {
   const lives = (wanted: string): boolean => processes.some(({ name, alive }) => name === wanted && alive)
   return state !== undefined && (state.node !== 'real' || (lives('containerd') && lives('kubelet')))
 }
 
-/** Variables that make kubectl, nats and fairlead use the cluster; PATH comes with kubectl in front. */
+/** Returns variables that make kubectl, nats and fairlead use the cluster; kubectl comes first in PATH. */
 export function developmentEnvironment(status: ClusterStatus, env: Environment): Record<string, string> {
   const { dir, running, state } = status
   if (!running || !state) {
@@ -68,13 +68,13 @@ function faultOf({ dir, processes }: ClusterStatus): string {
 }
 
 /**
- * For the same eval where that throws: it fails, and KUBECONFIG names a server that does not answer. With an empty one,
- * kubectl would go on with the cluster of ~/.kube/config.
+ * Replaces the exports after an error: the eval fails, and KUBECONFIG names a server that does not answer. With an
+ * empty KUBECONFIG, kubectl would use the cluster of ~/.kube/config.
  */
 export const asFailingShell = ({ dir }: ClusterStatus): string =>
   `${asShellExports({ KUBECONFIG: join(dir, 'kubeconfig') })}false\n`
 
-/** For `eval "$(fairlead local env)"`. */
+/** Returns the exports for `eval "$(fairlead local env)"`. */
 export function asShellExports(variables: Record<string, string>): string {
   const quoted = (value: string): string => `'${value.replaceAll("'", `'\\''`)}'`
   return Object.entries(variables)

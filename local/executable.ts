@@ -1,6 +1,6 @@
 import { accessSync, constants, statSync } from 'node:fs'
 
-/** A file that this process may run. */
+/** Whether the file exists and this process may execute it. */
 export function isExecutable(file: string): boolean {
   try {
     accessSync(file, constants.X_OK)

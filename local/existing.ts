@@ -2,9 +2,9 @@ import { connect } from 'node:net'
 import { homedir } from 'node:os'
 import { createKubeClient, kubeConfigPaths, loadKubeConfig } from '#kube'
 
-/** Servers that the user already has and names in the environment: they are used instead of local ones. */
+/** Servers that the user names in the environment. They are used instead of local ones. */
 export interface ExistingServers {
-  /** KUBECONFIG as it is set: one file, or several with colons between. */
+  /** KUBECONFIG as it is set: one file, or several separated by colons. */
   kubeconfig?: string
   natsUrl?: string
 }
@@ -16,7 +16,10 @@ class NatsUnreachableError extends Error {
   override readonly name = 'NatsUnreachableError'
 }
 
-/** What KUBECONFIG and NATS_URL name, after seeing that it answers; an error names the variable, its value and the way out. */
+/**
+ * Returns the servers that KUBECONFIG and NATS_URL name, after checking that they answer. An error names the variable,
+ * its value and the fix.
+ */
 export async function existingServers(env: Record<string, string | undefined>): Promise<ExistingServers> {
   const [kubeconfig, natsUrl] = [env['KUBECONFIG'], env['NATS_URL']]
   await Promise.all([
@@ -42,7 +45,7 @@ async function kubernetesAnswers(kubeconfig: string): Promise<void> {
   await kube.request({ method: 'GET', path: '/version' })
 }
 
-/** One of several is enough, as it is for a client. */
+/** One reachable server is enough, as for a client. */
 async function natsAnswers(urls: string): Promise<void> {
   const attempts = urls.split(',').map((url) => portAnswers(new URL(url.includes('://') ? url : `nats://${url}`)))
   await Promise.any(attempts).catch((error: AggregateError) => {

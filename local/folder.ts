@@ -3,7 +3,9 @@ import { join } from 'node:path'
 
 const MARKER = '.fairlead-cluster'
 
-/** Makes the folder a cluster's, or throws where it holds anything else: starting a cluster removes what is in its way. */
+/**
+ * Marks the folder as a cluster's. Throws if it contains other files, since starting a cluster removes its contents.
+ */
 export function takeFolder(dir: string): void {
   mkdirSync(dir, { recursive: true, mode: 0o700 })
   const foreign = readdirSync(dir).filter((entry) => !entry.startsWith('.lock'))
@@ -15,7 +17,7 @@ export function takeFolder(dir: string): void {
   writeFileSync(join(dir, MARKER), '')
 }
 
-/** What an earlier cluster left. */
+/** Removes the files of an earlier cluster. */
 export function clearFolder(dir: string): void {
   for (const name of ['bin', 'etcd', 'nats', 'pki', 'pid', 'log', 'kubeconfig', 'kubectl-cache', 'audit-policy.json']) {
     rmSync(join(dir, name), { recursive: true, force: true })

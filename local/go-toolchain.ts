@@ -9,14 +9,16 @@ const COMMAND = 'go'
 
 export type Environment = Record<string, string | undefined>
 
-/** The environment of a build: what the user set for builds of his own must not change ours. */
+/** Returns the environment of a build, without the user's settings for other builds. */
 export function goEnvironment(env: Environment, extra: Record<string, string>): Environment {
   const { GOOS: _os, GOARCH: _arch, GOEXPERIMENT: _experiment, ...rest } = env
-  // Not left empty: then the flags of `go env -w` would apply.
+  // GOFLAGS is not empty: Go would then use the flags of `go env -w`.
   return { ...rest, GOFLAGS: '-buildvcs=false', GOWORK: 'off', GO111MODULE: 'on', ...extra }
 }
 
-/** An error that says what to install, unless there is a Go that can build a module whose go.mod says `go <needed>`. */
+/**
+ * Rejects with an error that names the fix, unless an installed Go can build a module whose go.mod has `go <needed>`.
+ */
 export async function requireGo(needed: string, forWhat: string, env: Environment): Promise<void> {
   const why = `Go ${needed} or newer is needed to build ${forWhat} once`
   const cure =
@@ -31,7 +33,7 @@ export async function requireGo(needed: string, forWhat: string, env: Environmen
   throw new Error(`${why}, and the \`go\` in PATH is ${version.replace('go', '')}. ${cure}.`)
 }
 
-/** The `go` line of a go.mod. */
+/** Returns the version in the `go` line of a go.mod. */
 export function goVersionOf(goMod: string): string {
   const [, version] = /^go (\S+)$/m.exec(readFileSync(goMod, 'utf8')) ?? []
   if (!version) throw new Error(`${goMod} has no go line`)
@@ -50,7 +52,10 @@ export interface GoRun {
   onLine?: (line: string) => void
 }
 
-/** Standard output of `go`; its error output is the error. No compiler goes on when this process is killed. */
+/**
+ * Returns the standard output of `go`; its error output becomes the error. If this process is killed, the compilers are
+ * killed too.
+ */
 export function runGo(args: string[], { cwd, env, signal, onLine }: GoRun): Promise<string> {
   return new Promise((resolve, reject) => {
     const options = { cwd, env, detached: true, ...(signal ? { signal } : {}) }
@@ -75,12 +80,12 @@ export function runGo(args: string[], { cwd, env, signal, onLine }: GoRun): Prom
 const NO_NETWORK =
   /dial tcp|no such host|connection refused|i\/o timeout|network is unreachable|proxyconnect|TLS handshake|GOPROXY=off|temporary failure in name resolution/i
 
-/** True when modules could not be fetched, rather than not compiled. */
+/** True if Go could not fetch modules; false for an error of the compiler. */
 export function isNetworkFailure(error: unknown): boolean {
   return error instanceof Error && NO_NETWORK.test(error.message)
 }
 
-/** A line of `go build -v`. */
+/** Whether the text is a package in the output of `go build -v`. */
 export const isPackagePath = (line: string): boolean => /^[\w.-]+(\/[\w.~+-]+)*$/.test(line)
 
 function withoutNoise(stderr: string): string {

@@ -1,10 +1,10 @@
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 
-/** A process as this machine knows it: a pid alone may be given to another process later, with its start time it is unique. */
+/** Identifies a process on this machine. The system may reuse a pid; pid and start time together are unique. */
 export interface Identity {
   pid: number
-  /** Field 22 of /proc/PID/stat on Linux, `ps -o lstart` elsewhere; compared, never interpreted. */
+  /** Field 22 of /proc/PID/stat on Linux, `ps -o lstart` elsewhere. It is only compared, never parsed. */
   startTime: string
 }
 
@@ -13,7 +13,7 @@ const onLinux = process.platform === 'linux'
 /** A shell command that prints the start time of process `$$`, in the form of {@link Identity.startTime}. */
 export const startTimeCommand = onLinux ? `cut -d' ' -f22 /proc/$$/stat` : 'ps -o lstart= -p $$'
 
-/** The identity of a living process; undefined when there is none, or only a zombie that nobody reaped. */
+/** Returns the identity of a living process; undefined if there is none, or only a zombie. */
 export function identify(pid: number): Identity | undefined {
   const startTime = onLinux ? startTimeFromProc(pid) : startTimeFromPs(pid)
   return startTime === undefined ? undefined : { pid, startTime }
@@ -40,10 +40,11 @@ function startTimeFromProc(pid: number): string | undefined {
   } catch {
     return undefined
   }
-  // The command, field 2, may hold spaces and brackets: count from its last bracket on. Field 3 is the state.
+  // Field 2, the command, may contain spaces and brackets, so the fields are counted from its last bracket. Field 3 is
+  // the state.
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
   const [state, threads, startTime] = [fields[0], Number(fields[17]), fields[19]]
-  // The first thread may be a zombie while others still hold ports and files.
+  // The first thread may be a zombie while other threads still have ports and files open.
   return state === 'Z' && threads <= 1 ? undefined : startTime
 }
 

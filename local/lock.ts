@@ -4,8 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { formatIdentity, type Identity, identify, isAlive, parseIdentity } from './identity.ts'
 
 /**
- * Runs work while no other process holds `file`. A holder that died is taken over; two that take over at the very same
- * moment may both go on, so the work itself must be safe to do twice: the lock only saves doing so.
+ * Runs `work` while no other process holds `file`. It takes over the lock of a dead holder. Two processes that do so at
+ * the same moment may both run, so the work must be safe to run twice; the lock only saves repeated work.
  */
 export async function withLock<T>(
   file: string,

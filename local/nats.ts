@@ -10,51 +10,57 @@ import type { NatsServer } from './state.ts'
 import { stopCluster } from './stop.ts'
 
 export interface NatsOptions {
-  /** Holds the stores, logs and process ids. */
+  /** Contains the stores, logs and process ids. */
   dir: string
-  /** Servers: one, or a cluster whose streams can have as many replicas. Default 1. */
+  /** The number of servers. With 3, streams can have 3 replicas. Default 1. */
   replicas?: 1 | 3
-  /** Of the (first) server. Default a free one. */
+  /** The port of the first server. Default: a free one. */
   port?: number
-  /** Of all streams together. Default: what nats-server makes of the disk. */
+  /** The limit of all streams together, in bytes. Default: nats-server derives it from the size of the disk. */
   maxBytes?: number
-  /** How often JetStream syncs its files to the disk, as nats-server's configuration has it. Default: every 2 minutes. */
+  /**
+   * The interval in which JetStream syncs its files to the disk, in the format of nats-server's configuration. Default:
+   * 2 minutes.
+   */
   syncInterval?: string
-  /** Users and what they may do, as nats-server's configuration has it. Default: everybody everything. */
+  /**
+   * Users and their permissions, in the format of nats-server's configuration. Default: all clients have all
+   * permissions.
+   */
   authorization?: object
-  /** Accounts with users of their own, instead of `authorization`. */
+  /** Accounts with their own users, instead of `authorization`. */
   accounts?: object
-  /** Certificates, as nats-server's configuration has them. Default: none, plain TCP. */
+  /** Certificates, in the format of nats-server's configuration. Default: TCP without TLS. */
   tls?: object
   progress?: Progress
-  /** Stop when this process ends, even by kill -9. */
+  /** Stops the servers when this process ends, even by kill -9. */
   dieWithParent?: boolean
-  /** The folder goes with the servers. */
+  /** Removes the folder with the servers. */
   temporary?: boolean
 }
 
-/** nats-server with JetStream on loopback. */
+/** nats-server with JetStream, on loopback. */
 export interface Nats {
-  /** Of all servers, separated by commas, as NATS_URL takes them. */
+  /** The addresses of all servers, separated by commas, as in NATS_URL. */
   url: string
   urls: string[]
-  /** Monitoring over HTTP: `/varz`, `/jsz`, `/healthz` … of each server. */
+  /** The HTTP monitoring addresses of the servers: `/varz`, `/jsz`, `/healthz` … */
   monitoringUrls: string[]
-  /** Names of the servers, here and in `processes`. */
+  /** The names of the servers, here and in `processes`. */
   names: string[]
   servers: NatsServer[]
   processes: ProcessGroup
-  /** For tests that crash (SIGKILL) or freeze (SIGSTOP, SIGCONT) a server. */
+  /** Sends a signal to a server, for tests: SIGKILL, SIGSTOP, SIGCONT. */
   signal(signal: NodeJS.Signals, index?: number): void
-  /** Kills the server if it lives, starts it with the same port and store, and returns when it serves again. */
+  /** Kills the server if it runs, starts it with the same port and store, and resolves when it serves again. */
   restart(index?: number): Promise<void>
-  /** Returns when every server has JetStream up and, in a cluster, knows the leader. */
+  /** Resolves when JetStream runs on every server and, in a cluster, each server knows the leader. */
   ready(): Promise<void>
-  /** Data stay. */
+  /** Stops the servers and keeps their data. */
   stop(): Promise<void>
 }
 
-/** Servers of their own in a folder of their own; a cluster starts its NATS with {@link startNatsServers} instead. */
+/** Starts NATS in a folder of its own. A cluster uses {@link startNatsServers} instead. */
 export async function startNats(options: NatsOptions): Promise<Nats> {
   const dir = resolve(options.dir)
   const paths = await ensureBinaries(['nats-server'], options.progress ?? silentProgress)
@@ -121,7 +127,10 @@ async function startServer(
   return processes.start({ name: server.name, command, args: ['-c', configFile] })
 }
 
-/** It writes its first files to the disk before it is ready, which a busy disk can delay by more than half a minute. */
+/**
+ * nats-server writes its first files to the disk before it is ready. A busy disk can delay this by more than half a
+ * minute.
+ */
 const START_TIMEOUT_MS = 120_000
 
 interface Settings {
@@ -129,7 +138,7 @@ interface Settings {
   more: object
 }
 
-/** JSON is a form that nats-server's configuration takes. */
+/** Returns the configuration as JSON, which nats-server accepts. */
 function configOf(
   server: NatsServer,
   all: readonly NatsServer[],

@@ -1,13 +1,18 @@
 import { installRequirements, NodeTakenError, nodeRequirements } from './node/index.ts'
 import type { Progress } from './progress.ts'
 
-/** `real` or nothing; `auto` takes KWOK where the machine cannot run pods. */
+/** `real` requires a real node; `auto` uses KWOK if the machine cannot run pods. */
 export type WantedNode = 'none' | 'auto' | 'real' | 'kwok'
 
-/** KWOK carries why there is no real node, in words that end a sentence; nothing where it was wanted. */
+/**
+ * For KWOK, `missing` contains the reasons why there is no real node, as texts that end a sentence; empty if the user
+ * has chosen KWOK.
+ */
 export type NodeChoice = { kind: 'none' } | { kind: 'real' } | { kind: 'kwok'; missing: string[] }
 
-/** Installs what is missing where it can, so it may take a while and changes the machine, after saying so. */
+/**
+ * Chooses the node. It may install missing packages, which changes the machine and takes time; it prints a line before.
+ */
 export async function chooseNode(wanted: WantedNode, progress: Progress): Promise<NodeChoice> {
   if (wanted === 'none') return { kind: 'none' }
   if (wanted === 'kwok') return { kind: 'kwok', missing: [] }
@@ -17,7 +22,7 @@ export async function chooseNode(wanted: WantedNode, progress: Progress): Promis
   throw new Error(`a real node cannot run here: this machine lacks ${missing.join(', ')}`)
 }
 
-/** A machine has one real node; who wants any takes KWOK while another cluster has it. */
+/** With `auto`, returns KWOK while another cluster has the machine's only real node. Throws the error otherwise. */
 export function choiceAfter(error: unknown, wanted: WantedNode): NodeChoice {
   if (wanted !== 'auto' || !(error instanceof NodeTakenError)) throw error
   return { kind: 'kwok', missing: [`a second node (the cluster in ${error.dir} has the one there is)`] }

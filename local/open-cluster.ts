@@ -8,27 +8,30 @@ import { stopCluster } from './stop.ts'
 
 export interface Cluster {
   dir: string
-  /** File of an administrator. */
+  /** The kubeconfig of an administrator. */
   kubeconfig: string
   /** URL. */
   apiServer: string
   nats: Nats | undefined
   node: NodeKind
-  /** Of a real node: addImage() puts images into it. */
+  /** The registry of a real node: addImage() adds images. */
   registryUrl: string | undefined
   processes: ProcessGroup
-  /** Kills one server if it lives; then as {@link recover}. */
+  /** Kills one server if it runs; then as {@link recover}. */
   restart(name: string): Promise<void>
-  /** Starts every server that is dead again, on its port and data, and returns when they serve. */
+  /** Restarts every dead server with its port and data, and resolves when they serve. */
   recover(): Promise<void>
-  /** Returns when kube-apiserver takes requests. */
+  /** Resolves when kube-apiserver accepts requests. */
   ready(): Promise<void>
-  /** All writes so far, and all requests of Fairlead’s accounts, as the API server logged them; only of one that was started with `audit`. */
+  /**
+   * Returns all writes so far, and all requests of Fairlead's accounts, from the API server's log. Needs a cluster that
+   * was started with `audit`.
+   */
   audit(): Promise<AuditedRequest[]>
   stop(): Promise<void>
 }
 
-/** The cluster that was started in that folder, by whatever process. */
+/** Opens the cluster in that folder, which any process may have started. */
 export function openCluster(folder: string): Cluster {
   const dir = resolve(folder)
   const state = readState(dir)
@@ -58,7 +61,7 @@ export function openCluster(folder: string): Cluster {
   }
 }
 
-/** The others give up where they find no API server. */
+/** Servers that must run first: the others exit without an API server. */
 const FIRST_OF_ALL = ['etcd', 'kube-apiserver']
 
 async function startTheDead(

@@ -4,15 +4,15 @@ import { join } from 'node:path'
 import type { Subject } from '#pki'
 import { issueFrom, newAuthority, newKeys } from '#pki'
 
-/** A certificate authority of one cluster, in a folder of its own: NAME.crt and NAME.key beside ca.crt. */
+/** The certificate authority of one cluster, in a folder of its own: NAME.crt and NAME.key beside ca.crt. */
 export interface Pki {
   dir: string
   caFile: string
   caKeyFile: string
   caPem: string
-  /** Good for clients and servers alike; `sans` are the addresses and names a server answers to. */
+  /** Issues a certificate for clients and servers; `sans` are the addresses and names of a server. */
   issue(name: string, subject: Subject, sans?: readonly string[]): Promise<CertificateFiles>
-  /** Writes a kubeconfig that carries the certificate issued under that name. */
+  /** Writes a kubeconfig that contains the certificate with that name. */
   kubeconfig(name: string, server: string, file: string): Promise<void>
   serviceAccountKey: { keyFile: string; pubFile: string }
 }
@@ -65,7 +65,7 @@ function certificateFiles(dir: string, name: string): CertificateFiles {
   return { certFile: join(dir, `${name}.crt`), keyFile: join(dir, `${name}.key`) }
 }
 
-/** SEC 1, the form of EC keys that every Kubernetes server reads. */
+/** SEC 1 is the form of EC keys that all Kubernetes servers read. */
 function privatePem(key: KeyObject): string | Buffer {
   return key.export({ type: 'sec1', format: 'pem' })
 }
@@ -78,7 +78,7 @@ interface Login {
   key: Buffer
 }
 
-/** JSON, which every reader of kubeconfig files takes: it reads YAML. */
+/** Returns JSON: readers of kubeconfig files accept it, since they read YAML. */
 function kubeconfigOf({ name, server, ca, cert, key }: Login): string {
   const user = { 'client-certificate-data': cert.toString('base64'), 'client-key-data': key.toString('base64') }
   const cluster = { server, 'certificate-authority-data': Buffer.from(ca).toString('base64') }

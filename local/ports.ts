@@ -4,13 +4,16 @@ import { tmpdir, userInfo } from 'node:os'
 import { join } from 'node:path'
 
 /**
- * Below the ports that Linux (32768) and macOS (49152) hand out to outgoing connections, so that a server which is
- * down for a moment finds its port free when it comes back.
+ * The range is below the ephemeral ports of Linux (from 32768) and macOS (from 49152), so that the port of a stopped
+ * server is still free at its restart.
  */
 const FIRST = 10_000
 const LAST = 32_000
 
-/** Different ports that are free on every given host, and that nobody else is given before a server can have bound them. */
+/**
+ * Returns different ports that are free on all given hosts. Other calls do not return them until a server had time to
+ * bind them.
+ */
 export async function freePorts(count: number, hosts: readonly string[] = ['127.0.0.1']): Promise<number[]> {
   const reservations = openReservations()
   const found: number[] = []
@@ -22,13 +25,13 @@ export async function freePorts(count: number, hosts: readonly string[] = ['127.
   return found
 }
 
-/** The wanted port, or an error that says what to do about a taken one. */
+/** Returns the wanted port. Rejects with an error that names the fix if the port is in use. */
 export async function requirePort(port: number, what: string): Promise<number> {
   if (await isFree(port, ['127.0.0.1'])) return port
   throw new Error(`port ${port}, wanted for ${what}, is taken: stop the process that has it, or choose another port`)
 }
 
-/** At the end of a process: what it was given lately is bound by now, or not wanted any more. */
+/** Releases the reservations at the end of a process: its ports are bound by then, or unused. */
 export function releasePorts(): void {
   const dir = reservations()
   const isOwn = (file: string) => readFileSync(file, 'utf8') === String(process.pid)
@@ -36,14 +39,17 @@ export function releasePorts(): void {
     for (const name of readdirSync(dir)) if (isOwn(join(dir, name))) rmSync(join(dir, name))
     rmdirSync(dir)
   } catch {
-    // Others have ports there, or take theirs away at the same time.
+    // Other processes have reservations there, or remove theirs at the same time.
   }
 }
 
-/** Long enough for a slow machine to start whatever is to listen there. */
+/** The time in which a server on a slow machine binds its port. */
 const RESERVED_MS = 60_000
 
-/** Several clusters may start at once, also in several processes: a file for each port that was given lately, and to whom. */
+/**
+ * The folder of reservations: one file for each recently returned port, since several processes may start clusters at
+ * the same time.
+ */
 const reservations = (): string => join(tmpdir(), `fairlead-ports-${userInfo().uid}`)
 
 function openReservations(): { take(port: number): boolean } {
@@ -56,7 +62,7 @@ function openReservations(): { take(port: number): boolean } {
         writeFileSync(join(dir, String(port)), String(process.pid), { flag: 'wx' })
         return true
       } catch (error) {
-        // ENOENT: somebody has just taken the empty folder away.
+        // ENOENT: another process has just removed the empty folder.
         if (['EEXIST', 'ENOENT'].includes((error as NodeJS.ErrnoException).code ?? '')) return false
         throw error
       }

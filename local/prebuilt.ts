@@ -6,7 +6,7 @@ import type { Environment } from './go-toolchain.ts'
 import type { Progress } from './progress.ts'
 import { isAtLeast } from './versions.ts'
 
-/** Which versions of a program take the place of the one that is built here. */
+/** The versions of an installed program that replace a build. */
 interface Accepted {
   least: string
   below: string
@@ -14,7 +14,7 @@ interface Accepted {
   args?: string[]
 }
 
-/** All of one minor version, that of local/go: a server may not be newer than kube-apiserver. */
+/** The minor version of local/go: a server may not be newer than kube-apiserver. */
 const KUBERNETES: Accepted = { least: '1.36', below: '1.37' }
 
 const accepted: Partial<Record<BinaryName, Accepted>> = {
@@ -47,7 +47,7 @@ export async function onPath(names: readonly BinaryName[], env: Environment, pro
   return foundIn(folders, 'PATH', names, env, progress)
 }
 
-/** The first of each name is taken or refused; those that are taken are named in one line. */
+/** Uses the first program with each name, or rejects it. Prints one line with all programs that are used. */
 async function foundIn(
   folders: readonly string[],
   source: string,
@@ -80,7 +80,7 @@ function isOff({ FAIRLEAD_PREBUILT: value = 'yes' }: Environment): boolean {
 const refusal = (name: BinaryName, path: string, version: string | undefined, { least, below }: Accepted): string =>
   `${path} is not used: ${version === undefined ? 'its version is unknown' : `its version is ${version}`}, and ${name} ${least} or newer, older than ${below}, is needed`
 
-/** A program does not change while this process runs. */
+/** Versions by path, read once: a program does not change while this process runs. */
 const versions = new Map<string, Promise<string | undefined>>()
 
 function versionOf(path: string, { args = ['--version'] }: Accepted): Promise<string | undefined> {

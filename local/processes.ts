@@ -21,10 +21,10 @@ export interface ProcessSpec {
   /** An absolute path. */
   command: string
   args: string[]
-  /** Added to what every server gets: PATH, HOME, TMPDIR, TZ of the starting process. */
+  /** Variables in addition to those of every server: PATH, HOME, TMPDIR, TZ of the starting process. */
   env?: Record<string, string>
   cwd?: string
-  /** What ends it without harm; SIGKILL where nothing is gained by waiting. Default SIGTERM. */
+  /** The signal that stops it; SIGKILL for programs without a benefit from waiting. Default SIGTERM. */
   stopSignal?: 'SIGTERM' | 'SIGKILL'
 }
 
@@ -32,13 +32,13 @@ export interface ManagedProcess {
   readonly name: string
   readonly pid: number
   alive(): boolean
-  /** Looks every few milliseconds from the first use on. */
+  /** Resolves at the end of the process. Polls every few milliseconds from the first use on. */
   readonly exited: Promise<void>
 }
 
 /**
- * The shell writes its own pid and start time before it becomes the server: at no moment does a server run that the
- * folder does not know, even if whoever started it is killed in between.
+ * The shell writes its own pid and start time before it becomes the server. So the folder knows every running server,
+ * even if the starting process is killed in between.
  */
 const REGISTER_AND_EXEC = `echo "$$ $(${startTimeCommand})" >"$0" && exec "$@"`
 
@@ -51,7 +51,7 @@ export class ProcessGroup {
   readonly dir: string
   readonly #signal: AbortSignal | undefined
 
-  /** After the signal is aborted, start() and waitFor() throw its reason. */
+  /** start() and waitFor() throw the reason of the signal after it is aborted. */
   constructor(dir: string, signal?: AbortSignal) {
     this.dir = dir
     this.#signal = signal
@@ -79,7 +79,7 @@ export class ProcessGroup {
     throw new Error(`${spec.name} cannot be started:\n${tailOf(this.logFile(spec.name))}`)
   }
 
-  /** The process of that name as last started by anybody, dead or alive. */
+  /** Returns the last started process with that name, dead or alive. */
   get(name: string): ManagedProcess | undefined {
     const identity = this.#identityOf(name)
     if (!identity) return undefined
@@ -93,24 +93,27 @@ export class ProcessGroup {
     }
   }
 
-  /** Names of all that was started here and not stopped. */
+  /** Returns the names of all processes that were started and not stopped. */
   names(): string[] {
     return [...new Set(readdirSync(join(this.dir, 'pid')).map((file) => file.replace(/\.json$/, '')))]
   }
 
-  /** Sends a signal and returns at once: for tests that crash or freeze a server. */
+  /** Sends a signal and returns immediately: for tests that crash or freeze a server. */
   signal(name: string, signal: NodeJS.Signals): void {
     const found = this.get(name)
     if (!found?.alive()) throw new Error(`${name} does not run in ${this.dir}`)
     send(found.pid, signal)
   }
 
-  /** SIGKILL; returns when it is gone. It stays known, so that it can be started again. */
+  /** Sends SIGKILL and resolves after the process has ended. It can be started again. */
   async kill(name: string): Promise<void> {
     await this.#end(name, 'SIGKILL', 0)
   }
 
-  /** SIGTERM by default, SIGKILL after the grace time; returns when the process is gone. Nothing to stop is no error. */
+  /**
+   * Sends SIGTERM by default, and SIGKILL after the grace time; resolves after the process has ended. Succeeds without
+   * a process.
+   */
   async stop(name: string, signal?: 'SIGTERM' | 'SIGKILL', graceMs = 10_000): Promise<void> {
     await this.#end(name, signal, graceMs)
     rmSync(this.#pidFile(name), { force: true })
@@ -121,7 +124,7 @@ export class ProcessGroup {
     await Promise.all(this.names().map((name) => this.stop(name)))
   }
 
-  /** Starts it again as it was started first: same port, same data. A living one is killed without warning. */
+  /** Starts the process again as it was first started: same port, same data. Kills it if it is running. */
   async restart(name: string): Promise<ManagedProcess> {
     const spec = this.#specOf(name)
     if (!spec) throw new Error(`${name} was never started in ${this.dir}, so it cannot be started again`)
@@ -130,8 +133,8 @@ export class ProcessGroup {
   }
 
   /**
-   * Returns when `ready` does. Fails at once, with the end of the log, when a process is dead or was stopped: one of those
-   * named, or else any of the group.
+   * Resolves with `ready`. Rejects at once, with the end of the log, when a process has died or was stopped: one of the
+   * named processes, or else any process of the group.
    */
   async waitFor(
     what: string,
@@ -152,7 +155,7 @@ export class ProcessGroup {
     }
   }
 
-  /** Where a folder is temporary, its logs are gone when the error is read. */
+  /** The end of the logs for an error: a temporary folder is deleted with its logs. */
   #logsOf(names: Iterable<string>): string {
     return [...names].map((name) => `\nThe end of the log of ${name}:\n${tailOf(this.logFile(name))}`).join('')
   }
@@ -161,7 +164,7 @@ export class ProcessGroup {
     const found = this.get(name)
     if (found?.alive()) return
     if (!this.#specOf(name)) throw new Error(`${name} was stopped while waiting for ${what}`)
-    // Without a pid it is just being started.
+    // A process without a pid is still starting.
     if (found)
       throw new Error(`${name} died while waiting for ${what}. The end of its log:\n${tailOf(this.logFile(name))}`)
   }
@@ -187,7 +190,7 @@ export class ProcessGroup {
     while (!this.#identityOf(name) && (await Promise.race([gone, sleep(2)])) !== 'gone') continue
   }
 
-  /** Of one whose starter was killed just now, the shell is about to register. */
+  /** Waits until the shell has registered a process whose starter was just killed. */
   async #registeredIfStarting(name: string): Promise<void> {
     for (let waited = 0; waited < 500 && this.#specOf(name) && !this.#identityOf(name); waited += 5) await sleep(5)
   }
@@ -198,7 +201,7 @@ export class ProcessGroup {
     if (!found?.alive()) return
     const chosen = signal ?? this.#specOf(name)?.stopSignal ?? 'SIGTERM'
     send(found.pid, chosen)
-    // A stopped process sees no SIGTERM before it continues.
+    // A stopped process handles SIGTERM only after SIGCONT.
     if (chosen === 'SIGTERM') send(found.pid, 'SIGCONT')
     const inTime = chosen === 'SIGKILL' ? undefined : sleep(graceMs, 'late', { ref: false })
     if (inTime && (await Promise.race([found.exited, inTime])) === 'late') send(found.pid, 'SIGKILL')
@@ -232,15 +235,15 @@ function requireExecutable(spec: ProcessSpec): void {
   }
 }
 
-/** Proxies, and settings that etcd or Go take from the environment, are meant for other programs. */
+/** Returns the environment of a server. Leaves out proxies and settings of etcd or Go, which are for other programs. */
 function serverEnvironment(): Record<string, string | undefined> {
   const { PATH = '', HOME = '/', TMPDIR, TZ } = process.env
   return { PATH: `${PATH}:/usr/sbin:/usr/bin:/sbin:/bin`, HOME, TMPDIR, TZ }
 }
 
 /**
- * What this process has inherited would stay open in the server, and whoever waits for the end of such a pipe would wait
- * for the end of the server. A shell that closes files with two digits is not on every machine, so the log takes their place.
+ * Closes inherited files in the server: a process that waits for the end of such a pipe would wait for the end of the
+ * server. The log replaces them, since some shells cannot close files with two digits.
  */
 function outputTo(log: number): (number | 'ignore')[] {
   const inherited = inheritableDescriptors()
@@ -261,7 +264,7 @@ function exitOf(child: ChildProcess): Promise<void> {
   })
 }
 
-/** Also of processes that are not our children, and of unreferenced ones: looking keeps the event loop alive. */
+/** Polls, so that it works for processes that are not children, or are unreferenced. Keeps the event loop alive. */
 async function untilGone(identity: Identity): Promise<void> {
   while (isAlive(identity)) await sleep(20)
 }

@@ -1,14 +1,14 @@
 import { barOf, roughly } from './time-left.ts'
 
-/** Where long work says what it is doing. A command chooses the form: live lines on a terminal, plain ones in a pipe. */
+/** Receives the progress of long work. A command chooses the form: live lines on a terminal, plain lines in a pipe. */
 export interface Progress {
   line(text: string): void
-  /** A piece of work with a beginning and an end. With `expectedSeconds`, the time left is printed. */
+  /** Starts a piece of work. With `expectedSeconds`, the time left is printed. */
   task(label: string, expectedSeconds?: number): Task
 }
 
 export interface Task {
-  /** How much of it is done, 0 to 1. */
+  /** The finished share, 0 to 1. */
   reached(share: number): void
   done(note?: string): void
   failed(note?: string): void
@@ -26,7 +26,7 @@ export function progressOn(output: Output): Progress {
   return output.isTTY ? liveProgress(output) : plainProgress(output)
 }
 
-/** Plain lines; a task that lasts says so again after each `everySeconds`. */
+/** Prints plain lines, and another line every `everySeconds` for a task that lasts. */
 export function plainProgress(output: Output, everySeconds = 15): Progress {
   const line = (text: string): void => void output.write(`${text}\n`)
   return {
@@ -45,7 +45,7 @@ export function plainProgress(output: Output, everySeconds = 15): Progress {
   }
 }
 
-/** Running tasks as a block at the bottom that is redrawn twice a second; finished ones scroll away above it. */
+/** Prints running tasks as a block at the bottom, redrawn twice a second; finished tasks scroll away above it. */
 function liveProgress(output: Output): Progress {
   const running = new Map<symbol, () => string>()
   let drawn = 0
@@ -86,7 +86,7 @@ function liveProgress(output: Output): Progress {
   }
 }
 
-/** Runs work as a task of its own. */
+/** Runs `work` as a task, which ends or fails with it. */
 export async function withTask<T>(progress: Progress, label: string, work: () => Promise<T>): Promise<T> {
   const task = progress.task(label)
   try {
@@ -99,7 +99,7 @@ export async function withTask<T>(progress: Progress, label: string, work: () =>
   }
 }
 
-/** What is told of a task that begins now. */
+/** Measures a task from now on. */
 function watchOf(label: string, expectedSeconds: number | undefined) {
   const started = Date.now()
   let share = 0

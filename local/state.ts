@@ -2,7 +2,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { ProcessGroup } from './processes.ts'
 
-/** One nats-server of a cluster, and where it listens. */
+/** One nats-server of a cluster and its ports. */
 export interface NatsServer {
   name: string
   port: number
@@ -12,7 +12,7 @@ export interface NatsServer {
 
 export type NodeKind = 'none' | 'real' | 'kwok'
 
-/** What another process needs to use a cluster; in DIR/cluster.json from the moment all of it is ready. */
+/** The data that other processes need to use a cluster; in DIR/cluster.json as soon as the cluster is ready. */
 export interface ClusterState {
   kubeconfig: string
   apiServer: string
@@ -25,7 +25,7 @@ export interface ClusterState {
 
 export interface ClusterStatus {
   dir: string
-  /** All servers live, and the start came to its end. */
+  /** All servers run, and the start has finished. */
   running: boolean
   state?: ClusterState
   processes: { name: string; pid: number; alive: boolean; log: string }[]

@@ -1,4 +1,4 @@
-/** `node stop-main.ts DIR [--remove]`: what a reaper runs. */
+/** `node stop-main.ts DIR [--remove]`: the command of a reaper. */
 import { stopCluster } from './stop.ts'
 
 const [dir, remove] = process.argv.slice(2)

@@ -6,8 +6,8 @@ import { ProcessGroup } from './processes.ts'
 import { stateFile } from './state.ts'
 
 /**
- * Stops whatever runs in that folder, whoever started it and however that ended: pods, shims, mounts, links and servers.
- * Data and logs stay, unless the folder is to go. Returns when nothing runs any more; nothing to stop is no error.
+ * Stops everything that runs in that folder, whichever process started it: pods, shims, mounts, links and servers. Data
+ * and logs remain unless `removeDir` is true. Resolves when all have ended; succeeds if none runs.
  */
 export async function stopCluster(dir: string, { removeDir = false } = {}): Promise<void> {
   const folder = resolve(dir)

@@ -2,7 +2,7 @@ import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
 
 const BYTES = 8192
 
-/** The last lines of a log, at most 8 KiB of it; a note where there is none. */
+/** Returns the last lines of a log, from at most 8 KiB; a note if the log does not exist. */
 export function tailOf(file: string, lines = 20): string {
   let fd: number
   try {

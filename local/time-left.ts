@@ -1,17 +1,17 @@
-/** What a long piece of work has done so far. */
+/** The progress of a long piece of work. */
 export interface Work {
   /** Seconds since it began. */
   elapsed: number
-  /** Seconds that all of it takes on the machine where that was measured. */
+  /** The total seconds on the machine of the measurement. */
   expected: number
-  /** 0 to 1, in time as it was measured there. */
+  /** The finished share of the measured time, 0 to 1. */
   share: number
 }
 
-/** From this share on, the pace of this machine alone tells how long the rest takes. */
+/** From this share on, only the speed of this machine counts for the estimate. */
 const PACE_IS_KNOWN = 0.2
 
-/** Seconds. What was measured elsewhere counts less and less. */
+/** Returns the remaining seconds. The measured total counts less as the work proceeds. */
 export function secondsLeft({ elapsed, expected, share }: Work): number {
   const rest = 1 - share
   const known = Math.min(1, share / PACE_IS_KNOWN)
@@ -19,7 +19,7 @@ export function secondsLeft({ elapsed, expected, share }: Work): number {
   return known * byPace + (1 - known) * expected * rest
 }
 
-/** `40 s`, `2 min 10 s`: of what is only estimated, tens of seconds. */
+/** Formats seconds as `40 s` or `2 min 10 s`. Estimates over a minute are rounded to ten seconds. */
 export function roughly(seconds: number): string {
   if (seconds < 60) return `${Math.max(1, Math.round(seconds))} s`
   const tens = Math.round(seconds / 10) * 10

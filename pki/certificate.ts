@@ -4,7 +4,7 @@ import * as der from './der.ts'
 
 export interface Subject {
   cn: string
-  /** Groups, to Kubernetes. */
+  /** Organizations, which Kubernetes treats as groups. */
   o?: string[]
 }
 
@@ -15,7 +15,7 @@ export interface CertificateRequest {
   sans?: readonly string[]
   issuer: { subject: Subject; publicKey: KeyObject; privateKey: KeyObject }
   isCa?: boolean
-  /** Not used twice by one issuer; up to 19 bytes. Left out: a random one. */
+  /** Up to 19 bytes, unique for the issuer. Default: random. */
   serial?: Buffer
   notBefore: Date
   notAfter: Date
@@ -35,8 +35,8 @@ const SERVER_AUTH = '1.3.6.1.5.5.7.3.1'
 const CLIENT_AUTH = '1.3.6.1.5.5.7.3.2'
 
 /**
- * An X.509 v3 certificate (RFC 5280), in PEM: signed with ECDSA-SHA256 by an EC key, or with Ed25519 by a key of that. The
- * same request with a serial gives the same certificate where the issuer has an Ed25519 key.
+ * Returns an X.509 v3 certificate (RFC 5280) in PEM, signed with ECDSA-SHA256 by an EC key, or with Ed25519. With an
+ * Ed25519 key and a serial, the same request gives the same certificate.
  */
 export function signCertificate(request: CertificateRequest): string {
   const isEdwards = request.issuer.privateKey.asymmetricKeyType === 'ed25519'

@@ -1,4 +1,4 @@
-/** The few DER forms (X.690) that an X.509 certificate is made of. */
+/** The DER types (X.690) that an X.509 certificate consists of. */
 export type Der = Buffer
 
 const tag = {
@@ -21,12 +21,12 @@ export const bits = (content: Buffer, unused = 0): Der =>
 export const utf8 = (text: string): Der => tlv(tag.utf8String, Buffer.from(text, 'utf8'))
 export const boolean = (value: boolean): Der => tlv(0x01, Buffer.of(value ? 0xff : 0))
 
-/** `[n]` with content that keeps its own tag. */
+/** `[n]` with content that keeps its own tag (explicit tagging). */
 export const explicit = (n: number, content: Der): Der => tlv(0xa0 | n, content)
-/** `[n]` in place of the content's own, primitive, tag. */
+/** `[n]` instead of the content's own, primitive tag (implicit tagging). */
 export const implicit = (n: number, content: Buffer): Der => tlv(0x80 | n, content)
 
-/** A number that is not negative, as big-endian bytes. */
+/** A non-negative number, as big-endian bytes. */
 export function integer(bytes: Buffer): Der {
   const start = bytes.findIndex((byte) => byte !== 0)
   const significant = start < 0 ? Buffer.of(0) : bytes.subarray(start)
@@ -38,7 +38,7 @@ export function oid(dotted: string): Der {
   return tlv(tag.oid, Buffer.from([first * 40 + second, ...rest.flatMap(base128)]))
 }
 
-/** UTCTime carries two digits of the year, so dates from 2050 on are GeneralizedTime (RFC 5280, 4.1.2.5). */
+/** UTCTime has two digits of the year, so dates from 2050 on are GeneralizedTime (RFC 5280, 4.1.2.5). */
 export function time(date: Date): Der {
   const compact = date.toISOString().replaceAll(/[-:T]|\.\d+/g, '')
   const isLate = date.getUTCFullYear() >= 2050

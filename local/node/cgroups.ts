@@ -3,12 +3,12 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { killNow } from './proc.ts'
 
-/** How this machine groups processes: version 1 has a tree for each controller, version 2 one for all. */
+/** The cgroup setup of this machine: version 1 has a tree for each controller, version 2 a single one. */
 export interface CgroupLayout {
   version: 1 | 2
-  /** Mount points of the trees, those without controllers (systemd's, the unified one of a hybrid) too. */
+  /** The mount points of the trees, including those without controllers (systemd's, the unified one of a hybrid). */
   trees: string[]
-  /** Why a kubelet cannot use it, in words that end a sentence. */
+  /** The reason why a kubelet cannot use it, as a text that ends a sentence. */
   problem?: string
 }
 
@@ -24,7 +24,7 @@ export async function readCgroupLayout(): Promise<CgroupLayout> {
   return problem === undefined ? layout : { ...layout, problem }
 }
 
-/** What /proc/mounts says. */
+/** Parses /proc/mounts. */
 export function cgroupLayout(procMounts: string): CgroupLayout {
   const mounts = procMounts.split('\n').map((line) => line.split(' '))
   const ofType = (type: string) => mounts.filter((fields) => fields[2] === type)
@@ -42,12 +42,15 @@ export function cgroupLayout(procMounts: string): CgroupLayout {
   return { version: 1, trees, ...problem }
 }
 
-/** The top cgroup of a version 2 tree, as seen from here. */
+/** The top cgroup of a version 2 tree, as this process sees it. */
 export interface UnifiedTop {
   controllers: string[]
-  /** Controllers that its children have already. */
+  /** The controllers that its children already have. */
   enabled: string[]
-  /** The machine's own top, not that of a container: it may have processes and children with controllers at once. */
+  /**
+   * True for the machine's own top cgroup, false in a container. Only that cgroup may have processes and children with
+   * controllers at the same time.
+   */
   isMachineRoot: boolean
   hasProcesses: boolean
 }
@@ -71,7 +74,7 @@ async function readUnified(root: string): Promise<UnifiedTop> {
   }
 }
 
-/** A cgroup of this name in each tree, with every controller that the kubelet will look for. */
+/** Creates a cgroup with this name in each tree, with all controllers that the kubelet needs. */
 export async function createCgroup(name: string): Promise<void> {
   const { version, trees } = await readCgroupLayout()
   if (version === 2) await handOnControllers(trees[0] as string)
@@ -85,7 +88,7 @@ async function handOnControllers(root: string): Promise<void> {
   await writeFile(join(root, 'cgroup.subtree_control'), wanted.map((controller) => `+${controller}`).join(' '))
 }
 
-/** In version 1 a new cpuset has no CPU at all: nothing could run in it. */
+/** Copies the CPUs of the parent: in version 1 a new cpuset has no CPU, so no process could run in it. */
 async function copyCpuset(trees: string[], name: string): Promise<void> {
   for (const tree of trees) {
     for (const file of ['cpuset.cpus', 'cpuset.mems']) {
@@ -95,7 +98,7 @@ async function copyCpuset(trees: string[], name: string): Promise<void> {
   }
 }
 
-/** Ends every process in the cgroup, and removes it with all that lies below it. */
+/** Kills all processes in the cgroup, and removes it with its children. */
 export async function removeCgroup(name: string): Promise<void> {
   const { trees } = await readCgroupLayout()
   const deadline = Date.now() + 10_000
@@ -111,7 +114,10 @@ async function emptied(groups: string[]): Promise<boolean> {
   return removed.every(Boolean)
 }
 
-/** True when the cgroup is gone. A cgroup goes only when it is empty, so each call kills what it finds. */
+/**
+ * Returns true if the cgroup is removed. Only an empty cgroup can be removed, so each call kills the processes that it
+ * finds.
+ */
 async function removeTree(group: string): Promise<boolean> {
   const entries = await readdir(group, { withFileTypes: true }).catch(() => undefined)
   if (entries === undefined) return true
@@ -126,6 +132,6 @@ async function removeTree(group: string): Promise<boolean> {
 
 async function killAll(group: string): Promise<void> {
   const pids = (await readFile(join(group, 'cgroup.procs'), 'utf8').catch(() => '')).split('\n').map(Number)
-  // 0 stands for a process of another pid namespace; to kill() it would mean this very process group.
+  // The pid 0 is a process of another pid namespace; kill(0) would kill this process group.
   for (const pid of pids.filter((pid) => pid > 0)) killNow(pid)
 }

@@ -5,8 +5,8 @@ import { withLock } from '../lock.ts'
 import type { KernelSettings } from './network.ts'
 
 /**
- * A machine has one node: its link, its tables of packet rules and its kernel settings are the machine's. Who has it is
- * written here, before the first of them is made and until the last of them is gone.
+ * The file that records which cluster has the machine's only node: link, packet rules and kernel settings belong to the
+ * whole machine. It is written before the first of them is changed, and removed after the last one is restored.
  */
 const CLAIM_FILE = '/run/fairlead-node.json'
 
@@ -16,15 +16,15 @@ export interface Claim {
   /** The cluster's folder. */
   dir: string
   startedBy: Identity
-  /** The node is of no use to anybody when `startedBy` has ended. */
+  /** The node is unused after the process `startedBy` has ended. */
   ephemeral: boolean
-  /** As they were before. */
+  /** The kernel settings before the node was started. */
   settings: KernelSettings
 }
 
 /**
- * Taking the machine's node and giving it back are done by one process at a time: who gives it back late, for a process
- * that was killed, must not take away what the next one has just made.
+ * Runs `work` while no other process starts or removes the machine's node. Without it, a late removal for a killed
+ * process could remove the next node.
  */
 export async function withMachine<T>(work: () => Promise<T>): Promise<T> {
   return withLock(LOCK_FILE, () => {}, work)
@@ -44,8 +44,8 @@ export async function dropClaim(): Promise<void> {
 }
 
 /**
- * Whether somebody still needs the node of this claim. One that was started to stay is needed as long as it works, one
- * that was started for a process as long as that process runs.
+ * Whether a node with this claim is still in use. A node that was started to remain is in use while it works; a node
+ * that was started for a process, while that process runs.
  */
 export function isInUse(claim: Claim, seen: { starterRuns: boolean; nodeWorks: boolean }): boolean {
   return seen.starterRuns || (seen.nodeWorks && !claim.ephemeral)

@@ -14,13 +14,12 @@ import { removeTraces } from './traces.ts'
 const SHIM = 'containerd-shim-runc-v2'
 const NODE_PROCESSES = ['kubelet', 'kube-proxy', 'coredns', 'containerd', 'registry', 'kwok']
 
-/** Retries for the case that another process removes the same. */
+/** Retries, in case another process removes the same files. */
 const REMOVE = { recursive: true, force: true, maxRetries: 5 }
 
 /**
- * Ends every process of the node of `dir`, pods too, and removes what it made on the machine. Needs nothing but the
- * folder: not the process that started the node, and not a kubelet or containerd that still works. Without a node it
- * does nothing.
+ * Ends all processes of the node of `dir`, including pods, and removes its traces on the machine. Needs only the
+ * folder: the process that started the node, the kubelet and containerd may be dead. Does nothing without a node.
  */
 export async function stopNode(dir: string, processes: ProcessGroup): Promise<void> {
   await Promise.all(NODE_PROCESSES.map((name) => processes.stop(name)))
@@ -32,15 +31,15 @@ async function hasTraces(dir: string): Promise<boolean> {
   return existsSync(run) || existsSync(state) || (await readClaim())?.dir === resolve(dir)
 }
 
-/** For who has the machine (withMachine). The folder may be gone: its name is enough. */
+/** The caller must hold the machine (withMachine). The folder may be deleted; its name is enough. */
 export async function removeNode(dir: string): Promise<void> {
   await clear(nodePaths(dir))
   await giveMachineBack(dir)
 }
 
 /**
- * What is left of nodes whose end nobody saw, as after a loss of power. For who has the machine (withMachine) and
- * found no claim: then no node has a right to be here.
+ * Removes remains of earlier nodes, such as after a power loss. The caller must hold the machine (withMachine) and have
+ * found no claim, so all nodes found are unused.
  */
 export async function removeStrays(): Promise<void> {
   const folders = await Promise.all(['/run', '/var/lib'].map((parent) => readdir(parent)))
@@ -57,15 +56,15 @@ async function clear(paths: NodePaths): Promise<void> {
   await Promise.all([paths.run, paths.state].map((folder) => rm(folder, REMOVE)))
 }
 
-/** True while both programs without which no pod runs are there. */
+/** True while containerd and the kubelet run: pods need both. */
 export async function nodeWorks(dir: string): Promise<boolean> {
   const names = (await programsOf(nodePaths(dir))).map(({ program }) => program)
   return names.includes('kubelet') && names.includes('containerd')
 }
 
 /**
- * Shims are nobody's children, and pid files may be gone with the folder: what is known for certain is that a program
- * of ours was started with a path of ours.
+ * Finds the node's programs by their arguments: shims have no parent, and the pid files may be deleted with the folder,
+ * but each program was started with one of its paths.
  */
 async function programsOf(paths: NodePaths): Promise<RunningProgram[]> {
   const ours = [SHIM, ...NODE_PROCESSES]
@@ -81,8 +80,8 @@ async function endPrograms(paths: NodePaths): Promise<void> {
 }
 
 /**
- * Mounts can lie in mounts, and on top of each other: the last one goes first, until none is left. Another process may
- * be doing the same.
+ * Unmounts the last mount first, until none is left: mounts can be nested or stacked. Another process may do the same
+ * at the same time.
  */
 async function unmountAll(paths: NodePaths): Promise<void> {
   const deadline = Date.now() + 10_000
@@ -97,7 +96,10 @@ async function mountsOf(paths: NodePaths): Promise<string[]> {
   return mountPoints(table).filter((path) => path.startsWith(`${paths.run}/`) || path.startsWith(`${paths.state}/`))
 }
 
-/** Of /proc/self/mountinfo, in the order of mounting. Spaces and the like are written as octal numbers there. */
+/**
+ * Returns the mount points of /proc/self/mountinfo, in the order of mounting. The file escapes spaces and other
+ * characters as octal numbers.
+ */
 export function mountPoints(mountinfo: string): string[] {
   const paths = mountinfo.split('\n').map((line) => line.split(' ')[4] ?? '')
   return paths.map((path) =>
@@ -105,7 +107,7 @@ export function mountPoints(mountinfo: string): string[] {
   )
 }
 
-/** Link, packet rules and kernel settings, where they are this cluster's. */
+/** Removes link and packet rules and restores kernel settings if they belong to this cluster. */
 async function giveMachineBack(dir: string): Promise<void> {
   const claim = await readClaim()
   if (claim?.dir !== resolve(dir)) return

@@ -7,10 +7,10 @@ import type { NodePaths } from './paths.ts'
 
 export const PAUSE_IMAGE = 'registry.k8s.io/pause:3.10'
 
-/** File system type of an overlay mount, which cannot carry another one. */
+/** The file system type of an overlay mount, on which another overlay cannot be mounted. */
 const OVERLAYFS_MAGIC = 0x794c7630
 
-/** containerd, which asks the registry at `mirror` for the images of all registries. */
+/** Starts containerd, which pulls the images of all registries from `mirror`. */
 export async function startContainerd(options: NodeOptions, paths: NodePaths, mirror: string): Promise<void> {
   const folders = { cni: `${paths.run}/cni`, certs: `${paths.run}/certs.d` }
   await mkdir(folders.cni, { recursive: true })
@@ -34,15 +34,15 @@ export async function startContainerd(options: NodeOptions, paths: NodePaths, mi
   })
 }
 
-/** Not on /run, where many systems let no program start. */
+/** The script is not on /run, which many systems mount with noexec. */
 function runcScript(paths: NodePaths): string {
   return `${paths.state}/runc`
 }
 
 /**
- * The kubelet wants a seccomp filter for every pod, and runc has them only with a C library that few machines have the
- * headers of. So the filter is taken out of the container's configuration: its key becomes one that runc ignores.
- * (Inside of a JSON string the quotes would be escaped, so nothing else matches.)
+ * The kubelet sets a seccomp filter for every pod, and runc supports them only if it is built with the headers of
+ * libseccomp, which few machines have. The script removes the filter from the container's configuration: it renames the
+ * key to one that runc ignores. Quotes inside of a JSON string would be escaped, so no other text matches.
  */
 function withoutSeccomp(runc: string): string {
   return `#!/bin/sh
@@ -54,12 +54,14 @@ exec '${runc}' "$@"
 `
 }
 
-/** With the mirror as `server` too, an image that it lacks fails at once instead of being looked for in the world. */
+/**
+ * The mirror is also the `server`, so that a pull of a missing image fails at once instead of asking public registries.
+ */
 function mirrorConfig(mirror: string): string {
   return `server = "${mirror}"\n[host."${mirror}"]\n  capabilities = ["pull", "resolve"]\n`
 }
 
-/** Each pod has a link of its own to the machine (ptp): no bridge, so services work without br_netfilter. */
+/** Each pod has its own link to the machine (ptp). Without a bridge, services work without br_netfilter. */
 function networkConfig(paths: NodePaths): object {
   const ipam = {
     type: 'host-local',
@@ -85,8 +87,8 @@ interface ContainerdSettings {
 }
 
 /**
- * restrict_oom_score_adj: without CAP_SYS_RESOURCE no pod could start. netns_mounts_under_state_dir: what is to be
- * unmounted lies below our own folder.
+ * restrict_oom_score_adj: without it, no pod could start if CAP_SYS_RESOURCE is missing. netns_mounts_under_state_dir:
+ * all mounts are below the node's own folder, so that clean-up finds them.
  */
 function containerdConfig({ paths, folders, snapshotter, binaries }: ContainerdSettings): string {
   const plugins = (['ptp', 'host-local', 'portmap', 'loopback'] as const).map((name) => dirname(binaries(name)))

@@ -7,7 +7,7 @@ import { resolvConf } from './resolv-conf.ts'
 
 const DNS_USER = 'system:coredns'
 
-/** CoreDNS, a process of this machine rather than a pod, at NODE_IP. */
+/** Starts CoreDNS at NODE_IP, as a process of this machine instead of a pod. */
 export async function startDns(options: NodeOptions, paths: NodePaths, port: number): Promise<void> {
   const { pki, processes, binaries, apiServer } = options
   const kubeconfig = `${paths.run}/coredns.kubeconfig`
@@ -29,11 +29,11 @@ export async function startDns(options: NodeOptions, paths: NodePaths, port: num
 interface DnsSettings {
   port: number
   kubeconfig: string
-  /** A resolv.conf with the name servers of the world; CoreDNS refuses an empty one. */
+  /** A resolv.conf with the upstream name servers. Undefined if there are none: CoreDNS rejects an empty file. */
   forward: string | undefined
 }
 
-/** Names of the cluster are not cached: a service that has just been made is found at once. */
+/** Names of the cluster are not cached, so that a new service is resolved at once. */
 function corefile({ port, kubeconfig, forward }: DnsSettings): string {
   return `.:${port} {
   bind ${NODE_IP}
@@ -52,7 +52,7 @@ function corefile({ port, kubeconfig, forward }: DnsSettings): string {
 `
 }
 
-/** The `kube-dns` service that leads to this process, and what lets it read services and pods. */
+/** Returns the service `kube-dns` that leads to this process, and the RBAC for reading services and pods. */
 export function dnsObjects(port: number): KubeObject[] {
   const rbac = 'rbac.authorization.k8s.io'
   const named = { name: 'kube-dns', namespace: 'kube-system' }

@@ -1,8 +1,8 @@
 const PROGRAM_HEADER_INTERPRETER = 3
 
 /**
- * Whether a Linux program (64-bit ELF, little-endian) runs without shared libraries: it names no loader. Anything that
- * is not such a file is not static.
+ * Whether a Linux program (64-bit ELF, little-endian) runs without shared libraries: it names no loader. False for
+ * other files.
  */
 export function isStaticProgram(file: Buffer): boolean {
   if (file.length < 64 || file.readUInt32BE(0) !== 0x7f454c46 || file[4] !== 2 || file[5] !== 1) return false

@@ -5,24 +5,24 @@ import { readClaim } from './claim.ts'
 import { isStaticProgram } from './elf.ts'
 import { hasProxyRules } from './network.ts'
 
-/** The programs of the system that a node needs; everything else is built. */
+/** The system programs that a node needs. The others are built. */
 const NODE_COMMANDS = ['cc', 'nft', 'ip', 'mount', 'umount', 'busybox'] as const
 export type NodeCommand = (typeof NODE_COMMANDS)[number]
 
-/** What this machine is, as far as a node needs to know. */
+/** The facts about this machine that decide whether it can run a node. */
 export interface NodeFacts {
   platform: NodeJS.Platform
   root: boolean
-  /** Names of NEEDED_CAPABILITIES that this process does not have: it is root of a container only. */
+  /** The names of NEEDED_CAPABILITIES that this process lacks: it is root only inside of a container. */
   missingCapabilities: string[]
   /** ID and ID_LIKE of /etc/os-release. */
   distributions: string[]
-  /** Where each program is; a missing one is left out. */
+  /** The path of each program; missing programs are left out. */
   commands: Partial<Record<NodeCommand, string>>
-  /** busybox needs no shared library, so it runs in an image that holds nothing else. */
+  /** busybox needs no shared library, so it runs in an image that contains no other file. */
   staticBusybox: boolean
   cgroups: CgroupLayout
-  /** A Kubernetes node that is not ours keeps its packet rules where ours would be. */
+  /** The machine is a node of another Kubernetes, whose packet rules conflict with those of a local node. */
   foreignNode: boolean
 }
 
@@ -52,7 +52,7 @@ export function distributions(osRelease: string): string[] {
   return [...osRelease.matchAll(/^ID(?:_LIKE)?="?([^"\n]*)"?$/gm)].flatMap(([, ids]) => ids?.split(' ') ?? [])
 }
 
-/** Programs for administrators are looked for too where the user's PATH does not have them. */
+/** Looks in the folders of administrator programs too, if the user's PATH lacks them. */
 async function findCommands(): Promise<Partial<Record<NodeCommand, string>>> {
   const folders = [...(process.env['PATH'] ?? '').split(delimiter), '/usr/sbin', '/usr/bin', '/sbin', '/bin']
   const found = await Promise.all(NODE_COMMANDS.map(async (name) => [name, await findIn(folders, name)] as const))

@@ -1,7 +1,7 @@
 import { NODE_IP, POD_CIDR } from './addresses.ts'
 import { run, tryRun } from './command.ts'
 
-/** How nft calls the part of its JSON that matters here. */
+/** The parts of nft's JSON output that are used. */
 interface Listing {
   nftables: { chain?: Chain; rule?: Rule }[]
 }
@@ -10,7 +10,7 @@ interface Chain {
   family: string
   table: string
   name: string
-  /** Chains without one are only jumped to. */
+  /** A chain without a hook runs only when another chain jumps to it. */
   hook?: string
   type?: string
 }
@@ -23,10 +23,10 @@ interface Rule {
   comment?: string
 }
 
-/** On each of our rules in others' chains. */
+/** The comment that marks the node's rules in other chains. */
 const COMMENT = 'fairlead-node'
 
-/** What a firewall of the machine (Docker's, ufw's, firewalld's) must let through for pods to reach each other. */
+/** The packets that a firewall of the machine (Docker's, ufw's, firewalld's) must accept for the network of pods. */
 const ALLOWED: Record<string, string[][]> = {
   forward: [
     ['ip', 'saddr', POD_CIDR],
@@ -36,8 +36,8 @@ const ALLOWED: Record<string, string[][]> = {
 }
 
 /**
- * To be called before our own tables exist. What was let through stays so until closeFirewalls(). An nft without JSON
- * does not say what there is: then nothing is opened, and pods may not reach each other.
+ * Adds rules to the machine's firewalls, which remain until closeFirewalls(). Must run before the node's own tables
+ * exist. Without JSON support in nft, the chains are unknown: no rule is added, and pods may not reach each other.
  */
 export async function openFirewalls(): Promise<void> {
   for (const { family, table, name, hook } of filterChains(await list('chains'))) {
@@ -57,7 +57,10 @@ async function list(what: 'chains' | 'ruleset'): Promise<string> {
   return run('nft', ['--json', '--handle', 'list', what]).catch(() => '{"nftables": []}')
 }
 
-/** Chains that see the packets of pods and may drop them: accepting there decides for that chain alone. */
+/**
+ * Returns the chains that see the packets of pods and may drop them. An accept in one chain has no effect on other
+ * chains.
+ */
 export function filterChains(listing: string): Chain[] {
   return (JSON.parse(listing) as Listing).nftables
     .flatMap(({ chain }) => chain ?? [])

@@ -7,7 +7,7 @@ import { pipeline } from 'node:stream/promises'
 
 const DIGEST = /^sha256:[0-9a-f]{64}$/
 
-/** Parts of images in a folder, by their digests, and the tags of repositories. */
+/** Stores parts of images in a folder, by digest, and the tags of repositories. */
 export class ImageStore {
   readonly #parts: string
   readonly #tags: string
@@ -21,7 +21,7 @@ export class ImageStore {
     await Promise.all([this.#parts, this.#tags].map((dir) => mkdir(dir, { recursive: true })))
   }
 
-  /** In bytes; undefined: it is not there. */
+  /** Returns the size in bytes; undefined if the part does not exist. */
   async sizeOf(digest: string): Promise<number | undefined> {
     if (!DIGEST.test(digest)) return undefined
     return stat(this.#fileOf(digest)).then(
@@ -34,12 +34,12 @@ export class ImageStore {
     return pipeline(createReadStream(this.#fileOf(digest)), to)
   }
 
-  /** What is in a manifest. */
+  /** Returns the contents of a manifest. */
   async json(digest: string): Promise<unknown> {
     return JSON.parse(await readFile(this.#fileOf(digest), 'utf8')) as unknown
   }
 
-  /** Returns the digest of what came, and stores it unless another one was expected. */
+  /** Stores the data and returns its digest. Rejects if another digest was expected. */
   async store(from: Readable, expected?: string): Promise<string> {
     const temporary = join(this.#parts, `incoming-${randomUUID()}`)
     const hash = createHash('sha256')
@@ -66,7 +66,7 @@ export class ImageStore {
     await writeFile(this.#tagFile(repository, tag), digest)
   }
 
-  /** The digest of a manifest: `reference` is one, or a tag. */
+  /** Returns the digest of a manifest. `reference` is a digest or a tag. */
   async digestOf(repository: string, reference: string): Promise<string | undefined> {
     if (DIGEST.test(reference)) return reference
     return readFile(this.#tagFile(repository, reference), 'utf8').catch(() => undefined)
@@ -76,7 +76,7 @@ export class ImageStore {
     return join(this.#parts, digest.slice('sha256:'.length))
   }
 
-  /** One name, whatever is in it. */
+  /** Encodes repository and tag as one file name. */
   #tagFile(repository: string, tag: string): string {
     return join(this.#tags, encodeURIComponent(`${repository}:${tag}`))
   }

@@ -12,7 +12,9 @@ import {
   tar,
 } from '#image'
 
-/** What an image holds: path in the image → a file or folder of this machine, a text, or a symbolic link. */
+/**
+ * The contents of an image: the path in the image, and a file or folder of this machine, a text, or a symbolic link.
+ */
 export type ImageFiles = Record<string, { from: string } | { content: string; mode?: number } | { link: string }>
 
 export interface ImageSource {
@@ -20,7 +22,7 @@ export interface ImageSource {
   config: ImageConfig
 }
 
-/** An OCI image of one uncompressed layer. `manifest.digest` is the image's. */
+/** An OCI image of one uncompressed layer. The digest of the image is `manifest.digest`. */
 export interface Image {
   layer: Blob
   config: Blob
@@ -29,7 +31,7 @@ export interface Image {
 
 const PATH = 'PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 
-/** What programs expect to find in any root file system. */
+/** The directories that programs expect in any root file system. */
 const BASE_DIRECTORIES = ['bin', 'dev', 'etc', 'home', 'proc', 'root', 'sys', 'tmp', 'usr/bin', 'usr/local/bin', 'var']
 const BASE_FILES: ImageFiles = {
   'etc/passwd': {
@@ -39,7 +41,7 @@ const BASE_FILES: ImageFiles = {
   'etc/group': { content: 'root:x:0:\nnogroup:x:65534:\nnonroot:x:65532:\n' },
 }
 
-/** The same files and configuration give the same digest, at any time and on any machine of one architecture. */
+/** Builds an image. The same files and configuration give the same digest on all machines of one architecture. */
 export async function buildImage({ files, config }: ImageSource): Promise<Image> {
   const entries = await layerEntries({ ...BASE_FILES, ...files })
   return imageOf(tar(entries), config)
@@ -77,7 +79,7 @@ async function entriesOf(path: string, source: ImageFiles[string]): Promise<TarE
   return entriesFrom(source.from, path)
 }
 
-/** Every folder that an entry lies in, and those of BASE_DIRECTORIES, parents first. */
+/** Returns the parent folders of all entries, and those of BASE_DIRECTORIES, parents first. */
 function directoriesFor(entries: TarEntry[]): TarEntry[] {
   const parents = [...BASE_DIRECTORIES.map((path) => posix.join(path, 'x')), ...entries.map((entry) => entry.path)]
   const paths = new Set(parents.flatMap(ancestors))

@@ -57,7 +57,7 @@ function kubeletConfig(paths: NodePaths, port: number, files: ServingFiles): obj
     tlsCertFile: files.certFile,
     tlsPrivateKeyFile: files.keyFile,
     failSwapOn: false,
-    // A user's disk may be nearly full: that is no reason to refuse pods.
+    // The kubelet must accept pods on a user's disk that is nearly full.
     evictionHard: { 'nodefs.available': '1%', 'imagefs.available': '1%', 'memory.available': '50Mi' },
     imageGCHighThresholdPercent: 100,
     makeIPTablesUtilChains: false,

@@ -3,12 +3,13 @@ import { KWOK_NODE_NAME } from './addresses.ts'
 import { administrator, applyObjects, nodeReady } from './objects.ts'
 import type { NodeOptions } from './options.ts'
 
-/** What becomes of nodes and pods, and when. */
+/** The transitions of nodes and pods, with their delays. */
 const STAGES = fileURLToPath(new URL('kwok-stages.yaml', import.meta.url))
 
 /**
- * A node that only pretends: pods are scheduled to it and get phases, but nothing runs. It needs no root and nothing of
- * the system; several clusters may have one. `missing` is why there is no real node: empty where none is wanted.
+ * Starts a simulated node: pods are scheduled to it and get phases, but no container runs. It needs neither root nor
+ * packages of the system, and several clusters may have one. `missing`: the reasons why there is no real node; empty if
+ * KWOK was chosen.
  */
 export async function startKwok(options: Omit<NodeOptions, 'ephemeral'>, missing: string[]): Promise<void> {
   options.progress.line(kwokNotice(missing))

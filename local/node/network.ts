@@ -4,14 +4,14 @@ import { run, tryRun } from './command.ts'
 import { closeFirewalls, openFirewalls } from './firewall.ts'
 
 /**
- * Tables of ours, of kube-proxy and of the portmap plugin. The last two have fixed names, which is one reason why a
- * machine has only one node.
+ * The tables of Fairlead, of kube-proxy and of the portmap plugin. The latter two have fixed names, which is one reason
+ * for the limit of one node per machine.
  */
 const TABLES = ['ip fairlead', 'ip kube-proxy', 'ip6 kube-proxy', 'ip cni_hostport', 'ip6 cni_hostport']
 
 /**
- * Pods reach the world under the machine's address. Nothing from outside of the machine reaches pods, services or the
- * node's address, though the machine forwards packets now.
+ * Pods reach other networks under the machine's address. The machine forwards packets now, but packets from outside do
+ * not reach pods, services or the node's address.
  */
 const RULES = `
 table ip fairlead {
@@ -25,7 +25,7 @@ table ip fairlead {
   }
 }`
 
-/** The address is on a bridge without members: not every kernel has the `dummy` kind of link. */
+/** Adds the node's address to a bridge without members, since not every kernel has links of the kind `dummy`. */
 export async function createNetwork(): Promise<void> {
   await run('ip', ['link', 'add', NODE_LINK, 'type', 'bridge'])
   await run('ip', ['address', 'add', `${NODE_IP}/32`, 'dev', NODE_LINK])
@@ -35,14 +35,14 @@ export async function createNetwork(): Promise<void> {
   await run('nft', ['-f', '-'], { input: RULES })
 }
 
-/** The pods' own links go with their network namespaces. */
+/** Removes the node's link. The links of pods are removed with their network namespaces. */
 export async function removeNetwork(): Promise<void> {
   await tryRun('ip', ['link', 'delete', NODE_LINK])
   await closeFirewalls()
   for (const table of TABLES) await tryRun('nft', ['delete', 'table', ...table.split(' ')])
 }
 
-/** True where some kube-proxy, ours or another, has made its rules. */
+/** True if a kube-proxy, of this node or another one, has created its rules. */
 export async function hasProxyRules(): Promise<boolean> {
   const tables = await run('nft', ['list', 'tables']).catch(() => '')
   return /^table ip kube-proxy$/m.test(tables)
@@ -59,7 +59,7 @@ const SETTINGS = [
   'vm/panic_on_oom',
 ]
 
-/** Setting (a path below /proc/sys) → value. */
+/** Values, keyed by setting (a path below /proc/sys). */
 export type KernelSettings = Record<string, string>
 
 export async function readKernelSettings(): Promise<KernelSettings> {

@@ -21,7 +21,7 @@ import { PROXY_OBJECTS, startProxy } from './proxy.ts'
 import { addBaseImages, startRegistry } from './registry.ts'
 import { writeResolvConf } from './resolv-conf.ts'
 
-/** A node whose address exists and whose containerd starts; pods come with startNode(). */
+/** A node with its address and a starting containerd; startNode() makes it run pods. */
 export interface PreparedNode {
   paths: NodePaths
   ports: Record<(typeof PORTS)[number], number>
@@ -30,16 +30,16 @@ export interface PreparedNode {
 
 export interface Node {
   name: string
-  /** Of the registry that containerd asks for every image: addImage() puts more into it. */
+  /** The URL of the registry from which containerd pulls all images; addImage() adds images. */
   registryUrl: string
 }
 
 const PORTS = ['registry', 'kubelet', 'proxyHealth', 'proxyMetrics', 'dns'] as const
 
 /**
- * Makes the machine's node belong to `options.dir`, and does what needs no API server: address, packet rules, registry,
- * containerd. What a crash left behind, here or of another cluster, is cleared away first. Throws NodeTakenError while
- * another cluster has the node.
+ * Assigns the machine's node to `options.dir`, and makes the preparations that need no API server: address, packet
+ * rules, registry, containerd. First removes the remains of crashed nodes. Throws NodeTakenError while another cluster
+ * has the node.
  */
 export async function prepareNode(options: NodeOptions): Promise<PreparedNode> {
   await withMachine(() => takeMachine(options))
@@ -63,7 +63,7 @@ async function takeMachine({ dir, ephemeral = false }: NodeOptions): Promise<voi
   await createNetwork()
 }
 
-/** The node of another folder, where nobody needs it any more, goes with the whole of its cluster. */
+/** Stops an unused node of another cluster, together with that cluster. */
 async function clearLeftBehind(own: string): Promise<void> {
   const holder = await nodeHolder()
   if (holder !== undefined && holder !== own) throw new NodeTakenError(holder)
@@ -73,7 +73,7 @@ async function clearLeftBehind(own: string): Promise<void> {
   if (claim.dir !== own && existsSync(claim.dir)) await new ProcessGroup(claim.dir).stopAll()
 }
 
-/** Resolves when the node is Ready, its Services work if it has them, and `image: busybox` can be pulled. */
+/** Resolves when the node is Ready, its Services work (if it has them), and `image: busybox` can be pulled. */
 export async function startNode(options: NodeOptions, prepared: PreparedNode): Promise<Node> {
   const { paths, ports, registryUrl } = prepared
   const { processes } = options
@@ -109,7 +109,10 @@ async function answers(url: string): Promise<boolean> {
   )
 }
 
-/** The address is the node's alone; a program that listens at all addresses may still hold a port of it. */
+/**
+ * Returns free ports. The address belongs to the node, but a program that listens on all addresses may use one of its
+ * ports.
+ */
 async function nodePorts(): Promise<PreparedNode['ports']> {
   const ports = await freePorts(PORTS.length, [NODE_IP])
   return Object.fromEntries(PORTS.map((name, index) => [name, ports[index]])) as PreparedNode['ports']

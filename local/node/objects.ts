@@ -3,7 +3,7 @@ import { createKubeClient, isNotFound, type KubeClient, loadKubeConfig, resource
 import type { ProcessGroup } from '../processes.ts'
 import type { NodeOptions } from './options.ts'
 
-/** The plural of each kind that a node needs objects of. */
+/** The plural of each kind that a node needs. */
 const RESOURCES: Record<string, string> = {
   ClusterRole: 'clusterroles',
   ClusterRoleBinding: 'clusterrolebindings',
@@ -18,7 +18,7 @@ export async function administrator({ kubeconfig }: Pick<NodeOptions, 'kubeconfi
   return createKubeClient({ ...(await loadKubeConfig({ paths: [kubeconfig] })), userAgent: FIELD_MANAGER })
 }
 
-/** Creates the objects, or makes them what they should be. */
+/** Creates the objects or updates them. */
 export async function applyObjects(kube: KubeClient, objects: KubeObject[]): Promise<void> {
   await Promise.all(objects.map((each) => kube.apply(pathOf(each), each, { fieldManager: FIELD_MANAGER, force: true })))
 }
@@ -34,7 +34,7 @@ interface NodeObject extends KubeObject {
   status?: { conditions?: { type: string; status: string }[] }
 }
 
-/** Resolves when the node has said that it is ready for pods. */
+/** Resolves when the node reports the condition Ready. */
 export async function nodeReady(kube: KubeClient, processes: ProcessGroup, name: string): Promise<void> {
   const path = resourcePath({ group: '', version: 'v1', resource: 'nodes' }, undefined, name)
   await processes.waitFor(`the node ${name}`, async () => isReady(await nodeAt(kube, path)), 120_000)

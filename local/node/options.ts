@@ -8,14 +8,14 @@ export interface NodeOptions {
   dir: string
   processes: ProcessGroup
   pki: Pki
-  /** As pods and the node's programs reach it. */
+  /** The address at which pods and the node's programs reach the API server. */
   apiServer: { host: string; port: number }
-  /** Of a cluster administrator. */
+  /** The kubeconfig of a cluster administrator. */
   kubeconfig: string
   binaries: BinaryPaths
   progress: Progress
-  /** kube-proxy and DNS. */
+  /** Whether kube-proxy and DNS run. */
   hasServices: boolean
-  /** The node is of no use when this process has ended, however it ended: the next one to start a node clears it away. */
+  /** The node is unused after this process has ended, even after a crash; the next start of a node removes it. */
   ephemeral?: boolean
 }

@@ -1,16 +1,16 @@
 import { createHash } from 'node:crypto'
 import { resolve } from 'node:path'
 
-/** What the node of one cluster folder calls its own on this machine. All of it is gone after stopNode(). */
+/** The paths that the node of one cluster folder uses on this machine. stopNode() removes all of them. */
 export interface NodePaths {
   /** `fairlead-<hash of the folder>`: also the name of its cgroup. */
   id: string
-  /** On /run, and short: the path of a unix socket may have 107 bytes. */
+  /** A short path on /run, since the path of a unix socket has 107 bytes at most. */
   run: string
   /** On disk: images, layers, volumes, the pods' logs. */
   state: string
   containerdSocket: string
-  /** One folder for each pod, with the output of its containers. */
+  /** One folder per pod, with the output of its containers. */
   podLogs: string
 }
 
@@ -18,7 +18,7 @@ export function nodePaths(dir: string): NodePaths {
   return pathsOf(`fairlead-${createHash('sha256').update(resolve(dir)).digest('hex').slice(0, 10)}`)
 }
 
-/** What `id` looks like. */
+/** The form of `id`. */
 export const NODE_ID = /^fairlead-[0-9a-f]{10}$/
 
 export function pathsOf(id: string): NodePaths {

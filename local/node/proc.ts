@@ -3,12 +3,12 @@ import { basename } from 'node:path'
 
 export interface RunningProgram {
   pid: number
-  /** File name of the program, as it was when it started. */
+  /** The file name of the program at its start. */
   program: string
   args: string[]
 }
 
-/** What runs on this machine and may be looked at. */
+/** Returns the programs on this machine that this process may inspect. */
 export async function runningPrograms(): Promise<RunningProgram[]> {
   const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name))
   const programs = await Promise.all(pids.map(programOf))
@@ -21,7 +21,7 @@ async function programOf(pid: string): Promise<RunningProgram | undefined> {
     const args = (await readFile(`/proc/${pid}/cmdline`, 'utf8')).split('\0')
     return { pid: Number(pid), program: basename(file.replace(/ \(deleted\)$/, '')), args }
   } catch {
-    return undefined // ended meanwhile, or a kernel thread
+    return undefined // the process has ended, or is a kernel thread
   }
 }
 

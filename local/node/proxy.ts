@@ -9,7 +9,7 @@ interface ProxyPorts {
   metrics: number
 }
 
-/** kube-proxy with nftables rules: no iptables program is needed. Node ports answer at NODE_IP only. */
+/** Starts kube-proxy with nftables rules, which need no iptables program. Node ports listen at NODE_IP only. */
 export async function startProxy(options: NodeOptions, paths: NodePaths, ports: ProxyPorts): Promise<void> {
   const { pki, processes, binaries, apiServer } = options
   const kubeconfig = `${paths.run}/kube-proxy.kubeconfig`
@@ -26,7 +26,7 @@ export async function startProxy(options: NodeOptions, paths: NodePaths, ports: 
     healthzBindAddress: `${NODE_IP}:${ports.health}`,
     metricsBindAddress: `${NODE_IP}:${ports.metrics}`,
     nodePortAddresses: [`${NODE_IP}/32`],
-    // The machine's limits for tracked connections stay as they are.
+    // Keeps the machine's limits of tracked connections.
     conntrack: { maxPerCore: 0, min: 0, tcpEstablishedTimeout: '0s', tcpCloseWaitTimeout: '0s' },
     nftables: { minSyncPeriod: '100ms', syncPeriod: '30s' },
   }
@@ -41,7 +41,7 @@ export async function startProxy(options: NodeOptions, paths: NodePaths, ports: 
 
 const PROXY_USER = 'system:kube-proxy'
 
-/** What lets kube-proxy read services. */
+/** The RBAC for kube-proxy, which reads services. */
 export const PROXY_OBJECTS: KubeObject[] = [
   {
     apiVersion: 'rbac.authorization.k8s.io/v1',

@@ -15,8 +15,8 @@ interface Call {
 }
 
 /**
- * The part of the OCI distribution protocol that containerd pulls by and addImage() pushes by. Whoever reaches it may do
- * both: it listens on the node's own address.
+ * Serves the part of the OCI distribution protocol that containerd needs for pulls and addImage() for pushes. There is
+ * no authentication: it listens on the node's address, and every client that reaches it may pull and push.
  */
 export async function registryServer(dir: string): Promise<Server> {
   const store = new ImageStore(dir)
@@ -40,7 +40,7 @@ async function answer(store: ImageStore, request: IncomingMessage, response: Ser
   refuse(response, 404, 'UNSUPPORTED', `${request.method} ${pathname}`)
 }
 
-/** An upload begins with a POST, and a PUT sends all of it. */
+/** An upload begins with a POST; a single PUT sends all data. */
 async function upload(store: ImageStore, { request, response, repository, query }: Call): Promise<void> {
   if (request.method === 'POST') {
     const location = `/v2/${repository}/blobs/${UPLOADS}${randomUUID()}`

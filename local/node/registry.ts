@@ -10,7 +10,7 @@ import type { NodePaths } from './paths.ts'
 
 const MAIN = fileURLToPath(new URL('./registry-main.ts', import.meta.url))
 
-/** The registry that this node's containerd takes for every registry of the world. It starts empty. */
+/** Starts the registry from which the node's containerd pulls for all registries. It is empty at first. */
 export async function startRegistry({ processes }: NodeOptions, paths: NodePaths, port: number): Promise<void> {
   await processes.start({
     name: 'registry',
@@ -20,7 +20,7 @@ export async function startRegistry({ processes }: NodeOptions, paths: NodePaths
   })
 }
 
-/** `busybox`, made from the system's own program, and the image that holds a pod's namespaces. */
+/** Adds `busybox`, made from the system's program, and the image that holds a pod's namespaces. */
 export async function addBaseImages(registryUrl: string): Promise<void> {
   const busybox = (await readNodeFacts()).commands.busybox
   if (busybox === undefined) throw new Error('busybox is gone from this machine: install busybox-static')

@@ -2,10 +2,12 @@ import type { Progress } from '../progress.ts'
 import { run } from './command.ts'
 import { type NodeCommand, type NodeFacts, readNodeFacts } from './facts.ts'
 
-/** Whether this machine can run a real node; if not, what is missing, in words that end a sentence. */
+/**
+ * Whether this machine can run a real node. `missing` contains the missing requirements, as texts that end a sentence.
+ */
 type NodeRequirements = { ok: true } | { ok: false; missing: string[]; installable: boolean }
 
-/** Debian's and Ubuntu's package for what is missing, by the words for it. */
+/** The packages of Debian and Ubuntu, keyed by the text of the missing requirement. */
 const PACKAGES: Record<string, string[]> = {
   'a C compiler (cc)': ['gcc', 'libc6-dev'],
   'nft (nftables)': ['nftables'],
@@ -35,7 +37,7 @@ export function judge(facts: NodeFacts): NodeRequirements {
   return { ok: false, missing: [...rights, ...programs], installable: rights.length === 0 && hasApt }
 }
 
-/** What no package gives: the user, the kernel or the container has to. */
+/** Requirements without a package: the user, the kernel or the container must provide them. */
 function missingRights({ root, missingCapabilities, cgroups, foreignNode }: NodeFacts): string[] {
   if (!root) return ['root rights']
   return [
@@ -50,7 +52,7 @@ function missingPrograms({ commands, staticBusybox }: NodeFacts): string[] {
   return [...new Set([...words, ...(staticBusybox ? [] : ['a static busybox'])])]
 }
 
-/** Installs what nodeRequirements() found missing and installable, with the system's own package manager. */
+/** Installs the installable requirements of nodeRequirements() with the system's package manager. */
 export async function installRequirements(missing: string[], progress: Progress): Promise<void> {
   const packages = missing.flatMap((what) => PACKAGES[what] ?? [])
   progress.line(`The node needs ${missing.join(', ')}: installing ${packages.join(' ')} with apt-get`)

@@ -2,8 +2,8 @@ import { readdir, readlink, rm, rmdir } from 'node:fs/promises'
 import type { NodePaths } from './paths.ts'
 
 /**
- * What the node's programs write outside of our folders, because the places are fixed in them (kubelet 1.36,
- * containerd 2.4). Others' files there are left alone, and so are folders that are not empty then.
+ * Removes files that the node's programs write outside of its folders: the paths are fixed (kubelet 1.36, containerd
+ * 2.4). Keeps files of other programs, and folders that are not empty.
  */
 export async function removeTraces(paths: NodePaths): Promise<void> {
   await removeLogLinks(paths)
@@ -12,7 +12,7 @@ export async function removeTraces(paths: NodePaths): Promise<void> {
   await removeIfEmpty('/var/lib/kubelet/device-plugins', '/var/lib/kubelet')
 }
 
-/** The kubelet links the logs of all containers to one folder. */
+/** Removes the kubelet's links to container logs, which are in one folder for all pods. */
 async function removeLogLinks(paths: NodePaths): Promise<void> {
   const folder = '/var/log/containers'
   for (const name of await namesIn(folder)) {
@@ -22,7 +22,7 @@ async function removeLogLinks(paths: NodePaths): Promise<void> {
   await removeIfEmpty(folder)
 }
 
-/** containerd remembers each pod's network as NETWORK-SANDBOX-INTERFACE. */
+/** Removes containerd's records of pod networks, named NETWORK-SANDBOX-INTERFACE. */
 async function removeNetworkResults(paths: NodePaths): Promise<void> {
   const folder = '/var/lib/cni/results'
   const sandboxes = await namesIn(`${paths.run}/containerd/io.containerd.grpc.v1.cri/sandboxes`)
@@ -36,5 +36,5 @@ async function namesIn(folder: string): Promise<string[]> {
 }
 
 async function removeIfEmpty(...folders: string[]): Promise<void> {
-  for (const folder of folders) await rmdir(folder).catch(() => {}) // not empty, or not there
+  for (const folder of folders) await rmdir(folder).catch(() => {}) // not empty, or does not exist
 }
