@@ -4,13 +4,13 @@ export const shells = ['bash', 'zsh', 'fish'] as const
 export type Shell = (typeof shells)[number]
 
 interface Word {
-  /** The command path in front, e.g. `queue`; empty at the top. */
+  /** The command path before the word, e.g. `queue`; empty at the top level. */
   path: string
   word: string
   description: string
 }
 
-/** Every command and long option, by the command path that it may follow. */
+/** Returns every command and long option, with the command path that precedes it. */
 export function completionWords(program: Command): Word[] {
   const walk = (command: Command, path: string): Word[] => [
     ...command.options.flatMap((option) =>
@@ -28,7 +28,7 @@ export function completionWords(program: Command): Word[] {
 
 const byPath = (words: Word[]): Map<string, Word[]> => Map.groupBy(words, ({ path }) => path)
 
-/** An option's value between the words is none of them, however it is written. */
+/** Returns the command paths without options: the value of an option is not part of a path. */
 const commandPaths = (words: Word[]): string[] =>
   words.flatMap(({ path, word }) => (word.startsWith('--') ? [] : [`${path} ${word}`.trim()]))
 

@@ -2,7 +2,7 @@ import { CommanderError } from 'commander'
 import { describe, EXIT, exitCodeOf, harmless } from '#host/exit'
 import { createProgram } from './program.ts'
 
-/** The command: parses, runs, and turns whatever fails into one line and an exit code. */
+/** Parses and runs the command, and turns any failure into one line and an exit code. */
 export async function main(argv: string[]): Promise<void> {
   let code: number = EXIT.ok
   const program = createProgram(
@@ -11,7 +11,7 @@ export async function main(argv: string[]): Promise<void> {
       code = wanted
     },
   )
-  // Whoever reads the output has seen enough, as `head` does.
+  // The reader has closed the pipe, as `head` does.
   process.stdout.on('error', ({ code: why }: NodeJS.ErrnoException) =>
     process.exit(why === 'EPIPE' ? EXIT.ok : EXIT.failed),
   )
@@ -26,7 +26,7 @@ export async function main(argv: string[]): Promise<void> {
 }
 
 function failed(error: unknown): number {
-  // Commander has printed its own message; help and version are no failures.
+  // Commander has printed its own message. Help and version are successes.
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage
   if (error instanceof Error && error.name === 'AbortError') {
     console.error('fairlead: interrupted')

@@ -1,10 +1,10 @@
 import { InvalidArgumentError, Option } from 'commander'
 import type { Config } from '#host/config'
 
-/** Writes a result to standard output; everything else a command says goes to standard error. */
+/** Writes a result to standard output. All other output goes to standard error. */
 export type Print = (text: string) => void
 
-/** What a command is given. */
+/** The context of a command. */
 export interface CommandContext {
   config: () => Promise<Config>
   print: Print
@@ -26,13 +26,13 @@ export const objectName = (text: string): string => {
   return text
 }
 
-/** Of recorded runs. */
+/** Parses the numbers of recorded runs. */
 export function runNumbers(text: string, before: number[]): number[] {
   if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('give the number that `runs ls` shows.')
   return [...before, Number(text)]
 }
 
-/** The first one is the default. */
+/** The first choice is the default. */
 export const outputOption = (...choices: string[]): Option =>
   new Option('-o, --output <format>', 'of the result').choices(choices).default(choices[0])
 

@@ -70,8 +70,8 @@ Start here:
 `
 
 /**
- * Every command, in the order of the help. A file of commands/ says what may be typed, and imports what does the work
- * (actions/, and through it the rooms) when the command runs: to say what there is must not load all that there is.
+ * Declares all commands in the order of the help. A file of commands/ only declares the arguments; it imports the code
+ * (actions/, and through it the rooms) when the command runs, so that help and completion load little.
  */
 export function createProgram(print: Print, setExitCode: (code: number) => void): Command {
   const program = new Command('fairlead')

@@ -11,7 +11,7 @@ export interface ConsoleInClusterOptions {
   listen?: string
 }
 
-/** Serves the console of a cluster until it is stopped. */
+/** Serves the console of a cluster until the process is stopped. */
 export async function consoleInCluster(
   settings: Config,
   { inCluster: address, listen }: ConsoleInClusterOptions,
@@ -20,7 +20,7 @@ export async function consoleInCluster(
   const { signal } = untilStopped()
   const { registry, onRequest } = createMetrics()
   await using served = await serveInCluster(settings, { address, log, onRequest })
-  // Without NATS or the API server, its pages show that these are away.
+  // The process is healthy without NATS or the API server: the pages of the console show that these are unreachable.
   const health = { status: () => undefined, troubles: () => [] }
   const metrics = listen === undefined ? undefined : await serveMetrics(listen, registry, health)
   log.info({ url: served.url, writes: settings.FAIRLEAD_CONSOLE_WRITES }, 'the console is open')

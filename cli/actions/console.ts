@@ -10,7 +10,7 @@ export interface ConsoleFlags {
   function: string[]
 }
 
-/** Serves the console until it is stopped. */
+/** Serves the console until the process is stopped. */
 export async function serveConsole(flags: ConsoleFlags, { config, print }: CommandContext): Promise<void> {
   const settings = await config()
   const { signal } = untilStopped()

@@ -12,7 +12,7 @@ export const show = (id: number, output: 'text' | 'json', context: CommandContex
     context.print(describeLetter(await letterOf(tools, id), output, new Date())),
   )
 
-/** Those of these numbers, or all that the filter selects. */
+/** Replays the letters with these numbers, or all that the filter selects. */
 export const replayLetters = (which: number[] | DeadFilter, context: CommandContext): Promise<void> =>
   withExistingStreams(context, async (tools) => {
     let isDone = true

@@ -25,10 +25,10 @@ export interface DevOptions {
   apply: string[]
 }
 
-/** What the command line names instead of the local cluster. */
+/** Servers that the command line names instead of the local cluster. */
 type Given = Pick<CommonOptions, 'kubeconfig' | 'context' | 'nats'>
 
-/** Functions under development on a cluster of this machine, started again at each change of their files. */
+/** Runs functions under development on a cluster of this machine, and restarts them at each change of their files. */
 export async function dev(options: DevOptions, given: Given): Promise<void> {
   const progress = progressOn(process.stderr)
   const { signal } = untilStopped()
@@ -62,7 +62,7 @@ interface Servers extends AsyncDisposable {
   env: Record<string, string>
 }
 
-/** A variable of the environment may name a cluster that is not for trying things: only the command line counts. */
+/** Only the command line may name other servers: KUBECONFIG and NATS_URL may name a production cluster. */
 async function serversFor(
   options: DevOptions,
   given: Given,
@@ -83,7 +83,7 @@ async function serversFor(
   return { env: { KUBECONFIG: kubeconfig, NATS_URL: started.url }, [Symbol.asyncDispose]: () => started.stop() }
 }
 
-/** A cluster of this machine, which stays. */
+/** The local cluster, which continues after the command. */
 async function localServers({ dir, node }: DevOptions, progress: Progress, signal: AbortSignal): Promise<Servers> {
   const status = await ensureDevelopmentCluster({
     dir: dir ?? defaultClusterDir(process.env),

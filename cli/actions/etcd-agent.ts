@@ -100,7 +100,7 @@ const addressOf = ({ store: kind, path, storeSecret: secret, endpoint, pathStyle
   pathStyle,
 })
 
-/** The result, or why there is none, on standard output and in the file that Kubernetes reads. */
+/** Writes the result, or the error, to standard output and to the file that Kubernetes reads. */
 async function reported(
   { timeout, report }: RunOptions,
   { print }: CommandContext,

@@ -25,7 +25,7 @@ export interface ReplayOptions extends SelectOptions {
   follow?: true
 }
 
-/** Some seconds altogether: a receiver may be starting. */
+/** Attempts within some seconds: a receiver may still be starting. */
 const TRIES = 5
 
 interface SelectedEvents {
@@ -36,7 +36,7 @@ interface SelectedEvents {
   isWanted: (event: StoredEvent) => boolean
 }
 
-/** NATS alone: who only looks needs no cluster. */
+/** Connects to NATS only: commands that read events need no cluster. */
 async function withEventsView(
   options: SelectOptions,
   { config }: CommandContext,

@@ -11,7 +11,7 @@ export interface ExplainOptions {
   output: 'text' | 'json'
 }
 
-/** `KIND/NAME`, as kubectl takes it. */
+/** `asked`: `KIND/NAME`, as for kubectl. */
 export async function printExplanation(
   asked: string,
   { namespace, output }: ExplainOptions,
@@ -35,7 +35,7 @@ export async function printExplanation(
   }
 }
 
-/** Or why it cannot be asked. */
+/** Returns a client, or the reason why there is none. */
 async function kubeOf(settings: Config): Promise<KubeClient | string> {
   try {
     const kube = await openKube(settings)
@@ -46,7 +46,7 @@ async function kubeOf(settings: Config): Promise<KubeClient | string> {
   }
 }
 
-/** Or why they cannot be asked. */
+/** Returns the streams, or the reason why they cannot be read. */
 async function streamsOf(settings: Config): Promise<(ExistingStreams & AsyncDisposable) | string> {
   try {
     return await openExistingStreams(settings, await createLogger({ ...settings, LOG_LEVEL: 'error' }))

@@ -28,7 +28,7 @@ const MEDIA_TYPES: Record<string, string> = {
   '.gif': 'image/gif',
 }
 
-/** Writes a bundle for OLM into a folder, in place of the one there, and returns the paths of its files. */
+/** Writes a bundle for OLM into a folder, replaces an earlier one, and returns the paths of its files. */
 export async function generateBundle(options: BundleCommandOptions): Promise<string[]> {
   const { to, image, module, examples, channels, icon, replaces, namespace, category, capabilities } = options
   refuseUnknown('category', category, CATEGORIES)

@@ -17,7 +17,7 @@ import { type CustomResourceDefinition, definitionsOf, manifest, type Reconciler
 import { objectsIn } from '../events/objects.ts'
 
 interface OfFunctions {
-  /** Modules that export them. */
+  /** The modules that export the functions. */
   function: string[]
 }
 export type RbacOptions = OfFunctions & { platform: boolean }
@@ -25,7 +25,7 @@ export type CrdsOptions = RbacOptions & { compatibleWith: string[]; new: string[
 export type ManifestsOptions = OfFunctions & { to: string; force: boolean }
 export type KnativeOfOptions = OfFunctions & KnativeOptions
 
-/** The CustomResourceDefinitions of the functions, for kubectl apply --server-side -f -. */
+/** Returns the CustomResourceDefinitions of the functions, for `kubectl apply --server-side -f -`. */
 export async function generateCrds(options: CrdsOptions): Promise<string> {
   const functions = await loadFunctions(options.function)
   await refuseBreakingChanges(functions, options)
@@ -34,8 +34,8 @@ export async function generateCrds(options: CrdsOptions): Promise<string> {
 }
 
 /**
- * Rejects, with all that is found, where objects stored under an earlier definition would be lost or refused, and where
- * there is none to compare with: a check that looks at the wrong file must not pass.
+ * Rejects with all breaking changes for objects that are stored under an earlier definition. Also rejects a definition
+ * without an earlier version: the check must not pass because of a wrong file.
  */
 async function refuseBreakingChanges(
   functions: readonly Reconciler[],
@@ -56,7 +56,10 @@ async function refuseBreakingChanges(
 const isDefinition = (object: KubeObject): object is CustomResourceDefinition =>
   object.kind === 'CustomResourceDefinition'
 
-/** Writes both into a folder, and returns their paths. Nothing is written where a change of a definition is refused. */
+/**
+ * Writes the definitions and the RBAC into a folder, and returns their paths. Writes nothing if a definition has a
+ * breaking change.
+ */
 export async function generateManifests({ function: modules, to, force }: ManifestsOptions): Promise<string[]> {
   const [crds, rbac] = [join(to, 'crds.yaml'), join(to, 'rbac.yaml')]
   const functions = await loadFunctions(modules)
@@ -75,14 +78,14 @@ export async function generateManifests({ function: modules, to, force }: Manife
   return [crds, rbac]
 }
 
-/** The rights that the functions need, for kubectl apply -f -. */
+/** Returns the RBAC that the functions need, for `kubectl apply -f -`. */
 export async function generateRbac(options: RbacOptions): Promise<string> {
   const functions = await loadFunctions(options.function)
   const rights = functions.flatMap((one) => functionRbac(manifest(one)))
   return (await yamlOf([...(options.platform ? platformRbac() : []), ...rights])).trimEnd()
 }
 
-/** A Knative Service for each function, or for the one of that name, and the Reconciler that calls it there. */
+/** Returns a Knative Service for each function, or for the named one, and the Reconciler that calls it. */
 export async function generateKnative(name: string | undefined, options: KnativeOfOptions): Promise<string> {
   const all = await loadFunctions(options.function)
   const functions = name === undefined ? all : [functionNamed(all, name)]

@@ -17,7 +17,7 @@ export interface ImageCommandOptions {
   start?: string
 }
 
-/** Prints the reference by digest of what it has pushed, or the digest of what it has written. */
+/** Prints the reference by digest of the pushed image, or the digest of the written one. */
 export async function image(folder: string, options: ImageCommandOptions, print: Print): Promise<void> {
   const { push, output, base = DEFAULT_BASE, include, add, platform, label, sbom, plainHttp } = options
   if (push === undefined && output === undefined)

@@ -42,7 +42,7 @@ export async function localDown(options: LocalOptions): Promise<string> {
   return processes.length === 0 ? `nothing runs in ${dir}` : `stopped ${processes.length} processes of ${dir}`
 }
 
-/** The text, and whether all of it runs. */
+/** Returns the status as text, and whether all servers run. */
 export function localStatus(options: LocalOptions & { output: 'table' | 'json' }): { text: string; running: boolean } {
   const status = clusterStatus(dirOf(options))
   if (options.output === 'json') return { text: JSON.stringify(status, null, 2), running: status.running }

@@ -34,7 +34,7 @@ export interface NewKindOptions {
 const ROOT = resolve(import.meta.dirname, '../..')
 const DEFINITIONS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'customresourcedefinitions' }
 
-/** Makes a project, and says what to type next. Nothing outside of the folder is touched, and nothing is installed. */
+/** Creates a project and prints the next steps. Changes only the folder, and installs nothing. */
 export async function newProject(folder: string, options: NewOptions, context: CommandContext): Promise<void> {
   await usable(async () => {
     const existing = await existingOf(options, context)
@@ -56,7 +56,7 @@ export async function newKind(
   })
 }
 
-/** The clone installs itself: a version that is not published could not be found. */
+/** A clone of the repository depends on itself: npm may not have its version. */
 const thisVersion = (): string => (existsSync(join(ROOT, 'package-lock.json')) ? `file:${ROOT}` : `^${version}`)
 
 async function existingOf({ template, crd, kind, plural, group }: NewOptions, context: CommandContext) {

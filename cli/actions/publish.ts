@@ -31,11 +31,11 @@ export interface PublishOptions {
   offline?: true
 }
 
-/** What to publish, and of which cluster. */
+/** The objects to publish, and their cluster. */
 interface PublishSource {
   cluster: string
   objects: { ref: ResourceRef; object: KubeObject }[]
-  /** The API server has these versions: EVENTS may take them. */
+  /** True if the API server has these versions: only those may be stored in EVENTS. */
   areStored: boolean
 }
 
@@ -87,7 +87,7 @@ async function find(settings: Config, kind: string | undefined, name: string | u
   return { cluster, objects: [{ ref, object: await kube.get(path) }], areStored: true }
 }
 
-/** As the API server would store them: it fills in and checks, and stores nothing. */
+/** Returns the objects after a dry run of the API server, which adds defaults, validates, and stores nothing. */
 async function inCluster(
   kube: KubeClient,
   objects: KubeObject[],
@@ -124,7 +124,10 @@ function eventsOf(
   })
 }
 
-/** As far as the API server remembers: by whom and when, in whole seconds (metav1.ManagedFieldsEntry). */
+/**
+ * Whether the object was updated after its creation, from its managedFields, whose times are whole seconds
+ * (metav1.ManagedFieldsEntry).
+ */
 function wasChanged({ metadata }: KubeObject): boolean {
   const writers = metadata['managedFields'] as { time?: string; subresource?: string }[] | undefined
   return !writers?.every(({ time, subresource }) => time === metadata.creationTimestamp && subresource === undefined)

@@ -10,7 +10,7 @@ import { type ShowOptions, showKey } from '../queue/show.ts'
 import { type Screen, watchQueue } from '../queue/watch.ts'
 
 export type WatchOptions = LsOptions & { watch?: boolean }
-/** `yes` is undefined where nobody has to be asked. */
+/** `yes` is undefined for actions without a confirmation. */
 export type GivenActOptions = ActOptions & { yes?: boolean }
 
 const now = () => new Date()

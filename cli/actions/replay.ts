@@ -13,7 +13,10 @@ export interface ReplayOptions {
   output: 'text' | 'json'
 }
 
-/** Recorded runs against the functions on disk: neither cluster nor queue is asked, and nothing is written. */
+/**
+ * Replays recorded runs with the functions on disk. Reads records from NATS or from files; needs no cluster, and writes
+ * nothing.
+ */
 export async function replayRuns(
   ids: readonly number[],
   options: ReplayOptions,
@@ -60,7 +63,7 @@ async function recordsOf(
   )
 }
 
-/** A file that is no record, or a record without the objects: the exit code 1 says that decisions differ. */
+/** Reports a file without a valid record as a usage error: exit code 1 means that decisions differ. */
 const asUsage = (cause: Error): never => {
   throw new UsageError(cause.message, { cause })
 }

@@ -49,7 +49,7 @@ async function isInNoNamespace(kube: KubeClient, { group, version, resource }: R
   return found?.namespaced === false
 }
 
-/** What a run of this function for this object would do on the cluster as it is now. Writes nothing. */
+/** Returns the writes of a run of this function for this object on the current state of the cluster. Writes nothing. */
 async function dryRunOnCluster(
   kube: KubeClient,
   found: Reconciler,

@@ -15,7 +15,7 @@ export interface RunsLsOptions extends RunSelection {
 
 export type RunsTailOptions = RunSelection & { output: RunsFormat }
 
-/** NATS alone is needed. */
+/** Connects to NATS only. */
 async function withRuns({ config }: CommandContext, act: (view: RunsView) => Promise<void>): Promise<void> {
   const settings = await config()
   await using js = await openJetStream(settings, 'runs')
@@ -59,7 +59,7 @@ export const show = (id: number, context: CommandContext): Promise<void> =>
     context.print(showRun(found, all[index - 1]?.record))
   })
 
-/** Whole records, one a line: what `replay --from` takes. */
+/** Prints whole records, one per line: the input of `replay --from`. */
 export const get = (ids: readonly number[], context: CommandContext): Promise<void> =>
   withRuns(context, async (view) => {
     for (const id of ids) context.print(JSON.stringify((await demandRun(view, id)).record))

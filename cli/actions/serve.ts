@@ -12,7 +12,7 @@ export interface ServeOptions {
   maxBodyBytes: number
 }
 
-/** A function over HTTP needs neither cluster nor NATS. */
+/** Serves a function over HTTP. Needs neither a cluster nor NATS. */
 export async function serveFunction(
   name: string | undefined,
   options: ServeOptions,

@@ -20,7 +20,10 @@ export interface UninstallCommandOptions {
 const LOOK_AGAIN_MS = 1000
 const SHOWN = 5
 
-/** Removes, or shows what would be removed, what stays and why, which objects are held, and how many keys are queued. */
+/**
+ * Uninstalls functions, or lists what an uninstallation would delete and keep, the objects with finalizers, and the
+ * number of queued keys.
+ */
 export async function uninstallFunctions(options: UninstallCommandOptions, context: CommandContext): Promise<void> {
   const { print, config, setExitCode } = context
   const functions = await loadFunctions(options.function)
@@ -41,13 +44,13 @@ export async function uninstallFunctions(options: UninstallCommandOptions, conte
   )
 }
 
-/** Resolves when no object is held any more, or when the time is over. */
+/** Resolves when no object has a finalizer of the functions, or after the time. */
 async function untilFree(kube: KubeClient, functions: readonly Reconciler[], seconds: number): Promise<void> {
   const deadline = Date.now() + seconds * 1000
   while (Date.now() < deadline && (await heldBy(kube, functions)).length > 0) await sleep(LOOK_AGAIN_MS)
 }
 
-/** Undefined: NATS cannot be asked. */
+/** Returns undefined if NATS does not answer. */
 async function keysOf(
   functions: readonly Reconciler[],
   context: CommandContext,

@@ -25,11 +25,11 @@ export interface UpOptions {
 
 const MAX_NAMES = 20
 
-/** `up`, `bridge` and `dispatch`: the same program with different parts. */
+/** Runs `up`, `bridge` and `dispatch`: one program with different parts. */
 export async function up(config: Config, parts: RuntimeOptions['parts'], options: UpOptions): Promise<void> {
   const log = await createLogger(config)
   const metrics = createMetrics()
-  // A bridge alone calls none: the built-in ones take 12 MiB.
+  // A bridge without a dispatcher calls no function, and the built-in functions take 12 MiB.
   const areNeeded = parts.dispatch || options.install || options.function.length > 0
   const functions = areNeeded ? await loadFunctions(options.function) : []
   const access = await readFunctionAccess(config.FAIRLEAD_FUNCTION_ACCESS)
@@ -100,7 +100,8 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
     },
     'started',
   )
-  // Node.js does it at the exit, which a process that is killed does not come to: each start would compile anew.
+  // Node.js writes the compile cache at the exit. A killed process would never write it, and each start would compile
+  // again.
   flushCompileCache()
   await runtime.run(stop.signal, options.graceSeconds * 1000)
   log.info({ role: role(parts), because: (stop.signal.reason as Error).message }, 'stopped')

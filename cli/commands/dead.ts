@@ -5,7 +5,7 @@ import type { DeadFilter } from '#inspect'
 import type { DeadLsOptions } from '../dead/letters.ts'
 import { type CommandContext, objectName, outputOption, whole } from '../options.ts'
 
-/** Every one of them, or it is no such record. */
+/** The compiler requires every reason as a key. */
 const REASONS: Record<DeadReason, true> = {
   'no-cloudevent': true,
   'invalid-attribute': true,

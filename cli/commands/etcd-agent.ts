@@ -2,7 +2,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { BackupOptions, RecoverOptions, RestoreOptions, StoreOptions } from '../actions/etcd-agent.ts'
 import { type CommandContext, whole } from '../options.ts'
 
-/** 7 days. */
+/** The longest accepted time-out: 7 days. */
 const LONGEST_SECONDS = 604_800
 
 export function etcdAgentCommands(program: Command, context: CommandContext): void {

@@ -42,7 +42,7 @@ export function newCommands(program: Command, context: CommandContext): void {
     .argument('<Name>', 'e.g. Shop')
     .option('--plural <name>', 'where adding an s is wrong')
     .option('--group <domain>', 'API group of the kind', 'example.com')
-    // The options of the same names are read by the command above.
+    // The parent command parses the options of the same names.
     .action(async (kind: string, _: NewKindOptions, own: Command) => {
       const { newKind } = await import('../actions/new.ts')
       await newKind(kind, own.optsWithGlobals<NewKindOptions>(), context)

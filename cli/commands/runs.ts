@@ -4,7 +4,7 @@ import type { RunsLsOptions, RunsTailOptions } from '../actions/runs.ts'
 import { momentFrom } from '../events/options.ts'
 import { type CommandContext, objectName, outputOption, runNumbers, whole } from '../options.ts'
 
-/** Every one of them, or it is no such result. */
+/** The compiler requires every result as a key. */
 const RESULTS: Record<RunResult, true> = {
   success: true,
   requeue_after: true,

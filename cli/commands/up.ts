@@ -2,7 +2,7 @@ import type { Command } from 'commander'
 import type { UpOptions } from '../actions/up.ts'
 import { type CommandContext, functionOption, revisionOption, whole } from '../options.ts'
 
-/** `up`, `bridge` and `dispatch`: the same program with different parts. */
+/** Declares `up`, `bridge` and `dispatch`, which run one program with different parts. */
 export function upCommands(program: Command, { config }: CommandContext): void {
   const serving = (command: Command) =>
     command

@@ -6,7 +6,7 @@ const BIN = fileURLToPath(new URL('../bin.js', import.meta.url))
 const ENDS_WITHIN_MS = 60_000
 const MOST_BYTES = 32 * 2 ** 20
 
-/** Runs a command of `fairlead` with `-o json`. Its output counts whatever its exit code is. */
+/** Runs a command of `fairlead` with `-o json`, and returns its output, even after an exit code other than 0. */
 export function commandJson(args: readonly string[], env: NodeJS.ProcessEnv): Promise<unknown> {
   const { promise, resolve, reject } = Promise.withResolvers<unknown>()
   const options = { env, timeout: ENDS_WITHIN_MS, maxBuffer: MOST_BYTES }

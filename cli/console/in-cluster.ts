@@ -13,7 +13,7 @@ import { parseAddress } from '#host/metrics'
 import type { RequestReport } from '#kube'
 
 const CONNECTIONS = 1024
-/** A renewed certificate is in use after this time at most. */
+/** The certificate is read again at this interval, so a renewed one is in use after an hour at most. */
 const READ_AGAIN_MS = 3_600_000
 
 export interface InClusterOptions {
@@ -24,11 +24,11 @@ export interface InClusterOptions {
 }
 
 interface InClusterConsole extends AsyncDisposable {
-  /** The address that people without a proxy would open. */
+  /** The address of the console for users without a proxy. */
   url: string
 }
 
-/** Serves the console to people with tokens of the API server. */
+/** Serves the console to users who sign in with a token of the API server. */
 export async function serveInCluster(
   settings: Config,
   { address, log, onRequest }: InClusterOptions,
@@ -62,7 +62,10 @@ export async function serveInCluster(
   return { url: `${scheme}://localhost:${port}`, [Symbol.asyncDispose]: close }
 }
 
-/** HTTPS where there is a certificate, whose files are read again each hour. */
+/**
+ * Creates an HTTPS server if a certificate is configured, whose files are read again each hour; otherwise an HTTP
+ * server.
+ */
 async function serverOf(
   { FAIRLEAD_CONSOLE_CERT: certFile, FAIRLEAD_CONSOLE_KEY: keyFile }: Config,
   listener: RequestListener,

@@ -13,28 +13,28 @@ import { commandJson } from './command-json.ts'
 import { publishStored } from './publish-stored.ts'
 
 export interface OpenOptions {
-  /** Left out: 8484, or a free one. */
+  /** Default: 8484, or a free port. */
   port?: number
   allowWrites: boolean
-  /** Modules of functions, for previews and replays. Empty: neither is offered. */
+  /** Modules of functions, for previews and replays. Empty turns both off. */
   function: readonly string[]
   /** The environment of commands that run functions. */
   env: NodeJS.ProcessEnv
 }
 
 interface OpenConsole extends AsyncDisposable {
-  /** Contains the token. */
+  /** The URL with the token. */
   address: string
   openBrowser(): void
 }
 
 const PORT = 8484
-/** Requests at once. */
+/** The limit of concurrent connections. */
 const CONNECTIONS = 256
-/** Other machines cannot reach it. */
+/** The loopback address: other machines cannot connect. */
 const HOST = '127.0.0.1'
 
-/** The console on this machine, for whoever has its address. */
+/** Opens the console on this machine. The token in its address grants access. */
 export async function openConsole(settings: Config, options: OpenOptions): Promise<OpenConsole> {
   const log = await createLogger(settings)
   const quiet = await createLogger({ ...settings, LOG_LEVEL: 'error' })
@@ -66,7 +66,7 @@ export async function openConsole(settings: Config, options: OpenOptions): Promi
   }
 }
 
-/** Records writes with the API server that the pages read. */
+/** Records writes as Events, with the API server that the pages read. */
 function recording(data: Data, log: Logger): { record: Access['record']; flush: () => Promise<void> } {
   let writes: WriteRecord | undefined
   return {
@@ -84,7 +84,8 @@ function abilitiesOf(settings: Config, { allowWrites, function: files, env }: Op
     files.length === 0
       ? {}
       : {
-          // In a process of their own: a function that blocks stops nothing here, and it is loaded as it is now.
+          // Each preview runs in a process of its own: a blocking function does not stop the console, and the module is
+          // loaded in its current version.
           preview: (reconciler, namespace, name) =>
             commandJson(
               [
@@ -129,7 +130,7 @@ const OPENERS: Partial<Record<NodeJS.Platform, [string, ...string[]]>> = {
   win32: ['cmd', '/c', 'start', ''],
 }
 
-/** Where there is no browser, the printed address does. */
+/** Opens a browser. Without one, the user opens the printed address. */
 function openInBrowser(address: string): void {
   const [program, ...args] = OPENERS[process.platform] ?? ['xdg-open']
   const child = spawn(program, [...args, address], { stdio: 'ignore', detached: true })

@@ -4,7 +4,7 @@ import { clusterId, openKube } from '#host/kube'
 import { resourcePath } from '#kube'
 import { storeEvents } from '../events/store-events.ts'
 
-/** Stores the event of an object that the API server has, as a bridge would; gives what came of it, in words. */
+/** Stores the event of an object that the API server has, as a bridge would. Returns a description of the result. */
 export async function publishStored(
   settings: Config,
   ref: ResourceRef,

@@ -9,7 +9,7 @@ export interface DeadLsOptions extends DeadFilter {
 
 const DETAIL_CHARS = 80
 
-/** Oldest first; of more than the limit the latest. */
+/** Lists the latest letters within the limit, oldest first. */
 export async function listDead(dead: DeadLetters, options: DeadLsOptions, now: Date): Promise<string> {
   const letters: DeadLetter[] = []
   let dropped = 0
@@ -34,7 +34,7 @@ export async function listDead(dead: DeadLetters, options: DeadLsOptions, now: D
   return table(['ID', 'AGE', 'RECONCILER', 'REASON', 'STREAM', 'SUBJECT', 'DETAIL'], rows) + more
 }
 
-/** The body as text where it is text. */
+/** Returns the letter with its body as text, if the body is UTF-8. */
 function asJson({ data, ...letter }: DeadLetter) {
   const text = textOf(data)
   const body = text === undefined ? { bodyBase64: Buffer.from(data).toString('base64') } : { body: text }

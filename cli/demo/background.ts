@@ -7,7 +7,7 @@ const NAME = 'fairlead-up'
 const EXAMPLE = fileURLToPath(new URL('../../functions/at/example.yaml', import.meta.url))
 const BIN = fileURLToPath(new URL('../bin.js', import.meta.url))
 
-/** `fairlead up` among the servers of the folder, so that `fairlead local down` stops it with them. */
+/** Starts `fairlead up` among the servers of the folder, so that `fairlead local down` stops it too. */
 export async function startInBackground(
   { dir, kubeconfig, natsUrl }: DemoServers,
   env: NodeJS.ProcessEnv,

@@ -1,5 +1,5 @@
 const DELAY_MS = 200
-/** A cause outside of the demo is never reported. */
+/** The time to wait for a cause. A cause outside of the demo is never reported. */
 const CAUSE_TIMEOUT_MS = 2000
 
 export interface Moment {
@@ -7,7 +7,7 @@ export interface Moment {
   at: number
   what: string
   detail: string
-  /** The moment that caused this one; undefined: there is none, or it was not reported. */
+  /** The moment that caused this one; undefined if there is none, or if it was not reported. */
   cause: Moment | undefined
 }
 
@@ -20,7 +20,7 @@ export interface NamedMoment extends Omit<Moment, 'cause'> {
 interface PendingMoment extends Moment {
   cause: PendingMoment | undefined
   toldAt: number
-  /** The id of a cause that is not reported yet. */
+  /** The id of a cause that has not been reported yet. */
   awaits: string | undefined
 }
 
@@ -50,7 +50,7 @@ export class CausalOrder {
     return first === -1 ? ordered : ordered.slice(0, first)
   }
 
-  /** No moment waits for its cause. */
+  /** True if no moment waits for its cause. */
   get isExplained(): boolean {
     return !this.#held.some((moment) => this.#isAwaiting(moment))
   }
@@ -65,7 +65,7 @@ export class CausalOrder {
     return awaits !== undefined && this.#now() - toldAt < CAUSE_TIMEOUT_MS
   }
 
-  /** A moment that was reported before its cause has not happened before it. */
+  /** Moves a moment that was reported before its cause after that cause. */
   #explain(id: string, cause: PendingMoment): void {
     this.#named.set(id, cause)
     for (const moment of this.#held) {
@@ -77,7 +77,7 @@ export class CausalOrder {
   }
 }
 
-/** By time, and nothing before its cause. */
+/** Orders by time, with every moment after its cause. */
 function inOrder(moments: readonly PendingMoment[]): PendingMoment[] {
   const left = new Set(moments)
   const placed: PendingMoment[] = []

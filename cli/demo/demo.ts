@@ -23,7 +23,7 @@ const DUE_IN_MS = 5000
 const DONE_WITHIN_MS = 120_000
 const GRACE_MS = 5000
 
-/** Milliseconds since the epoch, by a clock that never goes back. */
+/** Milliseconds since the epoch, from a monotonic clock. */
 const now = (): number => performance.timeOrigin + performance.now()
 
 const NO_LOG: Partial<Record<NodeKind, string>> = {
@@ -33,7 +33,7 @@ const NO_LOG: Partial<Record<NodeKind, string>> = {
 
 export interface DemoOptions {
   keep: boolean
-  /** False: the demo itself says that the pod has succeeded. */
+  /** False if the demo itself reports the success of the pod. */
   hasNode: boolean
   env: NodeJS.ProcessEnv
   progress: Progress
@@ -41,7 +41,7 @@ export interface DemoOptions {
   signal: AbortSignal
 }
 
-/** One At from creation to DONE, on real servers, as one timeline. Returns the exit code. */
+/** Shows the life of one At on real servers, from creation to DONE, as a timeline. Returns the exit code. */
 export async function demo(options: DemoOptions): Promise<number> {
   try {
     return await demoOnServers(options)
@@ -64,7 +64,7 @@ async function demoOnServers(options: DemoOptions): Promise<number> {
 }
 
 async function showLife(servers: DemoServers, { keep, env, out, signal, progress }: DemoOptions): Promise<number> {
-  // On a NATS that others use, the demo has streams of its own, and takes them away again.
+  // On an existing NATS, the demo uses streams of its own, and deletes them afterwards.
   const prefix = servers.existing.nats && !keep ? { FAIRLEAD_PREFIX: 'demo' } : {}
   const config = readConfig({
     LOG_LEVEL: 'warn',
@@ -118,8 +118,8 @@ async function showLife(servers: DemoServers, { keep, env, out, signal, progress
 }
 
 /**
- * A watch of a new CRD may show nothing for two seconds, by refusal or in silence: what happens meanwhile is seen late.
- * An At that is not due for an hour shows when that is over.
+ * Waits until the bridge receives changes of At: for two seconds, a watch of a new CRD may fail or stay silent, which
+ * would delay the timeline. An At with a schedule in an hour shows when the watch works.
  */
 async function watched(kube: KubeClient, { bridge }: Runtime, signal: AbortSignal): Promise<void> {
   const isSeen = () => bridge?.status().resources.some((one) => one.resource === resourceName(At) && one.lastEventAt)
@@ -180,7 +180,7 @@ async function live(
   return EXIT.ok
 }
 
-/** The last phase seen, and in which version: DONE, or another when the time is up. */
+/** Returns the last observed phase and its version: DONE, or another phase after the time-out. */
 async function done(
   kube: KubeClient,
   signal: AbortSignal,
@@ -215,7 +215,7 @@ async function removed(kube: KubeClient, name = SAMPLE.name): Promise<void> {
   })
 }
 
-/** Accounts and their rights are many, and not what a demo is about. */
+/** Leaves out accounts and RBAC, which would hide the subject of the demo. */
 const isShown = ({ kind }: Installed): boolean => kind === 'CustomResourceDefinition' || kind === 'Reconciler'
 
 async function cleaned(

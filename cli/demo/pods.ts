@@ -4,7 +4,7 @@ import { type KubeClient, resourcePath } from '#kube'
 const PODS = { group: '', version: 'v1', resource: 'pods' }
 const PAUSE_MS = 100
 
-/** Where there is no node: each pod of the namespace has succeeded as soon as it is there. Ends by the signal. */
+/** Without a node: sets each pod of the namespace to Succeeded as soon as it exists. Ends with the signal. */
 export async function endPods(kube: KubeClient, namespace: string, signal: AbortSignal): Promise<void> {
   const pods = resourcePath(PODS, namespace)
   while (!signal.aborted) {
@@ -15,7 +15,7 @@ export async function endPods(kube: KubeClient, namespace: string, signal: Abort
         await kube.patch(`${pods}/${name}/status`, { status: { phase: 'Succeeded' } }, 'merge')
       }
     } catch {
-      // The pod is gone, or the watch ended: all pods once more.
+      // The pod is deleted, or the watch has ended: list all pods again.
       await sleep(PAUSE_MS)
     }
   }

@@ -7,13 +7,13 @@ import type { NamedMoment } from './causal-order.ts'
 export interface Recorder {
   bridge: BridgeObserver
   run: RunObserver
-  /** What of this object was seen last, by id. */
+  /** Returns the id of the last observation of this object. */
   lastSight(kind: string, name: string): string | undefined
 }
 
 type Step<Name extends RunStep['step']> = Extract<RunStep, { step: Name }>
 
-/** Ids of moments that somebody else tells of too, or waits for. */
+/** Ids of moments that other sources report or wait for too. */
 export const idOf = {
   creation: (kind: string, name: string) => `${kind} ${name} created`,
   version: (kind: string, name: string, version: string | undefined) => `${kind} ${name} written as ${version}`,
@@ -33,7 +33,9 @@ const QUEUED = {
   record: 'a record in JetStream, run at once: a slot is free',
 }
 
-/** Turns what bridge and dispatcher report about one At, and nothing else, into moments with their causes. */
+/**
+ * Converts reports of the bridge and the dispatcher about one At into moments with their causes; ignores other reports.
+ */
 export function recordLifeOf(
   at: { namespace: string; name: string },
   tell: (moment: NamedMoment) => void,
@@ -52,7 +54,7 @@ export function recordLifeOf(
   const addOfRun = (what: string, detail: string, more: Partial<NamedMoment> = {}) =>
     tell({ at: now(), what, detail, cause: `run ${count.runs}`, ...more })
 
-  /** Keys that are queued several times before a run begins make one run. */
+  /** A key that is queued several times before a run begins causes one run. */
   function takenKey(): string {
     count.taken = Math.max(count.taken + 1, count.queued)
     return `key queued ${count.taken}`
@@ -91,7 +93,7 @@ export function recordLifeOf(
     finished: () => undefined,
   }
 
-  /** Of an At only Fairlead changes anything here; pods change by their node, after what was seen of them before. */
+  /** Only Fairlead changes the At here. Pods are changed by their node, after their last observed version. */
   function causeOfSight(verb: string, { kind, metadata: { name, resourceVersion } }: KubeObject): string | undefined {
     if (verb === 'added') return idOf.creation(kind, name)
     return verb === 'modified' && kind === 'At'

@@ -14,26 +14,26 @@ import {
 export interface DemoServers {
   kubeconfig: string
   natsUrl: string
-  /** What runs pods; undefined on a cluster that was there already. */
+  /** The kind of node that runs pods; undefined on an existing cluster. */
   node: NodeKind | undefined
-  /** Was there before: the demo must leave it as it found it. */
+  /** Servers that existed before: the demo must restore their state. */
   existing: { kubernetes: boolean; nats: boolean }
-  /** Folder of the servers that stay. */
+  /** The folder of servers that continue after the demo. */
   dir: string | undefined
   stop(): Promise<void>
 }
 
 export interface DemoServersOptions {
   env: NodeJS.ProcessEnv
-  /** The servers outlive this process, in the folder of `fairlead local`. */
+  /** Keeps the servers after this process, in the folder of `fairlead local`. */
   keep: boolean
-  /** False: pods are stored, and something else has to end them. */
+  /** False: pods are only stored, and the demo must end them. */
   hasNode: boolean
   progress: Progress
   signal: AbortSignal
 }
 
-/** The servers that the environment names; what it does not name is started here. */
+/** Returns the servers that the environment names, and starts the missing ones. */
 export async function demoServers({ env, keep, hasNode, progress, signal }: DemoServersOptions): Promise<DemoServers> {
   const { kubeconfig, natsUrl } = await existingServers(env)
   const existing = { kubernetes: kubeconfig !== undefined, nats: natsUrl !== undefined }
@@ -55,7 +55,7 @@ export async function demoServers({ env, keep, hasNode, progress, signal }: Demo
   const parts = hasNode ? ({ node: 'auto', minimal: true } as const) : ({ node: 'none', controllers: false } as const)
   const wanted = { nats: !existing.nats, dieWithParent: true, temporary: true, progress, signal }
   const cluster = await startCluster({ dir, ...parts, ...wanted }).catch(async (error: unknown) => {
-    // The logs of a start that failed say why; one that was interrupted has nothing to say.
+    // The logs of a failed start contain the error. An interrupted start has none, so its folder is removed.
     if (signal.aborted) await rm(dir, { recursive: true, force: true })
     throw error
   })

@@ -16,7 +16,7 @@ const since = (ms: number) =>
 
 const heading = (paint: Painter): string => paint('dim', `${'time'.padStart(11)}  ${'since cause'.padStart(11)}  what`)
 
-/** One line: when, how long after its cause, what happened. */
+/** Formats one line: the time, the delay after its cause, and the event. */
 function formatMoment(moment: Moment, start: number, paint: Painter): string {
   const delay = moment.cause === undefined ? ''.padStart(11) : since(moment.at - moment.cause.at)
   return `${seconds(moment.at - start)}  ${paint('dim', delay)}  ${paint('cyan', moment.what.padEnd(13))}  ${moment.detail}`
@@ -25,16 +25,16 @@ function formatMoment(moment: Moment, start: number, paint: Painter): string {
 const SHOWN_EVERY_MS = 50
 
 export interface Timeline {
-  /** Ignored before the timeline has begun and after it has ended. */
+  /** Adds a moment. Ignored before begin() and after end(). */
   add(told: NamedMoment): void
   begin(): void
-  /** Resolves when what was told has its cause, or waits for it in vain. */
+  /** Resolves when every added moment has its cause, or no longer waits for it. */
   explained(): Promise<void>
-  /** Shows what was still held back. */
+  /** Prints the moments that were still delayed. */
   end(): void
 }
 
-/** One line for each moment, in causal order, a moment after it happened. */
+/** Prints one line for each moment in causal order, shortly after it happened. */
 export function timelineOn(out: NodeJS.WritableStream, paint: Painter, now: () => number): Timeline {
   const held = new CausalOrder(now)
   let start: number | undefined

@@ -16,7 +16,7 @@ interface Condition {
   message?: string
 }
 
-/** The objects of a file, or of all YAML and JSON files of a folder. */
+/** Returns the objects of a file, or of all YAML and JSON files of a folder. */
 export async function examplesIn(path: string): Promise<KubeObject[]> {
   const isFolder = await stat(path).then(
     (found) => found.isDirectory(),
@@ -28,8 +28,8 @@ export async function examplesIn(path: string): Promise<KubeObject[]> {
 }
 
 /**
- * Applies objects as soon as their kinds are served, and says which conditions they have whenever these change, until the
- * signal. What the API server refuses is said once, and tried again: a change of the function may be what helps.
+ * Applies objects as soon as their kinds are served, and prints their conditions at each change, until the signal. A
+ * rejection of the API server is printed once and the object is tried again, since a change of the function may fix it.
  */
 export async function followExamples(
   kube: KubeClient,

@@ -1,10 +1,10 @@
 import { type FSWatcher, statSync, watch } from 'node:fs'
 import { dirname } from 'node:path'
 
-/** One change is several events: an editor writes a file in steps, or puts another in its place. */
+/** The time until a change counts as complete: an editor writes a file in several steps, or replaces it. */
 const SETTLES_MS = 100
 
-/** Tells when one of some files is written, replaced or deleted. */
+/** Reports when one of the files is written, replaced or deleted. */
 export class WatchedFiles implements Disposable {
   readonly #files = new Map<string, number>()
   readonly #folders = new Map<string, FSWatcher>()
@@ -19,7 +19,7 @@ export class WatchedFiles implements Disposable {
     if (this.#files.has(file)) return
     this.#files.set(file, modifiedAt(file))
     const folder = dirname(file)
-    // The folder is watched: a file that is replaced is another one.
+    // Watches the folder, since a replaced file is a new inode.
     if (!this.#folders.has(folder))
       this.#folders.set(
         folder,

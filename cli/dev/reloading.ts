@@ -8,29 +8,29 @@ import { WatchedFiles } from './files.ts'
 const BIN = fileURLToPath(new URL('../bin.js', import.meta.url))
 const REPORT = new URL('./report.ts', import.meta.url).href
 
-/** Its runs have less than that; servers that do not answer any more keep nobody longer. */
+/** The grace period of runs is shorter than this; a server that does not answer delays the restart no longer. */
 const ENDS_WITHIN_MS = 5000
 const FIRST_PAUSE_MS = 1000
-/** A process that has run for longer starts again after the first pause. */
+/** After a run of this length, the first pause applies again. */
 const LONGEST_PAUSE_MS = 60_000
 
 export interface ReloadOptions {
-  /** Of the next start. */
+  /** Returns the arguments of the next start. */
   args: () => readonly string[]
   env: NodeJS.ProcessEnv
-  /** Watched from the start: what they import is, once it is imported. */
+  /** Files that are watched from the start. Their imports are watched after they are loaded. */
   files: readonly string[]
   say: (text: string) => void
   signal: AbortSignal
-  /** Resolves after this time, or when the signal is aborted. Left out: a timer. */
+  /** Resolves after this time, or when the signal is aborted. Default: a timer. */
   wait?: typeof pause
 }
 
 /**
- * Runs `fairlead …` and starts it anew whenever one of the files changes that it has imported from outside of
- * node_modules. What it had begun is ended or goes back to the queue, and what changed meanwhile waits there. One
- * that ends by itself is started again after a pause, or at the next change if only that can help. Returns after the
- * signal, when it has ended.
+ * Runs `fairlead …`, and restarts it when one of the files changes that it has imported from outside of node_modules.
+ * Unfinished runs end or return to the queue, where changes wait in the meantime. A process that ends by itself is
+ * restarted after a pause, or at the next change if only a change can fix it. Resolves after the signal, when the
+ * process has ended.
  */
 export async function runReloading({ args, env, files, say, signal, wait = pause }: ReloadOptions): Promise<void> {
   let changed = new AbortController()
@@ -62,7 +62,7 @@ async function endOf(child: ChildProcess, ended: Promise<Exit>): Promise<void> {
   clearTimeout(overdue)
 }
 
-/** What a command line or a module says does not change by itself. */
+/** After an error of the command line or of a module, waits for a change of a file: a restart would fail again. */
 async function untilItMayStart(
   [code, by]: Exit,
   nextPause: () => number,

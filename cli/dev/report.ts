@@ -1,4 +1,7 @@
-/** Loaded before all else in the process that `fairlead dev` starts: names each file that is imported, and ends with it. */
+/**
+ * Loaded before all other modules in the process that `fairlead dev` starts. Reports each imported file, and ends with
+ * its parent.
+ */
 import { registerHooks } from 'node:module'
 import { fileURLToPath } from 'node:url'
 
@@ -9,5 +12,5 @@ registerHooks({
   },
 })
 process.on('disconnect', () => process.kill(process.pid, 'SIGTERM'))
-// The listener alone would keep a process that is done.
+// Without this, the listener would keep a finished process alive.
 process.channel?.unref()

@@ -1,6 +1,6 @@
 import type { HttpMessage } from '#events'
 
-/** The same request as a command for a POSIX shell. */
+/** Returns the request as a command for a POSIX shell. */
 export function curlCommand(url: string, { headers, body }: HttpMessage): string {
   const lines = [
     `curl --fail-with-body -sS -X POST ${quote(url)}`,
@@ -10,5 +10,5 @@ export function curlCommand(url: string, { headers, body }: HttpMessage): string
   return lines.join(' \\\n  ')
 }
 
-/** One word, whatever it has in it. A leading `@` would be the name of a file to curl, but JSON has none. */
+/** Quotes the text as one word. curl would read a leading `@` as the name of a file, but JSON never begins with it. */
 const quote = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`

@@ -4,7 +4,7 @@ import { oneLine } from '#host/exit'
 import { ownerOf } from '#spec'
 import type { Format } from './options.ts'
 
-/** One event, one line: for people, for scripts, or as the CloudEvent in structured mode. */
+/** Formats one event as one line: for people, for scripts, or as a CloudEvent in structured mode. */
 export const formatted: Record<Format, (event: StoredEvent) => string> = {
   text: ({ event, verb, key, resourceVersion, ...stored }) =>
     [

@@ -7,7 +7,9 @@ import { UsageError } from '#host/exit'
 import type { ServedResource } from '#kube'
 import { pluralOf } from '#scaffold'
 
-/** What a file (`-`: standard input) has: YAML or JSON, any number of documents, lists taken apart. */
+/**
+ * Returns the objects of a file (`-`: standard input): YAML or JSON, any number of documents, with the items of lists.
+ */
 export async function objectsIn(file: string): Promise<KubeObject[]> {
   const content = file === '-' ? await text(process.stdin) : await contentOf(file)
   const documents = parseAllDocuments(content).map((document) => {
@@ -20,7 +22,7 @@ export async function objectsIn(file: string): Promise<KubeObject[]> {
   return objects.map((object) => demandObject(object, file))
 }
 
-/** Below it the parser draws where that is. */
+/** The parser appends a drawing of the place in the lines below. */
 const firstLine = (message: string): string => message.replace(/:?\n.*/s, '')
 
 const nameOf = (file: string): string => (file === '-' ? 'standard input' : file)
@@ -47,7 +49,7 @@ function demandObject(value: unknown, file: string): KubeObject {
   )
 }
 
-/** The resource type of an object, as the API server says. */
+/** Returns the resource type of an object, from the API server's discovery. */
 export function served(object: KubeObject, resources: readonly ServedResource[]): ServedResource {
   const found = resources.find((one) => one.kind === object.kind && apiVersionOf(one) === object.apiVersion)
   if (found) return found
@@ -56,7 +58,7 @@ export function served(object: KubeObject, resources: readonly ServedResource[])
   )
 }
 
-/** The resource type that is called so: `pods`, `pod`, `po`, `Pod`, `deployments.apps`. */
+/** Returns the resource type with that name: `pods`, `pod`, `po`, `Pod`, `deployments.apps`. */
 export function resourceNamed(name: string, resources: readonly ServedResource[]): ServedResource {
   const [wanted = '', ...group] = name.toLowerCase().split('.')
   const found = resources.find(
@@ -66,19 +68,19 @@ export function resourceNamed(name: string, resources: readonly ServedResource[]
   throw new UsageError(`the API server has no resource ${JSON.stringify(name)}: kubectl api-resources lists them`)
 }
 
-/** A plural as the API server would most often have it, for where no server can be asked. */
+/** Guesses the plural of a kind, for use without an API server. */
 export function guessedRef({ apiVersion, kind }: KubeObject): ResourceRef {
   const [group, version] = apiVersion.includes('/') ? (apiVersion.split('/') as [string, string]) : ['', apiVersion]
   return { group, version, resource: pluralOf(kind.toLowerCase()) }
 }
 
-/** Kinds of Kubernetes itself, and ours, whose objects are in no namespace; others are taken to be in one. */
+/** Cluster-scoped kinds of Kubernetes and Fairlead. Other kinds count as namespaced. */
 const CLUSTER_SCOPED =
   /^(?:Cluster.*|.*WebhookConfiguration|.*AdmissionPolicy(?:Binding)?|APIService|CSI(?:Driver|Node)|CustomResourceDefinition|(?:Ingress|Runtime|Storage|Priority)Class|Namespace|Node|PersistentVolume|Reconciler|VolumeAttachment)$/
 
 export const isUsuallyNamespaced = ({ kind }: KubeObject): boolean => !CLUSTER_SCOPED.test(kind)
 
-/** With what the API server gives to an object when it stores it, made up: always the same for the same name. */
+/** Adds invented values for the fields that the API server sets, always the same for the same name. */
 export function imagined(object: KubeObject): KubeObject {
   const { namespace = '', name } = object.metadata
   const digest = hash('sha256', `${object.apiVersion} ${object.kind} ${namespace}/${name}`)

@@ -10,7 +10,7 @@ export const modeOption = () =>
     .choices(['binary', 'structured'])
     .default('binary')
 
-/** `http(s)://…`, or `nats:SUBJECT`. */
+/** Parses `http(s)://…` or `nats:SUBJECT`. */
 export function target(text: string): Target {
   if (/^https?:\/\//.test(text) && URL.canParse(text)) return { kind: 'http', url: text }
   const [, subject] = /^nats:([^\s*>]+)$/.exec(text) ?? []
@@ -29,7 +29,7 @@ export function verbsFrom(text: string): string[] {
 
 const UNITS = { s: 1, m: 60, h: 3600, d: 86_400 }
 
-/** A time, or how long ago. */
+/** Parses a time, or a duration before now. */
 export function momentFrom(text: string, now = Date.now()): Date {
   const [, amount, unit] = /^(\d+)([smhd])$/.exec(text) ?? []
   if (amount !== undefined) return new Date(now - Number(amount) * UNITS[unit as keyof typeof UNITS] * 1000)

@@ -6,15 +6,18 @@ import { openJetStream } from '#host/nats'
 import { encodeHeaders, type JetStream } from '#jetstream'
 import type { Target } from './options.ts'
 
-/** Where single events are sent to. */
+/** A receiver of single events. */
 export interface Sink {
-  /** For messages. */
+  /** The name of the receiver in messages. */
   name: string
-  /** Says what the answer was. Rejects when it was not taken, after repeating what may pass. */
+  /**
+   * Returns a description of the answer. Rejects if the receiver does not accept the event, after retries of temporary
+   * errors.
+   */
   send(event: CloudEvent, signal: AbortSignal): Promise<string>
 }
 
-/** Somebody got an event and did not take it. */
+/** The receiver has rejected the event. */
 class NotTakenError extends Error {
   override readonly name = 'NotTakenError'
 }
@@ -22,10 +25,10 @@ class NotTakenError extends Error {
 const TIMEOUT_MS = 60_000
 const FIRST_PAUSE_MS = 250
 const LONGEST_PAUSE_MS = 30_000
-/** CloudEvents webhook and Knative data plane: the same may be taken later. */
+/** Statuses after which the same event may be accepted later (CloudEvents webhook, Knative data plane). */
 const PASSING = new Set([404, 408, 409, 425, 429])
 
-/** With a connection of its own, where it needs one. */
+/** Opens a sink, with a connection of its own if it needs one. */
 export async function openSink(
   to: Target,
   mode: ContentMode,
@@ -88,7 +91,7 @@ async function posted(
   }
 }
 
-/** fetch says only that it failed; why is its cause. */
+/** Returns the cause of a failed fetch, since its message contains no reason. */
 function reasonOf(error: unknown): string {
   const { cause } = error as { cause?: unknown }
   if (cause instanceof AggregateError) return reasonOf(cause.errors[0])
@@ -98,11 +101,11 @@ function reasonOf(error: unknown): string {
 const ownStreams = ({ FAIRLEAD_PREFIX: prefix }: Config): string[] =>
   ['EVENTS', 'WORK', 'DEAD'].map((name) => (prefix === undefined ? name : `${prefix}_${name}`))
 
-/** Undefined: no stream takes it. Rejects where nobody could say. */
+/** Returns the stream that stores the subject; undefined if there is none. Rejects without an answer. */
 const streamOf = async (js: JetStream, subject: string): Promise<string | undefined> =>
   (await js.admin.streams.names(subject).next())[0]
 
-/** Stored, where a stream takes the subject; else published to whoever listens. */
+/** Stores events if a stream has the subject; otherwise publishes them to subscribers. */
 function natsSink(js: JetStream, subject: string, mode: ContentMode, own: readonly string[]): Sink {
   let asked: Promise<string | undefined> | undefined
   return {

@@ -4,7 +4,7 @@ import type { Config } from '#host/config'
 import { createLogger } from '#host/logging'
 import { openJetStream, prefixOf } from '#host/nats'
 
-/** Stores events as the bridge does, guarded: an older version never replaces a newer one. Gives what came of each. */
+/** Stores events as the bridge does: an older version never replaces a newer one. Returns the result for each event. */
 export async function storeEvents(
   settings: Config,
   cluster: string,

@@ -19,10 +19,10 @@ import type { Print } from '../options.ts'
 export interface ActOptions {
   act: Act
   reconciler: string
-  /** As they were given. */
+  /** The keys as the user has given them. */
   keys: readonly string[]
   namespace?: string
-  /** Every key in one of these states. */
+  /** Selects every key in one of these states. */
   all: boolean
   states: readonly State[]
   output: 'text' | 'json'
@@ -30,12 +30,12 @@ export interface ActOptions {
 
 export interface ActTools {
   print: Print
-  /** Throws what says that it is not wanted. */
+  /** Rejects with a message if the user does not confirm. */
   confirm: (question: string) => Promise<void>
   signal: AbortSignal
 }
 
-/** Says what came of each key as soon as it is known; true: every key that was named is as it was wanted. */
+/** Prints the result for each key as soon as it is known. Returns true if every named key has the requested state. */
 export async function actOnKeys(queue: WorkQueue, options: ActOptions, tools: ActTools): Promise<boolean> {
   const { act, reconciler, all, states, output } = options
   await demandReconciler(queue, reconciler)
@@ -46,7 +46,7 @@ export async function actOnKeys(queue: WorkQueue, options: ActOptions, tools: Ac
   await tools.confirm(`Purge ${meant} of ${reconciler}? Their runs and timers are dropped until they change.`)
   const results: ActResult[] = []
   for await (const acted of actOn(queue, act, reconciler, names, tools.signal)) {
-    // One of all that is idle by now was simply done before its turn came.
+    // With `--all`, a key that has become idle in the meantime needs no action.
     if (all && acted.result === 'idle') continue
     results.push(acted)
     if (output === 'text') tools.print(await resultText(queue, act, acted))

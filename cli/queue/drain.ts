@@ -9,7 +9,7 @@ export interface DrainOptions {
 
 const EVERY_MS = 200
 
-/** Waits until nothing is queued or running; timers may go on waiting. */
+/** Waits until no key is queued or running. Timers may remain. */
 export async function untilDrained(
   queue: WorkQueue,
   { reconciler, timeoutSeconds }: DrainOptions,
@@ -23,7 +23,7 @@ export async function untilDrained(
   for (;;) {
     const { queued, running, waiting, parked } = await queue.depth(reconciler)
     empty = queued + running === 0 ? empty + 1 : 0
-    // Its numbers are not of one moment: a key may have passed from one to the other between them.
+    // The counts are not a snapshot: a key may have changed its state between them. So two empty results are required.
     if (empty === 2) return `${reconciler}: drained; ${waiting} waiting, ${parked} parked`
     const now = `${reconciler}: ${queued} queued, ${running} running`
     if (empty === 0 && now !== reported) report(now)

@@ -7,7 +7,7 @@ export interface LsOptions extends Filter {
   limit: number
 }
 
-/** One line per key that is queued, running, waiting or parked; idle keys leave nothing behind. */
+/** Prints one line per key that is queued, running, waiting or parked; idle keys are not stored. */
 export async function listQueue(view: QueueView, options: LsOptions, now: () => Date): Promise<string> {
   const { reconciler, output, limit } = options
   if (reconciler !== undefined) await demandReconciler(view.queue, reconciler)

@@ -6,7 +6,7 @@ import type { Print } from '../options.ts'
 
 export interface RunNowOptions {
   reconciler: string
-  /** As they were given. */
+  /** The keys as the user has given them. */
   keys: readonly string[]
   namespace?: string
   output: 'text' | 'json'
@@ -18,7 +18,7 @@ export interface RunNowTools {
   print: Print
 }
 
-/** Says of each object whether it is queued. True: each of them is there. */
+/** Prints for each object whether it is queued. Returns true if all objects exist. */
 export async function runNow(options: RunNowOptions, { print, ...tools }: RunNowTools): Promise<boolean> {
   const { reconciler, keys, namespace, output } = options
   const names = keys.map((key) => keyNameOf(key, namespace))

@@ -21,14 +21,14 @@ export interface ShowOptions {
   output: 'text' | 'json'
 }
 
-/** Everything that is known of one key. */
+/** Returns all known facts about one key. */
 export async function showKey({ queue, events }: QueueView, options: ShowOptions, now: Date): Promise<string> {
   const { reconciler, output } = options
   const orphans = orphansIn(events)
   const name = keyNameOf(options.key, options.namespace)
   const isGone = await orphans.isGone(reconciler)
   const orphan = isGone ? await orphans.find(reconciler, name) : undefined
-  // The queue of one that is gone is deleted some minutes later.
+  // The queue of a deleted Reconciler is removed some minutes later.
   if (orphan === undefined) await demandReconciler(queue, reconciler)
   const entries = await queue.find(keyFor(reconciler, name))
   const rows = await Promise.all(entries.map((entry) => withOrphan(toRow(entry), orphans)))

@@ -4,18 +4,18 @@ import { pause } from '#primitives'
 import { firstRows, type LsOptions, NOTHING } from './ls.ts'
 import { rowTable } from './rows.ts'
 
-/** Where it is shown; on a terminal in place, elsewhere line by line. */
+/** The output: a terminal is redrawn in place, other outputs get one line per change. */
 export interface Screen {
   write: (text: string) => void
-  /** What is no result. */
+  /** Writes a message that is not a result. */
   note: (text: string) => void
-  /** Undefined: not a terminal. */
+  /** The size of the terminal; undefined for other outputs. */
   size: (() => { rows: number; columns: number }) | undefined
 }
 
 const EVERY_MS = 1000
 
-/** Shows the queue again and again until the signal; goes on when NATS does not answer for a while. */
+/** Shows the queue at intervals until the signal. Continues after an interruption of NATS. */
 export async function watchQueue(
   view: QueueView,
   options: LsOptions,
@@ -36,7 +36,7 @@ export async function watchQueue(
 
 type Looked = Awaited<ReturnType<typeof firstRows>> | Error
 
-/** What has changed since the look before; a key that is gone is idle. */
+/** Prints the changes since the last look. A key that has disappeared is idle. */
 function lineByLine({ write, note }: Screen, { output }: LsOptions, now: () => Date): (looked: Looked) => void {
   let before = new Map<string, Row>()
   let failing = false
@@ -67,10 +67,10 @@ function lineByLine({ write, note }: Screen, { output }: LsOptions, now: () => D
   }
 }
 
-/** Times of the server's clock are known to a few milliseconds only. */
+/** Times of the server's clock have an uncertainty of some milliseconds. */
 const TOLERANCE_MS = 50
 
-/** Except for what changes by itself: places in the queue, ends of leases that are renewed. */
+/** Ignores values that change by themselves: positions in the queue, and ends of leases, which are renewed. */
 function isSame(a: Row, b: Row | undefined): boolean {
   if (b === undefined) return false
   const near = (one = '', other = '') => one === other || Math.abs(Date.parse(one) - Date.parse(other)) < TOLERANCE_MS

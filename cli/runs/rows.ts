@@ -45,7 +45,7 @@ export function runTable(runs: readonly StoredRun[], now: Date, format: Exclude<
   )
 }
 
-/** One line as it comes: with the time, not the age. */
+/** Formats one line of a live list, with the time instead of the age. */
 export const runLine = (run: StoredRun, format: RunsFormat): string =>
   format === 'json'
     ? JSON.stringify(jsonRow(run))
@@ -53,7 +53,7 @@ export const runLine = (run: StoredRun, format: RunsFormat): string =>
         .map((cell) => oneLine(cell))
         .join('  ')
 
-/** A record without the objects that it saw: `runs get` has them. */
+/** Returns a record without its objects, which `runs get` prints. */
 export function jsonRow({ sequence, bytes, record }: StoredRun): object {
   const { objects: _, ...rest } = record
   return { run: sequence, bytes, ...rest }

@@ -7,7 +7,7 @@ import { differences } from '#reconcile'
 const VALUE_CHARS = 200
 const DIFFERENCES_SHOWN = 20
 
-/** One run from its causes to what it wrote. `before`: the run of the object that was recorded before. */
+/** Describes one run from its causes to its writes. `before`: the previous recorded run of the object. */
 export function showRun({ sequence, record }: StoredRun, before: RunRecord | undefined): string {
   const { reconciler, namespace, name, result, message, requeueAt, attempt, lane, process, cpuMs, requests } = record
   const cpu = cpuMs === undefined ? '' : `, ${cpuMs.toFixed(1)} ms of CPU`
