@@ -25,7 +25,7 @@ interface Asked {
   credentials: Credentials | undefined
 }
 
-/** The Authorization header by which the registry's challenge is met; undefined: there is nothing to meet it with. */
+/** Returns the Authorization header that answers the registry's challenge; undefined without suitable credentials. */
 export async function authorizationFor(
   { scheme, parameters }: Challenge,
   { origin, scopes, credentials }: Asked,
@@ -44,7 +44,7 @@ export async function authorizationFor(
   )
   if (!answer.ok) {
     await answer.body?.cancel()
-    // The registry says the rest: what is asked of it without a token.
+    // The registry then answers the request without a token, with its own error.
     if (answer.status === 401 || answer.status === 403) return undefined
     throw new RegistryError(`the token service ${realm.origin} has answered with ${answer.status}`, {
       status: answer.status,

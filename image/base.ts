@@ -5,24 +5,24 @@ import { openLayout } from './layout.ts'
 import { nameOf, parseReference, type Reference } from './reference.ts'
 import { Repository, type RepositoryOptions } from './registry.ts'
 
-/** Node.js 24 on Debian 13: no shell, no package manager, a user that is not root. */
+/** Node.js 24 on Debian 13, without a shell and a package manager, with a non-root user. */
 export const DEFAULT_BASE =
   'gcr.io/distroless/nodejs24-debian13:nonroot@sha256:9eeb7f5887d0e239e78264b06f7f11d2e14be534050481803a9e4728fcdd278e'
 
-/** The image that the layers are put on. */
+/** The image below the added layers. */
 export interface Base {
-  /** As in `org.opencontainers.image.base.name`; undefined for a file. */
+  /** The value of `org.opencontainers.image.base.name`; undefined for a file. */
   name?: string
-  /** Of its registry, if it comes from one. */
+  /** The reference in its registry; left out for a file. */
   reference?: Reference
-  /** Index or manifest. */
+  /** The index or the manifest. */
   root: Blob
   read(part: Descriptor): Promise<Buffer<ArrayBuffer>>
-  /** A manifest that the index names. */
+  /** Reads a manifest that the index names. */
   manifest(part: Descriptor): Promise<Buffer<ArrayBuffer>>
 }
 
-/** A reference by digest, or the path of an OCI layout. */
+/** Opens a reference by digest, or the path of an OCI layout. */
 export async function openBase(text: string, options: RepositoryOptions): Promise<Base> {
   if (existsSync(text)) {
     const layout = await openLayout(text)
@@ -42,7 +42,10 @@ export async function openBase(text: string, options: RepositoryOptions): Promis
   }
 }
 
-/** A tag can be moved, so that the same command would make another image. */
+/**
+ * Returns the error for a reference without a digest: a tag can be moved, and the same command would make another
+ * image.
+ */
 async function tagOnly(named: Reference, repository: Repository): Promise<UsageError> {
   const tag = named.tag ?? 'latest'
   const { digest } = await repository.manifest(tag)

@@ -10,7 +10,7 @@ export const MEDIA = {
   spdx: 'application/spdx+json',
 } as const
 
-/** The same content under its older names, which registries still have. */
+/** Docker's media types of the same contents, which registries still serve. */
 const DOCKER: Record<string, string> = {
   'application/vnd.docker.distribution.manifest.list.v2+json': MEDIA.index,
   'application/vnd.docker.distribution.manifest.v2+json': MEDIA.manifest,
@@ -19,7 +19,7 @@ const DOCKER: Record<string, string> = {
   'application/vnd.docker.image.rootfs.diff.tar': MEDIA.layer,
 }
 
-/** All names of an index or a manifest, for `Accept`. */
+/** All media types of an index or a manifest, for `Accept`. */
 export const MANIFESTS: readonly string[] = [
   MEDIA.index,
   MEDIA.manifest,
@@ -34,7 +34,7 @@ export interface Platform {
   variant?: string
 }
 
-/** What an image says of one of its parts. `digest` is `sha256:…`, `size` in bytes. */
+/** The descriptor of a part of an image. `digest` is `sha256:…`, `size` in bytes. */
 export interface Descriptor {
   mediaType: string
   digest: string

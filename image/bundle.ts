@@ -26,7 +26,10 @@ const NOTHING: Base = {
   manifest: () => Promise.reject(new Error('a bundle has no base')),
 }
 
-/** The image of a bundle for OLM, as `FROM scratch` makes it: files, and the annotations as labels. Gives its reference by digest. */
+/**
+ * Makes the image of a bundle for OLM, as `FROM scratch` does: files, and the annotations as labels. Returns its
+ * reference by digest.
+ */
 export async function makeBundleImage(folder: string, options: BundleImageOptions): Promise<string> {
   const { push, output, plainHttp = false, env = process.env } = options
   const target = push === undefined ? undefined : parseReference(push)

@@ -14,12 +14,12 @@ import {
 } from './blob.ts'
 import type { Layer } from './layer.ts'
 
-/** The part of an OCI image configuration that says how to run it. */
+/** The part of an OCI image configuration that specifies how to run the image. */
 export interface ImageConfig {
   Entrypoint?: string[]
   Cmd?: string[]
   Env?: string[]
-  /** Give a number where the pod demands `runAsNonRoot`. */
+  /** The user. A pod with `runAsNonRoot` requires a number. */
   User?: string
   WorkingDir?: string
   Labels?: Record<string, string>
@@ -37,20 +37,20 @@ interface ConfigFile extends Platform {
 export interface Composition {
   /** `linux/amd64` */
   platforms: readonly string[]
-  /** Those of one platform, and those that all platforms share. */
+  /** Returns the layers of one platform, including those that all platforms share. */
   layers: (architecture: string) => Promise<readonly Layer[]>
   command: string
-  /** Arguments of the command, where a pod gives none. */
+  /** The default arguments of the command. */
   start: readonly string[]
   labels: Record<string, string>
   created: string
 }
 
-/** An image for several platforms. What the base brings is named by `inherited`, and read when it is stored somewhere. */
+/** An image for several platforms. `inherited` names the parts of the base, which are read when the image is stored. */
 export interface ComposedImage {
   index: Blob
   manifests: Blob[]
-  /** Configurations and layers of ours. */
+  /** The configurations and the added layers. */
   parts: Blob[]
   inherited: Descriptor[]
 }
@@ -59,7 +59,7 @@ const USER = '65532:65532'
 const BASE_NAME = 'org.opencontainers.image.base.name'
 const BASE_DIGEST = 'org.opencontainers.image.base.digest'
 
-/** Puts the layers on top of each platform of the base. */
+/** Adds the layers to each platform of the base. */
 export async function compose(base: Base, composition: Composition): Promise<ComposedImage> {
   const chosen = await platformsOf(base, composition.platforms)
   const parts = new Map<string, Blob>()
@@ -110,7 +110,7 @@ function configOf(
     created,
     config: {
       ...inherited,
-      // Some bases have no `node` on their PATH, and start it by its own name.
+      // Some bases have no `node` on their PATH. Their entrypoint names its path.
       Entrypoint: [basename(first) === 'node' ? first : 'node', command],
       ...(start.length > 0 && { Cmd: [...start] }),
       Env: [...(inherited.Env ?? []).filter((one) => !one.startsWith('NODE_ENV=')), 'NODE_ENV=production'],

@@ -7,7 +7,7 @@ import { text } from 'node:stream/consumers'
 import { UsageError } from '#host/exit'
 import type { Reference } from './reference.ts'
 
-/** By name and password, or by a token that the registry's token service takes. */
+/** A name and a password, or a token for the registry's token service. */
 export type Credentials = { username: string; password: string } | { identityToken: string }
 
 interface DockerConfig {
@@ -16,12 +16,15 @@ interface DockerConfig {
   credsStore?: string
 }
 
-/** Names of Docker Hub in files that `docker login` writes. */
+/** The names of Docker Hub in files of `docker login`. */
 const DOCKER_HUB = ['https://index.docker.io/v1/', 'index.docker.io', 'docker.io']
-/** The user name with which a helper says that the password is an identity token. */
+/** The user name with which a credential helper marks the password as an identity token. */
 const TOKEN_USER = '<token>'
 
-/** What `docker login` or `podman login` has stored for the registry; undefined: nothing. */
+/**
+ * Returns the credentials of the registry that `docker login` or `podman login` has stored; undefined if there are
+ * none.
+ */
 export async function credentialsFor(
   reference: Pick<Reference, 'registry' | 'repository'>,
   env: NodeJS.ProcessEnv = process.env,
@@ -35,7 +38,7 @@ export async function credentialsFor(
   return undefined
 }
 
-/** In the order in which they count. */
+/** Returns the configuration files; the first one with credentials counts. */
 function configFiles(env: NodeJS.ProcessEnv): string[] {
   const { REGISTRY_AUTH_FILE, DOCKER_CONFIG, XDG_RUNTIME_DIR, HOME = homedir() } = env
   return [
@@ -45,7 +48,7 @@ function configFiles(env: NodeJS.ProcessEnv): string[] {
   ]
 }
 
-/** Podman stores credentials of a part of a registry too: the closest one counts. */
+/** Podman stores credentials of parts of a registry too. The most specific entry counts. */
 function keysOf({ registry, repository }: Pick<Reference, 'registry' | 'repository'>): string[] {
   const parts = repository.split('/')
   const nested = parts.map((_, index) => [registry, ...parts.slice(0, parts.length - index)].join('/'))
@@ -79,7 +82,10 @@ function decoded(auth: string, key: string): Credentials {
   return { username, password }
 }
 
-/** The protocol of docker-credential-helpers: the server on standard input, JSON on standard output. */
+/**
+ * Runs a credential helper: the server on standard input, JSON on standard output (the protocol of
+ * docker-credential-helpers).
+ */
 async function fromHelper(name: string, server: string, env: NodeJS.ProcessEnv): Promise<Credentials | undefined> {
   const program = `docker-credential-${name}`
   const child = spawn(program, ['get'], { env, stdio: ['pipe', 'pipe', 'inherit'] })
@@ -91,7 +97,7 @@ async function fromHelper(name: string, server: string, env: NodeJS.ProcessEnv):
     })
   })
   const [answer, [code]] = await Promise.all([text(child.stdout), ended as Promise<[number]>])
-  // It says so on standard output, and ends with 1.
+  // The helper reports missing credentials on standard output, with exit code 1.
   if (code !== 0 && /not found/i.test(answer)) return undefined
   if (code !== 0) throw new UsageError(`${program} has failed for ${server}: ${answer.trim() || `exit code ${code}`}`)
   const { Username, Secret } = JSON.parse(answer) as { Username: string; Secret: string }

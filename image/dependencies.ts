@@ -3,21 +3,21 @@ import { readFile, realpath } from 'node:fs/promises'
 import { dirname, join, relative } from 'node:path'
 import { UsageError } from '#host/exit'
 
-/** A package that the functions need when they run. */
+/** A package that the functions need at run time. */
 export interface InstalledPackage {
   name: string
   version: string
   license?: string
-  /** Where its files are. */
+  /** The folder with its files. */
   folder: string
-  /** Where they go, from the root of the project. */
+  /** Its path in the image, from the root of the project. */
   path: string
 }
 
-/** Packages, and the links by which Node.js finds those that are not below the folder of who imports them. */
+/** Packages, and the links through which Node.js finds packages that are not below the folder of their importer. */
 export interface Dependencies {
   packages: InstalledPackage[]
-  /** Path from the root of the project → target, as in the project. */
+  /** Targets, keyed by path. Both are relative to the root of the project. */
   links: Map<string, string>
 }
 
@@ -31,7 +31,7 @@ interface PackageJson {
   peerDependenciesMeta?: Record<string, { optional?: boolean }>
 }
 
-/** Of a project: without those for development, as npm, pnpm and Yarn have installed them. */
+/** Returns the dependencies of a project without those for development, as npm, pnpm or Yarn have installed them. */
 export async function dependenciesOf(project: string): Promise<Dependencies> {
   const root = await realpath(project)
   const byFolder = new Map<string, InstalledPackage>()
@@ -83,7 +83,7 @@ function neededBy({
   peerDependenciesMeta = {},
 }: PackageJson): { name: string; optional: boolean }[] {
   const wanted = new Map<string, boolean>()
-  // One that is optional for its users, and installed because of somebody else, comes with that one.
+  // An optional peer dependency is included if another package depends on it.
   for (const name of Object.keys(peerDependencies))
     if (peerDependenciesMeta[name]?.optional !== true) wanted.set(name, false)
   for (const name of Object.keys(dependencies)) wanted.set(name, false)
@@ -91,7 +91,7 @@ function neededBy({
   return [...wanted].map(([name, optional]) => ({ name, optional })).sort((a, b) => (a.name < b.name ? -1 : 1))
 }
 
-/** As Node.js looks for it: in node_modules of this folder and of those above it. */
+/** Finds a package as Node.js does: in node_modules of this folder and of its parents. */
 function nearest(folder: string, name: string): string | undefined {
   for (let at = folder; ; at = dirname(at)) {
     const candidate = join(at, 'node_modules', name)
@@ -109,7 +109,9 @@ interface Found {
   byPath: ReadonlyMap<string, string>
 }
 
-/** What lies outside of the project, such as the packages of a workspace, goes to its node_modules. */
+/**
+ * Returns the path of a package. Packages outside of the project, such as those of a workspace, go to its node_modules.
+ */
 function placeOf({ root, folder, found, name, importer, byPath }: Found): string {
   if (isBelow(root, folder)) return relative(root, folder)
   if (isBelow(root, found)) return relative(root, found)

@@ -1,4 +1,4 @@
-/** A registry cannot be reached, or refuses. */
+/** A registry cannot be reached, or rejects a request. */
 export class RegistryError extends Error {
   override readonly name = 'RegistryError'
   /** HTTP status of the answer, if there was one. */
@@ -10,7 +10,7 @@ export class RegistryError extends Error {
   }
 }
 
-/** What a registry or a file has is not what its digest says. */
+/** Contents of a registry or a file do not match their digest. */
 export class DigestMismatchError extends Error {
   override readonly name = 'DigestMismatchError'
 }

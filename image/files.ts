@@ -3,12 +3,12 @@ import { join, posix } from 'node:path'
 import type { TarEntry } from './tar.ts'
 
 export interface CopyOptions {
-  /** Left out: files and folders of these names. */
+  /** Files and folders with these names are left out. */
   without?: (name: string) => boolean
 }
 
 /**
- * A file or a folder as entries of a layer. Of the modes only one bit is kept, whether it can be executed: the rest differs
+ * Returns a file or a folder as entries of a layer. Keeps only the executable bit of modes: the other bits differ
  * between machines.
  */
 export async function entriesFrom(from: string, path: string, options: CopyOptions = {}): Promise<TarEntry[]> {

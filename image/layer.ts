@@ -3,17 +3,17 @@ import { gzipSync } from 'fflate'
 import { type Blob, blob, digestOf, MEDIA } from './blob.ts'
 import { type TarEntry, tar } from './tar.ts'
 
-/** A layer as it is stored, and the digest of what it unpacks to. */
+/** A compressed layer, and the digest of its uncompressed contents. */
 export interface Layer {
   blob: Blob
   diffId: string
-  /** How it came about, for `docker history`. */
+  /** The origin of the layer, for `docker history`. */
   createdBy: string
 }
 
 /**
- * The same entries give the same bytes on every machine: sorted, without times and owners, and compressed by JavaScript, since
- * zlib's output depends on the processor.
+ * Makes a layer. The same entries give the same bytes on every machine: they are sorted, without times and owners, and
+ * compressed by JavaScript, since zlib's output depends on the processor.
  */
 export function layerOf(entries: readonly TarEntry[], createdBy: string): Layer {
   const archive = tar(withDirectories(entries))
@@ -21,7 +21,7 @@ export function layerOf(entries: readonly TarEntry[], createdBy: string): Layer 
   return { blob: blob(MEDIA.gzipLayer, bytes), diffId: digestOf(archive), createdBy }
 }
 
-/** Sorted by path, each after the folders that it lies in. */
+/** Sorts the entries by path, each one after its parent folders. */
 function withDirectories(entries: readonly TarEntry[]): TarEntry[] {
   const byPath = new Map<string, TarEntry>()
   for (const { path } of entries)

@@ -6,9 +6,9 @@ import { DigestMismatchError } from './errors.ts'
 
 const BLOCK = 512
 
-/** An OCI image layout on this machine: a folder, or the archive of one. */
+/** An OCI image layout on this machine: a folder or an archive. */
 export interface Layout {
-  /** The one image of it: an index or a manifest. */
+  /** The single image of the layout: an index or a manifest. */
   root: Blob
   read(part: Descriptor): Promise<Buffer<ArrayBuffer>>
 }
@@ -40,7 +40,7 @@ const folder =
       throw missing(path, name, cause)
     })
 
-/** Where each file of the archive lies is read once; its bytes when they are wanted. */
+/** Reads the positions of all files of the archive once, and their bytes on demand. */
 async function archive(path: string): Promise<Contents> {
   const files = new Map<string, { offset: number; size: number }>()
   await using handle = await open(path)

@@ -15,34 +15,36 @@ import { attach, pushImage, writeArchive } from './store.ts'
 export interface ImageOptions {
   /** A reference by digest, or the path of an OCI layout. */
   base: string
-  /** Paths of the project that go into the image beside package.json. */
+  /** Paths of the project that are added to the image with package.json. */
   include: readonly string[]
   /** `linux/amd64` */
   platforms: readonly string[]
-  /** Other files: `FILE:PATH`, with `{arch}` in FILE for what differs between platforms. */
+  /** Other files: `FILE:PATH`. `{arch}` in FILE is replaced by the architecture. */
   add?: readonly string[]
   labels?: Record<string, string>
-  /** Arguments of fairlead, where a pod gives none. */
+  /** The default arguments of fairlead. */
   start?: readonly string[]
-  /** Where to store it: `registry/name:tag`. */
+  /** The destination in a registry: `registry/name:tag`. */
   push?: string | undefined
-  /** The file of an OCI archive. */
+  /** The path of the OCI archive to write. */
   output?: string | undefined
   plainHttp?: boolean
   env?: NodeJS.ProcessEnv
 }
 
 export interface MadeImage {
-  /** Of the index, `sha256:…` */
+  /** The digest of the index, `sha256:…`. */
   digest: string
-  /** By digest, if it was pushed. */
+  /** The reference by digest; left out if the image was not pushed. */
   reference?: string
   sbom: Buffer<ArrayBuffer>
-  /** Bytes of the layers of ours, as they are stored. */
+  /** The added layers; `size` is their compressed size in bytes. */
   layers: { createdBy: string; digest: string; size: number }[]
 }
 
-/** Makes an image of the functions of a project, and stores it. The same files and the same base give the same bytes. */
+/**
+ * Makes an image of the functions of a project, and stores it. The same files and the same base give the same bytes.
+ */
 export async function makeImage(folder: string, options: ImageOptions): Promise<MadeImage> {
   const { add = [], labels = {}, start = [], platforms, push, output, plainHttp = false, env = process.env } = options
   const target = push === undefined ? undefined : parseReference(push)
@@ -94,7 +96,7 @@ async function stored(image: ComposedImage, { base, sbom, target, created, plain
   await attach(sbom, image.index, created, repository)
 }
 
-/** 1970, unless the environment says another time: a clock would make another image each time. */
+/** Returns the time of SOURCE_DATE_EPOCH, or 1970: the current time would change the image's digest. */
 function createdAt({ SOURCE_DATE_EPOCH: seconds = '0' }: NodeJS.ProcessEnv): string {
   if (!/^\d{1,11}$/.test(seconds))
     throw new UsageError(`SOURCE_DATE_EPOCH is "${seconds}": give whole seconds since 1970, or leave it out`)
@@ -107,7 +109,7 @@ function labelsOf({ name, version, license, description, source }: Project, crea
   return Object.fromEntries(given.map(([key, value]) => [`org.opencontainers.image.${key}`, value ?? '']))
 }
 
-/** One layer, if there is anything to add, beneath those of the project. */
+/** Returns one layer with the added files below the layers of the project; without files, an empty list. */
 async function added(add: readonly string[], architecture: string): Promise<Layer[]> {
   const entries = []
   for (const one of add) {

@@ -6,7 +6,7 @@ import { entriesFrom } from './files.ts'
 import { type Layer, layerOf } from './layer.ts'
 import type { TarEntry } from './tar.ts'
 
-/** Where a project is in its image. */
+/** The folder of the project in its image. */
 const APP = 'app'
 const COMMAND = 'node_modules/fairlead/cli/bin.js'
 const TEST = /\.test\.[cm]?[jt]sx?$/
@@ -18,15 +18,15 @@ export interface Project {
   description?: string
   source?: string
   dependencies: Dependencies
-  /** Dependencies, then functions: the first changes rarely. */
+  /** Dependencies, then functions: the first layer changes rarely. */
   layers: [Layer, Layer]
-  /** What starts `fairlead`, after Node.js itself. */
+  /** The path of the script that starts `fairlead`, for Node.js. */
   command: string
-  /** Files with machine code in it: an image with them is for the platform of this machine. */
+  /** Files with machine code. They restrict the image to the platform of this machine. */
   native: string[]
 }
 
-/** Reads a project: package.json, what it depends on, and the paths that are asked for. */
+/** Reads a project: package.json, its dependencies, and the included paths. */
 export async function readProject(folder: string, include: readonly string[]): Promise<Project> {
   const manifest = (await manifestIn(folder)) as ProjectJson
   const dependencies = await dependenciesOf(folder)
@@ -66,14 +66,14 @@ async function dependencyEntries({ packages, links }: Dependencies): Promise<Tar
     path: posix.join(APP, path),
     target,
   }))
-  // Those inside a package are packages by themselves.
+  // Packages inside of a package are listed separately.
   const without = (name: string) => name === 'node_modules' || name === '.git'
   for (const { folder, path } of packages)
     entries.push(...(await entriesFrom(folder, posix.join(APP, path), { without })))
   return entries
 }
 
-/** Tests stay behind, so that another test makes no other image. */
+/** Leaves out tests, so that a change of a test does not change the image. */
 async function functionEntries(folder: string, include: readonly string[]): Promise<TarEntry[]> {
   const entries = await entriesFrom(join(folder, 'package.json'), posix.join(APP, 'package.json'))
   for (const path of include.map((one) => normalize(one))) {

@@ -1,8 +1,8 @@
 import { UsageError } from '#host/exit'
 
-/** `registry/repository:tag@digest`, as in a manifest of Kubernetes. */
+/** `registry/repository:tag@digest`, as in Kubernetes manifests. */
 export interface Reference {
-  /** Host, with a port where it has one; `docker.io` where none is given. */
+  /** The host, with its port if it has one; default: `docker.io`. */
   registry: string
   repository: string
   tag?: string
@@ -28,6 +28,6 @@ export function parseReference(text: string): Reference {
   return { registry, repository, ...(tag !== undefined && { tag }), ...(digest !== undefined && { digest }) }
 }
 
-/** As Kubernetes takes it. */
+/** Returns the reference in the format of Kubernetes. */
 export const nameOf = ({ registry, repository, tag, digest }: Reference): string =>
   `${registry}/${repository}${tag === undefined ? '' : `:${tag}`}${digest === undefined ? '' : `@${digest}`}`

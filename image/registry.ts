@@ -11,11 +11,11 @@ const FIRST_PAUSE_MS = 300
 const MAX_MANIFEST_BYTES = 4 * 2 ** 20
 
 export interface RepositoryOptions {
-  /** HTTP without TLS. Also without this option for addresses of this machine. */
+  /** Uses HTTP without TLS. Addresses of this machine always do. */
   plainHttp?: boolean
-  /** `pull,push`: what tokens are asked for. */
+  /** The actions for which tokens are requested. */
   actions?: 'pull' | 'pull,push'
-  /** A repository of the same registry, parts of which are wanted in this one. */
+  /** A repository of the same registry that has parts of the image. */
   mountsFrom?: string | undefined
   env?: NodeJS.ProcessEnv
 }
@@ -40,7 +40,7 @@ export class Repository {
     this.#credentials = () => (credentials ??= credentialsFor(reference, env))
   }
 
-  /** A manifest or an index. By a digest, it is the one of that digest. */
+  /** Returns a manifest or an index. For a digest, verifies the contents. */
   async manifest(tagOrDigest: string): Promise<Blob> {
     const answer = await this.#send('GET', this.#path(`manifests/${tagOrDigest}`), {
       headers: { accept: MANIFESTS.join(', ') },
@@ -67,7 +67,10 @@ export class Repository {
     return answer.ok
   }
 
-  /** Takes a part over from another repository of the same registry. False: it does not, and the part has to be sent. */
+  /**
+   * Takes a part over from another repository of the same registry. Returns false if the registry does not, and the
+   * part has to be uploaded.
+   */
   async mount(digest: string, from: string): Promise<boolean> {
     const query = new URLSearchParams({ mount: digest, from })
     const answer = await this.#send('POST', this.#path(`blobs/uploads/?${query}`), { passes: [400, 404, 405] })
@@ -81,7 +84,7 @@ export class Repository {
     await this.#send('PUT', location, { body: part.bytes, headers: { 'content-type': 'application/octet-stream' } })
   }
 
-  /** Returns whether the registry lists it among those that refer to its subject. */
+  /** Returns whether the registry lists the manifest among the referrers of its subject. */
   async pushManifest(manifest: Blob, tagOrDigest = manifest.digest): Promise<boolean> {
     const answer = await this.#send('PUT', this.#path(`manifests/${tagOrDigest}`), {
       body: manifest.bytes,
@@ -103,7 +106,9 @@ export class Repository {
     return new URL(`/v2/${this.reference.repository}/${rest}`, this.#origin)
   }
 
-  /** Attempts again what may succeed then. An upload that fails in the middle is refused, and the command is repeated. */
+  /**
+   * Retries requests after temporary errors. A failed upload of a stream rejects, and the command has to be repeated.
+   */
   async #send(method: string, url: URL, request: Request = {}): Promise<Response> {
     const pauseMs = doubling(FIRST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** ATTEMPTS)
     let attempts = 0
@@ -130,7 +135,7 @@ export class Repository {
     return this.#accepted(method, url, await this.#fetch(method, url, request), request)
   }
 
-  /** The registry may name another host for an upload: that one does not get the credentials. */
+  /** Sends credentials to the registry only: it may name another host for an upload. */
   async #fetch(method: string, url: URL, { headers, body }: Request): Promise<Response> {
     const authorization = url.origin === this.#origin ? this.#authorization : undefined
     try {
@@ -177,7 +182,7 @@ export class Repository {
 interface Request {
   headers?: Record<string, string>
   body?: Buffer<ArrayBuffer>
-  /** Answers that are no failure. */
+  /** Further statuses that count as success. */
   passes?: number[]
 }
 
@@ -186,7 +191,7 @@ function isLoopback(host: string): boolean {
   return hostname === 'localhost' || hostname === '[::1]' || (isIP(hostname) === 4 && hostname.startsWith('127.'))
 }
 
-/** What the registry says of it, by its protocol. */
+/** Returns the registry's error message, in the format of the distribution protocol. */
 function refusal(body: string): string {
   try {
     const { errors } = JSON.parse(body) as { errors?: { code?: string; message?: string }[] }

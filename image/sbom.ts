@@ -1,13 +1,13 @@
 import type { InstalledPackage } from './dependencies.ts'
 
-/** What a bill of materials is about. */
+/** The subject of a bill of materials. */
 export interface Described {
   name: string
   version: string
   license?: string
   packages: readonly InstalledPackage[]
   base: { name: string; digest: string }
-  /** Of what is in the layers: the same contents have the same document. */
+  /** The digest of the layers' contents: the same contents have the same document. */
   digest: string
   /** RFC 3339 */
   created: string
@@ -17,7 +17,7 @@ export interface Described {
 const PROJECT = 'SPDXRef-project'
 const BASE = 'SPDXRef-base'
 
-/** SPDX 2.3 as JSON: the project, the packages that it brings along, and the image beneath. */
+/** Returns an SPDX 2.3 document as JSON: the project, its packages, and the base image. */
 export function sbomOf({ name, version, license, packages, base, digest, created, tool }: Described): object {
   const idOf = (one: InstalledPackage) => `SPDXRef-${one.path.replaceAll(/[^A-Za-z0-9.-]/g, '-')}`
   const relationship = (from: string, type: string, to: string) => ({
@@ -63,5 +63,5 @@ const packageOf = (
   }),
 })
 
-/** An SPDX expression, and none of the other texts that stand in package.json files. */
+/** An SPDX expression. package.json files contain other texts too. */
 const IDENTIFIER = /^[\w.+()-]+(?: (?:AND|OR|WITH) [\w.+()-]+)*$/

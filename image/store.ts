@@ -6,7 +6,10 @@ import { RegistryError } from './errors.ts'
 import type { Repository } from './registry.ts'
 import { tarEnd, tarEntry } from './tar.ts'
 
-/** Stores the image in a registry: what it has is not sent again, and what the base's repository there has is taken over. */
+/**
+ * Pushes the image to a registry. Skips parts that the registry has, and takes parts over from the base's repository in
+ * the same registry.
+ */
 export async function pushImage(image: ComposedImage, base: Base, repository: Repository): Promise<void> {
   const { registry, tag, repository: name } = repository.reference
   const from = base.reference?.registry === registry ? base.reference.repository : undefined
@@ -21,8 +24,8 @@ export async function pushImage(image: ComposedImage, base: Base, repository: Re
 }
 
 /**
- * Stores a document as something that refers to the image, so that tools find it by the image's digest (OCI referrers). A
- * registry that keeps no such list gets it by its tag.
+ * Stores a document that refers to the image, so that tools find it by the image's digest (OCI referrers). For a
+ * registry without the referrers API, the list is stored under its tag.
  */
 export async function attach(document: Blob, subject: Blob, created: string, repository: Repository): Promise<void> {
   const empty = jsonBlob(MEDIA.empty, {})
@@ -52,7 +55,10 @@ async function referringBy(tag: string, repository: Repository): Promise<Descrip
   }
 }
 
-/** Stores the image as the archive of an OCI layout, with a document beside it, if there is one. The file is there when it is whole. */
+/**
+ * Writes the image as the archive of an OCI layout, with a document beside it, if there is one. The file appears only
+ * when it is complete.
+ */
 export async function writeArchive(
   file: string,
   image: ComposedImage,

@@ -7,17 +7,17 @@ export type TarEntry =
   | { type: 'link'; path: string; target: string }
 
 /**
- * A POSIX tar archive (ustar, with pax records for long names), owned by root, all times 0: the same entries give the
- * same bytes.
+ * Returns a POSIX tar archive (ustar, with pax records for long names), owned by root, all times 0: the same entries
+ * give the same bytes.
  */
 export function tar(entries: readonly TarEntry[]): Buffer<ArrayBuffer> {
   return Buffer.concat([...entries.flatMap(tarEntry), tarEnd()])
 }
 
-/** What follows the last entry. */
+/** Returns the end of an archive. */
 export const tarEnd = (): Buffer<ArrayBuffer> => Buffer.alloc(2 * BLOCK)
 
-/** One entry, for an archive that is written piece by piece. */
+/** Returns the blocks of one entry, for an archive that is written in pieces. */
 export function tarEntry(entry: TarEntry): Uint8Array[] {
   const target = entry.type === 'link' ? entry.target : ''
   const name = entry.type === 'directory' ? `${entry.path}/` : entry.path
@@ -31,7 +31,7 @@ export function tarEntry(entry: TarEntry): Uint8Array[] {
   ]
 }
 
-/** Names over 100 bytes go into a pax record before the entry, which then has them cut off. */
+/** Returns a pax record for names over 100 bytes, which are cut in the entry itself. */
 function longNames(name: string, target: string): Uint8Array[] {
   const records = [
     ...(Buffer.byteLength(name) > 100 ? [paxRecord('path', name)] : []),
@@ -42,7 +42,7 @@ function longNames(name: string, target: string): Uint8Array[] {
   return [header({ name: 'pax', mode: 0o644, size: content.length, flag: 'x', target: '' }), ...padded(content)]
 }
 
-/** `LENGTH KEY=VALUE\n`, where LENGTH counts the whole record, its own digits too. */
+/** Returns `LENGTH KEY=VALUE\n`. LENGTH counts the whole record, including its own digits. */
 function paxRecord(key: string, value: string): string {
   const rest = ` ${key}=${value}\n`
   const bytes = Buffer.byteLength(rest)
@@ -58,7 +58,7 @@ function cut(name: string): Buffer {
 interface Header {
   name: Buffer | string
   mode: number
-  /** Bytes; the field has 11 octal digits, so below 8 GiB. */
+  /** The size in bytes, below 8 GiB: the field has 11 octal digits. */
   size: number
   flag: string
   target: Buffer | string

@@ -3,20 +3,20 @@ import type { KubeObject } from '#contracts'
 import { issueFrom, newAuthority, type Signed } from '#pki'
 import { SYSTEM_NAMESPACE } from '#spec'
 
-/** A Secret of type kubernetes.io/tls, with the authority's certificate beside it: as cert-manager makes them. */
+/** A Secret of type kubernetes.io/tls with the authority's certificate in ca.crt, as cert-manager creates them. */
 export interface TlsSecret extends KubeObject {
   type: 'kubernetes.io/tls'
   /** Base64. */
   data: { 'tls.crt': string; 'tls.key': string; 'ca.crt': string }
 }
 
-/** What is kept in a TlsSecret. */
+/** The parsed contents of a TlsSecret. */
 interface IssuedCertificate {
   certificate: X509Certificate
   privateKey: KeyObject
 }
 interface StoredCertificate extends IssuedCertificate {
-  /** The certificate of the authority that stands beside it, PEM. */
+  /** The certificate of its authority in the same Secret, in PEM. */
   authority: string
 }
 
@@ -26,14 +26,17 @@ const CONSOLE_HOST = `fairlead-console.${SYSTEM_NAMESPACE}`
 const AUTHORITY = { secret: `${NATS}-ca`, subject: { cn: 'fairlead-nats-ca' }, days: 3650 }
 const DAYS_VALID = 365
 
-/** By the name of its Secret: the DNS names by which NATS and the console are found, and those by which NATS knows its users. */
+/**
+ * The names in each certificate, by the name of its Secret: the DNS names of NATS and the console, and the names by
+ * which NATS identifies its users.
+ */
 const LEAVES: Record<string, [string, ...string[]]> = {
   [`${NATS}-server`]: [
     NATS,
     NATS_HOST,
     `${NATS_HOST}.svc`,
     `${NATS_HOST}.svc.cluster.local`,
-    // Of one among several servers.
+    // The name of one server of a cluster.
     `*.${NATS}`,
     'localhost',
   ],
@@ -42,22 +45,22 @@ const LEAVES: Record<string, [string, ...string[]]> = {
   [`${NATS}-inspect`]: ['fairlead-inspect'],
   [`${NATS}-console`]: ['fairlead-console'],
   [`${NATS}-console-writes`]: ['fairlead-console-writes'],
-  // NATS takes none of these names for a user.
+  // NATS has no user with one of these names.
   'fairlead-console-tls': [`${CONSOLE_HOST}.svc`, CONSOLE_HOST, `${CONSOLE_HOST}.svc.cluster.local`, 'localhost'],
 }
 
 export const CERTIFICATE_SECRETS: readonly string[] = [AUTHORITY.secret, ...Object.keys(LEAVES)]
 
 const DAY_MS = 86_400_000
-/** What ends sooner is made anew. */
+/** Certificates that end within this time are renewed. */
 const RENEWED_BEFORE_MS = 30 * DAY_MS
-/** Nothing that it issues outlives it. */
+/** The authority is renewed earlier, so that it outlives all certificates that it issues. */
 const CA_RENEWED_BEFORE_MS = DAYS_VALID * DAY_MS + RENEWED_BEFORE_MS
 
 /**
- * The Secrets by which NATS and the parts of Fairlead know each other, those to be written: what is missing, not valid, not
- * of this authority or not for these names, or ends within 30 days. `present` by name; the authority comes first, and
- * without it everything is new.
+ * Returns the Secrets for mutual TLS between NATS and the parts of Fairlead that have to be written: missing, invalid,
+ * of another authority, for other names, or with an end within 30 days. `present` is keyed by name. The authority comes
+ * first; without a valid one, all Secrets are new.
  */
 export function natsCertificates(present: ReadonlyMap<string, KubeObject>, now: Date): TlsSecret[] {
   const known = issuedIn(present.get(AUTHORITY.secret))
@@ -85,7 +88,7 @@ const isGood = ({ certificate, privateKey }: IssuedCertificate, now: Date, renew
   certificate.validFromDate <= now &&
   certificate.validToDate.getTime() - now.getTime() > renewedBeforeMs
 
-/** undefined: there is none, or none that can be read. */
+/** Returns undefined if there is no certificate, or if it cannot be parsed. */
 function issuedIn(secret: KubeObject | undefined): StoredCertificate | undefined {
   const {
     'tls.crt': certificate,

@@ -1,7 +1,7 @@
 import { IncompatibleError } from '#host/exit'
 import { breakingChanges, type CustomResourceDefinition } from '#sdk'
 
-/** Throws, with all that is found, where objects stored under the earlier definition would be lost or refused. */
+/** Throws an Error with all breaking changes for objects that are stored under the earlier definition. */
 export function refuseBreaking(before: CustomResourceDefinition, after: CustomResourceDefinition): void {
   const found = breakingChanges(before, after)
   if (found.length === 0) return

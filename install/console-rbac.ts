@@ -20,8 +20,8 @@ const ofReconcilers = (verbs: string[], ...subresources: string[]): Rule => ({
 })
 
 /**
- * Returns the account of the console and its rights: to review tokens and rights of people, and to read the facts that explain
- * an object. Each function adds the kinds that the console reads by a label.
+ * Returns the account of the console and its RBAC: to review the tokens and permissions of users, and to read the facts
+ * that explain an object. Each function adds the kinds that the console reads, by aggregation.
  */
 export function consoleRbac(): KubeObject[] {
   return [
@@ -39,13 +39,13 @@ export function consoleRbac(): KubeObject[] {
     ),
     aggregated(CONSOLE, AGGREGATE.console),
     clusterBinding(CONSOLE, [inSystemNamespace(CONSOLE)]),
-    // These two are for people. An administrator binds them.
+    // These two roles are for users. An administrator binds them.
     clusterRole(`${CONSOLE}-reader`, [ofReconcilers(['get', 'list'], ''), ofReconcilers(['list'], '/dead')]),
     clusterRole(`${CONSOLE}-operator`, [ofReconcilers(['update'], '/queue', '/dead')]),
   ]
 }
 
-/** Returns the rights that the console needs in addition where it writes: to record each write in an Event. */
+/** Returns the additional RBAC of a console that allows writes: to record each write in an Event. */
 export const consoleWritesRbac = (): KubeObject[] => [
   clusterRole(
     `${CONSOLE}-events`,

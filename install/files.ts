@@ -11,10 +11,10 @@ import { yamlOf } from './yaml.ts'
 
 const HEADER = '# Generated from the schemas in the code: change those, then npm run generate.\n'
 
-/** Stands for your own: `fairlead generate knative --image` writes another one. */
+/** Placeholders for the user's own values, which `fairlead generate knative --image` sets. */
 const KNATIVE = { image: 'fairlead:latest', namespace: 'fairlead-functions' }
 
-/** Path, from the root of the repository, and content of every generated manifest. */
+/** Returns the contents of all generated manifests, keyed by their paths from the root of the repository. */
 export async function generatedFiles(): Promise<Map<string, string>> {
   const crds = [reconcilerCrd(), ...definitionsOf(builtins)]
   const files: [string, object | readonly object[]][] = [
@@ -30,7 +30,7 @@ export async function generatedFiles(): Promise<Map<string, string>> {
   return new Map([...(await Promise.all(manifests)), ...(await charts()), ...(await languagePack())])
 }
 
-/** `func` reads a repository from its manifest.yaml on. */
+/** `func` identifies a repository of language packs by its manifest.yaml. */
 async function languagePack(): Promise<Map<string, string>> {
   const folder = 'deploy/func'
   const repository = HEADER + (await yamlOf({ name: 'fairlead', version, templates: folder }))
@@ -38,7 +38,7 @@ async function languagePack(): Promise<Map<string, string>> {
   return new Map([['manifest.yaml', repository], ...pack])
 }
 
-/** What is generated of both charts; the rest of them is written by hand. */
+/** Returns the generated files of both charts; their other files are written by hand. */
 async function charts(): Promise<Map<string, string>> {
   const folder = 'deploy/chart/fairlead-functions'
   const own = await functionsChart(builtins, {

@@ -4,10 +4,10 @@ import { generatedFiles } from './files.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 
-/** Folders in which every manifest is generated. */
+/** Folders that contain only generated manifests. */
 const GENERATED = ['crds', 'deploy/rbac', 'deploy/chart/fairlead-functions/templates']
 
-/** Generated files that differ from what the code says, and manifests that it no longer generates. */
+/** Returns the generated files that are out of date, and manifests that are no longer generated. */
 async function staleFiles(expected: Map<string, string>): Promise<string[]> {
   const present = (await Promise.all(GENERATED.map(manifestsIn))).flat()
   const paths = new Set([...expected.keys(), ...present])

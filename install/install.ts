@@ -23,7 +23,10 @@ interface InstallOptions {
   force?: boolean
   revision?: string | undefined
   natsCertificates?: boolean
-  /** Where the functions are served over HTTP; `{name}` in it stands for that of the function. Left out: a dispatcher has them. */
+  /**
+   * The URL at which the functions are served over HTTP; `{name}` stands for the name of the function. Default:
+   * dispatchers run them.
+   */
   url?: string | undefined
 }
 
@@ -35,8 +38,8 @@ export interface Installed {
 }
 
 /**
- * Accounts and their rights, CRDs, then, when these are served, the Reconcilers. Applying again what is there already
- * changes nothing. Before anything is applied it rejects, unless forced, where objects that are stored would be broken.
+ * Applies accounts and RBAC, then CRDs, and the Reconcilers when the CRDs are served. Repeating it changes nothing.
+ * Unless forced, rejects before the first write if a definition would break stored objects.
  */
 export async function install(
   kube: KubeClient,
@@ -50,7 +53,8 @@ export async function install(
     }),
   )
   const own = definitionsOf(functions)
-  // That of Reconcilers is kept compatible here, also where rules in other words only seem to ask for more.
+  // The definition of Reconcilers needs no check: tests keep it compatible, and differently worded rules would look
+  // stricter.
   if (!force) await checkDefinitions(kube, functions)
   const crds = [reconcilerCrd(), ...own]
   const installed: Installed[] = []
@@ -64,17 +68,17 @@ export async function install(
   return installed
 }
 
-/** Rejects where objects that are stored would be broken by the definitions of the functions. Changes nothing. */
+/** Rejects if the definitions of the functions would break stored objects. Changes nothing. */
 export async function checkDefinitions(kube: KubeClient, functions: readonly Reconciler[]): Promise<void> {
   for (const crd of definitionsOf(functions)) await refuseToBreak(kube, crd)
 }
 
-/** What became of the Secrets by which NATS and its clients know each other. Changes nothing else. */
+/** Writes the Secrets for mutual TLS with NATS, and returns the result for each. Changes nothing else. */
 export const installCertificates = (kube: KubeClient): Promise<Installed[]> => certified(kube)
 
 /**
- * A function that does not finalize any more keeps the right to take its finalizer away: an object that carries it
- * could otherwise neither be reconciled nor go.
+ * Returns the RBAC of a function. A function without `finalize` keeps the permission to remove its finalizer if it had
+ * one: otherwise an object with the finalizer could be neither reconciled nor deleted.
  */
 async function rightsOf(kube: KubeClient, { metadata, spec }: ReconcilerManifest): Promise<KubeObject[]> {
   if (spec.finalize) return functionRbac({ metadata, spec })
@@ -98,7 +102,7 @@ interface Rule {
   verbs: string[]
 }
 
-/** Each Secret by itself: who may install need not be allowed to list them. */
+/** Reads each Secret separately, so that the user needs no permission to list Secrets. */
 async function certified(kube: KubeClient): Promise<Installed[]> {
   const { CERTIFICATE_SECRETS, natsCertificates } = await import('./certificates.ts')
   const present = new Map<string, KubeObject>()
@@ -122,7 +126,7 @@ async function certified(kube: KubeClient): Promise<Installed[]> {
 async function refuseToBreak(kube: KubeClient, crd: CustomResourceDefinition): Promise<void> {
   const before = await found<CustomResourceDefinition>(kube, pathOf(crd.kind, undefined, crd.metadata.name))
   if (before === undefined || breakingChanges(before, crd).length === 0) return
-  // Nothing is broken where nothing is stored.
+  // A breaking change is allowed while no object is stored.
   if ((await storedUnder(kube, before)) !== undefined) refuseBreaking(before, crd)
 }
 
@@ -149,7 +153,7 @@ interface Conditioned extends KubeObject {
   status?: { conditions?: { type: string; status: string; message?: string }[] }
 }
 
-/** A new CRD is served one or two seconds after its creation; its objects are refused before. */
+/** Waits one or two seconds until a new CRD is served: the API server rejects its objects before. */
 async function established(kube: KubeClient, name: string): Promise<void> {
   const path = resourcePath(CRDS)
   const signal = AbortSignal.timeout(ESTABLISHED_WITHIN_MS)
@@ -170,13 +174,19 @@ async function established(kube: KubeClient, name: string): Promise<void> {
   )
 }
 
-/** The first watches of a new CRD are refused for about a second: whoever starts now need not begin with a failure. */
+/**
+ * Waits until a new CRD can be watched: the API server rejects watches for about a second, and the bridge would start
+ * with an error.
+ */
 async function watchable(kube: KubeClient, ref: ResourceRef): Promise<void> {
   const signal = AbortSignal.timeout(WATCHABLE_WITHIN_MS)
   while (await isStarting(kube, ref, signal)) await sleep(100)
 }
 
-/** Only the API server's cache of watches can say so: a watch from no version at all goes past it (Kubernetes 1.36). */
+/**
+ * Whether the API server's watch cache still starts: it then rejects a watch from resourceVersion 0. A watch without a
+ * resourceVersion does not use the cache (Kubernetes 1.36).
+ */
 async function isStarting(kube: KubeClient, ref: ResourceRef, signal: AbortSignal): Promise<boolean> {
   const opened = new AbortController()
   const either = AbortSignal.any([signal, opened.signal])
@@ -185,7 +195,7 @@ async function isStarting(kube: KubeClient, ref: ResourceRef, signal: AbortSigna
     for await (const _ of kube.watch(resourcePath(ref), { resourceVersion: '0', onOpen, signal: either })) break
     return false
   } catch (error) {
-    // Whoever may install need not be allowed to watch.
+    // The user may lack the permission to watch.
     return error instanceof ApiError && error.code === 429
   }
 }

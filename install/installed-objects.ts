@@ -7,7 +7,7 @@ export const CRDS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'c
 const RBAC = { group: 'rbac.authorization.k8s.io', version: 'v1' }
 export const FIELD_MANAGER = 'fairlead-install'
 
-/** What can be installed, by kind. */
+/** The resources that can be installed, keyed by kind. */
 const RESOURCES: Record<string, ResourceRef> = {
   Secret: { group: '', version: 'v1', resource: 'secrets' },
   Namespace: { group: '', version: 'v1', resource: 'namespaces' },
@@ -35,13 +35,16 @@ interface Managed {
   managedFields?: { manager?: string; operation?: string }[]
 }
 
-/** install() has applied it. */
+/** Whether install() has applied the object. */
 export const isInstalled = ({ metadata }: KubeObject): boolean =>
   ((metadata as Managed).managedFields ?? []).some(
     ({ manager, operation }) => manager === FIELD_MANAGER && operation === 'Apply',
   )
 
-/** Says what is stored under a definition: one object, or that it cannot be known. Undefined: nothing is. */
+/**
+ * Describes what a definition has stored: one of its objects, or that this is unknown. Returns undefined if there is no
+ * object.
+ */
 export async function storedUnder(
   kube: KubeClient,
   { spec: { group, names, versions } }: CustomResourceDefinition,
@@ -53,12 +56,12 @@ export async function storedUnder(
     for await (const { items } of kube.list(path, { limit: 1 }))
       return items[0] && `objects are stored under it, such as ${titleOf(items[0])}`
   } catch (error) {
-    // It is not established yet.
+    // The CRD is not established yet.
     if (!isNotFound(error)) throw error
   }
   return undefined
 }
 
-/** `namespace/name`, or the name. */
+/** Returns `namespace/name`, or the name. */
 export const titleOf = ({ metadata: { namespace, name } }: KubeObject): string =>
   namespace === undefined ? name : `${namespace}/${name}`

@@ -2,20 +2,20 @@ import type { KubeObject } from '#contracts'
 import { manifest, type Reconciler } from '#sdk'
 
 export interface KnativeOptions {
-  /** Has the `fairlead` command and the function's module; its entrypoint is that command. */
+  /** An image with the function's module and the `fairlead` command as its entrypoint. */
   image: string
   namespace: string
-  /** Of the function's module inside the image; left out: one of the built-in functions. */
+  /** The path of the function's module inside the image; default: a built-in function. */
   module?: string | undefined
 }
 
 const MAX_REVISION_TIMEOUT_S = 600
-/** queue-proxy drains for 30 s, within the time-out of the revision. */
+/** queue-proxy drains for 30 s, which has to fit within the time-out of the revision. */
 const LEAST_TIMEOUT_S = 60
-/** What a Node process that decides one object at a time makes good use of. */
+/** The number of concurrent runs that make good use of a Node.js process, which decides one object at a time. */
 const RUNS_PER_POD = 50
 
-/** A Knative Service that runs the function, private to the cluster, and the Reconciler that calls it there. */
+/** Returns a Knative Service that runs the function, private to the cluster, and the Reconciler that calls it. */
 export function knativeManifests(reconciler: Reconciler, options: KnativeOptions): KubeObject[] {
   const url = `http://${reconciler.name}.${options.namespace}.svc.cluster.local`
   return [knativeService(reconciler, options), manifest(reconciler, { invoke: { http: { url } } })]
@@ -39,23 +39,23 @@ function knativeService(
           annotations: {
             'autoscaling.knative.dev/min-scale': '0',
             'autoscaling.knative.dev/max-scale': '10',
-            // A run that asks for another one soon finds its pod still there.
+            // Keeps the pod for a run that requests another one soon.
             'autoscaling.knative.dev/scale-to-zero-pod-retention-period': '1m',
           },
         },
         spec: {
-          // The function has no rights in the cluster: it decides, and the dispatcher writes.
+          // The function needs no permissions in the cluster: it decides, and the dispatcher writes.
           automountServiceAccountToken: false,
           enableServiceLinks: false,
           containerConcurrency: RUNS_PER_POD,
-          // A cold start, the run itself and the dispatcher's patience fit in.
+          // Includes a cold start, the run, and the margin of the dispatcher.
           timeoutSeconds: Math.min(MAX_REVISION_TIMEOUT_S, Math.max(LEAST_TIMEOUT_S, timeoutSeconds + 30)),
           containers: [
             {
               image,
               args: ['serve', ...(module === undefined ? [] : ['--function', module]), name],
               ports: [{ name: 'http1', containerPort: 8080 }],
-              // Without periodSeconds: Knative then probes several times a second while a pod starts.
+              // Without periodSeconds, Knative probes several times a second while a pod starts.
               readinessProbe: { httpGet: { path: '/health/readiness' } },
               livenessProbe: { httpGet: { path: '/health/liveness' } },
               resources: { requests: { cpu: '50m', memory: '96Mi' }, limits: { memory: '256Mi' } },

@@ -13,10 +13,16 @@ export interface Account {
   namespace: string
 }
 
-/** Without any field of its own, server-side apply would touch an object once more when it is repeated. */
+/**
+ * The label of all installed objects. An object without any applied field would be written again by a repeated
+ * server-side apply.
+ */
 export const LABELS = { 'app.kubernetes.io/part-of': 'fairlead' }
 
-/** No pod may be more than the restricted Pod Security Standard allows; what would make such pods is warned of. */
+/**
+ * Enforces the restricted Pod Security Standard in the namespace, and warns about workloads whose pods would violate
+ * it.
+ */
 export const RESTRICTED = {
   'pod-security.kubernetes.io/enforce': 'restricted',
   'pod-security.kubernetes.io/warn': 'restricted',
@@ -38,7 +44,7 @@ export const clusterRole = (name: string, rules: Rule[], labels?: Record<string,
   rules,
 })
 
-/** Its rules are the controller manager's to fill in. */
+/** Returns an aggregated ClusterRole. The controller manager fills in its rules. */
 export const aggregated = (name: string, label: string): KubeObject => ({
   apiVersion: `${RBAC}/v1`,
   kind: 'ClusterRole',

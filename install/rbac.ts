@@ -22,7 +22,7 @@ import {
   serviceAccount,
 } from './rbac-objects.ts'
 
-/** The account of a process that is bridge and dispatcher in one; one that is either has the account of its name. */
+/** The account of a process that is both bridge and dispatcher. Other processes have the account of their part. */
 export const PROCESS_ACCOUNT = 'fairlead'
 const BRIDGE = 'fairlead-bridge'
 const DISPATCHER = 'fairlead-dispatcher'
@@ -41,7 +41,10 @@ export interface RbacInput {
   }
 }
 
-/** What bridges and dispatchers may do by themselves. What a function needs of them, each function adds by a label. */
+/**
+ * Returns the basic RBAC of bridges and dispatchers. Each function adds the permissions that it needs of them, by
+ * aggregation.
+ */
 export function platformRbac(): KubeObject[] {
   const accounts = [BRIDGE, DISPATCHER, PROCESS_ACCOUNT]
   return [
@@ -50,10 +53,10 @@ export function platformRbac(): KubeObject[] {
     clusterRole('fairlead-common', [
       { ...refRule(RECONCILERS), verbs: ['list', 'watch'] },
       { ...refRule(RECONCILERS, '/status'), verbs: ['patch'] },
-      // Its UID names the cluster in events.
+      // The UID of kube-system identifies the cluster in events.
       { apiGroups: [''], resources: ['namespaces'], resourceNames: ['kube-system'], verbs: ['get'] },
     ]),
-    // Where that is bound, in this namespace alone: the digest of the dispatcher's own image.
+    // Bound in this namespace only: the dispatcher reads the digest of its own image.
     clusterRole(OWN_POD, [{ apiGroups: [''], resources: ['pods'], verbs: ['get'] }], {
       [AGGREGATE.dispatcher]: 'true',
     }),
@@ -61,15 +64,15 @@ export function platformRbac(): KubeObject[] {
     aggregated(DISPATCHER, AGGREGATE.dispatcher),
     clusterBinding('fairlead-common', accounts.map(inSystemNamespace)),
     clusterBinding(BRIDGE, [BRIDGE, PROCESS_ACCOUNT].map(inSystemNamespace)),
-    // Only below this namespace: a service account elsewhere that has the name of a function's is out of reach.
+    // Bound in this namespace only: a service account with the same name in another namespace stays out of reach.
     binding(DISPATCHER, SYSTEM_NAMESPACE, [DISPATCHER, PROCESS_ACCOUNT].map(inSystemNamespace)),
   ]
 }
 
 /**
- * What one function needs: its account with the rights to write what it declares, and what it adds to those of bridge,
- * dispatcher and console. With `for.namespaces` its rights to write end there, and it may read beyond them only the kinds whose
- * objects may be related to one of another namespace.
+ * Returns the RBAC of one function: its account with the permissions to write its declared kinds, and the permissions
+ * that it adds to those of bridge, dispatcher and console. `for.namespaces` restricts its writes to these namespaces;
+ * beyond them, it may read only related kinds that may be in another namespace.
  */
 export function functionRbac({ metadata: { name }, spec }: RbacInput): KubeObject[] {
   refuseTaken(name)
@@ -106,7 +109,7 @@ function readBeyond(role: string, related: readonly RelatedResource[], account: 
   return [clusterRole(role, merged(related.map((ref) => ruleOf(ref, ['get'])))), clusterBinding(role, [account])]
 }
 
-/** The console shows no Secrets, and so its account reads none. */
+/** Leaves out Secrets: the console does not show them, so its account cannot read them. */
 const inspectRules = (kinds: readonly Pick<ResourceRef, 'group' | 'resource'>[]): Rule[] =>
   merged(
     kinds
@@ -117,20 +120,24 @@ const inspectRules = (kinds: readonly Pick<ResourceRef, 'group' | 'resource'>[])
 const TAKEN =
   /^(?:bridge|dispatcher|common|own-pod|console(?:-(?:own|events|reader|operator))?)$|-(?:watch|inspect|related|impersonate)$/
 
-/** By its name it would have, or take away, the rights of bridge, dispatcher or console, or of the function it is named after. */
+/**
+ * Rejects names that would give the function the permissions of the bridge, the dispatcher, the console or another
+ * function, or remove theirs.
+ */
 function refuseTaken(name: string): void {
   if (TAKEN.test(name))
     throw new Error(`no function can be called ${name}: fairlead-${name} is, or may be, a role of something else`)
 }
 
-/** Reads are for what has moved under a write, and for what travels as a reference only. */
+/** Reads are needed after a conflict, and for kinds of which only references are sent. */
 function writeRules({ for: primary, owns, related, finalize, writes = [], binds = [] }: RbacInput['spec']): Rule[] {
   const rules = merged([
     ruleOf(primary, ['get']),
     ...(finalize || writes.includes('Metadata') ? [ruleOf(primary, ['patch'])] : []),
     ...(writes.includes('Deletion') ? [ruleOf(primary, ['delete'])] : []),
     ...(keepsStatus({ for: primary }) ? [{ ...refRule(primary, '/status'), verbs: ['patch'] }] : []),
-    // Owner references that block the owner's deletion need it, where the API server enforces that.
+    // An owner reference with blockOwnerDeletion needs this permission if the API server enforces it
+    // (OwnerReferencesPermissionEnforcement).
     { ...refRule(primary, '/finalizers'), verbs: ['update'] },
     ...owns.map((owned) => ruleOf(owned, OWNED_VERBS[owned.strategy])),
     ...related.map((other) => ruleOf(other, ['get'])),
@@ -139,7 +146,10 @@ function writeRules({ for: primary, owns, related, finalize, writes = [], binds 
   return [...rules, ...bindRules(binds)]
 }
 
-/** The API server lets nobody bind a role whose rights he does not have, except by this verb. */
+/**
+ * Allows to bind these roles: the API server otherwise rejects a binding of a role with permissions that its creator
+ * lacks.
+ */
 const bindRules = (binds: NonNullable<RbacInput['spec']['binds']>): Rule[] =>
   [...Map.groupBy(binds, ({ kind }) => kind)].map(([kind, roles]) => ({
     apiGroups: [RBAC],
@@ -161,7 +171,7 @@ const refRule = ({ group, resource }: Pick<ResourceRef, 'group' | 'resource'>, s
 
 const ruleOf = (ref: Pick<ResourceRef, 'group' | 'resource'>, verbs: string[]): Rule => ({ ...refRule(ref), verbs })
 
-/** One rule per resource, with all that is asked of it. */
+/** Merges rules into one per resource, with all their verbs. */
 const merged = (rules: Rule[]): Rule[] =>
   [...Map.groupBy(rules, ({ apiGroups, resources }) => `${apiGroups[0]}/${resources[0]}`).values()].map((same) => ({
     ...(same[0] as Rule),

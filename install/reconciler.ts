@@ -4,7 +4,7 @@ import { LONGEST_RECONCILER_NAME, RECONCILERS, reconcilerSpec } from '#spec'
 
 const revision = z.object({ name: z.string().min(1).max(253), at: z.iso.datetime({ offset: true }) })
 
-/** Beside the conditions Ready and Synced. */
+/** The status without the conditions Ready and Synced. */
 const status = z.object({
   revisions: z
     .array(revision)
@@ -23,7 +23,7 @@ const Reconciler = resource({
   scope: 'Cluster',
   spec: reconcilerSpec,
   status,
-  // A rule of the specification cannot read the name.
+  // The rule is on the whole object: a rule of the spec cannot read the name.
   validations: [
     {
       rule: `self.metadata.name.size() <= ${LONGEST_RECONCILER_NAME}`,
@@ -39,5 +39,5 @@ const Reconciler = resource({
   ],
 })
 
-/** The resource type that tells bridge and dispatcher about functions. */
+/** Returns the CRD of Reconcilers, in which bridges and dispatchers find the functions. */
 export const reconcilerCrd = (): CustomResourceDefinition => Reconciler.crd()

@@ -1,7 +1,7 @@
 import type { ApiError } from '#kube'
 import type { CustomResourceDefinition } from '#sdk'
 
-/** The API server refuses a definition. One line, with the paths that its author has written. */
+/** The API server has rejected a definition. The message is one line, with paths of the author's schema. */
 export class RefusedDefinitionError extends Error {
   override readonly name = 'RefusedDefinitionError'
   constructor({ spec }: CustomResourceDefinition, refusal: ApiError) {
@@ -12,7 +12,7 @@ export class RefusedDefinitionError extends Error {
   }
 }
 
-/** Of the only version, or of one of several. */
+/** The schema of the only version, or of one of several. */
 const SCHEMA = /^spec\.(?:validation|versions\[(\d+)\]\.schema)\.openAPIV3Schema(?:\.|$)/
 
 function authorsPath(field: string, versions: readonly { name: string }[]): string {
@@ -30,8 +30,8 @@ function authorsPath(field: string, versions: readonly { name: string }[]): stri
 }
 
 /**
- * Without the whole rule in JSON, and with the place in it that CEL draws below it as a number:
- * `undefined field 'sise' (at 10 in: self.spec.sise > 3)`.
+ * Removes the JSON of the rule, and turns CEL's drawing of the place into a number: `undefined field 'sise' (at 10 in:
+ * self.spec.sise > 3)`.
  */
 function inOneLine(message: string): string {
   return message

@@ -8,14 +8,14 @@ import { found, isInstalled, pathOf, storedUnder, titleOf } from './installed-ob
 import { functionRbac, platformRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
 
-/** An object that install() would apply, and what uninstall() does with it. */
+/** An object that install() applies, and its fate in uninstall(). */
 export interface Removal extends Omit<Installed, 'result'> {
   result: 'deleted' | 'kept'
-  /** Why it is kept. */
+  /** The reason for keeping it. */
   because?: string
 }
 
-/** Objects that could not be deleted any more without their function. */
+/** Objects with a finalizer that only their function removes. */
 export interface Held {
   reconciler: string
   finalizer: string
@@ -24,17 +24,20 @@ export interface Held {
 }
 
 export interface UninstallPlan {
-  /** In the order in which they go: first what gives work, last what others may need. */
+  /** The removals in their order: first the causes of new work, last the objects that others may need. */
   removals: Removal[]
   held: Held[]
 }
 
 export interface UninstallOptions {
-  /** Definitions as well; one under which objects are stored is kept. */
+  /** Deletes definitions too, except those with stored objects. */
   crds?: boolean
 }
 
-/** What uninstall() would do on the cluster as it is. Objects that install() has not applied are kept, whatever their names. */
+/**
+ * Returns the actions of uninstall() on the current state of the cluster. Objects that install() has not applied are
+ * kept, even if their names match.
+ */
 export async function planUninstall(
   kube: KubeClient,
   functions: readonly Reconciler[],
@@ -58,7 +61,10 @@ export async function planUninstall(
   return { removals, held: await heldBy(kube, functions) }
 }
 
-/** Deletes what the plan says. With `release`, objects lose the finalizers of the functions once these have no rights any more. */
+/**
+ * Carries out the plan. With `release`, removes the finalizers of the functions from objects after the functions have
+ * lost their permissions.
+ */
 export async function uninstall(
   kube: KubeClient,
   { removals, held }: UninstallPlan,
@@ -75,7 +81,7 @@ export async function uninstall(
   await deleteInstalled(kube, deleted.filter(isLast))
 }
 
-/** Deletes objects, if they are there. */
+/** Deletes objects that exist. */
 export async function deleteInstalled(kube: KubeClient, objects: readonly Omit<Installed, 'result'>[]): Promise<void> {
   for (const { kind, namespace, name } of objects)
     await kube.delete(pathOf(kind, namespace, name)).catch((error: unknown) => {
@@ -104,7 +110,10 @@ async function removalOf(kube: KubeClient, object: KubeObject, because?: string)
   return [why === undefined ? { ...removal, result: 'deleted' } : { ...removal, result: 'kept', because: why }]
 }
 
-/** Every object of the functions' kinds that has one of their finalizers, also of a function that finalizes no more. */
+/**
+ * Returns all objects of the functions' kinds that have one of their finalizers, even if the function no longer
+ * finalizes.
+ */
 export async function heldBy(kube: KubeClient, functions: readonly Reconciler[]): Promise<Held[]> {
   const held: Held[] = []
   for (const one of functions) {
@@ -123,7 +132,7 @@ async function holders(kube: KubeClient, one: Reconciler): Promise<KubeObject[]>
     for await (const { items } of kube.list(resourcePath(one.for)))
       found.push(...items.filter((object) => holdsFinalizer(object, own)))
   } catch (error) {
-    // The definition is gone, and every object with it.
+    // The definition does not exist, so its objects do not exist either.
     if (!isNotFound(error)) throw error
   }
   return found
@@ -131,7 +140,7 @@ async function holders(kube: KubeClient, one: Reconciler): Promise<KubeObject[]>
 
 const QUIET_MS = 1000
 
-/** A run that had begun may add the finalizer once more: looks again until none is found twice. */
+/** Removes finalizers until two looks in a row find none: a run in progress may add one again. */
 async function giveBack(kube: KubeClient, functions: readonly Reconciler[]): Promise<void> {
   for (let quiet = 0; functions.length > 0 && quiet < 2; ) {
     let released = 0
@@ -145,7 +154,7 @@ async function giveBack(kube: KubeClient, functions: readonly Reconciler[]): Pro
   }
 }
 
-/** With the version that was read: a finalizer that somebody else adds meanwhile stays. */
+/** The patch has the version that was read, so finalizers of other controllers are not lost. */
 async function release(kube: KubeClient, one: Reconciler, { metadata }: KubeObject): Promise<void> {
   const finalizers = finalizersWithout(metadata, identity(one))
   const path = resourcePath(one.for, metadata.namespace, metadata.name)

@@ -11,7 +11,7 @@ export async function pack(folder: string, to: string): Promise<string> {
   return join(to, filename)
 }
 
-/** Folders that no process of a cluster loads. */
+/** Folders that processes in a cluster do not load. */
 const LEFT_OUT = [
   'src',
   'kubernetes-models',
@@ -23,7 +23,10 @@ const LEFT_OUT = [
   'README.md',
 ]
 
-/** The code of a built package without types, maps and tools: with it the next release shows that both serve side by side. */
+/**
+ * Packs the code of a built package without types, maps and tools. The tests of the next release run it beside the new
+ * version.
+ */
 export async function packForTests(folder: string, to: string): Promise<string> {
   const copy = join(to, 'code')
   await cp(folder, copy, { recursive: true, filter: (path) => !/\.(map|d\.ts)$/.test(path) })
@@ -35,7 +38,7 @@ export async function packForTests(folder: string, to: string): Promise<string> 
   }
 }
 
-/** `SHA256SUMS`, in the format of sha256sum, of all files of a folder. */
+/** Writes `SHA256SUMS` for all files of a folder, in the format of sha256sum. */
 export async function writeDigests(folder: string): Promise<void> {
   const lines: string[] = []
   for (const name of (await filesIn(folder)).sort()) {

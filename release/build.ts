@@ -8,9 +8,9 @@ import { emptied, filesIn } from './folder.ts'
 import { type Manifest, publishedManifest } from './manifest.ts'
 
 export const ROOT = join(import.meta.dirname, '..')
-/** Node.js runs the TypeScript of users from this version on without a warning. */
+/** The first version of Node.js that runs TypeScript without a warning. */
 const ENGINES = '>=24.12'
-/** Files beside the code that it reads, and those that users read. */
+/** Files that the code reads at run time, and files for users. */
 export const ASSETS = [
   'README.md',
   'LICENSE',
@@ -22,15 +22,15 @@ export const ASSETS = [
   'local/node/kwok-stages.yaml',
   'scaffold/templates',
 ]
-/** Folders with code that is published: those to which a name of an import leads. */
+/** The folders of published code: the targets of import names. */
 export const ROOMS = [...new Set(Object.values(source.imports).map((path) => path.split('/')[1] ?? ''))].sort()
 /**
- * What the compiler leaves: `new URL('./worker.ts', import.meta.url)`, `import('./index.ts')` of plain JavaScript, and
- * imports of declarations.
+ * References to .ts files that the compiler does not rewrite: `new URL('./worker.ts', import.meta.url)`,
+ * `import('./index.ts')` of plain JavaScript, and imports of declarations.
  */
 const OWN_FILE = /((?:new URL\(|import\(|from )(['"])\.{1,2}\/[\w./-]+)\.ts\2/g
 
-/** Compiles the package into `folder`, which is made again: JavaScript, declarations, maps, sources and what they read. */
+/** Compiles the package into `folder`, which is replaced: JavaScript, declarations, maps, sources and assets. */
 export async function buildPackage(folder: string): Promise<{ manifest: Manifest; models: number }> {
   await emptied(folder)
   await compile(folder)
@@ -76,7 +76,7 @@ const compilation = (folder: string) => ({
   exclude: [join(ROOT, 'scaffold/templates')],
 })
 
-/** Names of imports of files of ours, and maps that lead to the sources in `src`. */
+/** Rewrites import names to relative paths, and maps to the sources in `src`. */
 async function finish(folder: string, path: string): Promise<void> {
   const file = join(folder, path)
   if (path.endsWith('.map')) {
@@ -99,5 +99,5 @@ async function examples(): Promise<string[]> {
   return files.filter((path) => /\.(md|yaml)$/.test(path)).map((path) => join('functions', path))
 }
 
-/** Templates are for users to read: they are not compiled. */
+/** Templates are copied instead of compiled, since users read them. */
 const isAsset = (path: string): boolean => extname(path) !== '.ts' || path.includes('/scaffold/templates/')

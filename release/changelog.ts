@@ -1,6 +1,9 @@
 const UNRELEASED = '## Unreleased\n'
 
-/** The changelog in which what is unreleased belongs to `version`, and that text. Throws where nothing is unreleased. */
+/**
+ * Returns the changelog with the unreleased section under `version`, and the text of that section. Throws an Error if
+ * the section is empty.
+ */
 export function releaseChangelog(text: string, version: string, date: string): { text: string; changes: string } {
   const begins = text.indexOf(UNRELEASED)
   if (begins < 0) throw new Error('CHANGELOG.md has no heading "## Unreleased": add it above the releases')

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { emptied } from './folder.ts'
 import type { Manifest } from './manifest.ts'
 
-/** The package of `npm create fairlead`, of the files of a built package: the scaffolder, and nothing else. */
+/** Builds the package of `npm create fairlead` from the files of a built package. It contains only the scaffolder. */
 export async function buildCreatePackage(
   from: string,
   { version, license, engines }: Manifest,

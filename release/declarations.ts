@@ -5,13 +5,13 @@ const PACKAGE = '@kubernetes/client-node'
 const IMPORTED = new RegExp(`(['"])${PACKAGE}['"]`, 'g')
 const FOLDER = 'kubernetes-models'
 const MODELS = 'gen/models'
-/** Models use no other type of that file, which leads to the rest of the client. */
+/** The only type of that file that models use. The file imports the rest of the client. */
 const INT_OR_STRING = /^export type IntOrString = .*;$/m
 const NEXT = /from '(\.[^']+)\.js'/g
 
 /**
- * Puts the declarations of the models that the package's own declarations name beside them, with their license. Else each
- * user would install a client of 65 MB for the types of a Pod. Returns how many files there are.
+ * Copies the declarations of those models that the package's declarations use, with their license, so that users need
+ * not install a client of 65 MB. Returns the number of files.
  */
 export async function bundleModels(root: string, declarations: readonly string[], installed: string): Promise<number> {
   const [source, folder] = [join(installed, PACKAGE, 'dist'), join(root, FOLDER)]

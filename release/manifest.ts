@@ -1,4 +1,4 @@
-/** The parts of the repository's package.json that are used, and those that are published. */
+/** The fields of the repository's package.json that are used or published. */
 export interface Manifest {
   name: string
   version: string
@@ -12,8 +12,8 @@ const PUBLISHED = ['name', 'version', 'description', 'license', 'repository', 't
 const DEPENDENCIES = ['dependencies', 'peerDependencies', 'peerDependenciesMeta'] as const
 
 /**
- * The package.json of the package: doors lead to compiled files, with their declarations. Nothing runs on installation, so
- * there are no scripts.
+ * Returns the package.json of the package: exports point to compiled files and their declarations. It has no scripts,
+ * so an installation runs no code.
  */
 export function publishedManifest(source: Manifest, { engines }: { engines: string }): Manifest {
   const kept = Object.fromEntries(

@@ -7,11 +7,11 @@ import { emptied } from './folder.ts'
 import { follow, outputOf, requireClean, running, type Step } from './steps.ts'
 import { nextVersion } from './version.ts'
 
-/** The tarball that the tests of the next release run beside it. */
+/** The folder of the tarball that the tests of the next release run beside the new version. */
 const KEPT = 'test/release/previous'
 
 export interface Preparation {
-  /** `major`, `minor`, `patch` or three numbers. */
+  /** `major`, `minor`, `patch`, or a version of three numbers. */
   wanted: string
   dryRun: boolean
   say: (line: string) => void
@@ -37,7 +37,7 @@ export async function prepare({ wanted, dryRun, say, today }: Preparation): Prom
       does: `${KEPT}: the code of ${version}`,
       changes: true,
       async act() {
-        // A process of its own: this one has read the version of before.
+        // Runs in another process, since this one has loaded the earlier version.
         await outputOf('npm', 'run', 'build')
         await packForTests(join(ROOT, 'build/package'), await emptied(join(ROOT, KEPT)))
       },

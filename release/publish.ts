@@ -6,20 +6,22 @@ import { emptied } from './folder.ts'
 import { follow, outputOf, requireClean, running, type Step } from './steps.ts'
 
 export interface Publication {
-  /** Of the built packages `fairlead` and `create-fairlead`. */
+  /** The folders of the built packages `fairlead` and `create-fairlead`. */
   folders: string[]
   version: string
   dryRun: boolean
-  /** npm signs where a package was built, which it can only where CI gives it an identity. */
+  /** Whether npm signs the provenance. This requires the identity of a CI job. */
   provenance: boolean
-  /** `HOST/PATH`, where the image and the charts go. */
+  /** The destination of the image and the charts: `HOST/PATH`. */
   registry?: string
   say: (line: string) => void
-  /** Where what is published is put first. */
+  /** The folder in which the published files are collected. */
   to?: string
 }
 
-/** Puts what belongs to a release into one folder, and publishes it. A dry run makes the files and publishes nothing. */
+/**
+ * Collects the files of a release in one folder, and publishes them. A dry run makes the files and publishes nothing.
+ */
 export async function publish(publication: Publication): Promise<void> {
   const { folders, version, dryRun, provenance, registry, say, to } = publication
   await requireClean({ dryRun, say })
@@ -43,7 +45,7 @@ export async function publish(publication: Publication): Promise<void> {
   await follow(steps, { dryRun, say })
 }
 
-/** The image is made of the package as npm installs it. */
+/** The image contains the package as npm installs it. */
 function imageAndCharts(registry: string, version: string, tarball: string, charts: string[]): Step[] {
   const project = join(ROOT, 'build/image')
   return [

@@ -6,19 +6,19 @@ const execute = promisify(execFile)
 
 export interface Step {
   does: string
-  /** It changes the checkout, or something that others see: a dry run prints it and leaves it out. */
+  /** Whether the step changes the checkout, or publishes. A dry run prints such a step without running it. */
   changes: boolean
   act: () => Promise<unknown>
 }
 
-/** A step that changes something: a program and its arguments, run in the checkout. */
+/** Returns a step that changes something: a program with its arguments, run in the checkout. */
 export const running = (program: string, ...args: string[]): Step => ({
   does: [program, ...args.map((arg) => (/\s/.test(arg) ? JSON.stringify(arg) : arg))].join(' '),
   changes: true,
   act: () => outputOf(program, ...args),
 })
 
-/** What a program prints. Throws with what it says as its error. */
+/** Returns the standard output of a program. Rejects with its error output. */
 export async function outputOf(program: string, ...args: string[]): Promise<string> {
   try {
     return (await execute(program, args, { cwd: ROOT, maxBuffer: 2 ** 26 })).stdout
@@ -28,7 +28,7 @@ export async function outputOf(program: string, ...args: string[]): Promise<stri
   }
 }
 
-/** One step after the other, each told before it begins. */
+/** Runs the steps in order, and prints each one before it begins. */
 export async function follow(
   steps: readonly Step[],
   { dryRun, say }: { dryRun: boolean; say: (line: string) => void },
@@ -39,7 +39,7 @@ export async function follow(
   }
 }
 
-/** A release is made of what is committed. A dry run of uncommitted changes is of use. */
+/** Rejects uncommitted changes, since a release consists of committed files. A dry run accepts them. */
 export async function requireClean({ dryRun, say }: { dryRun: boolean; say: (line: string) => void }): Promise<void> {
   const changed = (await outputOf('git', 'status', '--porcelain')).trim()
   if (changed === '') return

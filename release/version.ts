@@ -1,4 +1,4 @@
-/** How a version is asked for: a part to raise, or the version itself. */
+/** The parts of a version that can be raised. */
 const PARTS = ['major', 'minor', 'patch'] as const
 
 const numbersOf = (version: string): number[] | undefined =>
@@ -18,7 +18,7 @@ export function nextVersion(current: string, wanted: string): string {
   return wanted
 }
 
-/** Below 0 where the first is lower. */
+/** Returns a number below 0 if the first version is lower. */
 function compareVersions(one: readonly number[], other: readonly number[]): number {
   const differences = one.map((number, at) => number - (other[at] ?? 0))
   return differences.find((difference) => difference !== 0) ?? 0

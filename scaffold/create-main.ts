@@ -1,4 +1,4 @@
-/** `npm create fairlead`: what `fairlead new` does, in a package without dependencies. */
+/** `npm create fairlead`: the same as `fairlead new`, in a package without dependencies. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'

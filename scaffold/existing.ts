@@ -2,7 +2,7 @@ import { type KindNames, NameError } from './names.ts'
 import type { Files } from './project.ts'
 import { type Schema, sampleOf, typeOf } from './schema-types.ts'
 
-/** The parts of a CustomResourceDefinition that are used. */
+/** The used fields of a CustomResourceDefinition. */
 export interface Definition {
   metadata: { name: string }
   spec: {
@@ -20,7 +20,7 @@ export interface ExistingKind {
   schema: Schema
 }
 
-/** The version that is stored, if it is served; else the last one that is. */
+/** Returns the kind with its storage version if that is served; otherwise with the last served version. */
 export function existingKind({ metadata, spec }: Definition): ExistingKind {
   const served = spec.versions.filter((version) => version.served)
   const version = served.find(({ storage }) => storage) ?? served.at(-1)
@@ -34,7 +34,7 @@ export function existingKind({ metadata, spec }: Definition): ExistingKind {
   }
 }
 
-/** A function for a kind that somebody else has defined, with types of its schema. */
+/** Returns the files of a function for an existing kind, with types generated from its schema. */
 export function existingFiles({ names, version, isNamespaced, schema }: ExistingKind, singular: string): Files {
   const { kind, plural, group } = names
   const { spec, status } = schema.properties ?? {}

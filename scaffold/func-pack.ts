@@ -1,13 +1,13 @@
 import { type Files, filesOf, projectFiles } from './project.ts'
 
 const TEMPLATE = 'typescript/reconciler'
-/** What `func` or the image does in its place. */
+/** Files that `func` or the image replaces. */
 const LEFT_OUT = /^(?:Dockerfile|README\.md|AGENTS\.md|deploy\/|\.github\/)/
 const WEBSITE = { kind: 'Website', singular: 'website', plural: 'websites', group: 'example.com' }
 
 /**
- * A language pack for Knative's `func`, by the paths in it: the project of the template `resource`, which serves its
- * function over HTTP when it starts. The folder of the runtime has a name that func's builders know.
+ * Returns a language pack for Knative's `func`, keyed by path: the project of the template `resource`, which serves its
+ * function over HTTP when it starts. The name of the runtime's folder is one that the builders of `func` know.
  */
 export async function funcPack(version: string): Promise<Files> {
   const project = await projectFiles({

@@ -10,15 +10,18 @@ export interface MakeOptions {
   kind?: string | undefined
   plural?: string | undefined
   group?: string | undefined
-  /** What npm is to install as `fairlead`. */
+  /** The version or path that npm installs as `fairlead`. */
   fairlead: string
-  /** Whose names and types count instead of the others. */
+  /** An existing kind, whose names and types replace the other options. */
   existing?: ExistingKind | undefined
   /** `npm_config_user_agent` */
   userAgent?: string | undefined
 }
 
-/** Makes a project, and returns what to show: its files, and what to type next. Throws a NameError. */
+/**
+ * Creates a project, and returns the text for the user: its files and the next steps. Throws a NameError for a wrong
+ * name.
+ */
 export async function makeProject(folder: string, options: MakeOptions): Promise<string> {
   const { template, kind = 'Website', group = 'example.com', plural, fairlead, existing, userAgent } = options
   const project = projectName(resolve(folder).split(/[/\\]/).at(-1) ?? '')

@@ -1,8 +1,8 @@
-/** The names of one kind, wherever they are written. */
+/** The forms of the name of one kind. */
 export interface KindNames {
   /** `Website` */
   kind: string
-  /** `website`: of the file, the function and its variable. */
+  /** The name of the file, the function and its variable: `website`. */
   singular: string
   /** `websites` */
   plural: string
@@ -10,7 +10,7 @@ export interface KindNames {
   group: string
 }
 
-/** A value that cannot be used, in one line with the way to mend it. */
+/** A name that cannot be used. The message is one line with the fix. */
 export class NameError extends Error {
   override readonly name = 'NameError'
 }
@@ -52,13 +52,13 @@ export function namesOf({
   return names
 }
 
-/** As the API's own kinds are named; a wrong one can be given. */
+/** Returns a plural by the rules that the API's own kinds follow. Users can specify another one. */
 export function pluralOf(singular: string): string {
   if (/(s|x|z|ch|sh)$/.test(singular)) return `${singular}es`
   return /[^aeiou]y$/.test(singular) ? `${singular.slice(0, -1)}ies` : `${singular}s`
 }
 
-/** What npm takes as a name, of a folder's. */
+/** Returns a valid npm name for the name of a folder. */
 export function projectName(folder: string): string {
   const name = folder
     .toLowerCase()

@@ -1,6 +1,6 @@
 import type { TemplateName } from './project.ts'
 
-/** What to type next, for the package manager that has started the command (`npm_config_user_agent`). */
+/** Returns the next commands, for the package manager that has started the command (`npm_config_user_agent`). */
 export function nextSteps(template: TemplateName, folder: string, userAgent = ''): string {
   const manager = /^(pnpm|yarn|bun)\//.exec(userAgent)?.[1] ?? 'npm'
   const enter = folder === '.' ? [] : [`cd ${folder}`]

@@ -4,7 +4,7 @@ import type { KindNames } from './names.ts'
 
 const TEMPLATES = join(import.meta.dirname, 'templates')
 
-/** What may be made, and of which folders of templates/. */
+/** The templates, each with its folders in templates/. */
 export const TEMPLATE_FOLDERS = {
   resource: ['project', 'resource'],
   objects: ['project', 'objects'],
@@ -14,7 +14,7 @@ export const TEMPLATE_FOLDERS = {
 } as const
 export type TemplateName = keyof typeof TEMPLATE_FOLDERS
 
-/** Of each file its text, by its path in the project. */
+/** The texts of files, keyed by their paths in the project. */
 export type Files = Map<string, string>
 
 export interface ProjectOptions {
@@ -22,7 +22,7 @@ export interface ProjectOptions {
   /** `my-operator` */
   project: string
   names: KindNames
-  /** What npm is to install as `fairlead`. */
+  /** The version or path that npm installs as `fairlead`. */
   fairlead: string
 }
 
@@ -34,13 +34,13 @@ export async function projectFiles({ template, project, names, fairlead }: Proje
   return files
 }
 
-/** One more kind of a project: its function, tests and example. */
+/** Returns the files of one more kind: its function, tests and example. */
 export async function kindFiles(names: KindNames): Promise<Files> {
   const files = [...(await filesOf('resource'))].filter(([path]) => path !== 'src/index.ts')
   return new Map(files.map(([path, text]) => [named(path, names), named(text, names)]))
 }
 
-/** The templates are a project that works, of the kind Website: its names are put in the place of others. */
+/** Replaces the names in a template. The templates are a working project for the kind Website. */
 function named(
   text: string,
   { kind, plural, singular, group }: KindNames,
@@ -56,7 +56,7 @@ function named(
   return text.replaceAll(any, (word) => words[word as keyof typeof words])
 }
 
-/** npm leaves files such as .gitignore out of a package, so a leading _ stands for the point. */
+/** Restores names: npm leaves files such as .gitignore out of packages, so their dot is stored as _. */
 const ofProject = (path: string): string => path.replace(/^_(?=git)/, '.').replace(/^_/, '')
 
 /** Reads the files of a template folder, keyed by their paths in a project. */

@@ -1,4 +1,4 @@
-/** An OpenAPI v3 schema as CustomResourceDefinitions have it. */
+/** An OpenAPI v3 schema of a CustomResourceDefinition. */
 export interface Schema {
   type?: string
   description?: string
@@ -14,7 +14,7 @@ export interface Schema {
   'x-kubernetes-preserve-unknown-fields'?: boolean
 }
 
-/** A TypeScript type of the values that a schema allows; `indent` is that of the line it stands in. */
+/** Returns the TypeScript type of the values that a schema admits. `indent` is the indentation of its line. */
 export function typeOf(schema: Schema, indent = ''): string {
   const type = plainType(schema, indent)
   return schema.nullable === true ? `${type} | null` : type
@@ -49,7 +49,7 @@ function objectType({ properties, additionalProperties, required = [] }: Schema,
   }
   const fields = Object.entries(properties).flatMap(([name, schema]) => {
     const key = /^[A-Za-z_$][\w$]*$/.test(name) ? name : JSON.stringify(name)
-    // A field with a default is there when the function reads it.
+    // The API server fills in defaults, so the function always reads a field with a default.
     const isThere = required.includes(name) || schema.default !== undefined
     return [
       ...comment(schema, `${indent}  `),
@@ -64,7 +64,7 @@ const comment = ({ description }: Schema, indent: string): string[] =>
     ? []
     : [`${indent}/** ${description.replaceAll('*/', '* /').replaceAll(/\s+/g, ' ').trim()} */`]
 
-/** A value that has what is required or has a default, for an example; a pattern may still refuse it. */
+/** Returns an example value with the required fields and the defaults. A pattern may still reject it. */
 export function sampleOf(schema: Schema): unknown {
   if (schema.default !== undefined) return schema.default
   if (schema.enum !== undefined) return schema.enum[0]

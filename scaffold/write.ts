@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 import { NameError } from './names.ts'
 import type { Files } from './project.ts'
 
-/** Writes a project into a folder that is not there yet, or empty but for .git. */
+/** Writes a project into a folder that does not exist, or contains only .git. */
 export async function writeProject(folder: string, files: Files): Promise<void> {
   const found = (await namesIn(folder)).filter((name) => name !== '.git')
   if (found.length > 0)
@@ -11,7 +11,7 @@ export async function writeProject(folder: string, files: Files): Promise<void> 
   await write(folder, files)
 }
 
-/** Writes files of one more kind, and exports its function. Nothing is written if one of them is there. */
+/** Adds the files of a kind to a project, and exports its function. Writes nothing if one of the files exists. */
 export async function addKind(folder: string, files: Files, singular: string): Promise<string[]> {
   const index = join(folder, 'src/index.ts')
   const exported = await readFile(index, 'utf8').catch(() => undefined)

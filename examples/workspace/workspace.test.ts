@@ -143,7 +143,7 @@ it('does not count what another function has created for it', async () => {
   })
 })
 
-/** The members of the team end their pods when the Workspace is being deleted: a law waits for nobody else. */
+/** Plays the team, which ends its pods when the Workspace is being deleted: laws wait for the cluster only. */
 function endPods({ object, memory }: World): void {
   if (object?.metadata.deletionTimestamp === undefined || memory.find(pod)?.['status'] !== undefined) return
   if (memory.find(pod) !== undefined) memory.patch(pod, { status: { phase: 'Succeeded' } })

@@ -13,7 +13,7 @@ import {
 import { Workspace } from './resource.ts'
 
 const owns = [Namespace, ResourceQuota, RoleBinding, NetworkPolicy, ConfigMap] as const
-/** The label is the consent of the ConfigMap's owner: no Workspace copies a ConfigMap without it. */
+/** The label is the consent of the ConfigMap's owner: a Workspace copies only ConfigMaps with it. */
 const Template = {
   ...ConfigMap,
   selector: 'tenancy.example.com/template',
@@ -53,10 +53,12 @@ function expiryOf({ object: { metadata, spec } }: WorkspaceRun): Date | undefine
   return new Date(Date.parse(metadata.creationTimestamp ?? '') + spec.expiresAfterSeconds * 1000)
 }
 
-/** None in a namespace of somebody else. */
+/**
+ * Returns the running pods in the namespace of the Workspace; an empty list if the namespace belongs to another owner.
+ */
 const runningPods = ({ owned, related }: WorkspaceRun) => owned(Namespace).flatMap(() => related(RunningPod))
 
-/** Rendered from the template. If that is missing, the Workspace keeps the settings that it has. */
+/** Renders the settings from the template. If the template is missing, the Workspace keeps its current settings. */
 function settingsOf(run: WorkspaceRun): Record<string, string> | undefined {
   const { metadata, spec } = run.object
   const [template] = run.related(Template)
@@ -86,7 +88,10 @@ function partsOf(run: WorkspaceRun, role: 'admin' | 'view'): KubeObject[] {
   ]
 }
 
-/** It stays beside the template. The name has the uid, so that a later Workspace of that name gets another one. */
+/**
+ * The record is stored beside the template. Its name contains the uid, so that a later Workspace of that name gets
+ * another record.
+ */
 function recordOf({ object: { metadata, spec } }: WorkspaceRun): KubeObject {
   const { name: workspace, uid, creationTimestamp = '', deletionTimestamp = '' } = metadata
   return ConfigMap.of({
@@ -95,7 +100,7 @@ function recordOf({ object: { metadata, spec } }: WorkspaceRun): KubeObject {
   })
 }
 
-/** What exists, by what the run was given: the parts in `apply` may still be refused. */
+/** The status lists the parts that the run has observed: the parts in `apply` may still be refused. */
 function statusOf(run: WorkspaceRun, parts: KubeObject[], phase: 'Active' | 'Archived') {
   const idOf = ({ kind, metadata }: KubeObject) => `${kind} ${metadata.name}`
   const found = new Set(owns.flatMap<KubeObject>((one) => run.owned(one)).map(idOf))

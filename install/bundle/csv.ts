@@ -14,9 +14,9 @@ export interface CsvOptions extends Workload {
   examples: readonly KubeObject[]
   category: string
   capabilities: string
-  /** Base64 and media type. */
+  /** An icon in Base64, and its media type. */
   icon?: { base64data: string; mediatype: string }
-  /** The version before, which OLM upgrades from. */
+  /** The earlier version from which OLM upgrades. */
   replaces?: string
   createdAt: string
 }
@@ -24,7 +24,9 @@ export interface CsvOptions extends Workload {
 const PLATFORM = 'https://www.npmjs.com/package/fairlead'
 const KUBERNETES = '1.30.0'
 
-/** What OLM installs: the functions as Deployments, and the rights of their accounts. */
+/**
+ * Returns the ClusterServiceVersion that OLM installs: the functions as Deployments, and the RBAC of their accounts.
+ */
 export function clusterServiceVersion(
   functions: readonly (readonly [Reconciler, BundledFunction])[],
   options: CsvOptions,

@@ -2,12 +2,12 @@ import { yamlOf } from '../yaml.ts'
 
 export interface ChartFile {
   name: string
-  /** Semantic version, of the chart and of what is in it. */
+  /** The semantic version of the chart and of its contents. */
   version: string
   description: string
 }
 
-/** Chart.yaml */
+/** Returns Chart.yaml. */
 export const chartFile = ({ name, version, description }: ChartFile): Promise<string> =>
   yamlOf({
     apiVersion: 'v2',

@@ -7,7 +7,7 @@ const NAME = 'fairlead-console'
 const WRITES = '.Values.console.writes'
 const SECRET = `${POD}/volumes/0/secret/secretName`
 
-/** The objects of deploy/console, with the component deploy/console/writes where the values want it. */
+/** Returns the objects of deploy/console, with the component deploy/console/writes if the values enable it. */
 export async function consoleTemplate(): Promise<string> {
   const reads = await manifestsIn('console/console.yaml')
   const writes = objectOf(await patched(reads, 'console/writes/kustomization.yaml'), 'Deployment', NAME)

@@ -2,8 +2,8 @@ import type { CustomResourceDefinition } from '#sdk'
 import { Templated } from './templated.ts'
 
 /**
- * Definitions as templates, since Helm never upgrades what is in crds/. They stay when the chart is uninstalled: with them
- * all objects would go.
+ * Returns definitions as templates, since Helm never upgrades files in crds/. An uninstallation keeps them: deleting a
+ * definition deletes all its objects.
  */
 export function definitionTemplates(crds: readonly CustomResourceDefinition[]): Promise<string> {
   const template = new Templated()

@@ -8,17 +8,17 @@ import { definitionTemplates } from './definitions.ts'
 import { DEPLOY } from './sources.ts'
 import { Templated } from './templated.ts'
 
-/** Written by hand, and the same for the functions of anybody. */
+/** Files that are written by hand, and are the same in each chart of functions. */
 const COMMON = ['templates/check.yaml', 'templates/_helpers.tpl', 'templates/NOTES.txt', 'values.schema.json']
 
 export interface FunctionsChart extends ChartFile {
-  /** Of the functions; `registry/name:tag@digest` or less. */
+  /** The image of the functions: `registry/name:tag@digest`, some parts of which may be empty. */
   image: { repository: string; tag: string; digest: string }
-  /** Modules in the image that export the functions; none: they are built in. */
+  /** The modules in the image that export the functions; empty for built-in functions. */
   modules: readonly string[]
 }
 
-/** A chart of functions, by the paths in it: what `fairlead install` applies for each of them. */
+/** Returns a chart of functions, keyed by path: the objects that `fairlead install` applies for each of them. */
 export async function functionsChart(
   functions: readonly Reconciler[],
   chart: FunctionsChart,
@@ -46,7 +46,9 @@ const valuesOf = (functions: readonly Reconciler[], { image, modules }: Function
   functions: Object.fromEntries(functions.map(({ name }) => [name, { enabled: true, url: '', revision: '' }])),
 })
 
-/** What `install --check` reads: the definitions that are there, and whether any object is stored under them. */
+/**
+ * The permissions of `install --check`: to read the existing definitions, and whether objects are stored under them.
+ */
 async function checkRole(functions: readonly Reconciler[]): Promise<string> {
   const template = new Templated()
   const definitions = definitionsOf(functions)

@@ -18,8 +18,8 @@ const FILES: Record<string, string> = {
 }
 
 /**
- * What is generated of the chart `fairlead`, by its path: the objects of deploy/fairlead and deploy/fairlead-ha, with values in
- * place of what differs between clusters.
+ * Returns the generated files of the chart `fairlead`, keyed by path: the objects of deploy/fairlead and
+ * deploy/fairlead-ha, with chart values for the settings that differ between clusters.
  */
 export async function platformChart(version: string): Promise<Map<string, string>> {
   const sources = await manifestsIn('nats/nats.yaml', 'processes/bridge.yaml', 'processes/dispatcher.yaml')
@@ -74,7 +74,7 @@ async function nats(single: readonly KubeObject[], ofThree: readonly KubeObject[
   const service = objectOf(single, 'Service', 'fairlead-nats')
   if (servers === undefined || three === undefined) throw new TypeError('deploy/nats has no StatefulSet')
   set(servers, 'spec/replicas', template.value('.Values.nats.replicas'))
-  // A change of the configuration starts the servers again, as another name of the ConfigMap does in the kustomization.
+  // A change of the configuration restarts the servers, as the hashed name of the ConfigMap does in the kustomization.
   const checksum = template.value('include "fairlead.natsConfig" . | sha256sum')
   set(servers, 'spec/template/metadata/annotations', { 'checksum/config': checksum })
   inCluster(servers, '.Values.nats', template)

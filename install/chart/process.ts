@@ -6,7 +6,7 @@ export const IS_CLUSTER = 'gt (int .Values.nats.replicas) 1'
 export const POD = 'spec/template/spec'
 export const CONTAINER = `${POD}/containers/0`
 
-/** Deployment and PodDisruptionBudget of a part; the variables are added to those that it has. */
+/** Returns the Deployment and PodDisruptionBudget of a part, with additional environment variables. */
 export async function processOf(
   part: 'bridge' | 'dispatcher' | 'console',
   objects: readonly KubeObject[],
@@ -30,7 +30,7 @@ export async function processOf(
   return `${await template.render([deployment])}---\n${await template.render([budget], `${values}.disruption.enabled`)}`
 }
 
-/** What is the cluster's own matter, for the pods of a part. */
+/** Adds the scheduling settings of the cluster to the pods of a part. */
 export function inCluster(object: KubeObject, values: string, template: Templated): void {
   set(object, `${POD}/nodeSelector`, template.optional(`${values}.nodeSelector`))
   set(object, `${POD}/tolerations`, template.optional(`${values}.tolerations`))

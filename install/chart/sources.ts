@@ -9,27 +9,27 @@ interface Kustomization {
   patches?: { target: { kind: string; name?: string }; patch: string }[]
 }
 
-/** The objects in files of deploy/, in the namespace that their kustomizations name. */
+/** Returns the objects in files of deploy/, in the namespace of their kustomizations. */
 export async function manifestsIn(...paths: string[]): Promise<KubeObject[]> {
   const { parseAllDocuments } = await import('yaml')
   const texts = await Promise.all(paths.map(textOf))
-  // As Kubernetes reads them: 0440 is an octal number.
+  // YAML 1.1, as Kubernetes reads it: 0440 is an octal number.
   const documents = texts.flatMap((text) => parseAllDocuments(text, { version: '1.1' }))
-  // Anchors of the files are no places of the chart.
+  // The copy replaces shared anchors of the files by separate objects.
   const objects = documents.map((one) => JSON.parse(JSON.stringify(one)) as KubeObject)
   return objects.map((object) => ({ ...object, metadata: { ...object.metadata, namespace: SYSTEM_NAMESPACE } }))
 }
 
 export const textOf = (path: string): Promise<string> => readFile(join(DEPLOY, path), 'utf8')
 
-/** The one of that kind and name. */
+/** Returns the object with that kind and name. */
 export function objectOf(objects: readonly KubeObject[], kind: string, name: string): KubeObject {
   const found = objects.find((one) => one.kind === kind && one.metadata.name === name)
   if (found === undefined) throw new TypeError(`deploy/ has no ${kind} ${name}`)
   return found
 }
 
-/** Copies of the objects with the patches of a kustomization. */
+/** Returns copies of the objects with the patches of a kustomization. */
 export async function patched(objects: readonly KubeObject[], path: string): Promise<KubeObject[]> {
   const { parse } = await import('yaml')
   const { patches = [] } = parse(await textOf(path)) as Kustomization
@@ -47,11 +47,11 @@ export async function patched(objects: readonly KubeObject[], path: string): Pro
 
 type Node = Record<string, unknown>
 
-/** `spec/template/spec/containers/0/image` */
+/** Reads a path such as `spec/template/spec/containers/0/image`. */
 export const get = (object: object, path: string): unknown =>
   path.split('/').reduce<unknown>((at, key) => (at as Node | undefined)?.[key], object)
 
-/** Sets it; `-` at the end of a path appends to a list. */
+/** Sets the value at a path; `-` at the end appends to a list. */
 export function set(object: object, path: string, value: unknown): void {
   const keys = path.split('/')
   const last = keys.pop() ?? ''

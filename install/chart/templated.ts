@@ -1,8 +1,8 @@
 import { yamlOf } from '../yaml.ts'
 
-/** Where in the YAML a piece of a template stands. */
+/** The place of a template expression in the YAML. */
 interface Place {
-  /** Before the key or the dash. */
+  /** The spaces before the key or the dash. */
   indent: string
   key: string
   /** `- ` for an item of a list. */
@@ -14,16 +14,16 @@ type Piece = (place: Place) => string
 const TOKEN = /^( *)((?:- )*)(?:([\w./-]+|"[^"]*"): )?TEMPLATE(\d+)END$/gm
 const INLINE = /TEMPLATE(\d+)END/g
 
-/** Objects in which some values are pieces of a Helm template. */
+/** Objects in which some values are Helm template expressions. */
 export class Templated {
   readonly #pieces: Piece[] = []
 
-  /** `{{ … }}` in place of a value, or of a part of it. */
+  /** Returns a placeholder for `{{ … }}` in place of a value, or of a part of it. */
   value(expression: string): string {
     return this.#token(({ indent, dash, key }) => `${indent}${dash}${key === '' ? '' : `${key}: `}{{ ${expression} }}`)
   }
 
-  /** A structure of the values; left out, with its key, while it is empty. */
+  /** Returns a placeholder for a structure of the chart's values. While the value is empty, the key is left out. */
   optional(path: string): string {
     return this.#token(({ indent, key }) =>
       [
@@ -35,19 +35,19 @@ export class Templated {
     )
   }
 
-  /** A structure of the values. */
+  /** Returns a placeholder for a structure of the chart's values. */
   structure(path: string): string {
     return this.#token(
       ({ indent, key }) => `${indent}${key}:\n${indent}  {{- toYaml ${path} | nindent ${indent.length + 2} }}`,
     )
   }
 
-  /** Items of a list, given as lines without their indentation. */
+  /** Returns a placeholder for items of a list, given as lines without indentation. */
   items(...lines: string[]): string {
     return this.#token(({ indent }) => lines.map((line) => `${indent}${line}`).join('\n'))
   }
 
-  /** The objects as YAML, with the pieces in their places. */
+  /** Returns the objects as YAML, with the expressions in place of their placeholders. */
   async render(objects: readonly object[], condition?: string): Promise<string> {
     const text = escaped(await yamlOf(objects)).replaceAll(
       TOKEN,
@@ -69,5 +69,5 @@ export class Templated {
   }
 }
 
-/** Descriptions may have what a template would read. */
+/** Escapes braces in descriptions, which Helm would evaluate. */
 const escaped = (text: string): string => text.replaceAll('{{', '{{ "{{" }}')
